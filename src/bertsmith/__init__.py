@@ -1,0 +1,58 @@
+"""bertsmith turns a folder of text into your own BERT.
+
+The public names are imported when first asked for, so that `import bertsmith` and `bertsmith --help` stay light.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bertsmith.errors import BertsmithError
+    from bertsmith.models.family import FAMILY
+    from bertsmith.models.transformer import Transformer, TransformerConfig
+    from bertsmith.objectives import OBJECTIVES
+    from bertsmith.recipe import Recipe
+    from bertsmith.run import make, pretrain
+    from bertsmith.text.tokenizer import Tokenizer
+    from bertsmith.use.fill import Filled, Guess
+    from bertsmith.use.load import Model, load
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "BertsmithError": "errors",
+    "FAMILY": "models.family",
+    "Filled": "use.fill",
+    "Guess": "use.fill",
+    "Model": "use.load",
+    "OBJECTIVES": "objectives",
+    "Recipe": "recipe",
+    "Tokenizer": "text.tokenizer",
+    "Transformer": "models.transformer",
+    "TransformerConfig": "models.transformer",
+    "load": "use.load",
+    "make": "run",
+    "pretrain": "run",
+}
+
+__all__ = [
+    "FAMILY",
+    "OBJECTIVES",
+    "BertsmithError",
+    "Filled",
+    "Guess",
+    "Model",
+    "Recipe",
+    "Tokenizer",
+    "Transformer",
+    "TransformerConfig",
+    "load",
+    "make",
+    "pretrain",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"bertsmith.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'bertsmith' has no attribute '{name}'")

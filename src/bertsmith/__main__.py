@@ -1,0 +1,5 @@
+"""`python -m bertsmith` is `bertsmith`."""
+
+from bertsmith.cli import main
+
+main()

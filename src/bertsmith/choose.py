@@ -1,0 +1,123 @@
+"""What suits a text, a machine and a time: the choices `bertsmith make` takes, each with its reason."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bertsmith.config import Part
+from bertsmith.data.shards import Shards
+from bertsmith.models.family import FAMILY
+from bertsmith.models.transformer import TransformerConfig
+from bertsmith.objectives.masked import MaskedLM
+from bertsmith.recipe import DataConfig, Recipe
+from bertsmith.train.clock import seconds, spoken
+from bertsmith.train.optimizers import OptimizerConfig
+from bertsmith.train.schedules import ScheduleConfig
+from bertsmith.train.trainer import TrainConfig
+
+LENGTH = 128
+SMALL_TEXT, MIDDLE_TEXT = 1_500_000, 10_000_000  # words
+
+
+@dataclass(frozen=True)
+class Size:
+    """When a member is worth its price, and the learning rate that suits its width."""
+
+    tokens: float  # to be seen before it beats the next smaller one
+    rate: float
+
+
+SIZES = {
+    "bert-tiny": Size(0, 3e-3),
+    "bert-mini": Size(1e6, 2e-3),
+    "bert-small": Size(4e7, 1e-3),
+    "bert-medium": Size(1e8, 6e-4),
+    "bert-base": Size(2.5e8, 4e-4),
+    "bert-large": Size(5e9, 2e-4),
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A recipe and why it is as it is, a line a reason."""
+
+    recipe: Recipe
+    reasons: list[str]
+
+
+def vocabulary(words: float) -> tuple[int, str]:
+    """How many pieces a text of so many words can teach, and why."""
+    if words < SMALL_TEXT:
+        return 8_192, f"vocabulary of 8,192 pieces: about {words:,.0f} words teach no more"
+    if words < MIDDLE_TEXT:
+        return 16_384, f"vocabulary of 16,384 pieces: about {words:,.0f} words, so rarer words are spelt in parts"
+    return 30_522, f"vocabulary of 30,522 pieces, as BERT's: about {words:,.0f} words"
+
+
+def valid_share(words: float) -> float:
+    """The share of documents to keep for validation: enough to measure by, little enough to miss."""
+    return 0.05 if words < SMALL_TEXT else 0.01
+
+
+def choose(data: Path, out: Path, *, budget: float, flops: float, gpu: bool, seed: int = 0) -> Choice:
+    """A recipe for the text in a prepared folder, a machine of so many FLOP/s in training, and a time in seconds."""
+    shards = Shards(data / "train")
+    expected = {name: budget * flops / _cost(name, shards.vocabulary) for name in SIZES}
+    name = [size for size in SIZES if expected[size] >= SIZES[size].tokens][-1]
+    seen, epochs = expected[name], expected[name] / shards.tokens
+    pairs = shards.documents >= 2 and shards.sentences >= 2 * shards.documents
+    dropout = 0.1 if epochs > 10 else 0.0
+    settings = replace(FAMILY[name], vocabulary=shards.vocabulary, dropout=dropout, attention_dropout=0.0)
+    recipe = Recipe(
+        out=out,
+        model=Part(name, settings),
+        objective=Part("masked", MaskedLM.Config(pairs="next" if pairs else "none")),
+        data=DataConfig(folder=data, length=LENGTH, tokens=65_536 if gpu else 4_096),
+        optimizer=OptimizerConfig(rate=SIZES[name].rate, betas=(0.9, 0.98)),
+        schedule=ScheduleConfig(warmup=0.06),
+        train=TrainConfig(budget=f"{budget:.0f}s", seed=seed),
+    )
+    rounds = f"{epochs:.1f} times" if epochs < 10 else f"{epochs:.0f} times"
+    reasons = [
+        f"{name}: in {spoken(budget)} this machine can show it about {seen / 1e6:,.1f} M tokens, your text {rounds}",
+        f"dropout {dropout}: "
+        + ("the text is seen often" if dropout else "the text is seen too seldom to be learnt by heart"),
+        "masked words and next sentence"
+        if pairs
+        else "masked words alone: the text has no documents to draw pairs from",
+        f"learning rate up to {SIZES[name].rate:g}, falling to nothing as the time runs out",
+    ]
+    return Choice(recipe, reasons)
+
+
+def reserve(budget: float, *, gpu: bool) -> float:
+    """Seconds of a whole budget to keep for compiling, the last validation, the model folder and the report."""
+    return 3 + 0.02 * budget + (40 if gpu else 0)
+
+
+def memory(shape: TransformerConfig, count: int, tokens: int, guesses: float) -> float:
+    """About how many bytes training takes: weights, gradients, two moments, and what the backward pass needs."""
+    states = 16 * count
+    kept = tokens * shape.layers * (16 * shape.width + 4 * shape.feed_forward) * 2  # bf16, dropout included
+    scores = tokens * guesses * shape.vocabulary * 8
+    return states + kept + scores
+
+
+def duration(recipe: Recipe, speed: float, shards: Shards | None) -> str:
+    """How long the run will take, in words, at so many tokens a second."""
+    train, update = recipe.train, recipe.data.tokens * recipe.train.accumulate
+    if train.budget is not None:
+        total = seconds(train.budget)
+        return f"{spoken(total)}, about {total * speed / update:,.0f} updates"
+    if train.steps is not None:
+        return f"{train.steps:,} updates, about {spoken(train.steps * update / speed)}"
+    assert train.epochs is not None
+    if shards is None:
+        return f"{train.epochs:g} times through a text that is not prepared yet"
+    return (
+        f"{train.epochs:g} times through {shards.tokens:,} tokens, about {spoken(train.epochs * shards.tokens / speed)}"
+    )
+
+
+def _cost(name: str, pieces: int) -> float:
+    settings = replace(FAMILY[name], vocabulary=pieces)
+    return settings.flops(LENGTH, MaskedLM.Config().rate)

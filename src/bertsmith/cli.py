@@ -1,0 +1,154 @@
+"""The command line: verbs, and no logic. Heavy imports live inside the verbs, so that help answers at once."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from bertsmith.errors import BertsmithError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Turn a folder of text into your own BERT.",
+    epilog="Start with: bertsmith make my-texts/ --budget 10m --out runs/mine",
+)
+
+Texts = Annotated[
+    list[str],
+    typer.Argument(help="Files, folders, globs, or - for standard input: .txt .jsonl .parquet, also .gz .xz .zst."),
+]
+Field = Annotated[str, typer.Option(help="The field that holds the text in .jsonl and .parquet.")]
+Bad = Annotated[
+    Literal["skip", "replace", "fail"],
+    typer.Option("--bad", help="What to do with bytes that are not text, and with endless lines."),
+]
+Shape = Annotated[
+    Literal["auto", "lines", "running"],
+    typer.Option("--layout", help="One sentence a line with blank lines between documents, or running text."),
+]
+Overrides = Annotated[list[str] | None, typer.Argument(help="Changes to the recipe, as in train.steps=1000.")]
+Out = Annotated[Path, typer.Option("--out", help="The folder to write.")]
+
+
+@app.command()
+def make(
+    texts: Texts,
+    out: Out,
+    budget: Annotated[str, typer.Option(help="How long it may take in all: 90s, 10m, 2h.")] = "10m",
+    field: Field = "text",
+    bad: Bad = "replace",
+    layout: Shape = "auto",
+    lowercase: Annotated[
+        bool, typer.Option("--lowercase/--cased", help="Whether Paris and paris are one word.")
+    ] = True,
+    seed: Annotated[int, typer.Option(help="Two runs with one seed are the same run.")] = 0,
+) -> None:
+    """From a folder of text to a trained, validated model, in one command."""
+    from bertsmith import run
+
+    run.make(texts, out, budget=budget, seed=seed, lowercase=lowercase, field=field, policy=bad, layout=layout)
+
+
+@app.command()
+def demo(
+    out: Out = Path("runs/demo"),
+    budget: Annotated[str, typer.Option(help="How long it may take in all.")] = "5m",
+) -> None:
+    """Make a small BERT from the text that comes with bertsmith, and let it fill some blanks."""
+    from bertsmith import run
+
+    run.demo(out, budget=budget)
+
+
+@app.command()
+def tokenizer(
+    texts: Texts,
+    out: Out,
+    kind: Annotated[
+        Literal["wordpiece", "bpe", "unigram"], typer.Option(help="How words are cut into pieces.")
+    ] = "wordpiece",
+    vocabulary: Annotated[int, typer.Option(help="How many pieces.")] = 30_522,
+    lowercase: Annotated[
+        bool, typer.Option("--lowercase/--cased", help="Whether Paris and paris are one word.")
+    ] = True,
+    field: Field = "text",
+    bad: Bad = "replace",
+    layout: Shape = "auto",
+) -> None:
+    """Train a vocabulary, and report how well it fits the text."""
+    from bertsmith import run
+    from bertsmith.text.tokenizer import TokenizerConfig
+
+    settings = TokenizerConfig(kind=kind, vocabulary=vocabulary, lowercase=lowercase)
+    run.tokenizer(texts, out, settings, field=field, policy=bad, layout=layout)
+
+
+@app.command()
+def prepare(
+    texts: Texts,
+    out: Out,
+    tokenizer: Annotated[Path, typer.Option("--tokenizer", help="A folder with tokenizer.json.")],
+    valid: Annotated[float, typer.Option(help="The share of documents kept for validation.")] = 0.01,
+    workers: Annotated[int | None, typer.Option(help="Processes; all cores if not given.")] = None,
+    field: Field = "text",
+    bad: Bad = "replace",
+    layout: Shape = "auto",
+) -> None:
+    """Tokenise a text once, into shards that training maps into memory. Goes on where it was interrupted."""
+    from bertsmith import run
+
+    run.prepare(texts, out, tokenizer, valid=valid, workers=workers, field=field, policy=bad, layout=layout)
+
+
+@app.command()
+def pretrain(recipe: Path, overrides: Overrides = None) -> None:
+    """Train what a recipe describes. The same command goes on with a run that was stopped or killed."""
+    from bertsmith import run
+
+    run.pretrain(run.read(recipe, overrides or []))
+
+
+@app.command()
+def check(recipe: Path, overrides: Overrides = None) -> None:
+    """Read a recipe without running it: parameters, memory and time."""
+    from bertsmith import run
+
+    run.check(run.read(recipe, overrides or []))
+
+
+@app.command(name="list")
+def listing() -> None:
+    """The members of the family, the objectives and the recipes."""
+    from bertsmith import run
+
+    run.listing()
+
+
+@app.command()
+def fill(
+    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    texts: Annotated[
+        list[str] | None, typer.Argument(help="Texts with [MASK] in them; standard input if none.")
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="How many words for each blank.")] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Fill the blanks of a text."""
+    from bertsmith import run
+
+    run.fill(model, texts, top=top, as_json=as_json)
+
+
+def main() -> None:
+    """Run a verb. A person's mistake is told in one line, without a traceback."""
+    try:
+        app()
+    except BertsmithError as error:
+        print(f"bertsmith: {error}", file=sys.stderr)
+        sys.exit(1)
+    except BrokenPipeError:  # the reader of our output has left, as `head` does
+        sys.stderr.close()
+        sys.exit(1)

@@ -1,0 +1,207 @@
+"""TOML into frozen dataclasses: strict keys, typed values, dotted overrides. Knows no component."""
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from bertsmith.errors import BertsmithError, RecipeError, nearest
+
+C = TypeVar("C")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A component chosen by name: its kind, and the settings that this kind understands."""
+
+    kind: str
+    settings: Any
+
+
+def chosen(table: Mapping[str, Any]) -> Any:
+    """A section whose `kind` picks an entry of a table: a class with a `Config`, or settings to start from."""
+    return field(metadata={"table": table})
+
+
+def read(path: Path, recipe: type[C], overrides: Sequence[str] = ()) -> C:
+    """The recipe in a TOML file, with `section.key=value` overrides applied."""
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RecipeError(path, "there is no such recipe", "`bertsmith list` shows those that come with it") from None
+    except IsADirectoryError:
+        raise RecipeError(path, "is a folder", "Name a recipe, a file ending in .toml") from None
+    except UnicodeDecodeError:
+        raise RecipeError(path, "is not UTF-8 text", "A recipe is a TOML file") from None
+    except tomllib.TOMLDecodeError as error:
+        raise RecipeError(path, f"is not TOML: {error}") from None
+    return build(override(values, overrides), recipe, str(path))
+
+
+def override(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """The same tree of values with `a.b=value` laid over it. The value is TOML; what is not TOML is a string."""
+    for text in overrides:
+        dotted, equals, written = text.partition("=")
+        keys = dotted.strip().split(".")
+        if not equals or not all(keys):
+            raise RecipeError(f"'{text}'", "is not an override", "Write section.key=value, as in train.steps=1000")
+        values = _laid_over(values, keys, _parsed(written.strip()), text)
+    return values
+
+
+def build(values: Mapping[str, Any], kind: type[C], place: str) -> C:
+    """One dataclass from a table of values. The place is where a mistake will be said to be."""
+    known = {part.name: part for part in fields(kind)}  # type: ignore[arg-type]
+    hints = get_type_hints(kind)
+    given = {}
+    for key, value in values.items():
+        if key not in known:
+            raise RecipeError(place, f"unknown key '{key}'", nearest(key, known))
+        if "table" in known[key].metadata:
+            given[key] = _pick(value, known[key].metadata["table"], f"{place} [{key}]")
+        else:
+            given[key] = _convert(value, hints[key], key, place)
+    for name, part in known.items():
+        if name not in given and part.default is MISSING and part.default_factory is MISSING:
+            raise RecipeError(place, f"'{name}' is missing", "Add it to the recipe or give it as an override")
+    built: C = _checked(lambda: kind(**given), place)
+    return built
+
+
+def dump(recipe: Any) -> str:
+    """The recipe as TOML, every value written out, so that a run can be read and repeated."""
+    tree = _plain(recipe)
+    lines = [f"{key} = {_written(value)}" for key, value in tree.items() if not isinstance(value, dict)]
+    for name, section in tree.items():
+        if isinstance(section, dict):
+            lines += ["", f"[{name}]", *(f"{key} = {_written(value)}" for key, value in section.items())]
+    return "\n".join(lines).strip() + "\n"
+
+
+def difference(old: Any, new: Any, ignore: frozenset[str]) -> str | None:
+    """The first value in which two recipes differ, in words; names in `ignore` do not count."""
+    before, after = dict(_flat(_plain(old))), dict(_flat(_plain(new)))
+    for name in dict.fromkeys([*before, *after]):
+        if name not in ignore and before.get(name) != after.get(name):
+            return f"{name} was {_said(before.get(name))}, is {_said(after.get(name))}"
+    return None
+
+
+def _flat(tree: Mapping[str, Any], under: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{under}{name}.")
+        else:
+            yield f"{under}{name}", value
+
+
+def _said(value: Any) -> str:
+    return "not set" if value is None else _written(value)
+
+
+def _laid_over(values: Mapping[str, Any], keys: list[str], value: Any, text: str) -> dict[str, Any]:
+    head, *rest = keys
+    if not rest:
+        return {**values, head: value}
+    inner = values.get(head, {})
+    if not isinstance(inner, Mapping):
+        raise RecipeError(f"'{text}'", f"'{head}' is a value, not a section")
+    return {**values, head: _laid_over(inner, rest, value, text)}
+
+
+def _parsed(written: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {written}")["value"]
+    except tomllib.TOMLDecodeError:
+        return written
+
+
+def _pick(value: Any, table: Mapping[str, Any], place: str) -> Part:
+    if not isinstance(value, Mapping):
+        raise RecipeError(place, "is not a section")
+    rest = dict(value)
+    kind = rest.pop("kind", None)
+    if kind is None:
+        raise RecipeError(place, "'kind' is missing", f"Known: {', '.join(table)}")
+    if kind not in table:
+        raise RecipeError(place, f"unknown kind '{kind}'", nearest(str(kind), table))
+    entry = table[kind]
+    if is_dataclass(entry) and not isinstance(entry, type):
+        hints, known = get_type_hints(type(entry)), {part.name for part in fields(entry)}
+        for key in rest:
+            if key not in known:
+                raise RecipeError(place, f"unknown key '{key}'", nearest(key, known))
+        changes = {key: _convert(part, hints[key], key, place) for key, part in rest.items()}
+        return Part(kind, _checked(lambda: replace(entry, **changes), place))
+    return Part(kind, build(rest, entry.Config, place))
+
+
+def _checked(make: Any, place: str) -> Any:
+    """What a dataclass itself finds wrong (a ValueError in its checks) is told with its place."""
+    try:
+        return make()
+    except ValueError as error:
+        raise RecipeError(place, str(error)) from None
+
+
+_WORDS: dict[Any, str] = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+
+
+def _convert(value: Any, hint: Any, key: str, place: str) -> Any:
+    """The value as the type the dataclass asks for, or a line that says what was expected."""
+    origin = get_origin(hint)
+    if origin in (Union, UnionType):
+        return _convert_any(value, [part for part in get_args(hint) if part is not NoneType], key, place)
+    if origin is Literal:
+        if value not in get_args(hint):
+            remedy = nearest(str(value), map(str, get_args(hint)))
+            raise RecipeError(f"{place} {key}", f"'{value}' is not a choice", remedy)
+        return value
+    if origin is tuple:
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            raise RecipeError(f"{place} {key}", f"expected a list, got {value!r}")
+        inner = get_args(hint)[0]
+        return tuple(_convert(part, inner, key, place) for part in value)
+    if is_dataclass(hint):
+        if not isinstance(value, Mapping):
+            raise RecipeError(f"{place} {key}", "is not a section")
+        return build(value, hint, f"{place} [{key}]")  # type: ignore[arg-type]
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if hint is Path and isinstance(value, str):
+        return Path(value)
+    if isinstance(value, bool) != (hint is bool) or not isinstance(value, hint):
+        raise RecipeError(f"{place} {key}", f"expected {_WORDS.get(hint, hint.__name__)}, got {value!r}")
+    return value
+
+
+def _convert_any(value: Any, hints: list[Any], key: str, place: str) -> Any:
+    for hint in hints[:-1]:
+        try:
+            return _convert(value, hint, key, place)
+        except BertsmithError:
+            continue
+    return _convert(value, hints[-1], key, place)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Part):
+        return {"kind": value.kind, **_plain(value.settings)}
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = {part.name: getattr(value, part.name) for part in fields(value)}
+        return {name: _plain(part) for name, part in parts.items() if part is not None}
+    return value
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(_written(part) for part in value)}]"
+    if isinstance(value, int | float):
+        return repr(value)
+    # TOML's basic strings escape as JSON's do, but know no surrogates: those cannot come from a TOML file.
+    escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(f"\\u{ord(char):04x}" if ord(char) < 32 else char for char in escaped) + '"'

@@ -1,0 +1,125 @@
+"""Sentences into token ids, fast: most words of a text have been met before, so their ids are remembered."""
+
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bertsmith.data import files
+from bertsmith.data.block import Block
+from bertsmith.text.tokenizer import Tokenizer
+
+REMEMBERED = 1 << 18  # words, about 50 MB; of English text 6 to 8 words in a hundred are then not among them
+LONGEST = 32  # letters a word on average; text without spaces would fill the table with whole sentences
+OPENING = "\n"  # marks the first word of a sentence, which has no space before it and may have other ids
+ARRAYS = {"uint16": "H", "uint32": "I"}
+
+
+class Encoder:
+    """The tokenizer of a folder, with a memory for words.
+
+    Where a space always parts two tokens, a sentence's ids are those of its words one after the other. Then
+    only words not met before go to the tokenizer; the rest is a look into a table, begun anew when full.
+    """
+
+    def __init__(self, folder: Path, width: str) -> None:
+        self._tokenizer, self._array = Tokenizer.load(folder), ARRAYS[width]
+        self._itemsize = array(self._array).itemsize
+        self._apart = apart(files.read_json(folder / "tokenizer.json"))
+        self._known: dict[str, bytes] = {}
+
+    def encode(self, documents: Sequence[Sequence[str]]) -> Block:
+        """Documents, each a list of sentences, into one block; what has no tokens is dropped and counted."""
+        texts = [sentence for document in documents for sentence in document]
+        words = [text.split() for text in texts]
+        encoded = self._remembered(texts, words) if self._apart else self._plain(texts)
+        measures = [
+            (len(ids) // self._itemsize, len(text) if text.isascii() else len(text.encode()), len(found))
+            for ids, text, found in zip(encoded, texts, words, strict=True)
+        ]
+        lengths: list[int] = []
+        rows: list[tuple[int, int, int]] = []
+        start = 0
+        for document in documents:
+            kept = [measure for measure in measures[start : start + len(document)] if measure[0]]
+            start += len(document)
+            if kept:
+                tokens, sizes, counts = zip(*kept, strict=True)
+                lengths += tokens
+                rows.append((len(kept), sum(sizes), sum(counts)))
+        return Block(
+            b"".join(encoded),
+            np.array(lengths, np.int32),
+            np.array(rows, np.int64).reshape(-1, 3),
+            dropped=len(texts) - len(lengths),
+            empty=len(documents) - len(rows),
+        )
+
+    def _remembered(self, texts: list[str], words: list[list[str]]) -> list[bytes]:
+        """The ids of each text, from those of its words."""
+        # Two spaces, or other kinds of space, may be tokens of their own: such text takes the plain way.
+        easy = [
+            " ".join(found) == text and 0 < len(text) <= LONGEST * len(found)
+            for found, text in zip(words, texts, strict=True)
+        ]
+        known = [found for found, simple in zip(words, easy, strict=True) if simple]
+        for found in known:
+            found[0] = OPENING + found[0]
+        self._learn(known)
+        look = self._known.__getitem__
+        quick = (b"".join(map(look, found)) for found in known)
+        plain = iter(self._plain([text for text, simple in zip(texts, easy, strict=True) if not simple]))
+        return [next(quick if simple else plain) for simple in easy]
+
+    def _learn(self, sentences: list[list[str]]) -> None:
+        """Make sure that every word of these sentences is known."""
+        words = set[str]().union(*sentences)
+        new = list(words.difference(self._known))
+        if len(self._known) + len(new) > REMEMBERED:
+            self._known, new = {}, list(words)
+        texts = [word[1:] if word[0] == OPENING else " " + word for word in new]
+        self._known.update(zip(new, self._plain(texts), strict=True))
+
+    def _plain(self, texts: list[str]) -> list[bytes]:
+        return [array(self._array, ids).tobytes() for ids in self._tokenizer.encode(texts)] if texts else []
+
+
+def apart(tokenizer: dict[str, Any]) -> bool:
+    """Whether a space always parts two tokens, so that no word's ids depend on its neighbours.
+
+    Read from the tokenizer's own description; whatever is not known here counts as no.
+    """
+    letters = {
+        "BertNormalizer",
+        "Lowercase",
+        "StripAccents",
+        "NFC",
+        "NFD",
+        "NFKC",
+        "NFKD",
+    }  # never look past a space
+    match _steps(tokenizer.get("pre_tokenizer"), "pretokenizers"):
+        case [{"type": "BertPreTokenizer"}]:
+            parted = True
+        case [{"type": "ByteLevel"} as split]:
+            parted = bool(split.get("use_regex", True))
+        case [{"type": "Metaspace"} as split] | [{"type": "WhitespaceSplit"}, {"type": "Metaspace"} as split]:
+            parted = bool(split.get("split", True)) and split.get("prepend_scheme", "always") == "always"
+        case _:
+            parted = False
+    added = tokenizer.get("added_tokens") or []
+    return (
+        parted
+        and all(step.get("type") in letters for step in _steps(tokenizer.get("normalizer"), "normalizers"))
+        and all(" " not in token["content"] and not token.get("rstrip") for token in added)
+        and not tokenizer.get("model", {}).get("dropout")
+    )
+
+
+def _steps(step: dict[str, Any] | None, name: str) -> list[dict[str, Any]]:
+    """A normalizer or pre-tokenizer as the list of its steps."""
+    if step is None:
+        return []
+    return list(step[name]) if step.get("type") == "Sequence" else [step]

@@ -1,0 +1,156 @@
+"""Files that survive a crash: written whole, hashed on the way, synced to the disk, put in place by a rename.
+
+The one place that writes durably. Every call that can fail goes through `os.open`, `os.write`, `os.fsync` and
+`os.replace`, so that a test can make each of them fail; what the disk refuses becomes one line for the user.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from bertsmith.errors import FolderError, RunError
+
+Bytes = bytes | bytearray | memoryview
+PIECE = 1 << 20  # hashed and written while it is still in the processor's cache
+
+
+@dataclass(frozen=True)
+class Digest:
+    """What a file must be: how long, and its SHA-256."""
+
+    size: int
+    sha256: str
+
+
+class Writer:
+    """A file that grows piece by piece; `close` syncs it to the disk and tells its digest."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.size, self._hash = path, 0, hashlib.sha256()
+        with explained(path):
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+
+    def write(self, data: Bytes) -> None:
+        view = memoryview(data).cast("B")
+        for start in range(0, len(view), PIECE):
+            piece = view[start : start + PIECE]
+            self._hash.update(piece)
+            while piece:  # a disk may take less than it was given
+                with explained(self.path, len(view) - start):
+                    taken = os.write(self._file, piece)
+                self.size, piece = self.size + taken, piece[taken:]
+
+    def close(self) -> Digest:
+        with explained(self.path):
+            os.fsync(self._file)
+        self._release()
+        return Digest(self.size, self._hash.hexdigest())
+
+    def _release(self) -> None:
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+    def __enter__(self) -> "Writer":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._release()
+
+
+def write(path: Path, data: Bytes) -> Digest:
+    """Write the whole file and sync it. Only a rename or a manifest makes it count."""
+    with Writer(path) as writer:
+        writer.write(data)
+        return writer.close()
+
+
+def write_json(path: Path, value: Any) -> Digest:
+    """Put a JSON file in place at once: whoever looks sees the old one or the new one, never half of it."""
+    text = json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+    beside = path.with_name(path.name + ".writing")
+    digest = write(beside, text.encode())
+    with explained(path, digest.size):
+        beside.replace(path)
+    sync_folder(path.parent)
+    return digest
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON file that holds one object."""
+    try:
+        value = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise FolderError(path, "is missing") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise FolderError(path, f"cannot be read as JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise FolderError(path, "does not hold a JSON object")
+    return value
+
+
+def digest(path: Path) -> Digest:
+    """Size and SHA-256 of a file, read piece by piece."""
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        return Digest(file.tell(), sha256)
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder survive a power cut (syncing a file does not sync its name)."""
+    with explained(path):
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def publish(temporary: Path, final: Path) -> None:
+    """Rename a folder whose files are all synced to its final name. Nothing is ever overwritten."""
+    sync_folder(temporary)
+    if final.exists():
+        raise FolderError(final, "exists already", "Choose another name")
+    with explained(final):
+        temporary.replace(final)
+    sync_folder(final.parent)
+
+
+@contextmanager
+def explained(path: Path, needed: int = 0) -> Iterator[None]:
+    """Turn what the disk refuses into one line with the place, the need and the remedy."""
+    try:
+        yield
+    except OSError as error:
+        again = "run the same command again"
+        match error.errno:
+            case errno.ENOSPC:
+                fact = f"the disk is full: {needed:,} bytes needed, {_free(path):,} free"
+                raise RunError(path, fact, f"Free space and {again}") from error
+            case errno.EDQUOT:
+                fact = f"your disk quota is used up: {needed:,} bytes needed"
+                raise RunError(path, fact, f"Free space and {again}") from error
+            case errno.EROFS:
+                raise RunError(path, "the disk is read-only", "Choose a folder on another disk") from error
+            case errno.EACCES | errno.EPERM:
+                raise RunError(path, "may not be written", "Choose a folder that is yours") from error
+            case errno.EIO:
+                fact = "the disk failed (input/output error)"
+                raise RunError(path, fact, f"Check the disk and {again}") from error
+        raise
+
+
+def _free(path: Path) -> int:
+    """Bytes free on the disk that holds the path, which itself need not exist."""
+    there = next(place for place in (path, *path.absolute().parents) if place.exists())
+    return shutil.disk_usage(there).free

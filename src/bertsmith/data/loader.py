@@ -1,0 +1,77 @@
+"""The loader: batches made ahead of time by threads, and handed out in order."""
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import fields, replace
+from types import TracebackType
+from typing import Any
+
+from torch import Tensor
+
+from bertsmith.data.batch import Batch, Tokens
+
+
+class Loader:
+    """An endless run of (position, batch), beginning at a position.
+
+    Each batch is a pure function of its position, so that the number of workers changes nothing but the time it takes.
+    Threads will do: numpy works outside the interpreter's lock. An error in one is raised where its batch is asked for.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[int], Batch],
+        after: Callable[[int], int],
+        position: int,
+        workers: int,
+        ahead: int = 4,
+        pin: bool = False,
+    ) -> None:
+        self._make, self._after, self._next, self._pin = make, after, position, pin
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="loader") if workers else None
+        self._ahead = max(ahead, workers)
+        self._waiting: deque[tuple[int, Future[Batch]]] = deque()
+
+    def __iter__(self) -> "Loader":
+        return self
+
+    def __next__(self) -> tuple[int, Batch]:
+        if self._pool is None:
+            position = self._advance()
+            return position, self._prepare(position)
+        while len(self._waiting) < self._ahead:
+            position = self._advance()
+            self._waiting.append((position, self._pool.submit(self._prepare, position)))
+        position, promise = self._waiting.popleft()
+        return position, promise.result()
+
+    def close(self) -> None:
+        """Stop the threads; what they had not begun is dropped."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+        self._waiting.clear()
+
+    def __enter__(self) -> "Loader":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _advance(self) -> int:
+        position, self._next = self._next, self._after(self._next)
+        return position
+
+    def _prepare(self, position: int) -> Batch:
+        batch = self._make(position)
+        return _pinned(batch) if self._pin else batch
+
+
+def _pinned(record: Any) -> Any:
+    """The same record with every tensor in memory that the device can copy from on its own."""
+    parts = {part.name: getattr(record, part.name) for part in fields(record)}
+    pinned = {name: part.pin_memory() for name, part in parts.items() if isinstance(part, Tensor)}
+    nested = {name: _pinned(part) for name, part in parts.items() if isinstance(part, Tokens)}
+    return replace(record, **pinned, **nested)

@@ -1,0 +1,206 @@
+"""Packing: a position, which is one integer, becomes a flat run of exactly so many tokens. A pure function."""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Lock
+
+import numpy as np
+from jaxtyping import Int32, Int64
+
+from bertsmith.data.deal import cut, exchange
+from bertsmith.data.plan import Pairs, Plan, Sequences, Source, Whole
+from bertsmith.data.shuffle import mix
+from bertsmith.errors import RecipeError, RunError
+
+BATCHES = 256  # a round has at least so many, so that each lacks next to nothing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packed:
+    """A batch before anything is hidden in it: real sequences, then filler, then empty sequences."""
+
+    ids: Int32[np.ndarray, "T"]
+    positions: Int32[np.ndarray, "T"]  # each token's place in its own sequence
+    segments: Int32[np.ndarray, "T"]  # 1 in the second text of a pair
+    places: Int64[np.ndarray, "T"]  # each token's place in the corpus; -1 for special tokens and filler
+    labels: Int64[np.ndarray, "B"]  # 0 the true next text, 1 a random one, -100 none
+    epochs: Int64[np.ndarray, "B"]  # the epoch that each sequence belongs to
+    bounds: Int32[np.ndarray, "B+1"]  # where each begins, and the end; B is the same for the whole run
+    longest: int  # no sequence is longer
+    real: int  # tokens that are not filler
+    sequences: int  # that are not filler
+    epoch: int  # of the first sequence
+    seed: int
+    key: int  # all that is random in this batch: a hash of (seed, round, index)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Round:
+    """Some whole epochs, dealt out into batches."""
+
+    sequences: Sequences
+    order: Whole  # in which they come
+    begins: Whole  # the first of each batch, and the end
+    offsets: Whole  # how many tokens of its text the batch before has had
+
+    def __len__(self) -> int:
+        return len(self.begins) - 1
+
+
+class Pack:
+    """Batches by position. `position = round << 32 | index`, a round being as many epochs as make enough batches.
+
+    Sequences are laid end to end in the order of the plan. Without pairs the one that does not fit into a batch any
+    more is cut in two; with pairs one is exchanged for another that fits. With `once` a round is one epoch, as
+    validation needs it.
+    """
+
+    def __init__(
+        self,
+        shards: Source,
+        *,
+        length: int,
+        tokens: int,
+        pairs: Pairs,
+        seed: int,
+        start: int,
+        stop: int,
+        padding: int,
+        short: float = 0.1,
+        once: bool = False,
+    ) -> None:
+        if tokens < length:
+            raise RecipeError(f"tokens = {tokens}", f"a sequence has up to {length}", f"Choose at least {length}")
+        self.plan = Plan(shards, length=length, pairs=pairs, seed=seed, short=short)
+        self.shards, self.length, self.tokens, self.seed, self.once = shards, length, tokens, seed, once
+        self.start, self.stop, self.padding = start, stop, padding
+        self.round = 1 if once else -(-BATCHES * tokens // int(self.plan.starts[-1]))  # in epochs
+        self.most = 8 + int(1.5 * tokens / self.plan.mean())  # real sequences in a batch
+        self.limit = -(-(self.most - (-tokens // length)) // 8) * 8  # and filler, in case it all were filler
+        self._rounds: dict[int, Future[_Round]] = {}
+        self._lock, self._planner = Lock(), ThreadPoolExecutor(1, thread_name_prefix="plan")
+
+    def __call__(self, position: int) -> Packed:
+        number, index = position >> 32, position & 0xFFFF_FFFF
+        dealt = self._planned(number)
+        if index >= len(dealt):
+            raise RunError(
+                f"position {position}",
+                f"round {number} has only {len(dealt)} batches",
+                "Is this the text, the length and the number of tokens that the run began with?",
+            )
+        if not self.once and 4 * index >= 3 * len(dealt):
+            self._ask(number + 1)  # planned aside, before it is needed
+        return self._lay(_batch(dealt, index), int(mix(self.seed, number, index)))
+
+    def first(self) -> int:
+        return 0
+
+    def after(self, position: int) -> int:
+        """The position that follows."""
+        number, index = position >> 32, position & 0xFFFF_FFFF
+        return position + 1 if index + 1 < self.batches(number) else (number + 1) << 32
+
+    def batches(self, number: int = 0) -> int:
+        """How many batches the round has."""
+        return len(self._planned(number))
+
+    def epoch(self, position: int) -> float:
+        """How many epochs lie before the position."""
+        number, index = position >> 32, position & 0xFFFF_FFFF
+        dealt = self._planned(number)
+        return self.round * (number + float(dealt.begins[index]) / len(dealt.order))
+
+    def _planned(self, number: int) -> _Round:
+        return self._ask(number).result()
+
+    def _ask(self, number: int) -> Future[_Round]:
+        """The round, or the promise of it; two are kept."""
+        with self._lock:
+            if number not in self._rounds:
+                if len(self._rounds) == 2:
+                    del self._rounds[next(iter(self._rounds))]
+                self._rounds[number] = self._planner.submit(self._deal, number)
+            return self._rounds[number]
+
+    def _deal(self, number: int) -> _Round:
+        sequences, order = self.plan.sequences(range(number * self.round, (number + 1) * self.round))
+        lengths = sequences.lengths[order]
+        if self.plan.pairs == "none":
+            begins, offsets = cut(lengths, self.tokens, self.most)
+        else:
+            moved, begins = exchange(lengths, _spare(sequences)[order], self.tokens, self.most)
+            order, offsets = order[moved], np.zeros_like(begins)
+        return _Round(sequences=sequences, order=order, begins=begins, offsets=offsets)
+
+    def _lay(self, batch: Sequences, key: int) -> Packed:
+        """[CLS] first [SEP] second [SEP], sequence after sequence, and filler up to the number of tokens."""
+        tokens, count = self.tokens, len(batch)
+        _trim(batch, tokens)
+        lengths = batch.lengths
+        starts, texts = batch.first_start, batch.first_length.astype(np.int64)
+        spans, segment = texts + 2, np.zeros(count, np.int32)  # a text with the special tokens round it
+        if self.plan.pairs == "next":
+            starts = np.stack([starts, batch.second_start], 1).ravel()
+            texts = np.stack([texts, batch.second_length], 1).ravel()
+            spans, segment = texts + np.tile([2, 1], count), np.tile(np.array([0, 1], np.int32), count)
+        ends = np.cumsum(spans)
+        real = int(ends[-1])
+        filler = np.diff(np.append(np.arange(real, tokens, self.length), tokens))
+        bounds = np.full(self.limit + 1, tokens, np.int32)
+        bounds[0] = 0
+        np.cumsum(np.concatenate([lengths, filler]), out=bounds[1 : 1 + count + len(filler)])
+
+        places = np.full(tokens, -1)
+        places[:real] = np.arange(real) + np.repeat(starts - (ends - 1 - texts), spans)
+        places[ends - 1] = -1
+        places[bounds[:count]] = -1
+        ids = np.full(tokens, self.padding, np.int32)
+        ids[ends - 1] = self.stop
+        ids[bounds[:count]] = self.start
+        ids[places >= 0] = self.shards.gather(starts, texts)
+        segments = np.zeros(tokens, np.int32)
+        segments[:real] = np.repeat(segment, spans)
+        positions = np.arange(tokens, dtype=np.int32) - np.repeat(bounds[:-1], np.diff(bounds))
+        labels, epochs = np.full(self.limit, -100), np.full(self.limit, int(batch.epoch[-1]))
+        labels[:count], epochs[:count] = batch.label, batch.epoch
+        return Packed(
+            ids=ids,
+            positions=positions,
+            segments=segments,
+            places=places,
+            bounds=bounds,
+            labels=labels,
+            epochs=epochs,
+            longest=self.length,
+            real=real,
+            sequences=count,
+            epoch=int(batch.epoch[0]),
+            seed=self.seed,
+            key=key,
+        )
+
+
+def _batch(dealt: _Round, index: int) -> Sequences:
+    """The sequences of a batch, of which the first may lack its beginning and the last its end."""
+    (begin, end), (had, has) = dealt.begins[index : index + 2], dealt.offsets[index : index + 2]
+    batch = dealt.sequences.take(dealt.order[begin : end + (has > 0)])
+    if has:
+        batch.first_length[-1] = has
+    batch.first_start[0] += had
+    batch.first_length[0] -= had
+    return batch
+
+
+def _spare(batch: Sequences) -> Whole:
+    """What could be taken off each sequence: half of a second text that is only a stand-in."""
+    return np.where(batch.label == 1, batch.second_length // 2, 0).astype(np.int64)
+
+
+def _trim(batch: Sequences, tokens: int) -> None:
+    """Shorten stand-ins, from the last on, until the batch fits: seldom needed, and then by a few tokens."""
+    excess = int(batch.lengths.sum()) - tokens
+    if excess > 0:
+        spare = _spare(batch)[::-1]
+        before = np.cumsum(spare) - spare
+        batch.second_length[:] -= np.clip(excess - before, 0, spare)[::-1]

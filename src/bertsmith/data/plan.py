@@ -1,0 +1,232 @@
+"""The plan of an epoch: which stretches of text become which sequences, and in what order."""
+
+from dataclasses import dataclass, fields, replace
+from typing import Literal, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertsmith.data.shuffle import mix, permute, uniform
+from bertsmith.errors import RecipeError, TextError
+
+Whole = NDArray[np.int64]
+Small = NDArray[np.int32]  # there may be a billion of them
+Pairs = Literal["none", "next"]
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Prepared text: where its sentences and documents end, and the tokens of any of its ranges."""
+
+    @property
+    def sentence_ends(self) -> Whole: ...  # in tokens
+
+    @property
+    def document_ends(self) -> Whole: ...  # in sentences
+
+    def gather(self, starts: Whole, lengths: Whole) -> NDArray[np.int32]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sequences:
+    """Ranges of the corpus, one row a sequence: a first text and, where there are pairs, a second one."""
+
+    first_start: Whole
+    first_length: Small
+    second_start: Whole
+    second_length: Small
+    label: Small  # 0 the second text truly follows, 1 it comes from elsewhere, -100 there is none
+    epoch: Small
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    @property
+    def lengths(self) -> Whole:
+        """Tokens of each sequence, [CLS] and [SEP] included."""
+        return (self.first_length + self.second_length + 2 + (self.label >= 0)).astype(np.int64)
+
+    def take(self, rows: Whole) -> "Sequences":
+        """A copy of these rows."""
+        return replace(self, **{part.name: getattr(self, part.name)[rows] for part in fields(self)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Walked:
+    """Sequences as units: the first text is [unit, split), what follows it [split, last)."""
+
+    unit: Whole
+    split: Whole
+    last: Whole
+    goal: Whole  # the token up to which there was room, or text
+    label: Small
+    epoch: Small
+
+
+class Plan:
+    """Sequences as a pure function of (seed, epoch): every sentence stands once an epoch in its own place.
+
+    A unit is a sentence, or a part of one that is too long. Each document is walked from its first unit to its last;
+    a sequence takes the units that fit. With pairs (Devlin et al. 2018, section 3.1) the units taken are split in two
+    at random; then either the second half stays, or a text from another document stands in for it and the walk goes on
+    right after the first half.
+
+    Departs from the paper: a sequence ends where a sentence ends, nothing being cut off; a stand-in is as long as the
+    text it replaces and ends with a sentence too; and the coin is weighted so that half of all pairs are true although
+    the last unit of a document has no true second. So neither lengths nor endings give the label away.
+    """
+
+    def __init__(self, source: Source, *, length: int, pairs: Pairs, seed: int, short: float = 0.1) -> None:
+        least = 3 if pairs == "none" else 5
+        if length < least:
+            raise RecipeError(f"length = {length}", "leaves no room for text", f"Choose at least {least}")
+        self.seed, self.pairs, self.short = seed, pairs, short
+        self.most = length - 2 if pairs == "none" else length - 3
+        sentences = np.concatenate([[0], source.sentence_ends])
+        self.starts = _merge(sentences, _cuts(sentences, self.most if pairs == "none" else self.most // 2))
+        ends = sentences[np.concatenate([[0], source.document_ends])]
+        self.documents = _merge(np.searchsorted(self.starts, ends))
+        if len(self.documents) == 1:
+            raise TextError("corpus", "it holds no tokens", "Give it text of at least one sentence")
+        if pairs == "next" and len(self.documents) == 2:
+            raise TextError(
+                "corpus",
+                "it is one document, but half of the pairs take their second text from another",
+                'Put a blank line between documents, or set pairs = "none"',
+            )
+        # Long documents are walked in strides, all at the same time; no sequence crosses from one into the next.
+        strides = np.searchsorted(self.starts, _cuts(self.starts[self.documents], 64 * length))
+        self.walks = _merge(self.documents, strides)
+        self.truth, self.seconds = 0.5, np.zeros(1, np.int64)
+        if pairs == "next":
+            self._weigh()
+
+    def sequences(self, epochs: range) -> tuple[Sequences, Whole]:
+        """All sequences of the epochs, and the order to see them in: epoch after epoch, each shuffled anew."""
+        walks = len(self.walks) - 1
+        found = self._walk(np.tile(np.arange(walks), len(epochs)), np.repeat(np.array(epochs, np.int32), walks))
+        order = np.argsort(found.epoch, kind="stable")
+        bounds = np.searchsorted(found.epoch[order], np.arange(epochs.start, epochs.stop + 1))
+        for epoch, begin, end in zip(epochs, bounds, bounds[1:], strict=False):
+            rows = permute(np.arange(end - begin), int(end - begin), int(mix(self.seed, epoch)))
+            order[begin:end] = order[begin:end][rows]
+        return self._read(found), order
+
+    def mean(self) -> float:
+        """About how many tokens a sequence has, seen on a sample."""
+        return float(self._read(self._sample()).lengths.mean())
+
+    def _weigh(self) -> None:
+        """Find how often the coin must say `true` for half of all pairs to be, some having no true second to give."""
+        for _ in range(16):
+            found = self._sample()
+            free = found.split < found.last
+            if not free.any():
+                raise TextError(
+                    "corpus",
+                    "no document has two sentences, but half of the pairs are two that follow each other",
+                    'Put blank lines only between documents, or set pairs = "none"',
+                )
+            self.seconds = (self.starts[found.last] - self.starts[found.split])[free]
+            change = (min(1.0, 0.5 / float(free.mean())) - self.truth) / 2
+            self.truth += change
+            if abs(change) < 0.001:
+                break
+
+    def _sample(self, size: int = 16_384) -> _Walked:
+        """About so many sequences, from walks all over the corpus, over several epochs where it is small."""
+        walks = len(self.walks) - 1
+        whole = int(self.starts[-1]) // self.most + walks
+        some, times = np.arange(0, walks, max(1, whole // size)), max(1, size // whole)
+        return self._walk(np.tile(some, times), np.repeat(np.arange(times, dtype=np.int32), len(some)))
+
+    def _walk(self, walks: Whole, epochs: Small) -> _Walked:
+        """Walk them all: each turn finds the next sequence of every walk that is not yet at its end."""
+        unit, stop, epoch, key = self.walks[walks], self.walks[walks + 1], epochs, mix(self.seed, epochs)
+        least = min(2, self.most)
+        spread = (self.most + 1 - least) / (self.short or 1)  # chance, once known to be small, draws the target too
+        turns = []
+        while len(unit):
+            word = mix(key, unit)
+            chance, coin, cut = ((word >> bits & 0xFFFFF) * 2.0**-20 for bits in (0, 20, 40))
+            target = np.where(chance < self.short, least + chance * spread, self.most)
+            goal = self.starts[unit] + target.astype(np.int64)
+            last = np.clip(np.searchsorted(self.starts, goal, side="right") - 1, unit + 1, stop)
+            goal = np.minimum(goal, self.starts[stop])
+            if self.pairs == "none":
+                split, label = last, np.full(len(unit), -100, np.int32)
+            else:
+                split = np.minimum(unit + 1 + (cut * (last - unit - 1)).astype(np.int64), last)
+                label = ((split == last) | (coin >= self.truth)).astype(np.int32)
+            turns.append((unit, split, last, goal, label, epoch))
+            unit = np.where(label == 1, split, last)
+            going = np.flatnonzero(unit < stop)
+            unit, stop, epoch, key = unit[going], stop[going], epoch[going], key[going]
+        unit, split, last, goal, label, epoch = (np.concatenate(column) for column in zip(*turns, strict=True))
+        return _Walked(unit=unit, split=split, last=last, goal=goal, label=label, epoch=epoch)
+
+    def _read(self, found: _Walked) -> Sequences:
+        """Units as ranges of tokens, with stand-ins where the label asks for them."""
+        first, second = self.starts[found.unit], self.starts[found.split]
+        sequences = Sequences(
+            first_start=first,
+            first_length=(second - first).astype(np.int32),
+            second_start=second,
+            second_length=(self.starts[found.last] - second).astype(np.int32),
+            label=found.label,
+            epoch=found.epoch,
+        )
+        rows = np.flatnonzero(found.label == 1)
+        if len(rows):
+            unit, goal, free = found.unit[rows], found.goal[rows], sequences.second_length[rows] > 0
+            wanted = np.where(free, goal - second[rows], 0)
+            stand_in = self._stand_in(unit, wanted, sequences.first_length[rows], found.epoch[rows])
+            sequences.second_start[rows], sequences.second_length[rows] = stand_in
+        return sequences
+
+    def _stand_in(self, unit: Whole, wanted: Whole, length: Small, epoch: Small) -> tuple[Whole, Whole]:
+        """Texts from other documents, as long as the true text could have been, or as any is where 0 is wanted."""
+        starts, documents = self.starts, self.documents
+        key, room = mix(self.seed, 1, epoch), self.most - length.astype(np.int64)
+        usual = self.seconds[(uniform(key, unit) * len(self.seconds)).astype(np.int64)]
+        wanted = np.where(wanted > 0, wanted, np.minimum(usual, room))
+        home = np.searchsorted(documents, unit, side="right")
+        begin, own = documents[home - 1], documents[home] - documents[home - 1]
+        other, rows = np.empty_like(unit), np.arange(len(unit))
+        for attempt in range(4):  # a unit too long for the room is drawn anew: cutting it would give the label away
+            draw = (uniform(key[rows], unit[rows], attempt) * (len(starts) - 1 - own[rows])).astype(np.int64)
+            other[rows] = draw + own[rows] * (draw >= begin[rows])  # any unit but the document's own
+            rows = rows[starts[other[rows] + 1] - starts[other[rows]] > room[rows]]
+
+        order = np.argsort(other)  # what lies in order is looked up ten times as fast
+        other, wanted, room = other[order], wanted[order], room[order]
+        home = np.searchsorted(documents, other, side="right")
+        begin, stop = documents[home - 1], documents[home]
+        late = np.flatnonzero(starts[stop] - starts[other] < wanted)  # these begin earlier, lest they come out shorter
+        other[late] = np.clip(self._nearest(starts[stop[late]] - wanted[late]), begin[late], other[late])
+        end = np.clip(self._nearest(starts[other] + wanted), other + 1, stop)
+        end -= (starts[end] - starts[other] > room) & (end > other + 1)
+        start, found = np.empty_like(unit), np.empty_like(unit)
+        start[order], found[order] = starts[other], np.minimum(starts[end] - starts[other], room)
+        return start, found
+
+    def _nearest(self, place: Whole) -> Whole:
+        """The unit that begins nearest to each place."""
+        after = np.clip(np.searchsorted(self.starts, place), 1, len(self.starts) - 1)
+        return np.asarray(after - (place - self.starts[after - 1] < self.starts[after] - place))
+
+
+def _cuts(bounds: Whole, most: int) -> Whole:
+    """Where to cut the ranges between bounds that hold more than `most`, each into as few equal parts as will do."""
+    lengths = np.diff(bounds)
+    long = np.flatnonzero(lengths > most)
+    parts = -(-lengths[long] // most)
+    owner, cuts = np.repeat(long, parts - 1), np.cumsum(parts - 1)
+    part = 1 + np.arange(len(owner)) - np.repeat(cuts - (parts - 1), parts - 1)
+    return np.asarray(bounds[owner] + lengths[owner] * part // np.repeat(parts, parts - 1))
+
+
+def _merge(*bounds: Whole) -> Whole:
+    """All bounds in order, each once."""
+    merged = np.sort(np.concatenate(bounds), kind="stable")  # already in order but for a few: that kind merges
+    return np.asarray(merged[np.concatenate([[True], merged[1:] > merged[:-1]])])

@@ -1,0 +1,267 @@
+"""Text is tokenised once, on all cores, into shards that training reads at any speed.
+
+Documents keep the order of the corpus; the second of two equal ones is dropped; a share of them, chosen by
+what they say and not by where they stand, is kept apart for validation. Killed at any moment and run again,
+the work goes on after the last finished shard, and what comes out is the same, byte for byte.
+"""
+
+import fcntl
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from bertsmith.data import files
+from bertsmith.data.block import Block
+from bertsmith.data.corpus import Corpus
+from bertsmith.data.crew import Documents, encode_all
+from bertsmith.data.journal import DIGEST, Journal, differences, forget
+from bertsmith.data.seen import Seen
+from bertsmith.data.shards import FORMAT, VERSION, Shards, width
+from bertsmith.data.split import Split
+from bertsmith.errors import FolderError, RecipeError, RunError, TextError
+from bertsmith.text.tokenizer import Tokenizer
+
+CHUNK = 1 << 19  # letters that go to a worker at a time
+SMALL = 1 << 20  # bytes of text that are encoded before workers have started
+Progress = Callable[[float, int], object]  # the share of the text that is done, and the tokens so far
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What was read, and what became of it."""
+
+    documents: int  # read
+    duplicates: int  # dropped: an earlier document had the same sentences
+    empty: int  # dropped: documents of no tokens
+    dropped: int  # sentences of no tokens
+    train: dict[str, int]  # tokens, sentences, documents, bytes, words
+    valid: dict[str, int]
+    text: dict[str, int]  # what reading replaced or skipped
+    seconds: float
+    already: bool = False  # the folder was there, made of the same text
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Where reading stood when some documents went off to be encoded."""
+
+    documents: int  # read in this chunk
+    duplicates: int  # of them dropped
+    empty: int  # of them without a sentence
+    digests: bytes
+    text: dict[str, int]  # what reading has replaced or skipped so far
+    share: float  # of the corpus that has been read so far
+
+
+def prepare(
+    corpus: Corpus,
+    tokenizer: Tokenizer,
+    out: Path | str,
+    *,
+    valid: float = 0.01,
+    shard_tokens: int = 1 << 25,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Summary:
+    """Tokenise a corpus into `out/train`, `out/valid` and `out/tokenizer`, or go on with what was begun."""
+    if not 0 <= valid < 1:
+        raise RecipeError(
+            "prepare", f"valid={valid} is not a share", "Give a number from 0 to 1, such as 0.01"
+        )
+    out = Path(out)
+    inputs = _inputs(corpus, tokenizer) | {"valid": valid, "shard_tokens": shard_tokens}
+    with _alone(out):
+        if (out / "summary.json").exists():
+            return _finished(out, inputs)
+        work = Work(out, tokenizer, Journal(out, inputs))
+        if workers is None:
+            workers = len(os.sched_getaffinity(0)) if not 0 < corpus.bytes <= SMALL else 0
+        try:
+            work.run(corpus, valid, shard_tokens, workers, progress)
+            return work.finish(corpus, valid)
+        finally:
+            work.close()
+
+
+class Work:
+    """A preparation under way: two growing splits, what has been counted, and the journal of both."""
+
+    def __init__(self, out: Path, tokenizer: Tokenizer, journal: Journal) -> None:
+        self.out, self.tokenizer, self.journal = out, tokenizer, journal
+        state = journal.state
+        self.train = Split(out / "train", state.get("train"))
+        self.valid = Split(out / "valid", state.get("valid"))
+        self.counts = Counter[str](state.get("counts", {}))
+        self.text: dict[str, int] = state.get("text", {})
+        self.began = time.monotonic() - state.get("seconds", 0.0)
+        self.held: Block | None = None  # the last documents for training, kept back until more come
+        self.digests = bytearray()  # of the documents since the journal's last entry
+        tokenizer.save(out / "tokenizer")
+        for path in (out / "tokenizer").iterdir():
+            files.write(path, path.read_bytes())
+        files.sync_folder(out / "tokenizer")
+        files.sync_folder(out)
+
+    def run(
+        self, corpus: Corpus, valid: float, shard_tokens: int, workers: int, progress: Progress | None
+    ) -> None:
+        """Read, encode and write all documents that no finished shard holds."""
+        seen = Seen()
+        for digest in self.journal.digests():
+            seen.add(digest)
+        chunks = read(corpus, self.counts["documents"], seen, valid)
+        encoded = encode_all(chunks, self.out / "tokenizer", width(self.tokenizer.vocabulary), workers)
+        with closing(encoded):
+            for chunk, (train, apart) in encoded:
+                if len(train.documents):
+                    self._release()
+                    if self.train.open_tokens + self.valid.open_tokens >= shard_tokens:
+                        self._cut()
+                    self.held = train
+                self.valid.add(apart)
+                self._count(chunk, train, apart)
+                if progress:
+                    held = int(self.held.lengths.sum()) if self.held else 0
+                    progress(chunk.share, self.train.total("tokens") + self.valid.total("tokens") + held)
+
+    def finish(self, corpus: Corpus, valid: float) -> Summary:
+        """Close the last shards, write both manifests and the summary, and forget the journal."""
+        if self.held and valid and not self.valid.total("documents"):
+            before, last = self.held.part()
+            if len(before.documents) or self.train.total("documents"):
+                self.held = before  # too few documents for chance: the last one is for validation
+                self.valid.add(last)
+        self._release()
+        if not self.train.total("documents"):
+            place = corpus.files[0] if len(corpus.files) == 1 else f"{len(corpus.files)} files"
+            fact = f"no text to train on ({self.counts['documents']:,} documents read)"
+            raise TextError(place, fact, "Give more text")
+        about = {
+            "dtype": width(self.tokenizer.vocabulary),
+            "vocabulary": self.tokenizer.vocabulary,
+            "tokenizer": self.tokenizer.fingerprint,
+        }
+        for split in (self.train, self.valid):
+            split.cut()
+            split.finish(about)
+        summary = Summary(
+            documents=self.counts["documents"],
+            duplicates=self.counts["duplicates"],
+            empty=self.counts["empty"],
+            dropped=self.counts["dropped"],
+            train=self.train.totals,
+            valid=self.valid.totals,
+            text=self.text,
+            seconds=round(time.monotonic() - self.began, 1),
+        )
+        told = {key: value for key, value in asdict(summary).items() if key != "already"}
+        files.write_json(self.out / "summary.json", told | {"inputs": self.journal.inputs})
+        forget(self.out)
+        return summary
+
+    def close(self) -> None:
+        self.train.close()
+        self.valid.close()
+
+    def _release(self) -> None:
+        if self.held is not None:
+            self.train.add(self.held)
+            self.held = None
+
+    def _cut(self) -> None:
+        """Close both shards and write down that all before is done."""
+        self.train.cut()
+        self.valid.cut()
+        state = {
+            "train": self.train.state,
+            "valid": self.valid.state,
+            "counts": self.counts,
+            "text": self.text,
+            "seconds": time.monotonic() - self.began,
+        }
+        self.journal.record(state, bytes(self.digests))
+        self.digests.clear()
+
+    def _count(self, chunk: Chunk, *blocks: Block) -> None:
+        self.counts["documents"] += chunk.documents
+        self.counts["duplicates"] += chunk.duplicates
+        self.counts["empty"] += chunk.empty + sum(block.empty for block in blocks)
+        self.counts["dropped"] += sum(block.dropped for block in blocks)
+        self.digests += chunk.digests
+        self.text = chunk.text
+
+
+def read(corpus: Corpus, skip: int, seen: Seen, valid: float) -> Iterator[tuple[Chunk, list[Documents]]]:
+    """The documents after some, without those seen before, in chunks: for training and for validation."""
+    train, apart = Documents(), Documents()
+    documents = duplicates = empty = letters = 0
+    digests = bytearray()
+    for document in corpus.documents(skip):
+        documents += 1
+        digest = blake2b("\n".join(document.sentences).encode(), digest_size=DIGEST).digest()
+        if not document.sentences:
+            empty += 1
+        elif not seen.add(digest):
+            duplicates += 1
+        else:
+            # The digest is as good as a die, and the same for the same text wherever it stands.
+            chosen = int.from_bytes(digest[:8], "big") < valid * 2**64
+            (apart if chosen else train).append(document.sentences)
+            digests += digest
+            letters += sum(map(len, document.sentences))
+        if letters >= CHUNK:
+            text, share = dict(corpus.tally), corpus.share
+            yield Chunk(documents, duplicates, empty, bytes(digests), text, share), [train, apart]
+            train, apart = Documents(), Documents()
+            documents = duplicates = empty = letters = 0
+            digests.clear()
+    yield Chunk(documents, duplicates, empty, bytes(digests), dict(corpus.tally), 1.0), [train, apart]
+
+
+def _inputs(corpus: Corpus, tokenizer: Tokenizer) -> dict[str, Any]:
+    """All that decides what comes out."""
+    text = []
+    for path in corpus.files:
+        known = (
+            path.stat() if path.is_file() else None
+        )  # what comes through a pipe is never known to be the same
+        size, changed = (known.st_size, known.st_mtime_ns) if known else (0, time.time_ns())
+        text.append([path.name, size, changed])
+    settings = {key: getattr(corpus, key) for key in ("field", "policy", "layout", "longest")}
+    return {"format": f"{FORMAT} {VERSION}", "files": text, "tokenizer": tokenizer.fingerprint, **settings}
+
+
+def _finished(out: Path, inputs: dict[str, Any]) -> Summary:
+    """The summary of a folder that is whole already, if it was made of the same."""
+    told = files.read_json(out / "summary.json")
+    if changed := differences(told.pop("inputs", {}), inputs):
+        raise FolderError(out, f"was prepared with {changed}", "Choose another folder, or delete this one")
+    for name in ("train", "valid"):
+        Shards(out / name)
+    forget(out)  # a run may have ended between its last two steps
+    return Summary(**told, already=True)
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Make the folder, and let no other run write there; the lock dies with its process."""
+    if out.exists() and not out.is_dir():
+        raise FolderError(out, "is a file, not a folder", "Choose another name")
+    with files.explained(out):
+        out.mkdir(parents=True, exist_ok=True)
+    lock = os.open(out, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fact = "another run is preparing this folder"
+            raise RunError(out, fact, "Wait for it, or choose another") from None
+        yield
+    finally:
+        os.close(lock)

@@ -1,0 +1,67 @@
+"""Records: the texts in JSON lines and in Parquet, one document each."""
+
+import json
+from collections.abc import Callable, Iterator
+
+from bertsmith.data.lines import Cleaner, runs, unreadable
+from bertsmith.data.sources import Source, pyarrow
+from bertsmith.errors import TextError, nearest
+
+LONGEST = 1 << 24  # characters a line of JSON may have
+ROWS = 256  # of a Parquet file, held at a time
+
+Record = tuple[int, str]  # the number of the line or row, and the text in it
+
+
+def from_json(blocks: Iterator[bytes], name: str, field: str, cleaner: Cleaner) -> Iterator[Record]:
+    """The text in one field of each JSON object. A field that the first one lacks must be misspelt."""
+    whole = Cleaner(cleaner.policy, LONGEST, cleaner.tally)
+    known = False
+    for first, lines in runs(blocks, name, whole):
+        for number, line in enumerate(lines, first):
+            if not line or line.isspace():
+                continue
+            place = f"{name}:{number}"
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError):
+                record = None
+            if not isinstance(record, dict):
+                cleaner.mends("broken records", place)
+                continue
+            if field not in record and not known:
+                raise TextError(place, f"has no field '{field}'", nearest(field, record))
+            known = True
+            text = record.get(field)
+            if not isinstance(text, str):
+                cleaner.mends("records without text", place)
+            elif (text := cleaner.cleaned(text, place)) is not None:
+                yield number, text
+
+
+def from_parquet(
+    source: Source, field: str, cleaner: Cleaner, reached: Callable[[int], object]
+) -> Iterator[Record]:
+    """The texts in one column."""
+    arrow = pyarrow(source.name)
+    done = 0  # rows
+    try:
+        with arrow.parquet.ParquetFile(source.path) as file:
+            names = file.schema_arrow.names
+            if field not in names:
+                raise TextError(source.name, f"has no column '{field}'", nearest(field, names))
+            rows = file.metadata.num_rows
+            for batch in file.iter_batches(batch_size=ROWS, columns=[field]):
+                # As bytes: a file may claim that its text is UTF-8 when it is not.
+                for row, raw in enumerate(batch.column(0).cast(arrow.large_binary()).to_pylist(), done + 1):
+                    place = f"{source.name}:{row}"
+                    if raw is None:
+                        cleaner.mends("records without text", place)
+                    elif (text := cleaner.decoded(raw, place)) is not None:
+                        yield row, text
+                done += len(batch)
+                reached(source.size * done // rows)
+    except arrow.ArrowNotImplementedError:
+        raise TextError(source.name, f"the column '{field}' does not hold text") from None
+    except (arrow.ArrowException, OSError, LookupError) as error:
+        raise unreadable(f"{source.name}:{done + 1}", error) from None

@@ -1,0 +1,217 @@
+"""Curves as inline SVG: a few lines over the steps of a run, on axes that a person reads at a glance."""
+
+import json
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+
+Point = tuple[float, float]
+Show = Callable[[float], str]  # a value as it is written beside an axis or in a legend
+
+WIDTH, WIDE, HEIGHT = 520, 720, 240
+LEFT, RIGHT, TOP, BOTTOM = 48, 12, 14, 30
+MOST = 320  # points a line is drawn with: more than the eye can tell apart would only make the page heavy
+SMOOTHED = 40  # the running mean reaches a fortieth of the line to either side
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line: its name and its points, from left to right.
+
+    A noisy line is drawn faint, with its running mean strong on top; a sparse one has a dot at every point.
+    """
+
+    name: str
+    points: Sequence[Point]
+    noisy: bool = False
+
+    @cached_property
+    def strong(self) -> list[Point]:
+        """The points of the line that the eye should follow."""
+        return thin(smooth(self.points, len(self.points) // SMOOTHED) if self.noisy else self.points)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A stretch of numbers laid along a stretch of paper, evenly or by orders of magnitude."""
+
+    low: float
+    high: float
+    start: float
+    stop: float
+    logarithmic: bool = False
+
+    def place(self, value: float) -> float:
+        low, high, value = (self._bent(number) for number in (self.low, self.high, value))
+        return self.start + (value - low) / ((high - low) or 1.0) * (self.stop - self.start)
+
+    def ticks(self, wanted: int = 5) -> list[float]:
+        """About so many round numbers to write beside the axis: 1, 2 and 5 times powers of ten."""
+        if not self.logarithmic:
+            step = _round_step((self.high - self.low) / wanted)
+            first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+            return [index * step for index in range(first, last + 1)]
+        decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+        digits = (1, 2, 5) if self.high < 1000 * self.low else (1,)
+        found = [digit * 10.0**decade for decade in decades for digit in digits]
+        return [tick for tick in found if self.low <= tick <= self.high]
+
+    def _bent(self, value: float) -> float:
+        return math.log10(value) if self.logarithmic else value
+
+
+def short(value: float) -> str:
+    """A number to three digits, as a person writes it: 5.00e-4, 4.80, 1,250, 42.1 k, 3.10 M."""
+    size = abs(value)
+    if 1000 <= size < 10_000 or not value:
+        return f"{value:,.0f}"
+    for limit, unit, name in ((1e9, 1e9, " G"), (1e6, 1e6, " M"), (1e4, 1e3, " k")):
+        if size >= limit:
+            return f"{value / unit:.{_decimals(size / unit)}f}{name}"
+    if size < 0.01:
+        digits, _, exponent = f"{value:.2e}".partition("e")
+        return f"{digits}e{int(exponent)}"
+    return f"{value:.{_decimals(size)}f}"
+
+
+def percent(value: float) -> str:
+    return f"{value:.1%}"
+
+
+def smooth(points: Sequence[Point], reach: int) -> list[Point]:
+    """The running mean over `reach` neighbours to either side: calmer, and neither early nor late."""
+    sums = [0.0]
+    for _, value in points:
+        sums.append(sums[-1] + value)
+    result = []
+    for index, (place, _) in enumerate(points):
+        first, last = max(index - reach, 0), min(index + reach + 1, len(points))
+        result.append((place, (sums[last] - sums[first]) / (last - first)))
+    return result
+
+
+def thin(points: Sequence[Point], most: int = MOST) -> list[Point]:
+    """At most so many of the points, evenly spread, the first and the last among them."""
+    if len(points) <= most:
+        return list(points)
+    step = (len(points) - 1) / (most - 1)
+    return [points[round(index * step)] for index in range(most)]
+
+
+def chart(
+    title: str,
+    series: Sequence[Series],
+    *,
+    show: Show = short,
+    reference: tuple[str, float] | None = None,
+    zero: bool = False,
+    logarithmic: bool = False,
+    wide: bool = False,
+) -> str:
+    """A figure: heading, legend with the last values, and the drawing; empty where there is nothing to draw.
+
+    `reference` is a dashed line with a name; `zero` lets the upright axis begin at nothing; a wide chart is
+    meant for the whole width of a page, the others for half of it.
+    """
+    series = [line for line in series if line.points]
+    if not series:
+        return ""
+    levels = [value for line in series for _, value in line.points]
+    levels += [reference[1]] if reference else []
+    width, last = WIDE if wide else WIDTH, max(line.points[-1][0] for line in series)
+    x = Axis(0, last, LEFT, width - RIGHT)
+    y = _upright(levels, zero=zero, logarithmic=logarithmic and min(levels) > 0)
+    drawing, legend = _scaffold(x, y, show), []
+    if reference:
+        drawing += _reference(*reference, above=series[0].points[-1][1] < reference[1], x=x, y=y)
+    for tone, line in enumerate(series, 1):
+        drawing += _line(line, x, y, tone)
+        legend.append(_key(line, x, y, tone, show))
+    name = re.sub(r"\W+", "-", title.lower())
+    ends = [f"{line.name} from {show(line.points[0][1])} to {show(line.points[-1][1])}" for line in series]
+    return f"""<figure class="chart{" wide" if wide else ""}">
+<figcaption><h3>{escape(title)}</h3><p class="legend">{"".join(legend)}
+<span class="where">step <output>{last:,.0f}</output></span></p></figcaption>
+<svg viewBox="0 0 {width} {HEIGHT}" role="img" aria-labelledby="{name}-title {name}-desc">
+<title id="{name}-title">{escape(title)}</title>
+<desc id="{name}-desc">Over {last:,.0f} steps: {escape("; ".join(ends))}.</desc>
+{"".join(drawing)}
+<g class="hover" hidden><line y1="{TOP}" y2="{HEIGHT - BOTTOM}"/></g>
+</svg></figure>"""
+
+
+def _upright(levels: Sequence[float], *, zero: bool, logarithmic: bool) -> Axis:
+    """The axis of the values: room for all of them and some air, and never nothing."""
+    low, high = min(levels), max(levels)
+    if logarithmic:
+        low, high = low / 1.2, high * 1.2
+    else:
+        low = min(low, 0.0) if zero else low
+        air = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
+        low, high = low if zero else low - air, high + air
+    return Axis(low, high, HEIGHT - BOTTOM, TOP, logarithmic)
+
+
+def _scaffold(x: Axis, y: Axis, show: Show) -> list[str]:
+    """Faint level lines with their numbers, and the numbers of the steps below."""
+    parts = []
+    for tick in y.ticks():
+        at, text = f"{y.place(tick):.1f}", escape(_bare(show(tick)))
+        parts.append(f'<line class="level" x1="{LEFT}" x2="{x.stop:g}" y1="{at}" y2="{at}"/>')
+        parts.append(f'<text class="value" x="{LEFT - 8}" y="{at}" dy=".35em">{text}</text>')
+    for tick in x.ticks():
+        at, text = f"{x.place(tick):.1f}", escape(_bare(short(tick)))
+        parts.append(f'<text class="place" x="{at}" y="{HEIGHT - 8}">{text}</text>')
+    return parts
+
+
+def _reference(name: str, value: float, *, above: bool, x: Axis, y: Axis) -> list[str]:
+    """A dashed line; its name stands on the side where the curve does not end."""
+    at = y.place(value)
+    beside = at - 6 if above else at + 16
+    return [
+        f'<line class="reference" x1="{LEFT}" x2="{x.stop:g}" y1="{at:.1f}" y2="{at:.1f}"/>',
+        f'<text class="reference" x="{x.stop:g}" y="{beside:.1f}">{escape(name)}</text>',
+    ]
+
+
+def _line(line: Series, x: Axis, y: Axis, tone: int) -> list[str]:
+    parts = [f'<path class="faint tone{tone}" d="{_path(thin(line.points), x, y)}"/>'] if line.noisy else []
+    parts.append(f'<path class="tone{tone}" d="{_path(line.strong, x, y)}"/>')
+    if len(line.points) == 1 or (not line.noisy and len(line.points) <= 40):
+        places = [(x.place(place), y.place(value)) for place, value in line.strong]
+        parts += [f'<circle class="tone{tone}" r="2.6" cx="{at:.1f}" cy="{top:.1f}"/>' for at, top in places]
+    return parts
+
+
+def _path(points: Sequence[Point], x: Axis, y: Axis) -> str:
+    return "M" + " ".join(f"{x.place(place):.1f},{y.place(value):.1f}" for place, value in points)
+
+
+def _key(line: Series, x: Axis, y: Axis, tone: int, show: Show) -> str:
+    """A line's entry in the legend. It carries the points, for the page to read out under the pointer."""
+    told = [
+        [round(x.place(place), 1), round(y.place(value), 1), f"{place:,.0f}", show(value)]
+        for place, value in line.strong
+    ]
+    data, last = escape(json.dumps(told, separators=(",", ":"))), escape(str(told[-1][3]))
+    key = f"<i></i>{escape(line.name)} <output>{last}</output>"
+    return f'<span class="key tone{tone}" data-points="{data}">{key}</span>'
+
+
+def _decimals(size: float) -> int:
+    """How many decimals make three digits."""
+    return max(0, 2 - math.floor(math.log10(size)))
+
+
+def _bare(number: str) -> str:
+    """Without the zeros that a tick does not need: 4.00 is 4, 2.50 k is 2.5 k."""
+    return re.sub(r"\.(?!\d)", "", re.sub(r"(\.\d*?)0+(?!\d)", r"\1", number))
+
+
+def _round_step(step: float) -> float:
+    power = 10.0 ** math.floor(math.log10(step)) if step > 0 else 1.0
+    return next(power * digit for digit in (1, 2, 5, 10) if step <= power * digit * 1.000001)

@@ -1,0 +1,196 @@
+"""The report of a run: one page, with no network, that tells what was trained on what, and how well."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from importlib import resources
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from bertsmith.insight.draw import Point, Series, chart, percent
+
+MASKS = ("[MASK]", "<mask>")
+STEEP = 30  # a loss that falls to a thirtieth is read better by orders of magnitude
+LEARNED = "Faint: every step. Strong: the running mean. Point at a curve to read it."
+FILLED = "Sentences kept from the training, with one word taken out. A right guess is marked."
+
+
+@dataclass(frozen=True)
+class Example:
+    """A sentence with a blank, the word that stood there, and the best guesses before and after training."""
+
+    text: str  # the blank is written [MASK] or <mask>
+    truth: str
+    before: Sequence[tuple[str, float]]  # words and their probabilities, best first
+    after: Sequence[tuple[str, float]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStory:
+    """What a run has to tell, in plain values."""
+
+    title: str
+    records: Sequence[Mapping[str, Any]] = ()  # the lines of log.jsonl
+    figures: Mapping[str, str] = field(default_factory=dict)  # what was measured, and the measure
+    examples: Sequence[Example] = ()
+    data: Mapping[str, str] = field(default_factory=dict)
+    recipe: str = ""  # TOML
+    machine: Mapping[str, str] = field(default_factory=dict)
+    guess: float | None = None  # the loss of guessing hidden words by word frequency
+
+
+def write(path: Path, story: RunStory) -> None:
+    """Write the page; one that is there already is replaced whole, never in part."""
+    beside = path.with_name(path.name + ".writing")
+    beside.write_text(page(story), encoding="utf-8")
+    beside.replace(path)
+
+
+def page(story: RunStory) -> str:
+    """The page as a text. Whatever comes from outside is escaped."""
+    sections = [
+        _section("Key figures", _cards(story.figures)),
+        _section("How it learned", _curves(story), LEARNED),
+        _section("Blanks, before and after", _examples(story.examples), FILLED),
+        _section("What was trained on what", _table(story.data)),
+        _section("On the way", _notes(story.records)),
+        _section("Machine", _table(story.machine)),
+        _section("Recipe", _recipe(story.recipe)),
+    ]
+    files = resources.files(__package__)
+    return Template((files / "report.html").read_text(encoding="utf-8")).substitute(
+        title=escape(story.title),
+        style=(files / "report.css").read_text(encoding="utf-8"),
+        script=(files / "report.js").read_text(encoding="utf-8"),
+        body="\n".join(filter(None, sections)),
+    )
+
+
+def _section(heading: str, body: str, lead: str = "") -> str:
+    """A part of the page; nothing where there is nothing to say."""
+    if not body:
+        return ""
+    told = f'<p class="lead">{lead}</p>' if lead else ""
+    return f"<section><h2>{heading}</h2>{told}{body}</section>"
+
+
+def _cards(figures: Mapping[str, str]) -> str:
+    entries = [
+        f"<div><dt>{escape(name)}</dt><dd>{escape(str(value))}</dd></div>" for name, value in figures.items()
+    ]
+    return f'<dl class="cards">{"".join(entries)}</dl>' if entries else ""
+
+
+def _curves(story: RunStory) -> str:
+    steps = [record for record in story.records if record.get("kind") == "step"]
+    checks = [record for record in story.records if record.get("kind") == "valid"]
+    hidden = _points(steps, "terms", "masked") or _points(steps, "loss")
+    checked = _points(checks, "masked_loss") or _points(checks, "loss")
+    losses = [value for _, value in hidden + checked]
+    first = chart(
+        "Loss of hidden words, in nats",
+        [Series("training", hidden, noisy=True), Series("validation", checked)],
+        reference=None if story.guess is None else ("guessing by word frequency", story.guess),
+        logarithmic=bool(losses) and 0 < STEEP * min(losses) < max(losses),
+        wide=True,
+    )
+    pairs, pairs_checked = _points(steps, "terms", "next"), _points(checks, "next_loss")
+    words_right, pairs_right = _points(checks, "masked_accuracy"), _points(checks, "next_accuracy")
+    rest = [
+        chart(
+            "Judged right, on validation text",
+            [Series("hidden words", words_right), Series("next sentence", pairs_right)],
+            show=percent,
+            reference=("tossing a coin", 0.5) if pairs_right else None,
+            zero=True,
+        ),
+        chart(
+            "Loss of next sentence, in nats",
+            [Series("training", pairs, noisy=True), Series("validation", pairs_checked)],
+        ),
+        chart(
+            "Speed, in tokens a second",
+            [Series("tokens/s", _points(steps, "speed"), noisy=True)],
+            zero=True,
+        ),
+        chart("Learning rate", [Series("rate", _points(steps, "rate"))], zero=True),
+    ]
+    drawn = [figure for figure in rest if figure]
+    return first + (f'<div class="charts of{len(drawn)}">{"".join(drawn)}</div>' if drawn else "")
+
+
+def _points(records: Sequence[Mapping[str, Any]], *keys: str) -> list[Point]:
+    """One figure of every record that has it, over the steps; what is not a number is left out."""
+    found = []
+    for record in records:
+        value: Any = record
+        for key in keys:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        step: Any = record.get("step")
+        if _is_number(step) and _is_number(value):
+            found.append((float(step), float(value)))
+    return sorted(found)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _examples(examples: Sequence[Example]) -> str:
+    return f'<div class="examples">{"".join(map(_example, examples))}</div>' if examples else ""
+
+
+def _example(example: Example) -> str:
+    text = escape(example.text)
+    for mask in MASKS:
+        text = text.replace(escape(mask), '<span class="blank" role="img" aria-label="blank"></span>')
+    most = max((chance for _, chance in [*example.before, *example.after]), default=1.0)
+    columns = []
+    for when, guesses in (("before", example.before), ("after", example.after)):
+        rows = "".join(_guess(word, chance, most, example.truth) for word, chance in guesses)
+        columns.append(f"<div><h4>{when}</h4>{rows}</div>")
+    return (
+        f'<article><p class="sentence">{text}</p>'
+        f'<p class="truth">the word was <b>{escape(example.truth)}</b></p>'
+        f'<div class="guesses">{"".join(columns)}</div></article>'
+    )
+
+
+def _guess(word: str, chance: float, most: float, truth: str) -> str:
+    """A row: the word, its probability, and a bar; both columns of an example share one scale."""
+    right = " right" if word.strip().casefold() == truth.strip().casefold() else ""
+    share = 100 * chance / most if most > 0 else 0.0
+    return (
+        f'<p class="guess{right}"><span>{escape(word)}</span><span>{chance:.1%}</span>'
+        f'<i style="width:{share:.1f}%"></i></p>'
+    )
+
+
+def _table(facts: Mapping[str, str]) -> str:
+    rows = [
+        f"<tr><th scope='row'>{escape(name)}</th><td>{escape(str(fact))}</td></tr>"
+        for name, fact in facts.items()
+    ]
+    return f"<table>{''.join(rows)}</table>" if rows else ""
+
+
+def _notes(records: Sequence[Mapping[str, Any]]) -> str:
+    """What else the log says: its notes, and the updates left out because they were not numbers."""
+    notes, skipped = [], 0
+    for record in records:
+        place = f"step {record['step']:,}: " if _is_number(record.get("step")) else ""
+        if record.get("kind") == "note":
+            facts = {key: value for key, value in record.items() if key not in ("kind", "step", "text")}
+            notes.append(place + str(record.get("text") or ", ".join(f"{key} {facts[key]}" for key in facts)))
+        count: Any = record.get("skipped")
+        if _is_number(count) and count > skipped:
+            notes.append(place + "update left out, since its gradient was not a number")
+            skipped = count
+    return f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul>" if notes else ""
+
+
+def _recipe(recipe: str) -> str:
+    summary = "<summary>All settings of this run, as TOML</summary>"
+    return f"<details>{summary}<pre>{escape(recipe.strip())}</pre></details>" if recipe.strip() else ""

@@ -1,0 +1,34 @@
+"""The family: every member as the difference from its parent. Read top to bottom, a history of the field."""
+
+from dataclasses import replace
+
+from bertsmith.errors import RecipeError, nearest
+from bertsmith.models.transformer import TransformerConfig
+
+# Devlin et al. 2018, "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding".
+BERT = TransformerConfig()
+
+# The same paper: three times the size, and better even on tasks with few examples.
+BERT_LARGE = replace(BERT, width=1024, layers=24, heads=16, feed_forward=4096)
+
+# Turc et al. 2019, "Well-Read Students Learn Better": small ones are worth pretraining too.
+BERT_MEDIUM = replace(BERT, width=512, layers=8, heads=8, feed_forward=2048)
+BERT_SMALL = replace(BERT_MEDIUM, layers=4)
+BERT_MINI = replace(BERT_SMALL, width=256, heads=4, feed_forward=1024)
+BERT_TINY = replace(BERT_MINI, width=128, layers=2, heads=2, feed_forward=512)
+
+FAMILY: dict[str, TransformerConfig] = {
+    "bert-base": BERT,
+    "bert-large": BERT_LARGE,
+    "bert-medium": BERT_MEDIUM,
+    "bert-small": BERT_SMALL,
+    "bert-mini": BERT_MINI,
+    "bert-tiny": BERT_TINY,
+}
+
+
+def member(name: str) -> TransformerConfig:
+    """A member's network by its name."""
+    if name not in FAMILY:
+        raise RecipeError("model.kind", f"unknown member '{name}'", nearest(name, FAMILY))
+    return FAMILY[name]

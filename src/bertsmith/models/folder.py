@@ -1,0 +1,226 @@
+"""A model folder: config.json and model.safetensors, as transformers writes and reads them.
+
+A file is checked before it is believed: nothing in it runs, nothing outside the folder is opened, and no
+memory is taken for sizes that its weights do not have.
+"""
+
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from bertsmith.data import files
+from bertsmith.errors import FolderError
+from bertsmith.models import foreign
+from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.nn.heads import MaskedHead, NextHead, Pooler
+
+CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+MOST_JSON = 16 << 20  # bytes; a larger configuration or index is not one
+FLOATS = {"F64", "F32", "F16", "BF16"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """What a folder holds, in our words."""
+
+    config: TransformerConfig
+    state: dict[str, Tensor]  # float32 on the CPU, named trunk.*, head.*, pooler.*, next.*
+    parts: frozenset[str]  # which of head, pooler and next are there
+    raw: dict[str, Any]  # config.json as it stands
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A weight in a file, seen from the file's header alone."""
+
+    file: Path
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    def load(self) -> Tensor:
+        # A copy: a mapped weight would change, or crash the program, when somebody writes to the file.
+        with safe_open(self.file, "pt") as opened:
+            weight: Tensor = opened.get_tensor(self.name)
+            return weight.to(torch.float32, copy=True)
+
+
+def read(folder: str | Path) -> Opened:
+    """Open a folder that transformers or `write` has saved."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise FolderError(folder, "is not a folder" if folder.exists() else "is missing")
+    raw = _json(_inside(folder, CONFIG))
+    config = foreign.config_of(raw, folder / CONFIG)
+    stored, twins = _stored(folder)
+    if config.layers > len(stored):
+        raise FolderError(folder, f"{CONFIG} names {config.layers} layers for {len(stored)} weights")
+    parts = frozenset(
+        part
+        for part, table in foreign.PARTS.items()
+        if any(name.startswith(tuple(table.values())) for name in stored)
+    )
+    expected = _expected(config, parts)
+    for rule, shape in expected:
+        for name in rule.theirs:
+            if name not in stored:
+                raise FolderError(folder, f"lacks the weight '{name}'")
+            _check(stored[name], (shape[0] // len(rule.theirs), *shape[1:]))
+    if unknown := stored.keys() - {name for rule, _ in expected for name in rule.theirs}:
+        remedy = "Only BERT's trunk, pooler, masked-word and next-sentence heads are known"
+        raise FolderError(folder, f"unknown weight {foreign.shown(min(unknown))}", remedy)
+    for twin, name in twins.items():
+        _check(twin, stored[name].shape)
+        if not torch.equal(twin.load(), stored[name].load()):
+            fact = f"'{twin.name}' differs from '{name}'"
+            raise FolderError(twin.file, fact, "Only a decoder tied to the embedding can be opened")
+    state = {rule.ours: torch.cat([stored[name].load() for name in rule.theirs]) for rule, _ in expected}
+    return Opened(config=config, state=state, parts=parts, raw=raw)
+
+
+@contextmanager
+def writing(folder: str | Path) -> Iterator[Path]:
+    """A folder to write into, which takes its name, and the place of an older model, when all is written."""
+    final = Path(folder).absolute()
+    fresh, old = (final.with_name(f".{final.name}.{word}") for word in ("writing", "old"))
+    if final.exists() and not (final / CONFIG).is_file():
+        raise FolderError(final, "exists and is not a model folder", "Choose another name")
+    with files.explained(final):
+        shutil.rmtree(fresh, ignore_errors=True)  # of a run that was killed
+        fresh.mkdir(parents=True)
+    try:
+        yield fresh
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    if final.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        final.replace(old)
+    files.publish(fresh, final)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def write(
+    folder: str | Path,
+    config: TransformerConfig,
+    state: Mapping[str, Tensor],
+    extra: Mapping[str, Any] | None = None,
+) -> None:
+    """Put config.json, with whatever is extra, and model.safetensors into a folder."""
+    folder = Path(folder)
+    with files.explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    parts = frozenset(part for part in foreign.PARTS if any(name.startswith(f"{part}.") for name in state))
+    expected = _expected(config, parts)
+    if odd := state.keys() ^ {rule.ours for rule, _ in expected}:
+        fact = "has no place in a folder" if min(odd) in state else "is missing"
+        raise FolderError(folder, f"the weight '{min(odd)}' {fact}")
+    tensors = {}
+    for rule, shape in expected:
+        weight = state[rule.ours].detach().cpu()
+        if weight.shape != shape:
+            fact = f"the weight '{rule.ours}' has shape {list(weight.shape)}, not {list(shape)}"
+            raise FolderError(folder, fact)
+        for name, piece in zip(rule.theirs, weight.chunk(len(rule.theirs)), strict=True):
+            tensors[foreign.full(name, parts)] = piece.clone()  # pieces that share memory cannot be saved
+    dtype = str(state["trunk.embedding.weight"].dtype).removeprefix("torch.")
+    files.write(folder / WEIGHTS, safetensors.torch.save(tensors, {"format": "pt"}))
+    files.write_json(folder / CONFIG, {**foreign.words_of(config, parts), "dtype": dtype, **(extra or {})})
+
+
+def _stored(folder: Path) -> tuple[dict[str, Stored], dict[Stored, str]]:
+    """Every weight of the folder by its plain name, and those that are second names of another."""
+    stored: dict[str, Stored] = {}
+    for file in _weight_files(folder):
+        for one in _header(file):
+            name = foreign.plain(one.name)
+            if name in stored:
+                raise FolderError(file, f"the weight {foreign.shown(name)} stands there a second time")
+            if name not in foreign.COUNTERS:
+                stored[name] = one
+    twins = {}
+    for second, name in foreign.TWINS.items():
+        if second in stored and name in stored:
+            twins[stored.pop(second)] = name
+        elif second in stored:
+            stored[name] = stored.pop(second)
+    return stored, twins
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    if (folder / WEIGHTS).exists():
+        return [_inside(folder, WEIGHTS)]
+    if (folder / INDEX).exists():
+        named = _json(_inside(folder, INDEX)).get("weight_map")
+        if not isinstance(named, dict) or not all(isinstance(name, str) for name in named.values()):
+            raise FolderError(folder / INDEX, "has no weight_map of file names")
+        return [_inside(folder, name) for name in sorted(set(named.values()))]
+    if pickled := sorted(folder.glob("pytorch_model*.bin")):
+        remedy = f"A pickle can run code: save the model again with transformers, which writes {WEIGHTS}"
+        raise FolderError(pickled[0], "is a pickle and is not opened", remedy)
+    raise FolderError(folder, f"has no {WEIGHTS}")
+
+
+def _header(file: Path) -> list[Stored]:
+    """What a safetensors file says it holds; the library checks that it does."""
+    try:
+        with safe_open(file, "pt") as opened:
+            slices = [(name, opened.get_slice(name)) for name in opened.keys()]  # noqa: SIM118 (no mapping)
+            return [Stored(file, name, tuple(one.get_shape()), one.get_dtype()) for name, one in slices]
+    except (SafetensorError, OSError) as error:
+        fact = f"is not a sound safetensors file: {foreign.shown(str(error))}"
+        raise FolderError(file, fact, "Fetch it again") from None
+
+
+def _inside(folder: Path, name: str) -> Path:
+    """A plain file of the folder. A link may lead to one beside it, or to the blobs of the Hub's cache."""
+    path, home = folder / name, folder.resolve()
+    try:
+        real = path.resolve()
+        beside = Path(name).name == name and real.parent in (home, home.parent.parent / "blobs")
+        plain, there = real.is_file(), real.exists()
+    except (OSError, ValueError, RuntimeError):
+        beside = plain = there = False
+    if not beside:
+        raise FolderError(folder, f"the file {foreign.shown(name)} leads out of the folder", "Put it inside")
+    if not plain:
+        raise FolderError(path, "is not a plain file" if there else "is missing")
+    return path
+
+
+def _json(path: Path) -> dict[str, Any]:
+    if path.stat().st_size > MOST_JSON:
+        raise FolderError(path, f"is larger than {MOST_JSON >> 20} MiB")
+    return files.read_json(path)
+
+
+def _check(stored: Stored, shape: tuple[int, ...]) -> None:
+    if stored.shape != shape:
+        fact = f"'{stored.name}' has shape {list(stored.shape)} where {CONFIG} says {list(shape)}"
+        raise FolderError(stored.file, fact)
+    if stored.dtype not in FLOATS:
+        raise FolderError(stored.file, f"'{stored.name}' holds {stored.dtype}, not numbers with a point")
+
+
+def _expected(config: TransformerConfig, parts: frozenset[str]) -> list[tuple[foreign.Rule, tuple[int, ...]]]:
+    """Every rule with the shape of our weight, found without taking memory."""
+    heads: dict[str, Callable[[], nn.Module]] = {
+        "head": lambda: MaskedHead(config.width, config.vocabulary, config.activation, config.norm_eps),
+        "pooler": lambda: Pooler(config.width),
+        "next": lambda: NextHead(config.width),
+    }
+    with torch.device("meta"):
+        whole = nn.ModuleDict({part: heads[part]() for part in parts})
+        whole["trunk"] = Transformer(replace(config, layers=1))  # all layers are alike
+    shapes = {name: tuple(weight.shape) for name, weight in whole.state_dict().items()}
+    rules = foreign.rules(config, parts)
+    return [(rule, shapes[re.sub(r"^trunk\.layers\.\d+", "trunk.layers.0", rule.ours)]) for rule in rules]

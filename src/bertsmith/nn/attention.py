@@ -1,0 +1,176 @@
+"""Attention: each token takes a weighted mean of the tokens of its sequence. Vaswani et al. 2017.
+
+One formula, softmax(Q K' / sqrt K) V, in four kernels that give the same numbers:
+
+    varlen    the flash kernel that reads bounds itself: CUDA, half precision
+    dense     rows of equal length, no mask: any device
+    grouped   ragged rows put together with others of nearly their length: CPU, and CUDA in full precision
+    recorded  the formula as it stands, one sequence at a time; keeps the weights
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+Kernel = Literal["varlen", "dense", "grouped", "recorded"]
+
+NEAR = 0.8  # a group takes sequences down to this share of its longest: at most a quarter more tokens
+GROUPS = 8  # more calls cost more than the padding they save
+
+
+def best_kernel(equal: bool, device: torch.device, dtype: torch.dtype, head_width: int) -> Kernel:
+    """The fastest kernel that can do it, from what is known without looking into any tensor."""
+    if equal:
+        return "dense"
+    half = dtype in (torch.float16, torch.bfloat16)
+    if device.type == "cuda" and half and head_width % 8 == 0 and head_width <= 256:
+        # The flash kernel begins with Ampere.
+        return "varlen" if torch.cuda.get_device_properties(device).major >= 8 else "grouped"
+    return "grouped"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Sequences of nearly the same length, as the rows of one rectangle."""
+
+    rows: int
+    length: int
+    mask: Bool[Tensor, "B 1 1 L"] | None  # True: may look. None when nothing is padded
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """All sequences in rectangles laid end to end, and the way there and back."""
+
+    groups: tuple[Group, ...]
+    tokens: Int[Tensor, "..."]  # for each slot of the rectangles the token that stands in it
+    slots: Int[Tensor, "T"]  # for each token its slot
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """Where each sequence lies and which kernel reads it; made once for a batch, shared by all layers."""
+
+    bounds: Int[Tensor, "..."]  # int32: where each sequence begins, then the end
+    longest: int
+    kernel: Kernel
+    grouping: Grouping | None = None  # for 'grouped'
+    lengths: list[int] = field(default_factory=list)  # for 'recorded': of each sequence
+    weights: list[list[Float[Tensor, "H _ _"]]] = field(default_factory=list)  # from 'recorded': by layer
+
+    @classmethod
+    def of(cls, bounds: Int[Tensor, "..."], longest: int, kernel: Kernel) -> "Layout":
+        """Only 'grouped' and 'recorded' read the bounds here; the others never wait for the device."""
+        match kernel:
+            case "grouped":
+                return cls(bounds=bounds, longest=longest, kernel=kernel, grouping=_grouping(bounds))
+            case "recorded":
+                lengths = bounds.diff().tolist()
+                return cls(bounds=bounds, longest=longest, kernel=kernel, lengths=lengths)
+        return cls(bounds=bounds, longest=longest, kernel=kernel)
+
+
+def attend(
+    query: Float[Tensor, "T H K"],
+    key: Float[Tensor, "T H K"],
+    value: Float[Tensor, "T H K"],
+    layout: Layout,
+    dropout: float = 0.0,
+) -> Float[Tensor, "T H K"]:
+    """What each token takes from its own sequence; `dropout` forgets that share of the weights."""
+    match layout.kernel:
+        case "varlen":
+            return _varlen(query, key, value, layout, dropout)
+        case "dense":
+            return _dense(query, key, value, layout, dropout)
+        case "grouped":
+            return _grouped(query, key, value, layout, dropout)
+        case "recorded":
+            return _recorded(query, key, value, layout, dropout)
+
+
+def _varlen(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout: float) -> Tensor:
+    # The public varlen_attn calls this same operation with dropout fixed at nought. These arguments are the
+    # same in torch 2.11 and 2.13, and the gradient is built in.
+    bounds, longest = layout.bounds, layout.longest
+    attended: Tensor = torch.ops.aten._flash_attention_forward(
+        query, key, value, bounds, bounds, longest, longest, dropout, False, False
+    )[0]
+    return attended
+
+
+def _dense(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout: float) -> Tensor:
+    group = Group(layout.bounds.shape[0] - 1, layout.longest, None)
+    return _rectangle(query, key, value, group, dropout)
+
+
+def _grouped(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout: float) -> Tensor:
+    assert layout.grouping is not None
+    groups, tokens = layout.grouping.groups, layout.grouping.tokens
+    if not groups:
+        return query  # every sequence is empty
+    # One gather and one split: slices would make the backward pass fill a whole batch for each group.
+    sizes = [group.rows * group.length for group in groups]
+    queries, keys, values = (torch.split(part.index_select(0, tokens), sizes) for part in (query, key, value))
+    attended = [
+        _rectangle(query, key, value, group, dropout)
+        for query, key, value, group in zip(queries, keys, values, groups, strict=True)
+    ]
+    return torch.cat(attended).index_select(0, layout.grouping.slots)
+
+
+def _rectangle(query: Tensor, key: Tensor, value: Tensor, group: Group, dropout: float) -> Tensor:
+    shape = (group.rows, group.length, *query.shape[1:])
+    query, key, value = (part.reshape(shape).transpose(1, 2) for part in (query, key, value))  # B H L K
+    if query.requires_grad and query.device.type == "cpu" and query.dtype != torch.float32:
+        # A CPU's fused kernel is slow backwards in half precision: the plain products take a third.
+        attended, _ = _formula(query, key, value, group.mask, dropout)
+    else:
+        attended = F.scaled_dot_product_attention(query, key, value, group.mask, dropout)
+    return attended.transpose(1, 2).flatten(0, 1)
+
+
+def _recorded(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout: float) -> Tensor:
+    parts = (torch.split(part.transpose(0, 1), layout.lengths, 1) for part in (query, key, value))  # H L K
+    found = [_formula(query, key, value, None, dropout) for query, key, value in zip(*parts, strict=True)]
+    layout.weights.append([weights for _, weights in found])
+    return torch.cat([attended for attended, _ in found], 1).transpose(0, 1)
+
+
+def _formula(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float
+) -> tuple[Tensor, Tensor]:
+    """What is taken, and the weights by which it is taken."""
+    scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
+    weights = (scores if mask is None else scores.masked_fill(~mask, -torch.inf)).softmax(-1)
+    return F.dropout(weights, dropout) @ value, weights
+
+
+def _grouping(bounds: Tensor) -> Grouping:
+    """Sort sequences by length and cut them into rectangles. Empty sequences fall out."""
+    ends = bounds.cpu().numpy().astype(np.int64)
+    starts, lengths = ends[:-1], np.diff(ends)
+    order = np.argsort(lengths, kind="stable")[np.count_nonzero(lengths == 0) :]  # shortest first
+    groups: list[Group] = []
+    tokens, slots, filled = [], np.zeros(int(ends[-1]), np.int64), 0
+    while order.size:
+        longest = int(lengths[order[-1]])
+        last = len(groups) == GROUPS - 1
+        cut = 0 if last else int(np.searchsorted(lengths[order], NEAR * longest))
+        order, members = order[:cut], order[cut:]
+        places = np.arange(longest)
+        real = places < lengths[members, None]  # B L
+        # A padded slot repeats its sequence's last token: always finite, never looked at, never read back.
+        taken = starts[members, None] + np.minimum(places, lengths[members, None] - 1)
+        slots[taken[real]] = filled + np.flatnonzero(real)
+        mask = None if real.all() else torch.from_numpy(real[:, None, None]).to(bounds.device)
+        groups.append(Group(len(members), longest, mask))
+        tokens.append(taken.ravel())
+        filled += taken.size
+    taken = np.concatenate(tokens) if tokens else slots
+    return Grouping(tuple(groups), *(torch.from_numpy(part).to(bounds.device) for part in (taken, slots)))

@@ -1,0 +1,47 @@
+"""Heads: small networks on the trunk that turn vectors into guesses. Devlin et al. 2018, section 3.1."""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from bertsmith.nn.layers import ACTIVATIONS, Activation
+from bertsmith.nn.pooling import first
+
+
+class MaskedHead(nn.Module):
+    """Scores of every word at the chosen places: a small transform, then the embedding read backwards."""
+
+    def __init__(self, width: int, vocabulary: int, activation: Activation, norm_eps: float) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+        self.activation = ACTIVATIONS[activation]
+        self.norm = nn.LayerNorm(width, norm_eps)
+        self.bias = nn.Parameter(torch.zeros(vocabulary))
+
+    def forward(self, hidden: Float[Tensor, "N D"], table: Float[Tensor, "V D"]) -> Float[Tensor, "N V"]:
+        """`table` is the trunk's embedding: one weight for reading words and for guessing them."""
+        return F.linear(self.norm(self.activation(self.dense(hidden))), table, self.bias)
+
+
+class Pooler(nn.Module):
+    """One vector for a whole sequence: its first token's, through one more layer."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+
+    def forward(self, hidden: Float[Tensor, "T D"], bounds: Int[Tensor, "..."]) -> Float[Tensor, "B D"]:
+        return torch.tanh(self.dense(first(hidden, bounds)))
+
+
+class NextHead(nn.Module):
+    """Does the second text follow the first? Scores of 0, it does, and 1, it is a random one."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, 2)
+
+    def forward(self, pooled: Float[Tensor, "B D"]) -> Float[Tensor, "B 2"]:
+        scores: Tensor = self.dense(pooled)
+        return scores

@@ -1,0 +1,19 @@
+"""Pooling: one vector for each sequence. An empty sequence gets a vector too, which nobody should read."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+def first(hidden: Float[Tensor, "T D"], bounds: Int[Tensor, "..."]) -> Float[Tensor, "B D"]:
+    """The vector of each sequence's first token, which in BERT is [CLS]."""
+    return hidden.index_select(0, bounds[:-1].clamp(max=hidden.shape[0] - 1))
+
+
+def mean(hidden: Float[Tensor, "T D"], bounds: Int[Tensor, "..."]) -> Float[Tensor, "B D"]:
+    """The mean of each sequence's vectors, added up in full precision; nought for an empty sequence."""
+    places = torch.arange(hidden.shape[0], device=hidden.device, dtype=bounds.dtype)
+    owners = torch.searchsorted(bounds[1:], places, right=True)  # T: the sequence each token is in
+    sums = hidden.new_zeros((bounds.shape[0] - 1, hidden.shape[1]), dtype=torch.float32)
+    sums = sums.index_add(0, owners, hidden.float())
+    return (sums / bounds.diff().clamp(min=1)[:, None]).to(hidden.dtype)

@@ -1,0 +1,59 @@
+"""What every objective is: a network with heads, a loss, and a way to make its own batches."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from bertsmith.data.batch import Batch
+from bertsmith.data.pack import Packed
+from bertsmith.data.plan import Pairs
+from bertsmith.models.transformer import Transformer
+from bertsmith.text.tokenizer import Tokenizer
+
+
+class Term(NamedTuple):
+    """One loss, as a sum over its guesses. Whoever knows all the counts divides, once."""
+
+    total: Float[Tensor, ""]
+    right: Int[Tensor, ""]  # how many guesses were right
+
+
+class Objective(nn.Module, ABC):
+    """Learning without labels: `forward` gives sums, `collator` turns packed text into batches."""
+
+    Config: ClassVar[Any]
+    trunk: Transformer
+
+    @abstractmethod
+    def forward(self, batch: Batch) -> dict[str, Term]:
+        """The loss terms by name, each summed over the guesses that `batch.counts` counts."""
+
+    @property
+    @abstractmethod
+    def pairs(self) -> Pairs:
+        """How the packer is to pair texts."""
+
+    @abstractmethod
+    def collator(self, tokenizer: Tokenizer) -> Callable[[Packed], Batch]:
+        """A pure function from packed text to a batch, small enough to hand to any worker."""
+
+    @property
+    @abstractmethod
+    def guesses(self) -> float:
+        """The share of a batch's positions that are given to the vocabulary, for counting FLOPs."""
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Plain totals of a term over many batches, for validation."""
+
+    total: float = 0.0
+    right: int = 0
+    count: int = 0
+
+    def plus(self, term: Term, count: int) -> "Sums":
+        return Sums(self.total + float(term.total), self.right + int(term.right), self.count + count)

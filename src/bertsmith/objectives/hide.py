@@ -1,0 +1,120 @@
+"""Hiding: choose exactly so many tokens of a batch and cover most of them, so that they can be guessed."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Int32, Int64, UInt64
+
+from bertsmith.data.pack import Packed
+from bertsmith.data.shuffle import mix, uniform
+
+_SHARES = np.cumsum(0.2 * 0.8 ** np.arange(10))  # of spans of one token, of up to two, ... of up to ten
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hiding:
+    """What is hidden, and how. Devlin et al. 2018, section 3.1; whole words: its later release; spans: Joshi et al. 2019."""
+
+    rate: float = 0.15  # of all tokens
+    keep: float = 0.1  # of the chosen: left as they are
+    random: float = 0.1  # of the chosen: replaced by any token
+    unit: Literal["token", "word", "span"] = "token"  # what is chosen as a whole
+    copies: int = 0  # 0: chosen anew at every visit; n: each text has n ways to be hidden, as in 2018 (n = 10)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pieces:
+    """What hiding must know of a vocabulary."""
+
+    continues: Bool[np.ndarray, "V"]  # the piece goes on with a word
+    ordinary: Int32[np.ndarray, "N"]  # ids that may replace others: all but the special ones
+    mask: int
+
+    @classmethod
+    def of(cls, continues: Bool[np.ndarray, "V"], special: Bool[np.ndarray, "V"], mask: int) -> "Pieces":
+        return cls(continues=continues, ordinary=np.flatnonzero(~special).astype(np.int32), mask=mask)
+
+
+def hide(
+    packed: Packed, hiding: Hiding, pieces: Pieces
+) -> tuple[Int32[np.ndarray, "T"], Int64[np.ndarray, "N"], Int64[np.ndarray, "N"]]:
+    """The ids with some covered, which positions were chosen, and the true tokens there. A pure function.
+
+    A full batch has exactly round(rate * T) chosen positions, so that shapes never change.
+    """
+    text = np.flatnonzero(packed.places >= 0)
+    full = packed.real >= 0.98 * len(packed.ids)
+    count = min(round(hiding.rate * (len(packed.ids) if full else packed.real)), len(text))
+    words = _words(packed, hiding)[text]
+    fates = words  # what becomes of each; the tokens of a span share theirs
+    begins = np.diff(text, prepend=-2) > 1  # whether a token follows no other
+    match hiding.unit:
+        case "token":
+            chosen = np.sort(_ranked(words, count))
+        case "word":
+            chosen = _whole_words(words, np.flatnonzero(begins | ~pieces.continues[packed.ids[text]]), count)
+        case "span":
+            chosen, fates = _spans(words, np.flatnonzero(begins), count)
+
+    fate, word, chosen = uniform(fates[chosen], 1), words[chosen], text[chosen]
+    masked = fate >= hiding.keep + hiding.random
+    random = (fate >= hiding.keep) & ~masked
+    ids = packed.ids.copy()
+    ids[chosen[masked]] = pieces.mask
+    ids[chosen[random]] = pieces.ordinary[(uniform(word[random], 2) * len(pieces.ordinary)).astype(np.int64)]
+    return ids, chosen, packed.ids[chosen].astype(np.int64)
+
+
+def _words(packed: Packed, hiding: Hiding) -> UInt64[np.ndarray, "T"]:
+    """Sixty-four random bits for each token, from which all else about it follows."""
+    if hiding.copies == 0:
+        return mix(packed.key, np.arange(len(packed.ids)))
+    copy = np.repeat(packed.epochs % hiding.copies, np.diff(packed.bounds))
+    return mix(packed.seed, copy, packed.places)
+
+
+def _ranked(words: UInt64[np.ndarray, "L"], count: int) -> Int64[np.ndarray, "N"]:
+    """Where the smallest are, the smallest first. The low bits give way to the place, so that no two are equal."""
+    low = np.uint64(0xFF_FFFF)
+    keys = words & ~low | np.arange(len(words), dtype=np.uint64)
+    few = np.partition(keys, count - 1)[:count] if count else keys[:0]
+    return (np.sort(few) & low).astype(np.int64)
+
+
+def _whole_words(words: UInt64[np.ndarray, "L"], begins: Int64[np.ndarray, "M"], count: int) -> Int64[np.ndarray, "N"]:
+    """Whole words in random order while they fit; one is cut only if none that is short enough is left."""
+    lengths, words = np.diff(begins, append=len(words)), words[begins]
+    order = _ranked(words, min(count, len(begins)))
+    fit = int(np.searchsorted(np.cumsum(lengths[order]), count, side="right"))
+    taken = np.zeros_like(lengths)
+    taken[order[:fit]] = lengths[order[:fit]]
+    while left := count - int(taken.sum()):
+        short = np.flatnonzero((taken == 0) & (lengths <= left))
+        if len(short):
+            one = short[np.argmin(words[short])]
+            taken[one] = lengths[one]
+        else:
+            taken[order[fit]] = left
+    return np.asarray(np.arange(count) + np.repeat(begins - (np.cumsum(taken) - taken), taken))
+
+
+def _spans(
+    words: UInt64[np.ndarray, "L"], begins: Int64[np.ndarray, "M"], count: int
+) -> tuple[Int64[np.ndarray, "N"], UInt64[np.ndarray, "L"]]:
+    """Spans in random order until they cover enough, the last cut short; and for each token the word of its span.
+
+    Lengths are geometric with p = 0.2 and at most 10, and a span ends where its text ends.
+    """
+    starts = _ranked(words, count)  # as many as could be needed
+    lengths = 1 + np.searchsorted(_SHARES[:-1] / _SHARES[-1], uniform(words[starts], 3), side="right")
+    ends = np.append(begins[1:], len(words))
+    lengths = np.minimum(lengths, np.repeat(ends, ends - begins)[starts] - starts)
+    covered = np.arange(lengths.sum()) + np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+    first = np.full(len(words), len(covered))
+    first[covered[::-1]] = np.arange(len(covered))[::-1]  # where each is first covered: what is written last stays
+    last = np.partition(first, count - 1)[count - 1] if count else -1
+    chosen = np.flatnonzero(first <= last)
+    fates = words.copy()
+    fates[chosen] = np.repeat(words[starts], lengths)[first[chosen]]
+    return chosen, fates

@@ -1,0 +1,102 @@
+"""Masked words: the objective that made BERT."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.pack import Packed
+from bertsmith.data.plan import Pairs
+from bertsmith.models.transformer import Transformer
+from bertsmith.nn.heads import MaskedHead, NextHead, Pooler
+from bertsmith.objectives.base import Objective, Term
+from bertsmith.objectives.hide import Hiding, Pieces, hide
+from bertsmith.text.tokenizer import Tokenizer
+
+
+class MaskedLM(Objective):
+    """Hide some tokens, guess them from both sides; and tell whether the second text follows the first.
+
+    Devlin et al. 2018, section 3.1. `pairs = "none"` leaves the next-sentence half out, as later work does.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Hiding):
+        pairs: Pairs = "next"
+
+    def __init__(self, trunk: Transformer, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.trunk = trunk
+        shape = trunk.config
+        self.head = MaskedHead(shape.width, shape.vocabulary, shape.activation, shape.norm_eps)
+        if config.pairs == "next":
+            self.pooler = Pooler(shape.width)
+            self.next = NextHead(shape.width)
+
+    @property
+    def pairs(self) -> Pairs:
+        return self.config.pairs
+
+    def forward(self, batch: Batch) -> dict[str, Term]:
+        assert batch.chosen is not None and batch.targets is not None
+        hidden = self.trunk(batch.tokens)  # T D
+        terms = {
+            "masked": _term(self.logits(hidden[batch.chosen]), batch.targets)
+        }  # only the guesses cost a vocabulary
+        if batch.labels is not None:
+            terms["next"] = _term(self.next(self.pooler(hidden, batch.tokens.bounds)), batch.labels)
+        return terms
+
+    def logits(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
+        """The score of every word at each position: the output layer is the embedding table itself."""
+        scores: Tensor = self.head(hidden, self.trunk.embedding.weight)
+        return scores
+
+    def collator(self, tokenizer: Tokenizer) -> Callable[[Packed], Batch]:
+        return Collator(self.config, Pieces.of(tokenizer.continues, tokenizer.special, tokenizer.mask))
+
+    @property
+    def guesses(self) -> float:
+        return self.config.rate
+
+
+def _term(logits: Float[Tensor, "N V"], targets: Int[Tensor, "N"]) -> Term:
+    total = F.cross_entropy(logits.float(), targets, reduction="sum", ignore_index=-100)
+    return Term(total, (logits.argmax(-1) == targets).sum())
+
+
+@dataclass(frozen=True)
+class Collator:
+    """Packed text -> batch: the pure function that corrupts."""
+
+    config: MaskedLM.Config
+    pieces: Pieces
+
+    def __call__(self, packed: Packed) -> Batch:
+        ids, chosen, targets = hide(packed, self.config, self.pieces)
+        lengths = np.diff(packed.bounds[: packed.sequences + 1]).astype(np.int64)
+        counts = {"masked": len(chosen), "tokens": packed.real, "squares": int((lengths * lengths).sum())}
+        labels = None
+        if self.config.pairs != "none":
+            labels = torch.from_numpy(packed.labels)
+            counts["next"] = int((packed.labels != -100).sum())
+        tokens = Tokens(
+            ids=torch.from_numpy(ids),
+            bounds=torch.from_numpy(packed.bounds),
+            positions=torch.from_numpy(packed.positions),
+            segments=torch.from_numpy(packed.segments),
+            longest=packed.longest,
+        )
+        return Batch(
+            tokens=tokens,
+            chosen=torch.from_numpy(chosen),
+            targets=torch.from_numpy(targets),
+            labels=labels,
+            counts=counts,
+        )

@@ -1,0 +1,352 @@
+"""The composition root: one function per verb. The only file that knows everyone."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich import progress as bars
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from bertsmith import choose, config, story
+from bertsmith.data import files
+from bertsmith.data.batch import Batch
+from bertsmith.data.corpus import Corpus
+from bertsmith.data.feed import Feed
+from bertsmith.data.pack import Pack
+from bertsmith.data.prepare import Summary
+from bertsmith.data.prepare import prepare as tokenise
+from bertsmith.data.shards import Shards
+from bertsmith.errors import FolderError, RecipeError, RunError
+from bertsmith.insight import report
+from bertsmith.insight.card import card
+from bertsmith.insight.report import RunStory
+from bertsmith.models import folder as folders
+from bertsmith.models.family import FAMILY
+from bertsmith.models.transformer import Transformer
+from bertsmith.nn.init import initialise
+from bertsmith.objectives import OBJECTIVES
+from bertsmith.objectives.base import Objective
+from bertsmith.recipe import Recipe
+from bertsmith.text import tokenizer as pieces
+from bertsmith.text.measure import Sample, measure
+from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig
+from bertsmith.train import machine
+from bertsmith.train.clock import seconds, spoken
+from bertsmith.train.display import Display
+from bertsmith.train.lock import Lock
+from bertsmith.train.optimizers import Optimizer
+from bertsmith.train.trainer import Speed, Trainer
+from bertsmith.use.fill import Filled
+from bertsmith.use.load import Model, load
+
+SAY = Console(highlight=False, soft_wrap=True)
+VALID_SEED = 1  # validation is masked once and for all, whatever the run's own seed
+MAY_CHANGE = frozenset(  # what a run that goes on may have otherwise than when it was begun
+    {"out", "data.folder", "data.workers"}
+    | {f"train.{name}" for name in ("steps", "epochs", "budget", "device", "compile", "evaluations", "saves", "keep")}
+)
+DEMO_BLANKS = [
+    "the old man shook his [MASK] and said nothing .",
+    "she opened the [MASK] and went into the room .",
+    "once upon a [MASK] there was a king who had three sons .",
+    "the ship sailed across the [MASK] .",
+    "he put his [MASK] on her shoulder and looked into her [MASK] .",
+]
+
+
+def read(path: Path, overrides: Sequence[str]) -> Recipe:
+    """A recipe from its file, with the changes of the command line."""
+    return config.read(path, Recipe, overrides)
+
+
+def pretrain(recipe: Recipe) -> dict[str, float]:
+    """Train what the recipe describes, from where it stands, and leave a model folder and a report."""
+    with Lock(recipe.out), Display("training") as display:
+        _settle(recipe)
+        tokenizer, train, valid = _data(recipe)
+        device = machine.device(recipe.train.device)
+        objective = _objective(recipe, tokenizer).to(device)
+        model = Model(objective, tokenizer, str(recipe.out))
+        examples = story.before(recipe, model, valid)
+        trainer = Trainer(
+            objective,
+            _feed(recipe, objective, tokenizer, train),
+            Optimizer(objective, recipe.optimizer),
+            recipe.schedule,
+            recipe.train,
+            folder=recipe.out,
+            valid=_validation(recipe, objective, tokenizer, valid, device),
+            bytes_per_token=valid.bytes / valid.tokens,
+            precision=machine.precision(recipe.train.precision, device),
+            speed=_speed(objective, device),
+            display=display,
+        )
+        figures = trainer.fit()
+        told = story.tell(recipe, model, trainer, train, valid, examples)
+        display.say(", ".join(f"{name}: {value}" for name, value in told.figures.items()))
+        _export(recipe, model, told)
+        report.write(recipe.out / "report.html", told)
+        display.say(f"model: {recipe.out / 'model'}   report: {recipe.out / 'report.html'}")
+    return figures
+
+
+def make(
+    texts: Sequence[str], out: Path, *, budget: str = "10m", seed: int = 0, lowercase: bool = True, **reading: Any
+) -> dict[str, float]:
+    """From text to a trained model folder: vocabulary, shards, a recipe that fits, and the run itself."""
+    if not (out / "recipe.toml").exists():
+        with Lock(out):
+            _settle(_chosen(texts, out, _budget(budget), seed, lowercase, reading))
+    return pretrain(read(out / "recipe.toml", []))
+
+
+def _chosen(
+    texts: Sequence[str], out: Path, whole: float, seed: int, lowercase: bool, reading: dict[str, Any]
+) -> Recipe:
+    """Read and prepare the text; then the recipe that suits it, this machine and the time that is left."""
+    began, device = time.monotonic(), machine.device("auto")
+    corpus = Corpus(texts, **reading)
+    size, reason = choose.vocabulary(corpus.words)
+    SAY.print(f"why: {reason}")
+    if not (out / "tokenizer" / "tokenizer.json").exists():
+        _train_tokenizer(corpus, TokenizerConfig(vocabulary=size, lowercase=lowercase), out / "tokenizer")
+    _prepare(corpus, Tokenizer.load(out / "tokenizer"), out / "data", choose.valid_share(corpus.words))
+    left = whole - (time.monotonic() - began) - choose.reserve(whole, gpu=device.type == "cuda")
+    if left < whole / 4:
+        fact = f"of {spoken(whole)}, reading and preparing the text left {spoken(max(left, 0))} for training"
+        raise RunError(out, fact, "Give it a longer --budget; what is prepared is kept")
+    flops = machine.training_flops(device)
+    choice = choose.choose(out / "data", out, budget=left, flops=flops, gpu=device.type == "cuda", seed=seed)
+    for reason in choice.reasons:
+        SAY.print(f"why: {reason}")
+    return choice.recipe
+
+
+def demo(out: Path, *, budget: str = "5m") -> dict[str, float]:
+    """`make` on the text in the package; then some blanks are filled, and the next steps named."""
+    with resources.as_file(resources.files("bertsmith.text") / "sample" / "sample.txt.xz") as sample:
+        figures = make([str(sample)], out, budget=budget, layout="lines")
+    fill(out / "model", DEMO_BLANKS, top=5, as_json=False)
+    SAY.print(f"""What to do next
+  look at the report        {out / "report.html"}
+  fill blanks of your own   bertsmith fill {out / "model"} "She looked at the [MASK] and smiled."
+  use your own text         bertsmith make my-texts/ --budget 10m --out runs/mine""")
+    return figures
+
+
+def tokenizer(texts: Sequence[str], out: Path, settings: TokenizerConfig, **reading: Any) -> None:
+    """Train a vocabulary and say how well it fits."""
+    _train_tokenizer(Corpus(texts, **reading), settings, out)
+
+
+def prepare(
+    texts: Sequence[str], out: Path, tokenizer: Path, *, valid: float = 0.01, workers: int | None = None, **reading: Any
+) -> Summary:
+    """Tokenise a text once, into shards."""
+    return _prepare(Corpus(texts, **reading), Tokenizer.load(tokenizer), out, valid, workers)
+
+
+def check(recipe: Recipe) -> None:
+    """What a recipe would cost: parameters, memory and time."""
+    shape, data = recipe.model.settings, recipe.data
+    device = machine.device(recipe.train.device)
+    with torch.device("meta"):
+        objective = OBJECTIVES[recipe.objective.kind](Transformer(shape), recipe.objective.settings)
+    count = sum(parameter.numel() for parameter in objective.parameters())
+    cost = shape.flops(data.length, objective.guesses)
+    speed = machine.training_flops(device) / cost
+    table = Table("", "", show_header=False, box=None)
+    table.add_row("model", f"{recipe.model.kind}: {shape.layers} layers of width {shape.width}")
+    table.add_row("parameters", f"{count:,} in training, {shape.count:,} in the published count")
+    table.add_row(
+        "an update", f"{data.tokens * recipe.train.accumulate:,} tokens in {recipe.train.accumulate} micro-batches"
+    )
+    table.add_row("memory", f"about {choose.memory(shape, count, data.tokens, objective.guesses) / 2**30:.1f} GiB")
+    table.add_row("speed", f"about {speed:,.0f} tokens/s on {machine.describe(device)['device']}")
+    prepared = Shards(data.folder / "train") if (data.folder / "train").is_dir() else None
+    table.add_row("time", choose.duration(recipe, speed, prepared))
+    SAY.print(table)
+
+
+def listing() -> None:
+    """The members of the family, the objectives, and the recipes in this folder."""
+    table = Table("member", "layers", "width", "heads", "feed-forward", "parameters", box=None)
+    for name, shape in FAMILY.items():
+        row = (shape.layers, shape.width, shape.heads, shape.feed_forward, f"{shape.count / 1e6:,.1f} M")
+        table.add_row(name, *map(str, row))
+    SAY.print(table)
+    SAY.print()
+    for name, objective in OBJECTIVES.items():
+        SAY.print(f"objective {name}: {(objective.__doc__ or '').splitlines()[0]}")
+    for path in sorted(Path("recipes").rglob("*.toml")):
+        SAY.print(f"recipe {path}")
+
+
+def fill(model: Path, texts: Sequence[str] | None, *, top: int, as_json: bool) -> None:
+    """Fill the blanks of the texts, or of every line of standard input."""
+    opened = load(model)
+    for text in sys.stdin if texts is None else texts:
+        if text.strip():
+            filled = opened.fill(text.strip(), top)
+            if as_json:
+                print(json.dumps(filled.plain(), ensure_ascii=False), flush=True)
+            else:
+                _show(filled)
+
+
+def _show(filled: Filled) -> None:
+    SAY.print(f"\n[bold]{escape(filled.text)}[/]")
+    for blank in filled.blanks:
+        for guess in blank:
+            bar = "█" * round(24 * guess.probability)
+            SAY.print(f"  {guess.probability:6.1%}  {escape(guess.word):16s} [cyan]{bar}[/]")
+        SAY.print()
+
+
+def _budget(written: str) -> float:
+    try:
+        return seconds(written)
+    except ValueError as error:
+        raise RecipeError("--budget", str(error)) from None
+
+
+def _train_tokenizer(corpus: Corpus, settings: TokenizerConfig, out: Path) -> None:
+    with SAY.status("training the vocabulary"):
+        sample = Sample(corpus.lines())
+        trained = pieces.train(sample, settings)
+        trained.save(out)
+        measures = measure(trained, sample.kept)
+    SAY.print(escape(str(measures)))
+
+
+def _prepare(
+    corpus: Corpus, tokenizer: Tokenizer, out: Path, valid: float = 0.01, workers: int | None = None
+) -> Summary:
+    with _bar("preparing") as show:
+        summary = tokenise(corpus, tokenizer, out, valid=valid, workers=workers, progress=show)
+    for line in _lines(summary):
+        SAY.print(line)
+    return summary
+
+
+def _lines(summary: Summary) -> Iterator[str]:
+    """A summary as a person reads it."""
+    yield "already prepared" if summary.already else f"prepared in {spoken(summary.seconds)}"
+    for name, split in (("training", summary.train), ("validation", summary.valid)):
+        counts = ", ".join(f"{split[part]:,} {part}" for part in ("documents", "sentences", "words", "tokens"))
+        yield f"  {name}: {counts}"
+    left_out = {
+        "duplicate documents": summary.duplicates,
+        "empty documents": summary.empty,
+        "empty sentences": summary.dropped,
+    }
+    told = [f"{count:,} {name}" for name, count in (left_out | summary.text).items() if count]
+    if told:
+        yield "  replaced or left out: " + ", ".join(told)
+
+
+@contextmanager
+def _bar(title: str) -> Iterator[Callable[[float, int], None]]:
+    """A bar with the time left on a terminal, a line at every tenth elsewhere."""
+    if SAY.is_terminal:
+        columns = ("{task.description}", bars.BarColumn(), bars.TaskProgressColumn(), bars.TimeRemainingColumn())
+        with bars.Progress(*columns, console=SAY) as bar:
+            task = bar.add_task(title, total=1.0)
+            yield lambda share, tokens: bar.update(task, completed=share, description=f"{title}, {tokens:,} tokens")
+        return
+    shown = 0
+
+    def line(share: float, tokens: int) -> None:
+        nonlocal shown
+        if int(share * 10) > shown:
+            shown = int(share * 10)
+            SAY.print(f"{title} {share:.0%}, {tokens:,} tokens")
+
+    yield line
+
+
+def _settle(recipe: Recipe) -> None:
+    """Write the resolved recipe beside the run; a run that was begun with another one is not gone on with."""
+    path = recipe.out / "recipe.toml"
+    if path.exists():
+        change = config.difference(config.read(path, Recipe), recipe, ignore=MAY_CHANGE)
+        if change:
+            raise RunError(
+                recipe.out, f"was begun with another recipe: {change}", "Choose another folder, or remove this one"
+            )
+    recipe.out.mkdir(parents=True, exist_ok=True)
+    files.write(path, config.dump(recipe).encode())
+
+
+def _data(recipe: Recipe) -> tuple[Tokenizer, Shards, Shards]:
+    """The tokenizer, the training text and the validation text of a prepared folder."""
+    folder = recipe.data.folder
+    if not folder.is_dir():
+        raise FolderError(
+            folder, "there is no such folder", "Make it with: bertsmith prepare TEXT --out " + str(folder)
+        )
+    tokenizer = Tokenizer.load(folder / "tokenizer")
+    train, valid = Shards(folder / "train"), Shards(folder / "valid")
+    return tokenizer, train, valid
+
+
+def _objective(recipe: Recipe, tokenizer: Tokenizer) -> Objective:
+    """The network with its heads, at its first weights: the same seed gives the same ones."""
+    shape = replace(recipe.model.settings, vocabulary=tokenizer.vocabulary)
+    objective = OBJECTIVES[recipe.objective.kind](Transformer(shape), recipe.objective.settings)
+    initialise(objective, recipe.train.seed)
+    return objective
+
+
+def _feed(recipe: Recipe, objective: Objective, tokenizer: Tokenizer, train: Shards) -> Feed:
+    pack = _pack(recipe, objective, tokenizer, train, recipe.train.seed)
+    return Feed(pack, objective.collator(tokenizer), train.fingerprint, recipe.data.workers)
+
+
+def _pack(
+    recipe: Recipe, objective: Objective, tokenizer: Tokenizer, shards: Shards, seed: int, once: bool = False
+) -> Pack:
+    return Pack(
+        shards,
+        length=recipe.data.length,
+        tokens=recipe.data.tokens,
+        pairs=objective.pairs,
+        seed=seed,
+        start=tokenizer.start,
+        stop=tokenizer.stop,
+        padding=tokenizer.padding,
+        once=once,
+    )
+
+
+def _validation(
+    recipe: Recipe, objective: Objective, tokenizer: Tokenizer, valid: Shards, device: torch.device
+) -> list[Batch]:
+    """The validation text once through, its masks fixed once and for all."""
+    pack = _pack(recipe, objective, tokenizer, valid, VALID_SEED, once=True)
+    collate = objective.collator(tokenizer)
+    most = max(1, recipe.data.valid // recipe.data.tokens)
+    return [collate(pack(position)).to(device) for position in range(min(most, pack.batches()))]
+
+
+def _speed(objective: Objective, device: torch.device) -> Speed:
+    peak = machine.peak(device, torch.bfloat16) if device.type == "cuda" else None
+    return Speed(peak, lambda attended: objective.trunk.config.flops(attended, objective.guesses))
+
+
+def _export(recipe: Recipe, model: Model, told: RunStory) -> None:
+    """The model folder: weights, settings, tokenizer and card."""
+    shape = model.objective.trunk.config
+    with folders.writing(recipe.out / "model") as folder:
+        folders.write(folder, shape, model.objective.state_dict())
+        model.tokenizer.save(folder, length=shape.length)
+        files.write(folder / "README.md", card(told).encode())

@@ -1,0 +1,114 @@
+"""Measures: how well a vocabulary fits a text."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from bertsmith.text.tokenizer import Tokenizer
+
+SAMPLE = 10_000_000  # characters that are measured at most
+BATCH = 1_000  # texts encoded at a time
+SHOWN = 8  # of the longest and of the rarest pieces
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measures:
+    """What a tokenizer makes of a sample of text."""
+
+    vocabulary: int  # pieces
+    words: int  # of the sample, parted by white space
+    bytes: int
+    tokens: int
+    unknown: int  # tokens that stand for what no piece could spell
+    unused: int  # pieces that the sample never needed
+    longest: list[str]  # pieces
+    rarest: list[tuple[str, int]]  # pieces that were needed, and how often
+
+    @property
+    def tokens_per_word(self) -> float:
+        return self.tokens / max(self.words, 1)
+
+    @property
+    def unknown_rate(self) -> float:
+        return self.unknown / max(self.tokens, 1)
+
+    @property
+    def bytes_per_token(self) -> float:
+        return self.bytes / max(self.tokens, 1)
+
+    def __str__(self) -> str:
+        rows = {
+            "vocabulary": f"{self.vocabulary:,} pieces",
+            "measured on": f"{self.words:,} words, {self.bytes:,} bytes",
+            "tokens per word": f"{self.tokens_per_word:.3f}",
+            "bytes per token": f"{self.bytes_per_token:.2f}",
+            "unknown": f"{self.unknown_rate:.4%} of tokens",
+            "never used": f"{self.unused:,} pieces",
+            "longest": "  ".join(self.longest),
+            "rarest": "  ".join(f"{piece} ({count})" for piece, count in self.rarest),
+        }
+        return "\n".join(f"{name:<16} {value}" for name, value in rows.items())
+
+
+def measure(tokenizer: Tokenizer, texts: Iterable[str]) -> Measures:
+    """Encode texts, the first ten million characters of them, and count."""
+    words = size = 0
+    counts = np.zeros(tokenizer.vocabulary, np.int64)
+    for batch in _batches(texts):
+        words += sum(len(text.split()) for text in batch)
+        size += sum(len(text.encode()) for text in batch)
+        ids = [number for row in tokenizer.encode(batch) for number in row]
+        counts += np.bincount(np.array(ids, np.int64), minlength=len(counts))
+    plain = np.flatnonzero(~tokenizer.special)
+    used = plain[counts[plain] > 0]
+    lengths = {number: len(tokenizer.piece(int(number)).removeprefix("##")) for number in plain}
+    longest = sorted(plain, key=lambda number: (-lengths[number], number))[:SHOWN]
+    rarest = sorted(used, key=lambda number: (counts[number], number))[:SHOWN]
+    return Measures(
+        vocabulary=tokenizer.vocabulary,
+        words=words,
+        bytes=size,
+        tokens=int(counts.sum()),
+        unknown=int(counts[tokenizer.unknown]),
+        unused=len(plain) - len(used),
+        longest=[tokenizer.piece(int(number)) for number in longest],
+        rarest=[(tokenizer.piece(int(number)), int(counts[number])) for number in rarest],
+    )
+
+
+class Sample:
+    """Texts on their way elsewhere, of which some are kept: one pass serves both to learn and to measure.
+
+    At first every text is kept; whenever they grow too many, every second one is let go.
+    """
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self.kept: list[str] = []
+        self._texts = texts
+
+    def __iter__(self) -> Iterator[str]:
+        step, size = 1, 0
+        for place, text in enumerate(self._texts):
+            if place % step == 0:
+                self.kept.append(text)
+                size += len(text)
+                if size > SAMPLE:
+                    self.kept, step = self.kept[::2], 2 * step
+                    size = sum(map(len, self.kept))
+            yield text
+
+
+def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    size = 0
+    for text in texts:
+        batch.append(text[: SAMPLE - size])
+        size += len(batch[-1])
+        if len(batch) == BATCH or size >= SAMPLE:
+            yield batch
+            batch = []
+        if size >= SAMPLE:
+            return
+    if batch:
+        yield batch

@@ -1,0 +1,254 @@
+"""Pieces: how a vocabulary of word parts is learnt from text, in one pass and in bounded memory.
+
+The counting and merging is the `tokenizers` library's. What is ours: the same text always gives the same
+vocabulary, the corpus may be of any size, and characters too rare to be learnt take no room.
+"""
+
+import json
+import re
+import sys
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+import numpy as np
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, processors, trainers
+from tokenizers import pre_tokenizers as splitters
+
+from bertsmith.errors import RecipeError, TextError, nearest
+from bertsmith.text.panic import told
+
+Kind = Literal["wordpiece", "bpe", "unigram"]
+
+# A special piece's id is its place in the row. The names are BERT's, RoBERTa's and ALBERT's.
+SPECIALS: dict[Kind, tuple[str, ...]] = {
+    "wordpiece": ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
+    "bpe": ("<s>", "<pad>", "</s>", "<unk>", "<mask>"),
+    "unigram": ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"),
+}
+SMALLEST: dict[Kind, int] = {"wordpiece": 100, "bpe": 5 + 256, "unigram": 100}
+
+COVERED = 0.9999  # the alphabet is made of the commonest characters, until they are so much of the text
+RARE = 8_192  # room for the characters that will not be in the alphabet, while the library learns
+LONGEST_WORD = 128  # characters: what is longer is no word, and would swell the table of words
+BATCH = 1 << 20  # characters handed to the library at a time
+WHOLE = 1 << 26  # characters read in full; then, for as many again, every second text, every fourth, ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizerConfig:
+    """What kind of pieces, and how many."""
+
+    kind: Kind = "wordpiece"
+    vocabulary: int = 30_522  # at most so many pieces, special ones included; a small text has fewer
+    lowercase: bool = True  # and no accents; byte-level BPE keeps both always
+    least: int = 2  # a merged piece was seen at least so often (WordPiece and BPE)
+
+    def __post_init__(self) -> None:
+        if self.kind not in SPECIALS:
+            raise RecipeError("tokenizer.kind", f"unknown kind '{self.kind}'", nearest(self.kind, SPECIALS))
+        if self.vocabulary < SMALLEST[self.kind]:
+            fact = f"{self.vocabulary} pieces are too few for {self.kind}"
+            raise RecipeError("tokenizer.vocabulary", fact, f"Ask for at least {SMALLEST[self.kind]}")
+        if self.least < 1:
+            raise RecipeError("tokenizer.least", f"{self.least} is no count", "Ask for 1 or more")
+
+
+def learn(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
+    """A vocabulary learnt from texts, as the library's own object, with its frame for one text and two."""
+    feed = Feed(texts, composed=config.kind == "unigram")
+    with told("tokenizer", TextError, "Give it more text, or another number of pieces"):
+        match config.kind:
+            case "wordpiece":
+                tokenizer = _wordpiece(feed, config)
+            case "bpe":
+                tokenizer = _byte_pairs(feed, config)
+            case "unigram":
+                tokenizer = _unigram(feed, config)
+    if not feed.taken:
+        raise TextError("tokenizer", "there is no text to learn a vocabulary from")
+    return tokenizer
+
+
+def bert(
+    vocabulary: dict[str, int], *, lowercase: bool, accents: bool | None = None, han: bool = True
+) -> Tokenizer:
+    """BERT's own: clean, lowercase, part at white space and punctuation, take the longest pieces that fit."""
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(
+        lowercase=lowercase, strip_accents=None if accents is None else not accents, handle_chinese_chars=han
+    )
+    tokenizer.pre_tokenizer = splitters.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece(prefix="##")
+    return framed(tokenizer, "wordpiece") if vocabulary else tokenizer
+
+
+def framed(tokenizer: Tokenizer, kind: Kind) -> Tokenizer:
+    """The tokenizer with its special pieces marked, and set round one text or two."""
+    tokenizer.add_special_tokens(_marks(kind))
+    start, stop = ("<s>", "</s>") if kind == "bpe" else ("[CLS]", "[SEP]")
+    middle = f"{stop}:0 {stop}:0" if kind == "bpe" else f"{stop}:0"  # RoBERTa's parts two texts twice
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{start}:0 $A:0 {stop}:0",
+        pair=f"{start}:0 $A:0 {middle} $B:1 {stop}:1",
+        special_tokens=[(name, tokenizer.token_to_id(name)) for name in (start, stop)],
+    )
+    return tokenizer
+
+
+class Feed:
+    """Texts on their way to the library: in batches, no word too long, thinned when there are very many."""
+
+    def __init__(self, texts: Iterable[str], *, composed: bool) -> None:
+        self.taken = 0  # characters
+        self._texts = texts
+        self._composed = composed  # whether the normalizer makes one character of a letter and its accent
+        self._seen = np.zeros(sys.maxunicode + 1, np.int64)  # how often each character was there
+        self._unassigned = _categories() == "Cn"
+
+    def batches(self) -> Iterator[list[str]]:
+        batch: list[str] = []
+        size = 0
+        for text in self._chosen():
+            batch.append(text)
+            size += len(text)
+            if size >= BATCH:
+                yield self._checked(batch)
+                batch, size = [], 0
+        if batch:
+            yield self._checked(batch)
+
+    def alphabet(self, normalizer: normalizers.Normalizer, most: int) -> list[str]:
+        """The commonest characters as the normalizer leaves them, in their order in Unicode."""
+        counts = Counter[str]()
+        for code in np.flatnonzero(self._seen):
+            for character in normalizer.normalize_str(chr(code)):
+                if not character.isspace() and not self._unassigned[ord(character)]:
+                    counts[character] += int(self._seen[code])
+        common = sorted(counts, key=lambda character: (-counts[character], character))
+        before = np.cumsum([0, *(counts[character] for character in common)])[:-1]
+        enough = int(np.searchsorted(before, COVERED * counts.total()))
+        return sorted(common[: min(enough, most)])
+
+    def _chosen(self) -> Iterator[str]:
+        """So thinned, ten times the text takes little more time and memory: its words are few."""
+        for place, text in enumerate(self._texts):
+            if place % (1 << self.taken // WHOLE) == 0 and not text.isspace():
+                self.taken += len(text)
+                yield from (text[start : start + BATCH] for start in range(0, len(text), BATCH))
+
+    def _checked(self, batch: list[str]) -> list[str]:
+        joined = "\n".join(batch)
+        codes = np.frombuffer(joined.encode("utf-32-le"), np.uint32)
+        if self._unassigned[codes].any():
+            blanks = dict.fromkeys(codes[self._unassigned[codes]].tolist(), " ")
+            batch = [text.translate(blanks) for text in batch]
+        if max(map(len, joined.split()), default=0) > LONGEST_WORD:
+            batch = [re.sub(rf"(\S{{{LONGEST_WORD}}})(?=\S)", r"\1 ", text) for text in batch]
+        if self._composed:
+            codes = np.frombuffer(unicodedata.normalize("NFKC", joined).encode("utf-32-le"), np.uint32)
+        self._seen += np.bincount(codes, minlength=len(self._seen))
+        return batch
+
+
+def _wordpiece(feed: Feed, config: TokenizerConfig) -> Tokenizer:
+    """Merge the commonest neighbours until the vocabulary is full. Schuster and Nakajima 2012.
+
+    The library numbers inner characters as chance brings them, and numbers break ties. So every character
+    that can stand inside a word is numbered beforehand, and those not needed are dropped afterwards.
+    """
+    names = SPECIALS["wordpiece"]
+    inner = [f"##{chr(code)}" for code in np.flatnonzero(_may_join())]
+    tokenizer = bert({}, lowercase=config.lowercase)
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=config.vocabulary + len(inner) + RARE,
+        min_frequency=config.least,
+        special_tokens=[*names, *inner],
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(feed.batches(), trainer)
+    found = tokenizer.get_vocab()
+    learnt = sorted(found, key=found.__getitem__)[len(names) + len(inner) :]
+    alphabet = feed.alphabet(tokenizer.normalizer, config.vocabulary // 4)
+    letters = set(alphabet)
+    merged = [piece for piece in learnt if len(piece) > 1 and letters.issuperset(piece.removeprefix("##"))]
+    pieces = [*names, *alphabet, *_inside(alphabet, tokenizer), *merged][: config.vocabulary]
+    return bert({piece: number for number, piece in enumerate(pieces)}, lowercase=config.lowercase)
+
+
+def _may_join() -> np.ndarray:
+    """False for characters that never stand inside a word: white space, controls, most Chinese ones."""
+    allowed: np.ndarray = np.isin(_categories().astype("U1"), list("LMNSP")) | (_categories() == "Cf")
+    for first, last in (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0x20000, 0x2A6DF):
+        allowed[first : last + 1] = False
+    return allowed
+
+
+def _inside(alphabet: list[str], tokenizer: Tokenizer) -> list[str]:
+    """The pieces for letters inside a word: of those that the tokenizer leaves joined to another letter."""
+    clean, cut = tokenizer.normalizer.normalize_str, tokenizer.pre_tokenizer.pre_tokenize_str
+    return [f"##{letter}" for letter in alphabet if len(cut(clean(f"a{letter}"))) == 1]
+
+
+@cache
+def _categories() -> np.ndarray:
+    """Of every character there is, what kind it is: "Ll" for a small letter, "Cn" for none yet."""
+    return np.array([unicodedata.category(chr(code)) for code in range(sys.maxunicode + 1)])
+
+
+def _byte_pairs(feed: Feed, config: TokenizerConfig) -> Tokenizer:
+    """The same merging over bytes, so that nothing is unknown. Radford et al. 2019, section 2.2."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = splitters.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=config.vocabulary,
+        min_frequency=config.least,
+        special_tokens=_marks("bpe"),
+        initial_alphabet=splitters.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(feed.batches(), trainer)
+    return framed(tokenizer, "bpe")
+
+
+def _unigram(feed: Feed, config: TokenizerConfig) -> Tokenizer:
+    """Begin with far too many pieces and drop those whose loss hurts least. Kudo 2018, section 3.2."""
+    names = SPECIALS["unigram"]
+    plain = [normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()]
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.normalizer = normalizers.Sequence(plain if config.lowercase else [normalizers.NFKC()])
+    tokenizer.pre_tokenizer = splitters.Sequence([splitters.WhitespaceSplit(), splitters.Metaspace()])
+    tokenizer.decoder = decoders.Metaspace()
+    # Every character seen is a piece at first; the rare ones are dropped below.
+    room = config.vocabulary + max(config.vocabulary // 4, 1_024)
+    trainer = trainers.UnigramTrainer(vocab_size=room, unk_token="<unk>", show_progress=False)
+    tokenizer.train_from_iterator(feed.batches(), trainer)
+    letters = {"▁", *feed.alphabet(tokenizer.normalizer, config.vocabulary // 2)}
+    learnt = _unshuffled(dict(json.loads(tokenizer.to_str())["model"]["vocab"]))
+    kept = [piece for piece in learnt if letters.issuperset(piece) and piece not in names]
+    best = sorted(kept, key=lambda piece: (-learnt[piece], piece))[: config.vocabulary - len(names)]
+    ranked = [(piece, learnt[piece]) for piece in best]
+    tokenizer.model = models.Unigram([*((name, 0.0) for name in names), *ranked], unk_id=1)
+    return framed(tokenizer, "unigram")
+
+
+def _unshuffled(vocabulary: dict[str, float]) -> dict[str, float]:
+    """The same scores without what is chance in them.
+
+    Characters that training dropped come back with the lowest score plus 0.0001, 0.0002, ... dealt out as
+    the library's tables happen to lie; we deal them out by Unicode. And sums differ in their last digits.
+    """
+    scores = {piece: round(score, 6) for piece, score in vocabulary.items()}
+    single = sorted(piece for piece in scores if len(piece) == 1)
+    reach = min(scores.values()) + 0.0001 * len(single)
+    dealt = [piece for piece in single if scores[piece] <= reach]
+    return scores | dict(zip(dealt, sorted(scores[piece] for piece in dealt), strict=True))
+
+
+def _marks(kind: Kind) -> list[AddedToken]:
+    # Before RoBERTa's mask the space is part of it, since there a word begins with its space.
+    return [AddedToken(name, lstrip=name == "<mask>", special=True) for name in SPECIALS[kind]]

@@ -1,0 +1,252 @@
+"""The tokenizer: text into the numbers of its pieces, and back."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tokenizers
+from numpy.typing import NDArray
+from tokenizers import models, normalizers
+
+from bertsmith.errors import FolderError, TextError
+from bertsmith.text.panic import told
+from bertsmith.text.pieces import SPECIALS, TokenizerConfig, bert, learn
+
+__all__ = ["Tokenizer", "TokenizerConfig", "train"]
+
+# By role: the key in tokenizer_config.json, and the names it usually has.
+ROLES = {
+    "padding": ("pad_token", "[PAD]", "<pad>"),
+    "unknown": ("unk_token", "[UNK]", "<unk>"),
+    "start": ("cls_token", "[CLS]", "<s>"),
+    "stop": ("sep_token", "[SEP]", "</s>"),
+    "mask": ("mask_token", "[MASK]", "<mask>"),
+}
+# How a piece shows that it begins a word, or that it does not.
+BEGINS = {models.BPE: "Ġ", models.Unigram: "▁"}
+CONTINUES = {models.WordPiece: "##"}
+
+MOST = 10_000_000  # pieces; a file of a few bytes may claim any number
+LONGEST = 100_000  # characters the library gets at once: it takes 280 bytes for each of them
+
+
+class Tokenizer:
+    """A vocabulary and the rules that cut text by it; a thin hull round the `tokenizers` library."""
+
+    def __init__(
+        self, inner: tokenizers.Tokenizer, names: dict[str, str] | None = None, place: object = "tokenizer"
+    ) -> None:
+        inner.no_padding()
+        inner.no_truncation()
+        self._inner, self._place = inner, place
+        self._pieces = {number: piece for piece, number in inner.get_vocab().items()}
+        if not self._pieces or max(self._pieces) >= MOST:
+            raise FolderError(place, f"its pieces are not numbered from 0 to at most {MOST:,}")
+        self._roles = {role: self._find(role, (names or {}).get(role)) for role in ROLES}
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "Tokenizer":
+        """Open a folder with tokenizer.json, or with BERT's vocab.txt alone. No code in it is ever run."""
+        path = Path(folder)
+        if path.is_file():
+            path, file = path.parent, path
+        else:
+            candidates = (path / name for name in ("tokenizer.json", "vocab.txt"))
+            file = next((file for file in candidates if file.is_file()), path)
+        if file == path:
+            fact = "holds neither tokenizer.json nor vocab.txt" if path.is_dir() else "does not exist"
+            raise FolderError(path, fact, "Make one with: bertsmith tokenizer TEXT --out FOLDER")
+        settings = _settings(path)
+        with told(file, FolderError):
+            if file.suffix == ".txt":
+                return cls(_from_vocabulary(file, settings), _names(settings), file)
+            return cls(tokenizers.Tokenizer.from_str(_read(file)), _names(settings), file)
+
+    def save(self, folder: str | Path, *, length: int | None = None) -> None:
+        """Write tokenizer.json and tokenizer_config.json, as transformers' AutoTokenizer opens them.
+
+        `length` is the most pieces that the model beside it takes.
+        """
+        named = {role: number for role, number in self._roles.items() if number is not None}
+        settings: dict[str, Any] = {ROLES[role][0]: self.piece(number) for role, number in named.items()}
+        settings["tokenizer_class"] = "PreTrainedTokenizerFast"
+        settings["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
+        model, normalizer = self._inner.model, self._inner.normalizer
+        if isinstance(model, models.WordPiece) and isinstance(normalizer, normalizers.BertNormalizer):
+            settings |= {
+                "tokenizer_class": "BertTokenizer",
+                "do_lower_case": normalizer.lowercase,
+                "strip_accents": normalizer.strip_accents,
+                "tokenize_chinese_chars": normalizer.handle_chinese_chars,
+            }
+        if length is not None:
+            settings["model_max_length"] = length
+        folder = Path(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            _write(folder / "tokenizer.json", self._inner.to_str(pretty=True))
+            _write(folder / "tokenizer_config.json", json.dumps(settings, indent=2, sort_keys=True))
+        except OSError as error:
+            raise FolderError(folder, f"the tokenizer cannot be written there ({error.strerror})") from None
+
+    @property
+    def vocabulary(self) -> int:
+        """How many pieces there are."""
+        return max(self._pieces) + 1
+
+    @property
+    def padding(self) -> int:
+        return self._role("padding")
+
+    @property
+    def unknown(self) -> int:
+        return self._role("unknown")
+
+    @property
+    def start(self) -> int:
+        return self._role("start")
+
+    @property
+    def stop(self) -> int:
+        return self._role("stop")
+
+    @property
+    def mask(self) -> int:
+        return self._role("mask")
+
+    @cached_property
+    def special(self) -> NDArray[np.bool_]:
+        """Of each piece, whether it is no text: padding, start, stop, mask and their like."""
+        marked = {number for number, token in self._inner.get_added_tokens_decoder().items() if token.special}
+        marked.update(number for number in self._roles.values() if number is not None)
+        return np.isin(np.arange(self.vocabulary), sorted(marked))
+
+    @cached_property
+    def continues(self) -> NDArray[np.bool_]:
+        """Of each piece, whether it goes on with the word before it."""
+        kind = type(self._inner.model)
+        pieces = [self.piece(number) for number in range(self.vocabulary)]
+        if kind in BEGINS:
+            return np.array([not piece.startswith(BEGINS[kind]) for piece in pieces]) & ~self.special
+        mark = CONTINUES.get(kind)
+        return np.array([mark is not None and piece.startswith(mark) for piece in pieces]) & ~self.special
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash that two tokenizers share only if they are the same."""
+        text = json.dumps(json.loads(self._inner.to_str()), ensure_ascii=False, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """The pieces of each text, without special ones round it."""
+        with told("text", TextError):
+            if max(map(len, texts), default=0) <= LONGEST:
+                found = self._inner.encode_batch_fast(list(texts), add_special_tokens=False)
+                return [encoding.ids for encoding in found]
+            return [self._encode_long(text) for text in texts]
+
+    def encode_pair(self, first: str, second: str | None = None) -> tuple[list[int], list[int]]:
+        """One text or two, framed by special pieces; and for each piece whether it belongs to the second."""
+        with told("text", TextError):
+            found = self._inner.encode(first, second)
+        return found.ids, found.type_ids
+
+    def decode(self, ids: Sequence[int], *, keep_special: bool = False) -> str:
+        """Text again, as near as the pieces allow."""
+        with told("ids", TextError):
+            return str(self._inner.decode(list(ids), skip_special_tokens=not keep_special))
+
+    def piece(self, number: int) -> str:
+        """How the piece is spelt; empty where the vocabulary has a hole."""
+        return self._pieces.get(number, "")
+
+    def _encode_long(self, text: str) -> list[int]:
+        """In parts cut before a space, where cutting changes nothing, so that time and memory stay linear."""
+        ids: list[int] = []
+        for part in _parts(text):
+            ids += self._inner.encode_batch_fast([part], add_special_tokens=False)[0].ids
+        return ids
+
+    def _find(self, role: str, name: str | None) -> int | None:
+        candidates = [name or "", *ROLES[role][1:]]
+        numbers = (self._inner.token_to_id(candidate) for candidate in candidates)
+        return next((number for number in numbers if number is not None), None)
+
+    def _role(self, role: str) -> int:
+        number = self._roles[role]
+        if number is None:
+            raise FolderError(self._place, f"has no piece for {role}", "Use the tokenizer of a masked model")
+        return number
+
+
+def train(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
+    """A tokenizer learnt from texts, which may be far more than fits in memory."""
+    return Tokenizer(learn(texts, config))
+
+
+def _parts(text: str) -> Iterator[str]:
+    start = 0
+    while len(text) - start > LONGEST:
+        stop = start + LONGEST
+        space = text.rfind(" ", start + 1, stop)
+        while space > start and (text[space - 1].isspace() or text[space + 1].isspace()):
+            space = text.rfind(" ", start + 1, space)
+        stop = space if space > start else stop
+        yield text[start:stop]
+        start = stop
+    yield text[start:]
+
+
+def _from_vocabulary(file: Path, settings: dict[str, Any]) -> tokenizers.Tokenizer:
+    """BERT as first published: one piece a line, in the order of their ids."""
+    lines = _read(file).replace("\r\n", "\n").removesuffix("\n").split("\n")
+    vocabulary = {piece: number for number, piece in enumerate(lines)}
+    if missing := [name for name in SPECIALS["wordpiece"] if name not in vocabulary]:
+        raise FolderError(file, f"has no line {missing[0]}", "BERT's vocabulary has one piece a line")
+    strip = settings.get("strip_accents")
+    return bert(
+        vocabulary,
+        lowercase=bool(settings.get("do_lower_case", True)),
+        accents=None if strip is None else not strip,
+        han=bool(settings.get("tokenize_chinese_chars", True)),
+    )
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    file = folder / "tokenizer_config.json"
+    if not file.is_file():
+        return {}
+    try:
+        settings = json.loads(_read(file))
+    except (ValueError, RecursionError):
+        raise FolderError(file, "is not JSON") from None
+    if not isinstance(settings, dict):
+        raise FolderError(file, "does not hold a JSON object")
+    return settings
+
+
+def _names(settings: dict[str, Any]) -> dict[str, str]:
+    """What the folder calls its special pieces: a name, or a record with the name in it."""
+    named = {role: settings.get(key) for role, (key, *_) in ROLES.items()}
+    plain = {role: name.get("content") if isinstance(name, dict) else name for role, name in named.items()}
+    return {role: name for role, name in plain.items() if isinstance(name, str)}
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise FolderError(file, "is not UTF-8 text") from None
+    except OSError as error:
+        raise FolderError(file, f"cannot be read ({error.strerror})") from None
+
+
+def _write(file: Path, text: str) -> None:
+    """Put the file in place at once, so that nobody ever opens half of it."""
+    beside = file.with_name(file.name + ".writing")
+    beside.write_text(text + "\n", encoding="utf-8")
+    beside.replace(file)

@@ -1,0 +1,204 @@
+"""Checkpoints: all that the next step depends on, in a folder that is whole or not there.
+
+A checkpoint is `step-000000100/`: safetensors files, `state.json`, and a `MANIFEST.json` with the size and
+SHA-256 of each. It is written under a temporary name, synced, and renamed; it is never changed afterwards.
+Which one is the newest is computed from the names and the hashes, and stored nowhere.
+"""
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bertsmith.data import files
+from bertsmith.data.files import Digest
+from bertsmith.errors import FolderError, RunError
+
+FORMAT, VERSION = "bertsmith-checkpoint", 1
+MANIFEST, STATE = "MANIFEST.json", "state.json"
+TEMPORARY = ".temporary-"  # what is so named is half written or half removed
+
+_UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError)
+_DTYPES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+_TYPES = {name: dtype for dtype, name in _DTYPES.items()}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A run at one moment: tables of named tensors by file name, and a state of plain JSON values."""
+
+    step: int
+    tensors: dict[str, dict[str, Tensor]]  # {"model": ..., "optimizer": ...}
+    state: dict[str, Any]
+
+
+def save(folder: Path, checkpoint: Checkpoint, *, keep: int = 2) -> Path:
+    """Put a checkpoint in the folder, whole or not at all, and remove all but the newest `keep`."""
+    final = folder / f"step-{checkpoint.step:09d}"
+    with files.explained(final, _bytes(checkpoint)):
+        if not folder.exists():
+            folder.mkdir(parents=True)
+            files.sync_folder(folder.parent)
+        for leftover in folder.glob(f"{TEMPORARY}*"):
+            shutil.rmtree(leftover)
+        if not _is_whole(final):
+            _write(final, checkpoint)
+        earlier = [path for step, path in _all(folder) if step <= checkpoint.step]
+        for path in earlier[keep:]:
+            with suppress(OSError):  # the next save tries again
+                _remove(path)
+    return final
+
+
+def newest(folder: Path) -> tuple[Checkpoint, list[str]] | None:
+    """The newest checkpoint that verifies, and a line for each broken one that was stepped over."""
+    broken: list[str] = []
+    for _, path in _all(folder):
+        try:
+            return _read(path), broken
+        except FolderError as error:
+            broken.append(str(error))
+    if broken:
+        remedy = "Remove the folder to begin anew"
+        raise FolderError(folder, f"no checkpoint in it is whole ({'; '.join(broken)})", remedy)
+    return None
+
+
+def _write(final: Path, checkpoint: Checkpoint) -> None:
+    temporary = final.with_name(f"{TEMPORARY}new-{final.name}")
+    try:
+        temporary.mkdir()
+        digests: dict[str, Digest] = {}
+        for name, tensors in checkpoint.tensors.items():
+            with files.Writer(temporary / f"{name}.safetensors") as writer:
+                for piece in _safetensors(tensors):
+                    writer.write(piece)
+                digests[writer.path.name] = writer.close()
+        digests[STATE] = files.write(temporary / STATE, _json(checkpoint.state))
+        files.write(temporary / MANIFEST, _manifest(checkpoint.step, digests))
+        if final.exists():  # and is broken, or there were no need to write
+            _remove(final)
+        files.publish(temporary, final)
+    except BaseException as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if isinstance(error, RunError) and error.__cause__ is not None:
+            raise error.__cause__ from None  # `save` tells it anew, with what the whole checkpoint needs
+        raise
+
+
+def _read(path: Path) -> Checkpoint:
+    """The checkpoint in a folder. No byte of a file is used before its hash is known to be right."""
+    try:
+        manifest = (path / MANIFEST).read_bytes()
+        digests = {name: Digest(**entry) for name, entry in json.loads(manifest)["files"].items()}
+        step = int(path.name.removeprefix("step-"))
+        if manifest != _manifest(step, digests) or any(Path(name).name != name for name in digests):
+            raise FolderError(path, f"{MANIFEST} is damaged, or of another checkpoint or version")
+        verified = {name: _verified(path, name, digest) for name, digest in digests.items()}
+        state = json.loads(verified.pop(STATE).numpy().tobytes())
+        tensors = {name.removesuffix(".safetensors"): _tensors(data) for name, data in verified.items()}
+    except _UNREADABLE as error:
+        raise FolderError(path, f"cannot be read ({type(error).__name__}: {error})") from None
+    return Checkpoint(step, tensors, state)
+
+
+def _verified(path: Path, name: str, digest: Digest) -> Tensor:
+    """The bytes of a file that is what the manifest says."""
+    if (size := (path / name).stat().st_size) != digest.size:
+        raise FolderError(path, f"{name} has {size:,} bytes and should have {digest.size:,}")
+    data = torch.empty(size, dtype=torch.uint8)
+    view, sha256 = data.numpy().data, hashlib.sha256()
+    with (path / name).open("rb", buffering=0) as file:
+        while view and (taken := file.readinto(view[: files.PIECE])):
+            sha256.update(view[:taken])  # while it is still in the processor's cache
+            view = view[taken:]
+    if sha256.hexdigest() != digest.sha256:
+        raise FolderError(path, f"{name} is damaged (its SHA-256 is not the one in {MANIFEST})")
+    return data
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        _read(path)
+    except FolderError:
+        return False
+    return True
+
+
+def _remove(path: Path) -> None:
+    """Remove a checkpoint so that no kill in between leaves a part of it under its own name."""
+    doomed = path.with_name(f"{TEMPORARY}old-{path.name}")
+    path.replace(doomed)
+    shutil.rmtree(doomed)
+
+
+def _all(folder: Path) -> list[tuple[int, Path]]:
+    """The checkpoints in a folder by step, newest first."""
+    named = ((re.fullmatch(r"step-(\d{9,})", path.name), path) for path in folder.glob("step-*"))
+    return sorted(((int(name[1]), path) for name, path in named if name), reverse=True)
+
+
+def _manifest(step: int, digests: Mapping[str, Digest]) -> bytes:
+    """The manifest's one possible text, so that any changed bit in it shows."""
+    listed = {name: asdict(digest) for name, digest in digests.items()}
+    return _json({"format": FORMAT, "version": VERSION, "step": step, "files": listed})
+
+
+def _json(value: Any) -> bytes:
+    return (json.dumps(value, ensure_ascii=False, indent=1) + "\n").encode()
+
+
+def _safetensors(tensors: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]:
+    """A safetensors file piece by piece, so that a save holds no second copy of the model."""
+    header, end = {}, 0
+    # The widest numbers first, so that every tensor begins at a multiple of its own width.
+    ordered = sorted(tensors.items(), key=lambda item: -item[1].element_size())
+    for name, tensor in ordered:
+        begin, end = end, end + tensor.nbytes
+        header[name] = {
+            "dtype": _DTYPES[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [begin, end],
+        }
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    yield len(text).to_bytes(8, "little") + text
+    for _, tensor in ordered:
+        if tensor.nbytes:
+            flat = tensor.detach().cpu().contiguous().reshape(-1)
+            yield flat.view(torch.uint8).numpy().data
+
+
+def _tensors(data: Tensor) -> dict[str, Tensor]:
+    """The tensors in a safetensors file, all of them views of the bytes that were verified."""
+    begin = 8 + int.from_bytes(data[:8].numpy().tobytes(), "little")
+    header = json.loads(data[8:begin].numpy().tobytes())
+    named = {}
+    for name, entry in header.items():
+        first, last = (begin + offset for offset in entry["data_offsets"])
+        named[name] = data[first:last].view(_TYPES[entry["dtype"]]).reshape(entry["shape"])
+    return named
+
+
+def _bytes(checkpoint: Checkpoint) -> int:
+    """About how much room a checkpoint takes."""
+    return sum(tensor.nbytes for tensors in checkpoint.tensors.values() for tensor in tensors.values())

@@ -1,0 +1,64 @@
+"""How far along a run is, from 0 to 1: by steps, by epochs, or by wall-clock time."""
+
+import re
+import time
+from dataclasses import dataclass
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+def seconds(written: str) -> float:
+    """A duration as people write it: 90s, 10m, 1h30m, 2d."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([smhd])", written)
+    if not parts or re.sub(r"\d+(?:\.\d+)?\s*[smhd]\s*", "", written):
+        raise ValueError(f"'{written}' is not a duration. Write 90s, 10m, 1h30m or 2d")
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def spoken(duration: float) -> str:
+    """A duration as people say it: 9 s, 4 min 05 s, 2 h 10 min."""
+    whole = round(duration)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extent:
+    """How long a run is to be: exactly one of the three is given."""
+
+    steps: int | None = None
+    epochs: float | None = None
+    budget: float | None = None  # seconds
+
+
+class Clock:
+    """Measures a run against its extent. The schedule follows the share, so it fits any kind of extent."""
+
+    def __init__(self, extent: Extent, used: float = 0.0) -> None:
+        self.extent = extent
+        self._before = used  # seconds that earlier starts of this run have used
+        self._began: float | None = None
+
+    def start(self) -> None:
+        self._began = time.monotonic()
+
+    @property
+    def used(self) -> float:
+        """Seconds of training so far, over all starts of this run."""
+        return self._before + (0.0 if self._began is None else time.monotonic() - self._began)
+
+    def share(self, step: int, epoch: float) -> float:
+        """The part of the run that lies behind, 1 when it is over."""
+        if self.extent.steps is not None:
+            return min(1.0, step / self.extent.steps)
+        if self.extent.epochs is not None:
+            return min(1.0, epoch / self.extent.epochs)
+        assert self.extent.budget is not None
+        return min(1.0, self.used / self.extent.budget)
+
+    def left(self, share: float) -> float | None:
+        """Seconds to go, once there is something to judge by."""
+        return self.used * (1 - share) / share if share > 0 and self.used > 0 else None

@@ -1,0 +1,200 @@
+"""What a person sees of a run: a calm bar on a terminal, plain lines everywhere else."""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from bertsmith.train.clock import spoken
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """Where a run stands."""
+
+    step: int
+    share: float  # of the run that lies behind, 0 to 1
+    loss: float
+    rate: float  # the learning rate
+    tokens_per_second: float
+    mfu: float | None = None  # share of the device's arithmetic that is used, where known
+    seconds_left: float | None = None
+
+    @property
+    def facts(self) -> list[str]:
+        """All but the share and the time, in words."""
+        facts = [f"step {self.step:,}", f"loss {self.loss:.3f}", f"rate {self.rate:.1e}"]
+        facts += [f"{_short(self.tokens_per_second)} tokens/s"]
+        return facts if self.mfu is None else [*facts, f"MFU {self.mfu:.1%}"]
+
+    @property
+    def left(self) -> str:
+        return "" if self.seconds_left is None else f"{spoken(self.seconds_left)} left"
+
+
+class Display:
+    """Shows a run while it goes on. Showing never harms the run: an output that breaks is given up."""
+
+    def __init__(
+        self,
+        title: str = "training",
+        *,
+        terminal: bool | None = None,  # by default, what the stream is
+        stream: Any = None,  # anything that text can be written to; by default, the standard output
+        every: float = 10.0,  # seconds between two plain lines
+    ) -> None:
+        stream = sys.stdout if stream is None else stream
+        terminal = _is_terminal(stream) if terminal is None else terminal
+        self._form: _Form | None = _Bar(title, stream) if terminal else _Lines(title, stream)
+        self._every = 0.1 if terminal else every
+        self._latest: Progress | None = None
+        self._shown: Progress | None = None
+        self._next = 0.0
+
+    def update(self, progress: Progress) -> None:
+        """Take note of where the run stands, and show it when it is time."""
+        self._latest = progress
+        if time.monotonic() >= self._next:
+            self._show(progress)
+
+    def say(self, text: str) -> None:
+        """A line of its own; on a terminal it stands above the bar."""
+        self._safely(lambda form: form.say(text))
+
+    def validated(self, text: str) -> None:
+        """The newest validation; on a terminal it stays below the bar."""
+        self._safely(lambda form: form.validated(text))
+
+    def close(self) -> None:
+        """Show where the run ended, and leave it there."""
+        if self._latest is not None and self._latest is not self._shown:
+            self._show(self._latest)
+        self._safely(lambda form: form.close())
+        self._form = None
+
+    def __enter__(self) -> "Display":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _show(self, progress: Progress) -> None:
+        self._next = time.monotonic() + self._every
+        self._shown = progress
+        self._safely(lambda form: form.show(progress))
+
+    def _safely(self, act: "Callable[[_Form], None]") -> None:
+        if self._form is None:
+            return
+        try:
+            act(self._form)
+        except (OSError, ValueError):  # a closed terminal, a broken pipe, a letter the output does not know
+            form, self._form = self._form, None
+            with suppress(OSError, ValueError):
+                form.close()
+
+
+class _Form(Protocol):
+    """A way of showing."""
+
+    def show(self, progress: Progress) -> None: ...
+    def say(self, text: str) -> None: ...
+    def validated(self, text: str) -> None: ...
+    def close(self) -> None: ...
+
+
+class _Lines:
+    """One line at a time, for files, pipes and the logs of clusters."""
+
+    def __init__(self, title: str, stream: Any) -> None:
+        self.title, self.stream = title, stream
+
+    def show(self, progress: Progress) -> None:
+        facts = [f"{self.title} {progress.share:.0%}", *progress.facts, progress.left]
+        self.say(", ".join(fact for fact in facts if fact))
+
+    def say(self, text: str) -> None:
+        encoding = self.stream.encoding or "utf-8"
+        self.stream.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+        self.stream.flush()
+
+    validated = say
+
+    def close(self) -> None:
+        pass
+
+
+class _Console(Console):
+    """rich's console, which ends the whole program when its pipe breaks. A run goes on."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+class _Bar:
+    """A bar with the figures below it, redrawn in place. No thread draws it: a loader may fork."""
+
+    def __init__(self, title: str, stream: Any) -> None:
+        self.title, self.validation = title, ""
+        self.console = _Console(file=stream, force_terminal=True, highlight=False)
+        self.live = Live(console=self.console, auto_refresh=False)
+        self.progress: Progress | None = None
+
+    def show(self, progress: Progress) -> None:
+        self.progress = progress
+        self._draw()
+
+    def say(self, text: str) -> None:
+        self.console.print(text, markup=False, soft_wrap=True)
+
+    def validated(self, text: str) -> None:
+        self.validation = text
+        self._draw()
+
+    def close(self) -> None:
+        self.live.stop()
+
+    def _draw(self) -> None:
+        if not self.live.is_started:
+            self.live.start()
+        self.live.update(self._picture(), refresh=True)
+
+    def _picture(self) -> Group:
+        lines: list[Table | Text] = []
+        if self.progress is not None:
+            bar = ProgressBar(total=1.0, completed=self.progress.share, complete_style="cyan")
+            top = Table.grid(padding=(0, 2), expand=True)
+            top.add_column(no_wrap=True)
+            top.add_column(ratio=1)
+            top.add_column(no_wrap=True, justify="right")
+            top.add_column(no_wrap=True, justify="right", style="dim")
+            top.add_row(Text(self.title, "bold"), bar, f"{self.progress.share:4.0%}", self.progress.left)
+            lines += [top, Text("   ".join(self.progress.facts), no_wrap=True, overflow="ellipsis")]
+        if self.validation:
+            lines.append(Text(self.validation, "green", no_wrap=True, overflow="ellipsis"))
+        return Group(*lines)
+
+
+def _is_terminal(stream: Any) -> bool:
+    return bool(stream.isatty()) and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+
+
+def _short(number: float) -> str:
+    """A large number in few letters: 950, 12.3k, 1.25M."""
+    if number < 1_000:
+        return f"{number:.0f}"
+    if number < 1_000_000:
+        return f"{number / 1_000:.1f}k"
+    return f"{number / 1_000_000:.2f}M"

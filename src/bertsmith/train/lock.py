@@ -1,0 +1,70 @@
+"""A lock on a run's folder: two runs cannot share it, and a killed run leaves it free."""
+
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from weakref import WeakSet
+
+from bertsmith.data.files import explained
+from bertsmith.errors import RunError
+
+
+class Lock:
+    """Holds a folder for one run. The system lets go of it when the process ends, however it ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._file = -1
+
+    def __enter__(self) -> "Lock":
+        with explained(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            _held.add(self)
+            try:
+                self._take()
+                os.ftruncate(self._file, 0)
+                os.pwrite(self._file, str(os.getpid()).encode(), 0)
+            except BaseException:
+                self.forget()
+                raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file >= 0:
+            with suppress(OSError):  # what matters is that the lock is given back
+                os.ftruncate(self._file, 0)
+        self.forget()
+
+    def forget(self) -> None:
+        """Close the file. When nobody else has it open, that gives the lock back."""
+        _held.discard(self)
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+    def _take(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(self._file, 20, 0).decode(errors="replace")
+            by = f"another run (process {holder})" if holder.isdecimal() else "another run"
+            remedy = "Wait for it, stop it, or choose another folder"
+            raise RunError(self.folder, f"{by} is using it", remedy) from None
+        except OSError as error:
+            fact = f"cannot be locked ({error.strerror})"
+            raise RunError(self.folder, fact, "Choose a folder on a local disk") from error
+
+
+def _forget_all() -> None:
+    for lock in list(_held):
+        lock.forget()
+
+
+# A forked loader worker would hold its parent's lock until it noticed that the parent was killed.
+_held: WeakSet[Lock] = WeakSet()
+os.register_at_fork(after_in_child=_forget_all)

@@ -1,0 +1,73 @@
+"""The machine a run finds itself on: its device, the precision that suits it, and how fast it could be."""
+
+import os
+import platform
+import time
+from pathlib import Path
+
+import torch
+
+from bertsmith.errors import RunError
+
+
+def device(wanted: str) -> torch.device:
+    """The device asked for; `auto` takes a GPU where there is one."""
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise RunError("train.device", "there is no CUDA device here", "Use train.device=cpu, or auto")
+    if wanted == "auto":
+        wanted = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(wanted)
+
+
+def precision(wanted: str, where: torch.device) -> torch.dtype:
+    """bfloat16 where the matrix units do it faster: on GPUs, and on processors with AMX."""
+    if wanted == "auto":
+        fast = where.type == "cuda" or torch.cpu._is_amx_tile_supported()
+        wanted = "bfloat16" if fast else "float32"
+    return torch.bfloat16 if wanted == "bfloat16" else torch.float32
+
+
+def peak(where: torch.device, dtype: torch.dtype) -> float:
+    """FLOP/s of one large matrix product, measured now: the ceiling that utilisation is a share of."""
+    size = 8192 if where.type == "cuda" else 1024
+    left, right = (torch.randn(size, size, device=where, dtype=dtype) for _ in range(2))
+    best = float("inf")
+    for _ in range(10):
+        _wait(where)
+        began = time.perf_counter()
+        left @ right
+        _wait(where)
+        best = min(best, time.perf_counter() - began)
+    return 2 * size**3 / best
+
+
+def training_flops(where: torch.device) -> float:
+    """About how many FLOP/s a training step will reach here: a share of the peak, as seen on such machines."""
+    if where.type == "cuda":
+        return 0.4 * peak(where, torch.bfloat16)
+    return 0.5 * peak(where, torch.float32)
+
+
+def describe(where: torch.device) -> dict[str, str]:
+    """What a reader of a result wants to know about where it was made."""
+    name = torch.cuda.get_device_name(where) if where.type == "cuda" else _processor()
+    return {
+        "device": name,
+        "cores": str(os.cpu_count()),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+    }
+
+
+def _wait(where: torch.device) -> None:
+    if where.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())

@@ -1,0 +1,302 @@
+"""The loop: step, log, evaluate, save, written out by name. Knows no model and no task."""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from bertsmith.data.batch import Batch
+from bertsmith.data.feed import Feed
+from bertsmith.data.shuffle import mix
+from bertsmith.errors import RunError
+from bertsmith.objectives.base import Objective
+from bertsmith.train import checkpoint
+from bertsmith.train.checkpoint import Checkpoint
+from bertsmith.train.clock import Clock, Extent, seconds
+from bertsmith.train.display import Display, Progress
+from bertsmith.train.evaluate import evaluate
+from bertsmith.train.log import Log
+from bertsmith.train.optimizers import Optimizer
+from bertsmith.train.schedules import ScheduleConfig, factor
+from bertsmith.train.signals import Signals
+
+PATIENCE = 10  # steps in a row whose gradient is not a number, before a run gives up
+PENDING = 100  # steps whose figures may wait on the device before they are read
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """How a run is run. Exactly one of steps, epochs and budget says how long."""
+
+    steps: int | None = None
+    epochs: float | None = None
+    budget: str | None = None  # wall-clock time, as in "10m"
+    accumulate: int = 1  # micro-batches in one update
+    seed: int = 0
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    compile: Literal["auto", "never", "always"] = "auto"
+    evaluations: int = 10  # over the run, evenly
+    saves: int = 10  # over the run, evenly
+    keep: int = 2  # checkpoints
+
+    def __post_init__(self) -> None:
+        given = [value for value in (self.steps, self.epochs, self.budget) if value is not None]
+        if len(given) != 1:
+            raise ValueError("give exactly one of steps, epochs and budget, as in train.steps=1000")
+        if self.budget is not None:
+            seconds(self.budget)
+        elif not given[0] > 0:  # type: ignore[operator]
+            raise ValueError(f"a run of {given[0]} is no run. Give more than 0")
+        if self.accumulate < 1 or self.keep < 1:
+            raise ValueError("accumulate and keep are at least 1")
+
+    @property
+    def extent(self) -> Extent:
+        budget = None if self.budget is None else seconds(self.budget)
+        return Extent(steps=self.steps, epochs=self.epochs, budget=budget)
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How fast the arithmetic could go, so that a run can say how near it is."""
+
+    peak: float | None  # FLOP/s of this device, None where it was not measured
+    flops: Callable[[float], float]  # FLOPs a token needs, by the mean length it attends to
+
+
+class Trainer:
+    """One run: a state, and the one step that moves it on. What is random is keyed by (seed, step)."""
+
+    def __init__(
+        self,
+        objective: Objective,
+        feed: Feed,
+        optimizer: Optimizer,
+        schedule: ScheduleConfig,
+        config: TrainConfig,
+        *,
+        folder: Path,
+        valid: Sequence[Batch],
+        bytes_per_token: float,
+        precision: torch.dtype,
+        speed: Speed,
+        display: Display,
+        tensorboard: bool = True,
+    ) -> None:
+        self.objective, self.feed, self.optimizer = objective, feed, optimizer
+        self.schedule, self.config, self.folder = schedule, config, folder
+        self.valid, self.bytes_per_token = valid, bytes_per_token
+        self.speed, self.display = speed, display
+        self.device = next(objective.parameters()).device
+        self.precision = precision
+        self.compute = self._compiled()
+        self.log = Log(folder, tensorboard=tensorboard)
+        self.clock = Clock(config.extent)
+        self.step, self.position, self.tokens, self.bad_in_a_row, self.skipped = 0, feed.pack.first(), 0, 0, 0
+        self.figures: dict[str, float] = {}
+        self._pending: list[tuple[dict[str, Any], Tensor]] = []
+        self._lap = _Lap(0.0, 0, 0)
+
+    def fit(self) -> dict[str, float]:
+        """Train to the end of the run, going on from the newest checkpoint. Returns the last validation figures."""
+        self._resume()
+        with Signals() as signals, self.feed.loader(self.position, pin=self.device.type == "cuda") as loader:
+            if self.step == 0:
+                self.evaluate()
+            self.objective.train()
+            self._warm_up()
+            self.clock.start()
+            self._lap = _Lap(time.monotonic(), self.tokens, 0)
+            share = self._share()
+            while share < 1:
+                batches = [next(loader) for _ in range(self.config.accumulate)]
+                self.update([batch for _, batch in batches], factor(share, self.schedule))
+                self.position = self.feed.pack.after(batches[-1][0])
+                before, share = share, self._share()
+                self._read_pending(share)
+                if _passed(before, share, self.config.evaluations):
+                    self.evaluate()
+                if signals.asked or _passed(before, share, self.config.saves):
+                    self.save()
+                if signals.asked:
+                    raise RunError(
+                        self.folder, f"stopped at step {self.step}, saved", "The same command goes on from there"
+                    )
+            if self.figures.get("step") != self.step:
+                self.evaluate()
+            self.save()
+        self.log.close()
+        return self.figures
+
+    def update(self, batches: Sequence[Batch], rate_factor: float) -> None:
+        """One update. Losses are sums; they are divided once, by the counts of all micro-batches together."""
+        counts: Counter[str] = Counter()
+        for batch in batches:
+            counts.update(batch.counts)
+        totals: dict[str, Tensor] = {}
+        for index, batch in enumerate(batches):
+            torch.manual_seed(int(mix(self.config.seed, self.step, index)) >> 1)
+            terms = self._terms(batch)
+            losses = {name: term.total / counts[name] for name, term in terms.items()}
+            torch.stack(list(losses.values())).sum().backward()  # type: ignore[no-untyped-call]
+            for name, loss in losses.items():
+                totals[name] = totals.get(name, torch.zeros_like(loss)) + loss.detach()
+        norm, bad = self.optimizer.step(rate_factor)
+        self.step += 1
+        self.tokens += counts["tokens"]
+        record = {"kind": "step", "step": self.step, "terms": list(totals), "tokens": self.tokens}
+        record["rate"] = self.optimizer.config.rate * rate_factor
+        self._lap.squares += counts["squares"]
+        self._pending.append((record, torch.stack([*totals.values(), norm, bad.float()])))
+
+    def evaluate(self) -> None:
+        """Measure on the validation batches, and write it down."""
+        self._read_pending(0.0, force=True)
+        with self._autocast():
+            figures = evaluate(self.objective, self.valid, self.bytes_per_token)
+        self.figures = {"step": self.step, **figures}
+        self.log.write({"kind": "valid", **self.figures})
+        self.display.validated(_validation_line(self.step, figures))
+        self._lap = _Lap(time.monotonic(), self.tokens, 0)
+
+    def save(self) -> None:
+        """A checkpoint of all that the next step depends on."""
+        self._read_pending(0.0, force=True)
+        self.log.sync()
+        tensors = {"model": dict(self.objective.state_dict()), "optimizer": self.optimizer.state()}
+        state = {
+            "position": self.position,
+            "tokens": self.tokens,
+            "seconds": self.clock.used,
+            "bad_in_a_row": self.bad_in_a_row,
+            "skipped": self.skipped,
+            "figures": self.figures,
+            "data": self.feed.fingerprint,
+        }
+        checkpoint.save(self.folder / "checkpoints", Checkpoint(self.step, tensors, state), keep=self.config.keep)
+        self._lap = _Lap(time.monotonic(), self.tokens, 0)
+
+    def _resume(self) -> None:
+        found = checkpoint.newest(self.folder / "checkpoints")
+        if found is None:
+            self.log.rewind(-1)
+            return
+        saved, broken = found
+        for line in broken:
+            self.display.say(line)
+        if saved.state["data"] != self.feed.fingerprint:
+            raise RunError(self.folder, "was begun with other data", "Choose another folder, or give it the same data")
+        self.objective.load_state_dict(saved.tensors["model"])
+        self.optimizer.restore(saved.tensors["optimizer"])
+        self.step, state = saved.step, saved.state
+        self.position, self.tokens, self.figures = state["position"], state["tokens"], state["figures"]
+        self.bad_in_a_row, self.skipped = state["bad_in_a_row"], state["skipped"]
+        self.clock = Clock(self.config.extent, used=state["seconds"])
+        self.log.rewind(self.step)
+        self.display.say(f"going on from step {self.step}")
+
+    def _warm_up(self) -> None:
+        """Compile before the clock starts: one pass whose gradient is thrown away."""
+        if self.compute is not self.objective:
+            self.display.say("compiling the step")
+            sum(term.total for term in self._terms(self.feed(self.position)).values()).backward()
+            self.optimizer.adamw.zero_grad(set_to_none=True)
+            torch.cuda.synchronize()
+
+    def _terms(self, batch: Batch) -> dict[str, Any]:
+        # The counts are for the host: a compiled step that saw them would be compiled anew for each.
+        moved = replace(batch.to(self.device), counts={})
+        with self._autocast():
+            terms: dict[str, Any] = self.compute(moved)
+        return terms
+
+    def _compiled(self) -> Callable[[Batch], Any]:
+        wanted = self.config.compile
+        if wanted == "always" or (wanted == "auto" and self.device.type == "cuda"):
+            compiled: Callable[[Batch], Any] = torch.compile(self.objective, fullgraph=True, dynamic=False)
+            return compiled
+        return self.objective
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        if self.precision == torch.float32:
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=self.precision)
+
+    def _share(self) -> float:
+        return self.clock.share(self.step, self.feed.epoch(self.position))
+
+    def _read_pending(self, share: float, *, force: bool = False) -> None:
+        """Bring the figures of the last steps to the host, now and then, and show and log them."""
+        now = time.monotonic()
+        if not self._pending or not (force or len(self._pending) >= PENDING or now - self._lap.began > 0.5):
+            return
+        rows = torch.stack(
+            [figures for _, figures in self._pending]
+        ).tolist()  # the one place that waits for the device
+        now = time.monotonic()
+        rate = (self.tokens - self._lap.tokens) / max(now - self._lap.began, 1e-9)
+        for (record, _), row in zip(self._pending, rows, strict=True):
+            *losses, norm, bad = row
+            terms = dict(zip(record["terms"], losses, strict=True))
+            self.bad_in_a_row = self.bad_in_a_row + 1 if bad else 0
+            self.skipped += bool(bad)
+            loss = sum(losses)
+            self.log.write(
+                {**record, "loss": loss, "terms": terms, "norm": norm, "skipped": self.skipped}
+                | {"seconds": round(self.clock.used, 3), "speed": round(rate)}
+            )
+        attended = self._lap.squares / max(self.tokens - self._lap.tokens, 1)
+        used = None if self.speed.peak is None else rate * self.speed.flops(attended) / self.speed.peak
+        self._pending.clear()
+        self._lap = _Lap(now, self.tokens, 0)
+        if not force:
+            left = self.clock.left(share)
+            self.display.update(
+                Progress(
+                    step=self.step,
+                    share=share,
+                    loss=loss,
+                    rate=record["rate"],
+                    tokens_per_second=rate,
+                    mfu=used,
+                    seconds_left=left,
+                )
+            )
+        if self.bad_in_a_row >= PATIENCE:
+            raise RunError(
+                self.folder,
+                f"the gradient was not a number {self.bad_in_a_row} steps in a row, up to step {self.step}",
+                "The last checkpoint is whole; lower optimizer.rate and run again",
+            )
+
+
+def _passed(before: float, now: float, times: int) -> bool:
+    """Whether one of so many evenly spaced marks lies between two shares of the run. The end is no mark."""
+    return now < 1 and math.floor(now * times) > math.floor(before * times)
+
+
+@dataclass
+class _Lap:
+    """The stretch of steps over which the speed is measured."""
+
+    began: float
+    tokens: int
+    squares: int
+
+
+def _validation_line(step: int, figures: dict[str, float]) -> str:
+    words = [f"step {step}: validation loss {figures['loss']:.3f}"]
+    for name in ("masked", "next"):
+        if f"{name}_accuracy" in figures:
+            words.append(f"{name} {figures[f'{name}_loss']:.3f} ({figures[f'{name}_accuracy']:.1%} right)")
+    if "bits_per_byte" in figures:
+        words.append(f"{figures['bits_per_byte']:.3f} bits per byte")
+    return ", ".join(words)

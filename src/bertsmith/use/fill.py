@@ -1,0 +1,90 @@
+"""Filling blanks: the words a model would put where a text has [MASK]."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from bertsmith.data.batch import Tokens
+from bertsmith.errors import TextError
+from bertsmith.objectives.masked import MaskedLM
+from bertsmith.text.tokenizer import Tokenizer
+
+ROOM = 16_384  # tokens in one pass of the network, so that memory stays small however many texts there are
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A word and how likely the model holds it to be."""
+
+    word: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A text with blanks, the best guesses for each blank in order, and the text with the best of them put in."""
+
+    text: str
+    best: str
+    blanks: list[list[Guess]]
+
+    def plain(self) -> dict[str, Any]:
+        """The same as JSON values."""
+        return asdict(self)
+
+
+@torch.inference_mode()
+def fill(objective: MaskedLM, tokenizer: Tokenizer, texts: Sequence[str], top: int = 5) -> list[Filled]:
+    """Each text's blanks filled. Every blank is guessed with the others still blank."""
+    objective.eval()
+    rows = [_row(objective, tokenizer, text) for text in texts]
+    filled: list[Filled] = []
+    for part in _parts(rows):
+        filled += _fill(objective, tokenizer, texts[len(filled) : len(filled) + len(part)], part, top)
+    return filled
+
+
+def _row(objective: MaskedLM, tokenizer: Tokenizer, text: str) -> list[int]:
+    ids, _ = tokenizer.encode_pair(text)
+    if tokenizer.mask not in ids:
+        blank = tokenizer.piece(tokenizer.mask)
+        raise TextError(f"'{text}'", "has no blank to fill", f"Write {blank} where a word is missing")
+    if len(ids) > objective.trunk.config.length:
+        most = objective.trunk.config.length
+        raise TextError(f"'{text[:40]}...'", f"is {len(ids)} tokens long, the model reads {most}", "Shorten it")
+    return ids
+
+
+def _parts(rows: list[list[int]]) -> list[list[list[int]]]:
+    """Consecutive rows, cut where a part would become too large for one pass."""
+    parts: list[list[list[int]]] = [[]]
+    for row in rows:
+        if parts[-1] and sum(map(len, parts[-1])) + len(row) > ROOM:
+            parts.append([])
+        parts[-1].append(row)
+    return parts
+
+
+def _fill(
+    objective: MaskedLM, tokenizer: Tokenizer, texts: Sequence[str], rows: list[list[int]], top: int
+) -> list[Filled]:
+    where = objective.head.bias.device
+    tokens = Tokens.of(rows, [[0] * len(row) for row in rows]).to(where)
+    chosen = (tokens.ids == tokenizer.mask).nonzero()[:, 0]
+    scores = objective.logits(objective.trunk(tokens)[chosen]).float()  # N V
+    scores[:, torch.from_numpy(tokenizer.special).to(where)] = -torch.inf  # [SEP] is never a word
+    values, ids = scores.softmax(-1).topk(min(top, scores.shape[-1]))
+    guesses = [
+        [Guess(tokenizer.piece(word), probability) for word, probability in zip(*pair, strict=True)]
+        for pair in zip(ids.tolist(), values.tolist(), strict=True)
+    ]
+    firsts, results, at = ids[:, 0].tolist(), [], 0
+    for text, row in zip(texts, rows, strict=True):
+        count = row.count(tokenizer.mask)
+        words = iter(firsts[at : at + count])
+        whole = [next(words) if token == tokenizer.mask else token for token in row]
+        results.append(Filled(text, tokenizer.decode(whole), guesses[at : at + count]))
+        at += count
+    return results

@@ -1,0 +1,260 @@
+"""Encoding with a memory for words gives what the tokenizer gives, and several processes give the same."""
+
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bertsmith.data import encode
+from bertsmith.data.crew import Documents, Worker, encode_all
+from bertsmith.data.encode import Encoder, apart
+from bertsmith.errors import RunError
+from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
+
+TEXT = """The old sea-captain's house, which stood on the hill, was sold for 1,250 pounds in 1871.
+"Where are you going?" she asked; he didn't answer, and the dog barked (twice) at the moon.
+Zürich and Genève are cities; naïve café owners there serve crème brûlée at 7.30 every evening.
+It's a truth universally acknowledged that a single man in possession of a fortune must want a wife.
+There was no possibility of taking a walk that day, said the captain of the old house on the hill."""
+
+
+@pytest.fixture(scope="module", params=["wordpiece", "cased", "bpe", "unigram"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    kind = {"cased": "wordpiece"}.get(request.param, request.param)
+    config = TokenizerConfig(kind=kind, vocabulary=400, lowercase=request.param != "cased", least=1)
+    folder = tmp_path_factory.mktemp(request.param)
+    train(TEXT.split("\n") * 3, config).save(folder)
+    return folder
+
+
+def ids(encoder: Encoder, text: str) -> list[int]:
+    return np.frombuffer(encoder.encode([[text]]).tokens, np.uint16).tolist()
+
+
+def agrees(folder: Path, text: str) -> None:
+    encoder, tokenizer = Encoder(folder, "uint16"), Tokenizer.load(folder)
+    assert encoder._apart
+    expected = tokenizer.encode([text])[0]
+    assert ids(encoder, text) == expected
+    assert ids(encoder, text) == expected  # and once more from memory
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *TEXT.split("\n"),
+        "",
+        " ",
+        " leading and trailing ",
+        "two  spaces",
+        "a\ttab",
+        "no\u00a0break",
+        "new\nline",
+        "\nline first",
+        "´acute and ¨diaeresis",
+        "e ́combining after a space",
+        "中文 and 日本語 in words",
+        "中文没有空格的句子" * 20,
+        "[MASK] <mask> the [CLS] middle [SEP] <s> of</s> it <mask>",
+        "the[MASK]captain <mask>s",
+        "👩‍👩‍👧 family 🇨🇭",
+        "שלום عليكم",
+        "zero\u200bwidth \u200b space",
+        "bell\x07 and \x1c separators \x85",
+        "ﬁne ligatures Ⅷ ½",
+        "ΟΔΥΣΣΕΥΣ ΣΟΦΟΣ",
+        "İstanbul DİYARBAKIR",
+        "x" * 300,
+        "' s 's n't 'll 've",
+        "don 't '",
+    ],
+)
+def test_words_together_have_the_ids_of_the_sentence(folder: Path, text: str) -> None:
+    agrees(folder, text)
+
+
+@settings(max_examples=150, deadline=None, database=None, derandomize=True)
+@given(
+    words=st.lists(
+        st.one_of(
+            st.sampled_from([*TEXT.split(), "[MASK]", "<mask>", "", "▁", "##s", "´", "¨a", "ﷺ", "\u00a0"]),
+            st.text(st.characters(exclude_categories=["Cs"]), max_size=6),
+        ),
+        max_size=12,
+    )
+)
+def test_any_text_has_the_ids_the_tokenizer_gives(folder: Path, words: list[str]) -> None:
+    agrees(folder, " ".join(words))
+
+
+def test_a_full_memory_begins_anew_and_changes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encode, "REMEMBERED", 20)
+    encoder, tokenizer = Encoder(folder, "uint16"), Tokenizer.load(folder)
+    for text in TEXT.split("\n") * 2:
+        assert ids(encoder, text) == tokenizer.encode([text])[0]
+        assert len(encoder._known) <= 20
+    assert encoder._known
+
+
+def test_only_new_words_go_to_the_tokenizer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder, asked, real = Encoder(folder, "uint16"), [], Tokenizer.encode
+    monkeypatch.setattr(Tokenizer, "encode", lambda self, texts: asked.extend(texts) or real(self, texts))
+    ids(encoder, "the old house on the hill")
+    ids(encoder, "the old house by the hill")
+    assert sorted(asked) == sorted(["the", " old", " house", " on", " the", " hill", " by"])
+
+
+def test_a_tokenizer_that_looks_past_spaces_takes_the_plain_way(folder: Path) -> None:
+    about = json.loads((folder / "tokenizer.json").read_text())
+    assert apart(about)
+    added = {"content": "New York", "rstrip": False}
+    assert not apart(about | {"added_tokens": [added]})
+    assert not apart(about | {"added_tokens": [{"content": "<end>", "rstrip": True}]})
+    assert not apart(about | {"pre_tokenizer": None})
+    assert not apart(about | {"pre_tokenizer": {"type": "Split"}})
+    assert not apart(about | {"pre_tokenizer": {"type": "ByteLevel", "use_regex": False}})
+    assert not apart(about | {"pre_tokenizer": {"type": "Metaspace", "split": False}})
+    assert not apart(about | {"normalizer": {"type": "Replace"}})
+    assert not apart(about | {"normalizer": {"type": "Sequence", "normalizers": [{"type": "Precompiled"}]}})
+    assert not apart(about | {"model": about["model"] | {"dropout": 0.1}})
+
+
+def test_the_plain_way_gives_the_same_block(folder: Path) -> None:
+    documents = [TEXT.split("\n")[:3], ["", " "], [*TEXT.split("\n")[3:], ""]]
+    quick, slow = Encoder(folder, "uint16"), Encoder(folder, "uint16")
+    slow._apart = False
+    assert quick.encode(documents).pack() == slow.encode(documents).pack()
+
+
+def test_a_block_counts_sentences_bytes_and_words(folder: Path) -> None:
+    block = Encoder(folder, "uint32").encode([["The old house", "Zürich"], [""], [], ["hill", ""]])
+    assert block.documents.tolist() == [[2, 20, 4], [1, 4, 1]]
+    assert (block.dropped, block.empty) == (2, 2)
+    assert len(block.tokens) == 4 * block.lengths.sum()
+
+
+def items(chunks: int) -> Iterator[tuple[int, list[Documents]]]:
+    lines = TEXT.split("\n")
+    for chunk in range(chunks):
+        yield chunk, [[[*lines, f"chunk {chunk}"]] * 3, [[lines[chunk % 5]]]]
+
+
+@pytest.fixture(scope="module")
+def wordpiece(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("crew")
+    train(TEXT.split("\n") * 3, TokenizerConfig(vocabulary=300, least=1)).save(folder)
+    return folder
+
+
+def test_workers_give_the_same_blocks_in_the_same_order(wordpiece: Path) -> None:
+    alone = [
+        (item, [block.pack() for block in blocks])
+        for item, blocks in encode_all(items(9), wordpiece, "uint16", 0)
+    ]
+    crew = [
+        (item, [block.pack() for block in blocks])
+        for item, blocks in encode_all(items(9), wordpiece, "uint16", 2)
+    ]
+    assert alone == crew
+    assert [item for item, _ in crew] == list(range(9))
+
+
+def test_reading_never_runs_far_ahead_of_encoding(wordpiece: Path) -> None:
+    read = 0
+
+    def counted() -> Iterator[tuple[int, list[Documents]]]:
+        nonlocal read
+        for item in items(40):
+            read += 1
+            yield item
+
+    for done, _ in enumerate(encode_all(counted(), wordpiece, "uint16", 2), start=1):
+        assert read - done <= 5
+
+
+def test_a_killed_worker_is_told_in_one_line(wordpiece: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workers, real = [], Worker.__init__
+
+    def begin(self: Worker, *arguments: object) -> None:
+        real(self, *arguments)
+        workers.append(self)
+
+    monkeypatch.setattr(Worker, "__init__", begin)
+    results = encode_all(items(40), wordpiece, "uint16", 2)
+    next(results)
+    for worker in workers:
+        worker._process.send_signal(signal.SIGKILL)
+    with pytest.raises(RunError) as caught:
+        list(results)
+    assert str(caught.value) == (
+        "prepare: a worker process was killed by signal 9; memory may have run out. "
+        "Run the same command again, with fewer workers."
+    )
+    assert all(worker._process.poll() is not None for worker in workers)
+
+
+def test_a_failing_worker_tells_why(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"prepare: a worker process failed \(.*does not exist"):
+        list(encode_all(items(1), tmp_path / "nowhere", "uint16", 1))
+
+
+def test_workers_end_when_nobody_waits_for_them(wordpiece: Path) -> None:
+    threads, before = threading.active_count(), set(children(os.getpid()))
+    results = encode_all(items(40), wordpiece, "uint16", 2)
+    next(results)
+    assert len(set(children(os.getpid())) - before) == 2
+    results.close()
+    assert set(children(os.getpid())) == before
+    assert threading.active_count() == threads
+    gc.collect()  # an unclosed pipe would warn here, and a warning is an error
+
+
+def test_workers_end_when_their_caller_is_killed(wordpiece: Path) -> None:
+    program = (
+        "import sys, time; from pathlib import Path; from bertsmith.data.crew import encode_all\n"
+        "chunks = ((n, [[['the house']]]) for n in range(99))\n"
+        f"results = encode_all(chunks, Path({str(wordpiece)!r}), 'uint16', 2)\n"
+        "next(results); print('ready', flush=True); time.sleep(60)"
+    )
+    caller = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    assert caller.stdout is not None
+    assert caller.stdout.readline() == b"ready\n"
+    workers = children(caller.pid)
+    assert len(workers) == 2
+    caller.kill()
+    caller.wait()
+    caller.stdout.close()
+    until = time.monotonic() + 10
+    while any(Path(f"/proc/{worker}/cmdline").exists() and alive(worker) for worker in workers):
+        assert time.monotonic() < until, "a worker outlived its caller"
+        time.sleep(0.02)
+
+
+def children(parent: int) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, _, rest = path.read_text().rpartition(")")
+        except OSError:
+            continue
+        if int(rest.split()[1]) == parent:
+            found.append(int(name.split()[0]))
+    return found
+
+
+def alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -1,0 +1,211 @@
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from prose import PADDING, START, STOP, Prose, prose
+
+from bertsmith.data.pack import Pack
+from bertsmith.errors import RecipeError, RunError
+
+
+def pack(text, length=64, tokens=1024, pairs="none", seed=1, **settings):
+    return Pack(
+        text, length=length, tokens=tokens, pairs=pairs, seed=seed, start=START, stop=STOP, padding=PADDING, **settings
+    )
+
+
+def whole_round(pack, number=0):
+    return [pack(number << 32 | index) for index in range(pack.batches(number))]
+
+
+def same(one, other):
+    return all(np.array_equal(getattr(one, field.name), getattr(other, field.name)) for field in fields(one))
+
+
+def spread(packed, column):
+    """A column of sequences as one of tokens."""
+    return np.repeat(column, np.diff(packed.bounds))
+
+
+@pytest.mark.parametrize("pairs", ["none", "next"])
+@pytest.mark.parametrize(
+    ("tokens", "length"), [(1024, 32), (1024, 64), (1024, 128), (4096, 32), (4096, 128), (4096, 512)]
+)
+def test_every_batch_is_full_but_for_one_percent(tokens, length, pairs):
+    batches = whole_round(pack(prose(1000), length, tokens, pairs))
+    assert len(batches) >= 256
+    for packed in batches:
+        assert packed.ids.shape == packed.positions.shape == packed.segments.shape == packed.places.shape == (tokens,)
+        assert packed.real >= 0.99 * tokens
+
+
+@pytest.mark.parametrize(("length", "pairs"), [(128, "none"), (512, "next")])
+def test_large_batches_are_full_too(length, pairs):
+    packer = pack(prose(1000), length, 65_536, pairs)
+    assert all(packer(index).real >= 0.99 * 65_536 for index in range(0, packer.batches(), 16))
+
+
+@pytest.mark.parametrize("pairs", ["none", "next"])
+@pytest.mark.parametrize("once", [False, True])
+def test_a_batch_is_laid_out_as_its_bounds_say(pairs, once):
+    text = prose(100)
+    packer = pack(text, 64, 1024, pairs, once=once)
+    for packed in (packer(0), packer(packer.batches() - 1)):
+        lengths = np.diff(packed.bounds)
+        assert packed.bounds.shape == (packer.limit + 1,)
+        assert packer.limit % 8 == 0
+        assert packed.bounds[0] == 0
+        assert packed.bounds[-1] == 1024
+        assert lengths.min() >= 0
+        assert lengths.max() <= packed.longest == 64
+        assert lengths[: packed.sequences].sum() == packed.real
+        assert (lengths[: packed.sequences] >= 3).all()
+        assert (packed.ids[packed.real :] == PADDING).all()
+        assert (packed.places[packed.real :] == -1).all()
+        assert (packed.labels[packed.sequences :] == -100).all()
+        assert (packed.labels[: packed.sequences] == -100).all() == (pairs == "none")
+        for sequence in range(packer.limit):
+            row = slice(packed.bounds[sequence], packed.bounds[sequence + 1])
+            assert packed.positions[row].tolist() == list(range(lengths[sequence]))
+            if sequence >= packed.sequences:
+                continue
+            ids, places, segments = packed.ids[row], packed.places[row], packed.segments[row]
+            stops = np.flatnonzero(ids == STOP)
+            assert ids[0] == START
+            assert stops[-1] == len(ids) - 1
+            assert len(stops) == (1 if pairs == "none" else 2)
+            assert np.array_equal(np.flatnonzero(places < 0), [0, *stops])
+            assert segments.tolist() == [0] * (stops[0] + 1) + [1] * (len(ids) - stops[0] - 1)
+            for first, last in zip([0, *stops], stops, strict=False):
+                assert (np.diff(places[first + 1 : last]) == 1).all()
+        real = packed.places >= 0
+        assert np.array_equal(packed.ids[real], text.ids[packed.places[real]])
+
+
+@pytest.mark.parametrize(("documents", "tokens"), [(300, 1024), (30, 1024), (3, 4096)])
+def test_without_pairs_every_token_is_seen_once_in_every_epoch_of_a_round(documents, tokens):
+    text = prose(documents)
+    packer = pack(text, 64, tokens)
+    for number in (0, 3):
+        seen = np.zeros((packer.round, text.tokens), int)
+        for packed in whole_round(packer, number):
+            real = packed.places >= 0
+            np.add.at(seen, (spread(packed, packed.epochs)[real] - number * packer.round, packed.places[real]), 1)
+        assert (seen == 1).all()
+
+
+@pytest.mark.parametrize(("documents", "tokens"), [(300, 1024), (30, 1024), (3, 4096)])
+def test_with_pairs_every_token_stands_once_an_epoch_in_its_own_place(documents, tokens):
+    text = prose(documents, sentences=40 if documents == 3 else 12)
+    packer = pack(text, 64, tokens, "next")
+    seen = np.zeros((packer.round, text.tokens), int)
+    labels, extra = [], 0
+    for packed in whole_round(packer, 2):
+        label = spread(packed, packed.labels)
+        own = (packed.places >= 0) & ((packed.segments == 0) | (label == 0))
+        np.add.at(seen, (spread(packed, packed.epochs)[own] - 2 * packer.round, packed.places[own]), 1)
+        labels.append(packed.labels[: packed.sequences])
+        extra += int(((packed.places >= 0) & ~own).sum())
+        firsts = packed.bounds[: packed.sequences] + 1
+        seconds = np.flatnonzero((packed.segments == 1) & (np.diff(packed.segments, prepend=0) == 1))
+        random = packed.labels[: packed.sequences] == 1
+        other = text.document[packed.places[firsts[random]]] != text.document[packed.places[seconds[random]]]
+        assert other.all()
+    assert (seen == 1).all()
+    assert extra > 0
+    assert abs((np.concatenate(labels) == 0).mean() - 0.5) < 0.01
+
+
+@pytest.mark.parametrize("pairs", ["none", "next"])
+def test_a_position_always_gives_the_same_batch(pairs):
+    text = prose(200)
+    packer = pack(text, pairs=pairs)
+    positions = [5, 0, 7 << 32 | 3, 255, 7 << 32, 2 << 32 | 9, 5]
+    once = {position: packer(position) for position in positions}
+    anew = pack(text, pairs=pairs)
+    with ThreadPoolExecutor(4) as threads:
+        again = dict(zip(positions[::-1], threads.map(anew, positions[::-1]), strict=True))
+    assert all(same(once[position], again[position]) for position in positions)
+    assert not same(once[0], once[5])
+    assert not same(once[0], pack(text, pairs=pairs, seed=2)(0))
+
+
+def test_each_batch_has_chance_of_its_own():
+    packer = pack(prose(200))
+    keys = [packer(number << 32 | index).key for number in (0, 1) for index in range(20)]
+    assert len(set(keys)) == 40
+    assert pack(prose(200), seed=2)(0).key not in keys
+
+
+def test_positions_follow_one_another_through_the_rounds():
+    packer = pack(prose(30))
+    position, seen = packer.first(), []
+    while position >> 32 < 2:
+        seen.append(position)
+        position = packer.after(position)
+    assert seen[0] == 0
+    assert seen == [number << 32 | index for number in (0, 1) for index in range(packer.batches(number))]
+    assert position == 2 << 32
+
+
+def test_epochs_are_counted_as_they_pass():
+    packer = pack(prose(30))
+    epochs = [packer.epoch(number << 32 | index) for number in (0, 1) for index in range(packer.batches(number))]
+    assert epochs[0] == 0
+    assert (np.diff(epochs) > 0).all()
+    assert packer.epoch(5 << 32) == 5 * packer.round
+    packed = packer(5 << 32 | 40)
+    assert abs(packed.epoch - packer.epoch(5 << 32 | 40)) < 1
+    assert packed.epoch == packed.epochs[0]
+
+
+@pytest.mark.parametrize("pairs", ["none", "next"])
+def test_once_through_is_one_epoch_in_even_batches(pairs):
+    text = prose(60)
+    packer = pack(text, tokens=4096, pairs=pairs, once=True)
+    batches = whole_round(packer)
+    assert packer.round == 1
+    seen = np.zeros(text.tokens, int)
+    for packed in batches:
+        own = (packed.places >= 0) & ((packed.segments == 0) | (spread(packed, packed.labels) == 0))
+        seen += np.bincount(packed.places[own], minlength=text.tokens)
+    assert (seen == 1).all()
+    real = np.array([packed.real for packed in batches])
+    assert real.max() - real.min() < 64
+
+
+def test_a_corpus_smaller_than_a_batch_can_be_validated_on():
+    packer = pack(prose(2), tokens=4096, once=True)
+    assert packer.batches() == 1
+    assert packer(0).real < 2048
+
+
+def test_a_thousand_epochs_are_skipped_at_once():
+    text = prose(5000)
+    start = time.perf_counter()
+    packer = pack(text, 64, 4096, "next")
+    packed = packer(1000 << 32)
+    assert time.perf_counter() - start < 1
+    assert packed.epoch == 1000 * packer.round
+
+
+@pytest.mark.parametrize("pairs", ["none", "next"])
+def test_very_uneven_lengths_stay_within_the_limit(pairs):
+    text = Prose(([[1, 1]] * 19 + [[510]]) * 100)
+    packer = pack(text, 512, 4096, pairs)
+    counts = [packed.sequences for packed in whole_round(packer)]
+    assert max(counts) <= packer.most
+    assert max(counts) > 1.2 * np.mean(counts)
+
+
+def test_a_batch_must_hold_a_sequence():
+    with pytest.raises(RecipeError, match=r"^tokens = 100: a sequence has up to 128\. Choose at least 128\.$"):
+        pack(prose(5), 128, 100)
+
+
+def test_a_position_past_the_end_is_refused():
+    packer = pack(prose(30))
+    with pytest.raises(RunError, match=r"^position \d+: round 0 has only \d+ batches\. Is this the text, .*\?$"):
+        packer(packer.batches())

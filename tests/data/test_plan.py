@@ -1,0 +1,175 @@
+import numpy as np
+import pytest
+from prose import Prose, prose
+
+from bertsmith.data.plan import Plan, Sequences
+from bertsmith.errors import RecipeError, TextError
+
+
+def plan(text, length=64, pairs="none", seed=1, **settings):
+    return Plan(text, length=length, pairs=pairs, seed=seed, **settings)
+
+
+def ordered(plan, epochs):
+    sequences, order = plan.sequences(epochs)
+    return sequences.take(order)
+
+
+def columns(sequences):
+    return [getattr(sequences, name).tolist() for name in Sequences.__dataclass_fields__]
+
+
+def covered(starts, lengths, tokens):
+    """How often each token of the corpus lies in one of the ranges."""
+    edges = np.zeros(tokens + 1, int)
+    np.add.at(edges, starts, 1)
+    np.add.at(edges, starts + lengths, -1)
+    return np.cumsum(edges)[:-1]
+
+
+@pytest.mark.parametrize("length", [3, 16, 64, 512])
+def test_without_pairs_every_token_is_seen_once_an_epoch(length):
+    text = prose(100)
+    for epoch in range(3):
+        sequences = ordered(plan(text, length), range(epoch, epoch + 1))
+        assert (covered(sequences.first_start, sequences.first_length, text.tokens) == 1).all()
+        assert sequences.lengths.max() <= length
+        assert (sequences.label == -100).all()
+        assert not sequences.second_length.any()
+
+
+@pytest.mark.parametrize("pairs", ["none", "next"])
+def test_no_text_of_a_sequence_crosses_a_document(pairs):
+    text = prose(100)
+    sequences = ordered(plan(text, 128, pairs), range(1))
+    for start, length in (
+        (sequences.first_start, sequences.first_length),
+        (sequences.second_start, np.maximum(sequences.second_length, 1)),
+    ):
+        start = np.minimum(start, text.tokens - 1)
+        assert np.array_equal(text.document[start], text.document[start + length - 1])
+
+
+@pytest.mark.parametrize(("pairs", "most"), [("none", 62), ("next", 30)])
+def test_a_sentence_is_cut_only_if_it_is_too_long(pairs, most):
+    text = prose(100)
+    sequences = ordered(plan(text, 64, pairs), range(1))
+    begins = np.concatenate([[0], text.sentence_ends])
+    sentence = np.searchsorted(begins, sequences.first_start, side="right") - 1
+    inside = sequences.first_start > begins[sentence]
+    assert inside.any()
+    assert (np.diff(begins)[sentence[inside]] > most).all()
+
+
+def test_a_long_sentence_is_cut_into_equal_parts():
+    sequences = ordered(plan(Prose([[100]]), 42, short=0.0), range(1))
+    assert sorted(sequences.first_length.tolist()) == [33, 33, 34]
+
+
+def test_most_sequences_are_as_long_as_they_can_be():
+    lengths = ordered(plan(prose(100, sentences=200), 128), range(1)).lengths
+    assert lengths.mean() > 100
+    assert 0.05 < (lengths < 80).mean() < 0.2  # about one in ten was meant to be short
+
+
+def test_epochs_are_cut_and_ordered_differently():
+    text = prose(50)
+    first, second = (ordered(plan(text), range(epoch, epoch + 1)) for epoch in (0, 1))
+    assert sorted(first.first_start) != sorted(second.first_start)
+    starts = np.intersect1d(first.first_start, second.first_start)
+    places = [np.flatnonzero(np.isin(epoch.first_start, starts)) for epoch in (first, second)]
+    assert first.first_start[places[0]].tolist() != second.first_start[places[1]].tolist()
+
+
+@pytest.mark.parametrize("pairs", ["none", "next"])
+def test_an_epoch_is_the_same_alone_and_among_others(pairs):
+    text = prose(40)
+    together = ordered(plan(text, pairs=pairs), range(3, 7))
+    rows = np.flatnonzero(together.epoch == 5)
+    assert columns(together.take(rows)) == columns(ordered(plan(text, pairs=pairs), range(5, 6)))
+    assert np.array_equal(np.unique(together.epoch), np.arange(3, 7))
+    assert (np.diff(together.epoch) >= 0).all()
+
+
+def test_another_seed_gives_other_sequences():
+    text = prose(40)
+    assert columns(ordered(plan(text, seed=1), range(1))) != columns(ordered(plan(text, seed=2), range(1)))
+
+
+@pytest.mark.parametrize("length", [5, 32, 128])
+def test_with_pairs_every_token_stands_once_an_epoch_in_its_own_place(length):
+    text = prose(150)
+    sequences = ordered(plan(text, length, "next"), range(4, 5))
+    true = sequences.take(np.flatnonzero(sequences.label == 0))
+    starts = np.concatenate([sequences.first_start, true.second_start])
+    lengths = np.concatenate([sequences.first_length, true.second_length])
+    assert (covered(starts, lengths, text.tokens) == 1).all()
+    assert np.array_equal(true.second_start, true.first_start + true.first_length)
+    assert sequences.lengths.max() <= length
+    assert sequences.first_length.min() >= 1
+    assert sequences.second_length.min() >= 1
+
+
+def test_a_random_second_text_is_always_from_another_document():
+    text = prose(5, sentences=30)
+    sequences = ordered(plan(text, 64, "next"), range(40))
+    random = sequences.take(np.flatnonzero(sequences.label == 1))
+    assert len(random) > 500
+    own, other = text.document[random.first_start], text.document[random.second_start]
+    assert (own != other).all()
+    meetings = np.zeros((5, 5), int)
+    np.add.at(meetings, (own, other), 1)
+    assert (meetings[~np.eye(5, dtype=bool)] > 0).all()
+
+
+@pytest.mark.parametrize(("sentences", "length"), [(4, 64), (12, 128), (300, 128), (12, 512)])
+def test_half_of_the_pairs_are_true(sentences, length):
+    sequences = ordered(plan(prose(12_000 // sentences, sentences), length, "next"), range(12))
+    assert abs((sequences.label == 0).mean() - 0.5) < 0.01
+
+
+@pytest.mark.parametrize("length", [64, 128, 512])
+def test_neither_lengths_nor_endings_give_the_label_away(length):
+    text = prose(200, sentences=150)
+    sequences = ordered(plan(text, length, "next"), range(2))
+    true, random = (sequences.take(np.flatnonzero(sequences.label == label)) for label in (0, 1))
+    for one, other in ((true.second_length, random.second_length), (true.lengths, random.lengths)):
+        smaller = np.searchsorted(np.sort(one), other, side="left") + np.searchsorted(np.sort(one), other, side="right")
+        assert abs(smaller.mean() / (2 * len(one)) - 0.5) < 0.06  # the chance that a random one is longer
+    long = np.diff(text.sentence_ends, prepend=0) > (length - 3) // 2
+    ends = text.sentence_ends[~long]
+    assert np.isin(random.second_start + random.second_length, ends).mean() > 0.97 * (
+        np.isin(true.second_start + true.second_length, ends).mean()
+    )
+
+
+def test_empty_sentences_and_documents_are_passed_over():
+    text = Prose([[], [4, 0, 5], [0], [], [6, 7], []])
+    sequences = ordered(plan(text, 32, "next"), range(20))
+    assert (covered(sequences.first_start, sequences.first_length, 22) > 0).any()
+    assert set(text.document[sequences.first_start].tolist()) == {1, 4}
+    whole = ordered(plan(text, 32), range(1))
+    assert (covered(whole.first_start, whole.first_length, 22) == 1).all()
+
+
+def test_one_document_cannot_give_pairs():
+    with pytest.raises(TextError, match=r"^corpus: it is one document, .* Put a blank .* or set pairs = \"none\"\.$"):
+        plan(Prose([[5, 6, 7]]), pairs="next")
+
+
+def test_single_sentences_cannot_give_pairs():
+    with pytest.raises(TextError, match=r"^corpus: no document has two sentences, .* or set pairs = \"none\"\.$"):
+        plan(Prose([[5], [6], [7]]), pairs="next")
+
+
+def test_an_empty_corpus_is_refused():
+    with pytest.raises(TextError, match=r"^corpus: it holds no tokens\. Give it text of at least one sentence\.$"):
+        plan(Prose([[0], []]))
+
+
+@pytest.mark.parametrize(("pairs", "length"), [("none", 2), ("next", 4)])
+def test_a_length_without_room_for_text_is_refused(pairs, length):
+    with pytest.raises(
+        RecipeError, match=rf"^length = {length}: leaves no room for text\. Choose at least {length + 1}\.$"
+    ):
+        plan(prose(5), length, pairs)

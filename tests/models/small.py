@@ -1,0 +1,51 @@
+"""A small model folder to read, to break and to refuse."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from bertsmith.errors import FolderError
+from bertsmith.models import folder as folders
+from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.nn.heads import MaskedHead, NextHead, Pooler
+
+SMALL = TransformerConfig(vocabulary=30, width=8, layers=2, heads=2, feed_forward=12, length=10)
+EVERY = ("head", "pooler", "next")
+
+
+def state(config: TransformerConfig = SMALL, parts: tuple[str, ...] = EVERY) -> dict[str, Tensor]:
+    torch.manual_seed(0)
+    heads = {
+        "head": MaskedHead(config.width, config.vocabulary, config.activation, config.norm_eps),
+        "pooler": Pooler(config.width),
+        "next": NextHead(config.width),
+    }
+    whole = nn.ModuleDict({"trunk": Transformer(config), **{part: heads[part] for part in parts}})
+    return {name: torch.randn_like(weight) for name, weight in whole.state_dict().items()}
+
+
+def saved(folder: Path, **config: Any) -> Path:
+    """A sound folder, with some words of config.json changed."""
+    folders.write(folder, SMALL, state(), config)
+    return folder
+
+
+def change(folder: Path, edit: Any) -> None:
+    """Rewrite the weights of a folder."""
+    tensors = safetensors.torch.load_file(folder / "model.safetensors")
+    edit(tensors)
+    safetensors.torch.save_file(tensors, folder / "model.safetensors")
+
+
+def refusal(folder: Path) -> str:
+    """The one line with which a folder is refused, its own path left out."""
+    with pytest.raises(FolderError) as caught:
+        folders.read(folder)
+    line = str(caught.value)
+    assert "\n" not in line
+    assert len(line) < 500
+    return line.replace(str(folder), "F")

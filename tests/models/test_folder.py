@@ -1,0 +1,150 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+from models.small import EVERY, SMALL, change, saved, state
+from safetensors import safe_open
+from torch import Tensor
+
+from bertsmith.errors import FolderError
+from bertsmith.models import folder as folders
+from bertsmith.models import foreign
+from bertsmith.models.transformer import Transformer
+
+
+@pytest.mark.parametrize(
+    ("parts", "architecture"),
+    [
+        (EVERY, "BertForPreTraining"),
+        (("head",), "BertForMaskedLM"),
+        (("pooler", "next"), "BertForNextSentencePrediction"),
+        (("pooler",), "BertModel"),
+        ((), "BertModel"),
+    ],
+)
+def test_what_is_written_is_read_again(parts: tuple[str, ...], architecture: str, tmp_path: Path) -> None:
+    weights = state(parts=parts)
+    folders.write(tmp_path / "model", SMALL, weights, {"pad_token_id": 3})
+    opened = folders.read(tmp_path / "model")
+    assert (opened.config, opened.parts) == (SMALL, set(parts))
+    assert opened.raw["architectures"] == [architecture]
+    assert opened.raw["pad_token_id"] == 3
+    assert opened.state.keys() == weights.keys()
+    assert all(torch.equal(opened.state[name], weights[name]) for name in weights)
+    with safe_open(tmp_path / "model/model.safetensors", "pt") as file:
+        assert file.metadata() == {"format": "pt"}
+        assert "cls.predictions.decoder.weight" not in file.keys()  # noqa: SIM118 (no mapping)
+
+
+@pytest.mark.parametrize("kind", ["BertModel", "BertForMaskedLM", "BertForNextSentencePrediction"])
+def test_folders_of_transformers_are_read(kind: str, tmp_path: Path) -> None:
+    import transformers
+
+    model = getattr(transformers, kind)(transformers.BertConfig(**foreign.words_of(SMALL, ())))
+    model.save_pretrained(tmp_path / "whole")
+    model.save_pretrained(tmp_path / "sharded", max_shard_size="2KB")
+    assert len(list((tmp_path / "sharded").glob("*.safetensors"))) > 2
+    whole, sharded = (folders.read(tmp_path / name) for name in ("whole", "sharded"))
+    assert foreign.architecture(whole.parts) == kind
+    assert sum(weight.numel() for weight in whole.state.values()) == sum(
+        part.numel() for part in model.parameters()
+    )
+    assert all(torch.equal(whole.state[name], weight) for name, weight in sharded.state.items())
+
+
+def test_old_names_and_second_names_are_understood(tmp_path: Path) -> None:
+    folder = saved(tmp_path / "model")
+    before = folders.read(folder).state
+
+    def age(tensors: dict[str, Tensor]) -> None:
+        for name in list(tensors):
+            old = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+                "LayerNorm.bias", "LayerNorm.beta"
+            )
+            tensors[old] = tensors.pop(name)
+        tensors["bert.embeddings.position_ids"] = torch.arange(10)[None]
+        tensors["cls.predictions.decoder.weight"] = tensors["bert.embeddings.word_embeddings.weight"].clone()
+        tensors["cls.predictions.decoder.bias"] = tensors.pop("cls.predictions.bias")
+
+    change(folder, age)
+    after = folders.read(folder).state
+    assert after.keys() == before.keys()
+    assert all(torch.equal(after[name], before[name]) for name in before)
+
+
+def test_half_precision_is_read_as_float32_and_written_by_its_name(tmp_path: Path) -> None:
+    half = {name: weight.bfloat16() for name, weight in state().items()}
+    folders.write(tmp_path / "model", SMALL, half)
+    opened = folders.read(tmp_path / "model")
+    assert opened.raw["dtype"] == "bfloat16"
+    assert all(weight.dtype == torch.float32 for weight in opened.state.values())
+    assert torch.equal(opened.state["head.bias"], half["head.bias"].float())
+
+
+def test_sinusoidal_positions_travel_as_a_table(tmp_path: Path) -> None:
+    config = replace(SMALL, positions="sinusoidal")
+    trunk = {f"trunk.{name}": weight for name, weight in Transformer(config).state_dict().items()}
+    folders.write(tmp_path / "model", config, trunk)
+    opened = folders.read(tmp_path / "model")
+    assert opened.config == config
+    tensors = safetensors.torch.load_file(tmp_path / "model/model.safetensors")
+    assert torch.equal(tensors["embeddings.position_embeddings.weight"], trunk["trunk.positions.weight"])
+
+
+def test_what_is_read_outlives_its_file(tmp_path: Path) -> None:
+    folder = saved(tmp_path / "model")
+    opened = folders.read(folder)
+    size = (folder / "model.safetensors").stat().st_size
+    (folder / "model.safetensors").write_bytes(bytes(size))
+    assert all(torch.equal(opened.state[name], weight) for name, weight in state().items())
+
+
+def test_a_link_to_the_blobs_of_the_hub_is_followed(tmp_path: Path) -> None:
+    snapshot, blobs = tmp_path / "snapshots/1f2e", tmp_path / "blobs"
+    saved(snapshot)
+    blobs.mkdir()
+    for name in ("config.json", "model.safetensors"):
+        (snapshot / name).rename(blobs / name)
+        (snapshot / name).symlink_to(f"../../blobs/{name}")
+    assert folders.read(snapshot).config == SMALL
+
+
+def test_a_folder_appears_when_all_is_written_and_takes_the_place_of_an_older_model(tmp_path: Path) -> None:
+    final = tmp_path / "runs/model"
+    for vocabulary in (30, 40):
+        config = replace(SMALL, vocabulary=vocabulary)
+        with folders.writing(final) as fresh:
+            folders.write(fresh, config, state(config))
+            assert final.exists() == (vocabulary == 40)
+        assert folders.read(final).config == config
+    assert [path.name for path in final.parent.iterdir()] == ["model"]
+
+
+def test_a_failure_while_writing_leaves_the_older_model(tmp_path: Path) -> None:
+    final = saved(tmp_path / "model")
+    with pytest.raises(FolderError, match="odd"), folders.writing(final) as fresh:
+        folders.write(fresh, SMALL, {"odd": torch.zeros(1)})
+    assert folders.read(final).config == SMALL
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_folder_of_something_else_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "letters").mkdir()
+    with pytest.raises(FolderError) as caught, folders.writing(tmp_path / "letters"):
+        pass
+    assert str(caught.value) == f"{tmp_path}/letters: exists and is not a model folder. Choose another name."
+
+
+def test_weights_that_do_not_belong_are_not_written(tmp_path: Path) -> None:
+    weights = state()
+    cases = {
+        "the weight 'odd.weight' has no place in a folder": {**weights, "odd.weight": torch.zeros(1)},
+        "the weight 'head.bias' is missing": {name: w for name, w in weights.items() if name != "head.bias"},
+        "the weight 'head.bias' has shape [31], not [30]": {**weights, "head.bias": torch.zeros(31)},
+    }
+    for fact, wrong in cases.items():
+        with pytest.raises(FolderError) as caught:
+            folders.write(tmp_path, SMALL, wrong)
+        assert str(caught.value) == f"{tmp_path}: {fact}."

@@ -1,0 +1,125 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from bertsmith.data.batch import Tokens
+from bertsmith.errors import TextError
+from bertsmith.models import NETWORKS
+from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.nn.init import initialise
+from bertsmith.nn.positions import waves
+
+SMALL = TransformerConfig(vocabulary=60, width=32, layers=3, heads=4, feed_forward=48, length=24)
+ROWS = [[7, 8, 9], [1] * 24, [], list(range(20)), [5], [9, 8, 7, 6] * 5]
+
+
+def network(config: TransformerConfig = SMALL) -> Transformer:
+    module = Transformer(config)
+    initialise(module, 0, deviation=0.2)
+    return module.eval()
+
+
+def pairs(rows: list[list[int]]) -> Tokens:
+    return Tokens.of(rows, [[int(place > 2) for place in range(len(row))] for row in rows])
+
+
+def test_grouped_and_recorded_give_the_same_vectors() -> None:
+    module, tokens = network(), pairs(ROWS)
+    torch.testing.assert_close(module(tokens, "grouped"), module(tokens, "recorded"), rtol=0, atol=1e-5)
+
+
+def test_equal_rows_take_the_dense_kernel_and_give_the_same_vectors() -> None:
+    module, tokens = network(), pairs([list(range(9)), list(range(9, 18))])
+    assert tokens.equal
+    for kernel in (None, "grouped", "recorded"):
+        torch.testing.assert_close(module(tokens, kernel), module(tokens, "dense"), rtol=0, atol=1e-5)
+
+
+def test_neighbours_in_a_batch_do_not_change_an_answer() -> None:
+    module, tokens = network(), pairs(ROWS)
+    together = module(tokens).split([len(row) for row in ROWS])
+    for row, answer in zip(ROWS, together, strict=True):
+        if row:
+            torch.testing.assert_close(module(pairs([row])), answer, rtol=0, atol=1e-5)
+
+
+def test_positions_and_segments_are_felt() -> None:
+    module = network()
+    forwards, backwards = module(pairs([[1, 2, 3]])), module(pairs([[3, 2, 1]]))
+    assert not torch.allclose(forwards, backwards.flip(0), atol=1e-3)
+    first, second = (module(Tokens.of([[1, 2, 3]], [[kind] * 3])) for kind in (0, 1))
+    assert not torch.allclose(first, second, atol=1e-3)
+    assert torch.equal(first, module(Tokens.of([[1, 2, 3]])))  # without segments all is the first text
+
+
+def test_states_are_the_embedding_and_every_layer() -> None:
+    module, tokens = network(), pairs(ROWS)
+    states = module.states(tokens)
+    assert len(states) == SMALL.layers + 1
+    assert torch.equal(states[-1], module(tokens))
+
+
+def test_record_tells_who_looked_at_whom() -> None:
+    record = network().record(pairs(ROWS))
+    assert len(record) == SMALL.layers
+    for layer in record:
+        assert [tuple(weights.shape) for weights in layer] == [(4, len(row), len(row)) for row in ROWS]
+        assert all(torch.allclose(weights.sum(2), torch.tensor(1.0)) for weights in layer)
+
+
+def test_sinusoidal_positions_need_no_parameters() -> None:
+    module = network(replace(SMALL, positions="sinusoidal"))
+    assert torch.equal(module.positions.weight, waves(SMALL.length, SMALL.width))
+    assert sum(part.numel() for part in module.parameters()) == SMALL.count - 24 * 32 - 33 * 32
+    assert replace(SMALL, positions="sinusoidal").count == SMALL.count - 24 * 32
+
+
+def test_every_parameter_learns() -> None:
+    module = network().train()
+    module(pairs(ROWS)).square().sum().backward()
+    for name, parameter in module.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+
+
+def test_flops_follow_the_formula() -> None:
+    # 6 L (4 D D + 2 D F) + 12 L D s + 6 m (V D + D D), BERT-base at 128, a share of 0.15 guessed.
+    layers = 6 * 12 * (4 * 768 * 768 + 2 * 768 * 3072) + 12 * 12 * 768 * 128
+    assert TransformerConfig().flops(128, 0.15) == pytest.approx(
+        layers + 6 * 0.15 * (30_522 * 768 + 768 * 768)
+    )
+
+
+def test_half_precision_stays_half() -> None:
+    module = network()
+    with torch.autocast("cpu", torch.bfloat16):
+        cast = module(pairs(ROWS))
+    torch.testing.assert_close(cast.float(), module(pairs(ROWS)), rtol=0, atol=0.1)
+    assert module.bfloat16()(pairs(ROWS)).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"layers": 0}, "layers is 0. Give at least 1"),
+        ({"heads": 5}, "a width of 32 cannot be shared by 5 heads. Take a multiple"),
+        ({"dropout": 1.0}, "dropout is 1.0. Give a share, at least 0 and below 1"),
+    ],
+)
+def test_impossible_sizes_are_refused(change: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        replace(SMALL, **change)
+
+
+def test_a_text_with_too_many_tokens_is_refused() -> None:
+    with pytest.raises(TextError) as caught:
+        network()(Tokens.of([[1] * 25]))
+    assert str(caught.value) == (
+        "tokens: sequences of 25 tokens do not fit into 24 positions. "
+        "Cut the text shorter, or train a model with more positions."
+    )
+
+
+def test_the_table_of_networks_knows_the_transformer() -> None:
+    assert NETWORKS["transformer"] is Transformer

@@ -1,0 +1,89 @@
+"""The variable-length kernel against the formula, on a CUDA device."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from bertsmith.nn.attention import Layout, attend
+
+LENGTHS = [128, 3, 77, 1, 128, 64, 90, 0, 0]  # trailing empty sequences, as packing leaves them
+
+pytestmark = pytest.mark.gpu
+
+
+def bounds_of(lengths: list[int]) -> Tensor:
+    return torch.tensor([0, *lengths], device="cuda").cumsum(0).to(torch.int32)
+
+
+def inputs(dtype: torch.dtype, lengths: list[int]) -> tuple[Tensor, ...]:
+    """Query, key and value as a layer makes them: three views of one product."""
+    torch.manual_seed(0)
+    joined = torch.randn(sum(lengths), 3, 4, 64, device="cuda", dtype=dtype)
+    return tuple(part.requires_grad_() for part in joined.unbind(1))
+
+
+def assert_near(found: Tensor, true: Tensor) -> None:
+    assert (found.float() - true).norm() / true.norm() < 2e-2
+    torch.testing.assert_close(found.float(), true, rtol=5e-2, atol=5e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_varlen_equals_recorded_forwards_and_backwards(dtype: torch.dtype) -> None:
+    parts = inputs(dtype, LENGTHS)
+    exact = tuple(part.detach().float().requires_grad_() for part in parts)
+    bounds = bounds_of(LENGTHS)
+    found = attend(*parts, Layout.of(bounds, 128, "varlen"))
+    true = attend(*exact, Layout.of(bounds, 128, "recorded"))
+    assert found.dtype == dtype
+    assert_near(found, true)
+    mixture = torch.randn_like(true)
+    gradients = torch.autograd.grad((found.float() * mixture).sum(), parts)
+    for gradient, other in zip(gradients, torch.autograd.grad((true * mixture).sum(), exact), strict=True):
+        assert_near(gradient, other)
+
+
+def test_grouped_and_dense_equal_recorded_in_full_precision() -> None:
+    for kernel, lengths in (("grouped", LENGTHS), ("dense", [64] * 9)):
+        parts, bounds = inputs(torch.float32, lengths), bounds_of(lengths)
+        found = attend(*parts, Layout.of(bounds, max(lengths), kernel))
+        true = attend(*parts, Layout.of(bounds, max(lengths), "recorded"))
+        torch.testing.assert_close(found, true, rtol=0, atol=1e-5)
+        for one, other in zip(
+            torch.autograd.grad(found.square().sum(), parts),
+            torch.autograd.grad(true.square().sum(), parts),
+            strict=True,
+        ):
+            torch.testing.assert_close(one, other, rtol=0, atol=1e-4)
+
+
+def test_neighbours_do_not_change_a_varlen_answer() -> None:
+    parts = tuple(part.detach() for part in inputs(torch.bfloat16, LENGTHS))
+    together = attend(*parts, Layout.of(bounds_of(LENGTHS), 128, "varlen"))
+    alone = attend(*(part[131:208] for part in parts), Layout.of(bounds_of([77]), 128, "varlen"))
+    assert torch.equal(together[131:208], alone)
+
+
+def test_varlen_dropout_keeps_the_mean_and_follows_the_seed() -> None:
+    parts = tuple(part.detach() for part in inputs(torch.bfloat16, [64] * 64))
+    layout = Layout.of(bounds_of([64] * 64), 64, "varlen")
+    whole = attend(*parts, layout).float()
+    drawn = []
+    for seed in [*range(200), 0]:
+        torch.manual_seed(seed)
+        drawn.append(attend(*parts, layout, 0.1).float())
+    assert torch.equal(drawn[0], drawn[-1])
+    assert not torch.equal(drawn[0], drawn[1])
+    assert (torch.stack(drawn).mean(0) - whole).abs().mean() < 0.01
+
+
+def test_varlen_dropout_has_a_true_gradient() -> None:
+    """The backward pass must forget the same weights as the forward pass."""
+    query, key, value = inputs(torch.bfloat16, [64] * 8)
+    layout = Layout.of(bounds_of([64] * 8), 64, "varlen")
+    mixture = torch.randn(512, 4, 64, device="cuda", dtype=torch.bfloat16)
+    torch.manual_seed(3)
+    attended = attend(query, key, value, layout, 0.3)
+    [gradient] = torch.autograd.grad((attended.float() * mixture.float()).sum(), [value])
+    # The answer is linear in the values, so <gradient, value> must be the sum itself.
+    total = (attended.float() * mixture.float()).sum()
+    assert abs((gradient.float() * value.float()).sum() - total) < 0.02 * total.abs() + 5

@@ -1,0 +1,77 @@
+import pytest
+import torch
+from torch import Tensor
+
+from bertsmith.nn.attention import Layout
+from bertsmith.nn.layers import ACTIVATIONS, Attention, FeedForward, Layer
+
+BOUNDS = torch.tensor([0, 4, 9], dtype=torch.int32)
+
+
+def layer(dropout: float = 0.0, attention_dropout: float = 0.0) -> Layer:
+    torch.manual_seed(0)
+    return Layer(
+        width=12,
+        heads=3,
+        feed_forward=24,
+        activation="gelu",
+        norm_eps=1e-12,
+        dropout=dropout,
+        attention_dropout=attention_dropout,
+    )
+
+
+def layout() -> Layout:
+    return Layout.of(BOUNDS, 5, "grouped")
+
+
+def test_a_layer_ends_in_a_norm() -> None:
+    out = layer()(torch.randn(9, 12), layout())
+    torch.testing.assert_close(out.mean(1), torch.zeros(9), rtol=0, atol=1e-5)
+    torch.testing.assert_close(out.std(1, correction=0), torch.ones(9), rtol=0, atol=1e-4)
+
+
+def test_sublayers_are_added_to_what_came_in() -> None:
+    """With both sublayers silent only the two norms remain, and norming twice is norming once."""
+    module = layer()
+    for last in (module.attention.output, module.feed_forward.narrow):
+        torch.nn.init.zeros_(last.weight)
+        torch.nn.init.zeros_(last.bias)
+    hidden = torch.randn(9, 12)
+    torch.testing.assert_close(
+        module(hidden, layout()), torch.nn.functional.layer_norm(hidden, [12]), rtol=0, atol=1e-4
+    )
+
+
+def test_one_projection_makes_query_key_and_value_in_this_order() -> None:
+    module = Attention(12, 3, 0.0)
+    recorded = Layout.of(BOUNDS, 5, "recorded")
+    hidden = torch.randn(9, 12)
+    module(hidden, recorded)
+    query, key, _ = (hidden @ part.T for part in module.project.weight.split(12))
+    query, key = query + module.project.bias[:12], key + module.project.bias[12:24]
+    scores = query[:4, 4:8] @ key[:4, 4:8].T / 2  # the second head of the first sequence
+    torch.testing.assert_close(recorded.weights[0][0][1], scores.softmax(1))
+
+
+@pytest.mark.parametrize(("dropout", "attention_dropout"), [(0.5, 0.0), (0.0, 0.5)])
+def test_dropout_is_for_training_only(dropout: float, attention_dropout: float) -> None:
+    module, hidden = layer(dropout, attention_dropout), torch.randn(9, 12)
+
+    def twice() -> tuple[Tensor, Tensor]:
+        return module(hidden, layout()), module(hidden, layout())
+
+    assert not torch.equal(*twice())
+    module.eval()
+    assert torch.equal(*twice())
+
+
+def test_each_token_is_fed_forward_by_itself() -> None:
+    module, hidden = FeedForward(12, 24, "gelu_tanh"), torch.randn(9, 12)
+    torch.testing.assert_close(module(hidden)[4:5], module(hidden[4:5]))
+
+
+def test_the_two_gelus_are_near_but_not_the_same() -> None:
+    points = torch.linspace(-4, 4, 101)
+    difference = (ACTIVATIONS["gelu"](points) - ACTIVATIONS["gelu_tanh"](points)).abs().max()
+    assert 1e-5 < difference < 1e-3

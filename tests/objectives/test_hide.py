@@ -1,0 +1,186 @@
+import numpy as np
+import pytest
+from prose import MASK, PADDING, START, STOP, VOCABULARY, prose
+
+from bertsmith.data.pack import Pack
+from bertsmith.data.shuffle import mix, uniform
+from bertsmith.objectives.hide import Hiding, Pieces, hide
+
+UNITS = ("token", "word", "span")
+SPECIAL = np.arange(VOCABULARY) < 5
+CONTINUES = (uniform(1, np.arange(VOCABULARY)) < 0.4) & ~SPECIAL
+PIECES = Pieces.of(CONTINUES, SPECIAL, MASK)
+
+
+def pack(tokens=4096, pairs="next", length=64, **settings):
+    return Pack(
+        prose(300),
+        length=length,
+        tokens=tokens,
+        pairs=pairs,
+        seed=1,
+        start=START,
+        stop=STOP,
+        padding=PADDING,
+        **settings,
+    )
+
+
+@pytest.fixture(scope="module")
+def batches():
+    packer = pack()
+    return [packer(index) for index in range(20)]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("copies", [0, 3])
+@pytest.mark.parametrize("rate", [0.0, 0.15, 0.4])
+def test_exactly_so_many_are_chosen_and_none_of_them_special(batches, unit, copies, rate):
+    for packed in batches:
+        ids, chosen, targets = hide(packed, Hiding(unit=unit, copies=copies, rate=rate), PIECES)
+        assert len(chosen) == len(targets) == round(rate * 4096)
+        assert (np.diff(chosen) > 0).all()
+        assert (packed.places[chosen] >= 0).all()
+        assert np.array_equal(targets, packed.ids[chosen])
+        untouched = np.delete(np.arange(4096), chosen)
+        assert np.array_equal(ids[untouched], packed.ids[untouched])
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_of_the_chosen_most_are_masked_some_replaced_some_kept(batches, unit):
+    masked = kept = total = 0
+    replaced = []
+    for packed in batches:
+        ids, chosen, targets = hide(packed, Hiding(unit=unit, rate=0.3), PIECES)
+        now = ids[chosen]
+        total += len(now)
+        masked += (now == MASK).sum()
+        kept += (now == targets).sum()
+        replaced += now[(now != MASK) & (now != targets)].tolist()
+    assert abs(masked / total - 0.8) < 0.015
+    assert abs(kept / total - 0.1) < 0.015
+    assert abs(len(replaced) / total - 0.1) < 0.015
+    assert min(replaced) >= 5  # never a special one
+    counts = np.bincount(np.array(replaced) // 100, minlength=10)  # replaced by any, all equally likely
+    assert counts.min() > 0.75 * counts.mean()
+    assert counts.max() < 1.25 * counts.mean()
+
+
+def test_the_shares_can_be_set(batches):
+    ids, chosen, targets = hide(batches[0], Hiding(keep=0.0, random=0.0), PIECES)
+    assert (ids[chosen] == MASK).all()
+    ids, chosen, targets = hide(batches[0], Hiding(keep=1.0, random=0.0), PIECES)
+    assert np.array_equal(ids, batches[0].ids)
+
+
+def test_every_token_is_equally_likely_to_be_chosen(batches):
+    packer = pack()
+    packed = packer(0)
+    chosen = np.zeros(4096)
+    for index in range(200):
+        chosen[hide(packer(index), Hiding(), PIECES)[1]] += 1
+    text = chosen[: packed.real]
+    thirds = [part.mean() for part in np.array_split(text, 3)]
+    assert max(thirds) - min(thirds) < 2
+
+
+def words_of(packed):
+    """The positions of each word."""
+    words, last = [], -2
+    for position in np.flatnonzero(packed.places >= 0):
+        if position == last + 1 and CONTINUES[packed.ids[position]]:
+            words[-1].append(position)
+        else:
+            words.append([position])
+        last = position
+    return words
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.15, 0.5])
+def test_words_are_chosen_whole_but_for_one_at_most(batches, rate):
+    for packed in batches:
+        chosen = set(hide(packed, Hiding(unit="word", rate=rate), PIECES)[1].tolist())
+        parts = [(len(chosen.intersection(word)), len(word)) for word in words_of(packed)]
+        halves = [(part, whole) for part, whole in parts if 0 < part < whole]
+        assert len(halves) <= 1
+        if halves:  # then no word that is left would have fitted
+            assert min(whole for part, whole in parts if part == 0) > halves[0][0]
+
+
+def test_a_word_is_cut_if_no_short_one_is_left():
+    packed = pack()(0)
+    everything_continues = Pieces.of(~SPECIAL, SPECIAL, MASK)  # a text is one word
+    chosen = hide(packed, Hiding(unit="word", rate=0.001), everything_continues)[1]
+    assert len(chosen) == 4
+
+
+def test_spans_are_long_and_stay_inside_their_text(batches):
+    lengths = []
+    for packed in batches:
+        chosen = hide(packed, Hiding(unit="span", rate=0.02), PIECES)[1]
+        runs = np.split(chosen, np.flatnonzero(np.diff(chosen) > 1) + 1)
+        assert all((np.diff(packed.places[run]) == 1).all() for run in runs)
+        lengths += [len(run) for run in runs]
+    assert max(lengths) <= 20  # ten, or two that touch
+    assert 3.0 < np.mean(lengths) < 4.6  # 3.8 by the paper, less where a text ends
+
+
+def test_a_span_has_one_fate(batches):
+    ids, chosen, targets = hide(batches[0], Hiding(unit="span", rate=0.02), PIECES)
+    runs = np.split(np.arange(len(chosen)), np.flatnonzero(np.diff(chosen) > 1) + 1)
+    mixed = sum(0 < (ids[chosen[run]] == MASK).mean() < 1 for run in runs)
+    assert mixed <= 0.2 * len(runs)  # only spans that touch
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("copies", [0, 2])
+def test_hiding_is_a_pure_function(batches, unit, copies):
+    hiding = Hiding(unit=unit, copies=copies)
+    for one, other in zip(hide(pack()(3), hiding, PIECES), hide(batches[3], hiding, PIECES), strict=True):
+        assert np.array_equal(one, other)
+
+
+def hidden_places(packer, epoch, hiding):
+    """What became of each token of the corpus in one epoch, for those that were hidden."""
+    found = {}
+    for index in range(packer.batches(epoch)):
+        packed = packer(epoch << 32 | index)
+        ids, chosen, _ = hide(packed, hiding, PIECES)
+        found.update(zip(packed.places[chosen].tolist(), ids[chosen].tolist(), strict=True))
+    return found
+
+
+def test_dynamic_hiding_differs_at_every_visit():
+    packer = pack(pairs="none", once=True)
+    first, second = (hidden_places(packer, epoch, Hiding()) for epoch in (0, 4))
+    shared = first.keys() & second.keys()
+    assert len(shared) < 0.2 * len(first)
+
+
+def test_static_hiding_comes_back_after_so_many_epochs():
+    packer, hiding = pack(pairs="none", once=True), Hiding(copies=4)
+    first, again, other = (hidden_places(packer, epoch, hiding) for epoch in (0, 4, 5))
+    shared = first.keys() & again.keys()
+    assert len(shared) > 0.95 * len(first)
+    assert all(first[place] == again[place] for place in shared)
+    assert len(first.keys() & other.keys()) < 0.2 * len(first)
+
+
+def test_static_hiding_follows_each_sequence_into_its_own_epoch():
+    packer = pack(tokens=4096, pairs="none")
+    assert packer.round > 1
+    packed = next(packer(index) for index in range(256) if len(set(packer(index).epochs.tolist())) > 1)
+    words = mix(packed.seed, np.repeat(packed.epochs, np.diff(packed.bounds)) % 10, packed.places)
+    chosen = hide(packed, Hiding(copies=10), PIECES)[1]
+    rest = np.setdiff1d(np.flatnonzero(packed.places >= 0), chosen)
+    assert words[chosen].max() < words[rest].min()
+
+
+def test_a_batch_that_is_not_full_hides_its_share():
+    packed = pack(tokens=65_536, pairs="none", once=True, length=128)
+    batches = [packed(index) for index in range(packed.batches())]
+    for batch in batches:
+        full = batch.real >= 0.98 * 65_536
+        count = len(hide(batch, Hiding(), PIECES)[1])
+        assert count == round(0.15 * (65_536 if full else batch.real))
+    assert any(batch.real < 0.98 * 65_536 for batch in batches)

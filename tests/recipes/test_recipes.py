@@ -1,0 +1,93 @@
+"""Every recipe in the repository is read, built and, where it is small, stepped twice."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tiny import prepared
+
+from bertsmith import config, run
+from bertsmith.models.transformer import Transformer
+from bertsmith.objectives import OBJECTIVES
+from bertsmith.recipe import Recipe
+from bertsmith.train import log
+
+ROOT = Path(__file__).resolve().parents[2] / "recipes"
+RECIPES = sorted(ROOT.rglob("*.toml"))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepared(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_a_recipe_is_read_and_its_network_built(path: Path) -> None:
+    recipe = config.read(path, Recipe)
+    with torch.device("meta"):
+        objective = OBJECTIVES[recipe.objective.kind](Transformer(recipe.model.settings), recipe.objective.settings)
+    assert sum(parameter.numel() for parameter in objective.parameters()) > recipe.model.settings.count - 600_000
+    assert config.build(_values(recipe), Recipe, "again") == recipe
+
+
+def _values(recipe: Recipe) -> dict[str, object]:
+    import tomllib
+
+    return tomllib.loads(config.dump(recipe))
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_a_recipe_is_stepped_twice(path: Path, data: Path, tmp_path: Path) -> None:
+    """Its objective, optimizer and schedule as they are; the network at one layer, the batch at a few sentences."""
+    small = [
+        "model.layers=1",
+        "model.width=32",
+        "model.heads=2",
+        "model.feed_forward=64",
+        "data.length=32",
+        "data.tokens=512",
+    ]
+    changes = [f"out={tmp_path / 'run'}", f"data.folder={data}", "train.steps=2", "train.accumulate=1", *small]
+    run.pretrain(config.read(path, Recipe, changes))
+    steps = [entry for entry in log.read(tmp_path / "run" / log.NAME) if entry["kind"] == "step"]
+    assert [entry["step"] for entry in steps] == [1, 2]
+    assert all(0 < entry["loss"] < 20 and entry["skipped"] == 0 for entry in steps)
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ("data.length=600", "sequences of 600 tokens do not fit a model of 512 positions. Lower data.length"),
+        ("data.length=8", "a length of 8 leaves no room for a pair of texts. Use 16 or more"),
+        ("data.tokens=256", "tokens=256 holds too few sequences of 128. Use 1024 or more"),
+        ("train.epochs=2", "give exactly one of steps, epochs and budget, as in train.steps=1000"),
+        ("train.budget=soon", "give exactly one of steps, epochs and budget"),
+        ("train.steps=0", "a run of 0 is no run. Give more than 0"),
+        ("train.keep=0", "accumulate and keep are at least 1"),
+        ("schedule.warmup=2", "warmup is a share of the run, from 0 to 1, and not 2.0"),
+        ("model.heads=5", "768 cannot be shared out among 5 heads"),
+    ],
+)
+def test_a_recipe_that_cannot_work_is_refused_in_one_line(change: str, line: str) -> None:
+    from bertsmith.errors import RecipeError
+
+    with pytest.raises(RecipeError) as caught:
+        config.read(ROOT / "bert-base.toml", Recipe, [change])
+    assert line in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_published_parameter_counts_are_kept() -> None:
+    from bertsmith.models.family import FAMILY
+
+    published = {
+        "bert-base": 109.5,
+        "bert-large": 335.1,
+        "bert-medium": 41.4,
+        "bert-small": 28.8,
+        "bert-mini": 11.2,
+        "bert-tiny": 4.4,
+    }
+    assert {name: round(shape.count / 1e6, 1) for name, shape in FAMILY.items()} == published
+    assert replace(FAMILY["bert-base"], vocabulary=30_522).count == 109_482_240

@@ -1,0 +1,133 @@
+"""The command line as a person meets it: quick help, one-line mistakes, the whole path in a few commands."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tiny import prepared, recipe, write_text
+from typer.testing import CliRunner
+
+from bertsmith import config, run
+from bertsmith.cli import app
+
+VERBS = ("make", "demo", "tokenizer", "prepare", "pretrain", "check", "list", "fill")
+
+
+def bertsmith(*arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "bertsmith", *map(str, arguments)]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model folder of the made-up language."""
+    folder = tmp_path_factory.mktemp("tiny")
+    run.pretrain(recipe(prepared(folder), folder / "run", "train.steps=150", "model.dropout=0.0"))
+    return folder / "run" / "model"
+
+
+def test_help_imports_nothing_heavy() -> None:
+    """What makes help slow is importing torch; this measures the cause, since a time depends on the machine."""
+    program = (
+        "import sys; sys.argv = ['bertsmith', '--help']\n"
+        "from bertsmith.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'torch', 'numpy', 'tokenizers', 'pyarrow'} & set(sys.modules)))"
+    )
+    answered = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert answered.stdout.strip().endswith("[]")
+    for verb in VERBS:
+        assert verb in answered.stdout
+
+
+def test_help_answers_soon_after_python_itself() -> None:
+    def fastest(*command: str) -> float:
+        times = []
+        for _ in range(5):
+            began = time.perf_counter()
+            subprocess.run([sys.executable, *command], capture_output=True, check=True)
+            times.append(time.perf_counter() - began)
+        return min(times)
+
+    assert fastest("-m", "bertsmith", "--help") - fastest("-c", "pass") < 0.3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["pretrain", "nowhere.toml"], "bertsmith: nowhere.toml: there is no such recipe."),
+        (["fill", "nowhere", "a [MASK]"], "bertsmith: nowhere: is missing."),
+        (["make", "nowhere.txt", "--out", "{tmp}/x"], "bertsmith: nowhere.txt: "),
+        (["make", "{text}", "--out", "{tmp}/y", "--budget", "soon"], "bertsmith: --budget: 'soon' is not a duration."),
+        (["prepare", "{text}", "--out", "{tmp}/z", "--tokenizer", "nowhere"], "bertsmith: nowhere"),
+        (
+            ["tokenizer", "{text}", "--out", "{tmp}/t", "--vocabulary", "7"],
+            "bertsmith: tokenizer.vocabulary: 7 pieces are too few",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line_without_a_traceback(arguments: list[str], line: str, tmp_path: Path) -> None:
+    text = write_text(tmp_path / "text.txt")
+    answered = bertsmith(*(part.format(tmp=tmp_path, text=text) for part in arguments))
+    assert answered.returncode == 1
+    assert answered.stderr.startswith(line), answered.stderr
+    assert answered.stderr.count("\n") == 1
+
+
+def test_the_path_from_text_to_filled_blanks(tmp_path: Path) -> None:
+    """tokenizer, prepare, check, pretrain, fill: each as its own command."""
+    text = write_text(tmp_path / "text.txt")
+    made = bertsmith("tokenizer", text, "--out", tmp_path / "words", "--vocabulary", 120)
+    assert made.returncode == 0, made.stderr
+    assert "tokens per word" in made.stdout
+    shards = bertsmith("prepare", text, "--tokenizer", tmp_path / "words", "--out", tmp_path / "data", "--valid", 0.1)
+    assert shards.returncode == 0, shards.stderr
+    path = tmp_path / "recipe.toml"
+    path.write_text(config.dump(recipe(tmp_path / "data", tmp_path / "run")))
+    checked = bertsmith("check", path)
+    assert checked.returncode == 0, checked.stderr
+    assert "parameters" in checked.stdout
+    assert "40 updates" in checked.stdout
+    trained = bertsmith("pretrain", path, "train.steps=60")
+    assert trained.returncode == 0, trained.stderr
+    filled = bertsmith(
+        "fill", tmp_path / "run" / "model", "--json", stdin="the cat sees the [MASK] in the [MASK] .\n\n"
+    )
+    assert filled.returncode == 0, filled.stderr
+    answer = json.loads(filled.stdout)
+    assert len(answer["blanks"]) == 2
+    assert len(answer["blanks"][0]) == 5
+    assert "[MASK]" not in answer["best"]
+
+
+def test_filled_blanks_are_shown_to_a_person(model: Path) -> None:
+    shown = CliRunner().invoke(app, ["fill", str(model), "the king likes the [MASK] in the garden .", "--top", "3"])
+    assert shown.exit_code == 0, shown.output
+    assert "the king likes the [MASK] in the garden ." in shown.output
+    assert shown.output.count("%") == 3
+
+
+def test_the_family_is_listed() -> None:
+    shown = CliRunner().invoke(app, ["list"])
+    assert shown.exit_code == 0
+    assert "bert-large" in shown.output
+    assert "335.1 M" in shown.output
+    assert "objective masked" in shown.output
+
+
+def test_make_goes_from_text_to_a_model_and_again_is_done_at_once(tmp_path: Path) -> None:
+    text = write_text(tmp_path / "text.txt", documents=300)
+    made = bertsmith("make", text, "--budget", "14s", "--out", tmp_path / "mine")
+    assert made.returncode == 0, made.stderr
+    assert "why: vocabulary" in made.stdout
+    assert "why: bert-" in made.stdout
+    for name in ("recipe.toml", "log.jsonl", "report.html", "model/model.safetensors", "model/tokenizer.json"):
+        assert (tmp_path / "mine" / name).exists(), name
+    lines = (tmp_path / "mine" / "log.jsonl").read_text().count("\n")
+    again = bertsmith("make", text, "--budget", "14s", "--out", tmp_path / "mine")
+    assert again.returncode == 0, again.stderr
+    assert (tmp_path / "mine" / "log.jsonl").read_text().count("\n") == lines

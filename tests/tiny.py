@@ -1,0 +1,51 @@
+"""A run small enough to be killed fifty times: a made-up language, two layers, thirty-two wide."""
+
+from pathlib import Path
+
+from bertsmith import config
+from bertsmith.data.corpus import Corpus
+from bertsmith.data.prepare import prepare
+from bertsmith.data.shuffle import mix
+from bertsmith.recipe import Recipe
+from bertsmith.text.tokenizer import TokenizerConfig, train
+
+NOUNS = "cat dog bird fish horse king queen child tree river".split()
+VERBS = "sees likes follows feeds hears helps finds wants".split()
+PLACES = "house garden forest field city market".split()
+
+
+def write_text(path: Path, documents: int = 60) -> Path:
+    """Documents of eight sentences about one noun each, so that a second text betrays where it comes from."""
+    lines = []
+    for document in range(documents):
+        hero = NOUNS[document % len(NOUNS)]
+        for sentence in range(8):
+            draw = int(mix(document, sentence))
+            other, verb, place = NOUNS[draw % 10], VERBS[draw // 16 % 8], PLACES[draw // 256 % 6]
+            lines.append(f"the {hero} {verb} the {other} in the {place} .")
+        lines.append("")
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+def prepared(folder: Path) -> Path:
+    """The text, its vocabulary and its shards."""
+    text = write_text(folder / "text.txt")
+    corpus = Corpus([str(text)], layout="lines")
+    tokenizer = train(corpus.lines(), TokenizerConfig(vocabulary=100, least=1))
+    prepare(corpus, tokenizer, folder / "data", valid=0.1, workers=1)
+    return folder / "data"
+
+
+def recipe(data: Path, out: Path, *changes: str) -> Recipe:
+    """A recipe for it; a step takes milliseconds."""
+    values = {
+        "out": str(out),
+        "model": {"kind": "bert-tiny", "width": 32, "heads": 2, "feed_forward": 64, "length": 32, "dropout": 0.1},
+        "objective": {"kind": "masked", "pairs": "next"},
+        "data": {"folder": str(data), "length": 32, "tokens": 512, "workers": 1},
+        "optimizer": {"rate": 0.003},
+        "schedule": {"warmup": 0.1},
+        "train": {"steps": 40, "precision": "float32", "evaluations": 2, "saves": 10},
+    }
+    return config.build(config.override(values, changes), Recipe, "tiny.toml")

@@ -1,0 +1,139 @@
+"""A killed run, started again by the same command, ends exactly as if it had never been killed.
+
+Runs are started in processes forked from a server that has everything imported, so that fifty starts cost little.
+"""
+
+import multiprocessing
+import os
+import random
+import signal
+import time
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import pytest
+from test_trainer import assert_same, losses
+from tiny import prepared, recipe
+
+from bertsmith.train import checkpoint
+
+KILLS, TERMINATIONS = 50, 100
+SHAPE = ("train.saves=20", "train.evaluations=3", "train.steps=60")
+
+
+def _train(data: Path, out: Path, quiet: Path) -> None:
+    """One start of the run, as a process of its own would make it."""
+    import torch
+
+    from bertsmith import run
+    from bertsmith.errors import BertsmithError
+
+    torch.set_num_threads(1)
+    with quiet.open("a") as stream:
+        os.dup2(stream.fileno(), 1)
+        os.dup2(stream.fileno(), 2)
+    try:
+        run.pretrain(recipe(data, out, *SHAPE))
+    except BertsmithError as error:
+        os._exit(3 if "saved" in str(error) else 4)
+
+
+@pytest.fixture(scope="module")
+def server() -> multiprocessing.context.ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["bertsmith.run", "tiny", "torch.utils.tensorboard"])
+    return context
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepared(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(
+    server: multiprocessing.context.ForkServerContext, data: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, float]:
+    """The run nobody disturbs, and how long it takes."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    _finished(server, data, folder / "first")  # so that the time is that of a warm start
+    began = time.monotonic()
+    _finished(server, data, folder / "run")
+    assert_same(folder / "first", folder / "run")
+    return folder / "run", time.monotonic() - began
+
+
+def _started(server: multiprocessing.context.ForkServerContext, data: Path, out: Path) -> BaseProcess:
+    process = server.Process(target=_train, args=(data, out, out.parent / "output.txt"))
+    process.start()
+    return process
+
+
+def _finished(server: multiprocessing.context.ForkServerContext, data: Path, out: Path) -> None:
+    process = _started(server, data, out)
+    process.join(120)
+    assert process.exitcode == 0, (out.parent / "output.txt").read_text()
+
+
+def test_fifty_kills_at_random_moments_change_nothing(
+    server: multiprocessing.context.ForkServerContext, data: Path, undisturbed: tuple[Path, float], tmp_path: Path
+) -> None:
+    whole, duration = undisturbed
+    chance = random.Random(2018)
+    kills = runs = 0
+    while kills < KILLS:
+        out = tmp_path / f"run-{runs}"
+        runs += 1
+        for _ in range(10):  # a run that is killed ten times is then left in peace
+            process = _started(server, data, out)
+            process.join(chance.uniform(0.0, duration))
+            process.kill()
+            process.join()
+            if process.exitcode == 0:
+                break
+            assert process.exitcode == -signal.SIGKILL, (out.parent / "output.txt").read_text()
+            kills += 1
+        _finished(server, data, out)
+        assert_same(whole, out)
+
+
+def test_being_asked_to_stop_costs_at_most_one_step(
+    server: multiprocessing.context.ForkServerContext, data: Path, undisturbed: tuple[Path, float], tmp_path: Path
+) -> None:
+    """SIGTERM or Ctrl-C, once or twice in a row: what was logged is saved, and the run ends as the undisturbed one."""
+    whole, duration = undisturbed
+    chance = random.Random(2019)
+    asked = runs = 0
+    while asked < TERMINATIONS:
+        out = tmp_path / f"run-{runs}"
+        runs += 1
+        while True:
+            process = _started(server, data, out)
+            _wait_for_training(out, process)
+            time.sleep(chance.uniform(0.0, duration / 8))
+            for _ in range(chance.choice([1, 2])):
+                os.kill(process.pid or 0, signal.SIGTERM)
+            process.join(60)
+            if process.exitcode == 0:
+                break
+            if process.exitcode == -signal.SIGTERM:  # before or after the loop there is nothing to save
+                continue
+            assert process.exitcode == 3, (out.parent / "output.txt").read_text()
+            asked += 1
+            found = checkpoint.newest(out / "checkpoints")
+            assert found is not None
+            assert losses(out)[-1][0] == found[0].step  # every step that was taken is saved
+            if asked >= TERMINATIONS:
+                break
+        _finished(server, data, out)
+        assert_same(whole, out)
+
+
+def _wait_for_training(out: Path, process: BaseProcess) -> None:
+    """Until this start has written to the log, or has ended."""
+    path = out / "log.jsonl"
+    began, before = time.monotonic(), path.stat().st_mtime_ns if path.exists() else 0
+    while process.is_alive() and time.monotonic() - began < 30:
+        if path.exists() and path.stat().st_mtime_ns != before:
+            return
+        time.sleep(0.005)

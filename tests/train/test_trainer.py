@@ -1,0 +1,260 @@
+"""The loop obeys its laws: sums divided once, exact resumption, bad steps left out."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from tiny import prepared, recipe
+
+from bertsmith import run
+from bertsmith.data.batch import Batch
+from bertsmith.errors import RunError
+from bertsmith.objectives.base import Term
+from bertsmith.objectives.masked import MaskedLM
+from bertsmith.recipe import Recipe
+from bertsmith.text.tokenizer import Tokenizer
+from bertsmith.train import checkpoint, log
+from bertsmith.train.clock import Clock, Extent, seconds, spoken
+from bertsmith.train.optimizers import Optimizer, OptimizerConfig
+from bertsmith.train.schedules import ScheduleConfig, factor
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepared(tmp_path_factory.mktemp("tiny"))
+
+
+def losses(out: Path) -> list[tuple[int, float]]:
+    return [(entry["step"], entry["loss"]) for entry in log.read(out / log.NAME) if entry["kind"] == "step"]
+
+
+def weights(out: Path) -> dict[str, torch.Tensor]:
+    found = checkpoint.newest(out / "checkpoints")
+    assert found is not None
+    return found[0].tensors["model"] | found[0].tensors["optimizer"]
+
+
+def assert_same(first: Path, second: Path) -> None:
+    assert losses(first) == losses(second)
+    one, other = weights(first), weights(second)
+    assert one.keys() == other.keys()
+    for name, tensor in one.items():
+        assert torch.equal(tensor, other[name]), name
+
+
+def test_a_run_learns_and_leaves_what_it_promises(data: Path, tmp_path: Path) -> None:
+    figures = run.pretrain(recipe(data, tmp_path / "run", "train.steps=120", "model.dropout=0.0"))
+    records = log.read(tmp_path / "run" / log.NAME)
+    first = next(entry for entry in records if entry["kind"] == "valid")
+    assert first["step"] == 0
+    assert figures["masked_loss"] < first["masked_loss"] - 0.5
+    assert {"masked_accuracy", "next_accuracy", "bits_per_byte", "loss"} <= figures.keys()
+    for name in (
+        "recipe.toml",
+        "log.jsonl",
+        "report.html",
+        "model/config.json",
+        "model/model.safetensors",
+        "model/README.md",
+    ):
+        assert (tmp_path / "run" / name).stat().st_size > 0, name
+
+
+def test_micro_batches_do_not_change_the_step(data: Path, tmp_path: Path) -> None:
+    """Three uneven micro-batches give the gradient of their union: losses are sums, divided once."""
+    built = recipe(data, tmp_path, "model.dropout=0.0", "model.attention_dropout=0.0", "data.tokens=256")
+    tokenizer, train, _ = run._data(built)
+    objective = run._objective(built, tokenizer)
+    feed = run._feed(built, objective, tokenizer, train)
+    parts, position = [], feed.pack.first()
+    for _ in range(3):
+        parts.append(feed(position))
+        position = feed.pack.after(position)
+    parts[1] = _cut(parts[1], keep=10)
+    counts = {name: sum(part.counts[name] for part in parts) for name in ("masked", "next")}
+    union = _joined(parts)
+
+    def gradients(batches: list[Batch]) -> list[torch.Tensor]:
+        objective.zero_grad()
+        for batch in batches:
+            sum(term.total / counts[name] for name, term in objective(batch).items()).backward()
+        return [parameter.grad.clone() for parameter in objective.parameters()]
+
+    for one, other in zip(gradients(parts), gradients([union]), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+def _cut(batch: Batch, keep: int) -> Batch:
+    from dataclasses import replace
+
+    return replace(
+        batch, chosen=batch.chosen[:keep], targets=batch.targets[:keep], counts={**batch.counts, "masked": keep}
+    )
+
+
+def _joined(parts: list[Batch]) -> Batch:
+    from dataclasses import replace
+
+    sizes = [len(part.tokens.ids) for part in parts]
+    offsets = [sum(sizes[:index]) for index in range(len(parts))]
+    tokens = parts[0].tokens
+    bounds = [part.tokens.bounds[:-1] + offset for part, offset in zip(parts, offsets, strict=True)]
+    joined = {
+        name: torch.cat([getattr(part.tokens, name) for part in parts]) for name in ("ids", "positions", "segments")
+    }
+    ends = torch.tensor([sum(sizes)], dtype=torch.int32)
+    return Batch(
+        tokens=replace(tokens, bounds=torch.cat([*bounds, ends]).int(), **joined),
+        chosen=torch.cat([part.chosen + offset for part, offset in zip(parts, offsets, strict=True)]),
+        targets=torch.cat([part.targets for part in parts]),
+        labels=torch.cat([part.labels for part in parts]),
+    )
+
+
+def test_accumulation_equals_the_larger_batch_in_what_it_sees(data: Path, tmp_path: Path) -> None:
+    run.pretrain(recipe(data, tmp_path / "two", "train.steps=4", "train.accumulate=2"))
+    tokens = [entry["tokens"] for entry in log.read(tmp_path / "two" / log.NAME) if entry["kind"] == "step"]
+    assert all(980 < after - before <= 1024 for before, after in zip([0, *tokens], tokens, strict=False))
+
+
+def test_the_number_of_workers_does_not_change_a_run(data: Path, tmp_path: Path) -> None:
+    run.pretrain(recipe(data, tmp_path / "none", "data.workers=0", "train.steps=12"))
+    run.pretrain(recipe(data, tmp_path / "three", "data.workers=3", "train.steps=12"))
+    assert_same(tmp_path / "none", tmp_path / "three")
+
+
+def test_a_run_stopped_anywhere_goes_on_exactly(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped by an error at steps 7, 15 and 23; each start goes on from the newest checkpoint."""
+    run.pretrain(recipe(data, tmp_path / "whole"))
+    from bertsmith.train.trainer import Trainer
+
+    update = Trainer.update
+    for stop in (7, 15, 23):
+
+        def failing(self: Trainer, *arguments: object, at: int = stop) -> None:
+            if self.step == at:
+                raise RuntimeError("the plug was pulled")
+            update(self, *arguments)
+
+        monkeypatch.setattr(Trainer, "update", failing)
+        with pytest.raises(RuntimeError, match="plug"):
+            run.pretrain(recipe(data, tmp_path / "broken"))
+    monkeypatch.setattr(Trainer, "update", update)
+    run.pretrain(recipe(data, tmp_path / "broken"))
+    assert_same(tmp_path / "whole", tmp_path / "broken")
+
+
+@pytest.mark.parametrize("poison", ["loss", "gradient"])
+def test_a_step_that_is_not_a_number_changes_nothing_and_is_counted(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, poison: str
+) -> None:
+    forward, calls = MaskedLM.forward, []
+
+    def poisoned(self: MaskedLM, batch: Batch) -> dict[str, Term]:
+        terms = forward(self, batch)
+        if self.training:
+            calls.append({name: tensor.clone() for name, tensor in self.state_dict().items()})
+            if len(calls) == 3 and poison == "loss":
+                terms["masked"] = Term(terms["masked"].total * math.nan, terms["masked"].right)
+            if len(calls) == 3 and poison == "gradient":
+                terms["masked"].total.register_hook(lambda gradient: gradient * math.inf)
+        return terms
+
+    monkeypatch.setattr(MaskedLM, "forward", poisoned)
+    run.pretrain(recipe(data, tmp_path / "run", "train.steps=5"))
+    skipped = [entry["skipped"] for entry in log.read(tmp_path / "run" / log.NAME) if entry["kind"] == "step"]
+    assert skipped == [0, 0, 1, 1, 1]
+    assert all(torch.equal(calls[2][name], calls[3][name]) for name in calls[2])  # step 3 moved nothing
+    assert any(not torch.equal(calls[3][name], calls[4][name]) for name in calls[3])
+    assert all(torch.isfinite(tensor).all() for tensor in weights(tmp_path / "run").values())
+
+
+def test_ten_bad_steps_in_a_row_end_the_run(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forward = MaskedLM.forward
+
+    def poisoned(self: MaskedLM, batch: Batch) -> dict[str, Term]:
+        terms = forward(self, batch)
+        return {
+            name: Term(term.total * math.nan if self.training else term.total, term.right)
+            for name, term in terms.items()
+        }
+
+    monkeypatch.setattr(MaskedLM, "forward", poisoned)
+    with pytest.raises(RunError, match="not a number .* steps in a row"):
+        run.pretrain(recipe(data, tmp_path / "run", "train.steps=200"))
+
+
+def test_a_run_by_budget_ends_in_time_and_its_rate_follows_the_time(data: Path, tmp_path: Path) -> None:
+    run.pretrain(_by("budget", '"2s"', data, tmp_path / "run"))
+    steps = [entry for entry in log.read(tmp_path / "run" / log.NAME) if entry["kind"] == "step"]
+    assert 1.8 < steps[-1]["seconds"] < 4
+    assert steps[-1]["rate"] < 0.1 * max(entry["rate"] for entry in steps)
+
+
+def test_a_run_by_epochs_sees_the_text_so_often(data: Path, tmp_path: Path) -> None:
+    run.pretrain(_by("epochs", "1", data, tmp_path / "run"))
+    tokens = [entry["tokens"] for entry in log.read(tmp_path / "run" / log.NAME) if entry["kind"] == "step"][-1]
+    _, train, _ = run._data(recipe(data, tmp_path))
+    assert train.tokens < tokens < 3 * train.tokens  # random second texts and special tokens come on top
+
+
+def _by(kind: str, value: str, data: Path, out: Path) -> Recipe:
+    from dataclasses import replace
+
+    built = recipe(data, out)
+    given = {"steps": None, "epochs": None, "budget": None} | {
+        kind: value.strip('"') if kind == "budget" else float(value)
+    }
+    return replace(built, train=replace(built.train, **given))
+
+
+def test_the_folder_of_another_recipe_is_refused(data: Path, tmp_path: Path) -> None:
+    run.pretrain(recipe(data, tmp_path / "run", "train.steps=2"))
+    with pytest.raises(RunError, match=r"was begun with another recipe: optimizer.rate was 0.003, is 0.1"):
+        run.pretrain(recipe(data, tmp_path / "run", "train.steps=2", "optimizer.rate=0.1"))
+    run.pretrain(recipe(data, tmp_path / "run", "train.steps=4"))  # a longer run is the same run
+    assert losses(tmp_path / "run")[-1][0] == 4
+
+
+def test_decay_spares_biases_and_norms() -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4))
+    groups = Optimizer(module, OptimizerConfig(decay=0.5)).adamw.param_groups
+    decayed = {id(parameter): group["weight_decay"] for group in groups for parameter in group["params"]}
+    assert {name: decayed[id(parameter)] for name, parameter in module.named_parameters()} == {
+        "0.weight": 0.5,
+        "0.bias": 0.0,
+        "1.weight": 0.0,
+        "1.bias": 0.0,
+    }
+
+
+def test_the_rate_rises_and_falls_in_straight_lines() -> None:
+    schedule = ScheduleConfig(warmup=0.1)
+    assert [round(factor(share, schedule), 6) for share in (0, 0.05, 0.1, 0.55, 1.0)] == [0, 0.5, 1, 0.5, 0]
+    with pytest.raises(ValueError, match="warmup is a share"):
+        ScheduleConfig(warmup=1.5)
+
+
+@pytest.mark.parametrize(
+    ("written", "value"), [("90s", 90), ("10m", 600), ("1h30m", 5400), ("2d", 172_800), ("1.5h", 5400)]
+)
+def test_durations_are_read_as_people_write_them(written: str, value: float) -> None:
+    assert seconds(written) == value
+
+
+@pytest.mark.parametrize("written", ["", "10", "ten minutes", "m", "5 m x"])
+def test_what_is_no_duration_is_refused(written: str) -> None:
+    with pytest.raises(ValueError, match="is not a duration. Write 90s, 10m"):
+        seconds(written)
+
+
+def test_durations_are_said_as_people_say_them() -> None:
+    assert [spoken(value) for value in (9.4, 245, 7805)] == ["9 s", "4 min 05 s", "2 h 10 min"]
+
+
+def test_the_clock_goes_on_with_the_time_that_is_left() -> None:
+    assert Clock(Extent(budget=100.0), used=25.0).share(0, 0.0) == pytest.approx(0.25)
+    assert Clock(Extent(steps=10)).share(5, 0.0) == 0.5
+    assert Clock(Extent(epochs=4.0)).share(5, 1.0) == 0.25

@@ -76,10 +76,8 @@ def main() -> None:
                 row: dict[str, Any] = {"pairs": pairs, "length": length, "unit": unit, "workers": workers}
                 row |= {"milliseconds": seconds * 1000, "tokens_per_second": TOKENS / seconds, "filler": float(filler)}
                 rows.append(row)
-                print(
-                    f"{pairs:6}{length:7}{unit:>7}{workers:9}{seconds * 1000:12.2f}{TOKENS / seconds:14,.0f}{filler:9.3%}",
-                    flush=True,
-                )
+                figures = f"{seconds * 1000:12.2f}{TOKENS / seconds:14,.0f}{filler:9.3%}"
+                print(f"{pairs:6}{length:7}{unit:>7}{workers:9}{figures}", flush=True)
     found = [restore(pairs, tokens) for pairs in ("none", "next") for tokens in (TOKENS, 4096)]
     text = str(given.folder) if given.folder else "made up"
     machine = {

@@ -1,9 +1,9 @@
 """The command line as a person meets it: quick help, one-line mistakes, the whole path in a few commands."""
 
 import json
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -45,15 +45,16 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 def test_help_answers_soon_after_python_itself() -> None:
-    def fastest(*command: str) -> float:
-        times = []
-        for _ in range(5):
-            began = time.perf_counter()
-            subprocess.run([sys.executable, *command], capture_output=True, check=True)
-            times.append(time.perf_counter() - began)
-        return min(times)
+    """Within 0.3 s of processor time, which other work on the machine does not stretch."""
 
-    assert fastest("-m", "bertsmith", "--help") - fastest("-c", "pass") < 0.3
+    def cost(*command: str) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, *command], capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+    cost("-m", "bertsmith", "--help")  # compiles what was never run before
+    assert min(cost("-m", "bertsmith", "--help") for _ in range(3)) - cost("-c", "pass") < 0.3
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,22 @@
 """A run small enough to be killed fifty times: a made-up language, two layers, thirty-two wide."""
 
+import os
 from pathlib import Path
 
-from bertsmith import config
+import torch
+
+from bertsmith import config, run
 from bertsmith.data.corpus import Corpus
 from bertsmith.data.prepare import prepare
 from bertsmith.data.shuffle import mix
+from bertsmith.errors import BertsmithError
 from bertsmith.recipe import Recipe
 from bertsmith.text.tokenizer import TokenizerConfig, train
+from bertsmith.train import checkpoint, log
 
-NOUNS = "cat dog bird fish horse king queen child tree river".split()
-VERBS = "sees likes follows feeds hears helps finds wants".split()
-PLACES = "house garden forest field city market".split()
+NOUNS = ["cat", "dog", "bird", "fish", "horse", "king", "queen", "child", "tree", "river"]
+VERBS = ["sees", "likes", "follows", "feeds", "hears", "helps", "finds", "wants"]
+PLACES = ["house", "garden", "forest", "field", "city", "market"]
 
 
 def write_text(path: Path, documents: int = 60) -> Path:
@@ -49,3 +54,33 @@ def recipe(data: Path, out: Path, *changes: str) -> Recipe:
         "train": {"steps": 40, "precision": "float32", "evaluations": 2, "saves": 10},
     }
     return config.build(config.override(values, changes), Recipe, "tiny.toml")
+
+
+def losses(out: Path) -> list[tuple[int, float]]:
+    return [(entry["step"], entry["loss"]) for entry in log.read(out / log.NAME) if entry["kind"] == "step"]
+
+
+def weights(out: Path) -> dict[str, torch.Tensor]:
+    found = checkpoint.newest(out / "checkpoints")
+    assert found is not None
+    return found[0].tensors["model"] | found[0].tensors["optimizer"]
+
+
+def assert_same(first: Path, second: Path) -> None:
+    assert losses(first) == losses(second)
+    one, other = weights(first), weights(second)
+    assert one.keys() == other.keys()
+    for name, tensor in one.items():
+        assert torch.equal(tensor, other[name]), name
+
+
+def train_in_a_child(recipe: Recipe, quiet: Path) -> None:
+    """One start of the run, as a process of its own would make it."""
+    torch.set_num_threads(1)
+    with quiet.open("a") as stream:
+        os.dup2(stream.fileno(), 1)
+        os.dup2(stream.fileno(), 2)
+    try:
+        run.pretrain(recipe)
+    except BertsmithError as error:
+        os._exit(3 if "saved" in str(error) else 4)

@@ -78,6 +78,8 @@ def agrees(folder: Path, text: str) -> None:
         "x" * 300,
         "' s 's n't 'll 've",
         "don 't '",
+        '"(A-B)": c.d; e,f—g',
+        "dot.\u0301 comma,\u200d\u0301 <\u0338 -\u0301",
     ],
 )
 def test_words_together_have_the_ids_of_the_sentence(folder: Path, text: str) -> None:
@@ -90,6 +92,7 @@ def test_words_together_have_the_ids_of_the_sentence(folder: Path, text: str) ->
         st.one_of(
             st.sampled_from([*TEXT.split(), "[MASK]", "<mask>", "", "▁", "##s", "´", "¨a", "ﷺ", "\u00a0"]),
             st.text(st.characters(exclude_categories=["Cs"]), max_size=6),
+            st.text("ab.,()\"':;-\u0301é", max_size=6),
         ),
         max_size=12,
     )

@@ -85,9 +85,14 @@ def test_closing_stops_the_threads():
 
 def test_leaving_by_an_error_stops_the_threads_too():
     before = set(threading.enumerate())
-    with pytest.raises(KeyboardInterrupt), Loader(make, after, 0, workers=2) as loader:
-        next(loader)
-        raise KeyboardInterrupt
+
+    def interrupted():
+        with Loader(make, after, 0, workers=2) as loader:
+            next(loader)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert set(threading.enumerate()) <= before
 
 

@@ -15,7 +15,7 @@ FLOORS = [
     {"train", "use", "insight"},
     {"serve"},
     {"recipe"},
-    {"choose"},
+    {"choose", "story"},
     {"run"},
     {"cli"},
     {"__main__", "__init__"},

@@ -48,9 +48,7 @@ def test_folders_of_transformers_are_read(kind: str, tmp_path: Path) -> None:
     assert len(list((tmp_path / "sharded").glob("*.safetensors"))) > 2
     whole, sharded = (folders.read(tmp_path / name) for name in ("whole", "sharded"))
     assert foreign.architecture(whole.parts) == kind
-    assert sum(weight.numel() for weight in whole.state.values()) == sum(
-        part.numel() for part in model.parameters()
-    )
+    assert sum(weight.numel() for weight in whole.state.values()) == sum(part.numel() for part in model.parameters())
     assert all(torch.equal(whole.state[name], weight) for name, weight in sharded.state.items())
 
 
@@ -60,9 +58,7 @@ def test_old_names_and_second_names_are_understood(tmp_path: Path) -> None:
 
     def age(tensors: dict[str, Tensor]) -> None:
         for name in list(tensors):
-            old = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
-                "LayerNorm.bias", "LayerNorm.beta"
-            )
+            old = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
             tensors[old] = tensors.pop(name)
         tensors["bert.embeddings.position_ids"] = torch.arange(10)[None]
         tensors["cls.predictions.decoder.weight"] = tensors["bert.embeddings.word_embeddings.weight"].clone()

@@ -43,18 +43,14 @@ from bertsmith.models import foreign
         ({"num_hidden_layers": 0}, "layers is 0. Give at least 1."),
     ],
 )
-def test_settings_that_are_not_understood_are_refused(
-    words: dict[str, Any], line: str, tmp_path: Path
-) -> None:
+def test_settings_that_are_not_understood_are_refused(words: dict[str, Any], line: str, tmp_path: Path) -> None:
     assert refusal(saved(tmp_path / "model", **words)) == f"F/config.json: {line}"
 
 
 def test_a_folder_without_a_model_type_is_refused(tmp_path: Path) -> None:
     folder = saved(tmp_path / "model")
     (folder / "config.json").write_text("{}")
-    assert refusal(folder) == (
-        "F/config.json: names no model_type. Only folders of model_type 'bert' can be opened."
-    )
+    assert refusal(folder) == ("F/config.json: names no model_type. Only folders of model_type 'bert' can be opened.")
 
 
 @pytest.mark.parametrize(
@@ -79,9 +75,7 @@ def test_code_named_in_a_configuration_is_ignored(tmp_path: Path) -> None:
     assert folders.read(folder).config == SMALL
 
 
-@pytest.mark.parametrize(
-    "words", [{"vocab_size": 1 << 24, "hidden_size": 1 << 24}, {"num_hidden_layers": 1 << 24}]
-)
+@pytest.mark.parametrize("words", [{"vocab_size": 1 << 24, "hidden_size": 1 << 24}, {"num_hidden_layers": 1 << 24}])
 def test_a_configuration_that_names_huge_sizes_costs_nothing(words: dict[str, int], tmp_path: Path) -> None:
     folder = saved(tmp_path / "model", **words)
     began = time.process_time()
@@ -134,9 +128,7 @@ HEADS = "Only BERT's trunk, pooler, masked-word and next-sentence heads are know
         ),
     ],
 )
-def test_a_weight_that_does_not_fit_is_refused(
-    name: str, weight: torch.Tensor, line: str, tmp_path: Path
-) -> None:
+def test_a_weight_that_does_not_fit_is_refused(name: str, weight: torch.Tensor, line: str, tmp_path: Path) -> None:
     folder = saved(tmp_path / "model")
     change(folder, lambda weights: weights.update({name: weight}))
     assert refusal(folder) == line
@@ -152,9 +144,7 @@ def test_a_configuration_with_other_layers_is_refused(tmp_path: Path) -> None:
     assert refusal(saved(tmp_path / "more", num_hidden_layers=3)) == (
         "F: lacks the weight 'encoder.layer.2.attention.self.query.weight'."
     )
-    assert refusal(saved(tmp_path / "fewer", num_hidden_layers=1)).startswith(
-        "F: unknown weight 'encoder.layer.1."
-    )
+    assert refusal(saved(tmp_path / "fewer", num_hidden_layers=1)).startswith("F: unknown weight 'encoder.layer.1.")
 
 
 def test_a_cut_file_is_refused_wherever_it_is_cut(tmp_path: Path) -> None:

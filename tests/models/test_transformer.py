@@ -86,9 +86,7 @@ def test_every_parameter_learns() -> None:
 def test_flops_follow_the_formula() -> None:
     # 6 L (4 D D + 2 D F) + 12 L D s + 6 m (V D + D D), BERT-base at 128, a share of 0.15 guessed.
     layers = 6 * 12 * (4 * 768 * 768 + 2 * 768 * 3072) + 12 * 12 * 768 * 128
-    assert TransformerConfig().flops(128, 0.15) == pytest.approx(
-        layers + 6 * 0.15 * (30_522 * 768 + 768 * 768)
-    )
+    assert TransformerConfig().flops(128, 0.15) == pytest.approx(layers + 6 * 0.15 * (30_522 * 768 + 768 * 768))
 
 
 def test_half_precision_stays_half() -> None:

@@ -128,9 +128,7 @@ def test_dropout_forgets_its_share_of_the_weights(kernel: Kernel) -> None:
     lengths = [64] * 8
     query, key, _ = (torch.zeros(512, 4, 8) for _ in range(3))  # every token takes 1/64 of each
     torch.manual_seed(0)
-    attended = attend(
-        query, key, torch.ones(512, 4, 8), Layout.of(bounds_of(lengths), 64, kernel), dropout=0.25
-    )
+    attended = attend(query, key, torch.ones(512, 4, 8), Layout.of(bounds_of(lengths), 64, kernel), dropout=0.25)
     kept = attended[:, :, 0] * 64 * 0.75  # how many of the 64 were kept
     torch.testing.assert_close(kept, kept.round(), rtol=0, atol=1e-3)
     assert abs(kept.mean() / 64 - 0.75) < 0.01
@@ -138,9 +136,7 @@ def test_dropout_forgets_its_share_of_the_weights(kernel: Kernel) -> None:
 
 def test_varlen_fits_the_installed_torch() -> None:
     """Without a GPU only shapes can be tried: on the meta device, forwards and backwards."""
-    query, key, value = (
-        torch.empty(20, 3, 8, device="meta", dtype=torch.bfloat16, requires_grad=True) for _ in "qkv"
-    )
+    query, key, value = (torch.empty(20, 3, 8, device="meta", dtype=torch.bfloat16, requires_grad=True) for _ in "qkv")
     layout = Layout.of(torch.empty(5, device="meta", dtype=torch.int32), 9, "varlen")
     attended = attend(query, key, value, layout, 0.1)
     assert attended.shape == (20, 3, 8)

@@ -15,9 +15,7 @@ def test_waves_follow_the_formula_of_2017() -> None:
 
 
 def test_an_odd_width_loses_only_its_last_cosine() -> None:
-    assert torch.equal(
-        waves(6, 5)[:, 4], (torch.arange(6, dtype=torch.float64) / 10_000 ** (4 / 5)).sin().float()
-    )
+    assert torch.equal(waves(6, 5)[:, 4], (torch.arange(6, dtype=torch.float64) / 10_000 ** (4 / 5)).sin().float())
 
 
 def test_sinusoidal_positions_are_looked_up_and_never_learned() -> None:

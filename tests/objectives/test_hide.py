@@ -3,7 +3,7 @@ import pytest
 from prose import MASK, PADDING, START, STOP, VOCABULARY, prose
 
 from bertsmith.data.pack import Pack
-from bertsmith.data.shuffle import mix, uniform
+from bertsmith.data.shuffle import TEXT, mix, uniform
 from bertsmith.objectives.hide import Hiding, Pieces, hide
 
 UNITS = ("token", "word", "span")
@@ -12,18 +12,9 @@ CONTINUES = (uniform(1, np.arange(VOCABULARY)) < 0.4) & ~SPECIAL
 PIECES = Pieces.of(CONTINUES, SPECIAL, MASK)
 
 
-def pack(tokens=4096, pairs="next", length=64, **settings):
-    return Pack(
-        prose(300),
-        length=length,
-        tokens=tokens,
-        pairs=pairs,
-        seed=1,
-        start=START,
-        stop=STOP,
-        padding=PADDING,
-        **settings,
-    )
+def pack(tokens=4096, pairs="next", length=64, once=False):
+    ids = {"start": START, "stop": STOP, "padding": PADDING}
+    return Pack(prose(300), length=length, tokens=tokens, pairs=pairs, seed=1, once=once, **ids)
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +58,9 @@ def test_of_the_chosen_most_are_masked_some_replaced_some_kept(batches, unit):
 
 
 def test_the_shares_can_be_set(batches):
-    ids, chosen, targets = hide(batches[0], Hiding(keep=0.0, random=0.0), PIECES)
+    ids, chosen, _ = hide(batches[0], Hiding(keep=0.0, random=0.0), PIECES)
     assert (ids[chosen] == MASK).all()
-    ids, chosen, targets = hide(batches[0], Hiding(keep=1.0, random=0.0), PIECES)
+    ids, *_ = hide(batches[0], Hiding(keep=1.0, random=0.0), PIECES)
     assert np.array_equal(ids, batches[0].ids)
 
 
@@ -126,7 +117,7 @@ def test_spans_are_long_and_stay_inside_their_text(batches):
 
 
 def test_a_span_has_one_fate(batches):
-    ids, chosen, targets = hide(batches[0], Hiding(unit="span", rate=0.02), PIECES)
+    ids, chosen, _ = hide(batches[0], Hiding(unit="span", rate=0.02), PIECES)
     runs = np.split(np.arange(len(chosen)), np.flatnonzero(np.diff(chosen) > 1) + 1)
     mixed = sum(0 < (ids[chosen[run]] == MASK).mean() < 1 for run in runs)
     assert mixed <= 0.2 * len(runs)  # only spans that touch
@@ -170,7 +161,7 @@ def test_static_hiding_follows_each_sequence_into_its_own_epoch():
     packer = pack(tokens=4096, pairs="none")
     assert packer.round > 1
     packed = next(packer(index) for index in range(256) if len(set(packer(index).epochs.tolist())) > 1)
-    words = mix(packed.seed, np.repeat(packed.epochs, np.diff(packed.bounds)) % 10, packed.places)
+    words = mix(packed.seed, TEXT, np.repeat(packed.epochs, np.diff(packed.bounds)) % 10, packed.places)
     chosen = hide(packed, Hiding(copies=10), PIECES)[1]
     rest = np.setdiff1d(np.flatnonzero(packed.places >= 0), chosen)
     assert words[chosen].max() < words[rest].min()

@@ -93,9 +93,7 @@ def answers(model: Any, rows: list[list[int]], segments: list[list[int]]) -> dic
         return [one[:size] for one, size in zip(rows_of, sizes, strict=True)]
 
     sizes = [len(row) for row in rows]
-    squares = [
-        one[:, :size, :size] for layer in said.attentions for one, size in zip(layer, sizes, strict=True)
-    ]
+    squares = [one[:, :size, :size] for layer in said.attentions for one, size in zip(layer, sizes, strict=True)]
     found = {"states": [torch.cat(cut(state)) for state in said.hidden_states], "attention": squares}
     if hasattr(said, "seq_relationship_logits"):
         return {**found, "masked": cut(said.prediction_logits), "next": [said.seq_relationship_logits]}

@@ -59,11 +59,7 @@ def vectors(folder: Path) -> dict[str, Tensor]:
     opened = folders.read(folder)
     trunk = Transformer(opened.config).eval()
     trunk.load_state_dict(
-        {
-            name.removeprefix("trunk."): part
-            for name, part in opened.state.items()
-            if name.startswith("trunk.")
-        }
+        {name.removeprefix("trunk."): part for name, part in opened.state.items() if name.startswith("trunk.")}
     )
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_padding()

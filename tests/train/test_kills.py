@@ -4,7 +4,6 @@ Runs are started in processes forked from a server that has everything imported,
 """
 
 import multiprocessing
-import os
 import random
 import signal
 import time
@@ -12,30 +11,12 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
-from test_trainer import assert_same, losses
-from tiny import prepared, recipe
+from tiny import assert_same, losses, prepared, recipe, train_in_a_child
 
 from bertsmith.train import checkpoint
 
 KILLS, TERMINATIONS = 50, 100
 SHAPE = ("train.saves=20", "train.evaluations=3", "train.steps=60")
-
-
-def _train(data: Path, out: Path, quiet: Path) -> None:
-    """One start of the run, as a process of its own would make it."""
-    import torch
-
-    from bertsmith import run
-    from bertsmith.errors import BertsmithError
-
-    torch.set_num_threads(1)
-    with quiet.open("a") as stream:
-        os.dup2(stream.fileno(), 1)
-        os.dup2(stream.fileno(), 2)
-    try:
-        run.pretrain(recipe(data, out, *SHAPE))
-    except BertsmithError as error:
-        os._exit(3 if "saved" in str(error) else 4)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +45,7 @@ def undisturbed(
 
 
 def _started(server: multiprocessing.context.ForkServerContext, data: Path, out: Path) -> BaseProcess:
-    process = server.Process(target=_train, args=(data, out, out.parent / "output.txt"))
+    process = server.Process(target=train_in_a_child, args=(recipe(data, out, *SHAPE), out.parent / "output.txt"))
     process.start()
     return process
 
@@ -100,7 +81,7 @@ def test_fifty_kills_at_random_moments_change_nothing(
 def test_being_asked_to_stop_costs_at_most_one_step(
     server: multiprocessing.context.ForkServerContext, data: Path, undisturbed: tuple[Path, float], tmp_path: Path
 ) -> None:
-    """SIGTERM or Ctrl-C, once or twice in a row: what was logged is saved, and the run ends as the undisturbed one."""
+    """SIGTERM, once or twice in a row: what was logged is saved, and the run ends as the undisturbed one."""
     whole, duration = undisturbed
     chance = random.Random(2019)
     asked = runs = 0
@@ -112,7 +93,7 @@ def test_being_asked_to_stop_costs_at_most_one_step(
             _wait_for_training(out, process)
             time.sleep(chance.uniform(0.0, duration / 8))
             for _ in range(chance.choice([1, 2])):
-                os.kill(process.pid or 0, signal.SIGTERM)
+                process.terminate()
             process.join(60)
             if process.exitcode == 0:
                 break

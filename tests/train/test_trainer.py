@@ -1,12 +1,11 @@
 """The loop obeys its laws: sums divided once, exact resumption, bad steps left out."""
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from tiny import prepared, recipe
+from tiny import assert_same, losses, prepared, recipe, weights
 
 from bertsmith import run
 from bertsmith.data.batch import Batch
@@ -14,8 +13,7 @@ from bertsmith.errors import RunError
 from bertsmith.objectives.base import Term
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.recipe import Recipe
-from bertsmith.text.tokenizer import Tokenizer
-from bertsmith.train import checkpoint, log
+from bertsmith.train import log
 from bertsmith.train.clock import Clock, Extent, seconds, spoken
 from bertsmith.train.optimizers import Optimizer, OptimizerConfig
 from bertsmith.train.schedules import ScheduleConfig, factor
@@ -24,24 +22,6 @@ from bertsmith.train.schedules import ScheduleConfig, factor
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prepared(tmp_path_factory.mktemp("tiny"))
-
-
-def losses(out: Path) -> list[tuple[int, float]]:
-    return [(entry["step"], entry["loss"]) for entry in log.read(out / log.NAME) if entry["kind"] == "step"]
-
-
-def weights(out: Path) -> dict[str, torch.Tensor]:
-    found = checkpoint.newest(out / "checkpoints")
-    assert found is not None
-    return found[0].tensors["model"] | found[0].tensors["optimizer"]
-
-
-def assert_same(first: Path, second: Path) -> None:
-    assert losses(first) == losses(second)
-    one, other = weights(first), weights(second)
-    assert one.keys() == other.keys()
-    for name, tensor in one.items():
-        assert torch.equal(tensor, other[name]), name
 
 
 def test_a_run_learns_and_leaves_what_it_promises(data: Path, tmp_path: Path) -> None:

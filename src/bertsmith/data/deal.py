@@ -28,10 +28,8 @@ def cut(lengths: Whole, tokens: int, most: int) -> tuple[Whole, Whole]:
         room = min(tokens, share + 2)
         after = min(int(ends.searchsorted(done + room, side="right")), row + most)
         gap = done + room - (int(ends[after - 1]) if after > row else done)
-        if after < count and after < row + most and gap >= 3:
-            offset = gap - 2 + (offset if after == row else 0)
-        else:
-            offset = 0
+        cuttable = after < count and after < row + most and gap >= 3
+        offset = (offset if after == row else 0) + gap - 2 if cuttable else 0
         row = after
         begins.append(row)
         offsets.append(offset)

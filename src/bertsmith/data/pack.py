@@ -9,7 +9,7 @@ from jaxtyping import Int32, Int64
 
 from bertsmith.data.deal import cut, exchange
 from bertsmith.data.plan import Pairs, Plan, Sequences, Source, Whole
-from bertsmith.data.shuffle import mix
+from bertsmith.data.shuffle import BATCH, mix
 from bertsmith.errors import RecipeError, RunError
 
 BATCHES = 256  # a round has at least so many, so that each lacks next to nothing
@@ -91,7 +91,7 @@ class Pack:
             )
         if not self.once and 4 * index >= 3 * len(dealt):
             self._ask(number + 1)  # planned aside, before it is needed
-        return self._lay(_batch(dealt, index), int(mix(self.seed, number, index)))
+        return self._lay(_batch(dealt, index), int(mix(self.seed, BATCH, number, index)))
 
     def first(self) -> int:
         return 0

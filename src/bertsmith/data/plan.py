@@ -6,7 +6,7 @@ from typing import Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from bertsmith.data.shuffle import mix, permute, uniform
+from bertsmith.data.shuffle import ORDER, STAND_IN, WALK, mix, permute, uniform
 from bertsmith.errors import RecipeError, TextError
 
 Whole = NDArray[np.int64]
@@ -108,7 +108,7 @@ class Plan:
         order = np.argsort(found.epoch, kind="stable")
         bounds = np.searchsorted(found.epoch[order], np.arange(epochs.start, epochs.stop + 1))
         for epoch, begin, end in zip(epochs, bounds, bounds[1:], strict=False):
-            rows = permute(np.arange(end - begin), int(end - begin), int(mix(self.seed, epoch)))
+            rows = permute(np.arange(end - begin), int(end - begin), int(mix(self.seed, ORDER, epoch)))
             order[begin:end] = order[begin:end][rows]
         return self._read(found), order
 
@@ -142,7 +142,7 @@ class Plan:
 
     def _walk(self, walks: Whole, epochs: Small) -> _Walked:
         """Walk them all: each turn finds the next sequence of every walk that is not yet at its end."""
-        unit, stop, epoch, key = self.walks[walks], self.walks[walks + 1], epochs, mix(self.seed, epochs)
+        unit, stop, epoch, key = self.walks[walks], self.walks[walks + 1], epochs, mix(self.seed, WALK, epochs)
         least = min(2, self.most)
         spread = (self.most + 1 - least) / (self.short or 1)  # chance, once known to be small, draws the target too
         turns = []
@@ -187,7 +187,7 @@ class Plan:
     def _stand_in(self, unit: Whole, wanted: Whole, length: Small, epoch: Small) -> tuple[Whole, Whole]:
         """Texts from other documents, as long as the true text could have been, or as any is where 0 is wanted."""
         starts, documents = self.starts, self.documents
-        key, room = mix(self.seed, 1, epoch), self.most - length.astype(np.int64)
+        key, room = mix(self.seed, STAND_IN, epoch), self.most - length.astype(np.int64)
         usual = self.seconds[(uniform(key, unit) * len(self.seconds)).astype(np.int64)]
         wanted = np.where(wanted > 0, wanted, np.minimum(usual, room))
         home = np.searchsorted(documents, unit, side="right")

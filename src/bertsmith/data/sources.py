@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from bertsmith.errors import TextError, nearest
 
@@ -42,14 +42,14 @@ class Source:
                 yield block
 
     @contextmanager
-    def _opened(self) -> Iterator[IO[bytes]]:
+    def _opened(self) -> Iterator[Any]:
         if self.path == STANDARD_INPUT:
             yield sys.stdin.buffer
         else:
             with self.path.open("rb") as raw:
                 yield raw
 
-    def _unpacked(self, raw: IO[bytes]) -> Any:
+    def _unpacked(self, raw: Any) -> Any:
         match self.packing:
             case ".gz":
                 return gzip.GzipFile(fileobj=raw)

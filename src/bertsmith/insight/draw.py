@@ -12,7 +12,7 @@ Point = tuple[float, float]
 Show = Callable[[float], str]  # a value as it is written beside an axis or in a legend
 
 WIDTH, WIDE, HEIGHT = 520, 720, 240
-LEFT, RIGHT, TOP, BOTTOM = 48, 12, 14, 30
+LEFT, RIGHT, TOP, BOTTOM = 52, 12, 14, 30
 MOST = 320  # points a line is drawn with: more than the eye can tell apart would only make the page heavy
 SMOOTHED = 40  # the running mean reaches a fortieth of the line to either side
 

@@ -47,13 +47,9 @@ def config_of(raw: dict[str, Any], place: object) -> TransformerConfig:
             raise FolderError(place, f"{theirs} is {shown(raw[theirs])}", f"Only {shown(only)} can be opened")
     activation = raw.get("hidden_act", "gelu")
     if not isinstance(activation, str) or activation not in ACTIVATIONS:
-        raise FolderError(
-            place, f"unknown hidden_act {shown(activation)}", nearest(str(activation), ACTIVATIONS)
-        )
+        raise FolderError(place, f"unknown hidden_act {shown(activation)}", nearest(str(activation), ACTIVATIONS))
     values: dict[str, Any] = {"activation": ACTIVATIONS[activation]}
-    if (
-        raw.get("positions") == "sinusoidal"
-    ):  # our own word: transformers sees a learned table with the same numbers
+    if raw.get("positions") == "sinusoidal":  # our own word: transformers sees a learned table with the same numbers
         values["positions"] = "sinusoidal"
     for ours, theirs in SETTINGS.items():
         if theirs not in raw:
@@ -61,9 +57,7 @@ def config_of(raw: dict[str, Any], place: object) -> TransformerConfig:
         value, whole = raw[theirs], TransformerConfig.__annotations__[ours] is int
         known = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
         if not known or not 0 <= value <= LARGEST:
-            raise FolderError(
-                place, f"{theirs} is {shown(value)}", f"Give a {'whole ' if whole else ''}number"
-            )
+            raise FolderError(place, f"{theirs} is {shown(value)}", f"Give a {'whole ' if whole else ''}number")
         values[ours] = value if whole else float(value)
     try:
         return TransformerConfig(**values)

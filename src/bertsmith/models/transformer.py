@@ -38,9 +38,7 @@ class TransformerConfig:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}. Give at least 1")
         if self.width % self.heads:
-            raise ValueError(
-                f"a width of {self.width} cannot be shared by {self.heads} heads. Take a multiple"
-            )
+            raise ValueError(f"a width of {self.width} cannot be shared by {self.heads} heads. Take a multiple")
         for name in ("dropout", "attention_dropout"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ValueError(f"{name} is {getattr(self, name)}. Give a share, at least 0 and below 1")

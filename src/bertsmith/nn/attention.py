@@ -142,9 +142,7 @@ def _recorded(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout
     return torch.cat([attended for attended, _ in found], 1).transpose(0, 1)
 
 
-def _formula(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float
-) -> tuple[Tensor, Tensor]:
+def _formula(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> tuple[Tensor, Tensor]:
     """What is taken, and the weights by which it is taken."""
     scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
     weights = (scores if mask is None else scores.masked_fill(~mask, -torch.inf)).softmax(-1)

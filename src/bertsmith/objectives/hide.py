@@ -7,14 +7,14 @@ import numpy as np
 from jaxtyping import Bool, Int32, Int64, UInt64
 
 from bertsmith.data.pack import Packed
-from bertsmith.data.shuffle import mix, uniform
+from bertsmith.data.shuffle import TEXT, mix, uniform
 
 _SHARES = np.cumsum(0.2 * 0.8 ** np.arange(10))  # of spans of one token, of up to two, ... of up to ten
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hiding:
-    """What is hidden, and how. Devlin et al. 2018, section 3.1; whole words: its later release; spans: Joshi et al. 2019."""
+    """What is hidden, and how. Devlin et al. 2018, section 3.1; spans as in Joshi et al. 2019."""
 
     rate: float = 0.15  # of all tokens
     keep: float = 0.1  # of the chosen: left as they are
@@ -71,7 +71,7 @@ def _words(packed: Packed, hiding: Hiding) -> UInt64[np.ndarray, "T"]:
     if hiding.copies == 0:
         return mix(packed.key, np.arange(len(packed.ids)))
     copy = np.repeat(packed.epochs % hiding.copies, np.diff(packed.bounds))
-    return mix(packed.seed, copy, packed.places)
+    return mix(packed.seed, TEXT, copy, packed.places)
 
 
 def _ranked(words: UInt64[np.ndarray, "L"], count: int) -> Int64[np.ndarray, "N"]:

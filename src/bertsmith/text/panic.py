@@ -17,4 +17,4 @@ def told(place: object, kind: type[BertsmithError], remedy: str = "") -> Iterato
         if not known and type(error).__name__ != "PanicException":
             raise
         lines = str(error).splitlines() or ["no reason given"]
-        raise kind(place, f"the tokenizers library gave up ({lines[0]})", remedy) from None
+        raise kind(place, f"the library gave up ({lines[0]})", remedy) from None

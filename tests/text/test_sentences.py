@@ -1,0 +1,109 @@
+"""Running text is split into sentences, and the layout of a text guessed from its first lines."""
+
+import lzma
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertsmith.errors import TextError
+from bertsmith.text import sentences
+from bertsmith.text.sentences import WINDOW, guess, split, wrapped
+
+pytest.importorskip("sentencex")
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        ["Dr. Smith paid $3.50 to the U.S. Treasury.", "He was not pleased!", "Was she?"],
+        ['"Shall we go?" she asked.', "He nodded, e.g. like this."],
+        ["He looked at the sea.", '"No doubt," he said.', '"None at all."'],
+        ["日本語です。", "そうですか？", "はい！"],
+        ["No full stop at the end"],
+    ],
+)
+def test_sentences_end_where_a_reader_ends_them(expected: list[str]) -> None:
+    join = "" if expected[0][0] == "日" else " "
+    assert list(split(join.join(expected))) == expected
+
+
+def test_a_text_longer_than_the_window_is_split_as_if_it_were_short() -> None:
+    expected = [f"This is the sentence with the number {number}, and nothing else." for number in range(500)]
+    assert list(split(" ".join(expected))) == expected
+
+
+def test_a_sentence_without_end_is_cut_at_spaces() -> None:
+    found = list(split("word " * 5_000))
+    assert " ".join(found) == ("word " * 5_000).strip()
+    assert max(map(len, found)) <= WINDOW
+
+
+@given(st.text(alphabet=st.sampled_from("aB .!?\"'(\n\t。é\u2028")) | st.text())
+def test_no_character_is_lost(text: str) -> None:
+    text = text.encode("utf-8", "ignore").decode()
+    found = list(split(text * 40))
+    assert "".join("".join(found).split()) == "".join((text * 40).split())
+    assert all(sentence == sentence.strip() != "" for sentence in found)
+
+
+@pytest.mark.parametrize("unit", ["a. ", "A.", '"', "(", "word ", "x", "Yes! "])
+def test_time_grows_linearly(unit: str) -> None:
+    def seconds(characters: int) -> float:
+        text, began = unit * (characters // len(unit)), time.process_time()
+        list(split(text))
+        return time.process_time() - began
+
+    assert seconds(400_000) < 16 * seconds(100_000) + 0.5
+
+
+def test_half_characters_are_refused() -> None:
+    with pytest.raises(TextError, match=r"^sentences: the library gave up \('utf-8' codec can't encode"):
+        list(split("half \ud800 of it"))
+
+
+def test_without_sentencex_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentencex", None)
+    sentences._segment.cache_clear()
+    remedy = r"Install it with: pip install 'bertsmith\[sentences\]'\.$"
+    with pytest.raises(TextError, match=rf"^sentences: running text needs sentencex to be split\. {remedy}"):
+        list(split("One. Two."))
+
+
+PARAGRAPH = (
+    "The lighthouse stood at the end of a long pier. Ships passed it by night and by day. Its keeper had not "
+    "spoken to anybody for a year, and he liked it so! On Sundays he read. On Mondays he mended his nets."
+)
+
+
+def test_layouts_are_told_apart() -> None:
+    lines = list(split(PARAGRAPH)) * 20
+    assert guess(lines) == "lines"
+    assert guess([*lines, ""] * 2) == "lines"
+    assert guess(["short title", "another one entirely here", "a third"] * 20) == "lines"
+    assert guess([]) == "lines"
+    assert guess([PARAGRAPH] * 3) == "running"
+    assert guess(["A Heading", "", PARAGRAPH, "", PARAGRAPH]) == "running"
+    assert guess(["吾輩は猫である。名前はまだ無い。どこで生れたか見当がつかぬ。"] * 3) == "running"
+    for width in (40, 72, 100):
+        broken = textwrap.wrap(PARAGRAPH * 9, width)
+        assert guess(broken) == "running"
+        assert wrapped(broken)
+    assert not wrapped(lines)
+    assert not wrapped([PARAGRAPH] * 9)
+
+
+@pytest.mark.shared
+def test_real_texts_are_told_apart(shared: Path) -> None:
+    data = shared / "data"
+    for name in ("corpus-small/valid", "corpus/wiki-val", "corpus/books-val"):
+        lines = lzma.open(data / f"{name}.txt.xz", "rt", encoding="utf-8").read().split("\n")
+        blocks = [lines[start : start + 200] for start in range(0, len(lines) - 200, 1_000)]
+        assert {guess(block) for block in blocks} == {"lines"}
+        documents = "\n".join(lines).split("\n\n")[:40]
+        assert guess([document.replace("\n", " ") for document in documents]) == "running"
+        assert guess([line for text in documents for line in textwrap.wrap(text, 72)][:200]) == "running"

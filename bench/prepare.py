@@ -51,9 +51,7 @@ print(json.dumps({"seconds": seconds, "tokens": summary.train["tokens"] + summar
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("text", nargs="+", type=Path, help="text, plain or .xz")
     parser.add_argument("--megabytes", type=int, default=150, help="how much of the text, unpacked")
     parser.add_argument("--tokenizer", type=Path, help="a tokenizer's folder; by default one is trained")

@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import resources
@@ -70,32 +70,32 @@ def read(path: Path, overrides: Sequence[str]) -> Recipe:
 
 def pretrain(recipe: Recipe) -> dict[str, float]:
     """Train what the recipe describes, from where it stands, and leave a model folder and a report."""
-    with Lock(recipe.out), Display("training") as display:
+    with Lock(recipe.out):
         _settle(recipe)
         tokenizer, train, valid = _data(recipe)
         device = machine.device(recipe.train.device)
         objective = _objective(recipe, tokenizer).to(device)
         model = Model(objective, tokenizer, str(recipe.out))
         examples = story.before(recipe, model, valid)
-        trainer = Trainer(
-            objective,
-            _feed(recipe, objective, tokenizer, train),
-            Optimizer(objective, recipe.optimizer),
-            recipe.schedule,
-            recipe.train,
-            folder=recipe.out,
-            valid=_validation(recipe, objective, tokenizer, valid, device),
-            bytes_per_token=valid.bytes / valid.tokens,
-            precision=machine.precision(recipe.train.precision, device),
-            speed=_speed(objective, device),
-            display=display,
-        )
-        figures = trainer.fit()
+        with Display("training") as display:
+            trainer = Trainer(
+                objective,
+                _feed(recipe, objective, tokenizer, train),
+                Optimizer(objective, recipe.optimizer),
+                recipe.schedule,
+                recipe.train,
+                folder=recipe.out,
+                valid=_validation(recipe, objective, tokenizer, valid, device),
+                bytes_per_token=valid.bytes / valid.tokens,
+                precision=machine.precision(recipe.train.precision, device),
+                speed=_speed(objective, device),
+                display=display,
+            )
+            figures = trainer.fit()
         told = story.tell(recipe, model, trainer, train, valid, examples)
-        display.say(", ".join(f"{name}: {value}" for name, value in told.figures.items()))
         _export(recipe, model, told)
         report.write(recipe.out / "report.html", told)
-        display.say(f"model: {recipe.out / 'model'}   report: {recipe.out / 'report.html'}")
+        SAY.print(_facts(told.figures | {"model": str(recipe.out / "model"), "report": str(recipe.out / "report.html")}))
     return figures
 
 
@@ -164,17 +164,17 @@ def check(recipe: Recipe) -> None:
     count = sum(parameter.numel() for parameter in objective.parameters())
     cost = shape.flops(data.length, objective.guesses)
     speed = machine.training_flops(device) / cost
-    table = Table("", "", show_header=False, box=None)
-    table.add_row("model", f"{recipe.model.kind}: {shape.layers} layers of width {shape.width}")
-    table.add_row("parameters", f"{count:,} in training, {shape.count:,} in the published count")
-    table.add_row(
-        "an update", f"{data.tokens * recipe.train.accumulate:,} tokens in {recipe.train.accumulate} micro-batches"
-    )
-    table.add_row("memory", f"about {choose.memory(shape, count, data.tokens, objective.guesses) / 2**30:.1f} GiB")
-    table.add_row("speed", f"about {speed:,.0f} tokens/s on {machine.describe(device)['device']}")
     prepared = Shards(data.folder / "train") if (data.folder / "train").is_dir() else None
-    table.add_row("time", choose.duration(recipe, speed, prepared))
-    SAY.print(table)
+    memory = choose.memory(shape, count, data.tokens, objective.guesses)
+    facts = {
+        "model": f"{recipe.model.kind}: {shape.layers} layers of width {shape.width}",
+        "parameters": f"{count:,} in training, {shape.count:,} in the published count",
+        "an update": f"{data.tokens * recipe.train.accumulate:,} tokens in {recipe.train.accumulate} micro-batches",
+        "memory": f"about {memory / 2**30:.1f} GiB",
+        "speed": f"about {speed:,.0f} tokens/s on {machine.describe(device)['device']}",
+        "time": choose.duration(recipe, speed, prepared),
+    }
+    SAY.print(_facts(facts))
 
 
 def listing() -> None:
@@ -201,6 +201,14 @@ def fill(model: Path, texts: Sequence[str] | None, *, top: int, as_json: bool) -
                 print(json.dumps(filled.plain(), ensure_ascii=False), flush=True)
             else:
                 _show(filled)
+
+
+def _facts(facts: Mapping[str, str]) -> Table:
+    """Names and values, one below the other."""
+    table = Table(show_header=False, box=None)
+    for name, value in facts.items():
+        table.add_row(f"[bold]{name}[/]", escape(value))
+    return table
 
 
 def _show(filled: Filled) -> None:
@@ -347,6 +355,6 @@ def _export(recipe: Recipe, model: Model, told: RunStory) -> None:
     """The model folder: weights, settings, tokenizer and card."""
     shape = model.objective.trunk.config
     with folders.writing(recipe.out / "model") as folder:
-        folders.write(folder, shape, model.objective.state_dict())
+        folders.write(folder, shape, model.objective.state_dict(), {"pad_token_id": model.tokenizer.padding})
         model.tokenizer.save(folder, length=shape.length)
         files.write(folder / "README.md", card(told).encode())

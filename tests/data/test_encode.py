@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from bertsmith.data import encode
 from bertsmith.data.crew import Documents, Worker, encode_all
-from bertsmith.data.encode import Encoder, apart
+from bertsmith.data.encode import Encoder, apart, marks
 from bertsmith.errors import RunError
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 
@@ -102,11 +102,11 @@ def test_any_text_has_the_ids_the_tokenizer_gives(folder: Path, words: list[str]
 
 
 def test_a_full_memory_begins_anew_and_changes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encode, "REMEMBERED", 20)
+    monkeypatch.setattr(encode, "REMEMBERED", 30)
     encoder, tokenizer = Encoder(folder, "uint16"), Tokenizer.load(folder)
     for text in TEXT.split("\n") * 2:
         assert ids(encoder, text) == tokenizer.encode([text])[0]
-        assert len(encoder._known) <= 20
+        assert len(encoder._known) <= 30
     assert encoder._known
 
 
@@ -162,13 +162,9 @@ def wordpiece(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_workers_give_the_same_blocks_in_the_same_order(wordpiece: Path) -> None:
     alone = [
-        (item, [block.pack() for block in blocks])
-        for item, blocks in encode_all(items(9), wordpiece, "uint16", 0)
+        (item, [block.pack() for block in blocks]) for item, blocks in encode_all(items(9), wordpiece, "uint16", 0)
     ]
-    crew = [
-        (item, [block.pack() for block in blocks])
-        for item, blocks in encode_all(items(9), wordpiece, "uint16", 2)
-    ]
+    crew = [(item, [block.pack() for block in blocks]) for item, blocks in encode_all(items(9), wordpiece, "uint16", 2)]
     assert alone == crew
     assert [item for item, _ in crew] == list(range(9))
 
@@ -261,3 +257,21 @@ def alive(process: int) -> bool:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def test_bert_parts_words_at_punctuation_too(wordpiece: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder, asked, real = Encoder(wordpiece, "uint16"), [], Tokenizer.encode
+    monkeypatch.setattr(Tokenizer, "encode", lambda self, texts: asked.extend(texts) or real(self, texts))
+    ids(encoder, 'the house, (the "house"); house.')
+    assert asked.count(" house") == 1
+    about = json.loads((wordpiece / "tokenizer.json").read_text())
+    assert marks(about) == ".,()\"':;-"
+    assert marks(about | {"added_tokens": [{"content": "(c)"}]}) == ".,\"':;-"
+    assert marks(about | {"pre_tokenizer": {"type": "ByteLevel"}}) == ""
+    assert marks(about | {"normalizer": {"type": "NFC"}}) == ""  # joins a mark with an accent after it
+
+
+def test_a_worker_is_light() -> None:
+    program = "import sys, bertsmith.data.crew; print('torch' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout == "False\n"

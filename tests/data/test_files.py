@@ -30,9 +30,7 @@ def test_a_written_file_has_the_digest_that_was_told(tmp_path: Path) -> None:
     data = os.urandom(3 * files.PIECE + 17)
     told = files.write(tmp_path / "data", data)
     assert (tmp_path / "data").read_bytes() == data
-    assert (
-        told == files.Digest(len(data), hashlib.sha256(data).hexdigest()) == files.digest(tmp_path / "data")
-    )
+    assert told == files.Digest(len(data), hashlib.sha256(data).hexdigest()) == files.digest(tmp_path / "data")
 
 
 def test_pieces_make_the_same_file_as_one_write(tmp_path: Path) -> None:
@@ -42,9 +40,7 @@ def test_pieces_make_the_same_file_as_one_write(tmp_path: Path) -> None:
         assert writer.close() == files.write(tmp_path / "whole", b"onetwothree")
 
 
-def test_a_disk_that_takes_little_at_a_time_still_gets_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_takes_little_at_a_time_still_gets_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.write
     monkeypatch.setattr(os, "write", lambda file, data: real(file, data[:7]))
     files.write(tmp_path / "data", bytes(range(256)))
@@ -66,9 +62,7 @@ def test_every_file_and_its_folder_are_synced(tmp_path: Path, monkeypatch: pytes
     assert synced[2:] == [str(tmp_path / "new"), str(tmp_path)]
 
 
-@pytest.mark.parametrize(
-    ("call", "after"), [("open", 0), ("write", 0), ("fsync", 0), ("replace", 0), ("fsync", 1)]
-)
+@pytest.mark.parametrize(("call", "after"), [("open", 0), ("write", 0), ("fsync", 0), ("replace", 0), ("fsync", 1)])
 def test_json_is_old_or_new_whichever_call_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, after: int
 ) -> None:
@@ -135,9 +129,7 @@ def test_a_full_device_is_told_with_what_is_free() -> None:
     full = Path("/dev/full")
     if not full.exists():
         pytest.skip("this system has no /dev/full")
-    with pytest.raises(
-        RunError, match=r"/dev/full: the disk is full: 5 bytes needed, [\d,]+ free\. Free space"
-    ):
+    with pytest.raises(RunError, match=r"/dev/full: the disk is full: 5 bytes needed, [\d,]+ free\. Free space"):
         files.write(full, b"hello")
 
 

@@ -11,14 +11,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from bertsmith.data import files, sources
+from bertsmith.data import chunks, files, sources
 from bertsmith.data import prepare as room
 from bertsmith.data.corpus import Corpus
 from bertsmith.data.prepare import Summary, prepare
@@ -55,9 +57,7 @@ def _unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return train(
-        [" ".join(document(number)) for number in range(200)], TokenizerConfig(vocabulary=200, least=1)
-    )
+    return train([" ".join(document(number)) for number in range(200)], TokenizerConfig(vocabulary=200, least=1))
 
 
 def documents(folder: Path, tokenizer: Tokenizer) -> list[list[list[int]]]:
@@ -79,9 +79,7 @@ def contents(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {
         str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()
     }
-    found["summary.json"] = {
-        key: value for key, value in json.loads(found["summary.json"]).items() if key != "seconds"
-    }
+    found["summary.json"] = {key: value for key, value in json.loads(found["summary.json"]).items() if key != "seconds"}
     return found
 
 
@@ -96,12 +94,8 @@ def test_every_document_is_there_once_and_in_order(tmp_path: Path, tokenizer: To
     assert valid == [found for found in expected if found in valid]
     assert (summary.documents, summary.duplicates, summary.empty, summary.dropped) == (300, 0, 0, 0)
     assert summary.train["tokens"] == sum(len(sentence) for found in train for sentence in found)
-    assert summary.train["bytes"] + summary.valid["bytes"] == sum(
-        len(line) for text in texts for line in text
-    )
-    assert summary.train["words"] + summary.valid["words"] == sum(
-        len(line.split()) for text in texts for line in text
-    )
+    assert summary.train["bytes"] + summary.valid["bytes"] == sum(len(line) for text in texts for line in text)
+    assert summary.train["words"] + summary.valid["words"] == sum(len(line.split()) for text in texts for line in text)
     assert Tokenizer.load(tmp_path / "out" / "tokenizer").fingerprint == tokenizer.fingerprint
     assert json.loads((tmp_path / "out" / "summary.json").read_bytes())["documents"] == 300
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
@@ -156,10 +150,8 @@ def test_few_documents_still_give_one_for_validation(
         assert summary.valid["words"] == sum(len(line.split()) for line in document(texts - 1))
 
 
-def test_workers_do_not_change_a_byte(
-    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(room, "CHUNK", 2_000)
+def test_workers_do_not_change_a_byte(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "CHUNK", 2_000)
     text = write(tmp_path / "a.txt", [document(number % 250) for number in range(300)])
     for workers in (0, 1, 3):
         prepare(corpus(text), tokenizer, tmp_path / str(workers), shard_tokens=2_000, workers=workers)
@@ -180,10 +172,8 @@ def test_a_large_vocabulary_takes_four_bytes(
     ]
 
 
-def test_progress_rises_to_the_whole(
-    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(room, "CHUNK", 1_000)
+def test_progress_rises_to_the_whole(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "CHUNK", 1_000)
     monkeypatch.setattr(sources, "BLOCK", 1_000)
     calls: list[tuple[float, int]] = []
     text = write(tmp_path / "a.txt", [document(number) for number in range(200)])
@@ -254,7 +244,7 @@ class StopHereError(Exception):
 
 def stop_after(entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a run end soon after its journal has so many entries."""
-    monkeypatch.setattr(room, "CHUNK", 1_000)
+    monkeypatch.setattr(chunks, "CHUNK", 1_000)
     real, made = room.Journal.record, 0
 
     def record(self: Any, *arguments: Any) -> None:
@@ -290,9 +280,7 @@ def test_an_unfinished_folder_is_not_gone_on_with_by_something_else(
     )
 
 
-def test_what_was_begun_but_saved_nothing_may_begin_with_something_else(
-    tmp_path: Path, tokenizer: Tokenizer
-) -> None:
+def test_what_was_begun_but_saved_nothing_may_begin_with_something_else(tmp_path: Path, tokenizer: Tokenizer) -> None:
     empty = tmp_path / "a.txt"
     empty.write_text("\n\n")
     with pytest.raises(TextError):
@@ -307,7 +295,7 @@ def test_what_was_begun_but_saved_nothing_may_begin_with_something_else(
 def test_a_stopped_run_goes_on_to_the_same_bytes(
     tmp_path: Path, tokenizer: Tokenizer, entries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "CHUNK", 1_000)
+    monkeypatch.setattr(chunks, "CHUNK", 1_000)
     texts = [document(number % 230) for number in range(300)]  # the doubles come after the first entries
     text = write(tmp_path / "a.txt", texts)
     prepare(corpus(text), tokenizer, tmp_path / "whole", shard_tokens=2_000)
@@ -326,7 +314,7 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(
 def test_the_only_valid_document_is_the_same_after_a_stop(
     tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "CHUNK", 1_000)
+    monkeypatch.setattr(chunks, "CHUNK", 1_000)
     text = write(tmp_path / "a.txt", [document(number) for number in range(60)])
     options: dict[str, Any] = {"shard_tokens": 500, "valid": 1e-9}
     prepare(corpus(text), tokenizer, tmp_path / "whole", **options)
@@ -363,7 +351,7 @@ def crash_at(moment: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_crash_at_any_call_to_the_disk_changes_nothing(
     tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "CHUNK", 1_000)
+    monkeypatch.setattr(chunks, "CHUNK", 1_000)
     text = write(tmp_path / "a.txt", [document(number % 20) for number in range(24)])
     options: dict[str, Any] = {"shard_tokens": 300, "valid": 0.1}
     prepare(corpus(text), tokenizer, tmp_path / "whole", **options)
@@ -385,49 +373,57 @@ def test_a_crash_at_any_call_to_the_disk_changes_nothing(
 
 RUN = """
 import sys
-from bertsmith.data import prepare as room
+from bertsmith.data import chunks
 from bertsmith.data.corpus import Corpus
+from bertsmith.data.prepare import prepare
 from bertsmith.text.tokenizer import Tokenizer
-room.CHUNK = 4_000
+chunks.CHUNK = 4_000
 text, tokenizer, out, workers = sys.argv[1:]
-tell = lambda *told: print(*told, flush=True)
+wait = lambda *told: sys.stdin.readline()  # for leave to go on; a closed pipe gives it for good
 corpus, tokenizer = Corpus([text], layout="lines"), Tokenizer.load(tokenizer)
-tell("ready")
-room.prepare(corpus, tokenizer, out, shard_tokens=6_000, valid=0.1, workers=int(workers), progress=tell)
+print("ready", flush=True)
+prepare(corpus, tokenizer, out, shard_tokens=6_000, valid=0.1, workers=int(workers), progress=wait)
 """
 
 
 def start(text: Path, out: Path, workers: int, program: str = RUN) -> subprocess.Popen[bytes]:
     """Begin a run in a process group of its own, and wait until it is at work."""
     arguments = [str(text), str(text.parent / "tokenizer"), str(out), str(workers)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     run = subprocess.Popen([sys.executable, "-c", program, *arguments], process_group=0, **pipes)
     assert run.stdout is not None
     assert run.stdout.readline() == b"ready\n"
     return run
 
 
+def entries(out: Path) -> int:
+    """How often the journal of an unfinished folder has been written on."""
+    path = out / "unfinished" / "journal.json"
+    return int(files.read_json(path)["entries"]) if path.exists() else 0
+
+
 def test_killed_at_random_moments_it_goes_on_to_the_same_bytes(tmp_path: Path, tokenizer: Tokenizer) -> None:
     tokenizer.save(tmp_path / "tokenizer")
     text = write(tmp_path / "a.txt", [document(number % 1_000) for number in range(1_200)])
     assert start(text, tmp_path / "whole", 2).communicate()[1] == b""
-    chance, resumed = random.Random(5), 0
+    chance = random.Random(5)
     for workers in (0, 2):
         out = tmp_path / f"killed {workers}"
-        for _ in range(4):
+        for attempt in range(4):
             run = start(text, out, workers)
-            assert run.stdout is not None
-            for _ in range(chance.randrange(12)):
-                run.stdout.readline()
-            time.sleep(chance.uniform(0, 0.01))
+            assert run.stdin is not None
+            run.stdin.write(b"go on\n" * (15 if attempt == 0 else chance.randrange(10)))
+            run.stdin.flush()
+            while attempt == 0 and not entries(out):
+                assert run.poll() is None  # the first time until a shard is done, then at random
+                time.sleep(0.005)
+            time.sleep(chance.uniform(0, 0.3))
             run.send_signal(chance.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM]))
             run.communicate()
             assert run.returncode != 0
-            journal = out / "unfinished" / "journal.json"
-            resumed += journal.exists() and files.read_json(journal)["entries"] > 0
+        assert entries(out)
         start(text, out, workers).communicate()
         assert contents(out) == contents(tmp_path / "whole")
-    assert resumed >= 4
 
 
 def test_ctrl_c_is_quiet_in_the_workers(tmp_path: Path, tokenizer: Tokenizer) -> None:
@@ -435,6 +431,9 @@ def test_ctrl_c_is_quiet_in_the_workers(tmp_path: Path, tokenizer: Tokenizer) ->
     text = write(tmp_path / "a.txt", [document(number) for number in range(4_000)])
     body = "".join(f"  {line}\n" for line in RUN.split("\n"))
     run = start(text, tmp_path / "out", 2, f"try:\n{body}except KeyboardInterrupt: print('stopped')")
+    assert run.stdin is not None
+    run.stdin.write(b"go on\n" * 30)
+    run.stdin.flush()
     while not list(tmp_path.glob("out/unfinished/*.digests")):
         assert run.poll() is None
         time.sleep(0.005)
@@ -460,7 +459,7 @@ def test_two_runs_do_not_share_a_folder(tmp_path: Path, tokenizer: Tokenizer) ->
 def test_a_full_disk_is_one_line_and_loses_nothing(
     tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "CHUNK", 1_000)
+    monkeypatch.setattr(chunks, "CHUNK", 1_000)
     text = write(tmp_path / "a.txt", [document(number) for number in range(200)])
     prepare(corpus(text), tokenizer, tmp_path / "whole", shard_tokens=800)
     real, lines = os.write, []
@@ -519,13 +518,18 @@ def test_no_text_is_told_with_the_file(tmp_path: Path, tokenizer: Tokenizer) -> 
 @pytest.mark.parametrize("valid", [-0.1, 1.0, 7, float("nan")])
 def test_a_share_that_is_none_is_refused(tmp_path: Path, tokenizer: Tokenizer, valid: float) -> None:
     text = write(tmp_path / "a.txt", [document(1)])
-    with pytest.raises(RecipeError, match=r"is not a share\. Give a number from 0 to 1, such as 0\.01\."):
+    told = rf"valid: {valid} is not a share\. Give a number from 0 to 1, such as 0\.01\."
+    with pytest.raises(RecipeError, match=told):
         prepare(corpus(text), tokenizer, tmp_path / "out", valid=valid)
 
 
-def test_a_finished_folder_that_lost_a_file_is_not_called_prepared(
-    tmp_path: Path, tokenizer: Tokenizer
-) -> None:
+def test_fewer_than_no_workers_are_refused(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    text = write(tmp_path / "a.txt", [document(1)])
+    with pytest.raises(RecipeError, match=r"workers: -1 is too few\. Give 0 or more\."):
+        prepare(corpus(text), tokenizer, tmp_path / "out", workers=-1)
+
+
+def test_a_finished_folder_that_lost_a_file_is_not_called_prepared(tmp_path: Path, tokenizer: Tokenizer) -> None:
     text = write(tmp_path / "a.txt", [document(number) for number in range(20)])
     prepare(corpus(text), tokenizer, tmp_path / "out")
     (tmp_path / "out" / "train" / "000000.tokens").unlink()
@@ -542,3 +546,30 @@ def test_a_torn_journal_is_named(tmp_path: Path, tokenizer: Tokenizer) -> None:
             prepare(corpus(text), tokenizer, tmp_path / "out")
     shutil.rmtree(tmp_path / "out")
     assert isinstance(prepare(corpus(text), tokenizer, tmp_path / "out"), Summary)
+
+
+def test_text_through_a_pipe_is_never_taken_for_the_same(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for out, told in (("one", None), ("two", None), ("one", "was prepared with other text")):
+        reading, writing = os.pipe()
+        os.write(writing, b"\n\n".join("\n".join(document(number)).encode() for number in range(9)))
+        os.close(writing)
+        with os.fdopen(reading, "rb") as pipe:
+            monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=pipe))
+            with nullcontext() if told is None else pytest.raises(FolderError, match=told):
+                summary = prepare(Corpus(["-"], layout="lines"), tokenizer, tmp_path / out, workers=0)
+                assert summary.documents == 9
+
+
+def test_a_folder_where_nothing_may_be_written_is_told(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = write(tmp_path / "a.txt", [document(1)])
+
+    def refuse(*arguments: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "mkdir", refuse)
+    with pytest.raises(RunError, match=r"out: may not be written\. Choose a folder that is yours\."):
+        prepare(corpus(text), tokenizer, tmp_path / "out")

@@ -58,9 +58,7 @@ def test_ranges_come_in_the_order_asked_for(tmp_path: Path) -> None:
     which = chance.integers(0, shards.sentences, 500)
     starts = np.concatenate([[0], shards.sentence_ends])[which]
     lengths = chance.integers(0, shards.sentence_ends[which] - starts + 1)  # some of them empty
-    expected = np.concatenate(
-        [tokens[start : start + length] for start, length in zip(starts, lengths, strict=True)]
-    )
+    expected = np.concatenate([tokens[start : start + length] for start, length in zip(starts, lengths, strict=True)])
     found = shards.gather(starts, lengths)
     assert found.dtype == np.int32
     assert (found == expected).all()
@@ -276,9 +274,7 @@ def test_an_uncut_shard_is_cleared_away_and_a_cut_one_kept(tmp_path: Path) -> No
 
 def test_a_block_parts_before_its_last_document() -> None:
     tokens = np.arange(10, dtype=np.uint32)
-    block = Block(
-        tokens.tobytes(), np.array([1, 2, 3, 4], np.int32), np.array([[1, 5, 1], [2, 6, 1], [1, 7, 1]])
-    )
+    block = Block(tokens.tobytes(), np.array([1, 2, 3, 4], np.int32), np.array([[1, 5, 1], [2, 6, 1], [1, 7, 1]]))
     before, last = block.part()
     assert (before.tokens, last.tokens) == (tokens[:6].tobytes(), tokens[6:].tobytes())
     assert (before.lengths.tolist(), last.lengths.tolist()) == ([1, 2, 3], [4])

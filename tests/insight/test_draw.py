@@ -112,13 +112,15 @@ def test_a_noisy_line_is_drawn_twice_and_a_sparse_one_has_dots() -> None:
     assert drawn.count("<circle") == 5
 
 
-def test_the_name_of_the_reference_stands_where_the_curve_does_not_end() -> None:
-    def gap(value: float) -> float:
-        drawn = chart("Loss", [Series("training", FALL)], reference=("guess", value))
+def test_the_name_of_the_reference_stands_where_the_nearest_curve_does_not_end() -> None:
+    def gap(value: float, *ends: float) -> float:
+        series = [Series("line", [(1.0, 0.0), (100.0, end)]) for end in ends]
+        drawn = chart("Loss", series, reference=("guess", value))
         line, name = re.findall(r'class="reference"[^>]* y1?="([\d.]+)"', drawn)
         return float(name) - float(line)
 
-    assert gap(7.0) < 0 < gap(4.0)
+    assert gap(7.0, 5.0) < 0 < gap(4.0, 5.0)
+    assert gap(0.5, 0.3, 0.6) > 0
 
 
 def test_a_chart_of_nothing_is_nothing() -> None:

@@ -83,6 +83,29 @@ def test_every_parameter_learns() -> None:
         assert parameter.grad.isfinite().all(), name
 
 
+def test_the_embedding_is_dropped_out_in_training_only() -> None:
+    module, tokens = network(replace(SMALL, dropout=0.5, attention_dropout=0.0)).train(), pairs(ROWS)
+    torch.manual_seed(0)
+    dropped = (module.states(tokens)[0] == 0).float().mean()
+    assert abs(dropped - 0.5) < 0.05
+    assert (module.eval().states(tokens)[0] == 0).sum() == 0
+
+
+def test_the_kernel_is_chosen_by_the_precision_of_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def chosen(equal: bool, device: torch.device, dtype: torch.dtype, head_width: int) -> str:
+        seen.append((equal, device.type, dtype, head_width))
+        return "grouped"
+
+    monkeypatch.setattr("bertsmith.models.transformer.best_kernel", chosen)
+    module = network()
+    module(pairs(ROWS))
+    with torch.autocast("cpu", torch.bfloat16):
+        module(pairs(ROWS))
+    assert seen == [(False, "cpu", torch.float32, 8), (False, "cpu", torch.bfloat16, 8)]
+
+
 def test_flops_follow_the_formula() -> None:
     # 6 L (4 D D + 2 D F) + 12 L D s + 6 m (V D + D D), BERT-base at 128, a share of 0.15 guessed.
     layers = 6 * 12 * (4 * 768 * 768 + 2 * 768 * 3072) + 12 * 12 * 768 * 128

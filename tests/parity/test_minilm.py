@@ -1,6 +1,5 @@
 """Published weights: all-MiniLM-L6-v2, from its package, against sentence-transformers and kept numbers."""
 
-import warnings
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -71,11 +70,9 @@ def vectors(folder: Path) -> dict[str, Tensor]:
 
 
 def test_vectors_equal_those_of_sentence_transformers(folder: Path, vectors: dict[str, Tensor]) -> None:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=DeprecationWarning)  # of its own imports
-        from sentence_transformers import SentenceTransformer
+    from sentence_transformers import SentenceTransformer  # slow to import
 
-        theirs = SentenceTransformer(str(folder), device="cpu").encode(SENTENCES, show_progress_bar=False)
+    theirs = SentenceTransformer(str(folder), device="cpu").encode(SENTENCES, show_progress_bar=False)
     ours = torch.stack(list(vectors.values())).numpy()
     assert np.abs(ours - theirs).max() <= MOST
 

@@ -6,7 +6,7 @@ from bertsmith.errors import FolderError, TextError
 from bertsmith.text.panic import told
 
 
-class PanicException(BaseException):  # noqa: N818  (the name that counts is the library's)
+class PanicException(BaseException):
     pass
 
 

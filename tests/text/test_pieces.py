@@ -11,19 +11,17 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from text.syllables import lines
 
 from bertsmith.errors import RecipeError, TextError
 from bertsmith.text import pieces
 from bertsmith.text.pieces import SPECIALS, Feed, Kind, TokenizerConfig, learn
 
-sys.path.insert(0, str(Path(__file__).parent))
-from syllables import lines
-
 KINDS: list[Kind] = ["wordpiece", "bpe", "unigram"]
 FRESH = """
 import hashlib, sys
 sys.path.insert(0, sys.argv[1])
-from syllables import lines
+from text.syllables import lines
 from bertsmith.text.pieces import TokenizerConfig, learn
 for kind in ("wordpiece", "bpe", "unigram"):
     text = learn(lines(800), TokenizerConfig(kind=kind, vocabulary=500)).to_str()
@@ -31,7 +29,9 @@ for kind in ("wordpiece", "bpe", "unigram"):
 """
 
 
-def pieces_of(texts: list[str], kind: Kind = "wordpiece", vocabulary: int = 700, **changes: bool | int) -> list[str]:
+def pieces_of(
+    texts: list[str], kind: Kind = "wordpiece", vocabulary: int = 700, **changes: bool | int
+) -> list[str]:
     config = TokenizerConfig(kind=kind, vocabulary=vocabulary, **changes)  # type: ignore[arg-type]
     found = learn(texts, config).get_vocab()
     assert sorted(found.values()) == list(range(len(found)))
@@ -40,19 +40,23 @@ def pieces_of(texts: list[str], kind: Kind = "wordpiece", vocabulary: int = 700,
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_vocabulary_has_the_size_that_was_asked_for(kind: Kind) -> None:
-    for size in (300, 500):
+    for size in (270, 400):
         found = pieces_of(lines(1_000), kind, size)
         assert len(found) == size
         assert tuple(found[:5]) == SPECIALS[kind]
 
 
 def test_the_same_text_gives_the_same_vocabulary_in_every_process() -> None:
-    folder = str(Path(__file__).parent)
+    folder = str(Path(__file__).parents[1])
     told = set()
     for seed, threads in (("1", "true"), ("2", "false"), ("3", "true")):
         surroundings = os.environ | {"PYTHONHASHSEED": seed, "TOKENIZERS_PARALLELISM": threads}
         done = subprocess.run(
-            [sys.executable, "-c", FRESH, folder], capture_output=True, text=True, check=True, env=surroundings
+            [sys.executable, "-c", FRESH, folder],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=surroundings,
         )
         told.add(done.stdout)
     assert len(told) == 1
@@ -158,14 +162,18 @@ def test_no_text_is_refused(kind: Kind) -> None:
 
 def test_too_many_characters_for_a_unigram_vocabulary_are_refused() -> None:
     texts = [chr(code) for code in range(0x4E00, 0x4E00 + 3_000)]
-    message = r"^tokenizer: the library gave up \(The vocabulary is not large enough to contain all chars\)\. Give it"
+    message = (
+        r"^tokenizer: the library gave up \(The vocabulary is not large enough to contain all chars\)\. "
+    )
     with pytest.raises(TextError, match=message):
         learn(texts, TokenizerConfig(kind="unigram", vocabulary=100))
 
 
 def test_half_characters_are_refused() -> None:
     for kind in KINDS:
-        with pytest.raises(TextError, match=r"^tokenizer: the library gave up \('utf-32-le' codec can't encode"):
+        with pytest.raises(
+            TextError, match=r"^tokenizer: the library gave up \('utf-32-le' codec can't encode"
+        ):
             learn(["half \ud800 of it"], TokenizerConfig(kind=kind))
 
 
@@ -182,8 +190,14 @@ def test_what_the_texts_raise_comes_through() -> None:
     ("settings", "message"),
     [
         ({"kind": "wordpeice"}, "tokenizer.kind: unknown kind 'wordpeice'. Did you mean 'wordpiece'?"),
-        ({"vocabulary": 99}, "tokenizer.vocabulary: 99 pieces are too few for wordpiece. Ask for at least 100."),
-        ({"kind": "bpe", "vocabulary": 260}, "tokenizer.vocabulary: 260 pieces are too few for bpe. Ask for at least 261."),
+        (
+            {"vocabulary": 99},
+            "tokenizer.vocabulary: 99 pieces are too few for wordpiece. Ask for at least 100.",
+        ),
+        (
+            {"kind": "bpe", "vocabulary": 260},
+            "tokenizer.vocabulary: 260 pieces are too few for bpe. Ask for at least 261.",
+        ),
         ({"least": 0}, "tokenizer.least: 0 is no count. Ask for 1 or more."),
     ],
 )
@@ -200,7 +214,10 @@ def test_the_smallest_vocabulary_is_checked() -> None:
 
 
 @settings(max_examples=15, deadline=None)
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=40), min_size=1), st.sampled_from(KINDS))
+@given(
+    st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=40), min_size=1),
+    st.sampled_from(KINDS),
+)
 def test_any_text_teaches_or_is_refused(texts: list[str], kind: Kind) -> None:
     try:
         tokenizer = learn(texts, TokenizerConfig(kind=kind, vocabulary=300, least=1))
@@ -212,20 +229,21 @@ def test_any_text_teaches_or_is_refused(texts: list[str], kind: Kind) -> None:
 
 
 MEMORY = """
-import resource, sys
+import sys
+from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from syllables import lines
+from text.syllables import lines
 from bertsmith.text.pieces import TokenizerConfig, learn
 once = lines(10_000)
 texts = (text for _ in range(int(sys.argv[2])) for text in once)
 learn(texts, TokenizerConfig(kind="bpe", vocabulary=1_000))
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
 """
 
 
 def test_memory_does_not_grow_with_the_text() -> None:
     def kilobytes(times: int) -> int:
-        command = [sys.executable, "-c", MEMORY, str(Path(__file__).parent), str(times)]
+        command = [sys.executable, "-c", MEMORY, str(Path(__file__).parents[1]), str(times)]
         return int(subprocess.check_output(command, env=os.environ | {"TOKENIZERS_PARALLELISM": "true"}))
 
-    assert kilobytes(24) < kilobytes(4) + 5_000  # and the text grows by ten megabytes
+    assert kilobytes(12) < kilobytes(2) + 4_000  # the text grows by five megabytes, ten when it is held

@@ -20,7 +20,8 @@ from bertsmith.data.sources import STANDARD_INPUT, Source, find
 from bertsmith.errors import RecipeError, TextError, nearest
 from bertsmith.text.sentences import Layout, guess, split, wrapped
 
-PEEK = 200  # lines from which a file's layout is guessed
+PEEK = 200  # lines from which a file's layout is guessed, among its first
+NEAR = 1 << 20  # characters
 ENOUGH = 1 << 16  # characters after which running text goes on in a new document
 LARGEST = 1 << 20  # characters after which any text does
 NEVER = 1 << 60
@@ -175,11 +176,13 @@ def passages(
 
 def _peek(items: Iterator[T], lines: Callable[[T], Iterable[str]]) -> tuple[list[str], Iterator[T]]:
     """The first lines that are not blank, and all items from the first one on."""
-    head, seen = list[T](), list[str]()
+    head, seen, size = list[T](), list[str](), 0
     for item in items:
         head.append(item)
-        seen += islice((line for line in lines(item) if line and not line.isspace()), PEEK)
-        if len(seen) >= PEEK:
+        found = list(lines(item))
+        seen += islice((line for line in found if line and not line.isspace()), PEEK)
+        size += sum(map(len, found)) + len(found)
+        if len(seen) >= PEEK or size >= NEAR:
             break
     return seen[:PEEK], chain(head, items)
 

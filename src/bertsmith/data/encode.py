@@ -125,7 +125,7 @@ def apart(tokenizer: dict[str, Any]) -> bool:
 
 
 def marks(tokenizer: dict[str, Any]) -> str:
-    """The punctuation that always parts two tokens as well: without it there are half as many words to remember."""
+    """Punctuation that always parts two tokens as well: words without it are half as many to remember."""
     kinds = [step.get("type") for step in _steps(tokenizer.get("normalizer"), "normalizers")]
     splits = [step.get("type") for step in _steps(tokenizer.get("pre_tokenizer"), "pretokenizers")]
     if splits != ["BertPreTokenizer"] or kinds not in ([], ["BertNormalizer"]):

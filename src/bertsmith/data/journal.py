@@ -34,7 +34,8 @@ class Journal:
             raise FolderError(out, f"holds {found[0]!r}, so it is not a new folder", "Choose another folder")
         self.inputs = inputs
         if not self.entries:  # nothing is lost by beginning anew, even with other text
-            self.folder.mkdir(exist_ok=True)
+            with files.explained(self.folder):
+                self.folder.mkdir(exist_ok=True)
             self._write()
 
     def record(self, state: dict[str, Any], digests: bytes) -> None:

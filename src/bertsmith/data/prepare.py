@@ -12,22 +12,21 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from bertsmith.data import files
 from bertsmith.data.block import Block
+from bertsmith.data.chunks import Chunk, chunks
 from bertsmith.data.corpus import Corpus
-from bertsmith.data.crew import Documents, encode_all
-from bertsmith.data.journal import DIGEST, Journal, differences, forget
+from bertsmith.data.crew import encode_all
+from bertsmith.data.journal import Journal, differences, forget
 from bertsmith.data.seen import Seen
 from bertsmith.data.shards import FORMAT, VERSION, Shards, width
 from bertsmith.data.split import Split
 from bertsmith.errors import FolderError, RecipeError, RunError, TextError
 from bertsmith.text.tokenizer import Tokenizer
 
-CHUNK = 1 << 19  # letters that go to a worker at a time
 SMALL = 1 << 20  # bytes of text that are encoded before workers have started
 Progress = Callable[[float, int], object]  # the share of the text that is done, and the tokens so far
 
@@ -47,18 +46,6 @@ class Summary:
     already: bool = False  # the folder was there, made of the same text
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """Where reading stood when some documents went off to be encoded."""
-
-    documents: int  # read in this chunk
-    duplicates: int  # of them dropped
-    empty: int  # of them without a sentence
-    digests: bytes
-    text: dict[str, int]  # what reading has replaced or skipped so far
-    share: float  # of the corpus that has been read so far
-
-
 def prepare(
     corpus: Corpus,
     tokenizer: Tokenizer,
@@ -71,17 +58,17 @@ def prepare(
 ) -> Summary:
     """Tokenise a corpus into `out/train`, `out/valid` and `out/tokenizer`, or go on with what was begun."""
     if not 0 <= valid < 1:
-        raise RecipeError(
-            "prepare", f"valid={valid} is not a share", "Give a number from 0 to 1, such as 0.01"
-        )
+        raise RecipeError("valid", f"{valid} is not a share", "Give a number from 0 to 1, such as 0.01")
+    if workers is None:
+        workers = _cores() if not 0 < corpus.bytes <= SMALL else 0
+    elif workers < 0:
+        raise RecipeError("workers", f"{workers} is too few", "Give 0 or more")
     out = Path(out)
     inputs = _inputs(corpus, tokenizer) | {"valid": valid, "shard_tokens": shard_tokens}
     with _alone(out):
         if (out / "summary.json").exists():
             return _finished(out, inputs)
         work = Work(out, tokenizer, Journal(out, inputs))
-        if workers is None:
-            workers = len(os.sched_getaffinity(0)) if not 0 < corpus.bytes <= SMALL else 0
         try:
             work.run(corpus, valid, shard_tokens, workers, progress)
             return work.finish(corpus, valid)
@@ -108,15 +95,13 @@ class Work:
         files.sync_folder(out / "tokenizer")
         files.sync_folder(out)
 
-    def run(
-        self, corpus: Corpus, valid: float, shard_tokens: int, workers: int, progress: Progress | None
-    ) -> None:
+    def run(self, corpus: Corpus, valid: float, shard_tokens: int, workers: int, progress: Progress | None) -> None:
         """Read, encode and write all documents that no finished shard holds."""
         seen = Seen()
         for digest in self.journal.digests():
             seen.add(digest)
-        chunks = read(corpus, self.counts["documents"], seen, valid)
-        encoded = encode_all(chunks, self.out / "tokenizer", width(self.tokenizer.vocabulary), workers)
+        text = chunks(corpus, self.counts["documents"], seen, valid)
+        encoded = encode_all(text, self.out / "tokenizer", width(self.tokenizer.vocabulary), workers)
         with closing(encoded):
             for chunk, (train, apart) in encoded:
                 if len(train.documents):
@@ -197,44 +182,22 @@ class Work:
         self.text = chunk.text
 
 
-def read(corpus: Corpus, skip: int, seen: Seen, valid: float) -> Iterator[tuple[Chunk, list[Documents]]]:
-    """The documents after some, without those seen before, in chunks: for training and for validation."""
-    train, apart = Documents(), Documents()
-    documents = duplicates = empty = letters = 0
-    digests = bytearray()
-    for document in corpus.documents(skip):
-        documents += 1
-        digest = blake2b("\n".join(document.sentences).encode(), digest_size=DIGEST).digest()
-        if not document.sentences:
-            empty += 1
-        elif not seen.add(digest):
-            duplicates += 1
-        else:
-            # The digest is as good as a die, and the same for the same text wherever it stands.
-            chosen = int.from_bytes(digest[:8], "big") < valid * 2**64
-            (apart if chosen else train).append(document.sentences)
-            digests += digest
-            letters += sum(map(len, document.sentences))
-        if letters >= CHUNK:
-            text, share = dict(corpus.tally), corpus.share
-            yield Chunk(documents, duplicates, empty, bytes(digests), text, share), [train, apart]
-            train, apart = Documents(), Documents()
-            documents = duplicates = empty = letters = 0
-            digests.clear()
-    yield Chunk(documents, duplicates, empty, bytes(digests), dict(corpus.tally), 1.0), [train, apart]
-
-
 def _inputs(corpus: Corpus, tokenizer: Tokenizer) -> dict[str, Any]:
     """All that decides what comes out."""
     text = []
     for path in corpus.files:
-        known = (
-            path.stat() if path.is_file() else None
-        )  # what comes through a pipe is never known to be the same
-        size, changed = (known.st_size, known.st_mtime_ns) if known else (0, time.time_ns())
-        text.append([path.name, size, changed])
+        if path.is_file():
+            found = path.stat()
+            text.append([path.name, found.st_size, found.st_mtime_ns])
+        else:  # what comes through a pipe is never known to be the same
+            text.append([path.name, 0, time.time_ns()])
     settings = {key: getattr(corpus, key) for key in ("field", "policy", "layout", "longest")}
     return {"format": f"{FORMAT} {VERSION}", "files": text, "tokenizer": tokenizer.fingerprint, **settings}
+
+
+def _cores() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _finished(out: Path, inputs: dict[str, Any]) -> Summary:

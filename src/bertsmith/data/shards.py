@@ -160,9 +160,7 @@ class Shards:
         for name, span in zip(names, spans, strict=True):
             found = np.fromfile(self.folder / f"{name}.{part}", ENDS)
             if found[-1] != span or found[0] <= 0 or not (np.diff(found) > 0).all():
-                raise FolderError(
-                    self.folder / f"{name}.{part}", "is damaged: its ends are not in order", AGAIN
-                )
+                raise FolderError(self.folder / f"{name}.{part}", "is damaged: its ends are not in order", AGAIN)
             ends.append(found + before)
             before += span
         return np.concatenate(ends)

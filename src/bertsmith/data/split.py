@@ -58,9 +58,7 @@ class Split:
             self._writers = {part: files.Writer(self.folder / f"{name}.{part}") for part in PARTS}
         sentence_ends = self._open["tokens"] + np.cumsum(block.lengths, dtype=ENDS)
         document_ends = self._open["sentences"] + np.cumsum(block.documents[:, 0], dtype=ENDS)
-        for part, data in zip(
-            PARTS, (block.tokens, sentence_ends.tobytes(), document_ends.tobytes()), strict=True
-        ):
+        for part, data in zip(PARTS, (block.tokens, sentence_ends.tobytes(), document_ends.tobytes()), strict=True):
             self._writers[part].write(data)
         self._open["tokens"] = int(sentence_ends[-1])
         self._open["sentences"] = int(document_ends[-1])

@@ -126,7 +126,7 @@ def chart(
     y = _upright(levels, zero=zero, logarithmic=logarithmic and min(levels) > 0)
     drawing, legend = _scaffold(x, y, show), []
     if reference:
-        drawing += _reference(*reference, above=series[0].points[-1][1] < reference[1], x=x, y=y)
+        drawing += _reference(*reference, _nearest_end(series, reference[1]), x, y)
     for tone, line in enumerate(series, 1):
         drawing += _line(line, x, y, tone)
         legend.append(_key(line, x, y, tone, show))
@@ -168,14 +168,18 @@ def _scaffold(x: Axis, y: Axis, show: Show) -> list[str]:
     return parts
 
 
-def _reference(name: str, value: float, *, above: bool, x: Axis, y: Axis) -> list[str]:
-    """A dashed line; its name stands on the side where the curve does not end."""
+def _reference(name: str, value: float, end: float, x: Axis, y: Axis) -> list[str]:
+    """A dashed line; its name stands on the side where the nearest curve does not end."""
     at = y.place(value)
-    beside = at - 6 if above else at + 16
+    beside = at - 6 if end < value else at + 16
     return [
         f'<line class="reference" x1="{LEFT}" x2="{x.stop:g}" y1="{at:.1f}" y2="{at:.1f}"/>',
         f'<text class="reference" x="{x.stop:g}" y="{beside:.1f}">{escape(name)}</text>',
     ]
+
+
+def _nearest_end(series: Sequence[Series], value: float) -> float:
+    return min((line.points[-1][1] for line in series), key=lambda end: abs(end - value))
 
 
 def _line(line: Series, x: Axis, y: Axis, tone: int) -> list[str]:

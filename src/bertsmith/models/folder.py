@@ -48,10 +48,9 @@ class Stored:
     dtype: str
 
     def load(self) -> Tensor:
-        # A copy: a mapped weight would change, or crash the program, when somebody writes to the file.
         with safe_open(self.file, "pt") as opened:
             weight: Tensor = opened.get_tensor(self.name)
-            return weight.to(torch.float32, copy=True)
+            return weight.float()
 
 
 def read(folder: str | Path) -> Opened:
@@ -62,7 +61,7 @@ def read(folder: str | Path) -> Opened:
     raw = _json(_inside(folder, CONFIG))
     config = foreign.config_of(raw, folder / CONFIG)
     stored, twins = _stored(folder)
-    if False:
+    if config.layers > len(stored):
         raise FolderError(folder, f"{CONFIG} names {config.layers} layers for {len(stored)} weights")
     parts = frozenset(
         part for part, table in foreign.PARTS.items() if any(name.startswith(tuple(table.values())) for name in stored)
@@ -81,6 +80,7 @@ def read(folder: str | Path) -> Opened:
         if not torch.equal(twin.load(), stored[name].load()):
             fact = f"'{twin.name}' differs from '{name}'"
             raise FolderError(twin.file, fact, "Only a decoder tied to the embedding can be opened")
+    # `cat` copies: a weight mapped from the file would change, or crash the program, when somebody writes to it.
     state = {rule.ours: torch.cat([stored[name].load() for name in rule.theirs]) for rule, _ in expected}
     return Opened(config=config, state=state, parts=parts, raw=raw)
 

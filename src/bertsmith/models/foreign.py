@@ -47,7 +47,7 @@ def config_of(raw: dict[str, Any], place: object) -> TransformerConfig:
             raise FolderError(place, f"{theirs} is {shown(raw[theirs])}", f"Only {shown(only)} can be opened")
     activation = raw.get("hidden_act", "gelu")
     if not isinstance(activation, str) or activation not in ACTIVATIONS:
-        raise FolderError(place, f"unknown hidden_act {shown(activation)}", nearest(str(activation), ACTIVATIONS))
+        raise FolderError(place, f"unknown hidden_act {shown(activation)}", nearest(shown(activation), ACTIVATIONS))
     values: dict[str, Any] = {"activation": ACTIVATIONS[activation]}
     if raw.get("positions") == "sinusoidal":  # our own word: transformers sees a learned table with the same numbers
         values["positions"] = "sinusoidal"

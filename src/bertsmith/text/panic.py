@@ -13,7 +13,7 @@ def told(place: object, kind: type[BertsmithError], remedy: str = "") -> Iterato
         yield
     except BaseException as error:
         # A panic is no Exception, and has no class to import; most of the library's own errors are bare.
-        known = type(error) in (Exception, TypeError, UnicodeEncodeError)
+        known = type(error) in (Exception, OverflowError, TypeError, UnicodeEncodeError)
         if not known and type(error).__name__ != "PanicException":
             raise
         lines = str(error).splitlines() or ["no reason given"]

@@ -229,10 +229,12 @@ def _unigram(feed: Feed, config: TokenizerConfig) -> Tokenizer:
     tokenizer.train_from_iterator(feed.batches(), trainer)
     letters = {"▁", *feed.alphabet(tokenizer.normalizer, config.vocabulary // 2)}
     learnt = _unshuffled(dict(json.loads(tokenizer.to_str())["model"]["vocab"]))
-    kept = [piece for piece in learnt if letters.issuperset(piece) and piece not in names]
-    best = sorted(kept, key=lambda piece: (-learnt[piece], piece))[: config.vocabulary - len(names)]
-    ranked = [(piece, learnt[piece]) for piece in best]
-    tokenizer.model = models.Unigram([*((name, 0.0) for name in names), *ranked], unk_id=1)
+    spelt = [piece for piece in learnt if letters.issuperset(piece) and piece not in names]
+    # Letters first, for without them nothing can be spelt.
+    best = sorted(spelt, key=lambda piece: (len(piece) > 1, -learnt[piece], piece))
+    kept = best[: config.vocabulary - len(names)]
+    scores = dict.fromkeys(names, 0.0) | {piece: learnt[piece] for piece in kept}
+    tokenizer.model = models.Unigram(list(scores.items()), unk_id=1)
     return framed(tokenizer, "unigram")
 
 

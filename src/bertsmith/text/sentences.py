@@ -13,6 +13,7 @@ Layout = Literal["lines", "running"]
 WINDOW = 1_000  # characters split at a time: in more, a stray quotation mark swallows many sentences
 WIDEST = 120  # characters: nobody breaks lines by hand at more
 OPENING = re.compile(r'(?<![^\s(\[—-])"')
+WIDE_SPACE = re.compile(r"[^\S\x00-\x7f]")
 END = re.compile(r"""[.!?…。！？।]["'”’»」』)\]]*$""")
 # A sentence that ends before its line does: two letters, a full stop, a capital; or a full stop of the East.
 ENDS_WITHIN = re.compile(
@@ -22,16 +23,21 @@ ENDS_WITHIN = re.compile(
 
 def split(text: str) -> Iterator[str]:
     """The sentences of a paragraph, in order, by the `sentencex` library. Time grows linearly."""
-    # The library loses its way among straight quotation marks, not among turned ones. Lengths stay the same.
+    # The library loses its way among straight quotation marks, and panics at spaces of more than one byte.
+    # So it is shown turned marks and plain spaces; lengths stay the same.
     turned = OPENING.sub("“", text).replace('"', "”") if '"' in text else text
+    turned = turned if turned.isascii() else WIDE_SPACE.sub(" ", turned)
     segment = _segment()
     start = stop = 0
     while start < len(text):
         before, stop = stop, stop + WINDOW
         if stop < len(text):
             stop = turned.rfind(" ", before, stop) + 1 or stop
-        with told("sentences", TextError):
-            found = segment("en", turned[start:stop])
+        try:
+            with told("sentences", TextError):
+                found = segment("en", turned[start:stop])
+        except TextError:
+            found = [turned[start:stop]]  # what it cannot split stays whole
         if stop < len(text) and len(found) > 1:
             found.pop()  # it may go on behind the window
         for sentence in found:

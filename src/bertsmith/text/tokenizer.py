@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,8 @@ BEGINS = {models.BPE: "Ġ", models.Unigram: "▁"}
 CONTINUES = {models.WordPiece: "##"}
 
 MOST = 10_000_000  # pieces; a file of a few bytes may claim any number
-LONGEST = 100_000  # characters the library gets at once: it takes 280 bytes for each of them
+LONGEST = 16_384  # characters the library gets in one text: it takes 280 bytes for each of them
+TOGETHER = 16  # parts of a longer text that it gets at once
 
 
 class Tokenizer:
@@ -165,10 +167,12 @@ class Tokenizer:
         return self._pieces.get(number, "")
 
     def _encode_long(self, text: str) -> list[int]:
-        """In parts cut before a space, where cutting changes nothing, so that time and memory stay linear."""
+        """In parts cut before a space, where cutting changes nothing, so that time and memory stay small."""
         ids: list[int] = []
-        for part in _parts(text):
-            ids += self._inner.encode_batch_fast([part], add_special_tokens=False)[0].ids
+        parts = _parts(text)
+        while some := list(islice(parts, TOGETHER)):
+            for found in self._inner.encode_batch_fast(some, add_special_tokens=False):
+                ids += found.ids
         return ids
 
     def _find(self, role: str, name: str | None) -> int | None:

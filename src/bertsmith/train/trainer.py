@@ -2,6 +2,7 @@
 
 import math
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -207,6 +208,7 @@ class Trainer:
         """Compile before the clock starts: one pass whose gradient is thrown away."""
         if self.compute is not self.objective:
             self.display.say("compiling the step")
+            warnings.filterwarnings("ignore", module="torch._inductor")  # notes from one of its authors to another
             sum(term.total for term in self._terms(self.feed(self.position)).values()).backward()
             self.optimizer.adamw.zero_grad(set_to_none=True)
             torch.cuda.synchronize()
@@ -219,8 +221,9 @@ class Trainer:
         return terms
 
     def _compiled(self) -> Callable[[Batch], Any]:
-        wanted = self.config.compile
-        if wanted == "always" or (wanted == "auto" and self.device.type == "cuda"):
+        # In full precision the attention kernel looks at the bounds on the host, which cannot be compiled into one graph.
+        fits = self.device.type == "cuda" and self.precision != torch.float32
+        if self.config.compile == "always" or (self.config.compile == "auto" and fits):
             compiled: Callable[[Batch], Any] = torch.compile(self.objective, fullgraph=True, dynamic=False)
             return compiled
         return self.objective

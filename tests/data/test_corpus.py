@@ -146,9 +146,7 @@ def test_documents_can_be_skipped(tmp_path: Path) -> None:
 
 
 def test_packing_changes_nothing(tmp_path: Path) -> None:
-    text = "".join(
-        f"Sentence number {number}.\n" + "\n" * (number % 99 == 0) for number in range(99_000)
-    ).encode()
+    text = "".join(f"Sentence number {number}.\n" + "\n" * (number % 99 == 0) for number in range(99_000)).encode()
     whole = read(Corpus([written(tmp_path / "a.txt", text)]))
     assert sum(map(len, whole)) == 99_000
     assert read(Corpus([written(tmp_path / "a.txt.gz", gzip.compress(text, 1))])) == whole
@@ -158,9 +156,7 @@ def test_packing_changes_nothing(tmp_path: Path) -> None:
 def test_how_much_is_read_is_known_and_how_much_there_is_guessed(tmp_path: Path) -> None:
     text = "".join(f"Sentence number {number} has seven words.\n\n" for number in range(6_000)).encode()
     written(tmp_path / "a.txt", text)
-    written(
-        tmp_path / "b.jsonl", "".join(json.dumps({"text": f"Only {n} words."}) + "\n" for n in range(900))
-    )
+    written(tmp_path / "b.jsonl", "".join(json.dumps({"text": f"Only {n} words."}) + "\n" for n in range(900)))
     written(tmp_path / "c.txt.xz", lzma.compress(text, preset=0))
     written(tmp_path / "d.txt.gz", b"broken")
     corpus = Corpus([str(tmp_path)])
@@ -186,9 +182,7 @@ def test_standard_input_is_read_once_as_text_or_as_json(monkeypatch: pytest.Monk
         (["Two."], "standard input"),
     ]
     assert corpus.words == 0
-    with pytest.raises(
-        TextError, match=r"^standard input: can be read only once\. Write it to a file first\.$"
-    ):
+    with pytest.raises(TextError, match=r"^standard input: can be read only once\. Write it to a file first\.$"):
         read(corpus)
     assert read(typed(b'\n{"text": "One."}\n{"text": "Two."}\n')) == [["One."], ["Two."]]
 
@@ -235,9 +229,7 @@ def test_a_damaged_packed_file_is_told_with_the_line(packing: str, tmp_path: Pat
     assert fact.startswith("cannot be read from here on (")
     assert fact.endswith("). Get the file again.")
     junk = Corpus([written(tmp_path / f"junk.txt{packing}", b"this was never packed")])
-    with pytest.raises(
-        TextError, match=rf"junk\.txt\{packing}:1: cannot be read from here on \(.+\)\. Get the"
-    ):
+    with pytest.raises(TextError, match=rf"junk\.txt\{packing}:1: cannot be read from here on \(.+\)\. Get the"):
         read(junk)
 
 
@@ -309,17 +301,13 @@ print(sentences, peak() - before)
 
 def measured(script: str, *arguments: str) -> list[float]:
     """The numbers that a fresh process prints, among them kilobytes of memory."""
-    done = subprocess.run(
-        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True)
     return [float(word) for word in done.stdout.split()]
 
 
 @pytest.mark.parametrize("laid", ["lines", "one document", "one line", "records", "blank lines"])
 def test_memory_does_not_grow_with_the_file(laid: str, tmp_path: Path) -> None:
-    unit = "".join(
-        f"The quick brown fox number {number} jumps over the lazy dog.\n" for number in range(1_000)
-    )
+    unit = "".join(f"The quick brown fox number {number} jumps over the lazy dog.\n" for number in range(1_000))
     unit = {
         "lines": unit + "\n",
         "one document": unit,

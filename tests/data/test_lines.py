@@ -41,9 +41,7 @@ def test_lines_end_as_windows_unix_and_old_macs_end_them() -> None:
         (b"word " * 5, "long lines", None, "is longer than 20 characters"),
     ],
 )
-def test_a_bad_line_is_mended_dropped_or_refused(
-    raw: bytes, kind: str, mended: str | None, fact: str
-) -> None:
+def test_a_bad_line_is_mended_dropped_or_refused(raw: bytes, kind: str, mended: str | None, fact: str) -> None:
     data = b"first\n" + raw + b"\nlast\n"
     kept = [(2, mended)] if mended else [(2, "word word word word"), (3, " word ")]
     assert read(data, "replace", longest=20) == ([(1, "first"), *kept, (3, "last")], Counter({kind: 1}))
@@ -126,11 +124,7 @@ def test_a_disk_that_fails_is_told_with_the_line(tmp_path: Path) -> None:
 
 
 @given(
-    st.lists(
-        st.one_of(
-            st.binary(), st.text().map(str.encode), st.sampled_from([b"\n", b"\r\n", b"\0", b"\xff\xfe"])
-        )
-    ),
+    st.lists(st.one_of(st.binary(), st.text().map(str.encode), st.sampled_from([b"\n", b"\r\n", b"\0", b"\xff\xfe"]))),
     st.sampled_from(["replace", "skip", "fail"]),
     st.integers(1, 50),
     st.integers(1, 40),

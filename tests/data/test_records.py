@@ -30,9 +30,7 @@ def parquet(folder: Path, columns: dict[str, Any], policy: Policy = "replace", f
     return table(folder / "a.parquet", policy, field)
 
 
-def table(
-    path: Path, policy: Policy = "replace", field: str = "text"
-) -> tuple[list[tuple[int, str]], Counter[str]]:
+def table(path: Path, policy: Policy = "replace", field: str = "text") -> tuple[list[tuple[int, str]], Counter[str]]:
     tally, reached = Counter[str](), list[int]()
     source = find([str(path)])[0]
     rows = list(from_parquet(source, field, Cleaner(policy, 100, tally), reached.append))
@@ -66,9 +64,7 @@ def test_a_record_that_cannot_be_read_is_dropped_or_refused(line: str, kind: str
 
 
 def test_half_characters_and_nul_in_escapes_go_by_the_policy() -> None:
-    data = "\n".join(
-        [r'{"text": "half \ud83d of it"}', r'{"text": "whole \ud83e\udd17"}', r'{"text": "a\u0000b"}']
-    )
+    data = "\n".join([r'{"text": "half \ud83d of it"}', r'{"text": "whole \ud83e\udd17"}', r'{"text": "a\u0000b"}'])
     tally = Counter({"half characters": 1, "NUL characters": 1})
     assert read(data) == ([(1, "half \ufffd of it"), (2, "whole 🤗"), (3, "a b")], tally)
     assert read(data, "skip") == ([(2, "whole 🤗")], tally)
@@ -123,8 +119,7 @@ def test_a_parquet_file_that_is_not_one_is_told(tmp_path: Path) -> None:
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.text(max_size=5) | st.just("text"), inner, max_size=3)
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5) | st.just("text"), inner, max_size=3)
     ),
     max_leaves=8,
 )

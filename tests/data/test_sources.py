@@ -62,9 +62,7 @@ def test_packed_files_come_out_as_they_went_in(tmp_path: Path) -> None:
     arrow = pytest.importorskip("pyarrow")
     text = b"One sentence.\nAnother one.\n" * 100_000
     (tmp_path / "a.txt").write_bytes(text)
-    (tmp_path / "b.txt.gz").write_bytes(
-        gzip.compress(text[:1_000_000], 1) + gzip.compress(text[1_000_000:], 1)
-    )
+    (tmp_path / "b.txt.gz").write_bytes(gzip.compress(text[:1_000_000], 1) + gzip.compress(text[1_000_000:], 1))
     (tmp_path / "c.txt.xz").write_bytes(lzma.compress(text, preset=0))
     with arrow.CompressedOutputStream(str(tmp_path / "d.txt.zst"), "zstd") as stream:
         stream.write(text)
@@ -102,9 +100,7 @@ def test_what_cannot_be_found_is_one_line(
 
 
 def test_no_name_at_all_is_one_line() -> None:
-    with pytest.raises(
-        TextError, match=r"^text: no file is named\. Name files, folders or globs, or - for stand"
-    ):
+    with pytest.raises(TextError, match=r"^text: no file is named\. Name files, folders or globs, or - for stand"):
         find([])
 
 
@@ -120,7 +116,5 @@ def test_a_folder_that_may_not_be_read_is_one_line(tmp_path: Path, monkeypatch: 
 def test_without_pyarrow_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     made(tmp_path, "a.txt.zst")
-    with pytest.raises(
-        TextError, match=r"a\.txt\.zst: needs pyarrow\. Install it with: pip install 'bertsmith\[parq"
-    ):
+    with pytest.raises(TextError, match=r"a\.txt\.zst: needs pyarrow\. Install it with: pip install 'bertsmith\[parq"):
         unpacked(find([str(tmp_path)])[0])

@@ -29,11 +29,7 @@ def test_everything_is_counted(tokenizer: Tokenizer) -> None:
     assert {"the", "cat", "sat"} <= set(found.longest)
     counts = [count for _, count in found.rarest]
     assert counts == sorted(counts)
-    assert all(
-        ids.count(tokenizer.encode([piece])[0][0]) == count
-        for piece, count in found.rarest
-        if piece[0] != "#"
-    )
+    assert all(ids.count(tokenizer.encode([piece])[0][0]) == count for piece, count in found.rarest if piece[0] != "#")
 
 
 def test_the_report_reads_as_a_table(tokenizer: Tokenizer) -> None:

@@ -29,9 +29,7 @@ for kind in ("wordpiece", "bpe", "unigram"):
 """
 
 
-def pieces_of(
-    texts: list[str], kind: Kind = "wordpiece", vocabulary: int = 700, **changes: bool | int
-) -> list[str]:
+def pieces_of(texts: list[str], kind: Kind = "wordpiece", vocabulary: int = 700, **changes: bool | int) -> list[str]:
     config = TokenizerConfig(kind=kind, vocabulary=vocabulary, **changes)  # type: ignore[arg-type]
     found = learn(texts, config).get_vocab()
     assert sorted(found.values()) == list(range(len(found)))
@@ -125,7 +123,7 @@ def test_merged_pieces_were_seen_often_enough() -> None:
 
 
 def test_words_without_end_are_cut_before_they_are_counted() -> None:
-    feed = Feed(["x" * 1_000, "短" * 300, "short words only"], composed=False)
+    feed = Feed(["x" * 1_000, "短" * 300, "short words only"], str)
     fed = [text for batch in feed.batches() for text in batch]
     assert max(len(word) for text in fed for word in text.split()) == pieces.LONGEST_WORD
     assert "".join("".join(fed).split()) == "x" * 1_000 + "短" * 300 + "shortwordsonly"
@@ -133,7 +131,7 @@ def test_words_without_end_are_cut_before_they_are_counted() -> None:
 
 def test_very_much_text_is_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pieces, "WHOLE", 1_000)
-    feed = Feed((f"{number:010}" for number in range(1_000)), composed=False)
+    feed = Feed((f"{number:010}" for number in range(1_000)), str)
     fed = [int(text) for batch in feed.batches() for text in batch]
     assert fed[:100] == list(range(100))  # all of the first thousand characters,
     assert fed[100:200] == list(range(100, 300, 2))  # half of the next,
@@ -143,7 +141,7 @@ def test_very_much_text_is_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_giant_text_is_fed_in_parts() -> None:
-    feed = Feed(["word " * 500_000], composed=False)
+    feed = Feed(["word " * 500_000], str)
     assert max(len(text) for batch in feed.batches() for text in batch) <= pieces.BATCH
 
 
@@ -162,18 +160,14 @@ def test_no_text_is_refused(kind: Kind) -> None:
 
 def test_too_many_characters_for_a_unigram_vocabulary_are_refused() -> None:
     texts = [chr(code) for code in range(0x4E00, 0x4E00 + 3_000)]
-    message = (
-        r"^tokenizer: the library gave up \(The vocabulary is not large enough to contain all chars\)\. "
-    )
+    message = r"^tokenizer: the library gave up \(The vocabulary is not large enough to contain all chars\)\. "
     with pytest.raises(TextError, match=message):
         learn(texts, TokenizerConfig(kind="unigram", vocabulary=100))
 
 
 def test_half_characters_are_refused() -> None:
     for kind in KINDS:
-        with pytest.raises(
-            TextError, match=r"^tokenizer: the library gave up \('utf-32-le' codec can't encode"
-        ):
+        with pytest.raises(TextError, match=r"^tokenizer: the library gave up \('utf-\d+(-le)?' codec can't encode"):
             learn(["half \ud800 of it"], TokenizerConfig(kind=kind))
 
 
@@ -219,13 +213,15 @@ def test_the_smallest_vocabulary_is_checked() -> None:
     st.sampled_from(KINDS),
 )
 def test_any_text_teaches_or_is_refused(texts: list[str], kind: Kind) -> None:
+    refused, size = "", 0
     try:
         tokenizer = learn(texts, TokenizerConfig(kind=kind, vocabulary=300, least=1))
+        tokenizer.encode_batch_fast(texts)
+        size = tokenizer.get_vocab_size()
     except TextError as error:
-        assert str(error).startswith("tokenizer: ")  # noqa: PT017
-        return
-    assert tokenizer.get_vocab_size() <= 300
-    tokenizer.encode_batch_fast(texts)
+        refused = str(error)
+    assert size <= 300
+    assert not refused or refused.startswith("tokenizer: ")
 
 
 MEMORY = """

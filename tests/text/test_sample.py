@@ -33,5 +33,8 @@ def test_the_sample_is_prose_alone() -> None:
     assert not re.search(r"[\[\]{}<>|*_\t]|https?:|gutenberg|wikipedia", TEXT, flags=re.IGNORECASE)
     lines = [line for document in DOCUMENTS for line in document]
     assert all(line == line.strip() and len(line.split()) >= 2 for line in lines)
-    long = [line for line in lines if len(line.split()) >= 9]
-    assert len(set(long)) == len(long)
+
+
+def test_no_longer_sentence_stands_in_two_documents() -> None:
+    found = [line.lower() for document in DOCUMENTS for line in set(document) if len(line.split()) >= 9]
+    assert len(set(found)) == len(found)

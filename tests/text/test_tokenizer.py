@@ -57,9 +57,7 @@ def opened(folder: Path) -> Any:
     return pytest.importorskip("transformers").AutoTokenizer.from_pretrained(folder)
 
 
-def test_transformers_opens_what_is_saved_and_gives_the_same_ids(
-    tokenizer: Tokenizer, tmp_path: Path
-) -> None:
+def test_transformers_opens_what_is_saved_and_gives_the_same_ids(tokenizer: Tokenizer, tmp_path: Path) -> None:
     tokenizer.save(tmp_path, length=128)
     theirs = opened(tmp_path)
     for text, ids in zip(texts := lines(50, seed=1) + ODD, tokenizer.encode(texts), strict=True):
@@ -196,9 +194,7 @@ def test_a_missing_role_is_told_when_it_is_needed(wordpiece: Tokenizer, tmp_path
     (tmp_path / "tokenizer_config.json").unlink()
     tokenizer = Tokenizer.load(tmp_path)
     assert tokenizer.padding == 0
-    with pytest.raises(
-        FolderError, match=r"tokenizer\.json: has no piece for mask\. Use the tokenizer of a masked"
-    ):
+    with pytest.raises(FolderError, match=r"tokenizer\.json: has no piece for mask\. Use the tokenizer of a masked"):
         _ = tokenizer.mask
 
 
@@ -225,9 +221,7 @@ def broken(folder: Path, name: str, content: bytes) -> Path:
         ),
     ],
 )
-def test_a_folder_that_cannot_be_opened_is_told(
-    name: str, content: bytes, message: str, tmp_path: Path
-) -> None:
+def test_a_folder_that_cannot_be_opened_is_told(name: str, content: bytes, message: str, tmp_path: Path) -> None:
     with pytest.raises(FolderError, match=message):
         Tokenizer.load(broken(tmp_path, name, content))
 
@@ -244,9 +238,7 @@ def test_settings_that_cannot_be_read_are_told(wordpiece: Tokenizer, tmp_path: P
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(
-        FolderError, match=r"nowhere: does not exist\. Make one with: bertsmith tokenizer TEXT --out"
-    ):
+    with pytest.raises(FolderError, match=r"nowhere: does not exist\. Make one with: bertsmith tokenizer TEXT --out"):
         Tokenizer.load(tmp_path / "nowhere")
 
 
@@ -320,14 +312,10 @@ print(time.process_time() - began, (peak() - before) / 1024)
 
 
 @pytest.mark.parametrize("unit", ["ka lozumi, ", "kalo", "漢"])
-def test_a_line_of_ten_megabytes_takes_little_time_and_memory(
-    unit: str, wordpiece: Tokenizer, tmp_path: Path
-) -> None:
+def test_a_line_of_ten_megabytes_takes_little_time_and_memory(unit: str, wordpiece: Tokenizer, tmp_path: Path) -> None:
     wordpiece.save(tmp_path)
     (tmp_path / "a.txt").write_bytes((unit * (10_000_000 // len(unit.encode()))).encode())
-    done = subprocess.check_output(
-        [sys.executable, "-c", GIANT, str(tmp_path), str(tmp_path / "a.txt")], text=True
-    )
+    done = subprocess.check_output([sys.executable, "-c", GIANT, str(tmp_path), str(tmp_path / "a.txt")], text=True)
     seconds, megabytes = map(float, done.split())
     assert seconds < 10  # of all cores together, on a busy machine
     assert megabytes < 150

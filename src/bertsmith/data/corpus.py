@@ -147,9 +147,7 @@ class Corpus:
         return self.layouts[source.name]
 
 
-def passages(
-    found: Iterable[Run], *, blanks: int, enough: int = LARGEST, broken: bool = False
-) -> Iterator[Passage]:
+def passages(found: Iterable[Run], *, blanks: int, enough: int = LARGEST, broken: bool = False) -> Iterator[Passage]:
     """Lines gathered into documents, which end after so many blank lines, or when they hold enough.
 
     `broken` lines are those of a paragraph, to be joined until a blank line.

@@ -39,9 +39,7 @@ def from_json(blocks: Iterator[bytes], name: str, field: str, cleaner: Cleaner) 
                 yield number, text
 
 
-def from_parquet(
-    source: Source, field: str, cleaner: Cleaner, reached: Callable[[int], object]
-) -> Iterator[Record]:
+def from_parquet(source: Source, field: str, cleaner: Cleaner, reached: Callable[[int], object]) -> Iterator[Record]:
     """The texts in one column."""
     arrow = pyarrow(source.name)
     done = 0  # rows

@@ -19,7 +19,7 @@ class Term(NamedTuple):
     """One loss, as a sum over its guesses. Whoever knows all the counts divides, once."""
 
     total: Float[Tensor, ""]
-    right: Int[Tensor, ""]  # how many guesses were right
+    right: Int[Tensor, ""] | None  # how many guesses were right; not counted in training
 
 
 class Objective(nn.Module, ABC):
@@ -56,4 +56,5 @@ class Sums:
     count: int = 0
 
     def plus(self, term: Term, count: int) -> "Sums":
-        return Sums(self.total + float(term.total), self.right + int(term.right), self.count + count)
+        right = 0 if term.right is None else int(term.right)
+        return Sums(self.total + float(term.total), self.right + right, self.count + count)

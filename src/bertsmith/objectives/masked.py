@@ -46,11 +46,10 @@ class MaskedLM(Objective):
     def forward(self, batch: Batch) -> dict[str, Term]:
         assert batch.chosen is not None and batch.targets is not None
         hidden = self.trunk(batch.tokens)  # T D
-        terms = {
-            "masked": _term(self.logits(hidden[batch.chosen]), batch.targets)
-        }  # only the guesses cost a vocabulary
+        guesses = self.logits(hidden[batch.chosen])  # N V: only the guesses cost a vocabulary
+        terms = {"masked": self._term(guesses, batch.targets)}
         if batch.labels is not None:
-            terms["next"] = _term(self.next(self.pooler(hidden, batch.tokens.bounds)), batch.labels)
+            terms["next"] = self._term(self.next(self.pooler(hidden, batch.tokens.bounds)), batch.labels)
         return terms
 
     def logits(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
@@ -58,17 +57,18 @@ class MaskedLM(Objective):
         scores: Tensor = self.head(hidden, self.trunk.embedding.weight)
         return scores
 
+    def _term(self, logits: Float[Tensor, "N V"], targets: Int[Tensor, "N"]) -> Term:
+        total = F.cross_entropy(logits.float(), targets, reduction="sum", ignore_index=-100)
+        if self.training:  # the best word of thousands is looked for only where somebody asks how often it was right
+            return Term(total, None)
+        return Term(total, (logits.argmax(-1) == targets).sum())
+
     def collator(self, tokenizer: Tokenizer) -> Callable[[Packed], Batch]:
         return Collator(self.config, Pieces.of(tokenizer.continues, tokenizer.special, tokenizer.mask))
 
     @property
     def guesses(self) -> float:
         return self.config.rate
-
-
-def _term(logits: Float[Tensor, "N V"], targets: Int[Tensor, "N"]) -> Term:
-    total = F.cross_entropy(logits.float(), targets, reduction="sum", ignore_index=-100)
-    return Term(total, (logits.argmax(-1) == targets).sum())
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ import json
 import re
 import sys
 import unicodedata
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -59,23 +58,17 @@ class TokenizerConfig:
 
 def learn(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     """A vocabulary learnt from texts, as the library's own object, with its frame for one text and two."""
-    feed = Feed(texts, composed=config.kind == "unigram")
     with told("tokenizer", TextError, "Give it more text, or another number of pieces"):
         match config.kind:
             case "wordpiece":
-                tokenizer = _wordpiece(feed, config)
+                return _wordpiece(texts, config)
             case "bpe":
-                tokenizer = _byte_pairs(feed, config)
+                return _byte_pairs(texts, config)
             case "unigram":
-                tokenizer = _unigram(feed, config)
-    if not feed.taken:
-        raise TextError("tokenizer", "there is no text to learn a vocabulary from")
-    return tokenizer
+                return _unigram(texts, config)
 
 
-def bert(
-    vocabulary: dict[str, int], *, lowercase: bool, accents: bool | None = None, han: bool = True
-) -> Tokenizer:
+def bert(vocabulary: dict[str, int], *, lowercase: bool, accents: bool | None = None, han: bool = True) -> Tokenizer:
     """BERT's own: clean, lowercase, part at white space and punctuation, take the longest pieces that fit."""
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(
@@ -100,12 +93,11 @@ def framed(tokenizer: Tokenizer, kind: Kind) -> Tokenizer:
 
 
 class Feed:
-    """Texts on their way to the library: in batches, no word too long, thinned when there are very many."""
+    """Texts on their way to the library: clean, in batches, no word too long, thinned when there are very many."""
 
-    def __init__(self, texts: Iterable[str], *, composed: bool) -> None:
+    def __init__(self, texts: Iterable[str], clean: Callable[[str], str]) -> None:
         self.taken = 0  # characters
-        self._texts = texts
-        self._composed = composed  # whether the normalizer makes one character of a letter and its accent
+        self._texts, self._clean = texts, clean
         self._seen = np.zeros(sys.maxunicode + 1, np.int64)  # how often each character was there
         self._unassigned = _categories() == "Cn"
 
@@ -113,25 +105,23 @@ class Feed:
         batch: list[str] = []
         size = 0
         for text in self._chosen():
-            batch.append(text)
+            batch.append(self._clean(text))
             size += len(text)
             if size >= BATCH:
-                yield self._checked(batch)
+                yield self._counted(batch)
                 batch, size = [], 0
         if batch:
-            yield self._checked(batch)
+            yield self._counted(batch)
+        if not self.taken:
+            raise TextError("tokenizer", "there is no text to learn a vocabulary from")
 
-    def alphabet(self, normalizer: normalizers.Normalizer, most: int) -> list[str]:
-        """The commonest characters as the normalizer leaves them, in their order in Unicode."""
-        counts = Counter[str]()
-        for code in np.flatnonzero(self._seen):
-            for character in normalizer.normalize_str(chr(code)):
-                if not character.isspace() and not self._unassigned[ord(character)]:
-                    counts[character] += int(self._seen[code])
-        common = sorted(counts, key=lambda character: (-counts[character], character))
-        before = np.cumsum([0, *(counts[character] for character in common)])[:-1]
-        enough = int(np.searchsorted(before, COVERED * counts.total()))
-        return sorted(common[: min(enough, most)])
+    def alphabet(self, most: int) -> list[str]:
+        """The commonest characters, in their order in Unicode; no white space, no controls."""
+        seen = np.where(np.isin(_categories(), ["Cn", "Cc", "Zs", "Zl", "Zp"]), 0, self._seen)
+        common = np.argsort(-seen, kind="stable")
+        before = np.cumsum(seen[common]) - seen[common]
+        enough = int(np.searchsorted(before, COVERED * seen.sum()))
+        return [chr(code) for code in sorted(common[: min(enough, most)])]
 
     def _chosen(self) -> Iterator[str]:
         """So thinned, ten times the text takes little more time and memory: its words are few."""
@@ -140,7 +130,7 @@ class Feed:
                 self.taken += len(text)
                 yield from (text[start : start + BATCH] for start in range(0, len(text), BATCH))
 
-    def _checked(self, batch: list[str]) -> list[str]:
+    def _counted(self, batch: list[str]) -> list[str]:
         joined = "\n".join(batch)
         codes = np.frombuffer(joined.encode("utf-32-le"), np.uint32)
         if self._unassigned[codes].any():
@@ -148,13 +138,22 @@ class Feed:
             batch = [text.translate(blanks) for text in batch]
         if max(map(len, joined.split()), default=0) > LONGEST_WORD:
             batch = [re.sub(rf"(\S{{{LONGEST_WORD}}})(?=\S)", r"\1 ", text) for text in batch]
-        if self._composed:
-            codes = np.frombuffer(unicodedata.normalize("NFKC", joined).encode("utf-32-le"), np.uint32)
         self._seen += np.bincount(codes, minlength=len(self._seen))
         return batch
 
 
-def _wordpiece(feed: Feed, config: TokenizerConfig) -> Tokenizer:
+def _cleaner(normalizer: normalizers.Normalizer, lowercase: bool) -> Callable[[str], str]:
+    """The normalizer for training: for plain English Python does the same, and sooner."""
+
+    def clean(text: str) -> str:
+        if text.isascii() and text.isprintable():
+            return text.lower() if lowercase else text
+        return str(normalizer.normalize_str(text))
+
+    return clean
+
+
+def _wordpiece(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     """Merge the commonest neighbours until the vocabulary is full. Schuster and Nakajima 2012.
 
     The library numbers inner characters as chance brings them, and numbers break ties. So every character
@@ -163,6 +162,8 @@ def _wordpiece(feed: Feed, config: TokenizerConfig) -> Tokenizer:
     names = SPECIALS["wordpiece"]
     inner = [f"##{chr(code)}" for code in np.flatnonzero(_may_join())]
     tokenizer = bert({}, lowercase=config.lowercase)
+    feed = Feed(texts, _cleaner(tokenizer.normalizer, config.lowercase))
+    tokenizer.normalizer = None
     trainer = trainers.WordPieceTrainer(
         vocab_size=config.vocabulary + len(inner) + RARE,
         min_frequency=config.least,
@@ -172,10 +173,12 @@ def _wordpiece(feed: Feed, config: TokenizerConfig) -> Tokenizer:
     tokenizer.train_from_iterator(feed.batches(), trainer)
     found = tokenizer.get_vocab()
     learnt = sorted(found, key=found.__getitem__)[len(names) + len(inner) :]
-    alphabet = feed.alphabet(tokenizer.normalizer, config.vocabulary // 4)
+    alphabet = feed.alphabet(config.vocabulary // 4)
     letters = set(alphabet)
     merged = [piece for piece in learnt if len(piece) > 1 and letters.issuperset(piece.removeprefix("##"))]
-    pieces = [*names, *alphabet, *_inside(alphabet, tokenizer), *merged][: config.vocabulary]
+    cut = tokenizer.pre_tokenizer.pre_tokenize_str
+    inside = [f"##{letter}" for letter in alphabet if len(cut(f"a{letter}")) == 1]  # no punctuation
+    pieces = [*names, *alphabet, *inside, *merged][: config.vocabulary]
     return bert({piece: number for number, piece in enumerate(pieces)}, lowercase=config.lowercase)
 
 
@@ -187,19 +190,13 @@ def _may_join() -> np.ndarray:
     return allowed
 
 
-def _inside(alphabet: list[str], tokenizer: Tokenizer) -> list[str]:
-    """The pieces for letters inside a word: of those that the tokenizer leaves joined to another letter."""
-    clean, cut = tokenizer.normalizer.normalize_str, tokenizer.pre_tokenizer.pre_tokenize_str
-    return [f"##{letter}" for letter in alphabet if len(cut(clean(f"a{letter}"))) == 1]
-
-
 @cache
 def _categories() -> np.ndarray:
     """Of every character there is, what kind it is: "Ll" for a small letter, "Cn" for none yet."""
     return np.array([unicodedata.category(chr(code)) for code in range(sys.maxunicode + 1)])
 
 
-def _byte_pairs(feed: Feed, config: TokenizerConfig) -> Tokenizer:
+def _byte_pairs(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     """The same merging over bytes, so that nothing is unknown. Radford et al. 2019, section 2.2."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = splitters.ByteLevel(add_prefix_space=False)
@@ -211,30 +208,31 @@ def _byte_pairs(feed: Feed, config: TokenizerConfig) -> Tokenizer:
         initial_alphabet=splitters.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(feed.batches(), trainer)
+    tokenizer.train_from_iterator(Feed(texts, str).batches(), trainer)
     return framed(tokenizer, "bpe")
 
 
-def _unigram(feed: Feed, config: TokenizerConfig) -> Tokenizer:
+def _unigram(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     """Begin with far too many pieces and drop those whose loss hurts least. Kudo 2018, section 3.2."""
     names = SPECIALS["unigram"]
     plain = [normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()]
     tokenizer = Tokenizer(models.Unigram())
-    tokenizer.normalizer = normalizers.Sequence(plain if config.lowercase else [normalizers.NFKC()])
+    normalizer = normalizers.Sequence(plain if config.lowercase else [normalizers.NFKC()])
+    feed = Feed(texts, _cleaner(normalizer, config.lowercase))
     tokenizer.pre_tokenizer = splitters.Sequence([splitters.WhitespaceSplit(), splitters.Metaspace()])
     tokenizer.decoder = decoders.Metaspace()
     # Every character seen is a piece at first; the rare ones are dropped below.
     room = config.vocabulary + max(config.vocabulary // 4, 1_024)
     trainer = trainers.UnigramTrainer(vocab_size=room, unk_token="<unk>", show_progress=False)
     tokenizer.train_from_iterator(feed.batches(), trainer)
-    letters = {"▁", *feed.alphabet(tokenizer.normalizer, config.vocabulary // 2)}
+    letters = {"▁", *feed.alphabet(config.vocabulary // 2)}
     learnt = _unshuffled(dict(json.loads(tokenizer.to_str())["model"]["vocab"]))
     spelt = [piece for piece in learnt if letters.issuperset(piece) and piece not in names]
     # Letters first, for without them nothing can be spelt.
     best = sorted(spelt, key=lambda piece: (len(piece) > 1, -learnt[piece], piece))
     kept = best[: config.vocabulary - len(names)]
     scores = dict.fromkeys(names, 0.0) | {piece: learnt[piece] for piece in kept}
-    tokenizer.model = models.Unigram(list(scores.items()), unk_id=1)
+    tokenizer.model, tokenizer.normalizer = models.Unigram(list(scores.items()), unk_id=1), normalizer
     return framed(tokenizer, "unigram")
 
 

@@ -16,9 +16,7 @@ OPENING = re.compile(r'(?<![^\s(\[—-])"')
 WIDE_SPACE = re.compile(r"[^\S\x00-\x7f]")
 END = re.compile(r"""[.!?…。！？।]["'”’»」』)\]]*$""")
 # A sentence that ends before its line does: two letters, a full stop, a capital; or a full stop of the East.
-ENDS_WITHIN = re.compile(
-    r"""[^\W\d]{2} ?["'”’)\]]*[.!?…]["'”’»)\]]*\s+["'“‘«(\[]*[A-ZÀ-ÞΑ-ΩА-Я]|[。！？][」』]*\w"""
-)
+ENDS_WITHIN = re.compile(r"""[^\W\d]{2} ?["'”’)\]]*[.!?…]["'”’»)\]]*\s+["'“‘«(\[]*[A-ZÀ-ÞΑ-ΩА-Я]|[。！？][」』]*\w""")
 
 
 def split(text: str) -> Iterator[str]:

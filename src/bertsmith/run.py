@@ -95,7 +95,8 @@ def pretrain(recipe: Recipe) -> dict[str, float]:
         told = story.tell(recipe, model, trainer, train, valid, examples)
         _export(recipe, model, told)
         report.write(recipe.out / "report.html", told)
-        SAY.print(_facts(told.figures | {"model": str(recipe.out / "model"), "report": str(recipe.out / "report.html")}))
+        places = {"model": str(recipe.out / "model"), "report": str(recipe.out / "report.html")}
+        SAY.print(_facts({**told.figures, **places}))
     return figures
 
 

@@ -18,9 +18,10 @@ check: $(VENV)/.dev  ## style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.dev  ## what this machine can measure, beside its peers
-	$(BIN)/python bench/batches.py
-	$(BIN)/python bench/prepare.py
+TEXT ?= src/bertsmith/text/sample/sample.txt.xz
+bench: $(VENV)/.dev  ## what this machine can measure, beside its peers; TEXT= names a larger text
+	$(BIN)/python bench/batches.py --out runs/bench/batches.json
+	$(BIN)/python bench/prepare.py $(TEXT) --out runs/bench/prepare.json
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

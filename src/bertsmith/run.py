@@ -22,6 +22,7 @@ from bertsmith.data.batch import Batch
 from bertsmith.data.corpus import Corpus
 from bertsmith.data.feed import Feed
 from bertsmith.data.pack import Pack
+from bertsmith.data.plan import Pairs
 from bertsmith.data.prepare import Summary
 from bertsmith.data.prepare import prepare as tokenise
 from bertsmith.data.shards import Shards
@@ -317,34 +318,33 @@ def _objective(recipe: Recipe, tokenizer: Tokenizer) -> Objective:
 
 
 def _feed(recipe: Recipe, objective: Objective, tokenizer: Tokenizer, train: Shards) -> Feed:
-    pack = _pack(recipe, objective, tokenizer, train, recipe.train.seed)
+    pack = _pack(recipe, tokenizer, train, objective.pairs, recipe.train.seed)
     return Feed(pack, objective.collator(tokenizer), train.fingerprint, recipe.data.workers)
-
-
-def _pack(
-    recipe: Recipe, objective: Objective, tokenizer: Tokenizer, shards: Shards, seed: int, once: bool = False
-) -> Pack:
-    return Pack(
-        shards,
-        length=recipe.data.length,
-        tokens=recipe.data.tokens,
-        pairs=objective.pairs,
-        seed=seed,
-        start=tokenizer.start,
-        stop=tokenizer.stop,
-        padding=tokenizer.padding,
-        once=once,
-    )
 
 
 def _validation(
     recipe: Recipe, objective: Objective, tokenizer: Tokenizer, valid: Shards, device: torch.device
 ) -> list[Batch]:
     """The validation text once through, its masks fixed once and for all."""
-    pack = _pack(recipe, objective, tokenizer, valid, VALID_SEED, once=True)
+    pairs: Pairs = objective.pairs if valid.documents > 1 else "none"  # one document alone has no other to pair with
+    pack = _pack(recipe, tokenizer, valid, pairs, VALID_SEED, once=True)
     collate = objective.collator(tokenizer)
     most = max(1, recipe.data.valid // recipe.data.tokens)
     return [collate(pack(position)).to(device) for position in range(min(most, pack.batches()))]
+
+
+def _pack(recipe: Recipe, tokenizer: Tokenizer, shards: Shards, pairs: Pairs, seed: int, once: bool = False) -> Pack:
+    return Pack(
+        shards,
+        length=recipe.data.length,
+        tokens=recipe.data.tokens,
+        pairs=pairs,
+        seed=seed,
+        start=tokenizer.start,
+        stop=tokenizer.stop,
+        padding=tokenizer.padding,
+        once=once,
+    )
 
 
 def _speed(objective: Objective, device: torch.device) -> Speed:

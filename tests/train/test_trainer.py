@@ -1,18 +1,23 @@
 """The loop obeys its laws: sums divided once, exact resumption, bad steps left out."""
 
+import errno
 import math
+import os
 from pathlib import Path
 
 import pytest
 import torch
-from tiny import assert_same, losses, prepared, recipe, weights
+from tiny import assert_same, losses, prepared, recipe, weights, write_text
 
 from bertsmith import run
 from bertsmith.data.batch import Batch
+from bertsmith.data.corpus import Corpus
+from bertsmith.data.prepare import prepare
 from bertsmith.errors import RunError
 from bertsmith.objectives.base import Term
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.recipe import Recipe
+from bertsmith.text.tokenizer import TokenizerConfig, train
 from bertsmith.train import log
 from bertsmith.train.clock import Clock, Extent, seconds, spoken
 from bertsmith.train.optimizers import Optimizer, OptimizerConfig
@@ -188,6 +193,35 @@ def _by(kind: str, value: str, data: Path, out: Path) -> Recipe:
         kind: value.strip('"') if kind == "budget" else float(value)
     }
     return replace(built, train=replace(built.train, **given))
+
+
+def test_validation_text_of_one_document_is_measured_without_pairs(tmp_path: Path) -> None:
+    text = write_text(tmp_path / "text.txt", documents=6)
+    corpus = Corpus([str(text)], layout="lines")
+    prepare(corpus, train(corpus.lines(), TokenizerConfig(vocabulary=100, least=1)), tmp_path / "data", valid=0.0001)
+    figures = run.pretrain(recipe(tmp_path / "data", tmp_path / "run", "train.steps=2"))
+    assert "masked_loss" in figures
+    assert "next_loss" not in figures
+
+
+def test_a_disk_that_fills_up_stops_the_run_in_one_line_and_loses_nothing(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk takes no more after the second checkpoint; with room again, the run ends as if nothing had happened."""
+    run.pretrain(recipe(data, tmp_path / "whole"))
+    write = os.write
+
+    def full(file: int, piece: bytes) -> int:
+        if len(list((tmp_path / "full" / "checkpoints").glob("step-*"))) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, piece)
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(RunError, match=r"the disk is full: [\d,]+ bytes needed, [\d,]+ free. Free space and run the same"):
+        run.pretrain(recipe(data, tmp_path / "full"))
+    monkeypatch.setattr(os, "write", write)
+    run.pretrain(recipe(data, tmp_path / "full"))
+    assert_same(tmp_path / "whole", tmp_path / "full")
 
 
 def test_the_folder_of_another_recipe_is_refused(data: Path, tmp_path: Path) -> None:

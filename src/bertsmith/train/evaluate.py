@@ -17,7 +17,8 @@ def evaluate(objective: Objective, batches: Sequence[Batch], bytes_per_token: fl
     sums: dict[str, Sums] = {}
     for batch in batches:
         for name, term in objective(batch).items():
-            sums[name] = sums.get(name, Sums()).plus(term, batch.counts[name])
+            if batch.counts[name]:
+                sums[name] = sums.get(name, Sums()).plus(term, batch.counts[name])
     objective.train(was_training)
     figures = {"loss": sum(part.total / part.count for part in sums.values())}
     for name, part in sums.items():

@@ -1,0 +1,39 @@
+"""The first losses of the tiny recipe on the text in the package, kept as JSON and rewritten only on purpose.
+
+    BERTSMITH_GOLDEN=write python -m pytest tests/golden
+"""
+
+import json
+import os
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from bertsmith import config, run
+from bertsmith.recipe import Recipe
+from bertsmith.text.tokenizer import TokenizerConfig
+from bertsmith.train import log
+
+HERE = Path(__file__).parent
+STEPS = 60
+
+
+def test_the_tiny_recipe_learns_as_it_always_has(tmp_path: Path) -> None:
+    with resources.as_file(resources.files("bertsmith.text") / "sample" / "sample.txt.xz") as sample:
+        run.tokenizer([str(sample)], tmp_path / "words", TokenizerConfig(vocabulary=8_192), layout="lines")
+        run.prepare([str(sample)], tmp_path / "data", tmp_path / "words", valid=0.05, layout="lines")
+    path = HERE.parents[1] / "recipes" / "tiny" / "bert.toml"
+    changes = [f"out={tmp_path / 'run'}", f"data.folder={tmp_path / 'data'}", f"train.steps={STEPS}"]
+    figures = run.pretrain(config.read(path, Recipe, changes))
+    steps = [entry["loss"] for entry in log.read(tmp_path / "run" / log.NAME) if entry["kind"] == "step"]
+    seen = {"losses": [round(loss, 5) for loss in steps], "valid": round(figures["loss"], 5)}
+    kept = HERE / "bert.json"
+    if os.environ.get("BERTSMITH_GOLDEN") == "write":
+        kept.write_text(json.dumps(seen, indent=1) + "\n", encoding="utf-8")
+    golden = json.loads(kept.read_text(encoding="utf-8"))
+    assert len(steps) == STEPS
+    # Another processor adds up in another order; early on that is far less than a change of the maths would be.
+    assert steps == pytest.approx(golden["losses"], abs=2e-2)
+    assert steps[:10] == pytest.approx(golden["losses"][:10], abs=1e-3)
+    assert figures["loss"] == pytest.approx(golden["valid"], abs=2e-2)

@@ -8,6 +8,7 @@ text are counted. MFU counts the FLOPs the maths needs over the speed of a large
 """
 
 import argparse
+import itertools
 import tempfile
 import time
 from pathlib import Path
@@ -111,11 +112,12 @@ def theirs(
     count = tokens // length
     while len(rows) < 4 * count:
         batch = source(position)
-        assert batch.chosen is not None and batch.targets is not None
+        assert batch.chosen is not None
+        assert batch.targets is not None
         truth = torch.full((tokens,), -100)
         truth[batch.chosen] = batch.targets
         bounds = batch.tokens.bounds.tolist()
-        for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+        for start, stop in itertools.pairwise(bounds):
             if stop > start and int(batch.tokens.ids[start]) != tokenizer.padding:
                 rows.append(batch.tokens.ids[start:stop].long())
                 labels.append(truth[start:stop])
@@ -194,7 +196,8 @@ def main() -> None:
                 cases.append({"size": size, "length": length, "who": name, **figures})
                 speed = figures["tokens_per_second"] / 1e3
                 print(
-                    f"{size} {length:4d} {name:22s} {speed:8.1f} k tokens/s  MFU {figures['mfu']:.3f}  {figures['memory_gib']:.1f} GiB",
+                    f"{size} {length:4d} {name:22s} {speed:8.1f} k tokens/s  MFU {figures['mfu']:.3f}"
+                    f"  {figures['memory_gib']:.1f} GiB",
                     flush=True,
                 )
             ratios = {

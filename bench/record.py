@@ -12,7 +12,9 @@ from typing import Any
 
 def record(path: Path, figures: dict[str, Any], machine: dict[str, str]) -> None:
     """Write the figures as JSON, so that anyone can run the same command and compare."""
-    asked = subprocess.run(["git", "rev-parse", "--verify", "--quiet", "HEAD"], capture_output=True, text=True, check=False)
+    asked = subprocess.run(
+        ["git", "rev-parse", "--verify", "--quiet", "HEAD"], capture_output=True, text=True, check=False
+    )
     written = {
         "command": shlex.join(["python", *sys.argv]),
         "commit": asked.stdout.strip() or os.environ.get("COMMIT", "unknown"),  # a copy without history is told it

@@ -1,6 +1,6 @@
 """The first losses of the tiny recipe on the text in the package, kept as JSON and rewritten only on purpose.
 
-    BERTSMITH_GOLDEN=write python -m pytest tests/golden
+BERTSMITH_GOLDEN=write python -m pytest tests/golden
 """
 
 import json

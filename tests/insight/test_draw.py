@@ -74,9 +74,7 @@ def test_thinning_keeps_the_ends_and_short_lines() -> None:
 
 
 def test_a_chart_is_well_formed_and_has_a_title_and_a_description() -> None:
-    figure = ElementTree.fromstring(
-        chart("Loss", [Series("training", FALL, noisy=True)]).replace(" hidden>", ">")
-    )
+    figure = ElementTree.fromstring(chart("Loss", [Series("training", FALL, noisy=True)]).replace(" hidden>", ">"))
     svg = figure.find("svg")
     assert svg is not None
     assert svg.get("role") == "img"
@@ -129,7 +127,4 @@ def test_a_chart_of_nothing_is_nothing() -> None:
 
 @pytest.mark.parametrize("value", [0.0, -2.0, 5.0])
 def test_a_single_point_can_be_drawn(value: float) -> None:
-    assert (
-        chart("Loss", [Series("training", [(1.0, value)], noisy=True)], logarithmic=True).count("<circle")
-        == 1
-    )
+    assert chart("Loss", [Series("training", [(1.0, value)], noisy=True)], logarithmic=True).count("<circle") == 1

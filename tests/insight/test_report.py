@@ -33,17 +33,13 @@ def records(steps: int = 400) -> list[dict[str, Any]]:
     return told
 
 
-EXAMPLE = Example(
-    "once upon a [MASK] .", "time", [("##q", 0.002), ("leaf", 0.001)], [("Time", 0.8), ("day", 0.1)]
-)
+EXAMPLE = Example("once upon a [MASK] .", "time", [("##q", 0.002), ("leaf", 0.001)], [("Time", 0.8), ("day", 0.1)])
 STORY = RunStory(
     title="bert-mini from 500,000 words",
     records=records(),
     figures={"validation loss of hidden words": "5.000 nats", "training time": "4 min"},
     examples=[
-        Example(
-            "once upon a [MASK] .", "time", [("##q", 0.002), ("leaf", 0.001)], [("Time", 0.8), ("day", 0.1)]
-        )
+        Example("once upon a [MASK] .", "time", [("##q", 0.002), ("leaf", 0.001)], [("Time", 0.8), ("day", 0.1)])
     ],
     data={"documents": "700", "data SHA-256": "ab" * 32},
     recipe='[train]\nbudget = "4m"\n',
@@ -119,9 +115,7 @@ def test_whatever_comes_from_outside_is_escaped() -> None:
 
 def test_a_blank_is_drawn_and_the_right_guess_is_marked_whatever_its_case() -> None:
     for mask in ("[MASK]", "<mask>"):
-        page = report.page(
-            replace(STORY, examples=[replace(STORY.examples[0], text=f"once upon a {mask} .")])
-        )
+        page = report.page(replace(STORY, examples=[replace(STORY.examples[0], text=f"once upon a {mask} .")]))
         assert "MASK" not in Outline(page).text.upper()
         assert page.count('class="blank"') == 1
         assert re.findall(r'class="guess right"><span>(\w+)', page) == ["Time"]
@@ -169,10 +163,7 @@ def test_notes_and_left_out_updates_are_told() -> None:
 
 
 def test_a_long_run_makes_a_light_page() -> None:
-    assert (
-        len(report.page(replace(STORY, records=records(5_000), examples=STORY.examples * 12)).encode())
-        < 300_000
-    )
+    assert len(report.page(replace(STORY, records=records(5_000), examples=STORY.examples * 12)).encode()) < 300_000
 
 
 def test_a_loss_that_falls_far_is_drawn_by_orders_of_magnitude() -> None:

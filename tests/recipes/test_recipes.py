@@ -66,7 +66,7 @@ def test_a_recipe_is_stepped_twice(path: Path, data: Path, tmp_path: Path) -> No
         ("train.steps=0", "a run of 0 is no run. Give more than 0"),
         ("train.keep=0", "accumulate and keep are at least 1"),
         ("schedule.warmup=2", "warmup is a share of the run, from 0 to 1, and not 2.0"),
-        ("model.heads=5", "768 cannot be shared out among 5 heads"),
+        ("model.heads=5", "a width of 768 cannot be shared by 5 heads. Take a multiple"),
     ],
 )
 def test_a_recipe_that_cannot_work_is_refused_in_one_line(change: str, line: str) -> None:

@@ -167,7 +167,7 @@ def test_ten_bad_steps_in_a_row_end_the_run(data: Path, tmp_path: Path, monkeypa
         }
 
     monkeypatch.setattr(MaskedLM, "forward", poisoned)
-    with pytest.raises(RunError, match="not a number .* steps in a row"):
+    with pytest.raises(RunError, match=r"not a number .* steps in a row"):
         run.pretrain(recipe(data, tmp_path / "run", "train.steps=200"))
 
 
@@ -217,7 +217,9 @@ def test_a_disk_that_fills_up_stops_the_run_in_one_line_and_loses_nothing(
         return write(file, piece)
 
     monkeypatch.setattr(os, "write", full)
-    with pytest.raises(RunError, match=r"the disk is full: [\d,]+ bytes needed, [\d,]+ free. Free space and run the same"):
+    with pytest.raises(
+        RunError, match=r"the disk is full: [\d,]+ bytes needed, [\d,]+ free. Free space and run the same"
+    ):
         run.pretrain(recipe(data, tmp_path / "full"))
     monkeypatch.setattr(os, "write", write)
     run.pretrain(recipe(data, tmp_path / "full"))
@@ -260,7 +262,7 @@ def test_durations_are_read_as_people_write_them(written: str, value: float) -> 
 
 @pytest.mark.parametrize("written", ["", "10", "ten minutes", "m", "5 m x"])
 def test_what_is_no_duration_is_refused(written: str) -> None:
-    with pytest.raises(ValueError, match="is not a duration. Write 90s, 10m"):
+    with pytest.raises(ValueError, match=r"is not a duration. Write 90s, 10m"):
         seconds(written)
 
 

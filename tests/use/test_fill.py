@@ -13,7 +13,16 @@ from bertsmith.errors import TextError
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> bertsmith.Model:
     folder = tmp_path_factory.mktemp("tiny")
-    run.pretrain(recipe(prepared(folder), folder / "run", "train.steps=300", "model.dropout=0.0"))
+    run.pretrain(
+        recipe(
+            prepared(folder),
+            folder / "run",
+            "train.steps=500",
+            "model.dropout=0.0",
+            "optimizer.rate=0.006",
+            "data.length=16",
+        )
+    )
     return bertsmith.load(folder / "run" / "model")
 
 

@@ -77,9 +77,7 @@ def _section(heading: str, body: str, lead: str = "") -> str:
 
 
 def _cards(figures: Mapping[str, str]) -> str:
-    entries = [
-        f"<div><dt>{escape(name)}</dt><dd>{escape(str(value))}</dd></div>" for name, value in figures.items()
-    ]
+    entries = [f"<div><dt>{escape(name)}</dt><dd>{escape(str(value))}</dd></div>" for name, value in figures.items()]
     return f'<dl class="cards">{"".join(entries)}</dl>' if entries else ""
 
 
@@ -169,10 +167,7 @@ def _guess(word: str, chance: float, most: float, truth: str) -> str:
 
 
 def _table(facts: Mapping[str, str]) -> str:
-    rows = [
-        f"<tr><th scope='row'>{escape(name)}</th><td>{escape(str(fact))}</td></tr>"
-        for name, fact in facts.items()
-    ]
+    rows = [f"<tr><th scope='row'>{escape(name)}</th><td>{escape(str(fact))}</td></tr>" for name, fact in facts.items()]
     return f"<table>{''.join(rows)}</table>" if rows else ""
 
 

@@ -44,7 +44,8 @@ class MaskedLM(Objective):
         return self.config.pairs
 
     def forward(self, batch: Batch) -> dict[str, Term]:
-        assert batch.chosen is not None and batch.targets is not None
+        assert batch.chosen is not None
+        assert batch.targets is not None
         hidden = self.trunk(batch.tokens)  # T D
         guesses = self.logits(hidden[batch.chosen])  # N V: only the guesses cost a vocabulary
         terms = {"masked": self._term(guesses, batch.targets)}

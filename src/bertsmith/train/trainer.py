@@ -221,7 +221,7 @@ class Trainer:
         return terms
 
     def _compiled(self) -> Callable[[Batch], Any]:
-        # In full precision the attention kernel looks at the bounds on the host, which cannot be compiled into one graph.
+        # In full precision attention looks at the bounds on the host, which cannot be compiled into one graph.
         fits = self.device.type == "cuda" and self.precision != torch.float32
         if self.config.compile == "always" or (self.config.compile == "auto" and fits):
             compiled: Callable[[Batch], Any] = torch.compile(self.objective, fullgraph=True, dynamic=False)

@@ -131,4 +131,16 @@ def test_make_goes_from_text_to_a_model_and_again_is_done_at_once(tmp_path: Path
     lines = (tmp_path / "mine" / "log.jsonl").read_text().count("\n")
     again = bertsmith("make", text, "--budget", "14s", "--out", tmp_path / "mine")
     assert again.returncode == 0, again.stderr
+    assert "going on with" in again.stdout
     assert (tmp_path / "mine" / "log.jsonl").read_text().count("\n") == lines
+    other = bertsmith("make", write_text(tmp_path / "other.txt", documents=200), "--out", tmp_path / "mine")
+    assert other.returncode == 1
+    assert "other text" in other.stderr
+
+
+def test_a_budget_too_short_for_the_text_is_refused_and_what_is_prepared_kept(tmp_path: Path) -> None:
+    text = write_text(tmp_path / "text.txt", documents=50)
+    made = bertsmith("make", text, "--budget", "2s", "--out", tmp_path / "mine")
+    assert made.returncode == 1
+    assert "left 0 s for training. Give it a longer --budget; what is prepared is kept." in made.stderr
+    assert (tmp_path / "mine" / "data" / "train" / "index.json").exists()

@@ -83,4 +83,5 @@ def train_in_a_child(recipe: Recipe, quiet: Path) -> None:
     try:
         run.pretrain(recipe)
     except BertsmithError as error:
+        print(error, flush=True)
         os._exit(3 if "saved" in str(error) else 4)

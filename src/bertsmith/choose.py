@@ -79,19 +79,22 @@ def choose(data: Path, out: Path, *, budget: float, flops: float, gpu: bool, see
         schedule=ScheduleConfig(warmup=0.06),
         train=TrainConfig(budget=f"{budget:.0f}s", seed=seed),
     )
-    rounds = f"{epochs:.1f} times" if epochs < 10 else f"{epochs:.0f} times"
-    reasons = [
-        f"{name}: in {spoken(budget)} this machine can show it about {seen / 1e6:,.1f} M tokens, your text {rounds}",
-        f"dropout {dropout}: "
-        + ("the text is seen often" if dropout else "the text is seen too seldom to be learnt by heart"),
-        "masked words and next sentence"
-        if pairs
-        else "masked words alone: the text has no documents to draw pairs from",
-        f"sequences of {length} tokens"
-        + ("" if length == max(LENGTHS) else ": in a short run positions are learnt sooner"),
-        f"learning rate up to {SIZES[name].rate:g}, falling to nothing as the time runs out",
+    return Choice(recipe, _reasons(recipe, budget, seen, epochs))
+
+
+def _reasons(recipe: Recipe, budget: float, seen: float, epochs: float) -> list[str]:
+    times = f"{epochs:.1f} times" if epochs < 10 else f"{epochs:.0f} times"
+    dropout, length = recipe.model.settings.dropout, recipe.data.length
+    often = "the text is seen often" if dropout else "the text is seen too seldom to be learnt by heart"
+    short = "long enough for a paragraph" if length == max(LENGTHS) else "in a short run positions are learnt sooner"
+    alone = "masked words alone: the text has no documents to draw pairs from"
+    return [
+        f"{recipe.model.kind}: {spoken(budget)} on this machine show it {seen / 1e6:,.1f} M tokens, your text {times}",
+        f"dropout {dropout}: {often}",
+        alone if recipe.objective.settings.pairs == "none" else "masked words and next sentence, as BERT",
+        f"sequences of {length} tokens: {short}",
+        f"learning rate up to {recipe.optimizer.rate:g}, falling to nothing as the time runs out",
     ]
-    return Choice(recipe, reasons)
 
 
 def reserve(budget: float, *, gpu: bool) -> float:

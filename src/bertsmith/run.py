@@ -105,29 +105,37 @@ def make(
     texts: Sequence[str], out: Path, *, budget: str = "10m", seed: int = 0, lowercase: bool = True, **reading: Any
 ) -> dict[str, float]:
     """From text to a trained model folder: vocabulary, shards, a recipe that fits, and the run itself."""
-    if not (out / "recipe.toml").exists():
-        with Lock(out):
-            _settle(_chosen(texts, out, _budget(budget), seed, lowercase, reading))
-    return pretrain(read(out / "recipe.toml", []))
+    began, path = time.monotonic(), out / "recipe.toml"
+    whole = _budget(budget)
+    with Lock(out):
+        _prepared(texts, out, lowercase, reading)
+        if path.exists():
+            SAY.print(f"going on with {path}, and with the time it has left")
+        else:
+            _settle(_chosen(out, whole, whole - (time.monotonic() - began), seed))
+    return pretrain(read(path, []))
 
 
-def _chosen(
-    texts: Sequence[str], out: Path, whole: float, seed: int, lowercase: bool, reading: dict[str, Any]
-) -> Recipe:
-    """Read and prepare the text; then the recipe that suits it, this machine and the time that is left."""
-    began, device = time.monotonic(), machine.device("auto")
+def _prepared(texts: Sequence[str], out: Path, lowercase: bool, reading: dict[str, Any]) -> None:
+    """A vocabulary and shards of the text, made now or found to be of the same text."""
     corpus = Corpus(texts, **reading)
     size, reason = choose.vocabulary(corpus.words)
-    SAY.print(f"why: {reason}")
     if not (out / "tokenizer" / "tokenizer.json").exists():
+        SAY.print(f"why: {reason}")
         _train_tokenizer(corpus, TokenizerConfig(vocabulary=size, lowercase=lowercase), out / "tokenizer")
     _prepare(corpus, Tokenizer.load(out / "tokenizer"), out / "data", choose.valid_share(corpus.words))
-    left = whole - (time.monotonic() - began) - choose.reserve(whole, gpu=device.type == "cuda")
+
+
+def _chosen(out: Path, whole: float, left: float, seed: int) -> Recipe:
+    """The recipe that suits the prepared text, this machine, and the time that is left of the whole."""
+    device = machine.device("auto")
+    gpu = device.type == "cuda"
+    left -= choose.reserve(whole, gpu=gpu)
     if left < whole / 4:
         fact = f"of {spoken(whole)}, reading and preparing the text left {spoken(max(left, 0))} for training"
         raise RunError(out, fact, "Give it a longer --budget; what is prepared is kept")
     flops = machine.training_flops(device)
-    choice = choose.choose(out / "data", out, budget=left, flops=flops, gpu=device.type == "cuda", seed=seed)
+    choice = choose.choose(out / "data", out, budget=left, flops=flops, gpu=gpu, seed=seed)
     for reason in choice.reasons:
         SAY.print(f"why: {reason}")
     return choice.recipe
@@ -294,7 +302,7 @@ def _settle(recipe: Recipe) -> None:
                 recipe.out, f"was begun with another recipe: {change}", "Choose another folder, or remove this one"
             )
     recipe.out.mkdir(parents=True, exist_ok=True)
-    files.write(path, config.dump(recipe).encode())
+    files.put(path, config.dump(recipe).encode())
 
 
 def _data(recipe: Recipe) -> tuple[Tokenizer, Shards, Shards]:

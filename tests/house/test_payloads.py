@@ -7,6 +7,7 @@ import pickle
 import tarfile
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -111,10 +112,8 @@ def test_nothing_in_a_file_is_run(finished: Path, tmp_path: Path, target: str, p
         path.write_bytes(PAYLOADS[payload](mark))
         (path.parent / "code.py").write_bytes(_python(mark))
         (path.parent / "pytorch_model.bin").write_bytes(_torch(mark))
-    try:
+    with suppress(BertsmithError):  # refused is as good as read
         READERS[target](folder)
-    except BertsmithError:
-        pass  # refused, which is as good as read
     assert not mark.exists()
     assert not (tmp_path.parent / "escaped.py").exists()
 

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,7 @@ def test_tensorboard_draws_the_numbers_and_a_resumed_run_draws_over(tmp_path: Pa
         for record in [*steps(1, 6), {"kind": "valid", "step": 6, "loss": 0.25, "good": True}]:
             log.write(record)
         log.sync()
+    time.sleep(1.1)  # TensorBoard names its files by the second
     with Log(tmp_path, tensorboard=True) as log:
         log.rewind(4)
         for record in steps(5, 8):

@@ -76,10 +76,15 @@ def write(path: Path, data: Bytes) -> Digest:
 
 
 def write_json(path: Path, value: Any) -> Digest:
-    """Put a JSON file in place at once: whoever looks sees the old one or the new one, never half of it."""
+    """Put a JSON file in place at once."""
     text = json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+    return put(path, text.encode())
+
+
+def put(path: Path, data: Bytes) -> Digest:
+    """Put a file in place at once: whoever looks sees the old one or the new one, never half of it."""
     beside = path.with_name(path.name + ".writing")
-    digest = write(beside, text.encode())
+    digest = write(beside, data)
     with explained(path, digest.size):
         beside.replace(path)
     sync_folder(path.parent)

@@ -211,7 +211,8 @@ class Trainer:
             warnings.filterwarnings("ignore", module="torch._inductor")  # notes from one of its authors to another
             sum(term.total for term in self._terms(self.feed(self.position)).values()).backward()
             self.optimizer.adamw.zero_grad(set_to_none=True)
-            torch.cuda.synchronize()
+            if self.device.type == "cuda":
+                torch.cuda.synchronize()
 
     def _terms(self, batch: Batch) -> dict[str, Any]:
         # The counts are for the host: a compiled step that saw them would be compiled anew for each.
@@ -241,15 +242,14 @@ class Trainer:
         now = time.monotonic()
         if not self._pending or not (force or len(self._pending) >= PENDING or now - self._lap.began > 0.5):
             return
-        rows = torch.stack(
-            [figures for _, figures in self._pending]
-        ).tolist()  # the one place that waits for the device
-        now = time.monotonic()
+        rows = torch.stack([figures for _, figures in self._pending]).tolist()  # here alone the host waits
+        now, longest = time.monotonic(), 0
         rate = (self.tokens - self._lap.tokens) / max(now - self._lap.began, 1e-9)
         for (record, _), row in zip(self._pending, rows, strict=True):
             *losses, norm, bad = row
             terms = dict(zip(record["terms"], losses, strict=True))
             self.bad_in_a_row = self.bad_in_a_row + 1 if bad else 0
+            longest = max(longest, self.bad_in_a_row)
             self.skipped += bool(bad)
             loss = sum(losses)
             self.log.write(
@@ -273,10 +273,10 @@ class Trainer:
                     seconds_left=left,
                 )
             )
-        if self.bad_in_a_row >= PATIENCE:
+        if longest >= PATIENCE:
             raise RunError(
                 self.folder,
-                f"the gradient was not a number {self.bad_in_a_row} steps in a row, up to step {self.step}",
+                f"the gradient was not a number {longest} steps in a row, up to step {self.step}",
                 "The last checkpoint is whole; lower optimizer.rate and run again",
             )
 

@@ -15,7 +15,7 @@ from tiny import assert_same, losses, prepared, recipe, train_in_a_child
 
 from bertsmith.train import checkpoint
 
-KILLS, TERMINATIONS = 50, 50
+KILLS, TERMINATIONS = 50, 100
 SHAPE = ("train.saves=20", "train.evaluations=3", "train.steps=60")
 
 

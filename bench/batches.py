@@ -105,10 +105,11 @@ def restore(pairs: Pairs, tokens: int) -> dict[str, Any]:
     for _ in range(3):
         start, cpu_start = time.perf_counter(), time.process_time()
         pack = Pack(source, length=128, tokens=tokens, pairs=pairs, seed=1, **SPECIALS)
-        packed = pack(1000 << 32 | 100)
+        packed = pack(1000 * pack.sections << 32 | 100)
         seconds.append(time.perf_counter() - start)
         busy.append(time.process_time() - cpu_start)
-    sequences = round(packed.sequences * pack.batches(1000), -4)
+    batches = sum(pack.batches(1000 * pack.sections + part) for part in range(pack.sections))
+    sequences = round(packed.sequences * batches, -4)
     print(
         f"found epoch {packed.epoch} of {sequences:,} sequences ({pairs}, {tokens:,} tokens a batch): "
         f"{min(seconds):.2f} s, {min(busy):.2f} s of a processor",

@@ -303,11 +303,11 @@ from bertsmith.text.tokenizer import Tokenizer
 tokenizer = Tokenizer.load(sys.argv[1])
 def peak():
     return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
-before, began = peak(), time.process_time()
+before, began = peak(), time.perf_counter()
 for document in Corpus([sys.argv[2]], layout="lines").documents():
     for sentence in document.sentences:
         tokenizer.encode([sentence])
-print(time.process_time() - began, (peak() - before) / 1024)
+print(time.perf_counter() - began, (peak() - before) / 1024)
 """
 
 
@@ -315,7 +315,11 @@ print(time.process_time() - began, (peak() - before) / 1024)
 def test_a_line_of_ten_megabytes_takes_little_time_and_memory(unit: str, wordpiece: Tokenizer, tmp_path: Path) -> None:
     wordpiece.save(tmp_path)
     (tmp_path / "a.txt").write_bytes((unit * (10_000_000 // len(unit.encode()))).encode())
-    done = subprocess.check_output([sys.executable, "-c", GIANT, str(tmp_path), str(tmp_path / "a.txt")], text=True)
-    seconds, megabytes = map(float, done.split())
-    assert seconds < 10  # of all cores together, on a busy machine
-    assert megabytes < 150
+    command, best = [sys.executable, "-c", GIANT, str(tmp_path), str(tmp_path / "a.txt")], 60.0
+    for _ in range(3):  # others use the machine too
+        seconds, megabytes = map(float, subprocess.check_output(command, text=True).split())
+        assert megabytes < 150
+        best = min(best, seconds)
+        if best < 5:
+            break
+    assert best < 5

@@ -13,6 +13,7 @@ from bertsmith.data.shuffle import BATCH, mix
 from bertsmith.errors import RecipeError, RunError
 
 BATCHES = 256  # a round has at least so many, so that each lacks next to nothing
+SECTION = 1024  # and is dealt in sections of about so many, so that a position far into a run is soon found again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,28 +32,30 @@ class Packed:
     sequences: int  # that are not filler
     epoch: int  # of the first sequence
     seed: int
-    key: int  # all that is random in this batch: a hash of (seed, round, index)
+    key: int  # all that is random in this batch: a hash of (seed, section, index)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Round:
-    """Some whole epochs, dealt out into batches."""
+class _Section:
+    """A stretch of some whole epochs, dealt out into batches."""
 
     sequences: Sequences
-    order: Whole  # in which they come
+    order: Whole  # in which those of this section come
     begins: Whole  # the first of each batch, and the end
     offsets: Whole  # how many tokens of its text the batch before has had
+    epoch: float  # how many lie before it
+    span: float  # how many it has
 
     def __len__(self) -> int:
         return len(self.begins) - 1
 
 
 class Pack:
-    """Batches by position. `position = round << 32 | index`, a round being as many epochs as make enough batches.
+    """Batches by position. `position = section << 32 | index`, so many sections making a round of whole epochs.
 
     Sequences are laid end to end in the order of the plan. Without pairs the one that does not fit into a batch any
-    more is cut in two; with pairs one is exchanged for another that fits. With `once` a round is one epoch, as
-    validation needs it.
+    more is cut in two; with pairs one is exchanged for another that fits. With `once` a round is one epoch and one
+    section, as validation needs it.
     """
 
     def __init__(
@@ -74,19 +77,22 @@ class Pack:
         self.plan = Plan(shards, length=length, pairs=pairs, seed=seed, short=short)
         self.shards, self.length, self.tokens, self.seed, self.once = shards, length, tokens, seed, once
         self.start, self.stop, self.padding = start, stop, padding
-        self.round = 1 if once else -(-BATCHES * tokens // int(self.plan.starts[-1]))  # in epochs
+        total = int(self.plan.starts[-1])
+        self.round = 1 if once else -(-BATCHES * tokens // total)  # in epochs
+        self.sections = 1 if once else max(1, self.round * total // (SECTION * tokens))  # of a round
         self.most = 8 + int(1.5 * tokens / self.plan.mean())  # real sequences in a batch
         self.limit = -(-(self.most - (-tokens // length)) // 8) * 8  # and filler, in case it all were filler
-        self._rounds: dict[int, Future[_Round]] = {}
+        self._dealt: dict[int, Future[_Section]] = {}
+        self._round: tuple[int, Sequences, Whole] | None = None  # the one that was planned last; the planner's own
         self._lock, self._planner = Lock(), ThreadPoolExecutor(1, thread_name_prefix="plan")
 
     def __call__(self, position: int) -> Packed:
         number, index = position >> 32, position & 0xFFFF_FFFF
-        dealt = self._planned(number)
+        dealt = self._section(number)
         if index >= len(dealt):
             raise RunError(
                 f"position {position}",
-                f"round {number} has only {len(dealt)} batches",
+                f"section {number} has only {len(dealt)} batches",
                 "Is this the text, the length and the number of tokens that the run began with?",
             )
         if not self.once and 4 * index >= 3 * len(dealt):
@@ -102,36 +108,49 @@ class Pack:
         return position + 1 if index + 1 < self.batches(number) else (number + 1) << 32
 
     def batches(self, number: int = 0) -> int:
-        """How many batches the round has."""
-        return len(self._planned(number))
+        """How many batches the section has."""
+        return len(self._section(number))
 
     def epoch(self, position: int) -> float:
         """How many epochs lie before the position."""
         number, index = position >> 32, position & 0xFFFF_FFFF
-        dealt = self._planned(number)
-        return self.round * (number + float(dealt.begins[index]) / len(dealt.order))
+        dealt = self._section(number)
+        return dealt.epoch + dealt.span * float(dealt.begins[index]) / len(dealt.order)
 
-    def _planned(self, number: int) -> _Round:
+    def _section(self, number: int) -> _Section:
         return self._ask(number).result()
 
-    def _ask(self, number: int) -> Future[_Round]:
-        """The round, or the promise of it; two are kept."""
+    def _ask(self, number: int) -> Future[_Section]:
+        """The section, or the promise of it; two are kept."""
         with self._lock:
-            if number not in self._rounds:
-                if len(self._rounds) == 2:
-                    del self._rounds[next(iter(self._rounds))]
-                self._rounds[number] = self._planner.submit(self._deal, number)
-            return self._rounds[number]
+            if number not in self._dealt:
+                if len(self._dealt) == 2:
+                    del self._dealt[next(iter(self._dealt))]
+                self._dealt[number] = self._planner.submit(self._deal, number)
+            return self._dealt[number]
 
-    def _deal(self, number: int) -> _Round:
-        sequences, order = self.plan.sequences(range(number * self.round, (number + 1) * self.round))
+    def _deal(self, number: int) -> _Section:
+        turn, part = divmod(number, self.sections)
+        if self._round is None or self._round[0] != turn:
+            self._round = (turn, *self.plan.sequences(range(turn * self.round, (turn + 1) * self.round)))
+        _, sequences, order = self._round
+        begin, end = len(order) * part // self.sections, len(order) * (part + 1) // self.sections
+        before, span = begin / len(order), (end - begin) / len(order)
+        order = order[begin:end]
         lengths = sequences.lengths[order]
         if self.plan.pairs == "none":
             begins, offsets = cut(lengths, self.tokens, self.most)
         else:
             moved, begins = exchange(lengths, _spare(sequences)[order], self.tokens, self.most)
             order, offsets = order[moved], np.zeros_like(begins)
-        return _Round(sequences=sequences, order=order, begins=begins, offsets=offsets)
+        return _Section(
+            sequences=sequences,
+            order=order,
+            begins=begins,
+            offsets=offsets,
+            epoch=self.round * (turn + before),
+            span=self.round * span,
+        )
 
     def _lay(self, batch: Sequences, key: int) -> Packed:
         """[CLS] first [SEP] second [SEP], sequence after sequence, and filler up to the number of tokens."""
@@ -181,7 +200,7 @@ class Pack:
         )
 
 
-def _batch(dealt: _Round, index: int) -> Sequences:
+def _batch(dealt: _Section, index: int) -> Sequences:
     """The sequences of a batch, of which the first may lack its beginning and the last its end."""
     (begin, end), (had, has) = dealt.begins[index : index + 2], dealt.offsets[index : index + 2]
     batch = dealt.sequences.take(dealt.order[begin : end + (has > 0)])

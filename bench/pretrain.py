@@ -64,15 +64,14 @@ def ours(
         ScheduleConfig(),
         TrainConfig(steps=1000),
         folder=Path(tempfile.mkdtemp()),
-        valid=[],
-        bytes_per_token=1.0,
+        measure=dict,
         precision=machine.precision("auto", device),
         speed=Speed(None, lambda attended: 0.0),
         display=Display(),
         tensorboard=False,
     )
     began = time.perf_counter()
-    with source.loader(source.pack.first(), pin=device.type == "cuda") as loader:
+    with source.loader(source.first(), pin=device.type == "cuda") as loader:
         for _ in range(WARM):
             trainer.update([next(loader)[1]], 0.1)
         wait(device)
@@ -108,7 +107,7 @@ def theirs(
     config = FAMILY[size]
     probe = MaskedLM(Transformer(FAMILY["bert-tiny"]), MaskedLM.Config(pairs="none"))
     source = feed(data, tokenizer, probe, length, tokens)
-    rows, labels, position = [], [], source.pack.first()
+    rows, labels, position = [], [], source.first()
     count = tokens // length
     while len(rows) < 4 * count:
         batch = source(position)
@@ -121,7 +120,7 @@ def theirs(
             if stop > start and int(batch.tokens.ids[start]) != tokenizer.padding:
                 rows.append(batch.tokens.ids[start:stop].long())
                 labels.append(truth[start:stop])
-        position = source.pack.after(position)
+        position = source.after(position)
     batches = []
     for at in range(0, 4 * count, count):
         ids, marks, truth = (torch.full((count, length), fill) for fill in (tokenizer.padding, 0, -100))

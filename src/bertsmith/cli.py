@@ -142,6 +142,117 @@ def fill(
     run.fill(model, texts, top=top, as_json=as_json)
 
 
+Input = Annotated[
+    list[str] | None, typer.Argument(help="Files of lines, JSON lines or tables; standard input if none.")
+]
+ModelFolder = Annotated[Path, typer.Argument(help="A model folder: ours, or any BERT of Hugging Face.")]
+
+
+@app.command()
+def finetune(
+    model: ModelFolder,
+    data: Annotated[
+        Path, typer.Argument(help="A labelled file, or a folder with train and dev files, as GLUE has them.")
+    ],
+    out: Out,
+    overrides: Overrides = None,
+    dev: Annotated[Path | None, typer.Option(help="A file to choose the best weights by.")] = None,
+    task: Annotated[
+        Literal["classify", "tag", "answer", "choose", "embed", "features"] | None,
+        typer.Option(help="What to learn; guessed from the file if not given."),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="How many runs that differ in nothing but chance.")] = 1,
+) -> None:
+    """Teach a model a task: a class, a number, labels, tags, answers, endings or vectors."""
+    from bertsmith import tune
+
+    tune.show(
+        tune.finetune(tune.recipe(model, data, out, dev=dev, task=task, seeds=seeds, overrides=overrides or [])), out
+    )
+
+
+@app.command()
+def evaluate(
+    model: ModelFolder,
+    data: Annotated[Path, typer.Option("--data", help="The suite's data: a folder, a file or an archive.")],
+    out: Out,
+    overrides: Overrides = None,
+    suite: Annotated[
+        Literal["glue", "layers", "blimp", "probes"],
+        typer.Option(help="GLUE; features from layers; minimal pairs; linear probes."),
+    ] = "glue",
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each row that is trained.")] = 3,
+    most: Annotated[int | None, typer.Option(help="Pairs of a phenomenon, or examples of a probe, at most.")] = None,
+) -> None:
+    """Measure a model by a whole suite, and leave one table. Goes on where it was stopped."""
+    from bertsmith import suites
+
+    suites.evaluate(suite, model, data, out, seeds=seeds, most=most, overrides=overrides or [])
+
+
+@app.command()
+def predict(
+    model: ModelFolder,
+    inputs: Input = None,
+    out: Annotated[Path | None, typer.Option("--out", help="A file for the JSON lines.")] = None,
+) -> None:
+    """What a fine-tuned model says of each line, as JSON lines in the same order."""
+    from bertsmith import apply
+
+    apply.predict(model, inputs or [], out=out)
+
+
+@app.command()
+def embed(
+    model: ModelFolder,
+    out: Annotated[Path, typer.Option("--out", help="A file ending in .npy or .parquet.")],
+    inputs: Input = None,
+    pooling: Annotated[
+        Literal["mean", "first"] | None, typer.Option(help="All tokens or the first; else what the folder says.")
+    ] = None,
+    layers: Annotated[list[int] | None, typer.Option("--layer", help="0 the embedding, -1 the last; several.")] = None,
+    join: Annotated[Literal["sum", "concatenate"], typer.Option(help="How several layers become one.")] = "sum",
+    precision: Annotated[
+        Literal["auto", "float32", "bfloat16"], typer.Option(help="auto: the fastest this machine has.")
+    ] = "auto",
+) -> None:
+    """A vector for each line."""
+    from bertsmith import apply
+
+    chosen = {"pooling": pooling, "layers": tuple(layers) if layers else None}
+    given = {name: value for name, value in chosen.items() if value is not None}
+    apply.embed(model, inputs or [], out, join=join, precision=precision, **given)
+
+
+@app.command()
+def score(
+    model: ModelFolder,
+    inputs: Input = None,
+    form: Annotated[
+        Literal["within_word", "original"], typer.Option(help="Whether later pieces of the same word are hidden, too.")
+    ] = "within_word",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """How likely each line is: its pseudo-log-likelihood; and the perplexity of all."""
+    from bertsmith import apply
+
+    apply.score(model, inputs or [], form=form, as_json=as_json)
+
+
+@app.command()
+def neighbours(
+    model: ModelFolder,
+    among: Annotated[list[str], typer.Option("--among", help="Files of lines to look among.")],
+    texts: Annotated[list[str] | None, typer.Argument(help="Texts; standard input if none.")] = None,
+    top: Annotated[int, typer.Option(min=1, help="How many for each text.")] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """The lines that mean nearly the same as a text."""
+    from bertsmith import apply
+
+    apply.neighbours(model, texts or [], among, top=top, as_json=as_json)
+
+
 def main() -> None:
     """Run a verb. A person's mistake is told in one line, without a traceback."""
     try:

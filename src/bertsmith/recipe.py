@@ -2,10 +2,16 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Literal
 
+from bertsmith import config
 from bertsmith.config import Part, chosen
+from bertsmith.data import files
+from bertsmith.errors import RunError
 from bertsmith.models.family import FAMILY
 from bertsmith.objectives import OBJECTIVES
+from bertsmith.tasks import TASKS
+from bertsmith.tasks.adapt import AdaptConfig
 from bertsmith.train.optimizers import OptimizerConfig
 from bertsmith.train.schedules import ScheduleConfig
 from bertsmith.train.trainer import TrainConfig
@@ -48,3 +54,51 @@ class Recipe:
                 f"sequences of {self.data.length} tokens do not fit a model of {self.model.settings.length} positions"
             )
             raise ValueError(f"{fact}. Lower data.length, or raise model.length")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledConfig:
+    """The labelled files, which of their columns hold what, and how examples become batches."""
+
+    train: Path
+    dev: Path | None = None  # without one, a tenth of the training examples is kept back
+    texts: tuple[str, ...] | None = None  # columns; guessed where not given
+    label: str | None = None
+    separator: str | None = None  # between several labels in one cell
+    bad: Literal["skip", "fail"] = "skip"  # what to do with rows that cannot be read
+    length: int = 128  # tokens in a sequence at most, special ones included
+    items: int = 32  # examples in a micro-batch
+    workers: int = 2  # threads that make batches ahead of time
+
+    def __post_init__(self) -> None:
+        if self.length < 8 or self.items < 1:
+            raise ValueError("length is at least 8, and items at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FineTune:
+    """A run on labelled examples, whole. Devlin et al. 2018, appendix A.3."""
+
+    out: Path
+    model: Path  # a model folder to begin with
+    task: Part = chosen(TASKS)
+    data: LabelledConfig
+    adapt: AdaptConfig = field(default_factory=AdaptConfig)
+    optimizer: OptimizerConfig
+    schedule: ScheduleConfig
+    train: TrainConfig
+    keep: Literal["best", "last"] = "best"  # whose weights: of the best evaluation, or of the last step
+    seeds: int = 1  # runs that differ in nothing but chance
+
+
+def settle(recipe: Any, may_change: frozenset[str]) -> None:
+    """Write the resolved recipe beside the run; a run that was begun with another one is not gone on with."""
+    path = recipe.out / "recipe.toml"
+    if path.exists():
+        change = config.difference(config.read(path, type(recipe)), recipe, ignore=may_change)
+        if change:
+            raise RunError(
+                recipe.out, f"was begun with another recipe: {change}", "Choose another folder, or remove this one"
+            )
+    recipe.out.mkdir(parents=True, exist_ok=True)
+    files.put(path, config.dump(recipe).encode())

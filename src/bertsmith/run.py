@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -35,14 +36,15 @@ from bertsmith.models.family import FAMILY
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.init import initialise
 from bertsmith.objectives import OBJECTIVES
-from bertsmith.objectives.base import Objective
-from bertsmith.recipe import Recipe
+from bertsmith.objectives.base import Unlabelled
+from bertsmith.recipe import Recipe, settle
 from bertsmith.text import tokenizer as pieces
 from bertsmith.text.measure import Sample, measure
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig
 from bertsmith.train import machine
 from bertsmith.train.clock import seconds, spoken
 from bertsmith.train.display import Display
+from bertsmith.train.evaluate import evaluate
 from bertsmith.train.lock import Lock
 from bertsmith.train.optimizers import Optimizer
 from bertsmith.train.trainer import Speed, Trainer
@@ -72,12 +74,13 @@ def read(path: Path, overrides: Sequence[str]) -> Recipe:
 def pretrain(recipe: Recipe) -> dict[str, float]:
     """Train what the recipe describes, from where it stands, and leave a model folder and a report."""
     with Lock(recipe.out):
-        _settle(recipe)
+        settle(recipe, MAY_CHANGE)
         tokenizer, train, valid = _data(recipe)
         device = machine.device(recipe.train.device)
         objective = _objective(recipe, tokenizer).to(device)
         model = Model(objective, tokenizer, str(recipe.out))
         examples = story.before(recipe, model, valid)
+        batches = _validation(recipe, objective, tokenizer, valid, device)
         with Display("training") as display:
             trainer = Trainer(
                 objective,
@@ -86,14 +89,13 @@ def pretrain(recipe: Recipe) -> dict[str, float]:
                 recipe.schedule,
                 recipe.train,
                 folder=recipe.out,
-                valid=_validation(recipe, objective, tokenizer, valid, device),
-                bytes_per_token=valid.bytes / valid.tokens,
+                measure=partial(evaluate, objective, batches, valid.bytes / valid.tokens),
                 precision=machine.precision(recipe.train.precision, device),
                 speed=_speed(objective, device),
                 display=display,
             )
             figures = trainer.fit()
-        told = story.tell(recipe, model, trainer, train, valid, examples)
+        told = story.tell(recipe, model, trainer, train, valid, batches, examples)
         _export(recipe, model, told)
         report.write(recipe.out / "report.html", told)
         places = {"model": str(recipe.out / "model"), "report": str(recipe.out / "report.html")}
@@ -112,7 +114,7 @@ def make(
         if path.exists():
             SAY.print(f"going on with {path}, and with the time it has left")
         else:
-            _settle(_chosen(out, whole, whole - (time.monotonic() - began), seed))
+            settle(_chosen(out, whole, whole - (time.monotonic() - began), seed), MAY_CHANGE)
     return pretrain(read(path, []))
 
 
@@ -292,19 +294,6 @@ def _bar(title: str) -> Iterator[Callable[[float, int], None]]:
     yield line
 
 
-def _settle(recipe: Recipe) -> None:
-    """Write the resolved recipe beside the run; a run that was begun with another one is not gone on with."""
-    path = recipe.out / "recipe.toml"
-    if path.exists():
-        change = config.difference(config.read(path, Recipe), recipe, ignore=MAY_CHANGE)
-        if change:
-            raise RunError(
-                recipe.out, f"was begun with another recipe: {change}", "Choose another folder, or remove this one"
-            )
-    recipe.out.mkdir(parents=True, exist_ok=True)
-    files.put(path, config.dump(recipe).encode())
-
-
 def _data(recipe: Recipe) -> tuple[Tokenizer, Shards, Shards]:
     """The tokenizer, the training text and the validation text of a prepared folder."""
     folder = recipe.data.folder
@@ -317,7 +306,7 @@ def _data(recipe: Recipe) -> tuple[Tokenizer, Shards, Shards]:
     return tokenizer, train, valid
 
 
-def _objective(recipe: Recipe, tokenizer: Tokenizer) -> Objective:
+def _objective(recipe: Recipe, tokenizer: Tokenizer) -> Unlabelled:
     """The network with its heads, at its first weights: the same seed gives the same ones."""
     shape = replace(recipe.model.settings, vocabulary=tokenizer.vocabulary)
     objective = OBJECTIVES[recipe.objective.kind](Transformer(shape), recipe.objective.settings)
@@ -325,13 +314,13 @@ def _objective(recipe: Recipe, tokenizer: Tokenizer) -> Objective:
     return objective
 
 
-def _feed(recipe: Recipe, objective: Objective, tokenizer: Tokenizer, train: Shards) -> Feed:
+def _feed(recipe: Recipe, objective: Unlabelled, tokenizer: Tokenizer, train: Shards) -> Feed:
     pack = _pack(recipe, tokenizer, train, objective.pairs, recipe.train.seed)
     return Feed(pack, objective.collator(tokenizer), train.fingerprint, recipe.data.workers)
 
 
 def _validation(
-    recipe: Recipe, objective: Objective, tokenizer: Tokenizer, valid: Shards, device: torch.device
+    recipe: Recipe, objective: Unlabelled, tokenizer: Tokenizer, valid: Shards, device: torch.device
 ) -> list[Batch]:
     """The validation text once through, its masks fixed once and for all."""
     pairs: Pairs = objective.pairs if valid.documents > 1 else "none"  # one document alone has no other to pair with
@@ -355,7 +344,7 @@ def _pack(recipe: Recipe, tokenizer: Tokenizer, shards: Shards, pairs: Pairs, se
     )
 
 
-def _speed(objective: Objective, device: torch.device) -> Speed:
+def _speed(objective: Unlabelled, device: torch.device) -> Speed:
     peak = machine.peak(device, torch.bfloat16) if device.type == "cuda" else None
     return Speed(peak, lambda attended: objective.trunk.config.flops(attended, objective.guesses))
 

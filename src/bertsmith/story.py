@@ -35,11 +35,17 @@ def before(recipe: Recipe, model: Model, valid: Shards) -> list[Example]:
 
 
 def tell(
-    recipe: Recipe, model: Model, trainer: Trainer, train: Shards, valid: Shards, examples: Sequence[Example]
+    recipe: Recipe,
+    model: Model,
+    trainer: Trainer,
+    train: Shards,
+    valid: Shards,
+    batches: Sequence[Batch],
+    examples: Sequence[Example],
 ) -> RunStory:
     """The whole story, in plain values."""
     after = _guesses(model, [example.text for example in examples])
-    guess = by_frequency(train, trainer.valid)
+    guess = by_frequency(train, batches)
     return RunStory(
         title=f"{recipe.model.kind} from {train.words:,} words",
         records=log.read(recipe.out / log.NAME),

@@ -107,13 +107,18 @@ def test_a_pickle_is_never_opened(tmp_path: Path) -> None:
 BIAS, DECODER = "cls.predictions.bias", "cls.predictions.decoder.weight"
 TABLE = "embeddings.word_embeddings.weight"
 TIED = "Only a decoder tied to the embedding can be opened."
-HEADS = "Only BERT's trunk, pooler, masked-word and next-sentence heads are known."
+HEADS = "Only BERT's trunk, its pretraining heads, a classifier and a span head are known."
 
 
 @pytest.mark.parametrize(
     ("name", "weight", "line"),
     [
-        ("classifier.weight", torch.zeros(2), f"F: unknown weight 'classifier.weight'. {HEADS}"),
+        ("adapter.weight", torch.zeros(2), f"F: unknown weight 'adapter.weight'. {HEADS}"),
+        (
+            "classifier.weight",
+            torch.zeros(2),
+            "F/model.safetensors: 'classifier.weight' has shape [2] where config.json says [2, 8].",
+        ),
         (BIAS, torch.zeros(29), f"F/model.safetensors: '{BIAS}' has shape [29] where config.json says [30]."),
         (BIAS, torch.zeros(30).long(), f"F/model.safetensors: '{BIAS}' holds I64, not numbers with a point."),
         (
@@ -274,7 +279,7 @@ def test_no_generated_name_leads_out_of_the_folder(tmp_path: Path) -> None:
     for _ in range(10_000):
         name = "".join(dice.choices(pieces, k=dice.randint(1, 5)))
         try:
-            opened.add(folders._inside(folder, name).resolve())
+            opened.add(folders.inside(folder, name).resolve())
         except FolderError:
             continue
     assert opened == {folder / "config.json"}

@@ -53,10 +53,10 @@ def test_micro_batches_do_not_change_the_step(data: Path, tmp_path: Path) -> Non
     tokenizer, train, _ = run._data(built)
     objective = run._objective(built, tokenizer)
     feed = run._feed(built, objective, tokenizer, train)
-    parts, position = [], feed.pack.first()
+    parts, position = [], feed.first()
     for _ in range(3):
         parts.append(feed(position))
-        position = feed.pack.after(position)
+        position = feed.after(position)
     parts[1] = _cut(parts[1], keep=10)
     counts = {name: sum(part.counts[name] for part in parts) for name in ("masked", "next")}
     union = _joined(parts)

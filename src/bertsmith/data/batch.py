@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Int, Shaped
 from torch import Tensor
 
 
@@ -47,8 +47,8 @@ class Batch:
 
     tokens: Tokens
     chosen: Int[Tensor, "N"] | None = None  # positions whose true token is to be guessed
-    targets: Int[Tensor, "N"] | None = None  # the true tokens there
-    labels: Int[Tensor, "B"] | None = None  # one per sequence, -100 where there is none
+    targets: Int[Tensor, "N"] | None = None  # the true tokens there; or a tag for every token, -100 where none is
+    labels: Shaped[Tensor, "B ..."] | None = None  # one per sequence, or group of them; -100 or nan where there is none
     counts: dict[str, int] = field(default_factory=dict)  # by the name of the loss term
 
     def to(self, device: torch.device | str) -> "Batch":

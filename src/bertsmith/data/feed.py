@@ -2,27 +2,43 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 from bertsmith.data.batch import Batch
 from bertsmith.data.loader import Loader
-from bertsmith.data.pack import Pack, Packed
+
+
+@runtime_checkable
+class Positions(Protocol):
+    """Whatever gives something for a position, which is one integer, and knows the position after it."""
+
+    def __call__(self, position: int) -> Any: ...
+    def first(self) -> int: ...
+    def after(self, position: int) -> int: ...
+    def epoch(self, position: int) -> float: ...
 
 
 @dataclass(frozen=True)
 class Feed:
-    """Packed text handed through a collator: a pure function from a position to a batch."""
+    """What lies at a position, handed through a collator: a pure function from a position to a batch."""
 
-    pack: Pack
-    collate: Callable[[Packed], Batch]
-    fingerprint: str  # of the data: a run goes on only with the text it was begun with
+    source: Positions
+    collate: Callable[[Any], Batch]
+    fingerprint: str  # of the data: a run goes on only with the data it was begun with
     workers: int = 2
 
     def __call__(self, position: int) -> Batch:
-        return self.collate(self.pack(position))
+        return self.collate(self.source(position))
+
+    def first(self) -> int:
+        return self.source.first()
+
+    def after(self, position: int) -> int:
+        return self.source.after(position)
 
     def epoch(self, position: int) -> float:
-        """How many times the text had been seen before this position."""
-        return self.pack.epoch(position)
+        """How many times the data had been seen before this position."""
+        return self.source.epoch(position)
 
     def loader(self, position: int, *, pin: bool) -> Loader:
-        return Loader(self, self.pack.after, position, self.workers, pin=pin)
+        return Loader(self, self.source.after, position, self.workers, pin=pin)

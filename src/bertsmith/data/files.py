@@ -93,15 +93,27 @@ def put(path: Path, data: Bytes) -> Digest:
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON file that holds one object."""
+    value = _json(path)
+    if not isinstance(value, dict):
+        raise FolderError(path, "does not hold a JSON object")
+    return value
+
+
+def read_list(path: Path) -> list[Any]:
+    """A JSON file that holds a list."""
+    value = _json(path)
+    if not isinstance(value, list):
+        raise FolderError(path, "does not hold a JSON list")
+    return value
+
+
+def _json(path: Path) -> Any:
     try:
-        value = json.loads(path.read_bytes())
+        return json.loads(path.read_bytes())
     except FileNotFoundError:
         raise FolderError(path, "is missing") from None
     except (OSError, ValueError, RecursionError) as error:
         raise FolderError(path, f"cannot be read as JSON ({error})") from None
-    if not isinstance(value, dict):
-        raise FolderError(path, "does not hold a JSON object")
-    return value
 
 
 def digest(path: Path) -> Digest:

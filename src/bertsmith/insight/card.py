@@ -1,6 +1,17 @@
 """The model card: what a stranger must know before using a model folder."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from bertsmith.insight.report import RunStory
+
+PIPELINES = {  # what model hubs call a task, and how our own Python asks for it
+    "classify": ("text-classification", 'classify(["A text of yours."])'),
+    "tag": ("token-classification", 'tag(["A text of yours."])'),
+    "answer": ("question-answering", 'answer("Who wrote it?", "The passage that tells.")'),
+    "choose": ("multiple-choice", 'choose("It began to rain,", ["so we stayed in.", "so we were a cat."])'),
+    "embed": ("sentence-similarity", 'embed(["A text of yours."])'),
+}
 
 
 def card(story: RunStory, license_name: str | None = None) -> str:
@@ -46,3 +57,53 @@ bertsmith.load("this/folder").fill("The capital of France is [MASK].")
 
 Made on {machine}.
 """
+
+
+def tuned_card(kind: str, result: Mapping[str, Any]) -> str:
+    """The same for a model that was fine-tuned: its scores with their protocol."""
+    pipeline, call = PIPELINES[kind]
+    library = "sentence-transformers" if kind == "embed" else "transformers"
+    rows = "\n".join(f"| {name} | {_said(found)} |" for name, found in result["summary"].items())
+    protocol = result["protocol"]
+    machine = ", ".join(f"{name} {value}" for name, value in protocol["machine"].items())
+    examples = protocol["examples"]
+    return f"""---
+library_name: {library}
+pipeline_tag: {pipeline}
+tags: [bertsmith, bert]
+---
+
+# A BERT fine-tuned to {kind}
+
+```python
+import bertsmith
+bertsmith.load("this/folder").{call}
+```
+
+## Figures
+
+Measured on {examples["dev"]:,} examples after training on {examples["train"]:,}, {len(result["runs"])} seeds;
+weights: {protocol["selection"]}.
+
+| | |
+|---|---|
+{rows}
+
+Data SHA-256 (training, dev): {protocol["data_sha256"]}
+
+## Recipe
+
+```toml
+{protocol["recipe"].strip()}
+```
+
+Made on {machine}.
+"""
+
+
+def _said(found: Mapping[str, Any]) -> str:
+    """A figure with its deviation and interval, where several seeds tell them."""
+    if found["low"] is None:
+        return f"{found['mean']:.4f}"
+    interval = f"95 % interval {found['low']:.4f} to {found['high']:.4f}"
+    return f"{found['mean']:.4f}, deviation {found['deviation']:.4f}, {interval}"

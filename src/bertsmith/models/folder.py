@@ -20,8 +20,9 @@ from torch import Tensor, nn
 from bertsmith.data import files
 from bertsmith.errors import FolderError
 from bertsmith.models import foreign
+from bertsmith.models.foreign import Learnt
 from bertsmith.models.transformer import Transformer, TransformerConfig
-from bertsmith.nn.heads import MaskedHead, NextHead, Pooler
+from bertsmith.nn.heads import Classifier, MaskedHead, NextHead, Pooler, SpanHead
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 MOST_JSON = 16 << 20  # bytes; a larger configuration or index is not one
@@ -33,8 +34,9 @@ class Opened:
     """What a folder holds, in our words."""
 
     config: TransformerConfig
-    state: dict[str, Tensor]  # float32 on the CPU, named trunk.*, head.*, pooler.*, next.*
-    parts: frozenset[str]  # which of head, pooler and next are there
+    state: dict[str, Tensor]  # float32 on the CPU, named trunk.*, and by part: head.*, pooler.* and so on
+    parts: frozenset[str]  # which of head, pooler, next, classifier and span are there
+    learnt: Learnt | None  # what it was fine-tuned for
     raw: dict[str, Any]  # config.json as it stands
 
 
@@ -58,7 +60,7 @@ def read(folder: str | Path) -> Opened:
     folder = Path(folder)
     if not folder.is_dir():
         raise FolderError(folder, "is not a folder" if folder.exists() else "is missing")
-    raw = _json(_inside(folder, CONFIG))
+    raw = _json(inside(folder, CONFIG))
     config = foreign.config_of(raw, folder / CONFIG)
     stored, twins = _stored(folder)
     if config.layers > len(stored):
@@ -66,14 +68,15 @@ def read(folder: str | Path) -> Opened:
     parts = frozenset(
         part for part, table in foreign.PARTS.items() if any(name.startswith(tuple(table.values())) for name in stored)
     )
-    expected = _expected(config, parts)
+    learnt = foreign.learnt(raw, parts, folder / CONFIG)
+    expected = _expected(config, parts, learnt.classes if learnt else 0)
     for rule, shape in expected:
         for name in rule.theirs:
             if name not in stored:
                 raise FolderError(folder, f"lacks the weight '{name}'")
             _check(stored[name], (shape[0] // len(rule.theirs), *shape[1:]))
     if unknown := stored.keys() - {name for rule, _ in expected for name in rule.theirs}:
-        remedy = "Only BERT's trunk, pooler, masked-word and next-sentence heads are known"
+        remedy = "Only BERT's trunk, its pretraining heads, a classifier and a span head are known"
         raise FolderError(folder, f"unknown weight {foreign.shown(min(unknown))}", remedy)
     for twin, name in twins.items():
         _check(twin, stored[name].shape)
@@ -82,7 +85,7 @@ def read(folder: str | Path) -> Opened:
             raise FolderError(twin.file, fact, "Only a decoder tied to the embedding can be opened")
     # `cat` copies: a weight mapped from the file would change, or crash the program, when somebody writes to it.
     state = {rule.ours: torch.cat([stored[name].load() for name in rule.theirs]) for rule, _ in expected}
-    return Opened(config=config, state=state, parts=parts, raw=raw)
+    return Opened(config=config, state=state, parts=parts, learnt=learnt, raw=raw)
 
 
 @contextmanager
@@ -112,13 +115,14 @@ def write(
     config: TransformerConfig,
     state: Mapping[str, Tensor],
     extra: Mapping[str, Any] | None = None,
+    learnt: Learnt | None = None,
 ) -> None:
     """Put config.json, with whatever is extra, and model.safetensors into a folder."""
     folder = Path(folder)
     with files.explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
     parts = frozenset(part for part in foreign.PARTS if any(name.startswith(f"{part}.") for name in state))
-    expected = _expected(config, parts)
+    expected = _expected(config, parts, learnt.classes if learnt else 0)
     if odd := state.keys() ^ {rule.ours for rule, _ in expected}:
         fact = "has no place in a folder" if min(odd) in state else "is missing"
         raise FolderError(folder, f"the weight '{min(odd)}' {fact}")
@@ -132,7 +136,8 @@ def write(
             tensors[foreign.full(name, parts)] = piece.clone()  # pieces that share memory cannot be saved
     dtype = str(state["trunk.embedding.weight"].dtype).removeprefix("torch.")
     files.write(folder / WEIGHTS, safetensors.torch.save(tensors, {"format": "pt"}))
-    files.write_json(folder / CONFIG, {**foreign.words_of(config, parts), "dtype": dtype, **(extra or {})})
+    words = {**foreign.words_of(config, parts), "dtype": dtype, **(learnt.words() if learnt else {}), **(extra or {})}
+    files.write_json(folder / CONFIG, words)
 
 
 def _stored(folder: Path) -> tuple[dict[str, Stored], dict[Stored, str]]:
@@ -156,12 +161,12 @@ def _stored(folder: Path) -> tuple[dict[str, Stored], dict[Stored, str]]:
 
 def _weight_files(folder: Path) -> list[Path]:
     if (folder / WEIGHTS).exists():
-        return [_inside(folder, WEIGHTS)]
+        return [inside(folder, WEIGHTS)]
     if (folder / INDEX).exists():
-        named = _json(_inside(folder, INDEX)).get("weight_map")
+        named = _json(inside(folder, INDEX)).get("weight_map")
         if not isinstance(named, dict) or not all(isinstance(name, str) for name in named.values()):
             raise FolderError(folder / INDEX, "has no weight_map of file names")
-        return [_inside(folder, name) for name in sorted(set(named.values()))]
+        return [inside(folder, name) for name in sorted(set(named.values()))]
     if pickled := sorted(folder.glob("pytorch_model*.bin")):
         remedy = f"A pickle can run code: save the model again with transformers, which writes {WEIGHTS}"
         raise FolderError(pickled[0], "is a pickle and is not opened", remedy)
@@ -179,12 +184,13 @@ def _header(file: Path) -> list[Stored]:
         raise FolderError(file, fact, "Fetch it again") from None
 
 
-def _inside(folder: Path, name: str) -> Path:
-    """A plain file of the folder. A link may lead to one beside it, or to the blobs of the Hub's cache."""
-    path, home = folder / name, folder.resolve()
+def inside(folder: Path, name: str, within: str = "") -> Path:
+    """A plain file of the folder, or of one in it. A link may lead beside it, or to the blobs of the Hub's cache."""
+    path, home = folder / within / name, folder.resolve()
     try:
         real = path.resolve()
-        beside = Path(name).name == name and real.parent in (home, home.parent.parent / "blobs")
+        plainly = Path(name).name == name and Path(within).name == within
+        beside = plainly and real.parent in (home / within, home.parent.parent / "blobs")
         plain, there = real.is_file(), real.exists()
     except (OSError, ValueError, RuntimeError):
         beside = plain = there = False
@@ -209,12 +215,16 @@ def _check(stored: Stored, shape: tuple[int, ...]) -> None:
         raise FolderError(stored.file, f"'{stored.name}' holds {stored.dtype}, not numbers with a point")
 
 
-def _expected(config: TransformerConfig, parts: frozenset[str]) -> list[tuple[foreign.Rule, tuple[int, ...]]]:
+def _expected(
+    config: TransformerConfig, parts: frozenset[str], classes: int
+) -> list[tuple[foreign.Rule, tuple[int, ...]]]:
     """Every rule with the shape of our weight, found without taking memory."""
     heads: dict[str, Callable[[], nn.Module]] = {
         "head": lambda: MaskedHead(config.width, config.vocabulary, config.activation, config.norm_eps),
         "pooler": lambda: Pooler(config.width),
         "next": lambda: NextHead(config.width),
+        "classifier": lambda: Classifier(config.width, classes, 0.0),
+        "span": lambda: SpanHead(config.width),
     }
     with torch.device("meta"):
         whole = nn.ModuleDict({part: heads[part]() for part in parts})

@@ -80,8 +80,76 @@ def words_of(config: TransformerConfig, parts: Iterable[str]) -> dict[str, Any]:
     }
 
 
+TASKS = {  # ours: the class of transformers
+    "classify": "BertForSequenceClassification",
+    "tag": "BertForTokenClassification",
+    "answer": "BertForQuestionAnswering",
+    "choose": "BertForMultipleChoice",
+}
+PROBLEMS = {  # theirs: what Classify answers
+    "single_label_classification": "class",
+    "regression": "number",
+    "multi_label_classification": "labels",
+}
+MOST_LABELS = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learnt:
+    """What a fine-tuned folder can do: the task, its labels by number, and for `classify` what it answers."""
+
+    task: str
+    labels: tuple[str, ...] = ()
+    answer: str = "class"
+
+    @property
+    def classes(self) -> int:
+        """Outputs of the classifier."""
+        return 1 if self.task == "choose" else max(1, len(self.labels))
+
+    def words(self) -> dict[str, Any]:
+        """The same as config.json says it."""
+        named: dict[str, Any] = {"architectures": [TASKS[self.task]]}
+        if self.labels:
+            named["id2label"] = {str(number): label for number, label in enumerate(self.labels)}
+            named["label2id"] = {label: number for number, label in enumerate(self.labels)}
+        if self.task == "classify":
+            named["problem_type"] = next(theirs for theirs, ours in PROBLEMS.items() if ours == self.answer)
+        return named
+
+
+def learnt(raw: dict[str, Any], parts: Iterable[str], place: object) -> Learnt | None:
+    """What a folder with these parts was fine-tuned for, as its config.json says."""
+    parts = set(parts)
+    if not parts & {"classifier", "span"}:
+        return None
+    named = raw.get("architectures")
+    first = named[0] if isinstance(named, list) and named else None
+    task = next((ours for ours, theirs in TASKS.items() if theirs == first), None)
+    if task is None:  # the weights themselves tell, but for one kind from another
+        task = "answer" if "span" in parts else ("classify" if "pooler" in parts else "tag")
+    if task == "answer":
+        return Learnt(task=task)  # what its config.json calls labels are the beginning and the end
+    table, count = raw.get("id2label"), raw.get("num_labels", 2)
+    if table is None and isinstance(count, int) and 0 < count <= MOST_LABELS:
+        table = {str(number): f"LABEL_{number}" for number in range(count)}
+    if not isinstance(table, dict) or len(table) > MOST_LABELS or not all(isinstance(it, str) for it in table.values()):
+        raise FolderError(place, f"id2label is {shown(table)}", "Give every number a name")
+    if set(table) != {str(number) for number in range(len(table))}:
+        raise FolderError(place, "the numbers of id2label are not 0, 1, 2 and so on")
+    labels = tuple(table[str(number)] for number in range(len(table)))
+    answer = PROBLEMS.get(str(raw.get("problem_type")), "number" if len(labels) == 1 else "class")
+    if task == "classify" and answer == "number" and len(labels) != 1:
+        raise FolderError(place, f"it answers with {len(labels)} numbers", "Only models with one can be opened")
+    return Learnt(task=task, labels=labels, answer=answer)
+
+
 def architecture(parts: Iterable[str]) -> str:
     """The class of transformers that has these parts."""
+    if "span" in parts:
+        return TASKS["answer"]
+    if "classifier" in parts:
+        return TASKS["classify" if "pooler" in parts else "tag"]
     match "head" in parts, "next" in parts:
         case True, True:
             return "BertForPreTraining"
@@ -130,6 +198,8 @@ PARTS: dict[str, dict[str, str]] = {
         "head.bias": "cls.predictions.bias",
     },
     "next": {"next.dense": "cls.seq_relationship"},
+    "classifier": {"classifier.dense": "classifier"},
+    "span": {"span.dense": "qa_outputs"},
 }
 TRUNK_PREFIX = "bert."  # before the trunk's and the pooler's names, unless the folder is a bare BertModel
 OLD_ENDINGS = {".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias"}
@@ -167,7 +237,7 @@ def plain(name: str) -> str:
 
 def full(name: str, parts: Iterable[str]) -> str:
     """The name as the class of transformers with these parts spells it."""
-    prefixed = architecture(parts) != "BertModel" and not name.startswith("cls.")
+    prefixed = architecture(parts) != "BertModel" and not name.startswith(("cls.", "classifier.", "qa_outputs."))
     return TRUNK_PREFIX + name if prefixed else name
 
 

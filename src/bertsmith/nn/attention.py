@@ -1,14 +1,17 @@
 """Attention: each token takes a weighted mean of the tokens of its sequence. Vaswani et al. 2017.
 
-One formula, softmax(Q K' / sqrt K) V, in four kernels that give the same numbers:
+One formula, softmax(Q K' / sqrt K) V, in five kernels that give the same numbers:
 
     varlen    the flash kernel that reads bounds itself: CUDA, half precision
     dense     rows of equal length, no mask: any device
     grouped   ragged rows put together with others of nearly their length: CPU, and CUDA in full precision
+    windowed  sequences of one length where they lie, keys through windows that overlap: CPU, without gradients
     recorded  the formula as it stands, one sequence at a time; keeps the weights
 """
 
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -17,14 +20,18 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-Kernel = Literal["varlen", "dense", "grouped", "recorded"]
+Kernel = Literal["varlen", "dense", "grouped", "windowed", "recorded"]
 
 NEAR = 0.8  # a group takes sequences down to this share of its longest: at most a quarter more tokens
 GROUPS = 8  # more calls cost more than the padding they save
+# Keys a window is a multiple of: what is left over a processor's vectors is computed one number at a time.
+WINDOW = 32
 
 
 def best_kernel(equal: bool, device: torch.device, dtype: torch.dtype, head_width: int) -> Kernel:
     """The fastest kernel that can do it, from what is known without looking into any tensor."""
+    if device.type == "cpu" and not torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        return "windowed"
     if equal:
         return "dense"
     half = dtype in (torch.float16, torch.bfloat16)
@@ -52,6 +59,26 @@ class Grouping:
     slots: Int[Tensor, "T"]  # for each token its slot
 
 
+@dataclass(frozen=True)
+class Run:
+    """Sequences of one length, one behind the other, cut into tiles: one sequence, or several short ones."""
+
+    start: int  # its first token
+    tiles: int
+    together: int  # sequences in a tile
+    length: int
+    window: int  # keys a tile reads from its own start on; those of the next sequence are masked
+
+
+@dataclass(frozen=True)
+class Windows:
+    """All sequences in runs, and the way there and back where they did not lie sorted by length."""
+
+    runs: tuple[Run, ...]
+    tokens: Int[Tensor, "T"] | None = None  # for each place in the runs the token that stands there
+    slots: Int[Tensor, "T"] | None = None  # for each token its place
+
+
 @dataclass(frozen=True, kw_only=True)
 class Layout:
     """Where each sequence lies and which kernel reads it; made once for a batch, shared by all layers."""
@@ -60,13 +87,16 @@ class Layout:
     longest: int
     kernel: Kernel
     grouping: Grouping | None = None  # for 'grouped'
+    windows: Windows | None = None  # for 'windowed'
     lengths: list[int] = field(default_factory=list)  # for 'recorded': of each sequence
     weights: list[list[Float[Tensor, "H _ _"]]] = field(default_factory=list)  # from 'recorded': by layer
 
     @classmethod
     def of(cls, bounds: Int[Tensor, "..."], longest: int, kernel: Kernel) -> "Layout":
-        """Only 'grouped' and 'recorded' read the bounds here; the others never wait for the device."""
+        """Only 'varlen' and 'dense' never read the bounds here, and so never wait for the device."""
         match kernel:
+            case "windowed":
+                return cls(bounds=bounds, longest=longest, kernel=kernel, windows=_windows(bounds))
             case "grouped":
                 return cls(bounds=bounds, longest=longest, kernel=kernel, grouping=_grouping(bounds))
             case "recorded":
@@ -90,6 +120,8 @@ def attend(
             return _dense(query, key, value, layout, dropout)
         case "grouped":
             return _grouped(query, key, value, layout, dropout)
+        case "windowed":
+            return _windowed(query, key, value, layout, dropout)
         case "recorded":
             return _recorded(query, key, value, layout, dropout)
 
@@ -133,6 +165,74 @@ def _rectangle(query: Tensor, key: Tensor, value: Tensor, group: Group, dropout:
     else:
         attended = F.scaled_dot_product_attention(query, key, value, group.mask, dropout)
     return attended.transpose(1, 2).flatten(0, 1)
+
+
+def _windowed(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout: float) -> Tensor:
+    assert layout.windows is not None
+    runs, tokens, slots = layout.windows.runs, layout.windows.tokens, layout.windows.slots
+    if not runs:
+        return query  # every sequence is empty
+    if tokens is not None:
+        query, key, value = (part.index_select(0, tokens) for part in (query, key, value))
+    attended = [_tiles(query, key, value, run, dropout) for run in runs]
+    together = attended[0] if len(attended) == 1 else torch.cat(attended)
+    return together if slots is None else together.index_select(0, slots)
+
+
+def _tiles(query: Tensor, key: Tensor, value: Tensor, run: Run, dropout: float) -> Tensor:
+    size = run.together * run.length
+    mask = _mask(run.together, run.length, run.window, query.dtype)
+
+    def view(part: Tensor, length: int) -> Tensor:  # B H L K, without a copy
+        token, head, number = part.stride()
+        shape, steps = (run.tiles, part.shape[1], length, part.shape[2]), (size * token, head, token, number)
+        return part.as_strided(shape, steps, part.storage_offset() + run.start * token)
+
+    attended = F.scaled_dot_product_attention(
+        view(query, size), view(key, run.window), view(value, run.window), mask, dropout
+    )
+    return attended.transpose(1, 2).flatten(0, 1)
+
+
+@lru_cache(4096)
+def _mask(together: int, length: int, window: int, dtype: torch.dtype) -> Tensor | None:
+    """What is added to the scores of a tile: nought within each sequence, minus infinity elsewhere."""
+    if together == 1 and length == window:
+        return None
+    with torch.inference_mode(False):
+        rows = torch.arange(together * length if together > 1 else 1)  # one sequence: the same for all its tokens
+        own = rows[:, None] // length == torch.arange(window) // length
+        return torch.zeros(own.shape, dtype=dtype).masked_fill(~own, -torch.inf)
+
+
+def _windows(bounds: Tensor) -> Windows:
+    """Sequences by length, the longest first, as those who sort them put them. Empty sequences fall out."""
+    ends = bounds.numpy().astype(np.int64)
+    starts, lengths = ends[:-1], np.diff(ends)
+    total = int(ends[-1])
+    order = np.argsort(-lengths, kind="stable")
+    order = order[: np.count_nonzero(lengths)]
+    sizes = lengths[order]
+    places = np.cumsum(sizes) - sizes  # where each sequence begins among the sorted
+    runs: list[Run] = []
+    edges = np.flatnonzero(np.diff(sizes, prepend=0, append=0)).tolist()  # where one run ends, and the next begins
+    for first, stop in pairwise(edges):
+        length, start, rows = int(sizes[first]), int(places[first]), stop - first
+        together = min(max(1, WINDOW // length), rows)
+        size = together * length
+        window = -(-size // WINDOW) * WINDOW
+        # The last windows might reach beyond the last token: their sequences are read as they are.
+        tiles = max(0, min(rows // together, (total - start - window) // size + 1))
+        if tiles:
+            runs.append(Run(start, tiles, together, length, window))
+        if rest := rows - tiles * together:
+            runs.append(Run(start + tiles * size, rest, 1, length, length))
+    if (starts[order] == places).all():
+        return Windows(tuple(runs))
+    tokens = np.repeat(starts[order] - places, sizes) + np.arange(total)
+    slots = np.empty(total, np.int64)
+    slots[tokens] = np.arange(total)
+    return Windows(tuple(runs), torch.from_numpy(tokens), torch.from_numpy(slots))
 
 
 def _recorded(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout: float) -> Tensor:

@@ -45,3 +45,28 @@ class NextHead(nn.Module):
     def forward(self, pooled: Float[Tensor, "B D"]) -> Float[Tensor, "B 2"]:
         scores: Tensor = self.dense(pooled)
         return scores
+
+
+class Classifier(nn.Module):
+    """Scores of a few classes, for a pooled vector or for every token. Devlin et al. 2018, section 4."""
+
+    def __init__(self, width: int, classes: int, dropout: float) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.dense = nn.Linear(width, classes)
+
+    def forward(self, vectors: Float[Tensor, "*N D"]) -> Float[Tensor, "*N C"]:
+        scores: Tensor = self.dense(self.dropout(vectors))
+        return scores
+
+
+class SpanHead(nn.Module):
+    """Of every token, how much it looks like the beginning and the end of the answer. Section 4.2."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, 2)
+
+    def forward(self, hidden: Float[Tensor, "T D"]) -> Float[Tensor, "T 2"]:
+        scores: Tensor = self.dense(hidden)
+        return scores

@@ -1,4 +1,4 @@
-"""What every objective is: a network with heads, a loss, and a way to make its own batches."""
+"""What every objective is: a network with heads and a loss; and what those without labels are besides."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -23,14 +23,19 @@ class Term(NamedTuple):
 
 
 class Objective(nn.Module, ABC):
-    """Learning without labels: `forward` gives sums, `collator` turns packed text into batches."""
+    """Something to learn: `forward` gives the losses of a batch as sums. All that a trainer knows of it."""
 
-    Config: ClassVar[Any]
     trunk: Transformer
 
     @abstractmethod
     def forward(self, batch: Batch) -> dict[str, Term]:
         """The loss terms by name, each summed over the guesses that `batch.counts` counts."""
+
+
+class Unlabelled(Objective):
+    """Learning without labels: it makes its own questions out of packed text."""
+
+    Config: ClassVar[Any]
 
     @property
     @abstractmethod

@@ -14,12 +14,12 @@ from bertsmith.data.pack import Packed
 from bertsmith.data.plan import Pairs
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.heads import MaskedHead, NextHead, Pooler
-from bertsmith.objectives.base import Objective, Term
+from bertsmith.objectives.base import Term, Unlabelled
 from bertsmith.objectives.hide import Hiding, Pieces, hide
 from bertsmith.text.tokenizer import Tokenizer
 
 
-class MaskedLM(Objective):
+class MaskedLM(Unlabelled):
     """Hide some tokens, guess them from both sides; and tell whether the second text follows the first.
 
     Devlin et al. 2018, section 3.1. `pairs = "none"` leaves the next-sentence half out, as later work does.

@@ -157,6 +157,20 @@ class Tokenizer:
             found = self._inner.encode(first, second)
         return found.ids, found.type_ids
 
+    def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[tuple[list[int], list[int]]]:
+        """The pieces of each sentence whose words are known, and for each piece the number of its word."""
+        with told("words", TextError):
+            found = self._inner.encode_batch(
+                [list(words) for words in sentences], is_pretokenized=True, add_special_tokens=False
+            )
+            return [(encoding.ids, [word for word in encoding.word_ids if word is not None]) for encoding in found]
+
+    def encode_places(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """The pieces of each text, and for each piece the characters that it stands for."""
+        with told("text", TextError):
+            found = self._inner.encode_batch(list(texts), add_special_tokens=False)
+            return [(encoding.ids, encoding.offsets) for encoding in found]
+
     def decode(self, ids: Sequence[int], *, keep_special: bool = False) -> str:
         """Text again, as near as the pieces allow."""
         with told("ids", TextError):

@@ -3,23 +3,17 @@
 import math
 from collections.abc import Sequence
 
-import torch
-
 from bertsmith.data.batch import Batch
 from bertsmith.objectives.base import Objective, Sums
 
 
-@torch.inference_mode()
 def evaluate(objective: Objective, batches: Sequence[Batch], bytes_per_token: float) -> dict[str, float]:
     """Mean loss and accuracy of each term, their sum, and what the masked words cost in bits per byte of text."""
-    was_training = objective.training
-    objective.eval()
     sums: dict[str, Sums] = {}
     for batch in batches:
         for name, term in objective(batch).items():
             if batch.counts[name]:
                 sums[name] = sums.get(name, Sums()).plus(term, batch.counts[name])
-    objective.train(was_training)
     figures = {"loss": sum(part.total / part.count for part in sums.values())}
     for name, part in sums.items():
         figures[f"{name}_loss"] = part.total / part.count

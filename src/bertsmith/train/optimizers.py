@@ -1,7 +1,8 @@
 """AdamW as BERT uses it: decay on matrices alone, clipping, and steps that are not numbers left out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -20,33 +21,73 @@ class OptimizerConfig:
 
 
 class Optimizer:
-    """AdamW whose state is a flat table of named tensors, and whose bad steps change nothing."""
+    """AdamW whose state is a flat table of named tensors, and whose bad steps change nothing.
 
-    def __init__(self, module: nn.Module, config: OptimizerConfig) -> None:
+    Only parameters that ask for a gradient take part. `rates` gives some of them, by name, a share of the learning
+    rate; what it does not name has all of it. A `capturable` optimizer keeps its rates and its state on the device
+    from the beginning, so that a CUDA graph can record `move` and follow a schedule: call `set_rate` outside the
+    graph, before each replay. Restore before recording, since a graph remembers where tensors were.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        config: OptimizerConfig,
+        rates: Mapping[str, float] | None = None,
+        *,
+        capturable: bool = False,
+    ) -> None:
         self.config = config
-        self.named = dict(module.named_parameters())
-        decayed = [parameter for parameter in self.named.values() if parameter.ndim > 1]
-        others = [parameter for parameter in self.named.values() if parameter.ndim <= 1]
+        self.named = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
+        groups = self._groups(rates or {})
+        self._rates: Tensor | None = None  # of each group, where they live on the device
+        if capturable:
+            device = next(iter(self.named.values())).device
+            self._shares = torch.tensor([group["share"] for group in groups], dtype=torch.float32, device=device)
+            self._rates = config.rate * self._shares
+            for group, rate in zip(groups, self._rates.unbind(), strict=True):
+                group["lr"] = rate
         first, second = config.betas
         self.adamw = torch.optim.AdamW(
-            [{"params": decayed, "weight_decay": config.decay}, {"params": others, "weight_decay": 0.0}],
+            groups,
             lr=config.rate,
             betas=(first, second),
             eps=config.epsilon,
             fused=True,
+            capturable=capturable,
         )
+        if capturable:
+            # PyTorch would warn at a step outside a graph; the first one of every shape is.
+            self.adamw._warned_capturable_if_run_uncaptured = True
+            # Made within a graph, it would be nought again at every replay.
+            for parameter in self.named.values():
+                self.adamw.state[parameter] = {
+                    "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
+                    "exp_avg": torch.zeros_like(parameter),
+                    "exp_avg_sq": torch.zeros_like(parameter),
+                }
 
     def step(self, factor: float) -> tuple[Float[Tensor, ""], Bool[Tensor, ""]]:
+        """Clip, and move the weights at this share of the rate. Returns what `move` does."""
+        self.set_rate(factor)
+        return self.move()
+
+    def set_rate(self, factor: float) -> None:
+        """Have the next move go at this share of the highest rate."""
+        if self._rates is not None:
+            torch.mul(self._shares, self.config.rate * factor, out=self._rates)
+            return
+        for group in self.adamw.param_groups:
+            group["lr"] = self.config.rate * factor * group["share"]
+
+    def move(self) -> tuple[Float[Tensor, ""], Bool[Tensor, ""]]:
         """Clip, and move the weights unless the gradient is not a number. Returns its length, and whether it was bad.
 
         The decision is taken on the device: the fused kernel reads the flag itself, so nothing waits for the host.
         """
-        parameters = list(self.named.values())
         limit = self.config.clip or float("inf")
-        norm = nn.utils.clip_grad_norm_(parameters, limit)
+        norm = nn.utils.clip_grad_norm_(list(self.named.values()), limit)
         bad = ~torch.isfinite(norm)
-        for group in self.adamw.param_groups:
-            group["lr"] = self.config.rate * factor
         self.adamw.found_inf = bad.float()  # type: ignore[attr-defined]
         self.adamw.step()
         self.adamw.zero_grad(set_to_none=True)
@@ -60,6 +101,18 @@ class Optimizer:
         for name, parameter in self.named.items():
             own = {part: state[f"{part}.{name}"] for part in ("step", "exp_avg", "exp_avg_sq")}
             self.adamw.state[parameter] = {part: tensor.to(parameter.device, copy=True) for part, tensor in own.items()}
+
+    def _groups(self, rates: Mapping[str, float]) -> list[dict[str, Any]]:
+        """The parameters that decay alike and share a rate, matrices first."""
+        together: dict[tuple[bool, float], list[nn.Parameter]] = {}
+        for matrices in (True, False):
+            for name, parameter in self.named.items():
+                if (parameter.ndim > 1) == matrices:
+                    together.setdefault((matrices, rates.get(name, 1.0)), []).append(parameter)
+        return [
+            {"params": parameters, "weight_decay": self.config.decay if matrices else 0.0, "share": share}
+            for (matrices, share), parameters in together.items()
+        ]
 
     def _parts(self) -> Iterator[tuple[str, str, Tensor]]:
         for name, parameter in self.named.items():

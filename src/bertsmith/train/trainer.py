@@ -4,7 +4,7 @@ import math
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,12 +17,12 @@ from bertsmith.data.batch import Batch
 from bertsmith.data.feed import Feed
 from bertsmith.data.shuffle import mix
 from bertsmith.errors import RunError
-from bertsmith.objectives.base import Objective
+from bertsmith.objectives.base import Objective, Term
 from bertsmith.train import checkpoint
 from bertsmith.train.checkpoint import Checkpoint
 from bertsmith.train.clock import Clock, Extent, seconds
 from bertsmith.train.display import Display, Progress
-from bertsmith.train.evaluate import evaluate
+from bertsmith.train.graphs import Graphs
 from bertsmith.train.log import Log
 from bertsmith.train.optimizers import Optimizer
 from bertsmith.train.schedules import ScheduleConfig, factor
@@ -47,6 +47,7 @@ class TrainConfig:
     evaluations: int = 10  # over the run, evenly
     saves: int = 10  # over the run, evenly
     keep: int = 2  # checkpoints
+    patience: int | None = None  # evaluations without a better score before a run ends early
 
     def __post_init__(self) -> None:
         given = [value for value in (self.steps, self.epochs, self.budget) if value is not None]
@@ -85,24 +86,30 @@ class Trainer:
         config: TrainConfig,
         *,
         folder: Path,
-        valid: Sequence[Batch],
-        bytes_per_token: float,
+        measure: Callable[[], dict[str, float]],  # the figures of a validation
+        headline: bool = False,  # whether the first figure is a score, whose best weights are kept
         precision: torch.dtype,
         speed: Speed,
         display: Display,
+        graphs: bool = False,  # whether batches come in few shapes, so that a GPU can play steps again
         tensorboard: bool = True,
     ) -> None:
         self.objective, self.feed, self.optimizer = objective, feed, optimizer
         self.schedule, self.config, self.folder = schedule, config, folder
-        self.valid, self.bytes_per_token = valid, bytes_per_token
+        self.measure, self.headline = measure, headline
         self.speed, self.display = speed, display
         self.device = next(objective.parameters()).device
         self.precision = precision
         self.compute = self._compiled()
+        self.graphs = Graphs(self._move, self.device) if graphs and self.device.type == "cuda" else None
+        self._terms_of: list[str] = []  # the names of the losses, in the order of their figures
         self.log = Log(folder, tensorboard=tensorboard)
         self.clock = Clock(config.extent)
-        self.step, self.position, self.tokens, self.bad_in_a_row, self.skipped = 0, feed.pack.first(), 0, 0, 0
+        self.step, self.position, self.tokens, self.bad_in_a_row, self.skipped = 0, feed.first(), 0, 0, 0
         self.figures: dict[str, float] = {}
+        self.best: dict[str, float] = {}  # the figures of the best validation
+        self._best: dict[str, Tensor] = {}  # and its weights
+        self.waited = 0  # validations since then
         self._pending: list[tuple[dict[str, Any], Tensor]] = []
         self._lap = _Lap(0.0, 0, 0)
 
@@ -110,17 +117,17 @@ class Trainer:
         """Train to the end of the run, going on from the newest checkpoint. Returns the last validation figures."""
         self._resume()
         with Signals() as signals, self.feed.loader(self.position, pin=self.device.type == "cuda") as loader:
-            if self.step == 0:
+            if self.step == 0 and not self.headline:
                 self.evaluate()
             self.objective.train()
             self._warm_up()
             self.clock.start()
             self._lap = _Lap(time.monotonic(), self.tokens, 0)
             share = self._share()
-            while share < 1:
+            while share < 1 and not self._weary():
                 batches = [next(loader) for _ in range(self.config.accumulate)]
                 self.update([batch for _, batch in batches], factor(share, self.schedule))
-                self.position = self.feed.pack.after(batches[-1][0])
+                self.position = self.feed.after(batches[-1][0])
                 before, share = share, self._share()
                 self._read_pending(share)
                 if _passed(before, share, self.config.evaluations):
@@ -133,7 +140,8 @@ class Trainer:
                     )
             if self.figures.get("step") != self.step:
                 self.evaluate()
-            self.save()
+            if self.config.saves:
+                self.save()
         self.log.close()
         return self.figures
 
@@ -142,37 +150,72 @@ class Trainer:
         counts: Counter[str] = Counter()
         for batch in batches:
             counts.update(batch.counts)
-        totals: dict[str, Tensor] = {}
-        for index, batch in enumerate(batches):
-            torch.manual_seed(int(mix(self.config.seed, self.step, index)) >> 1)
-            terms = self._terms(batch)
-            losses = {name: term.total / counts[name] for name, term in terms.items()}
-            torch.stack(list(losses.values())).sum().backward()  # type: ignore[no-untyped-call]
-            for name, loss in losses.items():
-                totals[name] = totals.get(name, torch.zeros_like(loss)) + loss.detach()
-        norm, bad = self.optimizer.step(rate_factor)
+        self.optimizer.set_rate(rate_factor)
+        if self.graphs is not None and len(batches) == 1:
+            self._seed(0)
+            figures = self.graphs(batches[0])
+        else:
+            losses = torch.stack([self._losses(batch, counts, index) for index, batch in enumerate(batches)]).sum(0)
+            figures = self._moved(losses)
         self.step += 1
         self.tokens += counts["tokens"]
-        record = {"kind": "step", "step": self.step, "terms": list(totals), "tokens": self.tokens}
+        record = {"kind": "step", "step": self.step, "terms": self._terms_of, "tokens": self.tokens}
         record["rate"] = self.optimizer.config.rate * rate_factor
         self._lap.squares += counts["squares"]
-        self._pending.append((record, torch.stack([*totals.values(), norm, bad.float()])))
+        self._pending.append((record, figures))
+
+    def _losses(self, batch: Batch, counts: Mapping[str, Any], index: int) -> Tensor:
+        """The share of one micro-batch in each loss, and its gradient added to what there is."""
+        self._seed(index)
+        return self._backward(self._terms(batch), counts)
+
+    def _move(self, batch: Batch, counts: Mapping[str, Any]) -> Tensor:
+        """A whole update by one batch that is on the device already: what can be recorded and played again."""
+        with self._autocast():
+            terms = self.compute(batch)
+        return self._moved(self._backward(terms, counts))
+
+    def _backward(self, terms: Mapping[str, Term], counts: Mapping[str, Any]) -> Tensor:
+        self._terms_of = list(terms)
+        losses = torch.stack([term.total / counts[name] for name, term in terms.items()])
+        losses.sum().backward()  # type: ignore[no-untyped-call]
+        return losses.detach()
+
+    def _moved(self, losses: Tensor) -> Tensor:
+        """The update itself: losses, the gradient's length, and whether it was no number."""
+        norm, bad = self.optimizer.move()
+        return torch.cat([losses, torch.stack([norm, bad.float()])])
+
+    def _seed(self, index: int) -> None:
+        torch.manual_seed(int(mix(self.config.seed, self.step, index)) >> 1)
 
     def evaluate(self) -> None:
         """Measure on the validation batches, and write it down."""
         self._read_pending(0.0, force=True)
-        with self._autocast():
-            figures = evaluate(self.objective, self.valid, self.bytes_per_token)
+        was_training = self.objective.training
+        self.objective.eval()
+        with torch.inference_mode(), self._autocast():
+            figures = self.measure()
+        self.objective.train(was_training)
         self.figures = {"step": self.step, **figures}
         self.log.write({"kind": "valid", **self.figures})
         self.display.validated(_validation_line(self.step, figures))
+        if self.headline:
+            self._keep_best(next(iter(figures)))
         self._lap = _Lap(time.monotonic(), self.tokens, 0)
+
+    def recall(self) -> None:
+        """Go back to the weights of the best validation."""
+        self.objective.load_state_dict(self._best)
+        self.figures = self.best
 
     def save(self) -> None:
         """A checkpoint of all that the next step depends on."""
         self._read_pending(0.0, force=True)
         self.log.sync()
         tensors = {"model": dict(self.objective.state_dict()), "optimizer": self.optimizer.state()}
+        if self._best:
+            tensors["best"] = self._best
         state = {
             "position": self.position,
             "tokens": self.tokens,
@@ -180,6 +223,8 @@ class Trainer:
             "bad_in_a_row": self.bad_in_a_row,
             "skipped": self.skipped,
             "figures": self.figures,
+            "best": self.best,
+            "waited": self.waited,
             "data": self.feed.fingerprint,
         }
         checkpoint.save(self.folder / "checkpoints", Checkpoint(self.step, tensors, state), keep=self.config.keep)
@@ -200,9 +245,20 @@ class Trainer:
         self.step, state = saved.step, saved.state
         self.position, self.tokens, self.figures = state["position"], state["tokens"], state["figures"]
         self.bad_in_a_row, self.skipped = state["bad_in_a_row"], state["skipped"]
+        self.best, self.waited, self._best = state["best"], state["waited"], saved.tensors.get("best", {})
         self.clock = Clock(self.config.extent, used=state["seconds"])
         self.log.rewind(self.step)
         self.display.say(f"going on from step {self.step}")
+
+    def _keep_best(self, headline: str) -> None:
+        if self.best and self.figures[headline] <= self.best[headline]:
+            self.waited += 1
+            return
+        self.best, self.waited = dict(self.figures), 0
+        self._best = {name: weight.detach().clone() for name, weight in self.objective.state_dict().items()}
+
+    def _weary(self) -> bool:
+        return self.config.patience is not None and self.waited >= self.config.patience
 
     def _warm_up(self) -> None:
         """Compile before the clock starts: one pass whose gradient is thrown away."""
@@ -296,10 +352,5 @@ class _Lap:
 
 
 def _validation_line(step: int, figures: dict[str, float]) -> str:
-    words = [f"step {step}: validation loss {figures['loss']:.3f}"]
-    for name in ("masked", "next"):
-        if f"{name}_accuracy" in figures:
-            words.append(f"{name} {figures[f'{name}_loss']:.3f} ({figures[f'{name}_accuracy']:.1%} right)")
-    if "bits_per_byte" in figures:
-        words.append(f"{figures['bits_per_byte']:.3f} bits per byte")
-    return ", ".join(words)
+    words = [f"{name.replace('_', ' ')} {value:.3f}" for name, value in figures.items()]
+    return f"step {step}: validation {', '.join(words)}"

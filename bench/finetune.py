@@ -1,0 +1,175 @@
+"""Fine-tuning speed beside transformers' Trainer, in one run, on the same examples.
+
+    python bench/finetune.py DATA [--model FOLDER] [--tasks SST-2 CoLA] [--out bench/results/finetune.json]
+
+DATA holds GLUE's folders. Ours is the whole step as `bertsmith finetune` takes it: batches, copying, forward, backward,
+clipping, AdamW. The Trainer runs as its reference script sets it (rows padded to 128) and at its best: padded to the
+longest of a batch, batches of like lengths, workers, compiled. Both: the same model, 32 examples a batch, bf16 where it
+is faster. What is counted is examples a second, warm-up and compilation left out; the best of several stretches.
+"""
+
+import argparse
+import itertools
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from record import record
+
+from bertsmith import tune
+from bertsmith.models import folder as folders
+from bertsmith.models.family import FAMILY
+from bertsmith.models.transformer import Transformer
+from bertsmith.nn.init import initialise
+from bertsmith.text.tokenizer import Tokenizer
+from bertsmith.train import machine
+from bertsmith.train.display import Display
+from bertsmith.train.trainer import Speed, Trainer
+
+STRETCHES = 3
+LENGTH, ITEMS = 128, 32
+
+
+def ours(recipe: Any, warm: int, steps: int, device: torch.device) -> float:
+    """Examples a second of our trainer."""
+    base, tokenizer = folders.read(recipe.model), Tokenizer.load(recipe.model)
+    data = tune.read(recipe)
+    encoded = tune.encode(recipe, base, tokenizer, data)
+    task, feed, optimizer, graphs = tune.learner(recipe, base, tokenizer, data, encoded, device)
+    with tempfile.TemporaryDirectory() as folder, Display("ours") as display:
+        trainer = Trainer(
+            task.train(),
+            feed,
+            optimizer,
+            recipe.schedule,
+            recipe.train,
+            folder=Path(folder),
+            measure=dict,
+            precision=machine.precision("auto", device),
+            speed=Speed(None, lambda attended: 1.0),
+            display=display,
+            graphs=graphs,
+            tensorboard=False,
+        )
+        rates = []
+        with trainer.feed.loader(trainer.position, pin=device.type == "cuda") as loader:
+            for stretch in range(1 + STRETCHES):
+                began, seen = _now(device), 0
+                for _, batch in itertools.islice(loader, warm if stretch == 0 else steps):
+                    trainer.update([batch], 0.5)
+                    seen += batch.counts["class"]
+                rates.append(seen / (_now(device) - began))
+    return max(rates[1:])
+
+
+def theirs(recipe: Any, warm: int, steps: int, device: torch.device, *, best: bool) -> float:
+    """Examples a second of transformers' Trainer."""
+    from transformers import (
+        AutoModelForSequenceClassification,
+        AutoTokenizer,
+        DataCollatorWithPadding,
+        Trainer,
+        TrainerCallback,
+        TrainingArguments,
+        default_data_collator,
+    )
+
+    data = tune.read(recipe)
+    tokenizer = AutoTokenizer.from_pretrained(recipe.model)
+    texts = zip(*(example.texts for example in data.train.examples), strict=True)
+    padding: Any = False if best else "max_length"
+    encoded = tokenizer(*map(list, texts), truncation=True, max_length=LENGTH, padding=padding)
+    labels = [data.labels.index(str(example.label)) for example in data.train.examples]
+    rows = [
+        {name: column[number] for name, column in encoded.items()} | {"labels": label}
+        for number, label in enumerate(labels)
+    ]
+    model = AutoModelForSequenceClassification.from_pretrained(recipe.model, num_labels=len(data.labels))
+
+    class Watch(TrainerCallback):
+        """Notes the time when a stretch begins and ends."""
+
+        def __init__(self) -> None:
+            self.marks: list[float] = []
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+            done = state.global_step - warm
+            if done >= 0 and done % steps == 0:
+                self.marks.append(_now(device))
+
+    watch = Watch()
+    quick: dict[str, Any] = {}
+    if best:
+        quick = {"torch_compile": device.type == "cuda", "dataloader_num_workers": 2, "dataloader_pin_memory": True}
+        quick["train_sampling_strategy"] = "group_by_length"
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = TrainingArguments(
+            output_dir=folder,
+            per_device_train_batch_size=ITEMS,
+            max_steps=warm + STRETCHES * steps,
+            learning_rate=5e-5,
+            bf16=machine.precision("auto", device) == torch.bfloat16,
+            use_cpu=device.type == "cpu",
+            logging_strategy="no",
+            save_strategy="no",
+            report_to=[],
+            disable_tqdm=True,
+            **quick,
+        )
+        collate = DataCollatorWithPadding(tokenizer) if best else default_data_collator
+        trainer = Trainer(model, arguments, data_collator=collate, train_dataset=rows, callbacks=[watch])
+        trainer.train()
+    spans = [after - before for before, after in itertools.pairwise(watch.marks)]
+    return ITEMS * steps / min(spans)
+
+
+def _now(device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def _random(folder: Path, size: str, tokenizer: Path) -> Path:
+    """A model folder of this size at its first weights: as fast as a trained one."""
+    loaded = Tokenizer.load(tokenizer)
+    trunk = Transformer(replace(FAMILY[size], vocabulary=loaded.vocabulary))
+    initialise(trunk, 0)
+    state = {f"trunk.{name}": weight for name, weight in trunk.state_dict().items()}
+    folders.write(folder, trunk.config, state, {"pad_token_id": loaded.padding})
+    loaded.save(folder, length=trunk.config.length)
+    return folder
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--model", type=Path, required=True, help="a model folder; sizes take its tokenizer")
+    parser.add_argument("--sizes", nargs="*", default=["bert-base"], help="beside the folder itself, at random weights")
+    parser.add_argument("--tasks", nargs="+", default=["SST-2", "CoLA"])
+    parser.add_argument("--warm", type=int, default=200)
+    parser.add_argument("--steps", type=int, default=200, help="in a stretch")
+    parser.add_argument("--out", type=Path, default=Path("bench/results/finetune.json"))
+    given = parser.parse_args()
+    device = machine.device("auto")
+    found = []
+    with tempfile.TemporaryDirectory() as spare:
+        models = {"folder": given.model}
+        models |= {size: _random(Path(spare) / size, size, given.model) for size in given.sizes}
+        for (name, model), task in itertools.product(models.items(), given.tasks):
+            options = {"dev": None, "task": None, "seeds": 1, "overrides": []}
+            recipe = tune.recipe(model, given.data / task, Path(spare) / "run", **options)
+            row: dict[str, Any] = {"model": model.name if name == "folder" else name, "task": task}
+            row["ours"] = ours(recipe, given.warm, given.steps, device)
+            for best in (False, True):
+                row["trainer_best" if best else "trainer"] = theirs(recipe, given.warm, given.steps, device, best=best)
+            row["ratio_to_best"] = row["ours"] / max(row["trainer"], row["trainer_best"])
+            found.append(row)
+            print(" ".join(f"{key}={value:,.1f}" if isinstance(value, float) else value for key, value in row.items()))
+    record(given.out, {"unit": "examples a second", "items": ITEMS, "rows": found}, machine.describe(device))
+
+
+if __name__ == "__main__":
+    main()

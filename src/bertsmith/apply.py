@@ -1,0 +1,173 @@
+"""The composition root of using a model: predictions, vectors, scores and neighbours, from the command line."""
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from bertsmith.data import files
+from bertsmith.data.examples import Example, Question, Sentence
+from bertsmith.data.sources import pyarrow
+from bertsmith.data.tables import Dropped, opened, source
+from bertsmith.errors import FolderError, TextError
+from bertsmith.tasks import TASKS
+from bertsmith.tasks.base import Task
+from bertsmith.train import machine
+from bertsmith.use import likelihood, vectors
+from bertsmith.use.load import WORDS, Model, load
+
+SAY = Console(highlight=False, soft_wrap=True)
+TOGETHER = 1024  # lines predicted at once: the answer to the first need not wait for the last
+
+
+def predict(model: Path, inputs: Sequence[str], *, out: Path | None) -> None:
+    """A JSON line for each line of the inputs, in order, as they come."""
+    loaded = _loaded(model)
+    if not isinstance(loaded.objective, Task):
+        raise FolderError(model, "was not fine-tuned", "Fine-tune it first with: bertsmith finetune")
+    kind = next(name for name, task in TASKS.items() if type(loaded.objective) is task)
+    answers = loaded.stream((_example(kind, record) for record in _records(inputs)), TOGETHER)
+    if out is None:
+        for answer in answers:
+            print(json.dumps(answer, ensure_ascii=False), flush=True)
+        return
+    lines = (json.dumps(answer, ensure_ascii=False) + "\n" for answer in answers)
+    with files.explained(out), out.open("w", encoding="utf-8") as file:
+        file.writelines(lines)
+
+
+def embed(model: Path, inputs: Sequence[str], out: Path, **how: Any) -> None:
+    """Vectors of the lines of the inputs, as .npy or .parquet."""
+    loaded, texts = _loaded(model), list(_lines(inputs))
+    if out.suffix not in (".npy", ".parquet"):
+        raise TextError(out, f"has the unknown ending '{out.suffix}'", "Use .npy or .parquet")
+    began = time.monotonic()
+    found = loaded.embed(texts, **how)
+    took = time.monotonic() - began
+    with files.explained(out):
+        if out.suffix == ".npy":
+            np.save(out, found, allow_pickle=False)
+        else:
+            arrow = pyarrow(str(out))
+            column = arrow.FixedSizeListArray.from_arrays(arrow.array(found.ravel()), found.shape[1])
+            arrow.parquet.write_table(arrow.table({"text": texts, "vector": column}), out)
+    rate = f"{len(texts) / max(took, 1e-9):,.0f} a second"
+    SAY.print(f"{len(texts):,} vectors of {found.shape[1]} numbers in {out}, {rate}")
+
+
+def score(model: Path, inputs: Sequence[str], *, form: Any, as_json: bool) -> None:
+    """How likely each line is, and how well all of them are foretold."""
+    loaded, texts = _loaded(model), list(_lines(inputs))
+    found = loaded.score(texts, form)
+    if as_json:
+        for one in found:
+            print(json.dumps(one.plain(), ensure_ascii=False), flush=True)
+        return
+    table = Table("score", "a token", "text", box=None)
+    for one in found:
+        table.add_row(f"{one.total:.2f}", f"{one.total / max(one.tokens, 1):.2f}", one.text)
+    SAY.print(table)
+    bits = likelihood.bits_per_byte(found)
+    SAY.print(f"pseudo-perplexity {likelihood.perplexity(found):.2f}, {bits:.3f} bits per byte of {len(found):,} texts")
+
+
+def neighbours(model: Path, texts: Sequence[str], among: Sequence[str], *, top: int, as_json: bool) -> None:
+    """For each text those of the others that lie nearest."""
+    loaded = _loaded(model)
+    known = list(dict.fromkeys(_lines(among)))
+    if not known:
+        raise TextError("--among", "holds no text")
+    asked = list(texts) if texts else list(_lines(["-"]))
+    cosines, places = vectors.nearest(loaded.embed(known), loaded.embed(asked), min(top, len(known)))
+    for text, row, nearby in zip(asked, cosines.tolist(), places.tolist(), strict=True):
+        found = [{"text": known[place], "cosine": cosine} for cosine, place in zip(row, nearby, strict=True)]
+        if as_json:
+            print(json.dumps({"text": text, "neighbours": found}, ensure_ascii=False), flush=True)
+            continue
+        SAY.print(f"\n[bold]{escape(text)}[/]")
+        for one in found:
+            SAY.print(f"  {one['cosine']:.3f}  {one['text']}", markup=False)
+
+
+def _loaded(model: Path) -> Model:
+    return load(model, device=machine.device("auto").type)
+
+
+def _lines(inputs: Sequence[str]) -> Iterator[str]:
+    """The texts of files, or of standard input: a line each, or the field `text` of JSON lines."""
+    for record in _records(inputs):
+        yield _string(record.get("text", record.get("sentence")), record["place"], "text")
+
+
+def _records(inputs: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Each line as a record: JSON objects as they are, others as their text, cut at a tab into two."""
+    for name in inputs or ["-"]:
+        if name != "-" and Path(name).suffix in (".tsv", ".csv", ".parquet"):
+            yield from _rows(name)
+            continue
+        place = "standard input" if name == "-" else name
+        try:
+            stream = sys.stdin if name == "-" else Path(name).open(encoding="utf-8")  # noqa: SIM115 (streamed)
+            with stream:
+                for number, line in enumerate(stream, 1):
+                    if line := line.strip("\r\n\ufeff"):
+                        yield _record(line, f"{place}:{number}")
+        except UnicodeDecodeError:
+            raise TextError(place, "is not UTF-8 text") from None
+        except OSError as error:
+            raise TextError(place, f"cannot be read ({error.strerror})") from None
+
+
+def _rows(name: str) -> Iterator[dict[str, Any]]:
+    """The rows of a table by the names of its columns."""
+    table = opened(source(Path(name)))
+    for place, row in table.rows(table.columns, Dropped("fail")):
+        yield {**row, "place": place}
+
+
+def _record(line: str, place: str) -> dict[str, Any]:
+    if line.startswith("{"):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            raise TextError(place, "is not JSON", "A line that begins with { is read as JSON") from None
+        return {"text": None, **record, "place": place}
+    first, tab, second = line.partition("\t")
+    return {"text": first, "second": second, "place": place} if tab else {"text": line, "place": place}
+
+
+def _example(kind: str, record: dict[str, Any]) -> Any:
+    """What the task is asked, by line."""
+    place, text = record["place"], record.get("text")
+    match kind:
+        case "tag":
+            words = record.get("words") or record.get("tokens") or WORDS.findall(_string(text, place, "text"))
+            return Sentence(place=place, words=tuple(_string(word, place, "words") for word in words))
+        case "answer":
+            question = _string(record.get("question", text), place, "question")
+            passage = _string(record.get("passage", record.get("context", record.get("second"))), place, "passage")
+            return Question(place=place, name=str(record.get("id", place)), question=question, passage=passage)
+        case "choose":
+            endings = record.get("endings")
+            if not isinstance(endings, list) or not endings:
+                raise TextError(place, "has no endings", 'Write {"text": "...", "endings": ["...", "..."]}')
+            beginning = _string(text, place, "text")
+            return Example(place=place, texts=(beginning, *(_string(one, place, "endings") for one in endings)))
+    named = [record.get(name) for name in ("sentence1", "premise", "question1", "sentence") if record.get(name)]
+    first = _string(text if text is not None else next(iter(named), None), place, "text")
+    others = ("second", "sentence2", "hypothesis", "question2")
+    second = next((record[name] for name in others if record.get(name)), None)
+    return Example(place=place, texts=(first,) if second is None else (first, _string(second, place, "second")))
+
+
+def _string(value: Any, place: str, name: str) -> str:
+    if not isinstance(value, str):
+        raise TextError(place, f"'{name}' is {value!r}", "Give a string")
+    return value

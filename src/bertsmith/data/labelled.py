@@ -1,0 +1,338 @@
+"""Labelled: what people have said of texts, read from whatever file they keep it in.
+
+Which columns hold what is guessed from their names, and from what is in them where there are no names; the guess is
+always told. Bad rows are dropped and counted, or refused at once, by the policy.
+"""
+
+import glob
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from bertsmith.data import conll, glue, squad
+from bertsmith.data.examples import Example, Label, Question, Sentence
+from bertsmith.data.sources import Source
+from bertsmith.data.tables import Dropped, Policy, Table, opened, source
+from bertsmith.errors import RecipeError, TextError, nearest
+
+Kind = Literal["classify", "number", "labels", "tag", "answer", "choose", "pairs"]
+
+TRIPLES = [
+    ("anchor", "positive", "negative"),
+    ("query", "positive", "negative"),
+    ("sent0", "sent1", "hard_neg"),
+    ("question", "positive", "negative"),
+]
+COUPLES = [
+    ("sentence1", "sentence2"),
+    ("sentence_1", "sentence_2"),
+    ("sentence_a", "sentence_b"),
+    ("premise", "hypothesis"),
+    ("question1", "question2"),
+    ("question", "sentence"),
+    ("query", "passage"),
+    ("query", "document"),
+    ("query", "answer"),
+    ("query", "text"),
+    ("question", "answer"),
+    ("question", "passage"),
+    ("text1", "text2"),
+    ("text_a", "text_b"),
+    ("anchor", "positive"),
+    ("query", "positive"),
+    ("#1 string", "#2 string"),
+]
+SINGLES = ["sentence", "text", "review", "content", "tweet", "comment", "message", "utterance", "document", "body"]
+SINGLES += ["question", "query", "title", "sentences", "texts"]
+CLASSES = ["label", "gold_label", "class", "category", "target", "labels", "is_duplicate", "quality", "sentiment"]
+CLASSES += ["intent", "topic", "emotion", "rating", "stars", "score", "answer", "y"]
+SCORES = ["score", "similarity", "similarity_score", "relatedness_score"]
+NUMBERS = [*SCORES, "label", "target", "rating", "stars", "y"]
+SEVERAL = ["labels", "label", "classes", "categories", "topics", "emotions", "tags", "targets", "genres"]
+CONTEXTS = ["startphrase", "ctx", "context", "premise", "sentence", "question", "text", "prompt", "article"]
+ENDING = re.compile(r"(ending|choice|option|answer|solution|sol)[ _-]?([0-9]|[a-e])", re.IGNORECASE)
+ENDINGS = ["endings", "choices", "options", "answers"]
+GROUPS = (*TRIPLES, *COUPLES, SINGLES, CLASSES, NUMBERS, SEVERAL, CONTEXTS, ENDINGS)
+VALUES = {"positive", "negative", "y"}  # which are labels as often as the names of columns
+NAMES = {name for names in GROUPS for name in names} - VALUES
+SEPARATORS = ("|", ";", ",")
+
+UNLABELLED, WRONG, UNKNOWN = "rows without a label", "rows with a wrong label", "rows with an unknown label"
+WORDLESS = "rows without text"
+REMEDY = """Name them with data.texts='["..."]' data.label='...'"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """Which columns hold what; None is guessed. Columns without a name go by their number, from 0."""
+
+    texts: tuple[str, ...] | None = None
+    label: str | None = None
+    separator: str | None = None  # between several labels in one cell; lists in JSON and Parquet need none
+
+
+GUESS = Columns()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labelled:
+    """Labelled examples, and how they were come by."""
+
+    examples: list[Example] | list[Sentence] | list[Question]
+    found: str  # which columns were taken, in words
+    dropped: dict[str, int]  # how many rows, by reason
+    fingerprint: str  # SHA-256 of the contents of the files
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Which columns are read, and how."""
+
+    texts: tuple[str, ...]
+    label: str | None
+    joined: int = 1  # so many of the texts are one, with blanks between
+    separator: str | None = None
+    classes: tuple[str, ...] = ()  # where they are known beforehand
+
+
+def read(path: str | Path, kind: Kind, columns: Columns = GUESS, policy: Policy = "skip") -> Labelled:
+    """The examples in a file, or in all that a pattern such as `part-*.jsonl` matches, in the order of their names."""
+    for name, word, known in (("kind", kind, get_args(Kind)), ("policy", policy, get_args(Policy))):
+        if word not in known:
+            raise RecipeError(name, f"unknown choice '{word}'", nearest(word, known))
+    dropped, digest = Dropped(policy), hashlib.sha256()
+    examples, found = list[Any](), dict[str, None]()
+    for file in _files(path):
+        some, said = _read(file, kind, columns, dropped)
+        examples += some
+        found[said] = None
+        with file.path.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    if not examples:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.counts.items())
+        fact = f"holds no example: {'; '.join(found)}" + (f"; {reasons}" if reasons else "")
+        raise TextError(path, fact, "Mend the file, or name other columns")
+    counts = dict(dropped.counts)
+    return Labelled(examples=examples, found="; ".join(found), dropped=counts, fingerprint=digest.hexdigest())
+
+
+def _files(path: str | Path) -> list[Source]:
+    if glob.has_magic(str(path)) and "\0" not in str(path) and not Path(path).exists():
+        found = sorted(glob.glob(str(path)))  # noqa: PTH207  (a Path takes no absolute pattern)
+        if not found:
+            raise TextError(path, "matches no file")
+        return [source(Path(name)) for name in found]
+    return [source(Path(path))]
+
+
+def _read(file: Source, kind: Kind, columns: Columns, dropped: Dropped) -> tuple[Sequence[Any], str]:
+    if kind == "answer":
+        return squad.read(file, dropped)
+    if kind == "tag":
+        if columns.texts is not None and len(columns.texts) != 1:
+            raise RecipeError("data.texts", f"names {len(columns.texts)} columns", "The words stand in one")
+        word = columns.texts[0] if columns.texts else None
+        if file.kind in (".jsonl", ".ndjson", ".json", ".parquet"):
+            return conll.from_rows(opened(file), word, columns.label, dropped)
+        return conll.read(file, word, columns.label, dropped)
+    named = {name for name in (*(columns.texts or ()), columns.label) if name}
+    table = opened(file, NAMES | glue.HEADINGS | named)
+    task = None if named else glue.recognise(file.path)
+    if task and kind in (task.kind, "pairs") and (held := glue.columns(table, task)):
+        plan = _Plan(held[0], held[1] if kind == task.kind or task.kind == "number" else None, classes=task.classes)
+        return _examples(table, kind, plan, dropped), f"{task.name} of GLUE: {_said(table, plan)}"
+    plan = _chosen(table, columns) if kind == "choose" else _planned(table, kind, columns)
+    return _examples(table, kind, plan, dropped), _said(table, plan)
+
+
+def _examples(table: Table, kind: Kind, plan: _Plan, dropped: Dropped) -> list[Example]:
+    found = list[Example]()
+    label: Label | None
+    for place, row in table.rows((*plan.texts, *([plan.label] if plan.label else [])), dropped):
+        texts = _texts([row[name] for name in plan.texts], plan.joined, kind)
+        if texts is None:
+            dropped.drop(WORDLESS, place, f"has no text in {_listed(plan.texts)}")
+            continue
+        try:
+            label = None if plan.label is None else _label(row[plan.label], kind, plan, len(texts) - 1)
+        except LookupError as error:
+            dropped.drop(UNKNOWN, place, str(error.args[0]))
+        except ValueError as error:
+            dropped.drop(WRONG, place, str(error))
+        else:
+            if label is None and plan.label is not None:
+                dropped.drop(UNLABELLED, place, f"has no label in '{plan.label}'")
+            else:
+                found.append(Example(place=place, texts=texts, label=label))
+    return found
+
+
+def _texts(values: list[Any], joined: int, kind: Kind) -> tuple[str, ...] | None:
+    """The texts of a row; None where one is missing, or all are blank. Of a pair to be drawn together, none may be."""
+    if kind == "choose":
+        values = [one for value in values for one in (_endings(value) or [value])]
+    if not all(isinstance(value, str) for value in values) or (kind == "choose" and len(values) < joined + 2):
+        return None
+    texts = (" ".join(value for value in values[:joined] if value), *values[joined:]) if joined > 1 else tuple(values)
+    enough = all if kind == "pairs" else any
+    return texts if enough(text.strip() for text in texts) else None
+
+
+def _label(value: Any, kind: Kind, plan: _Plan, endings: int) -> Label | None:
+    """What a cell says, as the kind of task needs it; None where it says nothing."""
+    if kind == "labels":
+        if isinstance(value, str):
+            value = value.split(plan.separator) if plan.separator else [value]
+        elif value is not None and not isinstance(value, list):
+            value = [value]
+        if value is None:
+            return None
+        named = [name for name in map(_class, value) if name is not None]
+        return tuple(dict.fromkeys(named))  # none at all is a statement too
+    if kind in ("number", "pairs"):
+        if value is None or (isinstance(value, str) and not value.strip()):
+            return None
+        if not isinstance(value, str | int | float) or not _numeric(value):
+            raise ValueError(f"has the label {_shown(value)}, which is no number")
+        return float(value)
+    name = _class(value)
+    if name is None or (name == "-" and (plan.label or "").casefold() == "gold_label"):  # the annotators disagreed
+        return None
+    if kind == "choose":
+        number = "abcde".find(name.lower()) if name.isalpha() else int(name) if re.fullmatch("[0-9]{1,3}", name) else -1
+        if not 0 <= number < endings:
+            raise ValueError(f"has the label {_shown(value)}, which is none of its {endings} endings")
+        return str(number)
+    if plan.classes and name not in plan.classes:
+        if name not in map(str, range(len(plan.classes))):
+            raise LookupError(f"has the label {_shown(value)}, which is none of {', '.join(plan.classes)}")
+        return plan.classes[int(name)]
+    return name
+
+
+def _class(value: Any) -> str | None:
+    """The name of a class. Numbers and truth values are names too, but 1.0 is the 1 that a gap has made of it."""
+    if isinstance(value, float):
+        if value != value:
+            return None
+        value = int(value) if value.is_integer() else value
+    if value is not None and not isinstance(value, str | int | float):
+        raise ValueError(f"has the label {_shown(value)}, which names no class")
+    return None if value is None else str(value).strip() or None
+
+
+def _planned(table: Table, kind: Kind, columns: Columns) -> _Plan:
+    """The columns that were named, and a guess at the others: the label first, then the texts."""
+    texts = tuple(map(table.column, columns.texts or ()))
+    label = table.column(columns.label) if columns.label else _labelling(table, kind, texts)
+    free = [name for name in table.columns if name != label]
+    most = 3 if kind == "pairs" else 2
+    if not texts:
+        texts = _known([*(TRIPLES if kind == "pairs" else []), *COUPLES, *((name,) for name in SINGLES)], free)
+    if not texts:  # no name is known: what has blanks in it is text
+        wordy = [name for name in free if _wordy(table, name)]
+        texts = tuple(wordy if 1 <= len(wordy) <= most else free if len(free) == 1 else ())
+    if not texts or (label is None and kind != "pairs"):
+        raise _lost(table, "the texts and the label" if not texts else "the label")
+    if kind == "pairs" and len(texts) > most:
+        raise TextError(table.name, f"{len(texts)} columns of text", "One, two or three can be drawn together")
+    return _Plan(texts, label, separator=_separator(table, label, columns) if kind == "labels" else None)
+
+
+def _labelling(table: Table, kind: Kind, texts: Sequence[str]) -> str | None:
+    """The column of the label, by its name; else the only one whose values look like labels."""
+    free = [name for name in table.columns if name not in texts]
+    numbers = [name for name in free if 2 * sum(_numeric(row.get(name)) for row in table.head) > len(table.head)]
+    if kind == "pairs":  # a score may be there, but need not; a number in front is a count of rows
+        last = free[-1:] if not table.headed and len(free) > 2 else []
+        return next(iter(_known([(name,) for name in (*SCORES, *last)], numbers)), None)
+    names = {"number": NUMBERS, "labels": SEVERAL}.get(kind, CLASSES)
+    if named := _known([(name,) for name in names], free):
+        return named[0]
+    if texts and len(free) == 1:
+        return free[0]
+    alike = numbers if kind == "number" else [name for name in free if _repeats(table, name)]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _chosen(table: Table, columns: Columns) -> _Plan:
+    """The columns of a beginning, of its endings, and of the number of the right one."""
+    label = table.column(columns.label) if columns.label else None
+    label = label or next(iter(_known([("label",), ("answer",), ("answerkey",), ("target",)], table.columns)), None)
+    if columns.texts:
+        texts, joined = tuple(map(table.column, columns.texts)), 1
+    else:
+        free = [name for name in table.columns if name != label]
+        stems: dict[str, list[tuple[str, str]]] = {}
+        for name in free:
+            if match := ENDING.fullmatch(name):
+                stems.setdefault(match[1].lower(), []).append((match[2].lower(), name))
+        most = max(stems.values(), key=len, default=[])
+        endings = [name for _, name in sorted(most)] or list(_known([(name,) for name in ENDINGS], free))
+        # SWAG has two sentences, the second without its end; they are one text, which the endings go on with.
+        contexts = _known([("sent1", "sent2"), ("article", "question"), *((name,) for name in CONTEXTS)], free)
+        if not contexts or not endings:
+            raise _lost(table, "a beginning and its endings")
+        texts, joined = (*contexts, *endings), len(contexts)
+    if label is None:
+        raise _lost(table, "the label")
+    return _Plan(texts, label, joined)
+
+
+def _lost(table: Table, what: str) -> TextError:
+    columns = ", ".join(table.columns) + ("" if table.headed else " (there is no header)")
+    return TextError(table.name, f"which columns hold {what} cannot be guessed from {columns}", REMEDY)
+
+
+def _known(groups: Sequence[Sequence[str]], columns: Sequence[str]) -> tuple[str, ...]:
+    """The first group of names that are all there, as they are written there."""
+    there = {name.casefold(): name for name in columns}
+    return next((tuple(there[name] for name in group) for group in groups if there.keys() >= set(group)), ())
+
+
+def _wordy(table: Table, name: str) -> bool:
+    values = [row.get(name) for row in table.head]
+    return all(isinstance(value, str) for value in values) and any(" " in value.strip() for value in values if value)
+
+
+def _repeats(table: Table, name: str) -> bool:
+    values = [str(row.get(name)) for row in table.head]
+    return len(values) > 1 and 2 * len(set(values)) <= len(values) and any(value.strip() for value in values)
+
+
+def _numeric(value: Any) -> bool:
+    try:
+        return not isinstance(value, bool) and isfinite(float(value))
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+def _separator(table: Table, label: str | None, columns: Columns) -> str | None:
+    held = [value for row in table.head if isinstance(value := row.get(label or ""), str)]
+    return columns.separator or next((mark for mark in SEPARATORS if any(mark in value for value in held)), None)
+
+
+def _endings(value: Any) -> list[Any]:
+    """The texts in a list, or in a record that keeps one."""
+    inside = value.get("text") if isinstance(value, dict) else value
+    return inside if isinstance(inside, list) else []
+
+
+def _said(table: Table, plan: _Plan) -> str:
+    label = f", label from {_listed([plan.label])}" if plan.label else ", no label"
+    separated = f" separated by '{plan.separator}'" if plan.separator else ""
+    return f"texts from {_listed(plan.texts)}{label}{separated}" + ("" if table.headed else " (there is no header)")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(f"'{name}'" for name in names[:-1]), f"'{names[-1]}'"]))
+
+
+def _shown(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 60 else shown[:57] + "..."

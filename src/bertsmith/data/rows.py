@@ -1,0 +1,68 @@
+"""Rows: sequences of any length, computed many at a time without padding, answered in the order they came in."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bertsmith.data.batch import Tokens
+
+BUDGET = 16_384  # tokens in one pass, unless told otherwise
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One sequence, special tokens included, and for each token whether it belongs to the second text."""
+
+    ids: NDArray[np.int32]
+    segments: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def lay(rows: Sequence[Row]) -> Tokens:
+    """Rows end to end."""
+    lengths = np.fromiter(map(len, rows), np.int32, len(rows))
+    bounds = np.zeros(len(rows) + 1, np.int32)
+    np.cumsum(lengths, out=bounds[1:])
+    longest = int(lengths.max(initial=0))
+    return Tokens(
+        ids=torch.from_numpy(np.concatenate([row.ids for row in rows])),
+        bounds=torch.from_numpy(bounds),
+        positions=torch.from_numpy(np.arange(bounds[-1], dtype=np.int32) - np.repeat(bounds[:-1], lengths)),
+        longest=longest,
+        segments=torch.from_numpy(np.concatenate([row.segments for row in rows])),
+        equal=bool((lengths == longest).all()),
+    )
+
+
+def passes(lengths: Sequence[int], budget: int = BUDGET) -> Iterator[list[int]]:
+    """Which rows go together: the longest first, so that memory is known at once, none over the budget but alone."""
+    order = np.argsort(-np.asarray(lengths, np.int64), kind="stable")
+    ends = np.cumsum(np.asarray(lengths, np.int64)[order])
+    start = taken = 0
+    while start < len(order):
+        stop = max(start + 1, int(np.searchsorted(ends, taken + budget, side="right")))
+        yield order[start:stop].tolist()
+        start, taken = stop, int(ends[stop - 1])
+
+
+def flow(
+    rows: Sequence[Row],
+    compute: Callable[[Tokens], Sequence[R]],
+    device: torch.device | str = "cpu",
+    budget: int = BUDGET,
+) -> list[R]:
+    """What `compute` says of each row, in the order of the rows."""
+    found: list[R | None] = [None] * len(rows)
+    for some in passes([len(row) for row in rows], budget):
+        results = compute(lay([rows[row] for row in some]).to(device))
+        for row, result in zip(some, results, strict=True):
+            found[row] = result
+    return found  # type: ignore[return-value]

@@ -1,0 +1,128 @@
+"""Layers: a share for each layer of a network, drawn as a curve that is complete in itself."""
+
+from collections.abc import Sequence
+from html import escape
+
+from bertsmith.insight.draw import Axis
+
+Named = tuple[str, Sequence[float]]  # a curve: what it is, and its value at each layer, 0 the embedding
+
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 880, 520, 84, 36, 112, 74
+LETTER = 7.4  # about the width of one, in the legend
+MOST = 26  # layers whose numbers have room below
+
+STYLE = """
+svg { --ink: #23262b; --soft: #6a707a; --line: #e4e5e1; --tone: #2f6fb3; --other: #c8651b; --paper: #fdfdfb; }
+@media (prefers-color-scheme: dark) {
+  svg { --ink: #e4e6e8; --soft: #979ea8; --line: #2f343a; --tone: #6fa8e0; --other: #eb9a57; --paper: #16181b; }
+}
+text { font: 14px system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
+text { fill: var(--soft); font-variant-numeric: tabular-nums; }
+.title { font-size: 21px; font-weight: 600; fill: var(--ink); letter-spacing: -.01em; }
+.best { font-weight: 600; fill: var(--ink); paint-order: stroke; stroke: var(--paper); stroke-width: 5px; }
+.middle { text-anchor: middle; } .end { text-anchor: end; }
+.paper { fill: var(--paper); } .level { stroke: var(--line); }
+.line { fill: none; stroke: var(--tone); stroke-width: 2.5; stroke-linejoin: round; }
+.dot { fill: var(--tone); } .ring { fill: var(--paper); stroke: var(--tone); stroke-width: 3; }
+.wash { fill: var(--tone); opacity: .07; }
+.control { stroke: var(--other); stroke-width: 1.8; } .dot.control { fill: var(--other); stroke: none; }
+.majority { stroke: var(--soft); stroke-width: 1.5; stroke-dasharray: 6 5; }
+""".strip()
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,"><title>Layers</title><style>
+body { max-width: 1080px; margin: 0 auto; background: #fdfdfb; }
+@media (prefers-color-scheme: dark) { body { background: #16181b; } }
+</style></head><body>
+"""
+
+
+def page(drawn: str) -> str:
+    """A picture as a page of its own."""
+    return f"{PAGE}{drawn}</body></html>\n"
+
+
+def picture(
+    title: str, told: str, upright: str, curve: Named, *, reference: tuple[str, float], other: Named | None = None
+) -> str:
+    """The curve as SVG, its best layer marked; with a dashed line to compare it with, and perhaps a second curve.
+
+    `told` stands below the title, and `upright` beside the axis of the values.
+    """
+    values, others = curve[1], other[1] if other else ()
+    low, high = min(*values, *others, reference[1]), max(*values, *others, reference[1])
+    air = max(0.08 * (high - low), 0.01)
+    y = Axis(max(0.0, low - air), min(1.0, high + air), HEIGHT - BOTTOM, TOP)
+    x = Axis(0, len(values) - 1, LEFT + 22, WIDTH - RIGHT - 22)
+    parts = [
+        f'<rect class="paper" width="{WIDTH}" height="{HEIGHT}"/>',
+        f'<text class="title" x="28" y="40">{escape(title)}</text>',
+        f'<text x="28" y="63">{escape(told)}</text>',
+        *_scaffold(x, y, len(values), upright),
+        f'<line class="majority" x1="{LEFT}" x2="{WIDTH - RIGHT}" {_level(y, reference[1])}/>',
+    ]
+    if others:
+        parts.append(f'<path class="wash" d="M{_path(values, x, y)} L{_path(others, x, y, back=True)} Z"/>')
+        parts += _curve(others, x, y, " control")
+    parts += [*_curve(values, x, y), *_marked(values, x, y)]
+    parts += _legend(curve[0], other[0] if other else None, f"{reference[0]}: {reference[1]:.1%}")
+    said = f"By layer, from the embeddings: {', '.join(f'{value:.1%}' for value in values)}."
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">'
+        f"<title>{escape(title)}</title><desc>{said}</desc><style>{STYLE}</style>\n" + "\n".join(parts) + "\n</svg>\n"
+    )
+
+
+def _scaffold(x: Axis, y: Axis, layers: int, upright: str) -> list[str]:
+    """Faint level lines with their numbers, the numbers of the layers, and what both axes are."""
+    parts, ticks = [], y.ticks()
+    digits = 0 if len(ticks) < 2 or ticks[1] - ticks[0] > 0.0099 else 1
+    for tick in ticks:
+        parts.append(f'<line class="level" x1="{LEFT}" x2="{WIDTH - RIGHT}" {_level(y, tick)}/>')
+        parts.append(f'<text class="end" x="{LEFT - 10}" y="{y.place(tick):.1f}" dy=".35em">{tick:.{digits}%}</text>')
+    for layer in range(0, layers, -(-layers // MOST)):
+        parts.append(f'<text class="middle" x="{x.place(layer):.1f}" y="{HEIGHT - BOTTOM + 26}">{layer}</text>')
+    across, down = (LEFT + WIDTH - RIGHT) / 2, (TOP + HEIGHT - BOTTOM) / 2
+    parts.append(f'<text class="middle" x="{across:g}" y="{HEIGHT - 18}">layer (0: embeddings)</text>')
+    parts.append(f'<text class="middle" transform="translate(26 {down:g}) rotate(-90)">{escape(upright)}</text>')
+    return parts
+
+
+def _curve(values: Sequence[float], x: Axis, y: Axis, tone: str = "") -> list[str]:
+    dots = [f'<circle class="dot{tone}" r="3.6" cx="{a}" cy="{b}"/>' for a, b in _places(values, x, y)]
+    return [f'<path class="line{tone}" d="M{_path(values, x, y)}"/>', *dots]
+
+
+def _marked(values: Sequence[float], x: Axis, y: Axis) -> list[str]:
+    """A ring round the best layer, and its number above, kept inside the picture."""
+    best = list(values).index(max(values))
+    across, down = _places(values, x, y)[best]
+    at = min(max(float(across), LEFT + 56), WIDTH - RIGHT - 56)
+    return [
+        f'<circle class="ring" r="6.5" cx="{across}" cy="{down}"/>',
+        f'<text class="best middle" x="{at:.1f}" y="{float(down) - 15:.1f}">layer {best}: {values[best]:.1%}</text>',
+    ]
+
+
+def _legend(curve: str, other: str | None, reference: str) -> list[str]:
+    """What the lines are, below the heading."""
+    entries = [("line", curve), *([("line control", other)] if other else []), ("majority", reference)]
+    parts, left = [], 28.0
+    for style, name in entries:
+        parts.append(f'<line class="{style}" x1="{left:.0f}" x2="{left + 24:.0f}" y1="84" y2="84"/>')
+        parts.append(f'<text x="{left + 32:.0f}" y="84" dy=".35em">{escape(name)}</text>')
+        left += 32 + LETTER * len(name) + 24
+    return parts
+
+
+def _places(values: Sequence[float], x: Axis, y: Axis) -> list[tuple[str, str]]:
+    return [(f"{x.place(layer):.1f}", f"{y.place(value):.1f}") for layer, value in enumerate(values)]
+
+
+def _path(values: Sequence[float], x: Axis, y: Axis, *, back: bool = False) -> str:
+    places = _places(values, x, y)
+    return " ".join(",".join(place) for place in (reversed(places) if back else places))
+
+
+def _level(y: Axis, value: float) -> str:
+    return f'y1="{y.place(value):.1f}" y2="{y.place(value):.1f}"'

@@ -1,0 +1,238 @@
+"""Probes: how well the simplest reader, one matrix, can read a label off each layer. Alain and Bengio 2016.
+
+The protocol, the same for every layer: vectors of the network as it stands, brought to mean 0 and deviation 1 by the
+training examples; a logistic regression with a small square penalty, begun at nought, moved by 300 full steps of Adam
+whose rate falls as a cosine, which end within a hundredth of the lowest loss there is; judged on the dev examples.
+Layer 0 is the embedding. Nothing is left to chance but which examples are taken when there are more than enough.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bertsmith.data import files
+from bertsmith.data.examples import Example, Sentence
+from bertsmith.data.rows import Row, lay, passes
+from bertsmith.data.shuffle import permute, uniform
+from bertsmith.errors import TextError
+from bertsmith.insight.layers import page, picture
+from bertsmith.models.transformer import Transformer
+from bertsmith.nn import pooling
+from bertsmith.tasks.classify import Classify
+from bertsmith.tasks.tag import Tag, windowed
+from bertsmith.text.tokenizer import Tokenizer
+
+Kind = Literal["tag", "classify"]
+Pooling = Literal["mean", "first"]
+
+STEPS, RATE, PENALTY = 300, 0.1, 1e-3
+TOGETHER = 4096  # tokens in one pass: the vectors of all layers are kept
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probed:
+    """What was read off each layer."""
+
+    kind: Kind
+    labels: tuple[str, ...]
+    accuracy: tuple[float, ...]  # on the dev examples, by layer; 0 is the embedding
+    control: tuple[float, ...] | None  # the same where each word has a tag drawn at random. Hewitt and Liang 2019
+    majority: float  # the accuracy of the commonest training label
+    learnt: int  # words, or texts, that the probes were fitted to
+    judged: int  # and those that they were judged by
+    seed: int
+
+    @property
+    def best(self) -> int:
+        """The layer that says most; of equals the lowest."""
+        return self.accuracy.index(max(self.accuracy))
+
+    @property
+    def selectivity(self) -> tuple[float, ...] | None:
+        """How far a layer goes beyond what a probe could have learnt by heart, word by word."""
+        if self.control is None:
+            return None
+        return tuple(real - drawn for real, drawn in zip(self.accuracy, self.control, strict=True))
+
+    def plain(self) -> dict[str, Any]:
+        """As values that JSON can hold."""
+        protocol = {"steps": STEPS, "rate": RATE, "penalty": PENALTY}
+        return {**asdict(self), "selectivity": self.selectivity, "best": self.best, "protocol": protocol}
+
+
+def probe(
+    trunk: Transformer,
+    tokenizer: Tokenizer,
+    train_examples: Sequence[Any],
+    dev_examples: Sequence[Any],
+    kind: Kind,
+    *,
+    pooling: Pooling = "mean",
+    most: int = 20_000,
+    seed: int = 0,
+) -> Probed:
+    """Read labels off every layer: of words by their first piece, of texts by their mean or first vector.
+
+    `most` is how many words or texts are taken of either set, more or less; vectors of all layers are kept of them.
+    """
+    train, dev = (_sample(examples, kind, most, seed) for examples in (train_examples, dev_examples))
+    reader = Tag if kind == "tag" else Classify
+    labels = reader.classes([*train, *dev])
+    if len(labels) < 2:
+        raise TextError("probe", f"there is but one label, {labels}", "Give examples of at least two")
+    was_training = trunk.training
+    trunk.eval()
+    parts = [_asked(trunk, tokenizer, examples, kind, labels, pooling) for examples in (train, dev)]
+    trunk.train(was_training)
+    (known, targets, words), (unknown, truth, unseen) = parts
+    commonest = Counter(targets.tolist()).most_common(1)[0][0]
+    questions, answers = [targets], [truth]
+    if kind == "tag":
+        shares = np.bincount(targets, minlength=len(labels)) / len(targets)
+        questions.append(_drawn(words, shares, seed))
+        answers.append(_drawn(unseen, shares, seed))
+    found = read_off(known, np.stack(questions, 1), unknown, np.stack(answers, 1), len(labels))
+    return Probed(
+        kind=kind,
+        labels=labels,
+        accuracy=tuple(found[0]),
+        control=tuple(found[1]) if kind == "tag" else None,
+        majority=float((truth == commonest).mean()),
+        learnt=len(targets),
+        judged=len(truth),
+        seed=seed,
+    )
+
+
+def draw(probed: Probed, path: str | Path) -> None:
+    """The curve over the layers: a picture if the name ends in .svg, else a page with the picture in it."""
+    of = "words" if probed.kind == "tag" else "texts"
+    drawn = picture(
+        "What a linear probe reads off each layer",
+        f"{len(probed.labels)} labels · {probed.learnt:,} {of} learnt, {probed.judged:,} judged",
+        f"dev {of} judged right",
+        ("probe", probed.accuracy),
+        reference=("always the commonest label", probed.majority),
+        other=None if probed.control is None else ("control: for each word a tag drawn at random", probed.control),
+    )
+    path = Path(path)
+    files.put(path, (drawn if path.suffix.lower() == ".svg" else page(drawn)).encode())
+
+
+def read_off(
+    known: Float[Tensor, "layers N D"],
+    targets: NDArray[np.int64],  # N questions
+    unknown: Float[Tensor, "layers M D"],
+    truth: NDArray[np.int64],  # M questions
+    classes: int,
+) -> list[list[float]]:
+    """The accuracy of each question at each layer. All are fitted at once, and none has a part in another's fit."""
+    mean, deviation = known.mean(1, keepdim=True), known.std(1, keepdim=True, correction=0)
+    scale = 1 / deviation.clamp(min=1e-6)  # a number that never changes says nothing
+    weight, bias = _fitted((known - mean) * scale, torch.from_numpy(targets).to(known.device), classes)
+    logits = torch.baddbmm(bias, (unknown - mean) * scale, weight)  # layers M QC
+    right = logits.view(*logits.shape[:2], -1, classes).argmax(-1) == torch.from_numpy(truth).to(known.device)
+    accuracy: list[list[float]] = right.double().mean(1).T.tolist()
+    return accuracy
+
+
+def _fitted(known: Tensor, targets: Int[Tensor, "N Q"], classes: int) -> tuple[Tensor, Tensor]:
+    """Matrices of all layers and questions. Adam looks at every number alone, so that they do not touch each other."""
+    layers, _, width = known.shape
+    outputs = targets.shape[1] * classes
+    weight = known.new_zeros(layers, width, outputs, requires_grad=True)
+    bias = known.new_zeros(layers, 1, outputs, requires_grad=True)
+    adam = torch.optim.Adam([weight, bias], betas=(0.9, 0.99))
+    wanted = targets.expand(layers, -1, -1).flatten()
+    for step in range(STEPS):
+        adam.param_groups[0]["lr"] = RATE * (1 + math.cos(math.pi * step / STEPS)) / 2
+        logits = torch.baddbmm(bias, known, weight)  # layers N QC
+        loss = F.cross_entropy(logits.view(-1, classes), wanted, reduction="sum") / len(targets)
+        adam.zero_grad()
+        (loss + PENALTY / 2 * weight.square().sum()).backward()  # type: ignore[no-untyped-call]
+        adam.step()
+    return weight.detach(), bias.detach()
+
+
+# ------------------------------------------------------------------------------------------ examples to vectors
+
+
+def _sample(examples: Sequence[Any], kind: Kind, most: int, seed: int) -> list[Any]:
+    """Labelled examples, at random, until there are enough."""
+    labelled = [example for example in examples if (example.tags if kind == "tag" else example.label) is not None]
+    if not labelled:
+        raise TextError("probe", f"none of {len(examples):,} examples has a label", "Give examples with labels")
+    taken: list[Any] = []
+    count = 0
+    for number in permute(np.arange(len(labelled)), len(labelled), seed):
+        example = labelled[number]
+        if isinstance(example, Example) and not isinstance(example.label, str):
+            raise TextError(example.place, f"the label {example.label} is no class", "Probe for classes")
+        taken.append(example)
+        count += len(example.words) if isinstance(example, Sentence) else 1
+        if count >= most:
+            break
+    return taken
+
+
+def _asked(
+    trunk: Transformer,
+    tokenizer: Tokenizer,
+    examples: Sequence[Any],
+    kind: Kind,
+    labels: tuple[str, ...],
+    pooled: Pooling,
+) -> tuple[Tensor, NDArray[np.int64], list[str]]:
+    """Vectors (layers N D), the numbers of their labels, and the words they stand for, if words."""
+    length = trunk.config.length
+    if kind == "tag":
+        items = windowed(examples, tokenizer, length, labels, 0.5)
+        places = [item.notes[0] for item in items]
+        targets = [item.target[where] for item, where in zip(items, places, strict=True)]
+        words = [examples[item.example].words[word] for item in items for word in item.notes[1]]
+        return _vectors(trunk, [item.rows[0] for item in items], places), np.concatenate(targets), words
+    with torch.device("meta"):  # only asked how it reads texts: its own weights need neither memory nor chance
+        task = Classify(trunk, Classify.Config(), labels)
+    items = task.items(examples, tokenizer, length)
+    vectors = _vectors(trunk, [item.rows[0] for item in items], pooled)
+    return vectors, np.array([item.target for item in items]), []
+
+
+@torch.no_grad()
+def _vectors(trunk: Transformer, rows: Sequence[Row], where: Sequence[NDArray[np.int64]] | Pooling) -> Tensor:
+    """The vectors of all layers at some places of each row, or one for the whole row; in the order of the rows."""
+    device = trunk.embedding.weight.device
+    found = [torch.empty(0)] * len(rows)
+    for some in passes([len(row) for row in rows], TOGETHER):
+        tokens = lay([rows[row] for row in some]).to(device)
+        states = torch.stack(trunk.states(tokens), 1).float()  # T layers D
+        if isinstance(where, str):
+            pool = pooling.mean if where == "mean" else pooling.first
+            pooled = pool(states.flatten(1), tokens.bounds)  # B layers * D
+            parts = torch.split(pooled.view(-1, *states.shape[1:]), 1)
+        else:
+            begins = tokens.bounds.tolist()
+            chosen = np.concatenate([where[row] + begin for row, begin in zip(some, begins, strict=False)])
+            counts = [len(where[row]) for row in some]
+            parts = torch.split(states[torch.from_numpy(chosen).to(device)], counts)
+        for row, part in zip(some, parts, strict=True):
+            found[row] = part
+    return torch.cat(found).transpose(0, 1).contiguous()
+
+
+def _drawn(words: Sequence[str], shares: NDArray[np.float64], seed: int) -> NDArray[np.int64]:
+    """A label for each word, always the same for the same word, drawn as often as real ones are."""
+    keys = [int.from_bytes(blake2b(word.encode(), digest_size=8).digest(), "little") for word in words]
+    chance = uniform(seed, np.array(keys, np.uint64))
+    return np.searchsorted(np.cumsum(shares)[:-1], chance, side="right")

@@ -1,0 +1,74 @@
+"""Tables: results side by side, for a terminal, for other programs, and as one page for people."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from importlib import resources
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from rich.table import Table as Printed
+
+from bertsmith.data import files
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """A table, what it was made by, and the figures behind it."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]  # each as long as the columns; the first cell names it
+    protocol: Mapping[str, str] = field(default_factory=dict)
+    figures: Mapping[str, Any] = field(default_factory=dict)  # the same, not rounded
+    picture: str = ""  # SVG, where there is more to see than to read
+
+    def printed(self) -> Printed:
+        table = Printed(box=None, title=self.title, title_justify="left", title_style="bold")
+        for number, column in enumerate(self.columns):
+            table.add_column(column, justify="left" if number == 0 else "right")
+        for row in self.rows:
+            table.add_row(*row)
+        return table
+
+
+def write(folder: Path, name: str, results: Results) -> None:
+    """NAME.json and NAME.html in the folder, each put there at once."""
+    plain = {
+        "title": results.title,
+        "columns": list(results.columns),
+        "rows": [list(row) for row in results.rows],
+        "protocol": dict(results.protocol),
+        "figures": dict(results.figures),
+    }
+    files.write_json(folder / f"{name}.json", plain)
+    files.put(folder / f"{name}.html", page(results).encode())
+
+
+def page(results: Results) -> str:
+    """One page that loads nothing. Whatever comes from outside is escaped."""
+    parts = resources.files(__package__)
+    sections = [f'<section><div class="results">{_table(results.columns, results.rows)}</div></section>']
+    if results.picture:
+        sections.insert(0, f"<section>{results.picture}</section>")
+    if results.protocol:
+        rows = [(name, value) for name, value in results.protocol.items()]
+        sections.append(f"<section><h2>How it was measured</h2>{_pairs(rows)}</section>")
+    return Template((parts / "report.html").read_text(encoding="utf-8")).substitute(
+        title=escape(results.title),
+        style=(parts / "report.css").read_text(encoding="utf-8"),
+        script="",
+        body="\n".join(sections),
+    )
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _pairs(rows: Sequence[tuple[str, str]]) -> str:
+    cells = "".join(f"<tr><th>{escape(name)}</th><td><pre>{escape(value)}</pre></td></tr>" for name, value in rows)
+    return f'<table class="protocol">{cells}</table>'

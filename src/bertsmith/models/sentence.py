@@ -1,0 +1,81 @@
+"""Sentence vectors' own files beside a model: how tokens become one vector, in sentence-transformers' words."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from bertsmith.data import files
+from bertsmith.errors import FolderError
+from bertsmith.models.folder import inside
+
+Pooling = Literal["mean", "first"]
+
+MODULES, LENGTHS = "modules.json", "sentence_bert_config.json"
+KINDS = "sentence_transformers.models."  # the spelling that every version reads
+MODES = {"mean": "pooling_mode_mean_tokens", "first": "pooling_mode_cls_token"}
+OTHERS = (
+    "pooling_mode_max_tokens",
+    "pooling_mode_mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens",
+    "pooling_mode_lasttoken",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentenceConfig:
+    """How the tokens' vectors become the text's."""
+
+    pooling: Pooling = "mean"
+    normalise: bool = True
+    length: int | None = None  # tokens of a text at most; None: as many as the model takes
+
+
+def read(folder: Path) -> SentenceConfig | None:
+    """What the folder says of it; None where it says nothing."""
+    if not (folder / MODULES).exists():
+        return None
+    modules = files.read_list(inside(folder, MODULES))
+    kinds = {str(module.get("type", "")).rpartition(".")[2]: module for module in modules if isinstance(module, dict)}
+    if unknown := kinds.keys() - {"Transformer", "Pooling", "Normalize"}:
+        raise FolderError(
+            folder / MODULES, f"the module '{min(unknown)}' is unknown", "Pooling and Normalize are known"
+        )
+    config = SentenceConfig(normalise="Normalize" in kinds, length=_length(folder))
+    if "Pooling" not in kinds:
+        return config
+    path = str(kinds["Pooling"].get("path", ""))
+    said = files.read_json(inside(folder, "config.json", path))
+    modes: dict[str, Any] = {ours: said.get(theirs) for ours, theirs in MODES.items()}
+    chosen = [ours for ours, on in modes.items() if on is True]
+    if len(chosen) != 1 or any(said.get(other) for other in OTHERS):
+        raise FolderError(folder / path / "config.json", "is not pooled by mean or first token alone")
+    pooling: Pooling = "mean" if chosen == ["mean"] else "first"
+    return SentenceConfig(pooling=pooling, normalise=config.normalise, length=config.length)
+
+
+def write(folder: Path, config: SentenceConfig, width: int) -> None:
+    """The files that make sentence-transformers open a model folder."""
+    kinds = ["Transformer", "Pooling", *(["Normalize"] if config.normalise else [])]
+    paths = ["", "1_Pooling", "2_Normalize"]
+    modules = [
+        {"idx": number, "name": str(number), "path": path, "type": KINDS + kind}
+        for number, (kind, path) in enumerate(zip(kinds, paths, strict=False))
+    ]
+    files.write_json(folder / MODULES, modules)
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    modes = {theirs: ours == config.pooling for ours, theirs in MODES.items()}
+    pooling = {"word_embedding_dimension": width, **modes, **dict.fromkeys(OTHERS, False)}
+    files.write_json(folder / "1_Pooling" / "config.json", pooling)
+    if config.normalise:
+        (folder / "2_Normalize").mkdir(exist_ok=True)
+    files.write_json(folder / LENGTHS, {"max_seq_length": config.length, "do_lower_case": False})
+    files.write_json(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
+
+
+def _length(folder: Path) -> int | None:
+    if not (folder / LENGTHS).exists():
+        return None
+    length = files.read_json(inside(folder, LENGTHS)).get("max_seq_length")
+    if length is not None and (not isinstance(length, int) or length < 3):
+        raise FolderError(folder / LENGTHS, f"max_seq_length is {length!r}", "Give a whole number of at least 3")
+    return length

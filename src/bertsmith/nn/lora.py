@@ -1,0 +1,149 @@
+"""LoRA: a pretrained matrix stays as it is, and learns through the product of two thin ones added to it."""
+
+import math
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+class Target(NamedTuple):
+    """A matrix of a layer that can be adapted: the Linear that holds it, and which part of its rows it is."""
+
+    path: str
+    part: int = 0
+    parts: int = 1
+
+
+TARGETS = {
+    "query": Target("attention.project", 0, 3),
+    "key": Target("attention.project", 1, 3),
+    "value": Target("attention.project", 2, 3),
+    "output": Target("attention.output"),
+    "widen": Target("feed_forward.widen"),
+    "narrow": Target("feed_forward.narrow"),
+}
+
+
+class Lora(nn.Module):
+    """A Linear with frozen weights, and for each chosen part of its rows a learnt update of low rank.
+
+    Hu et al. 2021, section 4.1: W + (alpha / rank) B A, where A is `down` and B is `up`, which begins at nought. The
+    frozen weight keeps its name. Departs from the paper: A begins uniform, as in the authors' code and in PEFT. Parts
+    of one Linear see their input through the same dropout; in PEFT each draws its own.
+    """
+
+    def __init__(
+        self,
+        linear: nn.Linear,
+        *,
+        rank: int,
+        alpha: float,
+        dropout: float,
+        generator: torch.Generator,
+        chosen: tuple[int, ...] = (0,),
+        parts: int = 1,
+    ) -> None:
+        super().__init__()
+        if rank < 1:
+            raise ValueError(f"a rank of {rank} learns nothing. Give at least 1")
+        self.chosen, self.parts, self.rank, self.scale = chosen, parts, rank, alpha / rank
+        self.weight, self.bias = linear.weight.requires_grad_(False), linear.bias
+        if self.bias is not None:
+            self.bias.requires_grad_(False)
+        self.dropout = nn.Dropout(dropout)
+        outputs, inputs = self.weight.shape
+        bound = 1 / math.sqrt(inputs)  # kaiming_uniform_ with a = sqrt(5)
+        down = torch.empty(len(chosen), rank, inputs).uniform_(-bound, bound, generator=generator)
+        self.down = nn.Parameter(down.to(self.weight))
+        self.up = nn.Parameter(self.weight.new_zeros(len(chosen), outputs // parts, rank))
+
+    def forward(self, hidden: Float[Tensor, "T I"]) -> Float[Tensor, "T O"]:
+        thin = F.linear(self.dropout(hidden), self.down.flatten(0, 1)) * self.scale  # T, chosen x rank
+        return F.linear(hidden, self.weight, self.bias) + F.linear(thin, self._spread())
+
+    def merged(self) -> nn.Linear:
+        """A plain Linear that says the same."""
+        outputs, inputs = self.weight.shape
+        linear = nn.Linear(inputs, outputs, bias=self.bias is not None, device="meta")
+        with torch.no_grad():
+            update = self._spread().float() @ self.down.flatten(0, 1).float() * self.scale
+            linear.weight = nn.Parameter((self.weight.float() + update).to(self.weight.dtype), requires_grad=False)
+        linear.bias = self.bias
+        return linear.train(self.training)
+
+    def _spread(self) -> Float[Tensor, "O R"]:
+        """`up` where it belongs: each part's block in its own rows and columns, nought elsewhere.
+
+        One product with many noughts is faster than a product for each part.
+        """
+        count, rows, rank = self.up.shape
+        blocks = {
+            part: F.pad(block, (index * rank, (count - 1 - index) * rank))
+            for index, (part, block) in enumerate(zip(self.chosen, self.up.unbind(), strict=True))
+        }
+        empty = self.up.new_zeros(rows, count * rank)
+        return torch.cat([blocks.get(part, empty) for part in range(self.parts)])
+
+
+class Pair(NamedTuple):
+    """The two thin matrices of one target in one layer: views, so that what is copied into them is learnt."""
+
+    layer: int
+    target: str
+    down: Float[Tensor, "R I"]
+    up: Float[Tensor, "O R"]
+
+
+def adapt(
+    trunk: nn.Module, *, rank: int, alpha: float, dropout: float, targets: Collection[str], seed: int | torch.Generator
+) -> None:
+    """Freeze a trunk, and let the targets in each of its layers learn through updates of low rank. At first it says
+    what it said before; the same seed gives the same first weights, on any device."""
+    if any(isinstance(module, Lora) for module in trunk.modules()):
+        raise ValueError("the network is adapted already. Merge it first")
+    generator = torch.Generator().manual_seed(seed) if isinstance(seed, int) else seed
+    together: dict[str, list[Target]] = {}
+    for name, target in TARGETS.items():
+        if name in targets:
+            together.setdefault(target.path, []).append(target)
+    trunk.requires_grad_(False)
+    for layer in trunk.get_submodule("layers").children():
+        for path, group in together.items():
+            linear = layer.get_submodule(path)
+            assert isinstance(linear, nn.Linear)
+            adapted = Lora(
+                linear,
+                rank=rank,
+                alpha=alpha,
+                dropout=dropout,
+                generator=generator,
+                chosen=tuple(target.part for target in group),
+                parts=group[0].parts,
+            )
+            layer.set_submodule(path, adapted.train(linear.training))
+
+
+def merge(trunk: nn.Module) -> None:
+    """Plain Linears again, with what was learnt added in; every weight has its first name. It stays frozen."""
+    for layer, path, lora in _adapted(trunk):
+        layer.set_submodule(path, lora.merged())
+
+
+def pairs(trunk: nn.Module) -> Iterator[Pair]:
+    """What was learnt, by layer and target."""
+    names = {(target.path, target.part): name for name, target in TARGETS.items()}
+    numbers = {layer: number for number, layer in enumerate(trunk.get_submodule("layers").children())}
+    for layer, path, lora in _adapted(trunk):
+        for part, down, up in zip(lora.chosen, lora.down.detach(), lora.up.detach(), strict=True):
+            yield Pair(numbers[layer], names[path, part], down, up)
+
+
+def _adapted(trunk: nn.Module) -> list[tuple[nn.Module, str, Lora]]:
+    found = []
+    for layer in trunk.get_submodule("layers").children():
+        found += [(layer, path, module) for path, module in layer.named_modules() if isinstance(module, Lora)]
+    return found

@@ -1,0 +1,108 @@
+"""Packed layers: a trained layer for inference on a CPU, its weights in the order the matrix units read them.
+
+A processor with AMX multiplies half-precision matrices about ten times faster than full ones, but only when the
+weights have been laid out for it beforehand, and only when it has met the number of tokens before: oneDNN compiles a
+kernel for each, which takes longer than the product. Whoever calls should keep to a few numbers of tokens.
+"""
+
+import copy
+from functools import cache
+from typing import Any, TypeVar, cast
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from bertsmith.nn.attention import Layout, attend
+from bertsmith.nn.layers import ACTIVATIONS, Activation, Layer
+from bertsmith.nn.lora import Lora
+
+# What oneDNN calls its own versions of them.
+ALGORITHMS: dict[Activation, str] = {"gelu": "none", "gelu_tanh": "tanh"}
+
+M = TypeVar("M", bound=nn.Module)
+
+
+class PackedLinear(nn.Module):
+    """A matrix product with what comes after it, a bend or a sum, in one pass over the memory. No gradients."""
+
+    def __init__(self, linear: nn.Module, dtype: torch.dtype, activation: Activation | None = None) -> None:
+        super().__init__()
+        self.activation = activation
+        linear = linear.merged() if isinstance(linear, Lora) else linear
+        assert type(linear) is nn.Linear, f"a {type(linear).__name__} cannot be packed"
+        weight = linear.weight.detach().to("cpu", dtype)
+        self.bias = None if linear.bias is None else linear.bias.detach().to("cpu", dtype)
+        self.fused = fuses(dtype)
+        # Neither parameter nor buffer: its bytes mean nothing to anyone but oneDNN.
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight) if self.fused else weight
+
+    def forward(self, hidden: Float[Tensor, "T _"], added: Float[Tensor, "T _"] | None = None) -> Float[Tensor, "T _"]:
+        """The product, bent if an activation was given, plus `added`."""
+        if not self.fused:
+            return self._plain(hidden, added)
+        product = torch.ops.mkldnn._linear_pointwise
+        if self.activation is not None:
+            bent: Tensor = product(hidden, self.weight, self.bias, "gelu", [], ALGORITHMS[self.activation])
+            return bent if added is None else bent + added
+        if added is None:
+            return cast(Tensor, product(hidden, self.weight, self.bias, "none", [], ""))
+        return cast(Tensor, product.binary(hidden, added, self.weight, self.bias, "add"))
+
+    def _plain(self, hidden: Tensor, added: Tensor | None) -> Tensor:
+        product = F.linear(hidden, self.weight, self.bias)
+        bent = product if self.activation is None else ACTIVATIONS[self.activation](product)
+        return bent if added is None else bent + added
+
+
+class PackedLayer(nn.Module):
+    """`Layer` for inference on a CPU: the same sums in fewer passes. Norms count in full precision."""
+
+    def __init__(self, layer: Layer, activation: Activation, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.dtype = dtype
+        self.heads = layer.attention.heads
+        self.project = PackedLinear(layer.attention.project, dtype)
+        self.output = PackedLinear(layer.attention.output, dtype)
+        self.widen = PackedLinear(layer.feed_forward.widen, dtype, activation)
+        self.narrow = PackedLinear(layer.feed_forward.narrow, dtype)
+        self.attention_norm, self.feed_forward_norm = (
+            copy.deepcopy(norm).to("cpu", torch.float32) for norm in (layer.attention_norm, layer.feed_forward_norm)
+        )
+
+    def forward(self, hidden: Float[Tensor, "T D"], layout: Layout) -> Float[Tensor, "T D"]:
+        hidden = hidden.to(self.dtype)
+        query, key, value = self.project(hidden).unflatten(1, (3, self.heads, -1)).unbind(1)  # T H K
+        attended = attend(query, key, value, layout).flatten(1)
+        hidden = _norm(self.attention_norm, self.output(attended, hidden))
+        return _norm(self.feed_forward_norm, self.narrow(self.widen(hidden), hidden))
+
+
+def packed(trunk: M, dtype: torch.dtype = torch.bfloat16) -> M:
+    """A copy of a transformer on the CPU whose layers are packed; it shares the tables of its embedding.
+
+    In bfloat16 the vectors are within a cosine of 0.999 of those in full precision; in float32 they are the same.
+    """
+    whole: Any = trunk
+    light = copy.copy(whole)
+    # Copies of the modules, so that eval() stays here; not of their tables, and not of layers that are thrown away.
+    light._modules = {name: copy.copy(part) for name, part in whole.named_children() if name != "layers"}
+    if any(part.device.type != "cpu" for part in light.parameters()):
+        light = copy.deepcopy(light).cpu()
+    light.layers = nn.ModuleList(PackedLayer(layer, whole.config.activation, dtype) for layer in whole.layers)
+    return cast(M, light.eval())
+
+
+@cache
+def fuses(dtype: torch.dtype) -> bool:
+    """Whether this processor and this build of torch can pack weights of a precision."""
+    names = ("_reorder_linear_weight", "_linear_pointwise")
+    if not torch._C._has_mkldnn or not all(hasattr(torch.ops.mkldnn, name) for name in names):
+        return False
+    return dtype == torch.float32 or (dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+def _norm(norm: nn.LayerNorm, hidden: Tensor) -> Tensor:
+    # A processor's kernel takes half-precision vectors and full weights, and counts in full precision.
+    return F.layer_norm(hidden, norm.normalized_shape, norm.weight, norm.bias, norm.eps)

@@ -1,0 +1,28 @@
+"""Learning with labels. One file per task: what it is, its Config, head and loss, items and predictions.
+
+base      what every task is: an objective that can also be scored
+classify  one text or two: a class, a number, or several labels
+tag       a label for every word
+features  the same, from the vectors of a network that stays as it is
+answer    the stretch of a passage that answers a question
+choose    the right one of several endings
+embed     vectors that can be compared
+scores, entities, squad, seeds   how good answers are, by the field's own rules; and how sure that is
+"""
+
+from bertsmith.tasks.answer import Answer
+from bertsmith.tasks.base import Task
+from bertsmith.tasks.choose import Choose
+from bertsmith.tasks.classify import Classify
+from bertsmith.tasks.embed import Embed
+from bertsmith.tasks.features import FeatureTag
+from bertsmith.tasks.tag import Tag
+
+TASKS: dict[str, type[Task]] = {
+    "classify": Classify,
+    "tag": Tag,
+    "features": FeatureTag,
+    "answer": Answer,
+    "choose": Choose,
+    "embed": Embed,
+}

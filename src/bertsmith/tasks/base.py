@@ -1,0 +1,153 @@
+"""What every task is: an objective that can also be scored, since people have said what is right."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.labelled import Kind
+from bertsmith.data.rows import BUDGET, Row, flow, lay
+from bertsmith.models.transformer import Transformer
+from bertsmith.objectives.base import Objective
+from bertsmith.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """What is learnt at once: sequences that belong together, and their target."""
+
+    rows: tuple[Row, ...]
+    example: int  # the number of the example it is made from; a long one becomes several items
+    target: Any = None  # as the task wants it; None where nobody has said
+    notes: Any = None  # what the task needs to read its own outputs
+    cut: int = 0  # tokens that did not fit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mould:
+    """The shape that batches are poured into. On a GPU few shapes, so that a recorded step can be played again."""
+
+    items: int  # in every batch; the last of an epoch may lack some
+    length: int  # no sequence is longer
+    bucket: int = 0  # the number of tokens is a multiple of this; 0: as many as there are
+    padding: int = 0  # the token that fills up
+
+    def pour(self, rows: Sequence[Row], sequences: int) -> Tokens:
+        """Rows end to end; with buckets also empty sequences up to their usual number, and filler behind them."""
+        if not self.bucket:
+            return lay(rows)
+        tokens = sum(map(len, rows))
+        gap = -tokens % self.bucket
+        filler = [self._filler(min(self.length, gap - begin)) for begin in range(0, gap, self.length)]
+        laid = lay([*rows, *filler])
+        most = sequences + -(-self.bucket // self.length)
+        bounds = torch.full((most + 1,), int(laid.bounds[-1]), dtype=torch.int32)
+        # Sequences that are missing from the last batch are empty ones at its end: heads read the first `sequences`.
+        bounds[: len(laid.bounds)] = laid.bounds
+        return Tokens(
+            ids=laid.ids,
+            bounds=bounds,
+            positions=laid.positions,
+            longest=self.length,
+            segments=laid.segments,
+        )
+
+    def _filler(self, length: int) -> Row:
+        return Row(np.full(length, self.padding, np.int32), np.zeros(length, np.int32))
+
+
+class Task(Objective):
+    """Learning with labels: examples become items, items batches, and outputs predictions that can be scored."""
+
+    Config: ClassVar[Any]
+    labels: tuple[str, ...]  # the classes by number
+
+    def __init__(self, trunk: Transformer, config: Any, labels: tuple[str, ...]) -> None:
+        super().__init__()
+        self.trunk, self.config, self.labels = trunk, config, labels
+
+    @classmethod
+    @abstractmethod
+    def reads(cls, config: Any) -> Kind:
+        """The kind of file that its examples come from."""
+
+    @classmethod
+    def classes(cls, examples: Sequence[Any]) -> tuple[str, ...]:
+        """The labels that examples name, in the order of their numbers; none where the task has none."""
+        return ()
+
+    @abstractmethod
+    def items(self, examples: Sequence[Any], tokenizer: Tokenizer, length: int) -> list[Item]:
+        """Examples as the network sees them, in order."""
+
+    @abstractmethod
+    def collate(self, items: Sequence[Item], mould: Mould) -> Batch:
+        """Items as one batch."""
+
+    @abstractmethod
+    def outputs(self, tokens: Tokens) -> list[Tensor]:
+        """What the network says of each sequence."""
+
+    @abstractmethod
+    def read(self, example: Any, items: Sequence[Item], outputs: Sequence[NDArray[np.float32]]) -> Any:
+        """The prediction for an example, from the outputs of all its sequences: a value that JSON can hold."""
+
+    @abstractmethod
+    def score(self, examples: Sequence[Any], predictions: Sequence[Any]) -> dict[str, float]:
+        """How good predictions are, by the measures the field uses; the first is the headline."""
+
+
+@torch.inference_mode()
+def predict(
+    task: Task, examples: Sequence[Any], items: Sequence[Item], *, device: torch.device | str, budget: int = BUDGET
+) -> list[Any]:
+    """A prediction for every example, in order, whatever the lengths."""
+    rows = [row for item in items for row in item.rows]
+    found = iter(flow(rows, lambda tokens: _fetched(task.outputs(tokens)), device, budget))
+    own: list[list[Item]] = [[] for _ in examples]
+    said: list[list[NDArray[np.float32]]] = [[] for _ in examples]
+    for item in items:
+        own[item.example].append(item)
+        said[item.example] += [next(found) for _ in item.rows]
+    return [task.read(*whole) for whole in zip(examples, own, said, strict=True)]
+
+
+def _fetched(outputs: list[Tensor]) -> list[NDArray[np.float32]]:
+    """All outputs of a pass on the host, brought there in one go."""
+    if not outputs:
+        return []
+    shapes = [output.shape for output in outputs]
+    flat = torch.cat([output.reshape(-1) for output in outputs]).float().cpu().numpy()
+    ends = np.cumsum([shape.numel() for shape in shapes])
+    return [part.reshape(shape) for part, shape in zip(np.split(flat, ends[:-1]), shapes, strict=True)]
+
+
+def framed(tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int] | None = None) -> Row:
+    """[CLS] first [SEP], or [CLS] first [SEP] second [SEP]."""
+    begin, end = tokenizer.start, tokenizer.stop
+    if second is None:
+        ids = np.array([begin, *first, end], np.int32)
+        return Row(ids, np.zeros(len(ids), np.int32))
+    ids = np.array([begin, *first, end, *second, end], np.int32)
+    return Row(ids, np.repeat(np.array([0, 1], np.int32), (len(first) + 2, len(second) + 1)))
+
+
+def fitted(first: list[int], second: list[int] | None, room: int) -> tuple[list[int], list[int] | None, int]:
+    """Texts cut to the room there is, the longer one first; and how many tokens were cut."""
+    if second is None:
+        return first[:room], None, max(0, len(first) - room)
+    half = (room + (len(first) > len(second))) // 2  # the odd one goes to the longer text, as in `tokenizers`
+    keep = min(len(first), max(half, room - len(second)))
+    return first[:keep], second[: room - keep], max(0, len(first) + len(second) - room)
+
+
+def counted(items: Sequence[Item]) -> dict[str, int]:
+    """How many tokens a batch has, and how many each of them looks at, for measuring speed."""
+    lengths = [len(row) for item in items for row in item.rows]
+    return {"tokens": sum(lengths), "squares": sum(length * length for length in lengths)}

@@ -1,0 +1,96 @@
+"""Choose: which of several endings goes with a beginning."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.examples import Example
+from bertsmith.data.labelled import Kind
+from bertsmith.errors import TextError
+from bertsmith.models.transformer import Transformer
+from bertsmith.nn.heads import Classifier, Pooler
+from bertsmith.objectives.base import Term
+from bertsmith.tasks import scores
+from bertsmith.tasks.base import Item, Mould, Task, counted, fitted, framed
+from bertsmith.text.tokenizer import Tokenizer
+
+
+class Choose(Task):
+    """One number for each ending, and a softmax over them. Devlin et al. 2018, section 4.4."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        pass
+
+    def __init__(self, trunk: Transformer, config: Config, labels: tuple[str, ...]) -> None:
+        super().__init__(trunk, config, labels)  # the numbers of the endings; none: as many as an example has
+        self.pooler = Pooler(trunk.config.width)
+        self.classifier = Classifier(trunk.config.width, 1, trunk.config.dropout)
+
+    @classmethod
+    def reads(cls, config: Config) -> Kind:
+        return "choose"
+
+    @classmethod
+    def classes(cls, examples: Sequence[Example]) -> tuple[str, ...]:
+        return tuple(str(number) for number in range(len(examples[0].texts) - 1))
+
+    def forward(self, batch: Batch) -> dict[str, Term]:
+        assert batch.labels is not None
+        logits = self._logits(batch.tokens)[: len(batch.labels) * len(self.labels)]
+        logits = logits.view(len(batch.labels), len(self.labels))  # B endings
+        return {"choice": Term(F.cross_entropy(logits, batch.labels, reduction="sum", ignore_index=-100), None)}
+
+    def items(self, examples: Sequence[Example], tokenizer: Tokenizer, length: int) -> list[Item]:
+        texts = list(dict.fromkeys(text for example in examples for text in example.texts))
+        encoded = dict(zip(texts, tokenizer.encode(texts), strict=True))
+        items = []
+        for number, example in enumerate(examples):
+            beginning, *endings = example.texts
+            if self.labels and len(endings) != len(self.labels):
+                fact = f"has {len(endings)} endings where others have {len(self.labels)}"
+                raise TextError(example.place, fact, "Give every row as many")
+            pairs = [fitted(encoded[beginning], encoded[ending], length - 3) for ending in endings]
+            rows = tuple(framed(tokenizer, first, second) for first, second, _ in pairs)
+            target = -100 if example.label is None else self._number(example)
+            items.append(Item(rows=rows, example=number, target=target, cut=max(cut for *_, cut in pairs)))
+        return items
+
+    def collate(self, items: Sequence[Item], mould: Mould) -> Batch:
+        tokens = mould.pour([row for item in items for row in item.rows], mould.items * len(self.labels))
+        labels = torch.full((mould.items if mould.bucket else len(items),), -100)
+        labels[: len(items)] = torch.tensor([item.target for item in items])
+        counts = {"choice": max(1, int((labels != -100).sum())), **counted(items)}
+        return Batch(tokens=tokens, labels=labels, counts=counts)
+
+    def outputs(self, tokens: Tokens) -> list[Tensor]:
+        return list(self._logits(tokens))
+
+    def read(self, example: Example, items: Sequence[Item], outputs: Sequence[NDArray[np.float32]]) -> Any:
+        logits = np.array(outputs, np.float64)
+        chances = np.exp(logits - logits.max())
+        best = int(logits.argmax())
+        labels = self.labels or self.classes([example])
+        named = dict(zip(labels, (chances / chances.sum()).tolist(), strict=True))
+        return {"label": labels[best], "ending": example.texts[1 + best], "chances": named}
+
+    def score(self, examples: Sequence[Example], predictions: Sequence[Any]) -> dict[str, float]:
+        gold = [str(example.label) for example in examples]
+        return {"accuracy": scores.accuracy(gold, [said["label"] for said in predictions])}
+
+    def _logits(self, tokens: Tokens) -> Tensor:
+        scored: Tensor = self.classifier(self.pooler(self.trunk(tokens), tokens.bounds)).float()
+        return scored[:, 0]
+
+    def _number(self, example: Example) -> int:
+        label, labels = str(example.label), self.classes([example])
+        if label not in labels:
+            raise TextError(example.place, f"there is no ending {label}", f"Number them 0 to {len(labels) - 1}")
+        return labels.index(label)

@@ -1,0 +1,168 @@
+"""Classify: what kind of text, or of pair of texts, this is; or how much of something it has."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.examples import Example
+from bertsmith.data.labelled import Kind
+from bertsmith.errors import RecipeError, TextError, nearest
+from bertsmith.models.transformer import Transformer
+from bertsmith.nn.heads import Classifier, Pooler
+from bertsmith.objectives.base import Term
+from bertsmith.tasks import scores
+from bertsmith.tasks.base import Item, Mould, Task, counted, fitted, framed
+from bertsmith.text.tokenizer import Tokenizer
+
+Answer = Literal["class", "number", "labels"]
+Measure = Literal["accuracy", "f1", "accuracy_f1", "matthews", "macro_f1"]
+
+
+class Classify(Task):
+    """One of several classes, a number, or any of several labels, for a text or a pair.
+
+    Devlin et al. 2018, section 4.1. The first token's vector goes through the pooler and one more layer. Losses: cross
+    entropy, squared error, and a yes or no for each label.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        answer: Answer = "class"
+        measure: Measure = "accuracy"  # the headline of a class; all that fit are told
+        threshold: float = 0.5  # of several labels, those at least so probable are given
+
+    def __init__(self, trunk: Transformer, config: Config, labels: tuple[str, ...]) -> None:
+        super().__init__(trunk, config, ("number",) if config.answer == "number" else labels)
+        if config.answer != "number" and len(labels) < 2:
+            raise RecipeError("task", f"there is but one class, {labels}", "Give examples of at least two")
+        if config.answer == "class" and config.measure not in ("accuracy", "macro_f1") and len(labels) != 2:
+            raise RecipeError("task.measure", f"'{config.measure}' needs two classes", "Use accuracy or macro_f1")
+        self.pooler = Pooler(trunk.config.width)
+        self.classifier = Classifier(trunk.config.width, len(self.labels), trunk.config.dropout)
+
+    @classmethod
+    def reads(cls, config: Config) -> Kind:
+        kinds: dict[Answer, Kind] = {"class": "classify", "number": "number", "labels": "labels"}
+        return kinds[config.answer]
+
+    @classmethod
+    def classes(cls, examples: Sequence[Example]) -> tuple[str, ...]:
+        """Numbers by their size, names by the alphabet."""
+        named: set[str] = set()
+        for example in examples:
+            if example.label is not None:
+                named.update(example.label if isinstance(example.label, tuple) else [str(example.label)])
+        if all(name.removeprefix("-").isdecimal() for name in named):
+            return tuple(sorted(named, key=lambda name: (int(name), name)))
+        return tuple(sorted(named))
+
+    def logits(self, tokens: Tokens) -> Float[Tensor, "B C"]:
+        scored: Tensor = self.classifier(self.pooler(self.trunk(tokens), tokens.bounds)).float()
+        return scored
+
+    def forward(self, batch: Batch) -> dict[str, Term]:
+        assert batch.labels is not None
+        logits, labels = self.logits(batch.tokens)[: len(batch.labels)], batch.labels
+        match self.config.answer:
+            case "class":
+                total = F.cross_entropy(logits, labels, reduction="sum", ignore_index=-100)
+            case "number":
+                guessed = logits[:, 0]
+                total = (guessed - torch.where(labels.isnan(), guessed.detach(), labels)).square().sum()
+            case "labels":
+                known = labels >= 0
+                losses = F.binary_cross_entropy_with_logits(logits, labels.clamp(min=0), reduction="none")
+                total = torch.where(known, losses, 0.0).sum() / len(self.labels)
+        return {"class": Term(total, None)}
+
+    def items(self, examples: Sequence[Example], tokenizer: Tokenizer, length: int) -> list[Item]:
+        firsts = tokenizer.encode([example.texts[0] for example in examples])
+        pairs = [number for number, example in enumerate(examples) if len(example.texts) > 1]
+        seconds = dict(zip(pairs, tokenizer.encode([examples[number].texts[1] for number in pairs]), strict=True))
+        items = []
+        for number, example in enumerate(examples):
+            second = seconds.get(number)
+            first, second, cut = fitted(firsts[number], second, length - (2 if second is None else 3))
+            row = framed(tokenizer, first, second)
+            items.append(Item(rows=(row,), example=number, target=self._target(example), cut=cut))
+        return items
+
+    def collate(self, items: Sequence[Item], mould: Mould) -> Batch:
+        tokens = mould.pour([item.rows[0] for item in items], mould.items)
+        targets = [item.target for item in items]
+        room = mould.items if mould.bucket else len(items)
+        labels: Tensor
+        match self.config.answer:
+            case "class":
+                labels = torch.full((room,), -100)
+            case "number":
+                labels = torch.full((room,), torch.nan)
+            case "labels":
+                labels = torch.full((room, len(self.labels)), -1.0)
+        nothing = labels.flatten()[0].item()
+        labels[: len(items)] = torch.from_numpy(np.array(targets))
+        known = ~(labels.isnan() | (labels == nothing)).view(room, -1)[:, 0]
+        counts = {"class": max(1, int(known.sum())), **counted(items)}
+        return Batch(tokens=tokens, labels=labels, counts=counts)
+
+    def outputs(self, tokens: Tokens) -> list[Tensor]:
+        return list(self.logits(tokens))
+
+    def read(self, example: Example, items: Sequence[Item], outputs: Sequence[NDArray[np.float32]]) -> Any:
+        logits = outputs[0].astype(np.float64)
+        match self.config.answer:
+            case "number":
+                return {"number": float(logits[0])}
+            case "labels":
+                chances = 1 / (1 + np.exp(-logits))
+                named = dict(zip(self.labels, chances.tolist(), strict=True))
+                given = [label for label, chance in named.items() if chance >= self.config.threshold]
+                return {"labels": given, "chances": named}
+        chances = np.exp(logits - logits.max())
+        chances /= chances.sum()
+        named = dict(zip(self.labels, chances.tolist(), strict=True))
+        return {"label": self.labels[int(logits.argmax())], "chances": named}
+
+    def score(self, examples: Sequence[Example], predictions: Sequence[Any]) -> dict[str, float]:
+        gold = [example.label for example in examples]
+        match self.config.answer:
+            case "number":
+                truth, guessed = [float(label) for label in gold], [said["number"] for said in predictions]  # type: ignore[arg-type]
+                return {"spearman": scores.spearman(truth, guessed), "pearson": scores.pearson(truth, guessed)}
+            case "labels":
+                sets, found = [set(label) for label in gold], [set(said["labels"]) for said in predictions]  # type: ignore[arg-type]
+                whole = float(np.mean([one == other for one, other in zip(sets, found, strict=True)]))
+                return {"micro_f1": scores.micro_f1(sets, found), "accuracy": whole}
+        right = [self.labels.index(str(label)) for label in gold]
+        said = [self.labels.index(prediction["label"]) for prediction in predictions]
+        figures = {"accuracy": scores.accuracy(right, said), "macro_f1": scores.macro_f1(right, said)}
+        if len(self.labels) == 2:
+            figures |= {"f1": scores.f1(right, said), "matthews": scores.matthews(right, said)}
+            figures["accuracy_f1"] = (figures["accuracy"] + figures["f1"]) / 2  # as GLUE scores MRPC and QQP
+        return {self.config.measure: figures.pop(self.config.measure), **figures}
+
+    def _target(self, example: Example) -> Any:
+        """The label as numbers, or as what stands for no label."""
+        label = example.label
+        match self.config.answer:
+            case "number":
+                return np.float32(label if isinstance(label, float) else np.nan)
+            case "labels":
+                if label is None:
+                    return np.full(len(self.labels), -1, np.float32)
+                named = [self._number(name, example.place) for name in label]  # type: ignore[union-attr]
+                return np.isin(np.arange(len(self.labels)), named).astype(np.float32)
+        return -100 if label is None else self._number(str(label), example.place)
+
+    def _number(self, label: str, place: str) -> int:
+        if label not in self.labels:
+            raise TextError(place, f"the label '{label}' is not among those learnt", nearest(label, self.labels))
+        return self.labels.index(label)

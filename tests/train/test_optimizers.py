@@ -1,0 +1,212 @@
+"""AdamW against PyTorch's own on the same gradients, and what the house adds to it."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from bertsmith.train.optimizers import Optimizer, OptimizerConfig
+
+CONFIG = OptimizerConfig(rate=0.01, decay=0.1)
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.LayerNorm(8), nn.Linear(8, 3))
+
+
+def backward(module: nn.Module, step: int) -> None:
+    dice = torch.Generator().manual_seed(step)
+    device = next(module.parameters()).device
+    module(torch.randn(5, 4, generator=dice).to(device)).square().sum().backward()
+
+
+def walk(module: nn.Module, optimizer: Optimizer, steps: range) -> dict[str, Tensor]:
+    for step in steps:
+        backward(module, step)
+        optimizer.step(1 / (step + 1))
+    return {name: weight.clone() for name, weight in module.state_dict().items()}
+
+
+def assert_same(first: dict[str, Tensor], second: dict[str, Tensor]) -> None:
+    assert first.keys() == second.keys()
+    for name, tensor in first.items():
+        assert torch.equal(tensor, second[name]), name
+
+
+def test_without_rates_it_is_adamw_with_decay_on_matrices_alone() -> None:
+    module = network()
+    matrices = [parameter for parameter in module.parameters() if parameter.ndim > 1]
+    others = [parameter for parameter in module.parameters() if parameter.ndim <= 1]
+    groups = [{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
+    plain = torch.optim.AdamW(groups, lr=0.01, betas=(0.9, 0.999), eps=1e-6, fused=True)
+    for step in range(4):
+        backward(module, step)
+        nn.utils.clip_grad_norm_(list(module.parameters()), 1.0)
+        for group in plain.param_groups:
+            group["lr"] = 0.01 * (1 / (step + 1))
+        plain.step()
+        plain.zero_grad()
+    other = network()
+    assert_same(walk(other, Optimizer(other, CONFIG), range(4)), dict(module.state_dict()))
+
+
+def test_a_share_of_one_for_everything_changes_no_bit() -> None:
+    first, second = network(), network()
+    shares = {name: 1.0 for name, _ in second.named_parameters()}
+    assert_same(
+        walk(first, Optimizer(first, CONFIG), range(4)), walk(second, Optimizer(second, CONFIG, shares), range(4))
+    )
+
+
+def test_a_parameter_moves_at_its_own_share_of_the_rate() -> None:
+    """A half everywhere is a half of the rate; and where only some have it, the others move as without."""
+    first, second, third = network(), network(), network()
+    some = {"0.weight": 0.5, "2.bias": 0.5}
+    halved = walk(first, Optimizer(first, OptimizerConfig(rate=0.005, decay=0.1)), range(1))
+    whole = walk(second, Optimizer(second, CONFIG), range(1))
+    mixed = walk(third, Optimizer(third, CONFIG, some), range(1))
+    for name, weight in mixed.items():
+        torch.testing.assert_close(weight, (halved if name in some else whole)[name], rtol=0, atol=1e-8)
+        assert not torch.equal(halved[name], whole[name])
+
+
+def test_parameters_that_decay_alike_and_share_a_rate_are_one_group() -> None:
+    module = network()
+    optimizer = Optimizer(module, CONFIG, {"0.weight": 0.5, "0.bias": 0.5, "2.bias": 0.5})
+    named = {parameter: name for name, parameter in module.named_parameters()}
+    groups = [
+        (group["weight_decay"], group["share"], [named[parameter] for parameter in group["params"]])
+        for group in optimizer.adamw.param_groups
+    ]
+    assert groups == [
+        (0.1, 0.5, ["0.weight"]),
+        (0.1, 1.0, ["3.weight"]),
+        (0.0, 0.5, ["0.bias", "2.bias"]),
+        (0.0, 1.0, ["2.weight", "3.bias"]),
+    ]
+
+
+def test_what_asks_for_no_gradient_takes_no_part() -> None:
+    module = network()
+    module[0].requires_grad_(False)  # type: ignore[index]
+    before = module.state_dict()["0.weight"].clone()
+    optimizer = Optimizer(module, CONFIG)
+    after = walk(module, optimizer, range(2))
+    assert torch.equal(after["0.weight"], before)
+    names = {name.split(".", 1)[1] for name in optimizer.state()}
+    assert names == {"2.weight", "2.bias", "3.weight", "3.bias"}
+
+
+@pytest.mark.parametrize("capturable", [False, True])
+@pytest.mark.parametrize("shares", [None, {"0.weight": 0.25, "3.bias": 0.5}])
+def test_a_restored_state_goes_on_to_the_bit(capturable: bool, shares: dict[str, float] | None) -> None:
+    module = network()
+    module[2].requires_grad_(False)  # type: ignore[index]
+    optimizer = Optimizer(module, CONFIG, shares, capturable=capturable)
+    half = walk(module, optimizer, range(3))
+    state = {name: tensor.clone() for name, tensor in optimizer.state().items()}
+    assert all(isinstance(tensor, Tensor) for tensor in state.values())
+    whole = walk(module, optimizer, range(3, 6))
+
+    again = network()
+    again[2].requires_grad_(False)  # type: ignore[index]
+    other = Optimizer(again, CONFIG, shares, capturable=capturable)
+    again.load_state_dict(half)
+    other.restore(state)
+    assert_same(walk(again, other, range(3, 6)), whole)
+    assert_same(other.state(), optimizer.state())
+
+
+@pytest.mark.parametrize("capturable", [False, True])
+def test_a_gradient_that_is_no_number_changes_nothing(capturable: bool) -> None:
+    module = network()
+    optimizer = Optimizer(module, CONFIG, capturable=capturable)
+    before = walk(module, optimizer, range(2))
+    state = {name: tensor.clone() for name, tensor in optimizer.state().items()}
+    backward(module, 2)
+    next(module.parameters()).grad.fill_(torch.nan)  # type: ignore[union-attr]
+    norm, bad = optimizer.step(1.0)
+    assert bool(bad)
+    assert not torch.isfinite(norm)
+    assert_same(dict(module.state_dict()), before)
+    assert_same(optimizer.state(), state)
+    assert all(parameter.grad is None for parameter in module.parameters())
+    backward(module, 3)
+    assert not bool(optimizer.step(1.0)[1])
+
+
+def test_the_clip_bounds_the_gradient_and_nought_is_no_limit() -> None:
+    lengths = []
+    for clip in (1e-3, 0.0):
+        module = network()
+        backward(module, 0)
+        gradient = torch.cat([parameter.grad.flatten() for parameter in module.parameters()])  # type: ignore[union-attr]
+        optimizer = Optimizer(module, OptimizerConfig(clip=clip))
+        norm, _ = optimizer.step(1.0)
+        torch.testing.assert_close(norm, gradient.norm())
+        moments = torch.cat([tensor.flatten() for name, tensor in optimizer.state().items() if "exp_avg." in name])
+        lengths.append(float(moments.norm()) / 0.1)  # the first moment is a tenth of the first gradient
+    assert lengths[0] == pytest.approx(1e-3, rel=1e-3)
+    assert lengths[1] == pytest.approx(float(gradient.norm()), rel=1e-5)
+
+
+def test_a_capturable_optimizer_keeps_its_rates_in_tensors_and_says_the_same() -> None:
+    first, second = network(), network()
+    shares = {"0.weight": 0.25, "3.bias": 0.5}
+    optimizer = Optimizer(second, CONFIG, shares, capturable=True)
+    places = [group["lr"].data_ptr() for group in optimizer.adamw.param_groups]
+    for group in optimizer.adamw.param_groups:
+        assert (group["lr"].shape, group["lr"].dtype) == (torch.Size([]), torch.float32)
+    expected = walk(first, Optimizer(first, CONFIG, shares), range(4))
+    for name, weight in walk(second, optimizer, range(4)).items():
+        torch.testing.assert_close(weight, expected[name], rtol=1e-6, atol=1e-7)
+    assert [group["lr"].data_ptr() for group in optimizer.adamw.param_groups] == places
+    optimizer.set_rate(0.5)
+    rates = [float(group["lr"]) for group in optimizer.adamw.param_groups]
+    assert rates == pytest.approx([0.005 * group["share"] for group in optimizer.adamw.param_groups])
+
+
+def test_a_capturable_optimizer_has_its_state_before_the_first_step() -> None:
+    module = network()
+    optimizer = Optimizer(module, CONFIG, capturable=True)
+    state = optimizer.state()
+    assert len(state) == 3 * len(list(module.parameters()))
+    walk(module, optimizer, range(1))
+    for name, tensor in optimizer.state().items():
+        assert tensor.data_ptr() == state[name].data_ptr()
+
+
+@pytest.mark.gpu
+def test_a_recorded_move_follows_the_schedule_leaves_bad_steps_out_and_mixes_with_others() -> None:
+    device = torch.device("cuda")
+    shares = {"0.weight": 0.25, "3.bias": 0.5}
+    first, second = network().to(device), network().to(device)
+    gradients = [torch.randn(parameter.shape, device=device) for parameter in first.parameters()]
+    plain = Optimizer(first, CONFIG, shares)
+    optimizer = Optimizer(second, CONFIG, shares, capturable=True)
+    places = [torch.zeros_like(gradient) for gradient in gradients]
+
+    def moved() -> tuple[Tensor, Tensor]:
+        for parameter, place in zip(second.parameters(), places, strict=True):
+            parameter.grad = place * 1
+        return optimizer.move()
+
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        norm, bad = moved()
+    for step in range(5):
+        broken = torch.nan if step == 2 else 1.0
+        for parameter, place, gradient in zip(first.parameters(), places, gradients, strict=True):
+            parameter.grad = gradient * broken
+            place.copy_(gradient * broken)
+        expected = plain.step(1 / (step + 1))
+        optimizer.set_rate(1 / (step + 1))
+        if step == 0:
+            moved()  # outside the graph, without a warning
+            continue
+        graph.replay()
+        assert bool(bad) == bool(expected[1]) == (step == 2)
+        torch.testing.assert_close(norm, expected[0], equal_nan=True)
+    for one, other in zip(first.parameters(), second.parameters(), strict=True):
+        torch.testing.assert_close(other, one, rtol=1e-6, atol=1e-7)
+    assert float(next(iter(optimizer.state().values()))) == 4  # steps, the bad one left out

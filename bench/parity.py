@@ -22,7 +22,8 @@ import multiprocessing
 import os
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from dataclasses import asdict, dataclass
@@ -152,7 +153,8 @@ def theirs(given: FineTune) -> dict[str, Any]:
     tokenizer = transformers.AutoTokenizer.from_pretrained(given.model)
     number = getattr(given.task.settings, "answer", "") == "number"
     labels = () if number else data.labels
-    kind = {"classify": Classes, "tag": Tags, "answer": Spans}[given.task.kind](given, tokenizer, labels)
+    kinds: dict[str, Callable[..., Theirs]] = {"classify": Classes, "tag": Tags, "answer": Spans}
+    kind = kinds[given.task.kind](given, tokenizer, labels)
     torch.manual_seed(given.train.seed)
     heads = {} if given.task.kind == "answer" else {"num_labels": len(labels) or 1}
     opener = getattr(transformers, f"AutoModelFor{kind.model}")
@@ -232,7 +234,7 @@ def autocast(given: FineTune, device: torch.device) -> AbstractContextManager[An
     return nullcontext() if precision == torch.float32 else torch.autocast(device.type, dtype=precision)
 
 
-class Theirs:
+class Theirs(ABC):
     """What a kind of task makes of examples and of outputs, as transformers' example scripts do."""
 
     model: str  # the end of the model's name
@@ -247,13 +249,13 @@ class Theirs:
         columns = [[torch.tensor(row) for row in encoded[name]] for name in names]
         return encoded, [dict(zip(names, parts, strict=True)) for parts in zip(*columns, strict=True)]
 
+    @abstractmethod
     def rows(self, examples: Sequence[Any]) -> list[Row]:
         """Examples as the model sees them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def score(self, examples: Sequence[Any], said: Sequence[np.ndarray]) -> dict[str, float]:
         """How good the outputs are; of the rows that were made last."""
-        raise NotImplementedError
 
 
 class Classes(Theirs):

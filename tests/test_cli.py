@@ -13,7 +13,10 @@ from typer.testing import CliRunner
 from bertsmith import config, run
 from bertsmith.cli import app
 
-VERBS = ("make", "demo", "tokenizer", "prepare", "pretrain", "check", "list", "fill")
+VERBS = (
+    *("make", "demo", "tokenizer", "prepare", "pretrain", "check", "list", "fill"),
+    *("finetune", "evaluate", "predict", "embed", "score", "neighbours"),
+)
 
 
 def bertsmith(*arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]:

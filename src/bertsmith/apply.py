@@ -24,6 +24,8 @@ from bertsmith.use import likelihood, vectors
 from bertsmith.use.load import WORDS, Model, load
 
 SAY = Console(highlight=False, soft_wrap=True)
+FIRSTS = ("sentence", "sentence1", "premise", "question1")  # what the field calls the first text of a pair
+SECONDS = ("sentence2", "hypothesis", "question2")
 TOGETHER = 1024  # lines predicted at once: the answer to the first need not wait for the last
 
 
@@ -103,7 +105,7 @@ def _loaded(model: Path) -> Model:
 def _lines(inputs: Sequence[str]) -> Iterator[str]:
     """The texts of files, or of standard input: a line each, or the field `text` of JSON lines."""
     for record in _records(inputs):
-        yield _string(record.get("text", record.get("sentence")), record["place"], "text")
+        yield _string(record["text"] if "text" in record else record.get("sentence"), record["place"], "text")
 
 
 def _records(inputs: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -127,7 +129,7 @@ def _records(inputs: Sequence[str]) -> Iterator[dict[str, Any]]:
 
 def _rows(name: str) -> Iterator[dict[str, Any]]:
     """The rows of a table by the names of its columns."""
-    table = opened(source(Path(name)))
+    table = opened(source(Path(name)), ("text", "second", *FIRSTS, *SECONDS))
     for place, row in table.rows(table.columns, Dropped("fail")):
         yield {**row, "place": place}
 
@@ -160,10 +162,9 @@ def _example(kind: str, record: dict[str, Any]) -> Any:
                 raise TextError(place, "has no endings", 'Write {"text": "...", "endings": ["...", "..."]}')
             beginning = _string(text, place, "text")
             return Example(place=place, texts=(beginning, *(_string(one, place, "endings") for one in endings)))
-    named = [record.get(name) for name in ("sentence1", "premise", "question1", "sentence") if record.get(name)]
-    first = _string(text if text is not None else next(iter(named), None), place, "text")
-    others = ("second", "sentence2", "hypothesis", "question2")
-    second = next((record[name] for name in others if record.get(name)), None)
+    named = (record[name] for name in FIRSTS if record.get(name) is not None)
+    first = _string(text if text is not None else next(named, None), place, "text")
+    second = next((record[name] for name in ("second", *SECONDS) if record.get(name) is not None), None)
     return Example(place=place, texts=(first,) if second is None else (first, _string(second, place, "second")))
 
 

@@ -59,7 +59,7 @@ def glue(model: Path, data: Path, out: Path, seeds: int, most: int | None, overr
     means = [result["summary"][result["headline"]]["mean"] for result in found.values()]
     rows.append(["mean", "", f"{100 * sum(means) / len(means):.1f}", "", "", ""])
     return Results(
-        title=f"GLUE, dev sets: {model}",
+        title=f"GLUE, dev sets: {_named(model)}",
         columns=["task", "measure", "mean", "95 % interval", "deviation", "seconds a seed"],
         rows=rows,
         protocol=_protocol(next(iter(found.values())), seeds, time.monotonic() - began),
@@ -77,7 +77,7 @@ def layers(model: Path, data: Path, out: Path, seeds: int, most: int | None, ove
         found[layer] = result
         rows.append(_row(words, result))
     return Results(
-        title=f"Features from layers: {model}",
+        title=f"Features from layers: {_named(model)}",
         columns=["layers", "measure", "mean", "95 % interval", "deviation", "seconds a seed"],
         rows=rows,
         protocol=_protocol(next(iter(found.values())), seeds, time.monotonic() - began),
@@ -103,7 +103,7 @@ def blimp(model: Path, data: Path, out: Path, seeds: int, most: int | None, over
         **machine.describe(opened.device),
     }
     return Results(
-        title=f"Minimal pairs judged right: {model}",
+        title=f"Minimal pairs judged right: {_named(model)}",
         columns=["phenomenon", "% right"],
         rows=rows,
         protocol=protocol,
@@ -126,7 +126,7 @@ def probes(model: Path, data: Path, out: Path, seeds: int, most: int | None, ove
     rows = [[str(layer), f"{100 * share:.1f}"] for layer, share in enumerate(found.accuracy)]
     rows.append(["the commonest label", f"{100 * found.majority:.1f}"])
     return Results(
-        title=f"Linear probes: {model}",
+        title=f"Linear probes: {_named(model)}",
         columns=["layer", "% right"],
         rows=rows,
         protocol={"data": examples.train.found, **machine.describe(opened.device)},
@@ -137,6 +137,12 @@ def probes(model: Path, data: Path, out: Path, seeds: int, most: int | None, ove
 
 Suite = Callable[[Path, Path, Path, int, int | None, Sequence[str]], Results]
 SUITES: dict[str, Suite] = {"glue": glue, "layers": layers, "blimp": blimp, "probes": probes}
+
+
+def _named(model: Path) -> str:
+    """A model by its folder, or by its run's where all models are called `model`."""
+    whole = model.resolve()
+    return whole.parent.name if whole.name == "model" else whole.name
 
 
 def _glue_folders(data: Path) -> dict[str, Path]:

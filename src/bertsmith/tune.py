@@ -46,6 +46,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "schedule": {"warmup": 0.1},
     "train": {"epochs": 3.0, "evaluations": 3, "saves": 3, "compile": "never"},
 }
+EXTENTS = ("train.steps=", "train.epochs=", "train.budget=")  # of these a run has one: the last that is said
 HELD_BACK = 0.1  # of the training examples, where no others are given to choose the best weights by
 CUDA_BUDGET = 131_072  # tokens in one pass of an evaluation
 RESULT = "result.json"
@@ -88,9 +89,11 @@ def recipe(
         values["data"] = {"length": 384}
     values["data"] = {"train": str(train), **({"dev": str(dev)} if dev else {}), **values.get("data", {})}
     values |= {name: dict(section) for name, section in DEFAULTS.items()}
-    if any(text.startswith(("train.steps", "train.budget")) for text in overrides):
-        del values["train"]["epochs"]  # of the three, one
-    return config.build(config.override(values, overrides), FineTune, "finetune")
+    extents = [text for text in overrides if text.startswith(EXTENTS)]
+    if extents:
+        del values["train"]["epochs"]
+    last = [text for text in overrides if text not in extents[:-1]]
+    return config.build(config.override(values, last), FineTune, "finetune")
 
 
 def finetune(recipe: FineTune) -> dict[str, Any]:

@@ -33,9 +33,7 @@ def trained(tokenizer: Tokenizer, folder: Path, *, graphs: bool, steps: int = 40
     for number in range(150):  # an odd number: the last batch of an epoch is smaller
         picks = torch.randint(len(WORDS), (int(torch.randint(1, 12, (), generator=chance)),), generator=chance)
         examples.append(Example(place=str(number), texts=(" ".join(WORDS[n] for n in picks),), label=str(number % 2)))
-    shape = TransformerConfig(
-        vocabulary=tokenizer.vocabulary, width=64, layers=2, heads=4, feed_forward=128, length=32
-    )
+    shape = TransformerConfig(vocabulary=tokenizer.vocabulary, width=64, layers=2, heads=4, feed_forward=128, length=32)
     task = Classify(Transformer(shape), Classify.Config(), ("0", "1"))
     initialise(task, 0)
     task.cuda().train()

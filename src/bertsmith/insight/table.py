@@ -70,5 +70,10 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _pairs(rows: Sequence[tuple[str, str]]) -> str:
-    cells = "".join(f"<tr><th>{escape(name)}</th><td><pre>{escape(value)}</pre></td></tr>" for name, value in rows)
+    cells = "".join(f"<tr><th>{escape(name)}</th><td>{_value(value)}</td></tr>" for name, value in rows)
     return f'<table class="protocol">{cells}</table>'
+
+
+def _value(text: str) -> str:
+    """What has lines of its own keeps them."""
+    return f"<pre>{escape(text)}</pre>" if "\n" in text else escape(text)

@@ -7,12 +7,14 @@ from typing import Any, Literal
 from bertsmith.data import files
 from bertsmith.errors import FolderError
 from bertsmith.models.folder import inside
+from bertsmith.models.foreign import LARGEST
 
 Pooling = Literal["mean", "first"]
 
 MODULES, LENGTHS = "modules.json", "sentence_bert_config.json"
 KINDS = "sentence_transformers.models."  # the spelling that every version reads
 MODES = {"mean": "pooling_mode_mean_tokens", "first": "pooling_mode_cls_token"}
+NAMES: dict[str, Pooling] = {"mean": "mean", "cls": "first"}  # since version 6, which has one word for it
 OTHERS = (
     "pooling_mode_max_tokens",
     "pooling_mode_mean_sqrt_len_tokens",
@@ -45,11 +47,9 @@ def read(folder: Path) -> SentenceConfig | None:
         return config
     path = str(kinds["Pooling"].get("path", ""))
     said = files.read_json(inside(folder, "config.json", path))
-    modes: dict[str, Any] = {ours: said.get(theirs) for ours, theirs in MODES.items()}
-    chosen = [ours for ours, on in modes.items() if on is True]
-    if len(chosen) != 1 or any(said.get(other) for other in OTHERS):
+    pooling = _pooling(said)
+    if pooling is None:
         raise FolderError(folder / path / "config.json", "is not pooled by mean or first token alone")
-    pooling: Pooling = "mean" if chosen == ["mean"] else "first"
     return SentenceConfig(pooling=pooling, normalise=config.normalise, length=config.length)
 
 
@@ -72,10 +72,25 @@ def write(folder: Path, config: SentenceConfig, width: int) -> None:
     files.write_json(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
 
 
-def _length(folder: Path) -> int | None:
-    if not (folder / LENGTHS).exists():
+def _pooling(said: dict[str, Any]) -> Pooling | None:
+    """How tokens are pooled, if by one of our ways alone."""
+    named = said.get("pooling_mode")
+    if named is not None:
+        alone = named[0] if isinstance(named, list) and len(named) == 1 else named
+        return NAMES.get(alone) if isinstance(alone, str) else None
+    chosen = [ours for ours, theirs in MODES.items() if said.get(theirs) is True]
+    if len(chosen) != 1 or any(said.get(other) for other in OTHERS):
         return None
-    length = files.read_json(inside(folder, LENGTHS)).get("max_seq_length")
-    if length is not None and (not isinstance(length, int) or length < 3):
-        raise FolderError(folder / LENGTHS, f"max_seq_length is {length!r}", "Give a whole number of at least 3")
-    return length
+    return "mean" if chosen == ["mean"] else "first"
+
+
+def _length(folder: Path) -> int | None:
+    """Tokens of a text at most: in a file of its own, or since version 6 with the tokenizer."""
+    for name, key in ((LENGTHS, "max_seq_length"), ("tokenizer_config.json", "model_max_length")):
+        length = files.read_json(inside(folder, name)).get(key) if (folder / name).exists() else None
+        if length is None:
+            continue
+        if not isinstance(length, int) or length < 3:
+            raise FolderError(folder / name, f"{key} is {length!r}", "Give a whole number of at least 3")
+        return length if length <= LARGEST else None  # transformers writes 10^30 for as many as one likes
+    return None

@@ -1,5 +1,6 @@
 """Answer: the stretch of a passage that answers a question."""
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -98,7 +99,7 @@ class Answer(Task):
             if found is not None and found[0] > best:
                 best, first, last = found
                 begin = int(places[first, 0])
-                text = example.passage[begin : int(places[last, 1])]
+                text = example.passage[begin : _end(example.passage, int(places[last, 1]))]
         gap = none - best if text else 0.0
         said = {"id": example.name, "answer": text, "start": begin, "score": best if text else none}
         if self.config.threshold is not None and gap > self.config.threshold:
@@ -150,6 +151,13 @@ def _target(held: tuple[int, ...] | None, begin: int, end: int, shift: int) -> t
     if held and begin <= held[0] and held[1] < end:
         return held[0] - begin + shift, held[1] - begin + shift
     return 0, 0
+
+
+def _end(passage: str, end: int) -> int:
+    """Behind the accents that belong to the last letter: a tokenizer that drops them ends before them."""
+    while end < len(passage) and unicodedata.combining(passage[end]):
+        end += 1
+    return end
 
 
 def _stretch(scores: NDArray[np.float32], count: int, longest: int) -> tuple[float, int, int] | None:

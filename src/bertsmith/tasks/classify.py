@@ -122,7 +122,7 @@ class Classify(Task):
             case "number":
                 return {"number": float(logits[0])}
             case "labels":
-                chances = 1 / (1 + np.exp(-logits))
+                chances = (1 + np.tanh(logits / 2)) / 2  # the logistic curve, which cannot overflow so
                 named = dict(zip(self.labels, chances.tolist(), strict=True))
                 given = [label for label, chance in named.items() if chance >= self.config.threshold]
                 return {"labels": given, "chances": named}

@@ -131,7 +131,7 @@ def _numbers(example: Sentence, labels: tuple[str, ...]) -> NDArray[np.int64] | 
     if unknown := set(example.tags) - set(labels):
         fact = f"the tag '{min(unknown)}' is not among those learnt"
         raise TextError(example.place, fact, nearest(min(unknown), labels))
-    return np.array([labels.index(tag) for tag in example.tags])
+    return np.array([labels.index(tag) for tag in example.tags], np.int64)
 
 
 def _windows(

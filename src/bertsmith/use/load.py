@@ -77,7 +77,8 @@ class Model:
 
     def embed(self, texts: Sequence[str], **how: Any) -> NDArray[np.float32]:
         """One vector for each text, pooled as the folder says; `how` is that of `use.vectors.embed`."""
-        own = {"pooling": self.sentence.pooling, "normalise": self.sentence.normalise, "length": self.sentence.length}
+        length = min(self.sentence.length or self.length, self.length)
+        own = {"pooling": self.sentence.pooling, "normalise": self.sentence.normalise, "length": length}
         return vectors.embed(self.trunk, self.tokenizer, texts, **{**own, **how})
 
     # ------------------------------------------------------------------------------------------- tasks

@@ -1,0 +1,107 @@
+"""Whole suites in miniature: every row is there, the files can be read, and a second call changes nothing."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tasks.small import shape, stirred, tokenizer
+
+from bertsmith import suites
+from bertsmith.errors import RecipeError, TextError
+from bertsmith.models import folder as folders
+from bertsmith.models.transformer import Transformer
+from bertsmith.objectives.masked import MaskedLM
+
+QUICK = ["train.steps=4", "train.evaluations=1", "data.length=32", "data.items=8", "train.precision=float32"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("own") / "model"
+    objective = stirred(MaskedLM(Transformer(shape(layers=4)), MaskedLM.Config()))
+    folders.write(folder, objective.trunk.config, objective.state_dict(), {"pad_token_id": tokenizer().padding})
+    tokenizer().save(folder, length=64)
+    return folder
+
+
+def glue(folder: Path) -> Path:
+    """Two tasks of GLUE, with their own columns."""
+    for name in ("SST-2", "STS-B"):
+        (folder / name).mkdir(parents=True)
+    for part in ("train", "dev"):
+        rows = [f"the {'cat' if number % 2 else 'dog'} sees\t{number % 2}" for number in range(16)]
+        (folder / "SST-2" / f"{part}.tsv").write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
+        head = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore"
+        rows = [f"{number}\ta\tb\tc\td\te\tf\tthe cat\tthe dog {number}\t{number % 5}.0" for number in range(16)]
+        (folder / "STS-B" / f"{part}.tsv").write_text("\n".join([head, *rows]) + "\n")
+    return folder
+
+
+def conll(folder: Path) -> Path:
+    folder.mkdir()
+    text = "\n".join(f"the DT O\n{word} NN {tag}\nsees VB O\n" for word, tag in [("cat", "B-X"), ("dog", "O")] * 8)
+    for name in ("eng.train", "eng.testa"):
+        (folder / name).write_text(text)
+    return folder
+
+
+def test_glue_is_run_task_by_task_and_goes_on_where_it_was(model: Path, tmp_path: Path) -> None:
+    data, out = glue(tmp_path / "glue"), tmp_path / "out"
+    results = suites.evaluate("glue", model, data, out, seeds=2, most=None, overrides=QUICK)
+    assert [row[0] for row in results.rows] == ["SST-2", "STS-B", "mean"]
+    assert results.rows[1][1] == "spearman"
+    mean = sum(result["summary"][result["headline"]]["mean"] for result in results.figures.values()) / 2
+    assert results.rows[-1][2] == f"{100 * mean:.1f}"
+    kept = json.loads((out / "glue.json").read_text())
+    assert kept["rows"] == [list(row) for row in results.rows]
+    assert "seeds = 2" in kept["protocol"]["recipe of the first"]
+    page = (out / "glue.html").read_text()
+    assert "<td>STS-B</td>" in page
+    assert "http" not in page.replace("http-equiv", "")
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("log.jsonl")}
+    assert len(before) == 4
+    again = suites.evaluate("glue", model, data, out, seeds=2, most=None, overrides=QUICK)
+    assert again.rows == results.rows
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("log.jsonl")} == before
+
+
+def test_the_table_of_layers_has_the_papers_six_rows(model: Path, tmp_path: Path) -> None:
+    overrides = [*QUICK, "task.hidden=8"]
+    out = tmp_path / "out"
+    results = suites.evaluate("layers", model, conll(tmp_path / "conll"), out, seeds=1, most=None, overrides=overrides)
+    assert [row[0] for row in results.rows] == list(suites.LAYERS.values())
+    assert all(row[1] == "f1" for row in results.rows)
+
+
+def test_minimal_pairs_are_judged_by_phenomenon(model: Path, tmp_path: Path) -> None:
+    rows = [
+        {
+            "sentence_good": "the cat sees",
+            "sentence_bad": "cat the sees",
+            "field": "syntax",
+            "linguistics_term": "order",
+        }
+        | {"UID": name}
+        for name in ("first", "second")
+    ]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    results = suites.evaluate("blimp", model, tmp_path / "pairs.jsonl", tmp_path / "out", seeds=1, most=5, overrides=[])
+    assert [row[0] for row in results.rows] == ["first", "second", "all of syntax", "all"]
+    assert {row[1] for row in results.rows} <= {"0.0", "100.0"}
+
+
+def test_probes_say_what_each_layer_knows(model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    results = suites.evaluate("probes", model, conll(tmp_path / "conll"), out, seeds=1, most=None, overrides=[])
+    assert [row[0] for row in results.rows] == ["0", "1", "2", "3", "4", "the commonest label"]
+    assert results.rows[0][1] == "100.0"  # the tag is the word's own
+    assert "<svg" in (out / "probes.html").read_text()
+
+
+def test_mistakes_are_told_in_one_line(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"^--suite: there is no suite 'gleu'\. Did you mean 'glue'\?$"):
+        suites.evaluate("gleu", model, tmp_path, tmp_path / "out", seeds=1, most=None, overrides=[])
+    with pytest.raises(TextError, match=r"holds no task of GLUE\. Known: CoLA, SST-2"):
+        suites.evaluate("glue", model, tmp_path, tmp_path / "out", seeds=1, most=None, overrides=[])
+    with pytest.raises(RecipeError, match="trains nothing"):
+        suites.evaluate("blimp", model, tmp_path, tmp_path / "out", seeds=1, most=None, overrides=["train.steps=1"])

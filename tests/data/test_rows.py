@@ -1,5 +1,7 @@
 """Rows go many at a time and come back in order."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -37,7 +39,7 @@ def test_each_row_is_in_one_pass_none_over_the_budget_but_alone_and_the_longest_
     assert all(sum(some) <= budget or len(some) == 1 for some in sizes)
     flat = [size for some in sizes for size in some]
     assert flat == sorted(flat, reverse=True)
-    for some, following in zip(sizes, sizes[1:], strict=False):  # none could have been larger
+    for some, following in pairwise(sizes):  # none could have been larger
         assert sum(some) + following[0] > budget
 
 

@@ -1,4 +1,4 @@
-"""Fine-tuned models in both directions: what transformers has saved answers alike here, and what is written here there."""
+"""Fine-tuned models answer alike here and in transformers, whoever has written them."""
 
 import json
 from collections.abc import Sequence
@@ -110,7 +110,9 @@ def test_what_is_written_here_says_the_same_in_transformers(name: str, tmp_path:
     case, (kind, _) = CASES[name], KINDS[name]
     task = case.task()
     answer = name if name in ("class", "number", "labels") else "class"
-    learnt = Learnt(task="classify" if name in ("class", "number", "labels") else name, labels=task.labels, answer=answer)
+    learnt = Learnt(
+        task="classify" if name in ("class", "number", "labels") else name, labels=task.labels, answer=answer
+    )
     folders.write(tmp_path, shape(), task.state_dict(), learnt=learnt)
     assert folders.read(tmp_path).learnt == learnt
     model, report = getattr(transformers, AUTO[kind]).from_pretrained(tmp_path, output_loading_info=True)
@@ -149,7 +151,10 @@ def test_losses_equal_those_of_transformers(name: str, tmp_path: Path) -> None:
     ((term, found),) = task(batch).items()
     with torch.no_grad():
         if name == "answer":  # theirs gives chances to padding, which is not there: a row at a time there is none
-            alone = [{part: inputs[part][n : n + 1] for part in ("start_positions", "end_positions")} for n in range(len(rows))]
+            alone = [
+                {part: inputs[part][n : n + 1] for part in ("start_positions", "end_positions")}
+                for n in range(len(rows))
+            ]
             loss = np.mean([model(**padded([row]), **own).loss.item() for row, own in zip(rows, alone, strict=True)])
         else:
             loss = model(**inputs).loss.item()
@@ -237,9 +242,7 @@ def test_what_sentence_transformers_has_saved_is_opened(pooling: str, tmp_path: 
     whole.save(str(tmp_path / "whole"), create_model_card=False)
     texts = prose(20, 41, 40)
     model = load(tmp_path / "whole")
-    assert model.sentence == SentenceConfig(
-        pooling="mean" if pooling == "mean" else "first", normalise=True, length=20
-    )
+    assert model.sentence == SentenceConfig(pooling="mean" if pooling == "mean" else "first", normalise=True, length=20)
     theirs_said = whole.encode(texts, show_progress_bar=False)
     assert np.abs(model.embed(texts, precision="float32") - theirs_said).max() <= MOST
 

@@ -36,9 +36,7 @@ def prose(count: int, seed: int, most: int = 24) -> list[str]:
 
 
 def shape(**changes: Any) -> TransformerConfig:
-    base = TransformerConfig(
-        vocabulary=tokenizer().vocabulary, width=32, layers=2, heads=4, feed_forward=48, length=64
-    )
+    base = TransformerConfig(vocabulary=tokenizer().vocabulary, width=32, layers=2, heads=4, feed_forward=48, length=64)
     return replace(base, **changes)
 
 
@@ -68,7 +66,9 @@ class Case:
 def _texts(label: Callable[[int], Any], texts: int, seed: int) -> list[Example]:
     written = prose(8 * texts, seed)
     return [
-        Example(place=f"made:{number}", texts=tuple(written[number * texts : (number + 1) * texts]), label=label(number))
+        Example(
+            place=f"made:{number}", texts=tuple(written[number * texts : (number + 1) * texts]), label=label(number)
+        )
         for number in range(8)
     ]
 

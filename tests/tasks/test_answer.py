@@ -1,5 +1,6 @@
 """Answers are found where they stand, through windows, and no better stretch is overlooked."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -118,7 +119,7 @@ def test_windows_cover_the_passage_and_share_the_overlap() -> None:
         spans = [item.notes[1] for item in items]
         assert spans[0][0, 0] == 0
         assert spans[-1][-1, 1] == len(passage.rstrip())
-        for before, after in zip(spans, spans[1:], strict=False):
+        for before, after in pairwise(spans):
             shared = sum(place in before.tolist() for place in after.tolist())
             assert shared == 6
         assert all(len(item.rows[0]) <= LENGTH for item in items)
@@ -275,6 +276,4 @@ def test_the_loss_is_the_mean_of_both_ends_over_all_tokens_of_the_row() -> None:
 def test_windows_that_cannot_move_on_are_refused() -> None:
     with pytest.raises(RecipeError) as caught:
         items_of(answer(overlap=26), question("the cat"))
-    assert str(caught.value) == (
-        "task.overlap: windows of 26 tokens cannot share 26. Lower it, or raise data.length."
-    )
+    assert str(caught.value) == ("task.overlap: windows of 26 tokens cannot share 26. Lower it, or raise data.length.")

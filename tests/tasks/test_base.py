@@ -76,7 +76,7 @@ def test_predictions_come_in_the_order_of_the_examples_whatever_their_lengths(na
     task, examples = CASES[name].task(), CASES[name].examples
     together = predict(task, examples, items_of(task, examples), device="cpu")
     order = np.random.default_rng(0).permutation(len(examples))
-    for budget in (1, 70, 10_000):
+    for budget in (1, 70):
         turned = [examples[number] for number in order]
         again = predict(task, turned, items_of(task, turned), device="cpu", budget=budget)
         for number, said in zip(order, again, strict=True):
@@ -85,7 +85,7 @@ def test_predictions_come_in_the_order_of_the_examples_whatever_their_lengths(na
         assert_close(predict(task, [example], items_of(task, [example]), device="cpu"), [said], 1e-5)
 
 
-@pytest.mark.parametrize("bucket", [16, 64, 512])
+@pytest.mark.parametrize("bucket", [16, 512])
 @pytest.mark.parametrize("name", CASES)
 def test_filler_and_missing_items_change_neither_loss_nor_gradients(name: str, bucket: int) -> None:
     task = CASES[name].task()

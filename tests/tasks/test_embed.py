@@ -82,7 +82,9 @@ def test_a_cosine_is_brought_to_the_score() -> None:
 @pytest.mark.parametrize("texts", [("the cat",), ("the cat", "the dog")])
 def test_with_dropout_a_text_is_to_be_found_in_itself(texts: tuple[str, ...]) -> None:
     task = embed(dropout=0.2, lesson="dropout")
-    examples = [example(*texts), example("river", "old garden")] if len(texts) > 1 else [example(*texts), example("old")]
+    examples = (
+        [example(*texts), example("river", "old garden")] if len(texts) > 1 else [example(*texts), example("old")]
+    )
     found = batch(task, examples)
     rows = torch.split(found.tokens.ids, found.tokens.bounds.diff().tolist())
     assert len(rows) == 4

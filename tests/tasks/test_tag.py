@@ -129,9 +129,7 @@ def test_words_that_have_no_pieces_are_tagged_all_the_same() -> None:
     (said,) = predict(task, [example], items, device="cpu")
     assert len(said["tags"]) == len(words)
     assert [said["tags"][number] for number in (0, 2, 3, 5)] == ["O"] * 4
-    (said,) = predict(
-        task, [sentence([""])], task.items([sentence([""])], tokenizer(), LENGTH), device="cpu"
-    )
+    (said,) = predict(task, [sentence([""])], task.items([sentence([""])], tokenizer(), LENGTH), device="cpu")
     assert said == {"words": [""], "tags": ["O"]}
     assert tag(("A", "B")).read(sentence([""]), [], [])["tags"] == ["A"]
 

@@ -33,7 +33,7 @@ Join = Literal["sum", "concatenate"]
 Precision = Literal["auto", "float32", "bfloat16"]
 
 CHUNK = {"cpu": 8_192, "cuda": 65_536}  # texts tokenised together, and sorted by length among themselves
-BUDGET = {"cpu": 2_048, "cuda": 131_072}  # tokens in one pass: what a core's cache holds, what fills a GPU
+BUDGET = {"cpu": 4_096, "cuda": 131_072}  # tokens in one pass: what a core's cache holds, what fills a GPU
 FEWEST = 128  # tokens: a smaller pass on a CPU costs more than it brings
 STEP = 16  # tokens: passes on a CPU are filled up to a multiple
 WORKERS = 16  # passes computed at once, at most; on more cores each has several
@@ -123,8 +123,10 @@ class Embedder:
                 one.result()
             return vectors
 
-        # A few texts are shared out among the cores, too.
-        share = max(FEWEST, -(-int(read.lengths.sum()) // size))
+        # Every core gets as many passes as the others, of sizes that have been met before.
+        total = int(read.lengths.sum())
+        turns = -(-total // (size * self.budget))
+        share = _filled(max(FEWEST, -(-total // (size * turns))))
         begun = [crew.submit(compute, some) for some in passes(read.lengths.tolist(), min(self.budget, share))]
         return _UnderWay(fetch, begun)
 

@@ -17,7 +17,7 @@ def record(path: Path, figures: dict[str, Any], machine: dict[str, str]) -> None
     )
     written = {
         "command": shlex.join(["python", *sys.argv]),
-        "commit": asked.stdout.strip() or os.environ.get("COMMIT", "unknown"),  # a copy without history is told it
+        "commit": os.environ.get("COMMIT") or asked.stdout.strip() or "unknown",  # a copy elsewhere is told it
         "date": datetime.now(UTC).date().isoformat(),
         "machine": machine,
         **figures,

@@ -1,5 +1,6 @@
 """The composition root of learning with labels: fine-tune a model, several times if asked, and say how good it is."""
 
+import math
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -112,7 +113,7 @@ def finetune(recipe: FineTune) -> dict[str, Any]:
             if not done.exists():
                 task, figures = run(one, base, tokenizer, data, encoded)
                 headline = next(iter(figures))
-                if all(figures[headline] > other["figures"][headline] for other in runs):
+                if all(_beats(figures[headline], other["figures"][headline]) for other in runs):
                     _export(recipe, task, tokenizer)
                 files.write_json(done, {"seed": one.train.seed, "headline": headline, "figures": figures})
                 shutil.rmtree(one.out / "checkpoints", ignore_errors=True)
@@ -147,7 +148,8 @@ def read(recipe: FineTune) -> Data:
     for part, place in ((train, given.train), (dev, given.dev or given.train)):
         if not part.examples:
             raise TextError(place, "holds no examples")
-    return Data(train, dev, _labels(train, given.train, kind))
+    known = train.examples if given.dev else [*train.examples, *dev.examples]  # held back, but not hidden
+    return Data(train, dev, _labels(known, given.train, kind))
 
 
 def encode(recipe: FineTune, base: Opened, tokenizer: Tokenizer, data: Data) -> Encoded:
@@ -201,17 +203,17 @@ def run(
 def learner(
     recipe: FineTune, base: Opened, tokenizer: Tokenizer, data: Data, encoded: Encoded, device: torch.device
 ) -> tuple[Task, Feed, Optimizer, bool]:
-    """The task with the folder's weights in it, its batches and its optimizer; and whether batches have few shapes."""
+    """The task with the folder's weights in it, its batches and its optimizer; and whether steps can be recorded."""
     task = _task(recipe, base, data)
     initialise(task, recipe.train.seed)
     task.load_state_dict(_weights(task, base), strict=False)
     adapt.prepare(task, recipe.adapt, recipe.train.seed)
     task = task.to(device)
-    mould = _mould(recipe, encoded, tokenizer, device)
+    mould = _mould(recipe, encoded, tokenizer)
     source = Shuffled(encoded.train, recipe.data.items, recipe.train.seed)
     feed = Feed(source, partial(task.collate, mould=mould), data.fingerprint, recipe.data.workers)
-    few = bool(mould.bucket)
-    return task, feed, Optimizer(task, recipe.optimizer, adapt.rates(task, recipe.adapt), capturable=few), few
+    graphs = device.type == "cuda"
+    return task, feed, Optimizer(task, recipe.optimizer, adapt.rates(task, recipe.adapt), capturable=graphs), graphs
 
 
 def _task(recipe: FineTune, base: Opened, data: Data) -> Task:
@@ -220,23 +222,27 @@ def _task(recipe: FineTune, base: Opened, data: Data) -> Task:
 
 def _weights(task: Task, base: Opened) -> dict[str, torch.Tensor]:
     """What the model folder has for this task: the trunk and the pooler, and heads only if they mean the same."""
-    same = base.learnt is not None and base.learnt.labels == task.labels
+    learnt = base.learnt
+    same = learnt is not None and TASKS[learnt.task] is type(task) and learnt.labels == task.labels
     own = task.state_dict()
     parts = ("trunk.", "pooler.", *(("classifier.", "span.") if same else ()))
     return {name: weight for name, weight in base.state.items() if name in own and name.startswith(parts)}
+
+
+def _beats(score: float, other: float) -> bool:
+    return math.isnan(other) or score > other
 
 
 def _seeded(recipe: FineTune, number: int) -> Any:
     return replace(recipe.train, seed=recipe.train.seed + number)
 
 
-def _mould(recipe: FineTune, encoded: Encoded, tokenizer: Tokenizer, device: torch.device) -> Mould:
-    """On a GPU few shapes of batch, each a multiple of about an eighth of the usual one."""
-    bucket = 0
-    if device.type == "cuda":
-        sample = encoded.train[:: max(1, len(encoded.train) // 4096)]
-        usual = np.mean([sum(map(len, item.rows)) for item in sample]) * recipe.data.items
-        bucket = max(64, 64 * round(usual / 512))
+def _mould(recipe: FineTune, encoded: Encoded, tokenizer: Tokenizer) -> Mould:
+    """Few shapes of batch, each a multiple of about an eighth of the usual one: a GPU plays recorded steps, and a CPU
+    prepares its half-precision kernels once for each shape."""
+    sample = encoded.train[:: max(1, len(encoded.train) // 4096)]
+    usual = np.mean([sum(map(len, item.rows)) for item in sample]) * recipe.data.items
+    bucket = max(64, 64 * round(usual / 512))
     return Mould(items=recipe.data.items, length=recipe.data.length, bucket=bucket, padding=tokenizer.padding)
 
 
@@ -276,7 +282,7 @@ def _guess(train: Path) -> str:
     last = endings[-1].lower() if endings else ""
     if last == ".json":
         return "answer"
-    return "classify" if last in (".tsv", ".csv", ".jsonl", ".parquet", ".txt") else "tag"
+    return "classify" if last in (".tsv", ".csv", ".jsonl", ".parquet") else "tag"
 
 
 def _held_back(whole: Labelled) -> tuple[Labelled, Labelled]:
@@ -289,12 +295,12 @@ def _held_back(whole: Labelled) -> tuple[Labelled, Labelled]:
     return replace(whole, examples=train), replace(whole, examples=dev, found=found, dropped={})
 
 
-def _labels(train: Labelled, place: Path, kind: type[Task]) -> tuple[str, ...]:
+def _labels(examples: Sequence[Any], place: Path, kind: type[Task]) -> tuple[str, ...]:
     """The classes by number: in GLUE's order where it is GLUE, so that others mean the same by a number."""
     found = glue.recognise(place)
     if found is not None and found.classes and kind is TASKS["classify"]:
         return found.classes
-    return kind.classes(train.examples)
+    return kind.classes(examples)
 
 
 def _told(data: Data) -> list[str]:

@@ -110,12 +110,19 @@ def test_groups_are_few_and_waste_little() -> None:
 
 
 def test_groups_of_equal_lengths_need_no_mask() -> None:
-    grouping = Layout.of(bounds_of([9, 3, 9, 9, 0, 3]), 9, "grouped").grouping
+    grouping = Layout.of(bounds_of([256, 128, 256, 256, 0, 128]), 256, "grouped").grouping
     assert grouping is not None
     assert [(group.rows, group.length, group.mask) for group in grouping.groups] == [
-        (3, 9, None),
-        (2, 3, None),
+        (3, 256, None),
+        (2, 128, None),
     ]
+
+
+def test_short_sequences_share_a_group_of_few_shapes() -> None:
+    for lengths in ([9, 3, 10, 9, 0, 3], [11, 3, 9, 9, 5, 4]):
+        grouping = Layout.of(bounds_of(lengths), 11, "grouped").grouping
+        assert grouping is not None
+        assert [group.length for group in grouping.groups] == [12]
 
 
 def test_a_batch_of_empty_sequences_is_empty() -> None:

@@ -100,6 +100,17 @@ def test_with_dropout_a_text_is_to_be_found_in_itself(texts: tuple[str, ...]) ->
     torch.testing.assert_close(one, other)
 
 
+def test_texts_alone_are_scored_by_how_evenly_they_are_spread() -> None:
+    task = embed(lesson="dropout")
+    texts = [Example(place=str(number), texts=(str(number),)) for number in range(3)]
+    same, apart = [[1.0, 0.0]] * 3, [[1.0, 0.0], [-0.5, 0.75**0.5], [-0.5, -(0.75**0.5)]]
+    scores = [
+        task.score(texts, [{"cosine": 1.0, "vectors": [vector]} for vector in vectors])["uniformity"]
+        for vectors in (same, apart)
+    ]
+    assert scores == pytest.approx([0.0, 6.0])  # squared distances of 0 and 3, twice that in the exponent
+
+
 def test_pairs_are_scored_though_dropout_learns_from_texts_alone() -> None:
     task = embed(lesson="dropout")
     examples = [example("the cat", "the dog", label=1.0), example("old", "green", label=2.0)]

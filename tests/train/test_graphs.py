@@ -19,7 +19,7 @@ from bertsmith.train.optimizers import Optimizer, OptimizerConfig
 from bertsmith.train.schedules import ScheduleConfig
 from bertsmith.train.trainer import Speed, TrainConfig, Trainer
 
-WORDS = "the cat saw a dog and ran far away from here to there".split()
+WORDS = ["the", "cat", "saw", "a", "dog", "and", "ran", "far", "away", "from", "here", "to", "there"]
 
 
 @pytest.fixture(scope="module")

@@ -266,13 +266,14 @@ def test_a_gpu_gives_nearly_the_same_and_is_waited_for_once(tokenizer: Tokenizer
     score(objective, tokenizer, texts, budget=256)
     waits = []
     for budget in (256, 100_000):
-        torch.cuda.set_sync_debug_mode("warn")
-        try:
-            with warnings.catch_warnings(record=True) as heard:
-                warnings.simplefilter("always")
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            torch.cuda.set_sync_debug_mode("warn")  # which itself warns that it is new
+            heard.clear()
+            try:
                 near = score(objective, tokenizer, texts, budget=budget)
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
         waits.append(len([one for one in heard if "synchronizing" in str(one.message)]))
         for one, other in zip(exact, near, strict=True):
             assert one.total == pytest.approx(other.total, rel=0.03)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from bertsmith.data.batch import Tokens
 from bertsmith.errors import TextError
 from bertsmith.nn.attention import Kernel, Layout, best_kernel
+from bertsmith.nn.dropout import Dropout
 from bertsmith.nn.layers import Activation, Layer
 from bertsmith.nn.positions import Learned, Sinusoidal
 
@@ -78,7 +79,7 @@ class Transformer(nn.Module):
                 self.positions = Sinusoidal(config.length, config.width)
         self.segments = nn.Embedding(config.segments, config.width)
         self.norm = nn.LayerNorm(config.width, config.norm_eps)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.layers = nn.ModuleList(
             Layer(
                 width=config.width,

@@ -20,10 +20,14 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from bertsmith.nn.dropout import dropout as forget
+
 Kernel = Literal["varlen", "dense", "grouped", "windowed", "recorded"]
 
 NEAR = 0.8  # a group takes sequences down to this share of its longest: at most a quarter more tokens
 GROUPS = 8  # more calls cost more than the padding they save
+STEP = 4  # lengths of rectangles are multiples: a CPU prepares a kernel for every new shape
+FREE = 16_384  # looks at padding that cost less than one more call
 # Keys a window is a multiple of: what is left over a processor's vectors is computed one number at a time.
 WINDOW = 32
 
@@ -159,8 +163,8 @@ def _grouped(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout:
 def _rectangle(query: Tensor, key: Tensor, value: Tensor, group: Group, dropout: float) -> Tensor:
     shape = (group.rows, group.length, *query.shape[1:])
     query, key, value = (part.reshape(shape).transpose(1, 2) for part in (query, key, value))  # B H L K
-    if query.requires_grad and query.device.type == "cpu" and query.dtype != torch.float32:
-        # A CPU's fused kernel is slow backwards in half precision: the plain products take a third.
+    if query.requires_grad and query.device.type == "cpu" and (dropout > 0 or query.dtype != torch.float32):
+        # A CPU's fused kernel knows no dropout, and is slow backwards in half precision: plain products take a third.
         attended, _ = _formula(query, key, value, group.mask, dropout)
     else:
         attended = F.scaled_dot_product_attention(query, key, value, group.mask, dropout)
@@ -246,7 +250,7 @@ def _formula(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dro
     """What is taken, and the weights by which it is taken."""
     scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
     weights = (scores if mask is None else scores.masked_fill(~mask, -torch.inf)).softmax(-1)
-    return F.dropout(weights, dropout) @ value, weights
+    return forget(weights, dropout) @ value, weights
 
 
 def _grouping(bounds: Tensor) -> Grouping:
@@ -259,8 +263,11 @@ def _grouping(bounds: Tensor) -> Grouping:
     while order.size:
         longest = int(lengths[order[-1]])
         last = len(groups) == GROUPS - 1
-        cut = 0 if last else int(np.searchsorted(lengths[order], NEAR * longest))
+        wasted = np.cumsum(longest**2 - lengths[order[::-1]] ** 2)  # by taking in one more, the longest first
+        most = len(order) - int(np.searchsorted(wasted, FREE, side="right"))
+        cut = 0 if last else min(most, int(np.searchsorted(lengths[order], NEAR * longest)))
         order, members = order[:cut], order[cut:]
+        longest += -longest % STEP
         places = np.arange(longest)
         real = places < lengths[members, None]  # B L
         # A padded slot repeats its sequence's last token: always finite, never looked at, never read back.

@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from bertsmith.nn.dropout import Dropout
 from bertsmith.nn.layers import ACTIVATIONS, Activation
 from bertsmith.nn.pooling import first
 
@@ -52,7 +53,7 @@ class Classifier(nn.Module):
 
     def __init__(self, width: int, classes: int, dropout: float) -> None:
         super().__init__()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.dense = nn.Linear(width, classes)
 
     def forward(self, vectors: Float[Tensor, "*N D"]) -> Float[Tensor, "*N C"]:

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from bertsmith.nn.attention import Layout, attend
+from bertsmith.nn.dropout import Dropout
 
 Activation = Literal["gelu", "gelu_tanh"]
 
@@ -66,7 +67,7 @@ class Layer(nn.Module):
         self.attention_norm = nn.LayerNorm(width, norm_eps)
         self.feed_forward = FeedForward(width, feed_forward, activation)
         self.feed_forward_norm = nn.LayerNorm(width, norm_eps)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, hidden: Float[Tensor, "T D"], layout: Layout) -> Float[Tensor, "T D"]:
         hidden = self.attention_norm(hidden + self.dropout(self.attention(hidden, layout)))

@@ -108,6 +108,8 @@ class Embed(Task):
             cosines = [said["cosine"] for said in predictions]
             return {"spearman": scores.spearman(truth, cosines), "pearson": scores.pearson(truth, cosines)}
         anchors = np.array([said["vectors"][0] for said in predictions])
+        if all(len(example.texts) == 1 for example in examples):
+            return {"uniformity": _uniformity(anchors)}
         partners = np.array([said["vectors"][-1 if len(said["vectors"]) < 2 else 1] for said in predictions])
         nearest = (anchors @ partners.T).argmax(-1)
         return {"accuracy": scores.accuracy(list(range(len(examples))), nearest.tolist())}
@@ -123,3 +125,10 @@ class Embed(Task):
         if not isinstance(example.label, float):
             raise TextError(example.place, "has no score", "Give one, or learn from task.lesson=pairs")
         return float(example.label / self.config.highest)
+
+
+def _uniformity(vectors: NDArray[np.float64]) -> float:
+    """How evenly vectors are spread over the sphere, the more the better. Wang and Isola 2020, section 4.1.2."""
+    some = vectors[:2048]
+    squares = 2 - 2 * (some @ some.T)[np.triu_indices(len(some), 1)]
+    return float(-np.log(np.exp(-2 * squares).mean())) if len(squares) else 0.0

@@ -251,7 +251,8 @@ class Trainer:
         self.display.say(f"going on from step {self.step}")
 
     def _keep_best(self, headline: str) -> None:
-        if self.best and self.figures[headline] <= self.best[headline]:
+        before = self.best.get(headline, math.nan)
+        if not (math.isnan(before) or self.figures[headline] > before):
             self.waited += 1
             return
         self.best, self.waited = dict(self.figures), 0

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from bertsmith.data.examples import Example, Question, Sentence
-from bertsmith.errors import FolderError
+from bertsmith.errors import FolderError, TextError
 from bertsmith.models import folder as folders
 from bertsmith.models import sentence as sentences
 from bertsmith.models.folder import Opened
@@ -22,9 +22,10 @@ from bertsmith.objectives.masked import MaskedLM
 from bertsmith.tasks import TASKS
 from bertsmith.tasks.base import Task, predict
 from bertsmith.text.tokenizer import Tokenizer
-from bertsmith.use import likelihood, vectors
+from bertsmith.use import likelihood
 from bertsmith.use.fill import Filled, fill
 from bertsmith.use.likelihood import Form, Scored
+from bertsmith.use.vectors import Embedder
 
 Text = str | tuple[str, str]  # one text, or a pair
 WORDS = re.compile(r"\w+|[^\w\s]")
@@ -45,6 +46,7 @@ class Model:
         self.objective, self.tokenizer, self.place = objective, tokenizer, place
         self.guesses = guesses  # whether there is a masked-word head that has learnt something
         self.sentence = sentence or SentenceConfig()
+        self._embedders: dict[tuple[Any, ...], Embedder] = {}  # packing weights takes longer than a text
 
     @property
     def trunk(self) -> Transformer:
@@ -76,21 +78,24 @@ class Model:
     # ----------------------------------------------------------------------------------------- vectors
 
     def embed(self, texts: Sequence[str], **how: Any) -> NDArray[np.float32]:
-        """One vector for each text, pooled as the folder says; `how` is that of `use.vectors.embed`."""
+        """One vector for each text, pooled as the folder says; `how` is that of `use.vectors.Embedder`."""
         length = min(self.sentence.length or self.length, self.length)
         own = {"pooling": self.sentence.pooling, "normalise": self.sentence.normalise, "length": length}
-        return vectors.embed(self.trunk, self.tokenizer, texts, **{**own, **how})
+        asked = tuple(sorted({**own, **how}.items()))
+        if asked not in self._embedders:
+            self._embedders[asked] = Embedder(self.trunk, self.tokenizer, **dict(asked))
+        return self._embedders[asked](texts)
 
     # ------------------------------------------------------------------------------------------- tasks
 
     def classify(self, texts: Sequence[Text]) -> list[dict[str, Any]]:
         """The class, number or labels of each text, or pair of texts."""
-        self._need("classify")
+        self._need("classify", texts)
         return self.predict([_example(number, text) for number, text in enumerate(texts, 1)])
 
     def tag(self, texts: Sequence[str | Sequence[str]]) -> list[dict[str, Any]]:
         """A tag for every word. A text that is not yet in words is cut at blanks and punctuation."""
-        self._need("tag")
+        self._need("tag", texts)
         cut = [tuple(WORDS.findall(text)) if isinstance(text, str) else tuple(text) for text in texts]
         return self.predict([Sentence(place=f"text {number}", words=words) for number, words in enumerate(cut, 1)])
 
@@ -123,10 +128,12 @@ class Model:
             raise FolderError(self.place, "has no masked-word head", f"{what} need a model pretrained on masked words")
         return self.objective
 
-    def _need(self, kind: str) -> None:
+    def _need(self, kind: str, texts: Any = ()) -> None:
         if not isinstance(self.objective, TASKS[kind]):
             remedy = f"Fine-tune it first: bertsmith finetune {self.place} DATA --task {kind} --out runs/mine"
             raise FolderError(self.place, f"was not fine-tuned to {kind}", remedy)
+        if isinstance(texts, str):
+            raise TextError("texts", "is one text, not several", "Put it into a list")
 
 
 def load(folder: str | Path, device: str = "cpu") -> Model:

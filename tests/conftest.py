@@ -29,6 +29,7 @@ def shared() -> Path:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: "test_kills" not in item.nodeid)  # what takes minutes goes on while the rest is done
     if torch.cuda.is_available():
         return
     for item in items:

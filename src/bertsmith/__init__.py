@@ -11,9 +11,11 @@ if TYPE_CHECKING:
     from bertsmith.models.family import FAMILY
     from bertsmith.models.transformer import Transformer, TransformerConfig
     from bertsmith.objectives import OBJECTIVES
-    from bertsmith.recipe import Recipe
+    from bertsmith.recipe import FineTune, Recipe
     from bertsmith.run import make, pretrain
+    from bertsmith.tasks import TASKS
     from bertsmith.text.tokenizer import Tokenizer
+    from bertsmith.tune import finetune
     from bertsmith.use.fill import Filled, Guess
     from bertsmith.use.load import Model, load
 
@@ -23,13 +25,16 @@ _HOMES = {
     "BertsmithError": "errors",
     "FAMILY": "models.family",
     "Filled": "use.fill",
+    "FineTune": "recipe",
     "Guess": "use.fill",
     "Model": "use.load",
     "OBJECTIVES": "objectives",
     "Recipe": "recipe",
+    "TASKS": "tasks",
     "Tokenizer": "text.tokenizer",
     "Transformer": "models.transformer",
     "TransformerConfig": "models.transformer",
+    "finetune": "tune",
     "load": "use.load",
     "make": "run",
     "pretrain": "run",
@@ -38,14 +43,17 @@ _HOMES = {
 __all__ = [
     "FAMILY",
     "OBJECTIVES",
+    "TASKS",
     "BertsmithError",
     "Filled",
+    "FineTune",
     "Guess",
     "Model",
     "Recipe",
     "Tokenizer",
     "Transformer",
     "TransformerConfig",
+    "finetune",
     "load",
     "make",
     "pretrain",

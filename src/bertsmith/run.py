@@ -38,6 +38,7 @@ from bertsmith.nn.init import initialise
 from bertsmith.objectives import OBJECTIVES
 from bertsmith.objectives.base import Unlabelled
 from bertsmith.recipe import Recipe, settle
+from bertsmith.tasks import TASKS
 from bertsmith.text import tokenizer as pieces
 from bertsmith.text.measure import Sample, measure
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig
@@ -190,7 +191,7 @@ def check(recipe: Recipe) -> None:
 
 
 def listing() -> None:
-    """The members of the family, the objectives, and the recipes in this folder."""
+    """The members of the family, the objectives, the tasks, and the recipes in this folder."""
     table = Table("member", "layers", "width", "heads", "feed-forward", "parameters", box=None)
     for name, shape in FAMILY.items():
         row = (shape.layers, shape.width, shape.heads, shape.feed_forward, f"{shape.count / 1e6:,.1f} M")
@@ -199,6 +200,8 @@ def listing() -> None:
     SAY.print()
     for name, objective in OBJECTIVES.items():
         SAY.print(f"objective {name}: {(objective.__doc__ or '').splitlines()[0]}")
+    for name, task in TASKS.items():
+        SAY.print(f"task {name}: {(task.__doc__ or '').splitlines()[0]}")
     for path in sorted(Path("recipes").rglob("*.toml")):
         SAY.print(f"recipe {path}")
 

@@ -19,6 +19,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> bertsmith.Model:
             folder / "run",
             "train.steps=500",
             "model.dropout=0.0",
+            "model.attention_dropout=0.0",
             "optimizer.rate=0.006",
             "data.length=16",
         )

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from record import record
 
-from bertsmith import tune
+from bertsmith import lesson, tune
 from bertsmith.models import folder as folders
 from bertsmith.models.family import FAMILY
 from bertsmith.models.transformer import Transformer
@@ -37,8 +37,8 @@ LENGTH, ITEMS = 128, 32
 def ours(recipe: Any, warm: int, steps: int, device: torch.device) -> float:
     """Examples a second of our trainer."""
     base, tokenizer = folders.read(recipe.model), Tokenizer.load(recipe.model)
-    data = tune.read(recipe)
-    encoded = tune.encode(recipe, base, tokenizer, data)
+    data = lesson.read(recipe)
+    encoded = lesson.encode(recipe, base.config, tokenizer, data)
     task, feed, optimizer, graphs = tune.learner(recipe, base, tokenizer, data, encoded, device)
     with tempfile.TemporaryDirectory() as folder, Display("ours") as display:
         trainer = Trainer(
@@ -81,7 +81,7 @@ def theirs(recipe: Any, warm: int, steps: int, device: torch.device, mode: str) 
         default_data_collator,
     )
 
-    data = tune.read(recipe)
+    data = lesson.read(recipe)
     tokenizer = AutoTokenizer.from_pretrained(recipe.model)
     texts = zip(*(example.texts for example in data.train.examples), strict=True)
     padding: Any = "max_length" if mode == "trainer" else False

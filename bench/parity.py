@@ -43,7 +43,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 import bertsmith
-from bertsmith import tune
+from bertsmith import lesson, tune
 from bertsmith.data.glue import GLUE
 from bertsmith.recipe import FineTune
 from bertsmith.tasks import scores
@@ -149,7 +149,7 @@ def theirs(given: FineTune) -> dict[str, Any]:
     transformers: Any = import_module("transformers")
     transformers.logging.set_verbosity_error()  # a new head has no weights yet: that is the point
     transformers.logging.disable_progress_bar()
-    data, device = tune.read(given), machine.device(given.train.device)
+    data, device = lesson.read(given), machine.device(given.train.device)
     tokenizer = transformers.AutoTokenizer.from_pretrained(given.model)
     number = getattr(given.task.settings, "answer", "") == "number"
     labels = () if number else data.labels
@@ -361,7 +361,7 @@ class Spans(Theirs):
 def zero_shot(job: Job, place: Place) -> dict[str, float]:
     """How well vectors that have learnt nothing from STS-B order its pairs by their cosine."""
     with tempfile.TemporaryDirectory() as folder:
-        examples: Any = tune.read(recipe(Job(job.side, "STS-B", 0), place, Path(folder))).dev.examples
+        examples: Any = lesson.read(recipe(Job(job.side, "STS-B", 0), place, Path(folder))).dev.examples
     texts = [text for example in examples for text in example.texts]
     device = str(machine.device("auto"))
     if job.side == OURS:

@@ -15,7 +15,7 @@ from tasks.small import CASES, shape, tokenizer
 from torch import Tensor
 
 import bertsmith
-from bertsmith import tune
+from bertsmith import lesson, tune
 from bertsmith.errors import RecipeError, RunError, TextError
 from bertsmith.models import folder as folders
 from bertsmith.models.foreign import Learnt
@@ -405,7 +405,7 @@ def test_a_head_that_means_the_same_is_gone_on_with(tmp_path: Path) -> None:
 def test_without_a_dev_file_a_tenth_is_held_back(base: Path, data: Path, tmp_path: Path) -> None:
     alone = recipe(base, data / "train.csv", tmp_path)
     assert alone.data.dev is None
-    one, again = tune.read(alone), tune.read(alone)
+    one, again = lesson.read(alone), lesson.read(alone)
     assert (len(one.train.examples), len(one.dev.examples)) == (87, 9)
     places = [{example.place for example in part.examples} for part in (one.train, one.dev)]
     assert len(places[0] | places[1]) == 96

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from bertsmith import tune
+from bertsmith import lesson, tune
 from bertsmith.data import glue as tasks
 from bertsmith.errors import RecipeError, TextError, nearest
 from bertsmith.insight import probes as probing
@@ -118,7 +118,7 @@ def probes(model: Path, data: Path, out: Path, seeds: int, most: int | None, ove
     kind: Any = recipe.task.kind
     if kind not in ("tag", "classify"):
         raise TextError(data, f"is a file to {kind}", "Probe with a tagging or a classification file")
-    examples = tune.read(recipe)
+    examples = lesson.read(recipe)
     opened = load(model, device=machine.device("auto").type)
     both = examples.train.examples, examples.dev.examples
     found = probing.probe(opened.trunk, opened.tokenizer, *both, kind, most=most or 20_000)

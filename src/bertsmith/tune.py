@@ -4,7 +4,7 @@ import math
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,20 +14,17 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from bertsmith import config
-from bertsmith.data import files, glue, labelled
+from bertsmith import config, lesson
+from bertsmith.data import files, glue
 from bertsmith.data.feed import Feed
-from bertsmith.data.labelled import Columns, Labelled
-from bertsmith.data.shuffle import permute
 from bertsmith.data.shuffled import Shuffled
-from bertsmith.errors import RecipeError, TextError
 from bertsmith.insight.card import tuned_card
+from bertsmith.lesson import Data, Encoded
 from bertsmith.models import folder as folders
 from bertsmith.models import sentence
 from bertsmith.models.folder import Opened
 from bertsmith.models.foreign import Learnt
 from bertsmith.models.sentence import SentenceConfig
-from bertsmith.models.transformer import Transformer
 from bertsmith.nn.init import initialise
 from bertsmith.recipe import FineTune, settle
 from bertsmith.tasks import TASKS, adapt
@@ -48,30 +45,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "train": {"epochs": 3.0, "evaluations": 3, "saves": 3, "compile": "never"},
 }
 EXTENTS = ("train.steps=", "train.epochs=", "train.budget=")  # of these a run has one: the last that is said
-HELD_BACK = 0.1  # of the training examples, where no others are given to choose the best weights by
 CUDA_BUDGET = 131_072  # tokens in one pass of an evaluation
 RESULT = "result.json"
-
-
-@dataclass(frozen=True)
-class Data:
-    """Both sets of examples as the task reads them, and what there is to say about them."""
-
-    train: Labelled
-    dev: Labelled
-    labels: tuple[str, ...]
-
-    @property
-    def fingerprint(self) -> str:
-        return f"{self.train.fingerprint} {self.dev.fingerprint}"
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """The same as the network sees them, made once for all seeds."""
-
-    train: list[Item]
-    dev: list[Item]
 
 
 def recipe(
@@ -79,9 +54,9 @@ def recipe(
 ) -> FineTune:
     """A whole recipe from what the command line says; what it does not say is guessed from the data."""
     found = glue.recognise(data)
-    train, dev = _files(data, dev, found)
+    train, dev = lesson.behind(data, dev, found)
     values: dict[str, Any] = {"model": str(model), "out": str(out), "seeds": seeds}
-    values["task"] = {"kind": task or _guess(train)}
+    values["task"] = {"kind": task or lesson.guess(train)}
     if found is not None and values["task"]["kind"] == "classify":
         measure = "accuracy_f1" if found.headline == "mean" else found.headline
         number = found.kind == "number"
@@ -102,10 +77,14 @@ def finetune(recipe: FineTune) -> dict[str, Any]:
     with Lock(recipe.out):
         settle(recipe, MAY_CHANGE)
         base, tokenizer = folders.read(recipe.model), Tokenizer.load(recipe.model)
-        data = read(recipe)
-        for line in _told(data):
+        data = lesson.read(recipe)
+        for line in lesson.told(data):
             SAY.print(line, markup=False)
-        encoded = encode(recipe, base, tokenizer, data)
+        encoded = lesson.encode(recipe, base.config, tokenizer, data)
+        for name, cut, items in zip(("training", "dev"), encoded.cut, (encoded.train, encoded.dev), strict=True):
+            if cut:
+                length = recipe.data.length
+                SAY.print(f"{cut:,} of {len(items):,} {name} texts are longer than {length} tokens and are cut")
         runs: list[dict[str, Any]] = []
         for number in range(recipe.seeds):
             one = replace(recipe, out=recipe.out / f"seed-{number}", train=_seeded(recipe, number))
@@ -133,36 +112,6 @@ def show(result: Mapping[str, Any], out: Path) -> None:
         table.add_row(name.replace("_", " "), f"{found['mean']:.4f}", ends, f"{found['deviation']:.4f}")
     SAY.print(table)
     SAY.print(f"model {out / 'model'}, result {out / RESULT}")
-
-
-def read(recipe: FineTune) -> Data:
-    """The examples, and the classes that they name."""
-    given, kind = recipe.data, TASKS[recipe.task.kind]
-    columns = Columns(texts=given.texts, label=given.label, separator=given.separator)
-    form = kind.reads(recipe.task.settings)
-    train = labelled.read(given.train, form, columns, given.bad)
-    if given.dev is None:
-        train, dev = _held_back(train)
-    else:
-        dev = labelled.read(given.dev, form, columns, given.bad)
-    for part, place in ((train, given.train), (dev, given.dev or given.train)):
-        if not part.examples:
-            raise TextError(place, "holds no examples")
-    known = train.examples if given.dev else [*train.examples, *dev.examples]  # held back, but not hidden
-    return Data(train, dev, _labels(known, given.train, kind))
-
-
-def encode(recipe: FineTune, base: Opened, tokenizer: Tokenizer, data: Data) -> Encoded:
-    """Items of both sets; what had to be cut is counted."""
-    task, length = _task(recipe, base, data), recipe.data.length
-    if length > base.config.length:
-        fact = f"sequences of {length} tokens do not fit a model of {base.config.length} positions"
-        raise RecipeError("data.length", fact, f"Give at most {base.config.length}")
-    parts = [task.items(part.examples, tokenizer, length) for part in (data.train, data.dev)]
-    for name, items in zip(("training", "dev"), parts, strict=True):
-        if cut := sum(item.cut > 0 for item in items):
-            SAY.print(f"{cut:,} of {len(items):,} {name} texts are longer than {length} tokens and are cut")
-    return Encoded(*parts)
 
 
 def run(
@@ -204,7 +153,7 @@ def learner(
     recipe: FineTune, base: Opened, tokenizer: Tokenizer, data: Data, encoded: Encoded, device: torch.device
 ) -> tuple[Task, Feed, Optimizer, bool]:
     """The task with the folder's weights in it, its batches and its optimizer; and whether steps can be recorded."""
-    task = _task(recipe, base, data)
+    task = lesson.task_of(recipe, base.config, data)
     initialise(task, recipe.train.seed)
     task.load_state_dict(_weights(task, base), strict=False)
     adapt.prepare(task, recipe.adapt, recipe.train.seed)
@@ -214,10 +163,6 @@ def learner(
     feed = Feed(source, partial(task.collate, mould=mould), data.fingerprint, recipe.data.workers)
     graphs = device.type == "cuda"
     return task, feed, Optimizer(task, recipe.optimizer, adapt.rates(task, recipe.adapt), capturable=graphs), graphs
-
-
-def _task(recipe: FineTune, base: Opened, data: Data) -> Task:
-    return TASKS[recipe.task.kind](Transformer(base.config), recipe.task.settings, data.labels)
 
 
 def _weights(task: Task, base: Opened) -> dict[str, torch.Tensor]:
@@ -252,66 +197,6 @@ def _measure(
     return task.score(examples, predict(task, examples, items, device=device, budget=budget))
 
 
-def _files(data: Path, dev: Path | None, found: glue.GlueTask | None) -> tuple[Path, Path | None]:
-    """The training and the dev file behind a name: two files of a folder, or a file alone."""
-    if not data.is_dir():
-        return data, dev
-    if found is not None:
-        named = glue.files(data, found)
-        train, own = named.get("train"), named.get("dev")
-    else:
-        train, own = (_stem(data, stems) for stems in (("train",), ("dev", "valid", "validation", "testa")))
-    if train is None:
-        raise TextError(data, "holds no training file", "Name it train.tsv, .csv, .jsonl, .parquet, .conll or .json")
-    return train, dev or own
-
-
-def _stem(folder: Path, stems: Sequence[str]) -> Path | None:
-    """The file of a folder that is named so: train.tsv, eng.train.xz, train-v1.1.json."""
-    shown = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
-    for stem in stems:
-        for path in shown:
-            if stem in path.name.lower().replace("-", ".").replace("_", ".").split("."):
-                return path
-    return None
-
-
-def _guess(train: Path) -> str:
-    """The task, by the kind of file: SQuAD's JSON asks, CoNLL's columns tag, tables classify."""
-    endings = [ending for ending in train.suffixes if ending not in (".gz", ".xz", ".zst")]
-    last = endings[-1].lower() if endings else ""
-    if last == ".json":
-        return "answer"
-    return "classify" if last in (".tsv", ".csv", ".jsonl", ".parquet") else "tag"
-
-
-def _held_back(whole: Labelled) -> tuple[Labelled, Labelled]:
-    """A tenth of the examples, always the same ones, as a dev set."""
-    count = len(whole.examples)
-    back = set(permute(np.arange(max(1, int(HELD_BACK * count))), count, 0).tolist()) if count > 1 else set()
-    train: list[Any] = [example for number, example in enumerate(whole.examples) if number not in back]
-    dev: list[Any] = [example for number, example in enumerate(whole.examples) if number in back]
-    found = f"{len(dev):,} of the training examples, held back"
-    return replace(whole, examples=train), replace(whole, examples=dev, found=found, dropped={})
-
-
-def _labels(examples: Sequence[Any], place: Path, kind: type[Task]) -> tuple[str, ...]:
-    """The classes by number: in GLUE's order where it is GLUE, so that others mean the same by a number."""
-    found = glue.recognise(place)
-    if found is not None and found.classes and kind is TASKS["classify"]:
-        return found.classes
-    return kind.classes(examples)
-
-
-def _told(data: Data) -> list[str]:
-    """What was read, and what was left out."""
-    lines = []
-    for name, part in (("training", data.train), ("dev", data.dev)):
-        lines.append(f"{len(part.examples):,} {name} examples: {part.found}")
-        lines += [f"  left out: {count:,} {reason}" for reason, count in part.dropped.items() if count]
-    return lines
-
-
 def _result(recipe: FineTune, data: Data, encoded: Encoded, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Figures of all seeds with mean, deviation and interval, and the protocol that made them."""
     headline = runs[0]["headline"]
@@ -326,7 +211,7 @@ def _result(recipe: FineTune, data: Data, encoded: Encoded, runs: Sequence[Mappi
         "measured_on": str(recipe.data.dev or recipe.data.train),
         "examples": {"train": len(data.train.examples), "dev": len(data.dev.examples)},
         "items": {"train": len(encoded.train), "dev": len(encoded.dev)},
-        "cut": sum(item.cut > 0 for item in encoded.train + encoded.dev),
+        "cut": sum(encoded.cut),
         "data_sha256": data.fingerprint,
         "recipe": config.dump(recipe),
         "machine": machine.describe(machine.device(recipe.train.device)),

@@ -15,7 +15,7 @@ FLOORS = [
     {"train", "use", "insight"},
     {"serve"},
     {"recipe"},
-    {"choose", "story"},
+    {"choose", "story", "lesson"},
     {"run", "tune", "apply"},
     {"suites"},
     {"cli"},

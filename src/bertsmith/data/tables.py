@@ -14,24 +14,25 @@ import csv
 import json
 import re
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
+from bertsmith.data import stored
 from bertsmith.data.lines import BROKEN, FACTS, HALF, Cleaner, runs, unreadable
-from bertsmith.data.sources import PACKINGS, Source, pyarrow
+from bertsmith.data.sources import PACKINGS, Source
+from bertsmith.data.stored import UNREADABLE, Raw
 from bertsmith.errors import TextError, nearest
 
 KINDS = (".tsv", ".csv", ".jsonl", ".ndjson", ".json", ".parquet", ".txt")
 KNOWN = "Known: .tsv .csv .jsonl .json .parquet, and all but the last followed by .gz .xz .zst"
 LONGEST = 1 << 24  # characters of a line, and of a row of CSV
 PEEK = 100  # rows to guess from
-ROWS = 256  # of a Parquet file, held at a time
 NAME = 40  # characters of a column's name, at most
 
-QUOTES, OBJECT, UNREADABLE = "rows with broken quotes", "rows that are no JSON object", "rows that cannot be read"
+QUOTES, OBJECT = "rows with broken quotes", "rows that are no JSON object"
 FEW, MANY = "rows with too few cells", "rows with too many cells"
 FAULTS = {f"rows with {kind}": fact.format(longest=LONGEST) for kind, fact in FACTS.items() if "record" not in kind} | {
     QUOTES: "has a quote that is neither doubled nor closed",
@@ -42,7 +43,6 @@ REMEDY = "Mend the file, or choose to skip what is bad"
 
 Policy = Literal["skip", "fail"]
 Line = tuple[int, str, str]  # its number, itself, and what is wrong with it, or nothing
-Raw = tuple[int, list[str] | dict[str, Any], str]  # the number of a line or row, what is in it, what is wrong with it
 Row = tuple[str, dict[str, Any]]  # its place, and the value in each column
 
 
@@ -96,7 +96,7 @@ class Table:
                 if fault := flaw(list(row.values())):
                     dropped.drop(fault, place)
                 else:
-                    row |= {name: _class(row[name], self.classes[name]) for name in self.classes if name in row}
+                    row |= {name: stored.named(row[name], self.classes[name]) for name in self.classes if name in row}
                     yield place, row
             elif len(values) == len(self.columns):
                 yield place, {name: values[cell] for name, cell in cells}
@@ -128,7 +128,7 @@ def opened(found: Source, known: Collection[str] = ()) -> Table:
     if found.kind not in KINDS or (found.kind == ".parquet" and found.packing):
         raise TextError(found.name, f"has the unknown ending '{found.path.suffix}'", KNOWN)
     if found.kind == ".parquet":
-        columns, classes = _schema(found)
+        columns, classes = stored.schema(found)
         table = Table(found, columns, [], classes=classes)
         return replace(table, head=[row for _, row in islice(table.rows(columns, Dropped("skip")), PEEK)])
     if found.kind in (".tsv", ".csv", ".txt"):
@@ -253,7 +253,7 @@ def _raw(found: Source, delimiter: str = "", wanted: Sequence[str] = ()) -> Iter
         case ".tsv" | ".txt":
             return ((at, line.split(delimiter), fault) for at, line, fault in lines(found) if line.strip(" ") or fault)
         case ".parquet":
-            return _stored(found, wanted)
+            return stored.rows(found, wanted)
     return _objects(found)
 
 
@@ -313,60 +313,6 @@ def _objects(found: Source) -> Iterator[Raw]:
             except (ValueError, RecursionError):
                 record = None
             yield (number, record, "") if isinstance(record, dict) else (number, {}, OBJECT)
-
-
-def _stored(found: Source, wanted: Sequence[str]) -> Iterator[Raw]:
-    arrow, done = pyarrow(found.name), 0
-    unread = (arrow.ArrowException, ValueError, OverflowError)  # bytes that are not UTF-8, a date before all dates
-    try:
-        with arrow.parquet.ParquetFile(found.path) as file:
-            for batch in file.iter_batches(batch_size=ROWS, columns=list(wanted)):
-                try:
-                    rows: Iterable[Any] = batch.to_pylist()
-                except unread:
-                    rows = (_alone(batch.slice(row, 1), unread) for row in range(len(batch)))
-                for row in rows:
-                    done += 1
-                    yield (done, {}, UNREADABLE) if row is None else (done, row, "")
-    except (arrow.ArrowException, OSError, LookupError, ValueError, OverflowError, MemoryError) as error:
-        raise unreadable(f"{found.name}:{done + 1}", error) from None
-
-
-def _alone(batch: Any, unread: tuple[type[Exception], ...]) -> Any:
-    try:
-        return batch.to_pylist()[0]
-    except unread:
-        return None
-
-
-def _schema(found: Source) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
-    """The columns of a Parquet file, and the names of classes that the `datasets` library has left in it."""
-    arrow = pyarrow(found.name)
-    try:
-        with arrow.parquet.ParquetFile(found.path) as file:
-            names, kept = tuple(file.schema_arrow.names), file.schema_arrow.metadata or {}
-    except (arrow.ArrowException, OSError, LookupError, ValueError, OverflowError, MemoryError) as error:
-        raise unreadable(found.name, error) from None
-    try:
-        features = json.loads(kept.get(b"huggingface", b"{}"))["info"]["features"]
-        return names, {name: classes for name in names if (classes := _classes(features.get(name)))}
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return names, {}
-
-
-def _classes(feature: Any) -> tuple[str, ...]:
-    if isinstance(feature, list) and feature:
-        return _classes(feature[0])
-    if not isinstance(feature, dict):
-        return ()
-    return tuple(map(str, feature["names"])) if feature.get("names") else _classes(feature.get("feature"))
-
-
-def _class(held: Any, classes: tuple[str, ...]) -> Any:
-    """The name of a class for its number. A number that has none, as -1 in a test set, says nothing."""
-    if isinstance(held, list):
-        return [_class(one, classes) for one in held]
-    return classes[held] if isinstance(held, int) and 0 <= held < len(classes) else None
 
 
 def _number(cell: str) -> bool:

@@ -1,0 +1,138 @@
+"""A lesson: what a fine-tuning run learns from. Files, examples, classes, and what the network sees of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bertsmith.data import glue, labelled
+from bertsmith.data.labelled import Columns, Labelled
+from bertsmith.data.shuffle import permute
+from bertsmith.errors import RecipeError, TextError
+from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.recipe import FineTune
+from bertsmith.tasks import TASKS
+from bertsmith.tasks.base import Item, Task
+from bertsmith.text.tokenizer import Tokenizer
+
+HELD_BACK = 0.1  # of the training examples, where no others are given to choose the best weights by
+
+
+@dataclass(frozen=True)
+class Data:
+    """Both sets of examples as the task reads them, and what there is to say about them."""
+
+    train: Labelled
+    dev: Labelled
+    labels: tuple[str, ...]
+
+    @property
+    def fingerprint(self) -> str:
+        return f"{self.train.fingerprint} {self.dev.fingerprint}"
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The same as the network sees them, made once for all seeds."""
+
+    train: list[Item]
+    dev: list[Item]
+
+    @property
+    def cut(self) -> tuple[int, int]:
+        """How many of both sets were longer than a sequence may be."""
+        train, dev = (sum(item.cut > 0 for item in items) for items in (self.train, self.dev))
+        return train, dev
+
+
+def read(recipe: FineTune) -> Data:
+    """The examples, and the classes that they name."""
+    given, kind = recipe.data, TASKS[recipe.task.kind]
+    columns = Columns(texts=given.texts, label=given.label, separator=given.separator)
+    form = kind.reads(recipe.task.settings)
+    train = labelled.read(given.train, form, columns, given.bad)
+    if given.dev is None:
+        train, dev = _held_back(train)
+    else:
+        dev = labelled.read(given.dev, form, columns, given.bad)
+    for part, place in ((train, given.train), (dev, given.dev or given.train)):
+        if not part.examples:
+            raise TextError(place, "holds no examples")
+    known = train.examples if given.dev else [*train.examples, *dev.examples]  # held back, but not hidden
+    return Data(train, dev, _labels(known, given.train, kind))
+
+
+def encode(recipe: FineTune, shape: TransformerConfig, tokenizer: Tokenizer, data: Data) -> Encoded:
+    """Items of both sets."""
+    task, length = task_of(recipe, shape, data), recipe.data.length
+    if length > shape.length:
+        fact = f"sequences of {length} tokens do not fit a model of {shape.length} positions"
+        raise RecipeError("data.length", fact, f"Give at most {shape.length}")
+    return Encoded(*(task.items(part.examples, tokenizer, length) for part in (data.train, data.dev)))
+
+
+def behind(data: Path, dev: Path | None, found: glue.GlueTask | None) -> tuple[Path, Path | None]:
+    """The training and the dev file behind a name: two files of a folder, or a file alone."""
+    if not data.is_dir():
+        return data, dev
+    if found is not None:
+        named = glue.files(data, found)
+        train, own = named.get("train"), named.get("dev")
+    else:
+        train, own = (_stem(data, stems) for stems in (("train",), ("dev", "valid", "validation", "testa")))
+    if train is None:
+        raise TextError(data, "holds no training file", "Name it train.tsv, .csv, .jsonl, .parquet, .conll or .json")
+    return train, dev or own
+
+
+def _stem(folder: Path, stems: Sequence[str]) -> Path | None:
+    """The file of a folder that is named so: train.tsv, eng.train.xz, train-v1.1.json."""
+    shown = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    for stem in stems:
+        for path in shown:
+            if stem in path.name.lower().replace("-", ".").replace("_", ".").split("."):
+                return path
+    return None
+
+
+def guess(train: Path) -> str:
+    """The task, by the kind of file: SQuAD's JSON asks, CoNLL's columns tag, tables classify."""
+    endings = [ending for ending in train.suffixes if ending not in (".gz", ".xz", ".zst")]
+    last = endings[-1].lower() if endings else ""
+    if last == ".json":
+        return "answer"
+    return "classify" if last in (".tsv", ".csv", ".jsonl", ".parquet") else "tag"
+
+
+def _held_back(whole: Labelled) -> tuple[Labelled, Labelled]:
+    """A tenth of the examples, always the same ones, as a dev set."""
+    count = len(whole.examples)
+    back = set(permute(np.arange(max(1, int(HELD_BACK * count))), count, 0).tolist()) if count > 1 else set()
+    train: list[Any] = [example for number, example in enumerate(whole.examples) if number not in back]
+    dev: list[Any] = [example for number, example in enumerate(whole.examples) if number in back]
+    found = f"{len(dev):,} of the training examples, held back"
+    return replace(whole, examples=train), replace(whole, examples=dev, found=found, dropped={})
+
+
+def _labels(examples: Sequence[Any], place: Path, kind: type[Task]) -> tuple[str, ...]:
+    """The classes by number: in GLUE's order where it is GLUE, so that others mean the same by a number."""
+    found = glue.recognise(place)
+    if found is not None and found.classes and kind is TASKS["classify"]:
+        return found.classes
+    return kind.classes(examples)
+
+
+def task_of(recipe: FineTune, shape: TransformerConfig, data: Data) -> Task:
+    """The task on a network of this shape, before it has any weights."""
+    return TASKS[recipe.task.kind](Transformer(shape), recipe.task.settings, data.labels)
+
+
+def told(data: Data) -> list[str]:
+    """What was read, and what was left out."""
+    lines = []
+    for name, part in (("training", data.train), ("dev", data.dev)):
+        lines.append(f"{len(part.examples):,} {name} examples: {part.found}")
+        lines += [f"  left out: {count:,} {reason}" for reason, count in part.dropped.items() if count]
+    return lines

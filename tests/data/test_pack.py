@@ -22,7 +22,7 @@ def whole_round(pack, number=0):
     return [pack(section << 32 | index) for section in sections for index in range(pack.batches(section))]
 
 
-@pytest.fixture(params=[1024, 100], ids=["one section", "sections"])
+@pytest.fixture(params=[512, 100], ids=["one section", "sections"])
 def section(request, monkeypatch):
     """A round in one section, and in several."""
     monkeypatch.setattr("bertsmith.data.pack.SECTION", request.param)
@@ -171,13 +171,13 @@ def test_positions_follow_one_another_through_the_rounds(section):
 def test_the_next_round_is_planned_before_it_is_needed():
     packer = pack(prose(30))
     last = packer.batches() - 1
-    asked, sequences = Queue(), packer.plan.sequences
+    asked, walked = Queue(), packer.plan.walked
 
     def noted(epochs):
         asked.put(epochs.start)
-        return sequences(epochs)
+        return walked(epochs)
 
-    packer.plan.sequences = noted
+    packer.plan.walked = noted
     packer(0)
     assert asked.empty()
     packer(last)

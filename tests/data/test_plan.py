@@ -11,8 +11,7 @@ def plan(text, length=64, pairs="none", seed=1, **settings):
 
 
 def ordered(plan, epochs):
-    sequences, order = plan.sequences(epochs)
-    return sequences.take(order)
+    return plan.sequences(epochs)
 
 
 def columns(sequences):

@@ -8,12 +8,12 @@ import numpy as np
 from jaxtyping import Int32, Int64
 
 from bertsmith.data.deal import cut, exchange
-from bertsmith.data.plan import Pairs, Plan, Sequences, Source, Whole
+from bertsmith.data.plan import Pairs, Plan, Sequences, Source, Walked, Whole
 from bertsmith.data.shuffle import BATCH, mix
 from bertsmith.errors import RecipeError, RunError
 
 BATCHES = 256  # a round has at least so many, so that each lacks next to nothing
-SECTION = 1024  # and is dealt in sections of about so many, so that a position far into a run is soon found again
+SECTION = 512  # and is dealt in sections of about so many, so that a position far into a run is soon found again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class _Section:
     """A stretch of some whole epochs, dealt out into batches."""
 
     sequences: Sequences
-    order: Whole  # in which those of this section come
+    order: Whole  # in which they come
     begins: Whole  # the first of each batch, and the end
     offsets: Whole  # how many tokens of its text the batch before has had
     epoch: float  # how many lie before it
@@ -83,7 +83,7 @@ class Pack:
         self.most = 8 + int(1.5 * tokens / self.plan.mean())  # real sequences in a batch
         self.limit = -(-(self.most - (-tokens // length)) // 8) * 8  # and filler, in case it all were filler
         self._dealt: dict[int, Future[_Section]] = {}
-        self._round: tuple[int, Sequences, Whole] | None = None  # the one that was planned last; the planner's own
+        self._round: tuple[int, Walked, Whole] | None = None  # the one that was planned last; the planner's own
         self._lock, self._planner = Lock(), ThreadPoolExecutor(1, thread_name_prefix="plan")
 
     def __call__(self, position: int) -> Packed:
@@ -132,17 +132,17 @@ class Pack:
     def _deal(self, number: int) -> _Section:
         turn, part = divmod(number, self.sections)
         if self._round is None or self._round[0] != turn:
-            self._round = (turn, *self.plan.sequences(range(turn * self.round, (turn + 1) * self.round)))
-        _, sequences, order = self._round
-        begin, end = len(order) * part // self.sections, len(order) * (part + 1) // self.sections
-        before, span = begin / len(order), (end - begin) / len(order)
-        order = order[begin:end]
-        lengths = sequences.lengths[order]
+            self._round = (turn, *self.plan.walked(range(turn * self.round, (turn + 1) * self.round)))
+        _, walked, whole = self._round
+        begin, end = len(whole) * part // self.sections, len(whole) * (part + 1) // self.sections
+        before, span = begin / len(whole), (end - begin) / len(whole)
+        sequences = self.plan.read(walked, whole[begin:end])
         if self.plan.pairs == "none":
-            begins, offsets = cut(lengths, self.tokens, self.most)
+            order = np.arange(len(sequences))
+            begins, offsets = cut(sequences.lengths, self.tokens, self.most)
         else:
-            moved, begins = exchange(lengths, _spare(sequences)[order], self.tokens, self.most)
-            order, offsets = order[moved], np.zeros_like(begins)
+            order, begins = exchange(sequences.lengths, _spare(sequences), self.tokens, self.most)
+            offsets = np.zeros_like(begins)
         return _Section(
             sequences=sequences,
             order=order,

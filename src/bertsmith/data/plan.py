@@ -52,7 +52,7 @@ class Sequences:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Walked:
+class Walked:
     """Sequences as units: the first text is [unit, split), what follows it [split, last)."""
 
     unit: Whole
@@ -101,8 +101,12 @@ class Plan:
         if pairs == "next":
             self._weigh()
 
-    def sequences(self, epochs: range) -> tuple[Sequences, Whole]:
-        """All sequences of the epochs, and the order to see them in: epoch after epoch, each shuffled anew."""
+    def sequences(self, epochs: range) -> Sequences:
+        """All sequences of the epochs, in the order to see them in."""
+        return self.read(*self.walked(epochs))
+
+    def walked(self, epochs: range) -> tuple[Walked, Whole]:
+        """The same before the stand-ins are drawn, and the order: epoch after epoch, each shuffled anew."""
         walks = len(self.walks) - 1
         found = self._walk(np.tile(np.arange(walks), len(epochs)), np.repeat(np.array(epochs, np.int32), walks))
         order = np.argsort(found.epoch, kind="stable")
@@ -110,7 +114,11 @@ class Plan:
         for epoch, begin, end in zip(epochs, bounds, bounds[1:], strict=False):
             rows = permute(np.arange(end - begin), int(end - begin), int(mix(self.seed, ORDER, epoch)))
             order[begin:end] = order[begin:end][rows]
-        return self._read(found), order
+        return found, order
+
+    def read(self, found: Walked, rows: Whole) -> Sequences:
+        """Some of what was walked, as ranges of tokens, with stand-ins where the label asks for them."""
+        return self._read(replace(found, **{part.name: getattr(found, part.name)[rows] for part in fields(found)}))
 
     def mean(self) -> float:
         """About how many tokens a sequence has, seen on a sample."""
@@ -133,14 +141,14 @@ class Plan:
             if abs(change) < 0.001:
                 break
 
-    def _sample(self, size: int = 16_384) -> _Walked:
+    def _sample(self, size: int = 16_384) -> Walked:
         """About so many sequences, from walks all over the corpus, over several epochs where it is small."""
         walks = len(self.walks) - 1
         whole = int(self.starts[-1]) // self.most + walks
         some, times = np.arange(0, walks, max(1, whole // size)), max(1, size // whole)
         return self._walk(np.tile(some, times), np.repeat(np.arange(times, dtype=np.int32), len(some)))
 
-    def _walk(self, walks: Whole, epochs: Small) -> _Walked:
+    def _walk(self, walks: Whole, epochs: Small) -> Walked:
         """Walk them all: each turn finds the next sequence of every walk that is not yet at its end."""
         unit, stop, epoch, key = self.walks[walks], self.walks[walks + 1], epochs, mix(self.seed, WALK, epochs)
         least = min(2, self.most)
@@ -163,9 +171,9 @@ class Plan:
             going = np.flatnonzero(unit < stop)
             unit, stop, epoch, key = unit[going], stop[going], epoch[going], key[going]
         unit, split, last, goal, label, epoch = (np.concatenate(column) for column in zip(*turns, strict=True))
-        return _Walked(unit=unit, split=split, last=last, goal=goal, label=label, epoch=epoch)
+        return Walked(unit=unit, split=split, last=last, goal=goal, label=label, epoch=epoch)
 
-    def _read(self, found: _Walked) -> Sequences:
+    def _read(self, found: Walked) -> Sequences:
         """Units as ranges of tokens, with stand-ins where the label asks for them."""
         first, second = self.starts[found.unit], self.starts[found.split]
         sequences = Sequences(

@@ -527,3 +527,15 @@ def test_labels_and_numbers_are_learnt(base: Path, tmp_path: Path) -> None:
     result = tune.finetune(recipe(base, tmp_path / "numbers", tmp_path / "out", *BRIEF, "task.answer=number"))
     assert result["headline"] == "spearman"
     assert list(bertsmith.load(tmp_path / "out" / "model").classify(["the cat"])[0]) == ["number"]
+
+
+def test_a_mistake_may_be_mended_in_the_same_folder(tmp_path: Path, base: Path) -> None:
+    (tmp_path / "a.csv").write_text("text,label\n" + "the cat,a\nthe dog,b\n" * 8)
+    given = {"dev": None, "task": None, "seeds": 1}
+    with pytest.raises(RecipeError, match=r"^data\.length: sequences of 600 tokens do not fit"):
+        tune.finetune(tune.recipe(base, tmp_path / "a.csv", tmp_path / "out", **given, overrides=["data.length=600"]))
+    mended = ["train.steps=1", "train.evaluations=1", "data.length=16"]
+    tune.finetune(tune.recipe(base, tmp_path / "a.csv", tmp_path / "out", **given, overrides=mended))
+    with pytest.raises(RunError, match="was begun with another recipe: data.length was 16, is 32"):
+        changed = [*mended[:2], "data.length=32"]
+        tune.finetune(tune.recipe(base, tmp_path / "a.csv", tmp_path / "out", **given, overrides=changed))

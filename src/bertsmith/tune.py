@@ -75,7 +75,6 @@ def recipe(
 def finetune(recipe: FineTune) -> dict[str, Any]:
     """Fine-tune as the recipe says, once for each seed. Leaves the best model, and a result with its protocol."""
     with Lock(recipe.out):
-        settle(recipe, MAY_CHANGE)
         base, tokenizer = folders.read(recipe.model), Tokenizer.load(recipe.model)
         data = lesson.read(recipe)
         for line in lesson.told(data):
@@ -85,6 +84,7 @@ def finetune(recipe: FineTune) -> dict[str, Any]:
             if cut:
                 length = recipe.data.length
                 SAY.print(f"{cut:,} of {len(items):,} {name} texts are longer than {length} tokens and are cut")
+        settle(recipe, MAY_CHANGE)  # now that nothing is wrong with it: a mistake may be mended in the same folder
         runs: list[dict[str, Any]] = []
         for number in range(recipe.seeds):
             one = replace(recipe, out=recipe.out / f"seed-{number}", train=_seeded(recipe, number))

@@ -184,6 +184,7 @@ def _windowed(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout
 
 
 def _tiles(query: Tensor, key: Tensor, value: Tensor, run: Run, dropout: float) -> Tensor:
+    # A weight of nought makes nought of every number but inf and nan: those alone would reach the sequence before.
     size = run.together * run.length
     mask = _mask(run.together, run.length, run.window, query.dtype)
 

@@ -536,6 +536,6 @@ def test_a_mistake_may_be_mended_in_the_same_folder(tmp_path: Path, base: Path) 
         tune.finetune(tune.recipe(base, tmp_path / "a.csv", tmp_path / "out", **given, overrides=["data.length=600"]))
     mended = ["train.steps=1", "train.evaluations=1", "data.length=16"]
     tune.finetune(tune.recipe(base, tmp_path / "a.csv", tmp_path / "out", **given, overrides=mended))
-    with pytest.raises(RunError, match="was begun with another recipe: data.length was 16, is 32"):
-        changed = [*mended[:2], "data.length=32"]
+    changed = [*mended[:2], "data.length=32"]
+    with pytest.raises(RunError, match=r"was begun with another recipe: data\.length was 16, is 32"):
         tune.finetune(tune.recipe(base, tmp_path / "a.csv", tmp_path / "out", **given, overrides=changed))

@@ -1,6 +1,7 @@
-"""Bricks: attention, positions, layers, heads, pooling, first weights. They know no text, no data, no member.
+"""Bricks: attention, positions, layers, heads, pooling, recurrence, LoRA, dropout, first weights; and layers packed for
+a CPU. They know no text, no data, no member.
 
-Everything here works on one flat run of tokens. Only attention and pooling know where a sequence begins.
+Everything here works on one flat run of tokens. Only attention, pooling and recurrence know where a sequence begins.
 One alphabet of shapes serves the whole house:
 
     T tokens                B sequences             L M lengths           D width

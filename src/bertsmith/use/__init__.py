@@ -1,4 +1,6 @@
-"""A trained model in a person's hands: open a folder, fill blanks."""
+"""A trained model in a person's hands: `load` opens a folder; then `fill` blanks, make `vectors`, or ask how likely a
+text is (`likelihood`), and which of two (`minimal`). What it was fine-tuned for, it says by its task.
+"""
 
 from bertsmith.use.fill import Filled, Guess
 from bertsmith.use.load import Model, load

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain, islice
 from threading import Barrier
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -159,31 +159,9 @@ class Embedder:
         return F.normalize(joined) if self.normalise else joined
 
 
-def embed(
-    trunk: Transformer,
-    tokenizer: Tokenizer,
-    texts: Iterable[str],
-    *,
-    pooling: Pooling = "mean",
-    layers: tuple[int, ...] = (-1,),
-    join: Join = "sum",
-    normalise: bool = True,
-    length: int | None = None,
-    budget: int | None = None,
-    precision: Precision = "auto",
-) -> NDArray[np.float32]:
-    """A vector for each text, in their order. Whoever comes again and again keeps an `Embedder`."""
-    return Embedder(
-        trunk,
-        tokenizer,
-        pooling=pooling,
-        layers=layers,
-        join=join,
-        normalise=normalise,
-        length=length,
-        budget=budget,
-        precision=precision,
-    )(texts)
+def embed(trunk: Transformer, tokenizer: Tokenizer, texts: Iterable[str], **how: Any) -> NDArray[np.float32]:
+    """A vector for each text, in their order. `how` is that of `Embedder`, which to keep saves time."""
+    return Embedder(trunk, tokenizer, **how)(texts)
 
 
 def nearest(

@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PYTEST := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest
 export HF_HUB_OFFLINE := 1
 
 .PHONY: demo test check bench clean
@@ -11,7 +12,8 @@ demo: $(VENV)/.core  ## a vocabulary, a small BERT and a report from the text in
 	$(BIN)/bertsmith demo --out runs/demo
 
 test: $(VENV)/.dev  ## the whole suite; what needs a GPU or the shared datasets skips where there are none
-	OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n auto
+	$(PYTEST) -n auto -m 'not alone'
+	$(PYTEST) -m alone
 
 check: $(VENV)/.dev  ## style and types
 	$(BIN)/ruff check .

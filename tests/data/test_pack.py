@@ -231,6 +231,7 @@ class Vast:
         return np.full(lengths.sum(), 9, np.int32)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("tokens", [4096, 65_536])
 def test_the_billionth_sequence_is_found_again_within_a_second(tokens):
     text, seconds = Vast(), []

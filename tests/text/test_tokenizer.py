@@ -2,8 +2,6 @@
 
 import json
 import lzma
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -293,33 +291,3 @@ def test_any_text_is_encoded(text: str, tokenizer: Tokenizer) -> None:
     ids = tokenizer.encode([text])[0]
     assert all(0 <= number < tokenizer.vocabulary for number in ids)
     tokenizer.decode(ids)
-
-
-GIANT = """
-import sys, time
-from pathlib import Path
-from bertsmith.data.corpus import Corpus
-from bertsmith.text.tokenizer import Tokenizer
-tokenizer = Tokenizer.load(sys.argv[1])
-def peak():
-    return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
-before, began = peak(), time.perf_counter()
-for document in Corpus([sys.argv[2]], layout="lines").documents():
-    for sentence in document.sentences:
-        tokenizer.encode([sentence])
-print(time.perf_counter() - began, (peak() - before) / 1024)
-"""
-
-
-@pytest.mark.parametrize("unit", ["ka lozumi, ", "kalo", "漢"])
-def test_a_line_of_ten_megabytes_takes_little_time_and_memory(unit: str, wordpiece: Tokenizer, tmp_path: Path) -> None:
-    wordpiece.save(tmp_path)
-    (tmp_path / "a.txt").write_bytes((unit * (10_000_000 // len(unit.encode()))).encode())
-    command, best = [sys.executable, "-c", GIANT, str(tmp_path), str(tmp_path / "a.txt")], 60.0
-    for _ in range(3):  # others use the machine too
-        seconds, megabytes = map(float, subprocess.check_output(command, text=True).split())
-        assert megabytes < 150
-        best = min(best, seconds)
-        if best < 5:
-            break
-    assert best < 5

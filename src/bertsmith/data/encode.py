@@ -1,5 +1,7 @@
 """Sentences into token ids, fast: most words of a text have been met before, so their ids are remembered."""
 
+import re
+import sys
 from array import array
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,8 +15,14 @@ from bertsmith.text.tokenizer import Tokenizer
 
 REMEMBERED = 1 << 18  # words, about 50 MB; of English text 4 to 8 words in a hundred are then not among them
 LONGEST = 32  # letters a word on average; text without spaces would fill the table with whole sentences
+PART = 1 << 14  # letters of a text that are looked at together
 OPENING = "\n"  # marks the first word of a sentence, which has no space before it and may have other ids
 ARRAYS = {"uint16": "H", "uint32": "I"}
+# Characters that BERT makes words of their own, as written in the tokenizer library.
+IDEOGRAPHS = re.compile(
+    "([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002a6df"
+    "\U0002a700-\U0002b73f\U0002b740-\U0002b81f\U0002b920-\U0002ceaf\U0002f800-\U0002fa1f])"
+)
 
 
 class Encoder:
@@ -28,7 +36,7 @@ class Encoder:
         self._tokenizer, self._array = Tokenizer.load(folder), ARRAYS[width]
         self._itemsize = array(self._array).itemsize
         description = files.read_json(folder / "tokenizer.json")
-        self._apart, self._marks = apart(description), marks(description)
+        self._apart, self._marks, self._ideographs = apart(description), marks(description), ideographs(description)
         self._known: dict[str, bytes] = {}
 
     def encode(self, documents: Sequence[Sequence[str]]) -> Block:
@@ -61,16 +69,11 @@ class Encoder:
     def _remembered(self, texts: list[str], words: list[list[str]]) -> list[bytes]:
         """The ids of each text, from those of its words."""
         # Two spaces, or other kinds of space, may be tokens of their own: such text takes the plain way.
-        easy = [
-            " ".join(found) == text and 0 < len(text) <= LONGEST * len(found)
-            for found, text in zip(words, texts, strict=True)
-        ]
-        known = [found for found, simple in zip(words, easy, strict=True) if simple]
-        if self._marks and known:
-            joined = "\n".join([text for text, simple in zip(texts, easy, strict=True) if simple])
-            for mark in self._marks:
-                joined = joined.replace(mark, f" {mark} ")
-            known = [line.split() for line in joined.split("\n")]
+        plain_spaces = [bool(found) and " ".join(found) == text for found, text in zip(words, texts, strict=True)]
+        parted = iter(self._parted([text for text, plain in zip(texts, plain_spaces, strict=True) if plain]))
+        sentences = [next(parted) if plain else [] for plain in plain_spaces]
+        easy = [0 < len(text) <= LONGEST * len(found) for found, text in zip(sentences, texts, strict=True)]
+        known = [found for found, simple in zip(sentences, easy, strict=True) if simple]
         for found in known:
             found[0] = OPENING + found[0]
         self._learn(known)
@@ -78,6 +81,17 @@ class Encoder:
         quick = (b"".join(map(look, found)) for found in known)
         plain = iter(self._plain([text for text, simple in zip(texts, easy, strict=True) if not simple]))
         return [next(quick if simple else plain) for simple in easy]
+
+    def _parted(self, texts: list[str]) -> list[list[str]]:
+        """The words of each text, cut also where no space stands but tokens always part."""
+        if not (self._marks or self._ideographs):
+            return [text.split(" ") for text in texts]
+        if self._ideographs:
+            texts = [text if text.isascii() else _spaced(text) for text in texts]
+        joined = "\n".join(texts)
+        for mark in self._marks:
+            joined = joined.replace(mark, f" {mark} ")
+        return [_words(line) for line in joined.split("\n")] if texts else []
 
     def _learn(self, sentences: list[list[str]]) -> None:
         """Make sure that every word of these sentences is known."""
@@ -132,6 +146,36 @@ def marks(tokenizer: dict[str, Any]) -> str:
         return ""
     added = {letter for token in tokenizer.get("added_tokens") or [] for letter in token["content"]}
     return "".join(mark for mark in ".,()\"':;-" if mark not in added)
+
+
+def ideographs(tokenizer: dict[str, Any]) -> bool:
+    """Whether each Chinese character is a word of its own, which makes text without spaces easy to remember."""
+    splits = [step.get("type") for step in _steps(tokenizer.get("pre_tokenizer"), "pretokenizers")]
+    match _steps(tokenizer.get("normalizer"), "normalizers"):
+        case [{"type": "BertNormalizer", "handle_chinese_chars": True}]:
+            added = tokenizer.get("added_tokens") or []
+            return splits == ["BertPreTokenizer"] and not any(IDEOGRAPHS.search(token["content"]) for token in added)
+    return False
+
+
+def _spaced(text: str) -> str:
+    """With a space on both sides of every Chinese character; part by part, since the pieces take much memory."""
+    parts = (text[start : start + PART] for start in range(0, len(text), PART))
+    return "".join(" ".join(IDEOGRAPHS.split(part)) for part in parts)
+
+
+def _words(line: str) -> list[str]:
+    """The words of a line; those of a giant one part by part, each spelt but once in memory."""
+    if len(line) <= PART:
+        return line.split()
+    words: list[str] = []
+    start = 0
+    while start < len(line):
+        stop = line.find(" ", start + PART)
+        stop = stop if stop >= 0 else len(line)
+        words += map(sys.intern, line[start:stop].split())
+        start = stop
+    return words
 
 
 def _steps(step: dict[str, Any] | None, name: str) -> list[dict[str, Any]]:

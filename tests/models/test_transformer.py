@@ -7,6 +7,7 @@ from bertsmith.data.batch import Tokens
 from bertsmith.errors import TextError
 from bertsmith.models import NETWORKS
 from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.nn.attention import Kernel
 from bertsmith.nn.init import initialise
 from bertsmith.nn.positions import waves
 
@@ -51,6 +52,26 @@ def test_positions_and_segments_are_felt() -> None:
     first, second = (module(Tokens.of([[1, 2, 3]], [[kind] * 3])) for kind in (0, 1))
     assert not torch.allclose(first, second, atol=1e-3)
     assert torch.equal(first, module(Tokens.of([[1, 2, 3]])))  # without segments all is the first text
+
+
+@pytest.mark.parametrize("kernel", ["grouped", "recorded", None])
+def test_what_is_read_alone_is_what_stands_in_the_whole(kernel: Kernel | None) -> None:
+    module, tokens = network(), pairs(ROWS)
+    read = torch.tensor([0, 3, 30, 30, 2, len(tokens.ids) - 1])
+    torch.testing.assert_close(module(tokens, kernel, read=read), module(tokens, kernel)[read], rtol=0, atol=1e-6)
+    assert module(tokens, kernel, read=read[:0]).shape == (0, SMALL.width)
+
+
+def test_what_is_read_alone_teaches_what_the_whole_would() -> None:
+    module, tokens = network(), pairs(ROWS)
+    read, gradients = torch.tensor([0, 3, 30, 2, len(tokens.ids) - 1]), []
+    for alone in (True, False):
+        module.zero_grad()
+        vectors = module(tokens, read=read) if alone else module(tokens)[read]
+        vectors.square().sum().backward()
+        gradients.append({name: parameter.grad for name, parameter in module.named_parameters()})
+    for name, gradient in gradients[1].items():
+        torch.testing.assert_close(gradients[0][name], gradient, rtol=1e-4, atol=1e-4, msg=name)
 
 
 def test_states_are_the_embedding_and_every_layer() -> None:

@@ -201,3 +201,10 @@ def test_published_weights_packed_in_half_precision_stay_near() -> None:
         assert cosines(mean(packed(trunk)(tokens), tokens.bounds), true).min() > 0.999
         exact = mean(packed(trunk, torch.float32)(tokens), tokens.bounds)
     torch.testing.assert_close(exact, true, rtol=0, atol=1e-5)
+
+
+@torch.inference_mode()
+def test_packed_layers_compute_of_the_last_only_what_is_read() -> None:
+    light, tokens = packed(trunk_of(), torch.float32), tokens_of(RAGGED)
+    read = torch.tensor([0, 64, 63, 5, 5])
+    torch.testing.assert_close(light(tokens, read=read), light(tokens)[read], rtol=0, atol=1e-5)

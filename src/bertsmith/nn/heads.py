@@ -2,12 +2,11 @@
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from bertsmith.nn.dropout import Dropout
 from bertsmith.nn.layers import ACTIVATIONS, Activation
-from bertsmith.nn.pooling import first
 
 
 class MaskedHead(nn.Module):
@@ -26,14 +25,14 @@ class MaskedHead(nn.Module):
 
 
 class Pooler(nn.Module):
-    """One vector for a whole sequence: its first token's, through one more layer."""
+    """What stands for a whole sequence: the vector of its first token, through one more layer."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.dense = nn.Linear(width, width)
 
-    def forward(self, hidden: Float[Tensor, "T D"], bounds: Int[Tensor, "..."]) -> Float[Tensor, "B D"]:
-        return torch.tanh(self.dense(first(hidden, bounds)))
+    def forward(self, firsts: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+        return torch.tanh(self.dense(firsts))
 
 
 class NextHead(nn.Module):

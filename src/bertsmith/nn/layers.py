@@ -5,7 +5,7 @@ from functools import partial
 from typing import Literal
 
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from bertsmith.nn.attention import Layout, attend
@@ -28,10 +28,12 @@ class Attention(nn.Module):
         self.project = nn.Linear(width, 3 * width)  # query, key and value in one product
         self.output = nn.Linear(width, width)
 
-    def forward(self, hidden: Float[Tensor, "T D"], layout: Layout) -> Float[Tensor, "T D"]:
+    def forward(
+        self, hidden: Float[Tensor, "T D"], layout: Layout, read: Int[Tensor, "N"] | None = None
+    ) -> Float[Tensor, "_ D"]:
         query, key, value = self.project(hidden).unflatten(1, (3, self.heads, -1)).unbind(1)  # T H K
         attended = attend(query, key, value, layout, self.dropout if self.training else 0.0)
-        projected: Tensor = self.output(attended.flatten(1))
+        projected: Tensor = self.output(only(attended.flatten(1), read))
         return projected
 
 
@@ -69,7 +71,16 @@ class Layer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(width, norm_eps)
         self.dropout = Dropout(dropout)
 
-    def forward(self, hidden: Float[Tensor, "T D"], layout: Layout) -> Float[Tensor, "T D"]:
-        hidden = self.attention_norm(hidden + self.dropout(self.attention(hidden, layout)))
+    def forward(
+        self, hidden: Float[Tensor, "T D"], layout: Layout, read: Int[Tensor, "N"] | None = None
+    ) -> Float[Tensor, "_ D"]:
+        """The vectors after this layer, or only those of the tokens to `read`: the others are not computed."""
+        attended = self.attention(hidden, layout, read)
+        hidden = self.attention_norm(only(hidden, read) + self.dropout(attended))
         normed: Tensor = self.feed_forward_norm(hidden + self.dropout(self.feed_forward(hidden)))
         return normed
+
+
+def only(vectors: Float[Tensor, "T D"], read: Int[Tensor, "N"] | None) -> Float[Tensor, "_ D"]:
+    """The vectors of some tokens, or all of them."""
+    return vectors if read is None else vectors.index_select(0, read)

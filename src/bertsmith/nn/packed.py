@@ -11,11 +11,11 @@ from typing import Any, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from bertsmith.nn.attention import Layout, attend
-from bertsmith.nn.layers import ACTIVATIONS, Activation, Layer
+from bertsmith.nn.layers import ACTIVATIONS, Activation, Layer, only
 from bertsmith.nn.lora import Lora
 
 # What oneDNN calls its own versions of them.
@@ -71,11 +71,13 @@ class PackedLayer(nn.Module):
             copy.deepcopy(norm).to("cpu", torch.float32) for norm in (layer.attention_norm, layer.feed_forward_norm)
         )
 
-    def forward(self, hidden: Float[Tensor, "T D"], layout: Layout) -> Float[Tensor, "T D"]:
+    def forward(
+        self, hidden: Float[Tensor, "T D"], layout: Layout, read: Int[Tensor, "N"] | None = None
+    ) -> Float[Tensor, "_ D"]:
         hidden = hidden.to(self.dtype)
         query, key, value = self.project(hidden).unflatten(1, (3, self.heads, -1)).unbind(1)  # T H K
-        attended = attend(query, key, value, layout).flatten(1)
-        hidden = _norm(self.attention_norm, self.output(attended, hidden))
+        attended = only(attend(query, key, value, layout).flatten(1), read)
+        hidden = _norm(self.attention_norm, self.output(attended, only(hidden, read)))
         return _norm(self.feed_forward_norm, self.narrow(self.widen(hidden), hidden))
 
 

@@ -5,9 +5,14 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 
+def firsts(bounds: Int[Tensor, "..."], tokens: int) -> Int[Tensor, "B"]:
+    """Where each sequence's first token stands, which in BERT is [CLS]."""
+    return bounds[:-1].clamp(max=tokens - 1)
+
+
 def first(hidden: Float[Tensor, "T D"], bounds: Int[Tensor, "..."]) -> Float[Tensor, "B D"]:
-    """The vector of each sequence's first token, which in BERT is [CLS]."""
-    return hidden.index_select(0, bounds[:-1].clamp(max=hidden.shape[0] - 1))
+    """The vector of each sequence's first token."""
+    return hidden.index_select(0, firsts(bounds, hidden.shape[0]))
 
 
 def mean(hidden: Float[Tensor, "T D"], bounds: Int[Tensor, "..."]) -> Float[Tensor, "B D"]:

@@ -14,6 +14,7 @@ from bertsmith.data.pack import Packed
 from bertsmith.data.plan import Pairs
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.heads import MaskedHead, NextHead, Pooler
+from bertsmith.nn.pooling import firsts
 from bertsmith.objectives.base import Term, Unlabelled
 from bertsmith.objectives.hide import Hiding, Pieces, hide
 from bertsmith.text.tokenizer import Tokenizer
@@ -46,11 +47,14 @@ class MaskedLM(Unlabelled):
     def forward(self, batch: Batch) -> dict[str, Term]:
         assert batch.chosen is not None
         assert batch.targets is not None
-        hidden = self.trunk(batch.tokens)  # T D
-        guesses = self.logits(hidden[batch.chosen])  # N V: only the guesses cost a vocabulary
-        terms = {"masked": self._term(guesses, batch.targets)}
+        read, guesses = batch.chosen, len(batch.chosen)
         if batch.labels is not None:
-            terms["next"] = self._term(self.next(self.pooler(hidden, batch.tokens.bounds)), batch.labels)
+            read = torch.cat((read, firsts(batch.tokens.bounds, len(batch.tokens.ids))))
+        hidden = self.trunk(batch.tokens, read=read)  # only what is read costs a last layer
+        logits = self.logits(hidden[:guesses])  # N V: and only the guesses a vocabulary
+        terms = {"masked": self._term(logits, batch.targets)}
+        if batch.labels is not None:
+            terms["next"] = self._term(self.next(self.pooler(hidden[guesses:])), batch.labels)
         return terms
 
     def logits(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:

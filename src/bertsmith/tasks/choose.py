@@ -16,6 +16,7 @@ from bertsmith.data.labelled import Kind
 from bertsmith.errors import TextError
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.heads import Classifier, Pooler
+from bertsmith.nn.pooling import firsts
 from bertsmith.objectives.base import Term
 from bertsmith.tasks import scores
 from bertsmith.tasks.base import Item, Mould, Task, counted, fitted, framed
@@ -86,7 +87,8 @@ class Choose(Task):
         return {"accuracy": scores.accuracy(gold, [said["label"] for said in predictions])}
 
     def _logits(self, tokens: Tokens) -> Tensor:
-        scored: Tensor = self.classifier(self.pooler(self.trunk(tokens), tokens.bounds)).float()
+        starts = firsts(tokens.bounds, len(tokens.ids))
+        scored: Tensor = self.classifier(self.pooler(self.trunk(tokens, read=starts))).float()
         return scored[:, 0]
 
     def _number(self, example: Example) -> int:

@@ -17,6 +17,7 @@ from bertsmith.data.labelled import Kind
 from bertsmith.errors import RecipeError, TextError, nearest
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.heads import Classifier, Pooler
+from bertsmith.nn.pooling import firsts
 from bertsmith.objectives.base import Term
 from bertsmith.tasks import scores
 from bertsmith.tasks.base import Item, Mould, Task, counted, fitted, framed
@@ -65,7 +66,8 @@ class Classify(Task):
         return tuple(sorted(named))
 
     def logits(self, tokens: Tokens) -> Float[Tensor, "B C"]:
-        scored: Tensor = self.classifier(self.pooler(self.trunk(tokens), tokens.bounds)).float()
+        starts = firsts(tokens.bounds, len(tokens.ids))
+        scored: Tensor = self.classifier(self.pooler(self.trunk(tokens, read=starts))).float()
         return scored
 
     def forward(self, batch: Batch) -> dict[str, Term]:

@@ -16,7 +16,7 @@ from bertsmith.data.examples import Example
 from bertsmith.data.labelled import Kind
 from bertsmith.errors import TextError
 from bertsmith.models.transformer import Transformer
-from bertsmith.nn.pooling import first, mean
+from bertsmith.nn.pooling import firsts, mean
 from bertsmith.objectives.base import Term
 from bertsmith.tasks import scores
 from bertsmith.tasks.base import Item, Mould, Task, counted, framed
@@ -50,8 +50,11 @@ class Embed(Task):
 
     def vectors(self, tokens: Tokens) -> Float[Tensor, "B D"]:
         """Unit vectors."""
-        pool = mean if self.config.pooling == "mean" else first
-        return F.normalize(pool(self.trunk(tokens), tokens.bounds).float(), dim=-1)
+        if self.config.pooling == "mean":
+            pooled = mean(self.trunk(tokens), tokens.bounds)
+        else:
+            pooled = self.trunk(tokens, read=firsts(tokens.bounds, len(tokens.ids)))
+        return F.normalize(pooled.float(), dim=-1)
 
     def forward(self, batch: Batch) -> dict[str, Term]:
         assert batch.labels is not None

@@ -73,7 +73,7 @@ def _fill(
     where = objective.head.bias.device
     tokens = Tokens.of(rows, [[0] * len(row) for row in rows]).to(where)
     chosen = (tokens.ids == tokenizer.mask).nonzero()[:, 0]
-    scores = objective.logits(objective.trunk(tokens)[chosen]).float()  # N V
+    scores = objective.logits(objective.trunk(tokens, read=chosen)).float()  # N V
     scores[:, torch.from_numpy(tokenizer.special).to(where)] = -torch.inf  # [SEP] is never a word
     values, ids = scores.softmax(-1).topk(min(top, scores.shape[-1]))
     guesses = [

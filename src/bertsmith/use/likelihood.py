@@ -203,7 +203,7 @@ def _logs(objective: MaskedLM, batch: Batch) -> Tensor:
     assert batch.chosen is not None
     assert batch.targets is not None
     device = batch.chosen.device
-    hidden = objective.trunk(batch.tokens).index_select(0, batch.chosen)  # N D: only the guesses cost a vocabulary
+    hidden = objective.trunk(batch.tokens, read=batch.chosen)  # N D: only the guesses cost a vocabulary
     hidden = hidden.to(objective.head.bias.dtype)
     # In bfloat16 a score of 20 is off by up to a sixteenth, more than good and bad sentences often differ by: the
     # head, a small part of the work, computes as exactly as its weights are kept.

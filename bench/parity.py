@@ -13,7 +13,6 @@ measure anew one removes that file. Intervals hold at 95 %: of twenty rows that 
 
 import argparse
 import gc
-import hashlib
 import io
 import json
 import lzma
@@ -36,13 +35,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from record import code as hashed
 from record import record
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-import bertsmith
 from bertsmith import lesson, tune
 from bertsmith.data.glue import GLUE
 from bertsmith.recipe import FineTune
@@ -383,11 +382,7 @@ def course(losses: Sequence[float]) -> dict[str, float]:
 
 def code() -> dict[str, str]:
     """Hashes of what each side's figures depend on, so that those of unlike code are not taken for alike."""
-    files = {OURS: sorted(Path(bertsmith.__file__).parent.rglob("*.py")), THEIRS: [Path(__file__)]}
-    return {
-        side: hashlib.sha256(b"".join(path.read_bytes() for path in own)).hexdigest()[:16]
-        for side, own in files.items()
-    }
+    return {OURS: hashed(), THEIRS: hashed(Path(__file__))}
 
 
 # ---------------------------------------------------------------------------------------------- the table

@@ -1,19 +1,27 @@
-"""Pretraining speed beside transformers, in one run, on the same ragged text.
+"""Pretraining speed beside transformers, in one run, on the same text.
 
-    python bench/pretrain.py PREPARED [--sizes bert-base] [--lengths 128 512] [--out bench/results/pretrain.json]
+    python bench/pretrain.py PREPARED --sizes bert-base bert-large --lengths 128 512 --rows full ragged packed
+    python bench/pretrain.py runs/demo/data --sizes bert-tiny --lengths 32 --tokens 2048 --dropout 0   # on a CPU
+
+Rows come in three kinds: `full` ones, all of one length; `ragged` ones, of any length from an eighth of it, as texts
+come that nobody has cut; and `packed` ones, sentences filled up to the length as `bertsmith pretrain` does it.
 
 Ours is the whole step as `bertsmith pretrain` takes it: packing, masking, copying, forward, backward, clipping, AdamW.
 transformers gets its batches ready on the device, for nothing. Both see the same sequences, and only tokens that are
-text are counted. MFU counts the FLOPs the maths needs over the speed of a large bf16 product, measured in this run.
+text are counted. MFU counts the FLOPs of the formula in `TransformerConfig.flops`, over the speed of a large bf16
+product measured in this run; that the last layer is computed only where it is read is not taken off.
 """
 
 import argparse
 import itertools
 import tempfile
 import time
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from record import record
 
@@ -21,7 +29,9 @@ from bertsmith.data.feed import Feed
 from bertsmith.data.pack import Pack
 from bertsmith.data.shards import Shards
 from bertsmith.models.family import FAMILY
-from bertsmith.models.transformer import Transformer
+from bertsmith.models.foreign import words_of
+from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.nn.init import initialise
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import machine
@@ -42,21 +52,52 @@ def memory(device: torch.device) -> float:
     return torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else 0.0
 
 
-def feed(data: Path, tokenizer: Tokenizer, objective: MaskedLM, length: int, tokens: int) -> Feed:
-    shards = Shards(data / "train")
-    ids = {"start": tokenizer.start, "stop": tokenizer.stop, "padding": tokenizer.padding}
-    pack = Pack(shards, length=length, tokens=tokens, pairs=objective.pairs, seed=0, **ids)
-    return Feed(pack, objective.collator(tokenizer), shards.fingerprint)
+class Cut:
+    """A text cut anew, each piece a document of its own, whatever its sentences were."""
+
+    def __init__(self, shards: Shards, shortest: int, longest: int) -> None:
+        lengths = np.random.default_rng(0).integers(shortest, longest, shards.tokens // shortest + 1, endpoint=True)
+        ends = np.cumsum(lengths)
+        self.sentence_ends = ends[ends <= shards.tokens]
+        self.document_ends = np.arange(1, len(self.sentence_ends) + 1)
+        self.gather = shards.gather
 
 
-def ours(
-    size: str, data: Path, tokenizer: Tokenizer, length: int, tokens: int, device: torch.device
-) -> dict[str, float]:
+@dataclass(frozen=True)
+class Case:
+    """What is trained on what."""
+
+    config: TransformerConfig
+    data: Path
+    tokenizer: Tokenizer
+    rows: str
+    length: int
+    tokens: int
+    device: torch.device
+
+    def feed(self, objective: MaskedLM) -> Feed:
+        shards, room = Shards(self.data / "train"), self.length - 2
+        shortest = {"packed": 0, "full": room, "ragged": self.length // 8 - 2}[self.rows]
+        ids = {name: getattr(self.tokenizer, name) for name in ("start", "stop", "padding")}
+        pack = Pack(
+            Cut(shards, shortest, room) if shortest else shards,
+            length=self.length,
+            tokens=self.tokens,
+            pairs="none",
+            seed=0,
+            **ids,
+        )
+        return Feed(pack, objective.collator(self.tokenizer), shards.fingerprint)
+
+
+def ours(case: Case) -> dict[str, float]:
     """Our step, loader and all."""
     torch.manual_seed(0)
-    config = FAMILY[size]
-    objective = MaskedLM(Transformer(config), MaskedLM.Config(pairs="none")).to(device)
-    source = feed(data, tokenizer, objective, length, tokens)
+    config, tokens, device = case.config, case.tokens, case.device
+    objective = MaskedLM(Transformer(config), MaskedLM.Config(pairs="none"))
+    initialise(objective, 0)
+    objective = objective.to(device)
+    source = case.feed(objective)
     trainer = Trainer(
         objective,
         source,
@@ -97,16 +138,13 @@ def ours(
     }
 
 
-def theirs(
-    size: str, data: Path, tokenizer: Tokenizer, length: int, tokens: int, device: torch.device, compiled: bool
-) -> dict[str, float]:
+def theirs(case: Case, *, compiled: bool, half: bool) -> dict[str, float]:
     """transformers' BertForMaskedLM on the same sequences, padded to rows of one length as its users have them."""
     from transformers import BertConfig, BertForMaskedLM
 
     torch.manual_seed(0)
-    config = FAMILY[size]
-    probe = MaskedLM(Transformer(FAMILY["bert-tiny"]), MaskedLM.Config(pairs="none"))
-    source = feed(data, tokenizer, probe, length, tokens)
+    config, tokenizer, length, tokens, device = case.config, case.tokenizer, case.length, case.tokens, case.device
+    source = case.feed(MaskedLM(Transformer(FAMILY["bert-tiny"]), MaskedLM.Config(pairs="none")))
     rows, labels, position = [], [], source.first()
     count = tokens // length
     while len(rows) < 4 * count:
@@ -128,16 +166,16 @@ def theirs(
             size_here = len(rows[at + row])
             ids[row, :size_here], marks[row, :size_here], truth[row, :size_here] = rows[at + row], 1, labels[at + row]
         batches.append((ids.to(device), marks.to(device), truth.to(device), int(marks.sum())))
-    words = {"hidden_size": config.width, "num_hidden_layers": config.layers, "num_attention_heads": config.heads}
-    shape = BertConfig(vocab_size=config.vocabulary, intermediate_size=config.feed_forward, **words)
+    shape = BertConfig(**words_of(config, ("head",)))
     shape._attn_implementation = "sdpa"
     model = BertForMaskedLM(shape).to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
+    whole = bool((batches[0][1] == 1).all())
     run = torch.compile(model) if compiled else model
 
     def step(ids: Any, marks: Any, truth: Any, _: int) -> None:
-        with torch.autocast(device.type, dtype=torch.bfloat16):
-            loss = run(input_ids=ids, attention_mask=marks, labels=truth).loss
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=half):
+            loss = run(input_ids=ids, attention_mask=None if whole else marks, labels=truth).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -164,8 +202,9 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--sizes", nargs="+", default=["bert-base"])
     parser.add_argument("--lengths", nargs="+", type=int, default=[128, 512])
+    parser.add_argument("--rows", nargs="+", default=["full", "ragged", "packed"])
     parser.add_argument("--tokens", type=int, default=65_536)
-    parser.add_argument("--eager", action="store_true", help="transformers without compilation, too")
+    parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--alone", action="store_true", help="without transformers")
     parser.add_argument("--out", type=Path, default=Path("bench/results/pretrain.json"))
     options = parser.parse_args()
@@ -174,41 +213,37 @@ def main() -> None:
     tokenizer = Tokenizer.load(options.data / "tokenizer")
     peak = machine.peak(device, torch.bfloat16)
     print(f"{machine.describe(device)['device']}: {peak / 1e12:.0f} TFLOP/s in a large bf16 product")
-    cases = []
-    for size in options.sizes:
-        for length in options.lengths:
-            settings = (size, options.data, tokenizer, length, options.tokens, device)
-            plans = {"bertsmith": lambda s=settings: ours(*s)}
-            if not options.alone:
-                plans["transformers compiled"] = lambda s=settings: theirs(*s, compiled=True)
-            if options.eager:
-                plans["transformers eager"] = lambda s=settings: theirs(*s, compiled=False)
-            flops = 0.0
-            for name, plan in plans.items():
-                if device.type == "cuda":
-                    torch.cuda.empty_cache()
-                    torch.cuda.reset_peak_memory_stats()
-                torch._dynamo.reset()
-                figures = plan()
-                flops = figures.pop("flops_per_token", flops)
-                figures["mfu"] = figures["tokens_per_second"] * flops / peak
-                cases.append({"size": size, "length": length, "who": name, **figures})
-                speed = figures["tokens_per_second"] / 1e3
-                print(
-                    f"{size} {length:4d} {name:22s} {speed:8.1f} k tokens/s  MFU {figures['mfu']:.3f}"
-                    f"  {figures['memory_gib']:.1f} GiB",
-                    flush=True,
-                )
-            ratios = {
-                case["who"]: cases[-len(plans)]["tokens_per_second"] / case["tokens_per_second"]
-                for case in cases[-len(plans) :]
-            }
+    cases: list[dict[str, Any]] = []
+    for size, length, rows in itertools.product(options.sizes, options.lengths, options.rows):
+        dropout = {"dropout": options.dropout, "attention_dropout": options.dropout}
+        shape = replace(FAMILY[size], vocabulary=tokenizer.vocabulary, **dropout)
+        case = Case(shape, options.data, tokenizer, rows, length, options.tokens, device)
+        plans = {"bertsmith": partial(ours, case)}
+        if not options.alone:
+            plans["transformers compiled"] = partial(theirs, case, compiled=True, half=True)
+            plans["transformers eager"] = partial(theirs, case, compiled=False, half=True)
+            if device.type == "cpu":
+                plans["transformers compiled, float32"] = partial(theirs, case, compiled=True, half=False)
+                plans["transformers eager, float32"] = partial(theirs, case, compiled=False, half=False)
+        flops = first = 0.0
+        for name, plan in plans.items():
+            if device.type == "cuda":
+                torch.cuda.empty_cache()
+                torch.cuda.reset_peak_memory_stats()
+            torch._dynamo.reset()
+            figures = plan()
+            flops = figures.pop("flops_per_token", flops)
+            speed = figures["tokens_per_second"]
+            first = first or speed
+            figures |= {"mfu": speed * flops / peak, "ours_is_faster_by": first / speed}
+            cases.append({"size": size, "length": length, "rows": rows, "who": name, **figures})
             print(
-                "   ratio", {name: round(ratio, 2) for name, ratio in ratios.items() if name != "bertsmith"}, flush=True
+                f"{size} {length:4d} {rows:6s} {name:30s} {speed / 1e3:8.1f} k tokens/s  MFU {figures['mfu']:.3f}"
+                f"  {figures['memory_gib']:.1f} GiB  {first / speed:.2f}x",
+                flush=True,
             )
-            record(
-                options.out, {"peak_flops": peak, "tokens": options.tokens, "cases": cases}, machine.describe(device)
-            )
+            settings = {"peak_flops": peak, "tokens": options.tokens, "dropout": options.dropout}
+            record(options.out, {**settings, "cases": cases}, machine.describe(device))
 
 
 if __name__ == "__main__":

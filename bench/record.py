@@ -1,5 +1,6 @@
 """A measurement is kept with the command, the commit and the machine that made it."""
 
+import hashlib
 import json
 import os
 import shlex
@@ -8,6 +9,14 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import bertsmith
+
+
+def code(*files: Path) -> str:
+    """A hash of files, or of the whole package: figures of unlike code are not to be taken for alike."""
+    read = files or sorted(Path(bertsmith.__file__).parent.rglob("*.py"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in read)).hexdigest()[:16]
 
 
 def record(path: Path, figures: dict[str, Any], machine: dict[str, str]) -> None:

@@ -25,8 +25,11 @@ def chosen(table: Mapping[str, Any]) -> Any:
     return field(metadata={"table": table})
 
 
-def read(path: Path, recipe: type[C], overrides: Sequence[str] = ()) -> C:
-    """The recipe in a TOML file, with `section.key=value` overrides applied."""
+def read(path: Path, recipe: type[C], overrides: Sequence[str] = (), alternatives: Sequence[Sequence[str]] = ()) -> C:
+    """The recipe in a TOML file, with `section.key=value` overrides applied.
+
+    Of keys that are `alternatives` to each other, one that is overridden takes the place of the others in the file.
+    """
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -37,6 +40,12 @@ def read(path: Path, recipe: type[C], overrides: Sequence[str] = ()) -> C:
         raise RecipeError(path, "is not UTF-8 text", "A recipe is a TOML file") from None
     except tomllib.TOMLDecodeError as error:
         raise RecipeError(path, f"is not TOML: {error}") from None
+    given = {text.partition("=")[0].strip() for text in overrides}
+    for group in alternatives:
+        for dotted in () if given.isdisjoint(group) else group:
+            section, _, key = dotted.rpartition(".")
+            if isinstance(values.get(section), dict):
+                values[section].pop(key, None)
     return build(override(values, overrides), recipe, str(path))
 
 

@@ -32,6 +32,7 @@ from bertsmith.insight import report
 from bertsmith.insight.card import card
 from bertsmith.insight.report import RunStory
 from bertsmith.models import folder as folders
+from bertsmith.models.dialect import dialect_of
 from bertsmith.models.family import FAMILY
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.init import initialise
@@ -69,7 +70,7 @@ DEMO_BLANKS = [
 
 def read(path: Path, overrides: Sequence[str]) -> Recipe:
     """A recipe from its file, with the changes of the command line."""
-    return config.read(path, Recipe, overrides)
+    return config.read(path, Recipe, overrides, [[f"train.{name}" for name in ("steps", "epochs", "budget")]])
 
 
 def pretrain(recipe: Recipe) -> dict[str, float]:
@@ -86,7 +87,7 @@ def pretrain(recipe: Recipe) -> dict[str, float]:
             trainer = Trainer(
                 objective,
                 _feed(recipe, objective, tokenizer, train),
-                Optimizer(objective, recipe.optimizer),
+                Optimizer(objective, recipe.optimizer, hidden=_hidden(objective)),
                 recipe.schedule,
                 recipe.train,
                 folder=recipe.out,
@@ -312,9 +313,15 @@ def _data(recipe: Recipe) -> tuple[Tokenizer, Shards, Shards]:
 def _objective(recipe: Recipe, tokenizer: Tokenizer) -> Unlabelled:
     """The network with its heads, at its first weights: the same seed gives the same ones."""
     shape = replace(recipe.model.settings, vocabulary=tokenizer.vocabulary)
+    dialect_of(shape)  # a network that could not be saved is refused before it is trained
     objective = OBJECTIVES[recipe.objective.kind](Transformer(shape), recipe.objective.settings)
     initialise(objective, recipe.train.seed)
     return objective
+
+
+def _hidden(objective: Unlabelled) -> dict[str, int]:
+    """The matrices that may move by Muon."""
+    return {f"trunk.{name}": count for name, count in objective.trunk.matrices().items()}
 
 
 def _feed(recipe: Recipe, objective: Unlabelled, tokenizer: Tokenizer, train: Shards) -> Feed:

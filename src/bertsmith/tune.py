@@ -22,6 +22,7 @@ from bertsmith.insight.card import tuned_card
 from bertsmith.lesson import Data, Encoded
 from bertsmith.models import folder as folders
 from bertsmith.models import sentence
+from bertsmith.models.dialect import dialect_of
 from bertsmith.models.folder import Opened
 from bertsmith.models.foreign import Learnt
 from bertsmith.models.sentence import SentenceConfig
@@ -169,9 +170,13 @@ def _weights(task: Task, base: Opened) -> dict[str, torch.Tensor]:
     """What the model folder has for this task: the trunk and the pooler, and heads only if they mean the same."""
     learnt = base.learnt
     same = learnt is not None and TASKS[learnt.task] is type(task) and learnt.labels == task.labels
-    own = task.state_dict()
+    own, state = task.state_dict(), base.state
+    if dialect_of(base.config).shares:  # what guessing words has learnt, a task begins with
+        state = {
+            f"pooler.{name.removeprefix('head.')}": state[name] for name in state if name.startswith("head.")
+        } | state
     parts = ("trunk.", "pooler.", *(("classifier.", "span.") if same else ()))
-    return {name: weight for name, weight in base.state.items() if name in own and name.startswith(parts)}
+    return {name: weight for name, weight in state.items() if name in own and name.startswith(parts)}
 
 
 def _beats(score: float, other: float) -> bool:

@@ -14,6 +14,7 @@ PUBLISHED = {
     "bert-base": 109_482_240,
     "bert-large": 335_141_888,
 }
+OURS = {"smith-base": 30_522 * 768 + 12 * (4 * 768 * 768 + 3 * 768 * 2048 + 2 * 768) + 768}
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -25,8 +26,15 @@ def test_a_member_has_the_published_number_of_parameters(name: str) -> None:
     assert config.count == PUBLISHED[name]
 
 
+@pytest.mark.parametrize("name", OURS)
+def test_our_own_have_as_many_as_their_matrices(name: str) -> None:
+    with torch.device("meta"):
+        trunk = Transformer(member(name))
+    assert sum(part.numel() for part in trunk.parameters()) == OURS[name] == member(name).count
+
+
 def test_every_member_is_checked() -> None:
-    assert FAMILY.keys() == PUBLISHED.keys()
+    assert FAMILY.keys() == PUBLISHED.keys() | OURS.keys()
 
 
 def test_an_unknown_member_gets_the_nearest_name() -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from bertsmith.errors import FolderError
 from bertsmith.models import folder as folders
 from bertsmith.models import foreign
+from bertsmith.models.dialect import BERT
 from bertsmith.models.transformer import Transformer
 
 
@@ -47,7 +48,7 @@ def test_folders_of_transformers_are_read(kind: str, tmp_path: Path) -> None:
     model.save_pretrained(tmp_path / "sharded", max_shard_size="2KB")
     assert len(list((tmp_path / "sharded").glob("*.safetensors"))) > 2
     whole, sharded = (folders.read(tmp_path / name) for name in ("whole", "sharded"))
-    assert foreign.architecture(whole.parts) == kind
+    assert BERT.architecture(whole.parts) == kind
     assert sum(weight.numel() for weight in whole.state.values()) == sum(part.numel() for part in model.parameters())
     assert all(torch.equal(whole.state[name], weight) for name, weight in sharded.state.items())
 

@@ -1,6 +1,11 @@
+from dataclasses import replace
+
 import torch
 from torch import nn
 
+from bertsmith.data.batch import Tokens
+from bertsmith.models.family import SMITH
+from bertsmith.models.transformer import Transformer
 from bertsmith.nn.heads import MaskedHead
 from bertsmith.nn.init import initialise
 from bertsmith.nn.positions import Learned
@@ -40,3 +45,11 @@ def test_the_same_seed_gives_the_same_weights() -> None:
     assert all(map(torch.equal, weights(5), weights(5)))
     assert all(map(torch.equal, weights(5), weights(torch.Generator().manual_seed(5))))
     assert not torch.equal(weights(5)[0], weights(6)[0])
+
+
+def test_layers_with_norms_before_begin_as_if_they_were_not_there() -> None:
+    trunk = Transformer(replace(SMITH, vocabulary=50, width=32, heads=4, feed_forward=48, layers=3))
+    initialise(trunk, 0)
+    states = trunk.states(Tokens.of([[1, 2, 3], [4]]))
+    assert all(torch.equal(state, states[0]) for state in states[1:-1])
+    assert not torch.equal(states[0], torch.zeros_like(states[0]))

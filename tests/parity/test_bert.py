@@ -11,12 +11,14 @@ from transformers import BertConfig, BertModel
 from bertsmith.models import foreign
 from bertsmith.models.family import FAMILY, member
 
+MEMBERS = {name for name in FAMILY if name.startswith("bert-")}
+
 
 def test_bert_tiny(tmp_path: Path) -> None:
     assert_parity(member("bert-tiny"), tmp_path)
 
 
-@pytest.mark.parametrize("name", sorted(FAMILY.keys() - {"bert-tiny"}))
+@pytest.mark.parametrize("name", sorted(MEMBERS - {"bert-tiny"}))
 def test_bert(name: str, tmp_path: Path) -> None:
     assert_parity(replace(member(name), vocabulary=500, layers=2, length=64), tmp_path)
 
@@ -25,7 +27,7 @@ def test_the_tanh_gelu(tmp_path: Path) -> None:
     assert_parity(replace(member("bert-tiny"), vocabulary=500, activation="gelu_tanh"), tmp_path)
 
 
-@pytest.mark.parametrize("name", FAMILY)
+@pytest.mark.parametrize("name", sorted(MEMBERS))
 def test_a_member_counts_as_many_parameters_as_in_transformers(name: str) -> None:
     with torch.device("meta"):
         reference = BertModel(BertConfig(**foreign.words_of(member(name), ())))

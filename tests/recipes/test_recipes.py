@@ -49,7 +49,7 @@ def test_a_recipe_is_stepped_twice(path: Path, data: Path, tmp_path: Path) -> No
         "data.tokens=512",
     ]
     changes = [f"out={tmp_path / 'run'}", f"data.folder={data}", "train.steps=2", "train.accumulate=1", *small]
-    run.pretrain(config.read(path, Recipe, changes))
+    run.pretrain(run.read(path, changes))
     steps = [entry for entry in log.read(tmp_path / "run" / log.NAME) if entry["kind"] == "step"]
     assert [entry["step"] for entry in steps] == [1, 2]
     assert all(0 < entry["loss"] < 20 and entry["skipped"] == 0 for entry in steps)
@@ -89,5 +89,13 @@ def test_published_parameter_counts_are_kept() -> None:
         "bert-mini": 11.2,
         "bert-tiny": 4.4,
     }
-    assert {name: round(shape.count / 1e6, 1) for name, shape in FAMILY.items()} == published
+    assert {name: round(FAMILY[name].count / 1e6, 1) for name in published} == published
     assert replace(FAMILY["bert-base"], vocabulary=30_522).count == 109_482_240
+
+
+def test_how_long_is_said_once_and_the_command_line_has_the_last_word() -> None:
+    for name in ("bert-base", "smith-base"):
+        for change in ("train.budget=30s", "train.steps=7", "train.epochs=0.5"):
+            train = run.read(ROOT / f"{name}.toml", [change]).train
+            given = {key: getattr(train, key) for key in ("budget", "steps", "epochs")}
+            assert {f"train.{key}={value}" for key, value in given.items() if value is not None} == {change}

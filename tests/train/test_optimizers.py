@@ -1,12 +1,17 @@
-"""AdamW against PyTorch's own on the same gradients, and what the house adds to it."""
+"""AdamW against PyTorch's own on the same gradients, Muon beside it, and what the house adds to both."""
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from bertsmith import config
+from bertsmith.errors import RecipeError
+from bertsmith.train import muon
 from bertsmith.train.optimizers import Optimizer, OptimizerConfig
 
 CONFIG = OptimizerConfig(rate=0.01, decay=0.1)
+MUON = OptimizerConfig(rate=0.01, decay=0.1, matrices="muon", matrix_rate=0.05)
+HIDDEN = {"0.weight": 2, "3.weight": 1}  # of shapes 8 x 4 and 3 x 8
 
 
 def network() -> nn.Module:
@@ -97,12 +102,15 @@ def test_what_asks_for_no_gradient_takes_no_part() -> None:
     assert names == {"2.weight", "2.bias", "3.weight", "3.bias"}
 
 
+@pytest.mark.parametrize("settings", [CONFIG, MUON], ids=["adamw", "muon"])
 @pytest.mark.parametrize("capturable", [False, True])
 @pytest.mark.parametrize("shares", [None, {"0.weight": 0.25, "3.bias": 0.5}])
-def test_a_restored_state_goes_on_to_the_bit(capturable: bool, shares: dict[str, float] | None) -> None:
+def test_a_restored_state_goes_on_to_the_bit(
+    capturable: bool, shares: dict[str, float] | None, settings: OptimizerConfig
+) -> None:
     module = network()
     module[2].requires_grad_(False)  # type: ignore[index]
-    optimizer = Optimizer(module, CONFIG, shares, capturable=capturable)
+    optimizer = Optimizer(module, settings, shares, capturable=capturable, hidden=HIDDEN)
     half = walk(module, optimizer, range(3))
     state = {name: tensor.clone() for name, tensor in optimizer.state().items()}
     assert all(isinstance(tensor, Tensor) for tensor in state.values())
@@ -110,21 +118,26 @@ def test_a_restored_state_goes_on_to_the_bit(capturable: bool, shares: dict[str,
 
     again = network()
     again[2].requires_grad_(False)  # type: ignore[index]
-    other = Optimizer(again, CONFIG, shares, capturable=capturable)
+    other = Optimizer(again, settings, shares, capturable=capturable, hidden=HIDDEN)
     again.load_state_dict(half)
     other.restore(state)
     assert_same(walk(again, other, range(3, 6)), whole)
     assert_same(other.state(), optimizer.state())
 
 
+@pytest.mark.parametrize("settings", [CONFIG, MUON], ids=["adamw", "muon"])
 @pytest.mark.parametrize("capturable", [False, True])
-def test_a_gradient_that_is_no_number_changes_nothing(capturable: bool) -> None:
+@pytest.mark.parametrize("place", ["0.weight", "2.bias"])  # of Muon, and of AdamW: both stand still
+@pytest.mark.parametrize("broken", [torch.nan, torch.inf])
+def test_a_gradient_that_is_no_number_changes_nothing(
+    broken: float, place: str, capturable: bool, settings: OptimizerConfig
+) -> None:
     module = network()
-    optimizer = Optimizer(module, CONFIG, capturable=capturable)
+    optimizer = Optimizer(module, settings, capturable=capturable, hidden=HIDDEN)
     before = walk(module, optimizer, range(2))
     state = {name: tensor.clone() for name, tensor in optimizer.state().items()}
     backward(module, 2)
-    next(module.parameters()).grad.fill_(torch.nan)  # type: ignore[union-attr]
+    module.get_parameter(place).grad.fill_(broken)  # type: ignore[union-attr]
     norm, bad = optimizer.step(1.0)
     assert bool(bad)
     assert not torch.isfinite(norm)
@@ -150,14 +163,15 @@ def test_the_clip_bounds_the_gradient_and_nought_is_no_limit() -> None:
     assert lengths[1] == pytest.approx(float(gradient.norm()), rel=1e-5)
 
 
-def test_a_capturable_optimizer_keeps_its_rates_in_tensors_and_says_the_same() -> None:
+@pytest.mark.parametrize("settings", [CONFIG, MUON], ids=["adamw", "muon"])
+def test_a_capturable_optimizer_keeps_its_rates_in_tensors_and_says_the_same(settings: OptimizerConfig) -> None:
     first, second = network(), network()
     shares = {"0.weight": 0.25, "3.bias": 0.5}
-    optimizer = Optimizer(second, CONFIG, shares, capturable=True)
+    optimizer = Optimizer(second, settings, shares, capturable=True, hidden=HIDDEN)
     places = [group["lr"].data_ptr() for group in optimizer.adamw.param_groups]
     for group in optimizer.adamw.param_groups:
         assert (group["lr"].shape, group["lr"].dtype) == (torch.Size([]), torch.float32)
-    expected = walk(first, Optimizer(first, CONFIG, shares), range(4))
+    expected = walk(first, Optimizer(first, settings, shares, hidden=HIDDEN), range(4))
     for name, weight in walk(second, optimizer, range(4)).items():
         torch.testing.assert_close(weight, expected[name], rtol=1e-6, atol=1e-7)
     assert [group["lr"].data_ptr() for group in optimizer.adamw.param_groups] == places
@@ -166,24 +180,175 @@ def test_a_capturable_optimizer_keeps_its_rates_in_tensors_and_says_the_same() -
     assert rates == pytest.approx([0.005 * group["share"] for group in optimizer.adamw.param_groups])
 
 
-def test_a_capturable_optimizer_has_its_state_before_the_first_step() -> None:
+@pytest.mark.parametrize(("settings", "tensors"), [(CONFIG, 6 * 3), (MUON, 4 * 3 + 2)], ids=["adamw", "muon"])
+def test_a_capturable_optimizer_has_its_state_before_the_first_step(settings: OptimizerConfig, tensors: int) -> None:
     module = network()
-    optimizer = Optimizer(module, CONFIG, capturable=True)
+    optimizer = Optimizer(module, settings, capturable=True, hidden=HIDDEN)
     state = optimizer.state()
-    assert len(state) == 3 * len(list(module.parameters()))
+    assert len(state) == tensors
     walk(module, optimizer, range(1))
     for name, tensor in optimizer.state().items():
         assert tensor.data_ptr() == state[name].data_ptr()
 
 
+def test_muon_moves_what_is_hidden_and_adamw_the_rest_as_ever() -> None:
+    """One step, clipped: the hidden matrices as `muon.step` moves them, part by part; all else to AdamW's bit."""
+    module, other = network(), network()
+    backward(module, 0)
+    first = {name: weight.detach().clone() for name, weight in module.named_parameters()}
+    gradients = {name: weight.grad.clone() for name, weight in module.named_parameters()}  # type: ignore[union-attr]
+    length = torch.cat([gradient.flatten() for gradient in gradients.values()]).norm()
+    assert float(length) > 2  # so that it is clipped
+    norm, bad = Optimizer(module, MUON, hidden=HIDDEN).step(0.5)
+    torch.testing.assert_close(norm, length)
+    assert not bool(bad)
+    alone = walk(other, Optimizer(other, OptimizerConfig(rate=0.005, decay=0.1)), range(1))
+    for name, weight in module.named_parameters():
+        if name not in HIDDEN:
+            assert torch.equal(weight, alone[name]), name
+            continue
+        for moved, before, gradient in zip(
+            *(tensor.chunk(HIDDEN[name]) for tensor in (weight.detach(), first[name], gradients[name])), strict=True
+        ):
+            direction = muon.orthogonalise(gradient[None] / length)[0]
+            expected = before * (1 - 0.025 * 0.1) - 0.025 * muon.scale(*gradient.shape) * direction
+            torch.testing.assert_close(moved, expected, rtol=0, atol=1e-5)
+
+
+def test_muon_keeps_one_momentum_for_a_matrix_and_adamw_nothing_of_it() -> None:
+    module = network()
+    optimizer = Optimizer(module, MUON, hidden=HIDDEN)
+    walk(module, optimizer, range(2))
+    state = optimizer.state()
+    assert {name for name in state if "0.weight" in name or "3.weight" in name} == {
+        "momentum.0.weight",
+        "momentum.3.weight",
+    }
+    assert len(state) == 2 + 3 * 4
+    assert set(optimizer.named) == {name for name, _ in module.named_parameters()}
+    assert all(float(state[f"momentum.{name}"].norm()) > 0 for name in HIDDEN)
+
+
+def test_hidden_matrices_are_not_asked_for_by_adamw() -> None:
+    first, second = network(), network()
+    named = Optimizer(second, CONFIG, hidden=HIDDEN)
+    assert_same(walk(first, Optimizer(first, CONFIG), range(4)), walk(second, named, range(4)))
+
+
+def test_matrices_of_one_shape_move_alike_whatever_moves_beside_them() -> None:
+    """Stacked with others or alone, split by rates or not: a matrix's movement is its own."""
+    torch.manual_seed(1)
+    gradients = {name: torch.randn(6, 6) for name in ("0.weight", "1.weight", "2.weight")}
+    moved = []
+    for rates in ({}, {"1.weight": 0.5}):
+        torch.manual_seed(0)
+        module = nn.Sequential(*(nn.Linear(6, 6) for _ in range(3)))
+        before = {name: module.get_parameter(name).detach().clone() for name in gradients}
+        optimizer = Optimizer(
+            module,
+            OptimizerConfig(matrices="muon", decay=0.0, clip=0.0),
+            rates,
+            hidden=dict.fromkeys(gradients, 1),
+        )
+        for name, gradient in gradients.items():
+            module.get_parameter(name).grad = gradient.clone()
+        optimizer.step(1.0)
+        moved.append({name: module.get_parameter(name).detach() - before[name] for name in gradients})
+    torch.testing.assert_close(moved[1]["1.weight"], moved[0]["1.weight"] / 2, rtol=0, atol=1e-6)
+    for name in ("0.weight", "2.weight"):
+        torch.testing.assert_close(moved[1][name], moved[0][name], rtol=0, atol=1e-6)
+
+
+def test_a_hidden_matrix_without_a_gradient_stands_still() -> None:
+    module = network()
+    before = module.state_dict()["3.weight"].clone()
+    optimizer = Optimizer(module, MUON, hidden=HIDDEN)
+    backward(module, 0)
+    module.get_parameter("3.weight").grad = None
+    optimizer.step(1.0)
+    assert torch.equal(module.state_dict()["3.weight"], before)
+    assert float(optimizer.state()["momentum.3.weight"].norm()) == 0
+    assert float(optimizer.state()["momentum.0.weight"].norm()) > 0
+
+
+def test_gradients_can_be_dropped_without_a_step() -> None:
+    module = network()
+    optimizer = Optimizer(module, MUON, hidden=HIDDEN)
+    backward(module, 0)
+    optimizer.forget()
+    assert all(parameter.grad is None for parameter in module.parameters())
+
+
+def test_muon_learns() -> None:
+    module = network()
+    optimizer = Optimizer(module, MUON, hidden=HIDDEN)
+    inputs = torch.randn(64, 4, generator=torch.Generator().manual_seed(5))
+    targets = inputs[:, :3].sin()
+    losses = []
+    for _ in range(100):
+        loss = (module(inputs) - targets).square().mean()
+        loss.backward()
+        losses.append(float(loss.detach()))
+        optimizer.step(1.0)
+    assert losses[-1] < losses[0] / 10
+
+
+@pytest.mark.parametrize("hidden", [None, {}])
+def test_muon_without_a_hidden_matrix_is_refused(hidden: dict[str, int] | None) -> None:
+    with pytest.raises(RecipeError, match=r"^optimizer.matrices: no hidden matrix learns here .* Use 'adamw'.$"):
+        Optimizer(network(), MUON, hidden=hidden)
+
+
+def test_a_frozen_hidden_matrix_is_left_out_and_one_is_needed() -> None:
+    module = network()
+    module[0].requires_grad_(False)  # type: ignore[index]
+    assert set(Optimizer(module, MUON, hidden=HIDDEN).state()) == {"momentum.3.weight"}
+    module[3].requires_grad_(False)  # type: ignore[index]
+    with pytest.raises(RecipeError, match="no hidden matrix learns here"):
+        Optimizer(module, MUON, hidden=HIDDEN)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "message"),
+    [
+        ({"4.weight": 1}, "hidden: there is no parameter '4.weight'"),
+        ({"0.weight": 3}, r"hidden: '0.weight' of shape \(8, 4\) is not 3 matrices one below the other"),
+        ({"0.bias": 1}, r"hidden: '0.bias' of shape \(8,\) is not 1 matrices one below the other"),
+    ],
+)
+def test_what_is_no_stack_of_matrices_is_refused(hidden: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Optimizer(network(), MUON, hidden=hidden)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"matrices": "sgd"}, "sgd"),
+        ({"matrix_rate": 0.0}, "matrix_rate is 0.0. Give more than 0, as in optimizer.matrix_rate=0.02."),
+        ({"matrix_rate": float("inf")}, "matrix_rate is inf. Give more than 0, as in optimizer.matrix_rate=0.02."),
+        ({"momentum": 1.0}, "momentum is 1.0. Give a share, at least 0 and below 1."),
+        ({"momentum": -0.1}, "momentum is -0.1. Give a share, at least 0 and below 1."),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_in_one_line(values: dict[str, object], message: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        config.build(values, OptimizerConfig, "recipe.toml [optimizer]")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.gpu
-def test_a_recorded_move_follows_the_schedule_leaves_bad_steps_out_and_mixes_with_others() -> None:
+@pytest.mark.parametrize("settings", [CONFIG, MUON], ids=["adamw", "muon"])
+def test_a_recorded_move_follows_the_schedule_leaves_bad_steps_out_and_mixes_with_others(
+    settings: OptimizerConfig,
+) -> None:
     device = torch.device("cuda")
     shares = {"0.weight": 0.25, "3.bias": 0.5}
     first, second = network().to(device), network().to(device)
     gradients = [torch.randn(parameter.shape, device=device) for parameter in first.parameters()]
-    plain = Optimizer(first, CONFIG, shares)
-    optimizer = Optimizer(second, CONFIG, shares, capturable=True)
+    plain = Optimizer(first, settings, shares, hidden=HIDDEN)
+    optimizer = Optimizer(second, settings, shares, capturable=True, hidden=HIDDEN)
     places = [torch.zeros_like(gradient) for gradient in gradients]
 
     def moved() -> tuple[Tensor, Tensor]:
@@ -191,6 +356,8 @@ def test_a_recorded_move_follows_the_schedule_leaves_bad_steps_out_and_mixes_wit
             parameter.grad = place * 1
         return optimizer.move()
 
+    muon.orthogonalise(torch.ones(1, 2, 2, device=device))  # libraries set themselves up outside a recording
+    torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         norm, bad = moved()

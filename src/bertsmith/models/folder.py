@@ -20,9 +20,10 @@ from torch import Tensor, nn
 from bertsmith.data import files
 from bertsmith.errors import FolderError
 from bertsmith.models import foreign
+from bertsmith.models.dialect import Dialect, dialect_of
 from bertsmith.models.foreign import Learnt
-from bertsmith.models.transformer import Transformer, TransformerConfig
-from bertsmith.nn.heads import Classifier, MaskedHead, NextHead, Pooler, SpanHead
+from bertsmith.models.transformer import Transformer, TransformerConfig, pooler
+from bertsmith.nn.heads import Classifier, MaskedHead, NextHead, SpanHead
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 MOST_JSON = 16 << 20  # bytes; a larger configuration or index is not one
@@ -62,13 +63,12 @@ def read(folder: str | Path) -> Opened:
         raise FolderError(folder, "is not a folder" if folder.exists() else "is missing")
     raw = _json(inside(folder, CONFIG))
     config = foreign.config_of(raw, folder / CONFIG)
-    stored, twins = _stored(folder)
+    dialect = dialect_of(config)
+    stored, twins = _stored(folder, dialect)
     if config.layers > len(stored):
         raise FolderError(folder, f"{CONFIG} names {config.layers} layers for {len(stored)} weights")
-    parts = frozenset(
-        part for part, table in foreign.PARTS.items() if any(name.startswith(tuple(table.values())) for name in stored)
-    )
-    learnt = foreign.learnt(raw, parts, folder / CONFIG)
+    parts = dialect.found(stored, foreign.named_class(raw))
+    learnt = foreign.learnt(raw, dialect, parts, folder / CONFIG)
     expected = _expected(config, parts, learnt.classes if learnt else 0)
     for rule, shape in expected:
         for name in rule.theirs:
@@ -76,7 +76,7 @@ def read(folder: str | Path) -> Opened:
                 raise FolderError(folder, f"lacks the weight '{name}'")
             _check(stored[name], (shape[0] // len(rule.theirs), *shape[1:]))
     if unknown := stored.keys() - {name for rule, _ in expected for name in rule.theirs}:
-        remedy = "Only BERT's trunk, its pretraining heads, a classifier and a span head are known"
+        remedy = "Only the trunk, its pretraining heads, a classifier and a span head are known"
         raise FolderError(folder, f"unknown weight {foreign.shown(min(unknown))}", remedy)
     for twin, name in twins.items():
         _check(twin, stored[name].shape)
@@ -121,7 +121,8 @@ def write(
     folder = Path(folder)
     with files.explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    parts = frozenset(part for part in foreign.PARTS if any(name.startswith(f"{part}.") for name in state))
+    dialect = dialect_of(config)
+    parts = frozenset(part for part in dialect.parts if any(name.startswith(f"{part}.") for name in state))
     expected = _expected(config, parts, learnt.classes if learnt else 0)
     if odd := state.keys() ^ {rule.ours for rule, _ in expected}:
         fact = "has no place in a folder" if min(odd) in state else "is missing"
@@ -133,25 +134,25 @@ def write(
             fact = f"the weight '{rule.ours}' has shape {list(weight.shape)}, not {list(shape)}"
             raise FolderError(folder, fact)
         for name, piece in zip(rule.theirs, weight.chunk(len(rule.theirs)), strict=True):
-            tensors[foreign.full(name, parts)] = piece.clone()  # pieces that share memory cannot be saved
+            tensors[dialect.full(name, parts)] = piece.clone()  # pieces that share memory cannot be saved
     dtype = str(state["trunk.embedding.weight"].dtype).removeprefix("torch.")
     files.write(folder / WEIGHTS, safetensors.torch.save(tensors, {"format": "pt"}))
-    words = {**foreign.words_of(config, parts), "dtype": dtype, **(learnt.words() if learnt else {}), **(extra or {})}
-    files.write_json(folder / CONFIG, words)
+    words = {**foreign.words_of(config, parts), "dtype": dtype}
+    files.write_json(folder / CONFIG, {**words, **(learnt.words(dialect) if learnt else {}), **(extra or {})})
 
 
-def _stored(folder: Path) -> tuple[dict[str, Stored], dict[Stored, str]]:
+def _stored(folder: Path, dialect: Dialect) -> tuple[dict[str, Stored], dict[Stored, str]]:
     """Every weight of the folder by its plain name, and those that are second names of another."""
     stored: dict[str, Stored] = {}
     for file in _weight_files(folder):
         for one in _header(file):
-            name = foreign.plain(one.name)
+            name = dialect.plain(one.name)
             if name in stored:
                 raise FolderError(file, f"the weight {foreign.shown(name)} stands there a second time")
-            if name not in foreign.COUNTERS:
+            if name not in dialect.counters:
                 stored[name] = one
     twins = {}
-    for second, name in foreign.TWINS.items():
+    for second, name in dialect.twins.items():
         if second in stored and name in stored:
             twins[stored.pop(second)] = name
         elif second in stored:
@@ -219,16 +220,21 @@ def _expected(
     config: TransformerConfig, parts: frozenset[str], classes: int
 ) -> list[tuple[foreign.Rule, tuple[int, ...]]]:
     """Every rule with the shape of our weight, found without taking memory."""
+    shape = (config.activation, config.norm_eps, config.biases)
     heads: dict[str, Callable[[], nn.Module]] = {
-        "head": lambda: MaskedHead(config.width, config.vocabulary, config.activation, config.norm_eps),
-        "pooler": lambda: Pooler(config.width),
+        "head": lambda: MaskedHead(config.width, config.vocabulary, *shape),
+        "pooler": lambda: pooler(config),
         "next": lambda: NextHead(config.width),
         "classifier": lambda: Classifier(config.width, classes, 0.0),
         "span": lambda: SpanHead(config.width),
     }
     with torch.device("meta"):
         whole = nn.ModuleDict({part: heads[part]() for part in parts})
-        whole["trunk"] = Transformer(replace(config, layers=1))  # all layers are alike
+        whole["trunk"] = Transformer(replace(config, layers=min(2, config.layers)))  # from the second on all are alike
     shapes = {name: tuple(weight.shape) for name, weight in whole.state_dict().items()}
-    rules = foreign.rules(config, parts)
-    return [(rule, shapes[re.sub(r"^trunk\.layers\.\d+", "trunk.layers.0", rule.ours)]) for rule in rules]
+    expected = []
+    for rule in foreign.rules(config, parts):
+        alike = re.sub(r"^trunk\.layers\.[1-9]\d*", "trunk.layers.1", rule.ours)
+        if alike in shapes:  # not every network has biases, and not every layer a norm
+            expected.append((rule, shapes[alike]))
+    return expected

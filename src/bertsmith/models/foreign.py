@@ -1,27 +1,16 @@
-"""Our words and theirs: how Hugging Face's BERT names settings and weights. Tables, read both ways."""
+"""Our words and theirs: how Hugging Face's folders name settings, tasks and weights."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bertsmith.errors import FolderError, nearest
+from bertsmith.models.dialect import DIALECTS, MODERN, Dialect, dialect_of
 from bertsmith.models.transformer import TransformerConfig
 from bertsmith.nn.layers import Activation
 
 # --------------------------------------------------------------------------------------------------- settings
 
-SETTINGS = {  # ours: theirs
-    "vocabulary": "vocab_size",
-    "width": "hidden_size",
-    "layers": "num_hidden_layers",
-    "heads": "num_attention_heads",
-    "feed_forward": "intermediate_size",
-    "length": "max_position_embeddings",
-    "segments": "type_vocab_size",
-    "norm_eps": "layer_norm_eps",
-    "dropout": "hidden_dropout_prob",
-    "attention_dropout": "attention_probs_dropout_prob",
-}
 ACTIVATIONS: dict[str, Activation] = {  # theirs: ours; of several names for one curve the first is written
     "gelu": "gelu",
     "gelu_python": "gelu",
@@ -29,63 +18,103 @@ ACTIVATIONS: dict[str, Activation] = {  # theirs: ours; of several names for one
     "gelu_new": "gelu_tanh",
     "gelu_fast": "gelu_tanh",
 }
-FIXED = {  # theirs: the only value this network has
-    "model_type": "bert",
-    "position_embedding_type": "absolute",
-    "is_decoder": False,
-    "add_cross_attention": False,
-}
+BIASES = ("norm_bias", "attention_bias", "mlp_bias", "classifier_bias")  # ModernBERT may have some; ours all or none
 LARGEST = 1 << 24  # no size in a configuration is larger; a file cannot make us count further
 
 
 def config_of(raw: dict[str, Any], place: object) -> TransformerConfig:
-    """Their settings as ours. What is left out has BERT-base's value, as in transformers."""
+    """Their settings as ours. What is left out has the value that transformers gives it."""
+    known = " or ".join(f"'{kind}'" for kind in DIALECTS)
     if "model_type" not in raw:
-        raise FolderError(place, "names no model_type", "Only folders of model_type 'bert' can be opened")
-    for theirs, only in FIXED.items():
-        if raw.get(theirs, only) != only:
-            raise FolderError(place, f"{theirs} is {shown(raw[theirs])}", f"Only {shown(only)} can be opened")
-    activation = raw.get("hidden_act", "gelu")
+        raise FolderError(place, "names no model_type", f"Only folders of model_type {known} can be opened")
+    dialect = DIALECTS.get(str(raw["model_type"]))
+    if dialect is None:
+        raise FolderError(place, f"model_type is {shown(raw['model_type'])}", f"Only {known} can be opened")
+    for theirs, only in dialect.fixed.items():
+        _only(raw, theirs, only, place)
+    activation = raw.get(dialect.activation, "gelu")
     if not isinstance(activation, str) or activation not in ACTIVATIONS:
-        raise FolderError(place, f"unknown hidden_act {shown(activation)}", nearest(shown(activation), ACTIVATIONS))
+        fact = f"unknown {dialect.activation} {shown(activation)}"
+        raise FolderError(place, fact, nearest(shown(activation), ACTIVATIONS))
     values: dict[str, Any] = {"activation": ACTIVATIONS[activation]}
-    if raw.get("positions") == "sinusoidal":  # our own word: transformers sees a learned table with the same numbers
+    for ours, theirs in dialect.settings.items():
+        if theirs in raw:
+            values[ours] = _number(raw[theirs], theirs, TransformerConfig.__annotations__[ours] is int, place)
+    if dialect is MODERN:
+        values |= _modern(raw, values.get("layers", dialect.standard.layers), place)
+    elif raw.get("positions") == "sinusoidal":  # our own word: transformers sees a table with the same numbers
         values["positions"] = "sinusoidal"
-    for ours, theirs in SETTINGS.items():
-        if theirs not in raw:
-            continue
-        value, whole = raw[theirs], TransformerConfig.__annotations__[ours] is int
-        known = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-        if not known or not 0 <= value <= LARGEST:
-            raise FolderError(place, f"{theirs} is {shown(value)}", f"Give a {'whole ' if whole else ''}number")
-        values[ours] = value if whole else float(value)
     try:
-        return TransformerConfig(**values)
+        return replace(dialect.standard, **values)
     except ValueError as error:
         raise FolderError(place, str(error)) from None
 
 
 def words_of(config: TransformerConfig, parts: Iterable[str]) -> dict[str, Any]:
     """Our settings as theirs: what config.json holds."""
+    dialect = dialect_of(config)
     written = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
     return {
-        "architectures": [architecture(parts)],
-        **FIXED,
-        **{theirs: getattr(config, ours) for ours, theirs in SETTINGS.items()},
-        **({"positions": config.positions} if config.positions != "learned" else {}),
-        "hidden_act": written[config.activation],
+        "architectures": [dialect.architecture(parts)],
+        **dialect.fixed,
+        **{theirs: getattr(config, ours) for ours, theirs in dialect.settings.items()},
+        **({"positions": config.positions} if config.positions == "sinusoidal" else {}),
+        **(_modern_words(config) if dialect is MODERN else {}),
+        dialect.activation: written[config.activation],
         "initializer_range": 0.02,
         "pad_token_id": 0,
         "tie_word_embeddings": True,
     }
 
 
-TASKS = {  # ours: the class of transformers
-    "classify": "BertForSequenceClassification",
-    "tag": "BertForTokenClassification",
-    "answer": "BertForQuestionAnswering",
-    "choose": "BertForMultipleChoice",
-}
+def _modern(raw: dict[str, Any], layers: int, place: object) -> dict[str, Any]:
+    """What ModernBERT says in words of its own kind."""
+    biases = raw.get("norm_bias", False)
+    for name in BIASES:
+        _only(raw, name, biases, place)
+    if not isinstance(biases, bool):
+        raise FolderError(place, f"norm_bias is {shown(biases)}", "Give true or false")
+    kinds = raw.get("layer_types")
+    if kinds is None:
+        every = _number(raw.get("global_attn_every_n_layers", 3), "global_attn_every_n_layers", True, place)
+        kinds = ["full_attention" if every and number % every == 0 else "sliding_attention" for number in range(layers)]
+    if not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds):
+        raise FolderError(place, "some layers look only at their neighbours", "Only full attention can be opened yet")
+    turning = raw.get("rope_parameters")
+    if isinstance(turning, dict) and isinstance(turning.get("full_attention"), dict):
+        _only(turning["full_attention"], "rope_type", "default", place)
+        base = turning["full_attention"].get("rope_theta", MODERN.standard.rotary_base)
+    else:
+        base = raw.get("global_rope_theta", MODERN.standard.rotary_base)
+    return {"biases": biases, "rotary_base": _number(base, "rope_theta", False, place)}
+
+
+def _modern_words(config: TransformerConfig) -> dict[str, Any]:
+    turning = {"rope_type": "default", "rope_theta": config.rotary_base}
+    return {
+        **dict.fromkeys(BIASES, config.biases),
+        "mlp_dropout": config.dropout,
+        "classifier_dropout": config.dropout,
+        "classifier_activation": next(theirs for theirs, ours in ACTIVATIONS.items() if ours == config.activation),
+        "layer_types": ["full_attention"] * config.layers,
+        "global_attn_every_n_layers": 1,
+        "rope_parameters": {"full_attention": turning, "sliding_attention": turning},
+    }
+
+
+def _only(raw: dict[str, Any], theirs: str, only: Any, place: object) -> None:
+    if raw.get(theirs, only) != only:
+        raise FolderError(place, f"{theirs} is {shown(raw[theirs])}", f"Only {shown(only)} can be opened")
+
+
+def _number(value: object, theirs: str, whole: bool, place: object) -> int | float:
+    numeric = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+    if not numeric or not 0 <= value <= LARGEST:  # type: ignore[operator]
+        raise FolderError(place, f"{theirs} is {shown(value)}", f"Give a {'whole ' if whole else ''}number")
+    return value if whole else float(value)  # type: ignore[return-value,arg-type]
+
+
+TASKS = ("classify", "tag", "answer", "choose")
 PROBLEMS = {  # theirs: what Classify answers
     "single_label_classification": "class",
     "regression": "number",
@@ -107,9 +136,9 @@ class Learnt:
         """Outputs of the classifier."""
         return 1 if self.task == "choose" else max(1, len(self.labels))
 
-    def words(self) -> dict[str, Any]:
+    def words(self, dialect: Dialect) -> dict[str, Any]:
         """The same as config.json says it."""
-        named: dict[str, Any] = {"architectures": [TASKS[self.task]]}
+        named: dict[str, Any] = {"architectures": [dialect.classes[self.task]]}
         if self.labels:
             named["id2label"] = {str(number): label for number, label in enumerate(self.labels)}
             named["label2id"] = {label: number for number, label in enumerate(self.labels)}
@@ -118,14 +147,20 @@ class Learnt:
         return named
 
 
-def learnt(raw: dict[str, Any], parts: Iterable[str], place: object) -> Learnt | None:
+def named_class(raw: dict[str, Any]) -> str | None:
+    """The class of transformers that a folder says it is of."""
+    named = raw.get("architectures")
+    first = named[0] if isinstance(named, list) and named else None
+    return first if isinstance(first, str) else None
+
+
+def learnt(raw: dict[str, Any], dialect: Dialect, parts: Iterable[str], place: object) -> Learnt | None:
     """What a folder with these parts was fine-tuned for, as its config.json says."""
     parts = set(parts)
     if not parts & {"classifier", "span"}:
         return None
-    named = raw.get("architectures")
-    first = named[0] if isinstance(named, list) and named else None
-    task = next((ours for ours, theirs in TASKS.items() if theirs == first), None)
+    named = named_class(raw)
+    task = next((ours for ours in TASKS if dialect.classes[ours] == named), None)
     if task is None:  # the weights themselves tell, but for one kind from another
         task = "answer" if "span" in parts else ("classify" if "pooler" in parts else "tag")
     if task == "answer":
@@ -144,22 +179,6 @@ def learnt(raw: dict[str, Any], parts: Iterable[str], place: object) -> Learnt |
     return Learnt(task=task, labels=labels, answer=answer)
 
 
-def architecture(parts: Iterable[str]) -> str:
-    """The class of transformers that has these parts."""
-    if "span" in parts:
-        return TASKS["answer"]
-    if "classifier" in parts:
-        return TASKS["classify" if "pooler" in parts else "tag"]
-    match "head" in parts, "next" in parts:
-        case True, True:
-            return "BertForPreTraining"
-        case True, False:
-            return "BertForMaskedLM"
-        case False, True:
-            return "BertForNextSentencePrediction"
-    return "BertModel"
-
-
 # ---------------------------------------------------------------------------------------------------- weights
 
 
@@ -171,74 +190,22 @@ class Rule:
     theirs: tuple[str, ...]
 
 
-# Each line stands for a weight and a bias, unless it ends in one of them.
-TRUNK = {
-    "trunk.embedding.weight": "embeddings.word_embeddings.weight",
-    "trunk.positions.weight": "embeddings.position_embeddings.weight",
-    "trunk.segments.weight": "embeddings.token_type_embeddings.weight",
-    "trunk.norm": "embeddings.LayerNorm",
-}
-LAYER = {
-    "trunk.layers.{n}.attention.project": (
-        "encoder.layer.{n}.attention.self.query",
-        "encoder.layer.{n}.attention.self.key",
-        "encoder.layer.{n}.attention.self.value",
-    ),
-    "trunk.layers.{n}.attention.output": "encoder.layer.{n}.attention.output.dense",
-    "trunk.layers.{n}.attention_norm": "encoder.layer.{n}.attention.output.LayerNorm",
-    "trunk.layers.{n}.feed_forward.widen": "encoder.layer.{n}.intermediate.dense",
-    "trunk.layers.{n}.feed_forward.narrow": "encoder.layer.{n}.output.dense",
-    "trunk.layers.{n}.feed_forward_norm": "encoder.layer.{n}.output.LayerNorm",
-}
-PARTS: dict[str, dict[str, str]] = {
-    "pooler": {"pooler.dense": "pooler.dense"},
-    "head": {
-        "head.dense": "cls.predictions.transform.dense",
-        "head.norm": "cls.predictions.transform.LayerNorm",
-        "head.bias": "cls.predictions.bias",
-    },
-    "next": {"next.dense": "cls.seq_relationship"},
-    "classifier": {"classifier.dense": "classifier"},
-    "span": {"span.dense": "qa_outputs"},
-}
-TRUNK_PREFIX = "bert."  # before the trunk's and the pooler's names, unless the folder is a bare BertModel
-OLD_ENDINGS = {".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias"}
-TWINS = {  # a second name of the same weight, in some files
-    "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
-    "cls.predictions.decoder.bias": "cls.predictions.bias",
-}
-COUNTERS = {"embeddings.position_ids", "embeddings.token_type_ids"}  # 0, 1, 2 ... kept by older versions
-
-
 def rules(config: TransformerConfig, parts: Iterable[str]) -> list[Rule]:
-    """Every weight of a network with these parts; the trunk's names without their prefix."""
-    lines: list[tuple[str, str | tuple[str, ...]]] = [*TRUNK.items()]
+    """Every weight that a network with these parts might have; the trunk's names without their prefix."""
+    dialect = dialect_of(config)
+    lines: list[tuple[str, str | tuple[str, ...]]] = [*dialect.trunk.items()]
     for n in range(config.layers):
-        for ours, theirs in LAYER.items():
+        for ours, theirs in dialect.layer.items():
             names = (theirs,) if isinstance(theirs, str) else theirs
             lines.append((ours.format(n=n), tuple(name.format(n=n) for name in names)))
-    for part in PARTS:
-        lines += PARTS[part].items() if part in parts else ()
+    for part, table in dialect.parts.items():
+        lines += table.items() if part in parts else ()
     expanded = []
     for ours, theirs in lines:
         names = (theirs,) if isinstance(theirs, str) else theirs
         for end in ("",) if ours.endswith((".weight", ".bias")) else (".weight", ".bias"):
             expanded.append(Rule(ours + end, tuple(name + end for name in names)))
     return expanded
-
-
-def plain(name: str) -> str:
-    """Their name of a weight without prefix and in today's spelling."""
-    name = name.removeprefix(TRUNK_PREFIX)
-    for old, new in OLD_ENDINGS.items():
-        name = name.removesuffix(old) + new if name.endswith(old) else name
-    return name
-
-
-def full(name: str, parts: Iterable[str]) -> str:
-    """The name as the class of transformers with these parts spells it."""
-    prefixed = architecture(parts) != "BertModel" and not name.startswith(("cls.", "classifier.", "qa_outputs."))
-    return TRUNK_PREFIX + name if prefixed else name
 
 
 def shown(value: object) -> str:

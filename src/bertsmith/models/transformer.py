@@ -1,6 +1,6 @@
 """The one transformer: every member that is made of attention is this network with another configuration."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -11,10 +11,11 @@ from bertsmith.data.batch import Tokens
 from bertsmith.errors import TextError
 from bertsmith.nn.attention import Kernel, Layout, best_kernel
 from bertsmith.nn.dropout import Dropout
-from bertsmith.nn.layers import Activation, Layer
-from bertsmith.nn.positions import Learned, Sinusoidal
+from bertsmith.nn.heads import Pooler, Transform
+from bertsmith.nn.layers import Activation, Layer, Norm
+from bertsmith.nn.positions import Learned, Rotary, Sinusoidal
 
-Positions = Literal["learned", "sinusoidal"]
+Positions = Literal["learned", "sinusoidal", "rotary"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,29 +29,44 @@ class TransformerConfig:
     feed_forward: int = 3072  # width inside the feed-forward network
     length: int = 512  # most tokens in a sequence
     positions: Positions = "learned"
-    segments: int = 2  # kinds of text in one sequence: the first and the second of a pair
+    rotary_base: float = 10_000.0  # with rotary positions: the slowest turn takes about six times so many tokens
+    segments: int = 2  # kinds of text in one sequence, the first and the second of a pair; 0: they are not marked
     activation: Activation = "gelu"
+    gated: bool = False  # the feed-forward network has a gate, and so three matrices
+    norm: Norm = "after"  # of each sum; or before each sublayer, and once more at the end
+    biases: bool = True  # of products and norms
     norm_eps: float = 1e-12
     dropout: float = 0.1  # of the embedding's and of each sublayer's output
     attention_dropout: float = 0.1  # of the attention weights
 
     def __post_init__(self) -> None:
-        for name in ("vocabulary", "width", "layers", "heads", "feed_forward", "length", "segments"):
+        for name in ("vocabulary", "width", "layers", "heads", "feed_forward", "length"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}. Give at least 1")
+        if self.segments < 0:
+            raise ValueError(f"segments is {self.segments}. Give at least 0")
         if self.width % self.heads:
             raise ValueError(f"a width of {self.width} cannot be shared by {self.heads} heads. Take a multiple")
+        if self.positions == "rotary" and (self.width // self.heads) % 2:
+            raise ValueError(f"heads of width {self.width // self.heads} cannot be turned in pairs. Take an even width")
+        if self.rotary_base <= 1:
+            raise ValueError(f"rotary_base is {self.rotary_base}. Give more than 1, usually 10000")
         for name in ("dropout", "attention_dropout"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ValueError(f"{name} is {getattr(self, name)}. Give a share, at least 0 and below 1")
 
     @property
     def count(self) -> int:
-        """Parameters, pooler included, as papers give them."""
+        """Parameters as papers give them: with the pooler where the network is published with one."""
         D, F = self.width, self.feed_forward
+        wide = 2 * F if self.gated else F
+        bias = 1 if self.biases else 0
+        norm = D + bias * D
         positions = self.length if self.positions == "learned" else 0
-        embeddings = (self.vocabulary + positions + self.segments + 2) * D
-        layer = 4 * (D * D + D) + (D * F + F) + (F * D + D) + 4 * D
+        embeddings = (self.vocabulary + positions + self.segments) * D + norm
+        layer = 4 * (D * D + bias * D) + (D * wide + bias * wide) + (F * D + bias * D) + 2 * norm
+        if self.norm == "before":
+            return embeddings + self.layers * layer  # the first layer has a norm less, and the end one more
         return embeddings + self.layers * layer + D * D + D
 
     def flops(self, attended: int | float, chosen: float) -> float:
@@ -60,25 +76,31 @@ class TransformerConfig:
         tokens that are guessed from the whole vocabulary.
         """
         D, F = self.width, self.feed_forward
-        layer = 6 * (4 * D * D + 2 * D * F) + 12 * D * attended
+        layer = 6 * (4 * D * D + (3 if self.gated else 2) * D * F) + 12 * D * attended
         return self.layers * layer + 6 * chosen * (self.vocabulary * D + D * D)
 
 
 class Transformer(nn.Module):
     """An encoder: a vector for each token, made of all tokens of its sequence. Devlin et al. 2018."""
 
+    positions: nn.Module | None
+    segments: nn.Embedding | None
+    rotary: Rotary | None
+
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(config.vocabulary, config.width)
-        self.positions: nn.Module
+        self.positions = self.rotary = None
         match config.positions:
             case "learned":
                 self.positions = Learned(config.length, config.width)
             case "sinusoidal":
                 self.positions = Sinusoidal(config.length, config.width)
-        self.segments = nn.Embedding(config.segments, config.width)
-        self.norm = nn.LayerNorm(config.width, config.norm_eps)
+            case "rotary":
+                self.rotary = Rotary(config.width // config.heads, config.rotary_base)
+        self.segments = nn.Embedding(config.segments, config.width) if config.segments else None
+        self.norm = nn.LayerNorm(config.width, config.norm_eps, bias=config.biases)
         self.dropout = Dropout(config.dropout)
         self.layers = nn.ModuleList(
             Layer(
@@ -89,9 +111,16 @@ class Transformer(nn.Module):
                 norm_eps=config.norm_eps,
                 dropout=config.dropout,
                 attention_dropout=config.attention_dropout,
+                norm=config.norm,
+                gated=config.gated,
+                biases=config.biases,
+                first=number == 0,
             )
-            for _ in range(config.layers)
+            for number in range(config.layers)
         )
+        # What the layers have added up has not been normed yet, where norms stand before them.
+        after = config.norm == "after"
+        self.last_norm = nn.Identity() if after else nn.LayerNorm(config.width, config.norm_eps, bias=config.biases)
 
     def forward(
         self, tokens: Tokens, kernel: Kernel | None = None, *, read: Int[Tensor, "N"] | None = None
@@ -106,7 +135,7 @@ class Transformer(nn.Module):
         *before, last = self.layers
         for layer in before:
             hidden = layer(hidden, layout)
-        vectors: Tensor = last(hidden, layout, read)
+        vectors: Tensor = self.last_norm(last(hidden, layout, read))
         return vectors
 
     def states(self, tokens: Tokens, kernel: Kernel | None = None) -> list[Float[Tensor, "T D"]]:
@@ -115,7 +144,7 @@ class Transformer(nn.Module):
         layout = self._layout(tokens, states[0], kernel)
         for layer in self.layers:
             states.append(layer(states[-1], layout))
-        return states
+        return [*states[:-1], self.last_norm(states[-1])]
 
     def record(self, tokens: Tokens) -> list[list[Float[Tensor, "H _ _"]]]:
         """Who looked at whom: by layer and sequence, how much each token (row) took from each (column)."""
@@ -125,12 +154,26 @@ class Transformer(nn.Module):
             hidden = layer(hidden, layout)
         return layout.weights
 
+    def matrices(self) -> dict[str, int]:
+        """The names of all matrices inside the layers, and how many each is made of, one above the other."""
+        stacked = {"attention.project.weight": 3, "feed_forward.widen.weight": 2 if self.config.gated else 1}
+        return {
+            f"layers.{number}.{name}": stacked.get(name, 1)
+            for number, layer in enumerate(self.layers)
+            for name, parameter in layer.named_parameters()
+            if parameter.ndim == 2
+        }
+
     def _embed(self, tokens: Tokens) -> Tensor:
         if tokens.longest > self.config.length:
             fact = f"sequences of {tokens.longest} tokens do not fit into {self.config.length} positions"
             raise TextError("tokens", fact, "Cut the text shorter, or train a model with more positions")
-        segments = self.segments.weight[0] if tokens.segments is None else self.segments(tokens.segments)
-        embedded = self.embedding(tokens.ids) + self.positions(tokens.positions) + segments
+        embedded = self.embedding(tokens.ids)
+        if self.positions is not None:
+            embedded = embedded + self.positions(tokens.positions)
+        if self.segments is not None:
+            first = tokens.segments is None
+            embedded = embedded + (self.segments.weight[0] if first else self.segments(tokens.segments))
         hidden: Tensor = self.dropout(self.norm(embedded))
         return hidden
 
@@ -141,4 +184,15 @@ class Transformer(nn.Module):
             cast = torch.is_autocast_enabled(device.type)
             dtype = torch.get_autocast_dtype(device.type) if cast else hidden.dtype
             kernel = best_kernel(tokens.equal, device, dtype, self.config.width // self.config.heads)
-        return Layout.of(tokens.bounds, tokens.longest, kernel)
+        layout = Layout.of(tokens.bounds, tokens.longest, kernel)
+        return layout if self.rotary is None else replace(layout, turn=self.rotary(tokens.positions))
+
+
+def pooler(config: TransformerConfig, *, whole: bool = True) -> nn.Module:
+    """What vectors go through before a task reads them, those of whole texts or of tokens.
+
+    BERT pools whole texts and leaves tokens alone; later networks have one transform for both, and for guessing words.
+    """
+    if config.norm == "before":
+        return Transform(config.width, config.activation, config.norm_eps, config.biases)
+    return Pooler(config.width) if whole else nn.Identity()

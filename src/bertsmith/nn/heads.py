@@ -9,19 +9,34 @@ from bertsmith.nn.dropout import Dropout
 from bertsmith.nn.layers import ACTIVATIONS, Activation
 
 
-class MaskedHead(nn.Module):
+class Transform(nn.Module):
+    """One more layer, bent and normed, between the trunk and what reads it."""
+
+    def __init__(self, width: int, activation: Activation, norm_eps: float, biases: bool = True) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, width, biases)
+        self.activation = ACTIVATIONS[activation]
+        self.norm = nn.LayerNorm(width, norm_eps, bias=biases)
+
+    def forward(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
+        normed: Tensor = self.norm(self.activation(self.dense(hidden)))
+        return normed
+
+
+class MaskedHead(Transform):
     """Scores of every word at the chosen places: a small transform, then the embedding read backwards."""
 
-    def __init__(self, width: int, vocabulary: int, activation: Activation, norm_eps: float) -> None:
-        super().__init__()
-        self.dense = nn.Linear(width, width)
-        self.activation = ACTIVATIONS[activation]
-        self.norm = nn.LayerNorm(width, norm_eps)
+    def __init__(
+        self, width: int, vocabulary: int, activation: Activation, norm_eps: float, biases: bool = True
+    ) -> None:
+        super().__init__(width, activation, norm_eps, biases)
         self.bias = nn.Parameter(torch.zeros(vocabulary))
 
-    def forward(self, hidden: Float[Tensor, "N D"], table: Float[Tensor, "V D"]) -> Float[Tensor, "N V"]:
+    def forward(  # type: ignore[override]
+        self, hidden: Float[Tensor, "N D"], table: Float[Tensor, "V D"]
+    ) -> Float[Tensor, "N V"]:
         """`table` is the trunk's embedding: one weight for reading words and for guessing them."""
-        return F.linear(self.norm(self.activation(self.dense(hidden))), table, self.bias)
+        return F.linear(super().forward(hidden), table, self.bias)
 
 
 class Pooler(nn.Module):

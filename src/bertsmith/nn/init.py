@@ -1,7 +1,13 @@
-"""How weights begin: small and normal, biases at nought, norms at one. Devlin et al. 2018."""
+"""How weights begin: small and normal, biases at nought, norms at one. Devlin et al. 2018.
+
+Layers with their norms before begin as if they were not there: what they add to the sum is nought at first, so that a
+deep network can learn at a high rate from its first step. Zhang et al. 2019, "Fixup Initialization".
+"""
 
 import torch
 from torch import nn
+
+from bertsmith.nn.layers import Layer
 
 
 @torch.no_grad()
@@ -22,3 +28,7 @@ def initialise(module: nn.Module, seed: int | torch.Generator, deviation: float 
                 parameter.fill_(1.0)
             else:
                 parameter.zero_()
+    for part in module.modules():
+        if isinstance(part, Layer) and part.before:
+            part.attention.output.weight.zero_()
+            part.feed_forward.narrow.weight.zero_()

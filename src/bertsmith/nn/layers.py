@@ -1,4 +1,4 @@
-"""Layers: attention, then a feed-forward network, each added to what came in and normalised after."""
+"""Layers: attention, then a feed-forward network, each added to what came in, and normalised after or before."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,8 +10,10 @@ from torch import Tensor, nn
 
 from bertsmith.nn.attention import Layout, attend
 from bertsmith.nn.dropout import Dropout
+from bertsmith.nn.positions import turned
 
 Activation = Literal["gelu", "gelu_tanh"]
+Norm = Literal["after", "before"]
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
@@ -22,37 +24,54 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
 class Attention(nn.Module):
     """Every token looks at its own sequence through several heads. Vaswani et al. 2017, section 3.2.2."""
 
-    def __init__(self, width: int, heads: int, dropout: float) -> None:
+    def __init__(self, width: int, heads: int, dropout: float, biases: bool = True) -> None:
         super().__init__()
         self.heads, self.dropout = heads, dropout
-        self.project = nn.Linear(width, 3 * width)  # query, key and value in one product
-        self.output = nn.Linear(width, width)
+        self.project = nn.Linear(width, 3 * width, biases)  # query, key and value in one product
+        self.output = nn.Linear(width, width, biases)
 
     def forward(
         self, hidden: Float[Tensor, "T D"], layout: Layout, read: Int[Tensor, "N"] | None = None
     ) -> Float[Tensor, "_ D"]:
         query, key, value = self.project(hidden).unflatten(1, (3, self.heads, -1)).unbind(1)  # T H K
+        if layout.turn is not None:
+            query, key = turned(query, layout.turn), turned(key, layout.turn)
         attended = attend(query, key, value, layout, self.dropout if self.training else 0.0)
         projected: Tensor = self.output(only(attended.flatten(1), read))
         return projected
 
 
 class FeedForward(nn.Module):
-    """The same small network at every token: widen, bend, narrow. Vaswani et al. 2017, section 3.3."""
+    """The same small network at every token: widen, bend, narrow. Vaswani et al. 2017, section 3.3.
 
-    def __init__(self, width: int, feed_forward: int, activation: Activation) -> None:
+    A gated one is widened twice, and what is bent says how much of the other half passes. Shazeer 2020.
+    """
+
+    def __init__(
+        self, width: int, feed_forward: int, activation: Activation, gated: bool = False, biases: bool = True
+    ) -> None:
         super().__init__()
-        self.activation = ACTIVATIONS[activation]
-        self.widen = nn.Linear(width, feed_forward)
-        self.narrow = nn.Linear(feed_forward, width)
+        self.activation, self.gated = ACTIVATIONS[activation], gated
+        self.widen = nn.Linear(width, 2 * feed_forward if gated else feed_forward, biases)
+        self.narrow = nn.Linear(feed_forward, width, biases)
 
     def forward(self, hidden: Float[Tensor, "T D"]) -> Float[Tensor, "T D"]:
-        narrowed: Tensor = self.narrow(self.activation(self.widen(hidden)))
+        wide = self.widen(hidden)
+        if self.gated:
+            gate, passed = wide.chunk(2, -1)
+            wide = self.activation(gate) * passed
+        else:
+            wide = self.activation(wide)
+        narrowed: Tensor = self.narrow(wide)
         return narrowed
 
 
 class Layer(nn.Module):
-    """One layer of BERT's encoder: the norm comes after each sum, as in Vaswani et al. 2017, section 3.1."""
+    """One layer. The norm comes after each sum, as in Vaswani et al. 2017, section 3.1, or before each sublayer.
+
+    With the norm before, what is added up passes untouched from the first layer to the last, so that deep networks
+    learn at high rates. Xiong et al. 2020. The first such layer finds its input normed already.
+    """
 
     def __init__(
         self,
@@ -63,18 +82,29 @@ class Layer(nn.Module):
         norm_eps: float,
         dropout: float,
         attention_dropout: float,
+        norm: Norm = "after",
+        gated: bool = False,
+        biases: bool = True,
+        first: bool = False,
     ) -> None:
         super().__init__()
-        self.attention = Attention(width, heads, attention_dropout)
-        self.attention_norm = nn.LayerNorm(width, norm_eps)
-        self.feed_forward = FeedForward(width, feed_forward, activation)
-        self.feed_forward_norm = nn.LayerNorm(width, norm_eps)
+        self.before = norm == "before"
+        self.attention = Attention(width, heads, attention_dropout, biases)
+        bare = self.before and first
+        self.attention_norm = nn.Identity() if bare else nn.LayerNorm(width, norm_eps, bias=biases)
+        self.feed_forward = FeedForward(width, feed_forward, activation, gated, biases)
+        self.feed_forward_norm = nn.LayerNorm(width, norm_eps, bias=biases)
         self.dropout = Dropout(dropout)
 
     def forward(
         self, hidden: Float[Tensor, "T D"], layout: Layout, read: Int[Tensor, "N"] | None = None
     ) -> Float[Tensor, "_ D"]:
         """The vectors after this layer, or only those of the tokens to `read`: the others are not computed."""
+        if self.before:
+            attended = self.attention(self.attention_norm(hidden), layout, read)
+            hidden = only(hidden, read) + self.dropout(attended)
+            summed: Tensor = hidden + self.dropout(self.feed_forward(self.feed_forward_norm(hidden)))
+            return summed
         attended = self.attention(hidden, layout, read)
         hidden = self.attention_norm(only(hidden, read) + self.dropout(attended))
         normed: Tensor = self.feed_forward_norm(hidden + self.dropout(self.feed_forward(hidden)))

@@ -92,7 +92,10 @@ def packed(trunk: M, dtype: torch.dtype = torch.bfloat16) -> M:
     light._modules = {name: copy.copy(part) for name, part in whole.named_children() if name != "layers"}
     if any(part.device.type != "cpu" for part in light.parameters()):
         light = copy.deepcopy(light).cpu()
-    light.layers = nn.ModuleList(PackedLayer(layer, whole.config.activation, dtype) for layer in whole.layers)
+    if any(layer.before or layer.feed_forward.gated for layer in whole.layers):
+        light.layers = copy.deepcopy(whole.layers).cpu()  # such layers have no packed form yet: exact, and slower
+    else:
+        light.layers = nn.ModuleList(PackedLayer(layer, whole.config.activation, dtype) for layer in whole.layers)
     return cast(M, light.eval())
 
 
@@ -105,6 +108,7 @@ def fuses(dtype: torch.dtype) -> bool:
     return dtype == torch.float32 or (dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
-def _norm(norm: nn.LayerNorm, hidden: Tensor) -> Tensor:
+def _norm(norm: nn.Module, hidden: Tensor) -> Tensor:
+    assert isinstance(norm, nn.LayerNorm)
     # A processor's kernel takes half-precision vectors and full weights, and counts in full precision.
     return F.layer_norm(hidden, norm.normalized_shape, norm.weight, norm.bias, norm.eps)

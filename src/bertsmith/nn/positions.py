@@ -31,6 +31,35 @@ class Sinusoidal(nn.Module):
         return F.embedding(positions, self.weight)
 
 
+class Rotary(nn.Module):
+    """Queries and keys are turned by angles that grow with the place, so that only distances tell. Su et al. 2021.
+
+    The first half of a head's numbers are one side of the pairs that turn together, the second half the other.
+    """
+
+    def __init__(self, head_width: int, base: float) -> None:
+        super().__init__()
+        self.head_width, self.base = head_width, base
+
+    def forward(self, positions: Int[Tensor, "T"]) -> tuple[Float[Tensor, "T 1 K"], Float[Tensor, "T 1 K"]]:
+        """The cosine and the sine of each place's angles, for every head alike."""
+        # Half precision cannot tell the places of a long text apart.
+        with torch.autocast(positions.device.type, enabled=False):
+            steps = torch.arange(0, self.head_width, 2, dtype=torch.float32, device=positions.device)
+            angles = positions[:, None].float() * (1.0 / self.base ** (steps / self.head_width))
+            angles = torch.cat((angles, angles), 1)[:, None]
+            return angles.cos(), angles.sin()
+
+
+def turned(
+    vectors: Float[Tensor, "*any K"], turn: tuple[Float[Tensor, "*any_1 K"], Float[Tensor, "*any_1 K"]]
+) -> Float[Tensor, "*any K"]:
+    """Vectors turned by the angles of their places."""
+    cosine, sine = turn
+    left, right = vectors.float().chunk(2, -1)
+    return (vectors * cosine + torch.cat((-right, left), -1) * sine).to(vectors.dtype)
+
+
 def waves(length: int, width: int) -> Float[Tensor, "L D"]:
     """sin(place / 10000^(2i/D)) in column 2i, the cosine of the same in column 2i + 1."""
     rates = 10_000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)

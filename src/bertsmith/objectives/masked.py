@@ -12,6 +12,7 @@ from torch import Tensor
 from bertsmith.data.batch import Batch, Tokens
 from bertsmith.data.pack import Packed
 from bertsmith.data.plan import Pairs
+from bertsmith.errors import RecipeError
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.heads import MaskedHead, NextHead, Pooler
 from bertsmith.nn.pooling import firsts
@@ -35,8 +36,11 @@ class MaskedLM(Unlabelled):
         self.config = config
         self.trunk = trunk
         shape = trunk.config
-        self.head = MaskedHead(shape.width, shape.vocabulary, shape.activation, shape.norm_eps)
+        self.head = MaskedHead(shape.width, shape.vocabulary, shape.activation, shape.norm_eps, shape.biases)
         if config.pairs == "next":
+            if not shape.segments:
+                fact = "the network does not mark which text is the second"
+                raise RecipeError("objective.pairs", fact, "Use 'none', or a network with segments")
             self.pooler = Pooler(shape.width)
             self.next = NextHead(shape.width)
 
@@ -87,16 +91,20 @@ class Collator:
         ids, chosen, targets = hide(packed, self.config, self.pieces)
         lengths = np.diff(packed.bounds[: packed.sequences + 1]).astype(np.int64)
         counts = {"masked": len(chosen), "tokens": packed.real, "squares": int((lengths * lengths).sum())}
+        # Rows of one length are read faster, and need no empty ones behind them to keep the number the same.
+        equal = packed.real == len(ids) == packed.longest * packed.sequences
+        sequences = packed.sequences if equal else len(packed.labels)
         labels = None
         if self.config.pairs != "none":
-            labels = torch.from_numpy(packed.labels)
+            labels = torch.from_numpy(packed.labels[:sequences])
             counts["next"] = int((packed.labels != -100).sum())
         tokens = Tokens(
             ids=torch.from_numpy(ids),
-            bounds=torch.from_numpy(packed.bounds),
+            bounds=torch.from_numpy(packed.bounds[: sequences + 1]),
             positions=torch.from_numpy(packed.positions),
             segments=torch.from_numpy(packed.segments),
             longest=packed.longest,
+            equal=equal,
         )
         return Batch(
             tokens=tokens,

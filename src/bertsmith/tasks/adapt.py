@@ -15,6 +15,7 @@ from bertsmith.data import files
 from bertsmith.errors import FolderError, RecipeError, nearest
 from bertsmith.models import folder as folders
 from bertsmith.models import foreign
+from bertsmith.models.dialect import BERT, dialect_of
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn import lora
 from bertsmith.tasks.base import Task
@@ -82,6 +83,9 @@ def prepare(task: Task, config: AdaptConfig, seed: int) -> None:
             task.trunk.train = MethodType(_stay, task.trunk)  # type: ignore[method-assign]
             task.trunk.eval()
         case "lora":
+            if dialect_of(task.trunk.config) is not BERT:
+                fact = "query, key and value are one weight in this network's folder, and LoRA has no name for a third"
+                raise RecipeError("adapt.kind", fact, "Use 'full' or 'frozen'")
             lora.adapt(
                 task.trunk,
                 rank=config.rank,
@@ -117,6 +121,8 @@ def rates(task: Task, config: AdaptConfig) -> dict[str, float]:
 def _depth(name: str, layers: int) -> int:
     if not name.startswith("trunk."):
         return layers + 1
+    if name.startswith("trunk.last_norm."):
+        return layers
     layer = re.match(r"trunk\.layers\.(\d+)\.", name)
     return int(layer[1]) + 1 if layer else 0
 
@@ -154,7 +160,7 @@ def write_adapter(folder: str | Path, task: Task, config: AdaptConfig, base: str
     if not learnt:
         raise FolderError(folder, "the network has no LoRA to write", "Train it with adapt.kind=lora")
     parts, state = _parts(task), task.state_dict()
-    if unknown := parts - foreign.PARTS.keys():
+    if unknown := parts - BERT.parts.keys():
         raise FolderError(folder, f"transformers has no name for the head '{min(unknown)}'")
     tensors = {name: state[ours] for ours, name in _heads(task).items()}
     for layer, target, down, up in learnt:
@@ -168,7 +174,7 @@ def write_adapter(folder: str | Path, task: Task, config: AdaptConfig, base: str
         "lora_dropout": config.dropout,
         # In full: `output.dense` alone would also mean the attention's.
         "target_modules": [_module(layer, target, parts) for layer, target, _, _ in learnt],
-        "modules_to_save": [theirs for part in sorted(parts) for theirs in foreign.PARTS[part].values()] or None,
+        "modules_to_save": [theirs for part in sorted(parts) for theirs in BERT.parts[part].values()] or None,
         "init_lora_weights": True,
         "inference_mode": True,
     }
@@ -281,14 +287,14 @@ def _heads(task: Task) -> dict[str, str]:
     """Our names of the heads' weights, and PEFT's."""
     parts = _parts(task)
     rules = [rule for rule in foreign.rules(task.trunk.config, parts) if not rule.ours.startswith("trunk.")]
-    return {rule.ours: PREFIX + foreign.full(rule.theirs[0], parts) for rule in rules}
+    return {rule.ours: PREFIX + BERT.full(rule.theirs[0], parts) for rule in rules}
 
 
 def _module(layer: int, target: str, parts: frozenset[str]) -> str:
     """A target's name in transformers."""
     path, part, _ = lora.TARGETS[target]
-    theirs = foreign.LAYER[f"trunk.layers.{{n}}.{path}"]
-    return foreign.full((theirs if isinstance(theirs, str) else theirs[part]).format(n=layer), parts)
+    theirs = BERT.layer[f"trunk.layers.{{n}}.{path}"]
+    return BERT.full((theirs if isinstance(theirs, str) else theirs[part]).format(n=layer), parts)
 
 
 def _names(layer: int, target: str, parts: frozenset[str]) -> tuple[str, str]:

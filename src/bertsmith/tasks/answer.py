@@ -16,7 +16,7 @@ from bertsmith.data.batch import Batch, Tokens
 from bertsmith.data.examples import Question
 from bertsmith.data.labelled import Kind
 from bertsmith.errors import RecipeError
-from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer import Transformer, pooler
 from bertsmith.nn.heads import SpanHead
 from bertsmith.objectives.base import Term
 from bertsmith.tasks.base import Item, Mould, Task, counted, framed
@@ -43,6 +43,7 @@ class Answer(Task):
 
     def __init__(self, trunk: Transformer, config: Config, labels: tuple[str, ...] = ()) -> None:
         super().__init__(trunk, config, ())
+        self.pooler = pooler(trunk.config, whole=False)
         self.span = SpanHead(trunk.config.width)
 
     @classmethod
@@ -52,7 +53,7 @@ class Answer(Task):
     def forward(self, batch: Batch) -> dict[str, Term]:
         assert batch.labels is not None
         tokens = batch.tokens
-        scores = _rectangle(self.span(self.trunk(tokens)).float(), tokens)[: len(batch.labels)]  # B L 2
+        scores = _rectangle(self.span(self.pooler(self.trunk(tokens))).float(), tokens)[: len(batch.labels)]  # B L 2
         total = F.cross_entropy(scores, batch.labels, reduction="sum", ignore_index=-100)
         return {"span": Term(total / 2, None)}
 
@@ -87,7 +88,7 @@ class Answer(Task):
         return Batch(tokens=tokens, labels=torch.from_numpy(labels), counts=counts)
 
     def outputs(self, tokens: Tokens) -> list[Tensor]:
-        scores = self.span(self.trunk(tokens))
+        scores = self.span(self.pooler(self.trunk(tokens)))
         return list(torch.split(scores, tokens.bounds.diff().tolist()))
 
     def read(self, example: Question, items: Sequence[Item], outputs: Sequence[NDArray[np.float32]]) -> Any:

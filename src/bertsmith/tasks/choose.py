@@ -14,8 +14,8 @@ from bertsmith.data.batch import Batch, Tokens
 from bertsmith.data.examples import Example
 from bertsmith.data.labelled import Kind
 from bertsmith.errors import TextError
-from bertsmith.models.transformer import Transformer
-from bertsmith.nn.heads import Classifier, Pooler
+from bertsmith.models.transformer import Transformer, pooler
+from bertsmith.nn.heads import Classifier
 from bertsmith.nn.pooling import firsts
 from bertsmith.objectives.base import Term
 from bertsmith.tasks import scores
@@ -32,7 +32,7 @@ class Choose(Task):
 
     def __init__(self, trunk: Transformer, config: Config, labels: tuple[str, ...]) -> None:
         super().__init__(trunk, config, labels)  # the numbers of the endings; none: as many as an example has
-        self.pooler = Pooler(trunk.config.width)
+        self.pooler = pooler(trunk.config)
         self.classifier = Classifier(trunk.config.width, 1, trunk.config.dropout)
 
     @classmethod

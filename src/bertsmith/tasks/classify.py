@@ -15,8 +15,8 @@ from bertsmith.data.batch import Batch, Tokens
 from bertsmith.data.examples import Example
 from bertsmith.data.labelled import Kind
 from bertsmith.errors import RecipeError, TextError, nearest
-from bertsmith.models.transformer import Transformer
-from bertsmith.nn.heads import Classifier, Pooler
+from bertsmith.models.transformer import Transformer, pooler
+from bertsmith.nn.heads import Classifier
 from bertsmith.nn.pooling import firsts
 from bertsmith.objectives.base import Term
 from bertsmith.tasks import scores
@@ -46,7 +46,7 @@ class Classify(Task):
             raise RecipeError("task", f"there is but one class, {labels}", "Give examples of at least two")
         if config.answer == "class" and config.measure not in ("accuracy", "macro_f1") and len(labels) != 2:
             raise RecipeError("task.measure", f"'{config.measure}' needs two classes", "Use accuracy or macro_f1")
-        self.pooler = Pooler(trunk.config.width)
+        self.pooler = pooler(trunk.config)
         self.classifier = Classifier(trunk.config.width, len(self.labels), trunk.config.dropout)
 
     @classmethod

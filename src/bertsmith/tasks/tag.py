@@ -14,7 +14,7 @@ from bertsmith.data.batch import Batch, Tokens
 from bertsmith.data.examples import Sentence
 from bertsmith.data.labelled import Kind
 from bertsmith.errors import RecipeError, TextError, nearest
-from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer import Transformer, pooler
 from bertsmith.nn.heads import Classifier
 from bertsmith.objectives.base import Term
 from bertsmith.tasks.base import Item, Mould, Task, counted, framed
@@ -41,6 +41,7 @@ class Tag(Task):
         super().__init__(trunk, config, labels)
         if len(labels) < 2:
             raise RecipeError("task", f"there is but one tag, {labels}", "Give examples of at least two")
+        self.pooler = pooler(trunk.config, whole=False)
         self.classifier = Classifier(trunk.config.width, len(labels), trunk.config.dropout)
 
     @classmethod
@@ -53,7 +54,7 @@ class Tag(Task):
 
     def forward(self, batch: Batch) -> dict[str, Term]:
         assert batch.targets is not None
-        logits = self.classifier(self.trunk(batch.tokens)).float()  # T C
+        logits = self.classifier(self.pooler(self.trunk(batch.tokens))).float()  # T C
         return {"tag": Term(F.cross_entropy(logits, batch.targets, reduction="sum", ignore_index=-100), None)}
 
     def items(self, examples: Sequence[Sentence], tokenizer: Tokenizer, length: int) -> list[Item]:
@@ -63,7 +64,7 @@ class Tag(Task):
         return poured(items, mould)
 
     def outputs(self, tokens: Tokens) -> list[Tensor]:
-        logits = self.classifier(self.trunk(tokens))
+        logits = self.classifier(self.pooler(self.trunk(tokens)))
         return list(torch.split(logits, tokens.bounds.diff().tolist()))
 
     def read(self, example: Sentence, items: Sequence[Item], outputs: Sequence[NDArray[np.float32]]) -> Any:

@@ -1,32 +1,57 @@
-"""AdamW as BERT uses it: decay on matrices alone, clipping, and steps that are not numbers left out."""
+"""AdamW as BERT uses it: decay on matrices alone, clipping, and steps that are not numbers left out.
 
+Hidden matrices may move by Muon instead (`muon.py`); what that is worth depends on the run, so BERT's own way stays.
+"""
+
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from bertsmith.errors import RecipeError
+from bertsmith.train.muon import Muon
+
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:
-    """Devlin et al. 2018, appendix A.2."""
+    """Devlin et al. 2018, appendix A.2; for Muon, Jordan et al. 2024.
+
+    Muon's update is scaled by max(1, rows / columns) ** 0.5, as Jordan et al. do, and not by Liu et al.'s
+    0.2 * sqrt(max(rows, columns)), which makes it as long as AdamW's and so wants another rate for every width: how far
+    a step moves a layer's output is then the rate itself, whatever the width, and one rate serves a tiny network and a
+    large one. `decay` serves both, times each one's own rate.
+    """
 
     rate: float = 1e-4  # the highest learning rate
     betas: tuple[float, ...] = (0.9, 0.999)
     epsilon: float = 1e-6
     decay: float = 0.01  # of matrices and tables; biases and norms have none
     clip: float = 1.0  # the longest gradient; 0 for no limit
+    matrices: Literal["adamw", "muon"] = "adamw"  # how hidden matrices move; all else moves by AdamW
+    matrix_rate: float = 0.02  # the highest learning rate of what moves by Muon
+    momentum: float = 0.95  # of Muon: how much of the last steps' direction is kept
+
+    def __post_init__(self) -> None:
+        if not 0 < self.matrix_rate < math.inf:
+            raise ValueError(f"matrix_rate is {self.matrix_rate}. Give more than 0, as in optimizer.matrix_rate=0.02")
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"momentum is {self.momentum}. Give a share, at least 0 and below 1")
 
 
 class Optimizer:
-    """AdamW whose state is a flat table of named tensors, and whose bad steps change nothing.
+    """AdamW, and Muon beside it, whose state is a flat table of named tensors, and whose bad steps change nothing.
 
     Only parameters that ask for a gradient take part. `rates` gives some of them, by name, a share of the learning
     rate; what it does not name has all of it. A `capturable` optimizer keeps its rates and its state on the device
     from the beginning, so that a CUDA graph can record `move` and follow a schedule: call `set_rate` outside the
     graph, before each replay. Restore before recording, since a graph remembers where tensors were.
+
+    `hidden` names the matrices that move by Muon where the config asks for it, and says how many lie in each, one below
+    the other: 3 in a query, key and value projection, 2 in a gated feed-forward's first, else 1.
     """
 
     def __init__(
@@ -36,9 +61,13 @@ class Optimizer:
         rates: Mapping[str, float] | None = None,
         *,
         capturable: bool = False,
+        hidden: Mapping[str, int] | None = None,
     ) -> None:
         self.config = config
         self.named = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
+        self.muon = self._muon(module, hidden or {}, rates or {}) if config.matrices == "muon" else None
+        taken = self.muon.named if self.muon else {}
+        self._others = {name: parameter for name, parameter in self.named.items() if name not in taken}  # by AdamW
         groups = self._groups(rates or {})
         self._rates: Tensor | None = None  # of each group, where they live on the device
         if capturable:
@@ -60,7 +89,7 @@ class Optimizer:
             # PyTorch would warn at a step outside a graph; the first one of every shape is.
             self.adamw._warned_capturable_if_run_uncaptured = True
             # Made within a graph, it would be nought again at every replay.
-            for parameter in self.named.values():
+            for parameter in self._others.values():
                 self.adamw.state[parameter] = {
                     "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
                     "exp_avg": torch.zeros_like(parameter),
@@ -74,6 +103,8 @@ class Optimizer:
 
     def set_rate(self, factor: float) -> None:
         """Have the next move go at this share of the highest rate."""
+        if self.muon is not None:
+            self.muon.set_rate(factor)
         if self._rates is not None:
             torch.mul(self._shares, self.config.rate * factor, out=self._rates)
             return
@@ -90,15 +121,24 @@ class Optimizer:
         bad = ~torch.isfinite(norm)
         self.adamw.found_inf = bad.float()  # type: ignore[attr-defined]
         self.adamw.step()
-        self.adamw.zero_grad(set_to_none=True)
+        if self.muon is not None:
+            self.muon.move(bad)
+        self.forget()
         return norm, bad
+
+    def forget(self) -> None:
+        """Drop every gradient."""
+        for parameter in self.named.values():
+            parameter.grad = None
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor the next step depends on, by name."""
         return {f"{part}.{name}": tensor for name, part, tensor in self._parts()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        for name, parameter in self.named.items():
+        for name, momentum in self._momenta().items():
+            momentum.copy_(state[f"momentum.{name}"])
+        for name, parameter in self._others.items():
             own = {part: state[f"{part}.{name}"] for part in ("step", "exp_avg", "exp_avg_sq")}
             self.adamw.state[parameter] = {part: tensor.to(parameter.device, copy=True) for part, tensor in own.items()}
 
@@ -106,7 +146,7 @@ class Optimizer:
         """The parameters that decay alike and share a rate, matrices first."""
         together: dict[tuple[bool, float], list[nn.Parameter]] = {}
         for matrices in (True, False):
-            for name, parameter in self.named.items():
+            for name, parameter in self._others.items():
                 if (parameter.ndim > 1) == matrices:
                     together.setdefault((matrices, rates.get(name, 1.0)), []).append(parameter)
         return [
@@ -114,7 +154,27 @@ class Optimizer:
             for (matrices, share), parameters in together.items()
         ]
 
+    def _muon(self, module: nn.Module, hidden: Mapping[str, int], rates: Mapping[str, float]) -> Muon:
+        """Muon for the hidden matrices that learn."""
+        parameters = dict(module.named_parameters())
+        for name, parts in hidden.items():
+            if name not in parameters:
+                raise ValueError(f"hidden: there is no parameter '{name}'")
+            shape = tuple(parameters[name].shape)
+            if len(shape) != 2 or parts < 1 or shape[0] % parts:
+                raise ValueError(f"hidden: '{name}' of shape {shape} is not {parts} matrices one below the other")
+        learning = {name: self.named[name] for name in hidden if name in self.named}
+        if not learning:
+            raise RecipeError("optimizer.matrices", "no hidden matrix learns here that Muon could move", "Use 'adamw'")
+        config = self.config
+        return Muon(learning, hidden, rates, rate=config.matrix_rate, momentum=config.momentum, decay=config.decay)
+
+    def _momenta(self) -> dict[str, Tensor]:
+        return {} if self.muon is None else self.muon.momenta
+
     def _parts(self) -> Iterator[tuple[str, str, Tensor]]:
-        for name, parameter in self.named.items():
+        for name, parameter in self._others.items():
             for part, tensor in self.adamw.state[parameter].items():
                 yield name, part, tensor
+        for name, momentum in self._momenta().items():
+            yield name, "momentum", momentum

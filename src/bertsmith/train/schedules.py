@@ -1,21 +1,39 @@
 """Learning rates over a run: pure functions of the share that lies behind."""
 
+import math
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleConfig:
-    """A rise from nothing, then a straight fall to nothing. Devlin et al. 2018, appendix A.2."""
+    """A rise from nothing, then a fall to nothing. Devlin et al. 2018, appendix A.2, fall in a straight line.
+
+    A trapezoid stays at the top in between, and so need not know how long the run will be until it falls; by a root,
+    steep at first. Hägele et al. 2024, "Scaling Laws and Compute-Optimal Training Beyond Fixed Training Durations".
+    """
 
     warmup: float = 0.01  # share of the run; BERT: 10,000 of 1,000,000 steps
+    kind: Literal["linear", "trapezoid", "cosine"] = "linear"  # how it goes on after the rise
+    cooldown: float = 0.2  # share of the run over which a trapezoid falls
 
     def __post_init__(self) -> None:
         if not 0 <= self.warmup < 1:
             raise ValueError(f"warmup is a share of the run, from 0 to 1, and not {self.warmup}")
+        if not 0 < self.cooldown <= 1:
+            raise ValueError(f"cooldown is a share of the run, more than 0 and at most 1, and not {self.cooldown}")
+        if self.kind == "trapezoid" and self.warmup + self.cooldown > 1:
+            raise ValueError(f"warmup {self.warmup} and cooldown {self.cooldown} are more than the run. Lower one")
 
 
 def factor(share: float, config: ScheduleConfig) -> float:
     """What the peak rate is multiplied by at this share of the run."""
     if share < config.warmup:
         return share / config.warmup
-    return (1 - share) / (1 - config.warmup)
+    match config.kind:
+        case "linear":
+            return (1 - share) / (1 - config.warmup)
+        case "trapezoid":
+            return 1 - math.sqrt(1 - min(1.0, (1 - share) / config.cooldown))
+        case "cosine":
+            return 0.5 + 0.5 * math.cos(math.pi * (share - config.warmup) / (1 - config.warmup))

@@ -267,7 +267,7 @@ class Trainer:
             self.display.say("compiling the step")
             warnings.filterwarnings("ignore", module="torch._inductor")  # notes from one of its authors to another
             sum(term.total for term in self._terms(self.feed(self.position)).values()).backward()
-            self.optimizer.adamw.zero_grad(set_to_none=True)
+            self.optimizer.forget()
             if self.device.type == "cuda":
                 torch.cuda.synchronize()
 

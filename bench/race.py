@@ -1,0 +1,329 @@
+"""The seven-minute race: recipes pretrained on one text for one span of time, then scored alike, beside transformers.
+
+    python bench/race.py TEXT DATA [--recipes recipes/a.toml recipes/b.toml] [--minutes 7] [--out FILE] [--work FOLDER]
+
+TEXT is learnt from; DATA holds blimp/ and glue/. Vocabulary and shards are made once, before any clock runs, and kept
+under --work; `--recipes` with nothing behind it makes them and no more. Each recipe then runs as `bertsmith pretrain`
+runs it, but for so many minutes. The clock counts loader, steps and log until the device has done the last of them;
+compilation lies before it, validation and model folder behind it.
+
+Scored are hidden words of held-out documents, 15 % of them hidden whatever the recipe hides; BLiMP, by
+pseudo-log-likelihood; and five tasks of GLUE, on their dev sets with the weights of the last step. Every figure is
+written down as soon as it is known, and the same command goes on from there: what is known of the same recipe and code
+is not measured again. `--only-score` takes models as they are, whatever code has made them.
+"""
+
+import argparse
+import gc
+import hashlib
+import io
+import json
+import multiprocessing
+import os
+import tempfile
+import time
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import redirect_stdout, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import torch
+from record import code, record
+from rich.console import Console
+from rich.table import Table
+
+from bertsmith import config, lesson, run, tune
+from bertsmith.data.corpus import Corpus
+from bertsmith.data.pack import Pack
+from bertsmith.data.shards import Shards
+from bertsmith.errors import BertsmithError
+from bertsmith.models import folder as folders
+from bertsmith.objectives.masked import MaskedLM
+from bertsmith.recipe import Recipe
+from bertsmith.tasks.seeds import interval
+from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig
+from bertsmith.train import log, machine
+from bertsmith.train.evaluate import evaluate
+from bertsmith.use import minimal
+from bertsmith.use.load import load
+
+TASKS = {  # GLUE's, with the measures whose mean is the score
+    "CoLA": ("matthews",),
+    "SST-2": ("accuracy",),
+    "MRPC": ("f1", "accuracy"),
+    "RTE": ("accuracy",),
+    "STS-B": ("pearson", "spearman"),
+}
+LONG = "SST-2"  # one epoch and one seed of it are enough
+BLIMP, MEAN = "BLiMP", "mean"
+LENGTH, HIDDEN, DROPOUT, RATE = 128, 0.15, 0.1, 5e-5
+TUNING = f"data.length={LENGTH} data.items=32 optimizer.betas=[0.9,0.999] optimizer.decay=0.01 optimizer.clip=1.0"
+TUNING += " schedule.warmup=0.06 keep=last train.evaluations=0 train.saves=0"  # measured at the end alone
+PUBLISHED = [(62.1, 0.0), (13.1, 2.8), (84.4, 0.0), (70.9, 1.4), (51.9, 0.5), (31.4, 2.1), (50.3, 0.0)]
+YARDSTICK = {  # transformers' BERT-base, compiled, by the same protocol on one H200; points, deviation between seeds
+    "pretrained": {"tokens": 192e6, "tokens_per_second": 455e3, "held_out_loss": 3.66},
+    "summary": dict(zip((BLIMP, *TASKS, MEAN), PUBLISHED, strict=True)),
+}
+SPAWN = multiprocessing.get_context("spawn")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """How much of everything."""
+
+    minutes: float = 7.0
+    vocabulary: int = 30_522
+    pairs: int = 200  # of each phenomenon of BLiMP
+    seeds: int = 3
+    examples: int | None = None  # the first of each labelled file; None for all
+
+
+TRIAL = Size(minutes=0.2, vocabulary=8_192, pairs=5, seeds=1, examples=300)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One figure to be measured: on what, with which chance, of which model, and how."""
+
+    task: str
+    seed: int
+    model: Path
+    data: Path
+    rate: float
+    size: Size
+
+
+def prepared(text: Path, work: Path, vocabulary: int) -> Path:
+    """The shards of the text with a vocabulary of their own, made now or found; named after what they are made of."""
+    folder = work / f"{text.name.partition('.')[0]}-{Corpus([str(text)]).bytes}-{vocabulary}"
+    if not (folder / "tokenizer" / "tokenizer.json").exists():
+        run.tokenizer([str(text)], folder / "tokenizer", TokenizerConfig(vocabulary=vocabulary))
+    if not (folder / "data" / "summary.json").exists():
+        run.prepare([str(text)], folder / "data", folder / "tokenizer")
+    return folder / "data"
+
+
+def raced(path: Path, data: Path, minutes: float) -> Recipe:
+    """A recipe as it takes part: on this text, for so long, and with nothing else inside the clock."""
+    recipe = run.read(path, [])
+    budget = f"{60 * minutes:g}s"
+    train = replace(recipe.train, steps=None, epochs=None, budget=budget, evaluations=0, saves=0)
+    return replace(recipe, data=replace(recipe.data, folder=data), train=train)
+
+
+def identity(recipe: Recipe) -> str:
+    """All of a recipe but where its folders lie; of its text, the name that says what it is made of."""
+    text = Path(recipe.data.folder.parent.name)
+    return config.dump(replace(recipe, out=Path(), data=replace(recipe.data, folder=text)))
+
+
+def pretrain(recipe: Recipe) -> dict[str, Any]:
+    """What `bertsmith pretrain` does, and its figures. The log's last step was written when the device was done."""
+    run.pretrain(recipe)
+    last = [line for line in log.read(recipe.out / log.NAME) if line["kind"] == "step"][-1]
+    return {
+        "seconds": last["seconds"],
+        "steps": last["step"],
+        "skipped": last["skipped"],
+        "tokens": last["tokens"],
+        "tokens_per_second": last["tokens"] / last["seconds"],
+        "epochs": last["tokens"] / Shards(recipe.data.folder / "train").tokens,
+        "held_out_loss": held_out(recipe.out / "model", recipe.data.folder / "valid"),
+        "device": machine.describe(machine.device("auto"))["device"],
+    }
+
+
+def held_out(folder: Path, text: Path) -> float | None:
+    """The loss of hidden words, asked alike of all models of one vocabulary; None of one that guesses no words."""
+    model, shards = load(folder, machine.device("auto").type), Shards(text)
+    if not model.guesses:
+        return None
+    objective, tokenizer = model.masked(), model.tokenizer
+    objective.config = MaskedLM.Config(rate=HIDDEN, pairs="none")
+    ids = {"start": tokenizer.start, "stop": tokenizer.stop, "padding": tokenizer.padding}
+    length = min(LENGTH, model.length)
+    pack = Pack(shards, length=length, tokens=128 * LENGTH, pairs="none", seed=run.VALID_SEED, once=True, **ids)
+    collate = objective.collator(tokenizer)
+    batches = [collate(pack(position)).to(model.device) for position in range(pack.batches())]
+    half = machine.precision("auto", model.device) == torch.bfloat16
+    with torch.inference_mode(), torch.autocast(model.device.type, torch.bfloat16, enabled=half):
+        return evaluate(objective, batches, shards.bytes / shards.tokens)["masked_loss"]
+
+
+def jobs(model: Path, data: Path, rate: float, size: Size, *, guesses: bool) -> list[Job]:
+    """All that is to be measured of a model, the long one first so that it is not left over at the end."""
+    seeds = {LONG: 1} | ({BLIMP: 1} if guesses else {}) | {task: size.seeds for task in TASKS if task != LONG}
+    return [
+        Job(task=task, seed=seed, model=model, data=data, rate=rate, size=size)
+        for task, count in seeds.items()
+        for seed in range(count)
+    ]
+
+
+def work(job: Job) -> float:
+    """The score of a job, in points."""
+    with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):
+        share = blimp(job) if job.task == BLIMP else tuned(job, Path(folder))
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()  # the other processes want it too
+    return round(100 * share, 3)
+
+
+def blimp(job: Job) -> float:
+    """Minimal pairs judged right, the mean over phenomena; each piece is hidden alone."""
+    archive = job.data / "blimp" / "blimp.tar.xz"
+    pairs = minimal.minimal_pairs(archive if archive.exists() else archive.parent, job.size.pairs)
+    model = load(job.model, machine.device("auto").type)
+    return minimal.judge(model.masked(), model.tokenizer, pairs, form="original", device=model.device).accuracy
+
+
+def tuned(job: Job, folder: Path) -> float:
+    """A task learnt and scored as `bertsmith finetune` does it; dropout is BERT's, whatever it was pretrained with."""
+    epochs = 1 if job.task == LONG else 4
+    overrides = [*TUNING.split(), f"optimizer.rate={job.rate}", f"train.epochs={epochs}", f"train.seed={job.seed}"]
+    place = job.data / "glue" / job.task
+    given = tune.recipe(job.model, place, folder / "run", dev=None, task="classify", seeds=1, overrides=overrides)
+    base, tokenizer, data = folders.read(given.model), Tokenizer.load(given.model), lesson.read(given)
+    base = replace(base, config=replace(base.config, dropout=DROPOUT, attention_dropout=DROPOUT))
+    given = replace(given, data=replace(given.data, length=min(given.data.length, base.config.length)))
+    train, dev = (replace(part, examples=part.examples[: job.size.examples]) for part in (data.train, data.dev))
+    data = replace(data, train=train, dev=dev)
+    _, figures = tune.run(given, base, tokenizer, data, lesson.encode(given, base.config, tokenizer, data))
+    return mean(figures[name] for name in TASKS[job.task])
+
+
+def begin(processes: int) -> None:
+    """What every worker does first."""
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // processes))
+
+
+def score(row: dict[str, Any], wanted: Sequence[Job], processes: int, keep: Callable[[], None]) -> int:
+    """Measure what the row does not know yet, several at a time. Returns how many failed."""
+    scores, began, failed = row["scores"], time.monotonic() - row["scoring_seconds"], 0
+    left = [job for job in wanted if str(job.seed) not in scores.get(job.task, {})]
+    with ProcessPoolExecutor(processes, SPAWN, begin, (processes,)) as pool:
+        running = {pool.submit(work, job): job for job in left}
+        for future in as_completed(running):
+            job, row["scoring_seconds"] = running[future], round(time.monotonic() - began, 1)
+            name = f"[{row['scoring_seconds']:5.1f} s] {job.task} {job.seed}"
+            if error := future.exception():
+                failed += 1
+                print(f"{name}: FAILED: {error}", flush=True)
+            else:
+                scores.setdefault(job.task, {})[str(job.seed)] = future.result()
+                keep()
+                print(f"{name}: {future.result():z.1f}", flush=True)
+    return failed
+
+
+def summary(scores: Mapping[str, Mapping[str, float]]) -> dict[str, tuple[float, float]]:
+    """Mean and deviation over the seeds of what is known; and the mean over the tasks, if all are."""
+    found = {task: interval(list(scores[task].values())) for task in (BLIMP, *TASKS) if task in scores}
+    known = {task: (one.mean, one.deviation) for task, one in found.items()}
+    return known | ({MEAN: (mean(known[task][0] for task in TASKS), 0.0)} if set(TASKS) <= set(known) else {})
+
+
+def show(rows: Mapping[str, Mapping[str, Any]]) -> None:
+    """The table, the yardstick last."""
+    table = Table(caption="points on dev sets ± deviation between seeds; loss of held-out text, 15 % hidden")
+    table.add_column("recipe")
+    for heading in ("M tokens", "k tokens/s", "loss", BLIMP, *TASKS, MEAN):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, row in {**rows, "transformers, published": YARDSTICK}.items():
+        seen, speed, loss = (row["pretrained"][key] for key in ("tokens", "tokens_per_second", "held_out_loss"))
+        figures = [f"{seen / 1e6:,.{0 if seen > 1e8 else 2}f}", f"{speed / 1e3:,.0f}", f"{loss:.2f}" if loss else "-"]
+        table.add_row(name, *figures, *(cell(*row["summary"].get(task, ())) for task in (BLIMP, *TASKS, MEAN)))
+    Console(width=150).print(table)
+
+
+def cell(points: float | None = None, deviation: float = 0.0) -> str:
+    """Points, and their deviation where there are several seeds."""
+    spread = f" ± {deviation:.1f}" if deviation else ""
+    return "-" if points is None else f"{points:z.1f}{spread}"
+
+
+def kept(rows: Mapping[str, Any], recipe: str, code: str | None) -> dict[str, Any] | None:
+    """What is known of the pretraining of a recipe, by this code where one is named."""
+    for row in rows.values():
+        with suppress(BertsmithError):  # what was written before a setting had its name is another recipe
+            before = config.build(tomllib.loads(row["recipe"]), Recipe, "recipe")  # with what settings there are now
+            if config.dump(before) == recipe and code in (None, row["code"]):
+                return {name: row[name] for name in ("recipe", "code", "folder", "pretrained")}
+    return None
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("text", type=Path)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--recipes", nargs="*", type=Path, default=[Path("recipes/bert-base.toml")])
+    parser.add_argument("--minutes", type=float, help="of pretraining, 7 if not said")
+    parser.add_argument("--vocabulary", type=int, help="pieces, 30,522 if not said")
+    parser.add_argument("--seeds", type=int, help="of each task but SST-2, 3 if not said")
+    parser.add_argument("--rate", type=float, default=RATE, help="of fine-tuning; another one makes another row")
+    parser.add_argument("--processes", type=int, help="that score at a time: 5 on a GPU, else one a core")
+    parser.add_argument("--only-score", action="store_true", help="pretrain nothing, score what was pretrained")
+    parser.add_argument("--trial", action="store_true", help="little of everything, to see it work")
+    parser.add_argument("--work", type=Path, default=Path("runs/race"))
+    parser.add_argument("--out", type=Path, help="bench/results/race.json, or one under --work in a trial")
+    options = parser.parse_args()
+    if len({path.stem for path in options.recipes}) < len(options.recipes):
+        parser.error("two recipes have the same name")
+    options.out = options.out or (options.work / "trial.json" if options.trial else Path("bench/results/race.json"))
+    options.processes = options.processes or (5 if torch.cuda.is_available() else os.cpu_count())
+    said = {name: value for name in ("minutes", "vocabulary", "seeds") if (value := getattr(options, name)) is not None}
+    options.size = replace(TRIAL if options.trial else Size(), **said)
+    return options
+
+
+def main() -> None:
+    options, own, failed = arguments(), code(), 0
+    size: Size = options.size
+    protocol = {"rate": options.rate, "pairs": size.pairs, "examples": size.examples, "code": own}
+    tuning = "" if options.rate == RATE else f", tuned at {options.rate:g}"
+    rows = json.loads(options.out.read_text(encoding="utf-8"))["rows"] if options.out.exists() else {}
+
+    def keep() -> None:
+        for row in rows.values():
+            row["summary"] = summary(row["scores"])
+        settings = {"tuning": TUNING, "dropout": DROPOUT, "epochs": f"4, of {LONG} 1", "measures": TASKS} | asdict(size)
+        where = machine.describe(machine.device("auto"))
+        record(options.out, {"settings": settings, "yardstick": YARDSTICK, "rows": rows}, where)
+
+    data = prepared(options.text, options.work, size.vocabulary)
+    for path in options.recipes:
+        recipe, name = raced(path, data, size.minutes), path.stem
+        name += (f", {size.minutes:g} min" if size.minutes != Size.minutes else "") + tuning
+        same = identity(recipe)
+        found = kept(rows, same, None if options.only_score else own)
+        if found is None and options.only_score:
+            raise SystemExit(f"{options.out}: knows no run of {path}. Run it without --only-score.")
+        if found is None:
+            folder = f"{path.stem}-{hashlib.sha256((same + own).encode()).hexdigest()[:8]}"
+            with ProcessPoolExecutor(1, SPAWN) as pool:  # each recipe begins in a process as fresh as the first
+                figures = pool.submit(pretrain, replace(recipe, out=options.work / folder)).result()
+            found = {"recipe": same, "code": own, "folder": folder, "pretrained": figures}
+            print(f"{name}: {figures['tokens']:,} tokens in {figures['seconds']:.1f} s", flush=True)
+        before = rows.get(name, {})
+        if before.get("folder") != found["folder"] or before.get("protocol") != protocol:
+            rows[name] = {**found, "protocol": protocol, "scores": {}, "scoring_seconds": 0.0}
+        keep()
+        guesses = found["pretrained"]["held_out_loss"] is not None
+        wanted = jobs(options.work / found["folder"] / "model", options.data, options.rate, size, guesses=guesses)
+        failed += score(rows[name], wanted, options.processes, keep)
+    if rows:
+        show(rows)
+    if failed:
+        raise SystemExit(f"{failed} runs failed; the same command goes on")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except BertsmithError as error:
+        raise SystemExit(str(error)) from None

@@ -1,0 +1,233 @@
+"""Dialects: the words that transformers has for a network, its settings and its weights. Tables, read both ways."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bertsmith.errors import RecipeError
+from bertsmith.models.transformer import Positions, TransformerConfig
+
+Names = str | tuple[str, ...]  # one weight of theirs, or several that stand one above the other in ours
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dialect:
+    """How one class of transformers' models is spelt. `{n}` is the number of a layer."""
+
+    standard: TransformerConfig  # what is meant where a file says nothing
+    needs: tuple[str, ...]  # settings that every network of this kind has in common
+    positions: tuple[Positions, ...]  # the kinds it may have
+    settings: Mapping[str, str]  # ours: theirs
+    fixed: Mapping[str, Any]  # theirs: the only value this network has
+    activation: str  # their name of it
+    classes: Mapping[str, str]  # what a folder is for: their class
+    prefix: str  # before the trunk's names, unless the folder is a bare trunk
+    outside: tuple[str, ...]  # how names begin that never have the prefix
+    # Each line stands for a weight, and for a bias where the network has them, unless it ends in one of the two.
+    trunk: Mapping[str, str]
+    layer: Mapping[str, Names]
+    parts: Mapping[str, Mapping[str, str]]
+    twins: Mapping[str, str]  # a second name of the same weight, in some files
+    counters: frozenset[str] = frozenset()  # 0, 1, 2 ... kept by older versions
+    endings: Mapping[str, str] = field(default_factory=dict)  # older spellings
+
+    def plain(self, name: str) -> str:
+        """Their name of a weight without prefix and in today's spelling."""
+        name = name.removeprefix(self.prefix)
+        for old, new in self.endings.items():
+            name = name.removesuffix(old) + new if name.endswith(old) else name
+        return name
+
+    def full(self, name: str, parts: Iterable[str]) -> str:
+        """The name as the class of transformers with these parts spells it."""
+        bare = self.architecture(parts) == self.classes["trunk"] or name.startswith(self.outside)
+        return name if bare else self.prefix + name
+
+    def architecture(self, parts: Iterable[str]) -> str:
+        """The class of transformers that has these parts."""
+        parts = set(parts)
+        if "span" in parts:
+            return self.classes["answer"]
+        if "classifier" in parts:
+            return self.classes["classify" if "pooler" in parts else "tag"]
+        match "head" in parts, "next" in parts:
+            case True, True:
+                return self.classes["pretraining"]
+            case True, False:
+                return self.classes["masked"]
+            case False, True:
+                return self.classes["next"]
+        return self.classes["trunk"]
+
+    def found(self, names: Iterable[str], architecture: str | None) -> frozenset[str]:
+        """Which parts these weights of theirs belong to, in a folder that says it is of this class."""
+        names = list(names)
+        there = {
+            part for part, table in self.parts.items() if any(name.startswith(tuple(table.values())) for name in names)
+        }
+        if self.shares:
+            # One head for all: a vocabulary behind it makes it the masked-word head, and a classifier the task's own.
+            there -= {"pooler"} if self.parts["head"]["head.bias"] in names else {"head"}
+            there -= {"classifier"} if architecture == self.classes["answer"] else {"span"}
+        return frozenset(there)
+
+    @property
+    def shares(self) -> bool:
+        """Whether the masked-word head and the tasks' are one, so that a task begins with what guessing has learnt."""
+        return self.parts["pooler"].items() <= {
+            (ours.replace("head.", "pooler."), theirs) for ours, theirs in self.parts["head"].items()
+        }
+
+
+BERT = Dialect(
+    standard=TransformerConfig(),
+    needs=("norm", "gated", "biases"),
+    positions=("learned", "sinusoidal"),
+    settings={
+        "vocabulary": "vocab_size",
+        "width": "hidden_size",
+        "layers": "num_hidden_layers",
+        "heads": "num_attention_heads",
+        "feed_forward": "intermediate_size",
+        "length": "max_position_embeddings",
+        "segments": "type_vocab_size",
+        "norm_eps": "layer_norm_eps",
+        "dropout": "hidden_dropout_prob",
+        "attention_dropout": "attention_probs_dropout_prob",
+    },
+    fixed={
+        "model_type": "bert",
+        "position_embedding_type": "absolute",
+        "is_decoder": False,
+        "add_cross_attention": False,
+    },
+    activation="hidden_act",
+    classes={
+        "trunk": "BertModel",
+        "masked": "BertForMaskedLM",
+        "next": "BertForNextSentencePrediction",
+        "pretraining": "BertForPreTraining",
+        "classify": "BertForSequenceClassification",
+        "tag": "BertForTokenClassification",
+        "answer": "BertForQuestionAnswering",
+        "choose": "BertForMultipleChoice",
+    },
+    prefix="bert.",
+    outside=("cls.", "classifier.", "qa_outputs."),
+    trunk={
+        "trunk.embedding.weight": "embeddings.word_embeddings.weight",
+        "trunk.positions.weight": "embeddings.position_embeddings.weight",
+        "trunk.segments.weight": "embeddings.token_type_embeddings.weight",
+        "trunk.norm": "embeddings.LayerNorm",
+    },
+    layer={
+        "trunk.layers.{n}.attention.project": (
+            "encoder.layer.{n}.attention.self.query",
+            "encoder.layer.{n}.attention.self.key",
+            "encoder.layer.{n}.attention.self.value",
+        ),
+        "trunk.layers.{n}.attention.output": "encoder.layer.{n}.attention.output.dense",
+        "trunk.layers.{n}.attention_norm": "encoder.layer.{n}.attention.output.LayerNorm",
+        "trunk.layers.{n}.feed_forward.widen": "encoder.layer.{n}.intermediate.dense",
+        "trunk.layers.{n}.feed_forward.narrow": "encoder.layer.{n}.output.dense",
+        "trunk.layers.{n}.feed_forward_norm": "encoder.layer.{n}.output.LayerNorm",
+    },
+    parts={
+        "pooler": {"pooler.dense": "pooler.dense"},
+        "head": {
+            "head.dense": "cls.predictions.transform.dense",
+            "head.norm": "cls.predictions.transform.LayerNorm",
+            "head.bias": "cls.predictions.bias",
+        },
+        "next": {"next.dense": "cls.seq_relationship"},
+        "classifier": {"classifier.dense": "classifier"},
+        "span": {"span.dense": "qa_outputs"},
+    },
+    twins={
+        "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    },
+    counters=frozenset({"embeddings.position_ids", "embeddings.token_type_ids"}),
+    endings={".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias"},
+)
+
+# Warner et al. 2024, "Smarter, Better, Faster, Longer".
+MODERN = Dialect(
+    standard=TransformerConfig(
+        vocabulary=50_368,
+        layers=22,
+        feed_forward=1152,
+        length=8192,
+        positions="rotary",
+        rotary_base=160_000.0,
+        segments=0,
+        norm="before",
+        gated=True,
+        biases=False,
+        norm_eps=1e-5,
+        dropout=0.0,
+        attention_dropout=0.0,
+    ),
+    needs=("norm", "gated", "segments"),
+    positions=("rotary",),
+    settings={
+        "vocabulary": "vocab_size",
+        "width": "hidden_size",
+        "layers": "num_hidden_layers",
+        "heads": "num_attention_heads",
+        "feed_forward": "intermediate_size",
+        "length": "max_position_embeddings",
+        "norm_eps": "norm_eps",
+        "dropout": "embedding_dropout",
+        "attention_dropout": "attention_dropout",
+    },
+    fixed={
+        "model_type": "modernbert",
+        "decoder_bias": True,
+        "classifier_pooling": "cls",
+        "tie_word_embeddings": True,
+    },
+    activation="hidden_activation",
+    classes={
+        "trunk": "ModernBertModel",
+        "masked": "ModernBertForMaskedLM",
+        "classify": "ModernBertForSequenceClassification",
+        "tag": "ModernBertForTokenClassification",
+        "answer": "ModernBertForQuestionAnswering",
+        "choose": "ModernBertForMultipleChoice",
+    },
+    prefix="model.",
+    outside=("head.", "decoder.", "classifier."),
+    trunk={
+        "trunk.embedding.weight": "embeddings.tok_embeddings.weight",
+        "trunk.norm": "embeddings.norm",
+        "trunk.last_norm": "final_norm",
+    },
+    layer={
+        "trunk.layers.{n}.attention_norm": "layers.{n}.attn_norm",
+        "trunk.layers.{n}.attention.project": "layers.{n}.attn.Wqkv",
+        "trunk.layers.{n}.attention.output": "layers.{n}.attn.Wo",
+        "trunk.layers.{n}.feed_forward_norm": "layers.{n}.mlp_norm",
+        "trunk.layers.{n}.feed_forward.widen": "layers.{n}.mlp.Wi",
+        "trunk.layers.{n}.feed_forward.narrow": "layers.{n}.mlp.Wo",
+    },
+    parts={
+        "pooler": {"pooler.dense": "head.dense", "pooler.norm": "head.norm"},
+        "head": {"head.dense": "head.dense", "head.norm": "head.norm", "head.bias": "decoder.bias"},
+        "classifier": {"classifier.dense": "classifier"},
+        "span": {"span.dense": "classifier"},
+    },
+    twins={"decoder.weight": "embeddings.tok_embeddings.weight"},
+)
+
+DIALECTS = {dialect.fixed["model_type"]: dialect for dialect in (BERT, MODERN)}
+
+
+def dialect_of(config: TransformerConfig) -> Dialect:
+    """The dialect that has words for a network."""
+    for dialect in DIALECTS.values():
+        alike = all(getattr(config, name) == getattr(dialect.standard, name) for name in dialect.needs)
+        if alike and config.positions in dialect.positions:
+            return dialect
+    shown = ", ".join(f"{name} = {getattr(config, name)}" for name in ("norm", "gated", "biases", "positions"))
+    raise RecipeError("model", f"no class of transformers is a network with {shown}", "See bertsmith list for members")

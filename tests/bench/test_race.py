@@ -1,0 +1,229 @@
+"""The race: what counts, what is kept, and what is measured anew. The training itself is tested where it lives."""
+
+import json
+import math
+import pickle
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny import prepared, recipe
+
+from bertsmith import config, run
+from bertsmith.errors import RunError
+from bertsmith.models import folder as folders
+from bertsmith.models.transformer import Transformer
+from bertsmith.objectives.masked import MaskedLM
+from bertsmith.text.tokenizer import Tokenizer
+from bertsmith.train import log
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def bench(name: str) -> Any:
+    """A script of bench/, which is no package; on the path it would hide the tests' own `parity`."""
+    spec = spec_from_file_location(name, ROOT / "bench" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules[name] = module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+record, race = bench("record"), bench("race")
+
+POINTS = st.floats(-100, 100)
+
+
+class Threads(ThreadPoolExecutor):
+    """Stands in for processes: nothing that is handed to it need be pickled."""
+
+    def __init__(self, workers: int, *_: Any) -> None:
+        super().__init__(workers)
+
+
+def job(task: str, seed: int) -> race.Job:
+    return race.Job(task=task, seed=seed, model=Path(), data=Path(), rate=race.RATE, size=race.TRIAL)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "recipes").rglob("*.toml")), ids=lambda path: str(path.name))
+def test_a_recipe_races_with_nothing_changed_but_its_time_and_its_place(path: Path) -> None:
+    own, raced = run.read(path, []), race.raced(path, Path("text/data"), 7)
+    assert (raced.train.budget, raced.train.steps, raced.train.epochs) == ("420s", None, None)
+    assert (raced.train.evaluations, raced.train.saves) == (0, 0)
+    changed = {f"train.{name}" for name in ("steps", "epochs", "budget", "evaluations", "saves")} | {"data.folder"}
+    assert config.difference(own, raced, frozenset(changed)) is None
+
+
+def test_a_recipe_is_the_same_wherever_its_folders_lie_and_another_on_another_text() -> None:
+    here, there, other = (
+        race.raced(ROOT / "recipes" / "bert-base.toml", Path(place), 7)
+        for place in ("here/race-1-30522/data", "there/race-1-30522/data", "here/race-2-30522/data")
+    )
+    assert race.identity(here) == race.identity(replace(there, out=Path("elsewhere")))
+    assert race.identity(here) != race.identity(other)
+    assert race.identity(here) != race.identity(replace(here, train=replace(here.train, budget="60s")))
+
+
+def test_a_raced_run_validates_before_the_clock_and_behind_it_and_saves_nothing(tmp_path: Path) -> None:
+    made = recipe(prepared(tmp_path), tmp_path / "run", "train.evaluations=0", "train.saves=0")
+    made = replace(made, train=replace(made.train, steps=None, budget="0.3s"))
+    figures = race.pretrain(made)
+    lines = log.read(made.out / log.NAME)
+    steps = [line for line in lines if line["kind"] == "step"]
+    assert [line["step"] for line in lines if line["kind"] == "valid"] == [0, figures["steps"]]
+    assert figures["tokens"] == steps[-1]["tokens"]
+    assert figures["seconds"] == steps[-1]["seconds"] >= 0.3
+    assert figures["tokens_per_second"] == pytest.approx(figures["tokens"] / figures["seconds"])
+    assert not (made.out / "checkpoints").exists()
+    assert 0 < figures["held_out_loss"] < 2 * math.log(100)
+
+
+def test_fifteen_of_a_hundred_held_out_words_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a network that knows nothing, whose every word is as likely as any other."""
+    data = prepared(tmp_path)
+    tokenizer = Tokenizer.load(data / "tokenizer")
+    made = recipe(data, tmp_path, f"model.vocabulary={tokenizer.vocabulary}", "objective.rate=0.4")
+    objective = MaskedLM(Transformer(made.model.settings), made.objective.settings)
+    for weight in objective.parameters():
+        torch.nn.init.zeros_(weight)
+    folders.write(tmp_path / "model", made.model.settings, objective.state_dict())
+    tokenizer.save(tmp_path / "model")
+    asked: list[Any] = []
+    measure = race.evaluate
+    monkeypatch.setattr(race, "evaluate", lambda *given: asked.extend(given[1]) or measure(*given))
+    assert race.held_out(tmp_path / "model", data / "valid") == pytest.approx(math.log(tokenizer.vocabulary))
+    hidden, seen = (sum(batch.counts[name] for batch in asked) for name in ("masked", "tokens"))
+    assert hidden / seen == pytest.approx(0.15, abs=0.002)
+    assert all(batch.labels is None for batch in asked)
+
+
+def test_a_recipe_is_found_again_after_it_got_new_settings() -> None:
+    """A file of results may be older than a setting; it then meant what is usual."""
+    same = race.identity(race.raced(ROOT / "recipes" / "bert-base.toml", Path("text/data"), 7))
+    older = "\n".join(line for line in same.splitlines() if not line.startswith("clip ="))
+    rows = {"row": {"recipe": older, "code": "old", "folder": "run", "pretrained": {}}}
+    assert older != same
+    assert race.kept(rows, same, None) == rows["row"]
+    assert race.kept(rows, same, "new") is None
+    rows["row"]["recipe"] = older + "\nnever_heard_of = 1"
+    assert race.kept(rows, same, None) is None
+
+
+def test_the_long_task_begins_first_and_runs_once() -> None:
+    wanted = race.jobs(Path(), Path(), race.RATE, race.Size(), guesses=True)
+    assert [wanted[0].task, len(wanted)] == ["SST-2", 2 + 4 * 3]
+    assert sorted(one.seed for one in wanted if one.task == "CoLA") == [0, 1, 2]
+    assert [one.task for one in wanted].count("SST-2") == 1
+    without = race.jobs(Path(), Path(), race.RATE, race.Size(), guesses=False)
+    assert {one.task for one in wanted} - {one.task for one in without} == {"BLiMP"}
+
+
+@settings(deadline=None)
+@given(st.fixed_dictionaries({task: st.lists(POINTS, min_size=1, max_size=4) for task in race.TASKS}))
+def test_tasks_count_alike_however_many_seeds_they_have(points: dict[str, list[float]]) -> None:
+    scores = {task: {str(seed): one for seed, one in enumerate(found)} for task, found in points.items()}
+    known = race.summary(scores)
+    means = [sum(found) / len(found) for found in points.values()]
+    assert known["mean"][0] == pytest.approx(sum(means) / len(means), abs=1e-9)
+    assert race.summary({**scores, "BLiMP": {"0": 62.0}})["mean"] == known["mean"]
+    del scores["RTE"]
+    assert "mean" not in race.summary(scores)
+
+
+def test_the_published_row_is_the_mean_of_its_tasks() -> None:
+    points = race.YARDSTICK["summary"]
+    assert sum(points[task][0] for task in race.TASKS) / 5 == pytest.approx(points["mean"][0], abs=0.05)
+
+
+def test_an_error_comes_back_from_a_process_as_it_was() -> None:
+    for error in (
+        RunError("here", "it stopped", "Go on"),
+        RunError("here", "why", "Did you mean 'x'?"),
+        RunError("a", "b"),
+    ):
+        back = pickle.loads(pickle.dumps(error))  # noqa: S301
+        assert type(back) is RunError
+        assert (str(back), back.place, back.fact, back.remedy) == (str(error), error.place, error.fact, error.remedy)
+
+
+def test_what_fails_is_counted_and_what_is_known_is_not_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def work(one: Any) -> float:
+        if one.task == "RTE":
+            raise RunError("run", "stopped")
+        return 7.0
+
+    monkeypatch.setattr(race, "ProcessPoolExecutor", Threads)
+    monkeypatch.setattr(race, "work", work)
+    kept: list[str] = []
+    row: dict[str, Any] = {"scores": {"CoLA": {"0": 1.0}}, "scoring_seconds": 100.0}
+    wanted = [job("CoLA", 0), job("CoLA", 1), job("RTE", 0)]
+    assert race.score(row, wanted, 1, lambda: kept.append(json.dumps(row["scores"]))) == 1
+    assert row["scores"] == {"CoLA": {"0": 1.0, "1": 7.0}}
+    assert kept == [json.dumps(row["scores"])]
+    assert row["scoring_seconds"] >= 100  # of all calls together
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list[str], dict[str, Any]]]:
+    """The command with all that takes long left out: what it measured, and the rows it left."""
+    measured: list[str] = []
+    figures = {"seconds": 1.0, "tokens": 10, "tokens_per_second": 10.0, "held_out_loss": 3.0}
+    monkeypatch.setattr(race, "ProcessPoolExecutor", Threads)
+    monkeypatch.setattr(race, "prepared", lambda *_: tmp_path / "text" / "data")
+    monkeypatch.setattr(race, "pretrain", lambda one: measured.append(one.model.kind) or figures)
+    monkeypatch.setattr(race, "work", lambda one: measured.append(f"{one.task} {one.seed}") or 50.0)
+
+    def call(*more: str, code: str = "first") -> tuple[list[str], dict[str, Any]]:
+        measured.clear()
+        out, tiny = tmp_path / "race.json", ROOT / "recipes" / "tiny" / "bert.toml"
+        monkeypatch.setattr(race, "code", lambda: code)
+        given = ["text", "data", "--trial", "--recipes", str(tiny), "--out", str(out), "--processes", "1", *more]
+        monkeypatch.setattr(sys, "argv", ["race.py", *given])
+        race.main()
+        return sorted(measured), json.loads(out.read_text(encoding="utf-8"))["rows"]
+
+    return call
+
+
+SCORED = ["BLiMP 0", "CoLA 0", "MRPC 0", "RTE 0", "SST-2 0", "STS-B 0"]
+ROW = "bert, 0.2 min"
+
+Command = Callable[..., tuple[list[str], dict[str, Any]]]
+
+
+def test_the_same_command_measures_nothing_twice(command: Command) -> None:
+    first, rows = command()
+    assert first == sorted(["bert-tiny", *SCORED])
+    assert rows[ROW]["summary"]["mean"] == [50.0, 0.0]
+    assert command() == ([], rows)
+    assert command("--seeds", "2")[0] == ["CoLA 1", "MRPC 1", "RTE 1", "STS-B 1"]
+
+
+def test_other_code_pretrains_anew_unless_only_scores_are_asked_for(command: Command) -> None:
+    folder = command()[1][ROW]["folder"]
+    scored, rows = command("--only-score", code="second")
+    assert (scored, rows[ROW]["folder"], rows[ROW]["code"]) == (SCORED, folder, "first")
+    anew, rows = command(code="third")
+    assert anew == sorted(["bert-tiny", *SCORED])
+    assert (rows[ROW]["folder"] != folder, rows[ROW]["code"]) == (True, "third")
+
+
+def test_another_rate_is_another_row_of_the_same_model(command: Command) -> None:
+    folder = command()[1][ROW]["folder"]
+    scored, rows = command("--rate", "1e-4")
+    assert scored == SCORED
+    assert {name: row["folder"] for name, row in rows.items()} == {ROW: folder, f"{ROW}, tuned at 0.0001": folder}
+
+
+def test_a_model_that_was_never_pretrained_cannot_be_scored(command: Command) -> None:
+    with pytest.raises(SystemExit, match=r"knows no run of .*bert\.toml\. Run it without --only-score\."):
+        command("--only-score")

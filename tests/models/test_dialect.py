@@ -1,0 +1,75 @@
+"""Which networks transformers has words for, and which words of its own are not understood."""
+
+from typing import Any
+
+import pytest
+from tasks.small import CASES, shape
+
+from bertsmith.errors import FolderError, RecipeError
+from bertsmith.models import foreign
+from bertsmith.models.dialect import BERT, DIALECTS, MODERN, dialect_of
+from bertsmith.models.transformer import Transformer
+from bertsmith.objectives.masked import MaskedLM
+from bertsmith.tasks import adapt
+from bertsmith.tasks.adapt import AdaptConfig
+
+
+def test_each_dialect_has_words_for_its_own_network() -> None:
+    for dialect in DIALECTS.values():
+        assert dialect_of(dialect.standard) is dialect
+        words = foreign.words_of(dialect.standard, ())
+        assert foreign.config_of(words, "here") == dialect.standard
+        assert foreign.config_of({"model_type": dialect.fixed["model_type"]} | NO_WINDOWS, "here") == dialect.standard
+
+
+NO_WINDOWS = {"global_attn_every_n_layers": 1}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"norm": "before"},
+        {"gated": True},
+        {"biases": False},
+        {"positions": "rotary"},
+        {"segments": 0} | {"norm": "before"},
+    ],
+)
+def test_a_network_without_a_name_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(RecipeError, match=r"^model: no class of transformers is a network with norm = "):
+        dialect_of(shape(**changes))
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ({}, "some layers look only at their neighbours. Only full attention can be opened yet."),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, "some layers look only at their neighbours"),
+        ({"layer_types": 7}, "some layers look only at their neighbours"),
+        (NO_WINDOWS | {"norm_bias": True}, "attention_bias is False. Only True can be opened."),
+        (NO_WINDOWS | {"classifier_pooling": "mean"}, "classifier_pooling is 'mean'. Only 'cls' can be opened."),
+        (NO_WINDOWS | {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_type is 'yarn'"),
+        (NO_WINDOWS | {"global_rope_theta": "far"}, "rope_theta is 'far'. Give a number."),
+        (NO_WINDOWS | {"global_rope_theta": 0}, "rotary_base is 0.0. Give more than 1, usually 10000."),
+        ({"global_attn_every_n_layers": "often"}, "global_attn_every_n_layers is 'often'. Give a whole number."),
+    ],
+)
+def test_words_of_modernbert_that_are_not_understood_are_refused(words: dict[str, Any], line: str) -> None:
+    biases = {"attention_bias": False} if "norm_bias" in words else {}
+    with pytest.raises(FolderError) as caught:
+        foreign.config_of({"model_type": "modernbert", **biases, **words}, "here")
+    assert str(caught.value).startswith(f"here: {line}")
+
+
+def test_a_network_that_marks_no_second_text_is_not_asked_about_it() -> None:
+    with pytest.raises(RecipeError, match=r"^objective.pairs: the network does not mark which text is the second\."):
+        MaskedLM(Transformer(shape(segments=0)), MaskedLM.Config())
+
+
+def test_lora_is_for_networks_that_it_has_names_for() -> None:
+    changes = {name: getattr(MODERN.standard, name) for name in ("norm", "gated", "biases", "positions", "segments")}
+    task = CASES["class"].make(Transformer(shape(**changes)))
+    with pytest.raises(RecipeError, match=r"^adapt.kind: query, key and value are one weight"):
+        adapt.prepare(task, AdaptConfig(kind="lora"), 0)
+    assert not BERT.shares
+    assert MODERN.shares

@@ -19,7 +19,7 @@ import time
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ from bertsmith.data.shards import Shards
 from bertsmith.models.family import FAMILY
 from bertsmith.models.foreign import words_of
 from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.nn.attention import Kernel
 from bertsmith.nn.init import initialise
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.text.tokenizer import Tokenizer
@@ -74,6 +75,7 @@ class Case:
     length: int
     tokens: int
     device: torch.device
+    kernel: Kernel | None
 
     def feed(self, objective: MaskedLM) -> Feed:
         shards, room = Shards(self.data / "train"), self.length - 2
@@ -97,6 +99,7 @@ def ours(case: Case) -> dict[str, float]:
     objective = MaskedLM(Transformer(config), MaskedLM.Config(pairs="none"))
     initialise(objective, 0)
     objective = objective.to(device)
+    objective.trunk.kernel = case.kernel
     source = case.feed(objective)
     trainer = Trainer(
         objective,
@@ -205,6 +208,7 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+", default=["full", "ragged", "packed"])
     parser.add_argument("--tokens", type=int, default=65_536)
     parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--kernel", choices=get_args(Kernel), help="ours by this attention kernel")
     parser.add_argument("--alone", action="store_true", help="without transformers")
     parser.add_argument("--out", type=Path, default=Path("bench/results/pretrain.json"))
     options = parser.parse_args()
@@ -217,7 +221,7 @@ def main() -> None:
     for size, length, rows in itertools.product(options.sizes, options.lengths, options.rows):
         dropout = {"dropout": options.dropout, "attention_dropout": options.dropout}
         shape = replace(FAMILY[size], vocabulary=tokenizer.vocabulary, **dropout)
-        case = Case(shape, options.data, tokenizer, rows, length, options.tokens, device)
+        case = Case(shape, options.data, tokenizer, rows, length, options.tokens, device, options.kernel)
         plans = {"bertsmith": partial(ours, case)}
         if not options.alone:
             plans["transformers compiled"] = partial(theirs, case, compiled=True, half=True)

@@ -90,6 +90,7 @@ class Transformer(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
+        self.kernel: Kernel | None = None  # to be used for every batch; None: the fastest that is proved to be
         self.embedding = nn.Embedding(config.vocabulary, config.width)
         self.positions = self.rotary = None
         match config.positions:
@@ -178,6 +179,7 @@ class Transformer(nn.Module):
         return hidden
 
     def _layout(self, tokens: Tokens, hidden: Tensor, kernel: Kernel | None) -> Layout:
+        kernel = kernel or self.kernel
         if kernel is None:
             device = hidden.device
             # Under autocast the projections come out in its precision, whatever the weights are kept in.

@@ -1,8 +1,9 @@
 """Attention: each token takes a weighted mean of the tokens of its sequence. Vaswani et al. 2017.
 
-One formula, softmax(Q K' / sqrt K) V, in five kernels that give the same numbers:
+One formula, softmax(Q K' / sqrt K) V, in six kernels that give the same numbers:
 
     varlen    the flash kernel that reads bounds itself: CUDA, half precision
+    short     our own for sequences of up to 256 tokens: CUDA with Triton; for those who ask for it
     dense     rows of equal length, no mask: any device
     grouped   ragged rows put together with others of nearly their length: CPU, and CUDA in full precision
     windowed  sequences of one length where they lie, keys through windows that overlap: CPU, without gradients
@@ -22,7 +23,7 @@ from torch import Tensor
 
 from bertsmith.nn.dropout import dropout as forget
 
-Kernel = Literal["varlen", "dense", "grouped", "windowed", "recorded"]
+Kernel = Literal["varlen", "short", "dense", "grouped", "windowed", "recorded"]
 
 NEAR = 0.8  # a group takes sequences down to this share of its longest: at most a quarter more tokens
 GROUPS = 8  # more calls cost more than the padding they save
@@ -98,7 +99,7 @@ class Layout:
 
     @classmethod
     def of(cls, bounds: Int[Tensor, "..."], longest: int, kernel: Kernel) -> "Layout":
-        """Only 'varlen' and 'dense' never read the bounds here, and so never wait for the device."""
+        """Only 'varlen', 'short' and 'dense' never read the bounds here, and so never wait for the device."""
         match kernel:
             case "windowed":
                 return cls(bounds=bounds, longest=longest, kernel=kernel, windows=_windows(bounds))
@@ -121,6 +122,10 @@ def attend(
     match layout.kernel:
         case "varlen":
             return _varlen(query, key, value, layout, dropout)
+        case "short":
+            from bertsmith.nn.short import short  # needs Triton
+
+            return short(query, key, value, layout.bounds, layout.longest, dropout, _seed(query, dropout))
         case "dense":
             return _dense(query, key, value, layout, dropout)
         case "grouped":
@@ -129,6 +134,21 @@ def attend(
             return _windowed(query, key, value, layout, dropout)
         case "recorded":
             return _recorded(query, key, value, layout, dropout)
+
+
+def attend_product(product: Float[Tensor, "T 3 H K"], layout: Layout, dropout: float = 0.0) -> Float[Tensor, "T H K"]:
+    """The same for query, key and value as one product made them, whose gradient then need not be put together."""
+    if layout.kernel == "short":
+        from bertsmith.nn.short import joined  # needs Triton
+
+        return joined(product, layout.bounds, layout.longest, dropout, _seed(product, dropout))
+    query, key, value = product.unbind(1)
+    return attend(query, key, value, layout, dropout)
+
+
+def _seed(like: Tensor, dropout: float) -> Tensor | None:
+    """What decides which weights are forgotten: drawn from torch's own chance, where it is needed."""
+    return torch.randint(1 << 62, (), device=like.device) if dropout else None
 
 
 def _varlen(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout: float) -> Tensor:

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from bertsmith.nn.attention import Layout, attend
+from bertsmith.nn.attention import Layout, attend, attend_product
 from bertsmith.nn.dropout import Dropout
 from bertsmith.nn.positions import turned
 
@@ -33,10 +33,13 @@ class Attention(nn.Module):
     def forward(
         self, hidden: Float[Tensor, "T D"], layout: Layout, read: Int[Tensor, "N"] | None = None
     ) -> Float[Tensor, "_ D"]:
-        query, key, value = self.project(hidden).unflatten(1, (3, self.heads, -1)).unbind(1)  # T H K
-        if layout.turn is not None:
-            query, key = turned(query, layout.turn), turned(key, layout.turn)
-        attended = attend(query, key, value, layout, self.dropout if self.training else 0.0)
+        product = self.project(hidden).unflatten(1, (3, self.heads, -1))  # T 3 H K
+        dropout = self.dropout if self.training else 0.0
+        if layout.turn is None:
+            attended = attend_product(product, layout, dropout)
+        else:
+            query, key, value = product.unbind(1)
+            attended = attend(turned(query, layout.turn), turned(key, layout.turn), value, layout, dropout)
         projected: Tensor = self.output(only(attended.flatten(1), read))
         return projected
 

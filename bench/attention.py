@@ -1,0 +1,243 @@
+"""Attention kernels side by side on one GPU: milliseconds forwards and backwards for 65,536 tokens in bfloat16.
+
+    python bench/attention.py [--heads 12 16] [--lengths 128 256 512] [--no-sweep] [--out bench/results/attention.json]
+
+Rows of one length, and ragged rows: lengths drawn evenly from 1 to the longest. Every contender starts from query, key
+and value as three views of one product and ends with three gradients; `from one product` also counts what it costs to
+put them together again. A pass is recorded as a CUDA graph and played, so that the kernels are timed and not Python;
+what cannot be recorded is marked `eager`. First the settings of our own kernel are tried, each pass by itself, and the
+best of each block is used from there on.
+"""
+
+import argparse
+import statistics
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from record import record
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from bertsmith.train import machine
+
+TOKENS, WIDTH = 65_536, 64
+WARM, PLAYS, ROUNDS = 3, 10, 5
+
+Pass = Callable[[], object]
+
+
+def lengths_of(longest: int, ragged: bool) -> list[int]:
+    if not ragged:
+        return [longest] * (TOKENS // longest)
+    drawn = torch.randint(1, longest + 1, (TOKENS,), generator=torch.Generator().manual_seed(0)).tolist()
+    lengths, left = [], TOKENS
+    while left:
+        lengths.append(min(drawn[len(lengths)], left))
+        left -= lengths[-1]
+    return lengths
+
+
+def timed(work: Pass) -> float:
+    """Milliseconds: the median of several rounds of several turns."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    rounds = []
+    for _ in range(ROUNDS):
+        begin.record()
+        for _ in range(PLAYS):
+            work()
+        end.record()
+        end.synchronize()
+        rounds.append(begin.elapsed_time(end) / PLAYS)
+    return statistics.median(rounds)
+
+
+def measure(work: Pass) -> tuple[float, str]:
+    """Milliseconds, and how they were measured."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(WARM):
+            work()
+    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            work()
+    except RuntimeError:
+        torch.cuda.synchronize()
+        return timed(work), "eager"
+    return timed(graph.replay), "recorded"
+
+
+class Case:
+    """One shape: the product, the bounds, the seed, and what comes back from above."""
+
+    def __init__(self, heads: int, longest: int, ragged: bool, dropout: float) -> None:
+        torch.manual_seed(0)
+        self.heads, self.longest, self.ragged, self.dropout = heads, longest, ragged, dropout
+        self.lengths = lengths_of(longest, ragged)
+        self.bounds = torch.tensor([0, *self.lengths], device="cuda").cumsum(0).to(torch.int32)
+        shape = (TOKENS, 3, heads, WIDTH)
+        self.product = torch.randn(shape, device="cuda", dtype=torch.bfloat16).requires_grad_()
+        self.parts = tuple(part.requires_grad_() for part in self.product.detach().unbind(1))
+        self.above = torch.randn(TOKENS, heads, WIDTH, device="cuda", dtype=torch.bfloat16)
+        self.seed = torch.randint(1 << 62, (), device="cuda")
+
+    def name(self) -> str:
+        rows = "ragged" if self.ragged else "full"
+        return f"{rows} {self.longest}, {self.heads} heads, dropout {self.dropout}"
+
+    def flash(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        bounds, longest = self.bounds, self.longest
+        found: Tensor = torch.ops.aten._flash_attention_forward(
+            query, key, value, bounds, bounds, longest, longest, self.dropout, False, False
+        )[0]
+        return found
+
+    def dense(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        shape = (-1, self.longest, self.heads, WIDTH)
+        rows = (part.reshape(shape).transpose(1, 2) for part in (query, key, value))
+        found = F.scaled_dot_product_attention(*rows, dropout_p=self.dropout)
+        return found.transpose(1, 2).reshape(TOKENS, self.heads, WIDTH)
+
+    def dense_cudnn(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+            return self.dense(query, key, value)
+
+    def jagged_cudnn(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        offsets, sizes = self.bounds.long(), {"min_seqlen": min(self.lengths), "max_seqlen": self.longest}
+        rows = (  # copies: SDPA refuses nested tensors whose numbers do not lie side by side
+            torch.nested.nested_tensor_from_jagged(part.contiguous(), offsets, **sizes).transpose(1, 2)
+            for part in (query, key, value)
+        )
+        with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+            found = F.scaled_dot_product_attention(*rows, dropout_p=self.dropout)
+        return found.transpose(1, 2).values()
+
+    def short(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        from bertsmith.nn.short import short
+
+        return short(query, key, value, self.bounds, self.longest, self.dropout, self.seed)
+
+    def from_parts(self, attend: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Pass:
+        return lambda: torch.autograd.grad(attend(*self.parts), self.parts, self.above)
+
+    def from_product(self, attend: Callable[[Tensor], Tensor]) -> Pass:
+        return lambda: torch.autograd.grad(attend(self.product), [self.product], self.above)
+
+    def contenders(self) -> dict[str, Pass]:
+        found = {
+            "flash varlen": self.from_parts(self.flash),
+            "flash varlen, from one product": self.from_product(lambda whole: self.flash(*whole.unbind(1))),
+        }
+        if fits(self.longest):
+            from bertsmith.nn.short import joined
+
+            found["short"] = self.from_parts(self.short)
+            found["short, from one product"] = self.from_product(
+                lambda whole: joined(whole, self.bounds, self.longest, self.dropout, self.seed)
+            )
+        if not self.ragged:
+            found["dense SDPA"] = self.from_parts(self.dense)
+            found["dense SDPA, cuDNN"] = self.from_parts(self.dense_cudnn)
+        return found | {"jagged SDPA, cuDNN": self.from_parts(self.jagged_cudnn)}
+
+
+def fits(longest: int) -> bool:
+    if find_spec("triton") is None:
+        return False
+    from bertsmith.nn import short
+
+    return short.available(torch.device("cuda")) and short.fits(longest, WIDTH)
+
+
+def settings(longest: int) -> tuple[list[Any], list[Any]]:
+    """What to try forwards and backwards."""
+    from bertsmith.nn.short import Setting
+
+    if longest <= 64:
+        return [Setting(64, 4), Setting(32, 2)], [Setting(32, 4), Setting(64, 4), Setting(32, 4, 2), Setting(16, 4)]
+    if longest <= 128:
+        forward = [Setting(64, 4, 2), Setting(64, 4), Setting(128, 8)]
+        return forward, [Setting(32, 4, 2), Setting(32, 4), Setting(16, 4, 2), Setting(64, 8)]
+    return [Setting(64, 4, 2), Setting(64, 4), Setting(128, 8)], [Setting(32, 8, 2), Setting(32, 8), Setting(16, 8, 2)]
+
+
+def sweep(heads: int, longest: int, dropout: float) -> list[dict[str, Any]]:
+    """Try the settings on full and ragged rows, and leave the best of each pass in the kernel's tables."""
+    from bertsmith.nn import short
+
+    block = next(block for block in short.BLOCKS if longest <= block)
+    cases = [Case(heads, longest, ragged, dropout) for ragged in (False, True)]
+    tried = []
+    for table, choices in zip((short.FORWARD, short.BACKWARD), settings(longest), strict=True):
+        sums = {}
+        for choice in choices:
+            table[block] = choice
+            found = []
+            for case in cases:
+                rest = (case.bounds, case.seed, block, dropout)
+                parts = [part.detach() for part in case.parts]
+                _, logs = short._separate(*parts, *rest)
+                if table is short.FORWARD:
+                    found.append(measure(lambda parts=parts, rest=rest: short._separate(*parts, *rest))[0])
+                else:
+                    given = (case.above, *parts, logs, *rest)
+                    found.append(measure(lambda given=given: short._gradient(*given))[0])
+            sums[choice] = sum(found)
+            which = "forward" if table is short.FORWARD else "backward"
+            print(f"{which:9}block {block}: {choice}  full {found[0]:.3f} ms, ragged {found[1]:.3f} ms", flush=True)
+            tried.append({"pass": which, "block": block, "setting": vars(choice), "full": found[0], "ragged": found[1]})
+        table[block] = min(sums, key=sums.__getitem__)
+        print(f"best {which} for block {block}: {table[block]}", flush=True)
+    return tried
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--heads", nargs="+", type=int, default=[12, 16])
+    parser.add_argument("--lengths", nargs="+", type=int, default=[128, 256, 512])
+    parser.add_argument("--dropouts", nargs="+", type=float, default=[0.0, 0.1])
+    parser.add_argument("--no-sweep", action="store_true", help="the kernel's own settings as they stand")
+    parser.add_argument("--out", type=Path, default=Path("bench/results/attention.json"))
+    given = parser.parse_args()
+    if not torch.cuda.is_available():
+        raise SystemExit("bench/attention.py needs a CUDA device, and there is none here")
+
+    tried = []
+    for longest in given.lengths:
+        if fits(longest) and not given.no_sweep:
+            tried += sweep(given.heads[0], longest, given.dropouts[-1])
+    rows = []
+    shapes = [(heads, longest) for heads in given.heads for longest in given.lengths]
+    for heads, longest in shapes:
+        for ragged in (False, True):
+            for dropout in given.dropouts:
+                case = Case(heads, longest, ragged, dropout)
+                print(case.name(), flush=True)
+                row: dict[str, Any] = {"heads": heads, "longest": longest, "ragged": ragged, "dropout": dropout}
+                row |= {"sequences": len(case.lengths), "milliseconds": {}, "eager": [], "failed": {}}
+                for name, work in case.contenders().items():
+                    try:
+                        row["milliseconds"][name], how = measure(work)
+                    except Exception as error:  # whatever a backend throws is a finding
+                        row["failed"][name] = f"{type(error).__name__}: {error}".split("\n")[0]
+                        print(f"    {name:34} {row['failed'][name][:150]}", flush=True)
+                        continue
+                    if how == "eager":
+                        row["eager"].append(name)
+                    mark = "" if how == "recorded" else "  eager"
+                    print(f"    {name:34} {row['milliseconds'][name]:8.3f} ms{mark}", flush=True)
+                rows.append(row)
+                del case
+    figures = {"tokens": TOKENS, "width": WIDTH, "settings": tried, "rows": rows}
+    record(given.out, figures, machine.describe(torch.device("cuda")))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,398 @@
+"""Attention for sequences of a few hundred tokens: one program of the GPU for each sequence and head.
+
+General kernels walk through the keys in blocks and correct their softmax as they go. A short sequence fits into one
+program as a whole: keys and values are read once, the softmax is the plain one, and the backward pass writes all three
+gradients without a second pass over anything. What is left is mostly the time to read and write the numbers.
+
+Imported only where it is wanted, since it needs Triton, which comes with torch for CUDA. With TRITON_INTERPRET=1 in the
+environment before Triton is first imported the same kernels run on a CPU, slowly; so they are tested without a GPU.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, no_type_check
+
+import torch
+import triton
+import triton.language as tl
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.library import triton_op, wrap_triton
+
+BLOCKS = (16, 32, 64, 128, 256)  # a program holds as many keys as the least of these that is enough
+WIDTHS = (16, 32, 64, 128)  # of a head
+NUMBERS = 256 * 64  # of one head's keys: the gradients of more do not fit into registers
+SHARED = 155_648  # bytes of shared memory that the largest program asks for, which is one in full precision
+MOST = tl.constexpr(BLOCKS[-1])
+STEPS = 1 << 32  # of chance: the share forgotten is met to within one of them
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a program is laid out. Only speed depends on it."""
+
+    queries: int  # looked up at a time: 16 for each warp forwards; backwards the fewer the fewer registers
+    warps: int  # backwards one for at least 16 keys, or they do the same work twice
+    stages: int = 1  # with 2 the next queries are on their way while these are looked up
+    halves: bool = True  # a sequence of at most half the block gets a program of half the size
+
+
+# By block. Chosen by what the compiler says of registers and shared memory on Hopper; bench/attention.py tries others.
+FORWARD = {
+    16: Setting(16, 1, halves=False),
+    32: Setting(32, 2),
+    64: Setting(64, 4),
+    128: Setting(64, 4, 2),
+    256: Setting(64, 4, 2),
+}
+BACKWARD = {
+    16: Setting(16, 1, halves=False),
+    32: Setting(32, 2),
+    64: Setting(32, 4),
+    128: Setting(32, 4, 2),
+    256: Setting(32, 8, 2),
+}
+FULL = Setting(16, 8, halves=False)  # float32 on a GPU, without tensor cores: right, not fast
+
+
+def available(device: torch.device) -> bool:
+    """Whether a GPU can run it: Ampere or later, as much shared memory as an A100."""
+    if device.type != "cuda":
+        return False
+    card = torch.cuda.get_device_properties(device)
+    return bool(card.major >= 8 and getattr(card, "shared_memory_per_block_optin", 0) >= SHARED)
+
+
+def fits(longest: int, head_width: int) -> bool:
+    """Whether sequences of at most so many tokens fit, with heads this wide."""
+    return longest <= BLOCKS[-1] and head_width in WIDTHS and _block(longest) * head_width <= NUMBERS
+
+
+def short(
+    query: Float[Tensor, "T H K"],
+    key: Float[Tensor, "T H K"],
+    value: Float[Tensor, "T H K"],
+    bounds: Int[Tensor, "..."],
+    longest: int,
+    dropout: float = 0.0,
+    seed: Int[Tensor, ""] | None = None,
+) -> Float[Tensor, "T H K"]:
+    """What each token takes from its own sequence, none of which is longer than `longest`.
+
+    With dropout, `seed` (int64, on the device) decides which weights are forgotten: by it, the first token's place, the
+    head, and the two tokens. The three gradients are views of one tensor, `T 3 H K`.
+    """
+    block = _checked(longest, query.shape[2], dropout, seed)
+    attended: Tensor
+    attended, _ = _separate(query, key, value, bounds, bounds if seed is None else seed, block, dropout)
+    return attended
+
+
+def joined(
+    product: Float[Tensor, "T 3 H K"],
+    bounds: Int[Tensor, "..."],
+    longest: int,
+    dropout: float = 0.0,
+    seed: Int[Tensor, ""] | None = None,
+) -> Float[Tensor, "T H K"]:
+    """As `short`, of query, key and value as one product made them: its gradient is one tensor, with nothing copied."""
+    block = _checked(longest, product.shape[3], dropout, seed)
+    attended: Tensor
+    attended, _ = _together(product, bounds, bounds if seed is None else seed, block, dropout)
+    return attended
+
+
+def _block(longest: int) -> int:
+    return next(block for block in BLOCKS if longest <= block)
+
+
+def _checked(longest: int, width: int, dropout: float, seed: Tensor | None) -> int:
+    """The block, if all is well."""
+    if not fits(longest, width):
+        raise ValueError(
+            f"short attention: sequences of {longest} tokens with heads of {width} do not fit into one program. "
+            f"At most {BLOCKS[-1]} tokens, heads of {', '.join(map(str, WIDTHS))}, and {NUMBERS} of both multiplied."
+        )
+    if not 0 <= dropout < 1:
+        raise ValueError(f"short attention: dropout of {dropout}. It is a share, from 0 to below 1.")
+    if dropout and seed is None:
+        raise ValueError("short attention: dropout without a seed. Draw one by torch.randint on the device.")
+    return _block(longest)
+
+
+# fmt: off
+@triton.jit
+@no_type_check
+def _read(base, step, rows, numbers, length):
+    # What stands behind the sequence reads as nought: a neighbour's inf would be nan even with a weight of nought.
+    return tl.load(base + rows[:, None] * step + numbers[None, :], mask=rows[:, None] < length, other=0.0)
+
+
+@triton.jit
+@no_type_check
+def _write(base, step, rows, numbers, length, found):
+    places = base + rows[:, None] * step + numbers[None, :]
+    tl.store(places, found.to(base.dtype.element_ty), mask=rows[:, None] < length)
+
+
+@triton.jit
+@no_type_check
+def _kept(one, other, rows, columns, forgotten: tl.constexpr):
+    """Which weights of a sequence and head are not forgotten: two keys and the place of each weight, well mixed.
+
+    Philox for every weight would take longer than the attention itself. It makes the keys; a bijection of 32 bits
+    does the rest: xor-shift and multiply, twice, with constants from Wellons' search for the least bias. His last
+    xor-shift is left out, since it leaves the upper half as it is, and the comparison looks at little else.
+    """
+    bits = (rows * MOST + columns).to(tl.uint32) + one
+    bits = (bits ^ (bits >> 16)) * 0x7FEB352D
+    bits = (bits ^ (bits >> 15) ^ other) * 0x846CA68B
+    return bits >= forgotten
+
+
+@triton.jit
+@no_type_check
+def _look(
+    query, key, value, attended, logs, query_step, key_step, value_step, step, one, other, length, scale, grow,
+    width: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr, forgotten: tl.constexpr
+):
+    """One sequence and head, forwards."""
+    numbers, columns = tl.arange(0, width), tl.arange(0, block)
+    keys = tl.trans(_read(key, key_step, columns, numbers, length))
+    values = _read(value, value_step, columns, numbers, length)
+    for first in tl.range(0, length, at_once):
+        rows = first + tl.arange(0, at_once)
+        queries = _read(query, query_step, rows, numbers, length)
+        scores = tl.dot(queries, keys, input_precision="ieee")
+        scores = tl.where(columns[None, :] < length, scores, -float("inf"))
+        highest = tl.max(scores, 1) * scale
+        weights = tl.exp2(scores * scale - highest[:, None])
+        total = tl.sum(weights, 1)
+        if forgotten > 0:
+            weights = tl.where(_kept(one, other, rows[:, None], columns[None, :], forgotten), weights, 0.0)
+        taken = tl.dot(weights.to(values.dtype), values, input_precision="ieee")
+        _write(attended, step, rows, numbers, length, taken * (grow / total)[:, None])
+        tl.store(logs + rows, highest + tl.log2(total), mask=rows < length)
+
+
+@triton.jit
+@no_type_check
+def _learn(
+    query, key, value, above, logs, gradient, query_step, key_step, value_step, step, one, other, length, scale, grow,
+    shrink, width: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr, forgotten: tl.constexpr
+):
+    """One sequence and head, backwards.
+
+    Scores lie on their side, keys by queries. So weights and slopes go into the products for keys and values as they
+    stand in the registers, and all the warps find work however few the queries at once.
+    """
+    numbers, columns = tl.arange(0, width), tl.arange(0, block)
+    keys = _read(key, key_step, columns, numbers, length)
+    values = _read(value, value_step, columns, numbers, length)
+    of_keys = tl.zeros([block, width], tl.float32)
+    of_values = tl.zeros([block, width], tl.float32)
+    for first in tl.range(0, length, at_once):
+        rows = first + tl.arange(0, at_once)
+        queries = _read(query, query_step, rows, numbers, length)
+        here = _read(above, step, rows, numbers, length)
+        log = tl.load(logs + rows, mask=rows < length, other=0.0)
+        scores = tl.dot(keys, tl.trans(queries), input_precision="ieee")
+        # Behind the sequence keys, values and what comes from above are nought. Whatever weight is found there will
+        # do, if only it is finite; and no true weight is above one.
+        weights = tl.exp2(tl.minimum(scores * scale - log[None, :], 0.0))
+        slopes = tl.dot(values, tl.trans(here), input_precision="ieee")
+        used = weights
+        if forgotten > 0:
+            kept = _kept(one, other, rows[None, :], columns[:, None], forgotten)
+            used, slopes = tl.where(kept, weights, 0.0), tl.where(kept, slopes, 0.0)
+        of_values = tl.dot(used.to(keys.dtype), here, of_values, input_precision="ieee")
+        mean = tl.sum(weights * slopes, 0)
+        slopes = (weights * (slopes - mean[None, :])).to(keys.dtype)
+        of_keys = tl.dot(slopes, queries, of_keys, input_precision="ieee")
+        of_queries = tl.trans(tl.dot(tl.trans(keys), slopes, input_precision="ieee"))
+        _write(gradient, 3 * step, rows, numbers, length, of_queries * shrink)
+    _write(gradient + step, 3 * step, columns, numbers, length, of_keys * shrink)
+    _write(gradient + 2 * step, 3 * step, columns, numbers, length, of_values * grow)
+
+
+@triton.jit
+@no_type_check
+def _forward(
+    query, key, value, attended, logs, bounds, seed, tokens, query_step, query_head, key_step, key_head, value_step,
+    value_head, scale, grow, heads: tl.constexpr, width: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr,
+    half: tl.constexpr, forgotten: tl.constexpr
+):
+    # Heads of a token lie side by side in memory: programs that run at one time are neighbours there.
+    head, place = tl.program_id(0) % heads, tl.program_id(0) // heads
+    start = tl.load(bounds + place)
+    length = tl.load(bounds + place + 1) - start
+    one, other = start, start
+    if forgotten > 0:
+        one, other, _, _ = tl.philox(tl.load(seed), start, head, 0, 0, 7)
+    token = start.to(tl.int64)
+    query += token * query_step + head * query_head
+    key += token * key_step + head * key_head
+    value += token * value_step + head * value_head
+    attended += (token * heads + head) * width
+    logs += head.to(tl.int64) * tokens + token
+    if length > half:
+        _look(
+            query, key, value, attended, logs, query_step, key_step, value_step, heads * width, one, other, length,
+            scale, grow, width, block, at_once, forgotten
+        )
+    elif half > 0:
+        _look(
+            query, key, value, attended, logs, query_step, key_step, value_step, heads * width, one, other, length,
+            scale, grow, width, half, min(at_once, half), forgotten
+        )
+
+
+@triton.jit
+@no_type_check
+def _backward(
+    query, key, value, above, logs, gradient, bounds, seed, tokens, query_step, query_head, key_step, key_head,
+    value_step, value_head, scale, grow, shrink, heads: tl.constexpr, width: tl.constexpr, block: tl.constexpr,
+    at_once: tl.constexpr, half: tl.constexpr, forgotten: tl.constexpr
+):
+    head, place = tl.program_id(0) % heads, tl.program_id(0) // heads
+    start = tl.load(bounds + place)
+    length = tl.load(bounds + place + 1) - start
+    one, other = start, start
+    if forgotten > 0:
+        one, other, _, _ = tl.philox(tl.load(seed), start, head, 0, 0, 7)
+    token = start.to(tl.int64)
+    query += token * query_step + head * query_head
+    key += token * key_step + head * key_head
+    value += token * value_step + head * value_head
+    above += (token * heads + head) * width
+    gradient += (token * 3 * heads + head) * width
+    logs += head.to(tl.int64) * tokens + token
+    if length > half:
+        _learn(
+            query, key, value, above, logs, gradient, query_step, key_step, value_step, heads * width, one, other,
+            length, scale, grow, shrink, width, block, at_once, forgotten
+        )
+    elif half > 0:
+        _learn(
+            query, key, value, above, logs, gradient, query_step, key_step, value_step, heads * width, one, other,
+            length, scale, grow, shrink, width, half, min(at_once, half), forgotten
+        )
+# fmt: on
+
+
+COMPILED = isinstance(_forward, triton.runtime.JITFunction)  # else Triton's interpreter runs them
+
+
+def _arguments(
+    query: Tensor, key: Tensor, value: Tensor, block: int, dropout: float, table: dict[int, Setting]
+) -> dict[str, Any]:
+    """What both kernels are told, by name."""
+    width, forgotten = query.shape[2], round(dropout * STEPS)
+    setting = FULL if query.dtype == torch.float32 and COMPILED else table[block]
+    if table is BACKWARD and block == 128 and width == 128:
+        setting = replace(setting, warps=8)
+    scale, grow = width**-0.5, STEPS / (STEPS - forgotten)
+    arguments = {
+        "tokens": query.shape[0],
+        "query_step": query.stride(0),
+        "query_head": query.stride(1),
+        "key_step": key.stride(0),
+        "key_head": key.stride(1),
+        "value_step": value.stride(0),
+        "value_head": value.stride(1),
+        "scale": scale * 1.4426950408889634,  # powers of two are what a GPU computes
+        "grow": grow,
+        "heads": query.shape[1],
+        "width": width,
+        "block": block,
+        "at_once": min(setting.queries, block),
+        "half": block // 2 if setting.halves else 0,
+        "forgotten": forgotten,
+        "num_warps": setting.warps,
+        "num_stages": setting.stages,
+    }
+    return arguments | ({"shrink": scale * grow} if table is BACKWARD else {})
+
+
+def _adjacent(part: Tensor) -> Tensor:
+    """Any strides but one will do: the numbers of a head lie side by side."""
+    return part if part.stride(2) == 1 else part.contiguous()
+
+
+def _attend(
+    query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, seed: Tensor, block: int, dropout: float
+) -> tuple[Tensor, Tensor]:
+    query, key, value = _adjacent(query), _adjacent(key), _adjacent(value)
+    tokens, heads, _ = query.shape
+    attended = torch.empty(query.shape, dtype=query.dtype, device=query.device)
+    logs = torch.empty((heads, tokens), dtype=torch.float32, device=query.device)
+    kernel = wrap_triton(_forward) if COMPILED else _forward
+    kernel[((bounds.shape[0] - 1) * heads,)](
+        query, key, value, attended, logs, bounds, seed, **_arguments(query, key, value, block, dropout, FORWARD)
+    )
+    return attended, logs
+
+
+@triton_op("bertsmith::short_gradient", mutates_args={})
+def _gradient(
+    above: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    logs: Tensor,
+    bounds: Tensor,
+    seed: Tensor,
+    block: int,
+    dropout: float,
+) -> Tensor:
+    query, key, value, above = _adjacent(query), _adjacent(key), _adjacent(value), above.contiguous()
+    tokens, heads, width = query.shape
+    gradient = torch.empty((tokens, 3, heads, width), dtype=query.dtype, device=query.device)
+    kernel = wrap_triton(_backward) if COMPILED else _backward
+    kernel[((bounds.shape[0] - 1) * heads,)](
+        query,
+        key,
+        value,
+        above,
+        logs,
+        gradient,
+        bounds,
+        seed,
+        **_arguments(query, key, value, block, dropout, BACKWARD),
+    )
+    return gradient
+
+
+@triton_op("bertsmith::short", mutates_args={})
+def _separate(
+    query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, seed: Tensor, block: int, dropout: float
+) -> tuple[Tensor, Tensor]:
+    return _attend(query, key, value, bounds, seed, block, dropout)
+
+
+@triton_op("bertsmith::short_joined", mutates_args={})
+def _together(product: Tensor, bounds: Tensor, seed: Tensor, block: int, dropout: float) -> tuple[Tensor, Tensor]:
+    return _attend(product[:, 0], product[:, 1], product[:, 2], bounds, seed, block, dropout)
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    *parts, bounds, seed, ctx.block, ctx.dropout = inputs
+    ctx.save_for_backward(*parts, output[1], bounds, seed)
+    ctx.set_materialize_grads(False)
+
+
+def _separate_gradients(ctx: Any, above: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+    if above is None:
+        return (None,) * 7
+    gradient = _gradient(above, *ctx.saved_tensors, ctx.block, ctx.dropout)
+    return (*gradient.unbind(1), None, None, None, None)
+
+
+def _joined_gradient(ctx: Any, above: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+    if above is None:
+        return (None,) * 5
+    product, *others = ctx.saved_tensors
+    return (_gradient(above, *product.unbind(1), *others, ctx.block, ctx.dropout), None, None, None, None)
+
+
+_separate.register_autograd(_separate_gradients, setup_context=_remember)
+_together.register_autograd(_joined_gradient, setup_context=_remember)

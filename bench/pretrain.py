@@ -216,7 +216,7 @@ def main() -> None:
     device = machine.device("auto")
     tokenizer = Tokenizer.load(options.data / "tokenizer")
     peak = machine.peak(device, torch.bfloat16)
-    print(f"{machine.describe(device)['device']}: {peak / 1e12:.0f} TFLOP/s in a large bf16 product")
+    print(f"{machine.describe(device)['device']}: {peak / 1e12:.3g} TFLOP/s in a large bf16 product")
     cases: list[dict[str, Any]] = []
     for size, length, rows in itertools.product(options.sizes, options.lengths, options.rows):
         dropout = {"dropout": options.dropout, "attention_dropout": options.dropout}

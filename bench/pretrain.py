@@ -19,7 +19,7 @@ import time
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -76,6 +76,7 @@ class Case:
     tokens: int
     device: torch.device
     kernel: Kernel | None
+    precision: Literal["auto", "float32", "bfloat16", "pure"]
 
     def feed(self, objective: MaskedLM) -> Feed:
         shards, room = Shards(self.data / "train"), self.length - 2
@@ -106,10 +107,10 @@ def ours(case: Case) -> dict[str, float]:
         source,
         Optimizer(objective, OptimizerConfig()),
         ScheduleConfig(),
-        TrainConfig(steps=1000),
+        TrainConfig(steps=1000, precision=case.precision),
         folder=Path(tempfile.mkdtemp()),
         measure=dict,
-        precision=machine.precision("auto", device),
+        precision=machine.precision(case.precision, device),
         speed=Speed(None, lambda attended: 0.0),
         display=Display(),
         tensorboard=False,
@@ -209,6 +210,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=65_536)
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--kernel", choices=get_args(Kernel), help="ours by this attention kernel")
+    parser.add_argument("--precision", choices=("auto", "float32", "bfloat16", "pure"), default="auto", help="of ours")
     parser.add_argument("--alone", action="store_true", help="without transformers")
     parser.add_argument("--out", type=Path, default=Path("bench/results/pretrain.json"))
     options = parser.parse_args()
@@ -221,7 +223,9 @@ def main() -> None:
     for size, length, rows in itertools.product(options.sizes, options.lengths, options.rows):
         dropout = {"dropout": options.dropout, "attention_dropout": options.dropout}
         shape = replace(FAMILY[size], vocabulary=tokenizer.vocabulary, **dropout)
-        case = Case(shape, options.data, tokenizer, rows, length, options.tokens, device, options.kernel)
+        case = Case(
+            shape, options.data, tokenizer, rows, length, options.tokens, device, options.kernel, options.precision
+        )
         plans = {"bertsmith": partial(ours, case)}
         if not options.alone:
             plans["transformers compiled"] = partial(theirs, case, compiled=True, half=True)
@@ -246,8 +250,8 @@ def main() -> None:
                 f"  {figures['memory_gib']:.1f} GiB  {first / speed:.2f}x",
                 flush=True,
             )
-            settings = {"peak_flops": peak, "tokens": options.tokens, "dropout": options.dropout}
-            record(options.out, {**settings, "cases": cases}, machine.describe(device))
+            settings = {name: getattr(options, name) for name in ("tokens", "dropout", "kernel", "precision")}
+            record(options.out, {"peak_flops": peak, **settings, "cases": cases}, machine.describe(device))
 
 
 if __name__ == "__main__":

@@ -43,12 +43,11 @@ class Rotary(nn.Module):
 
     def forward(self, positions: Int[Tensor, "T"]) -> tuple[Float[Tensor, "T 1 K"], Float[Tensor, "T 1 K"]]:
         """The cosine and the sine of each place's angles, for every head alike."""
-        # Half precision cannot tell the places of a long text apart.
-        with torch.autocast(positions.device.type, enabled=False):
-            steps = torch.arange(0, self.head_width, 2, dtype=torch.float32, device=positions.device)
-            angles = positions[:, None].float() * (1.0 / self.base ** (steps / self.head_width))
-            angles = torch.cat((angles, angles), 1)[:, None]
-            return angles.cos(), angles.sin()
+        # In full precision, whatever the weights are in: half of it cannot tell the places of a long text apart.
+        steps = torch.arange(0, self.head_width, 2, dtype=torch.float32, device=positions.device)
+        angles = positions[:, None].float() * (1.0 / self.base ** (steps / self.head_width))
+        angles = torch.cat((angles, angles), 1)[:, None]
+        return angles.cos(), angles.sin()
 
 
 def turned(

@@ -24,7 +24,7 @@ def precision(wanted: str, where: torch.device) -> torch.dtype:
     if wanted == "auto":
         fast = where.type == "cuda" or torch.cpu._is_amx_tile_supported()
         wanted = "bfloat16" if fast else "float32"
-    return torch.bfloat16 if wanted == "bfloat16" else torch.float32
+    return torch.float32 if wanted == "float32" else torch.bfloat16
 
 
 def peak(where: torch.device, dtype: torch.dtype) -> float:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.func import functional_call
 
 from bertsmith.data.batch import Batch
 from bertsmith.data.feed import Feed
@@ -42,7 +43,8 @@ class TrainConfig:
     accumulate: int = 1  # micro-batches in one update
     seed: int = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    # bfloat16 keeps what layers hand on in full precision; pure does not, and so moves half as much memory
+    precision: Literal["auto", "float32", "bfloat16", "pure"] = "auto"
     compile: Literal["auto", "never", "always"] = "auto"
     evaluations: int = 10  # over the run, evenly
     saves: int = 10  # over the run, evenly
@@ -100,7 +102,9 @@ class Trainer:
         self.speed, self.display = speed, display
         self.device = next(objective.parameters()).device
         self.precision = precision
-        self.compute = self._compiled()
+        self.pure = config.precision == "pure"
+        self.compiles = self._compiles()
+        self.compute = self._compute()
         self.graphs = Graphs(self._move, self.device) if graphs and self.device.type == "cuda" else None
         self._terms_of: list[str] = []  # the names of the losses, in the order of their figures
         self.log = Log(folder, tensorboard=tensorboard)
@@ -171,9 +175,7 @@ class Trainer:
 
     def _move(self, batch: Batch, counts: Mapping[str, Any]) -> Tensor:
         """A whole update by one batch that is on the device already: what can be recorded and played again."""
-        with self._autocast():
-            terms = self.compute(batch)
-        return self._moved(self._backward(terms, counts))
+        return self._moved(self._backward(self._guess(batch), counts))
 
     def _backward(self, terms: Mapping[str, Term], counts: Mapping[str, Any]) -> Tensor:
         self._terms_of = list(terms)
@@ -263,7 +265,7 @@ class Trainer:
 
     def _warm_up(self) -> None:
         """Compile before the clock starts: one pass whose gradient is thrown away."""
-        if self.compute is not self.objective:
+        if self.compiles:
             self.display.say("compiling the step")
             warnings.filterwarnings("ignore", module="torch._inductor")  # notes from one of its authors to another
             sum(term.total for term in self._terms(self.feed(self.position)).values()).backward()
@@ -273,18 +275,27 @@ class Trainer:
 
     def _terms(self, batch: Batch) -> dict[str, Any]:
         # The counts are for the host: a compiled step that saw them would be compiled anew for each.
-        moved = replace(batch.to(self.device), counts={})
-        with self._autocast():
-            terms: dict[str, Any] = self.compute(moved)
+        return self._guess(replace(batch.to(self.device), counts={}))
+
+    def _guess(self, batch: Batch) -> dict[str, Any]:
+        with nullcontext() if self.pure else self._autocast():
+            terms: dict[str, Any] = self.compute(batch)
         return terms
 
-    def _compiled(self) -> Callable[[Batch], Any]:
+    def _compiles(self) -> bool:
         # In full precision attention looks at the bounds on the host, which cannot be compiled into one graph.
         fits = self.device.type == "cuda" and self.precision != torch.float32
-        if self.config.compile == "always" or (self.config.compile == "auto" and fits):
-            compiled: Callable[[Batch], Any] = torch.compile(self.objective, fullgraph=True, dynamic=False)
-            return compiled
-        return self.objective
+        return self.config.compile == "always" or (self.config.compile == "auto" and fits)
+
+    def _compute(self) -> Callable[[Batch], Any]:
+        compute: Callable[[Batch], Any] = self._rounded if self.pure else self.objective
+        return torch.compile(compute, fullgraph=True, dynamic=False) if self.compiles else compute
+
+    def _rounded(self, batch: Batch) -> Any:
+        """The objective with every weight rounded once for the whole step; the weights themselves stay as they are."""
+        weights = {**dict(self.objective.named_parameters()), **dict(self.objective.named_buffers())}
+        rounded = {name: one.to(self.precision) if one.is_floating_point() else one for name, one in weights.items()}
+        return functional_call(self.objective, rounded, (batch,))
 
     def _autocast(self) -> AbstractContextManager[Any]:
         if self.precision == torch.float32:

@@ -1,0 +1,73 @@
+"""Scripts that compile a step in pure half precision; test_pure.py runs them where no shapes are checked."""
+
+import sys
+from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bertsmith.data.batch import Batch, Tokens
+from bertsmith.models.family import BERT, SMITH
+from bertsmith.models.transformer import Transformer
+from bertsmith.nn.init import initialise
+from bertsmith.objectives.masked import MaskedLM
+from bertsmith.train.trainer import Trainer
+
+SMALL: dict[str, Any] = {"vocabulary": 60, "width": 64, "heads": 2, "layers": 2, "feed_forward": 96, "length": 24}
+NETWORKS = [replace(BERT, **SMALL, positions="sinusoidal"), replace(BERT, **SMALL), replace(SMITH, **SMALL)]
+RAGGED = [[7, 8, 9], [1] * 24, list(range(20)), [5], [9, 8, 7, 6] * 5, [], []]
+EQUAL = [list(range(9)), list(range(9, 18))]
+
+
+def objectives() -> list[MaskedLM]:
+    made = [MaskedLM(Transformer(config), MaskedLM.Config(pairs="none")).eval() for config in NETWORKS]
+    for objective in made:
+        initialise(objective, 0, deviation=0.1)
+    return made
+
+
+def batch(rows: list[list[int]]) -> Batch:
+    return Batch(tokens=Tokens.of(rows), chosen=torch.tensor([1, 6, 12]), targets=torch.tensor([7, 8, 9]))
+
+
+def compiled(objective: MaskedLM, **how: Any) -> Any:
+    trainer = SimpleNamespace(objective=objective, precision=torch.bfloat16)
+    return torch.compile(partial(Trainer._rounded, trainer), fullgraph=True, dynamic=False, **how)
+
+
+def gradients(objective: MaskedLM, total: Tensor) -> Tensor:
+    objective.zero_grad()
+    total.backward()
+    assert {parameter.grad.dtype for parameter in objective.parameters()} == {torch.float32}
+    return torch.cat([parameter.grad.flatten() for parameter in objective.parameters()])
+
+
+def compare(objective: MaskedLM, given: Batch, compute: Any) -> None:
+    """Losses and gradients against those in full precision."""
+    exact = objective(given)["masked"].total
+    slope = gradients(objective, exact)
+    total = compute(given)["masked"].total
+    assert total.dtype == torch.float32
+    torch.testing.assert_close(total, exact, rtol=0.01, atol=0)
+    assert torch.nn.functional.cosine_similarity(gradients(objective, total), slope, 0) > 0.999
+
+
+def without_a_device() -> None:
+    """Equal rows for real; ragged rows on the meta device, which tries the graph and its shapes."""
+    for objective in objectives():
+        compare(objective, batch(EQUAL), compiled(objective, backend="aot_eager"))
+        hollow = objective.to("meta")
+        hollow.trunk.kernel = "varlen"
+        compiled(hollow, backend="aot_eager")(batch(RAGGED).to("meta"))["masked"].total.backward()
+
+
+def on_a_device() -> None:
+    for objective in objectives():
+        compare(objective.cuda(), batch(RAGGED).to("cuda"), compiled(objective))
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import safetensors.torch
+import tiny
 import torch
 from tasks.small import CASES, shape, tokenizer
 from torch import Tensor
 
 import bertsmith
-from bertsmith import lesson, tune
+from bertsmith import lesson, run, tune
 from bertsmith.errors import RecipeError, RunError, TextError
 from bertsmith.models import folder as folders
 from bertsmith.models.foreign import Learnt
@@ -539,3 +540,23 @@ def test_a_mistake_may_be_mended_in_the_same_folder(tmp_path: Path, base: Path) 
     changed = [*mended[:2], "data.length=32"]
     with pytest.raises(RunError, match=r"was begun with another recipe: data\.length was 16, is 32"):
         tune.finetune(tune.recipe(base, tmp_path / "a.csv", tmp_path / "out", **given, overrides=changed))
+
+
+def test_a_network_of_our_own_goes_the_whole_way(data: Path, tmp_path: Path) -> None:
+    """Pretrained with next sentences, whose head its folder has no room for; then a class from the mean of a text."""
+    small = ["width=32", "heads=2", "layers=2", "feed_forward=48", "length=32"]
+    changes = ["kind=smith-base", *small]
+    text = tiny.prepared(tmp_path)
+    built = tiny.recipe(text, tmp_path / "made", *(f"model.{change}" for change in changes), "optimizer.matrices=muon")
+    run.pretrain(built)
+    opened = folders.read(tmp_path / "made" / "model")
+    assert opened.parts == {"head"}
+    assert opened.raw["model_type"] == "modernbert"
+    chosen = recipe(tmp_path / "made" / "model", data, tmp_path / "tuned", *LEARN, "task.pooling=mean")
+    results = tune.finetune(chosen)
+    assert results["summary"]["accuracy"]["mean"] > 0.9
+    model = bertsmith.load(tmp_path / "tuned" / "model")
+    assert model.objective.config.pooling == "mean"
+    assert [said["label"] for said in model.classify(["the old dog", "in the garden the cat"])] == ["bark", "purr"]
+    begun = tune._weights(lesson.task_of(chosen, opened.config, lesson.read(chosen)), opened)
+    assert torch.equal(begun["pooler.dense.weight"], opened.state["head.dense.weight"])

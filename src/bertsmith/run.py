@@ -362,7 +362,9 @@ def _speed(objective: Unlabelled, device: torch.device) -> Speed:
 def _export(recipe: Recipe, model: Model, told: RunStory) -> None:
     """The model folder: weights, settings, tokenizer and card."""
     shape = model.objective.trunk.config
+    kept = {"trunk", *dialect_of(shape).pretrained}  # of a next-sentence head, say, ModernBERT knows nothing
+    state = {name: one for name, one in model.objective.state_dict().items() if name.partition(".")[0] in kept}
     with folders.writing(recipe.out / "model") as folder:
-        folders.write(folder, shape, model.objective.state_dict(), {"pad_token_id": model.tokenizer.padding})
+        folders.write(folder, shape, state, {"pad_token_id": model.tokenizer.padding})
         model.tokenizer.save(folder, length=shape.length)
         files.write(folder / "README.md", card(told).encode())

@@ -232,8 +232,8 @@ def _export(recipe: FineTune, task: Task, tokenizer: Tokenizer) -> None:
     learnt = None
     extra: dict[str, Any] = {"pad_token_id": tokenizer.padding}
     if kind != "embed":
-        answer = recipe.task.settings.answer if kind == "classify" else "class"
-        learnt = Learnt(task=kind, labels=task.labels, answer=answer)
+        own = {name: getattr(recipe.task.settings, name) for name in ("answer", "pooling") if kind == "classify"}
+        learnt = Learnt(task=kind, labels=task.labels, **own)
     if kind == "answer" and recipe.task.settings.threshold is not None:
         extra["bertsmith"] = {"threshold": recipe.task.settings.threshold}
     with folders.writing(recipe.out / "model") as folder:

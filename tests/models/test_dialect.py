@@ -9,9 +9,9 @@ from bertsmith.errors import FolderError, RecipeError
 from bertsmith.models import foreign
 from bertsmith.models.dialect import BERT, DIALECTS, MODERN, dialect_of
 from bertsmith.models.transformer import Transformer
-from bertsmith.objectives.masked import MaskedLM
 from bertsmith.tasks import adapt
 from bertsmith.tasks.adapt import AdaptConfig
+from bertsmith.tasks.classify import Classify
 
 
 def test_each_dialect_has_words_for_its_own_network() -> None:
@@ -47,7 +47,6 @@ def test_a_network_without_a_name_is_refused(changes: dict[str, Any]) -> None:
         ({"layer_types": ["full_attention", "sliding_attention"]}, "some layers look only at their neighbours"),
         ({"layer_types": 7}, "some layers look only at their neighbours"),
         (NO_WINDOWS | {"norm_bias": True}, "attention_bias is False. Only True can be opened."),
-        (NO_WINDOWS | {"classifier_pooling": "mean"}, "classifier_pooling is 'mean'. Only 'cls' can be opened."),
         (NO_WINDOWS | {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_type is 'yarn'"),
         (NO_WINDOWS | {"global_rope_theta": "far"}, "rope_theta is 'far'. Give a number."),
         (NO_WINDOWS | {"global_rope_theta": 0}, "rotary_base is 0.0. Give more than 1, usually 10000."),
@@ -61,9 +60,23 @@ def test_words_of_modernbert_that_are_not_understood_are_refused(words: dict[str
     assert str(caught.value).startswith(f"here: {line}")
 
 
-def test_a_network_that_marks_no_second_text_is_not_asked_about_it() -> None:
-    with pytest.raises(RecipeError, match=r"^objective.pairs: the network does not mark which text is the second\."):
-        MaskedLM(Transformer(shape(segments=0)), MaskedLM.Config())
+def test_bert_classifies_by_its_first_token_alone() -> None:
+    with pytest.raises(RecipeError, match=r"^task.pooling: transformers' BERT classifies by the first token alone\."):
+        Classify(Transformer(shape()), Classify.Config(pooling="mean"), ("no", "yes"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "line"),
+    [
+        ("classify", "last", "classifier_pooling is 'last'. Only 'cls' or 'mean' can be opened."),
+        ("choose", "mean", "endings are compared by their mean vectors. Only first tokens can be read."),
+    ],
+)
+def test_poolings_that_are_not_understood_are_refused(kind: str, said: str, line: str) -> None:
+    words = {"architectures": [MODERN.classes[kind]], "classifier_pooling": said}
+    with pytest.raises(FolderError) as caught:
+        foreign.learnt(words, MODERN, ("classifier", "pooler"), "here")
+    assert str(caught.value) == f"here: {line}"
 
 
 def test_lora_is_for_networks_that_it_has_names_for() -> None:

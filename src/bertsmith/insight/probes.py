@@ -28,13 +28,12 @@ from bertsmith.data.shuffle import permute, uniform
 from bertsmith.errors import TextError
 from bertsmith.insight.layers import page, picture
 from bertsmith.models.transformer import Transformer
-from bertsmith.nn import pooling
+from bertsmith.nn import pooling as pools
 from bertsmith.tasks.classify import Classify
 from bertsmith.tasks.tag import Tag, windowed
 from bertsmith.text.tokenizer import Tokenizer
 
 Kind = Literal["tag", "classify"]
-Pooling = Literal["mean", "first"]
 
 STEPS, RATE, PENALTY = 300, 0.1, 1e-3
 TOGETHER = 4096  # tokens in one pass: the vectors of all layers are kept
@@ -78,7 +77,7 @@ def probe(
     dev_examples: Sequence[Any],
     kind: Kind,
     *,
-    pooling: Pooling = "mean",
+    pooling: pools.Pooling = "mean",
     most: int = 20_000,
     seed: int = 0,
 ) -> Probed:
@@ -192,7 +191,7 @@ def _asked(
     examples: Sequence[Any],
     kind: Kind,
     labels: tuple[str, ...],
-    pooled: Pooling,
+    pooled: pools.Pooling,
 ) -> tuple[Tensor, NDArray[np.int64], list[str]]:
     """Vectors (layers N D), the numbers of their labels, and the words they stand for, if words."""
     length = trunk.config.length
@@ -210,7 +209,7 @@ def _asked(
 
 
 @torch.no_grad()
-def _vectors(trunk: Transformer, rows: Sequence[Row], where: Sequence[NDArray[np.int64]] | Pooling) -> Tensor:
+def _vectors(trunk: Transformer, rows: Sequence[Row], where: Sequence[NDArray[np.int64]] | pools.Pooling) -> Tensor:
     """The vectors of all layers at some places of each row, or one for the whole row; in the order of the rows."""
     device = trunk.embedding.weight.device
     found = [torch.empty(0)] * len(rows)
@@ -218,7 +217,7 @@ def _vectors(trunk: Transformer, rows: Sequence[Row], where: Sequence[NDArray[np
         tokens = lay([rows[row] for row in some]).to(device)
         states = torch.stack(trunk.states(tokens), 1).float()  # T layers D
         if isinstance(where, str):
-            pool = pooling.mean if where == "mean" else pooling.first
+            pool = pools.mean if where == "mean" else pools.first
             pooled = pool(states.flatten(1), tokens.bounds)  # B layers * D
             parts = torch.split(pooled.view(-1, *states.shape[1:]), 1)
         else:

@@ -6,6 +6,7 @@ from typing import Any
 
 from bertsmith.errors import RecipeError
 from bertsmith.models.transformer import Positions, TransformerConfig
+from bertsmith.nn.pooling import Pooling
 
 Names = str | tuple[str, ...]  # one weight of theirs, or several that stand one above the other in ours
 
@@ -27,7 +28,9 @@ class Dialect:
     trunk: Mapping[str, str]
     layer: Mapping[str, Names]
     parts: Mapping[str, Mapping[str, str]]
+    pretrained: frozenset[str]  # parts that a folder has room for after pretraining
     twins: Mapping[str, str]  # a second name of the same weight, in some files
+    poolings: Mapping[Pooling, str] = field(default_factory=dict)  # their names of what a text's classifier reads
     counters: frozenset[str] = frozenset()  # 0, 1, 2 ... kept by older versions
     endings: Mapping[str, str] = field(default_factory=dict)  # older spellings
 
@@ -143,6 +146,7 @@ BERT = Dialect(
         "classifier": {"classifier.dense": "classifier"},
         "span": {"span.dense": "qa_outputs"},
     },
+    pretrained=frozenset({"head", "pooler", "next"}),
     twins={
         "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
         "cls.predictions.decoder.bias": "cls.predictions.bias",
@@ -184,7 +188,6 @@ MODERN = Dialect(
     fixed={
         "model_type": "modernbert",
         "decoder_bias": True,
-        "classifier_pooling": "cls",
         "tie_word_embeddings": True,
     },
     activation="hidden_activation",
@@ -217,6 +220,8 @@ MODERN = Dialect(
         "classifier": {"classifier.dense": "classifier"},
         "span": {"span.dense": "classifier"},
     },
+    pretrained=frozenset({"head"}),
+    poolings={"first": "cls", "mean": "mean"},
     twins={"decoder.weight": "embeddings.tok_embeddings.weight"},
 )
 

@@ -8,6 +8,7 @@ from bertsmith.errors import FolderError, nearest
 from bertsmith.models.dialect import DIALECTS, MODERN, Dialect, dialect_of
 from bertsmith.models.transformer import TransformerConfig
 from bertsmith.nn.layers import Activation
+from bertsmith.nn.pooling import Pooling
 
 # --------------------------------------------------------------------------------------------------- settings
 
@@ -130,6 +131,7 @@ class Learnt:
     task: str
     labels: tuple[str, ...] = ()
     answer: str = "class"
+    pooling: Pooling = "first"  # what `classify` reads of a text: its first token, or the mean of all
 
     @property
     def classes(self) -> int:
@@ -143,6 +145,8 @@ class Learnt:
             named["id2label"] = {str(number): label for number, label in enumerate(self.labels)}
             named["label2id"] = {label: number for number, label in enumerate(self.labels)}
         if self.task == "classify":
+            if dialect.poolings:
+                named["classifier_pooling"] = dialect.poolings[self.pooling]
             named["problem_type"] = next(theirs for theirs, ours in PROBLEMS.items() if ours == self.answer)
         return named
 
@@ -176,7 +180,20 @@ def learnt(raw: dict[str, Any], dialect: Dialect, parts: Iterable[str], place: o
     answer = PROBLEMS.get(str(raw.get("problem_type")), "number" if len(labels) == 1 else "class")
     if task == "classify" and answer == "number" and len(labels) != 1:
         raise FolderError(place, f"it answers with {len(labels)} numbers", "Only models with one can be opened")
-    return Learnt(task=task, labels=labels, answer=answer)
+    pooling = _pooling(raw, dialect, place) if task in ("classify", "choose") else "first"
+    if task == "choose" and pooling != "first":
+        raise FolderError(place, "endings are compared by their mean vectors", "Only first tokens can be read")
+    return Learnt(task=task, labels=labels, answer=answer, pooling=pooling)
+
+
+def _pooling(raw: dict[str, Any], dialect: Dialect, place: object) -> Pooling:
+    said = raw.get("classifier_pooling", "cls")
+    if not dialect.poolings:
+        return "first"
+    for ours, theirs in dialect.poolings.items():
+        if theirs == said:
+            return ours
+    raise FolderError(place, f"classifier_pooling is {shown(said)}", "Only 'cls' or 'mean' can be opened")
 
 
 # ---------------------------------------------------------------------------------------------------- weights

@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from bertsmith.data import files
 from bertsmith.errors import FolderError
 from bertsmith.models.folder import inside
 from bertsmith.models.foreign import LARGEST
-
-Pooling = Literal["mean", "first"]
+from bertsmith.nn.pooling import Pooling
 
 MODULES, LENGTHS = "modules.json", "sentence_bert_config.json"
 KINDS = "sentence_transformers.models."  # the spelling that every version reads

@@ -1,8 +1,12 @@
 """Pooling: one vector for each sequence. An empty sequence gets a vector too, which nobody should read."""
 
+from typing import Literal
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+
+Pooling = Literal["mean", "first"]
 
 
 def firsts(bounds: Int[Tensor, "..."], tokens: int) -> Int[Tensor, "B"]:

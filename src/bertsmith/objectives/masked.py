@@ -12,7 +12,6 @@ from torch import Tensor
 from bertsmith.data.batch import Batch, Tokens
 from bertsmith.data.pack import Packed
 from bertsmith.data.plan import Pairs
-from bertsmith.errors import RecipeError
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.heads import MaskedHead, NextHead, Pooler
 from bertsmith.nn.pooling import firsts
@@ -38,9 +37,6 @@ class MaskedLM(Unlabelled):
         shape = trunk.config
         self.head = MaskedHead(shape.width, shape.vocabulary, shape.activation, shape.norm_eps, shape.biases)
         if config.pairs == "next":
-            if not shape.segments:
-                fact = "the network does not mark which text is the second"
-                raise RecipeError("objective.pairs", fact, "Use 'none', or a network with segments")
             self.pooler = Pooler(shape.width)
             self.next = NextHead(shape.width)
 

@@ -15,9 +15,10 @@ from bertsmith.data.batch import Batch, Tokens
 from bertsmith.data.examples import Example
 from bertsmith.data.labelled import Kind
 from bertsmith.errors import RecipeError, TextError, nearest
+from bertsmith.models.dialect import dialect_of
 from bertsmith.models.transformer import Transformer, pooler
 from bertsmith.nn.heads import Classifier
-from bertsmith.nn.pooling import firsts
+from bertsmith.nn.pooling import Pooling, firsts, mean
 from bertsmith.objectives.base import Term
 from bertsmith.tasks import scores
 from bertsmith.tasks.base import Item, Mould, Task, counted, fitted, framed
@@ -30,8 +31,8 @@ Measure = Literal["accuracy", "f1", "accuracy_f1", "matthews", "macro_f1"]
 class Classify(Task):
     """One of several classes, a number, or any of several labels, for a text or a pair.
 
-    Devlin et al. 2018, section 4.1. The first token's vector goes through the pooler and one more layer. Losses: cross
-    entropy, squared error, and a yes or no for each label.
+    Devlin et al. 2018, section 4.1. The first token's vector, or in later networks also the mean of all, goes through
+    the pooler and one more layer. Losses: cross entropy, squared error, and a yes or no for each label.
     """
 
     @dataclass(frozen=True, kw_only=True)
@@ -39,6 +40,7 @@ class Classify(Task):
         answer: Answer = "class"
         measure: Measure = "accuracy"  # the headline of a class; all that fit are told
         threshold: float = 0.5  # of several labels, those at least so probable are given
+        pooling: Pooling = "first"  # what stands for a text: its first token, or the mean of all
 
     def __init__(self, trunk: Transformer, config: Config, labels: tuple[str, ...]) -> None:
         super().__init__(trunk, config, ("number",) if config.answer == "number" else labels)
@@ -46,6 +48,9 @@ class Classify(Task):
             raise RecipeError("task", f"there is but one class, {labels}", "Give examples of at least two")
         if config.answer == "class" and config.measure not in ("accuracy", "macro_f1") and len(labels) != 2:
             raise RecipeError("task.measure", f"'{config.measure}' needs two classes", "Use accuracy or macro_f1")
+        if config.pooling == "mean" and not dialect_of(trunk.config).poolings:
+            fact = "transformers' BERT classifies by the first token alone"
+            raise RecipeError("task.pooling", fact, "Use 'first', or a network like smith-base")
         self.pooler = pooler(trunk.config)
         self.classifier = Classifier(trunk.config.width, len(self.labels), trunk.config.dropout)
 
@@ -66,8 +71,11 @@ class Classify(Task):
         return tuple(sorted(named))
 
     def logits(self, tokens: Tokens) -> Float[Tensor, "B C"]:
-        starts = firsts(tokens.bounds, len(tokens.ids))
-        scored: Tensor = self.classifier(self.pooler(self.trunk(tokens, read=starts))).float()
+        if self.config.pooling == "mean":
+            vectors = mean(self.trunk(tokens), tokens.bounds)
+        else:
+            vectors = self.trunk(tokens, read=firsts(tokens.bounds, len(tokens.ids)))
+        scored: Tensor = self.classifier(self.pooler(vectors)).float()
         return scored
 
     def forward(self, batch: Batch) -> dict[str, Term]:

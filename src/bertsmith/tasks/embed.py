@@ -16,13 +16,12 @@ from bertsmith.data.examples import Example
 from bertsmith.data.labelled import Kind
 from bertsmith.errors import TextError
 from bertsmith.models.transformer import Transformer
-from bertsmith.nn.pooling import firsts, mean
+from bertsmith.nn.pooling import Pooling, firsts, mean
 from bertsmith.objectives.base import Term
 from bertsmith.tasks import scores
 from bertsmith.tasks.base import Item, Mould, Task, counted, framed
 from bertsmith.text.tokenizer import Tokenizer
 
-Pooling = Literal["mean", "first"]
 Lesson = Literal["pairs", "scores", "dropout"]
 
 

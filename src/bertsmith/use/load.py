@@ -163,7 +163,7 @@ def _objective(opened: Opened) -> Objective:
     kind, config, labels = TASKS[learnt.task], TASKS[learnt.task].Config(), learnt.labels
     match learnt.task:
         case "classify":
-            config = kind.Config(answer=learnt.answer)
+            config = kind.Config(answer=learnt.answer, pooling=learnt.pooling)
         case "answer":
             said, length = opened.raw.get("bertsmith"), opened.config.length
             threshold = said.get("threshold") if isinstance(said, dict) else None

@@ -23,10 +23,10 @@ from torch import Tensor
 from bertsmith.data.batch import Tokens
 from bertsmith.data.rows import passes
 from bertsmith.errors import RecipeError, TextError
-from bertsmith.models.sentence import Pooling
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn import pooling as pools
 from bertsmith.nn.packed import packed
+from bertsmith.nn.pooling import Pooling
 from bertsmith.text.tokenizer import Tokenizer
 
 Join = Literal["sum", "concatenate"]

@@ -3,8 +3,9 @@
     python bench/pretrain.py PREPARED --sizes bert-base bert-large --lengths 128 512 --rows full ragged packed
     python bench/pretrain.py runs/demo/data --sizes bert-tiny --lengths 32 --tokens 2048 --dropout 0   # on a CPU
 
-Rows come in three kinds: `full` ones, all of one length; `ragged` ones, of any length from an eighth of it, as texts
-come that nobody has cut; and `packed` ones, sentences filled up to the length as `bertsmith pretrain` does it.
+Rows come in three kinds: `full` ones, all of one length but where a batch ends; `ragged` ones, of any length from an
+eighth of it, as texts come that nobody has cut; and `packed` ones, sentences filled up to the length as `bertsmith
+pretrain` does it.
 
 Ours is the whole step as `bertsmith pretrain` takes it: packing, masking, copying, forward, backward, clipping, AdamW.
 transformers gets its batches ready on the device, for nothing. Both see the same sequences, and only tokens that are

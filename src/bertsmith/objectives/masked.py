@@ -87,20 +87,16 @@ class Collator:
         ids, chosen, targets = hide(packed, self.config, self.pieces)
         lengths = np.diff(packed.bounds[: packed.sequences + 1]).astype(np.int64)
         counts = {"masked": len(chosen), "tokens": packed.real, "squares": int((lengths * lengths).sum())}
-        # Rows of one length are read faster, and need no empty ones behind them to keep the number the same.
-        equal = packed.real == len(ids) == packed.longest * packed.sequences
-        sequences = packed.sequences if equal else len(packed.labels)
         labels = None
         if self.config.pairs != "none":
-            labels = torch.from_numpy(packed.labels[:sequences])
+            labels = torch.from_numpy(packed.labels)
             counts["next"] = int((packed.labels != -100).sum())
         tokens = Tokens(
             ids=torch.from_numpy(ids),
-            bounds=torch.from_numpy(packed.bounds[: sequences + 1]),
+            bounds=torch.from_numpy(packed.bounds),
             positions=torch.from_numpy(packed.positions),
             segments=torch.from_numpy(packed.segments),
             longest=packed.longest,
-            equal=equal,
         )
         return Batch(
             tokens=tokens,

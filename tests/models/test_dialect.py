@@ -48,6 +48,11 @@ def test_a_network_without_a_name_is_refused(changes: dict[str, Any]) -> None:
         ({"layer_types": 7}, "some layers look only at their neighbours"),
         (NO_WINDOWS | {"norm_bias": True}, "attention_bias is False. Only True can be opened."),
         (NO_WINDOWS | {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_type is 'yarn'"),
+        (NO_WINDOWS | {"hidden_activation": "swish"}, "unknown hidden_activation 'swish'. Known: "),
+        (
+            NO_WINDOWS | {"hidden_activation": "gelu_new"},
+            "hidden_activation and classifier_activation differ.",
+        ),
         (NO_WINDOWS | {"global_rope_theta": "far"}, "rope_theta is 'far'. Give a number."),
         (NO_WINDOWS | {"global_rope_theta": 0}, "rotary_base is 0.0. Give more than 1, usually 10000."),
         ({"global_attn_every_n_layers": "often"}, "global_attn_every_n_layers is 'often'. Give a whole number."),

@@ -20,7 +20,7 @@ class Dialect:
     positions: tuple[Positions, ...]  # the kinds it may have
     settings: Mapping[str, str]  # ours: theirs
     fixed: Mapping[str, Any]  # theirs: the only value this network has
-    activation: str  # their name of it
+    activations: tuple[str, ...]  # their names of it
     classes: Mapping[str, str]  # what a folder is for: their class
     prefix: str  # before the trunk's names, unless the folder is a bare trunk
     outside: tuple[str, ...]  # how names begin that never have the prefix
@@ -104,7 +104,7 @@ BERT = Dialect(
         "is_decoder": False,
         "add_cross_attention": False,
     },
-    activation="hidden_act",
+    activations=("hidden_act",),
     classes={
         "trunk": "BertModel",
         "masked": "BertForMaskedLM",
@@ -190,7 +190,7 @@ MODERN = Dialect(
         "decoder_bias": True,
         "tie_word_embeddings": True,
     },
-    activation="hidden_activation",
+    activations=("hidden_activation", "classifier_activation"),
     classes={
         "trunk": "ModernBertModel",
         "masked": "ModernBertForMaskedLM",

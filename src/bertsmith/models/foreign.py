@@ -33,16 +33,12 @@ def config_of(raw: dict[str, Any], place: object) -> TransformerConfig:
         raise FolderError(place, f"model_type is {shown(raw['model_type'])}", f"Only {known} can be opened")
     for theirs, only in dialect.fixed.items():
         _only(raw, theirs, only, place)
-    activation = raw.get(dialect.activation, "gelu")
-    if not isinstance(activation, str) or activation not in ACTIVATIONS:
-        fact = f"unknown {dialect.activation} {shown(activation)}"
-        raise FolderError(place, fact, nearest(shown(activation), ACTIVATIONS))
-    values: dict[str, Any] = {"activation": ACTIVATIONS[activation]}
+    values: dict[str, Any] = {"activation": _activation(raw, dialect, place)}
     for ours, theirs in dialect.settings.items():
         if theirs in raw:
             values[ours] = _number(raw[theirs], theirs, TransformerConfig.__annotations__[ours] is int, place)
     if dialect is MODERN:
-        values |= _modern(raw, values.get("layers", dialect.standard.layers), place)
+        values |= _modern(raw, place)
     elif raw.get("positions") == "sinusoidal":  # our own word: transformers sees a table with the same numbers
         values["positions"] = "sinusoidal"
     try:
@@ -61,14 +57,26 @@ def words_of(config: TransformerConfig, parts: Iterable[str]) -> dict[str, Any]:
         **{theirs: getattr(config, ours) for ours, theirs in dialect.settings.items()},
         **({"positions": config.positions} if config.positions == "sinusoidal" else {}),
         **(_modern_words(config) if dialect is MODERN else {}),
-        dialect.activation: written[config.activation],
+        **dict.fromkeys(dialect.activations, written[config.activation]),
         "initializer_range": 0.02,
         "pad_token_id": 0,
         "tie_word_embeddings": True,
     }
 
 
-def _modern(raw: dict[str, Any], layers: int, place: object) -> dict[str, Any]:
+def _activation(raw: dict[str, Any], dialect: Dialect, place: object) -> Activation:
+    found = set()
+    for theirs in dialect.activations:
+        said = raw.get(theirs, "gelu")
+        if not isinstance(said, str) or said not in ACTIVATIONS:
+            raise FolderError(place, f"unknown {theirs} {shown(said)}", nearest(shown(said), ACTIVATIONS))
+        found.add(ACTIVATIONS[said])
+    if len(found) > 1:
+        raise FolderError(place, f"{' and '.join(dialect.activations)} differ", "Only one curve for both can be opened")
+    return found.pop()
+
+
+def _modern(raw: dict[str, Any], place: object) -> dict[str, Any]:
     """What ModernBERT says in words of its own kind."""
     biases = raw.get("norm_bias", False)
     for name in BIASES:
@@ -76,10 +84,9 @@ def _modern(raw: dict[str, Any], layers: int, place: object) -> dict[str, Any]:
     if not isinstance(biases, bool):
         raise FolderError(place, f"norm_bias is {shown(biases)}", "Give true or false")
     kinds = raw.get("layer_types")
-    if kinds is None:
-        every = _number(raw.get("global_attn_every_n_layers", 3), "global_attn_every_n_layers", True, place)
-        kinds = ["full_attention" if every and number % every == 0 else "sliding_attention" for number in range(layers)]
-    if not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds):
+    every = _number(raw.get("global_attn_every_n_layers", 3), "global_attn_every_n_layers", True, place)
+    full = isinstance(kinds, list) and all(kind == "full_attention" for kind in kinds)
+    if not (every == 1 if kinds is None else full):
         raise FolderError(place, "some layers look only at their neighbours", "Only full attention can be opened yet")
     turning = raw.get("rope_parameters")
     if isinstance(turning, dict) and isinstance(turning.get("full_attention"), dict):
@@ -96,7 +103,6 @@ def _modern_words(config: TransformerConfig) -> dict[str, Any]:
         **dict.fromkeys(BIASES, config.biases),
         "mlp_dropout": config.dropout,
         "classifier_dropout": config.dropout,
-        "classifier_activation": next(theirs for theirs, ours in ACTIVATIONS.items() if ours == config.activation),
         "layer_types": ["full_attention"] * config.layers,
         "global_attn_every_n_layers": 1,
         "rope_parameters": {"full_attention": turning, "sliding_attention": turning},

@@ -1,16 +1,17 @@
 """The seven-minute race: recipes pretrained on one text for one span of time, then scored alike, beside transformers.
 
-    python bench/race.py TEXT DATA [--recipes recipes/a.toml recipes/b.toml] [--minutes 7] [--out FILE] [--work FOLDER]
+    python bench/race.py TEXT DATA [--recipes recipes/a.toml "recipes/a.toml objective.rate=0.15"] [--minutes 7] ...
 
 TEXT is learnt from; DATA holds blimp/ and glue/. Vocabulary and shards are made once, before any clock runs, and kept
 under --work; `--recipes` with nothing behind it makes them and no more. Each recipe then runs as `bertsmith pretrain`
-runs it, but for so many minutes. The clock counts loader, steps and log until the device has done the last of them;
-compilation lies before it, validation and model folder behind it.
+runs it, for so many minutes or as long as its overrides say; with overrides it is a row of its own. The clock counts
+loader, steps and log until the device has done the last of them; compilation lies before it, the rest behind it.
 
 Scored are hidden words of held-out documents, 15 % of them hidden whatever the recipe hides; BLiMP, by
-pseudo-log-likelihood; and five tasks of GLUE, on their dev sets with the weights of the last step. Every figure is
-written down as soon as it is known, and the same command goes on from there: what is known of the same recipe and code
-is not measured again. `--only-score` takes models as they are, whatever code has made them.
+pseudo-log-likelihood; and five tasks of GLUE, on their dev sets with the weights of the last step, fine-tuned otherwise
+by `--tuning "task.pooling=mean optimizer.rate=1e-4"`, again in a row of its own. Figures are written down as soon as
+they are known, and the same command goes on from there: what is known of the same recipe and code is not measured
+again. `--only-score` takes models as they are, whatever code has made them.
 """
 
 import argparse
@@ -27,6 +28,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import redirect_stdout, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -34,16 +36,17 @@ from typing import Any
 import torch
 from record import code, record
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from bertsmith import config, lesson, run, tune
 from bertsmith.data.corpus import Corpus
 from bertsmith.data.pack import Pack
 from bertsmith.data.shards import Shards
-from bertsmith.errors import BertsmithError
+from bertsmith.errors import BertsmithError, nearest
 from bertsmith.models import folder as folders
 from bertsmith.objectives.masked import MaskedLM
-from bertsmith.recipe import Recipe
+from bertsmith.recipe import FineTune, Recipe
 from bertsmith.tasks.seeds import interval
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig
 from bertsmith.train import log, machine
@@ -60,9 +63,9 @@ TASKS = {  # GLUE's, with the measures whose mean is the score
 }
 LONG = "SST-2"  # one epoch and one seed of it are enough
 BLIMP, MEAN = "BLiMP", "mean"
-LENGTH, HIDDEN, DROPOUT, RATE = 128, 0.15, 0.1, 5e-5
-TUNING = f"data.length={LENGTH} data.items=32 optimizer.betas=[0.9,0.999] optimizer.decay=0.01 optimizer.clip=1.0"
-TUNING += " schedule.warmup=0.06 keep=last train.evaluations=0 train.saves=0"  # measured at the end alone
+LENGTH, HIDDEN, DROPOUT = 128, 0.15, 0.1
+TUNING = f"data.length={LENGTH} data.items=32 optimizer.rate=5e-5 optimizer.betas=[0.9,0.999] optimizer.decay=0.01"
+TUNING += " optimizer.clip=1.0 schedule.warmup=0.06 keep=last train.evaluations=0 train.saves=0"  # measured at the end
 PUBLISHED = [(62.1, 0.0), (13.1, 2.8), (84.4, 0.0), (70.9, 1.4), (51.9, 0.5), (31.4, 2.1), (50.3, 0.0)]
 YARDSTICK = {  # transformers' BERT-base, compiled, by the same protocol on one H200; points, deviation between seeds
     "pretrained": {"tokens": 192e6, "tokens_per_second": 455e3, "held_out_loss": 3.66},
@@ -93,7 +96,7 @@ class Job:
     seed: int
     model: Path
     data: Path
-    rate: float
+    tuning: tuple[str, ...]  # overrides of how GLUE's tasks are learnt
     size: Size
 
 
@@ -107,12 +110,14 @@ def prepared(text: Path, work: Path, vocabulary: int) -> Path:
     return folder / "data"
 
 
-def raced(path: Path, data: Path, minutes: float) -> Recipe:
-    """A recipe as it takes part: on this text, for so long, and with nothing else inside the clock."""
-    recipe = run.read(path, [])
-    budget = f"{60 * minutes:g}s"
-    train = replace(recipe.train, steps=None, epochs=None, budget=budget, evaluations=0, saves=0)
-    return replace(recipe, data=replace(recipe.data, folder=data), train=train)
+def raced(entry: str, data: Path, minutes: float) -> tuple[str, Recipe]:
+    """A recipe as it takes part: on this text, for so long, and with nothing else inside the clock; and its name."""
+    path, *overrides = entry.split()
+    own = any(text.startswith(tune.EXTENTS) for text in overrides)  # what an entry says of its length holds
+    usual = ["train.evaluations=0", "train.saves=0", *([] if own else [f"train.budget={60 * minutes:g}s"])]
+    recipe = run.read(Path(path), [*usual, *overrides])
+    name = " ".join((Path(path).stem, *overrides)) + ("" if own or minutes == Size.minutes else f", {minutes:g} min")
+    return name, replace(recipe, data=replace(recipe.data, folder=data))
 
 
 def identity(recipe: Recipe) -> str:
@@ -154,14 +159,11 @@ def held_out(folder: Path, text: Path) -> float | None:
         return evaluate(objective, batches, shards.bytes / shards.tokens)["masked_loss"]
 
 
-def jobs(model: Path, data: Path, rate: float, size: Size, *, guesses: bool) -> list[Job]:
+def jobs(tasks: Sequence[str], model: Path, data: Path, tuning: tuple[str, ...], size: Size) -> list[Job]:
     """All that is to be measured of a model, the long one first so that it is not left over at the end."""
-    seeds = {LONG: 1} | ({BLIMP: 1} if guesses else {}) | {task: size.seeds for task in TASKS if task != LONG}
-    return [
-        Job(task=task, seed=seed, model=model, data=data, rate=rate, size=size)
-        for task, count in seeds.items()
-        for seed in range(count)
-    ]
+    seeds = {LONG: 1, BLIMP: 1} | {task: size.seeds for task in TASKS if task != LONG}
+    wanted = [(task, seed) for task, count in seeds.items() if task in tasks for seed in range(count)]
+    return [Job(task=task, seed=seed, model=model, data=data, tuning=tuning, size=size) for task, seed in wanted]
 
 
 def work(job: Job) -> float:
@@ -182,12 +184,16 @@ def blimp(job: Job) -> float:
     return minimal.judge(model.masked(), model.tokenizer, pairs, form="original", device=model.device).accuracy
 
 
+def learning(job: Job, out: Path) -> FineTune:
+    """How a task of GLUE is learnt."""
+    epochs, place = 1 if job.task == LONG else 4, job.data / "glue" / job.task
+    overrides = [*TUNING.split(), f"train.epochs={epochs}", *job.tuning, f"train.seed={job.seed}"]
+    return tune.recipe(job.model, place, out, dev=None, task="classify", seeds=1, overrides=overrides)
+
+
 def tuned(job: Job, folder: Path) -> float:
     """A task learnt and scored as `bertsmith finetune` does it; dropout is BERT's, whatever it was pretrained with."""
-    epochs = 1 if job.task == LONG else 4
-    overrides = [*TUNING.split(), f"optimizer.rate={job.rate}", f"train.epochs={epochs}", f"train.seed={job.seed}"]
-    place = job.data / "glue" / job.task
-    given = tune.recipe(job.model, place, folder / "run", dev=None, task="classify", seeds=1, overrides=overrides)
+    given = learning(job, folder / "run")
     base, tokenizer, data = folders.read(given.model), Tokenizer.load(given.model), lesson.read(given)
     base = replace(base, config=replace(base.config, dropout=DROPOUT, attention_dropout=DROPOUT))
     given = replace(given, data=replace(given.data, length=min(given.data.length, base.config.length)))
@@ -197,16 +203,12 @@ def tuned(job: Job, folder: Path) -> float:
     return mean(figures[name] for name in TASKS[job.task])
 
 
-def begin(processes: int) -> None:
-    """What every worker does first."""
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // processes))
-
-
 def score(row: dict[str, Any], wanted: Sequence[Job], processes: int, keep: Callable[[], None]) -> int:
     """Measure what the row does not know yet, several at a time. Returns how many failed."""
     scores, began, failed = row["scores"], time.monotonic() - row["scoring_seconds"], 0
     left = [job for job in wanted if str(job.seed) not in scores.get(job.task, {})]
-    with ProcessPoolExecutor(processes, SPAWN, begin, (processes,)) as pool:
+    threads = max(1, (os.cpu_count() or 1) // processes)
+    with ProcessPoolExecutor(processes, SPAWN, torch.set_num_threads, (threads,)) as pool:
         running = {pool.submit(work, job): job for job in left}
         for future in as_completed(running):
             job, row["scoring_seconds"] = running[future], round(time.monotonic() - began, 1)
@@ -237,7 +239,7 @@ def show(rows: Mapping[str, Mapping[str, Any]]) -> None:
     for name, row in {**rows, "transformers, published": YARDSTICK}.items():
         seen, speed, loss = (row["pretrained"][key] for key in ("tokens", "tokens_per_second", "held_out_loss"))
         figures = [f"{seen / 1e6:,.{0 if seen > 1e8 else 2}f}", f"{speed / 1e3:,.0f}", f"{loss:.2f}" if loss else "-"]
-        table.add_row(name, *figures, *(cell(*row["summary"].get(task, ())) for task in (BLIMP, *TASKS, MEAN)))
+        table.add_row(escape(name), *figures, *(cell(*row["summary"].get(task, ())) for task in (BLIMP, *TASKS, MEAN)))
     Console(width=150).print(table)
 
 
@@ -257,65 +259,83 @@ def kept(rows: Mapping[str, Any], recipe: str, code: str | None) -> dict[str, An
     return None
 
 
+def alike(row: Mapping[str, Any], protocol: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """The scores of a row that were measured by this protocol; the number of pairs is BLiMP's alone."""
+    changed = {name for name in protocol if row["protocol"].get(name) != protocol[name]}
+    return {task: found for task, found in row["scores"].items() if changed <= (set() if task == BLIMP else {"pairs"})}
+
+
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("text", type=Path)
     parser.add_argument("data", type=Path)
-    parser.add_argument("--recipes", nargs="*", type=Path, default=[Path("recipes/bert-base.toml")])
+    parser.add_argument("--recipes", nargs="*", default=["recipes/bert-base.toml"], help="each perhaps with overrides")
     parser.add_argument("--minutes", type=float, help="of pretraining, 7 if not said")
     parser.add_argument("--vocabulary", type=int, help="pieces, 30,522 if not said")
     parser.add_argument("--seeds", type=int, help="of each task but SST-2, 3 if not said")
-    parser.add_argument("--rate", type=float, default=RATE, help="of fine-tuning; another one makes another row")
+    parser.add_argument("--pairs", type=int, help="of each phenomenon of BLiMP, 200 if not said")
+    parser.add_argument("--tasks", default="all", help="to be scored, as in BLiMP,CoLA; or none")
+    parser.add_argument("--tuning", type=str.split, default=[], help="overrides of fine-tuning; they make another row")
     parser.add_argument("--processes", type=int, help="that score at a time: 5 on a GPU, else one a core")
     parser.add_argument("--only-score", action="store_true", help="pretrain nothing, score what was pretrained")
     parser.add_argument("--trial", action="store_true", help="little of everything, to see it work")
     parser.add_argument("--work", type=Path, default=Path("runs/race"))
     parser.add_argument("--out", type=Path, help="bench/results/race.json, or one under --work in a trial")
     options = parser.parse_args()
-    if len({path.stem for path in options.recipes}) < len(options.recipes):
-        parser.error("two recipes have the same name")
+    options.tasks = {"all": [BLIMP, *TASKS], "none": []}.get(options.tasks, options.tasks.split(","))
+    if unknown := [task for task in options.tasks if task not in (BLIMP, *TASKS)]:
+        parser.error(f"--tasks: unknown task '{unknown[0]}'. {nearest(unknown[0], (BLIMP, *TASKS))}")
     options.out = options.out or (options.work / "trial.json" if options.trial else Path("bench/results/race.json"))
     options.processes = options.processes or (5 if torch.cuda.is_available() else os.cpu_count())
-    said = {name: value for name in ("minutes", "vocabulary", "seeds") if (value := getattr(options, name)) is not None}
+    said = {name: value for name in asdict(TRIAL) if (value := getattr(options, name, None)) is not None}
     options.size = replace(TRIAL if options.trial else Size(), **said)
     return options
 
 
 def main() -> None:
     options, own, failed = arguments(), code(), 0
-    size: Size = options.size
-    protocol = {"rate": options.rate, "pairs": size.pairs, "examples": size.examples, "code": own}
-    tuning = "" if options.rate == RATE else f", tuned at {options.rate:g}"
+    size, tuning = options.size, " ".join(options.tuning)
+    protocol = {"tuning": tuning, "pairs": size.pairs, "examples": size.examples, "code": own}
     rows = json.loads(options.out.read_text(encoding="utf-8"))["rows"] if options.out.exists() else {}
+    where = machine.describe(machine.device("auto"))
 
     def keep() -> None:
         for row in rows.values():
             row["summary"] = summary(row["scores"])
         settings = {"tuning": TUNING, "dropout": DROPOUT, "epochs": f"4, of {LONG} 1", "measures": TASKS} | asdict(size)
-        where = machine.describe(machine.device("auto"))
         record(options.out, {"settings": settings, "yardstick": YARDSTICK, "rows": rows}, where)
 
+    ask = partial(jobs, data=options.data, tuning=tuple(options.tuning), size=size)
+    for job in ask(options.tasks, Path()):
+        learning(job, Path())  # what cannot be understood is told before any time is spent
     data = prepared(options.text, options.work, size.vocabulary)
-    for path in options.recipes:
-        recipe, name = raced(path, data, size.minutes), path.stem
-        name += (f", {size.minutes:g} min" if size.minutes != Size.minutes else "") + tuning
+    entries = {entry: raced(entry, data, size.minutes) for entry in options.recipes}
+    if len({name for name, _ in entries.values()}) < len(options.recipes):
+        raise SystemExit("--recipes: two of them have the same name. Rename a file, or leave one out.")
+    for entry, (name, recipe) in entries.items():
         same = identity(recipe)
         found = kept(rows, same, None if options.only_score else own)
         if found is None and options.only_score:
-            raise SystemExit(f"{options.out}: knows no run of {path}. Run it without --only-score.")
+            raise SystemExit(f"{options.out}: knows no run of {entry}. Run it without --only-score.")
         if found is None:
-            folder = f"{path.stem}-{hashlib.sha256((same + own).encode()).hexdigest()[:8]}"
+            folder = f"{Path(entry.split()[0]).stem}-{hashlib.sha256((same + own).encode()).hexdigest()[:8]}"
             with ProcessPoolExecutor(1, SPAWN) as pool:  # each recipe begins in a process as fresh as the first
-                figures = pool.submit(pretrain, replace(recipe, out=options.work / folder)).result()
+                future = pool.submit(pretrain, replace(recipe, out=options.work / folder))
+            if error := future.exception():
+                failed += 1
+                print(f"{name}: FAILED: {error}", flush=True)
+                continue
+            figures = future.result()
             found = {"recipe": same, "code": own, "folder": folder, "pretrained": figures}
             print(f"{name}: {figures['tokens']:,} tokens in {figures['seconds']:.1f} s", flush=True)
+        name += f", tuned {tuning}" if tuning else ""
         before = rows.get(name, {})
-        if before.get("folder") != found["folder"] or before.get("protocol") != protocol:
-            rows[name] = {**found, "protocol": protocol, "scores": {}, "scoring_seconds": 0.0}
+        scores = alike(before, protocol) if before.get("folder") == found["folder"] else {}
+        spent = before["scoring_seconds"] if scores else 0.0
+        rows[name] = {**found, "protocol": protocol, "scores": scores, "scoring_seconds": spent}
         keep()
-        guesses = found["pretrained"]["held_out_loss"] is not None
-        wanted = jobs(options.work / found["folder"] / "model", options.data, options.rate, size, guesses=guesses)
-        failed += score(rows[name], wanted, options.processes, keep)
+        tasks = [task for task in options.tasks if task != BLIMP or found["pretrained"]["held_out_loss"] is not None]
+        failed += score(rows[name], ask(tasks, options.work / found["folder"] / "model"), options.processes, keep)
     if rows:
         show(rows)
     if failed:

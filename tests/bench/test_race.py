@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tiny import prepared, recipe
 
 from bertsmith import config, run
-from bertsmith.errors import RunError
+from bertsmith.errors import RecipeError, RunError
 from bertsmith.models import folder as folders
 from bertsmith.models.transformer import Transformer
 from bertsmith.objectives.masked import MaskedLM
@@ -51,12 +51,13 @@ class Threads(ThreadPoolExecutor):
 
 
 def job(task: str, seed: int) -> race.Job:
-    return race.Job(task=task, seed=seed, model=Path(), data=Path(), rate=race.RATE, size=race.TRIAL)
+    return race.Job(task=task, seed=seed, model=Path(), data=Path(), tuning=(), size=race.TRIAL)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "recipes").rglob("*.toml")), ids=lambda path: str(path.name))
 def test_a_recipe_races_with_nothing_changed_but_its_time_and_its_place(path: Path) -> None:
-    own, raced = run.read(path, []), race.raced(path, Path("text/data"), 7)
+    own, (name, raced) = run.read(path, []), race.raced(str(path), Path("text/data"), 7)
+    assert name == path.stem
     assert (raced.train.budget, raced.train.steps, raced.train.epochs) == ("420s", None, None)
     assert (raced.train.evaluations, raced.train.saves) == (0, 0)
     changed = {f"train.{name}" for name in ("steps", "epochs", "budget", "evaluations", "saves")} | {"data.folder"}
@@ -65,12 +66,31 @@ def test_a_recipe_races_with_nothing_changed_but_its_time_and_its_place(path: Pa
 
 def test_a_recipe_is_the_same_wherever_its_folders_lie_and_another_on_another_text() -> None:
     here, there, other = (
-        race.raced(ROOT / "recipes" / "bert-base.toml", Path(place), 7)
+        race.raced(str(ROOT / "recipes" / "bert-base.toml"), Path(place), 7)[1]
         for place in ("here/race-1-30522/data", "there/race-1-30522/data", "here/race-2-30522/data")
     )
     assert race.identity(here) == race.identity(replace(there, out=Path("elsewhere")))
     assert race.identity(here) != race.identity(other)
     assert race.identity(here) != race.identity(replace(here, train=replace(here.train, budget="60s")))
+
+
+def test_overrides_behind_a_path_hold_and_are_part_of_the_name() -> None:
+    tiny, data = str(ROOT / "recipes" / "tiny" / "bert.toml"), Path("text/data")
+    name, raced = race.raced(f"{tiny} objective.rate=0.4   optimizer.betas=[0.8,0.9]", data, 2)
+    assert name == "bert objective.rate=0.4 optimizer.betas=[0.8,0.9], 2 min"
+    assert (raced.objective.settings.rate, raced.optimizer.betas, raced.train.budget) == (0.4, (0.8, 0.9), "120s")
+    changed = frozenset({"objective.rate", "optimizer.betas"})
+    assert config.difference(race.raced(tiny, data, 2)[1], raced, changed) is None
+    with pytest.raises(RecipeError, match=r"unknown key 'rat'\. Did you mean 'rate'\?"):
+        race.raced(f"{tiny} objective.rat=0.4", data, 2)
+
+
+@pytest.mark.parametrize(("said", "extent"), [("steps=9", (9, None, None)), ("epochs=0.5", (None, 0.5, None))])
+def test_an_entry_that_says_how_long_is_not_cut_off_by_the_clock(said: str, extent: tuple[Any, ...]) -> None:
+    entry = f"{ROOT / 'recipes' / 'tiny' / 'bert.toml'} train.{said}"
+    name, raced = race.raced(entry, Path("text/data"), 2)
+    assert (name, raced.train.steps, raced.train.epochs, raced.train.budget) == (f"bert train.{said}", *extent)
+    assert (raced.train.evaluations, raced.train.saves) == (0, 0)
 
 
 def test_a_raced_run_validates_before_the_clock_and_behind_it_and_saves_nothing(tmp_path: Path) -> None:
@@ -108,7 +128,7 @@ def test_fifteen_of_a_hundred_held_out_words_are_asked_for(tmp_path: Path, monke
 
 def test_a_recipe_is_found_again_after_it_got_new_settings() -> None:
     """A file of results may be older than a setting; it then meant what is usual."""
-    same = race.identity(race.raced(ROOT / "recipes" / "bert-base.toml", Path("text/data"), 7))
+    same = race.identity(race.raced(str(ROOT / "recipes" / "bert-base.toml"), Path("text/data"), 7)[1])
     older = "\n".join(line for line in same.splitlines() if not line.startswith("clip ="))
     rows = {"row": {"recipe": older, "code": "old", "folder": "run", "pretrained": {}}}
     assert older != same
@@ -119,12 +139,25 @@ def test_a_recipe_is_found_again_after_it_got_new_settings() -> None:
 
 
 def test_the_long_task_begins_first_and_runs_once() -> None:
-    wanted = race.jobs(Path(), Path(), race.RATE, race.Size(), guesses=True)
+    wanted = race.jobs(["BLiMP", *race.TASKS], Path(), Path(), (), race.Size())
     assert [wanted[0].task, len(wanted)] == ["SST-2", 2 + 4 * 3]
     assert sorted(one.seed for one in wanted if one.task == "CoLA") == [0, 1, 2]
     assert [one.task for one in wanted].count("SST-2") == 1
-    without = race.jobs(Path(), Path(), race.RATE, race.Size(), guesses=False)
-    assert {one.task for one in wanted} - {one.task for one in without} == {"BLiMP"}
+
+
+@given(st.sets(st.sampled_from(["BLiMP", *race.TASKS])))
+def test_the_tasks_asked_for_and_no_others_are_measured(tasks: set[str]) -> None:
+    assert {one.task for one in race.jobs(sorted(tasks), Path(), Path(), (), race.Size())} == tasks
+
+
+def test_a_task_is_learnt_as_the_tuning_says_but_by_the_seed_of_its_job() -> None:
+    said = ("optimizer.rate=1e-4", "task.pooling=mean", "train.epochs=2", "train.seed=5")
+    usual, other = (race.learning(replace(job("CoLA", 1), tuning=tuning), Path("out")) for tuning in ((), said))
+    assert (usual.optimizer.rate, usual.task.settings.pooling, usual.train.epochs) == (5e-5, "first", 4)
+    assert (other.optimizer.rate, other.task.settings.pooling, other.train.epochs) == (1e-4, "mean", 2)
+    assert (usual.train.seed, other.train.seed) == (1, 1)
+    changed = frozenset({"optimizer.rate", "task.pooling", "train.epochs"})
+    assert config.difference(usual, other, changed) is None
 
 
 @settings(deadline=None)
@@ -172,6 +205,37 @@ def test_what_fails_is_counted_and_what_is_known_is_not_measured_again(monkeypat
     assert row["scoring_seconds"] >= 100  # of all calls together
 
 
+def test_a_network_that_cannot_be_tuned_so_fails_its_job_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """BERT has no mean of tokens to classify by; with the first token the same job has a score."""
+    tokenizer = Tokenizer.load(prepared(tmp_path) / "tokenizer")
+    made = recipe(tmp_path, tmp_path, f"model.vocabulary={tokenizer.vocabulary}").model.settings
+    folders.write(tmp_path / "model", made, MaskedLM(Transformer(made), MaskedLM.Config(pairs="none")).state_dict())
+    tokenizer.save(tmp_path / "model")
+    place = tmp_path / "glue" / "CoLA"
+    place.mkdir(parents=True)
+    for name in ("train.tsv", "dev.tsv"):
+        rows = [f"x\t{number % 2}\t\tthe {'cat' if number % 2 else 'dog'} sees {number}" for number in range(8)]
+        (place / name).write_text("\n".join(rows) + "\n", encoding="utf-8")
+    monkeypatch.setattr(race, "ProcessPoolExecutor", Threads)
+    row: dict[str, Any] = {"scores": {}, "scoring_seconds": 0.0}
+    one = replace(job("CoLA", 0), model=tmp_path / "model", data=tmp_path, tuning=("task.pooling=mean",))
+    assert race.score(row, [one], 1, lambda: None) == 1
+    assert "CoLA 0: FAILED: task.pooling: transformers' BERT classifies by the first" in capsys.readouterr().out
+    assert row["scores"] == {}
+    assert race.score(row, [replace(one, tuning=())], 1, lambda: None) == 0
+    assert -100 <= row["scores"]["CoLA"]["0"] <= 100
+
+
+def test_the_number_of_pairs_concerns_no_task_but_its_own() -> None:
+    protocol = {"tuning": "", "pairs": 200, "code": "own"}
+    row = {"protocol": protocol, "scores": {"BLiMP": {"0": 60.0}, "CoLA": {"0": 10.0}}}
+    assert race.alike(row, protocol) == row["scores"]
+    assert race.alike(row, {**protocol, "pairs": 50}) == {"CoLA": {"0": 10.0}}
+    assert race.alike(row, {**protocol, "pairs": 50, "code": "other"}) == race.alike(row, {**protocol, "new": 1}) == {}
+
+
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list[str], dict[str, Any]]]:
     """The command with all that takes long left out: what it measured, and the rows it left."""
@@ -186,8 +250,9 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tu
         measured.clear()
         out, tiny = tmp_path / "race.json", ROOT / "recipes" / "tiny" / "bert.toml"
         monkeypatch.setattr(race, "code", lambda: code)
-        given = ["text", "data", "--trial", "--recipes", str(tiny), "--out", str(out), "--processes", "1", *more]
-        monkeypatch.setattr(sys, "argv", ["race.py", *given])
+        given = ["text", "data", "--trial", "--out", str(out), "--processes", "1"]
+        given += [] if "--recipes" in more else ["--recipes", str(tiny)]
+        monkeypatch.setattr(sys, "argv", ["race.py", *given, *more])
         race.main()
         return sorted(measured), json.loads(out.read_text(encoding="utf-8"))["rows"]
 
@@ -217,11 +282,65 @@ def test_other_code_pretrains_anew_unless_only_scores_are_asked_for(command: Com
     assert (rows[ROW]["folder"] != folder, rows[ROW]["code"]) == (True, "third")
 
 
-def test_another_rate_is_another_row_of_the_same_model(command: Command) -> None:
+def test_another_tuning_is_another_row_of_the_same_model(command: Command) -> None:
     folder = command()[1][ROW]["folder"]
-    scored, rows = command("--rate", "1e-4")
+    scored, rows = command("--tuning", "task.pooling=mean  optimizer.rate=1e-4")
+    other = f"{ROW}, tuned task.pooling=mean optimizer.rate=1e-4"
     assert scored == SCORED
-    assert {name: row["folder"] for name, row in rows.items()} == {ROW: folder, f"{ROW}, tuned at 0.0001": folder}
+    assert {name: row["folder"] for name, row in rows.items()} == {ROW: folder, other: folder}
+    assert rows[other]["protocol"]["tuning"] == "task.pooling=mean optimizer.rate=1e-4"
+    with pytest.raises(RecipeError, match="unknown key 'poling'"):
+        command("--tuning", "task.poling=mean", "--recipes", "no/such.toml")  # before a recipe is even looked for
+
+
+def test_variants_of_one_file_are_rows_of_their_own(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    tiny = str(ROOT / "recipes" / "tiny" / "bert.toml")
+    scored, rows = command("--recipes", tiny, f"{tiny} objective.rate=0.4", f"{tiny} optimizer.betas=[0.8,0.9]")
+    names = [ROW, "bert objective.rate=0.4, 0.2 min", "bert optimizer.betas=[0.8,0.9], 0.2 min"]
+    assert list(rows) == names
+    assert len({row["folder"] for row in rows.values()}) == 3
+    assert scored.count("bert-tiny") == 3
+    shown = capsys.readouterr().out
+    assert all(override in shown for override in ("objective.rate=0.4", "optimizer.betas=[0.8,0.9]"))
+    assert command("--recipes", f"{tiny} objective.rate=0.4")[0] == []
+    with pytest.raises(SystemExit, match="two of them have the same name"):
+        command("--recipes", tiny, tiny)
+
+
+def test_a_variant_that_cannot_be_pretrained_does_not_stop_the_others(
+    command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny, pretrain = str(ROOT / "recipes" / "tiny" / "bert.toml"), race.pretrain
+
+    def unlucky(one: Any) -> Any:
+        if one.optimizer.rate == 9.0:
+            raise RunError(one.out, "the gradient was not a number")
+        return pretrain(one)
+
+    monkeypatch.setattr(race, "pretrain", unlucky)
+    with pytest.raises(SystemExit, match="1 runs failed"):
+        command("--recipes", f"{tiny} optimizer.rate=9.0", tiny)
+    assert "bert optimizer.rate=9.0, 0.2 min: FAILED: " in capsys.readouterr().out
+    assert command() == ([], {ROW: command()[1][ROW]})
+
+
+def test_only_the_tasks_asked_for_are_scored_and_more_can_be_asked_for_later(
+    command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scored, rows = command("--tasks", "none")
+    assert (scored, rows[ROW]["scores"], rows[ROW]["pretrained"]["held_out_loss"]) == (["bert-tiny"], {}, 3.0)
+    assert command("--tasks", "BLiMP,CoLA")[0] == ["BLiMP 0", "CoLA 0"]
+    assert command()[0] == sorted(set(SCORED) - {"BLiMP 0", "CoLA 0"})
+    with pytest.raises(SystemExit):
+        command("--tasks", "BLiMP,cola")
+    assert "unknown task 'cola'" in capsys.readouterr().err
+
+
+def test_other_pairs_are_asked_for_anew_and_nothing_else(command: Command) -> None:
+    command()
+    scored, rows = command("--pairs", "50")
+    assert (scored, rows[ROW]["protocol"]["pairs"]) == (["BLiMP 0"], 50)
+    assert sorted(rows[ROW]["scores"]) == sorted(["BLiMP", *race.TASKS])
 
 
 def test_a_model_that_was_never_pretrained_cannot_be_scored(command: Command) -> None:

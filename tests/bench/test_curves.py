@@ -1,0 +1,165 @@
+"""Loss curves: what each path changes, how curves are compared, and that they lie on top of each other."""
+
+import json
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny import prepared, recipe
+
+from bertsmith import config
+from bertsmith.recipe import Recipe
+from bertsmith.train import machine
+
+ROOT = Path(__file__).resolve().parents[2]
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
+LOSSES = st.lists(st.tuples(st.floats(0.1, 10), st.floats(0.1, 10)), min_size=1, max_size=8)
+
+
+def bench(name: str) -> Any:
+    """A script of bench/, which is no package."""
+    spec = spec_from_file_location(name, ROOT / "bench" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules[name] = module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+bench("record")
+curves = bench("curves")
+EXACT = curves.Way()
+
+
+@pytest.fixture(scope="module")
+def run_of(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The losses and figures of a few steps gone by a way, with dropout's shares as they are given."""
+    data = prepared(tmp_path_factory.mktemp("text"))
+    still = ["model.dropout=0.0", "model.attention_dropout=0.0", "train.evaluations=0", "train.saves=0"]
+
+    def go(way: Any, *changes: str) -> tuple[list[float], dict[str, float]]:
+        folder = tmp_path_factory.mktemp("run")
+        found: tuple[list[float], dict[str, float]] = curves.trained(
+            recipe(data, folder, *still, "train.steps=12", *changes), way, folder
+        )
+        return found
+
+    return go
+
+
+def test_each_path_changes_what_it_is_named_after_and_nothing_else() -> None:
+    assert curves.Way(whole=True, kernel="recorded", precision="float32", compile="never") == EXACT
+    for name, changes in curves.PATHS.items():
+        way = curves.way_of(name, EXACT, GPU)
+        changed = {key for key in vars(EXACT) if getattr(way, key) != getattr(EXACT, key)}
+        assert changed == set(changes), name
+    assert curves.way_of("exact", EXACT, GPU) == EXACT
+
+
+def test_what_needs_a_gpu_is_left_out_on_a_cpu() -> None:
+    missing = [name for name in curves.PATHS if curves.way_of(name, EXACT, CPU) is None]
+    assert missing == ["short", "compile"]
+    assert curves.way_of("all", EXACT, CPU) == curves.Way(whole=False, kernel=None, precision="pure")
+
+
+def test_the_exact_way_gives_the_same_curve_twice_and_another_seed_another(run_of: Any) -> None:
+    (first, figures), (second, again) = run_of(EXACT), run_of(EXACT)
+    assert len(first) == 12
+    assert (first, figures["held_out_loss"]) == (second, again["held_out_loss"])
+    assert curves.beside(run_of(EXACT, "train.seed=1")[0], first)["largest_difference"] > 0.05
+
+
+@pytest.mark.parametrize("name", ["last layer", "attention"])
+def test_what_is_only_computed_otherwise_differs_by_rounding_alone(name: str, run_of: Any) -> None:
+    exact, figures = run_of(EXACT)
+    losses, found = run_of(curves.way_of(name, EXACT, CPU))
+    assert curves.beside(losses, exact)["largest_difference"] < 1e-4
+    assert found["held_out_loss"] == pytest.approx(figures["held_out_loss"], abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["half", "pure", "all"])
+def test_half_precision_stays_near_and_is_not_the_same(name: str, run_of: Any) -> None:
+    losses, exact = run_of(curves.way_of(name, EXACT, CPU))[0], run_of(EXACT)[0]
+    assert 0 < curves.beside(losses, exact)["largest_difference"] < 0.05
+
+
+def test_the_exact_way_computes_all_of_the_last_layer(run_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a path that does not hands on what is to be read."""
+    asked: list[bool] = []
+    layer, forward = curves.Transformer, curves.Transformer.forward
+
+    def seen(self: Any, tokens: Any, kernel: Any = None, *, read: Any = None) -> Any:
+        asked.append(read is None)
+        return forward(self, tokens, kernel, read=read)
+
+    monkeypatch.setattr(layer, "forward", seen)
+    run_of(EXACT, "train.steps=2")
+    assert set(asked) == {True}
+    asked.clear()
+    run_of(curves.way_of("last layer", EXACT, CPU), "train.steps=2")
+    assert set(asked) == {False}
+
+
+@settings(deadline=None)
+@given(LOSSES)
+def test_the_largest_difference_is_where_it_is_said_to_be(pairs: list[tuple[float, float]]) -> None:
+    losses, exact = [list(part) for part in zip(*pairs, strict=True)]
+    found = curves.beside(losses, exact)
+    at = found["at_step"] - 1
+    assert found["largest_difference"] == abs(losses[at] - exact[at])
+    assert all(abs(one - other) <= found["largest_difference"] for one, other in pairs)
+    assert found["mean_difference"] <= found["largest_difference"] * (1 + 1e-12)
+    assert curves.beside(exact, exact)["largest_difference"] == 0
+
+
+@settings(deadline=None)
+@given(LOSSES)
+def test_every_curve_is_in_the_picture_whatever_its_losses(pairs: list[tuple[float, float]]) -> None:
+    exact, losses = [list(part) for part in zip(*pairs, strict=True)]
+    drawn = curves.picture("a & b", {"exact": exact, "half": losses, "pure": exact})
+    root = ElementTree.fromstring(drawn)
+    words = [text.text or "" for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "a & b" in words
+    assert {"exact", "pure: at most 0.0e+00"} < set(words)
+    assert len(list(root.iter("{http://www.w3.org/2000/svg}path"))) == 2 + 2 * 3  # lines above and below, and keys
+    assert "nan" not in drawn
+    assert "inf" not in drawn
+
+
+def test_the_command_leaves_figures_and_a_picture_of_what_can_be_done_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = prepared(tmp_path)
+    written = tmp_path / "tiny.toml"
+    written.write_text(config.dump(recipe(data, tmp_path, "train.device=cpu")), encoding="utf-8")
+    trained = curves.trained
+
+    def unlucky(given: Recipe, way: Any, folder: Path) -> Any:
+        assert (given.model.settings.dropout, given.model.settings.attention_dropout) == (0.0, 0.0)
+        if way.precision == "bfloat16":
+            raise RuntimeError("out of memory")
+        return trained(given, way, folder)
+
+    monkeypatch.setattr(curves, "trained", unlucky)
+    out, drawn = tmp_path / "curves.json", tmp_path / "curves.svg"
+    options = ["--recipe", str(written), "--steps", "3", "--out", str(out), "--picture", str(drawn)]
+    monkeypatch.setattr(
+        sys, "argv", ["curves.py", str(data), *options, "--paths", "last layer", "short", "half", "all"]
+    )
+    with pytest.raises(SystemExit, match="1 paths failed"):
+        curves.main()
+    kept = json.loads(out.read_text(encoding="utf-8"))
+    assert list(kept["rows"]) == ["exact", "last layer", "all"]
+    assert kept["rows"]["exact"]["largest_difference"] == kept["rows"]["exact"]["held_out_difference"] == 0
+    assert kept["from_step_to_step"] > 0
+    assert kept["machine"] == machine.describe(CPU)
+    said = capsys.readouterr().out
+    assert "short        skipped: it needs a CUDA device" in said
+    assert "half         FAILED: out of memory" in said
+    assert "all: at most" in drawn.read_text(encoding="utf-8")

@@ -27,14 +27,15 @@ class Log:
         self._wants_curves = tensorboard
         self._curves: Any = None
 
-    def write(self, record: Mapping[str, Any]) -> None:
+    def write(self, record: Mapping[str, Any], *, curves: bool = True) -> None:
+        """Add a record; and its numbers to the curves, which for a GPU that waits takes long."""
         if self._file < 0:
             self.rewind(math.inf)  # opens the file; no line may be added to a torn one
         data = (json.dumps(_plain(record), ensure_ascii=False, allow_nan=False) + "\n").encode()
         while data:  # a disk may take less than it was given
             with files.explained(self.path, len(data)):
                 data = data[os.write(self._file, data) :]
-        if "step" in record:
+        if curves and "step" in record:
             self._draw(record)
 
     def sync(self) -> None:

@@ -313,7 +313,7 @@ class Trainer:
         rows = torch.stack([figures for _, figures in self._pending]).tolist()  # here alone the host waits
         now, longest = time.monotonic(), 0
         rate = (self.tokens - self._lap.tokens) / max(now - self._lap.began, 1e-9)
-        for (record, _), row in zip(self._pending, rows, strict=True):
+        for number, ((record, _), row) in enumerate(zip(self._pending, rows, strict=True), 1):
             *losses, norm, bad = row
             terms = dict(zip(record["terms"], losses, strict=True))
             self.bad_in_a_row = self.bad_in_a_row + 1 if bad else 0
@@ -322,7 +322,8 @@ class Trainer:
             loss = sum(losses)
             self.log.write(
                 {**record, "loss": loss, "terms": terms, "norm": norm, "skipped": self.skipped}
-                | {"seconds": round(self.clock.used, 3), "speed": round(rate)}
+                | {"seconds": round(self.clock.used, 3), "speed": round(rate)},
+                curves=number == len(rows),  # a point now and then is curve enough
             )
         attended = self._lap.squares / max(self.tokens - self._lap.tokens, 1)
         used = None if self.speed.peak is None else rate * self.speed.flops(attended) / self.speed.peak

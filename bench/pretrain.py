@@ -144,8 +144,8 @@ def ours(case: Case) -> dict[str, float]:
 
 
 def theirs(case: Case, *, compiled: bool, half: bool) -> dict[str, float]:
-    """transformers' BertForMaskedLM on the same sequences, padded to rows of one length as its users have them."""
-    from transformers import BertConfig, BertForMaskedLM
+    """transformers' own model on the same sequences, padded to rows of one length as its users have them."""
+    from transformers import AutoConfig, AutoModelForMaskedLM
 
     torch.manual_seed(0)
     config, tokenizer, length, tokens, device = case.config, case.tokenizer, case.length, case.tokens, case.device
@@ -171,9 +171,8 @@ def theirs(case: Case, *, compiled: bool, half: bool) -> dict[str, float]:
             size_here = len(rows[at + row])
             ids[row, :size_here], marks[row, :size_here], truth[row, :size_here] = rows[at + row], 1, labels[at + row]
         batches.append((ids.to(device), marks.to(device), truth.to(device), int(marks.sum())))
-    shape = BertConfig(**words_of(config, ("head",)))
-    shape._attn_implementation = "sdpa"
-    model = BertForMaskedLM(shape).to(device).train()
+    shape = AutoConfig.for_model(**words_of(config, ("head",)))
+    model = AutoModelForMaskedLM.from_config(shape, attn_implementation="sdpa").to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
     whole = bool((batches[0][1] == 1).all())
     run = torch.compile(model) if compiled else model

@@ -552,11 +552,28 @@ def test_a_network_of_our_own_goes_the_whole_way(data: Path, tmp_path: Path) -> 
     opened = folders.read(tmp_path / "made" / "model")
     assert opened.parts == {"head"}
     assert opened.raw["model_type"] == "modernbert"
-    chosen = recipe(tmp_path / "made" / "model", data, tmp_path / "tuned", *LEARN, "task.pooling=mean")
+    words = json.loads((tmp_path / "made" / "model" / "tokenizer_config.json").read_text())
+    assert words["model_input_names"] == ["input_ids", "attention_mask"]
+    assert opened.raw["cls_token_id"] == opened.raw["bos_token_id"] == 2
+    more = ["task.pooling=mean", "dropout=0.2", "optimizer.matrices=muon", "optimizer.matrix_rate=0.01"]
+    chosen = recipe(tmp_path / "made" / "model", data, tmp_path / "tuned", *LEARN, *more)
     results = tune.finetune(chosen)
     assert results["summary"]["accuracy"]["mean"] > 0.9
     model = bertsmith.load(tmp_path / "tuned" / "model")
     assert model.objective.config.pooling == "mean"
+    assert model.trunk.config.dropout == model.trunk.config.attention_dropout == 0.2
     assert [said["label"] for said in model.classify(["the old dog", "in the garden the cat"])] == ["bark", "purr"]
     begun = tune._weights(lesson.task_of(chosen, opened.config, lesson.read(chosen)), opened)
     assert torch.equal(begun["pooler.dense.weight"], opened.state["head.dense.weight"])
+
+
+def test_two_readings_without_dropout_would_be_one(data: Path, tmp_path: Path) -> None:
+    still = shape(length=32, dropout=0.0, attention_dropout=0.0)
+    objective = MaskedLM(Transformer(still), MaskedLM.Config(pairs="none"))
+    folders.write(tmp_path / "still", still, objective.state_dict())
+    tokenizer().save(tmp_path / "still")
+    chosen = [*FAST, "train.steps=1", "task.lesson=dropout"]
+    with pytest.raises(RecipeError, match=r"^task.lesson: the model has no dropout, .* Add dropout=0\.1\.$"):
+        tune.finetune(recipe(tmp_path / "still", data, tmp_path / "out", *chosen, task="embed"))
+    result = tune.finetune(recipe(tmp_path / "still", data, tmp_path / "out", *chosen, "dropout=0.1", task="embed"))
+    assert result["runs"]

@@ -126,6 +126,8 @@ def _labels(examples: Sequence[Any], place: Path, kind: type[Task]) -> tuple[str
 
 def task_of(recipe: FineTune, shape: TransformerConfig, data: Data) -> Task:
     """The task on a network of this shape, before it has any weights."""
+    if recipe.dropout is not None:
+        shape = replace(shape, dropout=recipe.dropout, attention_dropout=recipe.dropout)
     return TASKS[recipe.task.kind](Transformer(shape), recipe.task.settings, data.labels)
 
 

@@ -84,6 +84,7 @@ class FineTune:
     task: Part = chosen(TASKS)
     data: LabelledConfig
     adapt: AdaptConfig = field(default_factory=AdaptConfig)
+    dropout: float | None = None  # of the network while it learns; None: as its folder says
     optimizer: OptimizerConfig
     schedule: ScheduleConfig
     train: TrainConfig

@@ -172,6 +172,7 @@ def prepare(
 def check(recipe: Recipe) -> None:
     """What a recipe would cost: parameters, memory and time."""
     shape, data = recipe.model.settings, recipe.data
+    dialect_of(shape)
     device = machine.device(recipe.train.device)
     with torch.device("meta"):
         objective = OBJECTIVES[recipe.objective.kind](Transformer(shape), recipe.objective.settings)
@@ -361,10 +362,11 @@ def _speed(objective: Unlabelled, device: torch.device) -> Speed:
 
 def _export(recipe: Recipe, model: Model, told: RunStory) -> None:
     """The model folder: weights, settings, tokenizer and card."""
-    shape = model.objective.trunk.config
-    kept = {"trunk", *dialect_of(shape).pretrained}  # of a next-sentence head, say, ModernBERT knows nothing
+    shape, tokenizer = model.objective.trunk.config, model.tokenizer
+    dialect = dialect_of(shape)
+    kept = {"trunk", *dialect.pretrained}  # of a next-sentence head, say, ModernBERT knows nothing
     state = {name: one for name, one in model.objective.state_dict().items() if name.partition(".")[0] in kept}
     with folders.writing(recipe.out / "model") as folder:
-        folders.write(folder, shape, state, {"pad_token_id": model.tokenizer.padding})
-        model.tokenizer.save(folder, length=shape.length)
+        folders.write(folder, shape, state, {name: getattr(tokenizer, role) for name, role in dialect.specials.items()})
+        tokenizer.save(folder, length=shape.length, segments=shape.segments > 0)
         files.write(folder / "README.md", card(told).encode())

@@ -163,13 +163,16 @@ def learner(
     source = Shuffled(encoded.train, recipe.data.items, recipe.train.seed)
     feed = Feed(source, partial(task.collate, mould=mould), data.fingerprint, recipe.data.workers)
     graphs = device.type == "cuda"
-    return task, feed, Optimizer(task, recipe.optimizer, adapt.rates(task, recipe.adapt), capturable=graphs), graphs
+    rates, matrices = adapt.rates(task, recipe.adapt), task.trunk.matrices() if recipe.adapt.kind == "full" else {}
+    hidden = {f"trunk.{name}": count for name, count in matrices.items()}
+    return task, feed, Optimizer(task, recipe.optimizer, rates, capturable=graphs, hidden=hidden), graphs
 
 
 def _weights(task: Task, base: Opened) -> dict[str, torch.Tensor]:
     """What the model folder has for this task: the trunk and the pooler, and heads only if they mean the same."""
     learnt = base.learnt
     same = learnt is not None and TASKS[learnt.task] is type(task) and learnt.labels == task.labels
+    same = same and learnt is not None and learnt.pooling == getattr(task.config, "pooling", "first")
     own, state = task.state_dict(), base.state
     if dialect_of(base.config).shares:  # what guessing words has learnt, a task begins with
         state = {
@@ -230,7 +233,7 @@ def _export(recipe: FineTune, task: Task, tokenizer: Tokenizer) -> None:
     if kind == "features":
         return  # a Bi-LSTM on frozen features has no folder that others could open
     learnt = None
-    extra: dict[str, Any] = {"pad_token_id": tokenizer.padding}
+    extra: dict[str, Any] = {name: getattr(tokenizer, role) for name, role in dialect_of(shape).specials.items()}
     if kind != "embed":
         own = {name: getattr(recipe.task.settings, name) for name in ("answer", "pooling") if kind == "classify"}
         learnt = Learnt(task=kind, labels=task.labels, **own)
@@ -238,7 +241,7 @@ def _export(recipe: FineTune, task: Task, tokenizer: Tokenizer) -> None:
         extra["bertsmith"] = {"threshold": recipe.task.settings.threshold}
     with folders.writing(recipe.out / "model") as folder:
         folders.write(folder, shape, task.state_dict(), extra, learnt)
-        tokenizer.save(folder, length=shape.length)
+        tokenizer.save(folder, length=shape.length, segments=shape.segments > 0)
         if kind == "embed":
             pooling = recipe.task.settings.pooling
             sentence.write(folder, SentenceConfig(pooling=pooling, length=recipe.data.length), shape.width)

@@ -1,5 +1,6 @@
 """Which networks transformers has words for, and which words of its own are not understood."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from tasks.small import CASES, shape
 from bertsmith.errors import FolderError, RecipeError
 from bertsmith.models import foreign
 from bertsmith.models.dialect import BERT, DIALECTS, MODERN, dialect_of
+from bertsmith.models.family import SMITH
 from bertsmith.models.transformer import Transformer
 from bertsmith.tasks import adapt
 from bertsmith.tasks.adapt import AdaptConfig
@@ -32,12 +34,24 @@ NO_WINDOWS = {"global_attn_every_n_layers": 1}
         {"gated": True},
         {"biases": False},
         {"positions": "rotary"},
-        {"segments": 0} | {"norm": "before"},
+        {"segments": 0},
     ],
 )
 def test_a_network_without_a_name_is_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(RecipeError, match=r"^model: no class of transformers is a network with norm = "):
+    with pytest.raises(RecipeError, match=r"^model: no class of transformers is a network with norm = .*, segments = "):
         dialect_of(shape(**changes))
+
+
+def test_a_network_of_our_own_marks_no_second_text() -> None:
+    with pytest.raises(RecipeError, match="segments = 2"):
+        dialect_of(replace(SMITH, segments=2))
+
+
+def test_older_versions_of_transformers_are_told_the_same_angles() -> None:
+    words = foreign.words_of(SMITH, ())
+    for newer in ("rope_parameters", "layer_types"):
+        del words[newer]
+    assert foreign.config_of(words, "here") == SMITH
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 """Packed layers, and attention through windows, say what the plain ones say."""
 
+from dataclasses import replace
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -208,3 +210,10 @@ def test_packed_layers_compute_of_the_last_only_what_is_read() -> None:
     light, tokens = packed(trunk_of(), torch.float32), tokens_of(RAGGED)
     read = torch.tensor([0, 64, 63, 5, 5])
     torch.testing.assert_close(light(tokens, read=read), light(tokens)[read], rtol=0, atol=1e-5)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("changes", [{"positions": "rotary"}, {"norm": "before"}, {"gated": True}, {"biases": False}])
+def test_other_networks_are_packed_or_left_as_they_are(changes: dict[str, Any]) -> None:
+    trunk, tokens = trunk_of(replace(CONFIG, **changes)), tokens_of(MIXED)
+    torch.testing.assert_close(packed(trunk, torch.float32)(tokens), trunk(tokens), rtol=0, atol=1e-5)

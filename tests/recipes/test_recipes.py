@@ -99,3 +99,10 @@ def test_how_long_is_said_once_and_the_command_line_has_the_last_word() -> None:
             train = run.read(ROOT / f"{name}.toml", [change]).train
             given = {key: getattr(train, key) for key in ("budget", "steps", "epochs")}
             assert {f"train.{key}={value}" for key, value in given.items() if value is not None} == {change}
+
+
+def test_a_network_that_could_not_be_saved_is_refused_by_the_check_too() -> None:
+    from bertsmith.errors import RecipeError
+
+    with pytest.raises(RecipeError, match="no class of transformers is a network with norm = after"):
+        run.check(run.read(ROOT / "smith-base.toml", ["model.norm=after"]))

@@ -101,7 +101,7 @@ def test_with_dropout_a_text_is_to_be_found_in_itself(texts: tuple[str, ...]) ->
 
 
 def test_texts_alone_are_scored_by_how_evenly_they_are_spread() -> None:
-    task = embed(lesson="dropout")
+    task = embed(dropout=0.2, lesson="dropout")
     texts = [Example(place=str(number), texts=(str(number),)) for number in range(3)]
     same, apart = [[1.0, 0.0]] * 3, [[1.0, 0.0], [-0.5, 0.75**0.5], [-0.5, -(0.75**0.5)]]
     scores = [
@@ -112,7 +112,7 @@ def test_texts_alone_are_scored_by_how_evenly_they_are_spread() -> None:
 
 
 def test_pairs_are_scored_though_dropout_learns_from_texts_alone() -> None:
-    task = embed(lesson="dropout")
+    task = embed(dropout=0.2, lesson="dropout")
     examples = [example("the cat", "the dog", label=1.0), example("old", "green", label=2.0)]
     said = predict(task, examples, task.items(examples, tokenizer(), LENGTH), device="cpu")
     one, other = vectors(task, ["the cat", "the dog"])

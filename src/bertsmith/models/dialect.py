@@ -30,6 +30,7 @@ class Dialect:
     parts: Mapping[str, Mapping[str, str]]
     pretrained: frozenset[str]  # parts that a folder has room for after pretraining
     twins: Mapping[str, str]  # a second name of the same weight, in some files
+    specials: Mapping[str, str]  # their names of the numbers of special pieces: the tokenizer's roles
     poolings: Mapping[Pooling, str] = field(default_factory=dict)  # their names of what a text's classifier reads
     counters: frozenset[str] = frozenset()  # 0, 1, 2 ... kept by older versions
     endings: Mapping[str, str] = field(default_factory=dict)  # older spellings
@@ -147,6 +148,7 @@ BERT = Dialect(
         "span": {"span.dense": "qa_outputs"},
     },
     pretrained=frozenset({"head", "pooler", "next"}),
+    specials={"pad_token_id": "padding"},
     twins={
         "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
         "cls.predictions.decoder.bias": "cls.predictions.bias",
@@ -172,7 +174,7 @@ MODERN = Dialect(
         dropout=0.0,
         attention_dropout=0.0,
     ),
-    needs=("norm", "gated", "segments"),
+    needs=("norm", "gated"),
     positions=("rotary",),
     settings={
         "vocabulary": "vocab_size",
@@ -182,7 +184,7 @@ MODERN = Dialect(
         "feed_forward": "intermediate_size",
         "length": "max_position_embeddings",
         "norm_eps": "norm_eps",
-        "dropout": "embedding_dropout",
+        "dropout": "mlp_dropout",
         "attention_dropout": "attention_dropout",
     },
     fixed={
@@ -221,6 +223,13 @@ MODERN = Dialect(
         "span": {"span.dense": "classifier"},
     },
     pretrained=frozenset({"head"}),
+    specials={
+        "pad_token_id": "padding",
+        "cls_token_id": "start",
+        "sep_token_id": "stop",
+        "bos_token_id": "start",
+        "eos_token_id": "stop",
+    },
     poolings={"first": "cls", "mean": "mean"},
     twins={"decoder.weight": "embeddings.tok_embeddings.weight"},
 )
@@ -231,8 +240,11 @@ DIALECTS = {dialect.fixed["model_type"]: dialect for dialect in (BERT, MODERN)}
 def dialect_of(config: TransformerConfig) -> Dialect:
     """The dialect that has words for a network."""
     for dialect in DIALECTS.values():
-        alike = all(getattr(config, name) == getattr(dialect.standard, name) for name in dialect.needs)
-        if alike and config.positions in dialect.positions:
+        standard = dialect.standard
+        alike = all(getattr(config, name) == getattr(standard, name) for name in dialect.needs)
+        marks = bool(config.segments) == bool(standard.segments)
+        if alike and marks and config.positions in dialect.positions:
             return dialect
-    shown = ", ".join(f"{name} = {getattr(config, name)}" for name in ("norm", "gated", "biases", "positions"))
+    names = ("norm", "gated", "biases", "positions", "segments")
+    shown = ", ".join(f"{name} = {getattr(config, name)}" for name in names)
     raise RecipeError("model", f"no class of transformers is a network with {shown}", "See bertsmith list for members")

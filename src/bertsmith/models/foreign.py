@@ -101,11 +101,14 @@ def _modern_words(config: TransformerConfig) -> dict[str, Any]:
     turning = {"rope_type": "default", "rope_theta": config.rotary_base}
     return {
         **dict.fromkeys(BIASES, config.biases),
-        "mlp_dropout": config.dropout,
+        "embedding_dropout": config.dropout,
         "classifier_dropout": config.dropout,
         "layer_types": ["full_attention"] * config.layers,
         "global_attn_every_n_layers": 1,
         "rope_parameters": {"full_attention": turning, "sliding_attention": turning},
+        # The same in the words of transformers before version 5, which knows only these.
+        "global_rope_theta": config.rotary_base,
+        "local_rope_theta": config.rotary_base,
     }
 
 

@@ -92,7 +92,7 @@ def packed(trunk: M, dtype: torch.dtype = torch.bfloat16) -> M:
     light._modules = {name: copy.copy(part) for name, part in whole.named_children() if name != "layers"}
     if any(part.device.type != "cpu" for part in light.parameters()):
         light = copy.deepcopy(light).cpu()
-    if any(layer.before or layer.feed_forward.gated for layer in whole.layers):
+    if whole.rotary is not None or any(layer.before or layer.feed_forward.gated for layer in whole.layers):
         light.layers = copy.deepcopy(whole.layers).cpu()  # such layers have no packed form yet: exact, and slower
     else:
         light.layers = nn.ModuleList(PackedLayer(layer, whole.config.activation, dtype) for layer in whole.layers)

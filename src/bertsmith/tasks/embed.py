@@ -14,7 +14,7 @@ from torch import Tensor
 from bertsmith.data.batch import Batch, Tokens
 from bertsmith.data.examples import Example
 from bertsmith.data.labelled import Kind
-from bertsmith.errors import TextError
+from bertsmith.errors import RecipeError, TextError
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.pooling import Pooling, firsts, mean
 from bertsmith.objectives.base import Term
@@ -42,6 +42,9 @@ class Embed(Task):
 
     def __init__(self, trunk: Transformer, config: Config, labels: tuple[str, ...] = ()) -> None:
         super().__init__(trunk, config, ())
+        if config.lesson == "dropout" and not (trunk.config.dropout or trunk.config.attention_dropout):
+            fact = "the model has no dropout, so that both readings of a text are the same"
+            raise RecipeError("task.lesson", fact, "Add dropout=0.1")
 
     @classmethod
     def reads(cls, config: Config) -> Kind:

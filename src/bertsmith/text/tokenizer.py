@@ -68,15 +68,15 @@ class Tokenizer:
                 return cls(_from_vocabulary(file, settings), _names(settings), file)
             return cls(tokenizers.Tokenizer.from_str(_read(file)), _names(settings), file)
 
-    def save(self, folder: str | Path, *, length: int | None = None) -> None:
+    def save(self, folder: str | Path, *, length: int | None = None, segments: bool = True) -> None:
         """Write tokenizer.json and tokenizer_config.json, as transformers' AutoTokenizer opens them.
 
-        `length` is the most pieces that the model beside it takes.
+        `length` is the most pieces that the model beside it takes; `segments` whether it is told the second text.
         """
         named = {role: number for role, number in self._roles.items() if number is not None}
         settings: dict[str, Any] = {ROLES[role][0]: self.piece(number) for role, number in named.items()}
         settings["tokenizer_class"] = "PreTrainedTokenizerFast"
-        settings["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
+        settings["model_input_names"] = ["input_ids", *(["token_type_ids"] if segments else []), "attention_mask"]
         model, normalizer = self._inner.model, self._inner.normalizer
         if isinstance(model, models.WordPiece) and isinstance(normalizer, normalizers.BertNormalizer):
             settings |= {

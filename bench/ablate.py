@@ -45,7 +45,7 @@ def trained(recipe: Recipe) -> dict[str, float]:
     trainer = Trainer(
         objective,
         run._feed(recipe, objective, tokenizer, train),
-        Optimizer(objective, recipe.optimizer, hidden=run._hidden(objective)),
+        Optimizer(objective, recipe.optimizer, hidden=objective.matrices()),
         recipe.schedule,
         replace(recipe.train, evaluations=0, saves=0),
         folder=recipe.out,

@@ -94,7 +94,7 @@ def trained(recipe: Recipe, way: Way, folder: Path) -> tuple[list[float], dict[s
     trainer = Trainer(
         objective,
         run._feed(recipe, objective, tokenizer, train),
-        Optimizer(objective, recipe.optimizer, hidden=run._hidden(objective)),
+        Optimizer(objective, recipe.optimizer, hidden=objective.matrices()),
         recipe.schedule,
         recipe.train,
         folder=folder,

@@ -46,7 +46,7 @@ from bertsmith.data.shards import Shards
 from bertsmith.errors import BertsmithError, nearest
 from bertsmith.models import folder as folders
 from bertsmith.objectives.masked import MaskedLM
-from bertsmith.recipe import FineTune, Recipe
+from bertsmith.recipe import EXTENTS, FineTune, Recipe
 from bertsmith.tasks.seeds import interval
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig
 from bertsmith.train import log, machine
@@ -114,8 +114,8 @@ def prepared(text: Path, work: Path, vocabulary: int) -> Path:
 def raced(entry: str, data: Path, minutes: float) -> tuple[str, Recipe]:
     """A recipe as it takes part: on this text, for so long, and with nothing else inside the clock; and its name."""
     path, *overrides = entry.split()
-    own = any(text.startswith(tune.EXTENTS) for text in overrides)  # what an entry says of its length holds
-    usual = ["train.evaluations=0", "train.saves=0", *([] if own else [f"train.budget={60 * minutes:g}s"])]
+    own = any(text.partition("=")[0] in EXTENTS[0] for text in overrides)  # what an entry says of its length holds
+    usual = ["train.evaluations=0", "train.saves=0", f"train.budget={60 * minutes:g}s"]
     recipe = run.read(Path(path), [*usual, *overrides])
     name = " ".join((Path(path).stem, *overrides)) + ("" if own or minutes == Size.minutes else f", {minutes:g} min")
     return name, replace(recipe, data=replace(recipe.data, folder=data))

@@ -26,10 +26,7 @@ def chosen(table: Mapping[str, Any]) -> Any:
 
 
 def read(path: Path, recipe: type[C], overrides: Sequence[str] = (), alternatives: Sequence[Sequence[str]] = ()) -> C:
-    """The recipe in a TOML file, with `section.key=value` overrides applied.
-
-    Of keys that are `alternatives` to each other, one that is overridden takes the place of the others in the file.
-    """
+    """The recipe in a TOML file, with `section.key=value` overrides applied as `override` does it."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -40,24 +37,36 @@ def read(path: Path, recipe: type[C], overrides: Sequence[str] = (), alternative
         raise RecipeError(path, "is not UTF-8 text", "A recipe is a TOML file") from None
     except tomllib.TOMLDecodeError as error:
         raise RecipeError(path, f"is not TOML: {error}") from None
-    given = {text.partition("=")[0].strip() for text in overrides}
-    for group in alternatives:
-        for dotted in () if given.isdisjoint(group) else group:
-            section, _, key = dotted.rpartition(".")
-            if isinstance(values.get(section), dict):
-                values[section].pop(key, None)
-    return build(override(values, overrides), recipe, str(path))
+    return build(override(values, overrides, alternatives), recipe, str(path))
 
 
-def override(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """The same tree of values with `a.b=value` laid over it. The value is TOML; what is not TOML is a string."""
+def override(
+    values: dict[str, Any], overrides: Sequence[str], alternatives: Sequence[Sequence[str]] = ()
+) -> dict[str, Any]:
+    """The same tree of values with `a.b=value` laid over it. The value is TOML; what is not TOML is a string.
+
+    Of keys that are `alternatives` to each other, one that is given takes the place of all that were there before.
+    """
     for text in overrides:
         dotted, equals, written = text.partition("=")
         keys = dotted.strip().split(".")
         if not equals or not all(keys):
             raise RecipeError(f"'{text}'", "is not an override", "Write section.key=value, as in train.steps=1000")
+        for group in alternatives:
+            if dotted.strip() in group:
+                values = _without(values, group)
         values = _laid_over(values, keys, _parsed(written.strip()), text)
     return values
+
+
+def _without(values: dict[str, Any], dotted: Sequence[str]) -> dict[str, Any]:
+    """The same tree without some keys of its sections."""
+    return {
+        section: {key: one for key, one in inner.items() if f"{section}.{key}" not in dotted}
+        if isinstance(inner, dict)
+        else inner
+        for section, inner in values.items()
+    }
 
 
 def build(values: Mapping[str, Any], kind: type[C], place: str) -> C:

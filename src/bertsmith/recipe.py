@@ -16,6 +16,8 @@ from bertsmith.train.optimizers import OptimizerConfig
 from bertsmith.train.schedules import ScheduleConfig
 from bertsmith.train.trainer import TrainConfig
 
+EXTENTS = [["train.steps", "train.epochs", "train.budget"]]  # how long a run is, of which the last that is said counts
+
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:

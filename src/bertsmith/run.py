@@ -38,7 +38,7 @@ from bertsmith.models.transformer import Transformer
 from bertsmith.nn.init import initialise
 from bertsmith.objectives import OBJECTIVES
 from bertsmith.objectives.base import Unlabelled
-from bertsmith.recipe import Recipe, settle
+from bertsmith.recipe import EXTENTS, Recipe, settle
 from bertsmith.tasks import TASKS
 from bertsmith.text import tokenizer as pieces
 from bertsmith.text.measure import Sample, measure
@@ -70,7 +70,7 @@ DEMO_BLANKS = [
 
 def read(path: Path, overrides: Sequence[str]) -> Recipe:
     """A recipe from its file, with the changes of the command line."""
-    return config.read(path, Recipe, overrides, [[f"train.{name}" for name in ("steps", "epochs", "budget")]])
+    return config.read(path, Recipe, overrides, EXTENTS)
 
 
 def pretrain(recipe: Recipe) -> dict[str, float]:
@@ -87,7 +87,7 @@ def pretrain(recipe: Recipe) -> dict[str, float]:
             trainer = Trainer(
                 objective,
                 _feed(recipe, objective, tokenizer, train),
-                Optimizer(objective, recipe.optimizer, hidden=_hidden(objective)),
+                Optimizer(objective, recipe.optimizer, hidden=objective.matrices()),
                 recipe.schedule,
                 recipe.train,
                 folder=recipe.out,
@@ -320,11 +320,6 @@ def _objective(recipe: Recipe, tokenizer: Tokenizer) -> Unlabelled:
     return objective
 
 
-def _hidden(objective: Unlabelled) -> dict[str, int]:
-    """The matrices that may move by Muon."""
-    return {f"trunk.{name}": count for name, count in objective.trunk.matrices().items()}
-
-
 def _feed(recipe: Recipe, objective: Unlabelled, tokenizer: Tokenizer, train: Shards) -> Feed:
     pack = _pack(recipe, tokenizer, train, objective.pairs, recipe.train.seed)
     return Feed(pack, objective.collator(tokenizer), train.fingerprint, recipe.data.workers)
@@ -367,6 +362,6 @@ def _export(recipe: Recipe, model: Model, told: RunStory) -> None:
     kept = {"trunk", *dialect.pretrained}  # of a next-sentence head, say, ModernBERT knows nothing
     state = {name: one for name, one in model.objective.state_dict().items() if name.partition(".")[0] in kept}
     with folders.writing(recipe.out / "model") as folder:
-        folders.write(folder, shape, state, {name: getattr(tokenizer, role) for name, role in dialect.specials.items()})
+        folders.write(folder, shape, state, tokenizer.numbers(dialect.specials))
         tokenizer.save(folder, length=shape.length, segments=shape.segments > 0)
         files.write(folder / "README.md", card(told).encode())

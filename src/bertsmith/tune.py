@@ -27,7 +27,7 @@ from bertsmith.models.folder import Opened
 from bertsmith.models.foreign import Learnt
 from bertsmith.models.sentence import SentenceConfig
 from bertsmith.nn.init import initialise
-from bertsmith.recipe import FineTune, settle
+from bertsmith.recipe import EXTENTS, FineTune, settle
 from bertsmith.tasks import TASKS, adapt
 from bertsmith.tasks.base import Item, Mould, Task, predict
 from bertsmith.tasks.seeds import interval
@@ -45,7 +45,6 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "schedule": {"warmup": 0.1},
     "train": {"epochs": 3.0, "evaluations": 3, "saves": 3, "compile": "never"},
 }
-EXTENTS = ("train.steps=", "train.epochs=", "train.budget=")  # of these a run has one: the last that is said
 CUDA_BUDGET = 131_072  # tokens in one pass of an evaluation
 RESULT = "result.json"
 
@@ -66,11 +65,7 @@ def recipe(
         values["data"] = {"length": 384}
     values["data"] = {"train": str(train), **({"dev": str(dev)} if dev else {}), **values.get("data", {})}
     values |= {name: dict(section) for name, section in DEFAULTS.items()}
-    extents = [text for text in overrides if text.startswith(EXTENTS)]
-    if extents:
-        del values["train"]["epochs"]
-    last = [text for text in overrides if text not in extents[:-1]]
-    return config.build(config.override(values, last), FineTune, "finetune")
+    return config.build(config.override(values, overrides, EXTENTS), FineTune, "finetune")
 
 
 def finetune(recipe: FineTune) -> dict[str, Any]:
@@ -163,21 +158,23 @@ def learner(
     source = Shuffled(encoded.train, recipe.data.items, recipe.train.seed)
     feed = Feed(source, partial(task.collate, mould=mould), data.fingerprint, recipe.data.workers)
     graphs = device.type == "cuda"
-    rates, matrices = adapt.rates(task, recipe.adapt), task.trunk.matrices() if recipe.adapt.kind == "full" else {}
-    hidden = {f"trunk.{name}": count for name, count in matrices.items()}
+    rates = adapt.rates(task, recipe.adapt)
+    hidden = task.matrices() if recipe.adapt.kind == "full" else {}  # Muon is not for LoRA's thin matrices
     return task, feed, Optimizer(task, recipe.optimizer, rates, capturable=graphs, hidden=hidden), graphs
 
 
 def _weights(task: Task, base: Opened) -> dict[str, torch.Tensor]:
     """What the model folder has for this task: the trunk and the pooler, and heads only if they mean the same."""
-    learnt = base.learnt
-    same = learnt is not None and TASKS[learnt.task] is type(task) and learnt.labels == task.labels
-    same = same and learnt is not None and learnt.pooling == getattr(task.config, "pooling", "first")
-    own, state = task.state_dict(), base.state
+    learnt, own, state = base.learnt, task.state_dict(), base.state
+    same = (
+        learnt is not None
+        and TASKS[learnt.task] is type(task)
+        and learnt.labels == task.labels
+        and learnt.pooling == getattr(task.config, "pooling", "first")
+    )
     if dialect_of(base.config).shares:  # what guessing words has learnt, a task begins with
-        state = {
-            f"pooler.{name.removeprefix('head.')}": state[name] for name in state if name.startswith("head.")
-        } | state
+        guessed = {name.removeprefix("head."): one for name, one in state.items() if name.startswith("head.")}
+        state = {f"pooler.{name}": one for name, one in guessed.items()} | state
     parts = ("trunk.", "pooler.", *(("classifier.", "span.") if same else ()))
     return {name: weight for name, weight in state.items() if name in own and name.startswith(parts)}
 
@@ -233,7 +230,7 @@ def _export(recipe: FineTune, task: Task, tokenizer: Tokenizer) -> None:
     if kind == "features":
         return  # a Bi-LSTM on frozen features has no folder that others could open
     learnt = None
-    extra: dict[str, Any] = {name: getattr(tokenizer, role) for name, role in dialect_of(shape).specials.items()}
+    extra: dict[str, Any] = dict(tokenizer.numbers(dialect_of(shape).specials))
     if kind != "embed":
         own = {name: getattr(recipe.task.settings, name) for name in ("answer", "pooling") if kind == "classify"}
         learnt = Learnt(task=kind, labels=task.labels, **own)

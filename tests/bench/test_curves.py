@@ -2,13 +2,13 @@
 
 import json
 import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 import torch
+from bench.script import script
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import prepared, recipe
@@ -17,23 +17,12 @@ from bertsmith import config
 from bertsmith.recipe import Recipe
 from bertsmith.train import machine
 
-ROOT = Path(__file__).resolve().parents[2]
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 LOSSES = st.lists(st.tuples(st.floats(0.1, 10), st.floats(0.1, 10)), min_size=1, max_size=8)
 
 
-def bench(name: str) -> Any:
-    """A script of bench/, which is no package."""
-    spec = spec_from_file_location(name, ROOT / "bench" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    sys.modules[name] = module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-bench("record")
-curves = bench("curves")
+script("record")
+curves = script("curves")
 EXACT = curves.Way()
 
 

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from bench.script import ROOT, script
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import prepared, recipe
@@ -25,20 +25,7 @@ from bertsmith.objectives.masked import MaskedLM
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import log
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def bench(name: str) -> Any:
-    """A script of bench/, which is no package; on the path it would hide the tests' own `parity`."""
-    spec = spec_from_file_location(name, ROOT / "bench" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    sys.modules[name] = module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-record, race = bench("record"), bench("race")
+record, race = script("record"), script("race")
 
 POINTS = st.floats(-100, 100)
 

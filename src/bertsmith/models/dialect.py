@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bertsmith.errors import RecipeError
+from bertsmith.models.family import BERT as BERT_BASE
+from bertsmith.models.family import MODERN_BERT
 from bertsmith.models.transformer import Positions, TransformerConfig
 from bertsmith.nn.pooling import Pooling
 
@@ -84,7 +86,7 @@ class Dialect:
 
 
 BERT = Dialect(
-    standard=TransformerConfig(),
+    standard=BERT_BASE,
     needs=("norm", "gated", "biases"),
     positions=("learned", "sinusoidal"),
     settings={
@@ -157,23 +159,8 @@ BERT = Dialect(
     endings={".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias"},
 )
 
-# Warner et al. 2024, "Smarter, Better, Faster, Longer".
 MODERN = Dialect(
-    standard=TransformerConfig(
-        vocabulary=50_368,
-        layers=22,
-        feed_forward=1152,
-        length=8192,
-        positions="rotary",
-        rotary_base=160_000.0,
-        segments=0,
-        norm="before",
-        gated=True,
-        biases=False,
-        norm_eps=1e-5,
-        dropout=0.0,
-        attention_dropout=0.0,
-    ),
+    standard=MODERN_BERT,
     needs=("norm", "gated"),
     positions=("rotary",),
     settings={

@@ -27,6 +27,10 @@ class Objective(nn.Module, ABC):
 
     trunk: Transformer
 
+    def matrices(self) -> dict[str, int]:
+        """The matrices inside the network's layers by name, and how many each is made of: what Muon may move."""
+        return {f"trunk.{name}": count for name, count in self.trunk.matrices().items()}
+
     @abstractmethod
     def forward(self, batch: Batch) -> dict[str, Term]:
         """The loss terms by name, each summed over the guesses that `batch.counts` counts."""

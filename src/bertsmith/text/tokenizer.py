@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -119,6 +119,10 @@ class Tokenizer:
     @property
     def mask(self) -> int:
         return self._role("mask")
+
+    def numbers(self, roles: Mapping[str, str]) -> dict[str, int]:
+        """The numbers of special pieces, each under the name that its role is given."""
+        return {name: self._role(role) for name, role in roles.items()}
 
     @cached_property
     def special(self) -> NDArray[np.bool_]:

@@ -99,6 +99,13 @@ class Case:
         )[0]
         return found
 
+    def cudnn(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        bounds, longest = self.bounds, self.longest
+        found: Tensor = torch.ops.aten._cudnn_attention_forward(
+            query, key, value, None, bounds, bounds, longest, longest, True, self.dropout, False, False
+        )[0]
+        return found
+
     def dense(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         shape = (-1, self.longest, self.heads, WIDTH)
         rows = (part.reshape(shape).transpose(1, 2) for part in (query, key, value))
@@ -134,6 +141,8 @@ class Case:
         found = {
             "flash varlen": self.from_parts(self.flash),
             "flash varlen, from one product": self.from_product(lambda whole: self.flash(*whole.unbind(1))),
+            "cuDNN varlen": self.from_parts(self.cudnn),
+            "cuDNN varlen, from one product": self.from_product(lambda whole: self.cudnn(*whole.unbind(1))),
         }
         if fits(self.longest):
             from bertsmith.nn.short import joined

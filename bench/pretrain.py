@@ -10,13 +10,15 @@ pretrain` does it.
 Ours is the whole step as `bertsmith pretrain` takes it: packing, masking, copying, forward, backward, clipping, AdamW.
 transformers gets its batches ready on the device, for nothing. Both see the same sequences, and only tokens that are
 text are counted. MFU counts the FLOPs of the formula in `TransformerConfig.flops`, over the speed of a large bf16
-product measured in this run; that the last layer is computed only where it is read is not taken off.
+product measured in this run; that the last layer is computed only where it is read is not taken off. `--profile` also
+says what the GPU does in our step, kernel by kernel.
 """
 
 import argparse
 import itertools
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -42,7 +44,7 @@ from bertsmith.train.optimizers import Optimizer, OptimizerConfig
 from bertsmith.train.schedules import ScheduleConfig
 from bertsmith.train.trainer import Speed, TrainConfig, Trainer
 
-WARM, TIMED = 8, 30
+WARM, TIMED, PROFILED = 8, 30, 5
 
 
 def wait(device: torch.device) -> None:
@@ -65,7 +67,7 @@ class Cut:
         self.gather = shards.gather
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Case:
     """What is trained on what."""
 
@@ -78,6 +80,7 @@ class Case:
     device: torch.device
     kernel: Kernel | None
     precision: Literal["auto", "float32", "bfloat16", "pure"]
+    profile: bool
 
     def feed(self, objective: MaskedLM) -> Feed:
         shards, room = Shards(self.data / "train"), self.length - 2
@@ -133,6 +136,7 @@ def ours(case: Case) -> dict[str, float]:
             laps.append(lap)
         wait(device)
         seconds = time.perf_counter() - laps[0]
+        kernels = profiled(lambda: trainer.update([next(loader)[1]], 0.1)) if case.profile else None
     return {
         "tokens_per_second": seen / seconds,
         "flops_per_token": config.flops(squares / seen, chosen / seen),
@@ -140,7 +144,28 @@ def ours(case: Case) -> dict[str, float]:
         "first_steps_seconds": first_steps,
         "loss": float(trainer._pending[-1][1][0]),
         "filler": 1 - seen / (TIMED * tokens),
+        **({"kernels": kernels} if kernels else {}),
     }
+
+
+def profiled(step: Callable[[], None]) -> list[dict[str, Any]]:
+    """Milliseconds of a step by kernel, those that take the longest first; `idle` is what lies between them."""
+    wait(torch.device("cuda"))
+    began = time.perf_counter()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as found:
+        for _ in range(PROFILED):
+            step()
+        wait(torch.device("cuda"))
+        whole = time.perf_counter() - began
+    times = {event.key: (event.device_time_total / 1e6, event.count) for event in found.key_averages()}
+    times["idle"] = (whole - sum(seconds for seconds, _ in times.values()), 1)
+    rows = [
+        {"kernel": name[:120], "calls": calls / PROFILED, "milliseconds": round(1e3 * seconds / PROFILED, 3)}
+        for name, (seconds, calls) in sorted(times.items(), key=lambda item: -item[1][0])
+    ]
+    for row in rows[:30]:
+        print(f"    {row['milliseconds']:8.3f} ms {row['calls']:7.1f} x {row['kernel']}", flush=True)
+    return rows[:60]
 
 
 def theirs(case: Case, *, compiled: bool, half: bool) -> dict[str, float]:
@@ -211,6 +236,7 @@ def main() -> None:
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--kernel", choices=get_args(Kernel), help="ours by this attention kernel")
     parser.add_argument("--precision", choices=("auto", "float32", "bfloat16", "pure"), default="auto", help="of ours")
+    parser.add_argument("--profile", action="store_true", help="ours by kernels, on a GPU")
     parser.add_argument("--alone", action="store_true", help="without transformers")
     parser.add_argument("--out", type=Path, default=Path("bench/results/pretrain.json"))
     options = parser.parse_args()
@@ -224,7 +250,16 @@ def main() -> None:
         dropout = {"dropout": options.dropout, "attention_dropout": options.dropout}
         shape = replace(FAMILY[size], vocabulary=tokenizer.vocabulary, **dropout)
         case = Case(
-            shape, options.data, tokenizer, rows, length, options.tokens, device, options.kernel, options.precision
+            config=shape,
+            data=options.data,
+            tokenizer=tokenizer,
+            rows=rows,
+            length=length,
+            tokens=options.tokens,
+            device=device,
+            kernel=options.kernel,
+            precision=options.precision,
+            profile=options.profile,
         )
         plans = {"bertsmith": partial(ours, case)}
         if not options.alone:

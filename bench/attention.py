@@ -99,13 +99,6 @@ class Case:
         )[0]
         return found
 
-    def cudnn(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        bounds, longest = self.bounds, self.longest
-        found: Tensor = torch.ops.aten._cudnn_attention_forward(
-            query, key, value, None, bounds, bounds, longest, longest, True, self.dropout, False, False
-        )[0]
-        return found
-
     def dense(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         shape = (-1, self.longest, self.heads, WIDTH)
         rows = (part.reshape(shape).transpose(1, 2) for part in (query, key, value))
@@ -141,8 +134,6 @@ class Case:
         found = {
             "flash varlen": self.from_parts(self.flash),
             "flash varlen, from one product": self.from_product(lambda whole: self.flash(*whole.unbind(1))),
-            "cuDNN varlen": self.from_parts(self.cudnn),
-            "cuDNN varlen, from one product": self.from_product(lambda whole: self.cudnn(*whole.unbind(1))),
         }
         if fits(self.longest):
             from bertsmith.nn.short import joined
@@ -170,11 +161,11 @@ def settings(longest: int) -> tuple[list[Any], list[Any]]:
     from bertsmith.nn.short import Setting
 
     if longest <= 64:
-        return [Setting(64, 4), Setting(32, 2)], [Setting(32, 4), Setting(64, 4), Setting(32, 4, 2), Setting(16, 4)]
+        return [Setting(64, 4, 2), Setting(32, 2, 2)], [Setting(32, 4, 2), Setting(64, 4, 2), Setting(16, 4, 2)]
     if longest <= 128:
         forward = [Setting(64, 4, 2), Setting(64, 4), Setting(128, 8)]
-        return forward, [Setting(32, 4, 2), Setting(32, 4), Setting(16, 4, 2), Setting(64, 8)]
-    return [Setting(64, 4, 2), Setting(64, 4), Setting(128, 8)], [Setting(32, 8, 2), Setting(32, 8), Setting(16, 8, 2)]
+        return forward, [Setting(32, 4, 2), Setting(32, 4, 3), Setting(16, 4, 2), Setting(64, 8, 2)]
+    return [Setting(64, 4, 2), Setting(64, 8, 2), Setting(128, 8)], [Setting(32, 8, 2), Setting(16, 8, 2)]
 
 
 def sweep(heads: int, longest: int, dropout: float) -> list[dict[str, Any]]:

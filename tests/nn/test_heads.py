@@ -1,6 +1,6 @@
 import torch
 
-from bertsmith.nn.heads import MaskedHead, NextHead, Pooler
+from bertsmith.nn.heads import ALIGNED, MaskedHead, NextHead, Pooler, filled
 
 
 def test_the_masked_head_reads_the_embedding_backwards() -> None:
@@ -8,6 +8,18 @@ def test_the_masked_head_reads_the_embedding_backwards() -> None:
     torch.nn.init.normal_(head.bias)
     turned = torch.nn.functional.layer_norm(torch.nn.functional.gelu(head.dense(hidden)), [6], eps=1e-12)
     torch.testing.assert_close(head(hidden, table), turned @ table.T + head.bias)
+
+
+def test_words_that_fill_up_a_table_are_never_likely() -> None:
+    table, bias, hidden = torch.randn(11, 6, requires_grad=True), torch.randn(11, requires_grad=True), torch.randn(4, 6)
+    targets, losses = torch.tensor([0, 3, 10, 5]), []
+    for words, wanted in ((table, bias), filled(table, bias)):
+        scores = torch.nn.functional.linear(hidden, words, wanted)
+        loss = torch.nn.functional.cross_entropy(scores, targets)
+        losses.append((loss, *torch.autograd.grad(loss, [table, bias])))
+    assert scores.shape == (4, ALIGNED)
+    assert torch.equal(scores.argmax(1), scores[:, :11].argmax(1))
+    torch.testing.assert_close(losses[0], losses[1])
 
 
 def test_the_table_learns_from_both_ends() -> None:

@@ -24,7 +24,7 @@ def dropout(numbers: Float[Tensor, "..."], share: float) -> Float[Tensor, "..."]
     if share == 0:
         return numbers
     if numbers.device.type != "cpu":
-        return F.dropout(numbers, share)
+        return mixed(numbers, share) if torch.compiler.is_compiling() else F.dropout(numbers, share)
     # A processor draws numbers one after the other, and torch one for each element: a sixth of a small training step.
     # One draw of sixty-four bits is enough for four elements.
     draws = torch.empty((numbers.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
@@ -32,3 +32,19 @@ def dropout(numbers: Float[Tensor, "..."], share: float) -> Float[Tensor, "..."]
     forgotten = round(share * STEPS)
     kept = (chances >= forgotten - STEPS // 2).to(numbers.dtype)
     return numbers * (kept * (STEPS / (STEPS - forgotten)))
+
+
+def mixed(numbers: Float[Tensor, "..."], share: float) -> Float[Tensor, "..."]:
+    """The same by two numbers drawn for all, mixed with each one's place: for a compiler, which computes it on the way.
+
+    A compiler draws ten rounds of Philox for each number, which takes a GPU three times as long as to read and write
+    it, and writes down what was forgotten. Two rounds of xor-shift and multiply, with constants from Wellons' search
+    for the least bias, are computed again backwards. Places beyond thirty-two bits come round again.
+    """
+    one, other = torch.randint(-(1 << 31), 1 << 31, (2,), device=numbers.device, dtype=torch.int64).int().unbind()
+    bits = torch.arange(numbers.numel(), device=numbers.device, dtype=torch.int32).view(numbers.shape) + one
+    bits = (bits ^ (bits >> 16 & 0xFFFF)) * 0x7FEB352D  # a shift repeats the sign, and the mask takes it off again
+    bits = (bits ^ (bits >> 15 & 0x1FFFF) ^ other) * (0x846CA68B - (1 << 32))
+    forgotten = round(share * (1 << 32))
+    kept = (bits >= forgotten - (1 << 31)).to(numbers.dtype)
+    return numbers * (kept * ((1 << 32) / ((1 << 32) - forgotten)))

@@ -1,24 +1,16 @@
 """Layers: attention, then a feed-forward network, each added to what came in, and normalised after or before."""
 
-from collections.abc import Callable
-from functools import partial
 from typing import Literal
 
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from bertsmith.nn.activations import ACTIVATIONS, Activation
 from bertsmith.nn.attention import Layout, attend, attend_product
 from bertsmith.nn.dropout import Dropout
 from bertsmith.nn.positions import turned
 
-Activation = Literal["gelu", "gelu_tanh"]
 Norm = Literal["after", "before"]
-
-ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
-    "gelu": F.gelu,
-    "gelu_tanh": partial(F.gelu, approximate="tanh"),
-}
 
 
 class Attention(nn.Module):

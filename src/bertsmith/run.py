@@ -35,6 +35,7 @@ from bertsmith.models import folder as folders
 from bertsmith.models.dialect import dialect_of
 from bertsmith.models.family import FAMILY
 from bertsmith.models.transformer import Transformer
+from bertsmith.nn.attention import lacking
 from bertsmith.nn.init import initialise
 from bertsmith.objectives import OBJECTIVES
 from bertsmith.objectives.base import Unlabelled
@@ -96,6 +97,8 @@ def pretrain(recipe: Recipe) -> dict[str, float]:
                 speed=_speed(objective, device),
                 display=display,
             )
+            if trainer.compiles and device.type == "cuda" and (lack := lacking(device)):
+                display.say(f"attention by torch's own kernels, not ours: {lack}")
             figures = trainer.fit()
         told = story.tell(recipe, model, trainer, train, valid, batches, examples)
         _export(recipe, model, told)

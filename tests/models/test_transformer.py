@@ -115,8 +115,8 @@ def test_the_embedding_is_dropped_out_in_training_only() -> None:
 def test_the_kernel_is_chosen_by_the_precision_of_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
-    def chosen(equal: bool, device: torch.device, dtype: torch.dtype, head_width: int) -> str:
-        seen.append((equal, device.type, dtype, head_width))
+    def chosen(equal: bool, longest: int, device: torch.device, dtype: torch.dtype, head_width: int) -> str:
+        seen.append((equal, longest, device.type, dtype, head_width))
         return "grouped"
 
     monkeypatch.setattr("bertsmith.models.transformer.best_kernel", chosen)
@@ -124,7 +124,8 @@ def test_the_kernel_is_chosen_by_the_precision_of_autocast(monkeypatch: pytest.M
     module(pairs(ROWS))
     with torch.autocast("cpu", torch.bfloat16):
         module(pairs(ROWS))
-    assert seen == [(False, "cpu", torch.float32, 8), (False, "cpu", torch.bfloat16, 8)]
+    longest = max(map(len, ROWS))
+    assert seen == [(False, longest, "cpu", torch.float32, 8), (False, longest, "cpu", torch.bfloat16, 8)]
 
 
 def test_flops_follow_the_formula() -> None:

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bertsmith.nn.attention import GROUPS, Kernel, Layout, attend, best_kernel
+from bertsmith.nn.attention import GROUPS, Kernel, Layout, attend, best_kernel, lacking
 
 RAGGED = [5, 17, 1, 64, 0, 16, 40, 64, 3, 63, 2, 0, 0]
 
@@ -158,12 +158,36 @@ def test_the_best_kernel_follows_shape_device_and_precision(monkeypatch: pytest.
 
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: Card)
     cuda, cpu = torch.device("cuda"), torch.device("cpu")
-    assert best_kernel(True, cuda, torch.bfloat16, 64) == "dense"
-    assert best_kernel(True, cpu, torch.float32, 64) == "dense"
-    assert best_kernel(False, cuda, torch.bfloat16, 64) == "varlen"
-    assert best_kernel(False, cuda, torch.float16, 32) == "varlen"
-    assert best_kernel(False, cuda, torch.float32, 64) == "grouped"
-    assert best_kernel(False, cuda, torch.bfloat16, 20) == "grouped"
-    assert best_kernel(False, cpu, torch.bfloat16, 64) == "grouped"
+    assert best_kernel(True, 128, cuda, torch.bfloat16, 64) == "dense"
+    assert best_kernel(True, 128, cpu, torch.float32, 64) == "dense"
+    assert best_kernel(False, 128, cuda, torch.bfloat16, 64) == "varlen"
+    assert best_kernel(False, 128, cuda, torch.float16, 32) == "varlen"
+    assert best_kernel(False, 128, cuda, torch.float32, 64) == "grouped"
+    assert best_kernel(False, 128, cuda, torch.bfloat16, 20) == "grouped"
+    assert best_kernel(False, 128, cpu, torch.bfloat16, 64) == "grouped"
     Card.major = 7
-    assert best_kernel(False, cuda, torch.float16, 64) == "grouped"
+    assert best_kernel(False, 128, cuda, torch.float16, 64) == "grouped"
+
+
+def test_our_own_kernel_is_chosen_in_a_compiled_step_where_it_can_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("triton", reason="Triton is not installed here")
+
+    class Card:
+        major, shared_memory_per_block_optin = 9, 232_448
+
+    cuda, half = torch.device("cuda"), torch.bfloat16
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: Card)
+    assert best_kernel(False, 128, cuda, half, 64) == "varlen"
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    assert lacking(cuda) is None
+    assert best_kernel(False, 128, cuda, half, 64) == "short"
+    assert best_kernel(False, 128, cuda, half, 40) == "varlen"  # heads of a width that no program has
+    assert best_kernel(False, 128, cuda, torch.float32, 64) == "grouped"
+    assert best_kernel(True, 128, cuda, half, 64) == "dense"
+    Card.major = 7
+    assert lacking(cuda) == "the GPU is older than an A100, or smaller"
+    assert best_kernel(False, 128, cuda, half, 64) == "grouped"
+    monkeypatch.setattr("bertsmith.nn.attention.find_spec", lambda name: None)
+    assert lacking(cuda) == "Triton is not installed"
+    Card.major = 9
+    assert best_kernel(False, 128, cuda, half, 64) == "varlen"

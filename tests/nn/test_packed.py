@@ -97,11 +97,11 @@ def test_windowed_of_empty_sequences_is_empty() -> None:
 
 def test_windows_are_for_a_cpu_that_learns_nothing() -> None:
     cpu = torch.device("cpu")
-    assert best_kernel(False, cpu, torch.float32, 64) == "grouped"
+    assert best_kernel(False, 128, cpu, torch.float32, 64) == "grouped"
     with torch.no_grad():
-        assert best_kernel(False, cpu, torch.float32, 64) == "windowed"
-        assert best_kernel(True, cpu, torch.bfloat16, 64) == "windowed"
-        assert best_kernel(True, torch.device("cuda"), torch.bfloat16, 64) == "dense"
+        assert best_kernel(False, 128, cpu, torch.float32, 64) == "windowed"
+        assert best_kernel(True, 128, cpu, torch.bfloat16, 64) == "windowed"
+        assert best_kernel(True, 128, torch.device("cuda"), torch.bfloat16, 64) == "dense"
 
 
 @pytest.mark.parametrize("fused", [True, False])

@@ -3,7 +3,7 @@
 One formula, softmax(Q K' / sqrt K) V, in six kernels that give the same numbers:
 
     varlen    the flash kernel that reads bounds itself: CUDA, half precision
-    short     our own for sequences of up to 256 tokens: CUDA with Triton; for those who ask for it
+    short     our own for sequences of up to 256 tokens: CUDA with Triton, half precision, in compiled steps
     dense     rows of equal length, no mask: any device
     grouped   ragged rows put together with others of nearly their length: CPU, and CUDA in full precision
     windowed  sequences of one length where they lie, keys through windows that overlap: CPU, without gradients
@@ -12,6 +12,7 @@ One formula, softmax(Q K' / sqrt K) V, in six kernels that give the same numbers
 
 from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib.util import find_spec
 from itertools import pairwise
 from typing import Literal
 
@@ -33,17 +34,34 @@ FREE = 16_384  # looks at padding that cost less than one more call
 WINDOW = 32
 
 
-def best_kernel(equal: bool, device: torch.device, dtype: torch.dtype, head_width: int) -> Kernel:
+def best_kernel(equal: bool, longest: int, device: torch.device, dtype: torch.dtype, head_width: int) -> Kernel:
     """The fastest kernel that can do it, from what is known without looking into any tensor."""
-    if device.type == "cpu" and not torch.is_grad_enabled() and not torch.compiler.is_compiling():
+    compiling = torch.compiler.is_compiling()
+    if device.type == "cpu" and not torch.is_grad_enabled() and not compiling:
         return "windowed"
     if equal:
         return "dense"
-    half = dtype in (torch.float16, torch.bfloat16)
-    if device.type == "cuda" and half and head_width % 8 == 0 and head_width <= 256:
-        # The flash kernel begins with Ampere.
-        return "varlen" if torch.cuda.get_device_properties(device).major >= 8 else "grouped"
-    return "grouped"
+    if device.type != "cuda" or dtype not in (torch.float16, torch.bfloat16):
+        return "grouped"
+    # Our own kernels are compiled before they run for the first time, which pays where the whole step is.
+    if compiling and lacking(device) is None:
+        from bertsmith.nn import short  # needs Triton
+
+        if short.fits(longest, head_width):
+            return "short"
+    # The flash kernel begins with Ampere.
+    ampere = torch.cuda.get_device_properties(device).major >= 8
+    return "varlen" if ampere and head_width % 8 == 0 and head_width <= 256 else "grouped"
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def lacking(device: torch.device) -> str | None:
+    """What our own kernels lack on this GPU, if anything."""
+    if find_spec("triton") is None:
+        return "Triton is not installed"
+    from bertsmith.nn import short
+
+    return None if short.available(device) else "the GPU is older than an A100, or smaller"
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@
 Rows of one length, and ragged rows: lengths drawn evenly from 1 to the longest. Every contender starts from query, key
 and value as three views of one product and ends with three gradients; `from one product` also counts what it costs to
 put them together again. A pass is recorded as a CUDA graph and played, so that the kernels are timed and not Python;
-what cannot be recorded is marked `eager`. First the settings of our own kernel are tried, each pass by itself, and the
-best of each block is used from there on.
+what cannot be recorded is marked `eager`. First the settings of our own kernels are tried, each pass by itself, and the
+best of each are used from there on.
 """
 
 import argparse
@@ -109,21 +109,6 @@ class Case:
         with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
             return self.dense(query, key, value)
 
-    def jagged_cudnn(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        offsets, sizes = self.bounds.long(), {"min_seqlen": min(self.lengths), "max_seqlen": self.longest}
-        rows = (  # copies: SDPA refuses nested tensors whose numbers do not lie side by side
-            torch.nested.nested_tensor_from_jagged(part.contiguous(), offsets, **sizes).transpose(1, 2)
-            for part in (query, key, value)
-        )
-        with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
-            found = F.scaled_dot_product_attention(*rows, dropout_p=self.dropout)
-        return found.transpose(1, 2).values()
-
-    def short(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        from bertsmith.nn.short import short
-
-        return short(query, key, value, self.bounds, self.longest, self.dropout, self.seed)
-
     def from_parts(self, attend: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Pass:
         return lambda: torch.autograd.grad(attend(*self.parts), self.parts, self.above)
 
@@ -135,66 +120,69 @@ class Case:
             "flash varlen": self.from_parts(self.flash),
             "flash varlen, from one product": self.from_product(lambda whole: self.flash(*whole.unbind(1))),
         }
-        if fits(self.longest):
-            from bertsmith.nn.short import joined
-
-            found["short"] = self.from_parts(self.short)
-            found["short, from one product"] = self.from_product(
-                lambda whole: joined(whole, self.bounds, self.longest, self.dropout, self.seed)
+        rest = (self.bounds, self.longest, self.dropout, self.seed)
+        for name, module in ours(self.longest).items():
+            apart, together = getattr(module, name), module.joined
+            found[name] = self.from_parts(lambda *parts, apart=apart: apart(*parts, *rest))
+            found[f"{name}, from one product"] = self.from_product(
+                lambda whole, together=together: together(whole, *rest)
             )
         if not self.ragged:
             found["dense SDPA"] = self.from_parts(self.dense)
             found["dense SDPA, cuDNN"] = self.from_parts(self.dense_cudnn)
-        return found | {"jagged SDPA, cuDNN": self.from_parts(self.jagged_cudnn)}
+        return found
 
 
-def fits(longest: int) -> bool:
+def ours(longest: int) -> dict[str, Any]:
+    """Our own kernels that can do it here, by name."""
     if find_spec("triton") is None:
-        return False
-    from bertsmith.nn import short
+        return {}
+    from bertsmith.nn import long, short
 
-    return short.available(torch.device("cuda")) and short.fits(longest, WIDTH)
+    if not short.available(torch.device("cuda")):
+        return {}
+    return ({"short": short} if short.fits(longest, WIDTH) else {}) | {"long": long}
 
 
-def settings(longest: int) -> tuple[list[Any], list[Any]]:
-    """What to try forwards and backwards."""
-    from bertsmith.nn.short import Setting
-
+def choices(name: str, longest: int) -> dict[str, list[tuple[int, ...]]]:
+    """Settings to try, by the table that they stand in. What wants one stage and 32 queries is miscompiled."""
+    if name == "long":
+        return {
+            "FORWARD": [(128, 64, 4), (128, 64, 4, 3), (64, 64, 4), (64, 64, 4, 3), (128, 128, 8), (128, 64, 8)],
+            "QUERIES": [(64, 64, 4), (64, 64, 4, 3), (128, 32, 8), (64, 128, 4), (128, 64, 8)],
+            "KEYS": [(64, 64, 4), (64, 64, 4, 3), (32, 64, 4), (32, 64, 4, 3), (64, 128, 8)],
+        }
     if longest <= 64:
-        return [Setting(64, 4, 2), Setting(32, 2, 2)], [Setting(32, 4, 2), Setting(64, 4, 2), Setting(16, 4, 2)]
+        return {"FORWARD": [(64, 4, 2), (32, 2, 2)], "BACKWARD": [(32, 4, 2), (64, 4, 2), (16, 4, 2)]}
     if longest <= 128:
-        forward = [Setting(64, 4, 2), Setting(64, 4), Setting(128, 8)]
-        return forward, [Setting(32, 4, 2), Setting(32, 4, 3), Setting(16, 4, 2), Setting(64, 8, 2)]
-    return [Setting(64, 4, 2), Setting(64, 8, 2), Setting(128, 8)], [Setting(32, 8, 2), Setting(16, 8, 2)]
+        return {"FORWARD": [(64, 4, 2), (64, 4, 1)], "BACKWARD": [(32, 4, 2), (32, 4, 3), (16, 4, 2), (64, 8, 2)]}
+    return {"FORWARD": [(64, 4, 2), (64, 8, 2), (128, 8, 1)], "BACKWARD": [(32, 8, 2), (16, 8, 2)]}
 
 
-def sweep(heads: int, longest: int, dropout: float) -> list[dict[str, Any]]:
-    """Try the settings on full and ragged rows, and leave the best of each pass in the kernel's tables."""
-    from bertsmith.nn import short
-
-    block = next(block for block in short.BLOCKS if longest <= block)
-    cases = [Case(heads, longest, ragged, dropout) for ragged in (False, True)]
-    tried = []
-    for table, choices in zip((short.FORWARD, short.BACKWARD), settings(longest), strict=True):
-        sums = {}
-        for choice in choices:
-            table[block] = choice
-            found = []
+def sweep(name: str, module: Any, heads: int, longest: int, dropout: float) -> list[dict[str, Any]]:
+    """Try the settings on full and ragged rows, and leave the best of each table in the module."""
+    block = next(block for block in module.BLOCKS if longest <= block) if name == "short" else longest
+    cases, tried = [Case(heads, longest, ragged, dropout) for ragged in (False, True)], []
+    for table_name, settings in choices(name, longest).items():
+        table, place, sums = getattr(module, table_name), block if name == "short" else WIDTH, {}
+        for setting in (module.Setting(*numbers) for numbers in settings):
+            table[place], found = setting, []
             for case in cases:
-                rest = (case.bounds, case.seed, block, dropout)
-                parts = [part.detach() for part in case.parts]
-                _, logs = short._separate(*parts, *rest)
-                if table is short.FORWARD:
-                    found.append(measure(lambda parts=parts, rest=rest: short._separate(*parts, *rest))[0])
-                else:
-                    given = (case.above, *parts, logs, *rest)
-                    found.append(measure(lambda given=given: short._gradient(*given))[0])
-            sums[choice] = sum(found)
-            which = "forward" if table is short.FORWARD else "backward"
-            print(f"{which:9}block {block}: {choice}  full {found[0]:.3f} ms, ragged {found[1]:.3f} ms", flush=True)
-            tried.append({"pass": which, "block": block, "setting": vars(choice), "full": found[0], "ragged": found[1]})
-        table[block] = min(sums, key=sums.__getitem__)
-        print(f"best {which} for block {block}: {table[block]}", flush=True)
+                parts, rest = [part.detach() for part in case.parts], (case.bounds, case.seed, block, dropout)
+                kept = module._separate(*parts, *rest)
+                given = (case.above, *parts, *(kept[1:] if name == "short" else kept), *rest)
+                forward = lambda parts=parts, rest=rest: module._separate(*parts, *rest)  # noqa: E731
+                backward = lambda given=given: module._gradient(*given)  # noqa: E731
+                found.append(measure(forward if table_name == "FORWARD" else backward)[0])
+            sums[setting] = sum(found)
+            print(
+                f"{name} {longest} {table_name:8} {setting}  full {found[0]:.3f} ms, ragged {found[1]:.3f} ms",
+                flush=True,
+            )
+            row = {"kernel": name, "longest": longest, "table": table_name, "place": place, "setting": vars(setting)}
+            tried.append(row | {"full": found[0], "ragged": found[1]})
+        table[place] = min(sums, key=sums.__getitem__)
+        print(f"best: {table[place]}", flush=True)
     return tried
 
 
@@ -211,8 +199,8 @@ def main() -> None:
 
     tried = []
     for longest in given.lengths:
-        if fits(longest) and not given.no_sweep:
-            tried += sweep(given.heads[0], longest, given.dropouts[-1])
+        for name, module in {} if given.no_sweep else ours(longest).items():
+            tried += sweep(name, module, given.heads[0], longest, given.dropouts[-1])
     rows = []
     shapes = [(heads, longest) for heads in given.heads for longest in given.lengths]
     for heads, longest in shapes:

@@ -181,6 +181,7 @@ def test_our_own_kernel_is_chosen_in_a_compiled_step_where_it_can_run(monkeypatc
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     assert lacking(cuda) is None
     assert best_kernel(False, 128, cuda, half, 64) == "short"
+    assert best_kernel(False, 512, cuda, half, 64) == "long"
     assert best_kernel(False, 128, cuda, half, 40) == "varlen"  # heads of a width that no program has
     assert best_kernel(False, 128, cuda, torch.float32, 64) == "grouped"
     assert best_kernel(True, 128, cuda, half, 64) == "dense"

@@ -1,9 +1,10 @@
 """Attention: each token takes a weighted mean of the tokens of its sequence. Vaswani et al. 2017.
 
-One formula, softmax(Q K' / sqrt K) V, in six kernels that give the same numbers:
+One formula, softmax(Q K' / sqrt K) V, in seven kernels that give the same numbers:
 
     varlen    the flash kernel that reads bounds itself: CUDA, half precision
-    short     our own for sequences of up to 256 tokens: CUDA with Triton, half precision, in compiled steps
+    short     our own for sequences of up to 256 tokens: CUDA with Triton, in compiled steps
+    long      and for longer ones
     dense     rows of equal length, no mask: any device
     grouped   ragged rows put together with others of nearly their length: CPU, and CUDA in full precision
     windowed  sequences of one length where they lie, keys through windows that overlap: CPU, without gradients
@@ -24,7 +25,7 @@ from torch import Tensor
 
 from bertsmith.nn.dropout import dropout as forget
 
-Kernel = Literal["varlen", "short", "dense", "grouped", "windowed", "recorded"]
+Kernel = Literal["varlen", "short", "long", "dense", "grouped", "windowed", "recorded"]
 
 NEAR = 0.8  # a group takes sequences down to this share of its longest: at most a quarter more tokens
 GROUPS = 8  # more calls cost more than the padding they save
@@ -45,16 +46,17 @@ def best_kernel(equal: bool, longest: int, device: torch.device, dtype: torch.dt
         return "grouped"
     # Our own kernels are compiled before they run for the first time, which pays where the whole step is.
     if compiling and lacking(device) is None:
-        from bertsmith.nn import short  # needs Triton
+        from bertsmith.nn import long, short  # need Triton
 
         if short.fits(longest, head_width):
             return "short"
+        if long.fits(head_width):
+            return "long"
     # The flash kernel begins with Ampere.
     ampere = torch.cuda.get_device_properties(device).major >= 8
     return "varlen" if ampere and head_width % 8 == 0 and head_width <= 256 else "grouped"
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def lacking(device: torch.device) -> str | None:
     """What our own kernels lack on this GPU, if anything."""
     if find_spec("triton") is None:
@@ -62,6 +64,10 @@ def lacking(device: torch.device) -> str | None:
     from bertsmith.nn import short
 
     return None if short.available(device) else "the GPU is older than an A100, or smaller"
+
+
+# What torch.compiler.assume_constant_result does; but that imports the compiler, and with it Triton.
+lacking._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)
@@ -117,7 +123,7 @@ class Layout:
 
     @classmethod
     def of(cls, bounds: Int[Tensor, "..."], longest: int, kernel: Kernel) -> "Layout":
-        """Only 'varlen', 'short' and 'dense' never read the bounds here, and so never wait for the device."""
+        """Only 'varlen', 'short', 'long' and 'dense' never read the bounds here, and so never wait for the device."""
         match kernel:
             case "windowed":
                 return cls(bounds=bounds, longest=longest, kernel=kernel, windows=_windows(bounds))
@@ -144,6 +150,10 @@ def attend(
             from bertsmith.nn.short import short  # needs Triton
 
             return short(query, key, value, layout.bounds, layout.longest, dropout, _seed(query, dropout))
+        case "long":
+            from bertsmith.nn.long import long  # needs Triton
+
+            return long(query, key, value, layout.bounds, layout.longest, dropout, _seed(query, dropout))
         case "dense":
             return _dense(query, key, value, layout, dropout)
         case "grouped":
@@ -156,9 +166,10 @@ def attend(
 
 def attend_product(product: Float[Tensor, "T 3 H K"], layout: Layout, dropout: float = 0.0) -> Float[Tensor, "T H K"]:
     """The same for query, key and value as one product made them, whose gradient then need not be put together."""
-    if layout.kernel == "short":
-        from bertsmith.nn.short import joined  # needs Triton
+    if layout.kernel in ("short", "long"):
+        from bertsmith.nn import long, short  # need Triton
 
+        joined = short.joined if layout.kernel == "short" else long.joined
         return joined(product, layout.bounds, layout.longest, dropout, _seed(product, dropout))
     query, key, value = product.unbind(1)
     return attend(query, key, value, layout, dropout)

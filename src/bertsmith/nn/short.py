@@ -154,8 +154,8 @@ def _kept(one, other, rows, columns, forgotten: tl.constexpr):
 @no_type_check
 def _look(
     query, key, value, attended, logs, query_step: tl.constexpr, key_step: tl.constexpr, value_step: tl.constexpr,
-    step: tl.constexpr, one, other, length, scale, grow, width: tl.constexpr, block: tl.constexpr,
-    at_once: tl.constexpr, forgotten: tl.constexpr
+    step: tl.constexpr, one, other, length, scale: tl.constexpr, grow: tl.constexpr, width: tl.constexpr,
+    block: tl.constexpr, at_once: tl.constexpr, forgotten: tl.constexpr
 ):
     """One sequence and head, forwards."""
     numbers, columns = tl.arange(0, width), tl.arange(0, block)
@@ -180,8 +180,8 @@ def _look(
 @no_type_check
 def _learn(
     query, key, value, above, logs, gradient, query_step: tl.constexpr, key_step: tl.constexpr,
-    value_step: tl.constexpr, step: tl.constexpr, one, other, length, scale, grow, shrink, width: tl.constexpr,
-    block: tl.constexpr, at_once: tl.constexpr, forgotten: tl.constexpr
+    value_step: tl.constexpr, step: tl.constexpr, one, other, length, scale: tl.constexpr, grow: tl.constexpr,
+    shrink: tl.constexpr, width: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr, forgotten: tl.constexpr
 ):
     """One sequence and head, backwards.
 
@@ -220,10 +220,10 @@ def _learn(
 @triton.jit
 @no_type_check
 def _forward(
-    query, key, value, attended, logs, bounds, seed, tokens, scale, grow, query_step: tl.constexpr,
-    query_head: tl.constexpr, key_step: tl.constexpr, key_head: tl.constexpr, value_step: tl.constexpr,
-    value_head: tl.constexpr, heads: tl.constexpr, width: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr,
-    half: tl.constexpr, forgotten: tl.constexpr
+    query, key, value, attended, logs, bounds, seed, tokens, scale: tl.constexpr, grow: tl.constexpr,
+    query_step: tl.constexpr, query_head: tl.constexpr, key_step: tl.constexpr, key_head: tl.constexpr,
+    value_step: tl.constexpr, value_head: tl.constexpr, heads: tl.constexpr, width: tl.constexpr, block: tl.constexpr,
+    at_once: tl.constexpr, half: tl.constexpr, forgotten: tl.constexpr
 ):
     # Heads of a token lie side by side in memory: programs that run at one time are neighbours there.
     head, place = tl.program_id(0) % heads, tl.program_id(0) // heads
@@ -253,10 +253,10 @@ def _forward(
 @triton.jit
 @no_type_check
 def _backward(
-    query, key, value, above, logs, gradient, bounds, seed, tokens, scale, grow, shrink, query_step: tl.constexpr,
-    query_head: tl.constexpr, key_step: tl.constexpr, key_head: tl.constexpr, value_step: tl.constexpr,
-    value_head: tl.constexpr, heads: tl.constexpr, width: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr,
-    half: tl.constexpr, forgotten: tl.constexpr
+    query, key, value, above, logs, gradient, bounds, seed, tokens, scale: tl.constexpr, grow: tl.constexpr,
+    shrink: tl.constexpr, query_step: tl.constexpr, query_head: tl.constexpr, key_step: tl.constexpr,
+    key_head: tl.constexpr, value_step: tl.constexpr, value_head: tl.constexpr, heads: tl.constexpr,
+    width: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr, half: tl.constexpr, forgotten: tl.constexpr
 ):
     head, place = tl.program_id(0) % heads, tl.program_id(0) // heads
     start = tl.load(bounds + place)

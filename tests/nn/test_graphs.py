@@ -13,11 +13,11 @@ def run(script: str) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-def test_curve_and_dropout_fit_into_one_graph() -> None:
+def test_dropout_fits_into_one_graph() -> None:
     run("without_a_device")
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("script", ["a_curve", "forgetting", "a_head"])
+@pytest.mark.parametrize("script", ["forgetting", "a_head", "attention"])
 def test_on_a_gpu_they_are_what_they_are_elsewhere(script: str) -> None:
     run(script)

@@ -7,7 +7,7 @@ from typing import Any
 from bertsmith.errors import FolderError, nearest
 from bertsmith.models.dialect import DIALECTS, MODERN, Dialect, dialect_of
 from bertsmith.models.transformer import TransformerConfig
-from bertsmith.nn.activations import Activation
+from bertsmith.nn.layers import Activation
 from bertsmith.nn.pooling import Pooling
 
 # --------------------------------------------------------------------------------------------------- settings

@@ -9,11 +9,10 @@ from torch import Tensor, nn
 
 from bertsmith.data.batch import Tokens
 from bertsmith.errors import TextError
-from bertsmith.nn.activations import Activation
 from bertsmith.nn.attention import Kernel, Layout, best_kernel
 from bertsmith.nn.dropout import Dropout
 from bertsmith.nn.heads import Pooler, Transform
-from bertsmith.nn.layers import Layer, Norm
+from bertsmith.nn.layers import Activation, Layer, Norm
 from bertsmith.nn.positions import Learned, Rotary, Sinusoidal
 
 Positions = Literal["learned", "sinusoidal", "rotary"]

@@ -117,7 +117,7 @@ class Layout:
     kernel: Kernel
     grouping: Grouping | None = None  # for 'grouped'
     windows: Windows | None = None  # for 'windowed'
-    turn: tuple[Float[Tensor, "T 1 K"], Float[Tensor, "T 1 K"]] | None = None  # with rotary positions
+    turn: tuple[Float[Tensor, "T 3 1 R"], Float[Tensor, "T 3 1 R"]] | None = None  # with rotary positions
     lengths: list[int] = field(default_factory=list)  # for 'recorded': of each sequence
     weights: list[list[Float[Tensor, "H _ _"]]] = field(default_factory=list)  # from 'recorded': by layer
 

@@ -5,8 +5,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from bertsmith.nn.activations import ACTIVATIONS, Activation
 from bertsmith.nn.dropout import Dropout
+from bertsmith.nn.layers import ACTIVATIONS, Activation
 
 ALIGNED = 64  # words that a vocabulary is filled up to a multiple of, inside a step
 

@@ -1,16 +1,24 @@
 """Layers: attention, then a feed-forward network, each added to what came in, and normalised after or before."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from bertsmith.nn.activations import ACTIVATIONS, Activation
-from bertsmith.nn.attention import Layout, attend, attend_product
+from bertsmith.nn.attention import Layout, attend_product
 from bertsmith.nn.dropout import Dropout
 from bertsmith.nn.positions import turned
 
+Activation = Literal["gelu", "gelu_tanh"]
 Norm = Literal["after", "before"]
+
+ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+}
 
 
 class Attention(nn.Module):
@@ -27,11 +35,9 @@ class Attention(nn.Module):
     ) -> Float[Tensor, "_ D"]:
         product = self.project(hidden).unflatten(1, (3, self.heads, -1))  # T 3 H K
         dropout = self.dropout if self.training else 0.0
-        if layout.turn is None:
-            attended = attend_product(product, layout, dropout)
-        else:
-            query, key, value = product.unbind(1)
-            attended = attend(turned(query, layout.turn), turned(key, layout.turn), value, layout, dropout)
+        if layout.turn is not None:
+            product = turned(product, layout.turn)
+        attended = attend_product(product, layout, dropout)
         projected: Tensor = self.output(only(attended.flatten(1), read))
         return projected
 

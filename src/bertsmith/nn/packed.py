@@ -14,9 +14,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from bertsmith.nn.activations import ACTIVATIONS, Activation
 from bertsmith.nn.attention import Layout, attend
-from bertsmith.nn.layers import Layer, only
+from bertsmith.nn.layers import ACTIVATIONS, Activation, Layer, only
 from bertsmith.nn.lora import Lora
 
 # What oneDNN calls its own versions of them.

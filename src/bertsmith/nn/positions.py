@@ -41,22 +41,35 @@ class Rotary(nn.Module):
         super().__init__()
         self.head_width, self.base = head_width, base
 
-    def forward(self, positions: Int[Tensor, "T"]) -> tuple[Float[Tensor, "T 1 K"], Float[Tensor, "T 1 K"]]:
-        """The cosine and the sine of each place's angles, for every head alike."""
-        # In full precision, whatever the weights are in: half of it cannot tell the places of a long text apart.
-        steps = torch.arange(0, self.head_width, 2, dtype=torch.float32, device=positions.device)
-        angles = positions[:, None].float() * (1.0 / self.base ** (steps / self.head_width))
-        angles = torch.cat((angles, angles), 1)[:, None]
-        return angles.cos(), angles.sin()
+    def forward(self, positions: Int[Tensor, "T"]) -> tuple[Float[Tensor, "T 3 1 R"], Float[Tensor, "T 3 1 R"]]:
+        """The cosine and the sine of each place's angles for query, key and value, and for every head alike."""
+        cosine, sine = _angles(positions, self.head_width, self.base)
+        still, nought = torch.ones_like(cosine), torch.zeros_like(sine)  # values are not turned
+        return torch.stack((cosine, cosine, still), 1)[:, :, None], torch.stack((sine, sine, nought), 1)[:, :, None]
+
+
+# An operation of its own, so that a compiler does not compute powers and waves anew for every head of every layer.
+@torch.library.custom_op("bertsmith::angles", mutates_args=())
+def _angles(positions: Tensor, head_width: int, base: float) -> tuple[Tensor, Tensor]:
+    # In full precision, whatever the weights are in: half of it cannot tell the places of a long text apart.
+    steps = torch.arange(0, head_width, 2, dtype=torch.float32, device=positions.device)
+    angles = positions[:, None].float() * (1.0 / base ** (steps / head_width))
+    return angles.cos(), angles.sin()
+
+
+@_angles.register_fake
+def _(positions: Tensor, head_width: int, base: float) -> tuple[Tensor, Tensor]:
+    empty = positions.new_empty((len(positions), head_width // 2), dtype=torch.float32)
+    return empty, torch.empty_like(empty)
 
 
 def turned(
-    vectors: Float[Tensor, "*any K"], turn: tuple[Float[Tensor, "*any_1 K"], Float[Tensor, "*any_1 K"]]
-) -> Float[Tensor, "*any K"]:
-    """Vectors turned by the angles of their places."""
+    product: Float[Tensor, "T 3 H K"], turn: tuple[Float[Tensor, "T 3 1 R"], Float[Tensor, "T 3 1 R"]]
+) -> Float[Tensor, "T 3 H K"]:
+    """Query, key and value turned by the angles of their places, side by side as they were."""
     cosine, sine = turn
-    left, right = vectors.float().chunk(2, -1)
-    return (vectors * cosine + torch.cat((-right, left), -1) * sine).to(vectors.dtype)
+    left, right = torch.unflatten(product.float(), 3, (2, -1)).unbind(3)
+    return torch.stack((left * cosine - right * sine, right * cosine + left * sine), 3).flatten(3).to(product.dtype)
 
 
 def waves(length: int, width: int) -> Float[Tensor, "L D"]:

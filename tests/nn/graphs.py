@@ -53,10 +53,10 @@ def attention() -> None:
 
     lengths = {"short": [127, 128, 64, 0, 65, 1, 0, 0], "long": [512, 300, 257, 0, 1, 64, 0, 0]}
     for name, module in (("short", short), ("long", long)):
-        for apart, dropout in itertools.product((False, True), (0.0, 0.1)):
+        for apart, share in itertools.product((False, True), (0.0, 0.1)):
             torch.manual_seed(0)
             bounds = torch.tensor([0, *lengths[name]], device="cuda").cumsum(0).to(torch.int32)
-            rest = (bounds, max(lengths[name]), dropout, torch.tensor(4, device="cuda"))
+            rest = (bounds, max(lengths[name]), share, torch.tensor(4, device="cuda"))
             weight = torch.randn(128, 384, device="cuda", dtype=torch.bfloat16) / 10
 
             def layer(hidden, module=module, name=name, apart=apart, rest=rest, weight=weight):  # type: ignore[no-untyped-def]

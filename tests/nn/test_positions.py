@@ -2,7 +2,7 @@ import math
 
 import torch
 
-from bertsmith.nn.positions import Learned, Sinusoidal, waves
+from bertsmith.nn.positions import Learned, Rotary, Sinusoidal, turned, waves
 
 
 def test_waves_follow_the_formula_of_2017() -> None:
@@ -32,3 +32,22 @@ def test_learned_positions_are_looked_up_and_learned() -> None:
     module(places).sum().backward()
     assert module.weight.grad is not None
     assert module.weight.grad.sum(1).tolist() == [4, 0, 0, 8, 0, 0, 0, 0, 0, 0]
+
+
+def test_queries_and_keys_are_turned_and_values_are_not() -> None:
+    product, places = torch.randn(5, 3, 2, 8), torch.tensor([0, 1, 2, 7, 500], dtype=torch.int32)
+    query, key, value = turned(product, Rotary(8, 100.0)(places)).unbind(1)
+    assert torch.equal(value, product[:, 2])
+    for part, found in enumerate((query, key)):
+        pairs = torch.complex(*product[:, part].double().chunk(2, -1))
+        angles = places[:, None].double() * 100.0 ** (-torch.arange(4, dtype=torch.float64) / 4)
+        true = torch.polar(torch.ones_like(angles), angles)[:, None] * pairs
+        torch.testing.assert_close(found.double(), torch.cat((true.real, true.imag), -1), rtol=0, atol=1e-4)
+
+
+def test_only_the_distance_of_two_places_tells() -> None:
+    query, key = torch.randn(2, 1, 1, 16, dtype=torch.float64)
+    together = torch.stack((query, key, key), 1).expand(4, 3, 1, 16)
+    moved = turned(together, tuple(part.double() for part in Rotary(16, 10_000.0)(torch.tensor([3, 5, 40, 42]))))
+    scores = [(moved[first, 0] * moved[second, 1]).sum() for first, second in ((0, 1), (2, 3))]
+    torch.testing.assert_close(scores[0], scores[1], rtol=0, atol=1e-4)

@@ -11,6 +11,7 @@ from bertsmith.data.prepare import prepare
 from bertsmith.data.shuffle import mix
 from bertsmith.errors import BertsmithError
 from bertsmith.recipe import Recipe
+from bertsmith.text.pieces import Kind
 from bertsmith.text.tokenizer import TokenizerConfig, train
 from bertsmith.train import checkpoint, log
 
@@ -33,11 +34,11 @@ def write_text(path: Path, documents: int = 60) -> Path:
     return path
 
 
-def prepared(folder: Path) -> Path:
+def prepared(folder: Path, kind: Kind = "wordpiece") -> Path:
     """The text, its vocabulary and its shards."""
     text = write_text(folder / "text.txt")
     corpus = Corpus([str(text)], layout="lines")
-    tokenizer = train(corpus.lines(), TokenizerConfig(vocabulary=100, least=1))
+    tokenizer = train(corpus.lines(), TokenizerConfig(kind=kind, vocabulary=300 if kind == "bpe" else 100, least=1))
     prepare(corpus, tokenizer, folder / "data", valid=0.1, workers=1)
     return folder / "data"
 

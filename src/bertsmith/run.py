@@ -318,6 +318,10 @@ def _objective(recipe: Recipe, tokenizer: Tokenizer) -> Unlabelled:
     """The network with its heads, at its first weights: the same seed gives the same ones."""
     shape = replace(recipe.model.settings, vocabulary=tokenizer.vocabulary)
     dialect_of(shape)  # a network that could not be saved is refused before it is trained
+    if shape.offset and tokenizer.padding != shape.offset - 1:
+        fact = f"{recipe.model.kind} counts places from behind a padding piece of number {shape.offset - 1}"
+        remedy = "Train the tokenizer with --kind bpe, and prepare the text again"
+        raise RecipeError("model.kind", f"{fact}, and here it has number {tokenizer.padding}", remedy)
     objective = OBJECTIVES[recipe.objective.kind](Transformer(shape), recipe.objective.settings)
     initialise(objective, recipe.train.seed)
     return objective
@@ -366,5 +370,5 @@ def _export(recipe: Recipe, model: Model, told: RunStory) -> None:
     state = {name: one for name, one in model.objective.state_dict().items() if name.partition(".")[0] in kept}
     with folders.writing(recipe.out / "model") as folder:
         folders.write(folder, shape, state, tokenizer.numbers(dialect.specials))
-        tokenizer.save(folder, length=shape.length, segments=shape.segments > 0)
+        tokenizer.save(folder, length=shape.length, segments=shape.segments > 1)
         files.write(folder / "README.md", card(told).encode())

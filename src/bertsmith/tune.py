@@ -238,7 +238,7 @@ def _export(recipe: FineTune, task: Task, tokenizer: Tokenizer) -> None:
         extra["bertsmith"] = {"threshold": recipe.task.settings.threshold}
     with folders.writing(recipe.out / "model") as folder:
         folders.write(folder, shape, task.state_dict(), extra, learnt)
-        tokenizer.save(folder, length=shape.length, segments=shape.segments > 0)
+        tokenizer.save(folder, length=shape.length, segments=shape.segments > 1)
         if kind == "embed":
             pooling = recipe.task.settings.pooling
             sentence.write(folder, SentenceConfig(pooling=pooling, length=recipe.data.length), shape.width)

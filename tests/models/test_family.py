@@ -13,6 +13,8 @@ PUBLISHED = {
     "bert-medium": 41_373_184,
     "bert-base": 109_482_240,
     "bert-large": 335_141_888,
+    "roberta-base": 124_645_632,
+    "roberta-large": 355_359_744,
 }
 OURS = {"smith-base": 30_522 * 768 + 12 * (4 * 768 * 768 + 3 * 768 * 2048 + 2 * 768) + 768}
 

@@ -11,6 +11,7 @@ from bertsmith import config, run
 from bertsmith.models.transformer import Transformer
 from bertsmith.objectives import OBJECTIVES
 from bertsmith.recipe import Recipe
+from bertsmith.text.pieces import Kind
 from bertsmith.train import log
 
 ROOT = Path(__file__).resolve().parents[2] / "recipes"
@@ -18,8 +19,9 @@ RECIPES = sorted(ROOT.rglob("*.toml"))
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return prepared(tmp_path_factory.mktemp("tiny"))
+def data(tmp_path_factory: pytest.TempPathFactory) -> dict[Kind, Path]:
+    kinds: tuple[Kind, ...] = ("wordpiece", "bpe")
+    return {kind: prepared(tmp_path_factory.mktemp(kind), kind) for kind in kinds}
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
@@ -38,7 +40,7 @@ def _values(recipe: Recipe) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
-def test_a_recipe_is_stepped_twice(path: Path, data: Path, tmp_path: Path) -> None:
+def test_a_recipe_is_stepped_twice(path: Path, data: dict[Kind, Path], tmp_path: Path) -> None:
     """Its objective, optimizer and schedule as they are; the network at one layer, the batch at a few sentences."""
     small = [
         "model.layers=1",
@@ -48,7 +50,8 @@ def test_a_recipe_is_stepped_twice(path: Path, data: Path, tmp_path: Path) -> No
         "data.length=32",
         "data.tokens=512",
     ]
-    changes = [f"out={tmp_path / 'run'}", f"data.folder={data}", "train.steps=2", "train.accumulate=1", *small]
+    folder = data["bpe" if path.stem.startswith("roberta") else "wordpiece"]
+    changes = [f"out={tmp_path / 'run'}", f"data.folder={folder}", "train.steps=2", "train.accumulate=1", *small]
     run.pretrain(run.read(path, changes))
     steps = [entry for entry in log.read(tmp_path / "run" / log.NAME) if entry["kind"] == "step"]
     assert [entry["step"] for entry in steps] == [1, 2]

@@ -7,6 +7,7 @@ from typing import Any
 from bertsmith.errors import RecipeError
 from bertsmith.models.family import BERT as BERT_BASE
 from bertsmith.models.family import MODERN_BERT
+from bertsmith.models.family import ROBERTA as ROBERTA_BASE
 from bertsmith.models.transformer import Positions, TransformerConfig
 from bertsmith.nn.pooling import Pooling
 
@@ -36,18 +37,24 @@ class Dialect:
     poolings: Mapping[Pooling, str] = field(default_factory=dict)  # their names of what a text's classifier reads
     counters: frozenset[str] = frozenset()  # 0, 1, 2 ... kept by older versions
     endings: Mapping[str, str] = field(default_factory=dict)  # older spellings
+    classified: Mapping[str, str] = field(default_factory=dict)  # how a text's classifier spells what others call so
 
     def plain(self, name: str) -> str:
         """Their name of a weight without prefix and in today's spelling."""
         name = name.removeprefix(self.prefix)
+        for usual, theirs in self.classified.items():
+            name = usual + name.removeprefix(theirs) if name.startswith(theirs) else name
         for old, new in self.endings.items():
             name = name.removesuffix(old) + new if name.endswith(old) else name
         return name
 
-    def full(self, name: str, parts: Iterable[str]) -> str:
-        """The name as the class of transformers with these parts spells it."""
-        bare = self.architecture(parts) == self.classes["trunk"] or name.startswith(self.outside)
-        return name if bare else self.prefix + name
+    def full(self, name: str, named: str) -> str:
+        """The name as this class of transformers spells it."""
+        if named == self.classes["classify"]:
+            for usual, theirs in self.classified.items():
+                if name.startswith(usual):
+                    return theirs + name.removeprefix(usual)
+        return name if named == self.classes["trunk"] or name.startswith(self.outside) else self.prefix + name
 
     def architecture(self, parts: Iterable[str]) -> str:
         """The class of transformers that has these parts."""
@@ -87,7 +94,7 @@ class Dialect:
 
 BERT = Dialect(
     standard=BERT_BASE,
-    needs=("norm", "gated", "biases"),
+    needs=("norm", "gated", "biases", "offset"),
     positions=("learned", "sinusoidal"),
     settings={
         "vocabulary": "vocab_size",
@@ -159,6 +166,42 @@ BERT = Dialect(
     endings={".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias"},
 )
 
+ROBERTA = Dialect(
+    standard=ROBERTA_BASE,
+    needs=BERT.needs,
+    positions=("learned",),
+    settings=BERT.settings,
+    fixed={**BERT.fixed, "model_type": "roberta", "pad_token_id": ROBERTA_BASE.offset - 1},
+    activations=BERT.activations,
+    classes={
+        "trunk": "RobertaModel",
+        "masked": "RobertaForMaskedLM",
+        "classify": "RobertaForSequenceClassification",
+        "tag": "RobertaForTokenClassification",
+        "answer": "RobertaForQuestionAnswering",
+        "choose": "RobertaForMultipleChoice",
+    },
+    prefix="roberta.",
+    outside=("lm_head.", "classifier.", "qa_outputs."),
+    trunk=BERT.trunk,
+    layer=BERT.layer,
+    parts={
+        "pooler": BERT.parts["pooler"],
+        "head": {"head.dense": "lm_head.dense", "head.norm": "lm_head.layer_norm", "head.bias": "lm_head.bias"},
+        "classifier": BERT.parts["classifier"],
+        "span": BERT.parts["span"],
+    },
+    pretrained=frozenset({"head"}),
+    specials={"pad_token_id": "padding", "bos_token_id": "start", "eos_token_id": "stop"},
+    twins={
+        "lm_head.decoder.weight": "embeddings.word_embeddings.weight",
+        "lm_head.decoder.bias": "lm_head.bias",
+    },
+    counters=BERT.counters,
+    endings=BERT.endings,
+    classified={"pooler.dense.": "classifier.dense.", "classifier.": "classifier.out_proj."},
+)
+
 MODERN = Dialect(
     standard=MODERN_BERT,
     needs=("norm", "gated"),
@@ -221,7 +264,7 @@ MODERN = Dialect(
     twins={"decoder.weight": "embeddings.tok_embeddings.weight"},
 )
 
-DIALECTS = {dialect.fixed["model_type"]: dialect for dialect in (BERT, MODERN)}
+DIALECTS = {dialect.fixed["model_type"]: dialect for dialect in (BERT, ROBERTA, MODERN)}
 
 
 def dialect_of(config: TransformerConfig) -> Dialect:
@@ -232,6 +275,6 @@ def dialect_of(config: TransformerConfig) -> Dialect:
         marks = bool(config.segments) == bool(standard.segments)
         if alike and marks and config.positions in dialect.positions:
             return dialect
-    names = ("norm", "gated", "biases", "positions", "segments")
+    names = ("norm", "gated", "biases", "positions", "offset", "segments")
     shown = ", ".join(f"{name} = {getattr(config, name)}" for name in names)
     raise RecipeError("model", f"no class of transformers is a network with {shown}", "See bertsmith list for members")

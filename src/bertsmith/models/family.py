@@ -17,6 +17,12 @@ BERT_SMALL = replace(BERT_MEDIUM, layers=4)
 BERT_MINI = replace(BERT_SMALL, width=256, heads=4, feed_forward=1024)
 BERT_TINY = replace(BERT_MINI, width=128, layers=2, heads=2, feed_forward=512)
 
+# Liu et al. 2019, "RoBERTa: A Robustly Optimized BERT Pretraining Approach": the same network for longer on more text,
+# hidden words drawn anew at every visit, no next sentence, pieces of bytes. Places are counted from behind the number
+# of the padding piece.
+ROBERTA = replace(BERT, vocabulary=50_265, offset=2, segments=1, norm_eps=1e-5)
+ROBERTA_LARGE = replace(ROBERTA, width=1024, layers=24, heads=16, feed_forward=4096)
+
 # Warner et al. 2024, "Smarter, Better, Faster, Longer": what six years changed. Su et al. 2021 turn queries and keys,
 # Shazeer 2020 gates, Xiong et al. 2020 norm before. Not in the table: two in three of its layers look only at their
 # neighbours, which no layer here does yet.
@@ -48,6 +54,8 @@ FAMILY: dict[str, TransformerConfig] = {
     "bert-small": BERT_SMALL,
     "bert-mini": BERT_MINI,
     "bert-tiny": BERT_TINY,
+    "roberta-base": ROBERTA,
+    "roberta-large": ROBERTA_LARGE,
     "smith-base": SMITH,
 }
 

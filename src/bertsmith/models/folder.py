@@ -128,13 +128,14 @@ def write(
         fact = "has no place in a folder" if min(odd) in state else "is missing"
         raise FolderError(folder, f"the weight '{min(odd)}' {fact}")
     tensors = {}
+    named = dialect.classes[learnt.task] if learnt else dialect.architecture(parts)
     for rule, shape in expected:
         weight = state[rule.ours].detach().cpu()
         if weight.shape != shape:
             fact = f"the weight '{rule.ours}' has shape {list(weight.shape)}, not {list(shape)}"
             raise FolderError(folder, fact)
         for name, piece in zip(rule.theirs, weight.chunk(len(rule.theirs)), strict=True):
-            tensors[dialect.full(name, parts)] = piece.clone()  # pieces that share memory cannot be saved
+            tensors[dialect.full(name, named)] = piece.clone()  # pieces that share memory cannot be saved
     dtype = str(state["trunk.embedding.weight"].dtype).removeprefix("torch.")
     files.write(folder / WEIGHTS, safetensors.torch.save(tensors, {"format": "pt"}))
     words = {**foreign.words_of(config, parts), "dtype": dtype}

@@ -25,7 +25,8 @@ LARGEST = 1 << 24  # no size in a configuration is larger; a file cannot make us
 
 def config_of(raw: dict[str, Any], place: object) -> TransformerConfig:
     """Their settings as ours. What is left out has the value that transformers gives it."""
-    known = " or ".join(f"'{kind}'" for kind in DIALECTS)
+    *most, last = (f"'{kind}'" for kind in DIALECTS)
+    known = f"{', '.join(most)} or {last}"
     if "model_type" not in raw:
         raise FolderError(place, "names no model_type", f"Only folders of model_type {known} can be opened")
     dialect = DIALECTS.get(str(raw["model_type"]))
@@ -37,6 +38,8 @@ def config_of(raw: dict[str, Any], place: object) -> TransformerConfig:
     for ours, theirs in dialect.settings.items():
         if theirs in raw:
             values[ours] = _number(raw[theirs], theirs, TransformerConfig.__annotations__[ours] is int, place)
+    if "length" in values:
+        values["length"] -= dialect.standard.offset  # they count all rows of the table, we those that are read
     if dialect is MODERN:
         values |= _modern(raw, place)
     elif raw.get("positions") == "sinusoidal":  # our own word: transformers sees a table with the same numbers
@@ -53,13 +56,14 @@ def words_of(config: TransformerConfig, parts: Iterable[str]) -> dict[str, Any]:
     written = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
     return {
         "architectures": [dialect.architecture(parts)],
+        "pad_token_id": 0,
         **dialect.fixed,
         **{theirs: getattr(config, ours) for ours, theirs in dialect.settings.items()},
+        dialect.settings["length"]: config.length + config.offset,
         **({"positions": config.positions} if config.positions == "sinusoidal" else {}),
         **(_modern_words(config) if dialect is MODERN else {}),
         **dict.fromkeys(dialect.activations, written[config.activation]),
         "initializer_range": 0.02,
-        "pad_token_id": 0,
         "tie_word_embeddings": True,
     }
 

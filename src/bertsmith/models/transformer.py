@@ -29,8 +29,9 @@ class TransformerConfig:
     feed_forward: int = 3072  # width inside the feed-forward network
     length: int = 512  # most tokens in a sequence
     positions: Positions = "learned"
+    offset: int = 0  # rows of a learned table that lie before the first place's and are never read
     rotary_base: float = 10_000.0  # with rotary positions: the slowest turn takes about six times so many tokens
-    segments: int = 2  # kinds of text in one sequence, the first and the second of a pair; 0: they are not marked
+    segments: int = 2  # kinds of text in one sequence, the first and the second of a pair; 1 and 0: they are not marked
     activation: Activation = "gelu"
     gated: bool = False  # the feed-forward network has a gate, and so three matrices
     norm: Norm = "after"  # of each sum; or before each sublayer, and once more at the end
@@ -43,8 +44,9 @@ class TransformerConfig:
         for name in ("vocabulary", "width", "layers", "heads", "feed_forward", "length"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}. Give at least 1")
-        if self.segments < 0:
-            raise ValueError(f"segments is {self.segments}. Give at least 0")
+        for name in ("segments", "offset"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}. Give at least 0")
         if self.width % self.heads:
             raise ValueError(f"a width of {self.width} cannot be shared by {self.heads} heads. Take a multiple")
         if self.positions == "rotary" and (self.width // self.heads) % 2:
@@ -62,7 +64,7 @@ class TransformerConfig:
         wide = 2 * F if self.gated else F
         bias = 1 if self.biases else 0
         norm = D + bias * D
-        positions = self.length if self.positions == "learned" else 0
+        positions = self.length + self.offset if self.positions == "learned" else 0
         embeddings = (self.vocabulary + positions + self.segments) * D + norm
         layer = 4 * (D * D + bias * D) + (D * wide + bias * wide) + (F * D + bias * D) + 2 * norm
         if self.norm == "before":
@@ -98,7 +100,7 @@ class Transformer(nn.Module):
         self.positions = self.rotary = None
         match config.positions:
             case "learned":
-                self.positions = Learned(config.length, config.width)
+                self.positions = Learned(config.length, config.width, config.offset)
             case "sinusoidal":
                 self.positions = Sinusoidal(config.length, config.width)
             case "rotary":
@@ -176,8 +178,8 @@ class Transformer(nn.Module):
         if self.positions is not None:
             embedded = embedded + self.positions(tokens.positions)
         if self.segments is not None:
-            first = tokens.segments is None
-            embedded = embedded + (self.segments.weight[0] if first else self.segments(tokens.segments))
+            alike = tokens.segments is None or self.config.segments == 1
+            embedded = embedded + (self.segments.weight[0] if alike else self.segments(tokens.segments))
         hidden: Tensor = self.dropout(self.norm(embedded))
         return hidden
 

@@ -7,14 +7,18 @@ from torch import Tensor, nn
 
 
 class Learned(nn.Module):
-    """A table of vectors, one per place, learned like any other weight. Devlin et al. 2018, figure 2."""
+    """A table of vectors, one per place, learned like any other weight. Devlin et al. 2018, figure 2.
 
-    def __init__(self, length: int, width: int) -> None:
+    RoBERTa's begins behind the number of its padding piece, so that a few rows are never read.
+    """
+
+    def __init__(self, length: int, width: int, offset: int = 0) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(length, width).normal_(std=0.02))
+        self.offset = offset
+        self.weight = nn.Parameter(torch.empty(length + offset, width).normal_(std=0.02))
 
     def forward(self, positions: Int[Tensor, "T"]) -> Float[Tensor, "T D"]:
-        return F.embedding(positions, self.weight)
+        return F.embedding(positions + self.offset if self.offset else positions, self.weight)
 
 
 class Sinusoidal(nn.Module):

@@ -287,14 +287,15 @@ def _heads(task: Task) -> dict[str, str]:
     """Our names of the heads' weights, and PEFT's."""
     parts = _parts(task)
     rules = [rule for rule in foreign.rules(task.trunk.config, parts) if not rule.ours.startswith("trunk.")]
-    return {rule.ours: PREFIX + BERT.full(rule.theirs[0], parts) for rule in rules}
+    return {rule.ours: PREFIX + BERT.full(rule.theirs[0], BERT.architecture(parts)) for rule in rules}
 
 
 def _module(layer: int, target: str, parts: frozenset[str]) -> str:
     """A target's name in transformers."""
     path, part, _ = lora.TARGETS[target]
     theirs = BERT.layer[f"trunk.layers.{{n}}.{path}"]
-    return BERT.full((theirs if isinstance(theirs, str) else theirs[part]).format(n=layer), parts)
+    name = theirs if isinstance(theirs, str) else theirs[part]
+    return BERT.full(name.format(n=layer), BERT.architecture(parts))
 
 
 def _names(layer: int, target: str, parts: frozenset[str]) -> tuple[str, str]:

@@ -65,7 +65,7 @@ class Answer(Task):
         for number, (example, question) in enumerate(zip(examples, questions, strict=True)):
             question = question[: self.config.question]
             ids, places = passages[example.passage]
-            room = length - len(question) - 3
+            room = length - len(question) - 2 - tokenizer.between
             step = room - self.config.overlap
             if step < 1:
                 fact = f"windows of {room} tokens cannot share {self.config.overlap}"
@@ -75,7 +75,7 @@ class Answer(Task):
             for begin in range(0, max(1, len(ids) - room + step), step):
                 end = min(begin + room, len(ids))
                 row = framed(tokenizer, question, ids[begin:end])
-                shift = len(question) + 2  # of the passage's first token in the row
+                shift = len(question) + 1 + tokenizer.between  # of the passage's first token in the row
                 target = _target(held, begin, end, shift)
                 items.append(Item(rows=(row,), example=number, target=target, notes=(shift, marked[begin:end])))
         return items

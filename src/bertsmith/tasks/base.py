@@ -129,13 +129,14 @@ def _fetched(outputs: list[Tensor]) -> list[NDArray[np.float32]]:
 
 
 def framed(tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int] | None = None) -> Row:
-    """[CLS] first [SEP], or [CLS] first [SEP] second [SEP]."""
+    """[CLS] first [SEP], or [CLS] first [SEP] second [SEP], with as many between the two as the tokenizer has."""
     begin, end = tokenizer.start, tokenizer.stop
     if second is None:
         ids = np.array([begin, *first, end], np.int32)
         return Row(ids, np.zeros(len(ids), np.int32))
-    ids = np.array([begin, *first, end, *second, end], np.int32)
-    return Row(ids, np.repeat(np.array([0, 1], np.int32), (len(first) + 2, len(second) + 1)))
+    between = tokenizer.between
+    ids = np.array([begin, *first, *[end] * between, *second, end], np.int32)
+    return Row(ids, np.repeat(np.array([0, 1], np.int32), (len(first) + 1 + between, len(second) + 1)))
 
 
 def fitted(first: list[int], second: list[int] | None, room: int) -> tuple[list[int], list[int] | None, int]:

@@ -58,7 +58,7 @@ class Choose(Task):
             if self.labels and len(endings) != len(self.labels):
                 fact = f"has {len(endings)} endings where others have {len(self.labels)}"
                 raise TextError(example.place, fact, "Give every row as many")
-            pairs = [fitted(encoded[beginning], encoded[ending], length - 3) for ending in endings]
+            pairs = [fitted(encoded[beginning], encoded[ending], length - 2 - tokenizer.between) for ending in endings]
             rows = tuple(framed(tokenizer, first, second) for first, second, _ in pairs)
             target = -100 if example.label is None else self._number(example)
             items.append(Item(rows=rows, example=number, target=target, cut=max(cut for *_, cut in pairs)))

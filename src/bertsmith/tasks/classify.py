@@ -100,7 +100,8 @@ class Classify(Task):
         items = []
         for number, example in enumerate(examples):
             second = seconds.get(number)
-            first, second, cut = fitted(firsts[number], second, length - (2 if second is None else 3))
+            room = length - 2 - (0 if second is None else tokenizer.between)
+            first, second, cut = fitted(firsts[number], second, room)
             row = framed(tokenizer, first, second)
             items.append(Item(rows=(row,), example=number, target=self._target(example), cut=cut))
         return items

@@ -120,6 +120,12 @@ class Tokenizer:
     def mask(self) -> int:
         return self._role("mask")
 
+    @cached_property
+    def between(self) -> int:
+        """How many pieces part two texts: one in BERT, two in RoBERTa."""
+        with told("text", TextError):
+            return max(1, len(self._inner.encode("", "").ids) - 2)  # around both stand a first and a last
+
     def numbers(self, roles: Mapping[str, str]) -> dict[str, int]:
         """The numbers of special pieces, each under the name that its role is given."""
         return {name: self._role(role) for name, role in roles.items()}

@@ -1,0 +1,100 @@
+"""The assertions of parity for members with heads of one kind each: masked words and every task, both ways."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from parity.parity import MOST, difference
+from tasks.small import CASES, LENGTH, stirred
+from torch import Tensor, nn
+
+from bertsmith.data.batch import Tokens
+from bertsmith.data.rows import lay
+from bertsmith.models import folder as folders
+from bertsmith.models import foreign
+from bertsmith.models.dialect import dialect_of
+from bertsmith.models.foreign import Learnt
+from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.objectives.masked import MaskedLM
+from bertsmith.tasks.base import Task
+from bertsmith.text.tokenizer import Tokenizer
+from bertsmith.use.load import load
+
+KINDS = {
+    "class": "classify",
+    "number": "classify",
+    "labels": "classify",
+    "tag": "tag",
+    "answer": "answer",
+    "choose": "choose",
+}
+ROWS = [[7, 8, 9], list(range(5, 65)), [5], [9, 8, 7, 6] * 5]
+
+
+def padded(rows: list[list[int]], padding: int) -> dict[str, Tensor]:
+    ids = nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=padding)
+    mask = nn.utils.rnn.pad_sequence([torch.ones(len(row), dtype=torch.long) for row in rows], batch_first=True)
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+@torch.no_grad()
+def assert_masked_words(config: TransformerConfig, folder: Path) -> None:
+    """Random weights of transformers, opened here and written back, guess the same all the way."""
+    words = foreign.words_of(config, ("head",))
+    model = getattr(transformers, dialect_of(config).classes["masked"])
+    reference = stirred(model(transformers.CONFIG_MAPPING[words["model_type"]](**words)))
+    reference.save_pretrained(folder / "theirs")
+    opened = folders.read(folder / "theirs")
+    assert opened.config == config
+    assert opened.parts == {"head"}
+    ours = MaskedLM(Transformer(config), MaskedLM.Config(pairs="none")).eval()
+    ours.load_state_dict(opened.state)
+    assert sum(part.numel() for part in ours.parameters()) == sum(part.numel() for part in reference.parameters())
+    inputs = padded(ROWS, words["pad_token_id"])
+    said = reference(**inputs, output_hidden_states=True)
+    states = ours.trunk.states(Tokens.of(ROWS))
+    for number, row in enumerate(ROWS):
+        start = sum(map(len, ROWS[:number]))
+        for own, theirs in zip(states[:-1], said.hidden_states[:-1], strict=True):
+            assert difference([own[start : start + len(row)]], [theirs[number, : len(row)]]) <= MOST
+        logits = ours.logits(states[-1][start : start + len(row)])
+        assert difference([logits], [said.logits[number, : len(row)]]) <= MOST
+        assert logits.abs().max() > 0.1
+    folders.write(folder / "ours", config, ours.state_dict())
+    again, report = transformers.AutoModelForMaskedLM.from_pretrained(folder / "ours", output_loading_info=True)
+    assert not any(report.values()), report
+    assert difference([again.eval()(**inputs).logits], [said.logits]) <= MOST
+
+
+@torch.no_grad()
+def assert_task(name: str, config: TransformerConfig, tokenizer: Tokenizer, folder: Path, **pooled: Any) -> None:
+    """A task of ours, opened by transformers and saved by it, answers the same; `pooled` changes its settings."""
+    case, dialect = CASES[name], dialect_of(config)
+    task: Task = stirred(case.make(Transformer(config)))
+    if pooled:
+        task.config = type(task.config)(**pooled)
+    answer = name if name in ("number", "labels") else "class"
+    learnt = Learnt(task=KINDS[name], labels=task.labels, answer=answer, **pooled)
+    extra = tokenizer.numbers(dialect.specials)
+    folders.write(folder / "ours", task.trunk.config, task.state_dict(), extra, learnt=learnt)
+    named = dialect.classes[KINDS[name]]
+    model, report = getattr(transformers, named).from_pretrained(folder / "ours", output_loading_info=True)
+    assert not any(report.values()), report
+    items = task.items(case.examples, tokenizer, LENGTH)
+    rows = [row for item in items for row in item.rows]
+    inputs = padded([row.ids.tolist() for row in rows], tokenizer.padding)
+    if name == "choose":
+        inputs = {word: part.unflatten(0, (len(items), -1)) for word, part in inputs.items()}
+    said = model.eval()(**inputs)
+    theirs = torch.stack([said.start_logits, said.end_logits], -1) if name == "answer" else said.logits
+    theirs = theirs.flatten() if name == "choose" else theirs
+    own = task.outputs(lay(rows))
+    wanted = [one[: len(row)] if one.ndim > 1 else one for one, row in zip(theirs, rows, strict=True)]
+    assert difference(own, wanted) <= MOST
+    model.save_pretrained(folder / "theirs")
+    tokenizer.save(folder / "theirs")
+    again = load(folder / "theirs").objective
+    assert type(again) is type(task)
+    assert again.labels == (() if name == "choose" else task.labels)
+    assert difference(again.outputs(lay(rows)), own) <= MOST

@@ -336,7 +336,9 @@ def _validation(
     recipe: Recipe, objective: Unlabelled, tokenizer: Tokenizer, valid: Shards, device: torch.device
 ) -> list[Batch]:
     """The validation text once through, its masks fixed once and for all."""
-    pairs: Pairs = objective.pairs if valid.documents > 1 else "none"  # one document alone has no other to pair with
+    # Where no document has two sentences there is no pair, and one document alone has no other to pair with.
+    alone = valid.sentences == valid.documents or (objective.pairs == "next" and valid.documents == 1)
+    pairs: Pairs = "none" if alone else objective.pairs
     pack = _pack(recipe, tokenizer, valid, pairs, VALID_SEED, once=True)
     collate = objective.collator(tokenizer)
     most = max(1, recipe.data.valid // recipe.data.tokens)
@@ -369,6 +371,9 @@ def _export(recipe: Recipe, model: Model, told: RunStory) -> None:
     kept = {"trunk", *dialect.pretrained}  # of a next-sentence head, say, ModernBERT knows nothing
     state = {name: one for name, one in model.objective.state_dict().items() if name.partition(".")[0] in kept}
     with folders.writing(recipe.out / "model") as folder:
-        folders.write(folder, shape, state, tokenizer.numbers(dialect.specials))
+        extra: dict[str, Any] = dict(tokenizer.numbers(dialect.specials))
+        if model.objective.pairs not in ("none", dialect.pairs):
+            extra["pairs"] = model.objective.pairs  # our own word: what transformers' two classes mean here
+        folders.write(folder, shape, state, extra)
         tokenizer.save(folder, length=shape.length, segments=shape.segments > 1)
         files.write(folder / "README.md", card(told).encode())

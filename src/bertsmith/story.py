@@ -74,8 +74,9 @@ def _figures(trainer: Trainer, guess: float) -> dict[str, str]:
         "hidden words guessed right": f"{found['masked_accuracy']:.1%}",
         "bits per byte": f"{found['bits_per_byte']:.3f}",
     }
-    if "next_accuracy" in found:
-        figures["next sentence judged right"] = f"{found['next_accuracy']:.1%}"
+    for kind, told in (("next", "next sentence"), ("order", "sentence order")):
+        if f"{kind}_accuracy" in found:
+            figures[f"{told} judged right"] = f"{found[f'{kind}_accuracy']:.1%}"
     return figures | {
         "tokens seen": f"{trainer.tokens:,}",
         "updates": f"{trainer.step:,}",

@@ -55,6 +55,16 @@ def test_exchanged_batches_come_out_near_the_mean():
     assert sizes.min() >= 0.99 * 1024
 
 
+@settings(deadline=None)
+@given(st.lists(st.sampled_from([3, 4, 5, 250, 512]), min_size=20, max_size=200), st.integers(4, 20))
+def test_batches_of_very_uneven_sequences_fit_too(lengths, most):
+    lengths = np.array(lengths, np.int64)
+    order, begins = exchange(lengths, np.zeros_like(lengths), 1024, most)
+    assert np.array_equal(np.sort(order), np.arange(len(lengths)))
+    assert np.add.reduceat(lengths[order], begins[:-1]).max() <= 1024
+    assert np.diff(begins).max() <= most
+
+
 def test_exchanging_moves_sequences_only_a_little():
     lengths = 3 + np.arange(20_000) * 7919 % 100
     order, _ = exchange(lengths, np.zeros_like(lengths), 1024, 1000)

@@ -38,7 +38,7 @@ def spread(packed, column):
     return np.repeat(column, np.diff(packed.bounds))
 
 
-@pytest.mark.parametrize("pairs", ["none", "next"])
+@pytest.mark.parametrize("pairs", ["none", "next", "order"])
 @pytest.mark.parametrize(
     ("tokens", "length"), [(1024, 32), (1024, 64), (1024, 128), (4096, 32), (4096, 128), (4096, 512)]
 )
@@ -50,7 +50,7 @@ def test_every_batch_is_full_but_for_one_percent(tokens, length, pairs):
         assert packed.real >= 0.99 * tokens
 
 
-@pytest.mark.parametrize("pairs", ["none", "next"])
+@pytest.mark.parametrize("pairs", ["none", "next", "order"])
 def test_the_last_batch_of_a_section_is_full_too(pairs, monkeypatch):
     monkeypatch.setattr("bertsmith.data.pack.SECTION", 256)
     packer = pack(prose(4000), 64, 1024, pairs)
@@ -58,13 +58,13 @@ def test_the_last_batch_of_a_section_is_full_too(pairs, monkeypatch):
     assert all(packed.real >= 0.99 * 1024 for packed in whole_round(packer))
 
 
-@pytest.mark.parametrize(("length", "pairs"), [(128, "none"), (512, "next")])
+@pytest.mark.parametrize(("length", "pairs"), [(128, "none"), (512, "next"), (512, "order")])
 def test_large_batches_are_full_too(length, pairs):
     packer = pack(prose(1000), length, 65_536, pairs)
     assert all(packer(index).real >= 0.99 * 65_536 for index in range(0, packer.batches(), 16))
 
 
-@pytest.mark.parametrize("pairs", ["none", "next"])
+@pytest.mark.parametrize("pairs", ["none", "next", "order"])
 @pytest.mark.parametrize("once", [False, True])
 def test_a_batch_is_laid_out_as_its_bounds_say(pairs, once):
     text = prose(100)
@@ -92,7 +92,7 @@ def test_a_batch_is_laid_out_as_its_bounds_say(pairs, once):
             stops = np.flatnonzero(ids == STOP)
             assert ids[0] == START
             assert stops[-1] == len(ids) - 1
-            assert len(stops) == (1 if pairs == "none" else 2)
+            assert len(stops) == (1 if packed.labels[sequence] == -100 else 2)
             assert np.array_equal(np.flatnonzero(places < 0), [0, *stops])
             assert segments.tolist() == [0] * (stops[0] + 1) + [1] * (len(ids) - stops[0] - 1)
             for first, last in zip([0, *stops], stops, strict=False):
@@ -136,7 +136,49 @@ def test_with_pairs_every_token_stands_once_an_epoch_in_its_own_place(documents,
     assert abs((np.concatenate(labels) == 0).mean() - 0.5) < 0.01
 
 
-@pytest.mark.parametrize("pairs", ["none", "next"])
+class Strict(Prose):
+    """Text of which nothing can be gathered where there is none, as past the end of shards."""
+
+    def gather(self, starts, lengths):
+        assert lengths.min() >= 1
+        assert (starts + lengths).max() <= self.tokens
+        return super().gather(starts, lengths)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("documents", [300, 30, 1])
+def test_in_order_every_token_is_seen_once_in_every_epoch_of_a_round(documents, seed, section):
+    lengths = (7, 31, 12, 20, 5, 90, 16, 3, 44, 28)
+    text = Strict([[*lengths[number % 7 :]] * (number % 3) + [9] for number in range(1, documents + 1)])
+    packer = pack(text, 64, 1024, "order", seed)
+    seen = np.zeros((packer.round, text.tokens), int)
+    labels = []
+    for packed in whole_round(packer, 2):
+        real = packed.places >= 0
+        np.add.at(seen, (spread(packed, packed.epochs)[real] - 2 * packer.round, packed.places[real]), 1)
+        labels.append(packed.labels[: packed.sequences])
+        assert packed.real >= (0.99 if section == 512 else 0.98) * 1024  # a short section has less to choose from
+        for begin, end, label in zip(packed.bounds, packed.bounds[1:], labels[-1], strict=False):
+            places, segments = packed.places[begin:end], packed.segments[begin:end]
+            first, second = (places[(places >= 0) & (segments == part)] for part in (0, 1))
+            match label:
+                case 0:
+                    assert second[0] == first[-1] + 1
+                case 1:
+                    assert first[0] == second[-1] + 1
+                case _:
+                    assert len(second) == 0
+                    assert len(places) == len(first) + 2
+                    assert not segments.any()
+            assert len(np.unique(text.document[places[places >= 0]])) == 1
+    assert (seen == 1).all()
+    found = np.concatenate(labels)
+    assert (found == -100).any()
+    pairs = int((found >= 0).sum())
+    assert abs((found == 1).sum() / pairs - 0.5) < 2 / pairs**0.5
+
+
+@pytest.mark.parametrize("pairs", ["none", "next", "order"])
 def test_a_position_always_gives_the_same_batch(pairs):
     text = prose(200)
     packer = pack(text, pairs=pairs)
@@ -197,7 +239,7 @@ def test_epochs_are_counted_as_they_pass(section):
     assert packed.epoch == packed.epochs[0]
 
 
-@pytest.mark.parametrize("pairs", ["none", "next"])
+@pytest.mark.parametrize("pairs", ["none", "next", "order"])
 def test_once_through_is_one_epoch_in_even_batches(pairs):
     text = prose(60)
     packer = pack(text, tokens=4096, pairs=pairs, once=True)
@@ -205,7 +247,8 @@ def test_once_through_is_one_epoch_in_even_batches(pairs):
     assert packer.round == 1
     seen = np.zeros(text.tokens, int)
     for packed in batches:
-        own = (packed.places >= 0) & ((packed.segments == 0) | (spread(packed, packed.labels) == 0))
+        stand_in = (pairs == "next") & (packed.segments == 1) & (spread(packed, packed.labels) == 1)
+        own = (packed.places >= 0) & ~stand_in
         seen += np.bincount(packed.places[own], minlength=text.tokens)
     assert (seen == 1).all()
     real = np.array([packed.real for packed in batches])
@@ -246,7 +289,7 @@ def test_the_billionth_sequence_is_found_again_within_a_second(tokens):
     assert min(seconds) < 1
 
 
-@pytest.mark.parametrize("pairs", ["none", "next"])
+@pytest.mark.parametrize("pairs", ["none", "next", "order"])
 def test_very_uneven_lengths_stay_within_the_limit(pairs):
     text = Prose(([[1, 1]] * 19 + [[510]]) * 100)
     packer = pack(text, 512, 4096, pairs)

@@ -1,5 +1,7 @@
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from prose import Prose, prose
 
 from bertsmith.data.plan import Plan, Sequences
@@ -26,6 +28,13 @@ def covered(starts, lengths, tokens):
     return np.cumsum(edges)[:-1]
 
 
+def longer(ones, others):
+    """The chance that one of the first kind is longer than one of the second."""
+    others = np.sort(others)
+    smaller = np.searchsorted(others, ones, side="left") + np.searchsorted(others, ones, side="right")
+    return smaller.mean() / (2 * len(others))
+
+
 @pytest.mark.parametrize("length", [3, 16, 64, 512])
 def test_without_pairs_every_token_is_seen_once_an_epoch(length):
     text = prose(100)
@@ -37,7 +46,7 @@ def test_without_pairs_every_token_is_seen_once_an_epoch(length):
         assert not sequences.second_length.any()
 
 
-@pytest.mark.parametrize("pairs", ["none", "next"])
+@pytest.mark.parametrize("pairs", ["none", "next", "order"])
 def test_no_text_of_a_sequence_crosses_a_document(pairs):
     text = prose(100)
     sequences = ordered(plan(text, 128, pairs), range(1))
@@ -49,7 +58,7 @@ def test_no_text_of_a_sequence_crosses_a_document(pairs):
         assert np.array_equal(text.document[start], text.document[start + length - 1])
 
 
-@pytest.mark.parametrize(("pairs", "most"), [("none", 62), ("next", 30)])
+@pytest.mark.parametrize(("pairs", "most"), [("none", 62), ("next", 30), ("order", 30)])
 def test_a_sentence_is_cut_only_if_it_is_too_long(pairs, most):
     text = prose(100)
     sequences = ordered(plan(text, 64, pairs), range(1))
@@ -80,7 +89,7 @@ def test_epochs_are_cut_and_ordered_differently():
     assert first.first_start[places[0]].tolist() != second.first_start[places[1]].tolist()
 
 
-@pytest.mark.parametrize("pairs", ["none", "next"])
+@pytest.mark.parametrize("pairs", ["none", "next", "order"])
 def test_an_epoch_is_the_same_alone_and_among_others(pairs):
     text = prose(40)
     together = ordered(plan(text, pairs=pairs), range(3, 7))
@@ -132,14 +141,71 @@ def test_neither_lengths_nor_endings_give_the_label_away(length):
     text = prose(200, sentences=150)
     sequences = ordered(plan(text, length, "next"), range(2))
     true, random = (sequences.take(np.flatnonzero(sequences.label == label)) for label in (0, 1))
-    for one, other in ((true.second_length, random.second_length), (true.lengths, random.lengths)):
-        smaller = np.searchsorted(np.sort(one), other, side="left") + np.searchsorted(np.sort(one), other, side="right")
-        assert abs(smaller.mean() / (2 * len(one)) - 0.5) < 0.06  # the chance that a random one is longer
+    assert abs(longer(random.second_length, true.second_length) - 0.5) < 0.06
+    assert abs(longer(random.lengths, true.lengths) - 0.5) < 0.06
     long = np.diff(text.sentence_ends, prepend=0) > (length - 3) // 2
     ends = text.sentence_ends[~long]
     assert np.isin(random.second_start + random.second_length, ends).mean() > 0.97 * (
         np.isin(true.second_start + true.second_length, ends).mean()
     )
+
+
+documents = st.lists(st.lists(st.integers(0, 40), max_size=12), min_size=1, max_size=8)
+
+
+@settings(deadline=None)
+@given(documents, st.integers(5, 64), st.integers(0, 2**32), st.integers(0, 1000))
+def test_in_order_every_sentence_stands_once_an_epoch_beside_its_neighbour(documents, length, seed, epoch):
+    text = Prose([*documents, [3, 4], [2]])
+    made = plan(text, length, "order", seed)
+    sequences = ordered(made, range(epoch, epoch + 1))
+    first, second = sequences.first_start, sequences.second_start
+    first_end, second_end = first + sequences.first_length, second + sequences.second_length
+    own, swapped, single = (np.flatnonzero(sequences.label == label) for label in (0, 1, -100))
+    assert len(own) + len(swapped) + len(single) == len(sequences)
+    pairs = np.concatenate([own, swapped])
+    texts = np.concatenate([first, second[pairs]]), np.concatenate([first_end, second_end[pairs]])
+    assert (covered(texts[0], texts[1] - texts[0], text.tokens) == 1).all()
+    assert (texts[0] < texts[1]).all()
+    assert np.isin(texts[1], made.starts).all()
+    assert np.array_equal(first_end[own], second[own])
+    assert np.array_equal(second_end[swapped], first[swapped])
+    assert np.array_equal(text.document[first[pairs]], text.document[second[pairs]])
+    assert np.array_equal(text.document[texts[0]], text.document[texts[1] - 1])
+    assert not sequences.second_length[single].any()
+    assert np.isin(first_end[single], made.starts[made.walks]).all()  # only what is left over at the end is alone
+    assert np.isin(first[single], made.starts[np.searchsorted(made.starts, first_end[single]) - 1]).all()
+    special = np.where(sequences.label == -100, 2, 3)
+    assert np.array_equal(sequences.lengths, sequences.first_length + sequences.second_length + special)
+    assert sequences.lengths.max() <= length
+
+
+@pytest.mark.parametrize(("sentences", "length"), [(2, 64), (4, 64), (12, 128), (300, 128), (12, 512)])
+def test_half_of_the_pairs_are_swapped_and_lengths_do_not_tell_which(sentences, length):
+    sequences = ordered(plan(prose(12_000 // sentences, sentences), length, "order"), range(12))
+    own, swapped = (sequences.take(np.flatnonzero(sequences.label == label)) for label in (0, 1))
+    total = len(own) + len(swapped)
+    assert abs(len(own) / total - 0.5) < 2 / total**0.5  # four deviations
+    assert abs(longer(swapped.lengths, own.lengths) - 0.5) < 0.02
+    assert abs(longer(swapped.second_length, own.second_length) - 0.5) < 0.05
+
+
+def test_each_epoch_and_seed_swaps_anew():
+    text = Prose([[5, 6]] * 400)
+    labels = [
+        sequences.label[np.argsort(np.minimum(sequences.first_start, sequences.second_start))]
+        for seed in (1, 2)
+        for sequences in (ordered(plan(text, 32, "order", seed), range(epoch, epoch + 1)) for epoch in (0, 1))
+    ]
+    for one in range(4):
+        assert (labels[one] >= 0).all()
+        for other in range(one):
+            assert abs((labels[one] == labels[other]).mean() - 0.5) < 0.1
+
+
+def test_one_document_is_enough_for_order():
+    sequences = ordered(plan(Prose([[5, 6, 7]]), 32, "order"), range(100))
+    assert set(sequences.label.tolist()) == {-100, 0, 1}
 
 
 def test_empty_sentences_and_documents_are_passed_over():
@@ -156,9 +222,10 @@ def test_one_document_cannot_give_pairs():
         plan(Prose([[5, 6, 7]]), pairs="next")
 
 
-def test_single_sentences_cannot_give_pairs():
+@pytest.mark.parametrize("pairs", ["next", "order"])
+def test_single_sentences_cannot_give_pairs(pairs):
     with pytest.raises(TextError, match=r"^corpus: no document has two sentences, .* or set pairs = \"none\"\.$"):
-        plan(Prose([[5], [6], [7]]), pairs="next")
+        plan(Prose([[5], [0, 6], [7]]), pairs=pairs)
 
 
 def test_an_empty_corpus_is_refused():
@@ -166,7 +233,7 @@ def test_an_empty_corpus_is_refused():
         plan(Prose([[0], []]))
 
 
-@pytest.mark.parametrize(("pairs", "length"), [("none", 2), ("next", 4)])
+@pytest.mark.parametrize(("pairs", "length"), [("none", 2), ("next", 4), ("order", 4)])
 def test_a_length_without_room_for_text_is_refused(pairs, length):
     with pytest.raises(
         RecipeError, match=rf"^length = {length}: leaves no room for text\. Choose at least {length + 1}\.$"

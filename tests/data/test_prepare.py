@@ -372,7 +372,8 @@ def test_a_crash_at_any_call_to_the_disk_changes_nothing(
 
 
 RUN = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored by what runs in the background
 from bertsmith.data import chunks
 from bertsmith.data.corpus import Corpus
 from bertsmith.data.prepare import prepare

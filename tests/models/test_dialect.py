@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import transformers
 from tasks.small import CASES, shape
 
 from bertsmith.errors import FolderError, RecipeError
@@ -21,7 +22,10 @@ def test_each_dialect_has_words_for_its_own_network() -> None:
         assert dialect_of(dialect.standard) is dialect
         words = foreign.words_of(dialect.standard, ())
         assert foreign.config_of(words, "here") == dialect.standard
-        assert foreign.config_of({"model_type": dialect.fixed["model_type"]} | NO_WINDOWS, "here") == dialect.standard
+        kind = dialect.fixed["model_type"]
+        assert foreign.config_of({"model_type": kind} | NO_WINDOWS, "here") == dialect.standard
+        left_out = transformers.CONFIG_MAPPING[kind]().to_dict() | NO_WINDOWS | {"layer_types": None}
+        assert foreign.config_of(left_out, "here") == dialect.standard
 
 
 NO_WINDOWS = {"global_attn_every_n_layers": 1}
@@ -35,6 +39,9 @@ NO_WINDOWS = {"global_attn_every_n_layers": 1}
         {"biases": False},
         {"positions": "rotary"},
         {"segments": 0},
+        {"embedding": 16},
+        {"shared": True},
+        {"offset": 1},
     ],
 )
 def test_a_network_without_a_name_is_refused(changes: dict[str, Any]) -> None:

@@ -15,6 +15,10 @@ PUBLISHED = {
     "bert-large": 335_141_888,
     "roberta-base": 124_645_632,
     "roberta-large": 355_359_744,
+    "albert-base": 11_683_584,
+    "albert-large": 17_683_968,
+    "albert-xlarge": 58_724_864,
+    "albert-xxlarge": 222_595_584,
 }
 OURS = {"smith-base": 30_522 * 768 + 12 * (4 * 768 * 768 + 3 * 768 * 2048 + 2 * 768) + 768}
 

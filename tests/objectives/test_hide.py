@@ -6,7 +6,7 @@ from bertsmith.data.pack import Pack
 from bertsmith.data.shuffle import TEXT, mix, uniform
 from bertsmith.objectives.hide import Hiding, Pieces, hide
 
-UNITS = ("token", "word", "span")
+UNITS = ("token", "word", "span", "gram")
 SPECIAL = np.arange(VOCABULARY) < 5
 CONTINUES = (uniform(1, np.arange(VOCABULARY)) < 0.4) & ~SPECIAL
 PIECES = Pieces.of(CONTINUES, SPECIAL, MASK)
@@ -116,8 +116,26 @@ def test_spans_are_long_and_stay_inside_their_text(batches):
     assert 3.0 < np.mean(lengths) < 4.6  # 3.8 by the paper, less where a text ends
 
 
-def test_a_span_has_one_fate(batches):
-    ids, chosen, _ = hide(batches[0], Hiding(unit="span", rate=0.02), PIECES)
+def test_grams_are_up_to_three_whole_words_of_one_text(batches):
+    counts = []
+    for packed in batches:
+        chosen = hide(packed, Hiding(unit="gram", rate=0.01), PIECES)[1]
+        taken, words = set(chosen.tolist()), words_of(packed)
+        whole = [len(taken.intersection(word)) == len(word) for word in words]
+        cut = sum(0 < len(taken.intersection(word)) < len(word) for word in words)
+        assert cut <= 1  # the last gram, where enough are chosen
+        runs = np.split(chosen, np.flatnonzero(np.diff(chosen) > 1) + 1)
+        assert all((np.diff(packed.places[run]) == 1).all() for run in runs)
+        ends = {word[0]: number for number, word in enumerate(words)}
+        counts += [sum(whole[ends[place]] for place in run.tolist() if place in ends) for run in runs]
+    assert max(counts) <= 6  # three, or two grams that touch
+    shares = [counts.count(size) / len(counts) for size in (1, 2, 3)]
+    assert shares == pytest.approx([6 / 11, 3 / 11, 2 / 11], abs=0.08)
+
+
+@pytest.mark.parametrize("unit", ["span", "gram"])
+def test_a_span_has_one_fate(batches, unit):
+    ids, chosen, _ = hide(batches[0], Hiding(unit=unit, rate=0.02), PIECES)
     runs = np.split(np.arange(len(chosen)), np.flatnonzero(np.diff(chosen) > 1) + 1)
     mixed = sum(0 < (ids[chosen[run]] == MASK).mean() < 1 for run in runs)
     assert mixed <= 0.2 * len(runs)  # only spans that touch

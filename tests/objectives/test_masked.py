@@ -14,6 +14,7 @@ from bertsmith.nn.init import initialise
 from bertsmith.nn.pooling import first
 from bertsmith.objectives.hide import Pieces
 from bertsmith.objectives.masked import Collator, MaskedLM
+from bertsmith.train.evaluate import evaluate
 
 SHAPE = TransformerConfig(vocabulary=VOCABULARY, width=32, layers=2, heads=2, feed_forward=48, length=64)
 SPECIAL = np.arange(VOCABULARY) < 5
@@ -25,20 +26,44 @@ def objective(pairs: Pairs) -> MaskedLM:
     return made.eval()
 
 
-def batch(pairs: Pairs) -> Batch:
-    pack = Pack(prose(300), length=64, tokens=1024, pairs=pairs, seed=1, start=START, stop=STOP, padding=PADDING)
+def batch(pairs: Pairs, packed: Pairs | None = None) -> Batch:
+    how = {"start": START, "stop": STOP, "padding": PADDING, "seed": 1}
+    pack = Pack(prose(300), length=64, tokens=1024, pairs=packed or pairs, **how)
     return Collator(MaskedLM.Config(pairs=pairs), Pieces.of(~SPECIAL, SPECIAL, MASK))(pack(0))
 
 
-@pytest.mark.parametrize("pairs", ["none", "next"])
+@pytest.mark.parametrize("pairs", ["none", "next", "order"])
 def test_losses_are_those_of_the_whole_last_layer(pairs: Pairs) -> None:
     made, given = objective(pairs), batch(pairs)
     terms = made(given)
     hidden = made.trunk(given.tokens, "recorded")
     masked = F.cross_entropy(made.logits(hidden[given.chosen]), given.targets, reduction="sum")
     torch.testing.assert_close(terms["masked"].total, masked)
-    if pairs == "next":
+    assert terms.keys() == ({"masked"} if pairs == "none" else {"masked", pairs})
+    if pairs != "none":
         scores = made.next(made.pooler(first(hidden, given.tokens.bounds)))
-        torch.testing.assert_close(terms["next"].total, F.cross_entropy(scores, given.labels, reduction="sum"))
-    else:
-        assert terms.keys() == {"masked"}
+        torch.testing.assert_close(terms[pairs].total, F.cross_entropy(scores, given.labels, reduction="sum"))
+        assert terms[pairs].right == (scores.argmax(-1) == given.labels).sum()
+
+
+def test_only_pairs_are_asked_for_their_order() -> None:
+    given = batch("order")
+    assert given.labels is not None
+    assert given.counts.keys() == {"masked", "order", "tokens", "squares"}
+    real = int((given.tokens.ids == START).sum())
+    assert 0 < given.counts["order"] == int((given.labels >= 0).sum()) < real
+    with torch.no_grad():
+        assert {"order_loss", "order_accuracy"} <= evaluate(objective("order"), [given], 4.0).keys()
+
+
+def test_a_batch_of_single_texts_asks_for_no_order() -> None:
+    made, alone, given = objective("order"), batch("order", packed="none"), batch("order")
+    assert alone.counts["order"] == 0
+    term = made(alone)["order"]
+    assert (term.total, term.right) == (0, 0)
+    term.total.backward()
+    assert not any(weight.grad.any() for weight in made.parameters() if weight.grad is not None)
+    with torch.no_grad():
+        both, one, none = (evaluate(made, batches, 4.0) for batches in ([alone, given], [given], [alone]))
+    assert (both["order_loss"], both["order_accuracy"]) == (one["order_loss"], one["order_accuracy"])
+    assert "order_loss" not in none

@@ -14,7 +14,7 @@ from tasks.small import WORDS, prose, shape
 from bertsmith import run
 from bertsmith.errors import RecipeError
 from bertsmith.models import folder as folders
-from bertsmith.models.dialect import ROBERTA
+from bertsmith.models.family import ROBERTA
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
@@ -27,7 +27,7 @@ def tokenizer() -> Tokenizer:
 
 
 def roberta(**changes: Any) -> TransformerConfig:
-    own = {name: getattr(ROBERTA.standard, name) for name in ("offset", "segments", "norm_eps")}
+    own = {name: getattr(ROBERTA, name) for name in ("offset", "segments", "norm_eps")}
     return shape(vocabulary=tokenizer().vocabulary, **own, **changes)
 
 

@@ -20,7 +20,7 @@ RECIPES = sorted(ROOT.rglob("*.toml"))
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> dict[Kind, Path]:
-    kinds: tuple[Kind, ...] = ("wordpiece", "bpe")
+    kinds: tuple[Kind, ...] = ("wordpiece", "bpe", "unigram")
     return {kind: prepared(tmp_path_factory.mktemp(kind), kind) for kind in kinds}
 
 
@@ -50,7 +50,8 @@ def test_a_recipe_is_stepped_twice(path: Path, data: dict[Kind, Path], tmp_path:
         "data.length=32",
         "data.tokens=512",
     ]
-    folder = data["bpe" if path.stem.startswith("roberta") else "wordpiece"]
+    kinds: dict[str, Kind] = {"roberta": "bpe", "albert": "unigram"}
+    folder = data[kinds.get(path.stem.partition("-")[0], "wordpiece")]
     changes = [f"out={tmp_path / 'run'}", f"data.folder={folder}", "train.steps=2", "train.accumulate=1", *small]
     run.pretrain(run.read(path, changes))
     steps = [entry for entry in log.read(tmp_path / "run" / log.NAME) if entry["kind"] == "step"]

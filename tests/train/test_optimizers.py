@@ -1,4 +1,4 @@
-"""AdamW against PyTorch's own on the same gradients, Muon beside it, and what the house adds to both."""
+"""AdamW against PyTorch's own on the same gradients, LAMB in its place, Muon beside it, and what the house adds."""
 
 import pytest
 import torch
@@ -11,6 +11,9 @@ from bertsmith.train.optimizers import Optimizer, OptimizerConfig
 
 CONFIG = OptimizerConfig(rate=0.01, decay=0.1)
 MUON = OptimizerConfig(rate=0.01, decay=0.1, matrices="muon", matrix_rate=0.05)
+LAMB = OptimizerConfig(kind="lamb", rate=0.01, decay=0.1)
+BOTH = OptimizerConfig(kind="lamb", rate=0.01, decay=0.1, matrices="muon", matrix_rate=0.05)
+ALL = pytest.mark.parametrize("settings", [CONFIG, MUON, LAMB, BOTH], ids=["adamw", "muon", "lamb", "lamb-muon"])
 HIDDEN = {"0.weight": 2, "3.weight": 1}  # of shapes 8 x 4 and 3 x 8
 
 
@@ -102,7 +105,7 @@ def test_what_asks_for_no_gradient_takes_no_part() -> None:
     assert names == {"2.weight", "2.bias", "3.weight", "3.bias"}
 
 
-@pytest.mark.parametrize("settings", [CONFIG, MUON], ids=["adamw", "muon"])
+@ALL
 @pytest.mark.parametrize("capturable", [False, True])
 @pytest.mark.parametrize("shares", [None, {"0.weight": 0.25, "3.bias": 0.5}])
 def test_a_restored_state_goes_on_to_the_bit(
@@ -125,9 +128,9 @@ def test_a_restored_state_goes_on_to_the_bit(
     assert_same(other.state(), optimizer.state())
 
 
-@pytest.mark.parametrize("settings", [CONFIG, MUON], ids=["adamw", "muon"])
+@ALL
 @pytest.mark.parametrize("capturable", [False, True])
-@pytest.mark.parametrize("place", ["0.weight", "2.bias"])  # of Muon, and of AdamW: both stand still
+@pytest.mark.parametrize("place", ["0.weight", "2.bias"])  # of Muon, and of the rest: all stand still
 @pytest.mark.parametrize("broken", [torch.nan, torch.inf])
 def test_a_gradient_that_is_no_number_changes_nothing(
     broken: float, place: str, capturable: bool, settings: OptimizerConfig
@@ -163,7 +166,7 @@ def test_the_clip_bounds_the_gradient_and_nought_is_no_limit() -> None:
     assert lengths[1] == pytest.approx(float(gradient.norm()), rel=1e-5)
 
 
-@pytest.mark.parametrize("settings", [CONFIG, MUON], ids=["adamw", "muon"])
+@ALL
 def test_a_capturable_optimizer_keeps_its_rates_in_tensors_and_says_the_same(settings: OptimizerConfig) -> None:
     first, second = network(), network()
     shares = {"0.weight": 0.25, "3.bias": 0.5}
@@ -180,7 +183,11 @@ def test_a_capturable_optimizer_keeps_its_rates_in_tensors_and_says_the_same(set
     assert rates == pytest.approx([0.005 * group["share"] for group in optimizer.adamw.param_groups])
 
 
-@pytest.mark.parametrize(("settings", "tensors"), [(CONFIG, 6 * 3), (MUON, 4 * 3 + 2)], ids=["adamw", "muon"])
+@pytest.mark.parametrize(
+    ("settings", "tensors"),
+    [(CONFIG, 6 * 3), (MUON, 4 * 3 + 2), (LAMB, 6 * 3), (BOTH, 4 * 3 + 2)],
+    ids=["adamw", "muon", "lamb", "lamb-muon"],
+)
 def test_a_capturable_optimizer_has_its_state_before_the_first_step(settings: OptimizerConfig, tensors: int) -> None:
     module = network()
     optimizer = Optimizer(module, settings, capturable=True, hidden=HIDDEN)
@@ -325,6 +332,7 @@ def test_what_is_no_stack_of_matrices_is_refused(hidden: dict[str, int], message
     ("values", "message"),
     [
         ({"matrices": "sgd"}, "sgd"),
+        ({"kind": "lam"}, "lam"),
         ({"matrix_rate": 0.0}, "matrix_rate is 0.0. Give more than 0, as in optimizer.matrix_rate=0.02."),
         ({"matrix_rate": float("inf")}, "matrix_rate is inf. Give more than 0, as in optimizer.matrix_rate=0.02."),
         ({"momentum": 1.0}, "momentum is 1.0. Give a share, at least 0 and below 1."),
@@ -339,7 +347,7 @@ def test_settings_that_cannot_be_are_refused_in_one_line(values: dict[str, objec
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("settings", [CONFIG, MUON], ids=["adamw", "muon"])
+@ALL
 def test_a_recorded_move_follows_the_schedule_leaves_bad_steps_out_and_mixes_with_others(
     settings: OptimizerConfig,
 ) -> None:

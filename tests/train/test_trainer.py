@@ -204,6 +204,23 @@ def test_validation_text_of_one_document_is_measured_without_pairs(tmp_path: Pat
     assert "next_loss" not in figures
 
 
+def test_a_batch_in_which_nothing_was_asked_of_pairs_still_teaches_words(tmp_path: Path) -> None:
+    """Documents of one sentence, and a last one of two: most updates have no pair, and none is left out for it."""
+    text = tmp_path / "text.txt"
+    single = ["the cat sees the dog in the garden .\n"] * 10
+    lines = [f"{number} {line}" for number, line in enumerate(single * 40)]
+    text.write_text("\n".join(lines) + "\none sentence .\nand another .\n")
+    corpus = Corpus([str(text)], layout="lines")
+    prepare(corpus, train(corpus.lines(), TokenizerConfig(vocabulary=100, least=1)), tmp_path / "data", workers=1)
+    changes = ["objective.pairs=order", "train.steps=6", "data.valid=512"]
+    figures = run.pretrain(recipe(tmp_path / "data", tmp_path / "run", *changes))
+    assert "order_loss" not in figures  # of the validation text no document has two sentences
+    steps = [entry for entry in log.read(tmp_path / "run" / log.NAME) if entry["kind"] == "step"]
+    assert steps[-1]["skipped"] == 0
+    assert any(entry["terms"]["order"] == 0 for entry in steps)
+    assert all(entry["terms"]["masked"] > 0 for entry in steps)
+
+
 def test_a_disk_that_fills_up_stops_the_run_in_one_line_and_loses_nothing(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

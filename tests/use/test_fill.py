@@ -66,6 +66,10 @@ def test_many_texts_are_filled_in_parts_and_in_order(model: bertsmith.Model, mon
     assert [answer["best"] for answer in parts] == [answer["best"] for answer in whole]
 
 
+def test_no_texts_have_no_blanks(model: bertsmith.Model) -> None:
+    assert model.fill_all([]) == []
+
+
 def test_a_text_without_a_blank_is_refused(model: bertsmith.Model) -> None:
     with pytest.raises(
         TextError, match=r"'no blank here': has no blank to fill. Write \[MASK\] where a word is missing."

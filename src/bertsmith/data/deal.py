@@ -60,7 +60,7 @@ def exchange(lengths: Whole, spare: Whole, tokens: int, most: int) -> tuple[Whol
                 break
             near, far = slice(max(row, after - back), after), slice(after, after + ahead)
             misses = np.abs(lengths[far] - (lengths[near, None] + (want - ends[after - 1])))
-            misses[least[far] - least[near, None] > least_done + tokens - least_ends[after - 1]] = tokens
+            misses[least[far] - least[near, None] > least_done + tokens - least_ends[after - 1]] = total
             one, other = divmod(int(misses.argmin()), misses.shape[1])
             best = min(best, (int(misses[one, other]), after, near.start + one, after + other))
         _, row, left, right = best

@@ -24,7 +24,7 @@ class Packed:
     positions: Int32[np.ndarray, "T"]  # each token's place in its own sequence
     segments: Int32[np.ndarray, "T"]  # 1 in the second text of a pair
     places: Int64[np.ndarray, "T"]  # each token's place in the corpus; -1 for special tokens and filler
-    labels: Int64[np.ndarray, "B"]  # 0 the true next text, 1 a random one, -100 none
+    labels: Int64[np.ndarray, "B"]  # 0 the true next text, 1 a random one or the one before, -100 none
     epochs: Int64[np.ndarray, "B"]  # the epoch that each sequence belongs to
     bounds: Int32[np.ndarray, "B+1"]  # where each begins, and the end; B is the same for the whole run
     longest: int  # no sequence is longer
@@ -141,7 +141,8 @@ class Pack:
             order = np.arange(len(sequences))
             begins, offsets = cut(sequences.lengths, self.tokens, self.most)
         else:
-            order, begins = exchange(sequences.lengths, _spare(sequences), self.tokens, self.most)
+            spare = _spare(sequences) if self.plan.pairs == "next" else np.zeros(len(sequences), np.int64)
+            order, begins = exchange(sequences.lengths, spare, self.tokens, self.most)
             offsets = np.zeros_like(begins)
         return _Section(
             sequences=sequences,
@@ -153,16 +154,21 @@ class Pack:
         )
 
     def _lay(self, batch: Sequences, key: int) -> Packed:
-        """[CLS] first [SEP] second [SEP], sequence after sequence, and filler up to the number of tokens."""
+        """[CLS] first [SEP] second [SEP], sequence after sequence, and filler up to the number of tokens.
+
+        A sequence without a second text is [CLS] first [SEP].
+        """
         tokens, count = self.tokens, len(batch)
         _trim(batch, tokens)
         lengths = batch.lengths
         starts, texts = batch.first_start, batch.first_length.astype(np.int64)
         spans, segment = texts + 2, np.zeros(count, np.int32)  # a text with the special tokens round it
-        if self.plan.pairs == "next":
-            starts = np.stack([starts, batch.second_start], 1).ravel()
-            texts = np.stack([texts, batch.second_length], 1).ravel()
-            spans, segment = texts + np.tile([2, 1], count), np.tile(np.array([0, 1], np.int32), count)
+        if self.plan.pairs != "none":
+            held = np.stack([np.ones(count, bool), batch.label >= 0], 1).ravel()
+            starts = np.stack([starts, batch.second_start], 1).ravel()[held]
+            texts = np.stack([texts, batch.second_length], 1).ravel()[held]
+            spans = texts + np.tile([2, 1], count)[held]
+            segment = np.tile(np.array([0, 1], np.int32), count)[held]
         ends = np.cumsum(spans)
         real = int(ends[-1])
         filler = np.diff(np.append(np.arange(real, tokens, self.length), tokens))

@@ -11,7 +11,13 @@ from bertsmith.errors import RecipeError, TextError
 
 Whole = NDArray[np.int64]
 Small = NDArray[np.int32]  # there may be a billion of them
-Pairs = Literal["none", "next"]
+Pairs = Literal["none", "next", "order"]
+
+SINGLE = (
+    "corpus",
+    "no document has two sentences, but it takes two that follow each other to make a pair",
+    'Put blank lines only between documents, or set pairs = "none"',
+)
 
 
 @runtime_checkable
@@ -35,7 +41,7 @@ class Sequences:
     first_length: Small
     second_start: Whole
     second_length: Small
-    label: Small  # 0 the second text truly follows, 1 it comes from elsewhere, -100 there is none
+    label: Small  # 0 the second text truly follows, 1 it comes from elsewhere or before, -100 there is none
     epoch: Small
 
     def __len__(self) -> int:
@@ -69,11 +75,14 @@ class Plan:
     A unit is a sentence, or a part of one that is too long. Each document is walked from its first unit to its last;
     a sequence takes the units that fit. With pairs (Devlin et al. 2018, section 3.1) the units taken are split in two
     at random; then either the second half stays, or a text from another document stands in for it and the walk goes on
-    right after the first half.
+    right after the first half. With order (Lan et al. 2019, section 3.1) both halves stay, in half of the pairs
+    swapped, and a unit that is left over at the end of a walk stays a single text.
 
     Departs from the paper: a sequence ends where a sentence ends, nothing being cut off; a stand-in is as long as the
     text it replaces and ends with a sentence too; and the coin is weighted so that half of all pairs are true although
-    the last unit of a document has no true second. So neither lengths nor endings give the label away.
+    the last unit of a document has no true second. So neither lengths nor endings give the label away. Lengths hardly
+    give the order away either: a sequence often begins with the long unit that did not fit into the one before, so what
+    may be swapped is split somewhere in the middle half of its tokens.
     """
 
     def __init__(self, source: Source, *, length: int, pairs: Pairs, seed: int, short: float = 0.1) -> None:
@@ -97,6 +106,8 @@ class Plan:
         # Long documents are walked in strides, all at the same time; no sequence crosses from one into the next.
         strides = np.searchsorted(self.starts, _cuts(self.starts[self.documents], 64 * length))
         self.walks = _merge(self.documents, strides)
+        if pairs == "order" and len(self.walks) == len(self.starts):
+            raise TextError(*SINGLE)
         self.truth, self.seconds = 0.5, np.zeros(1, np.int64)
         if pairs == "next":
             self._weigh()
@@ -130,11 +141,7 @@ class Plan:
             found = self._sample()
             free = found.split < found.last
             if not free.any():
-                raise TextError(
-                    "corpus",
-                    "no document has two sentences, but half of the pairs are two that follow each other",
-                    'Put blank lines only between documents, or set pairs = "none"',
-                )
+                raise TextError(*SINGLE)
             self.seconds = (self.starts[found.last] - self.starts[found.split])[free]
             change = (min(1.0, 0.5 / float(free.mean())) - self.truth) / 2
             self.truth += change
@@ -151,7 +158,7 @@ class Plan:
     def _walk(self, walks: Whole, epochs: Small) -> Walked:
         """Walk them all: each turn finds the next sequence of every walk that is not yet at its end."""
         unit, stop, epoch, key = self.walks[walks], self.walks[walks + 1], epochs, mix(self.seed, WALK, epochs)
-        least = min(2, self.most)
+        least, few = min(2, self.most), 2 if self.pairs == "order" else 1  # tokens, and units; two always fit
         spread = (self.most + 1 - least) / (self.short or 1)  # chance, once known to be small, draws the target too
         turns = []
         while len(unit):
@@ -159,22 +166,26 @@ class Plan:
             chance, coin, cut = ((word >> bits & 0xFFFFF) * 2.0**-20 for bits in (0, 20, 40))
             target = np.where(chance < self.short, least + chance * spread, self.most)
             goal = self.starts[unit] + target.astype(np.int64)
-            last = np.clip(np.searchsorted(self.starts, goal, side="right") - 1, unit + 1, stop)
+            last = np.clip(np.searchsorted(self.starts, goal, side="right") - 1, unit + few, stop)
             goal = np.minimum(goal, self.starts[stop])
             if self.pairs == "none":
                 split, label = last, np.full(len(unit), -100, np.int32)
-            else:
+            elif self.pairs == "next":
                 split = np.minimum(unit + 1 + (cut * (last - unit - 1)).astype(np.int64), last)
                 label = ((split == last) | (coin >= self.truth)).astype(np.int32)
+            else:
+                place = self.starts[unit] + (0.25 + cut / 2) * (self.starts[last] - self.starts[unit])
+                split = np.clip(self._nearest(place.astype(np.int64)), unit + 1, np.maximum(last - 1, unit + 1))
+                label = np.where(split == last, -100, coin >= self.truth).astype(np.int32)
             turns.append((unit, split, last, goal, label, epoch))
-            unit = np.where(label == 1, split, last)
+            unit = np.where(label == 1, split, last) if self.pairs == "next" else last
             going = np.flatnonzero(unit < stop)
             unit, stop, epoch, key = unit[going], stop[going], epoch[going], key[going]
         unit, split, last, goal, label, epoch = (np.concatenate(column) for column in zip(*turns, strict=True))
         return Walked(unit=unit, split=split, last=last, goal=goal, label=label, epoch=epoch)
 
     def _read(self, found: Walked) -> Sequences:
-        """Units as ranges of tokens, with stand-ins where the label asks for them."""
+        """Units as ranges of tokens, with stand-ins, or swapped, where the label asks for it."""
         first, second = self.starts[found.unit], self.starts[found.split]
         sequences = Sequences(
             first_start=first,
@@ -185,7 +196,13 @@ class Plan:
             epoch=found.epoch,
         )
         rows = np.flatnonzero(found.label == 1)
-        if len(rows):
+        if self.pairs == "order":
+            for one, other in (
+                (sequences.first_start, sequences.second_start),
+                (sequences.first_length, sequences.second_length),
+            ):
+                one[rows], other[rows] = other[rows], one[rows]
+        elif len(rows):
             unit, goal, free = found.unit[rows], found.goal[rows], sequences.second_length[rows] > 0
             wanted = np.where(free, goal - second[rows], 0)
             stand_in = self._stand_in(unit, wanted, sequences.first_length[rows], found.epoch[rows])

@@ -94,18 +94,19 @@ def _curves(story: RunStory) -> str:
         logarithmic=bool(losses) and 0 < STEEP * min(losses) < max(losses),
         wide=True,
     )
-    pairs, pairs_checked = _points(steps, "terms", "next"), _points(checks, "next_loss")
-    words_right, pairs_right = _points(checks, "masked_accuracy"), _points(checks, "next_accuracy")
+    kind, told = ("order", "sentence order") if _points(steps, "terms", "order") else ("next", "next sentence")
+    pairs, pairs_checked = _points(steps, "terms", kind), _points(checks, f"{kind}_loss")
+    words_right, pairs_right = _points(checks, "masked_accuracy"), _points(checks, f"{kind}_accuracy")
     rest = [
         chart(
             "Judged right, on validation text",
-            [Series("hidden words", words_right), Series("next sentence", pairs_right)],
+            [Series("hidden words", words_right), Series(told, pairs_right)],
             show=percent,
             reference=("tossing a coin", 0.5) if pairs_right else None,
             zero=True,
         ),
         chart(
-            "Loss of next sentence, in nats",
+            f"Loss of {told}, in nats",
             [Series("training", pairs, noisy=True), Series("validation", pairs_checked)],
         ),
         chart(

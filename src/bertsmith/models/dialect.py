@@ -1,12 +1,12 @@
 """Dialects: the words that transformers has for a network, its settings and its weights. Tables, read both ways."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from bertsmith.errors import RecipeError
+from bertsmith.models.family import ALBERT_XXLARGE, MODERN_BERT
 from bertsmith.models.family import BERT as BERT_BASE
-from bertsmith.models.family import MODERN_BERT
 from bertsmith.models.family import ROBERTA as ROBERTA_BASE
 from bertsmith.models.transformer import Positions, TransformerConfig
 from bertsmith.nn.pooling import Pooling
@@ -32,6 +32,7 @@ class Dialect:
     layer: Mapping[str, Names]
     parts: Mapping[str, Mapping[str, str]]
     pretrained: frozenset[str]  # parts that a folder has room for after pretraining
+    pairs: Literal["next", "order"] = "next"  # what its head for two texts tells, where it has one
     twins: Mapping[str, str]  # a second name of the same weight, in some files
     specials: Mapping[str, str]  # their names of the numbers of special pieces: the tokenizer's roles
     poolings: Mapping[Pooling, str] = field(default_factory=dict)  # their names of what a text's classifier reads
@@ -167,7 +168,7 @@ BERT = Dialect(
 )
 
 ROBERTA = Dialect(
-    standard=ROBERTA_BASE,
+    standard=replace(ROBERTA_BASE, length=510, segments=2, norm_eps=1e-12),  # what is published says otherwise
     needs=BERT.needs,
     positions=("learned",),
     settings=BERT.settings,
@@ -200,6 +201,58 @@ ROBERTA = Dialect(
     counters=BERT.counters,
     endings=BERT.endings,
     classified={"pooler.dense.": "classifier.dense.", "classifier.": "classifier.out_proj."},
+)
+
+ALBERT = Dialect(
+    standard=ALBERT_XXLARGE,
+    needs=BERT.needs,
+    positions=("learned",),
+    settings={**BERT.settings, "embedding": "embedding_size"},
+    fixed={**BERT.fixed, "model_type": "albert", "num_hidden_groups": 1, "inner_group_num": 1},
+    activations=BERT.activations,
+    classes={
+        "trunk": "AlbertModel",
+        "masked": "AlbertForMaskedLM",
+        "pretraining": "AlbertForPreTraining",
+        "classify": "AlbertForSequenceClassification",
+        "tag": "AlbertForTokenClassification",
+        "answer": "AlbertForQuestionAnswering",
+        "choose": "AlbertForMultipleChoice",
+    },
+    prefix="albert.",
+    outside=("predictions.", "sop_classifier.", "classifier.", "qa_outputs."),
+    trunk={**BERT.trunk, "trunk.mapping": "encoder.embedding_hidden_mapping_in"},
+    layer={  # the one that there is
+        "trunk.layers.{n}.attention.project": (
+            "encoder.albert_layer_groups.{n}.albert_layers.0.attention.query",
+            "encoder.albert_layer_groups.{n}.albert_layers.0.attention.key",
+            "encoder.albert_layer_groups.{n}.albert_layers.0.attention.value",
+        ),
+        "trunk.layers.{n}.attention.output": "encoder.albert_layer_groups.{n}.albert_layers.0.attention.dense",
+        "trunk.layers.{n}.attention_norm": "encoder.albert_layer_groups.{n}.albert_layers.0.attention.LayerNorm",
+        "trunk.layers.{n}.feed_forward.widen": "encoder.albert_layer_groups.{n}.albert_layers.0.ffn",
+        "trunk.layers.{n}.feed_forward.narrow": "encoder.albert_layer_groups.{n}.albert_layers.0.ffn_output",
+        "trunk.layers.{n}.feed_forward_norm": "encoder.albert_layer_groups.{n}.albert_layers.0.full_layer_layer_norm",
+    },
+    parts={
+        "pooler": {"pooler.dense": "pooler"},
+        "head": {
+            "head.dense": "predictions.dense",
+            "head.norm": "predictions.LayerNorm",
+            "head.bias": "predictions.bias",
+        },
+        "next": {"next.dense": "sop_classifier.classifier"},
+        "classifier": BERT.parts["classifier"],
+        "span": BERT.parts["span"],
+    },
+    pretrained=frozenset({"head", "pooler", "next"}),
+    pairs="order",
+    specials={"pad_token_id": "padding", "bos_token_id": "start", "eos_token_id": "stop"},
+    twins={
+        "predictions.decoder.weight": "embeddings.word_embeddings.weight",
+        "predictions.decoder.bias": "predictions.bias",
+    },
+    counters=BERT.counters,
 )
 
 MODERN = Dialect(
@@ -264,17 +317,17 @@ MODERN = Dialect(
     twins={"decoder.weight": "embeddings.tok_embeddings.weight"},
 )
 
-DIALECTS = {dialect.fixed["model_type"]: dialect for dialect in (BERT, ROBERTA, MODERN)}
+DIALECTS = {dialect.fixed["model_type"]: dialect for dialect in (BERT, ROBERTA, ALBERT, MODERN)}
 
 
 def dialect_of(config: TransformerConfig) -> Dialect:
     """The dialect that has words for a network."""
     for dialect in DIALECTS.values():
         standard = dialect.standard
-        alike = all(getattr(config, name) == getattr(standard, name) for name in dialect.needs)
-        marks = bool(config.segments) == bool(standard.segments)
-        if alike and marks and config.positions in dialect.positions:
+        alike = all(getattr(config, name) == getattr(standard, name) for name in (*dialect.needs, "shared"))
+        there = all(bool(getattr(config, name)) == bool(getattr(standard, name)) for name in ("segments", "embedding"))
+        if alike and there and config.positions in dialect.positions:
             return dialect
-    names = ("norm", "gated", "biases", "positions", "offset", "segments")
+    names = ("norm", "gated", "biases", "positions", "offset", "segments", "embedding", "shared")
     shown = ", ".join(f"{name} = {getattr(config, name)}" for name in names)
     raise RecipeError("model", f"no class of transformers is a network with {shown}", "See bertsmith list for members")

@@ -23,6 +23,15 @@ BERT_TINY = replace(BERT_MINI, width=128, layers=2, heads=2, feed_forward=512)
 ROBERTA = replace(BERT, vocabulary=50_265, offset=2, segments=1, norm_eps=1e-5)
 ROBERTA_LARGE = replace(ROBERTA, width=1024, layers=24, heads=16, feed_forward=4096)
 
+# Lan et al. 2019, "ALBERT: A Lite BERT for Self-supervised Learning of Language Representations": one layer for all and
+# narrow tables mapped up, so that a wide network has few parameters; and were two texts swapped?
+ALBERT = replace(
+    BERT, vocabulary=30_000, embedding=128, shared=True, activation="gelu_tanh", dropout=0.0, attention_dropout=0.0
+)
+ALBERT_LARGE = replace(ALBERT, width=1024, layers=24, heads=16, feed_forward=4096)
+ALBERT_XLARGE = replace(ALBERT_LARGE, width=2048, feed_forward=8192)
+ALBERT_XXLARGE = replace(ALBERT, width=4096, heads=64, feed_forward=16_384)
+
 # Warner et al. 2024, "Smarter, Better, Faster, Longer": what six years changed. Su et al. 2021 turn queries and keys,
 # Shazeer 2020 gates, Xiong et al. 2020 norm before. Not in the table: two in three of its layers look only at their
 # neighbours, which no layer here does yet.
@@ -56,6 +65,10 @@ FAMILY: dict[str, TransformerConfig] = {
     "bert-tiny": BERT_TINY,
     "roberta-base": ROBERTA,
     "roberta-large": ROBERTA_LARGE,
+    "albert-base": ALBERT,
+    "albert-large": ALBERT_LARGE,
+    "albert-xlarge": ALBERT_XLARGE,
+    "albert-xxlarge": ALBERT_XXLARGE,
     "smith-base": SMITH,
 }
 

@@ -65,8 +65,8 @@ def read(folder: str | Path) -> Opened:
     config = foreign.config_of(raw, folder / CONFIG)
     dialect = dialect_of(config)
     stored, twins = _stored(folder, dialect)
-    if config.layers > len(stored):
-        raise FolderError(folder, f"{CONFIG} names {config.layers} layers for {len(stored)} weights")
+    if config.distinct > len(stored):
+        raise FolderError(folder, f"{CONFIG} names {config.distinct} layers for {len(stored)} weights")
     parts = dialect.found(stored, foreign.named_class(raw))
     learnt = foreign.learnt(raw, dialect, parts, folder / CONFIG)
     expected = _expected(config, parts, learnt.classes if learnt else 0)
@@ -223,7 +223,7 @@ def _expected(
     """Every rule with the shape of our weight, found without taking memory."""
     shape = (config.activation, config.norm_eps, config.biases)
     heads: dict[str, Callable[[], nn.Module]] = {
-        "head": lambda: MaskedHead(config.width, config.vocabulary, *shape),
+        "head": lambda: MaskedHead(config.width, config.vocabulary, *shape, config.table),
         "pooler": lambda: pooler(config),
         "next": lambda: NextHead(config.width),
         "classifier": lambda: Classifier(config.width, classes, 0.0),

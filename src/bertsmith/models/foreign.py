@@ -19,6 +19,7 @@ ACTIVATIONS: dict[str, Activation] = {  # theirs: ours; of several names for one
     "gelu_new": "gelu_tanh",
     "gelu_fast": "gelu_tanh",
 }
+WRITTEN = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
 BIASES = ("norm_bias", "attention_bias", "mlp_bias", "classifier_bias")  # ModernBERT may have some; ours all or none
 LARGEST = 1 << 24  # no size in a configuration is larger; a file cannot make us count further
 
@@ -53,7 +54,6 @@ def config_of(raw: dict[str, Any], place: object) -> TransformerConfig:
 def words_of(config: TransformerConfig, parts: Iterable[str]) -> dict[str, Any]:
     """Our settings as theirs: what config.json holds."""
     dialect = dialect_of(config)
-    written = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
     return {
         "architectures": [dialect.architecture(parts)],
         "pad_token_id": 0,
@@ -62,7 +62,7 @@ def words_of(config: TransformerConfig, parts: Iterable[str]) -> dict[str, Any]:
         dialect.settings["length"]: config.length + config.offset,
         **({"positions": config.positions} if config.positions == "sinusoidal" else {}),
         **(_modern_words(config) if dialect is MODERN else {}),
-        **dict.fromkeys(dialect.activations, written[config.activation]),
+        **dict.fromkeys(dialect.activations, WRITTEN[config.activation]),
         "initializer_range": 0.02,
         "tie_word_embeddings": True,
     }
@@ -71,7 +71,7 @@ def words_of(config: TransformerConfig, parts: Iterable[str]) -> dict[str, Any]:
 def _activation(raw: dict[str, Any], dialect: Dialect, place: object) -> Activation:
     found = set()
     for theirs in dialect.activations:
-        said = raw.get(theirs, "gelu")
+        said = raw.get(theirs, WRITTEN[dialect.standard.activation])
         if not isinstance(said, str) or said not in ACTIVATIONS:
             raise FolderError(place, f"unknown {theirs} {shown(said)}", nearest(shown(said), ACTIVATIONS))
         found.add(ACTIVATIONS[said])
@@ -224,7 +224,7 @@ def rules(config: TransformerConfig, parts: Iterable[str]) -> list[Rule]:
     """Every weight that a network with these parts might have; the trunk's names without their prefix."""
     dialect = dialect_of(config)
     lines: list[tuple[str, str | tuple[str, ...]]] = [*dialect.trunk.items()]
-    for n in range(config.layers):
+    for n in range(config.distinct):
         for ours, theirs in dialect.layer.items():
             names = (theirs,) if isinstance(theirs, str) else theirs
             lines.append((ours.format(n=n), tuple(name.format(n=n) for name in names)))

@@ -24,7 +24,9 @@ class TransformerConfig:
 
     vocabulary: int = 30_522  # pieces the tokenizer knows
     width: int = 768  # of the vector that stands for a token
+    embedding: int = 0  # width of the tables, mapped up to that of the network; 0: as wide as the network
     layers: int = 12
+    shared: bool = False  # one layer, gone through again and again
     heads: int = 12  # ways of looking, in every layer
     feed_forward: int = 3072  # width inside the feed-forward network
     length: int = 512  # most tokens in a sequence
@@ -44,7 +46,7 @@ class TransformerConfig:
         for name in ("vocabulary", "width", "layers", "heads", "feed_forward", "length"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}. Give at least 1")
-        for name in ("segments", "offset"):
+        for name in ("segments", "offset", "embedding"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}. Give at least 0")
         if self.width % self.heads:
@@ -60,16 +62,27 @@ class TransformerConfig:
     @property
     def count(self) -> int:
         """Parameters as papers give them: with the pooler where the network is published with one."""
-        D, F = self.width, self.feed_forward
+        D, F, E = self.width, self.feed_forward, self.table
         wide = 2 * F if self.gated else F
         bias = 1 if self.biases else 0
         norm = D + bias * D
         positions = self.length + self.offset if self.positions == "learned" else 0
-        embeddings = (self.vocabulary + positions + self.segments) * D + norm
+        embeddings = (self.vocabulary + positions + self.segments + 1 + bias) * E  # the last two are the norm's
+        embeddings += E * D + bias * D if self.embedding else 0
         layer = 4 * (D * D + bias * D) + (D * wide + bias * wide) + (F * D + bias * D) + 2 * norm
         if self.norm == "before":
-            return embeddings + self.layers * layer  # the first layer has a norm less, and the end one more
-        return embeddings + self.layers * layer + D * D + D
+            return embeddings + self.distinct * layer  # the first layer has a norm less, and the end one more
+        return embeddings + self.distinct * layer + D * D + D
+
+    @property
+    def table(self) -> int:
+        """The width of the tables."""
+        return self.embedding or self.width
+
+    @property
+    def distinct(self) -> int:
+        """How many layers have weights of their own."""
+        return 1 if self.shared else self.layers
 
     def flops(self, attended: int | float, chosen: float) -> float:
         """Floating-point operations that training takes for one token, forwards and backwards, as papers count them.
@@ -80,9 +93,10 @@ class TransformerConfig:
         `attended` is the mean length a token looks at, sum(length^2) / sum(length); `chosen` is the share of
         tokens that are guessed from the whole vocabulary.
         """
-        D, F = self.width, self.feed_forward
+        D, F, E = self.width, self.feed_forward, self.table
         layer = 6 * (4 * D * D + (3 if self.gated else 2) * D * F) + 12 * D * attended
-        return self.layers * layer + 6 * chosen * (self.vocabulary * D + D * D)
+        mapped = 6 * E * D if self.embedding else 0
+        return mapped + self.layers * layer + 6 * chosen * (self.vocabulary * E + D * E)
 
 
 class Transformer(nn.Module):
@@ -96,18 +110,19 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.kernel: Kernel | None = None  # to be used for every batch; None: the fastest that is proved to be
-        self.embedding = nn.Embedding(config.vocabulary, config.width)
+        self.embedding = nn.Embedding(config.vocabulary, config.table)
         self.positions = self.rotary = None
         match config.positions:
             case "learned":
-                self.positions = Learned(config.length, config.width, config.offset)
+                self.positions = Learned(config.length, config.table, config.offset)
             case "sinusoidal":
-                self.positions = Sinusoidal(config.length, config.width)
+                self.positions = Sinusoidal(config.length, config.table)
             case "rotary":
                 self.rotary = Rotary(config.width // config.heads, config.rotary_base)
-        self.segments = nn.Embedding(config.segments, config.width) if config.segments else None
-        self.norm = nn.LayerNorm(config.width, config.norm_eps, bias=config.biases)
+        self.segments = nn.Embedding(config.segments, config.table) if config.segments else None
+        self.norm = nn.LayerNorm(config.table, config.norm_eps, bias=config.biases)
         self.dropout = Dropout(config.dropout)
+        self.mapping = nn.Linear(config.table, config.width, config.biases) if config.embedding else nn.Identity()
         self.layers = nn.ModuleList(
             Layer(
                 width=config.width,
@@ -122,7 +137,7 @@ class Transformer(nn.Module):
                 biases=config.biases,
                 first=number == 0,
             )
-            for number in range(config.layers)
+            for number in range(config.distinct)
         )
         # What the layers have added up has not been normed yet, where norms stand before them.
         after = config.norm == "after"
@@ -138,7 +153,7 @@ class Transformer(nn.Module):
         """
         hidden = self._embed(tokens)
         layout = self._layout(tokens, hidden, kernel)
-        *before, last = self.layers
+        *before, last = self._way()
         for layer in before:
             hidden = layer(hidden, layout)
         vectors: Tensor = self.last_norm(last(hidden, layout, read))
@@ -148,7 +163,7 @@ class Transformer(nn.Module):
         """The vectors after the embedding and after every layer."""
         states = [self._embed(tokens)]
         layout = self._layout(tokens, states[0], kernel)
-        for layer in self.layers:
+        for layer in self._way():
             states.append(layer(states[-1], layout))
         return [*states[:-1], self.last_norm(states[-1])]
 
@@ -156,7 +171,7 @@ class Transformer(nn.Module):
         """Who looked at whom: by layer and sequence, how much each token (row) took from each (column)."""
         hidden = self._embed(tokens)
         layout = self._layout(tokens, hidden, "recorded")
-        for layer in self.layers:
+        for layer in self._way():
             hidden = layer(hidden, layout)
         return layout.weights
 
@@ -170,6 +185,10 @@ class Transformer(nn.Module):
             if parameter.ndim == 2
         }
 
+    def _way(self) -> list[nn.Module]:
+        """The layers in the order in which they are gone through."""
+        return list(self.layers) * (self.config.layers // self.config.distinct)
+
     def _embed(self, tokens: Tokens) -> Tensor:
         if tokens.longest > self.config.length:
             fact = f"sequences of {tokens.longest} tokens do not fit into {self.config.length} positions"
@@ -180,7 +199,7 @@ class Transformer(nn.Module):
         if self.segments is not None:
             alike = tokens.segments is None or self.config.segments == 1
             embedded = embedded + (self.segments.weight[0] if alike else self.segments(tokens.segments))
-        hidden: Tensor = self.dropout(self.norm(embedded))
+        hidden: Tensor = self.mapping(self.dropout(self.norm(embedded)))
         return hidden
 
     def _layout(self, tokens: Tokens, hidden: Tensor, kernel: Kernel | None) -> Layout:

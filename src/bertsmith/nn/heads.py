@@ -12,15 +12,17 @@ ALIGNED = 64  # words that a vocabulary is filled up to a multiple of, inside a 
 
 
 class Transform(nn.Module):
-    """One more layer, bent and normed, between the trunk and what reads it."""
+    """One more layer, bent and normed, between the trunk and what reads it; it may make vectors narrower."""
 
-    def __init__(self, width: int, activation: Activation, norm_eps: float, biases: bool = True) -> None:
+    def __init__(
+        self, width: int, activation: Activation, norm_eps: float, biases: bool = True, narrow: int | None = None
+    ) -> None:
         super().__init__()
-        self.dense = nn.Linear(width, width, biases)
+        self.dense = nn.Linear(width, narrow or width, biases)
         self.activation = ACTIVATIONS[activation]
-        self.norm = nn.LayerNorm(width, norm_eps, bias=biases)
+        self.norm = nn.LayerNorm(narrow or width, norm_eps, bias=biases)
 
-    def forward(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
+    def forward(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N E"]:
         normed: Tensor = self.norm(self.activation(self.dense(hidden)))
         return normed
 
@@ -29,13 +31,19 @@ class MaskedHead(Transform):
     """Scores of every word at the chosen places: a small transform, then the embedding read backwards."""
 
     def __init__(
-        self, width: int, vocabulary: int, activation: Activation, norm_eps: float, biases: bool = True
+        self,
+        width: int,
+        vocabulary: int,
+        activation: Activation,
+        norm_eps: float,
+        biases: bool = True,
+        table: int | None = None,  # width of the embedding, where it is not the network's
     ) -> None:
-        super().__init__(width, activation, norm_eps, biases)
+        super().__init__(width, activation, norm_eps, biases, table)
         self.bias = nn.Parameter(torch.zeros(vocabulary))
 
     def forward(  # type: ignore[override]
-        self, hidden: Float[Tensor, "N D"], table: Float[Tensor, "V D"]
+        self, hidden: Float[Tensor, "N D"], table: Float[Tensor, "V E"]
     ) -> Float[Tensor, "N V"]:
         """`table` is the trunk's embedding: one weight for reading words and for guessing them."""
         bias: Tensor = self.bias

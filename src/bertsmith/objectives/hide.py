@@ -4,22 +4,23 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Bool, Int32, Int64, UInt64
+from jaxtyping import Bool, Float64, Int32, Int64, UInt64
 
 from bertsmith.data.pack import Packed
 from bertsmith.data.shuffle import TEXT, mix, uniform
 
-_SHARES = np.cumsum(0.2 * 0.8 ** np.arange(10))  # of spans of one token, of up to two, ... of up to ten
+SPANS = np.cumsum(0.2 * 0.8 ** np.arange(10))  # of spans of one token, of up to two, ... of up to ten
+GRAMS = np.cumsum(1 / np.arange(1, 4))  # of one word, of up to two, of up to three
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hiding:
-    """What is hidden, and how. Devlin et al. 2018, section 3.1; spans as in Joshi et al. 2019."""
+    """What is hidden, and how. Devlin et al. 2018, section 3.1; spans: Joshi et al. 2019; grams: Lan et al. 2019."""
 
     rate: float = 0.15  # of all tokens
     keep: float = 0.1  # of the chosen: left as they are
     random: float = 0.1  # of the chosen: replaced by any token
-    unit: Literal["token", "word", "span"] = "token"  # what is chosen as a whole
+    unit: Literal["token", "word", "span", "gram"] = "token"  # what is chosen as a whole; a gram is up to three words
     copies: int = 0  # 0: chosen anew at every visit; n: each text has n ways to be hidden, as in 2018 (n = 10)
 
 
@@ -55,7 +56,10 @@ def hide(
         case "word":
             chosen = _whole_words(words, np.flatnonzero(begins | ~pieces.continues[packed.ids[text]]), count)
         case "span":
-            chosen, fates = _spans(words, np.flatnonzero(begins), count)
+            chosen, fates = _spans(words, begins, np.arange(len(words)), SPANS, count)
+        case "gram":
+            starts = np.flatnonzero(begins | ~pieces.continues[packed.ids[text]])
+            chosen, fates = _spans(words, begins, starts, GRAMS, count)
 
     fate, word, chosen = uniform(fates[chosen], 1), words[chosen], text[chosen]
     masked = fate >= hiding.keep + hiding.random
@@ -100,16 +104,22 @@ def _whole_words(words: UInt64[np.ndarray, "L"], begins: Int64[np.ndarray, "M"],
 
 
 def _spans(
-    words: UInt64[np.ndarray, "L"], begins: Int64[np.ndarray, "M"], count: int
+    words: UInt64[np.ndarray, "L"],
+    begins: Bool[np.ndarray, "L"],
+    units: Int64[np.ndarray, "M"],
+    shares: Float64[np.ndarray, "S"],
+    count: int,
 ) -> tuple[Int64[np.ndarray, "N"], UInt64[np.ndarray, "L"]]:
     """Spans in random order until they cover enough, the last cut short; and for each token the word of its span.
 
-    Lengths are geometric with p = 0.2 and at most 10, and a span ends where its text ends.
+    `units` says where what is counted begins, `shares` how many there are of spans of one unit, of up to two and so on.
+    A span ends where its text ends.
     """
-    starts = _ranked(words, count)  # as many as could be needed
-    lengths = 1 + np.searchsorted(_SHARES[:-1] / _SHARES[-1], uniform(words[starts], 3), side="right")
-    ends = np.append(begins[1:], len(words))
-    lengths = np.minimum(lengths, np.repeat(ends, ends - begins)[starts] - starts)
+    order = _ranked(words[units], min(count, len(units)))  # as many as could be needed
+    numbers = 1 + np.searchsorted(shares[:-1] / shares[-1], uniform(words[units[order]], 3), side="right")
+    texts = np.append(np.flatnonzero(begins)[1:], len(words))  # where each text ends
+    starts, stops = units[order], np.append(units, len(words))[np.minimum(order + numbers, len(units))]
+    lengths = np.minimum(stops, texts[np.searchsorted(texts, starts, side="right")]) - starts
     covered = np.arange(lengths.sum()) + np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
     first = np.full(len(words), len(covered))
     first[covered[::-1]] = np.arange(len(covered))[::-1]  # where each is first covered: what is written last stays

@@ -23,7 +23,8 @@ from bertsmith.text.tokenizer import Tokenizer
 class MaskedLM(Unlabelled):
     """Hide some tokens, guess them from both sides; and tell whether the second text follows the first.
 
-    Devlin et al. 2018, section 3.1. `pairs = "none"` leaves the next-sentence half out, as later work does.
+    Devlin et al. 2018, section 3.1. `pairs = "none"` leaves the next-sentence half out, as later work does; `"order"`
+    asks instead whether two texts that belong together stand swapped (Lan et al. 2019, section 3.1).
     """
 
     @dataclass(frozen=True, kw_only=True)
@@ -35,8 +36,9 @@ class MaskedLM(Unlabelled):
         self.config = config
         self.trunk = trunk
         shape = trunk.config
-        self.head = MaskedHead(shape.width, shape.vocabulary, shape.activation, shape.norm_eps, shape.biases)
-        if config.pairs == "next":
+        bent = (shape.activation, shape.norm_eps, shape.biases)
+        self.head = MaskedHead(shape.width, shape.vocabulary, *bent, shape.table)
+        if config.pairs != "none":
             self.pooler = Pooler(shape.width)
             self.next = NextHead(shape.width)
 
@@ -54,7 +56,7 @@ class MaskedLM(Unlabelled):
         logits = self.logits(hidden[:guesses])  # N V: and only the guesses a vocabulary
         terms = {"masked": self._term(logits, batch.targets)}
         if batch.labels is not None:
-            terms["next"] = self._term(self.next(self.pooler(hidden[guesses:])), batch.labels)
+            terms[self.config.pairs] = self._term(self.next(self.pooler(hidden[guesses:])), batch.labels)
         return terms
 
     def logits(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
@@ -90,7 +92,7 @@ class Collator:
         labels = None
         if self.config.pairs != "none":
             labels = torch.from_numpy(packed.labels)
-            counts["next"] = int((packed.labels != -100).sum())
+            counts[self.config.pairs] = int((packed.labels != -100).sum())
         tokens = Tokens(
             ids=torch.from_numpy(ids),
             bounds=torch.from_numpy(packed.bounds),

@@ -70,7 +70,7 @@ def prepare(task: Task, config: AdaptConfig, seed: int) -> None:
     """
     match config.kind:
         case "full":
-            layers = task.trunk.config.layers
+            layers = task.trunk.config.distinct
             if config.freeze > layers + 1:
                 fact = f"{config.freeze} is more than the embeddings and {layers} layers"
                 raise RecipeError("adapt.freeze", fact, f"Give at most {layers + 1}")
@@ -114,7 +114,7 @@ def rates(task: Task, config: AdaptConfig) -> dict[str, float]:
     layer_decay to the power of N + 1 - depth, so that heads have it all and the top layer one step less. Clark et al.
     2020 decay BERT and ELECTRA so; their code leaves one more step between the heads and the top layer.
     """
-    layers = task.trunk.config.layers
+    layers = task.trunk.config.distinct
     return {name: config.layer_decay ** (layers + 1 - _depth(name, layers)) for name, _ in task.named_parameters()}
 
 

@@ -1,6 +1,7 @@
 """AdamW as BERT uses it: decay on matrices alone, clipping, and steps that are not numbers left out.
 
-Hidden matrices may move by Muon instead (`muon.py`); what that is worth depends on the run, so BERT's own way stays.
+LAMB may take its place (`lamb.py`), as in ALBERT, and hidden matrices may move by Muon instead (`muon.py`); what either
+is worth depends on the run, so BERT's own way stays.
 """
 
 import math
@@ -13,25 +14,30 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from bertsmith.errors import RecipeError
+from bertsmith.train.lamb import Lamb, moments
 from bertsmith.train.muon import Muon
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:
-    """Devlin et al. 2018, appendix A.2; for Muon, Jordan et al. 2024.
+    """Devlin et al. 2018, appendix A.2; for LAMB, You et al. 2019; for Muon, Jordan et al. 2024.
+
+    LAMB's rate is the share of its own length that a matrix moves by, and so wants to be higher: 0.00176 in ALBERT,
+    with batches of 4096 sequences.
 
     Muon's update is scaled by max(1, rows / columns) ** 0.5, as Jordan et al. do, and not by Liu et al.'s
     0.2 * sqrt(max(rows, columns)), which makes it as long as AdamW's and so wants another rate for every width: how far
     a step moves a layer's output is then the rate itself, whatever the width, and one rate serves a tiny network and a
-    large one. `decay` serves both, times each one's own rate.
+    large one. `decay` serves all, times each one's own rate.
     """
 
+    kind: Literal["adamw", "lamb"] = "adamw"
     rate: float = 1e-4  # the highest learning rate
     betas: tuple[float, ...] = (0.9, 0.999)
     epsilon: float = 1e-6
     decay: float = 0.01  # of matrices and tables; biases and norms have none
     clip: float = 1.0  # the longest gradient; 0 for no limit
-    matrices: Literal["adamw", "muon"] = "adamw"  # how hidden matrices move; all else moves by AdamW
+    matrices: Literal["adamw", "muon"] = "adamw"  # "muon": hidden matrices move by it, all else by `kind`
     matrix_rate: float = 0.02  # the highest learning rate of what moves by Muon
     momentum: float = 0.95  # of Muon: how much of the last steps' direction is kept
 
@@ -43,7 +49,7 @@ class OptimizerConfig:
 
 
 class Optimizer:
-    """AdamW, and Muon beside it, whose state is a flat table of named tensors, and whose bad steps change nothing.
+    """AdamW or LAMB, and Muon beside it: their state is a flat table of named tensors, their bad steps change nothing.
 
     Only parameters that ask for a gradient take part. `rates` gives some of them, by name, a share of the learning
     rate; what it does not name has all of it. A `capturable` optimizer keeps its rates and its state on the device
@@ -67,7 +73,7 @@ class Optimizer:
         self.named = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
         self.muon = self._muon(module, hidden or {}, rates or {}) if config.matrices == "muon" else None
         taken = self.muon.named if self.muon else {}
-        self._others = {name: parameter for name, parameter in self.named.items() if name not in taken}  # by AdamW
+        self._others = {name: parameter for name, parameter in self.named.items() if name not in taken}
         groups = self._groups(rates or {})
         self._rates: Tensor | None = None  # of each group, where they live on the device
         if capturable:
@@ -76,25 +82,7 @@ class Optimizer:
             self._rates = config.rate * self._shares
             for group, rate in zip(groups, self._rates.unbind(), strict=True):
                 group["lr"] = rate
-        first, second = config.betas
-        self.adamw = torch.optim.AdamW(
-            groups,
-            lr=config.rate,
-            betas=(first, second),
-            eps=config.epsilon,
-            fused=True,
-            capturable=capturable,
-        )
-        if capturable:
-            # PyTorch would warn at a step outside a graph; the first one of every shape is.
-            self.adamw._warned_capturable_if_run_uncaptured = True
-            # Made within a graph, it would be nought again at every replay.
-            for parameter in self._others.values():
-                self.adamw.state[parameter] = {
-                    "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
-                    "exp_avg": torch.zeros_like(parameter),
-                    "exp_avg_sq": torch.zeros_like(parameter),
-                }
+        self.adamw = self._adamw(groups, capturable)  # or LAMB, which is AdamW to all but itself
 
     def step(self, factor: float) -> tuple[Float[Tensor, ""], Bool[Tensor, ""]]:
         """Clip, and move the weights at this share of the rate. Returns what `move` does."""
@@ -114,7 +102,7 @@ class Optimizer:
     def move(self) -> tuple[Float[Tensor, ""], Bool[Tensor, ""]]:
         """Clip, and move the weights unless the gradient is not a number. Returns its length, and whether it was bad.
 
-        The decision is taken on the device: the fused kernel reads the flag itself, so nothing waits for the host.
+        The decision is taken on the device: AdamW and LAMB read the flag themselves, so nothing waits for the host.
         """
         limit = self.config.clip or float("inf")
         norm = nn.utils.clip_grad_norm_(list(self.named.values()), limit)
@@ -150,9 +138,36 @@ class Optimizer:
                 if (parameter.ndim > 1) == matrices:
                     together.setdefault((matrices, rates.get(name, 1.0)), []).append(parameter)
         return [
-            {"params": parameters, "weight_decay": self.config.decay if matrices else 0.0, "share": share}
+            {
+                "params": parameters,
+                "matrices": matrices,
+                "weight_decay": self.config.decay if matrices else 0.0,
+                "share": share,
+            }
             for (matrices, share), parameters in together.items()
         ]
+
+    def _adamw(self, groups: list[dict[str, Any]], capturable: bool) -> torch.optim.Optimizer:
+        """What moves all that Muon does not."""
+        config = self.config
+        first, second = config.betas
+        if config.kind == "lamb":
+            return Lamb(groups, lr=config.rate, betas=(first, second), eps=config.epsilon)
+        adamw = torch.optim.AdamW(
+            groups,
+            lr=config.rate,
+            betas=(first, second),
+            eps=config.epsilon,
+            fused=True,
+            capturable=capturable,
+        )
+        if capturable:
+            # PyTorch would warn at a step outside a graph; the first one of every shape is.
+            adamw._warned_capturable_if_run_uncaptured = True
+            # Made within a graph, it would be nought again at every replay.
+            for parameter in self._others.values():
+                adamw.state[parameter] = moments(parameter)
+        return adamw
 
     def _muon(self, module: nn.Module, hidden: Mapping[str, int], rates: Mapping[str, float]) -> Muon:
         """Muon for the hidden matrices that learn."""

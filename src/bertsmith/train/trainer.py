@@ -181,7 +181,9 @@ class Trainer:
 
     def _backward(self, terms: Mapping[str, Term], counts: Mapping[str, Any]) -> Tensor:
         self._terms_of = list(terms)
-        losses = torch.stack([term.total / counts[name] for name, term in terms.items()])
+        # Where nothing was asked, as whether texts were swapped where there are no two, nought is a loss of nought.
+        asked = {name: torch.as_tensor(counts[name]).clamp(min=1) for name in terms}
+        losses = torch.stack([term.total / asked[name] for name, term in terms.items()])
         losses.sum().backward()  # type: ignore[no-untyped-call]
         return losses.detach()
 

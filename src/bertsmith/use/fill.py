@@ -59,9 +59,9 @@ def _row(objective: MaskedLM, tokenizer: Tokenizer, text: str) -> list[int]:
 
 def _parts(rows: list[list[int]]) -> list[list[list[int]]]:
     """Consecutive rows, cut where a part would become too large for one pass."""
-    parts: list[list[list[int]]] = [[]]
+    parts: list[list[list[int]]] = []
     for row in rows:
-        if parts[-1] and sum(map(len, parts[-1])) + len(row) > ROOM:
+        if not parts or sum(map(len, parts[-1])) + len(row) > ROOM:
             parts.append([])
         parts[-1].append(row)
     return parts

@@ -4,16 +4,18 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from bertsmith.data.examples import Example, Question, Sentence
+from bertsmith.data.plan import Pairs
 from bertsmith.errors import FolderError, TextError
 from bertsmith.models import folder as folders
 from bertsmith.models import sentence as sentences
+from bertsmith.models.dialect import dialect_of
 from bertsmith.models.folder import Opened
 from bertsmith.models.sentence import SentenceConfig
 from bertsmith.models.transformer import Transformer
@@ -158,7 +160,9 @@ def _objective(opened: Opened) -> Objective:
     """The network with the heads that the folder holds."""
     trunk, learnt = Transformer(opened.config), opened.learnt
     if learnt is None:
-        pairs: Literal["next", "none"] = "next" if {"pooler", "next"} <= opened.parts else "none"
+        pairs: Pairs = "none"
+        if {"pooler", "next"} <= opened.parts:
+            pairs = "order" if opened.raw.get("pairs", dialect_of(opened.config).pairs) == "order" else "next"
         return MaskedLM(trunk, MaskedLM.Config(pairs=pairs))
     kind, config, labels = TASKS[learnt.task], TASKS[learnt.task].Config(), learnt.labels
     match learnt.task:

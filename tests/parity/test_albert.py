@@ -1,0 +1,102 @@
+"""ALBERT's network and tasks against transformers."""
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from parity.members import KINDS, ROWS, assert_masked_words, assert_task, padded
+from parity.parity import MOST, difference
+from tasks.small import WORDS, shape, stirred
+from tiny import prepared
+
+from bertsmith import run
+from bertsmith.data.batch import Tokens
+from bertsmith.models import folder as folders
+from bertsmith.models import foreign
+from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.nn.pooling import first
+from bertsmith.objectives.masked import MaskedLM
+from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
+from bertsmith.train import log
+from bertsmith.use.load import load
+
+
+@cache
+def tokenizer() -> Tokenizer:
+    return train([" ".join(WORDS)] * 3, TokenizerConfig(kind="unigram", vocabulary=100))
+
+
+def albert(**changes: Any) -> TransformerConfig:
+    own = {"embedding": 12, "shared": True, "layers": 3, "activation": "gelu_tanh"}
+    return shape(**{**own, "vocabulary": 100, **changes})
+
+
+def test_masked_words_both_ways(tmp_path: Path) -> None:
+    assert_masked_words(albert(), tmp_path)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_tasks_both_ways(name: str, tmp_path: Path) -> None:
+    config = albert(
+        vocabulary=tokenizer().vocabulary, segments=1
+    )  # what nobody marks, transformers counts as the first
+    assert_task(name, config, tokenizer(), tmp_path)
+
+
+@torch.no_grad()
+def test_sentence_order_both_ways(tmp_path: Path) -> None:
+    config = albert()
+    words = foreign.words_of(config, ("head", "pooler", "next"))
+    reference = stirred(transformers.AlbertForPreTraining(transformers.AlbertConfig(**words)))
+    reference.save_pretrained(tmp_path / "theirs")
+    opened = folders.read(tmp_path / "theirs")
+    assert (opened.config, opened.parts) == (config, {"head", "pooler", "next"})
+    ours = MaskedLM(Transformer(config), MaskedLM.Config(pairs="order")).eval()
+    ours.load_state_dict(opened.state)
+    said, tokens = reference(**padded(ROWS, 0)), Tokens.of(ROWS)
+    scores = ours.next(ours.pooler(first(ours.trunk(tokens), tokens.bounds)))
+    assert difference([scores], [said.sop_logits]) <= MOST
+    folders.write(tmp_path / "ours", config, ours.state_dict())
+    again, report = transformers.AutoModelForPreTraining.from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not any(report.values()), report
+    assert difference([again.eval()(**padded(ROWS, 0)).sop_logits], [said.sop_logits]) <= MOST
+
+
+def test_all_layers_are_one_and_its_gradient_is_the_sum_of_all() -> None:
+    trunk = stirred(Transformer(albert()))
+    assert len(trunk.layers) == 1
+    assert len(trunk.states(Tokens.of(ROWS))) == 4
+    assert sum(part.numel() for part in trunk.parameters()) + 32 * 32 + 32 == albert().count
+    plain = stirred(Transformer(albert(shared=False)))
+    plain.load_state_dict({**plain.state_dict(), **trunk.state_dict()})
+    for layer in plain.layers:
+        layer.load_state_dict(trunk.layers[0].state_dict())
+    for network in (trunk, plain):
+        network(Tokens.of(ROWS)).square().sum().backward()
+    for name, weight in trunk.layers[0].named_parameters():
+        every = sum(dict(layer.named_parameters())[name].grad for layer in plain.layers)
+        torch.testing.assert_close(weight.grad, every, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("kind", "pairs", "said"), [("albert-base", "order", None), ("bert-base", "order", "order")])
+def test_a_run_ends_in_a_folder_that_knows_what_its_pairs_were(
+    kind: str, pairs: str, said: str | None, tmp_path: Path
+) -> None:
+    """ALBERT's head for two texts tells their order; where BERT's does, the folder says so in our own word."""
+    pieces = "unigram" if kind == "albert-base" else "wordpiece"
+    sizes = ["width=32", "layers=2", "heads=4", "feed_forward=48", "length=64"]
+    changes = [*(f"model.{size}" for size in sizes), f"model.kind={kind}", f"objective.pairs={pairs}", "data.length=32"]
+    changes += ["data.tokens=512", "train.steps=3", "train.accumulate=1", f"out={tmp_path / 'run'}"]
+    recipe = Path(__file__).parents[2] / "recipes" / "albert-base.toml"
+    run.pretrain(run.read(recipe, [*changes, f"data.folder={prepared(tmp_path, pieces)}"]))
+    model = load(tmp_path / "run" / "model")
+    assert model.objective.pairs == pairs
+    assert json.loads((tmp_path / "run" / "model" / "config.json").read_text()).get("pairs") == said
+    figures = [line for line in log.read(tmp_path / "run" / log.NAME) if line["kind"] == "valid"][-1]
+    assert 0 <= figures["order_accuracy"] <= 1
+    again = transformers.AutoModelForPreTraining.from_pretrained(tmp_path / "run" / "model")
+    assert type(again).__name__ == ("AlbertForPreTraining" if said is None else "BertForPreTraining")

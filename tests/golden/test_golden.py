@@ -1,4 +1,4 @@
-"""The first losses of the tiny recipe on the text in the package, kept as JSON and rewritten only on purpose.
+"""The first losses of the tiny recipes on the text in the package, kept as JSON and rewritten only on purpose.
 
 BERTSMITH_GOLDEN=write python -m pytest tests/golden
 """
@@ -12,23 +12,36 @@ import pytest
 
 from bertsmith import config, run
 from bertsmith.recipe import Recipe
+from bertsmith.text.pieces import Kind
 from bertsmith.text.tokenizer import TokenizerConfig
 from bertsmith.train import log
 
 HERE = Path(__file__).parent
 STEPS = 60
+MEMBERS: dict[str, Kind] = {"bert": "wordpiece", "albert": "wordpiece", "roberta": "bpe"}
 
 
-def test_the_tiny_recipe_learns_as_it_always_has(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> dict[Kind, Path]:
+    found: dict[Kind, Path] = {}
     with resources.as_file(resources.files("bertsmith.text") / "sample" / "sample.txt.xz") as sample:
-        run.tokenizer([str(sample)], tmp_path / "words", TokenizerConfig(vocabulary=8_192), layout="lines")
-        run.prepare([str(sample)], tmp_path / "data", tmp_path / "words", valid=0.05, layout="lines")
-    path = HERE.parents[1] / "recipes" / "tiny" / "bert.toml"
-    changes = [f"out={tmp_path / 'run'}", f"data.folder={tmp_path / 'data'}", f"train.steps={STEPS}"]
+        for kind in dict.fromkeys(MEMBERS.values()):
+            folder = tmp_path_factory.mktemp(kind)
+            pieces = TokenizerConfig(kind=kind, vocabulary=8_192)
+            run.tokenizer([str(sample)], folder / "words", pieces, layout="lines")
+            run.prepare([str(sample)], folder / "data", folder / "words", valid=0.05, layout="lines")
+            found[kind] = folder / "data"
+    return found
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_a_tiny_recipe_learns_as_it_always_has(name: str, data: dict[Kind, Path], tmp_path: Path) -> None:
+    path = HERE.parents[1] / "recipes" / "tiny" / f"{name}.toml"
+    changes = [f"out={tmp_path / 'run'}", f"data.folder={data[MEMBERS[name]]}", f"train.steps={STEPS}"]
     figures = run.pretrain(config.read(path, Recipe, changes))
     steps = [entry["loss"] for entry in log.read(tmp_path / "run" / log.NAME) if entry["kind"] == "step"]
     seen = {"losses": [round(loss, 5) for loss in steps], "valid": round(figures["loss"], 5)}
-    kept = HERE / "bert.json"
+    kept = HERE / f"{name}.json"
     if os.environ.get("BERTSMITH_GOLDEN") == "write":
         kept.write_text(json.dumps(seen, indent=1) + "\n", encoding="utf-8")
     golden = json.loads(kept.read_text(encoding="utf-8"))

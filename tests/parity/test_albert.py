@@ -15,6 +15,7 @@ from tiny import prepared
 
 from bertsmith import run
 from bertsmith.data.batch import Tokens
+from bertsmith.errors import FolderError
 from bertsmith.models import folder as folders
 from bertsmith.models import foreign
 from bertsmith.models.transformer import Transformer, TransformerConfig
@@ -64,6 +65,15 @@ def test_sentence_order_both_ways(tmp_path: Path) -> None:
     again, report = transformers.AutoModelForPreTraining.from_pretrained(tmp_path / "ours", output_loading_info=True)
     assert not any(report.values()), report
     assert difference([again.eval()(**padded(ROWS, 0)).sop_logits], [said.sop_logits]) <= MOST
+
+
+def test_a_file_cannot_name_any_number_of_layers_that_are_one(tmp_path: Path) -> None:
+    config = albert()
+    folders.write(tmp_path, config, MaskedLM(Transformer(config), MaskedLM.Config(pairs="none")).state_dict())
+    words = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(words | {"num_hidden_layers": 10_000_000}))
+    with pytest.raises(FolderError, match="names 10000000 layers for 28 weights"):
+        folders.read(tmp_path)
 
 
 def test_all_layers_are_one_and_its_gradient_is_the_sum_of_all() -> None:

@@ -26,6 +26,7 @@ from bertsmith.models.transformer import Transformer, TransformerConfig, pooler
 from bertsmith.nn.heads import Classifier, MaskedHead, NextHead, SpanHead
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+MOST_LAYERS = 10_000
 MOST_JSON = 16 << 20  # bytes; a larger configuration or index is not one
 FLOATS = {"F64", "F32", "F16", "BF16"}
 
@@ -65,8 +66,8 @@ def read(folder: str | Path) -> Opened:
     config = foreign.config_of(raw, folder / CONFIG)
     dialect = dialect_of(config)
     stored, twins = _stored(folder, dialect)
-    if config.distinct > len(stored):
-        raise FolderError(folder, f"{CONFIG} names {config.distinct} layers for {len(stored)} weights")
+    if config.distinct > len(stored) or config.layers > MOST_LAYERS:  # one that is shared can be named any number
+        raise FolderError(folder, f"{CONFIG} names {config.layers} layers for {len(stored)} weights")
     parts = dialect.found(stored, foreign.named_class(raw))
     learnt = foreign.learnt(raw, dialect, parts, folder / CONFIG)
     expected = _expected(config, parts, learnt.classes if learnt else 0)

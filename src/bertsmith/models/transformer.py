@@ -209,8 +209,8 @@ class Transformer(nn.Module):
             # Under autocast the projections come out in its precision, whatever the weights are kept in.
             cast = torch.is_autocast_enabled(device.type)
             dtype = torch.get_autocast_dtype(device.type) if cast else hidden.dtype
-            heads = self.config.width // self.config.heads
-            kernel = best_kernel(tokens.equal, tokens.longest, device, dtype, heads)
+            head_width = self.config.width // self.config.heads
+            kernel = best_kernel(tokens.equal, tokens.longest, device, dtype, head_width)
         layout = Layout.of(tokens.bounds, tokens.longest, kernel)
         return layout if self.rotary is None else replace(layout, turn=self.rotary(tokens.positions))
 

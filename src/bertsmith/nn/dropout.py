@@ -38,8 +38,8 @@ def mixed(numbers: Float[Tensor, "..."], share: float) -> Float[Tensor, "..."]:
     """The same by two numbers drawn for all, mixed with each one's place: for a compiler, which computes it on the way.
 
     A compiler draws ten rounds of Philox for each number, which takes a GPU three times as long as to read and write
-    it, and writes down what was forgotten. Two rounds of xor-shift and multiply, with constants from Wellons' search
-    for the least bias, are computed again backwards. Places beyond thirty-two bits come round again.
+    it. These are two rounds of xor-shift and multiply, with constants from Wellons' search for the least bias. Places
+    beyond thirty-two bits come round again.
     """
     one, other = torch.randint(-(1 << 31), 1 << 31, (2,), device=numbers.device, dtype=torch.int64).int().unbind()
     bits = torch.arange(numbers.numel(), device=numbers.device, dtype=torch.int32).view(numbers.shape) + one

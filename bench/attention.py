@@ -137,9 +137,9 @@ def ours(longest: int) -> dict[str, Any]:
     """Our own kernels that can do it here, by name."""
     if find_spec("triton") is None:
         return {}
-    from bertsmith.nn import long, short
+    from bertsmith.nn import long, program, short
 
-    if not short.available(torch.device("cuda")):
+    if not program.available(torch.device("cuda")):
         return {}
     return ({"short": short} if short.fits(longest, WIDTH) else {}) | {"long": long}
 

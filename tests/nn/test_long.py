@@ -1,12 +1,5 @@
-"""The kernels for sequences of any length against the formula.
+"""The kernels for sequences of any length against the formula. Where each test runs, `ragged.py` says."""
 
-As in `test_short.py`, every test that runs them stands here once and runs twice: on a CUDA device in bfloat16, and on a
-CPU in float32 under Triton's interpreter, in a process of its own, which `test_under_the_interpreter` starts.
-"""
-
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,18 +7,25 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nn.ragged import (
+    INSIDE,
+    OUTSIDE,
+    assert_interpreted,
+    assert_near,
+    bounds_of,
+    everywhere,
+    formula,
+    masks_of,
+    mixture,
+    product,
+    slope,
+)
 from torch import Tensor
 
 pytest.importorskip("triton", reason="Triton is not installed here")
 
 from bertsmith.nn import long as module
 from bertsmith.nn.long import FORWARD, KEYS, QUERIES, Setting, fits, joined, long
-
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-OUTSIDE = pytest.mark.skipif(INTERPRETED, reason="not for the interpreter")
-INSIDE = pytest.mark.skipif(not INTERPRETED, reason="test_under_the_interpreter runs it in a process of its own")
-CPU, CUDA = pytest.param("cpu", marks=INSIDE), pytest.param("cuda", marks=pytest.mark.gpu)
-everywhere = pytest.mark.parametrize("device", [CPU, CUDA])
 
 FEW = [5, 16, 0, 70, 0, 0]  # trailing empty sequences, as packing leaves them
 EDGES = [63, 64, 65, 0, 1, 129]
@@ -34,70 +34,7 @@ LONG = [512, 300, 257, 0, 1, 64]
 
 @OUTSIDE
 def test_under_the_interpreter() -> None:
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not gpu", __file__]
-    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    folder = Path(__file__).resolve().parents[2]
-    found = subprocess.run(words, env=environment, cwd=folder, capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stdout + found.stderr
-    assert "passed" in found.stdout
-
-
-def bounds_of(lengths: list[int], device: str) -> Tensor:
-    return torch.tensor([0, *lengths], device=device).cumsum(0).to(torch.int32)
-
-
-def product(lengths: list[int], device: str, heads: int = 2, width: int = 32, seed: int = 0) -> Tensor:
-    """Query, key and value as a layer makes them, side by side."""
-    drawn = torch.randn(sum(lengths), 3, heads, width, generator=torch.Generator().manual_seed(seed))
-    dtype = torch.float32 if device == "cpu" else torch.bfloat16
-    return drawn.to(device, dtype).requires_grad_()
-
-
-def formula(whole: Tensor, lengths: list[int], masks: list[Tensor] | None = None) -> Tensor:
-    """Softmax, then the mask of each sequence (H L L, already scaled), then the values. In float64."""
-    taken = []
-    for place, part in enumerate(torch.split(whole.double(), lengths)):
-        query, key, value = part.permute(1, 2, 0, 3)  # H L K
-        weights = (query @ key.transpose(1, 2) / query.shape[-1] ** 0.5).softmax(-1)
-        taken.append(((weights if masks is None else weights * masks[place]) @ value).transpose(0, 1))
-    return torch.cat(taken)
-
-
-def mixture(found: Tensor) -> Tensor:
-    return torch.randn(found.shape, generator=torch.Generator().manual_seed(1)).to(found)
-
-
-def slope(found: Tensor, whole: Tensor) -> Tensor:
-    [gradient] = torch.autograd.grad((found * mixture(found)).sum(), whole)
-    return gradient
-
-
-def assert_near(found: Tensor, true: Tensor) -> None:
-    found, true = found.double(), true.double()
-    if found.device.type == "cpu":
-        torch.testing.assert_close(found, true, rtol=0, atol=5e-6)
-    else:
-        assert (found - true).norm() < 2e-2 * true.norm()
-        torch.testing.assert_close(found, true, rtol=5e-2, atol=5e-2)
-
-
-def masks_of(lengths: list[int], heads: int, width: int, dropout: float, seed: Tensor) -> list[Tensor]:
-    """What each weight was multiplied by, sequence by sequence: by queries of nought and values that pick one key."""
-    device, bounds = str(seed.device), bounds_of(lengths, str(seed.device))
-    nought = torch.zeros(sum(lengths), heads, width, device=device)
-    starts = bounds[:-1].repeat_interleave(bounds.diff())
-    places = torch.arange(sum(lengths), device=device) - starts
-    picked = []
-    for first in range(0, max(lengths), width):
-        value = (places[:, None] == first + torch.arange(width, device=device)).float()[:, None].expand_as(nought)
-        dtype = torch.float32 if device == "cpu" else torch.bfloat16
-        parts = (part.to(dtype) for part in (nought, nought, value))
-        picked.append(long(*parts, bounds, max(lengths), dropout, seed))
-    every = torch.split(torch.cat(picked, 2), lengths)
-    return [
-        (part[:, :, :length] * length * (1 - dropout)).round().transpose(0, 1).double() / (1 - dropout)
-        for part, length in zip(every, lengths, strict=True)
-    ]
+    assert_interpreted(__file__)
 
 
 @everywhere
@@ -265,7 +202,7 @@ def test_a_seed_decides_what_is_forgotten(device: str) -> None:
 @pytest.mark.parametrize("dropout", [0.1, 0.7])
 def test_dropout_keeps_its_share_and_the_mean(device: str, dropout: float) -> None:
     length, heads = 256, 2
-    masks = torch.stack(masks_of([length, length], heads, 128, dropout, torch.tensor(3, device=device)))
+    masks = torch.stack(masks_of(long, [length, length], heads, 128, dropout, torch.tensor(3, device=device)))
     assert set(masks.unique().tolist()) == {0.0, 1 / (1 - dropout)}
     deviation = (dropout / (1 - dropout) / masks.numel()) ** 0.5  # of the mean of what weights are multiplied by
     assert abs(masks.mean() - 1) < 4 * deviation
@@ -296,7 +233,7 @@ def test_dropout_keeps_its_share_and_the_mean(device: str, dropout: float) -> No
 def test_dropout_has_the_gradient_of_the_formula_with_the_same_mask(device: str) -> None:
     lengths, seed = [40, 0, 130, 64] if device == "cpu" else LONG, torch.tensor(11, device=device)
     whole = product(lengths, device, width=64)
-    masks = masks_of(lengths, 2, 64, 0.25, seed)
+    masks = masks_of(long, lengths, 2, 64, 0.25, seed)
     assert 0 < float((masks[0] == 0).double().mean()) < 1
     exact = whole.detach().double().requires_grad_()
     found = long(*whole.unbind(1), bounds_of(lengths, device), max(lengths), 0.25, seed)
@@ -349,7 +286,7 @@ def test_the_compiler_takes_the_kernels(kernel: str, tmp_path: Path, monkeypatch
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from bertsmith.nn.short import SHARED
+    from bertsmith.nn.program import SHARED
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")  # Triton 3.9 warns that it will have another default

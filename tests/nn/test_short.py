@@ -1,11 +1,5 @@
-"""The kernel for short sequences against the formula.
+"""The kernel for short sequences against the formula. Where each test runs, `ragged.py` says."""
 
-Every test that runs it stands here once and runs twice: on a CUDA device in bfloat16, and on a CPU in float32 under
-Triton's interpreter. The interpreter is chosen by the environment before Triton is imported, so those tests have a
-process of their own, which `test_under_the_interpreter` starts.
-"""
-
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,18 +9,26 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nn.ragged import (
+    INSIDE,
+    OUTSIDE,
+    assert_interpreted,
+    assert_near,
+    bounds_of,
+    everywhere,
+    formula,
+    masks_of,
+    mixture,
+    product,
+    slope,
+)
 from torch import Tensor
 
 pytest.importorskip("triton", reason="Triton is not installed here")
 
 from bertsmith.nn.attention import Layout, attend, attend_product
-from bertsmith.nn.short import BLOCKS, available, fits, joined, short
-
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-OUTSIDE = pytest.mark.skipif(INTERPRETED, reason="not for the interpreter")
-INSIDE = pytest.mark.skipif(not INTERPRETED, reason="test_under_the_interpreter runs it in a process of its own")
-CPU, CUDA = pytest.param("cpu", marks=INSIDE), pytest.param("cuda", marks=pytest.mark.gpu)
-everywhere = pytest.mark.parametrize("device", [CPU, CUDA])
+from bertsmith.nn.program import SHARED, available
+from bertsmith.nn.short import BLOCKS, fits, joined, short
 
 SMALL = [1, 15, 16, 17, 0, 3, 31, 0, 0]  # trailing empty sequences, as packing leaves them
 FEW = [5, 16, 0, 9, 0]
@@ -35,70 +37,7 @@ MIDDLE = [127, 128, 64, 0, 65, 1]
 
 @OUTSIDE
 def test_under_the_interpreter() -> None:
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not gpu", __file__]
-    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    folder = Path(__file__).resolve().parents[2]
-    found = subprocess.run(words, env=environment, cwd=folder, capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stdout + found.stderr
-    assert "passed" in found.stdout
-
-
-def bounds_of(lengths: list[int], device: str) -> Tensor:
-    return torch.tensor([0, *lengths], device=device).cumsum(0).to(torch.int32)
-
-
-def product(lengths: list[int], device: str, heads: int = 2, width: int = 32, seed: int = 0) -> Tensor:
-    """Query, key and value as a layer makes them, side by side."""
-    drawn = torch.randn(sum(lengths), 3, heads, width, generator=torch.Generator().manual_seed(seed))
-    dtype = torch.float32 if device == "cpu" else torch.bfloat16
-    return drawn.to(device, dtype).requires_grad_()
-
-
-def formula(whole: Tensor, lengths: list[int], masks: list[Tensor] | None = None) -> Tensor:
-    """Softmax, then the mask of each sequence (H L L, already scaled), then the values. In float64."""
-    taken = []
-    for place, part in enumerate(torch.split(whole.double(), lengths)):
-        query, key, value = part.permute(1, 2, 0, 3)  # H L K
-        weights = (query @ key.transpose(1, 2) / query.shape[-1] ** 0.5).softmax(-1)
-        taken.append(((weights if masks is None else weights * masks[place]) @ value).transpose(0, 1))
-    return torch.cat(taken)
-
-
-def mixture(found: Tensor) -> Tensor:
-    return torch.randn(found.shape, generator=torch.Generator().manual_seed(1)).to(found)
-
-
-def slope(found: Tensor, whole: Tensor) -> Tensor:
-    [gradient] = torch.autograd.grad((found * mixture(found)).sum(), whole)
-    return gradient
-
-
-def assert_near(found: Tensor, true: Tensor) -> None:
-    found, true = found.double(), true.double()
-    if found.device.type == "cpu":
-        torch.testing.assert_close(found, true, rtol=0, atol=5e-6)
-    else:
-        assert (found - true).norm() < 2e-2 * true.norm()
-        torch.testing.assert_close(found, true, rtol=5e-2, atol=5e-2)
-
-
-def masks_of(lengths: list[int], heads: int, width: int, dropout: float, seed: Tensor) -> list[Tensor]:
-    """What each weight was multiplied by, sequence by sequence: by queries of nought and values that pick one key."""
-    device, bounds = str(seed.device), bounds_of(lengths, str(seed.device))
-    nought = torch.zeros(sum(lengths), heads, width, device=device)
-    starts = bounds[:-1].repeat_interleave(bounds.diff())
-    places = torch.arange(sum(lengths), device=device) - starts
-    picked = []
-    for first in range(0, max(lengths), width):
-        value = (places[:, None] == first + torch.arange(width, device=device)).float()[:, None].expand_as(nought)
-        dtype = torch.float32 if device == "cpu" else torch.bfloat16
-        parts = (part.to(dtype) for part in (nought, nought, value))
-        picked.append(short(*parts, bounds, max(lengths), dropout, seed))
-    every = torch.split(torch.cat(picked, 2), lengths)
-    return [
-        (part[:, :, :length] * length * (1 - dropout)).round().transpose(0, 1).double() / (1 - dropout)
-        for part, length in zip(every, lengths, strict=True)
-    ]
+    assert_interpreted(__file__)
 
 
 @everywhere
@@ -238,7 +177,7 @@ def test_a_seed_decides_what_is_forgotten(device: str) -> None:
 @pytest.mark.parametrize("dropout", [0.1, 0.7])
 def test_dropout_keeps_its_share_and_the_mean(device: str, dropout: float) -> None:
     lengths, heads = [128, 128], 2
-    masks = torch.stack(masks_of(lengths, heads, 64, dropout, torch.tensor(3, device=device)))
+    masks = torch.stack(masks_of(short, lengths, heads, 64, dropout, torch.tensor(3, device=device)))
     assert set(masks.unique().tolist()) == {0.0, 1 / (1 - dropout)}
     deviation = (dropout / (1 - dropout) / masks.numel()) ** 0.5  # of the mean of what weights are multiplied by
     assert abs(masks.mean() - 1) < 4 * deviation
@@ -263,7 +202,7 @@ def test_dropout_keeps_its_share_and_the_mean(device: str, dropout: float) -> No
 def test_dropout_has_the_gradient_of_the_formula_with_the_same_mask(device: str) -> None:
     lengths, seed = [40, 0, 64, 20], torch.tensor(11, device=device)
     whole = product(lengths, device)
-    masks = masks_of(lengths, 2, 32, 0.25, seed)
+    masks = masks_of(short, lengths, 2, 32, 0.25, seed)
     assert 0 < float((masks[0] == 0).double().mean()) < 1
     exact = whole.detach().double().requires_grad_()
     found = short(*whole.unbind(1), bounds_of(lengths, device), 64, 0.25, seed)
@@ -356,7 +295,7 @@ def test_the_compiler_takes_the_kernels(kernel: str, tmp_path: Path, monkeypatch
     signature = {name: signature.get(name, "i32") for name in function.arg_names}
     source = ASTSource(fn=function, signature=signature, constexprs=fixed)
     made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 2})
-    assert 0 < made.metadata.shared <= module.SHARED
+    assert 0 < made.metadata.shared <= SHARED
 
 
 @OUTSIDE

@@ -61,9 +61,9 @@ def lacking(device: torch.device) -> str | None:
     """What our own kernels lack on this GPU, if anything."""
     if find_spec("triton") is None:
         return "Triton is not installed"
-    from bertsmith.nn import short
+    from bertsmith.nn import program
 
-    return None if short.available(device) else "the GPU is older than an A100, or smaller"
+    return None if program.available(device) else "the GPU is older than an A100, or smaller"
 
 
 # What torch.compiler.assume_constant_result does; but that imports the compiler, and with it Triton.

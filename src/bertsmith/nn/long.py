@@ -5,7 +5,7 @@ that do not. Forwards a program holds its queries and walks through the keys, co
 Backwards there are two walks: queries that meet all the keys, then keys that meet all the queries. So the weights are
 made twice, but every program owns what it writes: nothing is added up in memory, and gradients are the same every time.
 
-Imported only where it is wanted, as `short` is; `short.available` says whether a GPU can run it.
+Imported only where it is wanted, since it needs Triton.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.library import triton_op, wrap_triton
 
-from bertsmith.nn.short import COMPILED, STEPS, WIDTHS, _adjacent, _read, _write
+from bertsmith.nn.program import COMPILED, WIDTHS, adjacent, arguments, check, read, shrink, teach, write
 
 ROUNDED = 128  # the longest sequence is taken for a multiple: few lengths, and so few recordings
 SPREAD = tl.constexpr(0x9E3779B1)  # neighbours multiplied by it lie far apart
@@ -85,10 +85,7 @@ def _checked(longest: int, width: int, dropout: float, seed: Tensor | None) -> i
     """The longest sequence, rounded up, if all is well."""
     if not fits(width):
         raise ValueError(f"long attention: heads of {width}. They can be {', '.join(map(str, WIDTHS))} wide.")
-    if not 0 <= dropout < 1:
-        raise ValueError(f"long attention: dropout of {dropout}. It is a share, from 0 to below 1.")
-    if dropout and seed is None:
-        raise ValueError("long attention: dropout without a seed. Draw one by torch.randint on the device.")
+    check("long", dropout, seed)
     return max(1, -(-longest // ROUNDED)) * ROUNDED
 
 
@@ -176,7 +173,7 @@ def _forward(
         key += token * key_step + head * key_head
         value += token * value_step + head * value_head
         numbers, rows = tl.arange(0, width), begin + tl.arange(0, query_block)
-        queries = _read(query, query_step, rows, numbers, length)
+        queries = read(query, query_step, rows, numbers, length)
         lots = _lots(one, begin, query_block)
         highest = tl.full([query_block], -float("inf"), tl.float32)
         total = tl.zeros([query_block], tl.float32)
@@ -194,7 +191,7 @@ def _forward(
             )
         attended += (token * heads + head) * width
         logs += head.to(tl.int64) * tokens + token
-        _write(attended, heads * width, rows, numbers, length, taken * (grow / total)[:, None])
+        write(attended, heads * width, rows, numbers, length, taken * (grow / total)[:, None])
         tl.store(logs + rows, highest + tl.log2(total), mask=rows < length)
 
 
@@ -203,13 +200,13 @@ def _forward(
 def _note(notes, rows, length, log, mean, lots, block: tl.constexpr):
     """What keys will have to know of these queries, side by side: 16 bytes to a query, which come in one piece."""
     found = tl.join(tl.join(log, lots.to(tl.float32, bitcast=True)), tl.join(mean, mean))
-    _write(notes, 4, rows, tl.arange(0, 4), length, tl.reshape(found, [block, 4]))
+    write(notes, 4, rows, tl.arange(0, 4), length, tl.reshape(found, [block, 4]))
 
 
 @triton.jit
 @no_type_check
 def _recall(notes, rows, length, block: tl.constexpr):
-    found = tl.reshape(_read(notes, 4, rows, tl.arange(0, 4), length), [block, 2, 2])
+    found = tl.reshape(read(notes, 4, rows, tl.arange(0, 4), length), [block, 2, 2])
     one, other = tl.split(found)
     log, lots = tl.split(one)
     mean, _ = tl.split(other)
@@ -263,9 +260,9 @@ def _of_queries(
         logs += head.to(tl.int64) * tokens + token
         notes += (head.to(tl.int64) * tokens + token) * 4
         numbers, rows = tl.arange(0, width), begin + tl.arange(0, query_block)
-        queries = _read(query, query_step, rows, numbers, length)
-        here = _read(above, step, rows, numbers, length)
-        taken = _read(attended, step, rows, numbers, length)
+        queries = read(query, query_step, rows, numbers, length)
+        here = read(above, step, rows, numbers, length)
+        taken = read(attended, step, rows, numbers, length)
         log = tl.load(logs + rows, mask=rows < length, other=0.0)
         mean = tl.sum(here.to(tl.float32) * taken.to(tl.float32), 1) / grow
         lots = _lots(one, begin, query_block)
@@ -283,7 +280,7 @@ def _of_queries(
                 width, key_block, True, forgotten
             )
         gradient += token * 3 * step + head * width
-        _write(gradient, 3 * step, rows, numbers, length, found * shrink)
+        write(gradient, 3 * step, rows, numbers, length, found * shrink)
 
 
 @triton.jit
@@ -305,8 +302,8 @@ def _of_keys(
         above += token * step + head * width
         notes += (head.to(tl.int64) * tokens + token) * 4
         numbers, columns = tl.arange(0, width), begin + tl.arange(0, key_block)
-        keys = _read(key, key_step, columns, numbers, length)
-        values = _read(value, value_step, columns, numbers, length)
+        keys = read(key, key_step, columns, numbers, length)
+        values = read(value, value_step, columns, numbers, length)
         lots = _lots(other, begin, key_block)
         of_keys = tl.zeros([key_block, width], tl.float32)
         of_values = tl.zeros([key_block, width], tl.float32)
@@ -314,8 +311,8 @@ def _of_keys(
         # may find weights that are not finite, but those stay in their own rows, which nobody writes.
         for first in tl.range(0, length, query_block):
             rows = first + tl.arange(0, query_block)
-            queries = _read(query, query_step, rows, numbers, length)
-            here = _read(above, step, rows, numbers, length)
+            queries = read(query, query_step, rows, numbers, length)
+            here = read(above, step, rows, numbers, length)
             log, mean, others = _recall(notes, rows, length, query_block)
             scores = tl.dot(keys, tl.trans(queries), input_precision="ieee")
             weights = tl.exp2(scores * scale - log[None, :])
@@ -328,8 +325,8 @@ def _of_keys(
             slopes = (weights * (slopes - mean[None, :])).to(keys.dtype)
             of_keys = tl.dot(slopes, queries, of_keys, input_precision="ieee")
         gradient += token * 3 * step + head * width
-        _write(gradient + step, 3 * step, columns, numbers, length, of_keys * shrink)
-        _write(gradient + 2 * step, 3 * step, columns, numbers, length, of_values * grow)
+        write(gradient + step, 3 * step, columns, numbers, length, of_keys * shrink)
+        write(gradient + 2 * step, 3 * step, columns, numbers, length, of_values * grow)
 # fmt: on
 
 
@@ -339,22 +336,10 @@ def _setting(query: Tensor, table: dict[int, Setting]) -> Setting:
 
 def _arguments(query: Tensor, key: Tensor, value: Tensor, setting: Setting, dropout: float) -> dict[str, Any]:
     """What all the kernels are told, by name."""
-    width, forgotten = query.shape[2], round(dropout * STEPS)
     return {
-        "tokens": query.shape[0],
-        "query_step": query.stride(0),
-        "query_head": query.stride(1),
-        "key_step": key.stride(0),
-        "key_head": key.stride(1),
-        "value_step": value.stride(0),
-        "value_head": value.stride(1),
-        "scale": width**-0.5 * 1.4426950408889634,  # powers of two are what a GPU computes
-        "grow": STEPS / (STEPS - forgotten),
-        "heads": query.shape[1],
-        "width": width,
+        **arguments(query, key, value, dropout),
         "query_block": setting.queries,
         "key_block": setting.keys,
-        "forgotten": forgotten,
         "num_warps": setting.warps,
         "num_stages": setting.stages,
     }
@@ -363,7 +348,7 @@ def _arguments(query: Tensor, key: Tensor, value: Tensor, setting: Setting, drop
 def _attend(
     query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, seed: Tensor, longest: int, dropout: float
 ) -> tuple[Tensor, Tensor]:
-    query, key, value = _adjacent(query), _adjacent(key), _adjacent(value)
+    query, key, value = adjacent(query), adjacent(key), adjacent(value)
     tokens, heads, _ = query.shape
     attended = torch.empty(query.shape, dtype=query.dtype, device=query.device)
     logs = torch.empty((heads, tokens), dtype=torch.float32, device=query.device)
@@ -397,11 +382,10 @@ def _gradient(
     longest: int,
     dropout: float,
 ) -> Tensor:
-    query, key, value, above = _adjacent(query), _adjacent(key), _adjacent(value), above.contiguous()
+    query, key, value, above = adjacent(query), adjacent(key), adjacent(value), above.contiguous()
     tokens, heads, width = query.shape
     gradient = torch.empty((tokens, 3, heads, width), dtype=query.dtype, device=query.device)
     notes = torch.empty((heads, tokens, 4), dtype=torch.float32, device=query.device)
-    shrink = width**-0.5 * STEPS / (STEPS - round(dropout * STEPS))
     setting = _setting(query, QUERIES)
     blocks = -(-longest // setting.queries)
     kernel = wrap_triton(_of_queries) if COMPILED else _of_queries
@@ -417,7 +401,7 @@ def _gradient(
         bounds,
         seed,
         blocks=blocks,
-        shrink=shrink,
+        shrink=shrink(width, dropout),
         **_arguments(query, key, value, setting, dropout),
     )
     setting = _setting(query, KEYS)
@@ -433,7 +417,7 @@ def _gradient(
         bounds,
         seed,
         blocks=blocks,
-        shrink=shrink,
+        shrink=shrink(width, dropout),
         **_arguments(query, key, value, setting, dropout),
     )
     return gradient
@@ -451,25 +435,4 @@ def _together(product: Tensor, bounds: Tensor, seed: Tensor, longest: int, dropo
     return _attend(product[:, 0], product[:, 1], product[:, 2], bounds, seed, longest, dropout)
 
 
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    *parts, bounds, seed, ctx.longest, ctx.dropout = inputs
-    ctx.save_for_backward(*parts, *output, bounds, seed)
-    ctx.set_materialize_grads(False)
-
-
-def _separate_gradients(ctx: Any, above: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
-    if above is None:
-        return (None,) * 7
-    gradient = _gradient(above, *ctx.saved_tensors, ctx.longest, ctx.dropout)
-    return (*gradient.unbind(1), None, None, None, None)
-
-
-def _joined_gradient(ctx: Any, above: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
-    if above is None:
-        return (None,) * 5
-    product, *others = ctx.saved_tensors
-    return (_gradient(above, *product.unbind(1), *others, ctx.longest, ctx.dropout), None, None, None, None)
-
-
-_separate.register_autograd(_separate_gradients, setup_context=_remember)
-_together.register_autograd(_joined_gradient, setup_context=_remember)
+teach(_separate, _together, _gradient, whole=True)

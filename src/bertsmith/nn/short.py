@@ -4,8 +4,7 @@ General kernels walk through the keys in blocks and correct their softmax as the
 program as a whole: keys and values are read once, the softmax is the plain one, and the backward pass writes all three
 gradients without a second pass over anything. What is left is mostly the time to read and write the numbers.
 
-Imported only where it is wanted, since it needs Triton, which comes with torch for CUDA. With TRITON_INTERPRET=1 in the
-environment before Triton is first imported the same kernels run on a CPU, slowly; so they are tested without a GPU.
+Imported only where it is wanted, since it needs Triton.
 """
 
 from dataclasses import dataclass, replace
@@ -18,12 +17,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.library import triton_op, wrap_triton
 
+from bertsmith.nn.program import COMPILED, WIDTHS, adjacent, arguments, check, read, shrink, teach, write
+
 BLOCKS = (16, 32, 64, 128, 256)  # a program holds as many keys as the least of these that is enough
-WIDTHS = (16, 32, 64, 128)  # of a head
 NUMBERS = 256 * 64  # of one head's keys: the gradients of more do not fit into registers
-SHARED = 155_648  # bytes of shared memory that the largest program asks for, which is one in full precision
 MOST = tl.constexpr(BLOCKS[-1])
-STEPS = 1 << 32  # of chance: the share forgotten is met to within one of them
 
 
 @dataclass(frozen=True)
@@ -53,14 +51,6 @@ BACKWARD = {
     256: Setting(32, 8, 2),
 }
 FULL = Setting(16, 8, halves=False)  # float32 on a GPU, without tensor cores: right, not fast
-
-
-def available(device: torch.device) -> bool:
-    """Whether a GPU can run it: Ampere or later, as much shared memory as an A100."""
-    if device.type != "cuda":
-        return False
-    card = torch.cuda.get_device_properties(device)
-    return bool(card.major >= 8 and getattr(card, "shared_memory_per_block_optin", 0) >= SHARED)
 
 
 def fits(longest: int, head_width: int) -> bool:
@@ -113,28 +103,11 @@ def _checked(longest: int, width: int, dropout: float, seed: Tensor | None) -> i
             f"short attention: sequences of {longest} tokens with heads of {width} do not fit into one program. "
             f"At most {BLOCKS[-1]} tokens, heads of {', '.join(map(str, WIDTHS))}, and {NUMBERS} of both multiplied."
         )
-    if not 0 <= dropout < 1:
-        raise ValueError(f"short attention: dropout of {dropout}. It is a share, from 0 to below 1.")
-    if dropout and seed is None:
-        raise ValueError("short attention: dropout without a seed. Draw one by torch.randint on the device.")
+    check("short", dropout, seed)
     return _block(longest)
 
 
 # fmt: off
-@triton.jit
-@no_type_check
-def _read(base, step: tl.constexpr, rows, numbers, length):
-    # What stands behind the sequence reads as nought: a neighbour's inf would be nan even with a weight of nought.
-    return tl.load(base + rows[:, None] * step + numbers[None, :], mask=rows[:, None] < length, other=0.0)
-
-
-@triton.jit
-@no_type_check
-def _write(base, step: tl.constexpr, rows, numbers, length, found):
-    places = base + rows[:, None] * step + numbers[None, :]
-    tl.store(places, found.to(base.dtype.element_ty), mask=rows[:, None] < length)
-
-
 @triton.jit
 @no_type_check
 def _kept(one, other, rows, columns, forgotten: tl.constexpr):
@@ -159,11 +132,11 @@ def _look(
 ):
     """One sequence and head, forwards."""
     numbers, columns = tl.arange(0, width), tl.arange(0, block)
-    keys = tl.trans(_read(key, key_step, columns, numbers, length))
-    values = _read(value, value_step, columns, numbers, length)
+    keys = tl.trans(read(key, key_step, columns, numbers, length))
+    values = read(value, value_step, columns, numbers, length)
     for first in tl.range(0, length, at_once):
         rows = first + tl.arange(0, at_once)
-        queries = _read(query, query_step, rows, numbers, length)
+        queries = read(query, query_step, rows, numbers, length)
         scores = tl.dot(queries, keys, input_precision="ieee")
         scores = tl.where(columns[None, :] < length, scores, -float("inf"))
         highest = tl.max(scores, 1) * scale
@@ -172,7 +145,7 @@ def _look(
         if forgotten > 0:
             weights = tl.where(_kept(one, other, rows[:, None], columns[None, :], forgotten), weights, 0.0)
         taken = tl.dot(weights.to(values.dtype), values, input_precision="ieee")
-        _write(attended, step, rows, numbers, length, taken * (grow / total)[:, None])
+        write(attended, step, rows, numbers, length, taken * (grow / total)[:, None])
         tl.store(logs + rows, highest + tl.log2(total), mask=rows < length)
 
 
@@ -189,14 +162,14 @@ def _learn(
     stand in the registers, and all the warps find work however few the queries at once.
     """
     numbers, columns = tl.arange(0, width), tl.arange(0, block)
-    keys = _read(key, key_step, columns, numbers, length)
-    values = _read(value, value_step, columns, numbers, length)
+    keys = read(key, key_step, columns, numbers, length)
+    values = read(value, value_step, columns, numbers, length)
     of_keys = tl.zeros([block, width], tl.float32)
     of_values = tl.zeros([block, width], tl.float32)
     for first in tl.range(0, length, at_once):
         rows = first + tl.arange(0, at_once)
-        queries = _read(query, query_step, rows, numbers, length)
-        here = _read(above, step, rows, numbers, length)
+        queries = read(query, query_step, rows, numbers, length)
+        here = read(above, step, rows, numbers, length)
         log = tl.load(logs + rows, mask=rows < length, other=0.0)
         scores = tl.dot(keys, tl.trans(queries), input_precision="ieee")
         # Behind the sequence keys, values and what comes from above are nought. Whatever weight is found there will
@@ -212,9 +185,9 @@ def _learn(
         slopes = (weights * (slopes - mean[None, :])).to(keys.dtype)
         of_keys = tl.dot(slopes, queries, of_keys, input_precision="ieee")
         of_queries = tl.trans(tl.dot(tl.trans(keys), slopes, input_precision="ieee"))
-        _write(gradient, 3 * step, rows, numbers, length, of_queries * shrink)
-    _write(gradient + step, 3 * step, columns, numbers, length, of_keys * shrink)
-    _write(gradient + 2 * step, 3 * step, columns, numbers, length, of_values * grow)
+        write(gradient, 3 * step, rows, numbers, length, of_queries * shrink)
+    write(gradient + step, 3 * step, columns, numbers, length, of_keys * shrink)
+    write(gradient + 2 * step, 3 * step, columns, numbers, length, of_values * grow)
 
 
 @triton.jit
@@ -284,49 +257,29 @@ def _backward(
 # fmt: on
 
 
-COMPILED = isinstance(_forward, triton.runtime.JITFunction)  # else Triton's interpreter runs them
-
-
 def _arguments(
     query: Tensor, key: Tensor, value: Tensor, block: int, dropout: float, table: dict[int, Setting]
 ) -> dict[str, Any]:
     """What both kernels are told, by name."""
-    width, forgotten = query.shape[2], round(dropout * STEPS)
+    width = query.shape[2]
     setting = FULL if query.dtype == torch.float32 and COMPILED else table[block]
     if table is BACKWARD and block == 128 and width == 128:
         setting = replace(setting, warps=8)
-    scale, grow = width**-0.5, STEPS / (STEPS - forgotten)
-    arguments = {
-        "tokens": query.shape[0],
-        "query_step": query.stride(0),
-        "query_head": query.stride(1),
-        "key_step": key.stride(0),
-        "key_head": key.stride(1),
-        "value_step": value.stride(0),
-        "value_head": value.stride(1),
-        "scale": scale * 1.4426950408889634,  # powers of two are what a GPU computes
-        "grow": grow,
-        "heads": query.shape[1],
-        "width": width,
+    return {
+        **arguments(query, key, value, dropout),
+        **({"shrink": shrink(width, dropout)} if table is BACKWARD else {}),
         "block": block,
         "at_once": min(setting.queries, block),
         "half": block // 2 if setting.halves else 0,
-        "forgotten": forgotten,
         "num_warps": setting.warps,
         "num_stages": setting.stages,
     }
-    return arguments | ({"shrink": scale * grow} if table is BACKWARD else {})
-
-
-def _adjacent(part: Tensor) -> Tensor:
-    """Any strides but one will do: the numbers of a head lie side by side."""
-    return part if part.stride(2) == 1 else part.contiguous()
 
 
 def _attend(
     query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, seed: Tensor, block: int, dropout: float
 ) -> tuple[Tensor, Tensor]:
-    query, key, value = _adjacent(query), _adjacent(key), _adjacent(value)
+    query, key, value = adjacent(query), adjacent(key), adjacent(value)
     tokens, heads, _ = query.shape
     attended = torch.empty(query.shape, dtype=query.dtype, device=query.device)
     logs = torch.empty((heads, tokens), dtype=torch.float32, device=query.device)
@@ -349,7 +302,7 @@ def _gradient(
     block: int,
     dropout: float,
 ) -> Tensor:
-    query, key, value, above = _adjacent(query), _adjacent(key), _adjacent(value), above.contiguous()
+    query, key, value, above = adjacent(query), adjacent(key), adjacent(value), above.contiguous()
     tokens, heads, width = query.shape
     gradient = torch.empty((tokens, 3, heads, width), dtype=query.dtype, device=query.device)
     kernel = wrap_triton(_backward) if COMPILED else _backward
@@ -379,25 +332,4 @@ def _together(product: Tensor, bounds: Tensor, seed: Tensor, block: int, dropout
     return _attend(product[:, 0], product[:, 1], product[:, 2], bounds, seed, block, dropout)
 
 
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    *parts, bounds, seed, ctx.block, ctx.dropout = inputs
-    ctx.save_for_backward(*parts, output[1], bounds, seed)
-    ctx.set_materialize_grads(False)
-
-
-def _separate_gradients(ctx: Any, above: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
-    if above is None:
-        return (None,) * 7
-    gradient = _gradient(above, *ctx.saved_tensors, ctx.block, ctx.dropout)
-    return (*gradient.unbind(1), None, None, None, None)
-
-
-def _joined_gradient(ctx: Any, above: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
-    if above is None:
-        return (None,) * 5
-    product, *others = ctx.saved_tensors
-    return (_gradient(above, *product.unbind(1), *others, ctx.block, ctx.dropout), None, None, None, None)
-
-
-_separate.register_autograd(_separate_gradients, setup_context=_remember)
-_together.register_autograd(_joined_gradient, setup_context=_remember)
+teach(_separate, _together, _gradient, whole=False)

@@ -1,0 +1,105 @@
+"""Programs of a GPU, in Triton: what our own attention kernels, `short` and `long`, have in common.
+
+Imported only where it is wanted, since it needs Triton, which comes with torch for CUDA. With TRITON_INTERPRET=1 in the
+environment before Triton is first imported the same kernels run on a CPU, slowly; so they are tested without a GPU.
+"""
+
+from typing import Any, no_type_check
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+WIDTHS = (16, 32, 64, 128)  # of a head
+SHARED = 155_648  # bytes of shared memory that the largest program asks for, which is one in full precision
+STEPS = 1 << 32  # of chance: the share forgotten is met to within one of them
+
+
+def available(device: torch.device) -> bool:
+    """Whether a GPU can run them: Ampere or later, as much shared memory as an A100."""
+    if device.type != "cuda":
+        return False
+    card = torch.cuda.get_device_properties(device)
+    return bool(card.major >= 8 and getattr(card, "shared_memory_per_block_optin", 0) >= SHARED)
+
+
+def check(name: str, dropout: float, seed: Tensor | None) -> None:
+    """Refuse what no kernel can do."""
+    if not 0 <= dropout < 1:
+        raise ValueError(f"{name} attention: dropout of {dropout}. It is a share, from 0 to below 1.")
+    if dropout and seed is None:
+        raise ValueError(f"{name} attention: dropout without a seed. Draw one by torch.randint on the device.")
+
+
+def adjacent(part: Tensor) -> Tensor:
+    """Any strides but one will do: the numbers of a head lie side by side."""
+    return part if part.stride(2) == 1 else part.contiguous()
+
+
+def arguments(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> dict[str, Any]:
+    """What every kernel is told, by name."""
+    width, forgotten = query.shape[2], round(dropout * STEPS)
+    return {
+        "tokens": query.shape[0],
+        "query_step": query.stride(0),
+        "query_head": query.stride(1),
+        "key_step": key.stride(0),
+        "key_head": key.stride(1),
+        "value_step": value.stride(0),
+        "value_head": value.stride(1),
+        "scale": width**-0.5 * 1.4426950408889634,  # powers of two are what a GPU computes
+        "grow": STEPS / (STEPS - forgotten),
+        "heads": query.shape[1],
+        "width": width,
+        "forgotten": forgotten,
+    }
+
+
+def shrink(width: int, dropout: float) -> float:
+    """What gradients of queries and keys are multiplied by, which backward kernels are told besides."""
+    return float(width**-0.5 * STEPS / (STEPS - round(dropout * STEPS)))
+
+
+def teach(separate: Any, together: Any, gradient: Any, *, whole: bool) -> None:
+    """Teach two operations their gradient: of query, key and value, and of the product that holds all three.
+
+    Both return what was taken and its logarithms. `gradient` wants the logarithms, and, as a `whole`, what was taken.
+    """
+
+    def remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        *parts, bounds, seed, ctx.size, ctx.dropout = inputs
+        ctx.save_for_backward(*parts, *(output if whole else output[1:]), bounds, seed)
+        ctx.set_materialize_grads(False)
+
+    def of_parts(ctx: Any, above: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+        if above is None:
+            return (None,) * 7
+        found = gradient(above, *ctx.saved_tensors, ctx.size, ctx.dropout)
+        return (*found.unbind(1), None, None, None, None)
+
+    def of_product(ctx: Any, above: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+        if above is None:
+            return (None,) * 5
+        product, *others = ctx.saved_tensors
+        return (gradient(above, *product.unbind(1), *others, ctx.size, ctx.dropout), None, None, None, None)
+
+    separate.register_autograd(of_parts, setup_context=remember)
+    together.register_autograd(of_product, setup_context=remember)
+
+
+@triton.jit
+@no_type_check
+def read(base, step: tl.constexpr, rows, numbers, length):
+    # What stands behind the sequence reads as nought: a neighbour's inf would be nan even with a weight of nought.
+    return tl.load(base + rows[:, None] * step + numbers[None, :], mask=rows[:, None] < length, other=0.0)
+
+
+@triton.jit
+@no_type_check
+def write(base, step: tl.constexpr, rows, numbers, length, found):
+    places = base + rows[:, None] * step + numbers[None, :]
+    tl.store(places, found.to(base.dtype.element_ty), mask=rows[:, None] < length)
+
+
+COMPILED = isinstance(read, triton.runtime.JITFunction)  # else Triton's interpreter runs them

@@ -84,7 +84,7 @@ def test_parameters_that_decay_alike_and_share_a_rate_are_one_group() -> None:
     named = {parameter: name for name, parameter in module.named_parameters()}
     groups = [
         (group["weight_decay"], group["share"], [named[parameter] for parameter in group["params"]])
-        for group in optimizer.adamw.param_groups
+        for group in optimizer.rest.param_groups
     ]
     assert groups == [
         (0.1, 0.5, ["0.weight"]),
@@ -171,16 +171,16 @@ def test_a_capturable_optimizer_keeps_its_rates_in_tensors_and_says_the_same(set
     first, second = network(), network()
     shares = {"0.weight": 0.25, "3.bias": 0.5}
     optimizer = Optimizer(second, settings, shares, capturable=True, hidden=HIDDEN)
-    places = [group["lr"].data_ptr() for group in optimizer.adamw.param_groups]
-    for group in optimizer.adamw.param_groups:
+    places = [group["lr"].data_ptr() for group in optimizer.rest.param_groups]
+    for group in optimizer.rest.param_groups:
         assert (group["lr"].shape, group["lr"].dtype) == (torch.Size([]), torch.float32)
     expected = walk(first, Optimizer(first, settings, shares, hidden=HIDDEN), range(4))
     for name, weight in walk(second, optimizer, range(4)).items():
         torch.testing.assert_close(weight, expected[name], rtol=1e-6, atol=1e-7)
-    assert [group["lr"].data_ptr() for group in optimizer.adamw.param_groups] == places
+    assert [group["lr"].data_ptr() for group in optimizer.rest.param_groups] == places
     optimizer.set_rate(0.5)
-    rates = [float(group["lr"]) for group in optimizer.adamw.param_groups]
-    assert rates == pytest.approx([0.005 * group["share"] for group in optimizer.adamw.param_groups])
+    rates = [float(group["lr"]) for group in optimizer.rest.param_groups]
+    assert rates == pytest.approx([0.005 * group["share"] for group in optimizer.rest.param_groups])
 
 
 @pytest.mark.parametrize(

@@ -253,7 +253,7 @@ def test_the_folder_of_another_recipe_is_refused(data: Path, tmp_path: Path) -> 
 
 def test_decay_spares_biases_and_norms() -> None:
     module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4))
-    groups = Optimizer(module, OptimizerConfig(decay=0.5)).adamw.param_groups
+    groups = Optimizer(module, OptimizerConfig(decay=0.5)).rest.param_groups
     decayed = {id(parameter): group["weight_decay"] for group in groups for parameter in group["params"]}
     assert {name: decayed[id(parameter)] for name, parameter in module.named_parameters()} == {
         "0.weight": 0.5,

@@ -34,8 +34,9 @@ class Setting:
     halves: bool = True  # a sequence of at most half the block gets a program of half the size
 
 
-# By block. The fastest of those that bench/attention.py tries on an H200. Backwards Triton 3.6 makes wrong gradients of
-# Setting(32, 4, 1): 32 queries at once want two stages, and the tests marked gpu tell.
+# By block. Of 128 the fastest of those tried on an H200, of others by what the compiler says of registers and shared
+# memory there; bench/attention.py tries more. Backwards Triton 3.6 makes wrong gradients of Setting(32, 4, 1): 32 queries
+# at once want two stages, and the tests marked gpu tell.
 FORWARD = {
     16: Setting(16, 1, halves=False),
     32: Setting(32, 2),

@@ -82,7 +82,7 @@ class Optimizer:
             self._rates = config.rate * self._shares
             for group, rate in zip(groups, self._rates.unbind(), strict=True):
                 group["lr"] = rate
-        self.adamw = self._adamw(groups, capturable)  # or LAMB, which is AdamW to all but itself
+        self.rest = self._rest(groups, capturable)  # AdamW, or LAMB, of which all but its step is the same
 
     def step(self, factor: float) -> tuple[Float[Tensor, ""], Bool[Tensor, ""]]:
         """Clip, and move the weights at this share of the rate. Returns what `move` does."""
@@ -96,7 +96,7 @@ class Optimizer:
         if self._rates is not None:
             torch.mul(self._shares, self.config.rate * factor, out=self._rates)
             return
-        for group in self.adamw.param_groups:
+        for group in self.rest.param_groups:
             group["lr"] = self.config.rate * factor * group["share"]
 
     def move(self) -> tuple[Float[Tensor, ""], Bool[Tensor, ""]]:
@@ -107,8 +107,8 @@ class Optimizer:
         limit = self.config.clip or float("inf")
         norm = nn.utils.clip_grad_norm_(list(self.named.values()), limit)
         bad = ~torch.isfinite(norm)
-        self.adamw.found_inf = bad.float()  # type: ignore[attr-defined]
-        self.adamw.step()
+        self.rest.found_inf = bad.float()  # type: ignore[attr-defined]
+        self.rest.step()
         if self.muon is not None:
             self.muon.move(bad)
         self.forget()
@@ -128,7 +128,7 @@ class Optimizer:
             momentum.copy_(state[f"momentum.{name}"])
         for name, parameter in self._others.items():
             own = {part: state[f"{part}.{name}"] for part in ("step", "exp_avg", "exp_avg_sq")}
-            self.adamw.state[parameter] = {part: tensor.to(parameter.device, copy=True) for part, tensor in own.items()}
+            self.rest.state[parameter] = {part: tensor.to(parameter.device, copy=True) for part, tensor in own.items()}
 
     def _groups(self, rates: Mapping[str, float]) -> list[dict[str, Any]]:
         """The parameters that decay alike and share a rate, matrices first."""
@@ -147,7 +147,7 @@ class Optimizer:
             for (matrices, share), parameters in together.items()
         ]
 
-    def _adamw(self, groups: list[dict[str, Any]], capturable: bool) -> torch.optim.Optimizer:
+    def _rest(self, groups: list[dict[str, Any]], capturable: bool) -> torch.optim.Optimizer:
         """What moves all that Muon does not."""
         config = self.config
         first, second = config.betas
@@ -189,7 +189,7 @@ class Optimizer:
 
     def _parts(self) -> Iterator[tuple[str, str, Tensor]]:
         for name, parameter in self._others.items():
-            for part, tensor in self.adamw.state[parameter].items():
+            for part, tensor in self.rest.state[parameter].items():
                 yield name, part, tensor
         for name, momentum in self._momenta().items():
             yield name, "momentum", momentum

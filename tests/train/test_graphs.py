@@ -80,7 +80,7 @@ def test_a_played_step_that_is_not_a_number_changes_nothing(tokenizer: Tokenizer
     batch = trainer.feed(0)
     for _ in range(3):  # run, recorded, played
         trainer.update([batch], 0.0)
-    broken = replace(batch, counts={**batch.counts, "class": 0})  # a division by nought
+    broken = replace(batch, counts={**batch.counts, "class": float("nan")})
     trainer.update([broken], 1.0)
     *_, bad = trainer._pending[-1][1].tolist()
     assert bad == 1.0

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from bertsmith.train.lamb import moments, step, trust
 from bertsmith.train.optimizers import Optimizer, OptimizerConfig
@@ -179,3 +180,23 @@ def test_it_learns() -> None:
         losses.append(float(loss.detach()))
         optimizer.step(1.0)
     assert losses[-1] < losses[0] / 10
+
+
+class Listener(TorchDispatchMode):
+    """Notes what is asked of tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: list[str] = []
+
+    def __torch_dispatch__(self, function: Any, types: Any, positional: Any = (), named: Any = None) -> Any:
+        self.heard.append(str(function))
+        return function(*positional, **(named or {}))
+
+
+def test_the_host_reads_no_number_so_that_a_graph_can_record_a_step() -> None:
+    weights = [drawn(*shape, dtype=torch.float32) for shape in SHAPES]
+    with Listener() as listener:
+        step(weights, [weight.clone() for weight in weights], fresh(weights), torch.tensor(0.1), GOOD, **WORDS)
+    assert "aten._foreach_norm.Scalar" in listener.heard
+    assert "aten._local_scalar_dense.default" not in listener.heard

@@ -48,7 +48,7 @@ BACKWARD = {
     16: Setting(16, 1, halves=False),
     32: Setting(32, 2),
     64: Setting(32, 4, 2),
-    128: Setting(32, 4, 2),
+    128: Setting(32, 4, 3),
     256: Setting(32, 8, 2),
 }
 FULL = Setting(16, 8, halves=False)  # float32 on a GPU, without tensor cores: right, not fast

@@ -52,7 +52,7 @@ def step(
     stack = torch.cat([gradient.flatten() for gradient in gradients]).masked_fill_(bad, -0.0)
     counts = [weight.numel() for weight in weights]
     pieces = [piece.view(weight.shape) for piece, weight in zip(torch.split(stack, counts), weights, strict=True)]
-    torch._foreach_add_(steps, good)
+    torch._foreach_add_(steps, [good] * len(steps))  # one tensor for all would be read by the host
     torch._foreach_mul_(means, good * first + (1 - good))
     torch._foreach_add_(means, pieces, alpha=1 - first)
     torch._foreach_mul_(squares, good * second + (1 - good))

@@ -155,7 +155,10 @@ def choices(name: str, longest: int) -> dict[str, list[tuple[int, ...]]]:
     if longest <= 64:
         return {"FORWARD": [(64, 4, 2), (32, 2, 2)], "BACKWARD": [(32, 4, 2), (64, 4, 2), (16, 4, 2)]}
     if longest <= 128:
-        return {"FORWARD": [(64, 4, 2), (64, 4, 1)], "BACKWARD": [(32, 4, 2), (32, 4, 3), (16, 4, 2), (64, 8, 2)]}
+        return {
+            "FORWARD": [(64, 4, 2), (64, 4, 1), (32, 4, 2)],
+            "BACKWARD": [(32, 4, 2), (32, 4, 3), (16, 4, 2), (64, 8, 2)],
+        }
     return {"FORWARD": [(64, 4, 2), (64, 8, 2), (128, 8, 1)], "BACKWARD": [(32, 8, 2), (16, 8, 2)]}
 
 

@@ -32,6 +32,17 @@ def test_neighbours_are_forgotten_independently(way: Way) -> None:
 
 
 @both
+def test_no_two_rows_or_columns_are_alike(way: Way) -> None:
+    torch.manual_seed(4)
+    kept = (way(torch.ones(512, 768), 0.1) != 0).float()
+    for lines in (kept - kept.mean(), (kept - kept.mean()).T):
+        count, length = lines.shape
+        alike = (lines @ lines.T / lines.norm(dim=1) / lines.norm(dim=1)[:, None]).fill_diagonal_(0) * length**0.5
+        assert abs(alike.square().sum() / (count * (count - 1)) - 1) < 0.05
+        assert alike.abs().max() < 9
+
+
+@both
 def test_two_draws_have_nothing_to_do_with_each_other(way: Way) -> None:
     torch.manual_seed(3)
     one, other = ((way(torch.ones(400_000), 0.3) != 0).float() - 0.7 for _ in range(2))

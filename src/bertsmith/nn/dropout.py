@@ -2,7 +2,7 @@
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 STEPS = 1 << 16  # of chance: the share is met to within one of them
@@ -34,17 +34,22 @@ def dropout(numbers: Float[Tensor, "..."], share: float) -> Float[Tensor, "..."]
     return numbers * (kept * (STEPS / (STEPS - forgotten)))
 
 
-def mixed(numbers: Float[Tensor, "..."], share: float) -> Float[Tensor, "..."]:
-    """The same by two numbers drawn for all, mixed with each one's place: for a compiler, which computes it on the way.
+def mixed(numbers: Float[Tensor, "... D"], share: float) -> Float[Tensor, "... D"]:
+    """The same by two numbers drawn for all: for a compiler, which computes the rest on the way.
 
     A compiler draws ten rounds of Philox for each number, which takes a GPU three times as long as to read and write
-    it. These are two rounds of xor-shift and multiply, with constants from Wellons' search for the least bias. Places
-    beyond thirty-two bits come round again.
+    it. Here each row has a number and each column, and the upper bits of their product decide, as in `program.kept`.
     """
-    one, other = torch.randint(-(1 << 31), 1 << 31, (2,), device=numbers.device, dtype=torch.int64).int().unbind()
-    bits = torch.arange(numbers.numel(), device=numbers.device, dtype=torch.int32).view(numbers.shape) + one
-    bits = (bits ^ (bits >> 16 & 0xFFFF)) * 0x7FEB352D  # a shift repeats the sign, and the mask takes it off again
-    bits = (bits ^ (bits >> 15 & 0x1FFFF) ^ other) * (0x846CA68B - (1 << 32))
+    keys = torch.randint(-(1 << 31), 1 << 31, (2,), device=numbers.device, dtype=torch.int64).int().unbind()
+    columns = numbers.shape[-1]
+    rows, others = (_lots(count, key) for count, key in zip((numbers.numel() // columns, columns), keys, strict=True))
+    bits = (rows[:, None] * others).view(numbers.shape)
     forgotten = round(share * (1 << 32))
     kept = (bits >= forgotten - (1 << 31)).to(numbers.dtype)
     return numbers * (kept * ((1 << 32) / ((1 << 32) - forgotten)))
+
+
+def _lots(count: int, key: Int[Tensor, ""]) -> Int[Tensor, "L"]:
+    """So many numbers of thirty-two bits, well mixed."""
+    bits = torch.arange(count, device=key.device, dtype=torch.int32) * (0x9E3779B1 - (1 << 32)) + key
+    return (bits ^ (bits >> 15 & 0x1FFFF)) * (0x846CA68B - (1 << 32))  # a shift repeats the sign, the mask takes it off

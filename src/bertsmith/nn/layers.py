@@ -4,11 +4,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from bertsmith.nn.attention import Layout, attend_product
+from bertsmith.nn.attention import Layout, attend_product, lacking
 from bertsmith.nn.dropout import Dropout
 from bertsmith.nn.positions import turned
 
@@ -52,19 +53,32 @@ class FeedForward(nn.Module):
         self, width: int, feed_forward: int, activation: Activation, gated: bool = False, biases: bool = True
     ) -> None:
         super().__init__()
-        self.activation, self.gated = ACTIVATIONS[activation], gated
+        self.activation, self.gated, self.tanh = ACTIVATIONS[activation], gated, activation == "gelu_tanh"
         self.widen = nn.Linear(width, 2 * feed_forward if gated else feed_forward, biases)
         self.narrow = nn.Linear(feed_forward, width, biases)
 
     def forward(self, hidden: Float[Tensor, "T D"]) -> Float[Tensor, "T D"]:
-        wide = self.widen(hidden)
-        if self.gated:
-            gate, passed = wide.chunk(2, -1)
-            wide = self.activation(gate) * passed
-        else:
-            wide = self.activation(wide)
-        narrowed: Tensor = self.narrow(wide)
+        narrowed: Tensor = self.narrow(self._at_once(hidden) if self._can(hidden) else self._bent(self.widen(hidden)))
         return narrowed
+
+    def _bent(self, wide: Float[Tensor, "T W"]) -> Float[Tensor, "T F"]:
+        if not self.gated:
+            return self.activation(wide)
+        gate, passed = wide.chunk(2, -1)
+        return self.activation(gate) * passed
+
+    def _can(self, hidden: Tensor) -> bool:
+        """Whether our own kernel can widen and bend at once: as with attention, in compiled steps on a GPU."""
+        plain = type(self.widen) is nn.Linear  # and not one that learns by LoRA
+        return torch.compiler.is_compiling() and hidden.is_cuda and plain and lacking(hidden.device) is None
+
+    def _at_once(self, hidden: Float[Tensor, "T D"]) -> Float[Tensor, "T F"]:
+        from bertsmith.nn.gelu import gelu  # needs Triton
+
+        wide, bias = F.linear(hidden, self.widen.weight), self.widen.bias
+        if wide.dtype == torch.float32:  # whose last bits the kernel does not have
+            return self._bent(wide if bias is None else wide + bias)
+        return gelu(wide, bias, gated=self.gated, tanh=self.tanh)
 
 
 class Layer(nn.Module):

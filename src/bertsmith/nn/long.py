@@ -18,10 +18,21 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.library import triton_op, wrap_triton
 
-from bertsmith.nn.program import COMPILED, WIDTHS, adjacent, arguments, check, read, shrink, teach, write
+from bertsmith.nn.program import (
+    COMPILED,
+    WIDTHS,
+    adjacent,
+    arguments,
+    check,
+    kept,
+    lots_of,
+    read,
+    shrink,
+    teach,
+    write,
+)
 
 ROUNDED = 128  # the longest sequence is taken for a multiple: few lengths, and so few recordings
-SPREAD = tl.constexpr(0x9E3779B1)  # neighbours multiplied by it lie far apart
 
 
 @dataclass(frozen=True)
@@ -34,9 +45,9 @@ class Setting:
     stages: int = 2  # the next block is on its way while this one is looked at
 
 
-# By width of a head. Of 64 the fastest of those that bench/attention.py tries on an H200, of others by what the compiler
-# says of registers and shared memory there. The more stay, the fewer times the others are read; the fewer meet at a time,
-# the more programs find room.
+# By width of a head. Of 64 the fastest of those that bench/attention.py tries on an H200, of others by what the
+# compiler says of registers and shared memory there. The more stay, the fewer times the others are read; the fewer meet
+# at a time, the more programs find room.
 FORWARD = {16: Setting(64, 64, 4), 32: Setting(128, 64, 4), 64: Setting(64, 64, 4, 3), 128: Setting(64, 64, 4)}
 QUERIES = {16: Setting(64, 64, 4), 32: Setting(64, 64, 4), 64: Setting(64, 64, 4), 128: Setting(64, 64, 4)}
 KEYS = {16: Setting(64, 64, 4), 32: Setting(64, 64, 4), 64: Setting(32, 64, 4, 3), 128: Setting(32, 128, 8)}
@@ -93,26 +104,6 @@ def _checked(longest: int, width: int, dropout: float, seed: Tensor | None) -> i
 # fmt: off
 @triton.jit
 @no_type_check
-def _lots(key, first, block: tl.constexpr):
-    """A number for each query or key of a block: one key of its sequence and head and its place, well mixed."""
-    bits = tl.arange(0, block).to(tl.uint32) * SPREAD + (tl.cast(first, tl.uint32) * SPREAD + key)
-    return (bits ^ (bits >> 15)) * 0x846CA68B
-
-
-@triton.jit
-@no_type_check
-def _kept(lots, others, forgotten: tl.constexpr):
-    """Which weights are not forgotten: the upper bits of a product decide, of the query's number and the key's.
-
-    To mix the bits of every weight, as `short` does, would take longer than all the rest. Here a weight costs one
-    multiplication, and the masks of two rows or columns agree as often as chance has it: their numbers would have to
-    be small multiples of each other.
-    """
-    return lots * others >= forgotten
-
-
-@triton.jit
-@no_type_check
 def _place(bounds, seed, blocks, block: tl.constexpr, heads: tl.constexpr, forgotten: tl.constexpr):
     """Which sequence, head and block a program has: where they begin, how long the sequence is, and its two keys."""
     # Heads of a token lie side by side in memory: programs that run at one time are neighbours there.
@@ -154,7 +145,7 @@ def _look(
     if forgotten > 0:
         # Nought, but not a constant: the compiler would round first and then choose, half a register at a time.
         nought = scale * 0.0
-        weights = tl.where(_kept(lots[:, None], _lots(other, first, block)[None, :], forgotten), weights, nought)
+        weights = tl.where(kept(lots[:, None], lots_of(other, first, block)[None, :], forgotten), weights, nought)
     taken = tl.dot(weights.to(values.dtype), values, taken * less[:, None], input_precision="ieee")
     return higher, total, taken
 
@@ -175,7 +166,7 @@ def _forward(
         value += token * value_step + head * value_head
         numbers, rows = tl.arange(0, width), begin + tl.arange(0, query_block)
         queries = read(query, query_step, rows, numbers, length)
-        lots = _lots(one, begin, query_block)
+        lots = lots_of(one, begin, query_block)
         highest = tl.full([query_block], -float("inf"), tl.float32)
         total = tl.zeros([query_block], tl.float32)
         taken = tl.zeros([query_block, width], tl.float32)
@@ -232,7 +223,7 @@ def _ask(
     weights = tl.exp2(scores)
     slopes = tl.dot(here, tl.trans(values), input_precision="ieee")
     if forgotten > 0:
-        slopes = tl.where(_kept(lots[:, None], _lots(other, first, block)[None, :], forgotten), slopes, 0.0)
+        slopes = tl.where(kept(lots[:, None], lots_of(other, first, block)[None, :], forgotten), slopes, 0.0)
     slopes = (weights * (slopes - mean[:, None])).to(keys.dtype)
     return tl.dot(slopes, keys, found, input_precision="ieee")
 
@@ -266,7 +257,7 @@ def _of_queries(
         taken = read(attended, step, rows, numbers, length)
         log = tl.load(logs + rows, mask=rows < length, other=0.0)
         mean = tl.sum(here.to(tl.float32) * taken.to(tl.float32), 1) / grow
-        lots = _lots(one, begin, query_block)
+        lots = lots_of(one, begin, query_block)
         _note(notes, rows, length, log, mean, lots, query_block)
         found = tl.zeros([query_block, width], tl.float32)
         whole = length // key_block * key_block
@@ -305,7 +296,7 @@ def _of_keys(
         numbers, columns = tl.arange(0, width), begin + tl.arange(0, key_block)
         keys = read(key, key_step, columns, numbers, length)
         values = read(value, value_step, columns, numbers, length)
-        lots = _lots(other, begin, key_block)
+        lots = lots_of(other, begin, key_block)
         of_keys = tl.zeros([key_block, width], tl.float32)
         of_values = tl.zeros([key_block, width], tl.float32)
         # Behind the sequence what comes from above is nought, and so is its mean: such queries add nothing. Such keys
@@ -320,8 +311,8 @@ def _of_keys(
             slopes = tl.dot(values, tl.trans(here), input_precision="ieee")
             used = weights
             if forgotten > 0:
-                kept = _kept(lots[:, None], others[None, :], forgotten)
-                used, slopes = tl.where(kept, weights, scale * 0.0), tl.where(kept, slopes, 0.0)  # as in `_look`
+                stays = kept(lots[:, None], others[None, :], forgotten)
+                used, slopes = tl.where(stays, weights, scale * 0.0), tl.where(stays, slopes, 0.0)  # as in `_look`
             of_values = tl.dot(used.to(keys.dtype), here, of_values, input_precision="ieee")
             slopes = (weights * (slopes - mean[None, :])).to(keys.dtype)
             of_keys = tl.dot(slopes, queries, of_keys, input_precision="ieee")

@@ -14,6 +14,7 @@ from torch import Tensor
 WIDTHS = (16, 32, 64, 128)  # of a head
 SHARED = 155_648  # bytes of shared memory that the largest program asks for, which is one in full precision
 STEPS = 1 << 32  # of chance: the share forgotten is met to within one of them
+SPREAD = tl.constexpr(0x9E3779B1)  # neighbours multiplied by it lie far apart
 
 
 def available(device: torch.device) -> bool:
@@ -100,6 +101,26 @@ def read(base, step: tl.constexpr, rows, numbers, length):
 def write(base, step: tl.constexpr, rows, numbers, length, found):
     places = base + rows[:, None] * step + numbers[None, :]
     tl.store(places, found.to(base.dtype.element_ty), mask=rows[:, None] < length)
+
+
+@triton.jit
+@no_type_check
+def lots_of(key, first, block: tl.constexpr):
+    """A number for each query or key of a block: one key of its sequence and head and its place, well mixed."""
+    bits = tl.arange(0, block).to(tl.uint32) * SPREAD + (tl.cast(first, tl.uint32) * SPREAD + key)
+    return (bits ^ (bits >> 15)) * 0x846CA68B
+
+
+@triton.jit
+@no_type_check
+def kept(lots, others, forgotten: tl.constexpr):
+    """Which weights are not forgotten: the upper bits of a product decide, of the query's number and the key's.
+
+    Philox for every weight would take longer than the attention itself, and to mix the bits of each longer than all
+    the rest. Here a weight costs one multiplication, and the masks of two rows or columns agree as often as chance has
+    it: their numbers would have to be small multiples of each other.
+    """
+    return lots * others >= forgotten
 
 
 COMPILED = isinstance(read, triton.runtime.JITFunction)  # else Triton's interpreter runs them

@@ -17,11 +17,22 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.library import triton_op, wrap_triton
 
-from bertsmith.nn.program import COMPILED, WIDTHS, adjacent, arguments, check, read, shrink, teach, write
+from bertsmith.nn.program import (
+    COMPILED,
+    WIDTHS,
+    adjacent,
+    arguments,
+    check,
+    kept,
+    lots_of,
+    read,
+    shrink,
+    teach,
+    write,
+)
 
 BLOCKS = (16, 32, 64, 128, 256)  # a program holds as many keys as the least of these that is enough
 NUMBERS = 256 * 64  # of one head's keys: the gradients of more do not fit into registers
-MOST = tl.constexpr(BLOCKS[-1])
 
 
 @dataclass(frozen=True)
@@ -35,8 +46,8 @@ class Setting:
 
 
 # By block. Of 128 the fastest of those tried on an H200, of others by what the compiler says of registers and shared
-# memory there; bench/attention.py tries more. Backwards Triton 3.6 makes wrong gradients of Setting(32, 4, 1): 32 queries
-# at once want two stages, and the tests marked gpu tell.
+# memory there; bench/attention.py tries more. Backwards Triton 3.6 makes wrong gradients of Setting(32, 4, 1): 32
+# queries at once want two stages, and the tests marked gpu tell.
 FORWARD = {
     16: Setting(16, 1, halves=False),
     32: Setting(32, 2),
@@ -111,21 +122,6 @@ def _checked(longest: int, width: int, dropout: float, seed: Tensor | None) -> i
 # fmt: off
 @triton.jit
 @no_type_check
-def _kept(one, other, rows, columns, forgotten: tl.constexpr):
-    """Which weights of a sequence and head are not forgotten: two keys and the place of each weight, well mixed.
-
-    Philox for every weight would take longer than the attention itself. It makes the keys; a bijection of 32 bits
-    does the rest: xor-shift and multiply, twice, with constants from Wellons' search for the least bias. His last
-    xor-shift is left out, since it leaves the upper half as it is, and the comparison looks at little else.
-    """
-    bits = (rows * MOST + columns).to(tl.uint32) + one
-    bits = (bits ^ (bits >> 16)) * 0x7FEB352D
-    bits = (bits ^ (bits >> 15) ^ other) * 0x846CA68B
-    return bits >= forgotten
-
-
-@triton.jit
-@no_type_check
 def _look(
     query, key, value, attended, logs, query_step: tl.constexpr, key_step: tl.constexpr, value_step: tl.constexpr,
     step: tl.constexpr, one, other, length, scale: tl.constexpr, grow: tl.constexpr, width: tl.constexpr,
@@ -135,6 +131,7 @@ def _look(
     numbers, columns = tl.arange(0, width), tl.arange(0, block)
     keys = tl.trans(read(key, key_step, columns, numbers, length))
     values = read(value, value_step, columns, numbers, length)
+    others = lots_of(other, 0, block)
     for first in tl.range(0, length, at_once):
         rows = first + tl.arange(0, at_once)
         queries = read(query, query_step, rows, numbers, length)
@@ -144,7 +141,7 @@ def _look(
         weights = tl.exp2(scores * scale - highest[:, None])
         total = tl.sum(weights, 1)
         if forgotten > 0:
-            weights = tl.where(_kept(one, other, rows[:, None], columns[None, :], forgotten), weights, 0.0)
+            weights = tl.where(kept(lots_of(one, first, at_once)[:, None], others[None, :], forgotten), weights, 0.0)
         taken = tl.dot(weights.to(values.dtype), values, input_precision="ieee")
         write(attended, step, rows, numbers, length, taken * (grow / total)[:, None])
         tl.store(logs + rows, highest + tl.log2(total), mask=rows < length)
@@ -167,6 +164,7 @@ def _learn(
     values = read(value, value_step, columns, numbers, length)
     of_keys = tl.zeros([block, width], tl.float32)
     of_values = tl.zeros([block, width], tl.float32)
+    others = lots_of(other, 0, block)
     for first in tl.range(0, length, at_once):
         rows = first + tl.arange(0, at_once)
         queries = read(query, query_step, rows, numbers, length)
@@ -179,8 +177,8 @@ def _learn(
         slopes = tl.dot(values, tl.trans(here), input_precision="ieee")
         used = weights
         if forgotten > 0:
-            kept = _kept(one, other, rows[None, :], columns[:, None], forgotten)
-            used, slopes = tl.where(kept, weights, 0.0), tl.where(kept, slopes, 0.0)
+            stays = kept(lots_of(one, first, at_once)[None, :], others[:, None], forgotten)
+            used, slopes = tl.where(stays, weights, 0.0), tl.where(stays, slopes, 0.0)
         of_values = tl.dot(used.to(keys.dtype), here, of_values, input_precision="ieee")
         mean = tl.sum(weights * slopes, 0)
         slopes = (weights * (slopes - mean[None, :])).to(keys.dtype)

@@ -1,8 +1,13 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 
 from bertsmith.nn.attention import GROUPS, Kernel, Layout, attend, best_kernel, lacking
+from bertsmith.nn.reach import ALL, Reach
+
+reaches = pytest.mark.parametrize("reach", [Reach(behind=0), Reach(3, 2), Reach(2, 0), Reach(before=4), Reach(20, 20)])
 
 RAGGED = [5, 17, 1, 64, 0, 16, 40, 64, 3, 63, 2, 0, 0]
 
@@ -17,9 +22,9 @@ def inputs(lengths: list[int], heads: int = 3, width: int = 8, seed: int = 0) ->
     return tuple(torch.randn(shape, generator=generator).requires_grad_() for _ in range(3))
 
 
-def run(parts: tuple[Tensor, ...], lengths: list[int], kernel: Kernel) -> tuple[Tensor, ...]:
+def run(parts: tuple[Tensor, ...], lengths: list[int], kernel: Kernel, reach: Reach = ALL) -> tuple[Tensor, ...]:
     """What comes out, and the gradient of a fixed mixture of it."""
-    layout = Layout.of(bounds_of(lengths), max(lengths), kernel)
+    layout = replace(Layout.of(bounds_of(lengths), max(lengths), kernel), reach=reach)
     attended = attend(*parts, layout)
     mixture = torch.randn(attended.shape, generator=torch.Generator().manual_seed(1))
     return attended, *torch.autograd.grad((attended * mixture).sum(), parts)
@@ -192,3 +197,42 @@ def test_our_own_kernel_is_chosen_in_a_compiled_step_where_it_can_run(monkeypatc
     assert lacking(cuda) == "Triton is not installed"
     Card.major = 9
     assert best_kernel(False, 128, cuda, half, 64) == "varlen"
+
+
+@reaches
+def test_a_reach_is_the_formula_with_the_rest_left_out(reach: Reach) -> None:
+    query, key, value = (part.detach() for part in inputs([9], heads=1))
+    layout = replace(Layout.of(bounds_of([9]), 9, "recorded"), reach=reach)
+    attended = attend(query, key, value, layout)
+    before, behind = (9 if number is None else number for number in (reach.before, reach.behind))
+    for place in range(9):
+        seen = slice(max(0, place - before), place + behind + 1)
+        weights = (key[seen, 0] @ query[place, 0] / 8**0.5).softmax(0)
+        torch.testing.assert_close(attended[place, 0], weights @ value[seen, 0])
+
+
+@reaches
+def test_every_kernel_has_the_same_reach_with_its_gradients(reach: Reach) -> None:
+    parts = inputs(RAGGED)
+    recorded = run(parts, RAGGED, "recorded", reach)
+    assert_alike(run(parts, RAGGED, "grouped", reach), recorded)
+    with torch.no_grad():
+        layout = replace(Layout.of(bounds_of(RAGGED), 64, "windowed"), reach=reach)
+        torch.testing.assert_close(attend(*parts, layout), recorded[0], rtol=0, atol=1e-5)
+    lengths = [12] * 5
+    parts = inputs(lengths)
+    assert_alike(run(parts, lengths, "dense", reach), run(parts, lengths, "recorded", reach))
+
+
+@reaches
+def test_dropout_keeps_within_reach(reach: Reach) -> None:
+    """In training a CPU takes plain products, and has to mask them itself."""
+    parts = inputs([12] * 5)
+    layout = replace(Layout.of(bounds_of([12] * 5), 12, "grouped"), reach=reach)
+    torch.manual_seed(0)
+    attended = attend(*parts, layout, 0.5)
+    [gradient] = torch.autograd.grad(attended[4].sum(), [parts[2]])
+    before, behind = (12 if number is None else number for number in (reach.before, reach.behind))
+    outside = [place for place in range(60) if place >= 12 or not 4 - before <= place <= 4 + behind]
+    assert gradient[outside].count_nonzero() == 0
+    assert gradient.count_nonzero() > 0

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from nn.ragged import (
     INSIDE,
     OUTSIDE,
+    REACHES,
     assert_interpreted,
     assert_near,
     bounds_of,
@@ -26,6 +27,7 @@ pytest.importorskip("triton", reason="Triton is not installed here")
 
 from bertsmith.nn import long as module
 from bertsmith.nn.long import FORWARD, KEYS, QUERIES, Setting, fits, joined, long
+from bertsmith.nn.reach import Reach
 
 FEW = [5, 16, 0, 70, 0, 0]  # trailing empty sequences, as packing leaves them
 EDGES = [63, 64, 65, 0, 1, 129]
@@ -227,6 +229,18 @@ def test_dropout_keeps_its_share_and_the_mean(device: str, dropout: float) -> No
     # Nor does the pattern come again anywhere in its sequence, however it is shifted.
     alike = torch.fft.ifft2(torch.fft.fft2(kept).abs().square()).real.mean((0, 1)).flatten()
     assert alike[1:].abs().max() < 6 * alike[0] / masks.numel() ** 0.5
+
+
+@everywhere
+@pytest.mark.parametrize("reach", REACHES)
+def test_a_reach_leaves_out_the_rest(device: str, reach: Reach) -> None:
+    lengths = [67, 0, 130, 16] if device == "cpu" else [512, 300, 0, 129, 1]
+    whole, bounds = product(lengths, device), bounds_of(lengths, device)
+    exact = whole.detach().double().requires_grad_()
+    found = joined(whole, bounds, max(lengths), reach=reach)
+    true = formula(exact, lengths, reach=reach)
+    assert_near(found, true)
+    assert_near(slope(found, whole), slope(true, exact))
 
 
 @everywhere

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from nn.ragged import (
     INSIDE,
     OUTSIDE,
+    REACHES,
     assert_interpreted,
     assert_near,
     bounds_of,
@@ -28,6 +29,7 @@ pytest.importorskip("triton", reason="Triton is not installed here")
 
 from bertsmith.nn.attention import Layout, attend, attend_product
 from bertsmith.nn.program import SHARED, available
+from bertsmith.nn.reach import Reach
 from bertsmith.nn.short import BLOCKS, fits, joined, short
 
 SMALL = [1, 15, 16, 17, 0, 3, 31, 0, 0]  # trailing empty sequences, as packing leaves them
@@ -196,6 +198,18 @@ def test_dropout_keeps_its_share_and_the_mean(device: str, dropout: float) -> No
     # Nor does the pattern come again anywhere in its sequence, however it is shifted.
     alike = torch.fft.ifft2(torch.fft.fft2(kept).abs().square()).real.mean((0, 1)).flatten()
     assert alike[1:].abs().max() < 6 * alike[0] / masks.numel() ** 0.5
+
+
+@everywhere
+@pytest.mark.parametrize("reach", REACHES)
+def test_a_reach_leaves_out_the_rest(device: str, reach: Reach) -> None:
+    lengths = [67, 0, 130, 16] if device == "cpu" else [200, 0, 256, 17]
+    whole, bounds = product(lengths, device), bounds_of(lengths, device)
+    exact = whole.detach().double().requires_grad_()
+    found = joined(whole, bounds, max(lengths), reach=reach)
+    true = formula(exact, lengths, reach=reach)
+    assert_near(found, true)
+    assert_near(slope(found, whole), slope(true, exact))
 
 
 @everywhere

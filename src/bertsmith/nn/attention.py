@@ -24,6 +24,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from bertsmith.nn.dropout import dropout as forget
+from bertsmith.nn.reach import ALL, Reach
 
 Kernel = Literal["varlen", "short", "long", "dense", "grouped", "windowed", "recorded"]
 
@@ -115,6 +116,7 @@ class Layout:
     bounds: Int[Tensor, "..."]  # int32: where each sequence begins, then the end
     longest: int
     kernel: Kernel
+    reach: Reach = ALL  # how far each token looks
     grouping: Grouping | None = None  # for 'grouped'
     windows: Windows | None = None  # for 'windowed'
     turn: tuple[Float[Tensor, "T 3 1 R"], Float[Tensor, "T 3 1 R"]] | None = None  # with rotary positions
@@ -149,11 +151,11 @@ def attend(
         case "short":
             from bertsmith.nn.short import short  # needs Triton
 
-            return short(query, key, value, layout.bounds, layout.longest, dropout, _seed(query, dropout))
+            return short(query, key, value, layout.bounds, layout.longest, dropout, _seed(query, dropout), layout.reach)
         case "long":
             from bertsmith.nn.long import long  # needs Triton
 
-            return long(query, key, value, layout.bounds, layout.longest, dropout, _seed(query, dropout))
+            return long(query, key, value, layout.bounds, layout.longest, dropout, _seed(query, dropout), layout.reach)
         case "dense":
             return _dense(query, key, value, layout, dropout)
         case "grouped":
@@ -170,7 +172,7 @@ def attend_product(product: Float[Tensor, "T 3 H K"], layout: Layout, dropout: f
         from bertsmith.nn import long, short  # need Triton
 
         joined = short.joined if layout.kernel == "short" else long.joined
-        return joined(product, layout.bounds, layout.longest, dropout, _seed(product, dropout))
+        return joined(product, layout.bounds, layout.longest, dropout, _seed(product, dropout), layout.reach)
     query, key, value = product.unbind(1)
     return attend(query, key, value, layout, dropout)
 
@@ -183,16 +185,18 @@ def _seed(like: Tensor, dropout: float) -> Tensor | None:
 def _varlen(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout: float) -> Tensor:
     # The public varlen_attn calls this same operation with dropout fixed at nought. These arguments are the
     # same in torch 2.11 and 2.13, and the gradient is built in.
-    bounds, longest = layout.bounds, layout.longest
+    bounds, longest, reach = layout.bounds, layout.longest, layout.reach
+    before, behind = reach.numbers
+    window = {} if reach.whole or reach.causal else {"window_size_left": before, "window_size_right": behind}
     attended: Tensor = torch.ops.aten._flash_attention_forward(
-        query, key, value, bounds, bounds, longest, longest, dropout, False, False
+        query, key, value, bounds, bounds, longest, longest, dropout, reach.causal, False, **window
     )[0]
     return attended
 
 
 def _dense(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout: float) -> Tensor:
     group = Group(layout.bounds.shape[0] - 1, layout.longest, None)
-    return _rectangle(query, key, value, group, dropout)
+    return _rectangle(query, key, value, group, layout.reach, dropout)
 
 
 def _grouped(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout: float) -> Tensor:
@@ -204,21 +208,35 @@ def _grouped(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout:
     sizes = [group.rows * group.length for group in groups]
     queries, keys, values = (torch.split(part.index_select(0, tokens), sizes) for part in (query, key, value))
     attended = [
-        _rectangle(query, key, value, group, dropout)
+        _rectangle(query, key, value, group, layout.reach, dropout)
         for query, key, value, group in zip(queries, keys, values, groups, strict=True)
     ]
     return torch.cat(attended).index_select(0, layout.grouping.slots)
 
 
-def _rectangle(query: Tensor, key: Tensor, value: Tensor, group: Group, dropout: float) -> Tensor:
+def _rectangle(query: Tensor, key: Tensor, value: Tensor, group: Group, reach: Reach, dropout: float) -> Tensor:
     shape = (group.rows, group.length, *query.shape[1:])
     query, key, value = (part.reshape(shape).transpose(1, 2) for part in (query, key, value))  # B H L K
     if query.requires_grad and query.device.type == "cpu" and (dropout > 0 or query.dtype != torch.float32):
         # A CPU's fused kernel knows no dropout, and is slow backwards in half precision: plain products take a third.
-        attended, _ = _formula(query, key, value, group.mask, dropout)
+        attended, _ = _formula(query, key, value, _looks(group, reach, query.device), dropout)
+    elif reach.causal:
+        attended = F.scaled_dot_product_attention(query, key, value, None, dropout, is_causal=True)
     else:
-        attended = F.scaled_dot_product_attention(query, key, value, group.mask, dropout)
+        mask = _looks(group, reach, query.device)
+        attended = F.scaled_dot_product_attention(query, key, value, mask, dropout)
     return attended.transpose(1, 2).flatten(0, 1)
+
+
+def _looks(group: Group, reach: Reach, device: torch.device) -> Tensor | None:
+    """Who may look at whom in the rows of a rectangle; None where all may."""
+    if reach.whole:
+        return group.mask
+    seen = reach.seen(group.length, group.length, device)
+    if group.mask is None or reach.causal:  # padding stands behind all that is not
+        return seen
+    # What is padding looks at all that is not, so that it finds something: nothing at all would be no number.
+    return group.mask & (seen | ~group.mask.mT)
 
 
 def _windowed(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout: float) -> Tensor:
@@ -228,15 +246,17 @@ def _windowed(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout
         return query  # every sequence is empty
     if tokens is not None:
         query, key, value = (part.index_select(0, tokens) for part in (query, key, value))
-    attended = [_tiles(query, key, value, run, dropout) for run in runs]
+    attended = [_tiles(query, key, value, run, layout.reach, dropout) for run in runs]
     together = attended[0] if len(attended) == 1 else torch.cat(attended)
     return together if slots is None else together.index_select(0, slots)
 
 
-def _tiles(query: Tensor, key: Tensor, value: Tensor, run: Run, dropout: float) -> Tensor:
+def _tiles(query: Tensor, key: Tensor, value: Tensor, run: Run, reach: Reach, dropout: float) -> Tensor:
     # A weight of nought makes nought of every number but inf and nan: those alone would reach the sequence before.
     size = run.together * run.length
-    mask = _mask(run.together, run.length, run.window, query.dtype)
+    causal = reach.causal and run.together == 1  # what follows a sequence is to come, too
+    make = _mask if reach.whole or run.together > 1 else _mask.__wrapped__  # large ones are not kept
+    mask = None if causal else make(run.together, run.length, run.window, query.dtype, reach)
 
     def view(part: Tensor, length: int) -> Tensor:  # B H L K, without a copy
         token, head, number = part.stride()
@@ -244,19 +264,21 @@ def _tiles(query: Tensor, key: Tensor, value: Tensor, run: Run, dropout: float) 
         return part.as_strided(shape, steps, part.storage_offset() + run.start * token)
 
     attended = F.scaled_dot_product_attention(
-        view(query, size), view(key, run.window), view(value, run.window), mask, dropout
+        view(query, size), view(key, run.window), view(value, run.window), mask, dropout, is_causal=causal
     )
     return attended.transpose(1, 2).flatten(0, 1)
 
 
 @lru_cache(4096)
-def _mask(together: int, length: int, window: int, dtype: torch.dtype) -> Tensor | None:
-    """What is added to the scores of a tile: nought within each sequence, minus infinity elsewhere."""
-    if together == 1 and length == window:
+def _mask(together: int, length: int, window: int, dtype: torch.dtype, reach: Reach) -> Tensor | None:
+    """What is added to the scores of a tile: nought within each sequence and reach, minus infinity elsewhere."""
+    if together == 1 and length == window and reach.whole:
         return None
     with torch.inference_mode(False):
-        rows = torch.arange(together * length if together > 1 else 1)  # one sequence: the same for all its tokens
+        one = together == 1 and reach.whole  # the same for all tokens
+        rows = torch.arange(1 if one else together * length)
         own = rows[:, None] // length == torch.arange(window) // length
+        own = own & reach.seen(len(rows), window)
         return torch.zeros(own.shape, dtype=dtype).masked_fill(~own, -torch.inf)
 
 
@@ -292,7 +314,10 @@ def _windows(bounds: Tensor) -> Windows:
 
 def _recorded(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout: float) -> Tensor:
     parts = (torch.split(part.transpose(0, 1), layout.lengths, 1) for part in (query, key, value))  # H L K
-    found = [_formula(query, key, value, None, dropout) for query, key, value in zip(*parts, strict=True)]
+    masks = (
+        None if layout.reach.whole else layout.reach.seen(length, length, query.device) for length in layout.lengths
+    )
+    found = [_formula(query, key, value, mask, dropout) for query, key, value, mask in zip(*parts, masks, strict=True)]
     layout.weights.append([weights for _, weights in found])
     return torch.cat([attended for attended, _ in found], 1).transpose(0, 1)
 

@@ -25,12 +25,14 @@ from bertsmith.nn.program import (
     arguments,
     check,
     kept,
+    limited,
     lots_of,
     read,
     shrink,
     teach,
     write,
 )
+from bertsmith.nn.reach import ALL, Reach
 
 ROUNDED = 128  # the longest sequence is taken for a multiple: few lengths, and so few recordings
 
@@ -67,6 +69,7 @@ def long(
     longest: int,
     dropout: float = 0.0,
     seed: Int[Tensor, ""] | None = None,
+    reach: Reach = ALL,
 ) -> Float[Tensor, "T H K"]:
     """What each token takes from its own sequence, none of which is longer than `longest`.
 
@@ -75,7 +78,8 @@ def long(
     """
     longest = _checked(longest, query.shape[2], dropout, seed)
     attended: Tensor
-    attended, _ = _separate(query, key, value, bounds, bounds if seed is None else seed, longest, dropout)
+    seed = bounds if seed is None else seed
+    attended, _ = _separate(query, key, value, bounds, seed, longest, dropout, *reach.numbers)
     return attended
 
 
@@ -85,11 +89,12 @@ def joined(
     longest: int,
     dropout: float = 0.0,
     seed: Int[Tensor, ""] | None = None,
+    reach: Reach = ALL,
 ) -> Float[Tensor, "T H K"]:
     """As `long`, of query, key and value as one product made them: its gradient is one tensor, with nothing copied."""
     longest = _checked(longest, product.shape[3], dropout, seed)
     attended: Tensor
-    attended, _ = _together(product, bounds, bounds if seed is None else seed, longest, dropout)
+    attended, _ = _together(product, bounds, bounds if seed is None else seed, longest, dropout, *reach.numbers)
     return attended
 
 
@@ -119,6 +124,18 @@ def _place(bounds, seed, blocks, block: tl.constexpr, heads: tl.constexpr, forgo
 
 @triton.jit
 @no_type_check
+def _reached(begin, length, block: tl.constexpr, other: tl.constexpr, before: tl.constexpr, behind: tl.constexpr):
+    """Where the blocks (of `other` tokens) begin and end that a block reaches."""
+    low, high = 0, length
+    if before >= 0:
+        low = tl.maximum(begin - before, 0) // other * other
+    if behind >= 0:
+        high = tl.minimum(begin + block + behind, length)
+    return low, high
+
+
+@triton.jit
+@no_type_check
 def _met(base, step: tl.constexpr, rows, numbers, length, last: tl.constexpr):
     """A block of keys or values; none but the last reaches behind the sequence, so the others need not look out."""
     places = base + rows[:, None] * step + numbers[None, :]
@@ -129,13 +146,17 @@ def _met(base, step: tl.constexpr, rows, numbers, length, last: tl.constexpr):
 @no_type_check
 def _look(
     queries, key, value, key_step: tl.constexpr, value_step: tl.constexpr, highest, total, taken, first, lots, other,
-    length, scale, width: tl.constexpr, block: tl.constexpr, last: tl.constexpr, forgotten: tl.constexpr
+    length, scale, begin, width: tl.constexpr, block: tl.constexpr, last: tl.constexpr, forgotten: tl.constexpr,
+    before: tl.constexpr, behind: tl.constexpr
 ):
     """Queries meet a block of keys: what they have seen so far is scaled to the highest score, then added to."""
     numbers, columns = tl.arange(0, width), first + tl.arange(0, block)
     keys = _met(key, key_step, columns, numbers, length, last)
     values = _met(value, value_step, columns, numbers, length, last)
     scores = tl.dot(queries, tl.trans(keys), input_precision="ieee")
+    rows = begin + tl.arange(0, queries.shape[0])
+    # Who has seen nothing yet has seen something of no weight, which the first key within reach makes forgotten.
+    scores = limited(scores, rows[:, None], columns[None, :], before, behind)
     if last:
         scores = tl.where(columns[None, :] < length, scores, -float("inf"))
     higher = tl.maximum(highest, tl.max(scores, 1) * scale)
@@ -156,7 +177,7 @@ def _forward(
     query, key, value, attended, logs, bounds, seed, tokens, blocks, scale, grow, query_step: tl.constexpr,
     query_head: tl.constexpr, key_step: tl.constexpr, key_head: tl.constexpr, value_step: tl.constexpr,
     value_head: tl.constexpr, heads: tl.constexpr, width: tl.constexpr, query_block: tl.constexpr,
-    key_block: tl.constexpr, forgotten: tl.constexpr
+    key_block: tl.constexpr, forgotten: tl.constexpr, before: tl.constexpr, behind: tl.constexpr
 ):
     head, token, length, begin, one, other = _place(bounds, seed, blocks, query_block, heads, forgotten)
     scale, grow = tl.cast(scale, tl.float32), tl.cast(grow, tl.float32)  # inductor hands them over in double precision
@@ -170,16 +191,17 @@ def _forward(
         highest = tl.full([query_block], -float("inf"), tl.float32)
         total = tl.zeros([query_block], tl.float32)
         taken = tl.zeros([query_block, width], tl.float32)
-        whole = length // key_block * key_block  # only the last block may reach behind the sequence
-        for first in tl.range(0, whole, key_block):
+        low, high = _reached(begin, length, query_block, key_block, before, behind)
+        whole = high // key_block * key_block  # only the last block may reach behind the sequence
+        for first in tl.range(low, whole, key_block):
             highest, total, taken = _look(
                 queries, key, value, key_step, value_step, highest, total, taken, first, lots, other, length, scale,
-                width, key_block, False, forgotten
+                begin, width, key_block, False, forgotten, before, behind
             )
-        if whole < length:
+        if whole < high:
             highest, total, taken = _look(
                 queries, key, value, key_step, value_step, highest, total, taken, whole, lots, other, length, scale,
-                width, key_block, True, forgotten
+                begin, width, key_block, True, forgotten, before, behind
             )
         attended += (token * heads + head) * width
         logs += head.to(tl.int64) * tokens + token
@@ -209,13 +231,16 @@ def _recall(notes, rows, length, block: tl.constexpr):
 @no_type_check
 def _ask(
     queries, here, log, mean, key, value, key_step: tl.constexpr, value_step: tl.constexpr, found, first, lots, other,
-    length, scale, width: tl.constexpr, block: tl.constexpr, last: tl.constexpr, forgotten: tl.constexpr
+    length, scale, begin, width: tl.constexpr, block: tl.constexpr, last: tl.constexpr, forgotten: tl.constexpr,
+    before: tl.constexpr, behind: tl.constexpr
 ):
     """Queries meet a block of keys backwards: what it adds to their gradient."""
     numbers, columns = tl.arange(0, width), first + tl.arange(0, block)
     keys = _met(key, key_step, columns, numbers, length, last)
     values = _met(value, value_step, columns, numbers, length, last)
     scores = tl.dot(queries, tl.trans(keys), input_precision="ieee") * scale - log[:, None]
+    rows = begin + tl.arange(0, queries.shape[0])
+    scores = limited(scores, rows[:, None], columns[None, :], before, behind)
     if last:
         # Behind the sequence keys are nought. Whatever weight is found there will do, if only it is finite; and no
         # true weight is above one.
@@ -234,7 +259,8 @@ def _of_queries(
     query, key, value, above, attended, logs, notes, gradient, bounds, seed, tokens, blocks, scale, grow, shrink,
     query_step: tl.constexpr, query_head: tl.constexpr, key_step: tl.constexpr, key_head: tl.constexpr,
     value_step: tl.constexpr, value_head: tl.constexpr, heads: tl.constexpr, width: tl.constexpr,
-    query_block: tl.constexpr, key_block: tl.constexpr, forgotten: tl.constexpr
+    query_block: tl.constexpr, key_block: tl.constexpr, forgotten: tl.constexpr, before: tl.constexpr,
+    behind: tl.constexpr
 ):
     """The gradient of the queries, and the mean slope of each: its weights times their slopes, all added up.
 
@@ -260,16 +286,17 @@ def _of_queries(
         lots = lots_of(one, begin, query_block)
         _note(notes, rows, length, log, mean, lots, query_block)
         found = tl.zeros([query_block, width], tl.float32)
-        whole = length // key_block * key_block
-        for first in tl.range(0, whole, key_block):
+        low, high = _reached(begin, length, query_block, key_block, before, behind)
+        whole = high // key_block * key_block
+        for first in tl.range(low, whole, key_block):
             found = _ask(
                 queries, here, log, mean, key, value, key_step, value_step, found, first, lots, other, length, scale,
-                width, key_block, False, forgotten
+                begin, width, key_block, False, forgotten, before, behind
             )
-        if whole < length:
+        if whole < high:
             found = _ask(
                 queries, here, log, mean, key, value, key_step, value_step, found, whole, lots, other, length, scale,
-                width, key_block, True, forgotten
+                begin, width, key_block, True, forgotten, before, behind
             )
         gradient += token * 3 * step + head * width
         write(gradient, 3 * step, rows, numbers, length, found * shrink)
@@ -281,7 +308,8 @@ def _of_keys(
     query, key, value, above, notes, gradient, bounds, seed, tokens, blocks, scale, grow, shrink,
     query_step: tl.constexpr, query_head: tl.constexpr, key_step: tl.constexpr, key_head: tl.constexpr,
     value_step: tl.constexpr, value_head: tl.constexpr, heads: tl.constexpr, width: tl.constexpr,
-    query_block: tl.constexpr, key_block: tl.constexpr, forgotten: tl.constexpr
+    query_block: tl.constexpr, key_block: tl.constexpr, forgotten: tl.constexpr, before: tl.constexpr,
+    behind: tl.constexpr
 ):
     """The gradients of keys and values. Scores lie on their side, keys by queries, as in `short`."""
     head, token, length, begin, _, other = _place(bounds, seed, blocks, key_block, heads, forgotten)
@@ -301,12 +329,14 @@ def _of_keys(
         of_values = tl.zeros([key_block, width], tl.float32)
         # Behind the sequence what comes from above is nought, and so is its mean: such queries add nothing. Such keys
         # may find weights that are not finite, but those stay in their own rows, which nobody writes.
-        for first in tl.range(0, length, query_block):
+        low, high = _reached(begin, length, key_block, query_block, behind, before)  # those who see me, turned round
+        for first in tl.range(low, high, query_block):
             rows = first + tl.arange(0, query_block)
             queries = read(query, query_step, rows, numbers, length)
             here = read(above, step, rows, numbers, length)
             log, mean, others = _recall(notes, rows, length, query_block)
             scores = tl.dot(keys, tl.trans(queries), input_precision="ieee")
+            scores = limited(scores, rows[None, :], columns[:, None], before, behind)
             weights = tl.exp2(scores * scale - log[None, :])
             slopes = tl.dot(values, tl.trans(here), input_precision="ieee")
             used = weights
@@ -326,10 +356,12 @@ def _setting(query: Tensor, table: dict[int, Setting]) -> Setting:
     return FULL if query.dtype == torch.float32 and COMPILED else table[query.shape[2]]
 
 
-def _arguments(query: Tensor, key: Tensor, value: Tensor, setting: Setting, dropout: float) -> dict[str, Any]:
+def _arguments(
+    query: Tensor, key: Tensor, value: Tensor, setting: Setting, dropout: float, before: int, behind: int
+) -> dict[str, Any]:
     """What all the kernels are told, by name."""
     return {
-        **arguments(query, key, value, dropout),
+        **arguments(query, key, value, dropout, before, behind),
         "query_block": setting.queries,
         "key_block": setting.keys,
         "num_warps": setting.warps,
@@ -338,7 +370,7 @@ def _arguments(query: Tensor, key: Tensor, value: Tensor, setting: Setting, drop
 
 
 def _attend(
-    query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, seed: Tensor, longest: int, dropout: float
+    query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, seed: Tensor, longest: int, *how: Any
 ) -> tuple[Tensor, Tensor]:
     query, key, value = adjacent(query), adjacent(key), adjacent(value)
     tokens, heads, _ = query.shape
@@ -356,7 +388,7 @@ def _attend(
         bounds,
         seed,
         blocks=blocks,
-        **_arguments(query, key, value, setting, dropout),
+        **_arguments(query, key, value, setting, *how),
     )
     return attended, logs
 
@@ -373,6 +405,8 @@ def _gradient(
     seed: Tensor,
     longest: int,
     dropout: float,
+    before: int = -1,
+    behind: int = -1,
 ) -> Tensor:
     query, key, value, above = adjacent(query), adjacent(key), adjacent(value), above.contiguous()
     tokens, heads, width = query.shape
@@ -394,7 +428,7 @@ def _gradient(
         seed,
         blocks=blocks,
         shrink=shrink(width, dropout),
-        **_arguments(query, key, value, setting, dropout),
+        **_arguments(query, key, value, setting, dropout, before, behind),
     )
     setting = _setting(query, KEYS)
     blocks = -(-longest // setting.keys)
@@ -410,21 +444,31 @@ def _gradient(
         seed,
         blocks=blocks,
         shrink=shrink(width, dropout),
-        **_arguments(query, key, value, setting, dropout),
+        **_arguments(query, key, value, setting, dropout, before, behind),
     )
     return gradient
 
 
 @triton_op("bertsmith::long", mutates_args={})
 def _separate(
-    query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, seed: Tensor, longest: int, dropout: float
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bounds: Tensor,
+    seed: Tensor,
+    longest: int,
+    dropout: float,
+    before: int = -1,
+    behind: int = -1,
 ) -> tuple[Tensor, Tensor]:
-    return _attend(query, key, value, bounds, seed, longest, dropout)
+    return _attend(query, key, value, bounds, seed, longest, dropout, before, behind)
 
 
 @triton_op("bertsmith::long_joined", mutates_args={})
-def _together(product: Tensor, bounds: Tensor, seed: Tensor, longest: int, dropout: float) -> tuple[Tensor, Tensor]:
-    return _attend(product[:, 0], product[:, 1], product[:, 2], bounds, seed, longest, dropout)
+def _together(
+    product: Tensor, bounds: Tensor, seed: Tensor, longest: int, dropout: float, before: int = -1, behind: int = -1
+) -> tuple[Tensor, Tensor]:
+    return _attend(product[:, 0], product[:, 1], product[:, 2], bounds, seed, longest, dropout, before, behind)
 
 
 teach(_separate, _together, _gradient, whole=True)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 WIDTHS = (16, 32, 64, 128)  # of a head
 SHARED = 155_648  # bytes of shared memory that the largest program asks for, which is one in full precision
+UNSEEN = tl.constexpr(-1e30)  # the score of a key out of reach: infinity less infinity would be no number
 STEPS = 1 << 32  # of chance: the share forgotten is met to within one of them
 SPREAD = tl.constexpr(0x9E3779B1)  # neighbours multiplied by it lie far apart
 
@@ -38,7 +39,7 @@ def adjacent(part: Tensor) -> Tensor:
     return part if part.stride(2) == 1 else part.contiguous()
 
 
-def arguments(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> dict[str, Any]:
+def arguments(query: Tensor, key: Tensor, value: Tensor, dropout: float, before: int, behind: int) -> dict[str, Any]:
     """What every kernel is told, by name."""
     width, forgotten = query.shape[2], round(dropout * STEPS)
     return {
@@ -54,6 +55,8 @@ def arguments(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> dict
         "heads": query.shape[1],
         "width": width,
         "forgotten": forgotten,
+        "before": before,
+        "behind": behind,
     }
 
 
@@ -69,21 +72,22 @@ def teach(separate: Any, together: Any, gradient: Any, *, whole: bool) -> None:
     """
 
     def remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        *parts, bounds, seed, ctx.size, ctx.dropout = inputs
+        *parts, bounds, seed, ctx.size, ctx.dropout, ctx.before, ctx.behind = inputs
         ctx.save_for_backward(*parts, *(output if whole else output[1:]), bounds, seed)
         ctx.set_materialize_grads(False)
 
     def of_parts(ctx: Any, above: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
         if above is None:
-            return (None,) * 7
-        found = gradient(above, *ctx.saved_tensors, ctx.size, ctx.dropout)
-        return (*found.unbind(1), None, None, None, None)
+            return (None,) * 9
+        found = gradient(above, *ctx.saved_tensors, ctx.size, ctx.dropout, ctx.before, ctx.behind)
+        return (*found.unbind(1), *(None,) * 6)
 
     def of_product(ctx: Any, above: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
         if above is None:
-            return (None,) * 5
+            return (None,) * 7
         product, *others = ctx.saved_tensors
-        return (gradient(above, *product.unbind(1), *others, ctx.size, ctx.dropout), None, None, None, None)
+        found = gradient(above, *product.unbind(1), *others, ctx.size, ctx.dropout, ctx.before, ctx.behind)
+        return (found, *(None,) * 6)
 
     separate.register_autograd(of_parts, setup_context=remember)
     together.register_autograd(of_product, setup_context=remember)
@@ -101,6 +105,17 @@ def read(base, step: tl.constexpr, rows, numbers, length):
 def write(base, step: tl.constexpr, rows, numbers, length, found):
     places = base + rows[:, None] * step + numbers[None, :]
     tl.store(places, found.to(base.dtype.element_ty), mask=rows[:, None] < length)
+
+
+@triton.jit
+@no_type_check
+def limited(scores, rows, columns, before: tl.constexpr, behind: tl.constexpr):
+    """Scores of keys (columns) that lie within the reach of queries (rows); -1 reaches all."""
+    if behind >= 0:
+        scores = tl.where(columns - rows <= behind, scores, UNSEEN)
+    if before >= 0:
+        scores = tl.where(rows - columns <= before, scores, UNSEEN)
+    return scores
 
 
 @triton.jit

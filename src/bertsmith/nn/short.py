@@ -24,12 +24,14 @@ from bertsmith.nn.program import (
     arguments,
     check,
     kept,
+    limited,
     lots_of,
     read,
     shrink,
     teach,
     write,
 )
+from bertsmith.nn.reach import ALL, Reach
 
 BLOCKS = (16, 32, 64, 128, 256)  # a program holds as many keys as the least of these that is enough
 NUMBERS = 256 * 64  # of one head's keys: the gradients of more do not fit into registers
@@ -78,6 +80,7 @@ def short(
     longest: int,
     dropout: float = 0.0,
     seed: Int[Tensor, ""] | None = None,
+    reach: Reach = ALL,
 ) -> Float[Tensor, "T H K"]:
     """What each token takes from its own sequence, none of which is longer than `longest`.
 
@@ -86,7 +89,8 @@ def short(
     """
     block = _checked(longest, query.shape[2], dropout, seed)
     attended: Tensor
-    attended, _ = _separate(query, key, value, bounds, bounds if seed is None else seed, block, dropout)
+    seed = bounds if seed is None else seed
+    attended, _ = _separate(query, key, value, bounds, seed, block, dropout, *reach.numbers)
     return attended
 
 
@@ -96,11 +100,12 @@ def joined(
     longest: int,
     dropout: float = 0.0,
     seed: Int[Tensor, ""] | None = None,
+    reach: Reach = ALL,
 ) -> Float[Tensor, "T H K"]:
     """As `short`, of query, key and value as one product made them: its gradient is one tensor, with nothing copied."""
     block = _checked(longest, product.shape[3], dropout, seed)
     attended: Tensor
-    attended, _ = _together(product, bounds, bounds if seed is None else seed, block, dropout)
+    attended, _ = _together(product, bounds, bounds if seed is None else seed, block, dropout, *reach.numbers)
     return attended
 
 
@@ -125,7 +130,7 @@ def _checked(longest: int, width: int, dropout: float, seed: Tensor | None) -> i
 def _look(
     query, key, value, attended, logs, query_step: tl.constexpr, key_step: tl.constexpr, value_step: tl.constexpr,
     step: tl.constexpr, one, other, length, scale: tl.constexpr, grow: tl.constexpr, width: tl.constexpr,
-    block: tl.constexpr, at_once: tl.constexpr, forgotten: tl.constexpr
+    block: tl.constexpr, at_once: tl.constexpr, forgotten: tl.constexpr, before: tl.constexpr, behind: tl.constexpr
 ):
     """One sequence and head, forwards."""
     numbers, columns = tl.arange(0, width), tl.arange(0, block)
@@ -136,6 +141,7 @@ def _look(
         rows = first + tl.arange(0, at_once)
         queries = read(query, query_step, rows, numbers, length)
         scores = tl.dot(queries, keys, input_precision="ieee")
+        scores = limited(scores, rows[:, None], columns[None, :], before, behind)
         scores = tl.where(columns[None, :] < length, scores, -float("inf"))
         highest = tl.max(scores, 1) * scale
         weights = tl.exp2(scores * scale - highest[:, None])
@@ -152,7 +158,8 @@ def _look(
 def _learn(
     query, key, value, above, logs, gradient, query_step: tl.constexpr, key_step: tl.constexpr,
     value_step: tl.constexpr, step: tl.constexpr, one, other, length, scale: tl.constexpr, grow: tl.constexpr,
-    shrink: tl.constexpr, width: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr, forgotten: tl.constexpr
+    shrink: tl.constexpr, width: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr, forgotten: tl.constexpr,
+    before: tl.constexpr, behind: tl.constexpr
 ):
     """One sequence and head, backwards.
 
@@ -171,6 +178,7 @@ def _learn(
         here = read(above, step, rows, numbers, length)
         log = tl.load(logs + rows, mask=rows < length, other=0.0)
         scores = tl.dot(keys, tl.trans(queries), input_precision="ieee")
+        scores = limited(scores, rows[None, :], columns[:, None], before, behind)
         # Behind the sequence keys, values and what comes from above are nought. Whatever weight is found there will
         # do, if only it is finite; and no true weight is above one.
         weights = tl.exp2(tl.minimum(scores * scale - log[None, :], 0.0))
@@ -195,7 +203,7 @@ def _forward(
     query, key, value, attended, logs, bounds, seed, tokens, scale: tl.constexpr, grow: tl.constexpr,
     query_step: tl.constexpr, query_head: tl.constexpr, key_step: tl.constexpr, key_head: tl.constexpr,
     value_step: tl.constexpr, value_head: tl.constexpr, heads: tl.constexpr, width: tl.constexpr, block: tl.constexpr,
-    at_once: tl.constexpr, half: tl.constexpr, forgotten: tl.constexpr
+    at_once: tl.constexpr, half: tl.constexpr, forgotten: tl.constexpr, before: tl.constexpr, behind: tl.constexpr
 ):
     # Heads of a token lie side by side in memory: programs that run at one time are neighbours there.
     head, place = tl.program_id(0) % heads, tl.program_id(0) // heads
@@ -213,12 +221,12 @@ def _forward(
     if length > half:
         _look(
             query, key, value, attended, logs, query_step, key_step, value_step, heads * width, one, other, length,
-            scale, grow, width, block, at_once, forgotten
+            scale, grow, width, block, at_once, forgotten, before, behind
         )
     elif half > 0:
         _look(
             query, key, value, attended, logs, query_step, key_step, value_step, heads * width, one, other, length,
-            scale, grow, width, half, min(at_once, half), forgotten
+            scale, grow, width, half, min(at_once, half), forgotten, before, behind
         )
 
 
@@ -228,7 +236,8 @@ def _backward(
     query, key, value, above, logs, gradient, bounds, seed, tokens, scale: tl.constexpr, grow: tl.constexpr,
     shrink: tl.constexpr, query_step: tl.constexpr, query_head: tl.constexpr, key_step: tl.constexpr,
     key_head: tl.constexpr, value_step: tl.constexpr, value_head: tl.constexpr, heads: tl.constexpr,
-    width: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr, half: tl.constexpr, forgotten: tl.constexpr
+    width: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr, half: tl.constexpr, forgotten: tl.constexpr,
+    before: tl.constexpr, behind: tl.constexpr
 ):
     head, place = tl.program_id(0) % heads, tl.program_id(0) // heads
     start = tl.load(bounds + place)
@@ -246,18 +255,25 @@ def _backward(
     if length > half:
         _learn(
             query, key, value, above, logs, gradient, query_step, key_step, value_step, heads * width, one, other,
-            length, scale, grow, shrink, width, block, at_once, forgotten
+            length, scale, grow, shrink, width, block, at_once, forgotten, before, behind
         )
     elif half > 0:
         _learn(
             query, key, value, above, logs, gradient, query_step, key_step, value_step, heads * width, one, other,
-            length, scale, grow, shrink, width, half, min(at_once, half), forgotten
+            length, scale, grow, shrink, width, half, min(at_once, half), forgotten, before, behind
         )
 # fmt: on
 
 
 def _arguments(
-    query: Tensor, key: Tensor, value: Tensor, block: int, dropout: float, table: dict[int, Setting]
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    table: dict[int, Setting],
+    block: int,
+    dropout: float,
+    before: int,
+    behind: int,
 ) -> dict[str, Any]:
     """What both kernels are told, by name."""
     width = query.shape[2]
@@ -265,7 +281,7 @@ def _arguments(
     if table is BACKWARD and block == 128 and width == 128:
         setting = replace(setting, warps=8)
     return {
-        **arguments(query, key, value, dropout),
+        **arguments(query, key, value, dropout, before, behind),
         **({"shrink": shrink(width, dropout)} if table is BACKWARD else {}),
         "block": block,
         "at_once": min(setting.queries, block),
@@ -276,7 +292,7 @@ def _arguments(
 
 
 def _attend(
-    query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, seed: Tensor, block: int, dropout: float
+    query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, seed: Tensor, *how: Any
 ) -> tuple[Tensor, Tensor]:
     query, key, value = adjacent(query), adjacent(key), adjacent(value)
     tokens, heads, _ = query.shape
@@ -284,7 +300,7 @@ def _attend(
     logs = torch.empty((heads, tokens), dtype=torch.float32, device=query.device)
     kernel = wrap_triton(_forward) if COMPILED else _forward
     kernel[((bounds.shape[0] - 1) * heads,)](
-        query, key, value, attended, logs, bounds, seed, **_arguments(query, key, value, block, dropout, FORWARD)
+        query, key, value, attended, logs, bounds, seed, **_arguments(query, key, value, FORWARD, *how)
     )
     return attended, logs
 
@@ -300,6 +316,8 @@ def _gradient(
     seed: Tensor,
     block: int,
     dropout: float,
+    before: int = -1,
+    behind: int = -1,
 ) -> Tensor:
     query, key, value, above = adjacent(query), adjacent(key), adjacent(value), above.contiguous()
     tokens, heads, width = query.shape
@@ -314,21 +332,31 @@ def _gradient(
         gradient,
         bounds,
         seed,
-        **_arguments(query, key, value, block, dropout, BACKWARD),
+        **_arguments(query, key, value, BACKWARD, block, dropout, before, behind),
     )
     return gradient
 
 
 @triton_op("bertsmith::short", mutates_args={})
 def _separate(
-    query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, seed: Tensor, block: int, dropout: float
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bounds: Tensor,
+    seed: Tensor,
+    block: int,
+    dropout: float,
+    before: int = -1,
+    behind: int = -1,
 ) -> tuple[Tensor, Tensor]:
-    return _attend(query, key, value, bounds, seed, block, dropout)
+    return _attend(query, key, value, bounds, seed, block, dropout, before, behind)
 
 
 @triton_op("bertsmith::short_joined", mutates_args={})
-def _together(product: Tensor, bounds: Tensor, seed: Tensor, block: int, dropout: float) -> tuple[Tensor, Tensor]:
-    return _attend(product[:, 0], product[:, 1], product[:, 2], bounds, seed, block, dropout)
+def _together(
+    product: Tensor, bounds: Tensor, seed: Tensor, block: int, dropout: float, before: int = -1, behind: int = -1
+) -> tuple[Tensor, Tensor]:
+    return _attend(product[:, 0], product[:, 1], product[:, 2], bounds, seed, block, dropout, before, behind)
 
 
 teach(_separate, _together, _gradient, whole=False)

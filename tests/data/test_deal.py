@@ -8,9 +8,9 @@ lengths = st.lists(st.integers(3, 40), min_size=1, max_size=200).map(lambda numb
 
 
 @settings(deadline=None)
-@given(lengths, st.integers(40, 300), st.integers(2, 60))
-def test_cutting_loses_and_repeats_nothing(lengths, tokens, most):
-    begins, offsets = cut(lengths, tokens, most)
+@given(lengths, st.integers(40, 300), st.integers(2, 60), st.integers(1, 2))
+def test_cutting_loses_and_repeats_nothing(lengths, tokens, most, least):
+    begins, offsets = cut(lengths, tokens, most, least)
     seen = np.zeros(len(lengths), int)
     for index in range(len(begins) - 1):
         rows = np.arange(begins[index], begins[index + 1] + (offsets[index + 1] > 0))
@@ -19,6 +19,7 @@ def test_cutting_loses_and_repeats_nothing(lengths, tokens, most):
             texts[-1] = offsets[index + 1]
         texts[0] -= offsets[index]
         assert texts.min() >= 1
+        assert offsets[index + 1] == 0 or texts[-1] >= least
         assert (texts + 2).sum() <= tokens
         assert len(rows) <= most
         seen[rows] += texts

@@ -1,17 +1,25 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
+from itertools import pairwise
 from queue import Queue
 
 import numpy as np
 import pytest
-from prose import PADDING, START, STOP, Prose, prose
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from prose import MASK, PADDING, START, STOP, VOCABULARY, Prose, prose
 
+from bertsmith.data.feed import Feed
 from bertsmith.data.pack import Pack
 from bertsmith.errors import RecipeError, RunError
+from bertsmith.objectives.hide import Hiding, Pieces, hide
+from bertsmith.objectives.masked import Collator, MaskedLM
 
 
 def pack(text, length=64, tokens=1024, pairs="none", seed=1, **settings):
+    if pairs == "across":
+        pairs, settings["across"] = "none", True
     return Pack(
         text, length=length, tokens=tokens, pairs=pairs, seed=seed, start=START, stop=STOP, padding=PADDING, **settings
     )
@@ -20,6 +28,15 @@ def pack(text, length=64, tokens=1024, pairs="none", seed=1, **settings):
 def whole_round(pack, number=0):
     sections = range(number * pack.sections, (number + 1) * pack.sections)
     return [pack(section << 32 | index) for section in sections for index in range(pack.batches(section))]
+
+
+class Strict(Prose):
+    """Text of which nothing can be gathered where there is none, as past the end of shards."""
+
+    def gather(self, starts, lengths):
+        assert lengths.min() >= 1
+        assert (starts + lengths).max() <= self.tokens
+        return super().gather(starts, lengths)
 
 
 @pytest.fixture(params=[512, 100], ids=["one section", "sections"])
@@ -33,12 +50,25 @@ def same(one, other):
     return all(np.array_equal(getattr(one, field.name), getattr(other, field.name)) for field in fields(one))
 
 
+def parts(packed):
+    """Of each real sequence where its texts lie in the corpus; it is laid out as it should be."""
+    for begin, end in zip(packed.bounds[: packed.sequences], packed.bounds[1:], strict=False):
+        ids, places = packed.ids[begin:end], packed.places[begin:end]
+        stops = np.flatnonzero(ids == STOP)
+        assert ids[0] == START
+        assert stops[-1] == len(ids) - 1
+        assert np.array_equal(np.flatnonzero(places < 0), [0, *stops])
+        assert packed.positions[begin:end].tolist() == list(range(len(ids)))
+        assert not packed.segments[begin:end].any()
+        yield [places[first + 1 : last] for first, last in zip([0, *stops], stops, strict=False)]
+
+
 def spread(packed, column):
     """A column of sequences as one of tokens."""
     return np.repeat(column, np.diff(packed.bounds))
 
 
-@pytest.mark.parametrize("pairs", ["none", "next", "order"])
+@pytest.mark.parametrize("pairs", ["none", "across", "next", "order"])
 @pytest.mark.parametrize(
     ("tokens", "length"), [(1024, 32), (1024, 64), (1024, 128), (4096, 32), (4096, 128), (4096, 512)]
 )
@@ -50,7 +80,7 @@ def test_every_batch_is_full_but_for_one_percent(tokens, length, pairs):
         assert packed.real >= 0.99 * tokens
 
 
-@pytest.mark.parametrize("pairs", ["none", "next", "order"])
+@pytest.mark.parametrize("pairs", ["none", "across", "next", "order"])
 def test_the_last_batch_of_a_section_is_full_too(pairs, monkeypatch):
     monkeypatch.setattr("bertsmith.data.pack.SECTION", 256)
     packer = pack(prose(4000), 64, 1024, pairs)
@@ -58,7 +88,7 @@ def test_the_last_batch_of_a_section_is_full_too(pairs, monkeypatch):
     assert all(packed.real >= 0.99 * 1024 for packed in whole_round(packer))
 
 
-@pytest.mark.parametrize(("length", "pairs"), [(128, "none"), (512, "next"), (512, "order")])
+@pytest.mark.parametrize(("length", "pairs"), [(128, "none"), (512, "across"), (512, "next"), (512, "order")])
 def test_large_batches_are_full_too(length, pairs):
     packer = pack(prose(1000), length, 65_536, pairs)
     assert all(packer(index).real >= 0.99 * 65_536 for index in range(0, packer.batches(), 16))
@@ -101,10 +131,11 @@ def test_a_batch_is_laid_out_as_its_bounds_say(pairs, once):
         assert np.array_equal(packed.ids[real], text.ids[packed.places[real]])
 
 
+@pytest.mark.parametrize("pairs", ["none", "across"])
 @pytest.mark.parametrize(("documents", "tokens"), [(300, 1024), (30, 1024), (3, 1024)])
-def test_without_pairs_every_token_is_seen_once_in_every_epoch_of_a_round(documents, tokens, section):
+def test_without_pairs_every_token_is_seen_once_in_every_epoch_of_a_round(documents, tokens, pairs, section):
     text = prose(documents)
-    packer = pack(text, 64, tokens)
+    packer = pack(text, 64, tokens, pairs)
     assert (packer.sections > 1) == (section == 100)
     for number in (0, 3):
         seen = np.zeros((packer.round, text.tokens), int)
@@ -112,6 +143,98 @@ def test_without_pairs_every_token_is_seen_once_in_every_epoch_of_a_round(docume
             real = packed.places >= 0
             np.add.at(seen, (spread(packed, packed.epochs)[real] - number * packer.round, packed.places[real]), 1)
         assert (seen == 1).all()
+
+
+@pytest.mark.parametrize("once", [False, True])
+@pytest.mark.parametrize("short", [0.0, 0.1])
+def test_across_documents_one_separator_stands_between_the_end_of_one_and_the_beginning_of_the_next(once, short):
+    text = prose(200, sentences=3)
+    begins = np.flatnonzero(np.diff(text.document, prepend=-1))
+    ends = np.flatnonzero(np.diff(text.document, append=-1))
+    packer = pack(text, 64, 1024, "across", once=once, short=short)
+    crossed, followers = 0, {}
+    for packed in whole_round(packer):
+        assert packed.labels.max() == -100
+        for epoch, texts in zip(packed.epochs, parts(packed), strict=False):
+            assert all(len(places) and (np.diff(places) == 1).all() for places in texts)
+            for one, other in pairwise(texts):
+                assert one[-1] in ends
+                assert other[0] in begins
+                followers.setdefault(int(epoch), []).append((one[-1], other[0]))
+                crossed += 1
+        real = packed.places >= 0
+        assert np.array_equal(packed.ids[real], text.ids[packed.places[real]])
+        assert (packed.ids[packed.real :] == PADDING).all()
+    assert crossed > 100 * packer.round
+    for pairs in followers.values():  # nobody has two neighbours on one side
+        assert all(len(set(side)) == len(pairs) for side in zip(*pairs, strict=True))
+    if packer.round > 1:
+        first, second, *_ = followers.values()
+        assert len(set(first) & set(second)) < 0.1 * len(first)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=2), min_size=1, max_size=60),
+    st.integers(3, 12),
+    st.integers(0, 3),
+    st.integers(0, 2**32),
+)
+@example([[1]] * 20, 5, 0, 1)  # a sequence is cut twice, round its separator
+def test_across_documents_no_cut_leaves_a_separator_alone(documents, length, more, seed):
+    text = Strict(documents)
+    packer = pack(text, length, length + more, "across", seed, once=True)
+    seen = np.zeros(text.tokens, int)
+    for packed in whole_round(packer):
+        for texts in parts(packed):
+            assert all(len(places) for places in texts)
+            np.add.at(seen, np.concatenate(texts), 1)
+    assert (seen == 1).all()
+
+
+@pytest.mark.parametrize(("length", "sentences"), [(64, 2), (64, 12), (128, 12), (512, 12), (512, 100)])
+def test_across_documents_sequences_are_fuller(length, sentences):
+    text = prose(12_000 // sentences, sentences)
+    means = []
+    for pairs in ("none", "across"):
+        batches = whole_round(pack(text, length, 16_384, pairs, once=True))
+        means.append(sum(packed.real for packed in batches) / sum(packed.sequences for packed in batches))
+    assert means[0] < means[1] <= length
+
+
+@pytest.mark.parametrize("unit", ["token", "word", "span", "gram"])
+def test_across_documents_separators_are_never_hidden_nor_reached_over(unit):
+    packer = pack(prose(300, sentences=3), 128, 4096, "across")
+    special = np.arange(VOCABULARY) < 5
+    pieces = Pieces.of((np.arange(VOCABULARY) % 3 == 0) & ~special, special, MASK)
+    for index in range(10):
+        packed = packer(index)
+        ids, chosen, _ = hide(packed, Hiding(unit=unit, rate=0.4), pieces)
+        assert len(chosen) == round(0.4 * 4096)
+        stops = np.flatnonzero(packed.ids == STOP)
+        assert len(stops) > 2 * packed.sequences
+        assert not np.isin(chosen, stops).any()
+        assert (ids[stops] == STOP).all()
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_across_documents_a_feed_goes_on_where_it_stood_whatever_the_workers(workers):
+    special = np.arange(VOCABULARY) < 5
+    collate = Collator(MaskedLM.Config(pairs="none"), Pieces.of(~special, special, MASK))
+    packer = pack(prose(60), pairs="across")
+    stood = packer.batches() - 5  # the next round begins on the way
+    straight = [packer.after(stood)]
+    while len(straight) < 10:
+        straight.append(packer.after(straight[-1]))
+    anew = Feed(pack(prose(60), pairs="across"), collate, "", workers)
+    with anew.loader(straight[0], pin=False) as loader:
+        for position in straight:
+            found, batch = next(loader)
+            expected = collate(packer(position))
+            assert found == position
+            assert batch.tokens.ids.tolist() == expected.tokens.ids.tolist()
+            assert batch.tokens.bounds.tolist() == expected.tokens.bounds.tolist()
+            assert batch.chosen.tolist() == expected.chosen.tolist()
 
 
 @pytest.mark.parametrize(("documents", "tokens"), [(300, 1024), (30, 1024), (3, 1024)])
@@ -134,15 +257,6 @@ def test_with_pairs_every_token_stands_once_an_epoch_in_its_own_place(documents,
     assert (seen == 1).all()
     assert extra > 0
     assert abs((np.concatenate(labels) == 0).mean() - 0.5) < 0.01
-
-
-class Strict(Prose):
-    """Text of which nothing can be gathered where there is none, as past the end of shards."""
-
-    def gather(self, starts, lengths):
-        assert lengths.min() >= 1
-        assert (starts + lengths).max() <= self.tokens
-        return super().gather(starts, lengths)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -178,7 +292,7 @@ def test_in_order_every_token_is_seen_once_in_every_epoch_of_a_round(documents, 
     assert abs((found == 1).sum() / pairs - 0.5) < 2 / pairs**0.5
 
 
-@pytest.mark.parametrize("pairs", ["none", "next", "order"])
+@pytest.mark.parametrize("pairs", ["none", "across", "next", "order"])
 def test_a_position_always_gives_the_same_batch(pairs):
     text = prose(200)
     packer = pack(text, pairs=pairs)
@@ -239,7 +353,7 @@ def test_epochs_are_counted_as_they_pass(section):
     assert packed.epoch == packed.epochs[0]
 
 
-@pytest.mark.parametrize("pairs", ["none", "next", "order"])
+@pytest.mark.parametrize("pairs", ["none", "across", "next", "order"])
 def test_once_through_is_one_epoch_in_even_batches(pairs):
     text = prose(60)
     packer = pack(text, tokens=4096, pairs=pairs, once=True)
@@ -264,7 +378,7 @@ def test_a_corpus_smaller_than_a_batch_can_be_validated_on():
 class Vast:
     """The bounds of about a million sequences of 128 tokens; its text is the same token over and over."""
 
-    def __init__(self, documents=137_000):
+    def __init__(self, documents):
         chance = np.random.default_rng(0)
         counts = chance.geometric(1 / 25, documents)
         self.document_ends = np.cumsum(counts)
@@ -276,11 +390,12 @@ class Vast:
 
 @pytest.mark.alone
 @pytest.mark.parametrize("tokens", [4096, 65_536])
-def test_the_billionth_sequence_is_found_again_within_a_second(tokens):
-    text, seconds = Vast(), []
+@pytest.mark.parametrize(("pairs", "documents"), [("next", 137_000), ("across", 180_000)])
+def test_the_billionth_sequence_is_found_again_within_a_second(tokens, pairs, documents):
+    text, seconds = Vast(documents), []
     for _ in range(3):  # the best counts: others use the machine too
         start = time.perf_counter()
-        packer = pack(text, 128, tokens, "next")
+        packer = pack(text, 128, tokens, pairs)
         packed = packer(1050 * packer.sections << 32 | 100)
         seconds.append(time.perf_counter() - start)
     assert packed.epoch == 1050 * packer.round
@@ -296,6 +411,11 @@ def test_very_uneven_lengths_stay_within_the_limit(pairs):
     counts = [packed.sequences for packed in whole_round(packer)]
     assert max(counts) <= packer.most
     assert max(counts) > 1.2 * np.mean(counts)
+
+
+def test_across_very_uneven_documents_batches_stay_within_the_limit():
+    packer = pack(Prose(([[1]] * 40 + [[511]]) * 100), 512, 4096, "across")
+    assert max(packed.sequences for packed in whole_round(packer)) <= packer.most
 
 
 def test_a_batch_must_hold_a_sequence():

@@ -16,6 +16,14 @@ def ordered(plan, epochs):
     return plan.sequences(epochs)
 
 
+def crossed(plan, epochs):
+    """Sequences across documents, and the texts that each is made of: whose, where from, where to."""
+    found, order = plan.walked(epochs)
+    sequences = plan.read(found, order)
+    owner, starts, lengths = found.chain.ranges(sequences.first_start, sequences.first_length.astype(np.int64))
+    return sequences, owner, starts, starts + lengths
+
+
 def columns(sequences):
     return [getattr(sequences, name).tolist() for name in Sequences.__dataclass_fields__]
 
@@ -180,6 +188,93 @@ def test_in_order_every_sentence_stands_once_an_epoch_beside_its_neighbour(docum
     assert sequences.lengths.max() <= length
 
 
+@settings(deadline=None)
+@given(documents, st.integers(3, 64), st.integers(0, 2**32), st.integers(0, 1000), st.sampled_from([0.0, 0.1, 1.0]))
+def test_across_documents_every_sentence_stands_once_an_epoch(documents, length, seed, epoch, short):
+    text = Prose([*documents, [3, 4], [2]])
+    made = plan(text, length, seed=seed, short=short, across=True)
+    sequences, owner, starts, ends = crossed(made, range(epoch, epoch + 1))
+    assert (covered(starts, ends - starts, text.tokens) == 1).all()
+    assert np.isin(starts, made.starts).all()
+    assert np.isin(ends, made.starts).all()
+    assert np.array_equal(text.document[starts], text.document[ends - 1])
+    within = np.flatnonzero(np.diff(owner) == 0)  # texts with another behind them in their sequence
+    bounds = made.starts[made.documents]
+    assert np.isin(ends[within], bounds).all()
+    assert np.isin(starts[within + 1], bounds).all()
+    texts = np.bincount(owner, ends - starts).astype(int)
+    assert np.array_equal(sequences.lengths, texts + np.bincount(owner) - 1 + 2)
+    assert sequences.lengths.max() <= length
+    assert (sequences.label == -100).all()
+
+
+def filled(lengths, most):
+    """Documents of sentences put one behind the other into sequences, by hand: how many tokens each takes."""
+    sequences, last = [], None
+    for document, sentences in enumerate(lengths):
+        for sentence in sentences:
+            taken = sentence + (last is not None and last != document)  # and the separator before it
+            if sequences and sequences[-1] + taken <= most:
+                sequences[-1] += taken
+            else:
+                sequences.append(sentence)
+            last = document
+    return sequences
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=12), min_size=1, max_size=8),
+    st.integers(64, 128),
+    st.integers(0, 2**32),
+)
+def test_across_documents_a_sequence_ends_only_where_the_next_sentence_does_not_fit(documents, length, seed):
+    made = plan(Prose(documents), length, seed=seed, short=0.0, across=True)
+    for epoch in (0, 1):
+        found, _ = made.walked(range(epoch, epoch + 1))
+        order = np.searchsorted(np.cumsum([0, *map(sum, documents)]), found.chain.texts)
+        assert sorted(order) == list(range(len(documents)))
+        by_hand = filled([documents[number] for number in order], length - 2)
+        assert np.sort(found.unit).tolist() == found.unit.tolist()
+        assert (found.last - found.unit).tolist() == by_hand
+
+
+def test_across_documents_every_epoch_and_seed_has_neighbours_of_its_own():
+    text = Prose([[20]] * 150)
+    followers = []
+    for seed in (1, 2):
+        for epoch in (0, 1):
+            made = plan(text, 64, seed=seed, short=0.0, across=True)
+            _, owner, starts, _ = crossed(made, range(epoch, epoch + 1))
+            within = np.flatnonzero(np.diff(owner) == 0)
+            followers.append(set(zip(starts[within].tolist(), starts[within + 1].tolist(), strict=True)))
+    for one in range(4):
+        assert len(followers[one]) == 100  # three documents in a sequence
+        for other in range(one):
+            assert len(followers[one] & followers[other]) < 5
+
+
+def test_across_documents_an_epoch_is_the_same_alone_and_among_others():
+    text = prose(40)
+    together, owner, starts, ends = crossed(plan(text, across=True), range(3, 7))
+    rows = together.epoch[owner] == 5
+    alone, _, alone_starts, alone_ends = crossed(plan(text, across=True), range(5, 6))
+    assert np.array_equal(starts[rows], alone_starts)
+    assert np.array_equal(ends[rows], alone_ends)
+    assert np.array_equal(together.lengths[together.epoch == 5], alone.lengths)
+    assert (np.diff(together.epoch) >= 0).all()
+    assert np.array_equal(np.unique(together.epoch), np.arange(3, 7))
+
+
+@pytest.mark.parametrize("sentences", [2, 12, 100])
+def test_across_documents_sequences_are_as_full_as_sentences_allow(sentences):
+    text = prose(12_000 // sentences, sentences)
+    within, across = (ordered(plan(text, 128, short=0.0, across=across), range(1)).lengths for across in (False, True))
+    assert across.mean() > within.mean()
+    assert across.mean() > 128 - 20  # what is left is less than the sentence that did not fit
+    assert len(across) < len(within)
+
+
 @pytest.mark.parametrize(("sentences", "length"), [(2, 64), (4, 64), (12, 128), (300, 128), (12, 512)])
 def test_half_of_the_pairs_are_swapped_and_lengths_do_not_tell_which(sentences, length):
     sequences = ordered(plan(prose(12_000 // sentences, sentences), length, "order"), range(12))
@@ -226,6 +321,15 @@ def test_one_document_cannot_give_pairs():
 def test_single_sentences_cannot_give_pairs(pairs):
     with pytest.raises(TextError, match=r"^corpus: no document has two sentences, .* or set pairs = \"none\"\.$"):
         plan(Prose([[5], [0, 6], [7]]), pairs=pairs)
+
+
+@pytest.mark.parametrize("pairs", ["next", "order"])
+def test_pairs_across_documents_are_refused(pairs):
+    line = (
+        rf'^pairs = "{pairs}": a sequence that goes on with .* holds no pair\. Set pairs = "none", or across = false\.$'
+    )
+    with pytest.raises(RecipeError, match=line):
+        plan(prose(5), pairs=pairs, across=True)
 
 
 def test_an_empty_corpus_is_refused():

@@ -10,12 +10,12 @@ from bertsmith.data.plan import Whole
 REACH = ((1, 128), (16, 256))
 
 
-def cut(lengths: Whole, tokens: int, most: int) -> tuple[Whole, Whole]:
+def cut(lengths: Whole, tokens: int, most: int, least: int = 1) -> tuple[Whole, Whole]:
     """Deal by cutting: the sequence that does not fit any more is cut in two, and each half is a sequence of its own.
 
     Gives the sequence that each batch begins with, and how many of its text tokens the batch before has had; one entry
-    more than there are batches. No batch has more than `most` sequences. What the last batch would lack, all lack a
-    little of.
+    more than there are batches. No batch has more than `most` sequences, and no cut leaves fewer than `least` text
+    tokens before it. What the last batch would lack, all lack a little of.
     """
     ends = np.cumsum(lengths)
     count, total = len(lengths), int(ends[-1])
@@ -25,10 +25,10 @@ def cut(lengths: Whole, tokens: int, most: int) -> tuple[Whole, Whole]:
     while row < count:
         done = (int(ends[row - 1]) if row else 0) + offset
         share = -(-(total - done) // max(1, batches + 1 - len(begins)))
-        room = min(tokens, share + 2)
+        room = min(tokens, max(share, least) + 2)
         after = min(int(ends.searchsorted(done + room, side="right")), row + most)
         gap = done + room - (int(ends[after - 1]) if after > row else done)
-        cuttable = after < count and after < row + most and gap >= 3
+        cuttable = after < count and after < row + most and gap >= least + 2
         offset = (offset if after == row else 0) + gap - 2 if cuttable else 0
         row = after
         begins.append(row)

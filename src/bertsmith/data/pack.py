@@ -7,6 +7,7 @@ from threading import Lock
 import numpy as np
 from jaxtyping import Int32, Int64
 
+from bertsmith.data.chain import Chain
 from bertsmith.data.deal import cut, exchange
 from bertsmith.data.plan import Pairs, Plan, Sequences, Source, Walked, Whole
 from bertsmith.data.shuffle import BATCH, mix
@@ -45,6 +46,7 @@ class _Section:
     offsets: Whole  # how many tokens of its text the batch before has had
     epoch: float  # how many lie before it
     span: float  # how many it has
+    chain: Chain | None = None  # what the sequences are ranges of, if not of the corpus
 
     def __len__(self) -> int:
         return len(self.begins) - 1
@@ -54,8 +56,8 @@ class Pack:
     """Batches by position. `position = section << 32 | index`, so many sections making a round of whole epochs.
 
     Sequences are laid end to end in the order of the plan. Without pairs the one that does not fit into a batch any
-    more is cut in two; with pairs one is exchanged for another that fits. With `once` a round is one epoch and one
-    section, as validation needs it.
+    more is cut in two; with pairs one is exchanged for another that fits. With `across` a sequence may go on with the
+    next document, behind a separator. With `once` a round is one epoch and one section, as validation needs it.
     """
 
     def __init__(
@@ -70,11 +72,12 @@ class Pack:
         stop: int,
         padding: int,
         short: float = 0.1,
+        across: bool = False,
         once: bool = False,
     ) -> None:
         if tokens < length:
             raise RecipeError(f"tokens = {tokens}", f"a sequence has up to {length}", f"Choose at least {length}")
-        self.plan = Plan(shards, length=length, pairs=pairs, seed=seed, short=short)
+        self.plan = Plan(shards, length=length, pairs=pairs, seed=seed, short=short, across=across)
         self.shards, self.length, self.tokens, self.seed, self.once = shards, length, tokens, seed, once
         self.start, self.stop, self.padding = start, stop, padding
         total = int(self.plan.starts[-1])
@@ -97,7 +100,7 @@ class Pack:
             )
         if not self.once and 4 * index >= 3 * len(dealt):
             self._ask(number + 1)  # planned aside, before it is needed
-        return self._lay(_batch(dealt, index), int(mix(self.seed, BATCH, number, index)))
+        return self._lay(_batch(dealt, index), dealt.chain, int(mix(self.seed, BATCH, number, index)))
 
     def first(self) -> int:
         return 0
@@ -139,7 +142,9 @@ class Pack:
         sequences = self.plan.read(walked, whole[begin:end])
         if self.plan.pairs == "none":
             order = np.arange(len(sequences))
-            begins, offsets = cut(sequences.lengths, self.tokens, self.most)
+            # Of two places before a cut one is text, so that no sequence comes out as a separator and nothing else.
+            least = 1 if walked.chain is None else 2
+            begins, offsets = cut(sequences.lengths, self.tokens, self.most, least)
         else:
             spare = _spare(sequences) if self.plan.pairs == "next" else np.zeros(len(sequences), np.int64)
             order, begins = exchange(sequences.lengths, spare, self.tokens, self.most)
@@ -151,12 +156,13 @@ class Pack:
             offsets=offsets,
             epoch=self.round * (turn + before),
             span=self.round * span,
+            chain=walked.chain,
         )
 
-    def _lay(self, batch: Sequences, key: int) -> Packed:
+    def _lay(self, batch: Sequences, chain: Chain | None, key: int) -> Packed:
         """[CLS] first [SEP] second [SEP], sequence after sequence, and filler up to the number of tokens.
 
-        A sequence without a second text is [CLS] first [SEP].
+        A sequence without a second text is [CLS] first [SEP]; one across documents has a [SEP] behind each.
         """
         tokens, count = self.tokens, len(batch)
         _trim(batch, tokens)
@@ -169,6 +175,11 @@ class Pack:
             texts = np.stack([texts, batch.second_length], 1).ravel()[held]
             spans = texts + np.tile([2, 1], count)[held]
             segment = np.tile(np.array([0, 1], np.int32), count)[held]
+        elif chain is not None:
+            owner, starts, texts = chain.ranges(starts, texts)
+            opens = np.diff(owner, prepend=-1)  # 1 where a sequence begins
+            spans, segment = texts + 1 + opens, np.zeros(len(texts), np.int32)
+            lengths = np.add.reduceat(spans, np.flatnonzero(opens))
         ends = np.cumsum(spans)
         real = int(ends[-1])
         filler = np.diff(np.append(np.arange(real, tokens, self.length), tokens))

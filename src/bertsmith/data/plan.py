@@ -6,7 +6,8 @@ from typing import Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from bertsmith.data.shuffle import ORDER, STAND_IN, WALK, mix, permute, uniform
+from bertsmith.data.chain import Chain
+from bertsmith.data.shuffle import ORDER, STAND_IN, WALK, Words, mix, permute, uniform
 from bertsmith.errors import RecipeError, TextError
 
 Whole = NDArray[np.int64]
@@ -35,7 +36,10 @@ class Source(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Sequences:
-    """Ranges of the corpus, one row a sequence: a first text and, where there are pairs, a second one."""
+    """Ranges of the corpus, one row a sequence: a first text and, where there are pairs, a second one.
+
+    Where sequences go across documents, the first text is a range of a chain, with the separators inside it.
+    """
 
     first_start: Whole
     first_length: Small
@@ -67,6 +71,12 @@ class Walked:
     goal: Whole  # the token up to which there was room, or text
     label: Small
     epoch: Small
+    chain: Chain | None = None  # across documents these are not units, but places in it
+
+    def take(self, rows: Whole) -> "Walked":
+        """A copy of these rows."""
+        columns = (part.name for part in fields(self) if part.name != "chain")
+        return replace(self, **{name: getattr(self, name)[rows] for name in columns})
 
 
 class Plan:
@@ -78,6 +88,9 @@ class Plan:
     right after the first half. With order (Lan et al. 2019, section 3.1) both halves stay, in half of the pairs
     swapped, and a unit that is left over at the end of a walk stays a single text.
 
+    Across documents (FULL-SENTENCES of Liu et al. 2019, section 4.2) a sequence that has room left goes on with the
+    document that comes next in the epoch's own order. Departs from the paper: some are meant to be short, here too.
+
     Departs from the paper: a sequence ends where a sentence ends, nothing being cut off; a stand-in is as long as the
     text it replaces and ends with a sentence too; and the coin is weighted so that half of all pairs are true although
     the last unit of a document has no true second. So neither lengths nor endings give the label away. Lengths hardly
@@ -85,11 +98,16 @@ class Plan:
     may be swapped is split somewhere in the middle half of its tokens.
     """
 
-    def __init__(self, source: Source, *, length: int, pairs: Pairs, seed: int, short: float = 0.1) -> None:
+    def __init__(
+        self, source: Source, *, length: int, pairs: Pairs, seed: int, short: float = 0.1, across: bool = False
+    ) -> None:
+        if across and pairs != "none":
+            fact = "a sequence that goes on with the next document holds no pair"
+            raise RecipeError(f'pairs = "{pairs}"', fact, 'Set pairs = "none", or across = false')
         least = 3 if pairs == "none" else 5
         if length < least:
             raise RecipeError(f"length = {length}", "leaves no room for text", f"Choose at least {least}")
-        self.seed, self.pairs, self.short = seed, pairs, short
+        self.seed, self.pairs, self.short, self.across = seed, pairs, short, across
         self.most = length - 2 if pairs == "none" else length - 3
         sentences = np.concatenate([[0], source.sentence_ends])
         self.starts = _merge(sentences, _cuts(sentences, self.most if pairs == "none" else self.most // 2))
@@ -103,8 +121,9 @@ class Plan:
                 "it is one document, but half of the pairs take their second text from another",
                 'Put a blank line between documents, or set pairs = "none"',
             )
+        self.stride = 64 * length
         # Long documents are walked in strides, all at the same time; no sequence crosses from one into the next.
-        strides = np.searchsorted(self.starts, _cuts(self.starts[self.documents], 64 * length))
+        strides = np.searchsorted(self.starts, _cuts(self.starts[self.documents], self.stride))
         self.walks = _merge(self.documents, strides)
         if pairs == "order" and len(self.walks) == len(self.starts):
             raise TextError(*SINGLE)
@@ -119,7 +138,10 @@ class Plan:
     def walked(self, epochs: range) -> tuple[Walked, Whole]:
         """The same before the stand-ins are drawn, and the order: epoch after epoch, each shuffled anew."""
         walks = len(self.walks) - 1
-        found = self._walk(np.tile(np.arange(walks), len(epochs)), np.repeat(np.array(epochs, np.int32), walks))
+        if self.across:
+            found = self._follow(epochs)
+        else:
+            found = self._walk(np.tile(np.arange(walks), len(epochs)), np.repeat(np.array(epochs, np.int32), walks))
         order = np.argsort(found.epoch, kind="stable")
         bounds = np.searchsorted(found.epoch[order], np.arange(epochs.start, epochs.stop + 1))
         for epoch, begin, end in zip(epochs, bounds, bounds[1:], strict=False):
@@ -129,7 +151,7 @@ class Plan:
 
     def read(self, found: Walked, rows: Whole) -> Sequences:
         """Some of what was walked, as ranges of tokens, with stand-ins where the label asks for them."""
-        return self._read(replace(found, **{part.name: getattr(found, part.name)[rows] for part in fields(found)}))
+        return self._read(found.take(rows))
 
     def mean(self) -> float:
         """About how many tokens a sequence has, seen on a sample."""
@@ -152,20 +174,21 @@ class Plan:
         """About so many sequences, from walks all over the corpus, over several epochs where it is small."""
         walks = len(self.walks) - 1
         whole = int(self.starts[-1]) // self.most + walks
-        some, times = np.arange(0, walks, max(1, whole // size)), max(1, size // whole)
+        step, times = max(1, whole // size), max(1, size // whole)
+        if self.across:
+            return self._follow(range(min(times, 32)), step)  # every epoch is a shuffle more
+        some = np.arange(0, walks, step)
         return self._walk(np.tile(some, times), np.repeat(np.arange(times, dtype=np.int32), len(some)))
 
     def _walk(self, walks: Whole, epochs: Small) -> Walked:
         """Walk them all: each turn finds the next sequence of every walk that is not yet at its end."""
         unit, stop, epoch, key = self.walks[walks], self.walks[walks + 1], epochs, mix(self.seed, WALK, epochs)
-        least, few = min(2, self.most), 2 if self.pairs == "order" else 1  # tokens, and units; two always fit
-        spread = (self.most + 1 - least) / (self.short or 1)  # chance, once known to be small, draws the target too
+        few = 2 if self.pairs == "order" else 1  # units; two always fit
         turns = []
         while len(unit):
             word = mix(key, unit)
-            chance, coin, cut = ((word >> bits & 0xFFFFF) * 2.0**-20 for bits in (0, 20, 40))
-            target = np.where(chance < self.short, least + chance * spread, self.most)
-            goal = self.starts[unit] + target.astype(np.int64)
+            coin, cut = ((word >> bits & 0xFFFFF) * 2.0**-20 for bits in (20, 40))
+            goal = self.starts[unit] + self._target(word)
             last = np.clip(np.searchsorted(self.starts, goal, side="right") - 1, unit + few, stop)
             goal = np.minimum(goal, self.starts[stop])
             if self.pairs == "none":
@@ -184,14 +207,44 @@ class Plan:
         unit, split, last, goal, label, epoch = (np.concatenate(column) for column in zip(*turns, strict=True))
         return Walked(unit=unit, split=split, last=last, goal=goal, label=label, epoch=epoch)
 
+    def _follow(self, epochs: range, step: int = 1) -> Walked:
+        """Walk the chain of the epochs in strides, as if it were one long document; or only one stride in so many."""
+        chain = Chain(self.starts, self.starts[self.documents], epochs, self.seed)
+        _, strides = chain.reach(_cuts(chain.epochs, self.stride))
+        walks = _merge(chain.epochs, strides)
+        place, stop = walks[:-1][::step], walks[1:][::step]
+        number = np.searchsorted(chain.epochs, place, side="right") - 1
+        begin, epoch = chain.epochs[number], (epochs.start + number).astype(np.int32)
+        key = mix(self.seed, WALK, epoch)
+        turns = []
+        while len(place):
+            target = self._target(mix(key, place - begin))  # whatever epochs lie before its own
+            goal, short = place + target, np.flatnonzero(target < self.most)
+            goal[short] = np.maximum(goal[short], chain.ends(place[short]))  # one unit at least
+            end, after = chain.reach(np.minimum(goal, stop))
+            turns.append((place, end, epoch))
+            going = np.flatnonzero(after < stop)
+            place, stop, begin, epoch, key = after[going], stop[going], begin[going], epoch[going], key[going]
+        place, end, epoch = (np.concatenate(column) for column in zip(*turns, strict=True))
+        label = np.full(len(place), -100, np.int32)
+        return Walked(unit=place, split=end, last=end, goal=end, label=label, epoch=epoch, chain=chain)
+
+    def _target(self, words: Words) -> Whole:
+        """How many tokens each sequence is to have at most: as many as it can, but for some that chance has shorter."""
+        least, chance = min(2, self.most), (words & 0xFFFFF) * 2.0**-20
+        spread = (self.most + 1 - least) / (self.short or 1)  # chance, once known to be small, draws the target too
+        return np.where(chance < self.short, least + chance * spread, self.most).astype(np.int64)
+
     def _read(self, found: Walked) -> Sequences:
         """Units as ranges of tokens, with stand-ins, or swapped, where the label asks for it."""
-        first, second = self.starts[found.unit], self.starts[found.split]
+        first, second, last = found.unit, found.split, found.last
+        if found.chain is None:
+            first, second, last = self.starts[first], self.starts[second], self.starts[last]
         sequences = Sequences(
             first_start=first,
             first_length=(second - first).astype(np.int32),
             second_start=second,
-            second_length=(self.starts[found.last] - second).astype(np.int32),
+            second_length=(last - second).astype(np.int32),
             label=found.label,
             epoch=found.epoch,
         )

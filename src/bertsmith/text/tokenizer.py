@@ -44,7 +44,7 @@ class Tokenizer:
     ) -> None:
         inner.no_padding()
         inner.no_truncation()
-        self._inner, self._place = inner, place
+        self._inner, self.place = inner, place
         self._pieces = {number: piece for piece, number in inner.get_vocab().items()}
         if not self._pieces or max(self._pieces) >= MOST:
             raise FolderError(place, f"its pieces are not numbered from 0 to at most {MOST:,}")
@@ -73,15 +73,14 @@ class Tokenizer:
 
         `length` is the most pieces that the model beside it takes; `segments` whether it is told the second text.
         """
-        named = {role: number for role, number in self._roles.items() if number is not None}
-        settings: dict[str, Any] = {ROLES[role][0]: self.piece(number) for role, number in named.items()}
+        settings: dict[str, Any] = {ROLES[role][0]: self.piece(number) for role, number in self.roles.items()}
         settings["tokenizer_class"] = "PreTrainedTokenizerFast"
         settings["model_input_names"] = ["input_ids", *(["token_type_ids"] if segments else []), "attention_mask"]
-        model, normalizer = self._inner.model, self._inner.normalizer
-        if isinstance(model, models.WordPiece) and isinstance(normalizer, normalizers.BertNormalizer):
+        normalizer = self._inner.normalizer
+        if self.lowercase is not None:
             settings |= {
                 "tokenizer_class": "BertTokenizer",
-                "do_lower_case": normalizer.lowercase,
+                "do_lower_case": self.lowercase,
                 "strip_accents": normalizer.strip_accents,
                 "tokenize_chinese_chars": normalizer.handle_chinese_chars,
             }
@@ -125,6 +124,11 @@ class Tokenizer:
         """How many pieces part two texts: one in BERT, two in RoBERTa."""
         with told("text", TextError):
             return max(1, len(self._inner.encode("", "").ids) - 2)  # around both stand a first and a last
+
+    @property
+    def roles(self) -> dict[str, int]:
+        """The numbers of the special pieces that there are, by what they are for."""
+        return {role: number for role, number in self._roles.items() if number is not None}
 
     def numbers(self, roles: Mapping[str, str]) -> dict[str, int]:
         """The numbers of special pieces, each under the name that its role is given."""
@@ -190,6 +194,37 @@ class Tokenizer:
         """How the piece is spelt; empty where the vocabulary has a hole."""
         return self._pieces.get(number, "")
 
+    @cached_property
+    def numbered(self) -> dict[str, int]:
+        """The number of every piece."""
+        return {piece: number for number, piece in self._pieces.items()}
+
+    def spelt(self, piece: str) -> list[int]:
+        """The pieces here that make up one of another vocabulary of this kind, longest first; none if they cannot."""
+        mark, found = CONTINUES.get(type(self._inner.model), ""), []
+        while piece not in ("", mark):
+            size = next((size for size in range(len(piece), 0, -1) if piece[:size] in self.numbered), 0)
+            if size == 0 or piece[:size] == mark:
+                return []
+            found.append(self.numbered[piece[:size]])
+            piece = mark + piece[size:]
+        return found
+
+    @property
+    def lowercase(self) -> bool | None:
+        """Whether capitals are made small, where pieces are cut as BERT cuts them; None where they are not."""
+        model, normalizer = self._inner.model, self._inner.normalizer
+        if isinstance(model, models.WordPiece) and isinstance(normalizer, normalizers.BertNormalizer):
+            return bool(normalizer.lowercase)
+        return None
+
+    def extended(self, pieces: Sequence[str]) -> "Tokenizer":
+        """The same with more pieces behind those there are."""
+        written = json.loads(self._inner.to_str())
+        written["model"]["vocab"] |= {piece: self.vocabulary + number for number, piece in enumerate(pieces)}
+        names = {role: self.piece(number) for role, number in self.roles.items()}
+        return Tokenizer(tokenizers.Tokenizer.from_str(json.dumps(written)), names, self.place)
+
     def _encode_long(self, text: str) -> list[int]:
         """In parts cut before a space, where cutting changes nothing, so that time and memory stay small."""
         ids: list[int] = []
@@ -207,7 +242,7 @@ class Tokenizer:
     def _role(self, role: str) -> int:
         number = self._roles[role]
         if number is None:
-            raise FolderError(self._place, f"has no piece for {role}", "Use the tokenizer of a masked model")
+            raise FolderError(self.place, f"has no piece for {role}", "Use the tokenizer of a masked model")
         return number
 
 

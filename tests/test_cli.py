@@ -72,6 +72,7 @@ def test_help_answers_soon_after_python_itself() -> None:
             ["tokenizer", "{text}", "--out", "{tmp}/t", "--vocabulary", "7"],
             "bertsmith: tokenizer.vocabulary: 7 pieces are too few",
         ),
+        (["tokenizer", "{text}", "--out", "{tmp}/t", "--extend", "nowhere"], "bertsmith: nowhere: does not exist."),
     ],
 )
 def test_a_mistake_is_one_line_without_a_traceback(arguments: list[str], line: str, tmp_path: Path) -> None:
@@ -106,6 +107,26 @@ def test_the_path_from_text_to_filled_blanks(tmp_path: Path) -> None:
     assert len(answer["blanks"]) == 2
     assert len(answer["blanks"][0]) == 5
     assert "[MASK]" not in answer["best"]
+
+
+def test_a_model_goes_on_with_new_words(model: Path, tmp_path: Path) -> None:
+    """tokenizer --extend, prepare, pretrain start=: a model of a language, and a text with words that it lacks."""
+    text = write_text(tmp_path / "text.txt")
+    text.write_text(text.read_text().replace("the house", "the lighthouse"))
+    made = bertsmith("tokenizer", text, "--extend", model, "--more", 5, "--out", tmp_path / "words")
+    assert made.returncode == 0, made.stderr
+    assert "new              lighthouse" in made.stdout
+    assert made.stdout.count("tokens per word") == 2
+    shards = bertsmith("prepare", text, "--tokenizer", tmp_path / "words", "--out", tmp_path / "data", "--valid", 0.1)
+    assert shards.returncode == 0, shards.stderr
+    path = tmp_path / "recipe.toml"
+    path.write_text(config.dump(recipe(tmp_path / "data", tmp_path / "run")))
+    trained = bertsmith("pretrain", path, f"start={model}", "train.steps=60")
+    assert trained.returncode == 0, trained.stderr
+    assert "pieces are new, and start from the pieces they were cut into" in " ".join(trained.stdout.split())
+    assert '"lighthouse"' in (tmp_path / "run" / "model" / "tokenizer.json").read_text()
+    filled = bertsmith("fill", tmp_path / "run" / "model", "--json", "the cat sees the [MASK] in the lighthouse .")
+    assert len(json.loads(filled.stdout)["blanks"][0]) == 5
 
 
 def test_filled_blanks_are_shown_to_a_person(model: Path) -> None:

@@ -1,5 +1,6 @@
 """What suits a text, a machine and a time: the choices `bertsmith make` takes, each with its reason."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -102,11 +103,12 @@ def reserve(budget: float, *, gpu: bool) -> float:
     return 3 + 0.02 * budget + (40 if gpu else 0)
 
 
-def memory(shape: TransformerConfig, count: int, tokens: int, guesses: float) -> float:
+def memory(networks: Sequence[TransformerConfig], count: int, tokens: int, guesses: float) -> float:
     """About how many bytes training takes: weights, gradients, two moments, and what the backward pass needs."""
     states = 16 * count
-    kept = tokens * shape.layers * (16 * shape.width + 4 * shape.feed_forward) * 2  # bf16, dropout included
-    scores = tokens * guesses * shape.vocabulary * 8
+    widths = sum(shape.layers * (16 * shape.width + 4 * shape.feed_forward) for shape in networks)
+    kept = tokens * widths * 2  # bf16, dropout included
+    scores = tokens * guesses * networks[0].vocabulary * 8
     return states + kept + scores
 
 

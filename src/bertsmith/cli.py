@@ -74,14 +74,19 @@ def tokenizer(
     lowercase: Annotated[
         bool, typer.Option("--lowercase/--cased", help="Whether Paris and paris are one word.")
     ] = True,
+    extend: Annotated[Path | None, typer.Option(help="A model folder whose vocabulary gets more pieces.")] = None,
+    more: Annotated[int, typer.Option(help="How many, with --extend.")] = 1_000,
     field: Field = "text",
     bad: Bad = "replace",
     layout: Shape = "auto",
 ) -> None:
-    """Train a vocabulary, and report how well it fits the text."""
+    """Train a vocabulary, or extend that of a model, and report how well it fits the text."""
     from bertsmith import run
     from bertsmith.text.tokenizer import TokenizerConfig
 
+    if extend is not None:
+        run.extend(texts, out, extend, more, field=field, policy=bad, layout=layout)
+        return
     settings = TokenizerConfig(kind=kind, vocabulary=vocabulary, lowercase=lowercase)
     run.tokenizer(texts, out, settings, field=field, policy=bad, layout=layout)
 

@@ -26,6 +26,7 @@ class DataConfig:
     folder: Path  # what `bertsmith prepare` wrote
     length: int = 128  # tokens in a sequence at most, special ones included
     tokens: int = 65_536  # in a micro-batch, exactly
+    across: bool = False  # a sequence may go on with the next document, behind a separator
     valid: int = 1_000_000  # tokens of validation text at most
     workers: int = 2  # threads that make batches ahead of time
 
@@ -43,6 +44,7 @@ class Recipe:
     """A run, whole: the same recipe, data and machine give the same weights."""
 
     out: Path  # the run's folder: log, checkpoints, model, report
+    start: Path | None = None  # a model folder to go on with; None: from chance
     model: Part = chosen(FAMILY)
     objective: Part = chosen(OBJECTIVES)
     data: DataConfig
@@ -56,6 +58,10 @@ class Recipe:
                 f"sequences of {self.data.length} tokens do not fit a model of {self.model.settings.length} positions"
             )
             raise ValueError(f"{fact}. Lower data.length, or raise model.length")
+        pairs = getattr(self.objective.settings, "pairs", "none")
+        if self.data.across and pairs != "none":
+            fact = f"a sequence that goes on with the next document holds no pair, and here pairs = '{pairs}'"
+            raise ValueError(f"{fact}. Set data.across=false, or objective.pairs=none")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,17 +34,19 @@ from bertsmith.insight.report import RunStory
 from bertsmith.models import folder as folders
 from bertsmith.models.dialect import dialect_of
 from bertsmith.models.family import FAMILY
-from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.nn.attention import lacking
 from bertsmith.nn.init import initialise
 from bertsmith.objectives import OBJECTIVES
 from bertsmith.objectives.base import Unlabelled
 from bertsmith.recipe import EXTENTS, Recipe, settle
+from bertsmith.start import start
 from bertsmith.tasks import TASKS
 from bertsmith.text import tokenizer as pieces
+from bertsmith.text.extend import extend as extended
 from bertsmith.text.measure import Sample, measure
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig
-from bertsmith.train import machine
+from bertsmith.train import checkpoint, machine
 from bertsmith.train.clock import seconds, spoken
 from bertsmith.train.display import Display
 from bertsmith.train.evaluate import evaluate
@@ -81,7 +83,8 @@ def pretrain(recipe: Recipe) -> dict[str, float]:
         tokenizer, train, valid = _data(recipe)
         device = machine.device(recipe.train.device)
         objective = _objective(recipe, tokenizer).to(device)
-        model = Model(objective, tokenizer, str(recipe.out))
+        *_, guesser = objective.folders.values()
+        model = Model(guesser, tokenizer, str(recipe.out))
         examples = story.before(recipe, model, valid)
         batches = _validation(recipe, objective, tokenizer, valid, device)
         with Display("training") as display:
@@ -101,9 +104,11 @@ def pretrain(recipe: Recipe) -> dict[str, float]:
                 display.say(f"attention by torch's own kernels, not ours: {lack}")
             figures = trainer.fit()
         told = story.tell(recipe, model, trainer, train, valid, batches, examples)
-        _export(recipe, model, told)
+        for name, part in objective.folders.items():
+            _export(recipe.out / name, part, tokenizer, told)
         report.write(recipe.out / "report.html", told)
-        places = {"model": str(recipe.out / "model"), "report": str(recipe.out / "report.html")}
+        places = {name: str(recipe.out / name) for name in objective.folders}
+        places["report"] = str(recipe.out / "report.html")
         SAY.print(_facts({**told.figures, **places}))
     return figures
 
@@ -165,6 +170,22 @@ def tokenizer(texts: Sequence[str], out: Path, settings: TokenizerConfig, **read
     _train_tokenizer(Corpus(texts, **reading), settings, out)
 
 
+def extend(texts: Sequence[str], out: Path, base: Path, more: int, **reading: Any) -> None:
+    """A vocabulary with more pieces for a text, and how well it fits before and after."""
+    before = Tokenizer.load(base)
+    with SAY.status("learning new pieces"):
+        sample = Sample(Corpus(texts, **reading).lines())
+        for _ in sample:
+            pass  # it keeps what it lets through
+        after = extended(before, sample.kept, more)
+        after.save(out)
+        measures = {"before": measure(before, sample.kept), "after": measure(after, sample.kept)}
+    for name, found in measures.items():
+        SAY.print(f"[bold]{name}[/]\n{escape(str(found))}")
+    new = [after.piece(number) for number in range(before.vocabulary, after.vocabulary)]
+    SAY.print(f"new              {escape('  '.join(new[:24]))}{' ...' if len(new) > 24 else ''}")
+
+
 def prepare(
     texts: Sequence[str], out: Path, tokenizer: Path, *, valid: float = 0.01, workers: int | None = None, **reading: Any
 ) -> Summary:
@@ -175,15 +196,14 @@ def prepare(
 def check(recipe: Recipe) -> None:
     """What a recipe would cost: parameters, memory and time."""
     shape, data = recipe.model.settings, recipe.data
-    dialect_of(shape)
     device = machine.device(recipe.train.device)
     with torch.device("meta"):
-        objective = OBJECTIVES[recipe.objective.kind](Transformer(shape), recipe.objective.settings)
+        objective = _built(recipe, shape)
     count = sum(parameter.numel() for parameter in objective.parameters())
-    cost = shape.flops(data.length, objective.guesses)
-    speed = machine.training_flops(device) / cost
+    speed = machine.training_flops(device) / objective.flops(data.length)
     prepared = Shards(data.folder / "train") if (data.folder / "train").is_dir() else None
-    memory = choose.memory(shape, count, data.tokens, objective.guesses)
+    networks = [part.trunk.config for part in objective.folders.values()]
+    memory = choose.memory(networks, count, data.tokens, objective.guesses)
     facts = {
         "model": f"{recipe.model.kind}: {shape.layers} layers of width {shape.width}",
         "parameters": f"{count:,} in training, {shape.count:,} in the published count",
@@ -317,13 +337,24 @@ def _data(recipe: Recipe) -> tuple[Tokenizer, Shards, Shards]:
 def _objective(recipe: Recipe, tokenizer: Tokenizer) -> Unlabelled:
     """The network with its heads, at its first weights: the same seed gives the same ones."""
     shape = replace(recipe.model.settings, vocabulary=tokenizer.vocabulary)
-    dialect_of(shape)  # a network that could not be saved is refused before it is trained
     if shape.offset and tokenizer.padding != shape.offset - 1:
         fact = f"{recipe.model.kind} counts places from behind a padding piece of number {shape.offset - 1}"
         remedy = "Train the tokenizer with --kind bpe, and prepare the text again"
         raise RecipeError("model.kind", f"{fact}, and here it has number {tokenizer.padding}", remedy)
-    objective = OBJECTIVES[recipe.objective.kind](Transformer(shape), recipe.objective.settings)
+    objective = _built(recipe, shape)
     initialise(objective, recipe.train.seed)
+    if recipe.start is not None and checkpoint.newest(recipe.out / "checkpoints") is None:
+        for line in start(objective, recipe.start, tokenizer):
+            SAY.print(line, markup=False)
+    return objective
+
+
+def _built(recipe: Recipe, shape: TransformerConfig) -> Unlabelled:
+    """The network with its heads. One that could not be saved is refused before it is trained."""
+    dialect_of(shape)
+    objective = OBJECTIVES[recipe.objective.kind](Transformer(shape), recipe.objective.settings)
+    for part in objective.folders.values():
+        dialect_of(part.trunk.config)
     return objective
 
 
@@ -355,25 +386,27 @@ def _pack(recipe: Recipe, tokenizer: Tokenizer, shards: Shards, pairs: Pairs, se
         start=tokenizer.start,
         stop=tokenizer.stop,
         padding=tokenizer.padding,
+        across=recipe.data.across,
         once=once,
     )
 
 
 def _speed(objective: Unlabelled, device: torch.device) -> Speed:
     peak = machine.peak(device, torch.bfloat16) if device.type == "cuda" else None
-    return Speed(peak, lambda attended: objective.trunk.config.flops(attended, objective.guesses))
+    return Speed(peak, objective.flops)
 
 
-def _export(recipe: Recipe, model: Model, told: RunStory) -> None:
-    """The model folder: weights, settings, tokenizer and card."""
-    shape, tokenizer = model.objective.trunk.config, model.tokenizer
+def _export(place: Path, objective: Unlabelled, tokenizer: Tokenizer, told: RunStory) -> None:
+    """A model folder: weights, settings, tokenizer and card."""
+    shape = objective.trunk.config
     dialect = dialect_of(shape)
     kept = {"trunk", *dialect.pretrained}  # of a next-sentence head, say, ModernBERT knows nothing
-    state = {name: one for name, one in model.objective.state_dict().items() if name.partition(".")[0] in kept}
-    with folders.writing(recipe.out / "model") as folder:
+    state = {name: one for name, one in objective.state_dict().items() if name.partition(".")[0] in kept}
+    with folders.writing(place) as folder:
         extra: dict[str, Any] = dict(tokenizer.numbers(dialect.specials))
-        if model.objective.pairs not in ("none", dialect.pairs):
-            extra["pairs"] = model.objective.pairs  # our own word: what transformers' two classes mean here
+        if objective.pairs not in ("none", dialect.pairs):
+            extra["pairs"] = objective.pairs  # our own word: what transformers' two classes mean here
         folders.write(folder, shape, state, extra)
         tokenizer.save(folder, length=shape.length, segments=shape.segments > 1)
-        files.write(folder / "README.md", card(told).encode())
+        guesses = any(name.startswith("head.") for name in state)
+        files.write(folder / "README.md", card(told, guesses=guesses).encode())

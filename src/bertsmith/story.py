@@ -74,9 +74,14 @@ def _figures(trainer: Trainer, guess: float) -> dict[str, str]:
         "hidden words guessed right": f"{found['masked_accuracy']:.1%}",
         "bits per byte": f"{found['bits_per_byte']:.3f}",
     }
-    for kind, told in (("next", "next sentence"), ("order", "sentence order")):
-        if f"{kind}_accuracy" in found:
-            figures[f"{told} judged right"] = f"{found[f'{kind}_accuracy']:.1%}"
+    shares = {
+        "next_accuracy": "next sentence judged right",
+        "order_accuracy": "sentence order judged right",
+        "replaced_accuracy": "tokens judged right",
+        "replaced_found": "replaced tokens found",
+        "guessed_accuracy": "replaced words guessed right",
+    }
+    figures |= {told: f"{found[name]:.1%}" for name, told in shares.items() if name in found}
     return figures | {
         "tokens seen": f"{trainer.tokens:,}",
         "updates": f"{trainer.step:,}",

@@ -15,7 +15,7 @@ FLOORS = [
     {"train", "use", "insight"},
     {"serve"},
     {"recipe"},
-    {"choose", "story", "lesson"},
+    {"choose", "start", "story", "lesson"},
     {"run", "tune", "apply"},
     {"suites"},
     {"cli"},

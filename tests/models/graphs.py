@@ -1,6 +1,7 @@
 """Scripts that compile the network; test_graphs.py runs them where no shapes are checked at run time."""
 
 import sys
+from dataclasses import replace
 
 import torch
 
@@ -13,24 +14,26 @@ RAGGED = [[7, 8, 9], [1] * 24, list(range(20)), [5], [9, 8, 7, 6] * 5, [], []]
 OTHER = [[5], list(range(24)), [3] * 20, [7, 8, 9], [1] * 20, [], []]  # as many tokens, other bounds
 
 
-def network() -> Transformer:
-    module = Transformer(CONFIG)
+def network(config: TransformerConfig = CONFIG) -> Transformer:
+    module = Transformer(config)
     initialise(module, 0, deviation=0.1)
     return module.eval()
 
 
 def without_a_device() -> None:
     """Equal rows for real; ragged rows on the meta device, which tries the graph and its shapes."""
-    module, tokens = network(), Tokens.of([list(range(9)), list(range(9, 18))])
-    compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
-    torch.testing.assert_close(compiled(tokens), module(tokens))
-    compiled(tokens).sum().backward()
-    with torch.device("meta"):
-        hollow = Transformer(CONFIG).bfloat16()
-    compiled = torch.compile(hollow, fullgraph=True, backend="aot_eager")
-    answer = compiled(Tokens.of(RAGGED).to("meta"), "varlen")
-    assert answer.shape == (68, 64)
-    answer.sum().backward()
+    tokens = Tokens.of([list(range(9)), list(range(9, 18))])
+    for config in (CONFIG, replace(CONFIG, layers=3, local=2, positions="rotary")):
+        module = network(config)
+        compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
+        torch.testing.assert_close(compiled(tokens), module(tokens))
+        compiled(tokens).sum().backward()
+        with torch.device("meta"):
+            hollow = Transformer(config).bfloat16()
+        compiled = torch.compile(hollow, fullgraph=True, backend="aot_eager")
+        answer = compiled(Tokens.of(RAGGED).to("meta"), "varlen")
+        assert answer.shape == (68, 64)
+        answer.sum().backward()
 
 
 def ragged_rows_by_autocast() -> None:

@@ -10,8 +10,8 @@ from tasks.small import CASES, shape
 from bertsmith.errors import FolderError, RecipeError
 from bertsmith.models import foreign
 from bertsmith.models.dialect import BERT, DIALECTS, MODERN, dialect_of
-from bertsmith.models.family import SMITH
-from bertsmith.models.transformer import Transformer
+from bertsmith.models.family import MODERN_BERT, SMITH
+from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.tasks import adapt
 from bertsmith.tasks.adapt import AdaptConfig
 from bertsmith.tasks.classify import Classify
@@ -23,12 +23,8 @@ def test_each_dialect_has_words_for_its_own_network() -> None:
         words = foreign.words_of(dialect.standard, ())
         assert foreign.config_of(words, "here") == dialect.standard
         kind = dialect.fixed["model_type"]
-        assert foreign.config_of({"model_type": kind} | NO_WINDOWS, "here") == dialect.standard
-        left_out = transformers.CONFIG_MAPPING[kind]().to_dict() | NO_WINDOWS | {"layer_types": None}
-        assert foreign.config_of(left_out, "here") == dialect.standard
-
-
-NO_WINDOWS = {"global_attn_every_n_layers": 1}
+        assert foreign.config_of({"model_type": kind}, "here") == dialect.standard
+        assert foreign.config_of(transformers.CONFIG_MAPPING[kind]().to_dict(), "here") == dialect.standard
 
 
 @pytest.mark.parametrize(
@@ -42,6 +38,9 @@ NO_WINDOWS = {"global_attn_every_n_layers": 1}
         {"embedding": 16},
         {"shared": True},
         {"offset": 1},
+        {"local": 4},
+        {"pooler": "gelu", "embedding": 32},
+        {"pooler": "gelu", "shared": True},
     ],
 )
 def test_a_network_without_a_name_is_refused(changes: dict[str, Any]) -> None:
@@ -54,29 +53,36 @@ def test_a_network_of_our_own_marks_no_second_text() -> None:
         dialect_of(replace(SMITH, segments=2))
 
 
-def test_older_versions_of_transformers_are_told_the_same_angles() -> None:
-    words = foreign.words_of(SMITH, ())
+@pytest.mark.parametrize("config", [SMITH, MODERN_BERT, replace(MODERN_BERT, every=5, local=9, local_base=77.0)])
+def test_older_versions_of_transformers_are_told_the_same_angles_and_layers(config: TransformerConfig) -> None:
+    words = foreign.words_of(config, ())
+    assert foreign.config_of(words, "here") == config
     for newer in ("rope_parameters", "layer_types"):
         del words[newer]
-    assert foreign.config_of(words, "here") == SMITH
+    assert foreign.config_of(words, "here") == config
 
 
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        ({}, "some layers look only at their neighbours. Only full attention can be opened yet."),
-        ({"layer_types": ["full_attention", "sliding_attention"]}, "some layers look only at their neighbours"),
-        ({"layer_types": 7}, "some layers look only at their neighbours"),
-        (NO_WINDOWS | {"norm_bias": True}, "attention_bias is False. Only True can be opened."),
-        (NO_WINDOWS | {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_type is 'yarn'"),
-        (NO_WINDOWS | {"hidden_activation": "swish"}, "unknown hidden_activation 'swish'. Known: "),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types is ['full_attention', 'sliding_"),
+        ({"layer_types": 7}, "layer_types is 7. Give 'full_attention' or 'sliding_attention' for every layer."),
+        ({"layer_types": ["no"] * 22}, "layer_types is ['no', 'no', "),
         (
-            NO_WINDOWS | {"hidden_activation": "gelu_new"},
-            "hidden_activation and classifier_activation differ.",
+            {"num_hidden_layers": 3, "layer_types": ["sliding_attention", "full_attention", "full_attention"]},
+            "the layers that look at all do not follow each other at one distance from the first. Only such networks",
         ),
-        (NO_WINDOWS | {"global_rope_theta": "far"}, "rope_theta is 'far'. Give a number."),
-        (NO_WINDOWS | {"global_rope_theta": 0}, "rotary_base is 0.0. Give more than 1, usually 10000."),
+        ({"norm_bias": True}, "attention_bias is False. Only True can be opened."),
+        ({"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_type is 'yarn'"),
+        ({"rope_parameters": {"sliding_attention": {"rope_type": "yarn"}}}, "rope_type is 'yarn'"),
+        ({"hidden_activation": "swish"}, "unknown hidden_activation 'swish'. Known: "),
+        ({"hidden_activation": "gelu_new"}, "hidden_activation and classifier_activation differ."),
+        ({"global_rope_theta": "far"}, "rope_theta is 'far'. Give a number."),
+        ({"global_rope_theta": 0}, "rotary_base is 0.0. Give more than 1, usually 10000."),
+        ({"local_rope_theta": 0.5}, "local_base is 0.5. Give more than 1, usually 10000."),
         ({"global_attn_every_n_layers": "often"}, "global_attn_every_n_layers is 'often'. Give a whole number."),
+        ({"global_attn_every_n_layers": 0}, "global_attn_every_n_layers is 0. Give at least 1."),
+        ({"local_attention": 1}, "local_attention is 1. Give at least 2."),
     ],
 )
 def test_words_of_modernbert_that_are_not_understood_are_refused(words: dict[str, Any], line: str) -> None:

@@ -20,6 +20,13 @@ PUBLISHED = {
     "albert-xlarge": 58_724_864,
     "albert-xxlarge": 222_595_584,
 }
+WITHOUT_POOLER = {
+    "electra-small": 13_483_008,
+    "electra-base": 108_891_648,
+    "electra-large": 334_092_288,
+    "modernbert-base": 149_014_272,
+    "modernbert-large": 394_781_696,
+}
 OURS = {"smith-base": 30_522 * 768 + 12 * (4 * 768 * 768 + 3 * 768 * 2048 + 2 * 768) + 768}
 
 
@@ -32,6 +39,13 @@ def test_a_member_has_the_published_number_of_parameters(name: str) -> None:
     assert config.count == PUBLISHED[name]
 
 
+@pytest.mark.parametrize("name", WITHOUT_POOLER)
+def test_a_member_that_leaves_the_pooler_to_tasks_has_the_published_number_of_parameters(name: str) -> None:
+    with torch.device("meta"):
+        trunk = Transformer(member(name))
+    assert sum(part.numel() for part in trunk.parameters()) == WITHOUT_POOLER[name] == member(name).count
+
+
 @pytest.mark.parametrize("name", OURS)
 def test_our_own_have_as_many_as_their_matrices(name: str) -> None:
     with torch.device("meta"):
@@ -40,7 +54,7 @@ def test_our_own_have_as_many_as_their_matrices(name: str) -> None:
 
 
 def test_every_member_is_checked() -> None:
-    assert FAMILY.keys() == PUBLISHED.keys() | OURS.keys()
+    assert FAMILY.keys() == PUBLISHED.keys() | WITHOUT_POOLER.keys() | OURS.keys()
 
 
 def test_an_unknown_member_gets_the_nearest_name() -> None:

@@ -24,7 +24,7 @@ from bertsmith.models import foreign
     [
         (
             {"model_type": "gpt2"},
-            "model_type is 'gpt2'. Only 'bert', 'roberta', 'albert' or 'modernbert' can be opened.",
+            "model_type is 'gpt2'. Only 'bert', 'roberta', 'albert', 'electra' or 'modernbert' can be opened.",
         ),
         (
             {"position_embedding_type": "relative_key"},
@@ -53,7 +53,7 @@ def test_settings_that_are_not_understood_are_refused(words: dict[str, Any], lin
 def test_a_folder_without_a_model_type_is_refused(tmp_path: Path) -> None:
     folder = saved(tmp_path / "model")
     (folder / "config.json").write_text("{}")
-    remedy = "Only folders of model_type 'bert', 'roberta', 'albert' or 'modernbert' can be opened."
+    remedy = "Only folders of model_type 'bert', 'roberta', 'albert', 'electra' or 'modernbert' can be opened."
     assert refusal(folder) == f"F/config.json: names no model_type. {remedy}"
 
 

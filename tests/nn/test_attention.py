@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 import torch
 from torch import Tensor
@@ -24,7 +22,7 @@ def inputs(lengths: list[int], heads: int = 3, width: int = 8, seed: int = 0) ->
 
 def run(parts: tuple[Tensor, ...], lengths: list[int], kernel: Kernel, reach: Reach = ALL) -> tuple[Tensor, ...]:
     """What comes out, and the gradient of a fixed mixture of it."""
-    layout = replace(Layout.of(bounds_of(lengths), max(lengths), kernel), reach=reach)
+    layout = Layout.of(bounds_of(lengths), max(lengths), kernel, reach)
     attended = attend(*parts, layout)
     mixture = torch.randn(attended.shape, generator=torch.Generator().manual_seed(1))
     return attended, *torch.autograd.grad((attended * mixture).sum(), parts)
@@ -202,7 +200,7 @@ def test_our_own_kernel_is_chosen_in_a_compiled_step_where_it_can_run(monkeypatc
 @reaches
 def test_a_reach_is_the_formula_with_the_rest_left_out(reach: Reach) -> None:
     query, key, value = (part.detach() for part in inputs([9], heads=1))
-    layout = replace(Layout.of(bounds_of([9]), 9, "recorded"), reach=reach)
+    layout = Layout.of(bounds_of([9]), 9, "recorded", reach)
     attended = attend(query, key, value, layout)
     before, behind = (9 if number is None else number for number in (reach.before, reach.behind))
     for place in range(9):
@@ -217,7 +215,7 @@ def test_every_kernel_has_the_same_reach_with_its_gradients(reach: Reach) -> Non
     recorded = run(parts, RAGGED, "recorded", reach)
     assert_alike(run(parts, RAGGED, "grouped", reach), recorded)
     with torch.no_grad():
-        layout = replace(Layout.of(bounds_of(RAGGED), 64, "windowed"), reach=reach)
+        layout = Layout.of(bounds_of(RAGGED), 64, "windowed", reach)
         torch.testing.assert_close(attend(*parts, layout), recorded[0], rtol=0, atol=1e-5)
     lengths = [12] * 5
     parts = inputs(lengths)
@@ -228,7 +226,7 @@ def test_every_kernel_has_the_same_reach_with_its_gradients(reach: Reach) -> Non
 def test_dropout_keeps_within_reach(reach: Reach) -> None:
     """In training a CPU takes plain products, and has to mask them itself."""
     parts = inputs([12] * 5)
-    layout = replace(Layout.of(bounds_of([12] * 5), 12, "grouped"), reach=reach)
+    layout = Layout.of(bounds_of([12] * 5), 12, "grouped", reach)
     torch.manual_seed(0)
     attended = attend(*parts, layout, 0.5)
     [gradient] = torch.autograd.grad(attended[4].sum(), [parts[2]])

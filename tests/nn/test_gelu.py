@@ -11,7 +11,7 @@ pytest.importorskip("triton", reason="Triton is not installed here")
 from bertsmith.nn import gelu as module
 from bertsmith.nn.gelu import gelu
 
-shapes = pytest.mark.parametrize(("tokens", "width"), [(1, 8), (16, 256), (70, 300), (200, 24)])
+shapes = pytest.mark.parametrize(("tokens", "width"), [(1, 8), (9, 256), (20, 300)])
 kinds = pytest.mark.parametrize(
     ("biased", "gated", "tanh"), [(True, False, False), (False, True, False), (True, True, False), (True, False, True)]
 )

@@ -234,7 +234,7 @@ def test_dropout_keeps_its_share_and_the_mean(device: str, dropout: float) -> No
 @everywhere
 @pytest.mark.parametrize("reach", REACHES)
 def test_a_reach_leaves_out_the_rest(device: str, reach: Reach) -> None:
-    lengths = [67, 0, 130, 16] if device == "cpu" else [512, 300, 0, 129, 1]
+    lengths = [67, 0, 70] if device == "cpu" else [512, 300, 0, 129, 1]
     whole, bounds = product(lengths, device), bounds_of(lengths, device)
     exact = whole.detach().double().requires_grad_()
     found = joined(whole, bounds, max(lengths), reach=reach)

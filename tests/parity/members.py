@@ -32,10 +32,12 @@ KINDS = {
 ROWS = [[7, 8, 9], list(range(5, 65)), [5], [9, 8, 7, 6] * 5]
 
 
-def padded(rows: list[list[int]], padding: int) -> dict[str, Tensor]:
-    ids = nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=padding)
-    mask = nn.utils.rnn.pad_sequence([torch.ones(len(row), dtype=torch.long) for row in rows], batch_first=True)
-    return {"input_ids": ids, "attention_mask": mask}
+def padded(rows: list[list[int]], padding: int, segments: list[list[int]] | None = None) -> dict[str, Tensor]:
+    def filled(lists: list[list[int]], value: int = 0) -> Tensor:
+        return nn.utils.rnn.pad_sequence([torch.tensor(one) for one in lists], batch_first=True, padding_value=value)
+
+    inputs = {"input_ids": filled(rows, padding), "attention_mask": filled([[1] * len(row) for row in rows])}
+    return inputs if segments is None else {**inputs, "token_type_ids": filled(segments)}
 
 
 @torch.no_grad()
@@ -83,7 +85,8 @@ def assert_task(name: str, config: TransformerConfig, tokenizer: Tokenizer, fold
     assert not any(report.values()), report
     items = task.items(case.examples, tokenizer, LENGTH)
     rows = [row for item in items for row in item.rows]
-    inputs = padded([row.ids.tolist() for row in rows], tokenizer.padding)
+    segments = [row.segments.tolist() for row in rows] if config.segments > 1 else None
+    inputs = padded([row.ids.tolist() for row in rows], tokenizer.padding, segments)
     if name == "choose":
         inputs = {word: part.unflatten(0, (len(items), -1)) for word, part in inputs.items()}
     said = model.eval()(**inputs)

@@ -1,4 +1,4 @@
-"""ModernBERT's network, with full attention in every layer, against transformers."""
+"""ModernBERT's network, with full attention in every layer and with local layers, against transformers."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -27,9 +27,29 @@ def test_masked_words_both_ways(biases: bool, tmp_path: Path) -> None:
     assert_masked_words(modern(biases=biases, rotary_base=500.0), tmp_path)
 
 
+@pytest.mark.parametrize(("local", "every"), [(4, 3), (1, 2), (9, 4)])
+def test_masked_words_of_local_layers_both_ways(local: int, every: int, tmp_path: Path) -> None:
+    assert_masked_words(modern(layers=4, local=local, every=every, local_base=50.0), tmp_path)
+
+
 @pytest.mark.parametrize("name", KINDS)
 def test_tasks_both_ways(name: str, tmp_path: Path) -> None:
     assert_task(name, modern(), tokenizer(), tmp_path)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_tasks_of_local_layers_both_ways(name: str, tmp_path: Path) -> None:
+    assert_task(name, modern(layers=3, local=3), tokenizer(), tmp_path)
+
+
+def test_local_layers_look_no_further_than_they_reach() -> None:
+    trunk = stirred(Transformer(modern(layers=3, local=2)))
+    weights = trunk.record(Tokens.of([list(range(5, 25))]))
+    places = torch.arange(20)
+    far = (places[:, None] - places).abs() > 2
+    assert weights[0][0][:, far].min() > 0
+    assert all(weights[layer][0][:, far].count_nonzero() == 0 for layer in (1, 2))
+    assert all(weights[layer][0][:, ~far].min() > 0 for layer in (1, 2))
 
 
 def test_classes_by_the_mean_of_a_text_both_ways(tmp_path: Path) -> None:

@@ -56,7 +56,9 @@ def test_a_recipe_is_stepped_twice(path: Path, data: dict[Kind, Path], tmp_path:
     run.pretrain(run.read(path, changes))
     steps = [entry for entry in log.read(tmp_path / "run" / log.NAME) if entry["kind"] == "step"]
     assert [entry["step"] for entry in steps] == [1, 2]
-    assert all(0 < entry["loss"] < 20 and entry["skipped"] == 0 for entry in steps)
+    most = 60 if path.stem.startswith("electra") else 20  # judging, ln 2 at first, weighs up to fifty times
+    assert all(0 < entry["loss"] < most and entry["skipped"] == 0 for entry in steps)
+    assert all(0 < loss < 20 for entry in steps for loss in entry["terms"].values())
 
 
 @pytest.mark.parametrize(
@@ -65,6 +67,7 @@ def test_a_recipe_is_stepped_twice(path: Path, data: dict[Kind, Path], tmp_path:
         ("data.length=600", "sequences of 600 tokens do not fit a model of 512 positions. Lower data.length"),
         ("data.length=8", "a length of 8 leaves no room for a pair of texts. Use 16 or more"),
         ("data.tokens=256", "tokens=256 holds too few sequences of 128. Use 1024 or more"),
+        ("data.across=true", "holds no pair, and here pairs = 'next'. Set data.across=false, or objective.pairs=none"),
         ("train.epochs=2", "give exactly one of steps, epochs and budget, as in train.steps=1000"),
         ("train.budget=soon", "give exactly one of steps, epochs and budget"),
         ("train.steps=0", "a run of 0 is no run. Give more than 0"),

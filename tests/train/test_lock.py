@@ -45,10 +45,14 @@ import os, sys, time
 from pathlib import Path
 from bertsmith.train.lock import Lock
 
+heard, said = os.pipe()
 with Lock(Path(sys.argv[1])):
     worker = os.fork()
     if worker:
+        os.read(heard, 1)
         print(worker, flush=True)
+    else:
+        os.write(said, b"x")  # it is up, and has let go of what it was born with
     time.sleep(60)
 """
 

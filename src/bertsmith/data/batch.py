@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
-from jaxtyping import Int, Shaped
+from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
 
@@ -48,6 +48,8 @@ class Batch:
     tokens: Tokens
     chosen: Int[Tensor, "N"] | None = None  # positions whose true token is to be guessed
     targets: Int[Tensor, "N"] | None = None  # the true tokens there; or a tag for every token, -100 where none is
+    draws: Int[Tensor, "N 2"] | None = None  # chance: random bits for each chosen position, where words are drawn
+    real: Bool[Tensor, "T"] | None = None  # which tokens are no filler, where all of them are asked about
     labels: Shaped[Tensor, "B ..."] | None = None  # one per sequence, or group of them; -100 or nan where there is none
     counts: dict[str, int] = field(default_factory=dict)  # by the name of the loss term
 

@@ -14,15 +14,30 @@ PIPELINES = {  # what model hubs call a task, and how our own Python asks for it
 }
 
 
-def card(story: RunStory, license_name: str | None = None) -> str:
-    """A README.md with the front matter that model hubs read."""
+GUESSES = """```python
+import bertsmith
+bertsmith.load("this/folder").fill("The capital of France is [MASK].")
+```
+
+`transformers.AutoModelForMaskedLM` opens it, too."""
+FINDS = """It has learnt to find words that another network had put in, and is there to be fine-tuned:
+
+```
+bertsmith finetune this/folder DATA --out runs/mine
+```
+
+Blanks are filled by that other network, in the folder `generator` beside it. `transformers.AutoModel` opens it, too."""
+
+
+def card(story: RunStory, license_name: str | None = None, *, guesses: bool = True) -> str:
+    """A README.md with the front matter that model hubs read; `guesses`: of a model that fills blanks."""
     figures = "\n".join(f"| {name} | {value} |" for name, value in story.figures.items())
     data = "\n".join(f"| {name} | {value} |" for name, value in story.data.items())
     machine = ", ".join(f"{name} {value}" for name, value in story.machine.items())
     license_line = f"license: {license_name}\n" if license_name else ""
     return f"""---
 library_name: transformers
-pipeline_tag: fill-mask
+pipeline_tag: {"fill-mask" if guesses else "feature-extraction"}
 {license_line}tags: [bertsmith, bert]
 ---
 
@@ -30,12 +45,7 @@ pipeline_tag: fill-mask
 
 A BERT pretrained from scratch with bertsmith.
 
-```python
-import bertsmith
-bertsmith.load("this/folder").fill("The capital of France is [MASK].")
-```
-
-`transformers.AutoModelForMaskedLM` opens it, too.
+{GUESSES if guesses else FINDS}
 
 ## Figures
 

@@ -13,6 +13,12 @@ from bertsmith.insight.draw import Point, Series, chart, percent
 
 MASKS = ("[MASK]", "<mask>")
 STEEP = 30  # a loss that falls to a thirtieth is read better by orders of magnitude
+BESIDE = {  # what may be learnt beside hidden words
+    "next": "next sentence",
+    "order": "sentence order",
+    "replaced": "tokens, replaced or not",
+    "guessed": "words that were replaced",
+}
 LEARNED = "Faint: every step. Strong: the running mean. Point at a curve to read it."
 FILLED = "Sentences kept from the training, with one word taken out. A right guess is marked."
 
@@ -94,20 +100,24 @@ def _curves(story: RunStory) -> str:
         logarithmic=bool(losses) and 0 < STEEP * min(losses) < max(losses),
         wide=True,
     )
-    kind, told = ("order", "sentence order") if _points(steps, "terms", "order") else ("next", "next sentence")
-    pairs, pairs_checked = _points(steps, "terms", kind), _points(checks, f"{kind}_loss")
-    words_right, pairs_right = _points(checks, "masked_accuracy"), _points(checks, f"{kind}_accuracy")
+    kind = next((kind for kind in BESIDE if _points(steps, "terms", kind)), "next")
+    other, other_checked = _points(steps, "terms", kind), _points(checks, f"{kind}_loss")
+    words_right, other_right = _points(checks, "masked_accuracy"), _points(checks, f"{kind}_accuracy")
     rest = [
         chart(
             "Judged right, on validation text",
-            [Series("hidden words", words_right), Series(told, pairs_right)],
+            [
+                Series("hidden words", words_right),
+                Series(BESIDE[kind], other_right),
+                Series("replaced tokens found", _points(checks, f"{kind}_found")),
+            ],
             show=percent,
-            reference=("tossing a coin", 0.5) if pairs_right else None,
+            reference=("tossing a coin", 0.5) if other_right and kind in ("next", "order") else None,
             zero=True,
         ),
         chart(
-            f"Loss of {told}, in nats",
-            [Series("training", pairs, noisy=True), Series("validation", pairs_checked)],
+            f"Loss of {BESIDE[kind]}, in nats",
+            [Series("training", other, noisy=True), Series("validation", other_checked)],
         ),
         chart(
             "Speed, in tokens a second",

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from bertsmith.errors import RecipeError
-from bertsmith.models.family import ALBERT_XXLARGE, MODERN_BERT
+from bertsmith.models.family import ALBERT_XXLARGE, ELECTRA_SMALL, MODERN_BERT
 from bertsmith.models.family import BERT as BERT_BASE
 from bertsmith.models.family import ROBERTA as ROBERTA_BASE
 from bertsmith.models.transformer import Positions, TransformerConfig
@@ -21,6 +21,7 @@ class Dialect:
     standard: TransformerConfig  # what is meant where a file says nothing
     needs: tuple[str, ...]  # settings that every network of this kind has in common
     positions: tuple[Positions, ...]  # the kinds it may have
+    tables: Literal["wide", "mapped", "either"] = "wide"  # as wide as the network; mapped to it; mapped if they are not
     settings: Mapping[str, str]  # ours: theirs
     fixed: Mapping[str, Any]  # theirs: the only value this network has
     activations: tuple[str, ...]  # their names of it
@@ -62,6 +63,8 @@ class Dialect:
         parts = set(parts)
         if "span" in parts:
             return self.classes["answer"]
+        if "judge" in parts:
+            return self.classes["pretraining"]
         if "classifier" in parts:
             return self.classes["classify" if "pooler" in parts else "tag"]
         match "head" in parts, "next" in parts:
@@ -95,7 +98,7 @@ class Dialect:
 
 BERT = Dialect(
     standard=BERT_BASE,
-    needs=("norm", "gated", "biases", "offset"),
+    needs=("norm", "gated", "biases", "offset", "pooler", "local"),
     positions=("learned", "sinusoidal"),
     settings={
         "vocabulary": "vocab_size",
@@ -207,6 +210,7 @@ ALBERT = Dialect(
     standard=ALBERT_XXLARGE,
     needs=BERT.needs,
     positions=("learned",),
+    tables="mapped",
     settings={**BERT.settings, "embedding": "embedding_size"},
     fixed={**BERT.fixed, "model_type": "albert", "num_hidden_groups": 1, "inner_group_num": 1},
     activations=BERT.activations,
@@ -255,9 +259,66 @@ ALBERT = Dialect(
     counters=BERT.counters,
 )
 
+ELECTRA = Dialect(
+    standard=ELECTRA_SMALL,
+    needs=(*BERT.needs, "activation"),
+    positions=("learned",),
+    tables="either",
+    settings={**BERT.settings, "embedding": "embedding_size"},
+    fixed={
+        **BERT.fixed,
+        "model_type": "electra",
+        "hidden_act": "gelu",  # its generator and its classifier bend so whatever is said
+        "summary_type": "first",
+        "summary_use_proj": True,
+        "summary_activation": "gelu",
+    },
+    activations=BERT.activations,
+    classes={
+        "trunk": "ElectraModel",
+        "masked": "ElectraForMaskedLM",
+        "pretraining": "ElectraForPreTraining",
+        "classify": "ElectraForSequenceClassification",
+        "tag": "ElectraForTokenClassification",
+        "answer": "ElectraForQuestionAnswering",
+        "choose": "ElectraForMultipleChoice",
+    },
+    prefix="electra.",
+    outside=(
+        "discriminator_predictions.",
+        "generator_predictions.",
+        "generator_lm_head.",
+        "sequence_summary.",
+        "classifier.",
+        "qa_outputs.",
+    ),
+    trunk={**BERT.trunk, "trunk.mapping": "embeddings_project"},
+    layer=BERT.layer,
+    parts={
+        "pooler": {"pooler.dense": "sequence_summary.summary"},
+        "head": {
+            "head.dense": "generator_predictions.dense",
+            "head.norm": "generator_predictions.LayerNorm",
+            "head.bias": "generator_lm_head.bias",
+        },
+        "judge": {
+            "judge.dense": "discriminator_predictions.dense",
+            "judge.output": "discriminator_predictions.dense_prediction",
+        },
+        "classifier": BERT.parts["classifier"],
+        "span": BERT.parts["span"],
+    },
+    pretrained=frozenset({"head", "judge"}),
+    specials={"pad_token_id": "padding"},
+    twins={"generator_lm_head.weight": "embeddings.word_embeddings.weight"},
+    counters=BERT.counters,
+    endings=BERT.endings,
+    classified={"sequence_summary.summary.": "classifier.dense.", "classifier.": "classifier.out_proj."},
+)
+
 MODERN = Dialect(
     standard=MODERN_BERT,
-    needs=("norm", "gated"),
+    needs=("norm", "gated", "pooler"),
     positions=("rotary",),
     settings={
         "vocabulary": "vocab_size",
@@ -317,7 +378,7 @@ MODERN = Dialect(
     twins={"decoder.weight": "embeddings.tok_embeddings.weight"},
 )
 
-DIALECTS = {dialect.fixed["model_type"]: dialect for dialect in (BERT, ROBERTA, ALBERT, MODERN)}
+DIALECTS = {dialect.fixed["model_type"]: dialect for dialect in (BERT, ROBERTA, ALBERT, ELECTRA, MODERN)}
 
 
 def dialect_of(config: TransformerConfig) -> Dialect:
@@ -325,9 +386,10 @@ def dialect_of(config: TransformerConfig) -> Dialect:
     for dialect in DIALECTS.values():
         standard = dialect.standard
         alike = all(getattr(config, name) == getattr(standard, name) for name in (*dialect.needs, "shared"))
-        there = all(bool(getattr(config, name)) == bool(getattr(standard, name)) for name in ("segments", "embedding"))
-        if alike and there and config.positions in dialect.positions:
+        marked = bool(config.segments) == bool(standard.segments)
+        tables = {"wide": not config.embedding, "mapped": config.embedding, "either": config.embedding != config.width}
+        if alike and marked and tables[dialect.tables] and config.positions in dialect.positions:
             return dialect
-    names = ("norm", "gated", "biases", "positions", "offset", "segments", "embedding", "shared")
+    names = ("norm", "gated", "biases", "positions", "offset", "segments", "embedding", "shared", "pooler", "local")
     shown = ", ".join(f"{name} = {getattr(config, name)}" for name in names)
     raise RecipeError("model", f"no class of transformers is a network with {shown}", "See bertsmith list for members")

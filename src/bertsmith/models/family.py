@@ -32,9 +32,14 @@ ALBERT_LARGE = replace(ALBERT, width=1024, layers=24, heads=16, feed_forward=409
 ALBERT_XLARGE = replace(ALBERT_LARGE, width=2048, feed_forward=8192)
 ALBERT_XXLARGE = replace(ALBERT, width=4096, heads=64, feed_forward=16_384)
 
+# Clark et al. 2020, "ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators": BERT's network
+# finds the words that a smaller one has put in. Every task brings its own pooler.
+ELECTRA = replace(BERT, pooler="gelu")
+ELECTRA_LARGE = replace(ELECTRA, width=1024, layers=24, heads=16, feed_forward=4096)
+ELECTRA_SMALL = replace(ELECTRA, width=256, embedding=128, heads=4, feed_forward=1024)
+
 # Warner et al. 2024, "Smarter, Better, Faster, Longer": what six years changed. Su et al. 2021 turn queries and keys,
-# Shazeer 2020 gates, Xiong et al. 2020 norm before. Not in the table: two in three of its layers look only at their
-# neighbours, which no layer here does yet.
+# Shazeer 2020 gates, Xiong et al. 2020 norm before, and two in three layers look only at a token's neighbours.
 MODERN_BERT = replace(
     BERT,
     vocabulary=50_368,
@@ -43,6 +48,7 @@ MODERN_BERT = replace(
     length=8192,
     positions="rotary",
     rotary_base=160_000.0,
+    local=64,
     segments=0,
     norm="before",
     gated=True,
@@ -51,10 +57,11 @@ MODERN_BERT = replace(
     dropout=0.0,
     attention_dropout=0.0,
 )
+MODERN_BERT_LARGE = replace(MODERN_BERT, width=1024, layers=28, heads=16, feed_forward=2624)
 
 # Our own, for the most that can be learnt in a few minutes: the same at BERT-base's size. The gate's third matrix is
 # paid for by a feed-forward network narrower than BERT's.
-SMITH = replace(MODERN_BERT, vocabulary=30_522, layers=12, feed_forward=2048, length=512, rotary_base=10_000.0)
+SMITH = replace(MODERN_BERT, vocabulary=30_522, layers=12, feed_forward=2048, length=512, rotary_base=10_000.0, local=0)
 
 FAMILY: dict[str, TransformerConfig] = {
     "bert-base": BERT,
@@ -69,6 +76,11 @@ FAMILY: dict[str, TransformerConfig] = {
     "albert-large": ALBERT_LARGE,
     "albert-xlarge": ALBERT_XLARGE,
     "albert-xxlarge": ALBERT_XXLARGE,
+    "electra-small": ELECTRA_SMALL,
+    "electra-base": ELECTRA,
+    "electra-large": ELECTRA_LARGE,
+    "modernbert-base": MODERN_BERT,
+    "modernbert-large": MODERN_BERT_LARGE,
     "smith-base": SMITH,
 }
 

@@ -23,7 +23,7 @@ from bertsmith.models import foreign
 from bertsmith.models.dialect import Dialect, dialect_of
 from bertsmith.models.foreign import Learnt
 from bertsmith.models.transformer import Transformer, TransformerConfig, pooler
-from bertsmith.nn.heads import Classifier, MaskedHead, NextHead, SpanHead
+from bertsmith.nn.heads import Classifier, JudgeHead, MaskedHead, NextHead, SpanHead
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 MOST_LAYERS = 10_000
@@ -37,7 +37,7 @@ class Opened:
 
     config: TransformerConfig
     state: dict[str, Tensor]  # float32 on the CPU, named trunk.*, and by part: head.*, pooler.* and so on
-    parts: frozenset[str]  # which of head, pooler, next, classifier and span are there
+    parts: frozenset[str]  # which of head, pooler, next, judge, classifier and span are there
     learnt: Learnt | None  # what it was fine-tuned for
     raw: dict[str, Any]  # config.json as it stands
 
@@ -227,6 +227,7 @@ def _expected(
         "head": lambda: MaskedHead(config.width, config.vocabulary, *shape, config.table),
         "pooler": lambda: pooler(config),
         "next": lambda: NextHead(config.width),
+        "judge": lambda: JudgeHead(config.width, config.activation),
         "classifier": lambda: Classifier(config.width, classes, 0.0),
         "span": lambda: SpanHead(config.width),
     }

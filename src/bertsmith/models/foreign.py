@@ -21,6 +21,8 @@ ACTIVATIONS: dict[str, Activation] = {  # theirs: ours; of several names for one
 }
 WRITTEN = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
 BIASES = ("norm_bias", "attention_bias", "mlp_bias", "classifier_bias")  # ModernBERT may have some; ours all or none
+FULL, NEAR = "full_attention", "sliding_attention"  # its kinds of layers
+TURNING = (("rotary_base", FULL, "global_rope_theta"), ("local_base", NEAR, "local_rope_theta"))
 LARGEST = 1 << 24  # no size in a configuration is larger; a file cannot make us count further
 
 
@@ -41,6 +43,9 @@ def config_of(raw: dict[str, Any], place: object) -> TransformerConfig:
             values[ours] = _number(raw[theirs], theirs, TransformerConfig.__annotations__[ours] is int, place)
     if "length" in values:
         values["length"] -= dialect.standard.offset  # they count all rows of the table, we those that are read
+    widths = [values.get(name, getattr(dialect.standard, name)) for name in ("embedding", "width")]
+    if dialect.tables == "either" and widths[0] == widths[1]:
+        values["embedding"] = 0  # they always name the width of the tables, we where it is not the network's
     if dialect is MODERN:
         values |= _modern(raw, place)
     elif raw.get("positions") == "sinusoidal":  # our own word: transformers sees a table with the same numbers
@@ -60,6 +65,7 @@ def words_of(config: TransformerConfig, parts: Iterable[str]) -> dict[str, Any]:
         **dialect.fixed,
         **{theirs: getattr(config, ours) for ours, theirs in dialect.settings.items()},
         dialect.settings["length"]: config.length + config.offset,
+        **({dialect.settings["embedding"]: config.table} if "embedding" in dialect.settings else {}),
         **({"positions": config.positions} if config.positions == "sinusoidal" else {}),
         **(_modern_words(config) if dialect is MODERN else {}),
         **dict.fromkeys(dialect.activations, WRITTEN[config.activation]),
@@ -87,32 +93,58 @@ def _modern(raw: dict[str, Any], place: object) -> dict[str, Any]:
         _only(raw, name, biases, place)
     if not isinstance(biases, bool):
         raise FolderError(place, f"norm_bias is {shown(biases)}", "Give true or false")
-    kinds = raw.get("layer_types")
-    every = _number(raw.get("global_attn_every_n_layers", 3), "global_attn_every_n_layers", True, place)
-    full = isinstance(kinds, list) and all(kind == "full_attention" for kind in kinds)
-    if not (every == 1 if kinds is None else full):
-        raise FolderError(place, "some layers look only at their neighbours", "Only full attention can be opened yet")
+    reach = _reach(raw, place)
+    bases = {
+        ours: _number(_base(raw, kind, old, getattr(MODERN.standard, ours), place), "rope_theta", False, place)
+        for ours, kind, old in (TURNING if reach["local"] else TURNING[:1])
+    }
+    return {"biases": biases, **bases, **reach}
+
+
+def _base(raw: dict[str, Any], kind: str, old: str, usual: float, place: object) -> Any:
+    """How slowly layers of a kind turn."""
     turning = raw.get("rope_parameters")
-    if isinstance(turning, dict) and isinstance(turning.get("full_attention"), dict):
-        _only(turning["full_attention"], "rope_type", "default", place)
-        base = turning["full_attention"].get("rope_theta", MODERN.standard.rotary_base)
-    else:
-        base = raw.get("global_rope_theta", MODERN.standard.rotary_base)
-    return {"biases": biases, "rotary_base": _number(base, "rope_theta", False, place)}
+    if not isinstance(turning, dict) or not isinstance(turning.get(kind), dict):
+        return raw.get(old, usual)
+    _only(turning[kind], "rope_type", "default", place)
+    return turning[kind].get("rope_theta", usual)
+
+
+def _reach(raw: dict[str, Any], place: object) -> dict[str, int]:
+    """Which layers look only at their neighbours, and how far."""
+    standard, kinds = MODERN.standard, raw.get("layer_types")
+    every = _number(raw.get("global_attn_every_n_layers", standard.every), "global_attn_every_n_layers", True, place)
+    if kinds is not None:
+        layers = raw.get("num_hidden_layers", standard.layers)
+        if not isinstance(kinds, list) or len(kinds) != layers or not set(map(str, kinds)) <= {FULL, NEAR}:
+            raise FolderError(place, f"layer_types is {shown(kinds)}", f"Give '{FULL}' or '{NEAR}' for every layer")
+        wide = [number for number, kind in enumerate(kinds) if kind == FULL]
+        every = wide[1] if len(wide) > 1 else len(kinds)
+        if wide != list(range(0, len(kinds), every)):
+            fact = "the layers that look at all do not follow each other at one distance from the first"
+            raise FolderError(place, fact, "Only such networks can be opened")
+    if every < 1:
+        raise FolderError(place, f"global_attn_every_n_layers is {every}", "Give at least 1")
+    if every == 1:
+        return {"local": 0}
+    width = _number(raw.get("local_attention", 2 * standard.local), "local_attention", True, place)
+    if width < 2:
+        raise FolderError(place, f"local_attention is {width}", "Give at least 2")
+    return {"local": int(width) // 2, "every": int(every)}
 
 
 def _modern_words(config: TransformerConfig) -> dict[str, Any]:
-    turning = {"rope_type": "default", "rope_theta": config.rotary_base}
+    bases = {kind: getattr(config, ours if config.local else "rotary_base") for ours, kind, _ in TURNING}
     return {
         **dict.fromkeys(BIASES, config.biases),
         "embedding_dropout": config.dropout,
         "classifier_dropout": config.dropout,
-        "layer_types": ["full_attention"] * config.layers,
-        "global_attn_every_n_layers": 1,
-        "rope_parameters": {"full_attention": turning, "sliding_attention": turning},
+        "layer_types": [NEAR if config.is_local(number) else FULL for number in range(config.layers)],
+        "rope_parameters": {kind: {"rope_type": "default", "rope_theta": base} for kind, base in bases.items()},
+        **({"local_attention": 2 * config.local} if config.local else {}),
         # The same in the words of transformers before version 5, which knows only these.
-        "global_rope_theta": config.rotary_base,
-        "local_rope_theta": config.rotary_base,
+        "global_attn_every_n_layers": config.every if config.local else 1,
+        **{old: bases[kind] for _, kind, old in TURNING},
     }
 
 

@@ -11,9 +11,10 @@ from bertsmith.data.batch import Tokens
 from bertsmith.errors import TextError
 from bertsmith.nn.attention import Kernel, Layout, best_kernel
 from bertsmith.nn.dropout import Dropout
-from bertsmith.nn.heads import Pooler, Transform
+from bertsmith.nn.heads import Bend, Pooler, Transform
 from bertsmith.nn.layers import Activation, Layer, Norm
 from bertsmith.nn.positions import Learned, Rotary, Sinusoidal
+from bertsmith.nn.reach import Reach
 
 Positions = Literal["learned", "sinusoidal", "rotary"]
 
@@ -33,8 +34,12 @@ class TransformerConfig:
     positions: Positions = "learned"
     offset: int = 0  # rows of a learned table that lie before the first place's and are never read
     rotary_base: float = 10_000.0  # with rotary positions: the slowest turn takes about six times so many tokens
+    local: int = 0  # tokens on either side that most layers look at; 0: all layers look at all
+    every: int = 3  # of local layers: the first, and every so many from there on, looks at all
+    local_base: float = 10_000.0  # of local layers with rotary positions, in the place of rotary_base
     segments: int = 2  # kinds of text in one sequence, the first and the second of a pair; 1 and 0: they are not marked
     activation: Activation = "gelu"
+    pooler: Bend = "tanh"  # how it bends a text's first vector; by "gelu", each task has its own and none is pretrained
     gated: bool = False  # the feed-forward network has a gate, and so three matrices
     norm: Norm = "after"  # of each sum; or before each sublayer, and once more at the end
     biases: bool = True  # of products and norms
@@ -43,18 +48,19 @@ class TransformerConfig:
     attention_dropout: float = 0.1  # of the attention weights
 
     def __post_init__(self) -> None:
-        for name in ("vocabulary", "width", "layers", "heads", "feed_forward", "length"):
+        for name in ("vocabulary", "width", "layers", "heads", "feed_forward", "length", "every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}. Give at least 1")
-        for name in ("segments", "offset", "embedding"):
+        for name in ("segments", "offset", "embedding", "local"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}. Give at least 0")
         if self.width % self.heads:
             raise ValueError(f"a width of {self.width} cannot be shared by {self.heads} heads. Take a multiple")
         if self.positions == "rotary" and (self.width // self.heads) % 2:
             raise ValueError(f"heads of width {self.width // self.heads} cannot be turned in pairs. Take an even width")
-        if self.rotary_base <= 1:
-            raise ValueError(f"rotary_base is {self.rotary_base}. Give more than 1, usually 10000")
+        for name in ("rotary_base", "local_base"):
+            if getattr(self, name) <= 1:
+                raise ValueError(f"{name} is {getattr(self, name)}. Give more than 1, usually 10000")
         for name in ("dropout", "attention_dropout"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ValueError(f"{name} is {getattr(self, name)}. Give a share, at least 0 and below 1")
@@ -70,8 +76,8 @@ class TransformerConfig:
         embeddings = (self.vocabulary + positions + self.segments + 1 + bias) * E  # the last two are the norm's
         embeddings += E * D + bias * D if self.embedding else 0
         layer = 4 * (D * D + bias * D) + (D * wide + bias * wide) + (F * D + bias * D) + 2 * norm
-        if self.norm == "before":
-            return embeddings + self.distinct * layer  # the first layer has a norm less, and the end one more
+        if self.norm == "before" or self.pooler == "gelu":  # with norms before, the first layer has one less
+            return embeddings + self.distinct * layer  # and the end one more
         return embeddings + self.distinct * layer + D * D + D
 
     @property
@@ -94,9 +100,15 @@ class TransformerConfig:
         tokens that are guessed from the whole vocabulary.
         """
         D, F, E = self.width, self.feed_forward, self.table
-        layer = 6 * (4 * D * D + (3 if self.gated else 2) * D * F) + 12 * D * attended
+        layer = 6 * (4 * D * D + (3 if self.gated else 2) * D * F)
+        near = min(attended, 2 * self.local + 1)
+        looks = 12 * D * sum(near if self.is_local(number) else attended for number in range(self.layers))
         mapped = 6 * E * D if self.embedding else 0
-        return mapped + self.layers * layer + 6 * chosen * (self.vocabulary * E + D * E)
+        return mapped + self.layers * layer + looks + 6 * chosen * (self.vocabulary * E + D * E)
+
+    def is_local(self, number: int) -> bool:
+        """Whether a layer looks only at the neighbours of each token."""
+        return self.local > 0 and number % self.every > 0
 
 
 class Transformer(nn.Module):
@@ -105,13 +117,15 @@ class Transformer(nn.Module):
     positions: nn.Module | None
     segments: nn.Embedding | None
     rotary: Rotary | None
+    local_rotary: Rotary | None
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
+        self.reach = Reach(config.local, config.local)  # of local layers
         self.kernel: Kernel | None = None  # to be used for every batch; None: the fastest that is proved to be
         self.embedding = nn.Embedding(config.vocabulary, config.table)
-        self.positions = self.rotary = None
+        self.positions = self.rotary = self.local_rotary = None
         match config.positions:
             case "learned":
                 self.positions = Learned(config.length, config.table, config.offset)
@@ -119,6 +133,7 @@ class Transformer(nn.Module):
                 self.positions = Sinusoidal(config.length, config.table)
             case "rotary":
                 self.rotary = Rotary(config.width // config.heads, config.rotary_base)
+                self.local_rotary = Rotary(config.width // config.heads, config.local_base) if config.local else None
         self.segments = nn.Embedding(config.segments, config.table) if config.segments else None
         self.norm = nn.LayerNorm(config.table, config.norm_eps, bias=config.biases)
         self.dropout = Dropout(config.dropout)
@@ -152,28 +167,31 @@ class Transformer(nn.Module):
         pretraining that saves a twentieth of the work, in a small network and in classification much more.
         """
         hidden = self._embed(tokens)
-        layout = self._layout(tokens, hidden, kernel)
-        *before, last = self._way()
-        for layer in before:
-            hidden = layer(hidden, layout)
+        *before, (last, layout) = zip(self._way(), self._layouts(tokens, hidden, kernel), strict=True)
+        for layer, layout_here in before:
+            hidden = layer(hidden, layout_here)
         vectors: Tensor = self.last_norm(last(hidden, layout, read))
         return vectors
 
     def states(self, tokens: Tokens, kernel: Kernel | None = None) -> list[Float[Tensor, "T D"]]:
         """The vectors after the embedding and after every layer."""
         states = [self._embed(tokens)]
-        layout = self._layout(tokens, states[0], kernel)
-        for layer in self._way():
+        for layer, layout in zip(self._way(), self._layouts(tokens, states[0], kernel), strict=True):
             states.append(layer(states[-1], layout))
         return [*states[:-1], self.last_norm(states[-1])]
 
     def record(self, tokens: Tokens) -> list[list[Float[Tensor, "H _ _"]]]:
         """Who looked at whom: by layer and sequence, how much each token (row) took from each (column)."""
         hidden = self._embed(tokens)
-        layout = self._layout(tokens, hidden, "recorded")
-        for layer in self._way():
+        layouts = self._layouts(tokens, hidden, "recorded")
+        for layer, layout in zip(self._way(), layouts, strict=True):
             hidden = layer(hidden, layout)
-        return layout.weights
+        return layouts[0].weights  # all write into one list
+
+    def share_tables(self, other: "Transformer") -> None:
+        """Read tokens by the tables of another network, whose gradients then are sums of what both ask for."""
+        self.embedding, self.positions, self.segments = other.embedding, other.positions, other.segments
+        self.norm = other.norm
 
     def matrices(self) -> dict[str, int]:
         """The names of all matrices inside the layers, and how many each is made of, one above the other."""
@@ -202,6 +220,16 @@ class Transformer(nn.Module):
         hidden: Tensor = self.mapping(self.dropout(self.norm(embedded)))
         return hidden
 
+    def _layouts(self, tokens: Tokens, hidden: Tensor, kernel: Kernel | None) -> list[Layout]:
+        """What each layer has to know of the batch."""
+        wide = self._layout(tokens, hidden, kernel)
+        near = replace(wide, reach=self.reach)
+        if self.rotary is not None:
+            wide = replace(wide, turn=self.rotary(tokens.positions))
+        if self.local_rotary is not None:
+            near = replace(near, turn=self.local_rotary(tokens.positions))
+        return [near if self.config.is_local(number) else wide for number in range(self.config.layers)]
+
     def _layout(self, tokens: Tokens, hidden: Tensor, kernel: Kernel | None) -> Layout:
         kernel = kernel or self.kernel
         if kernel is None:
@@ -211,8 +239,7 @@ class Transformer(nn.Module):
             dtype = torch.get_autocast_dtype(device.type) if cast else hidden.dtype
             head_width = self.config.width // self.config.heads
             kernel = best_kernel(tokens.equal, tokens.longest, device, dtype, head_width)
-        layout = Layout.of(tokens.bounds, tokens.longest, kernel)
-        return layout if self.rotary is None else replace(layout, turn=self.rotary(tokens.positions))
+        return Layout.of(tokens.bounds, tokens.longest, kernel)
 
 
 def pooler(config: TransformerConfig, *, whole: bool = True) -> nn.Module:
@@ -222,4 +249,4 @@ def pooler(config: TransformerConfig, *, whole: bool = True) -> nn.Module:
     """
     if config.norm == "before":
         return Transform(config.width, config.activation, config.norm_eps, config.biases)
-    return Pooler(config.width) if whole else nn.Identity()
+    return Pooler(config.width, config.pooler) if whole else nn.Identity()

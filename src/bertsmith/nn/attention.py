@@ -11,7 +11,7 @@ One formula, softmax(Q K' / sqrt K) V, in seven kernels that give the same numbe
     recorded  the formula as it stands, one sequence at a time; keeps the weights
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.util import find_spec
 from itertools import pairwise
@@ -116,7 +116,7 @@ class Layout:
     bounds: Int[Tensor, "..."]  # int32: where each sequence begins, then the end
     longest: int
     kernel: Kernel
-    reach: Reach = ALL  # how far each token looks
+    reach: Reach  # how far each token looks
     grouping: Grouping | None = None  # for 'grouped'
     windows: Windows | None = None  # for 'windowed'
     turn: tuple[Float[Tensor, "T 3 1 R"], Float[Tensor, "T 3 1 R"]] | None = None  # with rotary positions
@@ -124,17 +124,17 @@ class Layout:
     weights: list[list[Float[Tensor, "H _ _"]]] = field(default_factory=list)  # from 'recorded': by layer
 
     @classmethod
-    def of(cls, bounds: Int[Tensor, "..."], longest: int, kernel: Kernel) -> "Layout":
+    def of(cls, bounds: Int[Tensor, "..."], longest: int, kernel: Kernel, reach: Reach = ALL) -> "Layout":
         """Only 'varlen', 'short', 'long' and 'dense' never read the bounds here, and so never wait for the device."""
+        layout = cls(bounds=bounds, longest=longest, kernel=kernel, reach=reach)
         match kernel:
             case "windowed":
-                return cls(bounds=bounds, longest=longest, kernel=kernel, windows=_windows(bounds))
+                return replace(layout, windows=_windows(bounds))
             case "grouped":
-                return cls(bounds=bounds, longest=longest, kernel=kernel, grouping=_grouping(bounds))
+                return replace(layout, grouping=_grouping(bounds))
             case "recorded":
-                lengths = bounds.diff().tolist()
-                return cls(bounds=bounds, longest=longest, kernel=kernel, lengths=lengths)
-        return cls(bounds=bounds, longest=longest, kernel=kernel)
+                return replace(layout, lengths=bounds.diff().tolist())
+        return layout
 
 
 def attend(

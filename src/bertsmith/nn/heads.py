@@ -1,5 +1,8 @@
 """Heads: small networks on the trunk that turn vectors into guesses. Devlin et al. 2018, section 3.1."""
 
+from collections.abc import Callable
+from typing import Literal
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -8,6 +11,9 @@ from torch import Tensor, nn
 from bertsmith.nn.dropout import Dropout
 from bertsmith.nn.layers import ACTIVATIONS, Activation
 
+Bend = Literal["tanh", "gelu"]
+
+BENDS: dict[Bend, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "gelu": F.gelu}
 ALIGNED = 64  # words that a vocabulary is filled up to a multiple of, inside a step
 
 
@@ -61,12 +67,13 @@ def filled(table: Float[Tensor, "V D"], bias: Float[Tensor, "V"]) -> tuple[Float
 class Pooler(nn.Module):
     """What stands for a whole sequence: the vector of its first token, through one more layer."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, bend: Bend = "tanh") -> None:
         super().__init__()
         self.dense = nn.Linear(width, width)
+        self.bend = BENDS[bend]
 
     def forward(self, firsts: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        return torch.tanh(self.dense(firsts))
+        return self.bend(self.dense(firsts))
 
 
 class NextHead(nn.Module):
@@ -79,6 +86,20 @@ class NextHead(nn.Module):
     def forward(self, pooled: Float[Tensor, "B D"]) -> Float[Tensor, "B 2"]:
         scores: Tensor = self.dense(pooled)
         return scores
+
+
+class JudgeHead(nn.Module):
+    """Was this token replaced by another? A score for each, above nought if it was. Clark et al. 2020, section 2."""
+
+    def __init__(self, width: int, activation: Activation) -> None:
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+        self.activation = ACTIVATIONS[activation]
+        self.output = nn.Linear(width, 1)
+
+    def forward(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N"]:
+        scores: Tensor = self.output(self.activation(self.dense(hidden)))
+        return scores[:, 0]
 
 
 class Classifier(nn.Module):

@@ -2,5 +2,6 @@
 
 from bertsmith.objectives.base import Unlabelled
 from bertsmith.objectives.masked import MaskedLM
+from bertsmith.objectives.replaced import ReplacedTokens
 
-OBJECTIVES: dict[str, type[Unlabelled]] = {"masked": MaskedLM}
+OBJECTIVES: dict[str, type[Unlabelled]] = {"masked": MaskedLM, "replaced": ReplacedTokens}

@@ -1,8 +1,8 @@
 """What every objective is: a network with heads and a loss; and what those without labels are besides."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 from jaxtyping import Float, Int
@@ -20,6 +20,8 @@ class Term(NamedTuple):
 
     total: Float[Tensor, ""]
     right: Int[Tensor, ""] | None  # how many guesses were right; not counted in training
+    weight: float = 1.0  # of its mean in what is learnt; what is told of it is never weighted
+    shares: Mapping[str, tuple[Int[Tensor, ""], Int[Tensor, ""]]] | None = None  # more to tell: how many, of how many
 
 
 class Objective(nn.Module, ABC):
@@ -53,7 +55,16 @@ class Unlabelled(Objective):
     @property
     @abstractmethod
     def guesses(self) -> float:
-        """The share of a batch's positions that are given to the vocabulary, for counting FLOPs."""
+        """The share of a batch's positions that are given to the vocabulary, for counting memory."""
+
+    @abstractmethod
+    def flops(self, attended: float) -> float:
+        """Floating-point operations that training takes for one token, as `TransformerConfig.flops` counts them."""
+
+    @property
+    @abstractmethod
+    def folders(self) -> "dict[str, Unlabelled]":
+        """The model folders that a run leaves, by name, and what each holds. The last one fills blanks."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +74,13 @@ class Sums:
     total: float = 0.0
     right: int = 0
     count: int = 0
+    weight: float = 1.0
+    shares: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # how many, of how many
 
     def plus(self, term: Term, count: int) -> "Sums":
         right = 0 if term.right is None else int(term.right)
-        return Sums(self.total + float(term.total), self.right + right, self.count + count)
+        shares = {}
+        for name, (some, every) in (term.shares or {}).items():
+            before, out_of = self.shares.get(name, (0, 0))
+            shares[name] = (before + int(some), out_of + int(every))
+        return Sums(self.total + float(term.total), self.right + right, self.count + count, term.weight, shares)

@@ -54,9 +54,9 @@ class MaskedLM(Unlabelled):
             read = torch.cat((read, firsts(batch.tokens.bounds, len(batch.tokens.ids))))
         hidden = self.trunk(batch.tokens, read=read)  # only what is read costs a last layer
         logits = self.logits(hidden[:guesses])  # N V: and only the guesses a vocabulary
-        terms = {"masked": self._term(logits, batch.targets)}
+        terms = {"masked": self.term(logits, batch.targets)}
         if batch.labels is not None:
-            terms[self.config.pairs] = self._term(self.next(self.pooler(hidden[guesses:])), batch.labels)
+            terms[self.config.pairs] = self.term(self.next(self.pooler(hidden[guesses:])), batch.labels)
         return terms
 
     def logits(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
@@ -64,7 +64,8 @@ class MaskedLM(Unlabelled):
         scores: Tensor = self.head(hidden, self.trunk.embedding.weight)
         return scores
 
-    def _term(self, logits: Float[Tensor, "N V"], targets: Int[Tensor, "N"]) -> Term:
+    def term(self, logits: Float[Tensor, "N V"], targets: Int[Tensor, "N"]) -> Term:
+        """The loss of guesses, each one of several."""
         total = F.cross_entropy(logits.float(), targets, reduction="sum", ignore_index=-100)
         if self.training:  # the best word of thousands is looked for only where somebody asks how often it was right
             return Term(total, None)
@@ -76,6 +77,13 @@ class MaskedLM(Unlabelled):
     @property
     def guesses(self) -> float:
         return self.config.rate
+
+    def flops(self, attended: float) -> float:
+        return self.trunk.config.flops(attended, self.guesses)
+
+    @property
+    def folders(self) -> dict[str, Unlabelled]:
+        return {"model": self}
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,7 @@ class Trainer:
         self.pure = config.precision == "pure" or (config.precision == "auto" and half)
         self.compute = self._compute()
         self.graphs = Graphs(self._move, self.device) if graphs and self.device.type == "cuda" else None
-        self._terms_of: list[str] = []  # the names of the losses, in the order of their figures
+        self._weights: dict[str, float] = {}  # of the losses by name, in the order of their figures
         self.log = Log(folder, tensorboard=tensorboard)
         self.clock = Clock(config.extent)
         self.step, self.position, self.tokens, self.bad_in_a_row, self.skipped = 0, feed.first(), 0, 0, 0
@@ -165,7 +165,7 @@ class Trainer:
             figures = self._moved(losses)
         self.step += 1
         self.tokens += counts["tokens"]
-        record = {"kind": "step", "step": self.step, "terms": self._terms_of, "tokens": self.tokens}
+        record = {"kind": "step", "step": self.step, "terms": self._weights, "tokens": self.tokens}
         record["rate"] = self.optimizer.config.rate * rate_factor
         self._lap.squares += counts["squares"]
         self._pending.append((record, figures))
@@ -180,12 +180,13 @@ class Trainer:
         return self._moved(self._backward(self._guess(batch), counts))
 
     def _backward(self, terms: Mapping[str, Term], counts: Mapping[str, Any]) -> Tensor:
-        self._terms_of = list(terms)
+        self._weights = {name: term.weight for name, term in terms.items()}
         # Where nothing was asked, as whether texts were swapped where there are no two, nought is a loss of nought.
         asked = {name: torch.as_tensor(counts[name]).clamp(min=1) for name in terms}
-        losses = torch.stack([term.total / asked[name] for name, term in terms.items()])
-        losses.sum().backward()  # type: ignore[no-untyped-call]
-        return losses.detach()
+        losses = {name: term.total / asked[name] for name, term in terms.items()}
+        weighted = torch.stack([self._weights[name] * loss for name, loss in losses.items()])
+        weighted.sum().backward()  # type: ignore[no-untyped-call]
+        return torch.stack(list(losses.values())).detach()
 
     def _moved(self, losses: Tensor) -> Tensor:
         """The update itself: losses, the gradient's length, and whether it was no number."""
@@ -323,7 +324,7 @@ class Trainer:
             self.bad_in_a_row = self.bad_in_a_row + 1 if bad else 0
             longest = max(longest, self.bad_in_a_row)
             self.skipped += bool(bad)
-            loss = sum(losses)
+            loss = sum(weight * terms[name] for name, weight in record["terms"].items())
             self.log.write(
                 {**record, "loss": loss, "terms": terms, "norm": norm, "skipped": self.skipped}
                 | {"seconds": round(self.clock.used, 3), "speed": round(rate)},

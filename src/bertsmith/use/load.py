@@ -127,7 +127,10 @@ class Model:
     def masked(self, what: str = "Scores") -> MaskedLM:
         """The objective with the head that guesses words."""
         if not self.guesses or not isinstance(self.objective, MaskedLM):
-            raise FolderError(self.place, "has no masked-word head", f"{what} need a model pretrained on masked words")
+            remedy = f"{what} need a model pretrained on masked words"
+            if "judge" in dialect_of(self.trunk.config).parts:
+                remedy += ", as an ELECTRA's generator is"
+            raise FolderError(self.place, "has no masked-word head", remedy)
         return self.objective
 
     def _need(self, kind: str, texts: Any = ()) -> None:

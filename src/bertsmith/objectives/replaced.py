@@ -1,0 +1,198 @@
+"""Replaced tokens: a small network puts words in, a larger one finds them. The objective that made ELECTRA."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from bertsmith.data.batch import Batch
+from bertsmith.data.pack import Packed
+from bertsmith.data.plan import Pairs
+from bertsmith.data.shuffle import mix
+from bertsmith.errors import RecipeError
+from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.nn.heads import JudgeHead, MaskedHead
+from bertsmith.objectives.base import Term, Unlabelled
+from bertsmith.objectives.hide import Hiding
+from bertsmith.objectives.masked import MaskedLM
+from bertsmith.text.tokenizer import Tokenizer
+
+DRAWS = -1  # what sets the chance of draws apart from that of hiding, which counts places from nought
+BLOCK = 128  # words that are drawn from together; about as many as there are blocks in a vocabulary of BERT's size
+
+
+class ReplacedTokens(Unlabelled):
+    """Hide some tokens, have a small generator put words there, and tell of every token whether it was replaced.
+
+    Clark et al. 2020, section 2. The generator learns to guess hidden tokens; one word drawn from its guesses takes the
+    place of each, and no gradient goes through the draw. The trunk, which is what is kept, judges all tokens, special
+    ones too. A word that was there before counts as original. Both networks read by the same tables.
+
+    Departs from the paper's code: a text is not split into two segments, and all that is chosen is hidden, where the
+    code leaves 15 % of it in sight (`keep = 0.15`).
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Hiding):
+        keep: float = 0.0
+        random: float = 0.0
+        generator: float = 0.25  # its width, heads and feed-forward network, as a share of the trunk's
+        weight: float = 50.0  # of judging, which is easier than guessing one word of thousands
+        # Which tokens the trunk judges. "none": it guesses the true words where others may stand instead. Section 3.4.
+        judged: Literal["all", "hidden", "none"] = "all"
+
+        def __post_init__(self) -> None:
+            if not 0 < self.generator <= 1:
+                raise ValueError(f"generator is {self.generator}. Give a share of the network, above 0 and at most 1")
+            if not 0 < self.weight < np.inf:
+                raise ValueError(f"weight is {self.weight}. Give more than 0, usually 50")
+
+        @property
+        def hiding(self) -> dict[str, object]:
+            """What the generator has to guess."""
+            return {part.name: getattr(self, part.name) for part in fields(Hiding)}
+
+    def __init__(self, trunk: Transformer, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.trunk = trunk
+        shape = trunk.config
+        if config.judged == "none":
+            bent = (shape.activation, shape.norm_eps, shape.biases)
+            self.head = MaskedHead(shape.width, shape.vocabulary, *bent, shape.table)
+        else:
+            self.judge = JudgeHead(shape.width, shape.activation)
+        small = Transformer(smaller(shape, config.generator))
+        small.share_tables(trunk)
+        self.generator = MaskedLM(small, MaskedLM.Config(pairs="none", **config.hiding))  # type: ignore[arg-type]
+
+    @property
+    def pairs(self) -> Pairs:
+        return "none"
+
+    def forward(self, batch: Batch) -> dict[str, Term]:
+        assert batch.chosen is not None
+        assert batch.targets is not None
+        assert batch.draws is not None
+        hidden = self.generator.trunk(batch.tokens, read=batch.chosen)
+        logits = self.generator.logits(hidden)  # N V: only the guesses cost a vocabulary
+        terms = {"masked": self.generator.term(logits, batch.targets)}
+        words = drawn(logits, batch.draws)
+        ids = batch.tokens.ids.index_copy(0, batch.chosen, words.to(batch.tokens.ids.dtype))
+        tokens, replaced = replace(batch.tokens, ids=ids), words != batch.targets
+        match self.config.judged:
+            case "all":
+                assert batch.real is not None
+                every = torch.zeros_like(batch.real).index_copy(0, batch.chosen, replaced)
+                terms["replaced"] = self._judged(self.judge(self.trunk(tokens)), every, batch.real)
+            case "hidden":
+                scores = self.judge(self.trunk(tokens, read=batch.chosen))
+                terms["replaced"] = self._judged(scores, replaced, torch.ones_like(replaced))
+            case "none":
+                guessed = self.head(self.trunk(tokens, read=batch.chosen), self.trunk.embedding.weight)
+                terms["guessed"] = self.generator.term(guessed, batch.targets)
+        return terms
+
+    def _judged(self, scores: Float[Tensor, "N"], replaced: Bool[Tensor, "N"], real: Bool[Tensor, "N"]) -> Term:
+        losses = F.binary_cross_entropy_with_logits(scores.float(), replaced.float(), reduction="none")
+        total = torch.where(real, losses, 0.0).sum()
+        if self.training:
+            return Term(total, None, self.config.weight)
+        said, there = scores > 0, replaced & real
+        right = ((said == replaced) & real).sum()
+        return Term(total, right, self.config.weight, {"found": ((said & there).sum(), there.sum())})
+
+    def matrices(self) -> dict[str, int]:
+        return super().matrices() | {f"generator.{name}": count for name, count in self.generator.matrices().items()}
+
+    def collator(self, tokenizer: Tokenizer) -> Callable[[Packed], Batch]:
+        return Collator(self.config, self.generator.collator(tokenizer))
+
+    @property
+    def guesses(self) -> float:
+        return self.config.rate * (2 if self.config.judged == "none" else 1)
+
+    def flops(self, attended: float) -> float:
+        guessed = self.config.rate if self.config.judged == "none" else 0.0
+        judged = {"all": 1.0, "hidden": self.config.rate, "none": 0.0}[self.config.judged]
+        own = self.trunk.config.flops(attended, guessed) + judged * 6 * self.trunk.config.width**2
+        return own + self.generator.flops(attended)
+
+    @property
+    def folders(self) -> dict[str, Unlabelled]:
+        return {"model": self, "generator": self.generator}
+
+
+def smaller(shape: TransformerConfig, share: float) -> TransformerConfig:
+    """The generator's network: as deep, its width, heads and feed-forward network a share. Section 3.2 and table 6."""
+    heads = max(1, round(share * shape.heads))
+    width = heads * max(1, round(share * shape.width / heads))
+    try:
+        return replace(
+            shape,
+            width=width,
+            embedding=0 if width == shape.table else shape.table,  # the tables are the trunk's
+            heads=heads,
+            feed_forward=max(1, round(share * shape.feed_forward)),
+            pooler="gelu",  # none is pretrained: whatever the trunk is, the generator is an ELECTRA's
+        )
+    except ValueError as error:
+        raise RecipeError("objective.generator", str(error)) from None
+
+
+@dataclass(frozen=True)
+class Collator:
+    """Packed text -> batch: hidden as for the generator, with chance for what it will put there."""
+
+    config: ReplacedTokens.Config
+    hide: Callable[[Packed], Batch]
+
+    def __call__(self, packed: Packed) -> Batch:
+        batch = self.hide(packed)
+        assert batch.chosen is not None
+        draws = mix(packed.key, DRAWS, batch.chosen.numpy()).view(np.int32).reshape(-1, 2)
+        real, counts = np.arange(len(packed.ids)) < packed.real, dict(batch.counts)
+        match self.config.judged:
+            case "all":
+                counts["replaced"] = packed.real
+            case "hidden":
+                counts["replaced"] = len(draws)
+            case "none":
+                counts["guessed"] = len(draws)
+        return replace(batch, draws=torch.from_numpy(draws), real=torch.from_numpy(real), counts=counts)
+
+
+@torch.no_grad()
+def drawn(logits: Float[Tensor, "N V"], draws: Int[Tensor, "N 2"]) -> Int[Tensor, "N"]:
+    """A word for each row, drawn by its softmax: first a block of words by what they have together, then one of them.
+
+    The highest score, once Gumbel noise is added to each, is such a draw. By blocks it takes a hundredth of the noise.
+    """
+    count = -(-logits.shape[-1] // BLOCK)
+    filled = F.pad(logits.float(), (0, count * BLOCK - logits.shape[-1]), value=-torch.inf)
+    blocks = filled.view(-1, count, BLOCK)
+    noise = gumbel(draws, count + BLOCK)
+    block = (blocks.logsumexp(-1) + noise[:, :count]).argmax(-1)
+    inside = blocks.gather(1, block[:, None, None].expand(-1, 1, BLOCK))[:, 0]
+    words: Tensor = block * BLOCK + (inside + noise[:, count:]).argmax(-1)
+    return words
+
+
+def gumbel(draws: Int[Tensor, "N 2"], count: int) -> Float[Tensor, "N M"]:
+    """Gumbel noise, so many numbers for each row: a hash of the row's random bits and the number's place.
+
+    So a draw depends on its row alone, validation draws the same every time, no generator's state is touched, and a
+    compiler has nothing to wait for. Two rounds of xor-shift and multiply, as of dropout in a compiled step.
+    """
+    one, other = draws.unsqueeze(-1).unbind(1)  # N 1 each
+    bits = torch.arange(count, device=draws.device, dtype=torch.int32) + one
+    bits = (bits ^ (bits >> 16 & 0xFFFF)) * 0x7FEB352D  # a shift repeats the sign, and the mask takes it off again
+    bits = (bits ^ (bits >> 15 & 0x1FFFF) ^ other) * (0x846CA68B - (1 << 32))
+    # The highest noise comes of chances next to nought, where a float tells numbers apart most finely.
+    chance = ((bits >> 1 & 0x7FFF_FFFF).float() + 0.5) * 2.0**-31
+    return -torch.log(-torch.log1p(-chance))

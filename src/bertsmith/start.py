@@ -1,0 +1,66 @@
+"""Starting from a model folder: its weights in the place of chance, on new text, for longer texts, with new words."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from bertsmith.errors import FolderError, RecipeError
+from bertsmith.models import folder as folders
+from bertsmith.models.transformer import TransformerConfig
+from bertsmith.objectives.base import Unlabelled
+from bertsmith.text.tokenizer import Tokenizer
+
+FREE = ("vocabulary", "length", "dropout", "attention_dropout")  # what a run may have otherwise than its folder
+WORDS = ("trunk.embedding.weight", "head.bias")  # one row for each piece of the vocabulary
+PLACES = "trunk.positions.weight"
+
+
+def start(objective: Unlabelled, folder: Path, tokenizer: Tokenizer) -> list[str]:
+    """Give an objective the weights of a folder, whatever its vocabulary and its length; and tell what is new."""
+    opened, before, shape = folders.read(folder), Tokenizer.load(folder), objective.trunk.config
+    _alike(opened.config, shape, folder)
+    if before.vocabulary > opened.config.vocabulary:
+        fact = f"the tokenizer has {before.vocabulary} pieces, the model {opened.config.vocabulary}"
+        raise FolderError(folder, fact, "The two do not belong together")
+    parents = _parents(before, tokenizer)
+    own, state, told = objective.state_dict(), dict(opened.state), [f"starting from {folder}"]
+    for name in WORDS:
+        if name in state:
+            state[name] = torch.stack([state[name][numbers].mean(0) for numbers in parents])
+    if new := sum(tokenizer.piece(number) not in before.numbered for number in range(tokenizer.vocabulary)):
+        told.append(f"{new:,} of {tokenizer.vocabulary:,} pieces are new, and start from the pieces they were cut into")
+    if PLACES in state and shape.length != opened.config.length:
+        state[PLACES] = _places(state[PLACES], shape)
+        told.append(f"positions: {shape.length:,} instead of {opened.config.length:,}")
+    if parts := sorted({name.partition(".")[0] for name in own.keys() - state.keys()}):
+        told.append(f"from chance, since the folder has none: {', '.join(parts)}")
+    objective.load_state_dict({name: weight for name, weight in state.items() if name in own}, strict=False)
+    return told
+
+
+def _alike(there: TransformerConfig, here: TransformerConfig, folder: Path) -> None:
+    """The network of the recipe is that of the folder, but for what can be made to fit."""
+    for name in (field.name for field in fields(there) if field.name not in FREE):
+        one, other = getattr(there, name), getattr(here, name)
+        if one != other:
+            remedy = f"Set model.{name}={str(one).lower() if isinstance(one, bool) else one}"
+            raise RecipeError("start", f"{folder} has {name} = {one}, the recipe {other}", remedy)
+
+
+def _parents(before: Tokenizer, after: Tokenizer) -> list[list[int]]:
+    """For each piece the old ones that its row is the mean of: itself, or what it used to be cut into, or all."""
+    parents = [before.spelt(after.piece(number)) for number in range(after.vocabulary)]
+    for role, number in after.roles.items():  # whatever the two call it
+        if role in before.roles:
+            parents[number] = [before.roles[role]]
+    return [numbers or list(range(before.vocabulary)) for numbers in parents]
+
+
+def _places(table: Float[Tensor, "L D"], shape: TransformerConfig) -> Float[Tensor, "M D"]:
+    """A longer table repeats the places there are, as Beltagy et al. 2020 start Longformer; a shorter one is cut."""
+    unread, places = table[: shape.offset], table[shape.offset :]
+    times = -(-shape.length // len(places))
+    return torch.cat([unread, places.repeat(times, 1)[: shape.length]])

@@ -1,0 +1,338 @@
+"""Replaced tokens: losses by the formula, draws by the softmax, and the laws of every objective."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from prose import MASK, PADDING, START, STOP, VOCABULARY, prose
+from torch import Tensor
+
+from bertsmith import config
+from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.pack import Pack
+from bertsmith.errors import RecipeError
+from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.nn.init import initialise
+from bertsmith.objectives.hide import Pieces
+from bertsmith.objectives.masked import Collator as Hide
+from bertsmith.objectives.masked import MaskedLM
+from bertsmith.objectives.replaced import Collator, ReplacedTokens, drawn, gumbel
+from bertsmith.recipe import Recipe
+from bertsmith.train.evaluate import evaluate
+from bertsmith.train.trainer import Trainer
+
+SHAPE = TransformerConfig(
+    vocabulary=VOCABULARY,
+    width=32,
+    embedding=12,
+    layers=2,
+    heads=2,
+    feed_forward=48,
+    length=64,
+    dropout=0.0,
+    attention_dropout=0.0,
+    pooler="gelu",
+)
+SPECIAL = np.arange(VOCABULARY) < 5
+JUDGED = ("all", "hidden", "none")
+
+
+def objective(**changes: Any) -> ReplacedTokens:
+    made = ReplacedTokens(Transformer(SHAPE), ReplacedTokens.Config(**{"generator": 0.5, **changes}))
+    initialise(made, 0, deviation=0.1)
+    return made.eval()
+
+
+def batch(index: int = 0, tokens: int = 1024, **changes: Any) -> Batch:
+    how = {"start": START, "stop": STOP, "padding": PADDING, "seed": 1}
+    pack = Pack(prose(300), length=64, tokens=tokens, pairs="none", **how)
+    settings = ReplacedTokens.Config(**changes)
+    hide = Hide(MaskedLM.Config(pairs="none", **settings.hiding), Pieces.of(~SPECIAL, SPECIAL, MASK))
+    return Collator(settings, hide)(pack(index))
+
+
+def some(given: Batch, keep: list[int]) -> Batch:
+    """A few sequences of a batch, as a batch of their own."""
+    bounds, ids = given.tokens.bounds.tolist(), given.tokens.ids.tolist()
+    rows = [(bounds[number], bounds[number + 1]) for number in keep]
+    places = torch.tensor([place for begin, end in rows for place in range(begin, end)])
+    new = {int(place): number for number, place in enumerate(places)}
+    mine = [number for number, place in enumerate(given.chosen.tolist()) if place in new]
+    real = given.real[places]
+    judged = "replaced" if "replaced" in given.counts else "guessed"
+    every = given.counts[judged] != len(given.chosen)
+    return Batch(
+        tokens=Tokens.of([ids[begin:end] for begin, end in rows], [[0] * (end - begin) for begin, end in rows]),
+        chosen=torch.tensor([new[place] for place in given.chosen[mine].tolist()], dtype=torch.int64),
+        targets=given.targets[mine],
+        draws=given.draws[mine],
+        real=real,
+        counts={"masked": len(mine), judged: int(real.sum()) if every else len(mine)},
+    )
+
+
+def sequences(given: Batch) -> list[int]:
+    """Those that are not empty, filler included."""
+    return [number for number, length in enumerate(given.tokens.bounds.diff().tolist()) if length]
+
+
+def formula(made: ReplacedTokens, given: Batch) -> dict[str, Tensor]:
+    """The losses, written out for one sequence at a time."""
+    sums: dict[str, Tensor] = Counter()
+    for number in sequences(given):
+        one = some(given, [number])
+        hidden = made.generator.trunk(one.tokens, "recorded")
+        logits = made.generator.logits(hidden[one.chosen])
+        words = drawn(logits, one.draws)
+        sums["masked"] += sum(-logits[n].log_softmax(-1)[target] for n, target in enumerate(one.targets))
+        ids = one.tokens.ids.clone()
+        ids[one.chosen] = one.targets.int()
+        true = ids.clone()
+        ids[one.chosen] = words.int()
+        vectors = made.trunk(replace(one.tokens, ids=ids), "recorded")
+        if made.config.judged == "none":
+            guessed = made.head(vectors[one.chosen], made.trunk.embedding.weight).log_softmax(-1)
+            sums["guessed"] += sum(-guessed[n, target] for n, target in enumerate(one.targets))
+            continue
+        asked = range(len(ids)) if made.config.judged == "all" else one.chosen.tolist()
+        for place in asked:
+            if one.real[place]:
+                chance = torch.sigmoid(made.judge(vectors[place : place + 1])[0])
+                sums["replaced"] -= torch.log(chance if ids[place] != true[place] else 1 - chance)
+    return sums
+
+
+@pytest.mark.parametrize("judged", JUDGED)
+def test_losses_are_those_of_the_formula(judged: str) -> None:
+    made, given = objective(judged=judged), batch(judged=judged)
+    with torch.no_grad():
+        terms = made(given)
+        expected = formula(made, given)
+    assert terms.keys() == expected.keys()
+    for name, total in expected.items():
+        torch.testing.assert_close(terms[name].total, total, rtol=1e-5, atol=1e-3)
+
+
+def test_draws_follow_the_softmax() -> None:
+    dice = torch.Generator().manual_seed(0)
+    logits = 2 * torch.randn(1, VOCABULARY, generator=dice)
+    logits[0, 300:] = -math.inf  # many that never come, and blocks of nothing else
+    count = 200_000
+    draws = torch.randint(-(1 << 31), 1 << 31, (count, 2), generator=dice).int()
+    found = torch.cat([drawn(logits.expand(len(part), -1), part) for part in draws.split(20_000)])
+    shares, wanted = torch.bincount(found, minlength=VOCABULARY)[:300] / count, logits.softmax(-1)[0, :300]
+    assert found.max() < 300
+    deviation = (shares - wanted) / (wanted * (1 - wanted) / count).sqrt()
+    assert deviation.abs().max() < 4.5
+    assert deviation.square().mean() == pytest.approx(1, abs=0.3)
+
+
+def test_noise_is_gumbel_and_never_infinite_upwards() -> None:
+    dice = torch.Generator().manual_seed(0)
+    noise = gumbel(torch.randint(-(1 << 31), 1 << 31, (2000, 2), generator=dice).int(), 1000)
+    assert noise.mean() == pytest.approx(0.5772, abs=0.01)
+    assert noise.std() == pytest.approx(math.pi / math.sqrt(6), abs=0.01)
+    assert noise.max() < 23
+    rows, columns = torch.corrcoef(noise[:200]), torch.corrcoef(noise[:, :200].T)
+    for found, size in ((rows, 1000), (columns, 2000)):
+        assert (found - torch.eye(200)).abs().max() < 6 / math.sqrt(size)
+
+
+def test_a_word_that_was_there_before_counts_as_original() -> None:
+    """A generator that always puts in word 7: where 7 was hidden nothing was replaced."""
+    made, given = objective(), batch()
+    given = replace(given, targets=torch.where(torch.arange(len(given.targets)) % 3 == 0, 7, given.targets))
+    with torch.no_grad():
+        made.generator.head.bias[7] = 1000.0
+        made.judge.output.weight.zero_()
+        made.judge.output.bias.fill_(2.0)  # says of each that it was replaced
+        term = made(given)["replaced"]
+    put = int((given.targets != 7).sum())
+    assert put < len(given.targets)
+    assert term.shares is not None
+    assert [int(one) for one in term.shares["found"]] == [put, put]
+    assert term.right == put
+    chance = 1 / (1 + math.exp(-2.0))
+    expected = -put * math.log(chance) - (given.counts["replaced"] - put) * math.log(1 - chance)
+    assert float(term.total) == pytest.approx(expected, rel=1e-5)
+
+
+def test_special_tokens_are_judged_and_filler_is_not() -> None:
+    given = batch(tokens=4096)
+    real = int(given.real.sum())
+    assert given.counts["replaced"] == real == given.counts["tokens"] < 4096
+    assert (given.tokens.ids[~given.real] == PADDING).all()
+    assert given.real[given.tokens.ids == START].all()
+    made = objective()
+    with torch.no_grad():
+        before = made(given)
+        ids = torch.where(given.real, given.tokens.ids, 77)
+        after = made(replace(given, tokens=replace(given.tokens, ids=ids)))
+    torch.testing.assert_close(after["replaced"].total, before["replaced"].total)
+    assert after["replaced"].right == before["replaced"].right
+
+
+def test_all_that_is_chosen_is_hidden() -> None:
+    given = batch()
+    assert (given.tokens.ids[given.chosen] == MASK).all()
+    assert len(given.chosen) == round(0.15 * 1024)
+
+
+def test_no_gradient_goes_through_a_draw() -> None:
+    """The generator's own weights learn from its guesses alone, the tables from both."""
+    made, given = objective().train(), batch()
+    own = {name: weight for name, weight in made.generator.named_parameters() if name.startswith(("trunk.layers", "h"))}
+    terms = made(given)
+    terms["replaced"].total.backward(retain_graph=True)
+    assert all(weight.grad is None for weight in own.values())
+    judged = made.trunk.embedding.weight.grad.clone()
+    assert judged.abs().max() > 0
+    terms["masked"].total.backward()
+    assert all(weight.grad is not None for weight in own.values())
+    assert not torch.equal(made.trunk.embedding.weight.grad, judged)
+
+
+def test_both_networks_have_one_set_of_tables() -> None:
+    made = objective()
+    for name in ("embedding", "positions", "segments", "norm"):
+        assert getattr(made.generator.trunk, name) is getattr(made.trunk, name)
+    assert made.generator.trunk.mapping is not made.trunk.mapping
+    assert made.generator.trunk.mapping.weight.shape == (16, 12)
+    assert made.matrices().keys() <= dict(made.named_parameters()).keys()
+    assert sum(name.startswith("generator.trunk.layers") for name in made.matrices()) == 2 * 4
+
+
+@pytest.mark.parametrize("judged", JUDGED)
+def test_neighbours_in_a_batch_do_not_matter(judged: str) -> None:
+    made, given = objective(judged=judged), batch(judged=judged)
+    whole = sequences(given)
+    with torch.no_grad():
+        together = made(some(given, whole))
+        alone = [made(some(given, [number])) for number in whole]
+        backwards = made(some(given, whole[::-1]))
+    for name, term in together.items():
+        parts = sum(one[name].total for one in alone)
+        assert abs(float(term.total - parts) / float(parts)) < 1e-6
+        assert abs(float(term.total - backwards[name].total) / float(parts)) < 1e-6
+        assert int(term.right) == sum(int(one[name].right) for one in alone)
+
+
+@pytest.mark.parametrize("judged", JUDGED)
+def test_micro_batches_add_up(judged: str) -> None:
+    """Three uneven micro-batches give the gradient of their union: losses are sums, divided once."""
+    made, given = objective(judged=judged).train(), batch(judged=judged)
+    whole = sequences(given)
+    parts = [some(given, whole[:3]), some(given, whole[3:4]), some(given, whole[4:])]
+    union = some(given, whole)
+    trainer = object.__new__(Trainer)
+
+    def gradients(batches: list[Batch]) -> tuple[Tensor, Tensor]:
+        made.zero_grad()
+        losses = sum(trainer._backward(made(one), union.counts) for one in batches)
+        slopes = [weight.grad.flatten() for weight in made.parameters() if weight.grad is not None]
+        return losses, torch.cat(slopes)
+
+    for one, other in zip(gradients(parts), gradients([union]), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_the_weight_is_learnt_by_and_never_told() -> None:
+    found: dict[float, tuple[Tensor, Tensor, Mapping[str, float]]] = {}
+    given = batch()
+    for weight in (1.0, 50.0):
+        made, trainer = objective(weight=weight), object.__new__(Trainer)
+        told = trainer._backward(made(given), given.counts)
+        with torch.no_grad():
+            figures = evaluate(made, [given], 4.0)
+        found[weight] = (told, made.judge.output.weight.grad.clone(), figures)
+    (told, slope, figures), (again, steeper, weighted) = found[1.0], found[50.0]
+    assert torch.equal(told, again)
+    torch.testing.assert_close(steeper, 50 * slope)
+    for name in ("masked_loss", "replaced_loss", "replaced_accuracy", "replaced_found"):
+        assert figures[name] == weighted[name]
+    assert figures["loss"] == pytest.approx(figures["masked_loss"] + figures["replaced_loss"])
+    assert weighted["loss"] == pytest.approx(figures["masked_loss"] + 50 * figures["replaced_loss"])
+
+
+def test_in_training_only_losses_are_computed() -> None:
+    terms = objective().train()(batch())
+    assert [(term.right, term.shares) for term in terms.values()] == [(None, None)] * 2
+    assert (terms["masked"].weight, terms["replaced"].weight) == (1.0, 50.0)
+
+
+def test_only_the_hidden_are_judged_where_so_asked() -> None:
+    given = batch(judged="hidden")
+    assert given.counts["replaced"] == len(given.chosen)
+    made, every = objective(judged="hidden"), objective()
+    read: list[int] = []
+    made.judge.register_forward_hook(lambda part, arguments, scores: read.append(len(scores)))
+    with torch.no_grad():
+        terms = made(given)
+        _, there = every(batch())["replaced"].shares["found"]
+    assert read == [len(given.chosen)]
+    assert int(terms["replaced"].shares["found"][1]) == int(there)  # the same tokens were replaced
+
+
+def test_the_true_words_are_guessed_where_none_is_judged() -> None:
+    made, given = objective(judged="none"), batch(judged="none")
+    assert not hasattr(made, "judge")
+    with torch.no_grad():
+        terms = made(given)
+    assert terms["guessed"].weight == 1.0
+    assert given.counts["guessed"] == len(given.chosen)
+    # Never does the trunk see a token that says that something is hidden.
+    seen: list[Tensor] = []
+    made.trunk.embedding.register_forward_hook(lambda part, arguments, found: seen.append(arguments[0]))
+    with torch.no_grad():
+        made(given)
+    generator, trunk = seen
+    assert (generator[given.chosen] == MASK).all()
+    assert (trunk[given.chosen] == MASK).float().mean() < 0.05
+
+
+def test_validation_says_the_same_every_time_and_disturbs_no_chance() -> None:
+    made, batches = objective(), [batch(0), batch(1)]
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    with torch.no_grad():
+        first, second = (evaluate(made, batches, 4.0) for _ in range(2))
+    assert first == second
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_every_visit_draws_anew() -> None:
+    one, same, other = batch(0), batch(0), batch(1)
+    assert torch.equal(one.draws, same.draws)
+    assert len({tuple(bits) for bits in torch.cat([one.draws, other.draws]).tolist()}) == 2 * len(one.draws)
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ("generator=0", "generator is 0.0. Give a share of the network, above 0 and at most 1"),
+        ("generator=1.5", "generator is 1.5. Give a share of the network, above 0 and at most 1"),
+        ("weight=-1", "weight is -1.0. Give more than 0, usually 50"),
+        ("judged=some", "judged"),
+        ("pairs=next", "unknown key 'pairs'"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_in_one_line(change: str, line: str) -> None:
+    path = Path(__file__).parents[2] / "recipes" / "electra-small.toml"
+    with pytest.raises(RecipeError) as caught:
+        config.read(path, Recipe, [f"objective.{change}"])
+    assert line in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_generator_that_cannot_be_is_refused_in_one_line() -> None:
+    turned = replace(SHAPE, width=12, embedding=0, positions="rotary")
+    with pytest.raises(RecipeError) as caught:
+        ReplacedTokens(Transformer(turned), ReplacedTokens.Config())
+    line = "objective.generator: heads of width 3 cannot be turned in pairs. Take an even width."
+    assert str(caught.value) == line

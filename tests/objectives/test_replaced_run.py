@@ -1,0 +1,67 @@
+"""Runs that learn by replaced tokens: stopped and gone on with, in micro-batches, and in compiled steps."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import scripts
+from tiny import assert_same, losses, prepared
+
+from bertsmith import config, run
+from bertsmith.recipe import Recipe
+from bertsmith.train import log
+from bertsmith.train.trainer import Trainer
+
+
+def test_a_step_is_one_graph_and_gives_what_a_plain_one_gives() -> None:
+    scripts.run(__file__, "graphs.py", "without_a_device")
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_a_step_is_one_graph_that_never_waits() -> None:
+    scripts.run(__file__, "graphs.py", "on_a_device")
+
+
+def tiny(data: Path, out: Path, *changes: str) -> Recipe:
+    shape = {"layers": 2, "width": 32, "embedding": 16, "heads": 2, "feed_forward": 64, "length": 32}
+    values = {
+        "out": str(out),
+        "model": {"kind": "electra-small", **shape},
+        "objective": {"kind": "replaced", "generator": 0.5},
+        "data": {"folder": str(data), "length": 32, "tokens": 512, "workers": 1},
+        "optimizer": {"rate": 0.003},
+        "train": {"steps": 20, "precision": "float32", "evaluations": 2, "saves": 5},
+    }
+    return config.build(config.override(values, changes), Recipe, "tiny.toml")
+
+
+def test_a_run_that_is_stopped_goes_on_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, update = prepared(tmp_path), Trainer.update
+    run.pretrain(tiny(data, tmp_path / "whole"))
+
+    def failing(self: Trainer, *arguments: Any) -> None:
+        if self.step == 13:
+            raise RuntimeError("the plug was pulled")
+        update(self, *arguments)
+
+    monkeypatch.setattr(Trainer, "update", failing)
+    with pytest.raises(RuntimeError, match="plug"):
+        run.pretrain(tiny(data, tmp_path / "broken"))
+    monkeypatch.setattr(Trainer, "update", update)
+    run.pretrain(tiny(data, tmp_path / "broken"))
+    assert_same(tmp_path / "whole", tmp_path / "broken")
+    assert len(losses(tmp_path / "whole")) == 20
+    whole, broken = (
+        [line for line in log.read(tmp_path / name / log.NAME) if line["kind"] == "valid"]
+        for name in ("whole", "broken")
+    )
+    assert whole == broken
+
+
+def test_micro_batches_of_a_run_and_muon_move_both_networks(tmp_path: Path) -> None:
+    data = prepared(tmp_path)
+    changes = ["train.accumulate=2", "train.steps=3", "optimizer.matrices=muon"]
+    run.pretrain(tiny(data, tmp_path / "run", *changes))
+    steps = [line for line in log.read(tmp_path / "run" / log.NAME) if line["kind"] == "step"]
+    assert [line["skipped"] for line in steps] == [0, 0, 0]
+    assert all(line["terms"].keys() == {"masked", "replaced"} for line in steps)

@@ -1,0 +1,133 @@
+"""Runs that go on with a model folder: on the same text, on longer sequences, with another vocabulary."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tiny import losses, prepared, recipe, write_text
+
+from bertsmith import run
+from bertsmith.data.batch import Tokens
+from bertsmith.data.corpus import Corpus
+from bertsmith.data.prepare import prepare
+from bertsmith.errors import BertsmithError
+from bertsmith.models import folder as folders
+from bertsmith.models.transformer import Transformer
+from bertsmith.objectives.masked import MaskedLM
+from bertsmith.start import start
+from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
+from bertsmith.use.load import load
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Prepared text, and a model that has learnt from it."""
+    folder = tmp_path_factory.mktemp("start")
+    run.pretrain(recipe(prepared(folder), folder / "run", "train.steps=150", "model.dropout=0.0"))
+    return folder
+
+
+def fresh(home: Path, **changes: int) -> tuple[MaskedLM, Path, Tokenizer]:
+    model = home / "run" / "model"
+    shape = replace(folders.read(model).config, **changes)
+    return MaskedLM(Transformer(shape), MaskedLM.Config()).eval(), model, Tokenizer.load(model)
+
+
+def test_a_run_goes_on_where_the_model_was(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = home / "run" / "model"
+    given = recipe(home / "data", tmp_path / "on", f"start={model}", "train.steps=30", "model.dropout=0.0")
+    run.pretrain(given)
+    assert f"starting from {model}" in " ".join(capsys.readouterr().out.split())
+    before, after = losses(home / "run"), losses(tmp_path / "on")
+    assert before[0][1] > before[-1][1] + 1
+    assert after[0][1] < before[0][1] - 1  # nothing was forgotten
+    once = losses(tmp_path / "on")
+    run.pretrain(replace(given, train=replace(given.train, steps=40)))  # and it resumes from its own checkpoint
+    assert losses(tmp_path / "on")[:30] == once
+
+
+def test_all_weights_of_the_folder_are_taken(home: Path) -> None:
+    objective, model, tokenizer = fresh(home)
+    assert start(objective, model, tokenizer) == [f"starting from {model}"]
+    state = folders.read(model).state
+    assert state.keys() == objective.state_dict().keys()
+    for name, weight in objective.state_dict().items():
+        assert torch.equal(weight, state[name]), name
+
+
+def test_more_places_repeat_those_there_are_and_short_texts_stay_as_they_were(home: Path) -> None:
+    objective, model, tokenizer = fresh(home, length=80)
+    told = start(objective, model, tokenizer)
+    assert told[1:] == ["positions: 80 instead of 32"]
+    table = objective.trunk.positions.weight
+    assert torch.equal(table[32:64], table[:32])
+    assert torch.equal(table[64:], table[:16])
+    tokens = Tokens.of([[5, 6, 7, 8]])
+    torch.testing.assert_close(objective.trunk(tokens), load(model).trunk(tokens))
+    shorter, *_ = fresh(home, length=20)
+    start(shorter, model, tokenizer)
+    torch.testing.assert_close(shorter.trunk(tokens), objective.trunk(tokens))
+
+
+def test_pieces_of_both_vocabularies_keep_their_rows_and_new_ones_start_from_what_they_were_cut_into(
+    home: Path, tmp_path: Path
+) -> None:
+    model, old = home / "run" / "model", Tokenizer.load(home / "run" / "model")
+    new = train(["the doghouse and the cathouse", "a birdhouse"] * 9, TokenizerConfig(vocabulary=100, least=1))
+    shape = replace(folders.read(model).config, vocabulary=new.vocabulary)
+    objective = MaskedLM(Transformer(shape), MaskedLM.Config())
+    [_, told] = start(objective, model, new)
+    before, after = folders.read(model).state, objective.state_dict()
+    both = [piece for piece in new.numbered if piece in old.numbered]
+    assert {"the", "[MASK]", "[CLS]"} <= set(both)
+    for name in ("trunk.embedding.weight", "head.bias"):
+        for piece in both:
+            assert torch.equal(after[name][new.numbered[piece]], before[name][old.numbered[piece]]), piece
+    strange = [piece for piece in new.numbered if piece not in old.numbered]
+    assert told.startswith(f"{len(strange)} of {new.vocabulary} pieces are new")
+    assert "doghouse" in strange
+    parts = old.spelt("doghouse")
+    assert len(parts) > 1
+    assert "".join(old.piece(part).removeprefix("##") for part in parts) == "doghouse"
+    row = before["trunk.embedding.weight"][parts].mean(0)
+    torch.testing.assert_close(after["trunk.embedding.weight"][new.numbered["doghouse"]], row)
+
+
+def test_a_run_with_new_words_learns(home: Path, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    plain = write_text(text).read_text(encoding="utf-8")
+    text.write_text(plain.replace("the house", "the doghouse").replace("the city", "the cathouse"), encoding="utf-8")
+    corpus = Corpus([str(text)], layout="lines")
+    tokenizer = train(corpus.lines(), TokenizerConfig(vocabulary=100, least=1))
+    prepare(corpus, tokenizer, tmp_path / "data", valid=0.1, workers=1)
+    changes = ("objective.pairs=none", "train.steps=5", f"start={home / 'run' / 'model'}")
+    run.pretrain(recipe(tmp_path / "data", tmp_path / "run", *changes))
+    assert load(tmp_path / "run" / "model").tokenizer.vocabulary == tokenizer.vocabulary
+
+
+def test_heads_that_the_folder_lacks_are_named(home: Path, tmp_path: Path) -> None:
+    objective, model, tokenizer = fresh(home)
+    opened = folders.read(model)
+    bare = {name: weight for name, weight in opened.state.items() if name.startswith("trunk.")}
+    folders.write(tmp_path / "bare", opened.config, bare)
+    tokenizer.save(tmp_path / "bare")
+    assert start(objective, tmp_path / "bare", tokenizer)[1:] == [
+        "from chance, since the folder has none: head, next, pooler"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ("model.width=64", "has width = 32, the recipe 64. Set model.width=32."),
+        ("model.segments=1", "has segments = 2, the recipe 1. Set model.segments=2."),
+        ("start=nowhere", "nowhere: is missing."),
+    ],
+)
+def test_what_cannot_be_gone_on_with_is_refused_in_one_line(home: Path, tmp_path: Path, change: str, line: str) -> None:
+    changes = (f"start={home / 'run' / 'model'}", "train.steps=2", change)
+    with pytest.raises(BertsmithError) as caught:
+        run.pretrain(recipe(home / "data", tmp_path / "run", *changes))
+    assert line in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -22,7 +22,8 @@ SHAPE = ("train.saves=20", "train.evaluations=3", "train.steps=60")
 @pytest.fixture(scope="module")
 def server() -> multiprocessing.context.ForkServerContext:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["bertsmith.run", "tiny", "torch.utils.tensorboard"])
+    # Every optimizer of torch imports its compiler, which takes longer than such a run.
+    context.set_forkserver_preload(["bertsmith.run", "tiny", "torch.utils.tensorboard", "torch._dynamo"])
     return context
 
 

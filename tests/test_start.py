@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -28,7 +29,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def fresh(home: Path, **changes: int) -> tuple[MaskedLM, Path, Tokenizer]:
+def fresh(home: Path, **changes: Any) -> tuple[MaskedLM, Path, Tokenizer]:
     model = home / "run" / "model"
     shape = replace(folders.read(model).config, **changes)
     return MaskedLM(Transformer(shape), MaskedLM.Config()).eval(), model, Tokenizer.load(model)
@@ -68,6 +69,17 @@ def test_more_places_repeat_those_there_are_and_short_texts_stay_as_they_were(ho
     shorter, *_ = fresh(home, length=20)
     start(shorter, model, tokenizer)
     torch.testing.assert_close(shorter.trunk(tokens), objective.trunk(tokens))
+
+
+def test_waves_go_on_where_places_are_not_learnt(home: Path, tmp_path: Path) -> None:
+    objective, _, tokenizer = fresh(home, positions="sinusoidal")
+    folders.write(tmp_path / "waves", objective.trunk.config, objective.state_dict())
+    tokenizer.save(tmp_path / "waves")
+    longer, *_ = fresh(home, positions="sinusoidal", length=80)
+    waves = longer.trunk.positions.weight.clone()
+    start(longer, tmp_path / "waves", tokenizer)
+    assert torch.equal(longer.trunk.positions.weight, waves)
+    assert torch.equal(waves[:32], objective.trunk.positions.weight)
 
 
 def test_pieces_of_both_vocabularies_keep_their_rows_and_new_ones_start_from_what_they_were_cut_into(

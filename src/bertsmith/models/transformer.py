@@ -167,10 +167,11 @@ class Transformer(nn.Module):
         pretraining that saves a twentieth of the work, in a small network and in classification much more.
         """
         hidden = self._embed(tokens)
-        *before, (last, layout) = zip(self._way(), self._layouts(tokens, hidden, kernel), strict=True)
-        for layer, layout_here in before:
-            hidden = layer(hidden, layout_here)
-        vectors: Tensor = self.last_norm(last(hidden, layout, read))
+        *before, last = zip(self._way(), self._layouts(tokens, hidden, kernel), strict=True)
+        for layer, layout in before:
+            hidden = layer(hidden, layout)
+        layer, layout = last
+        vectors: Tensor = self.last_norm(layer(hidden, layout, read))
         return vectors
 
     def states(self, tokens: Tokens, kernel: Kernel | None = None) -> list[Float[Tensor, "T D"]]:

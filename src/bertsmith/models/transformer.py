@@ -224,9 +224,11 @@ class Transformer(nn.Module):
     def _layouts(self, tokens: Tokens, hidden: Tensor, kernel: Kernel | None) -> list[Layout]:
         """What each layer has to know of the batch."""
         wide = self._layout(tokens, hidden, kernel)
-        near = replace(wide, reach=self.reach)
         if self.rotary is not None:
             wide = replace(wide, turn=self.rotary(tokens.positions))
+        if not self.config.local:
+            return [wide] * self.config.layers
+        near = replace(wide, reach=self.reach)
         if self.local_rotary is not None:
             near = replace(near, turn=self.local_rotary(tokens.positions))
         return [near if self.config.is_local(number) else wide for number in range(self.config.layers)]

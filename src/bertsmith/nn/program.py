@@ -1,4 +1,4 @@
-"""Programs of a GPU, in Triton: what our own attention kernels, `short` and `long`, have in common.
+"""Programs of a GPU, in Triton: what `short` and `long`, our own attention, have in common, and what `gelu` asks.
 
 Imported only where it is wanted, since it needs Triton, which comes with torch for CUDA. With TRITON_INTERPRET=1 in the
 environment before Triton is first imported the same kernels run on a CPU, slowly; so they are tested without a GPU.

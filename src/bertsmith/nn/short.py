@@ -47,7 +47,7 @@ class Setting:
     halves: bool = True  # a sequence of at most half the block gets a program of half the size
 
 
-# By block. Of 128 the fastest of those tried on an H200, of others by what the compiler says of registers and shared
+# By block. Of 128 among the fastest tried on an H200, of others by what the compiler says of registers and shared
 # memory there; bench/attention.py tries more. Backwards Triton 3.6 makes wrong gradients of Setting(32, 4, 1): 32
 # queries at once want two stages, and the tests marked gpu tell.
 FORWARD = {

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from bertsmith.errors import FolderError, RecipeError
+from bertsmith.text.measure import batches, needed
 from bertsmith.text.pieces import SMALLEST, TokenizerConfig
 from bertsmith.text.tokenizer import Tokenizer, train
-
-BATCH = 1_000  # texts encoded at a time
 
 
 def extend(tokenizer: Tokenizer, texts: Sequence[str], more: int) -> Tokenizer:
@@ -28,9 +27,8 @@ def extend(tokenizer: Tokenizer, texts: Sequence[str], more: int) -> Tokenizer:
     lacking = [piece for piece in learnt.numbered if len(tokenizer.spelt(piece)) > 1]
     all_of_them = tokenizer.extended(lacking)
     counts = np.zeros(all_of_them.vocabulary, np.int64)
-    for begin in range(0, len(texts), BATCH):
-        for row in all_of_them.encode(texts[begin : begin + BATCH]):
-            np.add.at(counts, row, 1)
+    for batch in batches(texts):
+        counts += needed(all_of_them, batch)
     saved = {piece: int(counts[all_of_them.numbered[piece]]) * (len(tokenizer.spelt(piece)) - 1) for piece in lacking}
     best = sorted(lacking, key=lambda piece: (-saved[piece], piece))
     return tokenizer.extended([piece for piece in best[:more] if saved[piece]])

@@ -1,9 +1,10 @@
 """Measures: how well a vocabulary fits a text."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bertsmith.text.tokenizer import Tokenizer
 
@@ -55,11 +56,10 @@ def measure(tokenizer: Tokenizer, texts: Iterable[str]) -> Measures:
     """Encode texts, the first ten million characters of them, and count."""
     words = size = 0
     counts = np.zeros(tokenizer.vocabulary, np.int64)
-    for batch in _batches(texts):
+    for batch in batches(texts):
         words += sum(len(text.split()) for text in batch)
         size += sum(len(text.encode()) for text in batch)
-        ids = [number for row in tokenizer.encode(batch) for number in row]
-        counts += np.bincount(np.array(ids, np.int64), minlength=len(counts))
+        counts += needed(tokenizer, batch)
     plain = np.flatnonzero(~tokenizer.special)
     used = plain[counts[plain] > 0]
     lengths = {number: len(tokenizer.piece(int(number)).removeprefix("##")) for number in plain}
@@ -75,6 +75,12 @@ def measure(tokenizer: Tokenizer, texts: Iterable[str]) -> Measures:
         longest=[tokenizer.piece(int(number)) for number in longest],
         rarest=[(tokenizer.piece(int(number)), int(counts[number])) for number in rarest],
     )
+
+
+def needed(tokenizer: Tokenizer, texts: Sequence[str]) -> NDArray[np.int64]:
+    """How often texts need each piece."""
+    ids = [number for row in tokenizer.encode(texts) for number in row]
+    return np.bincount(np.array(ids, np.int64), minlength=tokenizer.vocabulary)
 
 
 class Sample:
@@ -99,7 +105,8 @@ class Sample:
             yield text
 
 
-def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
+def batches(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Texts, up to the number of characters that are measured, so many at a time."""
     batch: list[str] = []
     size = 0
     for text in texts:

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 import scripts
-from tiny import assert_same, losses, prepared
+import torch
+from tiny import assert_same, losses, prepared, weights
 
 from bertsmith import config, run
 from bertsmith.recipe import Recipe
@@ -65,3 +66,15 @@ def test_micro_batches_of_a_run_and_muon_move_both_networks(tmp_path: Path) -> N
     steps = [line for line in log.read(tmp_path / "run" / log.NAME) if line["kind"] == "step"]
     assert [line["skipped"] for line in steps] == [0, 0, 0]
     assert all(line["terms"].keys() == {"masked", "replaced"} for line in steps)
+
+
+def test_tables_of_both_networks_learn_in_pure_half_precision(tmp_path: Path) -> None:
+    """Rounded for a step, the shared tables must be themselves again behind it."""
+    data, seen = prepared(tmp_path), {}
+    for precision in ("float32", "pure"):
+        run.pretrain(tiny(data, tmp_path / precision, f"train.precision={precision}"))
+        seen[precision] = [loss for _, loss in losses(tmp_path / precision)]
+    assert seen["pure"] == pytest.approx(seen["float32"], rel=0.02)
+    learnt = {name: weights(tmp_path / name)["trunk.embedding.weight"] for name in seen}
+    assert learnt["pure"].dtype == torch.float32
+    torch.testing.assert_close(learnt["pure"], learnt["float32"], rtol=0, atol=0.02)

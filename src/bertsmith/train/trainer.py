@@ -300,7 +300,9 @@ class Trainer:
         """The objective with every weight rounded once for the whole step; the weights themselves stay as they are."""
         weights = {**dict(self.objective.named_parameters()), **dict(self.objective.named_buffers())}
         rounded = {name: one.to(self.precision) if one.is_floating_point() else one for name, one in weights.items()}
-        return functional_call(self.objective, rounded, (batch,))
+        # What two networks share is a module of both, and is exchanged in both at once: to exchange it by each of its
+        # names, as `tie_weights` would, leaves the rounded weight behind in the place of the true one.
+        return functional_call(self.objective, rounded, (batch,), tie_weights=False)
 
     def _autocast(self) -> AbstractContextManager[Any]:
         if self.precision == torch.float32:

@@ -41,16 +41,14 @@ from rich.table import Table
 
 from bertsmith import config, lesson, run, tune
 from bertsmith.data.corpus import Corpus
-from bertsmith.data.pack import Pack
 from bertsmith.data.shards import Shards
 from bertsmith.errors import BertsmithError, nearest
+from bertsmith.measures import LENGTH, held_out
 from bertsmith.models import folder as folders
-from bertsmith.objectives.masked import MaskedLM
 from bertsmith.recipe import EXTENTS, FineTune, Recipe
 from bertsmith.tasks.seeds import interval
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig
 from bertsmith.train import log, machine
-from bertsmith.train.evaluate import evaluate
 from bertsmith.use import minimal
 from bertsmith.use.load import load
 
@@ -63,7 +61,6 @@ TASKS = {  # GLUE's, with the measures whose mean is the score
 }
 LONG = "SST-2"  # one epoch and one seed of it are enough
 BLIMP, MEAN = "BLiMP", "mean"
-LENGTH, HIDDEN = 128, 0.15
 TUNING = f"data.length={LENGTH} data.items=32 optimizer.rate=5e-5 optimizer.betas=[0.9,0.999] optimizer.decay=0.01"
 TUNING += " dropout=0.1 optimizer.clip=1.0 schedule.warmup=0.06 keep=last"
 TUNING += " train.evaluations=0 train.saves=0"  # measured at the end
@@ -138,26 +135,9 @@ def pretrain(recipe: Recipe) -> dict[str, Any]:
         "tokens": last["tokens"],
         "tokens_per_second": last["tokens"] / last["seconds"],
         "epochs": last["tokens"] / Shards(recipe.data.folder / "train").tokens,
-        "held_out_loss": held_out(recipe.out / "model", recipe.data.folder / "valid"),
+        "held_out_loss": held_out(recipe.out / "model", recipe.data.folder / "valid").get("masked_loss"),
         "device": machine.describe(machine.device("auto"))["device"],
     }
-
-
-def held_out(folder: Path, text: Path) -> float | None:
-    """The loss of hidden words, asked alike of all models of one vocabulary; None of one that guesses no words."""
-    model, shards = load(folder, machine.device("auto").type), Shards(text)
-    if not model.guesses:
-        return None
-    objective, tokenizer = model.masked(), model.tokenizer
-    objective.config = MaskedLM.Config(rate=HIDDEN, pairs="none")
-    ids = {"start": tokenizer.start, "stop": tokenizer.stop, "padding": tokenizer.padding}
-    length = min(LENGTH, model.length)
-    pack = Pack(shards, length=length, tokens=128 * LENGTH, pairs="none", seed=run.VALID_SEED, once=True, **ids)
-    collate = objective.collator(tokenizer)
-    batches = [collate(pack(position)).to(model.device) for position in range(pack.batches())]
-    half = machine.precision("auto", model.device) == torch.bfloat16
-    with torch.inference_mode(), torch.autocast(model.device.type, torch.bfloat16, enabled=half):
-        return evaluate(objective, batches, shards.bytes / shards.tokens)["masked_loss"]
 
 
 def jobs(tasks: Sequence[str], model: Path, data: Path, tuning: tuple[str, ...], size: Size) -> list[Job]:

@@ -15,7 +15,7 @@ from bertsmith.cli import app
 
 VERBS = (
     *("make", "demo", "tokenizer", "prepare", "pretrain", "check", "list", "fill"),
-    *("finetune", "evaluate", "predict", "embed", "score", "neighbours"),
+    *("finetune", "evaluate", "race", "predict", "embed", "score", "neighbours", "generate"),
 )
 
 

@@ -14,9 +14,11 @@ from bertsmith.data.corpus import Corpus
 from bertsmith.data.prepare import prepare
 from bertsmith.errors import BertsmithError
 from bertsmith.models import folder as folders
-from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.start import start
+from bertsmith.text.extend import extend
+from bertsmith.text.pieces import Kind
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 from bertsmith.use.load import load
 
@@ -104,6 +106,49 @@ def test_pieces_of_both_vocabularies_keep_their_rows_and_new_ones_start_from_wha
     assert "".join(old.piece(part).removeprefix("##") for part in parts) == "doghouse"
     row = before["trunk.embedding.weight"][parts].mean(0)
     torch.testing.assert_close(after["trunk.embedding.weight"][new.numbered["doghouse"]], row)
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
+def test_new_pieces_start_from_what_words_were_cut_into(kind: Kind, tmp_path: Path) -> None:
+    """The mean vector of a word's pieces is that of its one new piece, however the vocabulary cuts."""
+    text = write_text(tmp_path / "text.txt").read_text(encoding="utf-8").splitlines()
+    old = train(text, TokenizerConfig(kind=kind, vocabulary=300 if kind == "bpe" else 100, least=1))
+    new = extend(old, ["the doghouse and the cathouse", "a birdhouse"] * 9, 200)
+    assert new.vocabulary > old.vocabulary
+    small = TransformerConfig(vocabulary=old.vocabulary, width=32, layers=2, heads=2, feed_forward=64, length=32)
+    before = MaskedLM(Transformer(small), MaskedLM.Config())
+    torch.nn.init.normal_(before.head.bias)
+    folders.write(tmp_path / "model", small, before.state_dict())
+    old.save(tmp_path / "model")
+    after = MaskedLM(Transformer(replace(small, vocabulary=new.vocabulary)), MaskedLM.Config())
+    [_, told] = start(after, tmp_path / "model", new)
+    assert told.startswith(f"{new.vocabulary - old.vocabulary} of {new.vocabulary} pieces are new")
+    words = [" doghouse", " cathouse", " birdhouse"]
+    for [number], parts in zip(new.encode(words), old.encode(words), strict=True):
+        assert number >= old.vocabulary
+        assert len(parts) > 1
+        for name in ("trunk.embedding.weight", "head.bias"):
+            torch.testing.assert_close(after.state_dict()[name][number], before.state_dict()[name][parts].mean(0))
+    for name in ("trunk.embedding.weight", "head.bias"):
+        assert torch.equal(after.state_dict()[name][: old.vocabulary], before.state_dict()[name])
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
+def test_that_a_text_has_fewer_new_pieces_than_wanted_is_told(
+    kind: Kind, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = write_text(tmp_path / "text.txt")
+    settings = TokenizerConfig(kind=kind, vocabulary=300 if kind == "bpe" else 100, least=1)
+    old = train(text.read_text(encoding="utf-8").splitlines(), settings)
+    old.save(tmp_path / "old")
+    text.write_text("the doghouse and the cathouse\na birdhouse\n\n" * 9, encoding="utf-8")
+    run.extend([str(text)], tmp_path / "new", tmp_path / "old", 1_000)
+    found = Tokenizer.load(tmp_path / "new").vocabulary - old.vocabulary
+    line = f"{found} pieces are new, not 1,000: the text repeats no more that the vocabulary lacks"
+    assert 0 < found < 200
+    assert line in " ".join(capsys.readouterr().out.split())
+    run.extend([str(text)], tmp_path / "new", tmp_path / "old", 2)
+    assert "pieces are new" not in capsys.readouterr().out
 
 
 def test_a_run_with_new_words_learns(home: Path, tmp_path: Path) -> None:

@@ -38,7 +38,8 @@ def prepared(folder: Path, kind: Kind = "wordpiece") -> Path:
     """The text, its vocabulary and its shards."""
     text = write_text(folder / "text.txt")
     corpus = Corpus([str(text)], layout="lines")
-    tokenizer = train(corpus.lines(), TokenizerConfig(kind=kind, vocabulary=300 if kind == "bpe" else 100, least=1))
+    pieces = TokenizerConfig(kind=kind, vocabulary=300 if kind in ("bpe", "t5") else 100, least=1)
+    tokenizer = train(corpus.lines(), pieces)
     prepare(corpus, tokenizer, folder / "data", valid=0.1, workers=1)
     return folder / "data"
 

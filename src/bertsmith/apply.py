@@ -1,4 +1,4 @@
-"""The composition root of using a model: predictions, vectors, scores and neighbours, from the command line."""
+"""The composition root of using a model: predictions, vectors, scores, neighbours and texts, from the command line."""
 
 import json
 import sys
@@ -19,6 +19,7 @@ from bertsmith.data.tables import Dropped, opened, source
 from bertsmith.errors import FolderError, TextError
 from bertsmith.tasks import TASKS
 from bertsmith.tasks.base import Task
+from bertsmith.tasks.write import Write
 from bertsmith.train import machine
 from bertsmith.use import likelihood, vectors
 from bertsmith.use.load import WORDS, Model, load
@@ -35,6 +36,8 @@ def predict(model: Path, inputs: Sequence[str], *, out: Path | None) -> None:
     if not isinstance(loaded.objective, Task):
         raise FolderError(model, "was not fine-tuned", "Fine-tune it first with: bertsmith finetune")
     kind = next(name for name, task in TASKS.items() if type(loaded.objective) is task)
+    if isinstance(loaded.objective, Write) and loaded.objective.config.answer == "stretch":
+        kind = "answer"  # its examples are questions
     answers = loaded.stream((_example(kind, record) for record in _records(inputs)), TOGETHER)
     if out is None:
         for answer in answers:
@@ -77,7 +80,8 @@ def score(model: Path, inputs: Sequence[str], *, form: Any, as_json: bool) -> No
         table.add_row(f"{one.total:.2f}", f"{one.total / max(one.tokens, 1):.2f}", one.text)
     SAY.print(table)
     bits = likelihood.bits_per_byte(found)
-    SAY.print(f"pseudo-perplexity {likelihood.perplexity(found):.2f}, {bits:.3f} bits per byte of {len(found):,} texts")
+    kind = "perplexity" if loaded.trunk.config.causal else "pseudo-perplexity"
+    SAY.print(f"{kind} {likelihood.perplexity(found):.2f}, {bits:.3f} bits per byte of {len(found):,} texts")
 
 
 def neighbours(model: Path, texts: Sequence[str], among: Sequence[str], *, top: int, as_json: bool) -> None:
@@ -96,6 +100,21 @@ def neighbours(model: Path, texts: Sequence[str], among: Sequence[str], *, top: 
         SAY.print(f"\n[bold]{escape(text)}[/]")
         for one in found:
             SAY.print(f"  {one['cosine']:.3f}  {one['text']}", markup=False)
+
+
+def generate(model: Path, prompts: Sequence[str], *, as_json: bool, **how: Any) -> None:
+    """Each prompt, or each line of standard input, and what comes next."""
+    loaded = _loaded(model)
+    for one in loaded.continue_all(list(prompts) or list(_lines(["-"])), **how):
+        if one.unread:
+            fact = f"{one.unread:,} tokens are more than the model reads with the others"
+            print(f"bertsmith: '{one.prompt[:40]}...': {fact}. They were left out.", file=sys.stderr)
+        if as_json:
+            print(json.dumps(one.plain(), ensure_ascii=False), flush=True)
+            continue
+        for text in one.texts:
+            rest = text[len(one.prompt) :] if text.startswith(one.prompt) else f"\n{text}"  # gone on with, or answered
+            SAY.print(f"[bold]{escape(one.prompt)}[/]{escape(rest)}\n")
 
 
 def _loaded(model: Path) -> Model:

@@ -106,7 +106,9 @@ def reserve(budget: float, *, gpu: bool) -> float:
 def memory(networks: Sequence[TransformerConfig], count: int, tokens: int, guesses: float) -> float:
     """About how many bytes training takes: weights, gradients, two moments, and what the backward pass needs."""
     states = 16 * count
-    widths = sum(shape.layers * (16 * shape.width + 4 * shape.feed_forward) for shape in networks)
+    # What a second network writes is as long as what it guesses.
+    depths = [(shape, shape.layers + guesses * shape.decoder) for shape in networks]
+    widths = sum(depth * (16 * shape.width + 4 * shape.feed_forward) for shape, depth in depths)
     kept = tokens * widths * 2  # bf16, dropout included
     scores = tokens * guesses * networks[0].vocabulary * 8
     return states + kept + scores

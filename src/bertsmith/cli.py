@@ -68,12 +68,13 @@ def tokenizer(
     texts: Texts,
     out: Out,
     kind: Annotated[
-        Literal["wordpiece", "bpe", "unigram"], typer.Option(help="How words are cut into pieces.")
+        Literal["wordpiece", "bpe", "unigram", "t5"], typer.Option(help="How words are cut into pieces.")
     ] = "wordpiece",
     vocabulary: Annotated[int, typer.Option(help="How many pieces.")] = 30_522,
     lowercase: Annotated[
-        bool, typer.Option("--lowercase/--cased", help="Whether Paris and paris are one word.")
-    ] = True,
+        bool | None,
+        typer.Option("--lowercase/--cased", help="Whether Paris and paris are one word; if not said, not in T5."),
+    ] = None,
     extend: Annotated[Path | None, typer.Option(help="A model folder whose vocabulary gets more pieces.")] = None,
     more: Annotated[int, typer.Option(help="How many, with --extend.")] = 1_000,
     field: Field = "text",
@@ -163,12 +164,12 @@ def finetune(
     overrides: Overrides = None,
     dev: Annotated[Path | None, typer.Option(help="A file to choose the best weights by.")] = None,
     task: Annotated[
-        Literal["classify", "tag", "answer", "choose", "embed", "features"] | None,
-        typer.Option(help="What to learn; guessed from the file if not given."),
+        Literal["classify", "tag", "answer", "choose", "embed", "features", "write"] | None,
+        typer.Option(help="What to learn; guessed from the file if not given, and of a T5 always write."),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many runs that differ in nothing but chance.")] = 1,
 ) -> None:
-    """Teach a model a task: a class, a number, labels, tags, answers, endings or vectors."""
+    """Teach a model a task: a class, a number, labels, tags, answers, endings, vectors or texts."""
     from bertsmith import tune
 
     tune.show(
@@ -183,16 +184,56 @@ def evaluate(
     out: Out,
     overrides: Overrides = None,
     suite: Annotated[
-        Literal["glue", "layers", "blimp", "probes"],
-        typer.Option(help="GLUE; features from layers; minimal pairs; linear probes."),
+        Literal["glue", "layers", "blimp", "probes", "shots"],
+        typer.Option(help="GLUE; features from layers; minimal pairs; linear probes; examples in the prompt."),
     ] = "glue",
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each row that is trained.")] = 3,
-    most: Annotated[int | None, typer.Option(help="Pairs of a phenomenon, or examples of a probe, at most.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each row that is trained, or shown examples.")] = 3,
+    most: Annotated[
+        int | None, typer.Option(help="Pairs of a phenomenon, examples of a probe, or texts of a task, at most.")
+    ] = None,
+    shots: Annotated[str | None, typer.Option(help="How many examples a prompt shows, as in 0,1,2,4,8.")] = None,
 ) -> None:
     """Measure a model by a whole suite, and leave one table. Goes on where it was stopped."""
     from bertsmith import suites
 
-    suites.evaluate(suite, model, data, out, seeds=seeds, most=most, overrides=overrides or [])
+    changes = [*(overrides or []), *([f"shots=[{shots}]"] if shots is not None else [])]
+    suites.evaluate(suite, model, data, out, seeds=seeds, most=most, overrides=changes)
+
+
+@app.command()
+def race(
+    recipes: Annotated[
+        list[str],
+        typer.Argument(help='Recipes, perhaps "a.toml section.key=value"; an override that stands alone is for all.'),
+    ],
+    out: Out,
+    data: Annotated[Path | None, typer.Option(help="A prepared text, for all of them.")] = None,
+    texts: Annotated[
+        list[str] | None, typer.Option("--text", help="Files to prepare, in the pieces that each recipe reads.")
+    ] = None,
+    budget: Annotated[str, typer.Option(help="How long each may train: 90s, 5m, 2h.")] = "5m",
+    equal: Annotated[
+        Literal["time", "flops"], typer.Option(help="The same time for all, or the FLOPs of the first.")
+    ] = "time",
+    points: Annotated[int, typer.Option(help="At how many points of the budget models are scored.")] = 4,
+    glue: Annotated[Path | None, typer.Option(help="A folder with tasks of GLUE, to be fine-tuned on.")] = None,
+    tasks: Annotated[str, typer.Option(help="Which of them, as in CoLA,SST-2; all if none is named.")] = "",
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each task.")] = 1,
+    tuning: Annotated[str, typer.Option(help='How they are learnt, as in "optimizer.rate=1e-3".')] = "",
+    blimp: Annotated[Path | None, typer.Option(help="Minimal pairs: a folder, a file or an archive.")] = None,
+    most: Annotated[int, typer.Option(help="Pairs of each phenomenon at most.")] = 200,
+    lowercase: Annotated[
+        bool, typer.Option("--lowercase/--cased", help="Whether Paris and paris are one word, in pieces of words.")
+    ] = True,
+) -> None:
+    """Train several recipes on one text at equal compute, and draw what each has learnt. Goes on where it stopped."""
+    from bertsmith import race as racing
+    from bertsmith.measures import Questions
+
+    rules = racing.Rules(budget=budget, equal=equal, points=points)
+    named = [task for task in tasks.split(",") if task]
+    asked = Questions(glue=glue, tasks=named, seeds=seeds, tuning=tuning.split(), blimp=blimp, most=most)
+    racing.race(recipes, out, rules=rules, questions=asked, data=data, texts=texts or [], lowercase=lowercase)
 
 
 @app.command()
@@ -213,7 +254,8 @@ def embed(
     out: Annotated[Path, typer.Option("--out", help="A file ending in .npy or .parquet.")],
     inputs: Input = None,
     pooling: Annotated[
-        Literal["mean", "first"] | None, typer.Option(help="All tokens or the first; else what the folder says.")
+        Literal["mean", "first", "last"] | None,
+        typer.Option(help="All tokens, the first or the last; else what the folder says."),
     ] = None,
     layers: Annotated[list[int] | None, typer.Option("--layer", help="0 the embedding, -1 the last; several.")] = None,
     join: Annotated[Literal["sum", "concatenate"], typer.Option(help="How several layers become one.")] = "sum",
@@ -256,6 +298,34 @@ def neighbours(
     from bertsmith import apply
 
     apply.neighbours(model, texts or [], among, top=top, as_json=as_json)
+
+
+@app.command()
+def generate(
+    model: Annotated[Path, typer.Argument(help="The folder of a model that tells the next token, as GPT does.")],
+    prompts: Annotated[
+        list[str] | None, typer.Argument(help="Beginnings of texts; lines of standard input if none.")
+    ] = None,
+    most: Annotated[int, typer.Option(help="New tokens at most.")] = 40,
+    least: Annotated[int, typer.Option(help="And at least.")] = 0,
+    temperature: Annotated[float, typer.Option(help="Below 1: bolder about what is likely; 0: the likeliest.")] = 0.8,
+    top_k: Annotated[int, typer.Option(help="Draw from so many of the likeliest tokens; 0: from all.")] = 50,
+    top_p: Annotated[float, typer.Option(help="And from those that have this share between them.")] = 0.95,
+    beams: Annotated[int, typer.Option(help="With more than one: look for the likeliest whole, draw nothing.")] = 1,
+    penalty: Annotated[float, typer.Option(help="Of beams: above 0 favours longer texts.")] = 1.0,
+    samples: Annotated[int, typer.Option(help="Texts for each prompt.")] = 1,
+    seed: Annotated[int, typer.Option(help="The same seed, prompt and model: the same text.")] = 0,
+    precision: Annotated[
+        Literal["float32", "bfloat16"], typer.Option(help="bfloat16 is faster, and a text may come out differently.")
+    ] = "float32",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Go on with a text."""
+    from bertsmith import apply
+
+    drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "samples": samples, "seed": seed}
+    whole = {"most": most, "least": least, "beams": beams, "penalty": penalty, "precision": precision}
+    apply.generate(model, prompts or [], as_json=as_json, **drawn, **whole)
 
 
 def main() -> None:

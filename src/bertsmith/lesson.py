@@ -7,11 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from bertsmith.data import glue, labelled
+from bertsmith.data import files, glue, labelled
 from bertsmith.data.labelled import Columns, Labelled
 from bertsmith.data.shuffle import permute
 from bertsmith.errors import RecipeError, TextError
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models import foreign
+from bertsmith.models.dialects import dialect_of
+from bertsmith.models.encoder_decoder import network
+from bertsmith.models.folder import CONFIG
+from bertsmith.models.foreign import TASKS as LEARNT
+from bertsmith.models.transformer import TransformerConfig
 from bertsmith.recipe import FineTune
 from bertsmith.tasks import TASKS
 from bertsmith.tasks.base import Item, Task
@@ -106,6 +111,12 @@ def guess(train: Path) -> str:
     return "classify" if last in (".tsv", ".csv", ".jsonl", ".parquet") else "tag"
 
 
+def writes(model: Path) -> bool:
+    """Whether a folder holds a network that writes about what another has read, and so learns every task as text."""
+    path = model / CONFIG
+    return path.is_file() and foreign.config_of(files.read_json(path), path).decoder > 0
+
+
 def _held_back(whole: Labelled) -> tuple[Labelled, Labelled]:
     """A tenth of the examples, always the same ones, as a dev set."""
     count = len(whole.examples)
@@ -119,7 +130,7 @@ def _held_back(whole: Labelled) -> tuple[Labelled, Labelled]:
 def _labels(examples: Sequence[Any], place: Path, kind: type[Task]) -> tuple[str, ...]:
     """The classes by number: in GLUE's order where it is GLUE, so that others mean the same by a number."""
     found = glue.recognise(place)
-    if found is not None and found.classes and kind is TASKS["classify"]:
+    if found is not None and found.classes and kind in (TASKS["classify"], TASKS["write"]):
         return found.classes
     return kind.classes(examples)
 
@@ -128,7 +139,21 @@ def task_of(recipe: FineTune, shape: TransformerConfig, data: Data) -> Task:
     """The task on a network of this shape, before it has any weights."""
     if recipe.dropout is not None:
         shape = replace(shape, dropout=recipe.dropout, attention_dropout=recipe.dropout)
-    return TASKS[recipe.task.kind](Transformer(shape), recipe.task.settings, data.labels)
+    kind, classes = recipe.task.kind, dialect_of(shape).classes
+    if shape.decoder and kind != "write":
+        fact = f"'{kind}' is for networks that only read, and this one writes"
+        raise RecipeError("task.kind", fact, "Use write, or a network such as bert-base")
+    if kind == "write" and not shape.decoder:
+        fact = "'write' is for networks that write, and this one only reads"
+        raise RecipeError("task.kind", fact, "Use another task, or a network such as t5-base")
+    if shape.decoder and (recipe.adapt.kind, recipe.adapt.freeze, recipe.adapt.layer_decay) != ("full", 0, 1.0):
+        fact = "of a network that reads and one that writes, both learn as wholes"
+        raise RecipeError("adapt", fact, "Leave adapt out")
+    if kind in LEARNT and kind not in classes:
+        fact = f"transformers has no class that learns to {kind} with this network"
+        others = [name for name in LEARNT if name in classes]
+        raise RecipeError("task.kind", fact, f"Use {' or '.join(others)}")
+    return TASKS[kind](network(shape), recipe.task.settings, data.labels)
 
 
 def told(data: Data) -> list[str]:

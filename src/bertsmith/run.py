@@ -3,9 +3,10 @@
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -29,12 +30,13 @@ from bertsmith.data.prepare import prepare as tokenise
 from bertsmith.data.shards import Shards
 from bertsmith.errors import FolderError, RecipeError, RunError
 from bertsmith.insight import report
-from bertsmith.insight.card import card
+from bertsmith.insight.card import Use, card
 from bertsmith.insight.report import RunStory
 from bertsmith.models import folder as folders
-from bertsmith.models.dialect import dialect_of
+from bertsmith.models.dialects import dialect_of
+from bertsmith.models.encoder_decoder import network
 from bertsmith.models.family import FAMILY
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import TransformerConfig
 from bertsmith.nn.attention import lacking
 from bertsmith.nn.init import initialise
 from bertsmith.objectives import OBJECTIVES
@@ -47,6 +49,7 @@ from bertsmith.text.extend import extend as extended
 from bertsmith.text.measure import Sample, measure
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig
 from bertsmith.train import checkpoint, machine
+from bertsmith.train.checkpoint import Checkpoint
 from bertsmith.train.clock import seconds, spoken
 from bertsmith.train.display import Display
 from bertsmith.train.evaluate import evaluate
@@ -58,6 +61,7 @@ from bertsmith.use.load import Model, load
 
 SAY = Console(highlight=False, soft_wrap=True)
 VALID_SEED = 1  # validation is masked once and for all, whatever the run's own seed
+SAMPLE = 8  # batches by which the cost of a run is judged
 MAY_CHANGE = frozenset(  # what a run that goes on may have otherwise than when it was begun
     {"out", "data.folder", "data.workers"}
     | {f"train.{name}" for name in ("steps", "epochs", "budget", "device", "compile", "evaluations", "saves", "keep")}
@@ -113,12 +117,47 @@ def pretrain(recipe: Recipe) -> dict[str, float]:
     return figures
 
 
+@dataclass(frozen=True)
+class Cost:
+    """What a recipe takes to train."""
+
+    parameters: int
+    flops: float  # for one token, as papers count them
+    tokens: float  # in an update
+
+
+def cost(recipe: Recipe) -> Cost:
+    """What training takes, by the first batches. A recipe that does not fit its data is refused here already."""
+    tokenizer, train, _ = _data(recipe)
+    objective = _objective(recipe, tokenizer)
+    feed, counts = _feed(recipe, objective, tokenizer, train), Counter[str]()
+    position = feed.first()
+    for _ in range(SAMPLE):
+        counts.update(feed(position).counts)
+        position = feed.after(position)
+    return Cost(
+        parameters=sum(parameter.numel() for parameter in objective.parameters()),
+        flops=objective.flops(counts["squares"] / counts["tokens"]),
+        tokens=counts["tokens"] / SAMPLE * recipe.train.accumulate,
+    )
+
+
+def export(recipe: Recipe, saved: Checkpoint, place: Path) -> None:
+    """The model folders of a run as it was when it was saved."""
+    tokenizer, train, valid = _data(recipe)
+    objective = _objective(recipe, tokenizer)
+    objective.load_state_dict(saved.tensors["model"])
+    told = story.so_far(recipe, saved, train, valid, tokenizer)
+    for name, part in objective.folders.items():
+        _export(place / name, part, tokenizer, told)
+
+
 def make(
     texts: Sequence[str], out: Path, *, budget: str = "10m", seed: int = 0, lowercase: bool = True, **reading: Any
 ) -> dict[str, float]:
     """From text to a trained model folder: vocabulary, shards, a recipe that fits, and the run itself."""
     began, path = time.monotonic(), out / "recipe.toml"
-    whole = _budget(budget)
+    whole = duration(budget)
     with Lock(out):
         _prepared(texts, out, lowercase, reading)
         if path.exists():
@@ -184,6 +223,8 @@ def extend(texts: Sequence[str], out: Path, base: Path, more: int, **reading: An
         SAY.print(f"[bold]{name}[/]\n{escape(str(found))}")
     new = [after.piece(number) for number in range(before.vocabulary, after.vocabulary)]
     SAY.print(f"new              {escape('  '.join(new[:24]))}{' ...' if len(new) > 24 else ''}")
+    if len(new) < more:
+        SAY.print(f"{len(new):,} pieces are new, not {more:,}: the text repeats no more that the vocabulary lacks")
 
 
 def prepare(
@@ -260,7 +301,8 @@ def _show(filled: Filled) -> None:
         SAY.print()
 
 
-def _budget(written: str) -> float:
+def duration(written: str) -> float:
+    """The seconds of a --budget."""
     try:
         return seconds(written)
     except ValueError as error:
@@ -352,7 +394,7 @@ def _objective(recipe: Recipe, tokenizer: Tokenizer) -> Unlabelled:
 def _built(recipe: Recipe, shape: TransformerConfig) -> Unlabelled:
     """The network with its heads. One that could not be saved is refused before it is trained."""
     dialect_of(shape)
-    objective = OBJECTIVES[recipe.objective.kind](Transformer(shape), recipe.objective.settings)
+    objective = OBJECTIVES[recipe.objective.kind](network(shape), recipe.objective.settings)
     for part in objective.folders.values():
         dialect_of(part.trunk.config)
     return objective
@@ -383,7 +425,7 @@ def _pack(recipe: Recipe, tokenizer: Tokenizer, shards: Shards, pairs: Pairs, se
         tokens=recipe.data.tokens,
         pairs=pairs,
         seed=seed,
-        start=tokenizer.start,
+        start=tokenizer.roles.get("start", tokenizer.padding),  # T5 has none, and takes off what it is given
         stop=tokenizer.stop,
         padding=tokenizer.padding,
         across=recipe.data.across,
@@ -408,5 +450,6 @@ def _export(place: Path, objective: Unlabelled, tokenizer: Tokenizer, told: RunS
             extra["pairs"] = objective.pairs  # our own word: what transformers' two classes mean here
         folders.write(folder, shape, state, extra)
         tokenizer.save(folder, length=shape.length, segments=shape.segments > 1)
-        guesses = any(name.startswith("head.") for name in state)
-        files.write(folder / "README.md", card(told, guesses=guesses).encode())
+        fills = any(name.startswith("head.") for name in state)
+        use: Use = "goes_on" if shape.causal else "writes" if shape.decoder else "fills" if fills else "is_tuned"
+        files.write(folder / "README.md", card(told, use=use).encode())

@@ -1,29 +1,41 @@
 """What a run has to tell when it is over: its figures, its examples, its data and its machine."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from bertsmith import config
 from bertsmith.data import files
 from bertsmith.data.batch import Batch
 from bertsmith.data.shards import Shards
-from bertsmith.insight.report import Example, RunStory
+from bertsmith.insight.report import GUESSED, Example, RunStory
+from bertsmith.objectives.causal import NextToken
+from bertsmith.objectives.masked import MaskedLM
+from bertsmith.objectives.spans import SpanCorruption
 from bertsmith.recipe import Recipe
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import log, machine
+from bertsmith.train.checkpoint import Checkpoint
 from bertsmith.train.clock import spoken
 from bertsmith.train.trainer import Trainer
-from bertsmith.use.blanks import blanks
+from bertsmith.use.blanks import blanks, openings
 from bertsmith.use.load import Model
 
 EXAMPLES = 12
+WRITTEN = 24  # tokens of each text that is written
 
 
 def before(recipe: Recipe, model: Model, valid: Shards) -> list[Example]:
-    """Blanks and what the untrained network makes of them; kept in the run's folder, for a run that is resumed."""
+    """Blanks and what the untrained network makes of them; kept in the run's folder, for a run that is resumed.
+
+    A network that writes fills none; what it writes is told when it is over.
+    """
+    if not isinstance(model.objective, MaskedLM):
+        return []
     path = recipe.out / "examples.json"
     if not path.exists():
         clozes = blanks(valid, model.tokenizer, EXAMPLES)
@@ -44,10 +56,11 @@ def tell(
     examples: Sequence[Example],
 ) -> RunStory:
     """The whole story, in plain values."""
-    after = _guesses(model, [example.text for example in examples])
-    guess = by_frequency(train, batches)
+    after = _guesses(model, [example.text for example in examples]) if examples else []
+    guess = by_frequency(train, batches, model.tokenizer)
     return RunStory(
         title=f"{recipe.model.kind} from {train.words:,} words",
+        written=_written(model, valid),
         records=log.read(recipe.out / log.NAME),
         figures=_figures(trainer, guess),
         examples=[replace(example, after=guessed) for example, guessed in zip(examples, after, strict=True)],
@@ -58,22 +71,63 @@ def tell(
     )
 
 
-def by_frequency(train: Shards, batches: Sequence[Batch]) -> float:
-    """The loss of guessing every hidden word by how often words occur in the training text."""
+def _written(model: Model, valid: Shards) -> list[tuple[str, str]]:
+    """What a network that writes makes of some openings."""
+    if not isinstance(model.objective, NextToken | SpanCorruption):
+        return []
+    prompts = openings(valid, model.tokenizer, EXAMPLES)
+    return list(zip(prompts, model.generate(prompts, most=WRITTEN), strict=True)) if prompts else []
+
+
+def so_far(recipe: Recipe, saved: Checkpoint, train: Shards, valid: Shards, tokenizer: Tokenizer) -> RunStory:
+    """What there is to tell of a run that is not over, by a checkpoint of it."""
+    return RunStory(
+        title=f"{recipe.model.kind} from {train.words:,} words, after {saved.step:,} updates",
+        figures={
+            "tokens seen": f"{saved.state['tokens']:,}",
+            "updates": f"{saved.step:,}",
+            "training time": spoken(saved.state["seconds"]),
+        },
+        data=_data(train, valid, tokenizer),
+        recipe=config.dump(recipe),
+        machine=machine.describe(machine.device(recipe.train.device)),
+    )
+
+
+def by_frequency(train: Shards, batches: Sequence[Batch], tokenizer: Tokenizer) -> float:
+    """The loss of guessing every word by how often words occur in the training text."""
+    asked = [_asked(batch).cpu() for batch in batches if batch.targets is not None]
+    targets = torch.cat(asked).numpy()
+    targets = targets[targets >= 0]
     counts = train.frequencies() + 1.0
+    if (targets == tokenizer.stop).any():
+        counts[tokenizer.stop] += train.documents  # whose ends are guessed, too
     costs = -np.log(counts / counts.sum())
-    targets = torch.cat([batch.targets.cpu() for batch in batches if batch.targets is not None])
-    return float(costs[targets.numpy()].mean())
+    return float(costs[targets].mean())
+
+
+def _asked(batch: Batch) -> Tensor:
+    """What is to be guessed; of what a second network writes only what was text."""
+    assert batch.targets is not None
+    if batch.written is None:
+        return batch.targets
+    assert batch.real is not None
+    return batch.targets[batch.real]
 
 
 def _figures(trainer: Trainer, guess: float) -> dict[str, str]:
     found = trainer.figures
+    kind = next(kind for kind in GUESSED if f"{kind}_loss" in found)
+    loss = found[f"{kind}_loss"]
     figures = {
-        "validation loss of hidden words": f"{found['masked_loss']:.3f} nats",
-        "below guessing by word frequency": f"{guess - found['masked_loss']:.3f} nats",
-        "hidden words guessed right": f"{found['masked_accuracy']:.1%}",
-        "bits per byte": f"{found['bits_per_byte']:.3f}",
+        f"validation loss of {GUESSED[kind]}": f"{loss:.3f} nats",
+        "below guessing by word frequency": f"{guess - loss:.3f} nats",
+        f"{GUESSED[kind]} guessed right": f"{found[f'{kind}_accuracy']:.1%}",
     }
+    if "bits_per_byte" in found:
+        figures["bits per byte"] = f"{found['bits_per_byte']:.3f}"
+    if kind == "next_token":
+        figures["perplexity"] = f"{math.exp(loss):.1f}"
     shares = {
         "next_accuracy": "next sentence judged right",
         "order_accuracy": "sentence order judged right",

@@ -1,22 +1,29 @@
 """Suites: one command that measures a model in every way of a benchmark, and goes on where it was stopped."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 
-from bertsmith import lesson, tune
+from bertsmith import config, lesson, tune
+from bertsmith.data import files
 from bertsmith.data import glue as tasks
+from bertsmith.data.shuffle import permute
 from bertsmith.errors import RecipeError, TextError, nearest
 from bertsmith.insight import probes as probing
 from bertsmith.insight import table
+from bertsmith.insight.context import context
 from bertsmith.insight.table import Results
 from bertsmith.train import machine
 from bertsmith.train.clock import spoken
 from bertsmith.use import minimal
-from bertsmith.use.load import load
+from bertsmith.use.load import Model, load
+from bertsmith.use.prompt import Pool, Template, named
+from bertsmith.use.shots import Shots, ShotsConfig
 
 SAY = Console(highlight=False, soft_wrap=True)
 LAYERS = {  # Devlin et al. 2018, table 7
@@ -47,12 +54,12 @@ def evaluate(
 
 def glue(model: Path, data: Path, out: Path, seeds: int, most: int | None, overrides: Sequence[str]) -> Results:
     """Every task of GLUE that is there, fine-tuned and scored on its dev set."""
-    there = _glue_folders(data)
+    there = glue_folders(data)
     began, found, rows = time.monotonic(), {}, []
     for name, folder in there.items():
-        recipe = tune.recipe(
-            model, folder, out / name, dev=None, task="classify", seeds=seeds, overrides=[*QUICK, *overrides]
-        )
+        # No task is named: its files say that texts are to be classified, and a T5 that it writes the class.
+        changes = [*QUICK, *overrides]
+        recipe = tune.recipe(model, folder, out / name, dev=None, task=None, seeds=seeds, overrides=changes)
         result = tune.finetune(recipe)
         found[name] = result
         rows.append(_row(name, result))
@@ -91,13 +98,14 @@ def blimp(model: Path, data: Path, out: Path, seeds: int, most: int | None, over
     opened = load(model, device=machine.device("auto").type)
     pairs = minimal.minimal_pairs(data, most)
     began = time.monotonic()
-    judged = minimal.judge(opened.masked(), opened.tokenizer, pairs, device=opened.device)
+    judged = minimal.judge(opened.guesser(), opened.tokenizer, pairs, device=opened.device)
     took = time.monotonic() - began
     rows = [[name, f"{100 * share:.1f}"] for name, share in sorted(judged.phenomena.items())]
     rows += [[f"all of {name}", f"{100 * share:.1f}"] for name, share in sorted(judged.fields.items())]
     rows.append(["all", f"{100 * judged.accuracy:.1f}"])
+    hidden = "pseudo-log-likelihood, later pieces of a word hidden with the one that is scored"
     protocol = {
-        "score": "pseudo-log-likelihood, later pieces of a word hidden with the one that is scored",
+        "score": "log-likelihood from left to right" if opened.trunk.config.causal else hidden,
         "pairs": f"{len(pairs):,}, of them {judged.ties:,} with the same score, counted as wrong",
         "time": spoken(took),
         **machine.describe(opened.device),
@@ -135,8 +143,80 @@ def probes(model: Path, data: Path, out: Path, seeds: int, most: int | None, ove
     )
 
 
+def shots(model: Path, data: Path, out: Path, seeds: int, most: int | None, overrides: Sequence[str]) -> Results:
+    """Classes told by examples in the prompt alone, with more and more of them. Brown et al. 2020, section 2.1."""
+    columns = [text for text in overrides if text.startswith("data.")]
+    own = [text for text in overrides if text not in columns]
+    how = config.build(config.override({}, own), ShotsConfig, "evaluate")
+    opened, began = load(model, device=machine.device("auto").type), time.monotonic()
+    opened.next_token()  # whoever has none hears of it before any data is read
+    found = {}
+    for name, place in _classified(data).items():
+        recipe = tune.recipe(model, place, out / name, dev=None, task="classify", seeds=1, overrides=columns)
+        if recipe.task.settings.answer != "class":
+            raise TextError(place, "its labels are no classes", "Shots tell one class of several")
+        examples = lesson.read(recipe)
+        for line in lesson.told(examples):
+            SAY.print(line, markup=False)
+        found[name] = _prompted(name, opened, examples, how, out / name, seeds, most)
+    protocol = {
+        "said": "the label whose words are likeliest after the prompt",
+        "shots": "examples drawn anew for each text and seed, the classes in turn; fewer where more do not fit",
+        "±": "half of the 95 % interval of the mean over seeds",
+        **{f"{name} is asked": f"{asked['texts']:,} times, as {asked['template']!r}" for name, asked in found.items()},
+        **{f"{name} is answered": ", ".join(asked["words"].values()) for name, asked in found.items()},
+        "seeds": str(seeds),
+        "time": spoken(time.monotonic() - began),
+        **machine.describe(opened.device),
+    }
+    return context(f"By examples in the prompt: {_named(model)}", found, protocol)
+
+
+def _classified(data: Path) -> dict[str, Path]:
+    """A labelled file or folder by its name; or all tasks of GLUE in a folder that have classes."""
+    task = tasks.recognise(data)
+    if task is None and data.is_dir() and any(tasks.recognise(path) for path in data.iterdir() if path.is_dir()):
+        return {name: folder for name, folder in glue_folders(data).items() if tasks.GLUE[name].classes}
+    return {task.name if task else data.resolve().name.partition(".")[0]: data}
+
+
+def _prompted(
+    name: str, opened: Model, data: lesson.Data, how: ShotsConfig, out: Path, seeds: int, most: int | None
+) -> dict[str, Any]:
+    """One task, as often as there are numbers of shots and seeds, and what guessing would score."""
+    train, dev = list[Any](data.train.examples), list[Any](data.dev.examples)
+    if most is not None and most < 1:
+        raise RecipeError("--most", f"{most} texts are none", "Give at least 1")
+    chosen = permute(np.arange(min(most or len(dev), len(dev))), len(dev), 0)
+    asked = {number: dev[number] for number in sorted(chosen.tolist())}
+    template, words = Template.of(how.template, len(train[0].texts)), named(data.labels, how.names, name)
+    made, pool = Shots(opened.next_token(), opened.tokenizer, words, template), Pool(train)
+    settings = {"template": template.form, "words": words, "texts": len(asked)}
+    weights = [files.digest(path).sha256 for path in sorted(Path(opened.place).glob("*.safetensors"))]
+    same = {**settings, "calibrate": how.calibrate, "data": data.fingerprint, "weights": weights}
+    same["tokenizer"] = opened.tokenizer.fingerprint
+    runs = _kept(out / "runs.json", same)
+    wanted = [(count, seed) for count in how.shots for seed in range(seeds if count else 1)]  # none are always the same
+    for count, seed in wanted:
+        if (count, seed) not in runs:
+            figures = made.measure(asked, pool, count, seed, how.calibrate)
+            runs[count, seed] = {"shots": count, "seed": seed, **figures}
+            files.write_json(out / "runs.json", {"settings": same, "runs": list(runs.values())})
+            SAY.print(f"{name}, shots {count}, seed {seed}: {figures['accuracy']:.1%} right", markup=False)
+    commonest = Counter(example.label for example in train).most_common(1)[0][0]
+    guessed = sum(example.label == commonest for example in asked.values()) / len(asked)
+    return {**settings, "chance": 1 / len(words), "commonest": guessed, "runs": [runs[one] for one in wanted]}
+
+
+def _kept(path: Path, settings: Mapping[str, Any]) -> dict[tuple[int, int], Any]:
+    """What was measured before with the same settings, by its shots and seed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    kept = files.read_json(path) if path.exists() else {}
+    return {(run["shots"], run["seed"]): run for run in kept["runs"]} if kept.get("settings") == settings else {}
+
+
 Suite = Callable[[Path, Path, Path, int, int | None, Sequence[str]], Results]
-SUITES: dict[str, Suite] = {"glue": glue, "layers": layers, "blimp": blimp, "probes": probes}
+SUITES: dict[str, Suite] = {"glue": glue, "layers": layers, "blimp": blimp, "probes": probes, "shots": shots}
 
 
 def _named(model: Path) -> str:
@@ -145,7 +225,7 @@ def _named(model: Path) -> str:
     return whole.parent.name if whole.name == "model" else whole.name
 
 
-def _glue_folders(data: Path) -> dict[str, Path]:
+def glue_folders(data: Path) -> dict[str, Path]:
     """GLUE's folders that hold a training file, in GLUE's own order."""
     if not data.is_dir():
         raise TextError(data, "is not a folder", "Name the folder that holds CoLA, SST-2 and the others")

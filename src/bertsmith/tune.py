@@ -4,7 +4,7 @@ import math
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from bertsmith.insight.card import tuned_card
 from bertsmith.lesson import Data, Encoded
 from bertsmith.models import folder as folders
 from bertsmith.models import sentence
-from bertsmith.models.dialect import dialect_of
+from bertsmith.models.dialects import dialect_of
 from bertsmith.models.folder import Opened
 from bertsmith.models.foreign import Learnt
 from bertsmith.models.sentence import SentenceConfig
@@ -30,7 +30,9 @@ from bertsmith.nn.init import initialise
 from bertsmith.recipe import EXTENTS, FineTune, settle
 from bertsmith.tasks import TASKS, adapt
 from bertsmith.tasks.base import Item, Mould, Task, predict
+from bertsmith.tasks.classify import Classify
 from bertsmith.tasks.seeds import interval
+from bertsmith.tasks.write import GLUE, Write
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import machine
 from bertsmith.train.display import Display
@@ -45,6 +47,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "schedule": {"warmup": 0.1},
     "train": {"epochs": 3.0, "evaluations": 3, "saves": 3, "compile": "never"},
 }
+WRITING_RATE = 3e-4  # of a T5; Raffel et al. 2020 took 1e-3, with another optimizer
 CUDA_BUDGET = 131_072  # tokens in one pass of an evaluation
 RESULT = "result.json"
 
@@ -56,15 +59,21 @@ def recipe(
     found = glue.recognise(data)
     train, dev = lesson.behind(data, dev, found)
     values: dict[str, Any] = {"model": str(model), "out": str(out), "seeds": seeds}
-    values["task"] = {"kind": task or lesson.guess(train)}
-    if found is not None and values["task"]["kind"] == "classify":
+    form = lesson.guess(train)
+    kind = task or ("write" if lesson.writes(model) else form)
+    values["task"] = {"kind": kind}
+    if found is not None and kind in ("classify", "write"):
         measure = "accuracy_f1" if found.headline == "mean" else found.headline
         number = found.kind == "number"
         values["task"] |= {"answer": "number"} if number else {"measure": measure}
-    if values["task"]["kind"] == "answer":
+    if kind == "write":
+        values["task"] |= GLUE[found.name] if found else {"answer": "stretch"} if form == "answer" else {}
+    if kind == "answer" or values["task"].get("answer") == "stretch":
         values["data"] = {"length": 384}
     values["data"] = {"train": str(train), **({"dev": str(dev)} if dev else {}), **values.get("data", {})}
     values |= {name: dict(section) for name, section in DEFAULTS.items()}
+    if kind == "write":
+        values["optimizer"]["rate"] = WRITING_RATE
     return config.build(config.override(values, overrides, EXTENTS), FineTune, "finetune")
 
 
@@ -79,7 +88,9 @@ def finetune(recipe: FineTune) -> dict[str, Any]:
         for name, cut, items in zip(("training", "dev"), encoded.cut, (encoded.train, encoded.dev), strict=True):
             if cut:
                 length = recipe.data.length
-                SAY.print(f"{cut:,} of {len(items):,} {name} texts are longer than {length} tokens and are cut")
+                most = getattr(recipe.task.settings, "most", None)
+                long = f"{length} tokens" + (f", or what is to be written is longer than {most}," if most else "")
+                SAY.print(f"{cut:,} of {len(items):,} {name} texts are longer than {long} and are cut")
         settle(recipe, MAY_CHANGE)  # now that nothing is wrong with it: a mistake may be mended in the same folder
         runs: list[dict[str, Any]] = []
         for number in range(recipe.seeds):
@@ -140,7 +151,8 @@ def run(
             figures = trainer.best
     if recipe.adapt.kind == "lora":
         adapt.write_adapter(recipe.out / "adapter", task, recipe.adapt, str(recipe.model))
-    adapt.finish(task)
+    if not isinstance(task, Write):  # which learns as a whole, so that nothing is to be undone
+        adapt.finish(task)
     step = figures.pop("step")
     return task.eval(), {**figures, "step": step, "seconds": round(time.monotonic() - began, 2)}
 
@@ -170,7 +182,7 @@ def _weights(task: Task, base: Opened) -> dict[str, torch.Tensor]:
         learnt is not None
         and TASKS[learnt.task] is type(task)
         and learnt.labels == task.labels
-        and learnt.pooling == getattr(task.config, "pooling", "first")
+        and learnt.pooling == getattr(task, "pooling", "first")
     )
     if dialect_of(base.config).shares:  # what guessing words has learnt, a task begins with
         guessed = {name.removeprefix("head."): one for name, one in state.items() if name.startswith("head.")}
@@ -231,9 +243,12 @@ def _export(recipe: FineTune, task: Task, tokenizer: Tokenizer) -> None:
         return  # a Bi-LSTM on frozen features has no folder that others could open
     learnt = None
     extra: dict[str, Any] = dict(tokenizer.numbers(dialect_of(shape).specials))
-    if kind != "embed":
-        own = {name: getattr(recipe.task.settings, name) for name in ("answer", "pooling") if kind == "classify"}
-        learnt = Learnt(task=kind, labels=task.labels, **own)
+    if isinstance(task, Write):  # which has no head, so that nothing else would tell
+        extra["bertsmith"] = {"task": kind, "labels": task.labels, **asdict(task.config)}
+    elif kind != "embed":
+        learnt = Learnt(task=kind, labels=task.labels)
+        if isinstance(task, Classify):
+            learnt = replace(learnt, answer=task.config.answer, pooling=task.pooling)
     if kind == "answer" and recipe.task.settings.threshold is not None:
         extra["bertsmith"] = {"threshold": recipe.task.settings.threshold}
     with folders.writing(recipe.out / "model") as folder:

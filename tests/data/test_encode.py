@@ -29,7 +29,7 @@ It's a truth universally acknowledged that a single man in possession of a fortu
 There was no possibility of taking a walk that day, said the captain of the old house on the hill."""
 
 
-@pytest.fixture(scope="module", params=["wordpiece", "cased", "bpe", "unigram"])
+@pytest.fixture(scope="module", params=["wordpiece", "cased", "bpe", "unigram", "t5"])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     kind = {"cased": "wordpiece"}.get(request.param, request.param)
     config = TokenizerConfig(kind=kind, vocabulary=400, lowercase=request.param != "cased", least=1)
@@ -91,6 +91,20 @@ def agrees(folder: Path, text: str) -> None:
 )
 def test_words_together_have_the_ids_of_the_sentence(folder: Path, text: str) -> None:
     agrees(folder, text)
+
+
+def test_sentences_of_a_document_are_parted_as_the_pieces_part_words(folder: Path) -> None:
+    """Byte-level pieces hold the space before a word: without it a document would read "hill.There"."""
+    encoder, tokenizer = Encoder(folder, "uint16"), Tokenizer.load(folder)
+    sentences = [*TEXT.split("\n"), "two  spaces", "", "x" * 300]
+    for _ in range(2):  # and once more from memory
+        found = np.frombuffer(encoder.encode([sentences, sentences[3:]]).tokens, np.uint16).tolist()
+        if tokenizer.kind == "bpe":
+            texts = [" ".join(filter(None, part)) for part in (sentences, sentences[3:])]
+            assert found == [number for ids in tokenizer.encode(texts) for number in ids]
+            assert tokenizer.decode(found[: len(tokenizer.encode(texts[:1])[0])]) == texts[0]
+        else:
+            assert found == [number for ids in tokenizer.encode(sentences + sentences[3:]) for number in ids]
 
 
 @settings(max_examples=150, deadline=None, database=None, derandomize=True)

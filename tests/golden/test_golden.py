@@ -20,6 +20,8 @@ HERE = Path(__file__).parent
 MEMBERS: dict[str, Kind] = {
     "bert": "wordpiece",
     "albert": "wordpiece",
+    "gpt": "bpe",
+    "t5": "t5",
     "roberta": "bpe",
     "electra": "wordpiece",
     "modern": "wordpiece",

@@ -18,6 +18,8 @@ FLOORS = [
     {"choose", "start", "story", "lesson"},
     {"run", "tune", "apply"},
     {"suites"},
+    {"measures"},
+    {"race"},
     {"cli"},
     {"__main__", "__init__"},
 ]

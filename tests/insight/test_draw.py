@@ -10,6 +10,8 @@ import pytest
 
 from bertsmith.insight.draw import (
     MOST,
+    TONES,
+    Along,
     Axis,
     Series,
     chart,
@@ -51,7 +53,8 @@ def test_an_axis_lays_its_ends_on_the_ends_of_the_paper() -> None:
     ("value", "written"),
     [
         (0, "0"), (4.8, "4.80"), (12, "12.0"), (999, "999"), (1250, "1,250"), (42_100, "42.1 k"),
-        (3_100_000, "3.10 M"), (2.5e9, "2.50 G"), (5e-4, "5.00e-4"), (0.05, "0.0500"), (-3.25, "-3.25"),
+        (3_100_000, "3.10 M"), (2.5e9, "2.50 G"), (4e14, "400 T"), (1.5e15, "1.50 P"), (3e20, "300 E"),
+        (5e-4, "5.00e-4"), (0.05, "0.0500"), (-3.25, "-3.25"),
     ],
 )  # fmt: skip
 def test_numbers_are_written_to_three_digits(value: float, written: str) -> None:
@@ -119,6 +122,21 @@ def test_the_name_of_the_reference_stands_where_the_nearest_curve_does_not_end()
 
     assert gap(7.0, 5.0) < 0 < gap(4.0, 5.0)
     assert gap(0.5, 0.3, 0.6) > 0
+
+
+def test_a_line_keeps_its_colour_where_another_has_no_points() -> None:
+    drawn = chart("Score", [Series("absent", []), Series("present", FALL)])
+    assert re.findall(r"<path class=\"(\w+)\"", drawn) == ["tone2"]
+    many = chart("Score", [Series(str(number), FALL) for number in range(TONES + 1)])
+    assert re.findall(r"<path class=\"(\w+)\"", many) == [f"tone{1 + number % TONES}" for number in range(TONES + 1)]
+
+
+def test_the_level_axis_may_be_something_other_than_steps() -> None:
+    minutes = Along("time", lambda value: f"{value:.2f} min", lambda value: f"{value:.1f} minutes")
+    drawn = chart("Score", [Series("line", [(1.0, 3.0), (2.5, 4.0)])], along=minutes)
+    assert "time <output>2.5 minutes</output>" in drawn
+    assert "Over 2.5 minutes: line from 3.00 to 4.00." in drawn
+    assert ">1 min</text>" in drawn
 
 
 def test_a_chart_of_nothing_is_nothing() -> None:

@@ -113,6 +113,13 @@ def test_whatever_comes_from_outside_is_escaped() -> None:
     assert outline.text.count("<script>alert('x')</script>") == 14
 
 
+def test_what_is_written_stands_behind_its_prompt_or_below_it() -> None:
+    told = [("Once upon", "Once upon a <time>"), ("fill <extra_id_0> in", "<extra_id_0> it")]
+    page = report.page(RunStory(title="writes", written=told))
+    assert "<b>Once upon</b> a &lt;time&gt;</p>" in page
+    assert "<b>fill &lt;extra_id_0&gt; in</b><br>&lt;extra_id_0&gt; it</p>" in page
+
+
 def test_a_blank_is_drawn_and_the_right_guess_is_marked_whatever_its_case() -> None:
     for mask in ("[MASK]", "<mask>"):
         page = report.page(replace(STORY, examples=[replace(STORY.examples[0], text=f"once upon a {mask} .")]))

@@ -5,15 +5,13 @@ from typing import Any
 
 import pytest
 import transformers
-from tasks.small import CASES, shape
+from tasks.small import shape
 
 from bertsmith.errors import FolderError, RecipeError
 from bertsmith.models import foreign
-from bertsmith.models.dialect import BERT, DIALECTS, MODERN, dialect_of
+from bertsmith.models.dialects import BERT, DIALECTS, MODERN, dialect_of
 from bertsmith.models.family import MODERN_BERT, SMITH
 from bertsmith.models.transformer import Transformer, TransformerConfig
-from bertsmith.tasks import adapt
-from bertsmith.tasks.adapt import AdaptConfig
 from bertsmith.tasks.classify import Classify
 
 
@@ -111,10 +109,6 @@ def test_poolings_that_are_not_understood_are_refused(kind: str, said: str, line
     assert str(caught.value) == f"here: {line}"
 
 
-def test_lora_is_for_networks_that_it_has_names_for() -> None:
-    changes = {name: getattr(MODERN.standard, name) for name in ("norm", "gated", "biases", "positions", "segments")}
-    task = CASES["class"].make(Transformer(shape(**changes)))
-    with pytest.raises(RecipeError, match=r"^adapt.kind: query, key and value are one weight"):
-        adapt.prepare(task, AdaptConfig(kind="lora"), 0)
+def test_later_networks_share_one_head_between_guessing_and_tasks() -> None:
     assert not BERT.shares
     assert MODERN.shares

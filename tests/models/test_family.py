@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from bertsmith.errors import RecipeError
+from bertsmith.models.encoder_decoder import network
 from bertsmith.models.family import FAMILY, member
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.heads import Pooler
@@ -21,11 +22,22 @@ PUBLISHED = {
     "albert-xxlarge": 222_595_584,
 }
 WITHOUT_POOLER = {
+    "gpt": 116_534_784,
+    "gpt2": 124_439_808,
+    "gpt2-medium": 354_823_168,
+    "gpt2-large": 774_030_080,
+    "gpt2-xl": 1_557_611_200,
     "electra-small": 13_483_008,
     "electra-base": 108_891_648,
     "electra-large": 334_092_288,
     "modernbert-base": 149_014_272,
     "modernbert-large": 394_781_696,
+    "t5-small": 60_506_624,
+    "t5-base": 222_903_552,
+    "t5-large": 737_668_096,
+    "t5-v1.1-small": 76_961_152,
+    "t5-v1.1-base": 247_577_856,
+    "t5-v1.1-large": 783_150_080,
 }
 OURS = {"smith-base": 30_522 * 768 + 12 * (4 * 768 * 768 + 3 * 768 * 2048 + 2 * 768) + 768}
 
@@ -42,7 +54,7 @@ def test_a_member_has_the_published_number_of_parameters(name: str) -> None:
 @pytest.mark.parametrize("name", WITHOUT_POOLER)
 def test_a_member_that_leaves_the_pooler_to_tasks_has_the_published_number_of_parameters(name: str) -> None:
     with torch.device("meta"):
-        trunk = Transformer(member(name))
+        trunk = network(member(name))
     assert sum(part.numel() for part in trunk.parameters()) == WITHOUT_POOLER[name] == member(name).count
 
 

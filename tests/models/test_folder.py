@@ -11,7 +11,7 @@ from torch import Tensor
 from bertsmith.errors import FolderError
 from bertsmith.models import folder as folders
 from bertsmith.models import foreign
-from bertsmith.models.dialect import BERT
+from bertsmith.models.dialects import BERT
 from bertsmith.models.transformer import Transformer
 
 

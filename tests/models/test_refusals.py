@@ -18,13 +18,15 @@ from bertsmith.errors import FolderError
 from bertsmith.models import folder as folders
 from bertsmith.models import foreign
 
+KNOWN = "'bert', 'roberta', 'albert', 'electra', 'modernbert', 'openai-gpt', 'gpt2' or 't5'"
+
 
 @pytest.mark.parametrize(
     ("words", "line"),
     [
         (
-            {"model_type": "gpt2"},
-            "model_type is 'gpt2'. Only 'bert', 'roberta', 'albert', 'electra' or 'modernbert' can be opened.",
+            {"model_type": "bart"},
+            f"model_type is 'bart'. Only {KNOWN} can be opened.",
         ),
         (
             {"position_embedding_type": "relative_key"},
@@ -53,7 +55,7 @@ def test_settings_that_are_not_understood_are_refused(words: dict[str, Any], lin
 def test_a_folder_without_a_model_type_is_refused(tmp_path: Path) -> None:
     folder = saved(tmp_path / "model")
     (folder / "config.json").write_text("{}")
-    remedy = "Only folders of model_type 'bert', 'roberta', 'albert', 'electra' or 'modernbert' can be opened."
+    remedy = f"Only folders of model_type {KNOWN} can be opened."
     assert refusal(folder) == f"F/config.json: names no model_type. {remedy}"
 
 

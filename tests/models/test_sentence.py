@@ -53,6 +53,8 @@ def test_a_transformer_alone_is_pooled_as_usual_and_not_normalised(tmp_path: Pat
     [
         ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "first"),
         ({"pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": False}, "mean"),
+        ({"pooling_mode_lasttoken": True, "pooling_mode_mean_tokens": False}, "last"),
+        ({"pooling_mode": "lasttoken"}, "last"),
         ({"pooling_mode": "cls", "include_prompt": True}, "first"),
         ({"pooling_mode": "mean"}, "mean"),
         ({"pooling_mode": ["mean"]}, "mean"),
@@ -82,7 +84,7 @@ def test_other_poolings_are_refused(said: dict[str, Any], tmp_path: Path) -> Non
     put(tmp_path, "1_Pooling/config.json", said)
     with pytest.raises(FolderError) as caught:
         sentence.read(tmp_path)
-    assert str(caught.value) == f"{tmp_path}/1_Pooling/config.json: is not pooled by mean or first token alone."
+    assert str(caught.value) == f"{tmp_path}/1_Pooling/config.json: is not pooled by mean, first or last token alone."
 
 
 def test_modules_that_are_not_known_are_refused(tmp_path: Path) -> None:

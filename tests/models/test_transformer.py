@@ -147,6 +147,15 @@ def test_half_precision_stays_half() -> None:
     [
         ({"layers": 0}, "layers is 0. Give at least 1"),
         ({"heads": 5}, "a width of 32 cannot be shared by 5 heads. Take a multiple"),
+        ({"decoder": -1}, "decoder is -1. Give at least 0"),
+        (
+            {"positions": "relative", "buckets": 2},
+            "2 buckets for distances up to 128. Take at least 4, and fewer than twice that",
+        ),
+        (
+            {"positions": "relative", "local": 4},
+            "local layers have no relative positions. Take rotary or learned ones, or local = 0",
+        ),
         ({"dropout": 1.0}, "dropout is 1.0. Give a share, at least 0 and below 1"),
     ],
 )

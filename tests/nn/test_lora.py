@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -8,16 +10,23 @@ from bertsmith.nn.lora import TARGETS, Lora, adapt, merge, pairs
 
 SMALL = TransformerConfig(vocabulary=50, width=16, layers=2, heads=2, feed_forward=24, length=16)
 TOKENS = Tokens.of([[1, 2, 3, 4, 5], [6, 7, 8]])
-EVERY = tuple(TARGETS)
+EVERY = tuple(name for name in TARGETS if name != "project")
 
 
-def trunk() -> Transformer:
+SHAPES = {
+    "bert": SMALL,
+    "albert": replace(SMALL, shared=True, layers=3, embedding=8),
+    "modern": replace(SMALL, norm="before", gated=True, biases=False, positions="rotary", segments=0),
+}
+
+
+def trunk(shape: str = "bert") -> Transformer:
     torch.manual_seed(0)
-    return Transformer(SMALL).eval()
+    return Transformer(SHAPES[shape]).eval()
 
 
-def adapted(*targets: str, dropout: float = 0.0, seed: int = 0) -> Transformer:
-    network = trunk()
+def adapted(*targets: str, dropout: float = 0.0, seed: int = 0, shape: str = "bert") -> Transformer:
+    network = trunk(shape)
     adapt(network, rank=3, alpha=6.0, dropout=dropout, targets=targets, seed=seed)
     return network
 
@@ -28,9 +37,11 @@ def learn(network: Transformer) -> None:
         pair.up.normal_(0, 0.3)
 
 
-def test_an_adapted_network_says_at_first_what_it_said_before() -> None:
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("targets", [EVERY, ("project", "narrow")])
+def test_an_adapted_network_says_at_first_what_it_said_before(shape: str, targets: tuple[str, ...]) -> None:
     with torch.no_grad():
-        torch.testing.assert_close(adapted(*EVERY)(TOKENS), trunk()(TOKENS), rtol=0, atol=0)
+        torch.testing.assert_close(adapted(*targets, shape=shape)(TOKENS), trunk(shape)(TOKENS), rtol=0, atol=0)
 
 
 def test_only_the_thin_matrices_learn() -> None:
@@ -57,20 +68,47 @@ def test_the_paper_counts_two_thin_matrices_for_each_target() -> None:
         assert learning == len(targets) * 2 * SMALL.layers * SMALL.width * 3
 
 
-@pytest.mark.parametrize("targets", [("query", "value"), ("key",), ("value", "query", "key"), ("narrow",), EVERY])
-def test_merged_it_says_the_same_in_plain_linears(targets: tuple[str, ...]) -> None:
-    network = adapted(*targets)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    "targets",
+    [("query", "value"), ("key",), ("value", "query", "key"), ("narrow",), EVERY, ("project",), ("widen", "project")],
+)
+def test_merged_it_says_the_same_in_plain_linears(shape: str, targets: tuple[str, ...]) -> None:
+    network = adapted(*targets, shape=shape)
     learn(network)
     with torch.no_grad():
         before = network(TOKENS)
-        assert (before - trunk()(TOKENS)).abs().max() > 1e-2
+        assert (before - trunk(shape)(TOKENS)).abs().max() > 1e-2
         merge(network)
-        torch.testing.assert_close(network(TOKENS), before, rtol=0, atol=1e-6)
-    assert [name for name, _ in network.named_parameters()] == [name for name, _ in trunk().named_parameters()]
+        torch.testing.assert_close(network(TOKENS), before, rtol=0, atol=2e-6)
+    assert [name for name, _ in network.named_parameters()] == [name for name, _ in trunk(shape).named_parameters()]
     assert not any(isinstance(module, Lora) for module in network.modules())
 
 
-@pytest.mark.parametrize("target", EVERY)
+def test_a_shared_layer_has_one_adapter_whose_gradient_is_the_sum_of_its_uses() -> None:
+    shared, apart = adapted("query", "narrow", shape="albert"), Transformer(replace(SHAPES["albert"], shared=False))
+    assert [(pair.layer, pair.target) for pair in pairs(shared)] == [(0, "query"), (0, "narrow")]
+    learn(shared)
+    own = {name: weight for name, weight in shared.state_dict().items() if not name.endswith((".down", ".up"))}
+    layers = {name.replace("layers.0", f"layers.{n}"): weight for name, weight in own.items() for n in range(3)}
+    apart.load_state_dict(own | layers)
+    adapt(apart.eval(), rank=3, alpha=6.0, dropout=0.0, targets=("query", "narrow"), seed=0)
+    learnt = {pair.target: pair for pair in pairs(shared)}
+    for pair in pairs(apart):
+        pair.down.copy_(learnt[pair.target].down)
+        pair.up.copy_(learnt[pair.target].up)
+    for network in (shared, apart):
+        network(TOKENS).square().sum().backward()
+    for path in ("attention.project", "feed_forward.narrow"):
+        for end in ("down", "up"):
+            name = f"{path}.{end}"
+            parts = [layer.get_parameter(name).grad for layer in apart.layers]
+            total = shared.layers[0].get_parameter(name).grad
+            assert total is not None
+            torch.testing.assert_close(sum(part for part in parts if part is not None), total)
+
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_a_target_changes_its_own_rows_and_no_others(target: str) -> None:
     network, plain = adapted(target), trunk()
     learn(network)
@@ -157,5 +195,7 @@ def test_what_cannot_be_adapted_is_refused() -> None:
     network = adapted("query")
     with pytest.raises(ValueError, match=r"^the network is adapted already\. Merge it first$"):
         adapt(network, rank=3, alpha=6.0, dropout=0.0, targets=("query",), seed=0)
+    with pytest.raises(ValueError, match=r"^'project' is query, key and value at once\. Name the whole or its parts$"):
+        adapt(trunk(), rank=3, alpha=6.0, dropout=0.0, targets=("key", "project"), seed=0)
     with pytest.raises(ValueError, match=r"^a rank of 0 learns nothing\. Give at least 1$"):
         adapt(trunk(), rank=0, alpha=6.0, dropout=0.0, targets=("query",), seed=0)

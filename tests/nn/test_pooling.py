@@ -1,6 +1,6 @@
 import torch
 
-from bertsmith.nn.pooling import first, mean
+from bertsmith.nn.pooling import first, last, mean
 
 BOUNDS = torch.tensor([0, 3, 4, 9, 9, 9], dtype=torch.int32)
 
@@ -9,6 +9,13 @@ def test_first_takes_each_sequences_first_token() -> None:
     hidden = torch.randn(9, 4)
     assert torch.equal(first(hidden, BOUNDS)[:3], hidden[[0, 3, 4]])
     assert first(hidden, BOUNDS).shape == (5, 4)  # empty sequences do not break it
+
+
+def test_last_takes_each_sequences_last_token() -> None:
+    hidden = torch.randn(9, 4)
+    assert torch.equal(last(hidden, BOUNDS)[:3], hidden[[2, 3, 8]])
+    assert last(hidden, BOUNDS).shape == (5, 4)
+    assert last(hidden, torch.tensor([0, 0, 9], dtype=torch.int32)).shape == (2, 4)  # nor does one at the beginning
 
 
 def test_mean_is_taken_over_each_sequence_and_nought_over_an_empty_one() -> None:

@@ -13,7 +13,7 @@ from bertsmith.data.batch import Tokens
 from bertsmith.data.rows import lay
 from bertsmith.models import folder as folders
 from bertsmith.models import foreign
-from bertsmith.models.dialect import dialect_of
+from bertsmith.models.dialects import dialect_of
 from bertsmith.models.foreign import Learnt
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.objectives.masked import MaskedLM

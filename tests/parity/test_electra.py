@@ -21,7 +21,7 @@ from bertsmith.data.batch import Tokens
 from bertsmith.errors import FolderError, RecipeError
 from bertsmith.models import folder as folders
 from bertsmith.models import foreign
-from bertsmith.models.dialect import ELECTRA, dialect_of
+from bertsmith.models.dialects import ELECTRA, dialect_of
 from bertsmith.models.family import FAMILY, member
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.objectives.replaced import ReplacedTokens, smaller

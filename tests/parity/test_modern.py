@@ -11,7 +11,7 @@ from parity.members import KINDS, assert_masked_words, assert_task
 from tasks.small import shape, stirred, tokenizer
 
 from bertsmith.data.batch import Tokens
-from bertsmith.models.dialect import MODERN
+from bertsmith.models.dialects import MODERN
 from bertsmith.models.transformer import Transformer, TransformerConfig
 
 NAMES = ("norm", "gated", "biases", "positions", "segments", "rotary_base", "norm_eps", "dropout", "attention_dropout")

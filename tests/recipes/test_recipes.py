@@ -8,7 +8,7 @@ import torch
 from tiny import prepared
 
 from bertsmith import config, run
-from bertsmith.models.transformer import Transformer
+from bertsmith.models.encoder_decoder import network
 from bertsmith.objectives import OBJECTIVES
 from bertsmith.recipe import Recipe
 from bertsmith.text.pieces import Kind
@@ -20,7 +20,7 @@ RECIPES = sorted(ROOT.rglob("*.toml"))
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> dict[Kind, Path]:
-    kinds: tuple[Kind, ...] = ("wordpiece", "bpe", "unigram")
+    kinds: tuple[Kind, ...] = ("wordpiece", "bpe", "unigram", "t5")
     return {kind: prepared(tmp_path_factory.mktemp(kind), kind) for kind in kinds}
 
 
@@ -28,7 +28,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> dict[Kind, Path]:
 def test_a_recipe_is_read_and_its_network_built(path: Path) -> None:
     recipe = config.read(path, Recipe)
     with torch.device("meta"):
-        objective = OBJECTIVES[recipe.objective.kind](Transformer(recipe.model.settings), recipe.objective.settings)
+        objective = OBJECTIVES[recipe.objective.kind](network(recipe.model.settings), recipe.objective.settings)
     assert sum(parameter.numel() for parameter in objective.parameters()) > recipe.model.settings.count - 600_000
     assert config.build(_values(recipe), Recipe, "again") == recipe
 
@@ -46,12 +46,14 @@ def test_a_recipe_is_stepped_twice(path: Path, data: dict[Kind, Path], tmp_path:
         "model.layers=1",
         "model.width=32",
         "model.heads=2",
-        "model.feed_forward=64",
+        "model.feed_forward=128",  # four times the width, as GPT has it
         "data.length=32",
         "data.tokens=512",
     ]
-    kinds: dict[str, Kind] = {"roberta": "bpe", "albert": "unigram"}
-    folder = data[kinds.get(path.stem.partition("-")[0], "wordpiece")]
+    kinds: dict[str, Kind] = {"roberta": "bpe", "albert": "unigram", "gpt": "bpe", "gpt2": "bpe", "t5": "t5"}
+    kind = kinds.get(path.stem.partition("-")[0], "wordpiece")
+    folder = data[kind]
+    small += ["model.decoder=1"] if kind == "t5" else []
     changes = [f"out={tmp_path / 'run'}", f"data.folder={folder}", "train.steps=2", "train.accumulate=1", *small]
     run.pretrain(run.read(path, changes))
     steps = [entry for entry in log.read(tmp_path / "run" / log.NAME) if entry["kind"] == "step"]

@@ -3,20 +3,23 @@
 import copy
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import safetensors.torch
 import torch
+from tasks.small import stirred
 from torch import Tensor
 
 from bertsmith.data.batch import Tokens
 from bertsmith.errors import FolderError, RecipeError
 from bertsmith.models import folder as folders
+from bertsmith.models.dialects import dialect_of
+from bertsmith.models.family import FAMILY
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.nn import lora
-from bertsmith.nn.init import initialise
 from bertsmith.tasks.adapt import AdaptConfig, finish, prepare, rates, read_adapter, write_adapter
 from bertsmith.tasks.answer import Answer
 from bertsmith.tasks.base import Task
@@ -27,9 +30,11 @@ from bertsmith.tasks.tag import Tag
 from bertsmith.train.optimizers import Optimizer, OptimizerConfig
 
 SMALL = TransformerConfig(vocabulary=40, width=16, layers=3, heads=2, feed_forward=24, length=16)
-ROWS = [[1, 2, 3, 4, 5], [6, 7, 8]]
+ROWS = [[9, 2, 3, 4, 5], [6, 7, 8]]
 TOKENS = Tokens.of(ROWS, [[0, 0, 1, 1, 1], [0, 1, 1]])
 LORA = AdaptConfig(kind="lora", rank=2, alpha=5.0, targets=("query", "value"))
+PARTED = ("query", "key", "value", "output", "widen", "narrow")
+WHOLE = ("output", "widen", "narrow", "project")
 TASKS: dict[str, Callable[[Transformer], Task]] = {
     "classify": lambda trunk: Classify(trunk, Classify.Config(), ("no", "so-so", "yes")),
     "tag": lambda trunk: Tag(trunk, Tag.Config(), ("O", "B", "I")),
@@ -39,10 +44,37 @@ TASKS: dict[str, Callable[[Transformer], Task]] = {
 }
 
 
-def made(kind: str = "classify") -> Task:
-    task = TASKS[kind](Transformer(SMALL))
-    initialise(task, 0, deviation=0.3)
-    return task.eval()
+SIZES: dict[str, Any] = {"vocabulary": 40, "width": 16, "layers": 3, "heads": 2, "feed_forward": 24, "length": 16}
+MEMBERS: dict[str, TransformerConfig] = {
+    "bert": SMALL,
+    "roberta": replace(FAMILY["roberta-base"], **SIZES),
+    "albert": replace(FAMILY["albert-base"], **SIZES, embedding=8),
+    "electra": replace(FAMILY["electra-small"], **SIZES, embedding=8),
+    "modernbert": replace(FAMILY["modernbert-base"], **SIZES, local=2),
+    "smith": replace(FAMILY["smith-base"], **SIZES),
+    "gpt2": replace(FAMILY["gpt2"], **SIZES),
+}
+FUSED = ("modernbert", "smith", "gpt2")  # query, key and value are one weight in their folders
+
+
+def made(kind: str = "classify", member: str = "bert") -> Task:
+    task: Task = stirred(TASKS[kind](Transformer(MEMBERS[member])))
+    return task
+
+
+def usual(member: str) -> tuple[str, ...]:
+    return ("project",) if member in FUSED else ("query", "value")
+
+
+def every(member: str) -> tuple[str, ...]:
+    return WHOLE if member in FUSED else PARTED
+
+
+CASES = [
+    *[(kind, "bert", targets) for kind in TASKS for targets in (usual("bert"), ("narrow",))],
+    *[("embed", member, targets) for member in MEMBERS if member != "bert" for targets in (usual(member), ("narrow",))],
+    *[(kind, member, every(member)) for member in MEMBERS for kind in TASKS if (kind, member) != ("choose", "gpt2")],
+]
 
 
 def learnt(task: Task, config: AdaptConfig = LORA) -> Task:
@@ -171,8 +203,7 @@ def test_more_cannot_be_frozen_than_there_is() -> None:
         ({"rank": 0}, "rank is 0. Give at least 1"),
         ({"alpha": 0.0}, "alpha is 0.0. Give more than 0"),
         ({"dropout": 1.0}, "dropout is 1.0. Give a share, at least 0 and below 1"),
-        ({"targets": ()}, "targets are []. Name at least one, and none twice"),
-        ({"targets": ("key", "key")}, "targets are ['key', 'key']. Name at least one, and none twice"),
+        ({"targets": ("key", "key")}, "targets are ['key', 'key']. Name none twice"),
         ({"targets": ("querry",)}, "unknown target 'querry'. Did you mean 'query'?"),
         ({"layer_decay": 0.0}, "layer_decay is 0.0. Give more than 0 and at most 1"),
         (
@@ -189,19 +220,67 @@ def test_settings_that_make_no_sense_are_told(settings: dict[str, Any], line: st
     assert str(caught.value) == line
 
 
+@pytest.mark.parametrize("member", MEMBERS)
+def test_where_no_target_is_named_the_usual_are_adapted(member: str) -> None:
+    task = made(member=member)
+    prepare(task, AdaptConfig(kind="lora"), seed=0)
+    assert {pair.target for pair in lora.pairs(task.trunk)} == set(usual(member))
+
+
+@pytest.mark.parametrize(
+    ("member", "target", "known"),
+    [
+        ("bert", "project", "query, key, value, output, widen, narrow"),
+        ("smith", "value", "output, widen, narrow, project"),
+    ],
+)
+def test_a_target_that_no_folder_has_a_name_for_is_refused(member: str, target: str, known: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        prepare(made(member=member), AdaptConfig(kind="lora", targets=(target,)), seed=0)
+    fact = f"'{target}' is no weight of its own in this network's folder"
+    assert str(caught.value) == f"adapt.targets: {fact}. Known: {known}."
+
+
+def test_a_task_that_transformers_has_no_class_for_is_refused_before_it_learns() -> None:
+    with pytest.raises(RecipeError) as caught:
+        prepare(made("choose", "gpt2"), AdaptConfig(kind="lora"), seed=0)
+    assert str(caught.value) == (
+        "adapt.kind: transformers has no class for Choose with this network, and LoRA so no names. "
+        "Use 'full' or 'frozen'."
+    )
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_every_member_learns_by_lora_and_is_whole_again_afterwards(member: str) -> None:
+    task = made(member=member)
+    prepare(task, AdaptConfig(kind="lora", targets=every(member)), seed=0)
+    before = {name: weight.clone() for name, weight in task.state_dict().items()}
+    optimizer = Optimizer(task, OptimizerConfig(rate=0.01), rates(task, AdaptConfig(kind="lora", layer_decay=0.5)))
+    for _ in range(2):
+        sum(output.square().sum() for output in task.outputs(TOKENS)).backward()  # type: ignore[union-attr]
+        optimizer.step(1.0)
+    moved = {name for name, weight in task.state_dict().items() if not torch.equal(weight, before[name])}
+    assert moved == learning(task)
+    after = said(task)
+    finish(task)
+    torch.testing.assert_close(said(task), after, rtol=0, atol=1e-5)
+    assert list(task.state_dict()) == list(made(member=member).state_dict())
+
+
 # -------------------------------------------------------------------------------------------- LoRA in a folder
 
 
-@pytest.mark.parametrize("kind", TASKS)
-@pytest.mark.parametrize("targets", [("query", "value"), ("narrow",), tuple(lora.TARGETS)])
-def test_an_adapter_that_is_written_is_read_again(kind: str, targets: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "member", "targets"), CASES)
+def test_an_adapter_that_is_written_is_read_again(
+    kind: str, member: str, targets: tuple[str, ...], tmp_path: Path
+) -> None:
     config = AdaptConfig(kind="lora", rank=2, alpha=2.5, dropout=0.1, targets=targets)
-    task = learnt(made(kind), config)
+    task = learnt(made(kind, member), config)
     write_adapter(tmp_path, task, config, "base")
-    other = made(kind)
+    other = made(kind, member)
     assert read_adapter(tmp_path, other) == config
     assert torch.equal(said(other), said(task))
-    assert not torch.equal(said(other), said(made(kind)))
+    assert not torch.equal(said(other), said(made(kind, member)))
     assert learning(other) == learning(task)
     assert {path.name for path in tmp_path.iterdir()} == {"adapter_config.json", "adapter_model.safetensors"}
 
@@ -228,11 +307,62 @@ def test_an_adapter_holds_the_thin_matrices_and_the_heads_under_pefts_names(tmp_
     assert "bert.encoder.layer.2.attention.self.value" in words["target_modules"]
 
 
-def test_added_to_the_weights_of_transformers_an_adapter_says_the_same(tmp_path: Path) -> None:
+NAMES = {  # of the first layer's `every`, and of all that is no LoRA, in PEFT's own spelling
+    "roberta": (
+        "roberta.encoder.layer.0",
+        {"attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"}
+        | {"intermediate.dense", "output.dense"},
+        {"classifier.dense", "classifier.out_proj"},
+        ["classifier"],
+    ),
+    "albert": (
+        "albert.encoder.albert_layer_groups.0.albert_layers.0",
+        {"attention.query", "attention.key", "attention.value", "attention.dense", "ffn", "ffn_output"},
+        {"albert.pooler", "classifier"},
+        ["classifier", "pooler"],
+    ),
+    "electra": (
+        "electra.encoder.layer.0",
+        {"attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"}
+        | {"intermediate.dense", "output.dense"},
+        {"classifier.dense", "classifier.out_proj"},
+        ["classifier"],
+    ),
+    "modernbert": (
+        "model.layers.0",
+        {"attn.Wqkv", "attn.Wo", "mlp.Wi", "mlp.Wo"},
+        {"head.dense", "head.norm", "classifier"},
+        ["classifier", "head.dense", "head.norm"],
+    ),
+    "gpt2": ("transformer.h.0", {"attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"}, {"score"}, ["score"]),
+}
+
+
+@pytest.mark.parametrize("member", NAMES)
+def test_each_member_has_the_names_of_its_class(member: str, tmp_path: Path) -> None:
+    config = AdaptConfig(kind="lora", rank=2, targets=every(member))
+    write_adapter(tmp_path, learnt(made(member=member), config), config, "base")
+    tensors = safetensors.torch.load_file(tmp_path / "adapter_model.safetensors")
+    first, inside, heads, saved = NAMES[member]
+    names = {name.removeprefix("base_model.model.") for name in tensors}
+    assert {name for name in names if name.startswith(f"{first}.")} == {
+        f"{first}.{module}.lora_{end}.weight" for module in inside for end in "AB"
+    }
+    assert {name.rpartition(".")[0] for name in names if ".lora_" not in name} == heads
+    layers = 1 if member == "albert" else 3
+    assert sum(".lora_" in name for name in names) == layers * len(inside) * 2
+    words = json.loads((tmp_path / "adapter_config.json").read_text())
+    assert words["modules_to_save"] == saved
+    assert len(words["target_modules"]) == layers * len(inside)
+    assert words["fan_in_fan_out"] is (member == "gpt2")
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_added_to_the_weights_of_transformers_an_adapter_says_the_same(member: str, tmp_path: Path) -> None:
     """By hand what PEFT does: W + (alpha / r) B A, and the heads put in place."""
-    task = made()
+    task = made(member=member)
     reference = theirs(task, tmp_path / "base")
-    config = AdaptConfig(kind="lora", rank=2, alpha=5.0, targets=tuple(lora.TARGETS))
+    config = AdaptConfig(kind="lora", rank=2, alpha=5.0, targets=every(member))
     learnt(task, config)
     write_adapter(tmp_path / "adapter", task, config, str(tmp_path / "base"))
     tensors = safetensors.torch.load_file(tmp_path / "adapter/adapter_model.safetensors")
@@ -241,20 +371,20 @@ def test_added_to_the_weights_of_transformers_an_adapter_says_the_same(tmp_path:
         name = name.removeprefix("base_model.model.")
         if name.endswith(".lora_B.weight"):
             down = tensors[f"base_model.model.{name.replace('lora_B', 'lora_A')}"]
-            state[name.replace(".lora_B", "")] += 2.5 * tensor @ down
+            update = 2.5 * tensor @ down
+            state[name.replace(".lora_B", "")] += update.T if member == "gpt2" else update
         elif ".lora_A." not in name:
             state[name].copy_(tensor)
     torch.testing.assert_close(asked(reference), said(task), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("targets", [("query", "value"), ("narrow",), tuple(lora.TARGETS)])
-@pytest.mark.parametrize("kind", ["classify", "tag", "answer", "embed"])
+@pytest.mark.parametrize(("kind", "member", "targets"), [case for case in CASES if case[0] != "choose"])
 @pytest.mark.filterwarnings("ignore")
 def test_peft_opens_what_is_written_and_what_it_writes_is_read(
-    kind: str, targets: tuple[str, ...], tmp_path: Path
+    kind: str, member: str, targets: tuple[str, ...], tmp_path: Path
 ) -> None:
     peft = pytest.importorskip("peft")
-    task = made(kind)
+    task = made(kind, member)
     reference = theirs(task, tmp_path / "base")
     config = AdaptConfig(kind="lora", rank=2, alpha=5.0, targets=targets)
     learnt(task, config)
@@ -262,34 +392,53 @@ def test_peft_opens_what_is_written_and_what_it_writes_is_read(
     model = peft.PeftModel.from_pretrained(reference, str(tmp_path / "ours")).eval()
     torch.testing.assert_close(asked(model), said(task), rtol=0, atol=1e-5)
     model.save_pretrained(tmp_path / "theirs")
-    back = made(kind)
+    back = made(kind, member)
     assert read_adapter(tmp_path / "theirs", back) == config
     torch.testing.assert_close(said(back), said(task), rtol=0, atol=0)
+    merged = model.merge_and_unload()
+    finish(task)
+    torch.testing.assert_close(asked(merged), said(task), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+@pytest.mark.filterwarnings("ignore")
+def test_what_peft_makes_by_itself_is_read(member: str, tmp_path: Path) -> None:
+    """Targets by their short names, as its users write them, and the classifier that it saves unasked."""
+    peft = pytest.importorskip("peft")
+    reference = theirs(made(member=member), tmp_path / "base")
+    short = {"modernbert": ["Wqkv"], "smith": ["Wqkv"], "gpt2": ["c_attn"]}.get(member, ["query", "value"])
+    words = peft.LoraConfig(task_type="SEQ_CLS", r=2, lora_alpha=5, target_modules=short, init_lora_weights=False)
+    model = peft.get_peft_model(reference, words).eval()
+    model.save_pretrained(tmp_path / "theirs")
+    task = made(member=member)
+    opened = folders.read(tmp_path / "base")
+    task.load_state_dict(opened.state, strict=False)
+    assert read_adapter(tmp_path / "theirs", task) == AdaptConfig(kind="lora", rank=2, alpha=5, targets=usual(member))
+    torch.testing.assert_close(asked(model), said(task), rtol=0, atol=1e-5)
 
 
 def theirs(task: Task, folder: Path) -> Any:
     """The same network in transformers, through a folder."""
     import transformers
 
-    state = task.state_dict()
-    plain = {name: weight for name, weight in state.items() if name.startswith(("trunk.", "pooler."))}
-    folders.write(folder, SMALL, plain)
-    name = {
-        Classify: "BertForSequenceClassification",
-        Tag: "BertForTokenClassification",
-        Answer: "BertForQuestionAnswering",
-        Embed: "BertModel",
-    }[type(task)]
+    config, state = task.trunk.config, task.state_dict()
+    dialect = dialect_of(config)
+    heads = ("trunk.", "pooler.") if "pooler" in dialect.pretrained or dialect.shares else ("trunk.",)
+    plain = {name: weight for name, weight in state.items() if name.startswith(heads)}
+    folders.write(folder, config, plain, {"pad_token_id": 39} if config.causal else {})
+    kind = {Classify: "classify", Tag: "tag", Answer: "answer", Embed: "trunk"}[type(task)]
     labels = {"num_labels": len(task.labels)} if task.labels else {}
-    return getattr(transformers, name).from_pretrained(folder, **labels).eval()
+    return getattr(transformers, dialect.classes[kind]).from_pretrained(folder, **labels).eval()
 
 
 def asked(model: Any) -> Tensor:
     """What transformers says of each row, in the shape of `said`."""
     found = []
+    marked = model.config.model_type in ("bert", "albert", "electra")  # whose networks are told the second text
     with torch.no_grad():
         for row, segments in zip(ROWS, ([0, 0, 1, 1, 1], [0, 1, 1]), strict=True):
-            out = model(input_ids=torch.tensor([row]), token_type_ids=torch.tensor([segments]))
+            second = {"token_type_ids": torch.tensor([segments])} if marked else {}
+            out = model(input_ids=torch.tensor([row]), **second)
             if "start_logits" in out:
                 found.append(torch.stack([out.start_logits[0], out.end_logits[0]], -1).flatten())
             elif "logits" in out:
@@ -306,6 +455,14 @@ def test_a_pooler_that_is_not_there_is_the_bases_own(tmp_path: Path) -> None:
     read_adapter(tmp_path, task)
     for name, weight in made().pooler.state_dict().items():  # type: ignore[union-attr]
         assert torch.equal(task.pooler.state_dict()[name], weight)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("member", ["roberta", "electra"])
+def test_a_pooler_that_no_base_can_have_must_be_there(member: str, tmp_path: Path) -> None:
+    write_adapter(tmp_path, learnt(made(member=member)), LORA, "base")
+    change(tmp_path, lambda tensors: tensors.pop("base_model.model.classifier.dense.bias"))
+    with pytest.raises(FolderError, match=r"lacks the weight 'base_model\.model\.classifier\.dense\.bias'\.$"):
+        read_adapter(tmp_path, made(member=member))
 
 
 def test_what_has_no_place_in_an_adapter_is_not_written(tmp_path: Path) -> None:
@@ -377,6 +534,7 @@ def test_weights_that_do_not_fit_are_refused(
         ({"peft_type": "IA3"}, "peft_type is 'IA3'. Only 'LORA' can be opened."),
         ({"peft_type": None}, "peft_type is None. Only 'LORA' can be opened."),
         ({"use_dora": True}, "use_dora is True. Only False can be opened."),
+        ({"fan_in_fan_out": True}, "fan_in_fan_out is True. Only False can be opened."),
         ({"rank_pattern": {"query": 4}}, "rank_pattern is {'query': 4}. Only {} can be opened."),
         ({"r": "2"}, "r is '2'. Give a whole number."),
         ({"r": True}, "r is True. Give a whole number."),

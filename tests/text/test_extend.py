@@ -3,19 +3,41 @@
 from pathlib import Path
 
 import pytest
+import tokenizers
+from tokenizers import AddedToken, models
+from transformers import AutoTokenizer
 
 from bertsmith.errors import BertsmithError
 from bertsmith.text.extend import extend
 from bertsmith.text.measure import measure
-from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
+from bertsmith.text.pieces import learn
+from bertsmith.text.tokenizer import Kind, Tokenizer, TokenizerConfig, train
 
 PLAIN = ["The patient has a fever and a cough.", "A doctor saw the child in the house."] * 20
 DOMAIN = ["Thrombocytopenia after heparin, and no nephritis.", "Heparin and thrombocytopenia again.", "Arthritis."] * 20
+STRANGE = ["Żółć ☃ naïve, 東京 🙂\tand\n\nheparin<mask>[MASK]", "  thrombocytopenias!?  ", ""]
+ALPHABET = " ".join("abcdefghijklmnopqrstuvwxyz,.")
+SIZES: dict[Kind, int] = {"wordpiece": 140, "bpe": 300, "unigram": 140, "t5": 238}
+WHOLE: dict[Kind, str] = {
+    "wordpiece": "thrombocytopenia",
+    "bpe": "Ġthrombocytopenia",
+    "unigram": "▁thrombocytopenia",
+    "t5": "▁thrombocytopenia",
+}
 
 
-@pytest.fixture(scope="module")
-def old() -> Tokenizer:
-    return train([*PLAIN, " ".join("abcdefghijklmnopqrstuvwxyz,.")], TokenizerConfig(vocabulary=140, least=1))
+def made(kind: Kind) -> Tokenizer:
+    return train([*PLAIN, ALPHABET], TokenizerConfig(kind=kind, vocabulary=SIZES[kind], lowercase=True, least=1))
+
+
+@pytest.fixture(scope="module", params=SIZES)
+def old(request: pytest.FixtureRequest) -> Tokenizer:
+    return made(request.param)
+
+
+def expanded(new: Tokenizer, old: Tokenizer, texts: list[str]) -> list[list[int]]:
+    """Texts as the new vocabulary cuts them, with each piece cut further as the old one does it."""
+    return [[part for number in row for part in old.spelt(new.piece(number))] for row in new.encode(texts)]
 
 
 def test_old_pieces_keep_their_numbers_and_roles(old: Tokenizer, tmp_path: Path) -> None:
@@ -23,35 +45,155 @@ def test_old_pieces_keep_their_numbers_and_roles(old: Tokenizer, tmp_path: Path)
     assert new.vocabulary == old.vocabulary + 5
     assert all(new.piece(number) == old.piece(number) for number in range(old.vocabulary))
     assert new.roles == old.roles
+    assert new.kind == old.kind
     new.save(tmp_path)
     again = Tokenizer.load(tmp_path)
     assert again.fingerprint == new.fingerprint
     assert again.encode(DOMAIN) == new.encode(DOMAIN)
 
 
-def test_the_first_new_pieces_are_those_that_save_the_most(old: Tokenizer) -> None:
+def test_transformers_opens_it_and_cuts_alike(old: Tokenizer, tmp_path: Path) -> None:
+    new = extend(old, DOMAIN, 40)
+    new.save(tmp_path)
+    theirs = AutoTokenizer.from_pretrained(tmp_path)
+    assert len(theirs) == new.vocabulary
+    texts = [*PLAIN, *DOMAIN, *STRANGE]
+    assert [theirs(text)["input_ids"] for text in texts] == [new.encode_pair(text)[0] for text in texts]
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "unigram", "t5"])
+def test_the_first_new_pieces_are_those_that_save_the_most(kind: Kind) -> None:
+    old = made(kind)
     one, many = extend(old, DOMAIN, 1), extend(old, DOMAIN, 40)
-    assert one.piece(old.vocabulary) == "thrombocytopenia"
+    assert one.piece(old.vocabulary) == WHOLE[kind]
     tokens = [measure(tokenizer, DOMAIN).tokens for tokenizer in (old, one, many)]
-    assert tokens[0] - tokens[1] == 40 * (len(old.spelt("thrombocytopenia")) - 1)
-    assert tokens[2] < tokens[1] < tokens[0]
-    assert measure(many, DOMAIN).tokens_per_word < 1.5 < measure(old, DOMAIN).tokens_per_word
-    assert measure(many, DOMAIN).unknown == 0
+    assert tokens[0] - tokens[1] == 40 * (len(old.spelt(WHOLE[kind])) - 1)
+    assert tokens[2] < tokens[1]
+
+
+def test_bytes_are_merged_behind_the_old_merges_the_commonest_first() -> None:
+    old = made("bpe")
+    new = extend(old, DOMAIN, 40)
+    counts = [measure(extend(old, DOMAIN, more), DOMAIN).tokens for more in range(1, 6)]
+    saved = [before - after for before, after in zip([measure(old, DOMAIN).tokens, *counts], counts, strict=False)]
+    assert saved == sorted(saved, reverse=True)
+    assert min(saved) > 0
+    assert WHOLE["bpe"] in new.numbered
+    assert len(new.encode([" thrombocytopenia"])[0]) == 1
+
+
+def test_words_of_the_text_need_fewer_pieces(old: Tokenizer) -> None:
+    new = extend(old, DOMAIN, 60)
+    assert measure(new, DOMAIN).tokens_per_word < 1.6 < 3 < measure(old, DOMAIN).tokens_per_word
+    assert measure(new, DOMAIN).unknown == measure(old, DOMAIN).unknown
 
 
 def test_text_without_new_words_is_cut_as_before(old: Tokenizer) -> None:
-    assert extend(old, DOMAIN, 40).encode(PLAIN) == old.encode(PLAIN)
+    new = extend(old, DOMAIN, 40)
+    untouched = [text for text in [*PLAIN, *DOMAIN, *STRANGE] if max(new.encode([text])[0], default=0) < old.vocabulary]
+    assert PLAIN[1] in untouched
+    assert not set(DOMAIN) & set(untouched)
+    assert new.encode(untouched) == old.encode(untouched)
+
+
+def test_nothing_of_a_text_is_lost(old: Tokenizer) -> None:
+    new = extend(old, DOMAIN, 40)
+    for text in (*PLAIN, *DOMAIN, *STRANGE):
+        kept = new.decode(new.encode([text])[0], keep_special=True)
+        assert kept == old.decode(old.encode([text])[0], keep_special=True)
+        if old.kind == "bpe" and "<mask>" not in text:
+            assert kept == text
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "t5"])
+def test_a_text_is_cut_as_before_and_then_joined(kind: Kind) -> None:
+    old = made(kind)
+    texts = [*PLAIN, *DOMAIN, "rethrombosed cytopenic nephropathies, a hepatic feverishness and unpatient arthropods"]
+    for more in (1, 5, 20, 60):
+        new = extend(old, DOMAIN, more)
+        assert expanded(new, old, texts) == old.encode(texts)
+
+
+def test_a_merge_that_would_make_an_old_piece_is_left_out() -> None:
+    """`abc` is made of `a` and `bc`; where a text has `ab` and `c`, a new merge of the two would make it, too."""
+    inner = learn(["x"], TokenizerConfig(kind="bpe", vocabulary=261))
+    base = Tokenizer(inner)
+    old = base.extended(["bc", "abc", "ab", "cd"], [("b", "c"), ("a", "bc"), ("a", "b"), ("c", "d")])
+    texts = ["abcd", "abcd", "abcd"]
+    assert [old.piece(number) for number in old.encode(texts)[0]] == ["abc", "d"]
+    tricky = base.extended(["ab", "bc", "abc"], [("a", "b"), ("b", "c"), ("a", "bc")])  # `abc` is out of reach
+    assert [tricky.piece(number) for number in tricky.encode(["abc"])[0]] == ["ab", "c"]
+    new = extend(tricky, ["abc", "abcd", "abcd", "xy", "xy"], 100)
+    assert new.encode(["abc"]) == tricky.encode(["abc"])
+    assert {new.piece(number) for number in range(tricky.vocabulary, new.vocabulary)} == {"xy"}
+
+
+def test_special_pieces_behind_the_others_keep_their_numbers(old: Tokenizer, tmp_path: Path) -> None:
+    """As ModernBERT, T5 and XLM-RoBERTa have them: the model's own pieces end before them."""
+    inner = tokenizers.Tokenizer.from_str(old._inner.to_str())
+    inner.add_special_tokens(["<first>", "<second>"])
+    inner.add_tokens([AddedToken("plainword")])
+    behind = Tokenizer(inner)
+    assert behind.vocabulary == old.vocabulary + 3
+    new = extend(behind, DOMAIN, 5)
+    assert new.vocabulary == behind.vocabulary + 5
+    assert all(new.piece(number) == behind.piece(number) for number in range(behind.vocabulary))
+    assert (new.special[: behind.vocabulary] == behind.special).all()
+    texts = ["the <first> patient<second> plainword has a plainwords", *PLAIN]
+    assert new.encode(texts) == behind.encode(texts)
+    new.save(tmp_path)
+    assert Tokenizer.load(tmp_path).encode(texts + DOMAIN) == new.encode(texts + DOMAIN)
+
+
+def test_no_piece_of_unigram_joins_a_word_and_the_mark_behind_it() -> None:
+    old = made("unigram")
+    new = extend(old, DOMAIN, 1000)
+    joined = {new.piece(number) for number in range(old.vocabulary, new.vocabulary)}
+    assert {"▁nephritis", "▁heparin"} <= joined
+    assert not any(set(piece) & set(",.") for piece in joined)
+
+
+def test_a_new_piece_is_spelt_by_those_it_was_cut_into(old: Tokenizer) -> None:
+    for number in range(old.vocabulary, (new := extend(old, DOMAIN, 40)).vocabulary):
+        parts = old.spelt(new.piece(number))
+        assert len(parts) > 1
+        mark = "##" if old.kind == "wordpiece" else ""
+        first, *others = (old.piece(part) for part in parts)
+        assert first + "".join(other.removeprefix(mark) for other in others) == new.piece(number)
+    for role, number in old.roles.items():
+        assert new.spelt(old.piece(number)) == [new.roles[role]]
+
+
+def test_bytes_are_spelt_as_they_are_merged_and_not_by_the_longest_pieces() -> None:
+    base = Tokenizer(learn(["x"], TokenizerConfig(kind="bpe", vocabulary=261)))
+    old = base.extended(["bc", "ab"], [("b", "c"), ("a", "b")])
+    assert [old.piece(number) for number in old.spelt("abc")] == ["a", "bc"]
+
+
+def test_unigram_spells_by_the_likeliest_pieces_and_not_with_unknown_ones() -> None:
+    scores = [("<unk>", 0.0), ("a", -5.0), ("b", -5.0), ("c", -5.0), ("ab", -4.0), ("bc", -1.0)]
+    old = Tokenizer(tokenizers.Tokenizer(models.Unigram(scores, unk_id=0)))
+    assert [old.piece(number) for number in old.spelt("abc")] == ["a", "bc"]
+    assert old.spelt("abz") == []
 
 
 def test_what_the_vocabulary_has_is_not_added(old: Tokenizer) -> None:
-    assert extend(old, PLAIN, 1000).numbered.keys() - old.numbered.keys() == set()
+    new = extend(old, DOMAIN, 1000)
+    again = extend(new, DOMAIN, 1000)
+    assert again.vocabulary == new.vocabulary < old.vocabulary + 1000
+
+
+def test_more_than_a_text_repeats_takes_no_memory(old: Tokenizer) -> None:
+    assert extend(old, DOMAIN, 10**15).vocabulary < old.vocabulary + 1000
+    assert extend(old, ["  ", ""], 5).vocabulary == old.vocabulary
 
 
 def test_what_cannot_be_extended_is_refused_in_one_line(old: Tokenizer) -> None:
     with pytest.raises(BertsmithError, match=r"^--more: 0 is no number of pieces to add\. Give at least 1\.$"):
         extend(old, DOMAIN, 0)
-    bytewise = train(PLAIN, TokenizerConfig(kind="bpe", vocabulary=300))
-    with pytest.raises(
-        BertsmithError, match=r"is not WordPiece as BERT has it\. Only such vocabularies can be extended\.$"
-    ):
-        extend(bytewise, DOMAIN, 5)
+    words = Tokenizer(tokenizers.Tokenizer(models.WordLevel({"a": 0}, unk_token="a")))
+    with pytest.raises(BertsmithError) as caught:
+        extend(words, DOMAIN, 5)
+    assert str(caught.value) == (
+        "tokenizer: is neither WordPiece nor byte-level BPE nor Unigram. Only such vocabularies can be extended."
+    )

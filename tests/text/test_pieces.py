@@ -15,15 +15,15 @@ from text.syllables import lines
 
 from bertsmith.errors import RecipeError, TextError
 from bertsmith.text import pieces
-from bertsmith.text.pieces import SPECIALS, Feed, Kind, TokenizerConfig, learn
+from bertsmith.text.pieces import BEHIND, SPECIALS, Feed, Kind, TokenizerConfig, learn
 
-KINDS: list[Kind] = ["wordpiece", "bpe", "unigram"]
+KINDS: list[Kind] = ["wordpiece", "bpe", "unigram", "t5"]
 FRESH = """
 import hashlib, sys
 sys.path.insert(0, sys.argv[1])
 from text.syllables import lines
 from bertsmith.text.pieces import TokenizerConfig, learn
-for kind in ("wordpiece", "bpe", "unigram"):
+for kind in ("wordpiece", "bpe", "unigram", "t5"):
     text = learn(lines(800), TokenizerConfig(kind=kind, vocabulary=500)).to_str()
     print(kind, hashlib.sha256(text.encode()).hexdigest())
 """
@@ -41,7 +41,8 @@ def test_the_vocabulary_has_the_size_that_was_asked_for(kind: Kind) -> None:
     for size in (270, 400):
         found = pieces_of(lines(1_000), kind, size)
         assert len(found) == size
-        assert tuple(found[:5]) == SPECIALS[kind]
+        assert tuple(found[: len(SPECIALS[kind])]) == SPECIALS[kind]
+        assert tuple(found[size - len(BEHIND[kind]) :]) == BEHIND[kind]
 
 
 def test_the_same_text_gives_the_same_vocabulary_in_every_process() -> None:
@@ -58,7 +59,7 @@ def test_the_same_text_gives_the_same_vocabulary_in_every_process() -> None:
         )
         told.add(done.stdout)
     assert len(told) == 1
-    assert told.pop().count("\n") == 3
+    assert told.pop().count("\n") == 4
 
 
 def test_every_character_that_can_stand_inside_a_word_is_numbered_beforehand() -> None:
@@ -83,6 +84,17 @@ def test_lowercase_takes_off_capitals_and_accents_and_cased_keeps_them() -> None
         assert "Zürich" in kept
         assert "Étude" in kept
     assert "ĠÃītude" in pieces_of(text, "bpe", 300)
+
+
+def test_t5_keeps_capitals_and_accents_unless_it_is_told_otherwise() -> None:
+    text = ["Zürich Zürichs Zürichsee Étude Étudea Étudeb Étudec"] * 50
+    kept, plain = pieces_of(text, "t5", 300), pieces_of(text, "t5", 300, lowercase=True)
+    assert kept == pieces_of(text, "t5", 300, lowercase=False)
+    assert any("Zürich" in piece for piece in kept)
+    assert any("zurich" in piece for piece in plain)
+    assert "".join(plain).replace("▁", "").isascii()
+    for kind in ("wordpiece", "unigram"):
+        assert pieces_of(text, kind, 200) == pieces_of(text, kind, 200, lowercase=True)
 
 
 def test_a_letter_and_its_accent_apart_are_learnt_as_one_character() -> None:
@@ -191,6 +203,10 @@ def test_what_the_texts_raise_comes_through() -> None:
         (
             {"kind": "bpe", "vocabulary": 260},
             "tokenizer.vocabulary: 260 pieces are too few for bpe. Ask for at least 261.",
+        ),
+        (
+            {"kind": "t5", "vocabulary": 199},
+            "tokenizer.vocabulary: 199 pieces are too few for t5. Ask for at least 200.",
         ),
         ({"least": 0}, "tokenizer.least: 0 is no count. Ask for 1 or more."),
     ],

@@ -46,10 +46,11 @@ class Batch:
     """Tokens, what to guess about them, and how many guesses each loss is a sum of."""
 
     tokens: Tokens
+    written: Tokens | None = None  # what a second network is given to write, each token behind those it guesses from
     chosen: Int[Tensor, "N"] | None = None  # positions whose true token is to be guessed
     targets: Int[Tensor, "N"] | None = None  # the true tokens there; or a tag for every token, -100 where none is
     draws: Int[Tensor, "N 2"] | None = None  # chance: random bits for each chosen position, where words are drawn
-    real: Bool[Tensor, "T"] | None = None  # which tokens are no filler, where all of them are asked about
+    real: Bool[Tensor, "T"] | None = None  # which tokens are text, where all of them are asked about
     labels: Shaped[Tensor, "B ..."] | None = None  # one per sequence, or group of them; -100 or nan where there is none
     counts: dict[str, int] = field(default_factory=dict)  # by the name of the loss term
 

@@ -4,6 +4,7 @@ import re
 import sys
 from array import array
 from collections.abc import Sequence
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from bertsmith.text.tokenizer import Tokenizer
 REMEMBERED = 1 << 18  # words, about 50 MB; of English text 4 to 8 words in a hundred are then not among them
 LONGEST = 32  # letters a word on average; text without spaces would fill the table with whole sentences
 PART = 1 << 14  # letters of a text that are looked at together
-OPENING = "\n"  # marks the first word of a sentence, which has no space before it and may have other ids
+OPENING = "\n"  # marks the first word of a text, which has no space before it and may have other ids
 ARRAYS = {"uint16": "H", "uint32": "I"}
 # Characters that BERT makes words of their own, as written in the tokenizer library.
 IDEOGRAPHS = re.compile(
@@ -37,13 +38,15 @@ class Encoder:
         self._itemsize = array(self._array).itemsize
         description = files.read_json(folder / "tokenizer.json")
         self._apart, self._marks, self._ideographs = apart(description), marks(description), ideographs(description)
+        self._blank = " " if spaced(description) else ""
         self._known: dict[str, bytes] = {}
 
     def encode(self, documents: Sequence[Sequence[str]]) -> Block:
         """Documents, each a list of sentences, into one block; what has no tokens is dropped and counted."""
         texts = [sentence for document in documents for sentence in document]
+        opens = [not self._blank or place == 0 for document in documents for place in range(len(document))]
         words = [text.split() for text in texts]
-        encoded = self._remembered(texts, words) if self._apart else self._plain(texts)
+        encoded = self._remembered(texts, words, opens) if self._apart else self._plain(self._joined(texts, opens))
         measures = [
             (len(ids) // self._itemsize, len(text) if text.isascii() else len(text.encode()), len(found))
             for ids, text, found in zip(encoded, texts, words, strict=True)
@@ -66,7 +69,11 @@ class Encoder:
             empty=len(documents) - len(rows),
         )
 
-    def _remembered(self, texts: list[str], words: list[list[str]]) -> list[bytes]:
+    def _joined(self, texts: Sequence[str], opens: Sequence[bool]) -> list[str]:
+        """Texts with a space before each that opens no document, where a space is a part of the word behind it."""
+        return [text if first or not text else self._blank + text for text, first in zip(texts, opens, strict=True)]
+
+    def _remembered(self, texts: list[str], words: list[list[str]], opens: list[bool]) -> list[bytes]:
         """The ids of each text, from those of its words."""
         # Two spaces, or other kinds of space, may be tokens of their own: such text takes the plain way.
         plain_spaces = [bool(found) and " ".join(found) == text for found, text in zip(words, texts, strict=True)]
@@ -74,12 +81,13 @@ class Encoder:
         sentences = [next(parted) if plain else [] for plain in plain_spaces]
         easy = [0 < len(text) <= LONGEST * len(found) for found, text in zip(sentences, texts, strict=True)]
         known = [found for found, simple in zip(sentences, easy, strict=True) if simple]
-        for found in known:
-            found[0] = OPENING + found[0]
+        for found, first in zip(known, compress(opens, easy), strict=True):
+            found[0] = OPENING + found[0] if first else found[0]
         self._learn(known)
         look = self._known.__getitem__
         quick = (b"".join(map(look, found)) for found in known)
-        plain = iter(self._plain([text for text, simple in zip(texts, easy, strict=True) if not simple]))
+        rest = [not simple for simple in easy]
+        plain = iter(self._plain(self._joined(list(compress(texts, rest)), list(compress(opens, rest)))))
         return [next(quick if simple else plain) for simple in easy]
 
     def _parted(self, texts: list[str]) -> list[list[str]]:
@@ -136,6 +144,12 @@ def apart(tokenizer: dict[str, Any]) -> bool:
         and all(" " not in token["content"] and not token.get("rstrip") for token in added)
         and not tokenizer.get("model", {}).get("dropout")
     )
+
+
+def spaced(tokenizer: dict[str, Any]) -> bool:
+    """Whether a word is told from the same word behind a space: sentences of a document are then parted by one."""
+    splits = _steps(tokenizer.get("pre_tokenizer"), "pretokenizers")
+    return any(step.get("type") == "ByteLevel" and not step.get("add_prefix_space", True) for step in splits)
 
 
 def marks(tokenizer: dict[str, Any]) -> str:

@@ -1,9 +1,11 @@
 """The model card: what a stranger must know before using a model folder."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from bertsmith.insight.report import RunStory
+
+Use = Literal["fills", "goes_on", "writes", "is_tuned"]
 
 PIPELINES = {  # what model hubs call a task, and how our own Python asks for it
     "classify": ("text-classification", 'classify(["A text of yours."])'),
@@ -11,6 +13,7 @@ PIPELINES = {  # what model hubs call a task, and how our own Python asks for it
     "answer": ("question-answering", 'answer("Who wrote it?", "The passage that tells.")'),
     "choose": ("multiple-choice", 'choose("It began to rain,", ["so we stayed in.", "so we were a cat."])'),
     "embed": ("sentence-similarity", 'embed(["A text of yours."])'),
+    "write": ("text2text-generation", 'write(["A text of yours."])'),
 }
 
 
@@ -29,23 +32,45 @@ bertsmith finetune this/folder DATA --out runs/mine
 Blanks are filled by that other network, in the folder `generator` beside it. `transformers.AutoModel` opens it, too."""
 
 
-def card(story: RunStory, license_name: str | None = None, *, guesses: bool = True) -> str:
-    """A README.md with the front matter that model hubs read; `guesses`: of a model that fills blanks."""
+GOES_ON = """```python
+import bertsmith
+bertsmith.load("this/folder").generate(["Once upon a time"])
+bertsmith.load("this/folder").score(["How likely is this?"])
+```
+
+`transformers.AutoModelForCausalLM` opens it, too."""
+WRITES = """```python
+import bertsmith
+bertsmith.load("this/folder").generate(["Thank you <extra_id_0> me to your party <extra_id_1> week."])
+```
+
+`transformers.AutoModelForSeq2SeqLM` opens it, too."""
+USES: dict[Use, tuple[str, str, str]] = {  # what model hubs call it, what it is, and how it is used
+    "fills": ("fill-mask", "BERT", GUESSES),
+    "goes_on": ("text-generation", "GPT", GOES_ON),
+    "writes": ("text2text-generation", "T5", WRITES),
+    "is_tuned": ("feature-extraction", "BERT", FINDS),
+}
+
+
+def card(story: RunStory, license_name: str | None = None, *, use: Use = "fills") -> str:
+    """A README.md with the front matter that model hubs read; `use`: what the model is for as it is."""
+    pipeline, kind, example = USES[use]
     figures = "\n".join(f"| {name} | {value} |" for name, value in story.figures.items())
     data = "\n".join(f"| {name} | {value} |" for name, value in story.data.items())
     machine = ", ".join(f"{name} {value}" for name, value in story.machine.items())
     license_line = f"license: {license_name}\n" if license_name else ""
     return f"""---
 library_name: transformers
-pipeline_tag: {"fill-mask" if guesses else "feature-extraction"}
-{license_line}tags: [bertsmith, bert]
+pipeline_tag: {pipeline}
+{license_line}tags: [bertsmith, {kind.lower()}]
 ---
 
 # {story.title}
 
-A BERT pretrained from scratch with bertsmith.
+A {kind} pretrained from scratch with bertsmith.
 
-{GUESSES if guesses else FINDS}
+{example}
 
 ## Figures
 
@@ -72,6 +97,7 @@ Made on {machine}.
 def tuned_card(kind: str, result: Mapping[str, Any]) -> str:
     """The same for a model that was fine-tuned: its scores with their protocol."""
     pipeline, call = PIPELINES[kind]
+    network = "T5" if kind == "write" else "BERT"
     library = "sentence-transformers" if kind == "embed" else "transformers"
     rows = "\n".join(f"| {name} | {_said(found)} |" for name, found in result["summary"].items())
     protocol = result["protocol"]
@@ -80,10 +106,10 @@ def tuned_card(kind: str, result: Mapping[str, Any]) -> str:
     return f"""---
 library_name: {library}
 pipeline_tag: {pipeline}
-tags: [bertsmith, bert]
+tags: [bertsmith, {network.lower()}]
 ---
 
-# A BERT fine-tuned to {kind}
+# A {network} fine-tuned to {kind}
 
 ```python
 import bertsmith

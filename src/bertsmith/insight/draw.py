@@ -15,6 +15,8 @@ WIDTH, WIDE, HEIGHT = 520, 720, 240
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 14, 30
 MOST = 320  # points a line is drawn with: more than the eye can tell apart would only make the page heavy
 SMOOTHED = 40  # the running mean reaches a fortieth of the line to either side
+TONES = 8  # colours that the page's style has; a ninth line begins again with the first
+UNITS = ((1e18, " E"), (1e15, " P"), (1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k"))
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,8 @@ def short(value: float) -> str:
     size = abs(value)
     if 1000 <= size < 10_000 or not value:
         return f"{value:,.0f}"
-    for limit, unit, name in ((1e9, 1e9, " G"), (1e6, 1e6, " M"), (1e4, 1e3, " k")):
-        if size >= limit:
+    for unit, name in UNITS:
+        if size >= max(unit, 1e4):
             return f"{value / unit:.{_decimals(size / unit)}f}{name}"
     if size < 0.01:
         digits, _, exponent = f"{value:.2e}".partition("e")
@@ -79,6 +81,23 @@ def short(value: float) -> str:
 
 def percent(value: float) -> str:
     return f"{value:.1%}"
+
+
+def whole(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+@dataclass(frozen=True)
+class Along:
+    """What lies along the level axis: its name, and how a place on it is written below the axis and told in words."""
+
+    name: str
+    below: Show
+    told: Show
+    unit: str = ""  # where a description needs one that the name says already
+
+
+STEPS = Along("step", short, whole, " steps")
 
 
 def smooth(points: Sequence[Point], reach: int) -> list[Point]:
@@ -110,13 +129,16 @@ def chart(
     zero: bool = False,
     logarithmic: bool = False,
     wide: bool = False,
+    along: Along = STEPS,
 ) -> str:
     """A figure: heading, legend with the last values, and the drawing; empty where there is nothing to draw.
 
     `reference` is a dashed line with a name; `zero` lets the upright axis begin at nothing; a wide chart is
-    meant for the whole width of a page, the others for half of it.
+    meant for the whole width of a page, the others for half of it. A line has the colour of its place among the
+    series, also where another has no points: so it is the same colour in all charts of a page.
     """
-    series = [line for line in series if line.points]
+    toned = [(index % TONES + 1, line) for index, line in enumerate(series) if line.points]
+    series = [line for _, line in toned]
     if not series:
         return ""
     levels = [value for line in series for _, value in line.points]
@@ -124,20 +146,20 @@ def chart(
     width, last = WIDE if wide else WIDTH, max(line.points[-1][0] for line in series)
     x = Axis(0, last, LEFT, width - RIGHT)
     y = _upright(levels, zero=zero, logarithmic=logarithmic and min(levels) > 0)
-    drawing, legend = _scaffold(x, y, show), []
+    drawing, legend = _scaffold(x, y, show, along), []
     if reference:
         drawing += _reference(*reference, _nearest_end(series, reference[1]), x, y)
-    for tone, line in enumerate(series, 1):
+    for tone, line in toned:
         drawing += _line(line, x, y, tone)
-        legend.append(_key(line, x, y, tone, show))
+        legend.append(_key(line, x, y, tone, show, along))
     name = re.sub(r"\W+", "-", title.lower())
     ends = [f"{line.name} from {show(line.points[0][1])} to {show(line.points[-1][1])}" for line in series]
     return f"""<figure class="chart{" wide" if wide else ""}">
 <figcaption><h3>{escape(title)}</h3><p class="legend">{"".join(legend)}
-<span class="where">step <output>{last:,.0f}</output></span></p></figcaption>
+<span class="where">{along.name} <output>{along.told(last)}</output></span></p></figcaption>
 <svg viewBox="0 0 {width} {HEIGHT}" role="img" aria-labelledby="{name}-title {name}-desc">
 <title id="{name}-title">{escape(title)}</title>
-<desc id="{name}-desc">Over {last:,.0f} steps: {escape("; ".join(ends))}.</desc>
+<desc id="{name}-desc">Over {along.told(last)}{along.unit}: {escape("; ".join(ends))}.</desc>
 {"".join(drawing)}
 <g class="hover" hidden><line y1="{TOP}" y2="{HEIGHT - BOTTOM}"/></g>
 </svg></figure>"""
@@ -155,7 +177,7 @@ def _upright(levels: Sequence[float], *, zero: bool, logarithmic: bool) -> Axis:
     return Axis(low, high, HEIGHT - BOTTOM, TOP, logarithmic)
 
 
-def _scaffold(x: Axis, y: Axis, show: Show) -> list[str]:
+def _scaffold(x: Axis, y: Axis, show: Show, along: Along) -> list[str]:
     """Faint level lines with their numbers, and the numbers of the steps below."""
     parts = []
     for tick in y.ticks():
@@ -163,7 +185,7 @@ def _scaffold(x: Axis, y: Axis, show: Show) -> list[str]:
         parts.append(f'<line class="level" x1="{LEFT}" x2="{x.stop:g}" y1="{at}" y2="{at}"/>')
         parts.append(f'<text class="value" x="{LEFT - 8}" y="{at}" dy=".35em">{text}</text>')
     for tick in x.ticks():
-        at, text = f"{x.place(tick):.1f}", escape(_bare(short(tick)))
+        at, text = f"{x.place(tick):.1f}", escape(_bare(along.below(tick)))
         parts.append(f'<text class="place" x="{at}" y="{HEIGHT - 8}">{text}</text>')
     return parts
 
@@ -195,10 +217,10 @@ def _path(points: Sequence[Point], x: Axis, y: Axis) -> str:
     return "M" + " ".join(f"{x.place(place):.1f},{y.place(value):.1f}" for place, value in points)
 
 
-def _key(line: Series, x: Axis, y: Axis, tone: int, show: Show) -> str:
+def _key(line: Series, x: Axis, y: Axis, tone: int, show: Show, along: Along) -> str:
     """A line's entry in the legend. It carries the points, for the page to read out under the pointer."""
     told = [
-        [round(x.place(place), 1), round(y.place(value), 1), f"{place:,.0f}", show(value)]
+        [round(x.place(place), 1), round(y.place(value), 1), along.told(place), show(value)]
         for place, value in line.strong
     ]
     data, last = escape(json.dumps(told, separators=(",", ":"))), escape(str(told[-1][3]))

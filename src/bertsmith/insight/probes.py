@@ -217,8 +217,7 @@ def _vectors(trunk: Transformer, rows: Sequence[Row], where: Sequence[NDArray[np
         tokens = lay([rows[row] for row in some]).to(device)
         states = torch.stack(trunk.states(tokens), 1).float()  # T layers D
         if isinstance(where, str):
-            pool = pools.mean if where == "mean" else pools.first
-            pooled = pool(states.flatten(1), tokens.bounds)  # B layers * D
+            pooled = pools.POOLS[where](states.flatten(1), tokens.bounds)  # B layers * D
             parts = torch.split(pooled.view(-1, *states.shape[1:]), 1)
         else:
             begins = tokens.bounds.tolist()

@@ -4,9 +4,9 @@ for (const figure of document.querySelectorAll(".chart")) {
   const hover = svg.querySelector(".hover");
   const guide = hover.querySelector("line");
   const where = figure.querySelector(".where output");
-  const keys = [...figure.querySelectorAll(".key")].map((key, index) => {
+  const keys = [...figure.querySelectorAll(".key")].map((key) => {
     const dot = document.createElementNS("http://www.w3.org/2000/svg", "circle");
-    dot.setAttribute("class", `tone${index + 1}`);
+    dot.setAttribute("class", key.classList[1]); // its tone
     dot.setAttribute("r", 4);
     hover.append(dot);
     return { points: JSON.parse(key.dataset.points), output: key.querySelector("output"), dot };

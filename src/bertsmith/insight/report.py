@@ -13,6 +13,7 @@ from bertsmith.insight.draw import Point, Series, chart, percent
 
 MASKS = ("[MASK]", "<mask>")
 STEEP = 30  # a loss that falls to a thirtieth is read better by orders of magnitude
+GUESSED = {"masked": "hidden words", "next_token": "next tokens", "spans": "spans taken out"}
 BESIDE = {  # what may be learnt beside hidden words
     "next": "next sentence",
     "order": "sentence order",
@@ -20,6 +21,7 @@ BESIDE = {  # what may be learnt beside hidden words
     "guessed": "words that were replaced",
 }
 LEARNED = "Faint: every step. Strong: the running mean. Point at a curve to read it."
+WRITTEN = "Beginnings of sentences that it has never read, in bold, and what it made of them."
 FILLED = "Sentences kept from the training, with one word taken out. A right guess is marked."
 
 
@@ -41,10 +43,11 @@ class RunStory:
     records: Sequence[Mapping[str, Any]] = ()  # the lines of log.jsonl
     figures: Mapping[str, str] = field(default_factory=dict)  # what was measured, and the measure
     examples: Sequence[Example] = ()
+    written: Sequence[tuple[str, str]] = ()  # prompts, and what the model made of them
     data: Mapping[str, str] = field(default_factory=dict)
     recipe: str = ""  # TOML
     machine: Mapping[str, str] = field(default_factory=dict)
-    guess: float | None = None  # the loss of guessing hidden words by word frequency
+    guess: float | None = None  # the loss of guessing words by their frequency
 
 
 def write(path: Path, story: RunStory) -> None:
@@ -60,6 +63,7 @@ def page(story: RunStory) -> str:
         _section("Key figures", _cards(story.figures)),
         _section("How it learned", _curves(story), LEARNED),
         _section("Blanks, before and after", _examples(story.examples), FILLED),
+        _section("What it writes", _writings(story.written), WRITTEN),
         _section("What was trained on what", _table(story.data)),
         _section("On the way", _notes(story.records)),
         _section("Machine", _table(story.machine)),
@@ -90,11 +94,12 @@ def _cards(figures: Mapping[str, str]) -> str:
 def _curves(story: RunStory) -> str:
     steps = [record for record in story.records if record.get("kind") == "step"]
     checks = [record for record in story.records if record.get("kind") == "valid"]
-    hidden = _points(steps, "terms", "masked") or _points(steps, "loss")
-    checked = _points(checks, "masked_loss") or _points(checks, "loss")
+    guessed = next((kind for kind in GUESSED if _points(steps, "terms", kind)), "masked")
+    hidden = _points(steps, "terms", guessed) or _points(steps, "loss")
+    checked = _points(checks, f"{guessed}_loss") or _points(checks, "loss")
     losses = [value for _, value in hidden + checked]
     first = chart(
-        "Loss of hidden words, in nats",
+        f"Loss of {GUESSED[guessed]}, in nats",
         [Series("training", hidden, noisy=True), Series("validation", checked)],
         reference=None if story.guess is None else ("guessing by word frequency", story.guess),
         logarithmic=bool(losses) and 0 < STEEP * min(losses) < max(losses),
@@ -102,12 +107,12 @@ def _curves(story: RunStory) -> str:
     )
     kind = next((kind for kind in BESIDE if _points(steps, "terms", kind)), "next")
     other, other_checked = _points(steps, "terms", kind), _points(checks, f"{kind}_loss")
-    words_right, other_right = _points(checks, "masked_accuracy"), _points(checks, f"{kind}_accuracy")
+    words_right, other_right = _points(checks, f"{guessed}_accuracy"), _points(checks, f"{kind}_accuracy")
     rest = [
         chart(
             "Judged right, on validation text",
             [
-                Series("hidden words", words_right),
+                Series(GUESSED[guessed], words_right),
                 Series(BESIDE[kind], other_right),
                 Series("replaced tokens found", _points(checks, f"{kind}_found")),
             ],
@@ -149,6 +154,16 @@ def _is_number(value: object) -> bool:
 
 def _examples(examples: Sequence[Example]) -> str:
     return f'<div class="examples">{"".join(map(_example, examples))}</div>' if examples else ""
+
+
+def _writings(written: Sequence[tuple[str, str]]) -> str:
+    return f'<div class="examples">{"".join(_writing(*one) for one in written)}</div>' if written else ""
+
+
+def _writing(prompt: str, text: str) -> str:
+    """A prompt gone on with, or a text of its own below it."""
+    rest = escape(text[len(prompt) :]) if text.startswith(prompt) else f"<br>{escape(text)}"
+    return f'<article><p class="sentence"><b>{escape(prompt)}</b>{rest}</p></article>'
 
 
 def _example(example: Example) -> str:

@@ -58,7 +58,7 @@ def page(results: Results) -> str:
     return Template((parts / "report.html").read_text(encoding="utf-8")).substitute(
         title=escape(results.title),
         style=(parts / "report.css").read_text(encoding="utf-8"),
-        script="",
+        script=(parts / "report.js").read_text(encoding="utf-8") if 'class="chart' in results.picture else "",
         body="\n".join(sections),
     )
 

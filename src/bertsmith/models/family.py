@@ -5,6 +5,12 @@ from dataclasses import replace
 from bertsmith.errors import RecipeError, nearest
 from bertsmith.models.transformer import TransformerConfig
 
+# Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training": the decoder of a translator that
+# reads nothing but what it has said itself; every token is guessed from those before it.
+GPT = TransformerConfig(
+    vocabulary=40_478, causal=True, segments=0, activation="gelu_tanh", table_norm=False, norm_eps=1e-5
+)
+
 # Devlin et al. 2018, "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding".
 BERT = TransformerConfig()
 
@@ -17,11 +23,43 @@ BERT_SMALL = replace(BERT_MEDIUM, layers=4)
 BERT_MINI = replace(BERT_SMALL, width=256, heads=4, feed_forward=1024)
 BERT_TINY = replace(BERT_MINI, width=128, layers=2, heads=2, feed_forward=512)
 
+# Radford et al. 2019, "Language Models are Unsupervised Multitask Learners": GPT with norms before, pieces of bytes and
+# twice the length; and ever larger, until it did what nobody had trained it for.
+GPT2 = replace(GPT, vocabulary=50_257, length=1024, norm="before")
+GPT2_MEDIUM = replace(GPT2, width=1024, layers=24, heads=16, feed_forward=4096)
+GPT2_LARGE = replace(GPT2, width=1280, layers=36, heads=20, feed_forward=5120)
+GPT2_XL = replace(GPT2, width=1600, layers=48, heads=25, feed_forward=6400)
+
 # Liu et al. 2019, "RoBERTa: A Robustly Optimized BERT Pretraining Approach": the same network for longer on more text,
 # hidden words drawn anew at every visit, no next sentence, pieces of bytes. Places are counted from behind the number
 # of the padding piece.
 ROBERTA = replace(BERT, vocabulary=50_265, offset=2, segments=1, norm_eps=1e-5)
 ROBERTA_LARGE = replace(ROBERTA, width=1024, layers=24, heads=16, feed_forward=4096)
+
+# Raffel et al. 2019, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer": back to the
+# reader and the writer of 2017, every task as text; places only as distances.
+T5 = replace(
+    BERT,
+    vocabulary=32_128,
+    decoder=12,
+    positions="relative",
+    scaled=False,
+    segments=0,
+    activation="relu",
+    norm="before",
+    table_norm=False,
+    root_norm=True,
+    biases=False,
+    norm_eps=1e-6,
+)
+T5_SMALL = replace(T5, width=512, layers=6, decoder=6, heads=8, feed_forward=2048)
+T5_LARGE = replace(T5, width=1024, layers=24, decoder=24, heads=16, feed_forward=4096)
+# Its version 1.1, of the year after: a gate, words told by a table of their own, nothing forgotten while pretraining.
+T5_LATER = replace(
+    T5, feed_forward=2048, activation="gelu_tanh", gated=True, tied=False, dropout=0.0, attention_dropout=0.0
+)
+T5_LATER_SMALL = replace(T5_LATER, width=512, layers=8, decoder=8, heads=6, head_width=64, feed_forward=1024)
+T5_LATER_LARGE = replace(T5_LATER, width=1024, layers=24, decoder=24, heads=16, feed_forward=2816)
 
 # Lan et al. 2019, "ALBERT: A Lite BERT for Self-supervised Learning of Language Representations": one layer for all and
 # narrow tables mapped up, so that a wide network has few parameters; and were two texts swapped?
@@ -64,14 +102,25 @@ MODERN_BERT_LARGE = replace(MODERN_BERT, width=1024, layers=28, heads=16, feed_f
 SMITH = replace(MODERN_BERT, vocabulary=30_522, layers=12, feed_forward=2048, length=512, rotary_base=10_000.0, local=0)
 
 FAMILY: dict[str, TransformerConfig] = {
+    "gpt": GPT,
     "bert-base": BERT,
     "bert-large": BERT_LARGE,
     "bert-medium": BERT_MEDIUM,
     "bert-small": BERT_SMALL,
     "bert-mini": BERT_MINI,
     "bert-tiny": BERT_TINY,
+    "gpt2": GPT2,
+    "gpt2-medium": GPT2_MEDIUM,
+    "gpt2-large": GPT2_LARGE,
+    "gpt2-xl": GPT2_XL,
     "roberta-base": ROBERTA,
     "roberta-large": ROBERTA_LARGE,
+    "t5-small": T5_SMALL,
+    "t5-base": T5,
+    "t5-large": T5_LARGE,
+    "t5-v1.1-small": T5_LATER_SMALL,
+    "t5-v1.1-base": T5_LATER,
+    "t5-v1.1-large": T5_LATER_LARGE,
     "albert-base": ALBERT,
     "albert-large": ALBERT_LARGE,
     "albert-xlarge": ALBERT_XLARGE,

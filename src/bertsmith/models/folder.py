@@ -20,9 +20,11 @@ from torch import Tensor, nn
 from bertsmith.data import files
 from bertsmith.errors import FolderError
 from bertsmith.models import foreign
-from bertsmith.models.dialect import Dialect, dialect_of
+from bertsmith.models.dialect import Dialect
+from bertsmith.models.dialects import dialect_of
+from bertsmith.models.encoder_decoder import network
 from bertsmith.models.foreign import Learnt
-from bertsmith.models.transformer import Transformer, TransformerConfig, pooler
+from bertsmith.models.transformer import TransformerConfig, pooler
 from bertsmith.nn.heads import Classifier, JudgeHead, MaskedHead, NextHead, SpanHead
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
@@ -66,16 +68,18 @@ def read(folder: str | Path) -> Opened:
     config = foreign.config_of(raw, folder / CONFIG)
     dialect = dialect_of(config)
     stored, twins = _stored(folder, dialect)
-    if config.distinct > len(stored) or config.layers > MOST_LAYERS:  # one that is shared can be named any number
-        raise FolderError(folder, f"{CONFIG} names {config.layers} layers for {len(stored)} weights")
+    layers = config.layers + config.decoder
+    if config.distinct + config.decoder > len(stored) or layers > MOST_LAYERS:  # one that is shared is named any number
+        raise FolderError(folder, f"{CONFIG} names {layers} layers for {len(stored)} weights")
     parts = dialect.found(stored, foreign.named_class(raw))
     learnt = foreign.learnt(raw, dialect, parts, folder / CONFIG)
-    expected = _expected(config, parts, learnt.classes if learnt else 0)
+    expected = _expected(config, parts, learnt)
     for rule, shape in expected:
         for name in rule.theirs:
             if name not in stored:
                 raise FolderError(folder, f"lacks the weight '{name}'")
-            _check(stored[name], (shape[0] // len(rule.theirs), *shape[1:]))
+            piece = (shape[0] // len(rule.theirs), *shape[1:])
+            _check(stored[name], piece[::-1] if rule.transposed else piece)
     if unknown := stored.keys() - {name for rule, _ in expected for name in rule.theirs}:
         remedy = "Only the trunk, its pretraining heads, a classifier and a span head are known"
         raise FolderError(folder, f"unknown weight {foreign.shown(min(unknown))}", remedy)
@@ -85,7 +89,7 @@ def read(folder: str | Path) -> Opened:
             fact = f"'{twin.name}' differs from '{name}'"
             raise FolderError(twin.file, fact, "Only a decoder tied to the embedding can be opened")
     # `cat` copies: a weight mapped from the file would change, or crash the program, when somebody writes to it.
-    state = {rule.ours: torch.cat([stored[name].load() for name in rule.theirs]) for rule, _ in expected}
+    state = {rule.ours: torch.cat([_turned(stored[name].load(), rule) for name in rule.theirs]) for rule, _ in expected}
     return Opened(config=config, state=state, parts=parts, learnt=learnt, raw=raw)
 
 
@@ -124,7 +128,7 @@ def write(
         folder.mkdir(parents=True, exist_ok=True)
     dialect = dialect_of(config)
     parts = frozenset(part for part in dialect.parts if any(name.startswith(f"{part}.") for name in state))
-    expected = _expected(config, parts, learnt.classes if learnt else 0)
+    expected = _expected(config, parts, learnt)
     if odd := state.keys() ^ {rule.ours for rule, _ in expected}:
         fact = "has no place in a folder" if min(odd) in state else "is missing"
         raise FolderError(folder, f"the weight '{min(odd)}' {fact}")
@@ -136,8 +140,9 @@ def write(
             fact = f"the weight '{rule.ours}' has shape {list(weight.shape)}, not {list(shape)}"
             raise FolderError(folder, fact)
         for name, piece in zip(rule.theirs, weight.chunk(len(rule.theirs)), strict=True):
-            tensors[dialect.full(name, named)] = piece.clone()  # pieces that share memory cannot be saved
-    dtype = str(state["trunk.embedding.weight"].dtype).removeprefix("torch.")
+            # Pieces that share memory cannot be saved.
+            tensors[dialect.full(name, named)] = _turned(piece, rule).clone(memory_format=torch.contiguous_format)
+    dtype = str(next(iter(state.values())).dtype).removeprefix("torch.")
     files.write(folder / WEIGHTS, safetensors.torch.save(tensors, {"format": "pt"}))
     words = {**foreign.words_of(config, parts), "dtype": dtype}
     files.write_json(folder / CONFIG, {**words, **(learnt.words(dialect) if learnt else {}), **(extra or {})})
@@ -151,7 +156,7 @@ def _stored(folder: Path, dialect: Dialect) -> tuple[dict[str, Stored], dict[Sto
             name = dialect.plain(one.name)
             if name in stored:
                 raise FolderError(file, f"the weight {foreign.shown(name)} stands there a second time")
-            if name not in dialect.counters:
+            if dialect.kept(name):
                 stored[name] = one
     twins = {}
     for second, name in dialect.twins.items():
@@ -218,26 +223,34 @@ def _check(stored: Stored, shape: tuple[int, ...]) -> None:
         raise FolderError(stored.file, f"'{stored.name}' holds {stored.dtype}, not numbers with a point")
 
 
+def _turned(weight: Tensor, rule: foreign.Rule) -> Tensor:
+    """From their side to ours, and back."""
+    return weight.T if rule.transposed else weight
+
+
 def _expected(
-    config: TransformerConfig, parts: frozenset[str], classes: int
+    config: TransformerConfig, parts: frozenset[str], learnt: Learnt | None
 ) -> list[tuple[foreign.Rule, tuple[int, ...]]]:
     """Every rule with the shape of our weight, found without taking memory."""
     shape = (config.activation, config.norm_eps, config.biases)
+    classes = learnt.classes if learnt else 0
+    bare = config.causal and learnt is not None and learnt.task == "classify"
     heads: dict[str, Callable[[], nn.Module]] = {
         "head": lambda: MaskedHead(config.width, config.vocabulary, *shape, config.table),
         "pooler": lambda: pooler(config),
         "next": lambda: NextHead(config.width),
         "judge": lambda: JudgeHead(config.width, config.activation),
-        "classifier": lambda: Classifier(config.width, classes, 0.0),
+        "classifier": lambda: Classifier(config.width, classes, 0.0, bias=not bare),
         "span": lambda: SpanHead(config.width),
     }
     with torch.device("meta"):
         whole = nn.ModuleDict({part: heads[part]() for part in parts})
-        whole["trunk"] = Transformer(replace(config, layers=min(2, config.layers)))  # from the second on all are alike
+        # From the second layer on all are alike.
+        whole["trunk"] = network(replace(config, layers=min(2, config.layers), decoder=min(2, config.decoder)))
     shapes = {name: tuple(weight.shape) for name, weight in whole.state_dict().items()}
     expected = []
     for rule in foreign.rules(config, parts):
-        alike = re.sub(r"^trunk\.layers\.[1-9]\d*", "trunk.layers.1", rule.ours)
+        alike = re.sub(r"^(trunk\.(?:\w+\.)?layers)\.[1-9]\d*", r"\1.1", rule.ours)
         if alike in shapes:  # not every network has biases, and not every layer a norm
             expected.append((rule, shapes[alike]))
     return expected

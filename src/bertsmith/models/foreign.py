@@ -5,21 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bertsmith.errors import FolderError, nearest
-from bertsmith.models.dialect import DIALECTS, MODERN, Dialect, dialect_of
+from bertsmith.models.dialect import Dialect
+from bertsmith.models.dialects import DIALECTS, GPT, GPT2, MODERN, T5, T5_LATER, dialect_of
 from bertsmith.models.transformer import TransformerConfig
 from bertsmith.nn.layers import Activation
 from bertsmith.nn.pooling import Pooling
 
 # --------------------------------------------------------------------------------------------------- settings
 
-ACTIVATIONS: dict[str, Activation] = {  # theirs: ours; of several names for one curve the first is written
-    "gelu": "gelu",
-    "gelu_python": "gelu",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "gelu_new": "gelu_tanh",
-    "gelu_fast": "gelu_tanh",
-}
-WRITTEN = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
 BIASES = ("norm_bias", "attention_bias", "mlp_bias", "classifier_bias")  # ModernBERT may have some; ours all or none
 FULL, NEAR = "full_attention", "sliding_attention"  # its kinds of layers
 TURNING = (("rotary_base", FULL, "global_rope_theta"), ("local_base", NEAR, "local_rope_theta"))
@@ -35,6 +28,8 @@ def config_of(raw: dict[str, Any], place: object) -> TransformerConfig:
     dialect = DIALECTS.get(str(raw["model_type"]))
     if dialect is None:
         raise FolderError(place, f"model_type is {shown(raw['model_type'])}", f"Only {known} can be opened")
+    if dialect is T5 and str(raw.get("feed_forward_proj", "")).startswith("gated"):
+        dialect = T5_LATER
     for theirs, only in dialect.fixed.items():
         _only(raw, theirs, only, place)
     values: dict[str, Any] = {"activation": _activation(raw, dialect, place)}
@@ -48,6 +43,12 @@ def config_of(raw: dict[str, Any], place: object) -> TransformerConfig:
         values["embedding"] = 0  # they always name the width of the tables, we where it is not the network's
     if dialect is MODERN:
         values |= _modern(raw, place)
+    elif dialect in (GPT, GPT2):
+        values["feed_forward"] = _feed_forward(raw, dialect, values.get("width", dialect.standard.width), place)
+        dropout = dialect.standard.dropout
+        _only({"embd_pdrop": dropout, **raw}, "embd_pdrop", values.get("dropout", dropout), place)
+    elif dialect in (T5, T5_LATER):
+        values |= _t5(raw, dialect, values, place)
     elif raw.get("positions") == "sinusoidal":  # our own word: transformers sees a table with the same numbers
         values["positions"] = "sinusoidal"
     try:
@@ -68,22 +69,51 @@ def words_of(config: TransformerConfig, parts: Iterable[str]) -> dict[str, Any]:
         **({dialect.settings["embedding"]: config.table} if "embedding" in dialect.settings else {}),
         **({"positions": config.positions} if config.positions == "sinusoidal" else {}),
         **(_modern_words(config) if dialect is MODERN else {}),
-        **dict.fromkeys(dialect.activations, WRITTEN[config.activation]),
+        **({"embd_pdrop": config.dropout} if dialect in (GPT, GPT2) else {}),
+        **({"n_inner": config.feed_forward} if dialect is GPT2 else {}),
+        **({"d_kv": config.head} if dialect in (T5, T5_LATER) else {}),
+        **dict.fromkeys(dialect.activations, _written(dialect, config.activation)),
         "initializer_range": 0.02,
-        "tie_word_embeddings": True,
+        "tie_word_embeddings": config.tied,
     }
 
 
 def _activation(raw: dict[str, Any], dialect: Dialect, place: object) -> Activation:
     found = set()
     for theirs in dialect.activations:
-        said = raw.get(theirs, WRITTEN[dialect.standard.activation])
-        if not isinstance(said, str) or said not in ACTIVATIONS:
-            raise FolderError(place, f"unknown {theirs} {shown(said)}", nearest(shown(said), ACTIVATIONS))
-        found.add(ACTIVATIONS[said])
+        said = raw.get(theirs, _written(dialect, dialect.standard.activation))
+        if not isinstance(said, str) or said not in dialect.curves:
+            raise FolderError(place, f"unknown {theirs} {shown(said)}", nearest(shown(said), dialect.curves))
+        found.add(dialect.curves[said])
     if len(found) > 1:
         raise FolderError(place, f"{' and '.join(dialect.activations)} differ", "Only one curve for both can be opened")
     return found.pop()
+
+
+def _written(dialect: Dialect, activation: Activation) -> str:
+    """Their name of a curve: of several the first."""
+    return next(theirs for theirs, ours in dialect.curves.items() if ours == activation)
+
+
+def _feed_forward(raw: dict[str, Any], dialect: Dialect, width: int, place: object) -> int:
+    """How wide GPT's feed-forward network is: four times the width, unless GPT-2 says otherwise."""
+    said = None if dialect.fourfold else raw.get("n_inner")
+    return 4 * width if said is None else int(_number(said, "n_inner", True, place))
+
+
+def _t5(raw: dict[str, Any], dialect: Dialect, values: dict[str, Any], place: object) -> dict[str, Any]:
+    """What T5 says in words of its own kind: its second network is as deep as the first unless it says otherwise."""
+    # Whether words have a table of their own; the later word for it is of those who believe that none has.
+    tied = raw.get("scale_decoder_outputs", raw.get("tie_word_embeddings", True))
+    if tied is not dialect.standard.tied:
+        table = "the one that they are read by" if dialect.standard.tied else "one of their own"
+        raise FolderError(place, f"tie_word_embeddings is {shown(tied)}", f"Such a T5 tells words by {table}")
+    whole = {name: values.get(name, getattr(dialect.standard, name)) for name in ("layers", "width", "heads")}
+    head = values.get("head_width", 64)
+    return {
+        "decoder": values.get("decoder", whole["layers"]),
+        "head_width": 0 if head * whole["heads"] == whole["width"] else head,
+    }
 
 
 def _modern(raw: dict[str, Any], place: object) -> dict[str, Any]:
@@ -176,7 +206,7 @@ class Learnt:
     task: str
     labels: tuple[str, ...] = ()
     answer: str = "class"
-    pooling: Pooling = "first"  # what `classify` reads of a text: its first token, or the mean of all
+    pooling: Pooling = "first"  # what `classify` reads of a text: its first token, its last, or the mean of all
 
     @property
     def classes(self) -> int:
@@ -209,9 +239,10 @@ def learnt(raw: dict[str, Any], dialect: Dialect, parts: Iterable[str], place: o
     if not parts & {"classifier", "span"}:
         return None
     named = named_class(raw)
-    task = next((ours for ours in TASKS if dialect.classes[ours] == named), None)
+    task = next((ours for ours in TASKS if named is not None and dialect.classes.get(ours) == named), None)
     if task is None:  # the weights themselves tell, but for one kind from another
-        task = "answer" if "span" in parts else ("classify" if "pooler" in parts else "tag")
+        whole = "pooler" in parts or "tag" not in dialect.classes
+        task = "answer" if "span" in parts else ("classify" if whole else "tag")
     if task == "answer":
         return Learnt(task=task)  # what its config.json calls labels are the beginning and the end
     table, count = raw.get("id2label"), raw.get("num_labels", 2)
@@ -234,7 +265,7 @@ def learnt(raw: dict[str, Any], dialect: Dialect, parts: Iterable[str], place: o
 def _pooling(raw: dict[str, Any], dialect: Dialect, place: object) -> Pooling:
     said = raw.get("classifier_pooling", "cls")
     if not dialect.poolings:
-        return "first"
+        return "last" if dialect.standard.causal else "first"
     for ours, theirs in dialect.poolings.items():
         if theirs == said:
             return ours
@@ -250,6 +281,7 @@ class Rule:
 
     ours: str
     theirs: tuple[str, ...]
+    transposed: bool = False  # theirs lies on its side
 
 
 def rules(config: TransformerConfig, parts: Iterable[str]) -> list[Rule]:
@@ -260,13 +292,19 @@ def rules(config: TransformerConfig, parts: Iterable[str]) -> list[Rule]:
         for ours, theirs in dialect.layer.items():
             names = (theirs,) if isinstance(theirs, str) else theirs
             lines.append((ours.format(n=n), tuple(name.format(n=n) for name in names)))
+    for n in range(config.decoder):
+        for ours, theirs in dialect.decoder.items():
+            names = (theirs,) if isinstance(theirs, str) else theirs
+            lines.append((ours.format(n=n), tuple(name.format(n=n) for name in names)))
     for part, table in dialect.parts.items():
         lines += table.items() if part in parts else ()
     expanded = []
     for ours, theirs in lines:
         names = (theirs,) if isinstance(theirs, str) else theirs
         for end in ("",) if ours.endswith((".weight", ".bias")) else (".weight", ".bias"):
-            expanded.append(Rule(ours + end, tuple(name + end for name in names)))
+            whole = ours + end
+            matrix = whole.startswith("trunk.layers.") and whole.endswith(".weight") and "norm" not in whole
+            expanded.append(Rule(whole, tuple(name + end for name in names), dialect.transposed and matrix))
     return expanded
 
 

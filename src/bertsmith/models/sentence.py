@@ -12,13 +12,16 @@ from bertsmith.nn.pooling import Pooling
 
 MODULES, LENGTHS = "modules.json", "sentence_bert_config.json"
 KINDS = "sentence_transformers.models."  # the spelling that every version reads
-MODES = {"mean": "pooling_mode_mean_tokens", "first": "pooling_mode_cls_token"}
-NAMES: dict[str, Pooling] = {"mean": "mean", "cls": "first"}  # since version 6, which has one word for it
+MODES: dict[Pooling, str] = {
+    "mean": "pooling_mode_mean_tokens",
+    "first": "pooling_mode_cls_token",
+    "last": "pooling_mode_lasttoken",
+}
+NAMES: dict[str, Pooling] = {"mean": "mean", "cls": "first", "lasttoken": "last"}  # since version 6, in one word
 OTHERS = (
     "pooling_mode_max_tokens",
     "pooling_mode_mean_sqrt_len_tokens",
     "pooling_mode_weightedmean_tokens",
-    "pooling_mode_lasttoken",
 )
 
 
@@ -48,7 +51,7 @@ def read(folder: Path) -> SentenceConfig | None:
     said = files.read_json(inside(folder, "config.json", path))
     pooling = _pooling(said)
     if pooling is None:
-        raise FolderError(folder / path / "config.json", "is not pooled by mean or first token alone")
+        raise FolderError(folder / path / "config.json", "is not pooled by mean, first or last token alone")
     return SentenceConfig(pooling=pooling, normalise=config.normalise, length=config.length)
 
 
@@ -80,7 +83,7 @@ def _pooling(said: dict[str, Any]) -> Pooling | None:
     chosen = [ours for ours, theirs in MODES.items() if said.get(theirs) is True]
     if len(chosen) != 1 or any(said.get(other) for other in OTHERS):
         return None
-    return "mean" if chosen == ["mean"] else "first"
+    return chosen[0]
 
 
 def _length(folder: Path) -> int | None:

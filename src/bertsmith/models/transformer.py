@@ -1,7 +1,7 @@
 """The one transformer: every member that is made of attention is this network with another configuration."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -9,14 +9,17 @@ from torch import Tensor, nn
 
 from bertsmith.data.batch import Tokens
 from bertsmith.errors import TextError
-from bertsmith.nn.attention import Kernel, Layout, best_kernel
+from bertsmith.nn.attention import Kernel, Layout, Sequences, best_kernel
+from bertsmith.nn.cache import Cache, Store
 from bertsmith.nn.dropout import Dropout
 from bertsmith.nn.heads import Bend, Pooler, Transform
-from bertsmith.nn.layers import Activation, Layer, Norm
+from bertsmith.nn.layers import Activation, Layer, Norm, normed
+from bertsmith.nn.padded import Rows
 from bertsmith.nn.positions import Learned, Rotary, Sinusoidal
-from bertsmith.nn.reach import Reach
+from bertsmith.nn.reach import ALL, Reach
+from bertsmith.nn.relative import Relative
 
-Positions = Literal["learned", "sinusoidal", "rotary"]
+Positions = Literal["learned", "sinusoidal", "rotary", "relative"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,21 +30,31 @@ class TransformerConfig:
     width: int = 768  # of the vector that stands for a token
     embedding: int = 0  # width of the tables, mapped up to that of the network; 0: as wide as the network
     layers: int = 12
+    decoder: int = 0  # layers of a second network, which writes while it looks at what the first has read; 0: none
     shared: bool = False  # one layer, gone through again and again
     heads: int = 12  # ways of looking, in every layer
+    head_width: int = 0  # of the vectors by which a head looks; 0: they share the width of the network
+    scaled: bool = True  # scores are divided by the root of a head's width
     feed_forward: int = 3072  # width inside the feed-forward network
     length: int = 512  # most tokens in a sequence
     positions: Positions = "learned"
     offset: int = 0  # rows of a learned table that lie before the first place's and are never read
+    buckets: int = 32  # with relative positions: kinds of distance that are told apart
+    farthest: int = 128  # from here on all distances are one kind
     rotary_base: float = 10_000.0  # with rotary positions: the slowest turn takes about six times so many tokens
     local: int = 0  # tokens on either side that most layers look at; 0: all layers look at all
     every: int = 3  # of local layers: the first, and every so many from there on, looks at all
     local_base: float = 10_000.0  # of local layers with rotary positions, in the place of rotary_base
+    causal: bool = False  # a token looks at what has come, and at nothing that is to come
+    crossed: bool = False  # and at all of another text
     segments: int = 2  # kinds of text in one sequence, the first and the second of a pair; 1 and 0: they are not marked
     activation: Activation = "gelu"
     pooler: Bend = "tanh"  # how it bends a text's first vector; by "gelu", each task has its own and none is pretrained
     gated: bool = False  # the feed-forward network has a gate, and so three matrices
     norm: Norm = "after"  # of each sum; or before each sublayer, and once more at the end
+    table_norm: bool = True  # the sum of the tables is normed, too
+    root_norm: bool = False  # norms divide by the root of the mean square, and take no mean off
+    tied: bool = True  # words are told by the table that they are read by
     biases: bool = True  # of products and norms
     norm_eps: float = 1e-12
     dropout: float = 0.1  # of the embedding's and of each sublayer's output
@@ -51,13 +64,18 @@ class TransformerConfig:
         for name in ("vocabulary", "width", "layers", "heads", "feed_forward", "length", "every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}. Give at least 1")
-        for name in ("segments", "offset", "embedding", "local"):
+        for name in ("segments", "offset", "embedding", "local", "decoder", "head_width"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}. Give at least 0")
-        if self.width % self.heads:
+        if not self.head_width and self.width % self.heads:
             raise ValueError(f"a width of {self.width} cannot be shared by {self.heads} heads. Take a multiple")
-        if self.positions == "rotary" and (self.width // self.heads) % 2:
-            raise ValueError(f"heads of width {self.width // self.heads} cannot be turned in pairs. Take an even width")
+        if self.positions == "rotary" and self.head % 2:
+            raise ValueError(f"heads of width {self.head} cannot be turned in pairs. Take an even width")
+        if self.positions == "relative" and not 4 <= self.buckets < 2 * self.farthest:
+            fact = f"{self.buckets} buckets for distances up to {self.farthest}"
+            raise ValueError(f"{fact}. Take at least 4, and fewer than twice that")
+        if self.positions == "relative" and self.local:
+            raise ValueError("local layers have no relative positions. Take rotary or learned ones, or local = 0")
         for name in ("rotary_base", "local_base"):
             if getattr(self, name) <= 1:
                 raise ValueError(f"{name} is {getattr(self, name)}. Give more than 1, usually 10000")
@@ -68,17 +86,33 @@ class TransformerConfig:
     @property
     def count(self) -> int:
         """Parameters as papers give them: with the pooler where the network is published with one."""
-        D, F, E = self.width, self.feed_forward, self.table
+        D, F, E, A = self.width, self.feed_forward, self.table, self.inner
         wide = 2 * F if self.gated else F
         bias = 1 if self.biases else 0
         norm = D + bias * D
         positions = self.length + self.offset if self.positions == "learned" else 0
-        embeddings = (self.vocabulary + positions + self.segments + 1 + bias) * E  # the last two are the norm's
+        embeddings = (self.vocabulary + positions + self.segments) * E + (E + bias * E if self.table_norm else 0)
         embeddings += E * D + bias * D if self.embedding else 0
-        layer = 4 * (D * D + bias * D) + (D * wide + bias * wide) + (F * D + bias * D) + 2 * norm
-        if self.norm == "before" or self.pooler == "gelu":  # with norms before, the first layer has one less
-            return embeddings + self.distinct * layer  # and the end one more
-        return embeddings + self.distinct * layer + D * D + D
+        relative = self.buckets * self.heads if self.positions == "relative" else 0
+        looks = 4 * D * A + bias * (3 * A + D)
+        layer = looks + (D * wide + bias * wide) + (F * D + bias * D) + 2 * norm
+        trunk = embeddings + relative + self.distinct * layer
+        if self.decoder:
+            trunk += relative + self.decoder * (layer + looks + norm) + (norm if self.norm == "before" else 0)
+            trunk += 0 if self.tied else self.vocabulary * E
+        if self.norm == "before":  # the end has one more, and the first layer one less, where the tables have it
+            return trunk if self.table_norm else trunk + norm
+        return trunk if self.causal or self.decoder or self.pooler == "gelu" else trunk + D * D + D
+
+    @property
+    def head(self) -> int:
+        """The width of a head."""
+        return self.head_width or self.width // self.heads
+
+    @property
+    def inner(self) -> int:
+        """The width of all heads together."""
+        return self.heads * self.head
 
     @property
     def table(self) -> int:
@@ -99,10 +133,11 @@ class TransformerConfig:
         `attended` is the mean length a token looks at, sum(length^2) / sum(length); `chosen` is the share of
         tokens that are guessed from the whole vocabulary.
         """
-        D, F, E = self.width, self.feed_forward, self.table
-        layer = 6 * (4 * D * D + (3 if self.gated else 2) * D * F)
-        near = min(attended, 2 * self.local + 1)
-        looks = 12 * D * sum(near if self.is_local(number) else attended for number in range(self.layers))
+        D, F, E, A = self.width, self.feed_forward, self.table, self.inner
+        layer = 6 * (4 * D * A + (3 if self.gated else 2) * D * F)
+        attended = (attended + 1) / 2 if self.causal else attended
+        near = min(attended, (1 if self.causal else 2) * self.local + 1)
+        looks = 12 * A * sum(near if self.is_local(number) else attended for number in range(self.layers))
         mapped = 6 * E * D if self.embedding else 0
         return mapped + self.layers * layer + looks + 6 * chosen * (self.vocabulary * E + D * E)
 
@@ -111,31 +146,43 @@ class TransformerConfig:
         return self.local > 0 and number % self.every > 0
 
 
+class Memory(NamedTuple):
+    """A text that another network has read, for one that looks at it while it writes."""
+
+    vectors: Float[Tensor, "S D"]
+    tokens: Tokens
+
+
 class Transformer(nn.Module):
-    """An encoder: a vector for each token, made of all tokens of its sequence. Devlin et al. 2018."""
+    """A vector for each token, made of all tokens of its sequence, or of those that have come. Devlin et al. 2018."""
 
     positions: nn.Module | None
     segments: nn.Embedding | None
     rotary: Rotary | None
     local_rotary: Rotary | None
+    relative: Relative | None
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
-        self.reach = Reach(config.local, config.local)  # of local layers
+        self.reach = Reach(behind=0) if config.causal else ALL
+        self.local_reach = Reach(config.local, 0 if config.causal else config.local)
         self.kernel: Kernel | None = None  # to be used for every batch; None: the fastest that is proved to be
         self.embedding = nn.Embedding(config.vocabulary, config.table)
-        self.positions = self.rotary = self.local_rotary = None
+        self.positions = self.rotary = self.local_rotary = self.relative = None
         match config.positions:
             case "learned":
                 self.positions = Learned(config.length, config.table, config.offset)
             case "sinusoidal":
                 self.positions = Sinusoidal(config.length, config.table)
             case "rotary":
-                self.rotary = Rotary(config.width // config.heads, config.rotary_base)
-                self.local_rotary = Rotary(config.width // config.heads, config.local_base) if config.local else None
+                self.rotary = Rotary(config.head, config.rotary_base)
+                self.local_rotary = Rotary(config.head, config.local_base) if config.local else None
+            case "relative":
+                self.relative = Relative(config.heads, config.buckets, config.farthest, causal=config.causal)
         self.segments = nn.Embedding(config.segments, config.table) if config.segments else None
-        self.norm = nn.LayerNorm(config.table, config.norm_eps, bias=config.biases)
+        norm = (config.norm_eps, config.biases, config.root_norm)
+        self.norm = normed(config.table, *norm) if config.table_norm else nn.Identity()
         self.dropout = Dropout(config.dropout)
         self.mapping = nn.Linear(config.table, config.width, config.biases) if config.embedding else nn.Identity()
         self.layers = nn.ModuleList(
@@ -150,29 +197,66 @@ class Transformer(nn.Module):
                 norm=config.norm,
                 gated=config.gated,
                 biases=config.biases,
-                first=number == 0,
+                first=number == 0 and config.table_norm,
+                inner=config.inner,
+                scaled=config.scaled,
+                root=config.root_norm,
+                crossed=config.crossed,
             )
             for number in range(config.distinct)
         )
         # What the layers have added up has not been normed yet, where norms stand before them.
-        after = config.norm == "after"
-        self.last_norm = nn.Identity() if after else nn.LayerNorm(config.width, config.norm_eps, bias=config.biases)
+        self.last_norm = nn.Identity() if config.norm == "after" else normed(config.width, *norm)
 
     def forward(
-        self, tokens: Tokens, kernel: Kernel | None = None, *, read: Int[Tensor, "N"] | None = None
+        self,
+        tokens: Tokens,
+        kernel: Kernel | None = None,
+        *,
+        read: Int[Tensor, "N"] | None = None,
+        memory: Memory | None = None,
     ) -> Float[Tensor, "_ D"]:
         """The last layer's vectors, by the kernel asked for or the fastest for this batch and device.
 
         Of the last layer only what somebody reads need be computed: `read` names the tokens. In BERT-base's
-        pretraining that saves a twentieth of the work, in a small network and in classification much more.
+        pretraining that saves a twentieth of the work, in a small network and in classification much more. A network
+        that also looks at another text has it in `memory`.
         """
         hidden = self._embed(tokens)
-        *before, last = zip(self._way(), self._layouts(tokens, hidden, kernel), strict=True)
-        for layer, layout in before:
-            hidden = layer(hidden, layout)
-        layer, layout = last
-        vectors: Tensor = self.last_norm(layer(hidden, layout, read))
-        return vectors
+        return self._through(hidden, self._layouts(tokens, hidden, kernel, memory), read)
+
+    def cache(self, sequences: int, room: int, ways: int = 1, dtype: torch.dtype = torch.float32) -> Cache:
+        """Room for what the layers make of so many sequences; each row takes `room` tokens, those of all its ways."""
+        config = self.config
+        shape = (config.layers, sequences, config.heads, config.head, room)
+        return Cache(*shape, ways, dtype, self.embedding.weight.device)
+
+    def begin(self, tokens: Tokens, cache: Cache, memory: Memory | None = None) -> Float[Tensor, "B D"]:
+        """Read prompts into an empty cache: the vectors of their last tokens, which tell what comes next."""
+        cache.begin(tokens.bounds, tokens.positions, tokens.longest)
+        if memory is not None:
+            cache.across = self._remembered(memory)
+        hidden = self._embed(tokens)
+        layouts = self._kept(self._layouts(tokens, hidden, None, memory), cache)
+        return self._through(hidden, layouts, tokens.bounds[1:] - 1)
+
+    def step(
+        self, ids: Int[Tensor, "B W"], cache: Cache, came: Int[Tensor, "B W"] | None = None
+    ) -> Float[Tensor, "B W D"]:
+        """Read one more token on every way of every sequence; `came` is the way that each goes on with."""
+        # A sequence that is as long as it can be may be carried along until the others are: its last place serves.
+        places = cache.grow(came).clamp(max=self.config.length - 1).flatten()
+        bounds = torch.arange(ids.numel() + 1, dtype=torch.int32, device=ids.device)
+        tokens = Tokens(ids=ids.flatten(), bounds=bounds, positions=places, longest=1, equal=True)
+        hidden = self._embed(tokens)
+        layouts = self._kept(self._layouts(tokens, hidden, "cached"), cache)
+        if cache.across:
+            looks = Layout(bounds=bounds, longest=1, kernel="cached", reach=ALL)
+            stores = zip(layouts, cache.across, strict=True)
+            layouts = [replace(layout, across=replace(looks, store=store)) for layout, store in stores]
+        vectors = self._through(hidden, layouts)
+        cache.grown()
+        return vectors.view(*ids.shape, -1)
 
     def states(self, tokens: Tokens, kernel: Kernel | None = None) -> list[Float[Tensor, "T D"]]:
         """The vectors after the embedding and after every layer."""
@@ -196,7 +280,8 @@ class Transformer(nn.Module):
 
     def matrices(self) -> dict[str, int]:
         """The names of all matrices inside the layers, and how many each is made of, one above the other."""
-        stacked = {"attention.project.weight": 3, "feed_forward.widen.weight": 2 if self.config.gated else 1}
+        stacked = {"attention.project.weight": 3, "cross.project.weight": 2}
+        stacked["feed_forward.widen.weight"] = 2 if self.config.gated else 1
         return {
             f"layers.{number}.{name}": stacked.get(name, 1)
             for number, layer in enumerate(self.layers)
@@ -204,7 +289,33 @@ class Transformer(nn.Module):
             if parameter.ndim == 2
         }
 
-    def _way(self) -> list[nn.Module]:
+    def _through(
+        self, hidden: Float[Tensor, "T D"], layouts: list[Layout], read: Int[Tensor, "N"] | None = None
+    ) -> Float[Tensor, "_ D"]:
+        *before, last = zip(self._way(), layouts, strict=True)
+        for layer, layout in before:
+            hidden = layer(hidden, layout)
+        layer, layout = last
+        vectors: Tensor = self.last_norm(layer(hidden, layout, read))
+        return vectors
+
+    def _kept(self, layouts: list[Layout], cache: Cache) -> list[Layout]:
+        """What each layer has to know, with its part of the cache."""
+        stores = (cache.store(number, layout.reach, self.relative) for number, layout in enumerate(layouts))
+        return [replace(layout, store=store) for layout, store in zip(layouts, stores, strict=True)]
+
+    def _remembered(self, memory: Memory) -> list[Store]:
+        """Of each layer the keys and values of another text, computed once for all that will be written."""
+        rows = Rows.of(*_sequences(memory.tokens))
+        real = rows.real[:, None, None]
+        mask = torch.zeros(real.shape, dtype=memory.vectors.dtype, device=real.device).masked_fill(~real, -torch.inf)
+        stores = []
+        for layer in self._way():
+            keys, values = (rows.lay(part) for part in layer.cross.made(memory.vectors))
+            stores.append(Store(keys, values, rows.slots, mask=mask))
+        return stores
+
+    def _way(self) -> list[Any]:
         """The layers in the order in which they are gone through."""
         return list(self.layers) * (self.config.layers // self.config.distinct)
 
@@ -221,35 +332,51 @@ class Transformer(nn.Module):
         hidden: Tensor = self.mapping(self.dropout(self.norm(embedded)))
         return hidden
 
-    def _layouts(self, tokens: Tokens, hidden: Tensor, kernel: Kernel | None) -> list[Layout]:
+    def _layouts(
+        self, tokens: Tokens, hidden: Tensor, kernel: Kernel | None, memory: Memory | None = None
+    ) -> list[Layout]:
         """What each layer has to know of the batch."""
         wide = self._layout(tokens, hidden, kernel)
+        if memory is not None:
+            how: Kernel = "recorded" if wide.kernel == "recorded" else "padded"
+            across = Layout.between(_sequences(tokens), _sequences(memory.tokens), how)
+            wide = replace(wide, across=replace(across, memory=memory.vectors))
         if self.rotary is not None:
             wide = replace(wide, turn=self.rotary(tokens.positions))
         if not self.config.local:
             return [wide] * self.config.layers
-        near = replace(wide, reach=self.reach)
+        near = replace(wide, reach=self.local_reach)
         if self.local_rotary is not None:
             near = replace(near, turn=self.local_rotary(tokens.positions))
         return [near if self.config.is_local(number) else wide for number in range(self.config.layers)]
 
     def _layout(self, tokens: Tokens, hidden: Tensor, kernel: Kernel | None) -> Layout:
         kernel = kernel or self.kernel
+        if self.relative is not None and kernel != "cached":
+            own, bias = _sequences(tokens), self.relative.square(tokens.longest, tokens.longest)
+            how: Kernel = "recorded" if kernel == "recorded" else "padded"
+            return Layout.between(own, own, how, self.reach, bias)
         if kernel is None:
             device = hidden.device
             # Under autocast the projections come out in its precision, whatever the weights are kept in.
             cast = torch.is_autocast_enabled(device.type)
             dtype = torch.get_autocast_dtype(device.type) if cast else hidden.dtype
-            head_width = self.config.width // self.config.heads
-            kernel = best_kernel(tokens.equal, tokens.longest, device, dtype, head_width)
-        return Layout.of(tokens.bounds, tokens.longest, kernel)
+            kernel = best_kernel(tokens.equal, tokens.longest, device, dtype, self.config.head)
+        return Layout.of(tokens.bounds, tokens.longest, kernel, self.reach)
+
+
+def _sequences(tokens: Tokens) -> Sequences:
+    return Sequences(tokens.bounds, tokens.longest, len(tokens.ids))
 
 
 def pooler(config: TransformerConfig, *, whole: bool = True) -> nn.Module:
     """What vectors go through before a task reads them, those of whole texts or of tokens.
 
     BERT pools whole texts and leaves tokens alone; later networks have one transform for both, and for guessing words.
+    GPT's go through nothing: its last layer's vectors are made to tell the next token as they are.
     """
+    if config.causal:
+        return nn.Identity()
     if config.norm == "before":
         return Transform(config.width, config.activation, config.norm_eps, config.biases)
     return Pooler(config.width, config.pooler) if whole else nn.Identity()

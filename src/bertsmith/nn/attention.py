@@ -1,6 +1,6 @@
 """Attention: each token takes a weighted mean of the tokens of its sequence. Vaswani et al. 2017.
 
-One formula, softmax(Q K' / sqrt K) V, in seven kernels that give the same numbers:
+One formula, softmax(Q K' / sqrt K) V, in nine kernels that give the same numbers:
 
     varlen    the flash kernel that reads bounds itself: CUDA, half precision
     short     our own for sequences of up to 256 tokens: CUDA with Triton, in compiled steps
@@ -9,13 +9,15 @@ One formula, softmax(Q K' / sqrt K) V, in seven kernels that give the same numbe
     grouped   ragged rows put together with others of nearly their length: CPU, and CUDA in full precision
     windowed  sequences of one length where they lie, keys through windows that overlap: CPU, without gradients
     recorded  the formula as it stands, one sequence at a time; keeps the weights
+    cached    one new token on each way, which looks at the keys that a cache has kept
+    padded    rows of one rectangle, with relative positions, or with the keys of another text: any device
 """
 
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.util import find_spec
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -23,10 +25,12 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from bertsmith.nn.cache import Store
 from bertsmith.nn.dropout import dropout as forget
+from bertsmith.nn.padded import Rows, allowed, padded
 from bertsmith.nn.reach import ALL, Reach
 
-Kernel = Literal["varlen", "short", "long", "dense", "grouped", "windowed", "recorded"]
+Kernel = Literal["varlen", "short", "long", "dense", "grouped", "windowed", "recorded", "cached", "padded"]
 
 NEAR = 0.8  # a group takes sequences down to this share of its longest: at most a quarter more tokens
 GROUPS = 8  # more calls cost more than the padding they save
@@ -69,6 +73,14 @@ def lacking(device: torch.device) -> str | None:
 
 # What torch.compiler.assume_constant_result does; but that imports the compiler, and with it Triton.
 lacking._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+class Sequences(NamedTuple):
+    """Where sequences lie that stand end to end."""
+
+    bounds: Int[Tensor, "ends"]  # int32: where each begins, then the end
+    longest: int
+    tokens: int
 
 
 @dataclass(frozen=True)
@@ -120,12 +132,18 @@ class Layout:
     grouping: Grouping | None = None  # for 'grouped'
     windows: Windows | None = None  # for 'windowed'
     turn: tuple[Float[Tensor, "T 3 1 R"], Float[Tensor, "T 3 1 R"]] | None = None  # with rotary positions
-    lengths: list[int] = field(default_factory=list)  # for 'recorded': of each sequence
+    bias: Float[Tensor, "H Q S"] | None = None  # with relative positions: what 'padded' and 'recorded' add to scores
+    rows: tuple[Rows, Rows] | None = None  # for 'padded': queries and keys
+    looks: Tensor | None = None  # for 'padded': who may look at whom, or what is added to the scores
+    lengths: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))  # for 'recorded': queries and keys
     weights: list[list[Float[Tensor, "H _ _"]]] = field(default_factory=list)  # from 'recorded': by layer
+    store: Store | None = None  # where a layer keeps its keys and values, and 'cached' finds them
+    memory: Float[Tensor, "S D"] | None = None  # the vectors of another text, whose keys are looked at
+    across: "Layout | None" = None  # how such a text is looked at, by layers that do that too
 
     @classmethod
     def of(cls, bounds: Int[Tensor, "..."], longest: int, kernel: Kernel, reach: Reach = ALL) -> "Layout":
-        """Only 'varlen', 'short', 'long' and 'dense' never read the bounds here, and so never wait for the device."""
+        """Only 'grouped', 'windowed' and 'recorded' read the bounds here, and so may wait for the device."""
         layout = cls(bounds=bounds, longest=longest, kernel=kernel, reach=reach)
         match kernel:
             case "windowed":
@@ -133,18 +151,35 @@ class Layout:
             case "grouped":
                 return replace(layout, grouping=_grouping(bounds))
             case "recorded":
-                return replace(layout, lengths=bounds.diff().tolist())
+                return replace(layout, lengths=(bounds.diff().tolist(),) * 2)
         return layout
+
+    @classmethod
+    def between(
+        cls, queries: Sequences, keys: Sequences, kernel: Kernel, reach: Reach = ALL, bias: Tensor | None = None
+    ) -> "Layout":
+        """Queries and keys of two texts, or of one with relative positions: for 'padded' and 'recorded' alone."""
+        layout = cls(bounds=queries.bounds, longest=queries.longest, kernel=kernel, reach=reach, bias=bias)
+        if kernel == "recorded":
+            return replace(layout, lengths=(queries.bounds.diff().tolist(), keys.bounds.diff().tolist()))
+        rows = Rows.of(*queries)
+        pair = (rows, rows if keys is queries else Rows.of(*keys))
+        looks = allowed(*pair, reach)
+        if bias is not None:
+            looks = torch.where(looks, bias, -torch.inf)  # B H Q S: once for all layers
+        return replace(layout, rows=pair, looks=looks)
 
 
 def attend(
     query: Float[Tensor, "T H K"],
-    key: Float[Tensor, "T H K"],
-    value: Float[Tensor, "T H K"],
+    key: Float[Tensor, "S H K"],
+    value: Float[Tensor, "S H K"],
     layout: Layout,
     dropout: float = 0.0,
 ) -> Float[Tensor, "T H K"]:
-    """What each token takes from its own sequence; `dropout` forgets that share of the weights."""
+    """What each token takes from its own sequence, or from another; `dropout` forgets that share of the weights."""
+    if layout.store is not None:
+        layout.store.put(key, value)
     match layout.kernel:
         case "varlen":
             return _varlen(query, key, value, layout, dropout)
@@ -164,11 +199,18 @@ def attend(
             return _windowed(query, key, value, layout, dropout)
         case "recorded":
             return _recorded(query, key, value, layout, dropout)
+        case "cached":
+            return recall(query, layout)
+        case "padded":
+            assert layout.rows is not None
+            assert layout.looks is not None
+            looks = layout.looks if layout.bias is None else layout.looks.to(query.dtype)
+            return padded(query, key, value, *layout.rows, looks, dropout)
 
 
 def attend_product(product: Float[Tensor, "T 3 H K"], layout: Layout, dropout: float = 0.0) -> Float[Tensor, "T H K"]:
     """The same for query, key and value as one product made them, whose gradient then need not be put together."""
-    if layout.kernel in ("short", "long"):
+    if layout.kernel in ("short", "long") and layout.store is None:
         from bertsmith.nn import long, short  # need Triton
 
         joined = short.joined if layout.kernel == "short" else long.joined
@@ -313,18 +355,42 @@ def _windows(bounds: Tensor) -> Windows:
 
 
 def _recorded(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout: float) -> Tensor:
-    parts = (torch.split(part.transpose(0, 1), layout.lengths, 1) for part in (query, key, value))  # H L K
-    masks = (
-        None if layout.reach.whole else layout.reach.seen(length, length, query.device) for length in layout.lengths
+    queries, keys = layout.lengths
+    parts = (
+        torch.split(part.transpose(0, 1), lengths, 1)  # H L K
+        for part, lengths in ((query, queries), (key, keys), (value, keys))
     )
-    found = [_formula(query, key, value, mask, dropout) for query, key, value, mask in zip(*parts, masks, strict=True)]
+    shapes, bias = zip(queries, keys, strict=True), layout.bias
+    added = [
+        (
+            None if layout.reach.whole else layout.reach.seen(rows, columns, query.device),
+            None if bias is None else bias[:, :rows, :columns],
+        )
+        for rows, columns in shapes
+    ]
+    found = [
+        _formula(query, key, value, mask, dropout, bias)
+        for query, key, value, (mask, bias) in zip(*parts, added, strict=True)
+    ]
     layout.weights.append([weights for _, weights in found])
     return torch.cat([attended for attended, _ in found], 1).transpose(0, 1)
 
 
-def _formula(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> tuple[Tensor, Tensor]:
+def recall(query: Float[Tensor, "T H K"], layout: Layout) -> Float[Tensor, "T H K"]:
+    """What each token takes from what is kept already; nothing is added to it."""
+    store = layout.store
+    assert store is not None
+    query = torch.unflatten(query, 0, (len(store.keys), -1)).transpose(1, 2)  # B H W K
+    attended = F.scaled_dot_product_attention(query, store.keys, store.values, store.mask)
+    return attended.transpose(1, 2).flatten(0, 1)
+
+
+def _formula(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """What is taken, and the weights by which it is taken."""
     scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
+    scores = scores if bias is None else scores + bias
     weights = (scores if mask is None else scores.masked_fill(~mask, -torch.inf)).softmax(-1)
     return forget(weights, dropout) @ value, weights
 

@@ -105,10 +105,10 @@ class JudgeHead(nn.Module):
 class Classifier(nn.Module):
     """Scores of a few classes, for a pooled vector or for every token. Devlin et al. 2018, section 4."""
 
-    def __init__(self, width: int, classes: int, dropout: float) -> None:
+    def __init__(self, width: int, classes: int, dropout: float, bias: bool = True) -> None:
         super().__init__()
         self.dropout = Dropout(dropout)
-        self.dense = nn.Linear(width, classes)
+        self.dense = nn.Linear(width, classes, bias)
 
     def forward(self, vectors: Float[Tensor, "*N D"]) -> Float[Tensor, "*N C"]:
         scores: Tensor = self.dense(self.dropout(vectors))

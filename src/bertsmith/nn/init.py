@@ -9,6 +9,12 @@ from torch import nn
 
 from bertsmith.nn.layers import Layer
 
+WIDE = 1.0  # how far from nought the numbers of a wide table begin
+
+
+class WideEmbedding(nn.Embedding):
+    """A table for a network that divides the scores it makes of it: its numbers begin about one. Raffel et al. 2020."""
+
 
 @torch.no_grad()
 def initialise(module: nn.Module, seed: int | torch.Generator, deviation: float = 0.02) -> None:
@@ -20,10 +26,11 @@ def initialise(module: nn.Module, seed: int | torch.Generator, deviation: float 
     """
     generator = torch.Generator().manual_seed(seed) if isinstance(seed, int) else seed
     for part in module.modules():
-        ones = isinstance(part, nn.LayerNorm)
+        ones = isinstance(part, nn.LayerNorm | nn.RMSNorm)
+        own = WIDE if isinstance(part, WideEmbedding) else deviation
         for parameter in part.parameters(recurse=False):
             if parameter.ndim >= 2:
-                parameter.normal_(0.0, deviation, generator=generator)
+                parameter.normal_(0.0, own, generator=generator)
             elif ones and parameter is part.weight:
                 parameter.fill_(1.0)
             else:
@@ -31,4 +38,6 @@ def initialise(module: nn.Module, seed: int | torch.Generator, deviation: float 
     for part in module.modules():
         if isinstance(part, Layer) and part.before:
             part.attention.output.weight.zero_()
+            if part.crossed:
+                part.cross.output.weight.zero_()
             part.feed_forward.narrow.weight.zero_()

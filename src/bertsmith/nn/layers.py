@@ -1,4 +1,4 @@
-"""Layers: attention, then a feed-forward network, each added to what came in, and normalised after or before."""
+"""Layers: attention, perhaps to another text too, and a feed-forward network, each added to what came in and normed."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,27 +9,33 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from bertsmith.nn.attention import Layout, attend_product, lacking
+from bertsmith.nn.attention import Layout, attend, attend_product, lacking, recall
 from bertsmith.nn.dropout import Dropout
 from bertsmith.nn.positions import turned
 
-Activation = Literal["gelu", "gelu_tanh"]
+Activation = Literal["gelu", "gelu_tanh", "relu"]
 Norm = Literal["after", "before"]
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
     "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "relu": F.relu,
 }
 
 
 class Attention(nn.Module):
     """Every token looks at its own sequence through several heads. Vaswani et al. 2017, section 3.2.2."""
 
-    def __init__(self, width: int, heads: int, dropout: float, biases: bool = True) -> None:
+    def __init__(
+        self, width: int, heads: int, dropout: float, biases: bool = True, inner: int | None = None, scaled: bool = True
+    ) -> None:
+        """`inner` is the width of all heads together; without `scaled`, scores are not divided by a head's root."""
         super().__init__()
+        inner = inner or width
         self.heads, self.dropout = heads, dropout
-        self.project = nn.Linear(width, 3 * width, biases)  # query, key and value in one product
-        self.output = nn.Linear(width, width, biases)
+        self.factor = 1.0 if scaled else (inner // heads) ** 0.5  # kernels divide by it
+        self.project = nn.Linear(width, 3 * inner, biases)  # query, key and value in one product
+        self.output = nn.Linear(inner, width, biases)
 
     def forward(
         self, hidden: Float[Tensor, "T D"], layout: Layout, read: Int[Tensor, "N"] | None = None
@@ -38,9 +44,40 @@ class Attention(nn.Module):
         dropout = self.dropout if self.training else 0.0
         if layout.turn is not None:
             product = turned(product, layout.turn)
-        attended = attend_product(product, layout, dropout)
+        if self.factor != 1:
+            query, key, value = product.unbind(1)
+            attended = attend(query * self.factor, key, value, layout, dropout)
+        else:
+            attended = attend_product(product, layout, dropout)
         projected: Tensor = self.output(only(attended.flatten(1), read))
         return projected
+
+
+class CrossAttention(nn.Module):
+    """Every token of one text looks at all of another, the memory. Vaswani et al. 2017, section 3.2.3."""
+
+    def __init__(self, width: int, heads: int, dropout: float, biases: bool, inner: int, scaled: bool) -> None:
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.factor = 1.0 if scaled else (inner // heads) ** 0.5  # kernels divide by it
+        self.query = nn.Linear(width, inner, biases)
+        self.project = nn.Linear(width, 2 * inner, biases)  # key and value in one product
+        self.output = nn.Linear(inner, width, biases)
+
+    def forward(self, hidden: Float[Tensor, "T D"], across: Layout) -> Float[Tensor, "T D"]:
+        query = self.query(hidden).unflatten(1, (self.heads, -1)) * self.factor  # T H K
+        if across.kernel == "cached":  # keys and values of the memory never change
+            attended = recall(query, across)
+        else:
+            assert across.memory is not None
+            attended = attend(query, *self.made(across.memory), across, self.dropout if self.training else 0.0)
+        projected: Tensor = self.output(attended.flatten(1))
+        return projected
+
+    def made(self, memory: Float[Tensor, "S D"]) -> tuple[Float[Tensor, "S H K"], Float[Tensor, "S H K"]]:
+        """The keys and values of the other text."""
+        key, value = self.project(memory).unflatten(1, (2, self.heads, -1)).unbind(1)
+        return key, value
 
 
 class FeedForward(nn.Module):
@@ -53,7 +90,8 @@ class FeedForward(nn.Module):
         self, width: int, feed_forward: int, activation: Activation, gated: bool = False, biases: bool = True
     ) -> None:
         super().__init__()
-        self.activation, self.gated, self.tanh = ACTIVATIONS[activation], gated, activation == "gelu_tanh"
+        self.activation, self.gated = ACTIVATIONS[activation], gated
+        self.smooth, self.tanh = activation != "relu", activation == "gelu_tanh"
         self.widen = nn.Linear(width, 2 * feed_forward if gated else feed_forward, biases)
         self.narrow = nn.Linear(feed_forward, width, biases)
 
@@ -70,7 +108,8 @@ class FeedForward(nn.Module):
     def _can(self, hidden: Tensor) -> bool:
         """Whether our own kernel can widen and bend at once: as with attention, in compiled steps on a GPU."""
         plain = type(self.widen) is nn.Linear  # and not one that learns by LoRA
-        return torch.compiler.is_compiling() and hidden.is_cuda and plain and lacking(hidden.device) is None
+        able = torch.compiler.is_compiling() and hidden.is_cuda and plain and self.smooth
+        return able and lacking(hidden.device) is None
 
     def _at_once(self, hidden: Float[Tensor, "T D"]) -> Float[Tensor, "T F"]:
         from bertsmith.nn.gelu import gelu  # needs Triton
@@ -85,7 +124,7 @@ class Layer(nn.Module):
     """One layer. The norm comes after each sum, as in Vaswani et al. 2017, section 3.1, or before each sublayer.
 
     With the norm before, what is added up passes untouched from the first layer to the last, so that deep networks
-    learn at high rates. Xiong et al. 2020. The first such layer finds its input normed already.
+    learn at high rates. Xiong et al. 2020. The `first` such layer may find its input normed already.
     """
 
     def __init__(
@@ -101,29 +140,56 @@ class Layer(nn.Module):
         gated: bool = False,
         biases: bool = True,
         first: bool = False,
+        inner: int | None = None,
+        scaled: bool = True,
+        root: bool = False,
+        crossed: bool = False,
     ) -> None:
         super().__init__()
-        self.before = norm == "before"
-        self.attention = Attention(width, heads, attention_dropout, biases)
+        self.before, self.crossed = norm == "before", crossed
+        self.attention = Attention(width, heads, attention_dropout, biases, inner, scaled)
         bare = self.before and first
-        self.attention_norm = nn.Identity() if bare else nn.LayerNorm(width, norm_eps, bias=biases)
+        self.attention_norm = nn.Identity() if bare else normed(width, norm_eps, biases, root)
+        if crossed:
+            self.cross = CrossAttention(width, heads, attention_dropout, biases, inner or width, scaled)
+            self.cross_norm = normed(width, norm_eps, biases, root)
         self.feed_forward = FeedForward(width, feed_forward, activation, gated, biases)
-        self.feed_forward_norm = nn.LayerNorm(width, norm_eps, bias=biases)
+        self.feed_forward_norm = normed(width, norm_eps, biases, root)
         self.dropout = Dropout(dropout)
 
     def forward(
         self, hidden: Float[Tensor, "T D"], layout: Layout, read: Int[Tensor, "N"] | None = None
     ) -> Float[Tensor, "_ D"]:
         """The vectors after this layer, or only those of the tokens to `read`: the others are not computed."""
+        if layout.across is not None:
+            hidden = self._crossed(self._attended(hidden, layout, None), layout.across)
+            hidden = only(hidden, read)
+        else:
+            hidden = self._attended(hidden, layout, read)
         if self.before:
-            attended = self.attention(self.attention_norm(hidden), layout, read)
-            hidden = only(hidden, read) + self.dropout(attended)
             summed: Tensor = hidden + self.dropout(self.feed_forward(self.feed_forward_norm(hidden)))
             return summed
-        attended = self.attention(hidden, layout, read)
-        hidden = self.attention_norm(only(hidden, read) + self.dropout(attended))
-        normed: Tensor = self.feed_forward_norm(hidden + self.dropout(self.feed_forward(hidden)))
-        return normed
+        after: Tensor = self.feed_forward_norm(hidden + self.dropout(self.feed_forward(hidden)))
+        return after
+
+    def _attended(self, hidden: Tensor, layout: Layout, read: Tensor | None) -> Tensor:
+        if self.before:
+            attended: Tensor = self.dropout(self.attention(self.attention_norm(hidden), layout, read))
+            return only(hidden, read) + attended
+        after: Tensor = self.attention_norm(only(hidden, read) + self.dropout(self.attention(hidden, layout, read)))
+        return after
+
+    def _crossed(self, hidden: Tensor, across: Layout) -> Tensor:
+        if self.before:
+            looked: Tensor = self.dropout(self.cross(self.cross_norm(hidden), across))
+            return hidden + looked
+        after: Tensor = self.cross_norm(hidden + self.dropout(self.cross(hidden, across)))
+        return after
+
+
+def normed(width: int, eps: float, biases: bool, root: bool) -> nn.Module:
+    """A norm: of mean nought and deviation one; or by the `root` of the mean square alone. Zhang and Sennrich 2019."""
+    return nn.RMSNorm(width, eps) if root else nn.LayerNorm(width, eps, bias=biases)
 
 
 def only(vectors: Float[Tensor, "T D"], read: Int[Tensor, "N"] | None) -> Float[Tensor, "_ D"]:

@@ -25,6 +25,7 @@ TARGETS = {
     "output": Target("attention.output"),
     "widen": Target("feed_forward.widen"),
     "narrow": Target("feed_forward.narrow"),
+    "project": Target("attention.project"),  # query, key and value through the same two thin matrices
 }
 
 
@@ -110,6 +111,8 @@ def adapt(
     for name, target in TARGETS.items():
         if name in targets:
             together.setdefault(target.path, []).append(target)
+    if any(len({target.parts for target in group}) > 1 for group in together.values()):
+        raise ValueError("'project' is query, key and value at once. Name the whole or its parts")
     trunk.requires_grad_(False)
     for layer in trunk.get_submodule("layers").children():
         for path, group in together.items():
@@ -135,11 +138,11 @@ def merge(trunk: nn.Module) -> None:
 
 def pairs(trunk: nn.Module) -> Iterator[Pair]:
     """What was learnt, by layer and target."""
-    names = {(target.path, target.part): name for name, target in TARGETS.items()}
+    names = {target: name for name, target in TARGETS.items()}
     numbers = {layer: number for number, layer in enumerate(trunk.get_submodule("layers").children())}
     for layer, path, lora in _adapted(trunk):
         for part, down, up in zip(lora.chosen, lora.down.detach(), lora.up.detach(), strict=True):
-            yield Pair(numbers[layer], names[path, part], down, up)
+            yield Pair(numbers[layer], names[Target(path, part, lora.parts)], down, up)
 
 
 def _adapted(trunk: nn.Module) -> list[tuple[nn.Module, str, Lora]]:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from bertsmith.nn.attention import Layout, attend
 from bertsmith.nn.layers import ACTIVATIONS, Activation, Layer, only
 from bertsmith.nn.lora import Lora
+from bertsmith.nn.positions import turned
 
 # What oneDNN calls its own versions of them.
 ALGORITHMS: dict[Activation, str] = {"gelu": "none", "gelu_tanh": "tanh"}
@@ -57,11 +58,14 @@ class PackedLinear(nn.Module):
 
 
 class PackedLayer(nn.Module):
-    """`Layer` for inference on a CPU: the same sums in fewer passes. Norms count in full precision."""
+    """`Layer` for inference on a CPU: the same sums in fewer passes. Norms count in full precision.
+
+    With the norm before each sublayer, what the layers add up grows from layer to layer, and stays in full precision.
+    """
 
     def __init__(self, layer: Layer, activation: Activation, dtype: torch.dtype) -> None:
         super().__init__()
-        self.dtype = dtype
+        self.dtype, self.before = dtype, layer.before
         self.heads = layer.attention.heads
         self.project = PackedLinear(layer.attention.project, dtype)
         self.output = PackedLinear(layer.attention.output, dtype)
@@ -74,11 +78,26 @@ class PackedLayer(nn.Module):
     def forward(
         self, hidden: Float[Tensor, "T D"], layout: Layout, read: Int[Tensor, "N"] | None = None
     ) -> Float[Tensor, "_ D"]:
+        if self.before:
+            hidden = hidden.float()
+            attended = self._attend(_norm(self.attention_norm, hidden).to(self.dtype), layout, read)
+            hidden = self._sum(self.output, attended, only(hidden, read))
+            return self._sum(self.narrow, self.widen(_norm(self.feed_forward_norm, hidden).to(self.dtype)), hidden)
         hidden = hidden.to(self.dtype)
-        query, key, value = self.project(hidden).unflatten(1, (3, self.heads, -1)).unbind(1)  # T H K
-        attended = only(attend(query, key, value, layout).flatten(1), read)
+        attended = self._attend(hidden, layout, read)
         hidden = _norm(self.attention_norm, self.output(attended, only(hidden, read)))
         return _norm(self.feed_forward_norm, self.narrow(self.widen(hidden), hidden))
+
+    def _attend(self, hidden: Tensor, layout: Layout, read: Tensor | None) -> Tensor:
+        product = self.project(hidden).unflatten(1, (3, self.heads, -1))  # T 3 H K
+        if layout.turn is not None:
+            product = turned(product, layout.turn)
+        query, key, value = product.unbind(1)
+        return only(attend(query, key, value, layout).flatten(1), read)
+
+    def _sum(self, product: nn.Module, hidden: Tensor, added: Tensor) -> Tensor:
+        summed: Tensor = product(hidden, added) if self.dtype == added.dtype else product(hidden) + added
+        return summed
 
 
 def packed(trunk: M, dtype: torch.dtype = torch.bfloat16) -> M:
@@ -92,11 +111,25 @@ def packed(trunk: M, dtype: torch.dtype = torch.bfloat16) -> M:
     light._modules = {name: copy.copy(part) for name, part in whole.named_children() if name != "layers"}
     if any(part.device.type != "cpu" for part in light.parameters()):
         light = copy.deepcopy(light).cpu()
-    if whole.rotary is not None or any(layer.before or layer.feed_forward.gated for layer in whole.layers):
-        light.layers = copy.deepcopy(whole.layers).cpu()  # such layers have no packed form yet: exact, and slower
-    else:
+    if packs(trunk):
         light.layers = nn.ModuleList(PackedLayer(layer, whole.config.activation, dtype) for layer in whole.layers)
+        light.last_norm = copy.deepcopy(whole.last_norm).to("cpu", torch.float32)
+    else:
+        light.layers = copy.deepcopy(whole.layers).cpu()  # exact, and slower
     return cast(M, light.eval())
+
+
+def packs(trunk: nn.Module) -> bool:
+    """Whether its layers have a packed form: no gates, no looks at another text, and norms that take off the mean."""
+    whole: Any = trunk
+    bends = whole.config.activation in ALGORITHMS
+    return bends and all(
+        not layer.feed_forward.gated
+        and not layer.crossed
+        and layer.attention.factor == 1
+        and isinstance(layer.feed_forward_norm, nn.LayerNorm)
+        for layer in whole.layers
+    )
 
 
 @cache
@@ -109,6 +142,8 @@ def fuses(dtype: torch.dtype) -> bool:
 
 
 def _norm(norm: nn.Module, hidden: Tensor) -> Tensor:
+    if isinstance(norm, nn.Identity):  # the tables have normed what the first layer gets
+        return hidden
     assert isinstance(norm, nn.LayerNorm)
     # A processor's kernel takes half-precision vectors and full weights, and counts in full precision.
     return F.layer_norm(hidden, norm.normalized_shape, norm.weight, norm.bias, norm.eps)

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-Pooling = Literal["mean", "first"]
+Pooling = Literal["mean", "first", "last"]
 
 
 def firsts(bounds: Int[Tensor, "..."], tokens: int) -> Int[Tensor, "B"]:
@@ -14,9 +14,19 @@ def firsts(bounds: Int[Tensor, "..."], tokens: int) -> Int[Tensor, "B"]:
     return bounds[:-1].clamp(max=tokens - 1)
 
 
+def lasts(bounds: Int[Tensor, "..."]) -> Int[Tensor, "B"]:
+    """Where each sequence's last token stands, the only one in GPT that has seen all the others."""
+    return (bounds[1:] - 1).clamp(min=0)
+
+
 def first(hidden: Float[Tensor, "T D"], bounds: Int[Tensor, "..."]) -> Float[Tensor, "B D"]:
     """The vector of each sequence's first token."""
     return hidden.index_select(0, firsts(bounds, hidden.shape[0]))
+
+
+def last(hidden: Float[Tensor, "T D"], bounds: Int[Tensor, "..."]) -> Float[Tensor, "B D"]:
+    """The vector of each sequence's last token."""
+    return hidden.index_select(0, lasts(bounds))
 
 
 def mean(hidden: Float[Tensor, "T D"], bounds: Int[Tensor, "..."]) -> Float[Tensor, "B D"]:
@@ -26,3 +36,6 @@ def mean(hidden: Float[Tensor, "T D"], bounds: Int[Tensor, "..."]) -> Float[Tens
     sums = hidden.new_zeros((bounds.shape[0] - 1, hidden.shape[1]), dtype=torch.float32)
     sums = sums.index_add(0, owners, hidden.float())
     return (sums / bounds.diff().clamp(min=1)[:, None]).to(hidden.dtype)
+
+
+POOLS = {"mean": mean, "first": first, "last": last}

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from bertsmith.data.batch import Batch
 from bertsmith.data.pack import Packed
 from bertsmith.data.plan import Pairs
-from bertsmith.models.transformer import Transformer
+from bertsmith.errors import RecipeError
+from bertsmith.models.encoder_decoder import Network
 from bertsmith.text.tokenizer import Tokenizer
 
 
@@ -27,7 +28,7 @@ class Term(NamedTuple):
 class Objective(nn.Module, ABC):
     """Something to learn: `forward` gives the losses of a batch as sums. All that a trainer knows of it."""
 
-    trunk: Transformer
+    trunk: Network
 
     def matrices(self) -> dict[str, int]:
         """The matrices inside the network's layers by name, and how many each is made of: what Muon may move."""
@@ -42,6 +43,24 @@ class Unlabelled(Objective):
     """Learning without labels: it makes its own questions out of packed text."""
 
     Config: ClassVar[Any]
+    causal: ClassVar[bool] = False  # whether its networks may look at nothing that is to come
+    writes: ClassVar[bool] = False  # whether a second network writes while it looks at what the first has read
+
+    def __init__(self, trunk: Network, config: Any) -> None:
+        super().__init__()
+        if self.causal and not trunk.config.causal:
+            fact = "the network looks ahead, and would see the tokens that it is to guess"
+            raise RecipeError("objective.kind", fact, "Use 'masked', or a member such as gpt2")
+        if trunk.config.causal and not self.causal:
+            fact = "the network looks only back, and what is hidden is guessed from both sides"
+            raise RecipeError("objective.kind", fact, "Use 'next_token', or a member such as bert-base")
+        if self.writes and not trunk.config.decoder:
+            fact = "the network has no second network to write what is asked for"
+            raise RecipeError("objective.kind", fact, "Use 'masked', or a member such as t5-base")
+        if trunk.config.decoder and not self.writes:
+            fact = "the network has a second network, which would learn nothing"
+            raise RecipeError("objective.kind", fact, "Use 'spans', or a member such as bert-base")
+        self.trunk, self.config = trunk, config
 
     @property
     @abstractmethod
@@ -64,7 +83,7 @@ class Unlabelled(Objective):
     @property
     @abstractmethod
     def folders(self) -> "dict[str, Unlabelled]":
-        """The model folders that a run leaves, by name, and what each holds. The last one fills blanks."""
+        """The model folders that a run leaves, by name, and what each holds. The last one guesses words."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from torch import Tensor
 from bertsmith.data.batch import Batch, Tokens
 from bertsmith.data.pack import Packed
 from bertsmith.data.plan import Pairs
+from bertsmith.models.encoder_decoder import Network
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.heads import MaskedHead, NextHead, Pooler
 from bertsmith.nn.pooling import firsts
@@ -31,10 +32,11 @@ class MaskedLM(Unlabelled):
     class Config(Hiding):
         pairs: Pairs = "next"
 
-    def __init__(self, trunk: Transformer, config: Config) -> None:
-        super().__init__()
-        self.config = config
-        self.trunk = trunk
+    trunk: Transformer
+    config: Config
+
+    def __init__(self, trunk: Network, config: Config) -> None:
+        super().__init__(trunk, config)
         shape = trunk.config
         bent = (shape.activation, shape.norm_eps, shape.biases)
         self.head = MaskedHead(shape.width, shape.vocabulary, *bent, shape.table)

@@ -15,6 +15,7 @@ from bertsmith.data.pack import Packed
 from bertsmith.data.plan import Pairs
 from bertsmith.data.shuffle import mix
 from bertsmith.errors import RecipeError
+from bertsmith.models.encoder_decoder import Network
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.nn.heads import JudgeHead, MaskedHead
 from bertsmith.objectives.base import Term, Unlabelled
@@ -57,10 +58,11 @@ class ReplacedTokens(Unlabelled):
             """What the generator has to guess."""
             return {part.name: getattr(self, part.name) for part in fields(Hiding)}
 
-    def __init__(self, trunk: Transformer, config: Config) -> None:
-        super().__init__()
-        self.config = config
-        self.trunk = trunk
+    trunk: Transformer
+    config: Config
+
+    def __init__(self, trunk: Network, config: Config) -> None:
+        super().__init__(trunk, config)
         shape = trunk.config
         if config.judged == "none":
             bent = (shape.activation, shape.norm_eps, shape.biases)
@@ -68,7 +70,7 @@ class ReplacedTokens(Unlabelled):
         else:
             self.judge = JudgeHead(shape.width, shape.activation)
         small = Transformer(smaller(shape, config.generator))
-        small.share_tables(trunk)
+        small.share_tables(self.trunk)
         self.generator = MaskedLM(small, MaskedLM.Config(pairs="none", **config.hiding))  # type: ignore[arg-type]
 
     @property

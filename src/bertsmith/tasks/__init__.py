@@ -7,6 +7,7 @@ features  the same, from the vectors of a network that stays as it is
 answer    the stretch of a passage that answers a question
 choose    the right one of several endings
 embed     vectors that can be compared
+write     any of these, and others, as a text that is written about a text
 scores, entities, squad, seeds   how good answers are, by the field's own rules; and how sure that is
 """
 
@@ -17,6 +18,7 @@ from bertsmith.tasks.classify import Classify
 from bertsmith.tasks.embed import Embed
 from bertsmith.tasks.features import FeatureTag
 from bertsmith.tasks.tag import Tag
+from bertsmith.tasks.write import Write
 
 TASKS: dict[str, type[Task]] = {
     "classify": Classify,
@@ -25,4 +27,5 @@ TASKS: dict[str, type[Task]] = {
     "answer": Answer,
     "choose": Choose,
     "embed": Embed,
+    "write": Write,
 }

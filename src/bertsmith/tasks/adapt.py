@@ -15,10 +15,13 @@ from bertsmith.data import files
 from bertsmith.errors import FolderError, RecipeError, nearest
 from bertsmith.models import folder as folders
 from bertsmith.models import foreign
-from bertsmith.models.dialect import BERT, dialect_of
+from bertsmith.models.dialect import Dialect
+from bertsmith.models.dialects import dialect_of
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn import lora
+from bertsmith.tasks.answer import Answer
 from bertsmith.tasks.base import Task
+from bertsmith.tasks.choose import Choose
 from bertsmith.tasks.classify import Classify
 from bertsmith.tasks.embed import Embed
 from bertsmith.tasks.tag import Tag
@@ -34,7 +37,9 @@ class AdaptConfig:
     rank: int = 8  # of LoRA's updates
     alpha: float = 16.0  # updates are multiplied by alpha / rank
     dropout: float = 0.0  # of LoRA's input
-    targets: tuple[str, ...] = ("query", "value")  # of LoRA: also key, output, widen, narrow
+    # Of LoRA: query, key, value, or project where the three are one weight; output, widen, narrow. Where none is named:
+    # query and value, or project.
+    targets: tuple[str, ...] = ()
     layer_decay: float = 1.0  # how much slower each layer learns than the one above it
     freeze: int = 0  # with `full`, what stays as it is from below: 1 the embeddings, 2 also the first layer
 
@@ -45,8 +50,8 @@ class AdaptConfig:
             raise ValueError(f"alpha is {self.alpha}. Give more than 0")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout is {self.dropout}. Give a share, at least 0 and below 1")
-        if not self.targets or len(set(self.targets)) < len(self.targets):
-            raise ValueError(f"targets are {list(self.targets)}. Name at least one, and none twice")
+        if len(set(self.targets)) < len(self.targets):
+            raise ValueError(f"targets are {list(self.targets)}. Name none twice")
         for target in self.targets:
             if target not in lora.TARGETS:
                 raise ValueError(f"unknown target '{target}'. {nearest(target, lora.TARGETS)}")
@@ -83,15 +88,12 @@ def prepare(task: Task, config: AdaptConfig, seed: int) -> None:
             task.trunk.train = MethodType(_stay, task.trunk)  # type: ignore[method-assign]
             task.trunk.eval()
         case "lora":
-            if dialect_of(task.trunk.config) is not BERT:
-                fact = "query, key and value are one weight in this network's folder, and LoRA has no name for a third"
-                raise RecipeError("adapt.kind", fact, "Use 'full' or 'frozen'")
             lora.adapt(
                 task.trunk,
                 rank=config.rank,
                 alpha=config.alpha,
                 dropout=config.dropout,
-                targets=config.targets,
+                targets=_targets(task, config),
                 seed=seed,
             )
     if not any(parameter.requires_grad for parameter in task.parameters()):
@@ -136,12 +138,19 @@ def _stay(trunk: Transformer, mode: bool = True) -> Transformer:
 
 CONFIG, WEIGHTS, PICKLE = "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"
 PREFIX = "base_model.model."  # before every name of a weight
-TYPES: dict[type[Task], str] = {Classify: "SEQ_CLS", Embed: "FEATURE_EXTRACTION", Tag: "TOKEN_CLS"}
-# Others have none: PEFT knows no choosing, and what it makes of "QUESTION_ANS" forgets which text is the second.
+USUAL = ("query", "value", "project")  # Hu et al. 2021, section 7.1; and the whole where there are no parts
+# What a task is in transformers and in PEFT, which knows no choosing; and what it makes of "QUESTION_ANS" forgets which
+# text is the second.
+KINDS: dict[type[Task], tuple[str, str | None]] = {
+    Answer: ("answer", None),
+    Choose: ("choose", None),
+    Classify: ("classify", "SEQ_CLS"),
+    Embed: ("trunk", "FEATURE_EXTRACTION"),
+    Tag: ("tag", "TOKEN_CLS"),
+}
 FIXED: dict[str, Any] = {  # the only value that can be written and read
     "peft_type": "LORA",
     "bias": "none",
-    "fan_in_fan_out": False,
     "use_rslora": False,
     "use_dora": False,
     "lora_bias": False,
@@ -149,6 +158,7 @@ FIXED: dict[str, Any] = {  # the only value that can be written and read
     "alpha_pattern": {},
     "layer_replication": None,
 }
+WHOLE = "classifier"  # the module that PEFT always saves; in some classes the pooler is a part of it
 NUMBERS = {"rank": "r", "alpha": "lora_alpha", "dropout": "lora_dropout"}  # ours: theirs
 
 
@@ -159,22 +169,23 @@ def write_adapter(folder: str | Path, task: Task, config: AdaptConfig, base: str
     learnt = list(lora.pairs(task.trunk))
     if not learnt:
         raise FolderError(folder, "the network has no LoRA to write", "Train it with adapt.kind=lora")
-    parts, state = _parts(task), task.state_dict()
-    if unknown := parts - BERT.parts.keys():
+    state, dialect = task.state_dict(), dialect_of(task.trunk.config)
+    if unknown := _parts(task) - dialect.parts.keys():
         raise FolderError(folder, f"transformers has no name for the head '{min(unknown)}'")
-    tensors = {name: state[ours] for ours, name in _heads(task).items()}
+    heads = _heads(task)
+    tensors = {name: state[ours] for ours, name in heads.items()}
     for layer, target, down, up in learnt:
-        tensors |= dict(zip(_names(layer, target, parts), (down, up), strict=True))
+        tensors |= dict(zip(_names(task, layer, target), (down, up), strict=True))
     words = {
-        **FIXED,
+        **_fixed(dialect),
         "base_model_name_or_path": base,
-        "task_type": TYPES.get(type(task)),
+        "task_type": KINDS[type(task)][1],
         "r": len(learnt[0].down),
         "lora_alpha": int(config.alpha) if config.alpha == int(config.alpha) else config.alpha,
         "lora_dropout": config.dropout,
         # In full: `output.dense` alone would also mean the attention's.
-        "target_modules": [_module(layer, target, parts) for layer, target, _, _ in learnt],
-        "modules_to_save": [theirs for part in sorted(parts) for theirs in BERT.parts[part].values()] or None,
+        "target_modules": [_module(task, layer, target) for layer, target, _, _ in learnt],
+        "modules_to_save": sorted({_saved(name, dialect) for name in heads.values()}) or None,
         "init_lora_weights": True,
         "inference_mode": True,
     }
@@ -215,26 +226,25 @@ def read_adapter(folder: str | Path, task: Task) -> AdaptConfig:
         fact = f"is not a sound safetensors file: {foreign.shown(str(error))}"
         raise FolderError(weights, fact, "Fetch it again") from None
     prepare(task, config, seed=0)  # all that is drawn is written over
-    parts, state = _parts(task), task.state_dict()
+    state = task.state_dict()
     for ours, name in _heads(task).items():
         if name in tensors:
             state[ours].copy_(tensors[name])
     for layer, target, *pair in lora.pairs(task.trunk):
-        for place, name in zip(pair, _names(layer, target, parts), strict=True):
+        for place, name in zip(pair, _names(task, layer, target), strict=True):
             place.copy_(tensors[name])
     return config
 
 
 def _config(words: dict[str, Any], stored: Mapping[str, Any], task: Task, place: Path) -> AdaptConfig:
     """How the network was adapted, as the words say; where, as the names of the weights say."""
-    for name, only in FIXED.items():
+    for name, only in _fixed(dialect_of(task.trunk.config)).items():
         said = words.get(name, None if name == "peft_type" else only)
         if said != only and not (said is None and name != "peft_type"):
             raise FolderError(place, f"{name} is {foreign.shown(said)}", f"Only {foreign.shown(only)} can be opened")
-    parts = _parts(task)
-    targets = tuple(target for target in lora.TARGETS if _names(0, target, parts)[0] in stored)
+    targets = tuple(target for target in _known(task) if _names(task, 0, target)[0] in stored)
     if not targets:
-        wanted = _names(0, "query", parts)[0]
+        wanted = _names(task, 0, _known(task)[0])[0]
         raise FolderError(place.parent, "adapts no matrix of layer 0", f"Its weights are to be named as in '{wanted}'")
     numbers: dict[str, Any] = {ours: words.get(theirs) for ours, theirs in NUMBERS.items()}
     for ours, value in numbers.items():
@@ -251,15 +261,16 @@ def _config(words: dict[str, Any], stored: Mapping[str, Any], task: Task, place:
 
 def _expected(stored: Mapping[str, Any], task: Task, config: AdaptConfig) -> dict[str, tuple[int, ...]]:
     """The shape of every weight that must be there."""
-    parts, state, expected = _parts(task), task.state_dict(), {}
+    state, shape, expected = task.state_dict(), task.trunk.config, {}
     for ours, name in _heads(task).items():
-        if name in stored or not ours.startswith("pooler."):
+        pretrained = ours.startswith("pooler.") and shape.pooler != "gelu" and _saved(name, dialect_of(shape)) != WHOLE
+        if name in stored or not pretrained:
             expected[name] = tuple(state[ours].shape)
-    for layer in range(task.trunk.config.layers):
+    for layer in range(shape.distinct):
         for target in config.targets:
             path, _, count = lora.TARGETS[target]
             outputs, inputs = state[f"trunk.layers.{layer}.{path}.weight"].shape
-            down, up = _names(layer, target, parts)
+            down, up = _names(task, layer, target)
             expected |= {down: (config.rank, inputs), up: (outputs // count, config.rank)}
     return expected
 
@@ -278,6 +289,11 @@ def _check(stored: Mapping[str, Any], expected: Mapping[str, tuple[int, ...]], p
         raise FolderError(place, fact, "Only LoRA in the layers and the heads of this task are known")
 
 
+def _fixed(dialect: Dialect) -> dict[str, Any]:
+    """The same with what a network's folder decides: whether its matrices lie on their side, as GPT's do."""
+    return {**FIXED, "fan_in_fan_out": dialect.transposed}
+
+
 def _parts(task: Task) -> frozenset[str]:
     """The heads of a task."""
     return frozenset(name.partition(".")[0] for name in task.state_dict()) - {"trunk"}
@@ -285,20 +301,60 @@ def _parts(task: Task) -> frozenset[str]:
 
 def _heads(task: Task) -> dict[str, str]:
     """Our names of the heads' weights, and PEFT's."""
-    parts = _parts(task)
-    rules = [rule for rule in foreign.rules(task.trunk.config, parts) if not rule.ours.startswith("trunk.")]
-    return {rule.ours: PREFIX + BERT.full(rule.theirs[0], BERT.architecture(parts)) for rule in rules}
+    rules, own = foreign.rules(task.trunk.config, _parts(task)), task.state_dict()
+    heads = [rule for rule in rules if rule.ours in own and not rule.ours.startswith("trunk.")]
+    return {rule.ours: PREFIX + _full(task, rule.theirs[0]) for rule in heads}
 
 
-def _module(layer: int, target: str, parts: frozenset[str]) -> str:
+def _saved(name: str, dialect: Dialect) -> str:
+    """What PEFT is told to save for a weight of a head: the module that has it. Of a classifier it saves the whole."""
+    module = name.removeprefix(PREFIX).removeprefix(dialect.prefix).rpartition(".")[0]
+    return WHOLE if module.startswith(WHOLE) else module
+
+
+def _known(task: Task) -> list[str]:
+    """The targets whose weights the network's folder has a name for: the parts of a matrix, or the whole."""
+    return [name for name, (path, _, parts) in lora.TARGETS.items() if len(_theirs(task, path)) == parts]
+
+
+def _targets(task: Task, config: AdaptConfig) -> tuple[str, ...]:
+    """What is to be adapted, or the usual; refused before it has learnt what no folder can hold."""
+    _class(task)
+    known = _known(task)
+    for target in config.targets:
+        if target not in known:
+            fact = f"'{target}' is no weight of its own in this network's folder"
+            raise RecipeError("adapt.targets", fact, f"Known: {', '.join(known)}")
+    return config.targets or tuple(target for target in USUAL if target in known)
+
+
+def _theirs(task: Task, path: str) -> tuple[str, ...]:
+    """Transformers' names of a layer's matrix: one, or one for each of its parts."""
+    theirs = dialect_of(task.trunk.config).layer[f"trunk.layers.{{n}}.{path}"]
+    return (theirs,) if isinstance(theirs, str) else theirs
+
+
+def _module(task: Task, layer: int, target: str) -> str:
     """A target's name in transformers."""
     path, part, _ = lora.TARGETS[target]
-    theirs = BERT.layer[f"trunk.layers.{{n}}.{path}"]
-    name = theirs if isinstance(theirs, str) else theirs[part]
-    return BERT.full(name.format(n=layer), BERT.architecture(parts))
+    return _full(task, _theirs(task, path)[part].format(n=layer))
 
 
-def _names(layer: int, target: str, parts: frozenset[str]) -> tuple[str, str]:
+def _names(task: Task, layer: int, target: str) -> tuple[str, str]:
     """PEFT's names of the two thin matrices of a target."""
-    module = PREFIX + _module(layer, target, parts)
+    module = PREFIX + _module(task, layer, target)
     return f"{module}.lora_A.weight", f"{module}.lora_B.weight"
+
+
+def _full(task: Task, name: str) -> str:
+    """A name as transformers' class for this task has it."""
+    return dialect_of(task.trunk.config).full(name, _class(task))
+
+
+def _class(task: Task) -> str:
+    """Transformers' class for a task, after which PEFT names all weights."""
+    classes, (kind, _) = dialect_of(task.trunk.config).classes, KINDS.get(type(task), ("", None))
+    if kind not in classes:
+        fact = f"transformers has no class for {type(task).__name__} with this network, and LoRA so no names"
+        raise RecipeError("adapt.kind", fact, "Use 'full' or 'frozen'")
+    return classes[kind]

@@ -66,9 +66,10 @@ class Task(Objective):
     """Learning with labels: examples become items, items batches, and outputs predictions that can be scored."""
 
     Config: ClassVar[Any]
+    trunk: Transformer
     labels: tuple[str, ...]  # the classes by number
 
-    def __init__(self, trunk: Transformer, config: Any, labels: tuple[str, ...]) -> None:
+    def __init__(self, trunk: Any, config: Any, labels: tuple[str, ...]) -> None:
         super().__init__()
         self.trunk, self.config, self.labels = trunk, config, labels
 
@@ -129,14 +130,14 @@ def _fetched(outputs: list[Tensor]) -> list[NDArray[np.float32]]:
 
 
 def framed(tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int] | None = None) -> Row:
-    """[CLS] first [SEP], or [CLS] first [SEP] second [SEP], with as many between the two as the tokenizer has."""
-    begin, end = tokenizer.start, tokenizer.stop
-    if second is None:
-        ids = np.array([begin, *first, end], np.int32)
+    """[CLS] first [SEP], or [CLS] first [SEP] second [SEP], with as many between and behind as the tokenizer has."""
+    begin, end, last = tokenizer.start, tokenizer.stop, [tokenizer.stop] * tokenizer.closes
+    if second is None or not (len(second) or last):  # what only parts texts is no last token to read from
+        ids = np.array([begin, *first, *last], np.int32)
         return Row(ids, np.zeros(len(ids), np.int32))
     between = tokenizer.between
-    ids = np.array([begin, *first, *[end] * between, *second, end], np.int32)
-    return Row(ids, np.repeat(np.array([0, 1], np.int32), (len(first) + 1 + between, len(second) + 1)))
+    ids = np.array([begin, *first, *[end] * between, *second, *last], np.int32)
+    return Row(ids, np.repeat(np.array([0, 1], np.int32), (len(first) + 1 + between, len(second) + len(last))))
 
 
 def fitted(first: list[int], second: list[int] | None, room: int) -> tuple[list[int], list[int] | None, int]:

@@ -15,11 +15,12 @@ from bertsmith.data.batch import Batch, Tokens
 from bertsmith.data.examples import Example
 from bertsmith.data.labelled import Kind
 from bertsmith.errors import RecipeError, TextError, nearest
-from bertsmith.models.dialect import dialect_of
-from bertsmith.models.transformer import Transformer, pooler
+from bertsmith.models.dialects import dialect_of
+from bertsmith.models.transformer import Transformer, TransformerConfig, pooler
 from bertsmith.nn.heads import Classifier
-from bertsmith.nn.pooling import Pooling, firsts, mean
+from bertsmith.nn.pooling import Pooling, firsts, lasts, mean
 from bertsmith.objectives.base import Term
+from bertsmith.objectives.causal import scores as words
 from bertsmith.tasks import scores
 from bertsmith.tasks.base import Item, Mould, Task, counted, fitted, framed
 from bertsmith.text.tokenizer import Tokenizer
@@ -33,6 +34,9 @@ class Classify(Task):
 
     Devlin et al. 2018, section 4.1. The first token's vector, or in later networks also the mean of all, goes through
     the pooler and one more layer. Losses: cross entropy, squared error, and a yes or no for each label.
+
+    Of networks that look only back the last token has seen all the others: Radford et al. 2018, section 3.2, who have
+    the network go on guessing next tokens meanwhile, at half the weight.
     """
 
     @dataclass(frozen=True, kw_only=True)
@@ -40,7 +44,12 @@ class Classify(Task):
         answer: Answer = "class"
         measure: Measure = "accuracy"  # the headline of a class; all that fit are told
         threshold: float = 0.5  # of several labels, those at least so probable are given
-        pooling: Pooling = "first"  # what stands for a text: its first token, or the mean of all
+        pooling: Pooling | None = None  # what stands for a text: its first token, its last, or the mean of all
+        language: float = 0.0  # weight of guessing next tokens, beside the classes; Radford et al. 2018: 0.5
+
+        def __post_init__(self) -> None:
+            if not 0 <= self.language < np.inf:
+                raise ValueError(f"language is {self.language}. Give at least 0, usually 0.5")
 
     def __init__(self, trunk: Transformer, config: Config, labels: tuple[str, ...]) -> None:
         super().__init__(trunk, config, ("number",) if config.answer == "number" else labels)
@@ -48,11 +57,20 @@ class Classify(Task):
             raise RecipeError("task", f"there is but one class, {labels}", "Give examples of at least two")
         if config.answer == "class" and config.measure not in ("accuracy", "macro_f1") and len(labels) != 2:
             raise RecipeError("task.measure", f"'{config.measure}' needs two classes", "Use accuracy or macro_f1")
-        if config.pooling == "mean" and not dialect_of(trunk.config).poolings:
-            fact = "transformers' BERT classifies by the first token alone"
-            raise RecipeError("task.pooling", fact, "Use 'first', or a network like smith-base")
+        if config.pooling is not None:
+            _check(config.pooling, trunk.config)
+        if config.language and not trunk.config.causal:
+            fact = "the network looks ahead, and would see the tokens that it is to guess"
+            raise RecipeError("task.language", fact, "Set it to 0, or take a network like gpt2")
         self.pooler = pooler(trunk.config)
-        self.classifier = Classifier(trunk.config.width, len(self.labels), trunk.config.dropout)
+        bias = not trunk.config.causal  # as transformers has it
+        self.classifier = Classifier(trunk.config.width, len(self.labels), trunk.config.dropout, bias)
+
+    @property
+    def pooling(self) -> Pooling:
+        """What stands for a text; where nothing is said, the token that transformers reads."""
+        said: Pooling | None = self.config.pooling
+        return said or ("last" if self.trunk.config.causal else "first")
 
     @classmethod
     def reads(cls, config: Config) -> Kind:
@@ -71,16 +89,31 @@ class Classify(Task):
         return tuple(sorted(named))
 
     def logits(self, tokens: Tokens) -> Float[Tensor, "B C"]:
-        if self.config.pooling == "mean":
-            vectors = mean(self.trunk(tokens), tokens.bounds)
-        else:
-            vectors = self.trunk(tokens, read=firsts(tokens.bounds, len(tokens.ids)))
+        match self.pooling:
+            case "mean":
+                return self._classes(mean(self.trunk(tokens), tokens.bounds))
+            case "first":
+                return self._classes(self.trunk(tokens, read=firsts(tokens.bounds, len(tokens.ids))))
+            case "last":
+                return self._classes(self.trunk(tokens, read=lasts(tokens.bounds)))
+
+    def forward(self, batch: Batch) -> dict[str, Term]:
+        if not self.config.language:
+            return {"class": self._class(self.logits(batch.tokens), batch)}
+        assert batch.targets is not None
+        hidden = self.trunk(batch.tokens)
+        logits = words(hidden, self.trunk.embedding.weight, self.training).float()  # T V
+        total = F.cross_entropy(logits, batch.targets, reduction="sum", ignore_index=-100)
+        read = self._classes(hidden.index_select(0, lasts(batch.tokens.bounds)))
+        return {"class": self._class(read, batch), "language": Term(total, None, self.config.language)}
+
+    def _classes(self, vectors: Float[Tensor, "B D"]) -> Float[Tensor, "B C"]:
         scored: Tensor = self.classifier(self.pooler(vectors)).float()
         return scored
 
-    def forward(self, batch: Batch) -> dict[str, Term]:
+    def _class(self, scored: Float[Tensor, "S C"], batch: Batch) -> Term:
         assert batch.labels is not None
-        logits, labels = self.logits(batch.tokens)[: len(batch.labels)], batch.labels
+        logits, labels = scored[: len(batch.labels)], batch.labels
         match self.config.answer:
             case "class":
                 total = F.cross_entropy(logits, labels, reduction="sum", ignore_index=-100)
@@ -91,7 +124,7 @@ class Classify(Task):
                 known = labels >= 0
                 losses = F.binary_cross_entropy_with_logits(logits, labels.clamp(min=0), reduction="none")
                 total = torch.where(known, losses, 0.0).sum() / len(self.labels)
-        return {"class": Term(total, None)}
+        return Term(total, None)
 
     def items(self, examples: Sequence[Example], tokenizer: Tokenizer, length: int) -> list[Item]:
         firsts = tokenizer.encode([example.texts[0] for example in examples])
@@ -122,7 +155,14 @@ class Classify(Task):
         labels[: len(items)] = torch.from_numpy(np.array(targets))
         known = ~(labels.isnan() | (labels == nothing)).view(room, -1)[:, 0]
         counts = {"class": max(1, int(known.sum())), **counted(items)}
-        return Batch(tokens=tokens, labels=labels, counts=counts)
+        if not self.config.language:
+            return Batch(tokens=tokens, labels=labels, counts=counts)
+        following = torch.full((len(tokens.ids),), -100)
+        ends = tokens.bounds[1 : len(items) + 1].long()
+        following[: ends[-1] - 1] = tokens.ids[1 : ends[-1]]
+        following[ends - 1] = -100  # nothing comes after the last
+        counts["language"] = max(1, int((following != -100).sum()))
+        return Batch(tokens=tokens, labels=labels, targets=following, counts=counts)
 
     def outputs(self, tokens: Tokens) -> list[Tensor]:
         return list(self.logits(tokens))
@@ -154,10 +194,7 @@ class Classify(Task):
                 return {"micro_f1": scores.micro_f1(sets, found), "accuracy": whole}
         right = [self.labels.index(str(label)) for label in gold]
         said = [self.labels.index(prediction["label"]) for prediction in predictions]
-        figures = {"accuracy": scores.accuracy(right, said), "macro_f1": scores.macro_f1(right, said)}
-        if len(self.labels) == 2:
-            figures |= {"f1": scores.f1(right, said), "matthews": scores.matthews(right, said)}
-            figures["accuracy_f1"] = (figures["accuracy"] + figures["f1"]) / 2  # as GLUE scores MRPC and QQP
+        figures = scores.of_classes(right, said, len(self.labels))
         return {self.config.measure: figures.pop(self.config.measure), **figures}
 
     def _target(self, example: Example) -> Any:
@@ -177,3 +214,18 @@ class Classify(Task):
         if label not in self.labels:
             raise TextError(place, f"the label '{label}' is not among those learnt", nearest(label, self.labels))
         return self.labels.index(label)
+
+
+def _check(pooling: Pooling, shape: TransformerConfig) -> None:
+    """What a folder could not say is refused before it is learnt."""
+    usual: Pooling = "last" if shape.causal else "first"
+    if pooling == usual:
+        return
+    known = dialect_of(shape).poolings
+    if not known:
+        kind, other = ("GPT", "") if shape.causal else ("BERT", ", or a network like smith-base")
+        fact = f"transformers' {kind} classifies by the {usual} token alone"
+        raise RecipeError("task.pooling", fact, f"Use '{usual}'{other}")
+    if pooling not in known:
+        fact = f"transformers has no word for '{pooling}' with this network"
+        raise RecipeError("task.pooling", fact, f"Use {' or '.join(known)}")

@@ -16,7 +16,7 @@ from bertsmith.data.examples import Example
 from bertsmith.data.labelled import Kind
 from bertsmith.errors import RecipeError, TextError
 from bertsmith.models.transformer import Transformer
-from bertsmith.nn.pooling import Pooling, firsts, mean
+from bertsmith.nn.pooling import Pooling, firsts, lasts, mean
 from bertsmith.objectives.base import Term
 from bertsmith.tasks import scores
 from bertsmith.tasks.base import Item, Mould, Task, counted, framed
@@ -55,7 +55,9 @@ class Embed(Task):
         if self.config.pooling == "mean":
             pooled = mean(self.trunk(tokens), tokens.bounds)
         else:
-            pooled = self.trunk(tokens, read=firsts(tokens.bounds, len(tokens.ids)))
+            first = self.config.pooling == "first"
+            read = firsts(tokens.bounds, len(tokens.ids)) if first else lasts(tokens.bounds)
+            pooled = self.trunk(tokens, read=read)
         return F.normalize(pooled.float(), dim=-1)
 
     def forward(self, batch: Batch) -> dict[str, Term]:

@@ -54,6 +54,19 @@ def matthews(gold: Labels, guessed: Labels) -> float:
     return both / math.sqrt(spread) if spread else 0.0
 
 
+def of_classes(gold: Sequence[int], guessed: Sequence[int], classes: int) -> dict[str, float]:
+    """All that is told of so many classes by number; a guess that is no number of a class is wrong, and no class."""
+    found = sorted({*gold, *guessed} & set(range(classes)))
+    figures = {
+        "accuracy": accuracy(gold, guessed),
+        "macro_f1": _share(sum(f1(gold, guessed, one) for one in found), len(found)),
+    }
+    if classes == 2:
+        figures |= {"f1": f1(gold, guessed), "matthews": matthews(gold, guessed)}
+        figures["accuracy_f1"] = (figures["accuracy"] + figures["f1"]) / 2  # as GLUE scores MRPC and QQP
+    return figures
+
+
 def pearson(gold: Labels, guessed: Labels) -> float:
     """How close two series of numbers come to a straight line."""
     truth, guesses = _numbers(gold, guessed)

@@ -88,9 +88,9 @@ def windowed(
         tags = _numbers(example, labels)
         for begin, end, owned in _windows(len(ids), firsts, length - 2, overlap):
             places = firsts[owned] - begin + 1  # after [CLS]
-            target = np.full(end - begin + 2, -100)
-            target[places] = -100 if tags is None else tags[words[owned]]
             row = framed(tokenizer, ids[begin:end])
+            target = np.full(len(row), -100)
+            target[places] = -100 if tags is None else tags[words[owned]]
             items.append(Item(rows=(row,), example=number, target=target, notes=(places, words[owned])))
     return items
 

@@ -20,15 +20,28 @@ from tokenizers import pre_tokenizers as splitters
 from bertsmith.errors import RecipeError, TextError, nearest
 from bertsmith.text.panic import told
 
-Kind = Literal["wordpiece", "bpe", "unigram"]
+Kind = Literal["wordpiece", "bpe", "unigram", "t5"]
 
-# A special piece's id is its place in the row. The names are BERT's, RoBERTa's and ALBERT's.
+# A special piece's id is its place in the row. The names are BERT's, RoBERTa's, ALBERT's and T5's.
 SPECIALS: dict[Kind, tuple[str, ...]] = {
     "wordpiece": ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
     "bpe": ("<s>", "<pad>", "</s>", "<unk>", "<mask>"),
     "unigram": ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"),
+    "t5": ("<pad>", "</s>", "<unk>"),
 }
-SMALLEST: dict[Kind, int] = {"wordpiece": 100, "bpe": 5 + 256, "unigram": 100}
+# Each stands for a span that was taken out; the first one ends the vocabulary. Raffel et al. 2020, section 3.1.4.
+SENTINELS = tuple(f"<extra_id_{number}>" for number in reversed(range(100)))
+BEHIND: dict[Kind, tuple[str, ...]] = {"wordpiece": (), "bpe": (), "unigram": (), "t5": SENTINELS}
+END = "<|endoftext|>"  # the one special piece of GPT-2, which parts its texts
+SMALLEST: dict[Kind, int] = {"wordpiece": 100, "bpe": 5 + 256, "unigram": 100, "t5": 100 + len(SENTINELS)}
+
+# How special pieces are set round one text, and round two. RoBERTa's parts two texts twice.
+FRAMES: dict[Kind, tuple[str, str]] = {
+    "wordpiece": ("[CLS]:0 $A:0 [SEP]:0", "[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1"),
+    "bpe": ("<s>:0 $A:0 </s>:0", "<s>:0 $A:0 </s>:0 </s>:0 $B:1 </s>:1"),
+    "unigram": ("[CLS]:0 $A:0 [SEP]:0", "[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1"),
+    "t5": ("$A:0 </s>:0", "$A:0 </s>:0 $B:1 </s>:1"),
+}
 
 COVERED = 0.9999  # the alphabet is made of the commonest characters, until they are so much of the text
 RARE = 8_192  # room for the characters that will not be in the alphabet, while the library learns
@@ -43,7 +56,7 @@ class TokenizerConfig:
 
     kind: Kind = "wordpiece"
     vocabulary: int = 30_522  # at most so many pieces, special ones included; a small text has fewer
-    lowercase: bool = True  # and no accents; byte-level BPE keeps both always
+    lowercase: bool | None = None  # and no accents; if not said, yes but in T5; byte-level BPE keeps both always
     least: int = 2  # a merged piece was seen at least so often (WordPiece and BPE)
 
     def __post_init__(self) -> None:
@@ -55,6 +68,11 @@ class TokenizerConfig:
         if self.least < 1:
             raise RecipeError("tokenizer.least", f"{self.least} is no count", "Ask for 1 or more")
 
+    @property
+    def lowers(self) -> bool:
+        """Whether capitals and accents are taken off, also where nobody has said it."""
+        return self.kind != "t5" if self.lowercase is None else self.lowercase
+
 
 def learn(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     """A vocabulary learnt from texts, as the library's own object, with its frame for one text and two."""
@@ -64,7 +82,7 @@ def learn(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
                 return _wordpiece(texts, config)
             case "bpe":
                 return _byte_pairs(texts, config)
-            case "unigram":
+            case "unigram" | "t5":
                 return _unigram(texts, config)
 
 
@@ -82,14 +100,25 @@ def bert(vocabulary: dict[str, int], *, lowercase: bool, accents: bool | None = 
 def framed(tokenizer: Tokenizer, kind: Kind) -> Tokenizer:
     """The tokenizer with its special pieces marked, and set round one text or two."""
     tokenizer.add_special_tokens(_marks(kind))
-    start, stop = ("<s>", "</s>") if kind == "bpe" else ("[CLS]", "[SEP]")
-    middle = f"{stop}:0 {stop}:0" if kind == "bpe" else f"{stop}:0"  # RoBERTa's parts two texts twice
+    single, pair = FRAMES[kind]
     tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{start}:0 $A:0 {stop}:0",
-        pair=f"{start}:0 $A:0 {middle} $B:1 {stop}:1",
-        special_tokens=[(name, tokenizer.token_to_id(name)) for name in (start, stop)],
+        single=single,
+        pair=pair,
+        special_tokens=[(name, tokenizer.token_to_id(name)) for name in SPECIALS[kind] if name in single],
     )
     return tokenizer
+
+
+def frame_one(tokenizer: Tokenizer, name: str) -> None:
+    """Set the one special piece of GPT-2 before a text, and between two: so texts were parted when it learnt them.
+
+    None ends a text. It pads, too, and whoever classifies by the last piece that is no padding would look past it.
+    """
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{name}:0 $A:0",
+        pair=f"{name}:0 $A:0 {name}:0 $B:1",
+        special_tokens=[(name, tokenizer.token_to_id(name))],
+    )
 
 
 class Feed:
@@ -161,8 +190,8 @@ def _wordpiece(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     """
     names = SPECIALS["wordpiece"]
     inner = [f"##{chr(code)}" for code in np.flatnonzero(_may_join())]
-    tokenizer = bert({}, lowercase=config.lowercase)
-    feed = Feed(texts, _cleaner(tokenizer.normalizer, config.lowercase))
+    tokenizer = bert({}, lowercase=config.lowers)
+    feed = Feed(texts, _cleaner(tokenizer.normalizer, config.lowers))
     tokenizer.normalizer = None
     trainer = trainers.WordPieceTrainer(
         vocab_size=config.vocabulary + len(inner) + RARE,
@@ -179,7 +208,7 @@ def _wordpiece(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     cut = tokenizer.pre_tokenizer.pre_tokenize_str
     inside = [f"##{letter}" for letter in alphabet if len(cut(f"a{letter}")) == 1]  # no punctuation
     pieces = [*names, *alphabet, *inside, *merged][: config.vocabulary]
-    return bert({piece: number for number, piece in enumerate(pieces)}, lowercase=config.lowercase)
+    return bert({piece: number for number, piece in enumerate(pieces)}, lowercase=config.lowers)
 
 
 def _may_join() -> np.ndarray:
@@ -214,26 +243,28 @@ def _byte_pairs(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
 
 def _unigram(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     """Begin with far too many pieces and drop those whose loss hurts least. Kudo 2018, section 3.2."""
-    names = SPECIALS["unigram"]
+    names, behind = SPECIALS[config.kind], BEHIND[config.kind]
     plain = [normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()]
     tokenizer = Tokenizer(models.Unigram())
-    normalizer = normalizers.Sequence(plain if config.lowercase else [normalizers.NFKC()])
-    feed = Feed(texts, _cleaner(normalizer, config.lowercase))
+    normalizer = normalizers.Sequence(plain if config.lowers else [normalizers.NFKC()])
+    feed = Feed(texts, _cleaner(normalizer, config.lowers))
     tokenizer.pre_tokenizer = splitters.Sequence([splitters.WhitespaceSplit(), splitters.Metaspace()])
     tokenizer.decoder = decoders.Metaspace()
     # Every character seen is a piece at first; the rare ones are dropped below.
     room = config.vocabulary + max(config.vocabulary // 4, 1_024)
     trainer = trainers.UnigramTrainer(vocab_size=room, unk_token="<unk>", show_progress=False)
     tokenizer.train_from_iterator(feed.batches(), trainer)
-    letters = {"▁", *feed.alphabet(config.vocabulary // 2)}
+    letters = {"▁", *feed.alphabet((config.vocabulary - len(behind)) // 2)}
     learnt = _unshuffled(dict(json.loads(tokenizer.to_str())["model"]["vocab"]))
-    spelt = [piece for piece in learnt if letters.issuperset(piece) and piece not in names]
+    taken = {END, *behind}.union(*SPECIALS.values())  # a text may hold these names; learnt, they would pass for roles
+    spelt = [piece for piece in learnt if letters.issuperset(piece) and piece not in taken]
     # Letters first, for without them nothing can be spelt.
     best = sorted(spelt, key=lambda piece: (len(piece) > 1, -learnt[piece], piece))
-    kept = best[: config.vocabulary - len(names)]
-    scores = dict.fromkeys(names, 0.0) | {piece: learnt[piece] for piece in kept}
-    tokenizer.model, tokenizer.normalizer = models.Unigram(list(scores.items()), unk_id=1), normalizer
-    return framed(tokenizer, "unigram")
+    kept = best[: config.vocabulary - len(names) - len(behind)]
+    scores = dict.fromkeys(names, 0.0) | {piece: learnt[piece] for piece in kept} | dict.fromkeys(behind, 0.0)
+    model = models.Unigram(list(scores.items()), unk_id=names.index("<unk>"))
+    tokenizer.model, tokenizer.normalizer = model, normalizer
+    return framed(tokenizer, config.kind)
 
 
 def _unshuffled(vocabulary: dict[str, float]) -> dict[str, float]:
@@ -251,4 +282,4 @@ def _unshuffled(vocabulary: dict[str, float]) -> dict[str, float]:
 
 def _marks(kind: Kind) -> list[AddedToken]:
     # Before RoBERTa's mask the space is part of it, since there a word begins with its space.
-    return [AddedToken(name, lstrip=name == "<mask>", special=True) for name in SPECIALS[kind]]
+    return [AddedToken(name, lstrip=name == "<mask>", special=True) for name in SPECIALS[kind] + BEHIND[kind]]

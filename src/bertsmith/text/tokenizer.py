@@ -4,29 +4,30 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import islice
+from itertools import count, groupby, islice, takewhile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tokenizers
 from numpy.typing import NDArray
-from tokenizers import models, normalizers
+from tokenizers import decoders, models, normalizers
 
 from bertsmith.errors import FolderError, TextError
 from bertsmith.text.panic import told
-from bertsmith.text.pieces import SPECIALS, TokenizerConfig, bert, learn
+from bertsmith.text.pieces import END, SPECIALS, Kind, TokenizerConfig, bert, frame_one, learn
 
-__all__ = ["Tokenizer", "TokenizerConfig", "train"]
+__all__ = ["END", "Tokenizer", "TokenizerConfig", "train"]
 
 # By role: the key in tokenizer_config.json, and the names it usually has.
 ROLES = {
-    "padding": ("pad_token", "[PAD]", "<pad>"),
+    "padding": ("pad_token", "[PAD]", "<pad>", END),
     "unknown": ("unk_token", "[UNK]", "<unk>"),
-    "start": ("cls_token", "[CLS]", "<s>"),
-    "stop": ("sep_token", "[SEP]", "</s>"),
+    "start": ("cls_token", "[CLS]", "<s>", END),
+    "stop": ("sep_token", "[SEP]", "</s>", END),
     "mask": ("mask_token", "[MASK]", "<mask>"),
 }
+LEFT_TO_RIGHT = {"start": "bos_token", "stop": "eos_token"}  # what models that write text call the same
 # How a piece shows that it begins a word, or that it does not.
 BEGINS = {models.BPE: "Ġ", models.Unigram: "▁"}
 CONTINUES = {models.WordPiece: "##"}
@@ -34,6 +35,7 @@ CONTINUES = {models.WordPiece: "##"}
 MOST = 10_000_000  # pieces; a file of a few bytes may claim any number
 LONGEST = 16_384  # characters the library gets in one text: it takes 280 bytes for each of them
 TOGETHER = 16  # parts of a longer text that it gets at once
+LIKELIER = 0.001  # than its parts is a new piece, as a logarithm, for each piece that it saves
 
 
 class Tokenizer:
@@ -49,6 +51,9 @@ class Tokenizer:
         if not self._pieces or max(self._pieces) >= MOST:
             raise FolderError(place, f"its pieces are not numbered from 0 to at most {MOST:,}")
         self._roles = {role: self._find(role, (names or {}).get(role)) for role in ROLES}
+        start = self._roles["start"]
+        if start is not None and start == self._roles["stop"] and not inner.encode("").ids:
+            frame_one(inner, self.piece(start))
 
     @classmethod
     def load(cls, folder: str | Path) -> "Tokenizer":
@@ -73,9 +78,17 @@ class Tokenizer:
 
         `length` is the most pieces that the model beside it takes; `segments` whether it is told the second text.
         """
-        settings: dict[str, Any] = {ROLES[role][0]: self.piece(number) for role, number in self.roles.items()}
+        keys = {role: key for role, (key, *_) in ROLES.items()} | (LEFT_TO_RIGHT if self.sentinels else {})
+        settings: dict[str, Any] = {keys[role]: self.piece(number) for role, number in self.roles.items()}
+        if self.sentinels:
+            settings["extra_ids"] = len(self.sentinels)
+            settings["additional_special_tokens"] = [self.piece(number) for number in self.sentinels]
+        if isinstance(self._inner.model, models.BPE):
+            known = LEFT_TO_RIGHT.items()
+            settings |= {key: self.piece(self.roles[role]) for role, key in known if role in self.roles}
         settings["tokenizer_class"] = "PreTrainedTokenizerFast"
-        settings["model_input_names"] = ["input_ids", *(["token_type_ids"] if segments else []), "attention_mask"]
+        told_apart = ["token_type_ids"] if segments and not self.sentinels else []  # T5 never tells two texts apart
+        settings["model_input_names"] = ["input_ids", *told_apart, "attention_mask"]
         normalizer = self._inner.normalizer
         if self.lowercase is not None:
             settings |= {
@@ -123,12 +136,24 @@ class Tokenizer:
     def between(self) -> int:
         """How many pieces part two texts: one in BERT, two in RoBERTa."""
         with told("text", TextError):
-            return max(1, len(self._inner.encode("", "").ids) - 2)  # around both stand a first and a last
+            return max(1, len(self._inner.encode("", "").ids) - ("start" in self.roles) - self.closes)
+
+    @cached_property
+    def closes(self) -> bool:
+        """Whether a special piece ends a text; GPT-2 has but one, which begins it, and T5's only ends it."""
+        with told("text", TextError):
+            return self._inner.encode("").ids != [self._roles["start"]]
 
     @property
     def roles(self) -> dict[str, int]:
         """The numbers of the special pieces that there are, by what they are for."""
         return {role: number for role, number in self._roles.items() if number is not None}
+
+    @cached_property
+    def sentinels(self) -> tuple[int, ...]:
+        """The numbers of the pieces that stand for spans, the first span's first; none but in T5 and its like."""
+        names = map("<extra_id_{}>".format, count())
+        return tuple(self.numbered[name] for name in takewhile(self.numbered.__contains__, names))
 
     def numbers(self, roles: Mapping[str, str]) -> dict[str, int]:
         """The numbers of special pieces, each under the name that its role is given."""
@@ -138,13 +163,15 @@ class Tokenizer:
     def special(self) -> NDArray[np.bool_]:
         """Of each piece, whether it is no text: padding, start, stop, mask and their like."""
         marked = {number for number, token in self._inner.get_added_tokens_decoder().items() if token.special}
-        marked.update(number for number in self._roles.values() if number is not None)
+        marked.update(self.roles.values(), self.sentinels)
         return np.isin(np.arange(self.vocabulary), sorted(marked))
 
     @cached_property
     def continues(self) -> NDArray[np.bool_]:
         """Of each piece, whether it goes on with the word before it."""
         kind = type(self._inner.model)
+        if kind is models.BPE and self._inner.model.end_of_word_suffix:
+            return np.zeros(self.vocabulary, np.bool_)  # as of GPT: pieces tell where words end, not where they begin
         pieces = [self.piece(number) for number in range(self.vocabulary)]
         if kind in BEGINS:
             return np.array([not piece.startswith(BEGINS[kind]) for piece in pieces]) & ~self.special
@@ -179,6 +206,15 @@ class Tokenizer:
             )
             return [(encoding.ids, [word for word in encoding.word_ids if word is not None]) for encoding in found]
 
+    def words(self, texts: Sequence[str]) -> Iterator[list[int]]:
+        """The pieces of each word of the texts; what a word is, the tokenizer says."""
+        parts = (part for text in texts for part in _parts(text))
+        with told("text", TextError):
+            while some := list(islice(parts, TOGETHER)):
+                for found in self._inner.encode_batch(some, add_special_tokens=False):
+                    pieces = iter(found.ids)
+                    yield from (list(islice(pieces, len(list(word)))) for _, word in groupby(found.word_ids))
+
     def encode_places(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """The pieces of each text, and for each piece the characters that it stands for."""
         with told("text", TextError):
@@ -200,7 +236,15 @@ class Tokenizer:
         return {piece: number for number, piece in self._pieces.items()}
 
     def spelt(self, piece: str) -> list[int]:
-        """The pieces here that make up one of another vocabulary of this kind, longest first; none if they cannot."""
+        """The pieces here that make up one of another vocabulary of this kind, as text is cut; none if they cannot."""
+        if piece in self.numbered:
+            return [self.numbered[piece]]
+        if self.kind in ("bpe", "unigram"):
+            with told("piece", TextError):
+                tokens = self._inner.model.tokenize(piece)
+            numbers = [token.id for token in tokens]
+            whole = "".join(token.value for token in tokens) == piece and self._roles["unknown"] not in numbers
+            return numbers if whole else []
         mark, found = CONTINUES.get(type(self._inner.model), ""), []
         while piece not in ("", mark):
             size = next((size for size in range(len(piece), 0, -1) if piece[:size] in self.numbered), 0)
@@ -218,10 +262,38 @@ class Tokenizer:
             return bool(normalizer.lowercase)
         return None
 
-    def extended(self, pieces: Sequence[str]) -> "Tokenizer":
-        """The same with more pieces behind those there are."""
+    @property
+    def kind(self) -> Kind | None:
+        """How text is cut, of the ways that can be learnt, wherever it was learnt; T5's is Unigram. None: another."""
+        match self._inner.model:
+            case models.WordPiece(continuing_subword_prefix="##"):
+                return "wordpiece"
+            case models.BPE() if isinstance(self._inner.decoder, decoders.ByteLevel):
+                return "bpe"
+            case models.Unigram():
+                return "unigram"
+        return None
+
+    def extended(self, pieces: Sequence[str], merges: Sequence[tuple[str, str]] = ()) -> "Tokenizer":
+        """The same with more pieces behind those there are; for BPE also with the merges that make them.
+
+        The library counts on from where the model's own pieces end, so that special ones behind those would move: all
+        that have a number are put among them. In Unigram a new piece is a little likelier than its parts one after the
+        other, the more so the more they are: text is cut as before, and then joined as far as new pieces reach.
+        """
         written = json.loads(self._inner.to_str())
-        written["model"]["vocab"] |= {piece: self.vocabulary + number for number, piece in enumerate(pieces)}
+        model = written["model"]
+        if isinstance(model["vocab"], list):
+            scores = [score for _, score in model["vocab"]]
+            model["vocab"] += [[self.piece(number), min(scores)] for number in range(len(scores), self.vocabulary)]
+            for piece in pieces:
+                parts = self.spelt(piece)
+                model["vocab"].append([piece, sum(scores[part] for part in parts) + LIKELIER * (len(parts) - 1)])
+        else:
+            new = {piece: number for number, piece in enumerate(pieces, self.vocabulary)}
+            model["vocab"] |= self.numbered | new
+        if merges:
+            model["merges"] += merges
         names = {role: self.piece(number) for role, number in self.roles.items()}
         return Tokenizer(tokenizers.Tokenizer.from_str(json.dumps(written)), names, self.place)
 
@@ -242,7 +314,8 @@ class Tokenizer:
     def _role(self, role: str) -> int:
         number = self._roles[role]
         if number is None:
-            raise FolderError(self.place, f"has no piece for {role}", "Use the tokenizer of a masked model")
+            remedy = "Use the tokenizer of a masked model" if role == "mask" else "Use a tokenizer that has one"
+            raise FolderError(self.place, f"has no piece for {role}", remedy)
         return number
 
 
@@ -294,7 +367,7 @@ def _settings(folder: Path) -> dict[str, Any]:
 
 def _names(settings: dict[str, Any]) -> dict[str, str]:
     """What the folder calls its special pieces: a name, or a record with the name in it."""
-    named = {role: settings.get(key) for role, (key, *_) in ROLES.items()}
+    named = {role: settings.get(key) or settings.get(LEFT_TO_RIGHT.get(role, "")) for role, (key, *_) in ROLES.items()}
     plain = {role: name.get("content") if isinstance(name, dict) else name for role, name in named.items()}
     return {role: name for role, name in plain.items() if isinstance(name, str)}
 

@@ -83,6 +83,13 @@ def newest(folder: Path) -> tuple[Checkpoint, list[str]] | None:
     return None
 
 
+def each(folder: Path) -> Iterator[Checkpoint]:
+    """All checkpoints that verify, the earliest first, read one at a time."""
+    for _, path in reversed(_all(folder)):
+        with suppress(FolderError):
+            yield _read(path)
+
+
 def _write(final: Path, checkpoint: Checkpoint) -> None:
     temporary = final.with_name(f"{TEMPORARY}new-{final.name}")
     try:

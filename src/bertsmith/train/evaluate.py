@@ -8,7 +8,7 @@ from bertsmith.objectives.base import Objective, Sums
 
 
 def evaluate(objective: Objective, batches: Sequence[Batch], bytes_per_token: float) -> dict[str, float]:
-    """Mean loss and accuracy of each term, the weighted sum of losses, and the masked words' cost in bits per byte."""
+    """Mean loss and accuracy of each term, the weighted sum of losses, and what guessed words cost in bits per byte."""
     sums: dict[str, Sums] = {}
     for batch in batches:
         for name, term in objective(batch).items():
@@ -19,6 +19,6 @@ def evaluate(objective: Objective, batches: Sequence[Batch], bytes_per_token: fl
         figures[f"{name}_loss"] = part.total / part.count
         figures[f"{name}_accuracy"] = part.right / part.count
         figures |= {f"{name}_{share}": some / max(1, every) for share, (some, every) in part.shares.items()}
-    if "masked" in sums:
-        figures["bits_per_byte"] = figures["masked_loss"] / math.log(2) / bytes_per_token
+    for name in sums.keys() & {"masked", "next_token"}:
+        figures["bits_per_byte"] = figures[f"{name}_loss"] / math.log(2) / bytes_per_token
     return figures

@@ -94,7 +94,8 @@ def _tensors(record: Any) -> dict[str, Tensor]:
 
 def _shape(batch: Batch) -> tuple[Any, ...]:
     shapes = tuple((name, tuple(tensor.shape)) for name, tensor in _tensors(batch).items())
-    return (*shapes, batch.tokens.longest, batch.tokens.equal)
+    halves = [half for half in (batch.tokens, batch.written) if half is not None]
+    return (*shapes, *((half.longest, half.equal) for half in halves))
 
 
 def _copy(batch: Batch, place: Batch) -> None:

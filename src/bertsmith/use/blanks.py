@@ -1,6 +1,8 @@
-"""Blanks to try a model on: sentences it has not seen, each with one word taken out."""
+"""Blanks to try a model on: sentences it has not seen, with a word taken out, or all that comes after some words."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -21,23 +23,37 @@ class Cloze:
 
 def blanks(shards: Shards, tokenizer: Tokenizer, count: int) -> list[Cloze]:
     """So many sentences spread over the text; the word taken out is whole and of three letters or more."""
-    starts = np.concatenate([[0], shards.sentence_ends[:-1]])
-    lengths = shards.sentence_ends - starts
-    fitting = np.flatnonzero((lengths >= SHORTEST) & (lengths <= LONGEST))
-    order = fitting[np.argsort(mix(fitting.astype(np.uint64)))]
     found: list[Cloze] = []
-    for sentence in order[: 20 * count]:
-        ids = shards.gather(starts[[sentence]], lengths[[sentence]])
+    for sentence, ids in islice(_sentences(shards), 20 * count):
         places = [place for place in range(2, len(ids) - 1) if _is_word(ids, place, tokenizer)]
         if not places:
             continue
-        place = places[int(mix(int(sentence))) % len(places)]
+        place = places[int(mix(sentence)) % len(places)]
         truth = tokenizer.piece(int(ids[place]))
         blank = [*ids[:place].tolist(), tokenizer.mask, *ids[place + 1 :].tolist()]
         found.append(Cloze(tokenizer.decode(blank, keep_special=True), truth))
         if len(found) == count:
             break
     return found
+
+
+def openings(shards: Shards, tokenizer: Tokenizer, count: int) -> list[str]:
+    """The first half of so many sentences; where the vocabulary has sentinels, whole ones with two pieces taken out."""
+    found = []
+    for _, ids in islice(_sentences(shards), count):
+        row, half = ids.tolist(), len(ids) // 2
+        rest = [tokenizer.sentinels[0], *row[half + 2 :]] if tokenizer.sentinels else []
+        found.append(tokenizer.decode(row[:half] + rest, keep_special=True))
+    return found
+
+
+def _sentences(shards: Shards) -> Iterator[tuple[int, np.ndarray]]:
+    """Sentences of a length that is good to read, spread over the text: their numbers and pieces."""
+    starts = np.concatenate([[0], shards.sentence_ends[:-1]])
+    lengths = shards.sentence_ends - starts
+    fitting = np.flatnonzero((lengths >= SHORTEST) & (lengths <= LONGEST))
+    for sentence in fitting[np.argsort(mix(fitting.astype(np.uint64)))].tolist():
+        yield sentence, shards.gather(starts[[sentence]], lengths[[sentence]])
 
 
 def _is_word(ids: np.ndarray, place: int, tokenizer: Tokenizer) -> bool:

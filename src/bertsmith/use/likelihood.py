@@ -1,7 +1,9 @@
-"""Likelihood: how probable a masked-word model holds a text to be, each piece guessed from all the others.
+"""Likelihood: how probable a model holds a text to be.
 
-The sum of such guesses is no probability of the text, yet it ranks texts as one would: Salazar et al. 2020. The later
-pieces of a word give the earlier ones away, so they are hidden with them: Kauf and Ivanova 2023.
+One that looks only back says it in one reading: each piece is guessed from those before it, and the product of the
+guesses is the text's probability. A masked-word model guesses each piece from all the others. The sum of such guesses
+is no probability of the text, yet it ranks texts as one would: Salazar et al. 2020. The later pieces of a word give the
+earlier ones away, so they are hidden with them: Kauf and Ivanova 2023.
 """
 
 import math
@@ -12,13 +14,14 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float32, Int32, Int64
+from jaxtyping import Bool, Float, Float32, Int32, Int64
 from numpy.typing import NDArray
 from torch import Tensor
 
 from bertsmith.data.batch import Batch, Tokens
-from bertsmith.data.rows import BUDGET, passes
+from bertsmith.data.rows import BUDGET, Row, lay, passes
 from bertsmith.errors import RecipeError, TextError, nearest
+from bertsmith.objectives.causal import NextToken
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.text.tokenizer import Tokenizer
 
@@ -28,7 +31,7 @@ SCORES = 1 << 25  # scores of words held at once: memory does not grow with the 
 
 @dataclass(frozen=True)
 class Scored:
-    """A text and the natural logarithm of its pseudo-likelihood, whole and by piece."""
+    """A text and the natural logarithm of its likelihood, or pseudo-likelihood, whole and by piece."""
 
     text: str
     total: float
@@ -111,7 +114,7 @@ class Copies:
 
 
 def score(
-    objective: MaskedLM,
+    objective: MaskedLM | NextToken,
     tokenizer: Tokenizer,
     texts: Sequence[str],
     *,
@@ -119,10 +122,11 @@ def score(
     device: torch.device | str | None = None,
     budget: int = BUDGET,
 ) -> list[Scored]:
-    """Each text's pseudo-log-likelihood, in order. What reads the same to the model is computed once.
+    """Each text's log-likelihood or pseudo-log-likelihood, in order. What reads the same is computed once.
 
     A text longer than the model is cut where words begin, into as few windows of like length as it takes, each scored
-    alone. An empty text has no pieces and a total of 0. The objective is moved to `device`, if one is named.
+    alone. An empty text has no pieces and a total of 0. The objective is moved to `device`, if one is named. `form` is
+    for masked words: what looks only back has nothing to hide.
     """
     if form not in get_args(Form):
         raise RecipeError("form", f"there is none called '{form}'", nearest(form, get_args(Form)))
@@ -130,15 +134,19 @@ def score(
         objective.to(device)
     once = list(dict.fromkeys(texts))
     encoded = tokenizer.encode(once)
-    room = max(1, objective.trunk.config.length - 2)
+    causal, length = isinstance(objective, NextToken), objective.trunk.config.length
+    room = length if causal else max(1, length - 2)  # the last piece of all is guessed, and not read
     numbers: dict[tuple[int, ...], int] = {}  # the windows, without repetition
     own = []
     for text, ids in zip(once, encoded, strict=True):
-        if tokenizer.mask in ids:
+        if not causal and tokenizer.mask in ids:
             blank = tokenizer.piece(tokenizer.mask)
             raise TextError(f"'{text[:40]}'", f"has {blank} where a word should be", "Write the word")
         own.append([numbers.setdefault(part, len(numbers)) for part in windows(ids, tokenizer.continues, room)])
-    logs = _computed(objective, Copies.of(list(numbers), tokenizer, form), budget)
+    if isinstance(objective, NextToken):
+        logs = _read(objective, list(numbers), tokenizer.start if numbers else 0, budget)
+    else:
+        logs = _computed(objective, Copies.of(list(numbers), tokenizer, form), budget)
     ends = np.cumsum([0, *map(len, numbers)])
     scored = {}
     for text, ids, parts in zip(once, encoded, own, strict=True):
@@ -181,7 +189,7 @@ def windows(ids: Sequence[int], continues: Bool[np.ndarray, "V"], room: int) -> 
 @torch.inference_mode()
 def _computed(objective: MaskedLM, copies: Copies, budget: int) -> Float32[np.ndarray, "N"]:
     """The logarithm of each copy's guess. Nothing waits for a GPU until all its work is handed over."""
-    device = objective.head.bias.device
+    device = objective.trunk.embedding.weight.device
     lengths = copies.lengths[copies.owners].tolist()
     found = torch.empty(len(lengths), device=device)
     order: list[int] = []
@@ -190,7 +198,7 @@ def _computed(objective: MaskedLM, copies: Copies, budget: int) -> Float32[np.nd
     try:
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             for rows in passes(lengths, budget):
-                found[len(order) : len(order) + len(rows)] = _logs(objective, copies.lay(rows, device))
+                found[len(order) : len(order) + len(rows)] = guesses(objective, copies.lay(rows, device))
                 order += rows
     finally:
         objective.train(training)
@@ -199,12 +207,36 @@ def _computed(objective: MaskedLM, copies: Copies, budget: int) -> Float32[np.nd
     return logs
 
 
-def _logs(objective: MaskedLM, batch: Batch) -> Tensor:
-    assert batch.chosen is not None
+@torch.inference_mode()
+def _read(
+    objective: NextToken, sequences: Sequence[Sequence[int]], start: int, budget: int
+) -> Float32[np.ndarray, "N"]:
+    """The logarithm of each piece after the start and the pieces before it, in the order of the sequences."""
+    device, training = objective.trunk.embedding.weight.device, objective.training
+    ends = np.cumsum([0, *map(len, sequences)])
+    found, places = [torch.empty(0, device=device)], [np.empty(0, np.int64)]
+    objective.eval()
+    try:
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            for some in passes([len(sequence) for sequence in sequences], budget):
+                rows = [np.array([start, *sequences[row][:-1]], np.int32) for row in some]
+                tokens = lay([Row(ids, np.zeros_like(ids)) for ids in rows]).to(device)
+                targets = torch.tensor([piece for row in some for piece in sequences[row]], device=device)
+                found.append(guesses(objective, Batch(tokens=tokens, targets=targets)))
+                places += [np.arange(ends[row], ends[row + 1]) for row in some]
+    finally:
+        objective.train(training)
+    logs = np.empty(ends[-1], np.float32)
+    logs[np.concatenate(places)] = torch.cat(found).cpu().numpy()
+    return logs
+
+
+def guesses(objective: MaskedLM | NextToken, batch: Batch) -> Float[Tensor, "N"]:
+    """The logarithm of the chance that each token which is asked for has."""
     assert batch.targets is not None
-    device = batch.chosen.device
+    device = batch.targets.device
     hidden = objective.trunk(batch.tokens, read=batch.chosen)  # N D: only the guesses cost a vocabulary
-    hidden = hidden.to(objective.head.bias.dtype)
+    hidden = hidden.to(objective.trunk.embedding.weight.dtype)
     # In bfloat16 a score of 20 is off by up to a sixteenth, more than good and bad sentences often differ by: the
     # head, a small part of the work, computes as exactly as its weights are kept.
     with torch.autocast(device.type, enabled=False):

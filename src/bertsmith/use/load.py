@@ -1,32 +1,43 @@
 """Opening a model folder: ours, or any BERT that Hugging Face's tools have written."""
 
 import re
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bertsmith.config import build
 from bertsmith.data.examples import Example, Question, Sentence
 from bertsmith.data.plan import Pairs
 from bertsmith.errors import FolderError, TextError
 from bertsmith.models import folder as folders
 from bertsmith.models import sentence as sentences
-from bertsmith.models.dialect import dialect_of
+from bertsmith.models.decoder import Decoder
+from bertsmith.models.dialects import dialect_of
+from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.folder import Opened
+from bertsmith.models.foreign import shown
+from bertsmith.models.search import SearchConfig
 from bertsmith.models.sentence import SentenceConfig
 from bertsmith.models.transformer import Transformer
 from bertsmith.objectives.base import Objective
+from bertsmith.objectives.causal import NextToken
 from bertsmith.objectives.masked import MaskedLM
+from bertsmith.objectives.spans import SpanCorruption
 from bertsmith.tasks import TASKS
 from bertsmith.tasks.base import Task, predict
+from bertsmith.tasks.write import Write
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.use import likelihood
 from bertsmith.use.fill import Filled, fill
+from bertsmith.use.generate import Continued, generate
 from bertsmith.use.likelihood import Form, Scored
+from bertsmith.use.shots import classify
 from bertsmith.use.vectors import Embedder
 
 Text = str | tuple[str, str]  # one text, or a pair
@@ -46,13 +57,16 @@ class Model:
         sentence: SentenceConfig | None = None,
     ) -> None:
         self.objective, self.tokenizer, self.place = objective, tokenizer, place
-        self.guesses = guesses  # whether there is a masked-word head that has learnt something
+        self.guesses = guesses  # whether it has learnt to guess words
         self.sentence = sentence or SentenceConfig()
         self._embedders: dict[tuple[Any, ...], Embedder] = {}  # packing weights takes longer than a text
+        self._decoders: dict[tuple[Any, ...], Decoder] = {}
 
     @property
     def trunk(self) -> Transformer:
-        return self.objective.trunk
+        """The network that reads; of two, the first."""
+        whole = self.objective.trunk
+        return whole.encoder if isinstance(whole, EncoderDecoder) else whole
 
     @property
     def device(self) -> torch.device:
@@ -74,8 +88,65 @@ class Model:
         return fill(self.masked("Blanks"), self.tokenizer, texts, top)
 
     def score(self, texts: Sequence[str], form: Form = "within_word") -> list[Scored]:
-        """How likely each text is: its pseudo-log-likelihood."""
-        return likelihood.score(self.masked("Scores"), self.tokenizer, texts, form=form, device=self.device)
+        """How likely each text is: its log-likelihood, or what a model of masked words has in its place."""
+        return likelihood.score(self.guesser(), self.tokenizer, texts, form=form, device=self.device)
+
+    # -------------------------------------------------------------------------------------- next words
+
+    def generate(self, prompts: Sequence[str], **how: Any) -> list[str]:
+        """What a model makes of each prompt, in order: the prompt gone on with, or, by a T5, what it writes about it.
+
+        `how` is that of `continue_all`. Samples follow each other.
+        """
+        found = self.continue_all(prompts, **how)
+        for number, one in enumerate(found, 1):
+            if one.unread:
+                warnings.warn(f"prompt {number}: {one.unread} of its tokens were not read", stacklevel=2)
+        return [text for one in found for text in one.texts]
+
+    def continue_all(
+        self,
+        prompts: Sequence[str],
+        *,
+        stop: Sequence[str] = (),
+        precision: Literal["float32", "bfloat16"] = "float32",
+        **how: Any,
+    ) -> list[Continued]:
+        """The same with all there is to know. `stop` are pieces to end at; `how` is that of `SearchConfig`."""
+        if not isinstance(self.objective, NextToken | SpanCorruption | Write):
+            remedy = "Only a model pretrained on next tokens or on spans can write, as GPT and T5 are"
+            raise FolderError(self.place, "was not trained to tell the next token", remedy)
+        config = SearchConfig(**how)
+        # One vector in full precision is multiplied as fast as memory gives the weights, however they lie.
+        rows = len(prompts) * config.beams * config.samples
+        alone = rows == 1 and precision == "float32" and self.device.type == "cpu"
+        if (precision, alone) not in self._decoders:
+            special = set(self.tokenizer.special.nonzero()[0].tolist())
+            never = sorted(special - {self.tokenizer.roles.get("stop"), *self.tokenizer.sentinels})
+            dtype, start = getattr(torch, precision), self.tokenizer.roles.get("padding", 0)
+            whole = self.objective.trunk
+            self._decoders[precision, alone] = Decoder(whole, dtype, pack=not alone, never=never, start=start)
+        return generate(self._decoders[precision, alone], self.tokenizer, prompts, config, stop)
+
+    def shots(
+        self,
+        texts: Sequence[Text],
+        examples: Sequence[tuple[Text, str]],
+        labels: Sequence[str] | Mapping[str, str] | None = None,
+        **how: Any,
+    ) -> list[dict[str, Any]]:
+        """The label of each text and the chance of each label, by examples in the prompt alone. Brown et al. 2020.
+
+        `labels` may give the words that stand for each; `how` is that of `use.shots.classify`.
+        """
+        return classify(self.next_token(), self.tokenizer, texts, examples, labels, **how)
+
+    def next_token(self) -> NextToken:
+        """The objective that tells the next token."""
+        if not isinstance(self.objective, NextToken):
+            remedy = "Shots need a model that was pretrained on next tokens and not fine-tuned, as GPT is"
+            raise FolderError(self.place, "does not tell the next token", remedy)
+        return self.objective
 
     # ----------------------------------------------------------------------------------------- vectors
 
@@ -112,6 +183,11 @@ class Model:
         self._need("choose")
         return self.predict([Example(place="choice", texts=(beginning, *endings))])[0]
 
+    def write(self, texts: Sequence[Text]) -> list[dict[str, Any]]:
+        """What is to be written about each text, or pair of texts: words, a class or a number, as it has learnt."""
+        self._need("write", texts)
+        return self.predict([_example(number, text) for number, text in enumerate(texts, 1)])
+
     def predict(self, examples: Sequence[Any]) -> list[dict[str, Any]]:
         """What the task says of each example, in order."""
         task = self.objective
@@ -124,11 +200,15 @@ class Model:
         while some := list(islice(examples, together)):
             yield from self.predict(some)
 
+    def guesser(self) -> MaskedLM | NextToken:
+        """The objective that says how likely a word is: hidden in its text, or next in it."""
+        return self.objective if isinstance(self.objective, NextToken) else self.masked()
+
     def masked(self, what: str = "Scores") -> MaskedLM:
         """The objective with the head that guesses words."""
         if not self.guesses or not isinstance(self.objective, MaskedLM):
             remedy = f"{what} need a model pretrained on masked words"
-            if "judge" in dialect_of(self.trunk.config).parts:
+            if "judge" in dialect_of(self.objective.trunk.config).parts:
                 remedy += ", as an ELECTRA's generator is"
             raise FolderError(self.place, "has no masked-word head", remedy)
         return self.objective
@@ -150,18 +230,26 @@ def load(folder: str | Path, device: str = "cpu") -> Model:
         fact = f"the tokenizer has {tokenizer.vocabulary} pieces, the model {opened.config.vocabulary}"
         raise FolderError(path, fact, "The two do not belong together")
     with torch.device("meta"):
-        objective = _objective(opened)
+        objective = _objective(opened, path / folders.CONFIG)
     objective.to_empty(device=device)
     missing, _ = objective.load_state_dict(opened.state, strict=False)
     if missing and opened.learnt is not None:
         raise FolderError(path, f"lacks the weight '{missing[0]}', which {opened.learnt.task} needs")
     sentence = sentences.read(path)
-    return Model(objective.eval(), tokenizer, str(path), guesses="head" in opened.parts, sentence=sentence)
+    guesses = "head" in opened.parts or isinstance(objective, NextToken)
+    return Model(objective.eval(), tokenizer, str(path), guesses=guesses, sentence=sentence)
 
 
-def _objective(opened: Opened) -> Objective:
+def _objective(opened: Opened, place: Path) -> Objective:
     """The network with the heads that the folder holds."""
-    trunk, learnt = Transformer(opened.config), opened.learnt
+    learnt = opened.learnt
+    if opened.config.decoder:
+        if said := _said(opened, place):
+            return said
+        return SpanCorruption(EncoderDecoder(opened.config), SpanCorruption.Config())
+    trunk = Transformer(opened.config)
+    if learnt is None and opened.config.causal:
+        return NextToken(trunk, NextToken.Config())
     if learnt is None:
         pairs: Pairs = "none"
         if {"pooler", "next"} <= opened.parts:
@@ -182,6 +270,18 @@ def _objective(opened: Opened) -> Objective:
         case "choose":
             labels = ()  # any number of endings can be compared
     return kind(trunk, config, labels)
+
+
+def _said(opened: Opened, place: Path) -> Write | None:
+    """What a T5 was taught to write, which its folder tells in words of ours: it has no head to tell by."""
+    said = opened.raw.get("bertsmith")
+    if not isinstance(said, dict) or said.get("task") != "write":
+        return None
+    labels = said.get("labels")
+    if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
+        raise FolderError(place, f"'labels' of bertsmith is {shown(labels)}", "Give a list of names")
+    settings = {name: value for name, value in said.items() if name not in ("task", "labels")}
+    return Write(EncoderDecoder(opened.config), build(settings, Write.Config, f"{place} [bertsmith]"), tuple(labels))
 
 
 def _example(number: int, text: Text) -> Example:

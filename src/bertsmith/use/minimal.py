@@ -20,6 +20,7 @@ from bertsmith.data.lines import Cleaner, runs
 from bertsmith.data.rows import BUDGET
 from bertsmith.data.sources import BLOCK, find
 from bertsmith.errors import RecipeError, TextError
+from bertsmith.objectives.causal import NextToken
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.use.likelihood import Form, score
@@ -77,7 +78,7 @@ def minimal_pairs(path: str | Path, most: int | None = None) -> list[Pair]:
 
 
 def judge(
-    objective: MaskedLM,
+    objective: MaskedLM | NextToken,
     tokenizer: Tokenizer,
     pairs: Sequence[Pair],
     *,
@@ -85,7 +86,7 @@ def judge(
     device: torch.device | str | None = None,
     budget: int = BUDGET,
 ) -> Judged:
-    """Which sentence of each pair the model prefers, by the pseudo-log-likelihood of the whole."""
+    """Which sentence of each pair the model prefers, by the (pseudo-)log-likelihood of the whole."""
     texts = [text for pair in pairs for text in (pair.good, pair.bad)]
     totals = [scored.total for scored in score(objective, tokenizer, texts, form=form, device=device, budget=budget)]
     return judged(pairs, list(zip(totals[::2], totals[1::2], strict=True)))

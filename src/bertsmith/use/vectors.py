@@ -105,7 +105,8 @@ class Embedder:
     def _read(self, texts: Iterator[str]) -> "_Read | None":
         if not (some := list(islice(texts, CHUNK[self.device.type]))):
             return None
-        return _Read.of(self.tokenizer.encode(some), (self.tokenizer.start, self.tokenizer.stop), self.length)
+        frame = self.tokenizer.start, self.tokenizer.stop if self.tokenizer.closes else None
+        return _Read.of(self.tokenizer.encode(some), frame, self.length)
 
     def _begin(self, read: "_Read") -> "_UnderWay":
         return self._begin_on_cpu(read) if self.device.type == "cpu" else self._begin_on_gpu(read)
@@ -148,7 +149,7 @@ class Embedder:
 
     @torch.inference_mode()
     def _vectors(self, tokens: Tokens) -> Tensor:
-        pool = pools.first if self.pooling == "first" else pools.mean
+        pool = pools.POOLS[self.pooling]
         if self.layers == (-1,):
             states = [self.trunk(tokens)]
         else:
@@ -194,13 +195,13 @@ class _Read:
     ids: NDArray[np.int32]
     starts: NDArray[np.int64]
     lengths: NDArray[np.int64]  # what is read of each text, special pieces included
-    frame: tuple[int, int]  # the special piece before a text, and the one behind it
+    frame: tuple[int, int | None]  # the special piece before a text, and the one behind it, if there is one
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[int]], frame: tuple[int, int], most: int) -> "_Read":
+    def of(cls, rows: Sequence[Sequence[int]], frame: tuple[int, int | None], most: int) -> "_Read":
         sizes = np.fromiter(map(len, rows), np.int64, len(rows))
         ids = np.fromiter(chain.from_iterable(rows), np.int32, int(sizes.sum()))
-        return cls(ids, np.cumsum(sizes) - sizes, np.minimum(sizes + 2, most), frame)
+        return cls(ids, np.cumsum(sizes) - sizes, np.minimum(sizes + 1 + (frame[1] is not None), most), frame)
 
     def lay(self, some: list[int], total: int = 0) -> Tokens:
         """Some texts end to end, filled up to a total with short sequences that nobody reads."""
@@ -215,7 +216,10 @@ class _Read:
         if len(self.ids):
             places = np.repeat(self.starts[some], lengths[:count]) + positions[:real] - 1
             ids[:real] = self.ids.take(places, mode="clip")
-        ids[bounds[:count]], ids[bounds[1 : count + 1] - 1] = self.frame
+        start, stop = self.frame
+        ids[bounds[:count]] = start
+        if stop is not None:
+            ids[bounds[1 : count + 1] - 1] = stop
         return Tokens(
             ids=torch.from_numpy(ids),
             bounds=torch.from_numpy(bounds.astype(np.int32)),

@@ -1,0 +1,160 @@
+"""Writing beside transformers, in one run: the same weights, the same prompts, as many new tokens.
+
+    python bench/generate.py [MODEL] [--batches 1 8 32] [--beams 1 5] [--new 128] [--out bench/results/generate.json]
+
+MODEL is a folder that GPT2LMHeadModel opens; a random GPT-2 of the smallest published size by default. Prompts are
+random tokens of one length, since transformers pads others, and nothing stops, so that everyone writes as many tokens.
+One beam is greedy search. Rounds alternate, after one that does not count, and of the ratios within each round the
+median counts. With --static, transformers also runs with its static cache, which its generate compiles on a GPU. How
+many of the texts are the same, token for token, is kept beside the speed: in full precision it should be all of them.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from importlib.metadata import version
+from operator import truediv
+from pathlib import Path
+from typing import Any
+
+import torch
+from record import record
+
+from bertsmith.models import folder as folders
+from bertsmith.models.decoder import Decoder, continued
+from bertsmith.models.search import SearchConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.train import machine
+
+Rows = list[list[int]]
+Write = Callable[[Rows, int, int], Rows]  # prompts, beams and new tokens to what was written
+
+
+def written(folder: Path) -> Path:
+    """A random GPT-2 of the smallest published size."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(0)
+    GPT2LMHeadModel(GPT2Config()).save_pretrained(folder)
+    return folder
+
+
+def theirs(folder: Path, device: torch.device, dtype: torch.dtype, static: bool = False) -> Write:
+    from transformers import GPT2LMHeadModel
+
+    model = GPT2LMHeadModel.from_pretrained(folder, dtype=dtype).to(device).eval()
+    model.generation_config.eos_token_id = None
+    model.generation_config.pad_token_id = 0
+
+    @torch.inference_mode()
+    def write(rows: Rows, beams: int, new: int) -> Rows:
+        prompts = torch.tensor(rows, device=device)
+        how: dict[str, Any] = {"cache_implementation": "static"} if static else {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = model.generate(
+                prompts,
+                attention_mask=torch.ones_like(prompts),
+                max_new_tokens=new,
+                do_sample=False,
+                num_beams=beams,
+                **how,
+            )
+        return found[:, prompts.shape[1] :].tolist()
+
+    return write
+
+
+def ours(folder: Path, device: torch.device, dtype: torch.dtype) -> Write:
+    opened = folders.read(folder)
+    trunk = Transformer(opened.config).eval()
+    names = ((name.removeprefix("trunk."), part) for name, part in opened.state.items())
+    trunk.load_state_dict(dict(names))
+    trunk.to(device)
+    several, alone = Decoder(trunk, dtype), Decoder(trunk, dtype, pack=False)
+
+    def write(rows: Rows, beams: int, new: int) -> Rows:
+        config = SearchConfig(most=new, temperature=0, beams=beams)
+        decoder = alone if dtype == torch.float32 and len(rows) * beams == 1 else several
+        return [best[0] for best in continued(decoder, rows, config)]
+
+    return write
+
+
+def wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def measure(
+    writers: dict[str, Write], rows: Rows, beams: int, new: int, rounds: int, device: torch.device
+) -> dict[str, dict[str, Any]]:
+    results: dict[str, dict[str, Any]] = {
+        name: {"texts": write(rows, beams, new), "seconds": []} for name, write in writers.items()
+    }
+    for _ in range(rounds):
+        for name, write in writers.items():
+            wait(device)
+            began = time.perf_counter()
+            write(rows, beams, new)
+            wait(device)
+            results[name]["seconds"].append(time.perf_counter() - began)
+    return results
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", nargs="?", type=Path, help="a folder; a random GPT-2 by default")
+    parser.add_argument("--batches", nargs="+", type=int, default=[1, 8, 32])
+    parser.add_argument("--beams", nargs="+", type=int, default=[1, 5])
+    parser.add_argument("--new", type=int, default=128, help="tokens that each prompt goes on by")
+    parser.add_argument("--prompt", type=int, default=32, help="tokens of each prompt")
+    parser.add_argument("--precisions", nargs="+", choices=["float32", "bfloat16"], default=["float32", "bfloat16"])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--static", action="store_true", help="transformers with its static cache, too")
+    parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
+    parser.add_argument("--out", type=Path, default=Path("bench/results/generate.json"))
+    options = parser.parse_args()
+    where = machine.device(options.device)
+    figures: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as place:
+        folder = options.model or written(Path(place))
+        vocabulary = folders.read(folder).config.vocabulary
+        for precision in options.precisions:
+            dtype = getattr(torch, precision)
+            writers = {"bertsmith": ours(folder, where, dtype), "transformers": theirs(folder, where, dtype)}
+            if options.static:
+                writers["transformers static"] = theirs(folder, where, dtype, static=True)
+            for batch in options.batches:
+                generator = torch.Generator().manual_seed(batch)
+                rows = torch.randint(vocabulary, (batch, options.prompt), generator=generator).tolist()
+                for beams in options.beams:
+                    results = measure(writers, rows, beams, options.new, options.rounds, where)
+                    mine = results["bertsmith"]
+                    figure: dict[str, Any] = {"precision": precision, "batch": batch, "beams": beams, "results": {}}
+                    for name, result in results.items():
+                        same = sum(map(list.__eq__, result["texts"], mine["texts"]))
+                        figure["results"][name] = {
+                            "tokens_per_second": batch * options.new / statistics.median(result["seconds"]),
+                            "seconds": result["seconds"],
+                            "same_as_ours": f"{same} of {batch}",
+                            # Of each round by itself: whoever else uses the machine, slows both.
+                            "times_slower": statistics.median(map(truediv, result["seconds"], mine["seconds"])),
+                        }
+                        print(
+                            f"{precision:8} batch {batch:3} beams {beams}  {name:20}"
+                            f" {figure['results'][name]['tokens_per_second']:9.1f} tokens/s"
+                            f"  {figure['results'][name]['times_slower']:6.2f}x  same {same} of {batch}",
+                            flush=True,
+                        )
+                    figures.append(figure)
+    settings = {"model": str(options.model or "random GPT-2"), "new": options.new, "prompt": options.prompt}
+    versions = {name: version(name) for name in ("torch", "transformers")}
+    record(options.out, settings | {"figures": figures}, machine.describe(where) | versions)
+
+
+if __name__ == "__main__":
+    main()

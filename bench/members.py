@@ -1,0 +1,118 @@
+"""How fast each member of the family trains, by its own recipe: tokens a second, MFU and memory.
+
+    python bench/members.py TEXT [section.key=value ...] [--members bert-base gpt2 t5-base] [--length 128]
+
+TEXT is prepared once for each kind of pieces, and kept under --work. Each member takes whole steps as `bertsmith
+pretrain` takes them, loader included: objective, optimizer and schedule are its recipe's; length and tokens are alike
+for all, and overrides go to every recipe. MFU counts the FLOPs that its objective says a token takes, over the speed of
+a large bf16 product measured in this run.
+"""
+
+import argparse
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from pretrain import TIMED, WARM, memory, wait
+from record import record
+
+from bertsmith import race, run
+from bertsmith.recipe import Recipe
+from bertsmith.train import machine
+from bertsmith.train.display import Display
+from bertsmith.train.optimizers import Optimizer
+from bertsmith.train.trainer import Speed, Trainer
+
+MEMBERS = (
+    "bert-base",
+    "roberta-base",
+    "albert-base",
+    "electra-base",
+    "modernbert-base",
+    "gpt2",
+    "t5-base",
+    "smith-base",
+)
+
+
+def measured(recipe: Recipe, device: torch.device) -> dict[str, Any]:
+    """Steps of one recipe."""
+    torch.manual_seed(0)
+    tokenizer, train, _ = run._data(recipe)
+    objective = run._objective(recipe, tokenizer).to(device)
+    source = run._feed(recipe, objective, tokenizer, train)
+    trainer = Trainer(
+        objective,
+        source,
+        Optimizer(objective, recipe.optimizer, hidden=objective.matrices()),
+        recipe.schedule,
+        recipe.train,
+        folder=Path(tempfile.mkdtemp()),
+        measure=dict,
+        precision=machine.precision(recipe.train.precision, device),
+        speed=Speed(None, objective.flops),
+        display=Display(),
+        tensorboard=False,
+    )
+    began = time.perf_counter()
+    with source.loader(source.first(), pin=device.type == "cuda") as loader:
+        for _ in range(WARM):
+            trainer.update([next(loader)[1]], 0.1)
+        wait(device)
+        warm = time.perf_counter() - began
+        began, seen, squares = time.perf_counter(), 0, 0
+        for _ in range(TIMED):
+            batch = next(loader)[1]
+            trainer.update([batch], 0.1)
+            seen, squares = seen + batch.counts["tokens"], squares + batch.counts["squares"]
+        wait(device)
+        seconds = time.perf_counter() - began
+    return {
+        "tokens_per_second": seen / seconds,
+        "flops_per_token": objective.flops(squares / seen),
+        "memory_gib": memory(device),
+        "first_steps_seconds": warm,
+        "parameters": sum(weight.numel() for weight in objective.parameters()),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("text", type=Path)
+    parser.add_argument("overrides", nargs="*", help="of every recipe, as in model.layers=2")
+    parser.add_argument("--members", nargs="+", default=MEMBERS)
+    parser.add_argument("--length", type=int, default=128)
+    parser.add_argument("--tokens", type=int, default=65_536)
+    parser.add_argument("--recipes", type=Path, default=Path("recipes"))
+    parser.add_argument("--work", type=Path, default=Path("runs/members"))
+    parser.add_argument("--out", type=Path, default=Path("bench/results/members.json"))
+    options = parser.parse_args()
+    device = machine.device("auto")
+    peak = machine.peak(device, torch.bfloat16) if device.type == "cuda" else None
+    rows: list[dict[str, Any]] = []
+    for name in options.members:
+        changes = [f"data.length={options.length}", f"data.tokens={options.tokens}", "train.accumulate=1"]
+        recipe = run.read(options.recipes / f"{name}.toml", [*changes, *options.overrides])
+        folder = race.prepared([str(options.text)], options.work, race.kind_of(recipe.model.settings), True)
+        recipe = replace(recipe, data=replace(recipe.data, folder=folder))
+        race._tidy()
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+        figures = measured(recipe, device)
+        if peak is not None:
+            figures["mfu"] = figures["tokens_per_second"] * figures["flops_per_token"] / peak
+        rows.append({"member": name, **figures})
+        used = f"MFU {figures['mfu']:.3f}  " if peak is not None else ""
+        print(
+            f"{name:16s} {figures['tokens_per_second'] / 1e3:8.1f} k tokens/s  {used}{figures['memory_gib']:.1f} GiB",
+            flush=True,
+        )
+        same = {"length": options.length, "tokens": options.tokens, "peak_flops": peak}
+        record(options.out, {**same, "rows": rows}, machine.describe(device))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""Two transformers: one reads a text, the other writes one while it looks at what was read. Vaswani et al. 2017."""
+
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from bertsmith.data.batch import Tokens
+from bertsmith.models.transformer import Memory, Transformer, TransformerConfig
+from bertsmith.nn.attention import Kernel
+from bertsmith.nn.cache import Cache
+from bertsmith.nn.init import WideEmbedding
+
+
+class EncoderDecoder(nn.Module):
+    """Any text to any text. Both halves read words by one table; `tied`, it also tells which word comes next."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = Transformer(replace(config, decoder=0))
+        if config.tied:
+            self.encoder.embedding = WideEmbedding(config.vocabulary, config.table)
+        self.decoder = Transformer(replace(config, layers=config.decoder, decoder=0, causal=True, crossed=True))
+        self.decoder.embedding = self.encoder.embedding
+        self.words = None if config.tied else nn.Linear(config.table, config.vocabulary, bias=False)
+
+    @property
+    def embedding(self) -> nn.Embedding:
+        return self.encoder.embedding
+
+    def forward(
+        self,
+        tokens: Tokens,
+        written: Tokens,
+        kernel: Kernel | None = None,
+        *,
+        read: Int[Tensor, "N"] | None = None,
+    ) -> Float[Tensor, "_ D"]:
+        """The vectors that tell what comes behind each token written, or behind those to `read`."""
+        vectors: Tensor = self.decoder(written, kernel, read=read, memory=self.memory(tokens, kernel))
+        return vectors
+
+    def memory(self, tokens: Tokens, kernel: Kernel | None = None) -> Memory:
+        """What the encoder makes of a text."""
+        return Memory(self.encoder(tokens, kernel), tokens)
+
+    def cache(self, sequences: int, room: int, ways: int = 1, dtype: torch.dtype = torch.float32) -> Cache:
+        """Room for what is written, of so many sequences; each row takes `room` tokens, those of all its ways."""
+        return self.decoder.cache(sequences, room, ways, dtype)
+
+    def begin(self, tokens: Tokens, cache: Cache, written: Tokens) -> Float[Tensor, "B D"]:
+        """Read texts, and what is written already: the vectors that tell what comes next."""
+        return self.decoder.begin(written, cache, self.memory(tokens))
+
+    def step(
+        self, ids: Int[Tensor, "B W"], cache: Cache, came: Int[Tensor, "B W"] | None = None
+    ) -> Float[Tensor, "B W D"]:
+        """Write one more token on every way of every sequence."""
+        return self.decoder.step(ids, cache, came)
+
+    def logits(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
+        """The score of every word to come next."""
+        if self.words is not None:
+            scores: Tensor = self.words(hidden)
+            return scores
+        # Divided by the root of the width, since the table's numbers are about one. Raffel et al. 2020, in their code.
+        return F.linear(hidden * self.config.width**-0.5, self.embedding.weight)
+
+    def matrices(self) -> dict[str, int]:
+        """The names of all matrices inside the layers, and how many each is made of, one above the other."""
+        halves = {"encoder": self.encoder, "decoder": self.decoder}
+        return {f"{name}.{one}": count for name, half in halves.items() for one, count in half.matrices().items()}
+
+
+Network = Transformer | EncoderDecoder
+
+
+def network(config: TransformerConfig) -> Network:
+    """The network that a configuration describes."""
+    return EncoderDecoder(config) if config.decoder else Transformer(config)

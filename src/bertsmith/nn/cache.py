@@ -1,0 +1,149 @@
+"""The cache: keys and values of all tokens so far, so that only the newest is computed. Shazeer 2019, section 2.4.
+
+A sequence may be gone on with in several ways at once, as a beam search does. Its ways share one row of slots, which
+are filled in the order in which tokens come, and `seen` says which of them lie on a way. When a way is given up for a
+branch of another, nothing moves but a few bits; a copy of the keys for each way would be moved at every token.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from bertsmith.nn.reach import Reach
+from bertsmith.nn.relative import Relative
+
+
+@dataclass(frozen=True)
+class Store:
+    """Where one layer puts the keys and values of the tokens it reads, and finds those that came before."""
+
+    keys: Float[Tensor, "B H M K"]
+    values: Float[Tensor, "B H M K"]
+    slots: Int[Tensor, "_"]  # where the new ones go: of prompts a slot for each token, of a step for each way
+    rows: Int[Tensor, "T"] | None = None  # of prompts: the sequence that each token belongs to
+    mask: Float[Tensor, "B _ _ M"] | None = None  # of a step: nought for what a way has seen, else minus infinity
+
+    def spread(self, times: int) -> "Store":
+        """The same for every sequence so many times."""
+        keys, values = (part.repeat_interleave(times, 0) for part in (self.keys, self.values))
+        mask = None if self.mask is None else self.mask.repeat_interleave(times, 0)
+        return replace(self, keys=keys, values=values, mask=mask)
+
+    def put(self, key: Float[Tensor, "T H K"], value: Float[Tensor, "T H K"]) -> None:
+        for kept, new in ((self.keys, key), (self.values, value)):
+            if self.rows is not None:
+                kept.transpose(1, 2).index_put_((self.rows, self.slots), new)
+            else:
+                kept.index_copy_(2, self.slots, torch.unflatten(new, 0, (len(kept), -1)).transpose(1, 2))
+
+
+class Cache:
+    """Keys and values of every layer for some sequences, each gone on with in as many ways.
+
+    All that changes from one step to the next changes in place and on the device, so that a step can be recorded.
+    """
+
+    def __init__(
+        self,
+        layers: int,
+        sequences: int,
+        heads: int,
+        head_width: int,
+        room: int,
+        ways: int = 1,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        """`room` is how many tokens a row takes: those of the longest prompt, then one a step for every way."""
+        shape = (layers, sequences, heads, room, head_width)
+        # Noughts, since a weight of nought makes nought of every number but inf and nan.
+        self.keys, self.values = (torch.zeros(shape, dtype=dtype, device=device) for _ in range(2))
+        self.places = torch.zeros(sequences, room, dtype=torch.int32, device=device)  # of each token in its sequence
+        self.seen: Bool[Tensor, "B W M"] = torch.zeros(sequences, ways, room, dtype=torch.bool, device=device)
+        self.lengths: Int[Tensor, B] = torch.zeros(sequences, dtype=torch.int32, device=device)
+        self.slots: Int[Tensor, W] = torch.arange(ways, device=device)  # that the next step fills
+        self.extent = 0  # slots that are looked at, those that have been filled: known without asking the device
+        self.fixed = False  # or all of them at every step, so that a step can be recorded
+        self._rows: Tensor | None = None  # while prompts are read: of each token its sequence, and its slot
+        self._prompt = self.slots
+        self._masks: dict[Reach, Tensor] = {}
+        self.across: list[Store] = []  # of each layer what it looks at in another text, which never changes
+
+    @property
+    def ways(self) -> int:
+        return len(self.slots)
+
+    def begin(self, bounds: Int[Tensor, "ends"], positions: Int[Tensor, "T"], longest: int) -> None:
+        """Prompts are about to be read, laid end to end."""
+        self.lengths.copy_(bounds.diff())
+        self._rows = torch.repeat_interleave(torch.arange(len(self.lengths), device=bounds.device), bounds.diff())
+        self._prompt = positions.long()
+        self.places[self._rows, self._prompt] = positions
+        self.seen.transpose(1, 2)[self._rows, self._prompt] = True
+        self.slots += longest
+        self.extent = longest
+
+    def grow(self, came: Int[Tensor, "B W"] | None = None) -> Int[Tensor, "B W"]:
+        """One more token on every way is about to be read: its place. `came` is the way that each goes on with."""
+        self._rows = None
+        if came is not None:
+            self.seen.copy_(self.seen.gather(1, came[..., None].expand_as(self.seen)))
+        self.seen.scatter_(2, self.slots[:, None].expand(len(self.seen), -1, 1), True)
+        places = self.lengths[:, None].expand(-1, self.ways)
+        self.places.index_copy_(1, self.slots, places)
+        self.extent = self.seen.shape[2] if self.fixed else self.extent + self.ways
+        self._masks = {}
+        return places
+
+    def grown(self) -> None:
+        """That token has been read."""
+        self.lengths += 1
+        self.slots += self.ways
+
+    def store(self, layer: int, reach: Reach, relative: Relative | None = None) -> Store:
+        """A layer's part of the cache, for the tokens that are about to be read."""
+        keys, values = self.keys[layer], self.values[layer]
+        if self._rows is not None:
+            return Store(keys, values, self._prompt, self._rows)
+        if reach not in self._masks:
+            self._masks[reach] = self._mask(reach, relative)
+        seen = keys[:, :, : self.extent], values[:, :, : self.extent]
+        return Store(*seen, self.slots, mask=self._masks[reach])
+
+    def spread(self, times: int) -> None:
+        """Every sequence so many times, one behind the other, to be gone on with independently."""
+        self.keys, self.values = (part.repeat_interleave(times, 1) for part in (self.keys, self.values))
+        self.places, self.seen, self.lengths = (
+            part.repeat_interleave(times, 0) for part in (self.places, self.seen, self.lengths)
+        )
+        self.across = [store.spread(times) for store in self.across]
+
+    def prune(self) -> None:
+        """Free the slots that lie on no way any more, once beams have come to share most of their past."""
+        live = self.seen[:, :, : self.extent].any(1)  # B M
+        count = int(live.sum(1).max())
+        order = torch.argsort(~live, dim=1, stable=True)[:, :count]  # what lies on a way first
+        wide = order[:, None, :, None].expand(-1, self.keys.shape[2], -1, self.keys.shape[4])
+        for part in (*self.keys, *self.values):
+            part[:, :, :count] = part.gather(2, wide)
+        self.places[:, :count] = self.places.gather(1, order)
+        seen = self.seen.gather(2, order[:, None].expand(-1, self.ways, -1))
+        self.seen.zero_()
+        self.seen[:, :, :count] = seen
+        self.slots += count - self.extent
+        self.extent = count
+
+    def _mask(self, reach: Reach, relative: Relative | None) -> Float[Tensor, "B _ W M"]:
+        seen = self.seen[:, :, : self.extent]
+        if reach.before is not None:
+            behind = self.lengths[:, None] - self.places[:, : self.extent]
+            seen = seen & (behind <= reach.before)[:, None]
+        mask = torch.zeros(seen.shape, dtype=self.keys.dtype, device=seen.device)
+        mask = mask.masked_fill_(~seen, -torch.inf)[:, None]
+        if relative is None:
+            return mask
+        ahead = self.places[:, : self.extent] - self.lengths[:, None]
+        added: Tensor = relative(ahead).permute(0, 2, 1)[:, :, None]
+        return mask + added.to(mask.dtype)  # B H W M

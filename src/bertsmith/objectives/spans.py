@@ -1,0 +1,223 @@
+"""Spans: the objective that made T5. What is taken out of a text is written by a second network."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Int32, Int64
+from numpy.typing import NDArray
+
+from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.pack import Packed
+from bertsmith.data.plan import Pairs
+from bertsmith.data.shuffle import mix
+from bertsmith.errors import RecipeError
+from bertsmith.models.encoder_decoder import EncoderDecoder
+from bertsmith.objectives.base import Term, Unlabelled
+from bertsmith.text.tokenizer import Tokenizer
+
+CUTS = -2  # what sets the chance of cuts apart from that of other objectives
+
+Whole = Int64[NDArray[np.int64], "_"]
+Flags = Bool[NDArray[np.bool_], "_"]
+
+
+class SpanCorruption(Unlabelled):
+    """Take stretches out of a text and put a sentinel in the place of each; write what each of them stands for.
+
+    Raffel et al. 2020, section 3.1.4: "Thank you <X> me to your party <Y> week" asks for "<X> for inviting <Y> last".
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        rate: float = 0.15  # of all tokens are taken out
+        mean: float = 3.0  # tokens in a stretch
+
+        def __post_init__(self) -> None:
+            if not 0 < self.rate < 1:
+                raise ValueError(f"rate is {self.rate}. Give a share above 0 and below 1, usually 0.15")
+            if self.mean < 1:
+                raise ValueError(f"mean is {self.mean}. Give at least 1, usually 3")
+
+    writes = True
+    trunk: EncoderDecoder
+    config: Config
+
+    @property
+    def pairs(self) -> Pairs:
+        return "none"
+
+    def forward(self, batch: Batch) -> dict[str, Term]:
+        assert batch.written is not None
+        assert batch.targets is not None
+        assert batch.real is not None
+        logits = self.trunk.logits(self.trunk(batch.tokens, batch.written))  # N V
+        losses = F.cross_entropy(logits.float(), batch.targets, reduction="none", ignore_index=-100)
+        right = None if self.training else logits.argmax(-1) == batch.targets
+        # Apart, since sentinels are soon known by heart; weighted so, both together are the mean over all that is
+        # written, but for a factor.
+        weights = {"spans": (batch.real, 1.0), "sentinels": (~batch.real, 1 / self.config.mean)}
+        return {
+            name: Term(torch.where(asked, losses, 0.0).sum(), None if right is None else (right & asked).sum(), weight)
+            for name, (asked, weight) in weights.items()
+        }
+
+    def collator(self, tokenizer: Tokenizer) -> Callable[[Packed], Batch]:
+        if not tokenizer.sentinels:
+            remedy = "Train the tokenizer with --kind t5, and prepare the text again"
+            raise RecipeError("objective.kind", "the vocabulary has no sentinels such as <extra_id_0>", remedy)
+        return Collator(self.config, tokenizer.sentinels, tokenizer.padding, tokenizer.stop)
+
+    @property
+    def guesses(self) -> float:
+        return self.config.rate * (1 + 1 / self.config.mean)
+
+    def flops(self, attended: float) -> float:
+        """Of the tokens of a text most are read, and some are written, each looking at all that is read."""
+        shape, written = self.trunk.config, self.guesses
+        read = 1 - self.config.rate * (1 - 1 / self.config.mean)
+        D, A = shape.width, shape.inner
+        layer = 6 * (4 * D * A + (3 if shape.gated else 2) * D * shape.feed_forward)
+        reading = read * shape.layers * (layer + 12 * A * attended * read)
+        looks = 6 * (2 * D * A * (1 + read / written) + 2 * A * attended * read)  # at what was read: keys made of it
+        writing = written * shape.decoder * (layer + looks + 12 * A * (attended * written + 1) / 2)
+        return reading + writing + 6 * written * shape.vocabulary * shape.table
+
+    @property
+    def folders(self) -> dict[str, Unlabelled]:
+        return {"model": self}
+
+
+@dataclass(frozen=True)
+class Collator:
+    """Packed text -> batch: the pure function that takes spans out."""
+
+    config: SpanCorruption.Config
+    sentinels: tuple[int, ...]
+    padding: int  # also what the writer begins with
+    stop: int
+
+    def __call__(self, packed: Packed) -> Batch:
+        starts, ends = (packed.bounds[place : packed.sequences + place].astype(np.int64) for place in (0, 1))
+        lengths = ends - starts - 2  # of texts without their frames
+        taken, spans = self.counted(lengths)
+        if spans.max(initial=0) > len(self.sentinels):
+            most = f"{spans.max()} spans, and there are {len(self.sentinels)} sentinels"
+            remedy = "Take shorter sequences, or a larger objective.mean"
+            raise RecipeError("data.length", f"a text of {lengths.max()} tokens has {most}", remedy)
+        places = np.repeat(starts + 1 - _begins(lengths), lengths) + np.arange(lengths.sum())
+        left, asked = self._parted(packed.ids[places], lengths, _hidden(lengths, taken, spans, packed.key))
+        rooms, most_of = self.rooms(packed), self.longest(packed.longest)
+        read = self._laid(left, lengths - taken + spans, packed, rooms[0], most_of[0])
+        written = self._laid(asked, taken + spans, packed, rooms[1], most_of[1])
+        given, targets = self._shifted(written.ids.numpy(), taken + spans)
+        marks = np.append(self.sentinels, (self.stop, -100))
+        text = ~np.isin(targets, marks)
+        counts = {"spans": int(text.sum()), "sentinels": int((targets != -100).sum() - text.sum())}
+        counts |= {"tokens": packed.real, "squares": int(((lengths + 2) * (lengths + 2)).sum())}
+        return Batch(
+            tokens=read,
+            written=replace(written, ids=torch.from_numpy(given)),
+            targets=torch.from_numpy(targets),
+            real=torch.from_numpy(text),
+            counts=counts,
+        )
+
+    def counted(self, lengths: Whole) -> tuple[Whole, Whole]:
+        """How many tokens are taken out of texts of these lengths, and in how many spans; each leaves something."""
+        wanted = np.maximum(np.rint(lengths * self.config.rate), 1).astype(np.int64)
+        taken = np.minimum(wanted, np.maximum(lengths - 1, 0))
+        spans = np.maximum(np.rint(taken / self.config.mean), 1).astype(np.int64)
+        return taken, np.minimum(np.minimum(spans, taken), lengths - taken)
+
+    def longest(self, length: int) -> tuple[int, int]:
+        """The most tokens that are read and that are written, of a sequence of at most so many."""
+        lengths = np.arange(max(1, length - 1))
+        taken, spans = self.counted(lengths)
+        return int((lengths - taken + spans).max()) + 1, int((taken + spans).max()) + 1
+
+    def rooms(self, packed: Packed) -> tuple[int, int]:
+        """Tokens that are read and that are written of a batch at most. It is filled up to them, so that shapes stay.
+
+        A text of n tokens gives at most (rate n + 1/2)(1 + 1/mean) + 3/2 to be written, and keeps the rest.
+        """
+        rate, share = self.config.rate, 1 / self.config.mean
+        size = len(packed.ids)
+        rows = len(packed.bounds) - 1 + (-size // packed.longest)  # without those that are kept for filler
+        kept = 1 - rate * (1 - share)
+        read = kept * size + 2 * (1 - kept) * rows
+        written = rate * (1 + share) * size + (0.5 * (1 + share) + 1.5) * rows
+        return math.ceil(read), math.ceil(written)
+
+    def _parted(self, ids: Int32[NDArray[np.int32], "T"], lengths: Whole, hidden: Flags) -> tuple[Whole, Whole]:
+        """What is left of texts, with a sentinel for each span; and the spans, each behind its sentinel."""
+        owner = np.repeat(np.arange(len(lengths)), lengths)
+        first = hidden.copy()  # of its span
+        first[1:] &= ~(hidden[:-1] & (owner[1:] == owner[:-1]))
+        before = np.concatenate([[0], np.cumsum(first)])
+        number = before[:-1] - before[_begins(lengths)][owner]  # of a span in its text
+        marks = np.asarray(self.sentinels)[number[first]]
+        left = ids.astype(np.int64)
+        left[first] = marks
+        twice = 1 + first[hidden]  # a first token makes room for the sentinel before it
+        asked = np.repeat(ids[hidden], twice).astype(np.int64)
+        asked[_begins(twice)[first[hidden]]] = marks
+        return left[~hidden | first], asked
+
+    def _laid(self, ids: Whole, sizes: Whole, packed: Packed, room: int, longest: int) -> Tokens:
+        """Texts with a stop behind each, then filler up to the room there is, then empty sequences."""
+        ends = np.cumsum(sizes + 1)
+        real = int(ends[-1]) if len(ends) else 0
+        laid = np.full(room, self.padding, np.int32)
+        text = np.ones(real, np.bool_)
+        text[ends - 1] = False
+        laid[:real][text], laid[ends - 1] = ids, self.stop
+        filler = np.append(np.arange(real + longest, room, longest), room)
+        bounds = np.full(len(packed.bounds), room, np.int32)
+        bounds[: 1 + len(ends) + len(filler)] = np.concatenate([[0], ends, filler])
+        positions = np.arange(room) - np.repeat(bounds[:-1], np.diff(bounds))
+        return Tokens(
+            ids=torch.from_numpy(laid),
+            bounds=torch.from_numpy(bounds),
+            positions=torch.from_numpy(positions.astype(np.int32)),
+            longest=longest,
+        )
+
+    def _shifted(self, ids: Int32[NDArray[np.int32], "T"], sizes: Whole) -> tuple[Int32[NDArray[np.int32], "T"], Whole]:
+        """What the writer is given, which begins with padding, and behind each of its tokens the one to guess."""
+        begins, real = _begins(sizes + 1), int((sizes + 1).sum())
+        given, targets = np.full_like(ids, self.padding), np.full(len(ids), -100)
+        given[1:real], targets[:real] = ids[: max(real - 1, 0)], ids[:real]
+        given[begins] = self.padding
+        targets[begins[sizes == 0]] = -100  # of a text too short to take anything out nothing is asked
+        return given, targets
+
+
+def _begins(lengths: Whole) -> Whole:
+    """Where each begins of those that stand end to end."""
+    return np.cumsum(lengths) - lengths
+
+
+def _hidden(lengths: Whole, taken: Whole, spans: Whole, key: int) -> Flags:
+    """Which tokens are taken out: in each text by turns a stretch that stays and one that goes, cut at random."""
+    parts = np.maximum(spans, 1)
+    stay, go = _cut(lengths - taken, parts, key, 0), _cut(taken, parts, key, 1)
+    return np.repeat(np.tile([False, True], len(stay)), np.stack([stay, go], 1).ravel())
+
+
+def _cut(sizes: Whole, parts: Whole, key: int, which: int) -> Whole:
+    """Each size as a sum of so many parts, none of them nought if that can be, every way to do it equally likely."""
+    inner = np.maximum(sizes - 1, 0)  # places where a cut may be
+    owner, begins = np.repeat(np.arange(len(sizes)), inner), _begins(inner)
+    order = np.lexsort((mix(key, CUTS, which, np.arange(len(owner))), owner))
+    rank = np.arange(len(owner)) - begins[owner]  # of those in order
+    chosen = np.sort(order[rank < (parts - 1)[owner]])
+    sums = np.empty(int(parts.sum()), np.int64)
+    last = np.zeros(len(sums), np.bool_)
+    last[np.cumsum(parts) - 1] = True
+    sums[last], sums[~last] = sizes, chosen - begins[owner[chosen]] + 1
+    before = np.concatenate([[0], np.where(last, 0, sums)[:-1]])  # each sum begins at nought
+    return np.asarray(sums - before)

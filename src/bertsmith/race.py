@@ -1,0 +1,313 @@
+"""The race: recipes trained on one text at equal compute, scored on the way, and drawn against what they cost.
+
+What a model scores says little without what it took: Clark et al. 2020, figure 1. Each recipe runs as `bertsmith
+pretrain` runs it. The clock counts loader, steps, log and saving, but no vocabulary, no compilation and no scores.
+"""
+
+import gc
+import math
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from rich.console import Console
+
+from bertsmith import choose, config, run
+from bertsmith.data import files
+from bertsmith.data.corpus import Corpus
+from bertsmith.data.shards import Shards
+from bertsmith.errors import RecipeError, RunError
+from bertsmith.insight import standings, table
+from bertsmith.insight.standings import Against
+from bertsmith.insight.table import Results
+from bertsmith.measures import Measure, Questions, measures
+from bertsmith.models.transformer import TransformerConfig
+from bertsmith.recipe import EXTENTS, Recipe, settle
+from bertsmith.run import Cost
+from bertsmith.text.pieces import Kind
+from bertsmith.text.tokenizer import TokenizerConfig
+from bertsmith.train import checkpoint, log, machine
+from bertsmith.train.clock import Clock, spoken
+from bertsmith.train.lock import Lock
+
+Equal = Literal["time", "flops"]
+SAY = Console(highlight=False, soft_wrap=True)
+RESULT, REPORT = "race.json", "report.html"
+OWN = frozenset({"out", "data.folder", "train.evaluations", "train.saves", "train.keep", *EXTENTS[0]})
+SAME = frozenset({"out", "data.folder", "data.workers", "train.device", "train.compile"})  # what may differ in a row
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """What is equal for all: how much each may spend, of what, and at how many points of that it is looked at."""
+
+    budget: str = "5m"
+    equal: Equal = "time"
+    points: int = 4
+
+    def __post_init__(self) -> None:
+        if run.duration(self.budget) <= 0:
+            raise RecipeError("--budget", f"{self.budget} is no time", "Give at least some seconds")
+        if self.points < 1:
+            raise RecipeError("--points", f"{self.points} are none", "Give at least 1")
+
+
+@dataclass(frozen=True)
+class Runner:
+    """A recipe that takes part."""
+
+    name: str
+    recipe: Recipe
+    cost: Cost
+
+
+def race(
+    given: Sequence[str],
+    out: Path,
+    *,
+    rules: Rules,
+    questions: Questions,
+    data: Path | None = None,
+    texts: Sequence[str] = (),
+    lowercase: bool = True,
+) -> Results:
+    """Train, score and draw; what is known from an earlier call is not made again.
+
+    `given` are recipes, each perhaps with overrides of its own, as in "a.toml objective.rate=0.4"; an override that
+    stands alone is for all of them. The text is a prepared folder, or files that are prepared here.
+    """
+    asked = measures(questions)
+    recipes = entered(given, rules)
+    if (data is None) == (not texts):
+        raise RecipeError("race", "it takes one text for all", "Give --data PREPARED, or --text FILES")
+    with Lock(out):
+        kinds = {name: kind_of(recipe.model.settings) for name, recipe in recipes.items()}
+        folders = {kind: data or prepared(texts, out, kind, lowercase) for kind in dict.fromkeys(kinds.values())}
+        runners = []
+        for name, recipe in recipes.items():
+            own = replace(recipe.data, folder=folders[kinds[name]])
+            recipe = replace(recipe, out=out / folder_of(name), data=own)
+            runners.append(Runner(name, recipe, run.cost(recipe)))
+        known = begun(out, rules, runners[0].name)
+        for number, runner in enumerate(runners, 1):
+            SAY.print(f"{runner.name}, recipe {number} of {len(runners)}", style="bold", markup=False)
+            row = ran(out, known, runner, rules)
+            score(row, runner.recipe, out, asked, partial(keep, out, known))
+            results = keep(out, known)
+    SAY.print(results.printed())
+    SAY.print(f"page {out / REPORT}, figures {out / RESULT}")
+    return results
+
+
+# ---------------------------------------------------------------------------------------------------- who takes part
+
+
+def entered(given: Sequence[str], rules: Rules) -> dict[str, Recipe]:
+    """The recipes by name, as they take part: for the same time, and saved at the same points of it."""
+    shared = [text for text in given if "=" in text.partition(" ")[0]]
+    entries = [text.split() for text in given if text.strip() and text not in shared]
+    ours = [f"train.budget={rules.budget}", "train.evaluations=0", f"train.saves={rules.points}", "train.keep=1000"]
+    found: dict[str, Recipe] = {}
+    for path, *overrides in entries:
+        for text in (*shared, *overrides):
+            if text.partition("=")[0].strip() in OWN:
+                raise RecipeError(f"'{text}'", "is for the race to say", "Use --budget, --points, --data and --out")
+        name = " ".join((Path(path).stem, *overrides))
+        if folder_of(name) in map(folder_of, found):
+            raise RecipeError(path, f"two recipes are called '{name}'", "Rename a file, or leave one out")
+        found[name] = run.read(Path(path), [*shared, *overrides, *ours])
+    if not found:
+        raise RecipeError("race", "there is no recipe to race", "`bertsmith list` shows those that come with it")
+    return found
+
+
+def folder_of(name: str) -> str:
+    """The name as a folder's."""
+    return re.sub(r"[^\w.=-]+", "-", name).strip("-")
+
+
+def kind_of(shape: TransformerConfig) -> Kind:
+    """The pieces that a member reads: RoBERTa and those that only look back have pieces of bytes, T5 sentinels."""
+    if shape.decoder:
+        return "t5"
+    return "bpe" if shape.offset or shape.causal else "wordpiece"
+
+
+def prepared(texts: Sequence[str], out: Path, kind: Kind, lowercase: bool) -> Path:
+    """The shards of the text in pieces of a kind, made now or found to be of the same text."""
+    corpus, tokenizer, data = Corpus(texts), out / f"tokenizer-{kind}", out / f"data-{kind}"
+    if not (tokenizer / "tokenizer.json").exists():
+        size, _ = choose.vocabulary(corpus.words)
+        lower = None if kind == "t5" else lowercase  # T5's pieces keep their case
+        run.tokenizer(texts, tokenizer, TokenizerConfig(kind=kind, vocabulary=size, lowercase=lower))
+    run.prepare(texts, data, tokenizer, valid=choose.valid_share(corpus.words))
+    return data
+
+
+# -------------------------------------------------------------------------------------------------------- the running
+
+
+def begun(out: Path, rules: Rules, first: str) -> dict[str, Any]:
+    """What is known of the race; one that was begun by other rules is not gone on with."""
+    told = {"budget": rules.budget, "equal": rules.equal, "points": rules.points}
+    if not (out / RESULT).exists():
+        where = machine.describe(machine.device("auto"))
+        files.write_json(out / RESULT, {"rules": {**told, "pacemaker": first}, "machine": where, "rows": []})
+    known = files.read_json(out / RESULT)
+    for name, value in told.items():
+        if (before := known["rules"][name]) != value:
+            fact = f"was begun with --{name} {before}, and not {value}"
+            raise RunError(out, fact, "Choose another folder, or remove this one")
+    return known
+
+
+def ran(out: Path, known: dict[str, Any], runner: Runner, rules: Rules) -> dict[str, Any]:
+    """The row of a recipe, after it has run to the end."""
+    recipe = paced(out, known, runner, rules)
+    text = Shards(recipe.data.folder / "train").fingerprint
+    row = _row(known, runner.name)
+    if row is not None:
+        settle(recipe, SAME)
+        if row["data"] != text:
+            raise RunError(recipe.out, "was raced on another text", "Choose another folder, or give it the same text")
+        return row
+    last = round(run.pretrain(recipe)["step"])
+    device = machine.device(recipe.train.device)
+    row = {
+        "name": runner.name,
+        "what": _what(recipe),
+        "data": text,
+        "parameters": runner.cost.parameters,
+        "flops": runner.cost.flops,  # for a token
+        "peak": machine.peak(device, torch.bfloat16) if device.type == "cuda" else None,
+        "points": points(out, recipe, last, runner.cost, rules),
+        "recipe": config.dump(recipe),
+    }
+    known["rows"].append(row)
+    keep(out, known)
+    for folder in sorted((recipe.out / "checkpoints").glob("step-*"))[:-1]:
+        shutil.rmtree(folder)  # their models stand in folders of their own now
+    _tidy()
+    return row
+
+
+def _row(known: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    return next((row for row in known["rows"] if row["name"] == name), None)
+
+
+def paced(out: Path, known: Mapping[str, Any], runner: Runner, rules: Rules) -> Recipe:
+    """The recipe for as long as it may run: the same time, or as many updates as the pacemaker's FLOPs pay for."""
+    if rules.equal == "time" or runner.name == known["rules"]["pacemaker"]:
+        return runner.recipe
+    first = _row(known, known["rules"]["pacemaker"])
+    if first is None:
+        fact = f"has not seen its first recipe to the end, '{known['rules']['pacemaker']}', which sets the FLOPs"
+        raise RunError(out, fact, "Name it first")
+    steps = round(first["points"][-1]["flops"] / (runner.cost.flops * runner.cost.tokens))
+    if steps < rules.points:
+        raise _too_short(runner.recipe.out, steps, rules.points)
+    return replace(runner.recipe, train=replace(runner.recipe.train, budget=None, steps=steps))
+
+
+def points(out: Path, recipe: Recipe, last: int, cost: Cost, rules: Rules) -> list[dict[str, Any]]:
+    """The models at each part of the budget, by the first checkpoint behind it; and at the end, by the last step's."""
+    found: list[dict[str, Any]] = []
+    steps = (line for line in log.read(recipe.out / log.NAME) if line["kind"] == "step")
+    times = {line["step"]: line["seconds"] for line in steps}  # a checkpoint's own may count a validation, too
+    for saved in checkpoint.each(recipe.out / "checkpoints"):
+        seconds, tokens = times[saved.step], saved.state["tokens"]
+        place, number = recipe.out, len(found) + 1
+        if saved.step != last:
+            share = Clock(recipe.train.extent, used=seconds).share(saved.step, 0.0)
+            if number == rules.points or share < number / rules.points:
+                continue  # saved only because somebody asked it to stop
+            place = recipe.out / f"point-{number}"
+            run.export(recipe, saved, place)
+        took = {"step": saved.step, "tokens": tokens, "seconds": seconds, "flops": tokens * cost.flops}
+        found.append({"folder": str((place / "model").relative_to(out)), "scores": {}, **took})
+    if len(found) < rules.points:
+        raise _too_short(recipe.out, last, rules.points)
+    return found
+
+
+def _too_short(place: Path, steps: int, points: int) -> RunError:
+    fact = f"the budget is over after {steps} updates, too soon for {points} points"
+    return RunError(place, fact, "Give a longer --budget and another --out, or fewer --points")
+
+
+def _tidy() -> None:
+    """Leave nothing of a run to the next: neither memory nor compiled steps, of which there may be only so many."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.compiler.reset()
+        torch.cuda.empty_cache()
+
+
+# ----------------------------------------------------------------------------------------------- scores and the page
+
+
+def score(
+    row: Mapping[str, Any], recipe: Recipe, out: Path, asked: Sequence[Measure], keep: Callable[[], object]
+) -> None:
+    """Take the scores that the points of a row do not have yet, and keep each as soon as it is known."""
+    for number, point in enumerate(row["points"], 1):
+        for measure in asked:
+            if point["scores"].get(measure.name, {}).get("asked") == measure.asked:
+                continue
+            taken = [value for value in measure.take(recipe, out / point["folder"]) if math.isfinite(value)]
+            point["scores"][measure.name] = {"asked": measure.asked, "values": taken}
+            keep()
+            told = standings.cell(measure.name, taken)
+            SAY.print(f"{row['name']}, point {number} of {len(row['points'])}: {measure.name} {told}", markup=False)
+            _tidy()
+
+
+def keep(out: Path, known: Mapping[str, Any]) -> Results:
+    """Write down what is known, as figures and as a page."""
+    files.write_json(out / RESULT, known)
+    rows, rules = known["rows"], known["rules"]
+    many = f"{len(rows)} recipes" if len(rows) > 1 else "one recipe"
+    same = f"{spoken(run.duration(rules['budget']))} each" if rules["equal"] == "time" else "equal FLOPs"
+    against: Against = "seconds" if rules["equal"] == "time" else "flops"
+    results = standings.standings(f"The race: {many}, {same}", rows, against, _protocol(known))
+    files.put(out / REPORT, table.page(results).encode())
+    return results
+
+
+def _protocol(known: Mapping[str, Any]) -> dict[str, str]:
+    """How it was done, in words."""
+    rows, rules = known["rows"], known["rules"]
+    told = {"equal": f"{spoken(run.duration(rules['budget']))} of training each"}
+    if rules["equal"] == "flops":
+        told["equal"] = f"the FLOPs that {rules['pacemaker']} spends in {spoken(run.duration(rules['budget']))}"
+    told["clock"] = "loader, steps, log and saving; vocabulary, shards, compilation and scores lie outside"
+    asked = {name: found["asked"] for row in rows for point in row["points"] for name, found in point["scores"].items()}
+    for name, how in asked.items():
+        match name:
+            case standings.BITS:
+                told[name] = (
+                    f"of held-out text in sequences as long as in training: {how['hidden']:.0%} of it hidden, or read "
+                    "from left to right, which is harder; a model that guesses no words has none"
+                )
+            case standings.BLIMP:
+                most = "all pairs" if how["most"] is None else f"{how['most']} pairs"
+                told[name] = f"minimal pairs whose good sentence is the likelier one, {most} of each phenomenon"
+            case _:
+                seeds = "one seed" if how["seeds"] == 1 else f"{how['seeds']} seeds"
+                tuning = f"; {' '.join(how['tuning'])}" if how["tuning"] else ""
+                told[name] = f"fine-tuned and scored on the dev set, {seeds}{tuning}"
+    return {**told, **{row["name"]: row["what"] for row in rows}, **known["machine"]}
+
+
+def _what(recipe: Recipe) -> str:
+    """A recipe in a line."""
+    shape, train = recipe.model.settings, Shards(recipe.data.folder / "train")
+    return (
+        f"{recipe.model.kind}, {shape.layers} layers of width {shape.width}; objective {recipe.objective.kind}; "
+        f"{train.vocabulary:,} pieces, sequences of {recipe.data.length}; {train.words:,} words of text"
+    )

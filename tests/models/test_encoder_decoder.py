@@ -1,0 +1,70 @@
+"""Two transformers: what the one writes depends on all that the other has read, and on what was written before."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from tasks.small import stirred
+
+from bertsmith.data.batch import Tokens
+from bertsmith.models.encoder_decoder import EncoderDecoder, network
+from bertsmith.models.family import BERT_TINY, T5
+from bertsmith.models.transformer import Transformer, TransformerConfig
+
+SIZES = {"vocabulary": 50, "width": 16, "layers": 2, "decoder": 2, "heads": 2, "feed_forward": 24, "length": 40}
+# The Transformer of 2017 is the same two networks with other answers: norms after, biases, waves for places.
+OLD = TransformerConfig(**SIZES, positions="sinusoidal", segments=0, activation="relu", table_norm=False)
+BOTH = pytest.mark.parametrize("config", [replace(T5, **SIZES), OLD], ids=["t5", "2017"])
+READ, WRITTEN = [[3, 4, 5, 6], [7, 8]], [[0, 9, 10], [0, 11, 12, 13, 14]]
+
+
+def made(config: TransformerConfig) -> EncoderDecoder:
+    network: EncoderDecoder = stirred(EncoderDecoder(config))
+    return network.eval()
+
+
+def vectors(model: EncoderDecoder, read: list[list[int]], written: list[list[int]]) -> list[torch.Tensor]:
+    with torch.no_grad():
+        found = model(Tokens.of(read), Tokens.of(written))
+    return list(found.split([len(row) for row in written]))
+
+
+@BOTH
+def test_neighbours_do_not_matter(config: TransformerConfig) -> None:
+    model = made(config)
+    together = vectors(model, READ, WRITTEN)
+    for number in range(2):
+        (alone,) = vectors(model, READ[number : number + 1], WRITTEN[number : number + 1])
+        torch.testing.assert_close(together[number], alone, rtol=0, atol=1e-6)
+
+
+@BOTH
+def test_nothing_that_is_to_come_is_seen_and_all_that_was_read_is(config: TransformerConfig) -> None:
+    model = made(config)
+    before = vectors(model, READ, WRITTEN)[1]
+    later = vectors(model, READ, [WRITTEN[0], [0, 11, 12, 13, 49]])[1]
+    torch.testing.assert_close(before[:4], later[:4], rtol=0, atol=1e-6)
+    assert not torch.allclose(before[4], later[4])
+    other = vectors(model, [READ[0], [7, 9]], WRITTEN)[1]
+    assert all(not torch.allclose(one, changed) for one, changed in zip(before, other, strict=True))
+
+
+@BOTH
+def test_only_what_is_read_of_the_last_layer_is_computed(config: TransformerConfig) -> None:
+    model, which = made(config), torch.tensor([0, 2, 7])
+    with torch.no_grad():
+        some = model(Tokens.of(READ), Tokens.of(WRITTEN), read=which)
+    torch.testing.assert_close(some, torch.cat(vectors(model, READ, WRITTEN))[which], rtol=0, atol=1e-6)
+
+
+def test_a_configuration_says_how_many_networks_there_are() -> None:
+    assert isinstance(network(BERT_TINY), Transformer)
+    assert isinstance(network(OLD), EncoderDecoder)
+
+
+def test_both_halves_read_words_by_one_table() -> None:
+    model = made(OLD)
+    assert model.encoder.embedding is model.decoder.embedding
+    names = model.matrices()
+    assert names["decoder.layers.1.cross.project.weight"] == 2
+    assert names.keys() <= dict(model.named_parameters()).keys()

@@ -1,0 +1,198 @@
+"""A search finds what it says it finds, whatever network gives the scores."""
+
+from collections.abc import Callable
+from itertools import product
+from math import log
+
+import pytest
+import torch
+from torch import Tensor
+
+from bertsmith.data.shuffle import uniform
+from bertsmith.errors import RecipeError
+from bertsmith.models.search import SearchConfig, beam, draws, pick, write
+
+STOP = torch.tensor([0])
+NONE = torch.tensor([], dtype=torch.long)
+
+
+class Toy:
+    """A network with no weights: the scores of what comes next are a hash of all that came before."""
+
+    def __init__(self, vocabulary: int, sequences: int = 2) -> None:
+        self.vocabulary = vocabulary
+        self.texts: list[list[tuple[int, ...]]] = [[()] for _ in range(sequences)]
+
+    def logits(self, sequence: int, text: tuple[int, ...]) -> list[float]:
+        return [4 * float(uniform(9, sequence, *text, token)) for token in range(-self.vocabulary, 0)]
+
+    @property
+    def first(self) -> Tensor:
+        return torch.tensor([self.logits(sequence, ()) for sequence in range(len(self.texts))])
+
+    def __call__(self, ids: Tensor, came: Tensor | None) -> Tensor:
+        ways = torch.zeros_like(ids) if came is None else came
+        self.texts = [
+            [(*several[way % len(several)], token) for way, token in zip(*pair, strict=True)]  # all begin as one
+            for several, pair in zip(self.texts, zip(ways.tolist(), ids.tolist(), strict=True), strict=True)
+        ]
+        scores = [[self.logits(sequence, text) for text in texts] for sequence, texts in enumerate(self.texts)]
+        return torch.tensor(scores)
+
+    def likelihood(self, sequence: int, text: tuple[int, ...]) -> float:
+        shares = [torch.tensor(self.logits(sequence, text[:place])).log_softmax(0) for place in range(len(text))]
+        return sum(float(share[token]) for share, token in zip(shares, text, strict=True))
+
+
+def limits(*most: int) -> Tensor:
+    return torch.tensor(most)
+
+
+def wholes(vocabulary: int, most: int) -> list[tuple[int, ...]]:
+    """All texts that can be written: those that stop, and those that are as long as can be."""
+    words = range(1, vocabulary)
+    stopped = [(*text, 0) for length in range(most) for text in product(words, repeat=length)]
+    return stopped + list(product(words, repeat=most))
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.7, 1.0, 2.0, -0.5])
+@pytest.mark.parametrize("samples", [1, 4])
+def test_a_beam_wide_enough_finds_what_is_best_of_all(penalty: float, samples: int) -> None:
+    toy = Toy(4)
+    config = SearchConfig(most=4, beams=120, penalty=penalty, samples=samples)
+    found = beam(toy.first, toy, config, limits(4, 4), STOP)
+    for sequence, ours in enumerate(found):
+        every = {text: toy.likelihood(sequence, text) / len(text) ** penalty for text in wholes(4, 4)}
+        best = sorted(every, key=every.__getitem__, reverse=True)[:samples]
+        assert [tuple(text) for text, _ in ours] == [text[:-1] if text[-1] == 0 else text for text in best]
+        assert [score for _, score in ours] == pytest.approx([every[text] for text in best], abs=1e-5)
+
+
+def test_there_are_no_more_texts_than_can_be_written() -> None:
+    toy = Toy(3)
+    found = beam(toy.first, toy, SearchConfig(most=1, beams=5, samples=5), limits(1, 1), STOP)
+    assert [sorted(text for text, _ in ours) for ours in found] == [[[], [1], [2]]] * 2
+
+
+def test_a_narrow_beam_never_says_more_than_is_true() -> None:
+    toy = Toy(5)
+    found = beam(toy.first, toy, SearchConfig(most=6, beams=3, samples=3), limits(6, 6), STOP)
+    for sequence, ours in enumerate(found):
+        scores = [score for _, score in ours]
+        assert scores == sorted(scores, reverse=True)
+        for text, score in ours:
+            whole = tuple(text) if len(text) == 6 else (*text, 0)
+            assert score == pytest.approx(toy.likelihood(sequence, whole) / len(whole), abs=1e-5)
+
+
+def test_a_beam_stops_when_none_can_become_better() -> None:
+    certain = torch.tensor([[9.0, 0.0, 0.0]])
+    steps = []
+
+    def step(ids: Tensor, came: Tensor | None) -> Tensor:
+        steps.append(ids)
+        return torch.tensor([[[9.0, 0.0, 0.0]] * 2])
+
+    [[best]] = beam(certain, step, SearchConfig(most=500, beams=2, penalty=0.0), limits(500), STOP)
+    assert best == ([], pytest.approx(log(1 / (1 + 2 * 2.718281828**-9)), abs=1e-6))
+    assert not steps
+
+
+def test_one_beam_is_greedy() -> None:
+    greedy, narrow = Toy(7), Toy(7)
+    config = SearchConfig(most=9, temperature=0)
+    one = write(greedy.first, greedy, config, draws([[1], [2]], config), limits(9, 9), NONE)
+    other = beam(narrow.first, narrow, config, limits(9, 9), NONE)
+    assert one == [best[0][0] for best in other]
+
+
+def test_the_likeliest_of_one_is_greedy() -> None:
+    greedy, drawn = Toy(7), Toy(7)
+    first, second = SearchConfig(most=9, temperature=0), SearchConfig(most=9, top_k=1, temperature=3.0)
+    chance = draws([[1], [2]], first)
+    one = write(greedy.first, greedy, first, chance, limits(9, 9), STOP)
+    assert one == write(drawn.first, drawn, second, chance, limits(9, 9), STOP)
+
+
+@pytest.mark.parametrize("search", ["write", "beam"])
+def test_stops_and_limits_and_the_least_are_kept(search: str) -> None:
+    def texts(config: SearchConfig, most: Tensor) -> list[list[int]]:
+        toy = Toy(3, sequences=40)
+        if search == "write":
+            return write(toy.first, toy, config, draws([[n] for n in range(40)], config), most, STOP)
+        return [best[0][0] for best in beam(toy.first, toy, config, most, STOP)]
+
+    beams = 1 if search == "write" else 3
+    free = texts(SearchConfig(most=8, beams=beams, temperature=1.0, penalty=0.0), limits(*[8] * 40))
+    assert {len(text) for text in free} >= {0, 1}
+    assert all(0 not in text for text in free)
+    least = texts(SearchConfig(most=8, least=3, beams=beams, temperature=1.0, penalty=0.0), limits(*[8] * 40))
+    assert min(map(len, least)) == 3
+    bound = texts(SearchConfig(most=8, least=8, beams=beams), limits(*[1 + n % 10 for n in range(40)]))
+    assert [len(text) for text in bound] == [min(8, 1 + n % 10) for n in range(40)]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        SearchConfig(temperature=1.0, top_k=0, top_p=1.0),
+        SearchConfig(temperature=0.7, top_k=0, top_p=0.8),
+        SearchConfig(temperature=1.5, top_k=6, top_p=1.0),
+        SearchConfig(temperature=1.3, top_k=9, top_p=0.6),
+        SearchConfig(temperature=1.3, top_k=9, top_p=1e-6),
+    ],
+)
+def test_shares_are_those_of_transformers(config: SearchConfig) -> None:
+    from transformers.generation import logits_process as theirs
+
+    torch.manual_seed(3)
+    scores = 2 * torch.randn(1, 30)
+    warpers: list[Callable[..., Tensor]] = [theirs.TemperatureLogitsWarper(config.temperature)]
+    warpers += [theirs.TopKLogitsWarper(config.top_k)] if config.top_k else []
+    warpers += [theirs.TopPLogitsWarper(config.top_p)] if config.top_p < 1 else []
+    warped = scores
+    for warper in warpers:
+        warped = warper(None, warped)
+    steps = 20_000  # chances that lie evenly: how many meet a token is its share
+    chances = (torch.arange(steps, dtype=torch.float64) + 0.5) / steps
+    found = pick(scores.expand(steps, -1), config, chances).bincount(minlength=30) / steps
+    torch.testing.assert_close(found, warped.softmax(-1)[0], rtol=0, atol=2 / steps)
+    assert (found[warped[0].isinf()] == 0).all()
+
+
+def test_samples_come_as_often_as_they_are_likely() -> None:
+    config = SearchConfig(most=4, temperature=1.0, top_k=0, top_p=1.0, samples=500, seed=5)
+    chance = draws([[1, 2, 3], [4]], config)
+    scores = torch.tensor([[2.0, 1.0, 0.0, -1.0, 0.5]])
+    ids = torch.stack([pick(scores.expand(1000, -1), config, chance[:, place]) for place in range(4)])
+    expected = scores.softmax(-1)[0] * 4000
+    counts = ids.flatten().bincount(minlength=5)
+    assert ((counts - expected) ** 2 / expected).sum() < 18.5  # chi-square with four degrees, one in a thousand
+
+
+def test_chance_belongs_to_seed_prompt_sample_and_place() -> None:
+    config = SearchConfig(most=6, samples=2)
+    both = draws([[1, 2], [3]], config)
+    assert both.shape == (4, 6)
+    assert len(both.unique()) == 24
+    assert torch.equal(both[2:], draws([[3]], config))
+    assert torch.equal(both[2:3, :4], draws([[3]], SearchConfig(most=4)))
+    assert not torch.equal(both, draws([[1, 2], [3]], SearchConfig(most=6, samples=2, seed=1)))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "line"),
+    [
+        ({"most": 0}, "most: is 0. Give at least 1."),
+        ({"temperature": -0.5}, "temperature: is -0.5. Give at least 0."),
+        ({"top_k": -1}, "top_k: is -1. Give at least 0."),
+        ({"top_p": 0.0}, "top_p: is 0.0. Give a share above 0, at most 1."),
+        ({"top_p": 1.5}, "top_p: is 1.5. Give a share above 0, at most 1."),
+        ({"beams": 0}, "beams: is 0. Give at least 1."),
+        ({"beams": 2, "samples": 3}, "samples: is 3, of 2 beams. Take as many beams."),
+    ],
+)
+def test_what_cannot_be_searched_is_refused(wrong: dict, line: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        SearchConfig(**wrong)
+    assert str(caught.value) == line

@@ -1,0 +1,76 @@
+"""Scripts that compile guessing next tokens; test_causal_run.py runs them where no shapes are checked at run time."""
+
+import sys
+from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from bertsmith.data.batch import Batch, Tokens
+from bertsmith.models.family import GPT2
+from bertsmith.models.transformer import Transformer
+from bertsmith.nn.init import initialise
+from bertsmith.objectives.causal import NextToken
+from bertsmith.train.trainer import Trainer
+
+SIZES = {"vocabulary": 300, "width": 128, "heads": 2, "layers": 2, "feed_forward": 96, "length": 24}
+SHAPE = replace(GPT2, **SIZES, dropout=0.0, attention_dropout=0.0)
+EQUAL = [list(range(9)), list(range(9, 18))]
+RAGGED = [[7, 8, 9], [1] * 24, list(range(20)), [5], [9, 8, 7, 6] * 5, [], []]
+
+
+def objective() -> NextToken:
+    made = NextToken(Transformer(SHAPE), NextToken.Config())
+    initialise(made, 0, deviation=0.1)
+    return made
+
+
+def batch(rows: list[list[int]], seed: int = 1) -> Batch:
+    dice, size = torch.Generator().manual_seed(seed), sum(map(len, rows))
+    chosen = torch.randperm(size, generator=dice)[: size - 4].sort().values
+    targets = torch.randint(300, (size - 4,), generator=dice)
+    targets[-3:] = -100
+    return Batch(tokens=Tokens.of(rows), chosen=chosen, targets=targets)
+
+
+def compare(made: NextToken, given: Batch, compute: Any, most: float) -> None:
+    """The loss and gradients of a compiled step against those of a plain one."""
+    found = []
+    for step in (made, compute):
+        made.zero_grad()
+        total = step(given)["next_token"].total
+        total.backward()
+        slopes = torch.cat([weight.grad.flatten().float() for weight in made.parameters() if weight.grad is not None])
+        found.append((total.detach().float(), slopes))
+    (plain, slope), (loss, other) = found
+    assert (loss - plain).abs() <= most * plain.abs(), (loss, plain)
+    assert (other - slope).norm() <= 10 * most * slope.norm(), ((other - slope).norm(), slope.norm())
+
+
+def without_a_device() -> None:
+    """Equal rows for real; ragged rows on the meta device, which tries the graph and its shapes."""
+    how: dict[str, Any] = {"fullgraph": True, "dynamic": False, "backend": "aot_eager"}
+    made = objective()
+    compare(made, batch(EQUAL), torch.compile(made, **how), 1e-5)
+    hollow = objective().to("meta")
+    hollow.trunk.kernel = "varlen"
+    trainer = SimpleNamespace(objective=hollow, precision=torch.bfloat16)
+    terms = torch.compile(partial(Trainer._rounded, trainer), **how)(batch(RAGGED).to("meta"))
+    terms["next_token"].total.backward()
+
+
+def on_a_device() -> None:
+    """A step in half precision by the real compiler; the second batch must never wait for the device."""
+    made = objective().cuda()
+    trainer = SimpleNamespace(objective=made, precision=torch.bfloat16)
+    compiled = torch.compile(partial(Trainer._rounded, trainer), fullgraph=True, dynamic=False)
+    first, second = (batch(RAGGED, seed).to("cuda") for seed in (1, 2))
+    compare(made, first, compiled, 2e-2)
+    torch.cuda.set_sync_debug_mode("error")
+    compiled(second)["next_token"].total.backward()
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()

@@ -1,0 +1,182 @@
+"""Spans: what is taken out, what is asked for, and that texts can be put together again."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from prose import PADDING, START, STOP, VOCABULARY, prose
+
+from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.pack import Pack, Packed
+from bertsmith.errors import RecipeError
+from bertsmith.models.encoder_decoder import EncoderDecoder
+from bertsmith.models.family import BERT_TINY, T5
+from bertsmith.models.transformer import Transformer
+from bertsmith.nn.init import initialise
+from bertsmith.objectives.masked import MaskedLM
+from bertsmith.objectives.spans import Collator, SpanCorruption, _cut
+
+SENTINELS = tuple(range(VOCABULARY + 99, VOCABULARY - 1, -1))
+SHAPE = replace(T5, vocabulary=VOCABULARY + 100, width=32, layers=2, decoder=2, heads=2, feed_forward=64, length=64)
+LENGTHS = pytest.mark.parametrize(("length", "tokens"), [(64, 1024), (16, 512), (8, 256), (48, 500)])
+
+
+def packed(position: int = 0, *, length: int = 64, tokens: int = 1024) -> Packed:
+    how = {"start": START, "stop": STOP, "padding": PADDING, "seed": 1}
+    return Pack(prose(300), length=length, tokens=tokens, pairs="none", across=True, **how)(position)
+
+
+def collator(**config: float) -> Collator:
+    return Collator(SpanCorruption.Config(**config), SENTINELS, PADDING, STOP)
+
+
+def rows(tokens: Tokens, count: int) -> list[list[int]]:
+    return [tokens.ids[start:stop].tolist() for start, stop in tokens.bounds.unfold(0, 2, 1)[:count].tolist()]
+
+
+def texts(given: Packed) -> list[list[int]]:
+    bounds = given.bounds[: given.sequences + 1]
+    return [given.ids[start + 1 : stop - 1].tolist() for start, stop in pairwise(bounds)]
+
+
+def asked(batch: Batch, count: int) -> list[list[int]]:
+    assert batch.written is not None
+    assert batch.targets is not None
+    return rows(replace(batch.written, ids=batch.targets), count)
+
+
+def together(read: list[int], written: list[int]) -> list[int]:
+    """A text again, from what is left of it and what was taken out."""
+    spans: dict[int, list[int]] = {}
+    for token in written:
+        if token in SENTINELS:
+            assert token not in spans
+            spans[token] = []
+        else:
+            spans[list(spans)[-1]].append(token)
+    assert list(spans) == list(SENTINELS[: len(spans)])
+    assert all(spans.values())
+    return [token for place in read for token in spans.get(place, [place])]
+
+
+@LENGTHS
+@pytest.mark.parametrize(("rate", "mean"), [(0.15, 3.0), (0.5, 3.0), (0.15, 1.0), (0.3, 8.0)])
+def test_what_is_left_and_what_is_written_make_up_the_text(length: int, tokens: int, rate: float, mean: float) -> None:
+    collate = collator(rate=rate, mean=mean)
+    for index in range(3):
+        given = packed(index, length=length, tokens=tokens)
+        batch = collate(given)
+        assert batch.written is not None
+        parts = texts(given), rows(batch.tokens, given.sequences), asked(batch, given.sequences)
+        begun = rows(batch.written, given.sequences)
+        for text, read, target, prompt in zip(*parts, begun, strict=True):
+            assert read[-1] == STOP
+            if target == [-100]:  # too short for anything to be taken out
+                assert len(text) < 2
+                assert read[:-1] == text
+                continue
+            assert target[-1] == STOP
+            assert prompt == [PADDING, *target[:-1]]
+            assert together(read[:-1], target[:-1]) == text
+
+
+@LENGTHS
+def test_shapes_never_change_and_bounds_hold_all_tokens(length: int, tokens: int) -> None:
+    collate, seen = collator(), set()
+    for index in range(12):
+        batch = collate(packed(index, length=length, tokens=tokens))
+        assert batch.written is not None
+        for part in (batch.tokens, batch.written):
+            assert int(part.bounds[-1]) == len(part.ids)
+            assert int(part.bounds.diff().max()) <= part.longest
+        halves = ((len(part.ids), len(part.bounds), part.longest) for part in (batch.tokens, batch.written))
+        seen.add(tuple(halves))
+    assert len(seen) == 1
+
+
+def test_so_many_tokens_are_taken_out_in_spans_of_the_mean() -> None:
+    taken = spans = text = 0
+    for index in range(40):
+        given = packed(index, length=64, tokens=2048)
+        targets = collator()(given).targets
+        assert targets is not None
+        marks = int((targets >= VOCABULARY).sum())
+        spans, taken = spans + marks, taken + int((targets >= 0).sum()) - marks - given.sequences
+        text += given.real - 2 * given.sequences
+    assert taken / text == pytest.approx(0.15, abs=0.01)
+    assert taken / spans == pytest.approx(3.0, abs=0.2)
+
+
+def test_a_batch_is_a_function_of_its_text_and_key() -> None:
+    given = packed()
+    one, other = collator()(given), collator()(given)
+    assert torch.equal(one.tokens.ids, other.tokens.ids)
+    changed = collator()(replace(given, key=given.key + 1))
+    assert not torch.equal(one.tokens.ids, changed.tokens.ids)
+
+
+def test_every_way_to_cut_is_equally_likely() -> None:
+    seen: dict[tuple[int, ...], int] = {}
+    for key in range(3000):
+        first, *rest = np.split(_cut(np.array([5, 4]), np.array([3, 1]), key, 0), [3])
+        assert rest[0].tolist() == [4]
+        seen[tuple(first.tolist())] = seen.get(tuple(first.tolist()), 0) + 1
+    assert set(seen) == {(1, 1, 3), (1, 3, 1), (3, 1, 1), (1, 2, 2), (2, 1, 2), (2, 2, 1)}
+    assert sum((count - 500) ** 2 / 500 for count in seen.values()) < 20.5  # chi-square, one in a thousand
+
+
+def test_a_text_with_more_spans_than_sentinels_is_refused() -> None:
+    few = Collator(SpanCorruption.Config(), SENTINELS[:2], PADDING, STOP)
+    with pytest.raises(RecipeError, match=r"spans, and there are 2 sentinels\. Take shorter"):
+        few(packed())
+
+
+def objective() -> SpanCorruption:
+    made = SpanCorruption(EncoderDecoder(SHAPE), SpanCorruption.Config())
+    initialise(made, 0, deviation=0.1)
+    return made.eval()
+
+
+def test_neighbours_and_filler_have_no_say_in_a_loss() -> None:
+    made, given = objective(), packed(length=32, tokens=512)
+    batch = collator()(given)
+    with torch.no_grad():
+        whole = sum(float(term.total) for term in made(batch).values())
+        alone = 0.0
+        read = rows(batch.tokens, given.sequences)
+        for row, target in zip(read, asked(batch, given.sequences), strict=True):
+            if target == [-100]:
+                continue
+            written = Tokens.of([[PADDING, *target[:-1]]])
+            true = torch.tensor(target)
+            text = (true < VOCABULARY) & (true != STOP)
+            single = Batch(tokens=Tokens.of([row]), written=written, targets=true, real=text)
+            alone += sum(float(term.total) for term in made(single).values())
+    assert whole == pytest.approx(alone, rel=1e-5)
+    written = [token for target in asked(batch, given.sequences) for token in target if token >= 0]
+    assert batch.counts["spans"] == sum(token < VOCABULARY and token != STOP for token in written)
+    assert batch.counts["spans"] + batch.counts["sentinels"] == len(written)
+
+
+def test_gradients_of_a_batch_are_those_of_its_halves() -> None:
+    made, slopes = objective(), []
+    whole = collator()(packed(length=32, tokens=512))
+    assert whole.targets is not None
+    half = torch.arange(len(whole.targets)) < len(whole.targets) // 2
+    parts = [replace(whole, targets=whole.targets.where(which, -100)) for which in (half, ~half)]
+    for batches in ([whole], parts):
+        made.zero_grad()
+        for batch in batches:
+            sum(term.weight * term.total for term in made(batch).values()).backward()
+        slopes.append(torch.cat([weight.grad.flatten() for weight in made.parameters() if weight.grad is not None]))
+    torch.testing.assert_close(slopes[0], slopes[1], rtol=1e-4, atol=1e-4)
+    assert (slopes[0] != 0).float().mean() > 0.5
+
+
+def test_networks_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(RecipeError, match="has no second network"):
+        SpanCorruption(Transformer(BERT_TINY), SpanCorruption.Config())
+    with pytest.raises(RecipeError, match="a second network"):
+        MaskedLM(EncoderDecoder(SHAPE), MaskedLM.Config())

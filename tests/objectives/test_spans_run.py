@@ -1,0 +1,73 @@
+"""Runs that learn by spans: stopped and gone on with, in micro-batches, and with a folder that writes at their end."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny import assert_same, losses, prepared
+
+from bertsmith import config, run
+from bertsmith.models import folder as folders
+from bertsmith.recipe import Recipe
+from bertsmith.train import log
+from bertsmith.train.trainer import Trainer
+from bertsmith.use.load import load
+
+
+def tiny(data: Path, out: Path, *changes: str) -> Recipe:
+    shape = {"layers": 2, "decoder": 1, "width": 32, "heads": 2, "feed_forward": 64, "length": 32}
+    values = {
+        "out": str(out),
+        "model": {"kind": "t5-base", **shape},
+        "objective": {"kind": "spans"},
+        "data": {"folder": str(data), "length": 32, "tokens": 512, "workers": 1, "across": True},
+        "optimizer": {"rate": 0.01},
+        "train": {"steps": 12, "precision": "float32", "evaluations": 2, "saves": 3},
+    }
+    return config.build(config.override(values, changes), Recipe, "tiny.toml")
+
+
+def test_a_run_that_is_stopped_goes_on_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, update = prepared(tmp_path, "t5"), Trainer.update
+    run.pretrain(tiny(data, tmp_path / "whole"))
+
+    def failing(self: Trainer, *arguments: Any) -> None:
+        if self.step == 7:
+            raise RuntimeError("the plug was pulled")
+        update(self, *arguments)
+
+    monkeypatch.setattr(Trainer, "update", failing)
+    with pytest.raises(RuntimeError, match="plug"):
+        run.pretrain(tiny(data, tmp_path / "broken"))
+    monkeypatch.setattr(Trainer, "update", update)
+    run.pretrain(tiny(data, tmp_path / "broken"))
+    assert_same(tmp_path / "whole", tmp_path / "broken")
+    seen = [loss for _, loss in losses(tmp_path / "whole")]
+    assert len(seen) == 12
+    assert seen[-1] < seen[0]
+
+
+def test_micro_batches_half_precision_and_muon_move_both_networks(tmp_path: Path) -> None:
+    data = prepared(tmp_path, "t5")
+    changes = ["train.accumulate=2", "train.steps=3", "optimizer.matrices=muon", "train.precision=pure"]
+    run.pretrain(tiny(data, tmp_path / "run", *changes))
+    steps = [line for line in log.read(tmp_path / "run" / log.NAME) if line["kind"] == "step"]
+    assert [line["skipped"] for line in steps] == [0, 0, 0]
+    assert all(line["terms"].keys() == {"spans", "sentinels"} for line in steps)
+
+
+def test_its_folder_writes_and_its_reader_gives_vectors(tmp_path: Path) -> None:
+    data = prepared(tmp_path, "t5")
+    run.pretrain(tiny(data, tmp_path / "run", "train.steps=2"))
+    opened = folders.read(tmp_path / "run" / "model")
+    assert opened.raw["decoder_start_token_id"] == opened.raw["pad_token_id"] == 0
+    model = load(tmp_path / "run" / "model")
+    one, other = model.generate(["some <extra_id_0> text"], most=5, samples=2)
+    assert isinstance(one, str)
+    assert isinstance(other, str)
+    assert model.trunk.config.decoder == 0
+    saved = torch.equal(opened.state["trunk.encoder.embedding.weight"], model.objective.trunk.embedding.weight)
+    assert saved
+    assert "text2text-generation" in (tmp_path / "run" / "model" / "README.md").read_text()
+    assert "spans taken out" in (tmp_path / "run" / "report.html").read_text()

@@ -1,0 +1,118 @@
+"""Tokenizers as GPT and GPT-2 were published: one special piece, or none but the unknown one."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+from text.syllables import lines
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from bertsmith.errors import FolderError
+from bertsmith.tasks.base import framed
+from bertsmith.text.tokenizer import END, Tokenizer, TokenizerConfig, train
+
+TEXTS = ["Ka lo mi.", "", "  two  spaces", "élan 漢字", "ka"]
+
+
+def gpt2(folder: Path, **settings: Any) -> Path:
+    """Byte-level pieces; the text's end is the last of them, and nothing is set round a text."""
+    inner = tokenizers.Tokenizer(models.BPE())
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    inner.post_processor = processors.ByteLevel(trim_offsets=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    inner.train_from_iterator(lines(300), trainers.BpeTrainer(vocab_size=320, initial_alphabet=alphabet))
+    inner.add_special_tokens([END])
+    return _saved(inner, folder, settings)
+
+
+def gpt(folder: Path, **settings: Any) -> Path:
+    """Pieces that tell where a word ends."""
+    inner = tokenizers.Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"))
+    inner.normalizer = normalizers.BertNormalizer(lowercase=True)
+    inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    inner.decoder = decoders.BPEDecoder(suffix="</w>")
+    trainer = trainers.BpeTrainer(vocab_size=120, special_tokens=["<unk>"], end_of_word_suffix="</w>")
+    inner.train_from_iterator(lines(300), trainer)
+    return _saved(inner, folder, settings)
+
+
+def _saved(inner: tokenizers.Tokenizer, folder: Path, settings: dict[str, Any]) -> Path:
+    folder.mkdir()
+    inner.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    return folder
+
+
+@pytest.mark.parametrize("settings", [{}, {"bos_token": END, "eos_token": {"content": END}, "unk_token": END}])
+def test_one_piece_has_every_role_but_the_mask(settings: dict[str, Any], tmp_path: Path) -> None:
+    found = Tokenizer.load(gpt2(tmp_path / "published", **settings))
+    assert found.start == found.stop == found.padding == found.vocabulary - 1
+    assert found.special.sum() == 1
+    with pytest.raises(FolderError, match=r"has no piece for mask\. Use the tokenizer of a masked model\.$"):
+        _ = found.mask
+
+
+def test_names_in_the_settings_go_before_usual_ones(tmp_path: Path) -> None:
+    folder = gpt2(tmp_path / "published", bos_token="a", eos_token="b")
+    found = Tokenizer.load(folder)
+    assert (found.piece(found.start), found.piece(found.stop), found.piece(found.padding)) == ("a", "b", END)
+
+
+def test_the_one_piece_stands_before_a_text_and_between_two(tmp_path: Path) -> None:
+    found = Tokenizer.load(gpt2(tmp_path / "published"))
+    assert (found.between, found.closes) == (1, False)
+    end, (first, second) = found.start, found.encode(["Ka lo", " mi"])
+    assert found.encode_pair("Ka lo")[0] == [end, *first] == framed(found, first).ids.tolist()
+    row = framed(found, first, second)
+    assert found.encode_pair("Ka lo", " mi") == (row.ids.tolist(), row.segments.tolist())
+    assert row.ids.tolist() == [end, *first, end, *second]
+    assert framed(found, []).ids.tolist() == [end]
+    assert framed(found, first, []).ids.tolist() == [end, *first]
+
+
+def test_our_own_pieces_of_bytes_close_a_text() -> None:
+    own = train(lines(100), TokenizerConfig(kind="bpe", vocabulary=300))
+    assert own.closes
+    assert framed(own, [7, 8]).ids.tolist() == [own.start, 7, 8, own.stop]
+
+
+def test_transformers_opens_what_is_saved_and_gives_the_same_ids(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    found = Tokenizer.load(gpt2(tmp_path / "published"))
+    found.save(tmp_path / "saved", length=64, segments=False)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "saved")
+    assert theirs.bos_token == theirs.eos_token == theirs.pad_token == END
+    assert theirs.mask_token is None
+    for text in TEXTS:
+        assert theirs(text)["input_ids"] == found.encode_pair(text)[0]
+        assert found.decode(theirs(text)["input_ids"]) == text
+    assert theirs("a", "b")["input_ids"] == found.encode_pair("a", "b")[0]
+    again = Tokenizer.load(tmp_path / "saved")
+    assert again.fingerprint == found.fingerprint
+    assert again.roles == dict.fromkeys(("padding", "start", "stop"), found.start)
+
+
+def test_our_own_pieces_of_bytes_have_names_for_what_goes_on(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    train(lines(100), TokenizerConfig(kind="bpe", vocabulary=300)).save(tmp_path)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert (theirs.bos_token, theirs.eos_token, theirs.pad_token) == ("<s>", "</s>", "<pad>")
+
+
+def test_roles_that_are_missing_are_only_asked_for_where_they_are_needed(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    found = Tokenizer.load(gpt(tmp_path / "published", unk_token="<unk>"))
+    assert found.roles == {"unknown": 0}
+    [ids] = found.encode(["Ka lo mi"])
+    assert found.decode(ids) == "ka lo mi"
+    assert not found.continues.any()
+    found.save(tmp_path / "saved")
+    assert transformers.AutoTokenizer.from_pretrained(tmp_path / "saved")("Ka lo mi")["input_ids"] == ids
+    for role in ("start", "stop", "padding"):
+        with pytest.raises(FolderError) as caught:
+            getattr(found, role)
+        place = tmp_path / "published" / "tokenizer.json"
+        assert str(caught.value) == f"{place}: has no piece for {role}. Use a tokenizer that has one."

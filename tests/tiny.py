@@ -2,7 +2,9 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
 
 from bertsmith import config, run
@@ -14,6 +16,7 @@ from bertsmith.recipe import Recipe
 from bertsmith.text.pieces import Kind
 from bertsmith.text.tokenizer import TokenizerConfig, train
 from bertsmith.train import checkpoint, log
+from bertsmith.train.trainer import Trainer
 
 NOUNS = ["cat", "dog", "bird", "fish", "horse", "king", "queen", "child", "tree", "river"]
 VERBS = ["sees", "likes", "follows", "feeds", "hears", "helps", "finds", "wants"]
@@ -74,6 +77,21 @@ def assert_same(first: Path, second: Path) -> None:
     assert one.keys() == other.keys()
     for name, tensor in one.items():
         assert torch.equal(tensor, other[name]), name
+
+
+def fail_at(step: int, recipe: Recipe) -> None:
+    """A run that breaks off with an error at a step."""
+    update = Trainer.update
+
+    def failing(self: Trainer, *arguments: Any) -> None:
+        if self.step == step:
+            raise RuntimeError("the plug was pulled")
+        update(self, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "update", failing)
+        with pytest.raises(RuntimeError, match="plug"):
+            run.pretrain(recipe)
 
 
 def train_in_a_child(recipe: Recipe, quiet: Path) -> None:

@@ -1,17 +1,15 @@
 """Runs that learn by replaced tokens: stopped and gone on with, in micro-batches, and in compiled steps."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import scripts
 import torch
-from tiny import assert_same, losses, prepared, weights
+from tiny import assert_same, fail_at, losses, prepared, weights
 
 from bertsmith import config, run
 from bertsmith.recipe import Recipe
 from bertsmith.train import log
-from bertsmith.train.trainer import Trainer
 
 
 def test_a_step_is_one_graph_and_gives_what_a_plain_one_gives() -> None:
@@ -36,19 +34,10 @@ def tiny(data: Path, out: Path, *changes: str) -> Recipe:
     return config.build(config.override(values, changes), Recipe, "tiny.toml")
 
 
-def test_a_run_that_is_stopped_goes_on_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data, update = prepared(tmp_path), Trainer.update
+def test_a_run_that_is_stopped_goes_on_exactly(tmp_path: Path) -> None:
+    data = prepared(tmp_path)
     run.pretrain(tiny(data, tmp_path / "whole"))
-
-    def failing(self: Trainer, *arguments: Any) -> None:
-        if self.step == 13:
-            raise RuntimeError("the plug was pulled")
-        update(self, *arguments)
-
-    monkeypatch.setattr(Trainer, "update", failing)
-    with pytest.raises(RuntimeError, match="plug"):
-        run.pretrain(tiny(data, tmp_path / "broken"))
-    monkeypatch.setattr(Trainer, "update", update)
+    fail_at(13, tiny(data, tmp_path / "broken"))
     run.pretrain(tiny(data, tmp_path / "broken"))
     assert_same(tmp_path / "whole", tmp_path / "broken")
     assert len(losses(tmp_path / "whole")) == 20

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import assert_same, losses, prepared, recipe, weights, write_text
+from tiny import assert_same, fail_at, losses, prepared, recipe, weights, write_text
 
 from bertsmith import run
 from bertsmith.data.batch import Batch
@@ -110,23 +110,11 @@ def test_the_number_of_workers_does_not_change_a_run(data: Path, tmp_path: Path)
     assert_same(tmp_path / "none", tmp_path / "three")
 
 
-def test_a_run_stopped_anywhere_goes_on_exactly(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_stopped_anywhere_goes_on_exactly(data: Path, tmp_path: Path) -> None:
     """Stopped by an error at steps 7, 15 and 23; each start goes on from the newest checkpoint."""
     run.pretrain(recipe(data, tmp_path / "whole"))
-    from bertsmith.train.trainer import Trainer
-
-    update = Trainer.update
     for stop in (7, 15, 23):
-
-        def failing(self: Trainer, *arguments: object, at: int = stop) -> None:
-            if self.step == at:
-                raise RuntimeError("the plug was pulled")
-            update(self, *arguments)
-
-        monkeypatch.setattr(Trainer, "update", failing)
-        with pytest.raises(RuntimeError, match="plug"):
-            run.pretrain(recipe(data, tmp_path / "broken"))
-    monkeypatch.setattr(Trainer, "update", update)
+        fail_at(stop, recipe(data, tmp_path / "broken"))
     run.pretrain(recipe(data, tmp_path / "broken"))
     assert_same(tmp_path / "whole", tmp_path / "broken")
 

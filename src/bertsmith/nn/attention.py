@@ -83,6 +83,15 @@ class Sequences(NamedTuple):
     tokens: int
 
 
+def _filled(queries: Sequences, keys: Sequences) -> tuple[Sequences, Sequences]:
+    """The same without empty sequences at the end, where looking for them makes nobody wait and breaks no graph."""
+    if queries.bounds.device.type != "cpu" or torch.compiler.is_compiling():
+        return queries, keys
+    most = max(int((part.bounds < part.tokens).sum()) for part in (queries, keys))
+    first = queries._replace(bounds=queries.bounds[: most + 1])
+    return first, first if keys is queries else keys._replace(bounds=keys.bounds[: most + 1])
+
+
 @dataclass(frozen=True)
 class Group:
     """Sequences of nearly the same length, as the rows of one rectangle."""
@@ -162,6 +171,7 @@ class Layout:
         layout = cls(bounds=queries.bounds, longest=queries.longest, kernel=kernel, reach=reach, bias=bias)
         if kernel == "recorded":
             return replace(layout, lengths=(queries.bounds.diff().tolist(), keys.bounds.diff().tolist()))
+        queries, keys = _filled(queries, keys)
         rows = Rows.of(*queries)
         pair = (rows, rows if keys is queries else Rows.of(*keys))
         looks = allowed(*pair, reach)

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+import scripts
 import torch
 from tiny import assert_same, fail_at, losses, prepared
 
@@ -10,6 +12,15 @@ from bertsmith.models import folder as folders
 from bertsmith.recipe import Recipe
 from bertsmith.train import log
 from bertsmith.use.load import load
+
+
+def test_a_step_is_one_graph_and_gives_what_a_plain_one_gives() -> None:
+    scripts.run(__file__, "spans_graphs.py", "without_a_device")
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_a_step_is_one_graph_that_never_waits() -> None:
+    scripts.run(__file__, "spans_graphs.py", "on_a_device")
 
 
 def tiny(data: Path, out: Path, *changes: str) -> Recipe:

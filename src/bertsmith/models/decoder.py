@@ -127,7 +127,8 @@ def continued(
 def _parts(rows: Sequence[Sequence[int]], decoder: Decoder, config: SearchConfig) -> Iterator[list[int]]:
     """Prompts of nearly one length, as many as there is room for: their numbers."""
     network = decoder.config
-    size = 2 * network.layers * network.width * decoder.dtype.itemsize  # of a token
+    layers = network.decoder or network.layers
+    size = 2 * layers * network.inner * decoder.dtype.itemsize  # of a token
     copies = 1 if config.beams > 1 else config.samples
     part: list[int] = []
     for number in sorted(range(len(rows)), key=lambda number: len(rows[number])):

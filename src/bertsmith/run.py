@@ -260,7 +260,8 @@ def listing() -> None:
     """The members of the family, the objectives, the tasks, and the recipes in this folder."""
     table = Table("member", "layers", "width", "heads", "feed-forward", "parameters", box=None)
     for name, shape in FAMILY.items():
-        row = (shape.layers, shape.width, shape.heads, shape.feed_forward, f"{shape.count / 1e6:,.1f} M")
+        layers = f"{shape.layers} + {shape.decoder}" if shape.decoder else shape.layers
+        row = (layers, shape.width, shape.heads, shape.feed_forward, f"{shape.count / 1e6:,.1f} M")
         table.add_row(name, *map(str, row))
     SAY.print(table)
     SAY.print()

@@ -1,5 +1,6 @@
 """Starting from a model folder: its weights in the place of chance, on new text, for longer texts, with new words."""
 
+import re
 from dataclasses import fields
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from bertsmith.objectives.base import Unlabelled
 from bertsmith.text.tokenizer import Tokenizer
 
 FREE = ("vocabulary", "length", "dropout", "attention_dropout")  # what a run may have otherwise than its folder
-WORDS = ("trunk.embedding.weight", "head.bias")  # one row for each piece of the vocabulary
+WORDS = re.compile(r"trunk\.(\w+\.)?(embedding|words)\.weight|head\.bias")  # one row for each piece of the vocabulary
 PLACES = "trunk.positions.weight"
 
 
@@ -27,9 +28,8 @@ def start(objective: Unlabelled, folder: Path, tokenizer: Tokenizer) -> list[str
         raise FolderError(folder, fact, "The two do not belong together")
     parents = _parents(before, tokenizer)
     own, state, told = objective.state_dict(), dict(opened.state), [f"starting from {folder}"]
-    for name in WORDS:
-        if name in state:
-            state[name] = torch.stack([state[name][numbers].mean(0) for numbers in parents])
+    for name in filter(WORDS.fullmatch, opened.state):
+        state[name] = torch.stack([state[name][numbers].mean(0) for numbers in parents])
     if new := sum(tokenizer.piece(number) not in before.numbered for number in range(tokenizer.vocabulary)):
         told.append(f"{new:,} of {tokenizer.vocabulary:,} pieces are new, and start from the pieces they were cut into")
     if PLACES in state and shape.length != opened.config.length:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from compiled import compare
 
 from bertsmith.data.batch import Batch, Tokens
 from bertsmith.models.family import GPT2
@@ -33,20 +34,6 @@ def batch(rows: list[list[int]], seed: int = 1) -> Batch:
     targets = torch.randint(300, (size - 4,), generator=dice)
     targets[-3:] = -100
     return Batch(tokens=Tokens.of(rows), chosen=chosen, targets=targets)
-
-
-def compare(made: NextToken, given: Batch, compute: Any, most: float) -> None:
-    """The loss and gradients of a compiled step against those of a plain one."""
-    found = []
-    for step in (made, compute):
-        made.zero_grad()
-        total = step(given)["next_token"].total
-        total.backward()
-        slopes = torch.cat([weight.grad.flatten().float() for weight in made.parameters() if weight.grad is not None])
-        found.append((total.detach().float(), slopes))
-    (plain, slope), (loss, other) = found
-    assert (loss - plain).abs() <= most * plain.abs(), (loss, plain)
-    assert (other - slope).norm() <= 10 * most * slope.norm(), ((other - slope).norm(), slope.norm())
 
 
 def without_a_device() -> None:

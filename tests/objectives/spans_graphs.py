@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from compiled import compare
 
 from bertsmith.data.batch import Batch, Tokens
 from bertsmith.models.encoder_decoder import EncoderDecoder
@@ -37,20 +38,6 @@ def batch(seed: int = 1) -> Batch:
     targets[-2:] = -100
     tokens, written = Tokens.of(READ), Tokens.of(WRITTEN)
     return Batch(tokens=tokens, written=written, targets=targets, real=targets >= 20)
-
-
-def compare(made: SpanCorruption, given: Batch, compute: Any, most: float) -> None:
-    """The losses and gradients of a compiled step against those of a plain one."""
-    found = []
-    for step in (made, compute):
-        made.zero_grad()
-        total = sum(term.weight * term.total for term in step(given).values())
-        total.backward()
-        slopes = torch.cat([weight.grad.flatten().float() for weight in made.parameters()])
-        found.append((total.detach().float(), slopes))
-    (plain, slope), (loss, other) = found
-    assert (loss - plain).abs() <= most * plain.abs(), (loss, plain)
-    assert (other - slope).norm() <= 10 * most * slope.norm(), ((other - slope).norm(), slope.norm())
 
 
 def without_a_device() -> None:

@@ -1,5 +1,6 @@
 """Runs that learn by spans: stopped and gone on with, in micro-batches, and with a folder that writes at their end."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,12 @@ from tiny import assert_same, fail_at, losses, prepared
 
 from bertsmith import config, run
 from bertsmith.models import folder as folders
+from bertsmith.models.encoder_decoder import EncoderDecoder
+from bertsmith.objectives.spans import SpanCorruption
 from bertsmith.recipe import Recipe
+from bertsmith.start import start
+from bertsmith.text.extend import extend
+from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import log
 from bertsmith.use.load import load
 
@@ -70,3 +76,20 @@ def test_its_folder_writes_and_its_reader_gives_vectors(tmp_path: Path) -> None:
     assert saved
     assert "text2text-generation" in (tmp_path / "run" / "model" / "README.md").read_text()
     assert "spans taken out" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_a_run_goes_on_with_a_folder_and_other_words(tmp_path: Path) -> None:
+    """Every table of both networks has a row for each piece of the new vocabulary."""
+    data, model = prepared(tmp_path, "t5"), tmp_path / "run" / "model"
+    run.pretrain(tiny(data, tmp_path / "run", "train.steps=2", "model.kind=t5-v1.1-base", "model.gated=true"))
+    before = Tokenizer.load(model)
+    after = extend(before, ["cats catsdogs catsdogs birdfish birdfish"] * 20, 3)
+    assert after.vocabulary > before.vocabulary
+    config = replace(folders.read(model).config, vocabulary=after.vocabulary)
+    objective = SpanCorruption(EncoderDecoder(config), SpanCorruption.Config())
+    start(objective, model, after)
+    old, new = folders.read(model).state, objective.state_dict()
+    for name in ("trunk.encoder.embedding.weight", "trunk.words.weight"):
+        assert torch.equal(new[name][: before.vocabulary], old[name][: before.vocabulary])
+        parts = before.spelt(after.piece(before.vocabulary))
+        torch.testing.assert_close(new[name][before.vocabulary], old[name][parts].mean(0))

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Int32, Int64
-from numpy.typing import NDArray
 
 from bertsmith.data.batch import Batch, Tokens
 from bertsmith.data.pack import Packed
@@ -21,8 +20,8 @@ from bertsmith.text.tokenizer import Tokenizer
 
 CUTS = -2  # what sets the chance of cuts apart from that of other objectives
 
-Whole = Int64[NDArray[np.int64], "_"]
-Flags = Bool[NDArray[np.bool_], "_"]
+Whole = Int64[np.ndarray, "_"]
+Flags = Bool[np.ndarray, "_"]
 
 
 class SpanCorruption(Unlabelled):
@@ -152,7 +151,7 @@ class Collator:
         written = rate * (1 + share) * size + (0.5 * (1 + share) + 1.5) * rows
         return math.ceil(read), math.ceil(written)
 
-    def _parted(self, ids: Int32[NDArray[np.int32], "T"], lengths: Whole, hidden: Flags) -> tuple[Whole, Whole]:
+    def _parted(self, ids: Int32[np.ndarray, "T"], lengths: Whole, hidden: Flags) -> tuple[Whole, Whole]:
         """What is left of texts, with a sentinel for each span; and the spans, each behind its sentinel."""
         owner = np.repeat(np.arange(len(lengths)), lengths)
         first = hidden.copy()  # of its span
@@ -186,7 +185,7 @@ class Collator:
             longest=longest,
         )
 
-    def _shifted(self, ids: Int32[NDArray[np.int32], "T"], sizes: Whole) -> tuple[Int32[NDArray[np.int32], "T"], Whole]:
+    def _shifted(self, ids: Int32[np.ndarray, "T"], sizes: Whole) -> tuple[Int32[np.ndarray, "T"], Whole]:
         """What the writer is given, which begins with padding, and behind each of its tokens the one to guess."""
         begins, real = _begins(sizes + 1), int((sizes + 1).sum())
         given, targets = np.full_like(ids, self.padding), np.full(len(ids), -100)
@@ -198,7 +197,8 @@ class Collator:
 
 def _begins(lengths: Whole) -> Whole:
     """Where each begins of those that stand end to end."""
-    return np.cumsum(lengths) - lengths
+    begins: Whole = np.cumsum(lengths) - lengths
+    return begins
 
 
 def _hidden(lengths: Whole, taken: Whole, spans: Whole, key: int) -> Flags:

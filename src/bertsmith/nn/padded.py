@@ -31,7 +31,7 @@ class Rows:
         tokens = bounds[:-1, None] + places
         # Something must be looked at even in an empty row: nothing at all would be no number.
         real = (tokens < bounds[1:, None]) | (places == 0)
-        rows = torch.searchsorted(bounds[1:], all_tokens, right=True)
+        rows = torch.searchsorted(bounds, all_tokens, right=True) - 1  # of all bounds: a compiler may refuse a slice
         return cls(tokens.clamp(max=count - 1), real, rows * longest + all_tokens - bounds[rows])
 
     def lay(self, part: Float[Tensor, "T H K"]) -> Float[Tensor, "B H L K"]:

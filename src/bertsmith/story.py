@@ -131,6 +131,7 @@ def _figures(trainer: Trainer, guess: float) -> dict[str, str]:
     shares = {
         "next_accuracy": "next sentence judged right",
         "order_accuracy": "sentence order judged right",
+        "next_token_accuracy": "next tokens guessed right",
         "replaced_accuracy": "tokens judged right",
         "replaced_found": "replaced tokens found",
         "guessed_accuracy": "replaced words guessed right",

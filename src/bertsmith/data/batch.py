@@ -52,6 +52,7 @@ class Batch:
     draws: Int[Tensor, "N 2"] | None = None  # chance: random bits for each chosen position, where words are drawn
     real: Bool[Tensor, "T"] | None = None  # which tokens are text, where all of them are asked about
     labels: Shaped[Tensor, "B ..."] | None = None  # one per sequence, or group of them; -100 or nan where there is none
+    back: "Batch | None" = None  # more text, which is read looking only back, where both ways are learnt
     counts: dict[str, int] = field(default_factory=dict)  # by the name of the loss term
 
     def to(self, device: torch.device | str) -> "Batch":
@@ -68,6 +69,6 @@ def _moved(record: Any, device: torch.device | str) -> Any:
     moved = {
         part.name: value.to(device, non_blocking=True) if isinstance(value, Tensor) else value.to(device)
         for part in fields(record)
-        if isinstance(value := getattr(record, part.name), Tensor | Tokens)
+        if isinstance(value := getattr(record, part.name), Tensor | Tokens | Batch)
     }
     return replace(record, **moved)

@@ -73,5 +73,5 @@ def _pinned(record: Any) -> Any:
     """The same record with every tensor in memory that the device can copy from on its own."""
     parts = {part.name: getattr(record, part.name) for part in fields(record)}
     pinned = {name: part.pin_memory() for name, part in parts.items() if isinstance(part, Tensor)}
-    nested = {name: _pinned(part) for name, part in parts.items() if isinstance(part, Tokens)}
+    nested = {name: _pinned(part) for name, part in parts.items() if isinstance(part, Tokens | Batch)}
     return replace(record, **pinned, **nested)

@@ -15,6 +15,7 @@ MASKS = ("[MASK]", "<mask>")
 STEEP = 30  # a loss that falls to a thirtieth is read better by orders of magnitude
 GUESSED = {"masked": "hidden words", "next_token": "next tokens", "spans": "spans taken out"}
 BESIDE = {  # what may be learnt beside hidden words
+    "next_token": "next tokens",
     "next": "next sentence",
     "order": "sentence order",
     "replaced": "tokens, replaced or not",
@@ -105,7 +106,7 @@ def _curves(story: RunStory) -> str:
         logarithmic=bool(losses) and 0 < STEEP * min(losses) < max(losses),
         wide=True,
     )
-    kind = next((kind for kind in BESIDE if _points(steps, "terms", kind)), "next")
+    kind = next((kind for kind in BESIDE if kind != guessed and _points(steps, "terms", kind)), "next")
     other, other_checked = _points(steps, "terms", kind), _points(checks, f"{kind}_loss")
     words_right, other_right = _points(checks, f"{guessed}_accuracy"), _points(checks, f"{kind}_accuracy")
     rest = [

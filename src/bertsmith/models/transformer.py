@@ -16,7 +16,7 @@ from bertsmith.nn.heads import Bend, Pooler, Transform
 from bertsmith.nn.layers import Activation, Layer, Norm, normed
 from bertsmith.nn.padded import Rows
 from bertsmith.nn.positions import Learned, Rotary, Sinusoidal
-from bertsmith.nn.reach import ALL, Reach
+from bertsmith.nn.reach import ALL, BACK, Reach
 from bertsmith.nn.relative import Relative
 
 Positions = Literal["learned", "sinusoidal", "rotary", "relative"]
@@ -165,7 +165,7 @@ class Transformer(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
-        self.reach = Reach(behind=0) if config.causal else ALL
+        self.reach = BACK if config.causal else ALL
         self.local_reach = Reach(config.local, 0 if config.causal else config.local)
         self.kernel: Kernel | None = None  # to be used for every batch; None: the fastest that is proved to be
         self.embedding = nn.Embedding(config.vocabulary, config.table)
@@ -215,15 +215,16 @@ class Transformer(nn.Module):
         *,
         read: Int[Tensor, "N"] | None = None,
         memory: Memory | None = None,
+        back: bool = False,
     ) -> Float[Tensor, "_ D"]:
         """The last layer's vectors, by the kernel asked for or the fastest for this batch and device.
 
         Of the last layer only what somebody reads need be computed: `read` names the tokens. In BERT-base's
         pretraining that saves a twentieth of the work, in a small network and in classification much more. A network
-        that also looks at another text has it in `memory`.
+        that also looks at another text has it in `memory`; one that looks both ways may be asked to look only `back`.
         """
         hidden = self._embed(tokens)
-        return self._through(hidden, self._layouts(tokens, hidden, kernel, memory), read)
+        return self._through(hidden, self._layouts(tokens, hidden, kernel, memory, back), read)
 
     def cache(self, sequences: int, room: int, ways: int = 1, dtype: torch.dtype = torch.float32) -> Cache:
         """Room for what the layers make of so many sequences; each row takes `room` tokens, those of all its ways."""
@@ -333,10 +334,10 @@ class Transformer(nn.Module):
         return hidden
 
     def _layouts(
-        self, tokens: Tokens, hidden: Tensor, kernel: Kernel | None, memory: Memory | None = None
+        self, tokens: Tokens, hidden: Tensor, kernel: Kernel | None, memory: Memory | None = None, back: bool = False
     ) -> list[Layout]:
         """What each layer has to know of the batch."""
-        wide = self._layout(tokens, hidden, kernel)
+        wide = self._layout(tokens, hidden, kernel, BACK if back else self.reach)
         if memory is not None:
             how: Kernel = "recorded" if wide.kernel == "recorded" else "padded"
             across = Layout.between(_sequences(tokens), _sequences(memory.tokens), how)
@@ -345,24 +346,24 @@ class Transformer(nn.Module):
             wide = replace(wide, turn=self.rotary(tokens.positions))
         if not self.config.local:
             return [wide] * self.config.layers
-        near = replace(wide, reach=self.local_reach)
+        near = replace(wide, reach=replace(self.local_reach, behind=0) if back else self.local_reach)
         if self.local_rotary is not None:
             near = replace(near, turn=self.local_rotary(tokens.positions))
         return [near if self.config.is_local(number) else wide for number in range(self.config.layers)]
 
-    def _layout(self, tokens: Tokens, hidden: Tensor, kernel: Kernel | None) -> Layout:
+    def _layout(self, tokens: Tokens, hidden: Tensor, kernel: Kernel | None, reach: Reach) -> Layout:
         kernel = kernel or self.kernel
         if self.relative is not None and kernel != "cached":
             own, bias = _sequences(tokens), self.relative.square(tokens.longest, tokens.longest)
             how: Kernel = "recorded" if kernel == "recorded" else "padded"
-            return Layout.between(own, own, how, self.reach, bias)
+            return Layout.between(own, own, how, reach, bias)
         if kernel is None:
             device = hidden.device
             # Under autocast the projections come out in its precision, whatever the weights are kept in.
             cast = torch.is_autocast_enabled(device.type)
             dtype = torch.get_autocast_dtype(device.type) if cast else hidden.dtype
             kernel = best_kernel(tokens.equal, tokens.longest, device, dtype, self.config.head)
-        return Layout.of(tokens.bounds, tokens.longest, kernel, self.reach)
+        return Layout.of(tokens.bounds, tokens.longest, kernel, reach)
 
 
 def _sequences(tokens: Tokens) -> Sequences:

@@ -41,3 +41,4 @@ class Reach:
 
 
 ALL = Reach()
+BACK = Reach(behind=0)

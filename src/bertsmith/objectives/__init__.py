@@ -1,6 +1,7 @@
 """Learning without labels. One file per objective: what it is, its Config, heads and loss, how it corrupts."""
 
 from bertsmith.objectives.base import Unlabelled
+from bertsmith.objectives.both import BothWays
 from bertsmith.objectives.causal import NextToken
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.objectives.replaced import ReplacedTokens
@@ -11,4 +12,5 @@ OBJECTIVES: dict[str, type[Unlabelled]] = {
     "replaced": ReplacedTokens,
     "next_token": NextToken,
     "spans": SpanCorruption,
+    "both": BothWays,
 }

@@ -19,6 +19,6 @@ def evaluate(objective: Objective, batches: Sequence[Batch], bytes_per_token: fl
         figures[f"{name}_loss"] = part.total / part.count
         figures[f"{name}_accuracy"] = part.right / part.count
         figures |= {f"{name}_{share}": some / max(1, every) for share, (some, every) in part.shares.items()}
-    for name in sums.keys() & {"masked", "next_token"}:
+    for name in [name for name in ("next_token", "masked") if name in sums][-1:]:
         figures["bits_per_byte"] = figures[f"{name}_loss"] / math.log(2) / bytes_per_token
     return figures

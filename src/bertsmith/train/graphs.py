@@ -85,7 +85,7 @@ def _tensors(record: Any) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {}
     for part in fields(record):
         value = getattr(record, part.name)
-        if isinstance(value, Tokens):
+        if isinstance(value, Tokens | Batch):
             found |= {f"{part.name}.{name}": tensor for name, tensor in _tensors(value).items()}
         elif isinstance(value, Tensor):
             found[part.name] = value

@@ -1,0 +1,101 @@
+"""Both ways: one network that guesses hidden tokens from both sides, and next tokens from what has come."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bertsmith.data.batch import Batch
+from bertsmith.data.pack import Packed
+from bertsmith.data.plan import Pairs
+from bertsmith.objectives import causal
+from bertsmith.objectives.base import Term
+from bertsmith.objectives.masked import MaskedLM
+from bertsmith.text.tokenizer import Tokenizer
+
+
+class BothWays(MaskedLM):
+    """Read a part of every batch looking only back, guessing what comes next, and the rest as BERT does.
+
+    Dong et al. 2019; Charpentier and Samuel 2024. One network and one head learn both, so that no weight is added. What
+    is kept is a BERT, which transformers also opens as a decoder (`BertLMHeadModel`).
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(MaskedLM.Config):
+        pairs: Pairs = "none"
+        share: float = 0.5  # of the tokens are read looking only back
+        weight: float = 1.0  # of guessing what comes next, beside guessing what is hidden
+
+        def __post_init__(self) -> None:
+            if self.pairs != "none":
+                raise ValueError(f"pairs is {self.pairs}, and half of the text looks only back. Say none")
+            if not 0 < self.share < 1:
+                raise ValueError(f"share is {self.share}. Give one of all tokens, above 0 and below 1")
+            if not 0 < self.weight < np.inf:
+                raise ValueError(f"weight is {self.weight}. Give more than 0, usually 1")
+
+    config: Config
+
+    def forward(self, batch: Batch) -> dict[str, Term]:
+        terms = super().forward(batch)
+        assert batch.back is not None
+        assert batch.back.targets is not None
+        hidden = self.trunk(batch.back.tokens, read=batch.back.chosen, back=True)
+        term = self.term(self.logits(hidden), batch.back.targets)
+        return terms | {"next_token": term._replace(weight=self.config.weight)}
+
+    def collator(self, tokenizer: Tokenizer) -> Callable[[Packed], Batch]:
+        return Collator(self.config.share, super().collator(tokenizer))
+
+    @property
+    def guesses(self) -> float:
+        share = self.config.share
+        return share + (1 - share) * self.config.rate
+
+    def flops(self, attended: float) -> float:
+        share, shape = self.config.share, self.trunk.config
+        back = replace(shape, causal=True).flops(attended, 1.0)
+        return share * back + (1 - share) * shape.flops(attended, self.config.rate)
+
+
+@dataclass(frozen=True)
+class Collator:
+    """Packed text -> batch: what is read looking back lies before what is hidden in."""
+
+    share: float
+    hide: Callable[[Packed], Batch]
+
+    def __call__(self, packed: Packed) -> Batch:
+        first, rest = parted(packed, round(self.share * len(packed.ids)))
+        back, batch = causal.collate(first), self.hide(rest)
+        counts = {name: back.counts.get(name, 0) + batch.counts.get(name, 0) for name in back.counts | batch.counts}
+        return replace(batch, back=replace(back, counts={}), counts=counts)
+
+
+def parted(packed: Packed, size: int) -> tuple[Packed, Packed]:
+    """The first so many tokens, and the rest. A sequence that lies in both goes on in the second as one of its own."""
+    return _part(packed, 0, size), _part(packed, size, len(packed.ids))
+
+
+def _part(packed: Packed, begin: int, end: int) -> Packed:
+    bounds = packed.bounds
+    first = int(np.searchsorted(bounds, begin, side="right")) - 1  # the sequence that the first token is in
+    last = int(np.searchsorted(bounds, end))  # the one behind that of the last token
+    count = len(packed.epochs)
+    cuts = np.full(count + 1, end - begin, np.int32)
+    cuts[: last - first + 1] = np.clip(bounds[first : last + 1], begin, end) - begin
+    empty = np.zeros(count - (last - first), np.int64)
+    real = min(max(packed.real - begin, 0), end - begin)
+    return replace(
+        packed,
+        ids=packed.ids[begin:end],
+        positions=packed.positions[begin:end],
+        segments=packed.segments[begin:end],
+        places=packed.places[begin:end],
+        labels=np.concatenate((packed.labels[first:last], empty - 100)),
+        epochs=np.concatenate((packed.epochs[first:last], empty)),
+        bounds=cuts,
+        real=real,
+        sequences=int(np.searchsorted(cuts, real)) if real else 0,
+    )

@@ -1,4 +1,4 @@
-"""Cross-entropy over a vocabulary, some places at a time: the scores of all words at all places are never there at once.
+"""Cross-entropy over a vocabulary, some places at a time: never are all scores of all words there at once.
 
 A step that guesses every token of a large batch would keep gigabytes of scores for the way back. Since the loss is a
 sum, its slopes are known as soon as some scores are: they are taken at once, in the place of the scores.
@@ -85,8 +85,8 @@ def _taken(
 def _(
     hidden: Tensor, table: Tensor, bias: Tensor, targets: Tensor, biased: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    slopes = (torch.empty_like(part) for part in (hidden, table, bias))
-    return hidden.new_empty((), dtype=torch.float32), *slopes
+    total = hidden.new_empty((), dtype=torch.float32)
+    return total, torch.empty_like(hidden), torch.empty_like(table), torch.empty_like(bias)
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

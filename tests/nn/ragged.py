@@ -2,14 +2,11 @@
 
 Every test that runs a kernel stands once and runs twice: on a CUDA device in bfloat16, and on a CPU in float32 under
 Triton's interpreter. The interpreter is chosen by the environment before Triton is imported, so those tests have a
-process of their own, which `assert_interpreted` starts.
+process of their own, which `test_interpreted.py` starts.
 """
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -21,20 +18,10 @@ Attend = Callable[..., Tensor]  # `short` or `long`
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 OUTSIDE = pytest.mark.skipif(INTERPRETED, reason="not for the interpreter")
-INSIDE = pytest.mark.skipif(not INTERPRETED, reason="test_under_the_interpreter runs it in a process of its own")
+INSIDE = pytest.mark.skipif(not INTERPRETED, reason="test_interpreted.py runs it in a process of its own")
 CPU, CUDA = pytest.param("cpu", marks=INSIDE), pytest.param("cuda", marks=pytest.mark.gpu)
 REACHES = [Reach(behind=0), Reach(64, 64), Reach(5, 3), Reach(before=40)]
 everywhere = pytest.mark.parametrize("device", [CPU, CUDA])
-
-
-def assert_interpreted(file: str) -> None:
-    """All tests of a file that the interpreter can run pass there."""
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not gpu", file]
-    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    folder = Path(__file__).resolve().parents[2]
-    found = subprocess.run(words, env=environment, cwd=folder, capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stdout + found.stderr
-    assert "passed" in found.stdout
 
 
 def bounds_of(lengths: list[int], device: str) -> Tensor:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from nn.ragged import INSIDE, INTERPRETED, OUTSIDE, assert_interpreted, assert_near, everywhere, mixture
+from nn.ragged import INSIDE, INTERPRETED, assert_near, everywhere, mixture
 from torch import Tensor
 
 pytest.importorskip("triton", reason="Triton is not installed here")
@@ -36,11 +36,6 @@ def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The interpreter runs them one after the other."""
     if INTERPRETED:
         monkeypatch.setattr(module, "STRIPS", 2)
-
-
-@OUTSIDE
-def test_under_the_interpreter() -> None:
-    assert_interpreted(__file__)
 
 
 @everywhere

@@ -11,7 +11,6 @@ from nn.ragged import (
     INSIDE,
     OUTSIDE,
     REACHES,
-    assert_interpreted,
     assert_near,
     bounds_of,
     everywhere,
@@ -32,11 +31,6 @@ from bertsmith.nn.reach import Reach
 FEW = [5, 16, 0, 70, 0, 0]  # trailing empty sequences, as packing leaves them
 EDGES = [63, 64, 65, 0, 1, 129]
 LONG = [512, 300, 257, 0, 1, 64]
-
-
-@OUTSIDE
-def test_under_the_interpreter() -> None:
-    assert_interpreted(__file__)
 
 
 @everywhere
@@ -77,7 +71,7 @@ def test_blocks_of_any_size_give_the_same(
     device: str, shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is forgotten too."""
-    lengths, seed = [40, 0, 67] if device == "cpu" else [40, 0, 64, 35, 130], torch.tensor(2, device=device)
+    lengths, seed = [20, 0, 35] if device == "cpu" else [40, 0, 64, 35, 130], torch.tensor(2, device=device)
     whole, bounds = product(lengths, device), bounds_of(lengths, device)
     true = joined(whole, bounds, max(lengths), 0.3, seed)
     true_gradient = slope(true, whole)
@@ -245,7 +239,7 @@ def test_a_reach_leaves_out_the_rest(device: str, reach: Reach) -> None:
 
 @everywhere
 def test_dropout_has_the_gradient_of_the_formula_with_the_same_mask(device: str) -> None:
-    lengths, seed = [40, 0, 130, 64] if device == "cpu" else LONG, torch.tensor(11, device=device)
+    lengths, seed = [20, 0, 70] if device == "cpu" else LONG, torch.tensor(11, device=device)
     whole = product(lengths, device, width=64)
     masks = masks_of(long, lengths, 2, 64, 0.25, seed)
     assert 0 < float((masks[0] == 0).double().mean()) < 1

@@ -13,7 +13,6 @@ from nn.ragged import (
     INSIDE,
     OUTSIDE,
     REACHES,
-    assert_interpreted,
     assert_near,
     bounds_of,
     everywhere,
@@ -35,11 +34,6 @@ from bertsmith.nn.short import BLOCKS, fits, joined, short
 SMALL = [1, 15, 16, 17, 0, 3, 31, 0, 0]  # trailing empty sequences, as packing leaves them
 FEW = [5, 16, 0, 9, 0]
 MIDDLE = [127, 128, 64, 0, 65, 1]
-
-
-@OUTSIDE
-def test_under_the_interpreter() -> None:
-    assert_interpreted(__file__)
 
 
 @everywhere

@@ -1,0 +1,26 @@
+"""Our own kernels on a CPU: the tests of their files once more, under Triton's interpreter. `ragged.py` says how."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from nn.ragged import OUTSIDE
+
+pytest.importorskip("triton", reason="Triton is not installed here")
+
+HERE = Path(__file__).resolve().parent
+KERNELS = ("gelu", "entropy", "short", "long")
+
+
+@OUTSIDE
+def test_every_kernel_under_the_interpreter() -> None:
+    files = [str(HERE / f"test_{name}.py") for name in KERNELS]  # in one process, since to start one takes long
+    words = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-m", "not gpu", *files]
+    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    found = subprocess.run(words, env=environment, cwd=HERE.parents[1], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stdout[-20_000:] + found.stderr
+    passed = set(re.findall(r"test_(\w+)\.py::\S+ PASSED", found.stdout))
+    assert passed == set(KERNELS)

@@ -1,0 +1,165 @@
+"""Word vectors beside gensim's `corpus_file`, in one run, on the same words.
+
+    python bench/word2vec.py TEXT... --judged word-similarity/ [--out bench/results/word2vec-cpu.json]
+
+The TEXT, plain or packed, is cut off after so many characters and written once as lines of words, which both sides
+read: so they have the same words, the same sentences and the same vocabulary. Width, window, false neighbours,
+subsampling, epochs and the first rate are the same, and so is the number of threads. Speed is words of the text, the
+rare ones included, times epochs, by the seconds of training alone; what reading and counting took stands beside it, and
+so does the speed by seconds of the processor, which others on the machine do not stretch as much.
+Rounds alternate, each with a seed of its own; medians of speeds, and of the ratios within each round.
+
+The scores are Spearman's correlation on the pairs of WordSim-353 and SimLex-999 and the share of Google's analogies
+that are answered, among the 30,000 most frequent words: of both sides by the same code, `bertsmith.use.words`.
+"""
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from importlib.metadata import version
+from operator import truediv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from record import code, record
+
+from bertsmith.data.corpus import Corpus
+from bertsmith.data.words import number, words_of
+from bertsmith.models.word2vec import Word2Vec, Word2VecConfig
+from bertsmith.models.word_vectors import WordVectors
+from bertsmith.objectives.neighbours import NeighboursConfig
+from bertsmith.train import machine
+from bertsmith.train.display import Display
+from bertsmith.train.vectors import VectorsConfig, VectorTrainer
+from bertsmith.use.words import Words, pairs, questions
+
+RATES = {"skip-gram": 0.025, "cbow": None}  # gensim's own for both; ours in CBOW divides the gradient, and is its own
+
+
+def cut(texts: list[str], most: int, path: Path) -> None:
+    """The words of the first so many characters, a sentence a line."""
+    taken = 0
+    with path.open("w", encoding="utf-8") as file:
+        for document in Corpus(texts).documents():
+            for sentence in document.sentences:
+                if found := words_of(sentence):
+                    file.write(" ".join(found) + "\n")
+                taken += len(sentence) + 1
+            if taken > most:
+                return
+
+
+def ours(path: Path, kind: str, options: argparse.Namespace, seed: int) -> tuple[WordVectors, dict[str, float]]:
+    began = time.perf_counter()
+    sentences = (one for document in Corpus([str(path)], layout="lines").documents() for one in document.sentences)
+    text = number(sentences)
+    counted, used = time.perf_counter(), time.process_time()
+    device = machine.device(options.device)
+    model = Word2Vec.new(Word2VecConfig(kind=kind, width=options.width), len(text.words), seed, device)
+    config = VectorsConfig(epochs=options.epochs, rate=RATES[kind], seed=seed, saves=0)
+    neighbours = NeighboursConfig(window=options.window, negatives=options.negatives)
+    with tempfile.TemporaryDirectory() as folder, Display(f"ours, {kind}") as display:
+        VectorTrainer(model, text, neighbours, config, folder=Path(folder), display=display, tensorboard=False).fit()
+    found = WordVectors(text.words, model.inputs.cpu().numpy())
+    took, worked = time.perf_counter() - counted, time.process_time() - used
+    return found, figures(text.read * options.epochs, counted - began, took, worked)
+
+
+def theirs(path: Path, kind: str, options: argparse.Namespace, seed: int) -> tuple[WordVectors, dict[str, float]]:
+    from gensim.models import Word2Vec as Gensim
+
+    began = time.perf_counter()
+    settings = {"vector_size": options.width, "window": options.window, "negative": options.negatives}
+    model = Gensim(sg=int(kind == "skip-gram"), workers=options.threads, seed=seed, epochs=options.epochs, **settings)
+    model.build_vocab(corpus_file=str(path))
+    counted, used = time.perf_counter(), time.process_time()
+    model.train(corpus_file=str(path), total_words=model.corpus_total_words, epochs=options.epochs)
+    took, worked = time.perf_counter() - counted, time.process_time() - used
+    found = WordVectors(model.wv.index_to_key, np.asarray(model.wv.vectors, np.float32))
+    return found, figures(model.corpus_total_words * options.epochs, counted - began, took, worked)
+
+
+def figures(words: int, counting: float, training: float, processor: float) -> dict[str, float]:
+    return {
+        "words_per_second": words / training,
+        "words_per_processor_second": words / processor,
+        "whole_words_per_second": words / (counting + training),
+        "counting_seconds": counting,
+        "training_seconds": training,
+    }
+
+
+def scores(vectors: WordVectors, judged: Path) -> dict[str, Any]:
+    opened = Words(vectors)
+    found: dict[str, Any] = {"vocabulary": len(vectors.words)}
+    for name in ("wordsim353.tsv.xz", "simlex999.txt.xz"):
+        agreement = opened.agreement(pairs(judged / name))
+        found[name.partition(".")[0]] = agreement.correlation
+        found[f"{name.partition('.')[0]}_pairs"] = agreement.found
+    asked = questions(judged / "questions-words.txt.xz")
+    for method in ("add", "multiply"):
+        answered = opened.answered(asked, method)
+        found[f"analogies_{method}"] = answered.accuracy
+    return found | {"analogies_asked": answered.found}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("text", nargs="+")
+    parser.add_argument("--judged", type=Path, required=True, help="a folder with the three files of judgements")
+    parser.add_argument("--characters", type=int, default=40_000_000)
+    parser.add_argument("--kinds", nargs="+", default=["skip-gram", "cbow"])
+    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--width", type=int, default=100)
+    parser.add_argument("--window", type=int, default=5)
+    parser.add_argument("--negatives", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
+    parser.add_argument("--note", default="", help="what a reader should know of how it was measured")
+    parser.add_argument("--out", type=Path, default=Path("bench/results/word2vec-cpu.json"))
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    results: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "words.txt"
+        cut(options.text, options.characters, path)
+        for kind in options.kinds:
+            rounds: dict[str, list[dict[str, Any]]] = {"bertsmith": [], "gensim": []}
+            for seed in range(1, options.rounds + 1):
+                for name, side in (("bertsmith", ours), ("gensim", theirs)):
+                    vectors, speed = side(path, kind, options, seed)
+                    rounds[name].append(speed | scores(vectors, options.judged))
+                    print(kind, name, {key: round(value, 4) for key, value in rounds[name][-1].items()}, flush=True)
+            results[kind] = {"rounds": rounds} | compared(rounds)
+            print(kind, {key: round(value, 3) for key, value in results[kind]["ratios"].items()}, flush=True)
+    settings = {key: getattr(options, key) for key in ("characters", "epochs", "width", "window", "negatives")}
+    settings |= {"threads": options.threads, "rounds_each": options.rounds, "note": options.note, "code": code()}
+    versions = {name: version(name) for name in ("gensim", "numpy")}
+    record(options.out, settings | results, machine.describe(machine.device(options.device)) | versions)
+
+
+def compared(rounds: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    """Medians of both sides, and ours by theirs: of speeds the ratio, of scores the difference."""
+    median = {
+        name: {key: statistics.median(one[key] for one in each) for key in each[0]} for name, each in rounds.items()
+    }
+    both = {
+        key: ([one[key] for one in rounds["bertsmith"]], [one[key] for one in rounds["gensim"]])
+        for key in median["gensim"]
+    }
+    speeds = ("words_per_second", "words_per_processor_second", "whole_words_per_second")
+    marks = ("wordsim353", "simlex999", "analogies_add", "analogies_multiply")
+    return {
+        "median": median,
+        "ratios": {key: statistics.median(map(truediv, *both[key])) for key in speeds},
+        "differences": {key: median["bertsmith"][key] - median["gensim"][key] for key in marks},
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""word2vec: two tables of vectors, and nothing between them. Mikolov et al. 2013.
+
+A model folder holds `config.json`, both tables in `vectors.safetensors`, the words with their counts in `words.tsv`,
+and, for everybody else's tools, the table that one keeps in word2vec's own format, `vectors.bin`.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import safetensors.torch
+import torch
+from jaxtyping import Float, Int64
+from safetensors import SafetensorError
+from torch import Tensor
+
+from bertsmith.config import build
+from bertsmith.data import files
+from bertsmith.errors import FolderError
+from bertsmith.models import word_vectors
+from bertsmith.models.folder import inside, writing
+from bertsmith.models.foreign import shown
+from bertsmith.models.word_vectors import WordVectors
+
+KIND = "word2vec"
+CONFIG, WEIGHTS, WORDS, FIELD = "config.json", "vectors.safetensors", "words.tsv", "vectors.bin"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Word2VecConfig:
+    """Which words tell which, and how long a vector is."""
+
+    kind: Literal["skip-gram", "cbow"] = "skip-gram"  # a word tells its neighbours, or they together tell it
+    width: int = 100
+
+    def __post_init__(self) -> None:
+        if not 0 < self.width <= word_vectors.WIDEST:
+            raise ValueError(f"vectors of {self.width} numbers are none. Give 1 to {word_vectors.WIDEST}")
+
+
+@dataclass(frozen=True)
+class Word2Vec:
+    """Two vectors for each word: one for when it is read, which is what one keeps, and one for when it is told."""
+
+    config: Word2VecConfig
+    inputs: Float[Tensor, "V D"]
+    outputs: Float[Tensor, "V D"]
+
+    @classmethod
+    def new(cls, config: Word2VecConfig, vocabulary: int, seed: int, device: torch.device | str = "cpu") -> "Word2Vec":
+        """As word2vec begins: inputs at random within half a width's part of nought, outputs at nought."""
+        chance = torch.Generator().manual_seed(seed)
+        inputs = (torch.rand(vocabulary, config.width, generator=chance) - 0.5) / config.width
+        return cls(config, inputs.to(device), torch.zeros_like(inputs, device=device))
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What a folder holds."""
+
+    model: Word2Vec
+    words: list[str]
+    counts: Int64[np.ndarray, " V"]
+
+
+def write(folder: Path, model: Word2Vec, words: list[str], counts: Int64[np.ndarray, " V"]) -> None:
+    """A model folder, whole or not there."""
+    inputs, outputs = (table.detach().cpu().contiguous() for table in (model.inputs, model.outputs))
+    listed = "".join(f"{word}\t{count}\n" for word, count in zip(words, counts.tolist(), strict=True))
+    with writing(folder) as fresh:
+        files.write(fresh / WEIGHTS, safetensors.torch.save({"inputs": inputs, "outputs": outputs}, {"format": "pt"}))
+        files.write(fresh / WORDS, listed.encode())
+        word_vectors.write(fresh / FIELD, WordVectors(words, inputs.numpy()))
+        said = {"model_type": KIND, **asdict(model.config), "vocabulary": len(words)}
+        files.write(fresh / CONFIG, (json.dumps(said, indent=1) + "\n").encode())
+
+
+def read(folder: Path) -> Opened:
+    """Open a folder that `write` has left."""
+    if not folder.is_dir():
+        raise FolderError(folder, "is not a folder" if folder.exists() else "is missing")
+    said = files.read_json(inside(folder, CONFIG))
+    if said.pop("model_type", None) != KIND:
+        raise FolderError(folder, "holds no word vectors", "Make some with: bertsmith vectors")
+    vocabulary = said.pop("vocabulary", None)
+    config = build(said, Word2VecConfig, str(folder / CONFIG))
+    words, counts = _words(inside(folder, WORDS))
+    try:
+        tables = safetensors.torch.load(inside(folder, WEIGHTS).read_bytes())
+    except (SafetensorError, OSError) as error:
+        raise FolderError(folder / WEIGHTS, f"is not a sound safetensors file: {shown(str(error))}") from None
+    for name in ("inputs", "outputs"):
+        shape = list(tables[name].shape) if name in tables else []
+        if shape != [vocabulary, config.width] or vocabulary != len(words):
+            fact = f"'{name}' has shape {shape} for {len(words):,} words of {config.width} numbers"
+            raise FolderError(folder / WEIGHTS, fact, "Its files are not of one model")
+    return Opened(Word2Vec(config, tables["inputs"].float(), tables["outputs"].float()), words, counts)
+
+
+def vectors(path: Path) -> WordVectors:
+    """The vectors that one keeps, from a folder of ours or from any file in word2vec's formats."""
+    if path.is_dir():
+        opened = read(path)
+        return WordVectors(opened.words, opened.model.inputs.numpy())
+    return word_vectors.read(path)
+
+
+def _words(path: Path) -> tuple[list[str], Int64[np.ndarray, " V"]]:
+    try:
+        rows = [line.split("\t") for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
+        return [word for word, _ in rows], np.array([int(count) for _, count in rows], np.int64)
+    except (ValueError, OverflowError):  # bytes that are no text, a line of another form, a count that is no number
+        raise FolderError(path, "is not a list of words and counts") from None

@@ -1,0 +1,268 @@
+"""Neighbours: a word is known by the company it keeps. Skip-gram and CBOW with negative sampling, Mikolov et al. 2013.
+
+word2vec draws false neighbours for every pair of words and moves the tables after each. Here some hundred words in the
+order of the text, a block, share their false neighbours, and the tables are moved once for all of them: so both the
+true and the false neighbours are products of matrices (Ji et al. 2016 do so within a window). The shared ones together
+weigh what as many as word2vec draws would: in the mean the gradient is the same.
+
+Departs from word2vec: a false neighbour that happens to be the true one is not left out, and it is not moved farther
+than `FARTHEST` at once.
+
+Shapes here: G blocks, R tiles of a block, W words of a tile, C the same with the window on both sides, K false
+neighbours that a block shares, V words of the vocabulary, D width.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Float64, Int64, Integer
+from numpy.lib.stride_tricks import sliding_window_view
+from torch import Tensor
+
+from bertsmith.data.shuffle import uniform
+from bertsmith.models.word2vec import Word2Vec
+
+TILE = 32  # words whose windows are one product: more waste arithmetic on pairs too far apart, fewer the overlap
+MOST = 8.0  # to which the rates of all that moves one row in a block may add up: found by trial
+FARTHEST = 8.0  # that a false neighbour is moved by one block: seldom more than 5, but where both tables run away
+WIDEST = 100  # words a window may have on each side
+SHARED = {"skip-gram": 64, "cbow": 32}  # fewer are faster and, in skip-gram, worse; in CBOW less hangs on each
+KEEP, REACH, FALSE = range(16, 19)  # what a draw is for
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeighboursConfig:
+    """Who is whose neighbour, and how many false ones stand beside."""
+
+    window: int = 5  # neighbours on each side at most; how many is drawn for each word
+    negatives: int = 5  # false neighbours for each true one
+    power: float = 0.75  # of a word's count, by which false neighbours are drawn
+    sample: float = 1e-3  # the part of the text above which a word is dropped now and then; 0: none is
+    block: int = 512  # words that share their false neighbours
+    shared: int | None = None  # how many false neighbours they share; None: as many as suit the kind
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.window <= WIDEST:
+            raise ValueError(f"a window of {self.window} words is none. Give 1 to {WIDEST}")
+        if self.negatives < 1 or (self.shared is not None and self.shared < 1):
+            raise ValueError("negatives and shared are at least 1")
+        if self.block < TILE or self.block % TILE:
+            raise ValueError(f"a block of {self.block} words cannot be tiled. Give a multiple of {TILE}")
+        if not self.sample >= 0:
+            raise ValueError(f"a sample of {self.sample} is no part of a text. Give 0 or more")
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A stretch of text, cut into blocks of tiles, with all that was drawn for it."""
+
+    words: Int64[Tensor, "G R C"]
+    near: Float[Tensor, "G R W C"]  # 1 where a word of the tile has the other as its neighbour
+    company: Float[Tensor, "G RW 1"]  # how many neighbours each has
+    false: Int64[Tensor, "G K"]
+    read: int  # words of the stretch, those that were dropped included
+
+    def to(self, device: torch.device) -> "Blocks":
+        words, near, company, false = (part.to(device) for part in (self.words, self.near, self.company, self.false))
+        return Blocks(words, near, company, false, self.read)
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __getitem__(self, number: int) -> "Block":
+        return Block(self.words[number], self.near[number], self.company[number], self.false[number])
+
+
+@dataclass(frozen=True)
+class Block:
+    """Words that are learnt from at once."""
+
+    words: Int64[Tensor, "R C"]
+    near: Float[Tensor, "R W C"]
+    company: Float[Tensor, "RW 1"]
+    false: Int64[Tensor, " K"]
+
+    @property
+    def centres(self) -> Int64[Tensor, " RW"]:
+        """The words themselves, without those that only stand round them."""
+        margin = (self.near.shape[2] - self.near.shape[1]) // 2
+        return self.words[:, margin : margin + self.near.shape[1]].reshape(-1)
+
+    @property
+    def shares(self) -> Float[Tensor, "R W C"]:
+        """What each neighbour adds to the mean of all that a word has."""
+        return self.near / self.company.view(*self.near.shape[:2], 1).clamp(min=1)
+
+
+Gradient = list[tuple[Tensor, Tensor, Tensor]]  # a table, rows of it, and what is to be added up for each
+
+# ------------------------------------------------------------------------------------------- loss and gradient
+
+
+def loss(model: Word2Vec, block: Block, negatives: int) -> tuple[Tensor, Tensor]:
+    """The sum over all that is told, and how much that is: pairs in skip-gram, words in CBOW."""
+    if model.config.kind == "skip-gram":
+        read = model.inputs[block.centres]
+        true = torch.bmm(read.view(*block.near.shape[:2], -1), model.outputs[block.words].transpose(1, 2))
+        told = block.company
+        kept = (F.softplus(-true) * block.near).sum()
+    else:
+        read = torch.bmm(block.shares, model.inputs[block.words]).flatten(0, 1)
+        told = (block.company > 0).to(block.company)
+        kept = (F.softplus(-(read * model.outputs[block.centres]).sum(1, keepdim=True)) * told).sum()
+    false = F.softplus(read @ model.outputs[block.false].T) * told
+    return kept + false.sum() * (negatives / len(block.false)), told.sum()
+
+
+def skip_gram(model: Word2Vec, block: Block, negatives: int, scale: float = 1.0) -> Gradient:
+    """The gradient of the loss, times a scale, where each word tells its neighbours, one by one."""
+    tiles, width = block.near.shape[:2], model.inputs.shape[1]
+    centres, around = block.centres, block.words.reshape(-1)
+    read = model.inputs.index_select(0, centres)  # RW D
+    tiled = read.view(*tiles, width)
+    true = model.outputs.index_select(0, around).view(tiles[0], -1, width)  # R C D
+    false = model.outputs.index_select(0, block.false)  # K D
+    missed = torch.bmm(tiled, true.transpose(1, 2)).sigmoid_().sub_(1).mul_(block.near).mul_(scale)  # R W C
+    fooled = torch.mm(read, false.T).sigmoid_().mul_(block.company * (scale * negatives / len(false)))  # RW K
+    of_read = torch.bmm(missed, true).view(-1, width).addmm_(fooled, false)
+    of_true = torch.bmm(missed.transpose(1, 2), tiled).view(-1, width)
+    return [
+        (model.inputs, centres, of_read),
+        (model.outputs, around, of_true),
+        (model.outputs, block.false, torch.mm(fooled.T, read)),
+    ]
+
+
+def cbow(model: Word2Vec, block: Block, negatives: int, scale: float = 1.0) -> Gradient:
+    """The gradient of the loss, times a scale, where the mean of a word's neighbours tells the word.
+
+    Departs from word2vec, which forgets to divide the neighbours' gradient by their number: Irsoy et al. 2021.
+    """
+    tiles, width = block.near.shape[:2], model.inputs.shape[1]
+    centres, around = block.centres, block.words.reshape(-1)
+    shares, told = block.shares, (block.company > 0).to(block.company)
+    read = torch.bmm(shares, model.inputs.index_select(0, around).view(tiles[0], -1, width)).view(-1, width)  # RW D
+    true = model.outputs.index_select(0, centres)  # RW D
+    false = model.outputs.index_select(0, block.false)  # K D
+    missed = (read * true).sum(1, keepdim=True).sigmoid_().sub_(1).mul_(told * scale)  # RW 1
+    fooled = torch.mm(read, false.T).sigmoid_().mul_(told * (scale * negatives / len(false)))  # RW K
+    of_read = (true * missed).addmm_(fooled, false).view(*tiles, width)
+    return [
+        (model.inputs, around, torch.bmm(shares.transpose(1, 2), of_read).view(-1, width)),
+        (model.outputs, centres, read * missed),
+        (model.outputs, block.false, torch.mm(fooled.T, read)),
+    ]
+
+
+GRADIENTS: dict[str, Callable[[Word2Vec, Block, int, float], Gradient]] = {"skip-gram": skip_gram, "cbow": cbow}
+
+
+def move(model: Word2Vec, block: Block, negatives: int, rate: float) -> None:
+    """Move both tables by one block: plain gradient descent, on the rows that the block has met."""
+    # The rate is a factor of what goes into the products: `index_add_` takes twice as long with one of its own.
+    changes = GRADIENTS[model.config.kind](model, block, negatives, -rate)
+    *_, (_, _, of_false) = changes
+    # A false neighbour stands for many that were not drawn, and all of a block push it at once.
+    of_false.mul_(FARTHEST / of_false.norm(dim=1, keepdim=True).clamp_(min=FARTHEST))
+    for table, rows, change in changes:
+        table.index_add_(0, rows, change)
+
+
+# ----------------------------------------------------------------------------------------------- what is drawn
+
+
+def kept(counts: Int64[np.ndarray, " V"], sample: float) -> Float64[np.ndarray, " V"]:
+    """How likely each word is to be left in the text: sqrt(s / f) + s / f of its part f, and never more than 1.
+
+    The formula of the published program; the paper's, section 2.3, drops a little more.
+    """
+    if not sample:
+        return np.ones(len(counts))
+    rarity = sample * counts.sum() / counts
+    return np.asarray(np.minimum(np.sqrt(rarity) + rarity, 1.0))
+
+
+def fitted(config: NeighboursConfig, kind: str, counts: Int64[np.ndarray, " V"], rate: float) -> NeighboursConfig:
+    """What was left open settled, and blocks so small that the most frequent word is moved by no more than `MOST`.
+
+    Else, where a text has few words, both tables push each other ever farther out. In CBOW a word is told once, in
+    skip-gram by each of its neighbours.
+    """
+    left = counts * kept(counts, config.sample)
+    told = config.window + 1 if kind == "skip-gram" else 1  # that often in the mean
+    each = rate * told * (1 + config.negatives) * left.max() / left.sum()
+    block = max(TILE, min(config.block, int(MOST / each) // TILE * TILE))
+    return replace(config, block=block, shared=config.shared or SHARED[kind])
+
+
+def cumulative(counts: Int64[np.ndarray, " V"], power: float) -> Float64[np.ndarray, " V"]:
+    """The table that false neighbours are drawn through: the chance of this word or one before it."""
+    chances = np.cumsum(counts.astype(np.float64) ** power)
+    return np.asarray(chances / chances[-1])
+
+
+def blocks(
+    ids: Integer[np.ndarray, " T"],
+    sentences: Integer[np.ndarray, " T"],
+    reach: Integer[np.ndarray, " T"],
+    false: Float64[np.ndarray, " F"],
+    chances: Float64[np.ndarray, " V"],
+    config: NeighboursConfig,
+    read: int,
+) -> Blocks:
+    """A stretch of text in blocks: the words, who is near whom, and false neighbours by numbers in [0, 1).
+
+    Two words are neighbours where they stand in one sentence, no farther apart than the first one reaches.
+    """
+    window, size, wide = config.window, len(ids), TILE + 2 * config.window
+    count, tiles = -(-size // config.block), config.block // TILE
+    words = np.zeros(count * config.block + 2 * window, np.int64)
+    words[window : window + size] = ids
+    tiled = sliding_window_view(words, wide)[::TILE].copy() if count else np.zeros((0, wide), np.int64)
+    sides = np.zeros((2, count * config.block), np.int16)  # what only fills the last block has no neighbours
+    sides[:, :size] = _sides(sentences, reach)
+    left, right = torch.from_numpy(sides).view(2, count, tiles, TILE, 1)
+    offset = (torch.arange(wide) - window - torch.arange(TILE)[:, None]).to(torch.int16)  # W C
+    near = ((offset >= -left) & (offset <= right)).float()
+    near.diagonal(window, 2, 3).zero_()  # nobody is their own neighbour
+    drawn = np.searchsorted(chances, false, side="right").clip(max=len(chances) - 1)
+    return Blocks(
+        torch.from_numpy(tiled).view(count, tiles, wide),
+        near,
+        (left + right).float().view(count, config.block, 1),
+        torch.from_numpy(drawn).view(count, len(drawn) // max(count, 1)),
+        read,
+    )
+
+
+def _sides(sentences: Integer[np.ndarray, " T"], reach: Integer[np.ndarray, " T"]) -> Integer[np.ndarray, "2 T"]:
+    """How many neighbours each word has on its left and on its right."""
+    ends = np.flatnonzero(np.diff(sentences, append=-1)) + 1  # behind the last word of each sentence
+    lengths = np.diff(ends, prepend=0)
+    before = np.arange(len(reach)) - np.repeat(ends - lengths, lengths)
+    behind = np.repeat(lengths, lengths) - 1 - before
+    return np.asarray(np.minimum(np.stack([before, behind]), reach))
+
+
+def draw(
+    ids: Integer[np.ndarray, " T"],
+    sentences: Integer[np.ndarray, " T"],
+    places: Int64[np.ndarray, " T"],
+    chances: tuple[Float64[np.ndarray, " V"], Float64[np.ndarray, " V"]],
+    config: NeighboursConfig,
+    key: tuple[int, int, int],
+) -> Blocks:
+    """The same with all its chance: a pure function of the key, which is seed, epoch and step, and of the places.
+
+    `chances` are those of `kept` and of `cumulative`. A word that is dropped makes its neighbours each other's.
+    """
+    (seed, epoch, step), read = key, len(ids)
+    left = uniform(seed, KEEP, epoch, places) < chances[0][ids]
+    ids, sentences, places = ids[left], sentences[left], places[left]
+    reach = (uniform(seed, REACH, epoch, places) * config.window).astype(np.int64) + 1
+    assert config.shared is not None  # it was fitted
+    false = uniform(seed, FALSE, step, np.arange(-(-len(ids) // config.block) * config.shared))
+    return blocks(ids, sentences, reach, false, chances[1], config, read)

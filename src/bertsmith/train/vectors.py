@@ -1,0 +1,203 @@
+"""The loop that makes word vectors: draw, move, log, save.
+
+The trainer of networks moves every weight by every batch, and would spend its time on rows that no word of the batch
+has. What it promises is kept here, too: what is random is a pure function of (seed, epoch, step), a run that was killed
+goes on where it was saved and ends as if nothing had been. That is so on a CPU; a GPU adds up rows in any order.
+"""
+
+import math
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bertsmith.data.shuffle import mix, permute
+from bertsmith.data.words import NumberedText
+from bertsmith.errors import RunError
+from bertsmith.models.word2vec import Word2Vec
+from bertsmith.objectives.neighbours import Blocks, NeighboursConfig, cumulative, draw, fitted, kept, loss, move
+from bertsmith.train import checkpoint
+from bertsmith.train.checkpoint import Checkpoint
+from bertsmith.train.clock import Clock, Extent, seconds
+from bertsmith.train.display import Display, Progress
+from bertsmith.train.log import Log
+from bertsmith.train.signals import Signals
+
+WORDS = 1 << 16  # of the text in a step: what is drawn at once, and logged
+MEASURED = 32  # of so many blocks the loss of one is looked at
+LEAST = 1e-4  # the part of the rate that is left at the end
+EPOCHS = 5.0
+ORDER = 19  # what a draw is for
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorsConfig:
+    """How long word vectors are learnt, and how fast. Five epochs where neither epochs nor budget are given."""
+
+    epochs: float | None = None
+    budget: str | None = None  # wall-clock time, as in "10m"
+    rate: float | None = None  # at the beginning, from where it falls to nought; None: by the kind
+    seed: int = 0
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    saves: int = 4  # over the run, evenly
+    keep: int = 2  # checkpoints
+
+    def __post_init__(self) -> None:
+        if self.epochs is not None and self.budget is not None:
+            raise ValueError("give one of epochs and budget, not both")
+        if self.budget is not None:
+            seconds(self.budget)
+        if self.epochs is not None and not self.epochs > 0:
+            raise ValueError(f"{self.epochs} epochs are none. Give more than 0")
+        if self.rate is not None and not self.rate > 0:
+            raise ValueError(f"a rate of {self.rate} moves nothing. Give more than 0")
+
+    @property
+    def extent(self) -> Extent:
+        if self.budget is not None:
+            return Extent(budget=seconds(self.budget))
+        return Extent(epochs=EPOCHS if self.epochs is None else self.epochs)
+
+
+RATES = {"skip-gram": 0.025, "cbow": 0.15}
+
+
+class VectorTrainer:
+    """One run over a text: two tables, and the step that moves them."""
+
+    def __init__(
+        self,
+        model: Word2Vec,
+        text: NumberedText,
+        neighbours: NeighboursConfig,
+        config: VectorsConfig,
+        *,
+        folder: Path,
+        display: Display,
+        tensorboard: bool = True,
+    ) -> None:
+        self.model, self.text, self.config = model, text, config
+        self.folder, self.display = folder, display
+        self.device = model.inputs.device
+        self.rate = config.rate or RATES[model.config.kind]
+        self.neighbours = fitted(neighbours, model.config.kind, text.counts, self.rate)
+        self.chances = kept(text.counts, neighbours.sample), cumulative(text.counts, neighbours.power)
+        self.steps = -(-len(text.ids) // WORDS)  # of an epoch
+        self.log = Log(folder, tensorboard=tensorboard)
+        self.clock = Clock(config.extent)
+        self.step, self.words, self.loss = 0, 0, math.nan
+        self._order = lru_cache(2)(self._shuffled)  # of the epoch, and of the next
+
+    def fit(self) -> dict[str, float]:
+        """Train to the end of the run, going on from the newest checkpoint. Returns the last figures."""
+        self._resume()
+        self.clock.start()
+        with Signals() as signals, ThreadPoolExecutor(1) as ahead:
+            drawing, share = ahead.submit(self.blocks, self.step), self._share()
+            while share < 1:
+                blocks = drawing.result()
+                drawing = ahead.submit(self.blocks, self.step + 1)
+                self.update(blocks, self.rate * max(1 - share, LEAST))
+                before, share = share, self._share()
+                if signals.asked or _passed(before, share, self.config.saves):
+                    self.save()
+                if signals.asked:
+                    raise RunError(
+                        self.folder, f"stopped at step {self.step}, saved", "The same command goes on from there"
+                    )
+            if self.config.saves:
+                self.save()
+        self.log.close()
+        return {"loss": self.loss, "step": self.step, "words": self.words, "seconds": self.clock.used}
+
+    def update(self, blocks: Blocks, rate: float) -> None:
+        """Learn from one stretch of the text, block by block."""
+        began, negatives, measured = time.monotonic(), self.neighbours.negatives, []
+        there = blocks.to(self.device)
+        for number in range(len(there)):
+            block = there[number]
+            if number % MEASURED == 0:
+                measured.append(torch.stack(loss(self.model, block, negatives)))
+            move(self.model, block, negatives, rate)
+        total, told = torch.stack(measured).sum(0).tolist() if measured else (0.0, 0.0)  # here the host waits
+        if not math.isfinite(total):
+            remedy = "The last checkpoint is whole; give a new run a lower --rate"
+            raise RunError(self.folder, f"the loss was not a number at step {self.step + 1}", remedy)
+        self.step, self.words = self.step + 1, self.words + blocks.read
+        self.loss = total / told if told else self.loss
+        self._note(rate, blocks.read / max(time.monotonic() - began, 1e-9))
+
+    def blocks(self, step: int) -> Blocks:
+        """What is learnt from in a step: sentences in an order of the epoch's own, and what was drawn for them."""
+        epoch, turn = divmod(step, self.steps)
+        order, begins = self._order(epoch)
+        some = order[begins[turn] : begins[turn + 1]]
+        starts = self.text.bounds[some]
+        lengths = self.text.bounds[some + 1] - starts
+        ends = np.cumsum(lengths)
+        places = np.arange(lengths.sum()) + np.repeat(starts - (ends - lengths), lengths)
+        sentences = np.repeat(np.arange(len(some)), lengths)
+        key = self.config.seed, epoch, step
+        return draw(self.text.ids[places], sentences, places, self.chances, self.neighbours, key)
+
+    def save(self) -> None:
+        """A checkpoint of all that the next step depends on."""
+        self.log.sync()
+        tensors = {"model": {"inputs": self.model.inputs, "outputs": self.model.outputs}}
+        state = {"words": self.words, "loss": self.loss, "seconds": self.clock.used, "data": self.text.fingerprint}
+        checkpoint.save(self.folder / "checkpoints", Checkpoint(self.step, tensors, state), keep=self.config.keep)
+
+    def _resume(self) -> None:
+        found = checkpoint.newest(self.folder / "checkpoints")
+        if found is None:
+            self.log.rewind(-1)
+            return
+        saved, broken = found
+        for line in broken:
+            self.display.say(line)
+        if saved.state["data"] != self.text.fingerprint:
+            raise RunError(self.folder, "was begun with other text", "Choose another folder, or give it the same text")
+        self.model.inputs.copy_(saved.tensors["model"]["inputs"])
+        self.model.outputs.copy_(saved.tensors["model"]["outputs"])
+        self.step, self.words, self.loss = saved.step, saved.state["words"], saved.state["loss"]
+        self.clock = Clock(self.config.extent, used=saved.state["seconds"])
+        self.log.rewind(self.step)
+        self.display.say(f"going on from step {self.step}")
+
+    def _shuffled(self, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The sentences in the order of an epoch, and with which of them each step begins."""
+        count = self.text.sentences
+        order = permute(np.arange(count), count, int(mix(self.config.seed, ORDER, epoch)))
+        lengths = np.diff(self.text.bounds)[order]
+        turns = (np.cumsum(lengths) - lengths) // WORDS  # the step that each sentence begins in
+        return order, np.searchsorted(turns, np.arange(self.steps + 1))
+
+    def _share(self) -> float:
+        return self.clock.share(self.step, self.step / self.steps)
+
+    def _note(self, rate: float, speed: float) -> None:
+        """Log and show a step that is done."""
+        record = {"kind": "step", "step": self.step, "loss": self.loss, "rate": rate, "words": self.words}
+        self.log.write(record | {"seconds": round(self.clock.used, 3), "speed": round(speed)})
+        share = self._share()
+        self.display.update(
+            Progress(
+                step=self.step,
+                share=share,
+                loss=self.loss,
+                rate=rate,
+                tokens_per_second=speed,
+                seconds_left=self.clock.left(share),
+            )
+        )
+
+
+def _passed(before: float, now: float, times: int) -> bool:
+    """Whether one of so many evenly spaced marks lies between two shares of the run. The end is no mark."""
+    return now < 1 and math.floor(now * times) > math.floor(before * times)

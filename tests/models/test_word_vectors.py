@@ -1,0 +1,119 @@
+"""word2vec's own formats: what is written is read again bit for bit, gensim agrees, bad files are told in one line."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bertsmith.errors import FolderError
+from bertsmith.models.word_vectors import Form, WordVectors, read, write
+
+FORMS: tuple[Form, ...] = ("binary", "text")
+WORD = st.text(st.characters(codec="utf-8", exclude_categories=["Z", "C"]), min_size=1, max_size=8)
+NUMBER = st.floats(width=32, allow_nan=False, allow_infinity=False)
+
+
+def some(words: int = 5, width: int = 3) -> WordVectors:
+    table = np.random.default_rng(0).normal(size=(words, width)).astype(np.float32)
+    return WordVectors([f"word{number}" for number in range(words)], table)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.sampled_from(FORMS))
+def test_what_is_written_is_read_again_bit_for_bit(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, form: Form
+) -> None:
+    words = data.draw(st.lists(WORD.filter(lambda word: not any(map(str.isspace, word))), min_size=1, max_size=6))
+    width = data.draw(st.integers(2, 5))
+    rows = data.draw(
+        st.lists(st.lists(NUMBER, min_size=width, max_size=width), min_size=len(words), max_size=len(words))
+    )
+    path = tmp_path_factory.mktemp("formats") / "vectors"
+    vectors = WordVectors(words, np.array(rows, np.float32))
+    write(path, vectors, form)
+    back = read(path)
+    assert back.words == words
+    assert back.table.tobytes() == vectors.table.tobytes()
+    assert [one.name for one in path.parent.iterdir()] == ["vectors"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_gensim_opens_what_we_write_and_we_what_it_writes(tmp_path: Path, form: Form) -> None:
+    gensim = pytest.importorskip("gensim.models", reason="gensim is not installed")
+    vectors, binary = some(50, 20), form == "binary"
+    write(tmp_path / "ours", vectors, form)
+    theirs = gensim.KeyedVectors.load_word2vec_format(str(tmp_path / "ours"), binary=binary)
+    assert theirs.index_to_key == vectors.words
+    assert np.array_equal(theirs.vectors, vectors.table)
+    theirs.save_word2vec_format(str(tmp_path / "theirs"), binary=binary)
+    back = read(tmp_path / "theirs")
+    assert back.words == vectors.words
+    assert np.array_equal(back.table, vectors.table)
+
+
+def test_the_formats_are_the_published_ones(tmp_path: Path) -> None:
+    vectors = WordVectors(["a", "né"], np.array([[1, -0.5], [0.1, 2]], np.float32))
+    write(tmp_path / "text", vectors, "text")
+    assert (tmp_path / "text").read_text(encoding="utf-8") == "2 2\na 1.0 -0.5\nné 0.1 2.0\n"
+    write(tmp_path / "binary", vectors, "binary")
+    rows = [row.astype("<f4").tobytes() for row in vectors.table]
+    assert (tmp_path / "binary").read_bytes() == b"2 2\na " + rows[0] + b"\n" + "né ".encode() + rows[1] + b"\n"
+    (tmp_path / "close").write_bytes(b"2 2\na " + rows[0] + "né ".encode() + rows[1])  # as some write it
+    assert read(tmp_path / "close").words == ["a", "né"]
+
+
+NUMBERS = np.ones(2, "<f4").tobytes()
+
+
+@pytest.mark.parametrize(
+    ("data", "fact"),
+    [
+        (b"", "does not begin with the number of its vectors"),
+        (b"\x89PNG\r\n\x1a\n" * 20, "does not begin with the number of its vectors"),
+        (b"hello world\n", "does not begin with the number of its vectors"),
+        (b"0 3\n", "names 0 vectors of 3 numbers"),
+        (b"3 0\n", "names 3 vectors of 0 numbers"),
+        (b"1 99999999\n", "names 1 vectors of 99,999,999 numbers"),
+        (b"1000000000 300\na 1 2\n", "which do not fit into"),
+        (b"2 2\na 1 2\nb 1\n", ":3: has 1 numbers, not 2"),
+        (b"2 2\na 1 2 3\nb 1 2 3\n", ":2: has 3 numbers, not 2"),
+        (b"2 2\na 1 2\nb 1 x\n", ":3: holds what is not a number"),
+        (b"2 2\na 1 2\nb 1 nan\n", "the vector of 'b' holds what is not a number"),
+        (b"2 2\na 1.0 2.0\n", "ends after 1 of 2 vectors"),
+        (b"2 2\n\xff 1 2\nb 1 2\n", "is not UTF-8 text"),
+        (b"2 2\na " + NUMBERS + b"\nb " + NUMBERS[:5], "ends after 1 of 2 vectors"),
+        (b"2 2\na " + NUMBERS + b"\nbcdef", "ends after 1 of 2 vectors"),
+        (b"2 2\na " + NUMBERS + b"\n" + b"b" * 5_000, "there is no word at vector 2"),
+        (b"1 2\na " + np.array([1, np.inf], "<f4").tobytes(), "the vector of 'a' holds what is not a number"),
+    ],
+)
+def test_a_bad_file_is_told_in_one_line(tmp_path: Path, data: bytes, fact: str) -> None:
+    (tmp_path / "bad").write_bytes(data)
+    with pytest.raises(FolderError) as caught:
+        read(tmp_path / "bad")
+    assert str(tmp_path / "bad") in str(caught.value)
+    assert fact in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_truncation_is_noticed(tmp_path: Path, form: Form) -> None:
+    write(tmp_path / "whole", some(), form)
+    data = (tmp_path / "whole").read_bytes()
+    last = 1 if form == "binary" else 2  # the line feed of the last vector may lack; of a text then perhaps a digit
+    for length in range(len(data) - last - (form == "text") * 12):
+        (tmp_path / "cut").write_bytes(data[:length])
+        with pytest.raises(FolderError):
+            read(tmp_path / "cut")
+
+
+def test_what_is_not_there_or_no_word_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FolderError, match="is missing"):
+        read(tmp_path / "nowhere")
+    with pytest.raises(FolderError, match="cannot be read"):
+        read(tmp_path)
+    for word in ("", "two words", "line\nfeed"):
+        with pytest.raises(FolderError, match="is no word"):
+            write(tmp_path / "bad", WordVectors([word], np.ones((1, 2), np.float32)))

@@ -1,0 +1,172 @@
+"""The loop of word vectors: the same seed gives the same vectors, a stopped run goes on, a toy language is learnt."""
+
+import io
+import json
+import math
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bertsmith.data.words import NumberedText, number
+from bertsmith.errors import RunError
+from bertsmith.models.word2vec import Word2Vec, Word2VecConfig
+from bertsmith.models.word_vectors import WordVectors
+from bertsmith.objectives.neighbours import NeighboursConfig
+from bertsmith.train import log, vectors
+from bertsmith.train.display import Display
+from bertsmith.train.vectors import VectorsConfig, VectorTrainer
+from bertsmith.use.words import Words
+
+KINDS = ("skip-gram", "cbow")
+NEIGHBOURS = NeighboursConfig(window=3, block=64, shared=16, sample=0)
+
+
+@pytest.fixture(autouse=True)
+def short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors, "WORDS", 1_000)
+
+
+def toy(sentences: int = 1_500) -> NumberedText:
+    """Four nouns, each with words of its place and words of its sex round it."""
+    chance = np.random.default_rng(0)
+    of = {
+        "royal": ["crown", "throne", "palace", "castle"],
+        "farm": ["field", "plough", "barn", "cart"],
+        "he": ["he", "his", "him", "beard"],
+        "she": ["she", "her", "hers", "gown"],
+    }
+    nouns = {"king": ("royal", "he"), "queen": ("royal", "she"), "farmer": ("farm", "he"), "milkmaid": ("farm", "she")}
+    lines = []
+    for _ in range(sentences):
+        noun = chance.choice(list(nouns))
+        around = [str(chance.choice(of[one])) for one in nouns[noun] for _ in range(2)]
+        chance.shuffle(around)
+        lines.append(" ".join([*around[:2], str(noun), *around[2:]]))
+    return number(lines, least=1)
+
+
+def trainer(
+    folder: Path, text: NumberedText, kind: str = "skip-gram", width: int = 16, **settings: object
+) -> VectorTrainer:
+    config = VectorsConfig(**{"epochs": 2.0, "saves": 0, "device": "cpu", **settings})  # type: ignore[arg-type]
+    model = Word2Vec.new(Word2VecConfig(kind=kind, width=width), len(text.words), config.seed)  # type: ignore[arg-type]
+    display = Display(terminal=False, stream=io.StringIO())
+    return VectorTrainer(model, text, NEIGHBOURS, config, folder=folder, display=display, tensorboard=False)
+
+
+def losses(folder: Path) -> list[float]:
+    return [entry["loss"] for entry in log.read(folder / log.NAME)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_seed_gives_the_same_vectors_and_another_does_not(tmp_path: Path, kind: str) -> None:
+    text = toy(500)
+    first, same, other = (
+        trainer(tmp_path / name, text, kind, seed=seed) for name, seed in (("a", 1), ("b", 1), ("c", 2))
+    )
+    for one in (first, same, other):
+        one.fit()
+    assert torch.equal(first.model.inputs, same.model.inputs)
+    assert torch.equal(first.model.outputs, same.model.outputs)
+    assert losses(tmp_path / "a") == losses(tmp_path / "b") != losses(tmp_path / "c")
+    assert not torch.equal(first.model.inputs, other.model.inputs)
+
+
+def test_every_sentence_is_read_once_an_epoch_in_another_order(tmp_path: Path) -> None:
+    text = number((f"begin{place} " + "filler " * (place % 7) for place in range(800)), least=1)
+    run = trainer(tmp_path / "run", text)
+    orders = []
+    for epoch in range(2):
+        found = [run.blocks(step) for step in range(epoch * run.steps, (epoch + 1) * run.steps)]
+        assert sum(one.read for one in found) == len(text.ids)
+        orders.append(run._order(epoch)[0].tolist())
+    assert orders[0] != orders[1]
+    assert sorted(orders[0]) == sorted(orders[1]) == list(range(800))
+    assert run.steps > 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = toy(500)
+    whole = trainer(tmp_path / "whole", text, kind, saves=2)
+    whole.fit()
+    stopped = trainer(tmp_path / "stopped", text, kind, saves=2)
+    update = VectorTrainer.update
+
+    def interrupted(self: VectorTrainer, blocks: object, rate: float) -> None:
+        update(self, blocks, rate)  # type: ignore[arg-type]
+        if self.step == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(VectorTrainer, "update", interrupted)
+    with pytest.raises(RunError, match="stopped at step 3, saved"):
+        stopped.fit()
+    monkeypatch.setattr(VectorTrainer, "update", update)
+    again = trainer(tmp_path / "stopped", text, kind, saves=2)
+    figures = again.fit()
+    assert torch.equal(whole.model.inputs, again.model.inputs)
+    assert torch.equal(whole.model.outputs, again.model.outputs)
+    assert losses(tmp_path / "whole") == losses(tmp_path / "stopped")
+    assert figures["words"] == whole.words == 2 * len(text.ids)
+    done = trainer(tmp_path / "stopped", text, kind, saves=2)
+    done.fit()  # a run that is over has nothing left to do
+    assert torch.equal(done.model.inputs, again.model.inputs)
+
+
+def test_other_text_is_refused(tmp_path: Path) -> None:
+    trainer(tmp_path / "run", toy(300), saves=1).fit()
+    with pytest.raises(RunError, match="was begun with other text"):
+        trainer(tmp_path / "run", toy(301), saves=1).fit()
+
+
+def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path) -> None:
+    run = trainer(tmp_path / "run", toy(300))
+    run.model.inputs.fill_(math.nan)
+    with pytest.raises(RunError, match="the loss was not a number at step 1"):
+        run.fit()
+
+
+def test_a_budget_ends_a_run_and_the_rate_falls_with_it(tmp_path: Path) -> None:
+    run = trainer(tmp_path / "run", toy(300), epochs=None, budget="0.5s")
+    figures = run.fit()
+    assert 0.5 <= figures["seconds"] < 3
+    rates = [entry["rate"] for entry in log.read(tmp_path / "run" / log.NAME)]
+    assert rates == sorted(rates, reverse=True)
+    assert rates[-1] < rates[0] <= 0.025
+
+
+@pytest.mark.parametrize(
+    ("settings", "fact"),
+    [
+        ({"epochs": 2.0, "budget": "1m"}, "give one of epochs and budget, not both"),
+        ({"epochs": 0.0}, "0.0 epochs are none"),
+        ({"rate": 0.0}, "a rate of 0.0 moves nothing"),
+        ({"budget": "soon"}, "'soon' is not a duration"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(settings: dict[str, object], fact: str) -> None:
+    with pytest.raises(ValueError, match=fact):
+        VectorsConfig(**settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_toy_language_is_learnt(tmp_path: Path, kind: str) -> None:
+    """Few words, each of them many times in every block: what is summed over a block must not run away."""
+    text = toy()
+    run = trainer(tmp_path / "run", text, kind, epochs=10.0)
+    run.fit()
+    found = losses(tmp_path / "run")
+    assert np.mean(found[-10:]) < 0.85 * np.mean(found[:3])
+    assert run.model.inputs.abs().max() < 20
+    words = Words(WordVectors(text.words, run.model.inputs.numpy()))
+    for royal, common in (("crown", "plough"), ("throne", "barn")):
+        nearest = [one.word for one in words.neighbours(royal, 3)]
+        assert set(nearest) <= {"crown", "throne", "palace", "castle", "king", "queen"}, nearest
+        assert common not in nearest
+    assert json.loads((tmp_path / "run" / log.NAME).read_text().splitlines()[0])["kind"] == "step"

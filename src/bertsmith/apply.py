@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ from rich.table import Table
 from bertsmith.data import files
 from bertsmith.data.examples import Example, Question, Sentence
 from bertsmith.data.sources import pyarrow
-from bertsmith.data.tables import Dropped, opened, source
+from bertsmith.data.tables import Dropped, lines, opened, source
 from bertsmith.errors import FolderError, TextError
 from bertsmith.tasks import TASKS
 from bertsmith.tasks.base import Task
+from bertsmith.tasks.bleu import SIGNATURE, bleu
 from bertsmith.tasks.write import Write
 from bertsmith.train import machine
 from bertsmith.use import likelihood, vectors
@@ -43,9 +45,9 @@ def predict(model: Path, inputs: Sequence[str], *, out: Path | None) -> None:
         for answer in answers:
             print(json.dumps(answer, ensure_ascii=False), flush=True)
         return
-    lines = (json.dumps(answer, ensure_ascii=False) + "\n" for answer in answers)
+    written = (json.dumps(answer, ensure_ascii=False) + "\n" for answer in answers)
     with files.explained(out), out.open("w", encoding="utf-8") as file:
-        file.writelines(lines)
+        file.writelines(written)
 
 
 def embed(model: Path, inputs: Sequence[str], out: Path, **how: Any) -> None:
@@ -115,6 +117,44 @@ def generate(model: Path, prompts: Sequence[str], *, as_json: bool, **how: Any) 
         for text in one.texts:
             rest = text[len(one.prompt) :] if text.startswith(one.prompt) else f"\n{text}"  # gone on with, or answered
             SAY.print(f"[bold]{escape(one.prompt)}[/]{escape(rest)}\n")
+
+
+def translate(model: Path, inputs: Sequence[str], *, against: Path | None, as_json: bool, **how: Any) -> None:
+    """A line for each line of the inputs, in order, as they come; and how near they are to what a person wrote."""
+    loaded, said = _loaded(model), list[str]()
+    gold = [] if against is None else list(_every(str(against)))
+    asked = (line for name in inputs or ["-"] for line in _every(name))
+    while some := list(islice(asked, TOGETHER)):
+        for number, one in enumerate(loaded.translate_all(some, **how), len(said) + 1):
+            if one.unread:
+                fact = f"{one.unread:,} tokens are more than the model reads"
+                print(f"bertsmith: line {number}: {fact}. They were left out.", file=sys.stderr)
+            print(json.dumps(one.plain(), ensure_ascii=False) if as_json else one.translation, flush=True)
+            said.append(one.translation)
+    if against is None:
+        return
+    if len(gold) != len(said):
+        fact = f"has {len(gold):,} lines, and {len(said):,} were translated"
+        raise TextError(against, fact, "Line by line, both must say the same")
+    print(f"BLEU {bleu(said, gold):.2f} of {len(said):,} lines, {SIGNATURE}", file=sys.stderr)
+
+
+def _every(name: str) -> Iterator[str]:
+    """Every line of a file, or of standard input as it comes; those with nothing in them, too."""
+    if name != "-":
+        last = None
+        for _, line, _ in lines(source(Path(name))):
+            if last is not None:
+                yield last
+            last = line
+        if last:  # behind the last line feed there is no line
+            yield last
+        return
+    try:
+        for line in sys.stdin:
+            yield line.strip("\r\n\ufeff")
+    except UnicodeDecodeError:
+        raise TextError("standard input", "is not UTF-8 text") from None
 
 
 def _loaded(model: Path) -> Model:

@@ -151,12 +151,15 @@ def fill(
 Input = Annotated[
     list[str] | None, typer.Argument(help="Files of lines, JSON lines or tables; standard input if none.")
 ]
+Start = Annotated[
+    Path, typer.Argument(help="A model folder; a member that begins from chance, as transformer-small; or a recipe.")
+]
 ModelFolder = Annotated[Path, typer.Argument(help="A model folder: ours, or any BERT of Hugging Face.")]
 
 
 @app.command()
 def finetune(
-    model: ModelFolder,
+    model: Start,
     data: Annotated[
         Path, typer.Argument(help="A labelled file, or a folder with train and dev files, as GLUE has them.")
     ],
@@ -326,6 +329,106 @@ def generate(
     drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "samples": samples, "seed": seed}
     whole = {"most": most, "least": least, "beams": beams, "penalty": penalty, "precision": precision}
     apply.generate(model, prompts or [], as_json=as_json, **drawn, **whole)
+
+
+@app.command()
+def vectors(
+    texts: Texts,
+    out: Out,
+    kind: Annotated[
+        Literal["skip-gram", "cbow"], typer.Option(help="A word tells its neighbours, or they together tell it.")
+    ] = "skip-gram",
+    width: Annotated[int, typer.Option(help="Numbers in a vector.")] = 100,
+    window: Annotated[int, typer.Option(help="Neighbours on each side at most.")] = 5,
+    negatives: Annotated[int, typer.Option(help="False neighbours for each true one.")] = 5,
+    sample: Annotated[float, typer.Option(help="Words above this part of the text are dropped now and then.")] = 1e-3,
+    least: Annotated[int, typer.Option(help="A word that is met less often has no vector.")] = 5,
+    lowercase: Annotated[
+        bool, typer.Option("--lowercase/--cased", help="Whether Paris and paris are one word.")
+    ] = True,
+    epochs: Annotated[float | None, typer.Option(help="How often the text is read; 5 if nothing is said.")] = None,
+    budget: Annotated[str | None, typer.Option(help="Or how long it may take: 90s, 10m, 2h.")] = None,
+    rate: Annotated[float | None, typer.Option(help="How fast it learns at first; what suits the kind.")] = None,
+    seed: Annotated[int, typer.Option(help="Two runs with one seed are the same run.")] = 0,
+    as_text: Annotated[
+        bool, typer.Option("--text", help="Beside the folder's vectors.bin, vectors.txt in word2vec's text format.")
+    ] = False,
+    field: Field = "text",
+    bad: Bad = "replace",
+    layout: Shape = "auto",
+) -> None:
+    """Learn a vector for each word of a text: word2vec. The same command goes on with a run that was stopped."""
+    from bertsmith import words
+
+    learnt = {"epochs": epochs, "budget": budget, "rate": rate, "seed": seed}
+    recipe = words.recipe(
+        out,
+        least=least,
+        lowercase=lowercase,
+        model={"kind": kind, "width": width},
+        neighbours={"window": window, "negatives": negatives, "sample": sample},
+        train={name: value for name, value in learnt.items() if value is not None},
+    )
+    words.vectors(texts, recipe, as_text=as_text, field=field, policy=bad, layout=layout)
+
+
+WordModel = Annotated[Path, typer.Argument(help="A folder of word vectors, or a file in word2vec's formats.")]
+
+
+@app.command()
+def similar(
+    model: WordModel,
+    words: Annotated[list[str] | None, typer.Argument(help="Words.")] = None,
+    judged: Annotated[
+        Path | None, typer.Option("--pairs", help="Judged pairs, as WordSim-353 has them: how well is it agreed?")
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="How many for each word.")] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """The words that mean nearly the same as a word, by their vectors."""
+    from bertsmith import words as root
+
+    root.similar(model, words or [], judged=judged, top=top, as_json=as_json)
+
+
+@app.command()
+def analogy(
+    model: WordModel,
+    words: Annotated[list[str] | None, typer.Argument(help="Three words: king man woman.")] = None,
+    asked: Annotated[
+        Path | None, typer.Option("--questions", help="A file of questions, as Google's: how many are answered?")
+    ] = None,
+    method: Annotated[Literal["add", "multiply"], typer.Option(help="3CosAdd or 3CosMul.")] = "add",
+    top: Annotated[int, typer.Option(min=1, help="How many answers.")] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """What is to the third word as the first is to the second: king man woman gives queen."""
+    from bertsmith import words as root
+
+    root.analogy(model, words or [], asked=asked, method=method, top=top, as_json=as_json)
+
+
+@app.command()
+def translate(
+    model: Annotated[Path, typer.Argument(help="The folder of a model that has learnt to write texts about texts.")],
+    inputs: Annotated[
+        list[str] | None, typer.Argument(help="Files of lines, also .gz .xz .zst; standard input if none.")
+    ] = None,
+    beams: Annotated[int, typer.Option(help="How many beginnings are gone on with; 1: the likeliest alone.")] = 5,
+    penalty: Annotated[float, typer.Option(help="Above 0 favours longer texts; 1: the mean of a token counts.")] = 1.0,
+    precision: Annotated[
+        Literal["float32", "bfloat16"], typer.Option(help="bfloat16 is faster, and a text may come out differently.")
+    ] = "float32",
+    against: Annotated[
+        Path | None, typer.Option(help="What people wrote, line by line: BLEU is told at the end.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Translate: a line for each line, in order. Or whatever else a model has learnt to write."""
+    from bertsmith import apply
+
+    how = {"beams": beams, "penalty": penalty, "precision": precision}
+    apply.translate(model, inputs or [], against=against, as_json=as_json, **how)
 
 
 def main() -> None:

@@ -27,8 +27,13 @@ def chosen(table: Mapping[str, Any]) -> Any:
 
 def read(path: Path, recipe: type[C], overrides: Sequence[str] = (), alternatives: Sequence[Sequence[str]] = ()) -> C:
     """The recipe in a TOML file, with `section.key=value` overrides applied as `override` does it."""
+    return build(override(values(path), overrides, alternatives), recipe, str(path))
+
+
+def values(path: Path) -> dict[str, Any]:
+    """What a TOML file says, before anything is known of it."""
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise RecipeError(path, "there is no such recipe", "`bertsmith list` shows those that come with it") from None
     except IsADirectoryError:
@@ -37,7 +42,6 @@ def read(path: Path, recipe: type[C], overrides: Sequence[str] = (), alternative
         raise RecipeError(path, "is not UTF-8 text", "A recipe is a TOML file") from None
     except tomllib.TOMLDecodeError as error:
         raise RecipeError(path, f"is not TOML: {error}") from None
-    return build(override(values, overrides, alternatives), recipe, str(path))
 
 
 def override(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bertsmith.data import files, glue, labelled
+from bertsmith.data import files, glue, labelled, parallel
 from bertsmith.data.labelled import Columns, Labelled
 from bertsmith.data.shuffle import permute
 from bertsmith.errors import RecipeError, TextError
@@ -22,6 +22,7 @@ from bertsmith.tasks import TASKS
 from bertsmith.tasks.base import Item, Task
 from bertsmith.text.tokenizer import Tokenizer
 
+DEV = ("dev", "valid", "validation", "val")  # what the field calls the file to choose the best weights by
 HELD_BACK = 0.1  # of the training examples, where no others are given to choose the best weights by
 
 
@@ -78,15 +79,24 @@ def encode(recipe: FineTune, shape: TransformerConfig, tokenizer: Tokenizer, dat
     return Encoded(*(task.items(part.examples, tokenizer, length) for part in (data.train, data.dev)))
 
 
-def behind(data: Path, dev: Path | None, found: glue.GlueTask | None) -> tuple[Path, Path | None]:
-    """The training and the dev file behind a name: two files of a folder, or a file alone."""
+def behind(
+    data: Path, dev: Path | None, found: glue.GlueTask | None, columns: Columns = labelled.GUESS
+) -> tuple[Path, Path | None]:
+    """The training and the dev file behind a name: two files of a folder, or a file alone.
+
+    Of parallel text the columns are endings: `train.en` and `train.de` are `train`.
+    """
     if not data.is_dir():
         return data, dev
+    stems = (data / stem for stem in ("train", *DEV))
+    side = [stem for stem in stems if parallel.sides(stem, columns.texts, columns.label)]
+    if side and side[0].name == "train":
+        return side[0], dev or (side[1] if len(side) > 1 else None)
     if found is not None:
         named = glue.files(data, found)
         train, own = named.get("train"), named.get("dev")
     else:
-        train, own = (_stem(data, stems) for stems in (("train",), ("dev", "valid", "validation", "testa")))
+        train, own = (_stem(data, stems) for stems in (("train",), (*DEV, "testa")))
     if train is None:
         raise TextError(data, "holds no training file", "Name it train.tsv, .csv, .jsonl, .parquet, .conll or .json")
     return train, dev or own

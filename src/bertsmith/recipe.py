@@ -12,6 +12,7 @@ from bertsmith.models.family import FAMILY
 from bertsmith.objectives import OBJECTIVES
 from bertsmith.tasks import TASKS
 from bertsmith.tasks.adapt import AdaptConfig
+from bertsmith.text.tokenizer import TokenizerConfig
 from bertsmith.train.optimizers import OptimizerConfig
 from bertsmith.train.schedules import ScheduleConfig
 from bertsmith.train.trainer import TrainConfig
@@ -85,10 +86,16 @@ class LabelledConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class FineTune:
-    """A run on labelled examples, whole. Devlin et al. 2018, appendix A.3."""
+    """A run on labelled examples, whole. Devlin et al. 2018, appendix A.3.
+
+    It begins with a model folder; or, as a translator does, with a network at its first weights, and with pieces that
+    are learnt from its own examples.
+    """
 
     out: Path
-    model: Path  # a model folder to begin with
+    model: Path | None = None  # a model folder to begin with
+    network: Part | None = field(default=None, metadata={"table": FAMILY})  # or a member, which begins from chance
+    tokenizer: Path | TokenizerConfig | None = None  # of a member: a folder, or what is learnt from both sides
     task: Part = chosen(TASKS)
     data: LabelledConfig
     adapt: AdaptConfig = field(default_factory=AdaptConfig)
@@ -98,6 +105,15 @@ class FineTune:
     train: TrainConfig
     keep: Literal["best", "last"] = "best"  # whose weights: of the best evaluation, or of the last step
     seeds: int = 1  # runs that differ in nothing but chance
+
+    def __post_init__(self) -> None:
+        if (self.model is None) == (self.network is None):
+            raise ValueError("give either model, a folder to begin with, or network, a member that begins from chance")
+        if self.network is not None and not self.network.settings.decoder:
+            fact = f"'{self.network.kind}' only reads, and only networks that write learn a task from chance"
+            raise ValueError(f"{fact}. Use transformer-small, or pretrain it first")
+        if self.model is not None and self.tokenizer is not None:
+            raise ValueError("a model folder has a tokenizer of its own. Leave tokenizer out")
 
 
 def settle(recipe: Any, may_change: frozenset[str]) -> None:

@@ -16,13 +16,16 @@ from rich.table import Table
 
 from bertsmith import config, lesson
 from bertsmith.data import files, glue
+from bertsmith.data.examples import Example
 from bertsmith.data.feed import Feed
+from bertsmith.data.labelled import Columns
 from bertsmith.data.shuffled import Shuffled
 from bertsmith.insight.card import tuned_card
 from bertsmith.lesson import Data, Encoded
 from bertsmith.models import folder as folders
 from bertsmith.models import sentence
 from bertsmith.models.dialects import dialect_of
+from bertsmith.models.family import FAMILY
 from bertsmith.models.folder import Opened
 from bertsmith.models.foreign import Learnt
 from bertsmith.models.sentence import SentenceConfig
@@ -33,7 +36,8 @@ from bertsmith.tasks.base import Item, Mould, Task, predict
 from bertsmith.tasks.classify import Classify
 from bertsmith.tasks.seeds import interval
 from bertsmith.tasks.write import GLUE, Write
-from bertsmith.text.tokenizer import Tokenizer
+from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig
+from bertsmith.text.tokenizer import train as learn
 from bertsmith.train import machine
 from bertsmith.train.display import Display
 from bertsmith.train.lock import Lock
@@ -47,6 +51,13 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "schedule": {"warmup": 0.1},
     "train": {"epochs": 3.0, "evaluations": 3, "saves": 3, "compile": "never"},
 }
+FROM_CHANCE: dict[str, dict[str, Any]] = {  # Vaswani et al. 2017, section 5
+    "task": {"smoothing": 0.1, "most": 128},
+    "optimizer": {"rate": 1e-3, "betas": [0.9, 0.98], "decay": 0.0},
+    "schedule": {"kind": "inverse_root", "warmup": 0.1},
+    "train": {"epochs": 30.0, "evaluations": 10, "saves": 10, "compile": "never"},
+}
+PIECES = TokenizerConfig(kind="t5", vocabulary=8_192)  # of a network from chance: they end a text and begin none
 WRITING_RATE = 3e-4  # of a T5; Raffel et al. 2020 took 1e-3, with another optimizer
 CUDA_BUDGET = 131_072  # tokens in one pass of an evaluation
 RESULT = "result.json"
@@ -55,12 +66,19 @@ RESULT = "result.json"
 def recipe(
     model: Path, data: Path, out: Path, *, dev: Path | None, task: str | None, seeds: int, overrides: Sequence[str]
 ) -> FineTune:
-    """A whole recipe from what the command line says; what it does not say is guessed from the data."""
+    """A whole recipe from what the command line says; what it does not say is guessed from the data.
+
+    In the place of a model folder there may be a member of the family, which begins from chance, or a recipe's file.
+    """
+    if model.suffix == ".toml":
+        return _read(model, data, out, dev=dev, task=task, seeds=seeds, overrides=overrides)
     found = glue.recognise(data)
-    train, dev = lesson.behind(data, dev, found)
-    values: dict[str, Any] = {"model": str(model), "out": str(out), "seeds": seeds}
+    train, dev = lesson.behind(data, dev, found, _columns(config.override({}, overrides)))
+    values: dict[str, Any] = {"out": str(out), "seeds": seeds}
+    member = str(model) if str(model) in FAMILY and not model.exists() else None
+    values |= {"network": {"kind": member}} if member else {"model": str(model)}
     form = lesson.guess(train)
-    kind = task or ("write" if lesson.writes(model) else form)
+    kind = task or ("write" if member or lesson.writes(model) else form)
     values["task"] = {"kind": kind}
     if found is not None and kind in ("classify", "write"):
         measure = "accuracy_f1" if found.headline == "mean" else found.headline
@@ -74,14 +92,41 @@ def recipe(
     values |= {name: dict(section) for name, section in DEFAULTS.items()}
     if kind == "write":
         values["optimizer"]["rate"] = WRITING_RATE
+    if member:
+        values |= {name: {**values[name], **section} for name, section in FROM_CHANCE.items()}
+        values["task"]["translates"] = found is None  # GLUE asks for classes and numbers
     return config.build(config.override(values, overrides, EXTENTS), FineTune, "finetune")
+
+
+def _read(
+    path: Path, data: Path, out: Path, *, dev: Path | None, task: str | None, seeds: int, overrides: Sequence[str]
+) -> FineTune:
+    """The recipe in a file, for the data and the folder that the command line names."""
+    values = config.override(config.values(path), overrides, EXTENTS)
+    train, dev = lesson.behind(data, dev, glue.recognise(data), _columns(values))
+    values["data"] = {**values.get("data", {}), "train": str(train)}
+    values["data"] |= {"dev": str(dev)} if dev else {}
+    values |= {"out": str(out), "seeds": seeds}
+    values |= {"task": {**values.get("task", {}), "kind": task}} if task else {}
+    return config.build(values, FineTune, str(path))
+
+
+def _columns(values: Mapping[str, Any]) -> Columns:
+    """The columns that settings name, as far as they name any."""
+    said = values.get("data", {})
+    texts, label = (said.get(name) for name in ("texts", "label")) if isinstance(said, Mapping) else (None, None)
+    return Columns(texts=tuple(map(str, texts)) if isinstance(texts, list) else None, label=label and str(label))
 
 
 def finetune(recipe: FineTune) -> dict[str, Any]:
     """Fine-tune as the recipe says, once for each seed. Leaves the best model, and a result with its protocol."""
     with Lock(recipe.out):
-        base, tokenizer = folders.read(recipe.model), Tokenizer.load(recipe.model)
-        data = lesson.read(recipe)
+        if recipe.model is not None:
+            base, tokenizer = folders.read(recipe.model), Tokenizer.load(recipe.model)
+            data = lesson.read(recipe)
+        else:
+            data = lesson.read(recipe)
+            base, tokenizer = _from_chance(recipe, data)
         for line in lesson.told(data):
             SAY.print(line, markup=False)
         encoded = lesson.encode(recipe, base.config, tokenizer, data)
@@ -107,8 +152,27 @@ def finetune(recipe: FineTune) -> dict[str, Any]:
         result = _result(recipe, data, encoded, runs)
         files.write_json(recipe.out / RESULT, result)
         if (recipe.out / "model").is_dir():
-            files.put(recipe.out / "model" / "README.md", tuned_card(recipe.task.kind, result).encode())
+            network = recipe.network.kind if recipe.network else None
+            files.put(recipe.out / "model" / "README.md", tuned_card(recipe.task.kind, result, network).encode())
     return result
+
+
+def _from_chance(recipe: FineTune, data: Data) -> tuple[Opened, Tokenizer]:
+    """A network without weights, and pieces that both sides of the training examples are made of."""
+    assert recipe.network is not None
+    place = recipe.out / "tokenizer"
+    if isinstance(recipe.tokenizer, Path):
+        tokenizer = Tokenizer.load(recipe.tokenizer)
+    elif place.is_dir() and (recipe.out / "recipe.toml").exists():  # else of a start that was refused
+        tokenizer = Tokenizer.load(place)
+    else:
+        examples = (one for one in data.train.examples if isinstance(one, Example))
+        sides = (side for one in examples for side in (*one.texts, str(one.label)))
+        tokenizer = learn(sides, recipe.tokenizer or PIECES)
+        tokenizer.save(place)
+    shape = replace(recipe.network.settings, vocabulary=tokenizer.vocabulary)
+    SAY.print(f"{recipe.network.kind} from chance: {shape.count:,} weights, {tokenizer.vocabulary:,} pieces")
+    return Opened(config=shape, state={}, parts=frozenset(), learnt=None, raw={}), tokenizer
 
 
 def show(result: Mapping[str, Any], out: Path) -> None:
@@ -162,7 +226,8 @@ def learner(
 ) -> tuple[Task, Feed, Optimizer, bool]:
     """The task with the folder's weights in it, its batches and its optimizer; and whether steps can be recorded."""
     task = lesson.task_of(recipe, base.config, data)
-    initialise(task, recipe.train.seed)
+    # From chance, matrices keep a vector's length, as the Transformer's did; heads on a trained trunk begin small.
+    initialise(task, recipe.train.seed, 0.02 if base.state else base.config.width**-0.5)
     task.load_state_dict(_weights(task, base), strict=False)
     adapt.prepare(task, recipe.adapt, recipe.train.seed)
     task = task.to(device)
@@ -211,7 +276,10 @@ def _mould(recipe: FineTune, encoded: Encoded, tokenizer: Tokenizer) -> Mould:
 def _measure(
     task: Task, examples: Sequence[Any], items: Sequence[Item], device: torch.device, budget: int
 ) -> dict[str, float]:
-    return task.score(examples, predict(task, examples, items, device=device, budget=budget))
+    figures = task.score(examples, predict(task, examples, items, device=device, budget=budget))
+    if isinstance(task, Write) and task.config.translates:
+        figures["loss"] = task.loss(items, device, budget)
+    return figures
 
 
 def _result(recipe: FineTune, data: Data, encoded: Encoded, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from tasks.small import shape
 
 from bertsmith.errors import FolderError, RecipeError
 from bertsmith.models import foreign
-from bertsmith.models.dialects import BERT, DIALECTS, MODERN, dialect_of
+from bertsmith.models.dialects import BERT, DIALECTS, MARIAN, MODERN, dialect_of
 from bertsmith.models.family import MODERN_BERT, SMITH
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.tasks.classify import Classify
@@ -21,8 +21,9 @@ def test_each_dialect_has_words_for_its_own_network() -> None:
         words = foreign.words_of(dialect.standard, ())
         assert foreign.config_of(words, "here") == dialect.standard
         kind = dialect.fixed["model_type"]
-        assert foreign.config_of({"model_type": kind}, "here") == dialect.standard
-        assert foreign.config_of(transformers.CONFIG_MAPPING[kind]().to_dict(), "here") == dialect.standard
+        said = {"scale_embedding": True} if dialect is MARIAN else {}
+        assert foreign.config_of({"model_type": kind, **said}, "here") == dialect.standard
+        assert foreign.config_of(transformers.CONFIG_MAPPING[kind](**said).to_dict(), "here") == dialect.standard
 
 
 @pytest.mark.parametrize(

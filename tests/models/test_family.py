@@ -22,6 +22,9 @@ PUBLISHED = {
     "albert-xxlarge": 222_595_584,
 }
 WITHOUT_POOLER = {
+    "transformer-base": 63_082_496,
+    "transformer-small": 7_626_752,
+    "transformer-tiny": 2_373_632,
     "gpt": 116_534_784,
     "gpt2": 124_439_808,
     "gpt2-medium": 354_823_168,

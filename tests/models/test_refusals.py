@@ -18,7 +18,7 @@ from bertsmith.errors import FolderError
 from bertsmith.models import folder as folders
 from bertsmith.models import foreign
 
-KNOWN = "'bert', 'roberta', 'albert', 'electra', 'modernbert', 'openai-gpt', 'gpt2' or 't5'"
+KNOWN = "'bert', 'roberta', 'albert', 'electra', 'modernbert', 'openai-gpt', 'gpt2', 't5' or 'marian'"
 
 
 @pytest.mark.parametrize(

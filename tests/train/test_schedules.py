@@ -37,6 +37,15 @@ def test_every_schedule_ends_at_nought_and_begins_there_if_it_rises(schedule: Sc
 
 
 @settings(deadline=None)
+@given(warmup=st.integers(1, 4_000), step=st.integers(1, 20_000))
+def test_an_inverse_root_is_that_of_the_transformer(warmup: int, step: int) -> None:
+    """Vaswani et al. 2017, equation 3, but for the factor that makes the highest rate one."""
+    schedule = ScheduleConfig(kind="inverse_root", warmup=warmup / 20_000)
+    paper = min(step**-0.5, step * warmup**-1.5) * warmup**0.5
+    assert factor(step / 20_000, schedule) == pytest.approx(paper)
+
+
+@settings(deadline=None)
 @given(schedule=schedules(), first=SHARES, second=SHARES)
 def test_a_schedule_has_no_jump(schedule: ScheduleConfig, first: float, second: float) -> None:
     """How far two factors lie apart is bounded by how far the shares do: by a slope, or a root where a root falls."""

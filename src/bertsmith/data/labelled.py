@@ -13,7 +13,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from bertsmith.data import conll, glue, squad
+from bertsmith.data import conll, glue, parallel, squad, treebank
 from bertsmith.data.examples import Example, Label, Question, Sentence
 from bertsmith.data.sources import Source
 from bertsmith.data.tables import Dropped, Policy, Table, opened, source
@@ -100,16 +100,22 @@ class _Plan:
 
 
 def read(path: str | Path, kind: Kind, columns: Columns = GUESS, policy: Policy = "skip") -> Labelled:
-    """The examples in a file, or in all that a pattern such as `part-*.jsonl` matches, in the order of their names."""
+    """The examples in a file, or in all that a pattern such as `part-*.jsonl` matches, in the order of their names.
+
+    Of two files side by side, as `train.en` and `train.de`, the path is `train`, and the columns are `en` and `de`.
+    """
     for name, word, known in (("kind", kind, get_args(Kind)), ("policy", policy, get_args(Policy))):
         if word not in known:
             raise RecipeError(name, f"unknown choice '{word}'", nearest(word, known))
     dropped, digest = Dropped(policy), hashlib.sha256()
     examples, found = list[Any](), dict[str, None]()
-    for file in _files(path):
-        some, said = _read(file, kind, columns, dropped)
+    both = parallel.sides(Path(path), columns.texts, columns.label)
+    files = both or _files(path)
+    parts = [parallel.read(both, dropped)] if both else (_read(file, kind, columns, dropped) for file in files)
+    for some, said in parts:
         examples += some
         found[said] = None
+    for file in files:
         with file.path.open("rb") as stream:
             while block := stream.read(1 << 20):
                 digest.update(block)
@@ -140,6 +146,8 @@ def _read(file: Source, kind: Kind, columns: Columns, dropped: Dropped) -> tuple
         if file.kind in (".jsonl", ".ndjson", ".json", ".parquet"):
             return conll.from_rows(opened(file), word, columns.label, dropped)
         return conll.read(file, word, columns.label, dropped)
+    if file.kind == treebank.ENDING:
+        return treebank.read(file, dropped)
     named = {name for name in (*(columns.texts or ()), columns.label) if name}
     table = opened(file, NAMES | glue.HEADINGS | named)
     task = None if named else glue.recognise(file.path)

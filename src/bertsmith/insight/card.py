@@ -94,10 +94,10 @@ Made on {machine}.
 """
 
 
-def tuned_card(kind: str, result: Mapping[str, Any]) -> str:
+def tuned_card(kind: str, result: Mapping[str, Any], network: str | None = None) -> str:
     """The same for a model that was fine-tuned: its scores with their protocol."""
     pipeline, call = PIPELINES[kind]
-    network = "T5" if kind == "write" else "BERT"
+    network = network or ("T5" if kind == "write" else "BERT")
     library = "sentence-transformers" if kind == "embed" else "transformers"
     rows = "\n".join(f"| {name} | {_said(found)} |" for name, found in result["summary"].items())
     protocol = result["protocol"]

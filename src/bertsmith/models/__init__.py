@@ -4,11 +4,11 @@
     encoder_decoder  two of it: one reads a text, the other writes
     decoder          either made ready to write, one token at a time
     search           which token to go on with, from the scores of all
-    decoder, search  a network that writes, and which tokens it goes on with
     family           every member, as the difference from its parent
     dialects         transformers' words for each kind of network: tables, read both ways
     foreign          our settings and weights in those words, and back
     sentence         how tokens become a text's vector, in sentence-transformers' words
+    word2vec         two tables of word vectors, and word_vectors the field's files of them
     folder           reading and writing a Hugging Face folder, with nothing trusted before it is checked
 
 A network that is not a transformer gets a file of its own and a line in `NETWORKS`.

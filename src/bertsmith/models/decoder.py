@@ -95,7 +95,7 @@ def _table(trunk: Network) -> Float[Tensor, "V D"]:
     table: Tensor = trunk.embedding.weight
     if isinstance(trunk, Transformer):
         return table
-    return table * trunk.config.width**-0.5 if trunk.words is None else trunk.words.weight  # as its `logits` are made
+    return table * trunk.dimmed if trunk.words is None else trunk.words.weight  # as its `logits` are made
 
 
 @torch.inference_mode()

@@ -48,6 +48,8 @@ class Dialect:
     specials: Mapping[str, str]  # their names of the numbers of special pieces: the tokenizer's roles
     poolings: Mapping[Pooling, str] = field(default_factory=dict)  # their names of what a text's classifier reads
     counters: frozenset[str] = frozenset()  # 0, 1, 2 ... and masks, kept by older versions
+    waves: frozenset[str] = frozenset()  # tables of fixed waves, which a file may leave out
+    noughts: frozenset[str] = frozenset()  # what a file may hold, if it is nought
     endings: Mapping[str, str] = field(default_factory=dict)  # older spellings
     classified: Mapping[str, str] = field(default_factory=dict)  # how a text's classifier spells what others call so
 

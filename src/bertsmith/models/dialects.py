@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from bertsmith.errors import RecipeError
 from bertsmith.models.dialect import CURVES, Dialect
-from bertsmith.models.family import ALBERT_XXLARGE, ELECTRA_SMALL, MODERN_BERT
+from bertsmith.models.family import ALBERT_XXLARGE, ELECTRA_SMALL, MODERN_BERT, TRANSFORMER
 from bertsmith.models.family import BERT as BERT_BASE
 from bertsmith.models.family import GPT as GPT_BASE
 from bertsmith.models.family import GPT2 as GPT2_BASE
@@ -472,7 +472,93 @@ T5_LATER = replace(
     twins={name: other for name, other in T5.twins.items() if name != "lm_head.weight"},
 )
 
-DIALECTS = {dialect.fixed["model_type"]: dialect for dialect in (BERT, ROBERTA, ALBERT, ELECTRA, MODERN, GPT, GPT2, T5)}
+MARIAN = Dialect(
+    standard=replace(
+        TRANSFORMER,
+        vocabulary=58_101,
+        width=1024,
+        layers=12,
+        decoder=12,
+        heads=16,
+        feed_forward=4096,
+        length=1024,
+        activation="gelu",
+        attention_dropout=0.0,
+    ),
+    needs=(*BERT.needs, "norm_eps"),
+    positions=("sinusoidal",),
+    settings={
+        "vocabulary": "vocab_size",
+        "width": "d_model",
+        "layers": "encoder_layers",
+        "decoder": "decoder_layers",
+        "heads": "encoder_attention_heads",
+        "feed_forward": "encoder_ffn_dim",
+        "length": "max_position_embeddings",
+        "dropout": "dropout",
+        "attention_dropout": "attention_dropout",
+    },
+    fixed={
+        "model_type": "marian",
+        "is_encoder_decoder": True,
+        "scale_embedding": True,  # though a file that says nothing means the contrary
+        "share_encoder_decoder_embeddings": True,
+        "tie_word_embeddings": True,
+        "activation_dropout": 0.0,
+    },
+    activations=("activation_function",),
+    curves={"relu": "relu", **CURVES},
+    classes={"trunk": "MarianModel", "writing": "MarianMTModel"},
+    prefix="model.",
+    outside=("lm_head.", "final_logits_bias"),
+    trunk={
+        "trunk.encoder.embedding.weight": "shared.weight",
+        "trunk.encoder.positions.weight": "encoder.embed_positions.weight",
+        "trunk.decoder.embedding.weight": "shared.weight",
+        "trunk.decoder.positions.weight": "decoder.embed_positions.weight",
+    },
+    layer={
+        "trunk.encoder.layers.{n}.attention.project": (
+            "encoder.layers.{n}.self_attn.q_proj",
+            "encoder.layers.{n}.self_attn.k_proj",
+            "encoder.layers.{n}.self_attn.v_proj",
+        ),
+        "trunk.encoder.layers.{n}.attention.output": "encoder.layers.{n}.self_attn.out_proj",
+        "trunk.encoder.layers.{n}.attention_norm": "encoder.layers.{n}.self_attn_layer_norm",
+        "trunk.encoder.layers.{n}.feed_forward.widen": "encoder.layers.{n}.fc1",
+        "trunk.encoder.layers.{n}.feed_forward.narrow": "encoder.layers.{n}.fc2",
+        "trunk.encoder.layers.{n}.feed_forward_norm": "encoder.layers.{n}.final_layer_norm",
+    },
+    decoder={
+        "trunk.decoder.layers.{n}.attention.project": (
+            "decoder.layers.{n}.self_attn.q_proj",
+            "decoder.layers.{n}.self_attn.k_proj",
+            "decoder.layers.{n}.self_attn.v_proj",
+        ),
+        "trunk.decoder.layers.{n}.attention.output": "decoder.layers.{n}.self_attn.out_proj",
+        "trunk.decoder.layers.{n}.attention_norm": "decoder.layers.{n}.self_attn_layer_norm",
+        "trunk.decoder.layers.{n}.cross.query": "decoder.layers.{n}.encoder_attn.q_proj",
+        "trunk.decoder.layers.{n}.cross.project": (
+            "decoder.layers.{n}.encoder_attn.k_proj",
+            "decoder.layers.{n}.encoder_attn.v_proj",
+        ),
+        "trunk.decoder.layers.{n}.cross.output": "decoder.layers.{n}.encoder_attn.out_proj",
+        "trunk.decoder.layers.{n}.cross_norm": "decoder.layers.{n}.encoder_attn_layer_norm",
+        "trunk.decoder.layers.{n}.feed_forward.widen": "decoder.layers.{n}.fc1",
+        "trunk.decoder.layers.{n}.feed_forward.narrow": "decoder.layers.{n}.fc2",
+        "trunk.decoder.layers.{n}.feed_forward_norm": "decoder.layers.{n}.final_layer_norm",
+    },
+    parts={},
+    pretrained=frozenset(),
+    specials={**T5.specials, "forced_eos_token_id": "stop"},
+    twins=T5.twins,
+    waves=frozenset({"encoder.embed_positions.weight", "decoder.embed_positions.weight"}),
+    noughts=frozenset({"final_logits_bias"}),
+)
+
+DIALECTS = {
+    dialect.fixed["model_type"]: dialect for dialect in (BERT, ROBERTA, ALBERT, ELECTRA, MODERN, GPT, GPT2, T5, MARIAN)
+}
 ALL = (*DIALECTS.values(), T5_LATER)  # T5's two have one name
 
 COMMON = ("shared", "scaled", "root_norm", "crossed", "tied")  # what every dialect needs to be as in its standard

@@ -11,7 +11,8 @@ from bertsmith.data.batch import Tokens
 from bertsmith.models.transformer import Memory, Transformer, TransformerConfig
 from bertsmith.nn.attention import Kernel
 from bertsmith.nn.cache import Cache
-from bertsmith.nn.init import WideEmbedding
+from bertsmith.nn.init import ScaledEmbedding, WideEmbedding
+from bertsmith.nn.positions import Sinusoidal
 
 
 class EncoderDecoder(nn.Module):
@@ -21,9 +22,13 @@ class EncoderDecoder(nn.Module):
         super().__init__()
         self.config = config
         self.encoder = Transformer(replace(config, decoder=0))
-        if config.tied:
-            self.encoder.embedding = WideEmbedding(config.vocabulary, config.table)
         self.decoder = Transformer(replace(config, layers=config.decoder, decoder=0, causal=True, crossed=True))
+        if config.positions == "sinusoidal":
+            self.encoder.embedding = ScaledEmbedding(config.vocabulary, config.table)
+            for half in (self.encoder, self.decoder):
+                half.positions = Sinusoidal(config.length, config.table, halves=True)
+        elif config.tied:
+            self.encoder.embedding = WideEmbedding(config.vocabulary, config.table)
         self.decoder.embedding = self.encoder.embedding
         self.words = None if config.tied else nn.Linear(config.table, config.vocabulary, bias=False)
 
@@ -66,8 +71,13 @@ class EncoderDecoder(nn.Module):
         if self.words is not None:
             scores: Tensor = self.words(hidden)
             return scores
-        # Divided by the root of the width, since the table's numbers are about one. Raffel et al. 2020, in their code.
-        return F.linear(hidden * self.config.width**-0.5, self.embedding.weight)
+        return F.linear(hidden * self.dimmed, self.embedding.weight)
+
+    @property
+    def dimmed(self) -> float:
+        """What a tied table's scores are multiplied by: of one whose numbers are about one, by less than one."""
+        # Raffel et al. 2020, in their code.
+        return self.config.width**-0.5 if isinstance(self.embedding, WideEmbedding) else 1.0
 
     def matrices(self) -> dict[str, int]:
         """The names of all matrices inside the layers, and how many each is made of, one above the other."""

@@ -5,6 +5,25 @@ from dataclasses import replace
 from bertsmith.errors import RecipeError, nearest
 from bertsmith.models.transformer import TransformerConfig
 
+# Vaswani et al. 2017, "Attention Is All You Need": one network reads, another writes, and both do nothing but look.
+TRANSFORMER = TransformerConfig(
+    vocabulary=37_000,
+    width=512,
+    layers=6,
+    decoder=6,
+    heads=8,
+    feed_forward=2048,
+    positions="sinusoidal",
+    segments=0,
+    activation="relu",
+    table_norm=False,
+    norm_eps=1e-5,
+)
+# For tens of thousands of sentences, of which the large one learns too much by heart. Wu et al. 2021, "Good for
+# Misconceived Reasons", have the tiny one for image captions.
+TRANSFORMER_SMALL = replace(TRANSFORMER, vocabulary=8_192, width=256, layers=3, decoder=3, heads=4, feed_forward=1024)
+TRANSFORMER_TINY = replace(TRANSFORMER_SMALL, width=128, layers=4, decoder=4, feed_forward=256)
+
 # Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training": the decoder of a translator that
 # reads nothing but what it has said itself; every token is guessed from those before it.
 GPT = TransformerConfig(
@@ -102,6 +121,9 @@ MODERN_BERT_LARGE = replace(MODERN_BERT, width=1024, layers=28, heads=16, feed_f
 SMITH = replace(MODERN_BERT, vocabulary=30_522, layers=12, feed_forward=2048, length=512, rotary_base=10_000.0, local=0)
 
 FAMILY: dict[str, TransformerConfig] = {
+    "transformer-base": TRANSFORMER,
+    "transformer-small": TRANSFORMER_SMALL,
+    "transformer-tiny": TRANSFORMER_TINY,
     "gpt": GPT,
     "bert-base": BERT,
     "bert-large": BERT_LARGE,

@@ -26,6 +26,7 @@ from bertsmith.models.encoder_decoder import network
 from bertsmith.models.foreign import Learnt
 from bertsmith.models.transformer import TransformerConfig, pooler
 from bertsmith.nn.heads import Classifier, JudgeHead, MaskedHead, NextHead, SpanHead
+from bertsmith.nn.positions import waves
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 MOST_LAYERS = 10_000
@@ -76,6 +77,8 @@ def read(folder: str | Path) -> Opened:
     expected = _expected(config, parts, learnt)
     for rule, shape in expected:
         for name in rule.theirs:
+            if name not in stored and name in dialect.waves:
+                continue
             if name not in stored:
                 raise FolderError(folder, f"lacks the weight '{name}'")
             piece = (shape[0] // len(rule.theirs), *shape[1:])
@@ -89,7 +92,12 @@ def read(folder: str | Path) -> Opened:
             fact = f"'{twin.name}' differs from '{name}'"
             raise FolderError(twin.file, fact, "Only a decoder tied to the embedding can be opened")
     # `cat` copies: a weight mapped from the file would change, or crash the program, when somebody writes to it.
-    state = {rule.ours: torch.cat([_turned(stored[name].load(), rule) for name in rule.theirs]) for rule, _ in expected}
+    state = {
+        rule.ours: torch.cat([_turned(stored[name].load(), rule) for name in rule.theirs])
+        if rule.theirs[0] in stored
+        else waves(*shape, halves=True)
+        for rule, shape in expected
+    }
     return Opened(config=config, state=state, parts=parts, learnt=learnt, raw=raw)
 
 
@@ -158,6 +166,11 @@ def _stored(folder: Path, dialect: Dialect) -> tuple[dict[str, Stored], dict[Sto
                 raise FolderError(file, f"the weight {foreign.shown(name)} stands there a second time")
             if dialect.kept(name):
                 stored[name] = one
+    for name in dialect.noughts & stored.keys():
+        if stored[name].load().any():
+            fact = f"'{name}' is not nought"
+            raise FolderError(stored[name].file, fact, "Only scores without a bias of their own can be opened")
+        del stored[name]
     twins = {}
     for second, name in dialect.twins.items():
         if second in stored and name in stored:

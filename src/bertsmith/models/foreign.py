@@ -6,7 +6,7 @@ from typing import Any
 
 from bertsmith.errors import FolderError, nearest
 from bertsmith.models.dialect import Dialect
-from bertsmith.models.dialects import DIALECTS, GPT, GPT2, MODERN, T5, T5_LATER, dialect_of
+from bertsmith.models.dialects import DIALECTS, GPT, GPT2, MARIAN, MODERN, T5, T5_LATER, dialect_of
 from bertsmith.models.transformer import TransformerConfig
 from bertsmith.nn.layers import Activation
 from bertsmith.nn.pooling import Pooling
@@ -16,6 +16,11 @@ from bertsmith.nn.pooling import Pooling
 BIASES = ("norm_bias", "attention_bias", "mlp_bias", "classifier_bias")  # ModernBERT may have some; ours all or none
 FULL, NEAR = "full_attention", "sliding_attention"  # its kinds of layers
 TURNING = (("rotary_base", FULL, "global_rope_theta"), ("local_base", NEAR, "local_rope_theta"))
+WRITER = {  # Marian's second network may have sizes of its own; ours has those of the first
+    "heads": "decoder_attention_heads",
+    "feed_forward": "decoder_ffn_dim",
+    "vocabulary": "decoder_vocab_size",
+}
 LARGEST = 1 << 24  # no size in a configuration is larger; a file cannot make us count further
 
 
@@ -49,6 +54,10 @@ def config_of(raw: dict[str, Any], place: object) -> TransformerConfig:
         _only({"embd_pdrop": dropout, **raw}, "embd_pdrop", values.get("dropout", dropout), place)
     elif dialect in (T5, T5_LATER):
         values |= _t5(raw, dialect, values, place)
+    elif dialect is MARIAN:
+        _only({"scale_embedding": False, **raw}, "scale_embedding", True, place)
+        for ours, theirs in WRITER.items():
+            _only(raw, theirs, values.get(ours, getattr(dialect.standard, ours)), place)
     elif raw.get("positions") == "sinusoidal":  # our own word: transformers sees a table with the same numbers
         values["positions"] = "sinusoidal"
     try:
@@ -72,6 +81,7 @@ def words_of(config: TransformerConfig, parts: Iterable[str]) -> dict[str, Any]:
         **({"embd_pdrop": config.dropout} if dialect in (GPT, GPT2) else {}),
         **({"n_inner": config.feed_forward} if dialect is GPT2 else {}),
         **({"d_kv": config.head} if dialect in (T5, T5_LATER) else {}),
+        **({theirs: getattr(config, ours) for ours, theirs in WRITER.items()} if dialect is MARIAN else {}),
         **dict.fromkeys(dialect.activations, _written(dialect, config.activation)),
         "initializer_range": 0.02,
         "tie_word_embeddings": config.tied,

@@ -5,7 +5,8 @@ deep network can learn at a high rate from its first step. Zhang et al. 2019, "F
 """
 
 import torch
-from torch import nn
+from jaxtyping import Float, Int
+from torch import Tensor, nn
 
 from bertsmith.nn.layers import Layer
 
@@ -14,6 +15,18 @@ WIDE = 1.0  # how far from nought the numbers of a wide table begin
 
 class WideEmbedding(nn.Embedding):
     """A table for a network that divides the scores it makes of it: its numbers begin about one. Raffel et al. 2020."""
+
+
+class ScaledEmbedding(nn.Embedding):
+    """A table whose words are read times the root of its width, as large as the waves that tell their places.
+
+    Words are told by it as it is, and so its numbers begin small. Vaswani et al. 2017, section 3.4.
+    """
+
+    def forward(self, ids: Int[Tensor, "T"]) -> Float[Tensor, "T E"]:
+        vectors: Tensor = super().forward(ids)
+        scaled: Tensor = vectors * self.embedding_dim**0.5
+        return scaled
 
 
 @torch.no_grad()
@@ -28,6 +41,7 @@ def initialise(module: nn.Module, seed: int | torch.Generator, deviation: float 
     for part in module.modules():
         ones = isinstance(part, nn.LayerNorm | nn.RMSNorm)
         own = WIDE if isinstance(part, WideEmbedding) else deviation
+        own = part.embedding_dim**-0.5 if isinstance(part, ScaledEmbedding) else own
         for parameter in part.parameters(recurse=False):
             if parameter.ndim >= 2:
                 parameter.normal_(0.0, own, generator=generator)

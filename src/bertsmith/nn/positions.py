@@ -22,14 +22,17 @@ class Learned(nn.Module):
 
 
 class Sinusoidal(nn.Module):
-    """Fixed waves, slower from one pair of columns to the next. Vaswani et al. 2017, section 3.5."""
+    """Fixed waves, slower from one pair of columns to the next. Vaswani et al. 2017, section 3.5.
+
+    Or in `halves`, all sines before all cosines, as the authors' code had them and translators of today have.
+    """
 
     weight: Tensor
 
-    def __init__(self, length: int, width: int) -> None:
+    def __init__(self, length: int, width: int, *, halves: bool = False) -> None:
         super().__init__()
         # Saved with the weights, so that a folder can hand it to readers who only know a learned table.
-        self.register_buffer("weight", waves(length, width))
+        self.register_buffer("weight", waves(length, width, halves=halves))
 
     def forward(self, positions: Int[Tensor, "T"]) -> Float[Tensor, "T D"]:
         return F.embedding(positions, self.weight)
@@ -76,8 +79,10 @@ def turned(
     return torch.stack((left * cosine - right * sine, right * cosine + left * sine), 3).flatten(3).to(product.dtype)
 
 
-def waves(length: int, width: int) -> Float[Tensor, "L D"]:
-    """sin(place / 10000^(2i/D)) in column 2i, the cosine of the same in column 2i + 1."""
+def waves(length: int, width: int, *, halves: bool = False) -> Float[Tensor, "L D"]:
+    """sin(place / 10000^(2i/D)) in column 2i, the cosine of the same in column 2i + 1; or one half behind the other."""
     rates = 10_000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
     angles = torch.arange(length, dtype=torch.float64)[:, None] * rates
+    if halves:
+        return torch.cat((angles.sin(), angles.cos()), 1)[:, :width].float()
     return torch.stack((angles.sin(), angles.cos()), 2).flatten(1)[:, :width].float()

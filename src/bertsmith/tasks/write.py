@@ -16,7 +16,7 @@ from torch import Tensor
 from bertsmith.data.batch import Batch, Tokens
 from bertsmith.data.examples import Example, Question
 from bertsmith.data.labelled import Kind
-from bertsmith.data.rows import Row
+from bertsmith.data.rows import Row, passes
 from bertsmith.errors import FolderError, RecipeError, TextError
 from bertsmith.models.decoder import Decoder, continued
 from bertsmith.models.encoder_decoder import EncoderDecoder
@@ -24,6 +24,7 @@ from bertsmith.models.search import SearchConfig
 from bertsmith.objectives.base import Term
 from bertsmith.tasks import scores
 from bertsmith.tasks.base import Item, Mould, Task, fitted
+from bertsmith.tasks.bleu import bleu
 from bertsmith.tasks.classify import Classify, Measure
 from bertsmith.tasks.squad import overlap, squad_scores
 from bertsmith.text.tokenizer import Tokenizer
@@ -65,6 +66,8 @@ class Write(Task):
         step: float = 0.2  # numbers are rounded to a multiple of it
         most: int = 32  # tokens that are written, the one that stops included
         measure: Measure = "accuracy"  # the headline of classes; all that fit are told
+        translates: bool = False  # texts say the same in other words, and are judged by BLEU
+        smoothing: float = 0.0  # of what is learnt, shared among all words: 0.1 in Vaswani et al. 2017, section 5.4
 
         def __post_init__(self) -> None:
             if len(self.names) != 2:
@@ -73,12 +76,16 @@ class Write(Task):
                 raise ValueError(f"step is {self.step}. Give more than 0, usually 0.2")
             if self.most < 2:
                 raise ValueError(f"most is {self.most}. Give at least 2, for a token and the one that stops")
+            if not 0 <= self.smoothing < 1:
+                raise ValueError(f"smoothing is {self.smoothing}. Give a share, at least 0 and below 1, usually 0.1")
+            if self.translates and (self.answer != "text" or self.words):
+                raise ValueError("translations are texts, and no classes or numbers. Leave answer and words out")
 
     trunk: EncoderDecoder  # type: ignore[assignment]  # two networks, where other tasks have one
     config: Config
 
     def __init__(self, trunk: EncoderDecoder, config: Config, labels: tuple[str, ...] = ()) -> None:
-        super().__init__(trunk, config, labels if config.answer == "text" else ())
+        super().__init__(trunk, config, labels if config.answer == "text" and not config.translates else ())
         if config.words and len(config.words) != len(self.labels):
             fact = f"names {len(config.words)} classes, and there are {len(self.labels)}"
             raise RecipeError("task.words", fact, f"Give a word for each of {self.labels}" if self.labels else "")
@@ -107,7 +114,9 @@ class Write(Task):
         assert batch.written is not None
         assert batch.targets is not None
         logits = self.trunk.logits(self.trunk(batch.tokens, batch.written)).float()  # N V
-        return {"text": Term(F.cross_entropy(logits, batch.targets, reduction="sum", ignore_index=-100), None)}
+        smoothing = self.config.smoothing if self.training else 0.0
+        how: dict[str, Any] = {"reduction": "sum", "ignore_index": -100, "label_smoothing": smoothing}
+        return {"text": Term(F.cross_entropy(logits, batch.targets, **how), None)}
 
     def items(self, examples: Sequence[Example | Question], tokenizer: Tokenizer, length: int) -> list[Item]:
         if tokenizer.padding != START:
@@ -154,6 +163,16 @@ class Write(Task):
         counts["squares"] = sum(read * read + write * write for read, write in lengths)
         return Batch(tokens=tokens, written=written, targets=torch.from_numpy(targets), counts=counts)
 
+    @torch.no_grad()
+    def loss(self, items: Sequence[Item], device: torch.device, budget: int) -> float:
+        """The mean of a token's loss, with nothing smoothed, of a network that is not learning just now."""
+        total, count = 0.0, 0
+        for some in passes([len(item.rows[0]) for item in items], budget):
+            batch = self.collate([items[number] for number in some], Mould(items=len(some), length=self.most))
+            total += float(self(batch.to(device))["text"].total)
+            count += batch.counts["text"]
+        return total / max(1, count)
+
     # ---------------------------------------------------------------------------------------- predictions
 
     def outputs(self, tokens: Tokens) -> list[Tensor]:
@@ -189,6 +208,8 @@ class Write(Task):
             return {self.config.measure: figures.pop(self.config.measure), **figures}
         pairs = list(zip(truth, [said["text"] for said in predictions], strict=True))
         same = [one.split() == other.split() for one, other in pairs]
+        if self.config.translates:
+            return {"bleu": bleu([said for _, said in pairs], truth), "exact": float(np.mean(same))}
         return {"f1": float(np.mean([overlap(*pair) for pair in pairs])), "exact": float(np.mean(same))}
 
     # ----------------------------------------------------------------------------------- examples as texts

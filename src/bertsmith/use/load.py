@@ -38,6 +38,7 @@ from bertsmith.use.fill import Filled, fill
 from bertsmith.use.generate import Continued, generate
 from bertsmith.use.likelihood import Form, Scored
 from bertsmith.use.shots import classify
+from bertsmith.use.translate import Translated, translate
 from bertsmith.use.vectors import Embedder
 
 Text = str | tuple[str, str]  # one text, or a pair
@@ -120,13 +121,49 @@ class Model:
         # One vector in full precision is multiplied as fast as memory gives the weights, however they lie.
         rows = len(prompts) * config.beams * config.samples
         alone = rows == 1 and precision == "float32" and self.device.type == "cpu"
-        if (precision, alone) not in self._decoders:
+        kept = {self.tokenizer.roles.get("stop"), *self.tokenizer.sentinels}
+        return generate(self._decoder(precision, alone, kept), self.tokenizer, prompts, config, stop)
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        *,
+        beams: int = 5,
+        penalty: float = 1.0,
+        precision: Literal["float32", "bfloat16"] = "float32",
+    ) -> list[str]:
+        """What each text is in the other language, in order; or whatever else the model has learnt to write."""
+        found = self.translate_all(texts, beams=beams, penalty=penalty, precision=precision)
+        for number, one in enumerate(found, 1):
+            if one.unread:
+                warnings.warn(f"text {number}: {one.unread} of its tokens were not read", stacklevel=2)
+        return [one.translation for one in found]
+
+    def translate_all(
+        self,
+        texts: Sequence[str],
+        *,
+        beams: int = 5,
+        penalty: float = 1.0,
+        precision: Literal["float32", "bfloat16"] = "float32",
+    ) -> list[Translated]:
+        """The same with all there is to know."""
+        if not isinstance(self.objective, Write) or self.objective.config.answer != "text":
+            remedy = "Teach it first: bertsmith finetune transformer-small DATA --out runs/mine"
+            raise FolderError(self.place, "has not learnt to translate", remedy)
+        config = SearchConfig(most=self.objective.most, temperature=0, beams=beams, penalty=penalty)
+        decoder = self._decoder(precision, False, {self.tokenizer.stop})
+        return translate(self.objective, decoder, self.tokenizer, texts, config)
+
+    def _decoder(self, precision: str, alone: bool, kept: set[int | None]) -> Decoder:
+        """The network made ready to write, of special pieces only those that are kept."""
+        asked = (precision, alone, frozenset(kept))
+        if asked not in self._decoders:
             special = set(self.tokenizer.special.nonzero()[0].tolist())
-            never = sorted(special - {self.tokenizer.roles.get("stop"), *self.tokenizer.sentinels})
-            dtype, start = getattr(torch, precision), self.tokenizer.roles.get("padding", 0)
-            whole = self.objective.trunk
-            self._decoders[precision, alone] = Decoder(whole, dtype, pack=not alone, never=never, start=start)
-        return generate(self._decoders[precision, alone], self.tokenizer, prompts, config, stop)
+            start = self.tokenizer.roles.get("padding", 0)
+            how: dict[str, Any] = {"pack": not alone, "never": sorted(special - kept), "start": start}
+            self._decoders[asked] = Decoder(self.objective.trunk, getattr(torch, precision), **how)
+        return self._decoders[asked]
 
     def shots(
         self,

@@ -1,0 +1,164 @@
+"""Translating beside transformers, in one run: the same weights as a MarianMT, the same sources, as many new tokens.
+
+    python bench/translate.py [MODEL] [--member transformer-base] [--batches 1 32 256] [--beams 1 5] [--new 32]
+        [--out bench/results/translate.json]
+
+MODEL is a folder that MarianMTModel opens, as `bertsmith finetune transformer-small` leaves it; a member with random
+weights by default. Sources are random tokens of unlike lengths: transformers gets them padded, in one batch, with a
+mask. Nothing stops, so that everyone writes as many tokens. One beam is greedy search. Rounds alternate, after one that
+does not count, and of the ratios within each round the median counts. How many of the texts are the same, token for
+token, is kept beside the speed: in full precision it should be nearly all of them.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from importlib.metadata import version
+from operator import truediv
+from pathlib import Path
+from typing import Any
+
+import torch
+from record import record
+
+from bertsmith.models import folder as folders
+from bertsmith.models.decoder import Decoder, continued
+from bertsmith.models.encoder_decoder import EncoderDecoder
+from bertsmith.models.family import member
+from bertsmith.models.search import SearchConfig
+from bertsmith.nn.init import initialise
+from bertsmith.train import machine
+
+Rows = list[list[int]]
+Write = Callable[[Rows, int, int], Rows]  # sources, beams and new tokens to what was written
+
+PADDING = 0  # also what the writer begins with
+
+
+def written(folder: Path, name: str) -> Path:
+    """A member of the family at its first weights."""
+    trunk = EncoderDecoder(member(name))
+    initialise(trunk, 0, trunk.config.width**-0.5)
+    state = {f"trunk.{part}": weight for part, weight in trunk.state_dict().items()}
+    folders.write(folder, trunk.config, state, {"decoder_start_token_id": PADDING})
+    return folder
+
+
+def theirs(folder: Path, device: torch.device, dtype: torch.dtype) -> Write:
+    from transformers import MarianMTModel
+
+    model = MarianMTModel.from_pretrained(folder, dtype=dtype).to(device).eval()
+    for name in ("eos_token_id", "forced_eos_token_id", "bad_words_ids"):
+        setattr(model.generation_config, name, None)
+    model.generation_config.pad_token_id = PADDING
+
+    @torch.inference_mode()
+    def write(rows: Rows, beams: int, new: int) -> Rows:
+        longest = max(map(len, rows))
+        sources = torch.tensor([row + [PADDING] * (longest - len(row)) for row in rows], device=device)
+        lengths = torch.tensor([len(row) for row in rows], device=device)
+        mask = (torch.arange(longest, device=device) < lengths[:, None]).long()
+        how: dict[str, Any] = {"num_beams": beams, "max_new_tokens": new, "min_new_tokens": new, "do_sample": False}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = model.generate(sources, attention_mask=mask, **how)
+        return found[:, 1:].tolist()
+
+    return write
+
+
+def ours(folder: Path, device: torch.device, dtype: torch.dtype) -> Write:
+    opened = folders.read(folder)
+    trunk = EncoderDecoder(opened.config).eval()
+    trunk.load_state_dict({name.removeprefix("trunk."): part for name, part in opened.state.items()})
+    decoder = Decoder(trunk.to(device), dtype, start=PADDING)
+
+    def write(rows: Rows, beams: int, new: int) -> Rows:
+        config = SearchConfig(most=new, temperature=0, beams=beams)
+        return [best[0] for best in continued(decoder, rows, config)]
+
+    return write
+
+
+def wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def measure(
+    writers: dict[str, Write], rows: Rows, beams: int, new: int, rounds: int, device: torch.device
+) -> dict[str, dict[str, Any]]:
+    results: dict[str, dict[str, Any]] = {
+        name: {"texts": write(rows, beams, new), "seconds": []} for name, write in writers.items()
+    }
+    for _ in range(rounds):
+        for name, write in writers.items():
+            wait(device)
+            began = time.perf_counter()
+            write(rows, beams, new)
+            wait(device)
+            results[name]["seconds"].append(time.perf_counter() - began)
+    return results
+
+
+def sources(batch: int, vocabulary: int, shortest: int, longest: int) -> Rows:
+    """Random tokens, in texts of all lengths between two."""
+    generator = torch.Generator().manual_seed(batch)
+    lengths = torch.randint(shortest, longest + 1, (batch,), generator=generator).tolist()
+    return [torch.randint(1, vocabulary, (length,), generator=generator).tolist() for length in lengths]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", nargs="?", type=Path, help="a folder; a member with random weights by default")
+    parser.add_argument("--member", default="transformer-base", help="which, without a folder")
+    parser.add_argument("--batches", nargs="+", type=int, default=[1, 32, 256])
+    parser.add_argument("--beams", nargs="+", type=int, default=[1, 5])
+    parser.add_argument("--new", type=int, default=32, help="tokens of each translation")
+    parser.add_argument("--lengths", nargs=2, type=int, default=[8, 32], help="of sources, at least and at most")
+    parser.add_argument("--precisions", nargs="+", choices=["float32", "bfloat16"], default=["float32", "bfloat16"])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
+    parser.add_argument("--out", type=Path, default=Path("bench/results/translate.json"))
+    options = parser.parse_args()
+    where = machine.device(options.device)
+    figures: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as place:
+        folder = options.model or written(Path(place), options.member)
+        vocabulary = folders.read(folder).config.vocabulary
+        for precision in options.precisions:
+            dtype = getattr(torch, precision)
+            writers = {"bertsmith": ours(folder, where, dtype), "transformers": theirs(folder, where, dtype)}
+            for batch in options.batches:
+                rows = sources(batch, vocabulary, *options.lengths)
+                for beams in options.beams:
+                    results = measure(writers, rows, beams, options.new, options.rounds, where)
+                    mine = results["bertsmith"]
+                    figure: dict[str, Any] = {"precision": precision, "batch": batch, "beams": beams, "results": {}}
+                    for name, result in results.items():
+                        same = sum(map(list.__eq__, result["texts"], mine["texts"]))
+                        figure["results"][name] = {
+                            "tokens_per_second": batch * options.new / statistics.median(result["seconds"]),
+                            "seconds": result["seconds"],
+                            "same_as_ours": f"{same} of {batch}",
+                            # Of each round by itself: whoever else uses the machine, slows both.
+                            "times_slower": statistics.median(map(truediv, result["seconds"], mine["seconds"])),
+                        }
+                        print(
+                            f"{precision:8} batch {batch:3} beams {beams}  {name:20}"
+                            f" {figure['results'][name]['tokens_per_second']:9.1f} tokens/s"
+                            f"  {figure['results'][name]['times_slower']:6.2f}x  same {same} of {batch}",
+                            flush=True,
+                        )
+                    figures.append(figure)
+    settings = {"model": str(options.model or f"random {options.member}"), "new": options.new}
+    settings |= {"lengths": options.lengths}
+    versions = {name: version(name) for name in ("torch", "transformers")}
+    record(options.out, settings | {"figures": figures}, machine.describe(where) | versions)
+
+
+if __name__ == "__main__":
+    main()

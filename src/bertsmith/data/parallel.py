@@ -1,0 +1,45 @@
+"""Parallel text: two files side by side, in which each line of one says what the same line of the other says."""
+
+from pathlib import Path
+
+from bertsmith.data.examples import Example
+from bertsmith.data.sources import PACKINGS, Source
+from bertsmith.data.tables import Dropped, lines, source
+from bertsmith.errors import TextError
+
+EMPTY = "pairs without text on one side"
+
+
+def sides(stem: Path, texts: tuple[str, ...] | None, label: str | None) -> tuple[Source, Source] | None:
+    """The files `stem.en` and `stem.de`, perhaps packed, where columns are named `en` and `de`; None without them."""
+    if texts is None or len(texts) != 1 or label is None:
+        return None
+    found = [_side(stem, ending) for ending in (texts[0], label)]
+    return (source(found[0]), source(found[1])) if found[0] and found[1] else None
+
+
+def read(both: tuple[Source, Source], dropped: Dropped) -> tuple[list[Example], str]:
+    """Each line and its translation as an example, and what was read in words."""
+    first, second = both
+    rows = [list(lines(side)) for side in both]
+    counts = [max((number for number, line, fault in row if line.strip() or fault), default=0) for row in rows]
+    if counts[0] != counts[1]:
+        fact = f"has {counts[0]:,} lines, and {second.name} has {counts[1]:,}"
+        raise TextError(first.name, fact, "Line by line, both must say the same")
+    found = []
+    for (number, text, fault), (_, said, other) in zip(*(row[: counts[0]] for row in rows), strict=True):
+        place = f"{first.name}:{number}"
+        if fault or other:
+            dropped.drop(fault or other, place)
+        elif not (text.strip() and said.strip()):
+            dropped.drop(EMPTY, place, "has no text, or its translation has none")
+        else:
+            found.append(Example(place=place, texts=(text.strip(),), label=said.strip()))
+    return found, f"lines of {first.path.name}, and what is to be written from {second.path.name}"
+
+
+def _side(stem: Path, ending: str) -> Path | None:
+    if not ending or "/" in ending:
+        return None
+    named = (stem.with_name(f"{stem.name}.{ending}{packing}") for packing in ("", *PACKINGS))
+    return next((path for path in named if path.is_file()), None)

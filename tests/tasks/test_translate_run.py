@@ -1,0 +1,178 @@
+"""A translator from chance: its recipe, its pieces, what it is taught and how that is measured."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from letters import letters
+from tasks.small import stirred
+from tasks.written import task, tokenizer
+
+import bertsmith
+from bertsmith import config, tune
+from bertsmith.data.examples import Example
+from bertsmith.errors import BertsmithError, RecipeError
+from bertsmith.models import folder as folders
+from bertsmith.models.family import member
+from bertsmith.recipe import FineTune
+from bertsmith.tasks.base import Mould
+from bertsmith.tasks.write import Write
+
+ROOT = Path(__file__).resolve().parents[2] / "recipes"
+SIDES = ['data.texts=["src"]', "data.label=tgt"]
+SMALL = ["network.width=32", "network.layers=1", "network.decoder=1", "network.feed_forward=48", "network.length=16"]
+QUICK = [
+    "train.device=cpu",
+    "train.precision=float32",
+    "data.workers=1",
+    "data.length=12",
+    "data.items=8",
+    "task.most=8",
+]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return letters(tmp_path_factory.mktemp("letters"), 60, 10)
+
+
+def asked(model: str, data: Path, out: Path, *changes: str) -> FineTune:
+    return tune.recipe(Path(model), data, out, dev=None, task=None, seeds=1, overrides=[*SIDES, *changes])
+
+
+def test_a_member_begins_from_chance_with_the_settings_of_the_paper(data: Path, tmp_path: Path) -> None:
+    recipe = asked("transformer-base", data, tmp_path)
+    assert recipe.network is not None
+    assert (recipe.model, recipe.network.settings) == (None, member("transformer-base"))
+    assert (recipe.data.train, recipe.data.dev) == (data / "train", data / "dev")
+    assert (recipe.schedule.kind, recipe.optimizer.betas) == ("inverse_root", (0.9, 0.98))
+    assert (recipe.task.kind, recipe.task.settings.smoothing, recipe.task.settings.translates) == ("write", 0.1, True)
+
+
+@pytest.mark.parametrize("path", sorted({ROOT / "transformer-multi30k.toml", ROOT / "tiny" / "transformer.toml"}))
+def test_a_recipe_is_read_and_built_and_written_again(path: Path, data: Path, tmp_path: Path) -> None:
+    recipe = config.read(path, FineTune)
+    assert recipe.network is not None
+    with torch.device("meta"):
+        Write(bertsmith.models.encoder_decoder.EncoderDecoder(recipe.network.settings), recipe.task.settings)
+    (tmp_path / "again.toml").write_text(config.dump(recipe))
+    assert config.read(tmp_path / "again.toml", FineTune) == recipe
+    found = asked(str(path), data, tmp_path / "run", "train.steps=7")
+    assert (found.out, found.train.steps, found.train.epochs) == (tmp_path / "run", 7, None)
+    assert (found.data.train, found.data.dev) == (data / "train", data / "dev")
+
+
+def test_a_run_leaves_a_folder_that_goes_on_and_translates(data: Path, tmp_path: Path) -> None:
+    recipe = asked("transformer-tiny", data, tmp_path / "run", *SMALL, *QUICK, "train.steps=2", "train.saves=0")
+    pieces = tune.finetune(replace(recipe, tokenizer=None))
+    assert list(pieces["summary"]) == ["bleu", "exact", "loss"]
+    folder = tmp_path / "run" / "model"
+    opened, model = folders.read(folder), bertsmith.load(folder)
+    assert recipe.network is not None
+    assert opened.config == replace(recipe.network.settings, vocabulary=model.tokenizer.vocabulary)
+    assert opened.raw["architectures"] == ["MarianMTModel"]
+    assert isinstance(model.objective, Write)
+    assert model.objective.config == recipe.task.settings
+    assert len(model.translate(["same a b", "back c"], beams=2)) == 2
+    again = asked(
+        str(folder), data, tmp_path / "more", *QUICK, "train.steps=1", "train.saves=0", "task.translates=true"
+    )
+    assert again.network is None
+    assert tune.finetune(again)["headline"] == "bleu"
+
+
+def test_the_same_run_twice_is_the_same(data: Path, tmp_path: Path) -> None:
+    changes = [*SMALL, *QUICK, "train.steps=3", "train.saves=0", "tokenizer.kind=t5", "tokenizer.vocabulary=200"]
+    states = []
+    for name in ("one", "other"):
+        tune.finetune(asked("transformer-tiny", data, tmp_path / name, *changes))
+        states.append(folders.read(tmp_path / name / "model").state)
+    assert all(torch.equal(states[1][name], weight) for name, weight in states[0].items())
+
+
+def test_a_tokenizer_may_be_given(data: Path, tmp_path: Path) -> None:
+    changes = [*SMALL, *QUICK, "train.steps=1", "train.saves=0"]
+    tune.finetune(asked("transformer-tiny", data, tmp_path / "one", *changes, "tokenizer.kind=t5"))
+    given = f"tokenizer={tmp_path / 'one' / 'tokenizer'}"
+    tune.finetune(asked("transformer-tiny", data, tmp_path / "other", *changes, given))
+    assert not (tmp_path / "other" / "tokenizer").exists()
+    one, other = (bertsmith.load(tmp_path / name / "model").tokenizer.fingerprint for name in ("one", "other"))
+    assert one == other
+
+
+# -------------------------------------------------------------------------------------------------- the loss
+
+
+def test_labels_are_smoothed_as_torch_smooths_them_and_only_while_they_are_learnt() -> None:
+    teacher: Write = stirred(task(translates=True, smoothing=0.1, most=8))
+    examples = [Example(place="here", texts=("the old cat",), label=label) for label in ("dog", "cat in the garden")]
+    items = teacher.items(examples, tokenizer(), 16)
+    batch = teacher.collate(items, Mould(items=2, length=16, bucket=64))
+    assert batch.written is not None
+    assert batch.targets is not None
+    logits = teacher.trunk.logits(teacher.trunk(batch.tokens, batch.written))
+    for learning, smoothing in ((True, 0.1), (False, 0.0)):
+        teacher.train(learning)
+        wanted = F.cross_entropy(logits, batch.targets, label_smoothing=smoothing, reduction="sum")
+        torch.testing.assert_close(teacher(batch)["text"].total, wanted)
+    with torch.no_grad():
+        plain = float(F.cross_entropy(logits, batch.targets))
+    assert teacher.loss(items, torch.device("cpu"), 8) == pytest.approx(plain, rel=1e-5)
+
+
+def test_translations_are_judged_by_bleu_though_some_are_said_again_and_again() -> None:
+    teacher = task(("dog", "cat"), translates=True)
+    assert teacher.labels == ()
+    examples = [Example(place="here", texts=("a",), label="der alte Hund bellt laut")] * 3
+    said = [{"text": text} for text in ("der alte Hund bellt laut", "der alte Hund bellt", "Katze")]
+    figures = teacher.score(examples, said)
+    assert list(figures) == ["bleu", "exact"]
+    assert figures["exact"] == pytest.approx(1 / 3)
+    assert 0 < figures["bleu"] < 100
+
+
+# --------------------------------------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        (["task.smoothing=1.0"], "smoothing is 1.0. Give a share, at least 0 and below 1, usually 0.1"),
+        (["task.answer=number"], "translations are texts, and no classes or numbers. Leave answer and words out"),
+        (["schedule.warmup=0.0"], "an inverse root falls from the end of a rise. Give warmup more than 0"),
+        (
+            ["model=runs/other"],
+            "give either model, a folder to begin with, or network, a member that begins from chance",
+        ),
+        (["network.kind=bert-tiny"], "'bert-tiny' only reads, and only networks that write learn a task from chance"),
+        (["tokenizer.kind=words"], "[tokenizer] kind: 'words' is not a choice"),
+        (["network.norm=before"], "no class of transformers is a network with norm = before"),
+    ],
+)
+def test_a_recipe_that_cannot_work_is_refused_in_one_line(
+    changes: list[str], line: str, data: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(BertsmithError) as caught:
+        tune.finetune(asked("transformer-tiny", data, tmp_path / "run", *QUICK, *changes))
+    assert line in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_recipe_that_is_not_there_is_told(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="there is no such recipe"):
+        asked(str(tmp_path / "none.toml"), data, tmp_path / "run")
+
+
+def test_a_folder_with_a_tokenizer_takes_no_other(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"a model folder has a tokenizer of its own\. Leave tokenizer out"):
+        asked(str(tmp_path), data, tmp_path / "run", "tokenizer=words", "task.kind=write")
+
+
+def test_pieces_whose_padding_is_not_the_first_are_refused(data: Path, tmp_path: Path) -> None:
+    changes = [*SMALL, *QUICK, "train.steps=1", "tokenizer.kind=bpe", "tokenizer.vocabulary=300"]
+    with pytest.raises(BertsmithError, match="its padding is piece 1"):
+        tune.finetune(asked("transformer-tiny", data, tmp_path / "run", *changes))
+    mended = ["tokenizer.kind=t5", "train.saves=0"]  # in the same folder: nothing stays of a start that was refused
+    assert tune.finetune(asked("transformer-tiny", data, tmp_path / "run", *changes, *mended))["headline"] == "bleu"

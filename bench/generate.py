@@ -10,27 +10,21 @@ many of the texts are the same, token for token, is kept beside the speed: in fu
 """
 
 import argparse
-import statistics
 import tempfile
-import time
 import warnings
-from collections.abc import Callable
 from importlib.metadata import version
-from operator import truediv
 from pathlib import Path
 from typing import Any
 
 import torch
 from record import record
+from writing import Rows, Write, compared
 
 from bertsmith.models import folder as folders
 from bertsmith.models.decoder import Decoder, continued
 from bertsmith.models.search import SearchConfig
 from bertsmith.models.transformer import Transformer
 from bertsmith.train import machine
-
-Rows = list[list[int]]
-Write = Callable[[Rows, int, int], Rows]  # prompts, beams and new tokens to what was written
 
 
 def written(folder: Path) -> Path:
@@ -84,27 +78,6 @@ def ours(folder: Path, device: torch.device, dtype: torch.dtype) -> Write:
     return write
 
 
-def wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-
-
-def measure(
-    writers: dict[str, Write], rows: Rows, beams: int, new: int, rounds: int, device: torch.device
-) -> dict[str, dict[str, Any]]:
-    results: dict[str, dict[str, Any]] = {
-        name: {"texts": write(rows, beams, new), "seconds": []} for name, write in writers.items()
-    }
-    for _ in range(rounds):
-        for name, write in writers.items():
-            wait(device)
-            began = time.perf_counter()
-            write(rows, beams, new)
-            wait(device)
-            results[name]["seconds"].append(time.perf_counter() - began)
-    return results
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?", type=Path, help="a folder; a random GPT-2 by default")
@@ -132,25 +105,8 @@ def main() -> None:
                 generator = torch.Generator().manual_seed(batch)
                 rows = torch.randint(vocabulary, (batch, options.prompt), generator=generator).tolist()
                 for beams in options.beams:
-                    results = measure(writers, rows, beams, options.new, options.rounds, where)
-                    mine = results["bertsmith"]
-                    figure: dict[str, Any] = {"precision": precision, "batch": batch, "beams": beams, "results": {}}
-                    for name, result in results.items():
-                        same = sum(map(list.__eq__, result["texts"], mine["texts"]))
-                        figure["results"][name] = {
-                            "tokens_per_second": batch * options.new / statistics.median(result["seconds"]),
-                            "seconds": result["seconds"],
-                            "same_as_ours": f"{same} of {batch}",
-                            # Of each round by itself: whoever else uses the machine, slows both.
-                            "times_slower": statistics.median(map(truediv, result["seconds"], mine["seconds"])),
-                        }
-                        print(
-                            f"{precision:8} batch {batch:3} beams {beams}  {name:20}"
-                            f" {figure['results'][name]['tokens_per_second']:9.1f} tokens/s"
-                            f"  {figure['results'][name]['times_slower']:6.2f}x  same {same} of {batch}",
-                            flush=True,
-                        )
-                    figures.append(figure)
+                    how = {"precision": precision, "beams": beams, "new": options.new, "rounds": options.rounds}
+                    figures.append(compared(writers, rows, device=where, **how))
     settings = {"model": str(options.model or "random GPT-2"), "new": options.new, "prompt": options.prompt}
     versions = {name: version(name) for name in ("torch", "transformers")}
     record(options.out, settings | {"figures": figures}, machine.describe(where) | versions)

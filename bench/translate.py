@@ -11,18 +11,15 @@ token, is kept beside the speed: in full precision it should be nearly all of th
 """
 
 import argparse
-import statistics
 import tempfile
-import time
 import warnings
-from collections.abc import Callable
 from importlib.metadata import version
-from operator import truediv
 from pathlib import Path
 from typing import Any
 
 import torch
 from record import record
+from writing import Rows, Write, compared
 
 from bertsmith.models import folder as folders
 from bertsmith.models.decoder import Decoder, continued
@@ -31,9 +28,6 @@ from bertsmith.models.family import member
 from bertsmith.models.search import SearchConfig
 from bertsmith.nn.init import initialise
 from bertsmith.train import machine
-
-Rows = list[list[int]]
-Write = Callable[[Rows, int, int], Rows]  # sources, beams and new tokens to what was written
 
 PADDING = 0  # also what the writer begins with
 
@@ -83,27 +77,6 @@ def ours(folder: Path, device: torch.device, dtype: torch.dtype) -> Write:
     return write
 
 
-def wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-
-
-def measure(
-    writers: dict[str, Write], rows: Rows, beams: int, new: int, rounds: int, device: torch.device
-) -> dict[str, dict[str, Any]]:
-    results: dict[str, dict[str, Any]] = {
-        name: {"texts": write(rows, beams, new), "seconds": []} for name, write in writers.items()
-    }
-    for _ in range(rounds):
-        for name, write in writers.items():
-            wait(device)
-            began = time.perf_counter()
-            write(rows, beams, new)
-            wait(device)
-            results[name]["seconds"].append(time.perf_counter() - began)
-    return results
-
-
 def sources(batch: int, vocabulary: int, shortest: int, longest: int) -> Rows:
     """Random tokens, in texts of all lengths between two."""
     generator = torch.Generator().manual_seed(batch)
@@ -135,25 +108,8 @@ def main() -> None:
             for batch in options.batches:
                 rows = sources(batch, vocabulary, *options.lengths)
                 for beams in options.beams:
-                    results = measure(writers, rows, beams, options.new, options.rounds, where)
-                    mine = results["bertsmith"]
-                    figure: dict[str, Any] = {"precision": precision, "batch": batch, "beams": beams, "results": {}}
-                    for name, result in results.items():
-                        same = sum(map(list.__eq__, result["texts"], mine["texts"]))
-                        figure["results"][name] = {
-                            "tokens_per_second": batch * options.new / statistics.median(result["seconds"]),
-                            "seconds": result["seconds"],
-                            "same_as_ours": f"{same} of {batch}",
-                            # Of each round by itself: whoever else uses the machine, slows both.
-                            "times_slower": statistics.median(map(truediv, result["seconds"], mine["seconds"])),
-                        }
-                        print(
-                            f"{precision:8} batch {batch:3} beams {beams}  {name:20}"
-                            f" {figure['results'][name]['tokens_per_second']:9.1f} tokens/s"
-                            f"  {figure['results'][name]['times_slower']:6.2f}x  same {same} of {batch}",
-                            flush=True,
-                        )
-                    figures.append(figure)
+                    how = {"precision": precision, "beams": beams, "new": options.new, "rounds": options.rounds}
+                    figures.append(compared(writers, rows, device=where, **how))
     settings = {"model": str(options.model or f"random {options.member}"), "new": options.new}
     settings |= {"lengths": options.lengths}
     versions = {name: version(name) for name in ("torch", "transformers")}

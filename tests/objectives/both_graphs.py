@@ -2,18 +2,14 @@
 
 import sys
 from dataclasses import replace
-from functools import partial
-from types import SimpleNamespace
-from typing import Any
 
+import compiled
 import torch
-from compiled import compare
 
 from bertsmith.data.batch import Batch, Tokens
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.nn.init import initialise
 from bertsmith.objectives.both import BothWays
-from bertsmith.train.trainer import Trainer
 
 SIZES = {"vocabulary": 300, "width": 128, "heads": 2, "layers": 2, "feed_forward": 96, "length": 24}
 SHAPE = TransformerConfig(**SIZES, dropout=0.0, attention_dropout=0.0)
@@ -40,26 +36,11 @@ def _part(rows: list[list[int]], seed: int) -> Batch:
 
 
 def without_a_device() -> None:
-    """Equal rows for real; ragged rows on the meta device, which tries the graph and its shapes."""
-    how: dict[str, Any] = {"fullgraph": True, "dynamic": False, "backend": "aot_eager"}
-    made = objective()
-    compare(made, batch(EQUAL), torch.compile(made, **how), 1e-5)
-    hollow = objective().to("meta")
-    hollow.trunk.kernel = "varlen"
-    trainer = SimpleNamespace(objective=hollow, precision=torch.bfloat16)
-    terms = torch.compile(partial(Trainer._rounded, trainer), **how)(batch(RAGGED).to("meta"))
-    sum(term.total for term in terms.values()).backward()
+    compiled.without_a_device(objective, batch(EQUAL), batch(RAGGED), "varlen")
 
 
 def on_a_device() -> None:
-    """A step in half precision by the real compiler; the second batch must never wait for the device."""
-    made = objective().cuda()
-    trainer = SimpleNamespace(objective=made, precision=torch.bfloat16)
-    compiled = torch.compile(partial(Trainer._rounded, trainer), fullgraph=True, dynamic=False)
-    first, second = (batch(RAGGED, seed).to("cuda") for seed in (1, 2))
-    compare(made, first, compiled, 2e-2)
-    torch.cuda.set_sync_debug_mode("error")
-    sum(term.total for term in compiled(second).values()).backward()
+    compiled.on_a_device(objective, batch(RAGGED, 1), batch(RAGGED, 2))
 
 
 if __name__ == "__main__":

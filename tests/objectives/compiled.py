@@ -1,11 +1,16 @@
 """What scripts that compile an objective have in common."""
 
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 
 from bertsmith.data.batch import Batch
+from bertsmith.nn.attention import Kernel
 from bertsmith.objectives.base import Objective
+from bertsmith.train.trainer import Trainer
 
 
 def compare(made: Objective, given: Batch, compute: Any, most: float) -> None:
@@ -20,3 +25,26 @@ def compare(made: Objective, given: Batch, compute: Any, most: float) -> None:
     (plain, slope), (loss, other) = found
     assert (loss - plain).abs() <= most * plain.abs(), (loss, plain)
     assert (other - slope).norm() <= 10 * most * slope.norm(), ((other - slope).norm(), slope.norm())
+
+
+def without_a_device(make: Callable[[], Objective], some: Batch, ragged: Batch, kernel: Kernel | None = None) -> None:
+    """A batch for real; and ragged rows on the meta device in half precision, which tries the graph and its shapes."""
+    how: dict[str, Any] = {"fullgraph": True, "dynamic": False, "backend": "aot_eager"}
+    made, hollow = make(), make().to("meta")
+    compare(made, some, torch.compile(made, **how), 1e-5)
+    if kernel is not None:
+        hollow.trunk.kernel = kernel
+    trainer = SimpleNamespace(objective=hollow, precision=torch.bfloat16)
+    terms = torch.compile(partial(Trainer._rounded, trainer), **how)(ragged.to("meta"))
+    sum(term.total for term in terms.values()).backward()
+
+
+def on_a_device(make: Callable[[], Objective], first: Batch, second: Batch) -> None:
+    """A step in half precision by the real compiler; the second batch must never wait for the device."""
+    made = make().cuda()
+    trainer = SimpleNamespace(objective=made, precision=torch.bfloat16)
+    compiled = torch.compile(partial(Trainer._rounded, trainer), fullgraph=True, dynamic=False)
+    compare(made, first.to("cuda"), compiled, 2e-2)
+    there = second.to("cuda")
+    torch.cuda.set_sync_debug_mode("error")
+    sum(term.weight * term.total for term in compiled(there).values()).backward()

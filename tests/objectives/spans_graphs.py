@@ -2,19 +2,15 @@
 
 import sys
 from dataclasses import replace
-from functools import partial
-from types import SimpleNamespace
-from typing import Any
 
+import compiled
 import torch
-from compiled import compare
 
 from bertsmith.data.batch import Batch, Tokens
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.family import T5
 from bertsmith.nn.init import initialise
 from bertsmith.objectives.spans import SpanCorruption
-from bertsmith.train.trainer import Trainer
 
 SIZES = {"vocabulary": 300, "width": 128, "heads": 2, "layers": 2, "decoder": 2, "feed_forward": 96, "length": 24}
 SHAPE = replace(T5, **SIZES, dropout=0.0, attention_dropout=0.0)
@@ -41,24 +37,11 @@ def batch(seed: int = 1) -> Batch:
 
 
 def without_a_device() -> None:
-    """Ragged rows, with empty ones at the end, as one graph; and in half precision on the meta device."""
-    how: dict[str, Any] = {"fullgraph": True, "dynamic": False, "backend": "aot_eager"}
-    made = objective()
-    compare(made, batch(), torch.compile(made, **how), 1e-5)
-    trainer = SimpleNamespace(objective=objective().to("meta"), precision=torch.bfloat16)
-    terms = torch.compile(partial(Trainer._rounded, trainer), **how)(batch().to("meta"))
-    sum(term.total for term in terms.values()).backward()
+    compiled.without_a_device(objective, batch(), batch())
 
 
 def on_a_device() -> None:
-    """A step in half precision by the real compiler; the second batch must never wait for the device."""
-    made = objective().cuda()
-    trainer = SimpleNamespace(objective=made, precision=torch.bfloat16)
-    compiled = torch.compile(partial(Trainer._rounded, trainer), fullgraph=True, dynamic=False)
-    first, second = (batch(seed).to("cuda") for seed in (1, 2))
-    compare(made, first, compiled, 2e-2)
-    torch.cuda.set_sync_debug_mode("error")
-    sum(term.weight * term.total for term in compiled(second).values()).backward()
+    compiled.on_a_device(objective, batch(1), batch(2))
 
 
 if __name__ == "__main__":

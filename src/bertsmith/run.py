@@ -77,6 +77,8 @@ DEMO_BLANKS = [
 
 def read(path: Path, overrides: Sequence[str]) -> Recipe:
     """A recipe from its file, with the changes of the command line."""
+    if "task" in config.values(path):
+        raise RecipeError(path, "learns from labelled examples", f"Say: bertsmith finetune {path} DATA --out DIR")
     return config.read(path, Recipe, overrides, EXTENTS)
 
 

@@ -8,6 +8,7 @@ import torch
 from tiny import prepared
 
 from bertsmith import config, run
+from bertsmith.errors import RecipeError
 from bertsmith.models.encoder_decoder import network
 from bertsmith.objectives import OBJECTIVES
 from bertsmith.recipe import Recipe
@@ -17,6 +18,14 @@ from bertsmith.train import log
 ROOT = Path(__file__).resolve().parents[2] / "recipes"
 # Those with a task are learnt from labelled examples, and are tried where that is.
 RECIPES = sorted(path for path in ROOT.rglob("*.toml") if "[task]" not in path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("path", sorted(set(ROOT.rglob("*.toml")) - set(RECIPES)), ids=lambda path: path.stem)
+def test_what_is_learnt_from_labelled_examples_is_not_pretrained(path: Path) -> None:
+    with pytest.raises(RecipeError) as caught:
+        run.read(path, [])
+    fact = f"{path}: learns from labelled examples."
+    assert str(caught.value) == f"{fact} Say: bertsmith finetune {path} DATA --out DIR."
 
 
 @pytest.fixture(scope="module")

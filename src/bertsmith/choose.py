@@ -7,6 +7,7 @@ from pathlib import Path
 from bertsmith.config import Part
 from bertsmith.data.shards import Shards
 from bertsmith.models.family import FAMILY
+from bertsmith.models.networks import NetworkConfig
 from bertsmith.models.transformer import TransformerConfig
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.recipe import DataConfig, Recipe
@@ -103,12 +104,12 @@ def reserve(budget: float, *, gpu: bool) -> float:
     return 3 + 0.02 * budget + (40 if gpu else 0)
 
 
-def memory(networks: Sequence[TransformerConfig], count: int, tokens: int, guesses: float) -> float:
+def memory(networks: Sequence[NetworkConfig], count: int, tokens: int, guesses: float) -> float:
     """About how many bytes training takes: weights, gradients, two moments, and what the backward pass needs."""
     states = 16 * count
     # What a second network writes is as long as what it guesses.
     depths = [(shape, shape.layers + guesses * shape.decoder) for shape in networks]
-    widths = sum(depth * (16 * shape.width + 4 * shape.feed_forward) for shape, depth in depths)
+    widths = sum(depth * (16 * shape.width + 4 * _inner(shape)) for shape, depth in depths)
     kept = tokens * widths * 2  # bf16, dropout included
     scores = tokens * guesses * networks[0].vocabulary * 8
     return states + kept + scores
@@ -128,6 +129,11 @@ def duration(recipe: Recipe, speed: float, shards: Shards | None) -> str:
     return (
         f"{train.epochs:g} times through {shards.tokens:,} tokens, about {spoken(train.epochs * shards.tokens / speed)}"
     )
+
+
+def _inner(shape: NetworkConfig) -> int:
+    """The width inside a layer: of the feed-forward network, or of what a recurrent one adds up at every token."""
+    return shape.feed_forward if isinstance(shape, TransformerConfig) else 4 * shape.width
 
 
 def _cost(name: str, pieces: int) -> float:

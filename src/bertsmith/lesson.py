@@ -13,10 +13,9 @@ from bertsmith.data.shuffle import permute
 from bertsmith.errors import RecipeError, TextError
 from bertsmith.models import foreign
 from bertsmith.models.dialects import dialect_of
-from bertsmith.models.encoder_decoder import network
 from bertsmith.models.folder import CONFIG
 from bertsmith.models.foreign import TASKS as LEARNT
-from bertsmith.models.transformer import TransformerConfig
+from bertsmith.models.networks import NetworkConfig, network
 from bertsmith.recipe import FineTune
 from bertsmith.tasks import TASKS
 from bertsmith.tasks.base import Item, Task
@@ -70,7 +69,7 @@ def read(recipe: FineTune) -> Data:
     return Data(train, dev, _labels(known, given.train, kind))
 
 
-def encode(recipe: FineTune, shape: TransformerConfig, tokenizer: Tokenizer, data: Data) -> Encoded:
+def encode(recipe: FineTune, shape: NetworkConfig, tokenizer: Tokenizer, data: Data) -> Encoded:
     """Items of both sets."""
     task, length = task_of(recipe, shape, data), recipe.data.length
     if length > shape.length:
@@ -145,7 +144,7 @@ def _labels(examples: Sequence[Any], place: Path, kind: type[Task]) -> tuple[str
     return kind.classes(examples)
 
 
-def task_of(recipe: FineTune, shape: TransformerConfig, data: Data) -> Task:
+def task_of(recipe: FineTune, shape: NetworkConfig, data: Data) -> Task:
     """The task on a network of this shape, before it has any weights."""
     if recipe.dropout is not None:
         shape = replace(shape, dropout=recipe.dropout, attention_dropout=recipe.dropout)

@@ -26,7 +26,7 @@ from bertsmith.insight import standings, table
 from bertsmith.insight.standings import Against
 from bertsmith.insight.table import Results
 from bertsmith.measures import Measure, Questions, measures
-from bertsmith.models.transformer import TransformerConfig
+from bertsmith.models.networks import NetworkConfig
 from bertsmith.recipe import EXTENTS, Recipe, settle
 from bertsmith.run import Cost
 from bertsmith.text.pieces import Kind
@@ -131,7 +131,7 @@ def folder_of(name: str) -> str:
     return re.sub(r"[^\w.=-]+", "-", name).strip("-")
 
 
-def kind_of(shape: TransformerConfig) -> Kind:
+def kind_of(shape: NetworkConfig) -> Kind:
     """The pieces that a member reads: RoBERTa and those that only look back have pieces of bytes, T5 sentinels."""
     if shape.decoder:
         return "t5"

@@ -34,8 +34,8 @@ from bertsmith.insight.card import Use, card
 from bertsmith.insight.report import RunStory
 from bertsmith.models import folder as folders
 from bertsmith.models.dialects import dialect_of
-from bertsmith.models.encoder_decoder import network
 from bertsmith.models.family import FAMILY
+from bertsmith.models.networks import NetworkConfig, network
 from bertsmith.models.transformer import TransformerConfig
 from bertsmith.nn.attention import lacking
 from bertsmith.nn.init import initialise
@@ -263,7 +263,8 @@ def listing() -> None:
     table = Table("member", "layers", "width", "heads", "feed-forward", "parameters", box=None)
     for name, shape in FAMILY.items():
         layers = f"{shape.layers} + {shape.decoder}" if shape.decoder else shape.layers
-        row = (layers, shape.width, shape.heads, shape.feed_forward, f"{shape.count / 1e6:,.1f} M")
+        inner = (shape.heads, shape.feed_forward) if isinstance(shape, TransformerConfig) else ("", "")
+        row = (layers, shape.width, *inner, f"{shape.count / 1e6:,.1f} M")
         table.add_row(name, *map(str, row))
     SAY.print(table)
     SAY.print()
@@ -394,7 +395,7 @@ def _objective(recipe: Recipe, tokenizer: Tokenizer) -> Unlabelled:
     return objective
 
 
-def _built(recipe: Recipe, shape: TransformerConfig) -> Unlabelled:
+def _built(recipe: Recipe, shape: NetworkConfig) -> Unlabelled:
     """The network with its heads. One that could not be saved is refused before it is trained."""
     dialect_of(shape)
     objective = OBJECTIVES[recipe.objective.kind](network(shape), recipe.objective.settings)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from bertsmith.errors import FolderError, RecipeError
 from bertsmith.models import folder as folders
+from bertsmith.models.networks import NetworkConfig
 from bertsmith.models.transformer import TransformerConfig
 from bertsmith.objectives.base import Unlabelled
 from bertsmith.text.tokenizer import Tokenizer
@@ -32,7 +33,7 @@ def start(objective: Unlabelled, folder: Path, tokenizer: Tokenizer) -> list[str
         state[name] = torch.stack([state[name][numbers].mean(0) for numbers in parents])
     if new := sum(tokenizer.piece(number) not in before.numbered for number in range(tokenizer.vocabulary)):
         told.append(f"{new:,} of {tokenizer.vocabulary:,} pieces are new, and start from the pieces they were cut into")
-    if PLACES in state and shape.length != opened.config.length:
+    if PLACES in state and isinstance(shape, TransformerConfig) and shape.length != opened.config.length:
         state[PLACES] = _places(state[PLACES], shape) if shape.positions == "learned" else own[PLACES]  # waves go on
         told.append(f"positions: {shape.length:,} instead of {opened.config.length:,}")
     if parts := sorted({name.partition(".")[0] for name in own.keys() - state.keys()}):
@@ -41,8 +42,12 @@ def start(objective: Unlabelled, folder: Path, tokenizer: Tokenizer) -> list[str
     return told
 
 
-def _alike(there: TransformerConfig, here: TransformerConfig, folder: Path) -> None:
+def _alike(there: NetworkConfig, here: NetworkConfig, folder: Path) -> None:
     """The network of the recipe is that of the folder, but for what can be made to fit."""
+    if type(there) is not type(here):
+        raise RecipeError(
+            "start", f"{folder} holds another kind of network than the recipe", "Set model.kind to its own"
+        )
     for name in (field.name for field in fields(there) if field.name not in FREE):
         one, other = getattr(there, name), getattr(here, name)
         if one != other:

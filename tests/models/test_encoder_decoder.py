@@ -7,8 +7,9 @@ import torch
 from tasks.small import stirred
 
 from bertsmith.data.batch import Tokens
-from bertsmith.models.encoder_decoder import EncoderDecoder, network
+from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.family import BERT_TINY, T5
+from bertsmith.models.networks import network
 from bertsmith.models.transformer import Transformer, TransformerConfig
 
 SIZES = {"vocabulary": 50, "width": 16, "layers": 2, "decoder": 2, "heads": 2, "feed_forward": 24, "length": 40}

@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from bertsmith.errors import RecipeError
-from bertsmith.models.encoder_decoder import network
 from bertsmith.models.family import FAMILY, member
+from bertsmith.models.networks import network
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.heads import Pooler
 

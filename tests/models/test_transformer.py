@@ -5,7 +5,6 @@ import torch
 
 from bertsmith.data.batch import Tokens
 from bertsmith.errors import TextError
-from bertsmith.models import NETWORKS
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.nn.attention import Kernel
 from bertsmith.nn.init import initialise
@@ -171,10 +170,6 @@ def test_a_text_with_too_many_tokens_is_refused() -> None:
         "tokens: sequences of 25 tokens do not fit into 24 positions. "
         "Cut the text shorter, or train a model with more positions."
     )
-
-
-def test_the_table_of_networks_knows_the_transformer() -> None:
-    assert NETWORKS["transformer"] is Transformer
 
 
 def test_matrices_are_named_with_what_they_are_made_of() -> None:

@@ -3,18 +3,16 @@
 import sys
 from dataclasses import replace
 
+import causal_graphs
 import compiled
-import torch
+from causal_graphs import EQUAL, RAGGED, SIZES
 
-from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.batch import Batch
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.nn.init import initialise
 from bertsmith.objectives.both import BothWays
 
-SIZES = {"vocabulary": 300, "width": 128, "heads": 2, "layers": 2, "feed_forward": 96, "length": 24}
 SHAPE = TransformerConfig(**SIZES, dropout=0.0, attention_dropout=0.0)
-EQUAL = [list(range(9)), list(range(9, 18))]
-RAGGED = [[7, 8, 9], [1] * 24, list(range(20)), [5], [9, 8, 7, 6] * 5, [], []]
 
 
 def objective() -> BothWays:
@@ -24,15 +22,8 @@ def objective() -> BothWays:
 
 
 def batch(rows: list[list[int]], seed: int = 1) -> Batch:
-    return replace(_part(rows, seed), back=_part(rows[::-1] if rows is EQUAL else rows, seed + 10))
-
-
-def _part(rows: list[list[int]], seed: int) -> Batch:
-    dice, size = torch.Generator().manual_seed(seed), sum(map(len, rows))
-    chosen = torch.randperm(size, generator=dice)[: size - 4].sort().values
-    targets = torch.randint(300, (size - 4,), generator=dice)
-    targets[-3:] = -100
-    return Batch(tokens=Tokens.of(rows), chosen=chosen, targets=targets)
+    back = causal_graphs.batch(rows[::-1] if rows is EQUAL else rows, seed + 10)
+    return replace(causal_graphs.batch(rows, seed), back=back)
 
 
 def without_a_device() -> None:

@@ -9,7 +9,7 @@ from tiny import prepared
 
 from bertsmith import config, run
 from bertsmith.errors import RecipeError
-from bertsmith.models.encoder_decoder import network
+from bertsmith.models.networks import network
 from bertsmith.objectives import OBJECTIVES
 from bertsmith.recipe import Recipe
 from bertsmith.text.pieces import Kind

@@ -10,10 +10,8 @@
     sentence         how tokens become a text's vector, in sentence-transformers' words
     word2vec         two tables of word vectors, and word_vectors the field's files of them
     folder           reading and writing a Hugging Face folder, with nothing trusted before it is checked
+    networks         all of them, by what describes them
+    own              the settings of those that transformers has no class for, in a folder of ours
 
-A network that is not a transformer gets a file of its own and a line in `NETWORKS`.
+A network that is not a transformer gets a file of its own and a line in `networks.OWN`.
 """
-
-from bertsmith.models.transformer import Transformer
-
-NETWORKS = {"transformer": Transformer}

@@ -10,7 +10,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from bertsmith.data.batch import Tokens
-from bertsmith.models.encoder_decoder import EncoderDecoder, Network
+from bertsmith.models.encoder_decoder import EncoderDecoder
+from bertsmith.models.networks import Network
 from bertsmith.models.search import SearchConfig, Step, beam, draws, write
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.cache import Cache

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from bertsmith.errors import RecipeError
+from bertsmith.models import own
 from bertsmith.models.dialect import CURVES, Dialect
 from bertsmith.models.family import ALBERT_XXLARGE, ELECTRA_SMALL, MODERN_BERT, TRANSFORMER
 from bertsmith.models.family import BERT as BERT_BASE
@@ -11,6 +12,7 @@ from bertsmith.models.family import GPT2 as GPT2_BASE
 from bertsmith.models.family import ROBERTA as ROBERTA_BASE
 from bertsmith.models.family import T5 as T5_BASE
 from bertsmith.models.family import T5_LATER as T5_LATER_BASE
+from bertsmith.models.networks import NetworkConfig
 from bertsmith.models.transformer import TransformerConfig
 
 BERT = Dialect(
@@ -556,6 +558,25 @@ MARIAN = Dialect(
     noughts=frozenset({"final_logits_bias"}),
 )
 
+# Networks that transformers has no class for: their folders hold our own names, of settings and of weights.
+OWN = Dialect(
+    standard=TransformerConfig(),
+    needs=(),
+    positions=(),
+    settings={},
+    fixed={"model_type": own.MODEL_TYPE},
+    activations=(),
+    classes={"trunk": own.MODEL_TYPE},
+    prefix="",
+    outside=(),
+    trunk={},
+    layer={},
+    parts={},
+    pretrained=frozenset(),
+    twins={},
+    specials=T5.specials,
+)
+
 DIALECTS = {
     dialect.fixed["model_type"]: dialect for dialect in (BERT, ROBERTA, ALBERT, ELECTRA, MODERN, GPT, GPT2, T5, MARIAN)
 }
@@ -566,8 +587,10 @@ ASKED = ("norm", "table_norm", "gated", "biases", "positions", "offset", "segmen
          "local", "causal", "decoder", "dropout", "width", "feed_forward")  # fmt: skip
 
 
-def dialect_of(config: TransformerConfig) -> Dialect:
+def dialect_of(config: NetworkConfig) -> Dialect:
     """The dialect that has words for a network."""
+    if not isinstance(config, TransformerConfig):
+        return OWN
     for dialect in ALL:
         standard = dialect.standard
         alike = all(getattr(config, name) == getattr(standard, name) for name in (*dialect.needs, *COMMON))

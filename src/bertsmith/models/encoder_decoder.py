@@ -83,11 +83,3 @@ class EncoderDecoder(nn.Module):
         """The names of all matrices inside the layers, and how many each is made of, one above the other."""
         halves = {"encoder": self.encoder, "decoder": self.decoder}
         return {f"{name}.{one}": count for name, half in halves.items() for one, count in half.matrices().items()}
-
-
-Network = Transformer | EncoderDecoder
-
-
-def network(config: TransformerConfig) -> Network:
-    """The network that a configuration describes."""
-    return EncoderDecoder(config) if config.decoder else Transformer(config)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from bertsmith.errors import RecipeError, nearest
+from bertsmith.models.networks import NetworkConfig
 from bertsmith.models.transformer import TransformerConfig
 
 # Vaswani et al. 2017, "Attention Is All You Need": one network reads, another writes, and both do nothing but look.
@@ -120,7 +121,7 @@ MODERN_BERT_LARGE = replace(MODERN_BERT, width=1024, layers=28, heads=16, feed_f
 # paid for by a feed-forward network narrower than BERT's.
 SMITH = replace(MODERN_BERT, vocabulary=30_522, layers=12, feed_forward=2048, length=512, rotary_base=10_000.0, local=0)
 
-FAMILY: dict[str, TransformerConfig] = {
+FAMILY: dict[str, NetworkConfig] = {
     "transformer-base": TRANSFORMER,
     "transformer-small": TRANSFORMER_SMALL,
     "transformer-tiny": TRANSFORMER_TINY,
@@ -156,7 +157,7 @@ FAMILY: dict[str, TransformerConfig] = {
 }
 
 
-def member(name: str) -> TransformerConfig:
+def member(name: str) -> NetworkConfig:
     """A member's network by its name."""
     if name not in FAMILY:
         raise RecipeError("model.kind", f"unknown member '{name}'", nearest(name, FAMILY))

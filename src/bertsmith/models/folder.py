@@ -22,8 +22,8 @@ from bertsmith.errors import FolderError
 from bertsmith.models import foreign
 from bertsmith.models.dialect import Dialect
 from bertsmith.models.dialects import dialect_of
-from bertsmith.models.encoder_decoder import network
 from bertsmith.models.foreign import Learnt
+from bertsmith.models.networks import NetworkConfig, network
 from bertsmith.models.transformer import TransformerConfig, pooler
 from bertsmith.nn.heads import Classifier, JudgeHead, MaskedHead, NextHead, SpanHead
 from bertsmith.nn.positions import waves
@@ -32,13 +32,14 @@ CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.
 MOST_LAYERS = 10_000
 MOST_JSON = 16 << 20  # bytes; a larger configuration or index is not one
 FLOATS = {"F64", "F32", "F16", "BF16"}
+WHOLE = {"U8", "I16", "I32", "I64"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Opened:
     """What a folder holds, in our words."""
 
-    config: TransformerConfig
+    config: NetworkConfig
     state: dict[str, Tensor]  # float32 on the CPU, named trunk.*, and by part: head.*, pooler.* and so on
     parts: frozenset[str]  # which of head, pooler, next, judge, classifier and span are there
     learnt: Learnt | None  # what it was fine-tuned for
@@ -57,7 +58,7 @@ class Stored:
     def load(self) -> Tensor:
         with safe_open(self.file, "pt") as opened:
             weight: Tensor = opened.get_tensor(self.name)
-            return weight.float()
+            return weight.float() if weight.is_floating_point() else weight
 
 
 def read(folder: str | Path) -> Opened:
@@ -70,7 +71,8 @@ def read(folder: str | Path) -> Opened:
     dialect = dialect_of(config)
     stored, twins = _stored(folder, dialect)
     layers = config.layers + config.decoder
-    if config.distinct + config.decoder > len(stored) or layers > MOST_LAYERS:  # one that is shared is named any number
+    distinct = config.distinct if isinstance(config, TransformerConfig) else config.layers
+    if distinct + config.decoder > len(stored) or layers > MOST_LAYERS:  # one that is shared is named any number
         raise FolderError(folder, f"{CONFIG} names {layers} layers for {len(stored)} weights")
     parts = dialect.found(stored, foreign.named_class(raw))
     learnt = foreign.learnt(raw, dialect, parts, folder / CONFIG)
@@ -82,7 +84,7 @@ def read(folder: str | Path) -> Opened:
             if name not in stored:
                 raise FolderError(folder, f"lacks the weight '{name}'")
             piece = (shape[0] // len(rule.theirs), *shape[1:])
-            _check(stored[name], piece[::-1] if rule.transposed else piece)
+            _check(stored[name], piece[::-1] if rule.transposed else piece, WHOLE if rule.counts else FLOATS)
     if unknown := stored.keys() - {name for rule, _ in expected for name in rule.theirs}:
         remedy = "Only the trunk, its pretraining heads, a classifier and a span head are known"
         raise FolderError(folder, f"unknown weight {foreign.shown(min(unknown))}", remedy)
@@ -125,7 +127,7 @@ def writing(folder: str | Path) -> Iterator[Path]:
 
 def write(
     folder: str | Path,
-    config: TransformerConfig,
+    config: NetworkConfig,
     state: Mapping[str, Tensor],
     extra: Mapping[str, Any] | None = None,
     learnt: Learnt | None = None,
@@ -228,12 +230,13 @@ def _json(path: Path) -> dict[str, Any]:
     return files.read_json(path)
 
 
-def _check(stored: Stored, shape: tuple[int, ...]) -> None:
+def _check(stored: Stored, shape: tuple[int, ...], kinds: set[str] = FLOATS) -> None:
     if stored.shape != shape:
         fact = f"'{stored.name}' has shape {list(stored.shape)} where {CONFIG} says {list(shape)}"
         raise FolderError(stored.file, fact)
-    if stored.dtype not in FLOATS:
-        raise FolderError(stored.file, f"'{stored.name}' holds {stored.dtype}, not numbers with a point")
+    if stored.dtype not in kinds:
+        wanted = "whole numbers" if kinds is WHOLE else "numbers with a point"
+        raise FolderError(stored.file, f"'{stored.name}' holds {stored.dtype}, not {wanted}")
 
 
 def _turned(weight: Tensor, rule: foreign.Rule) -> Tensor:
@@ -242,9 +245,16 @@ def _turned(weight: Tensor, rule: foreign.Rule) -> Tensor:
 
 
 def _expected(
-    config: TransformerConfig, parts: frozenset[str], learnt: Learnt | None
+    config: NetworkConfig, parts: frozenset[str], learnt: Learnt | None
 ) -> list[tuple[foreign.Rule, tuple[int, ...]]]:
     """Every rule with the shape of our weight, found without taking memory."""
+    if not isinstance(config, TransformerConfig):
+        with torch.device("meta"):
+            own = network(config).state_dict(prefix="trunk.")
+        return [
+            (foreign.Rule(name, (name,), counts=not one.is_floating_point()), tuple(one.shape))
+            for name, one in own.items()
+        ]
     shape = (config.activation, config.norm_eps, config.biases)
     classes = learnt.classes if learnt else 0
     bare = config.causal and learnt is not None and learnt.task == "classify"

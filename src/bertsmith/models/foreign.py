@@ -5,8 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bertsmith.errors import FolderError, nearest
+from bertsmith.models import own
 from bertsmith.models.dialect import Dialect
 from bertsmith.models.dialects import DIALECTS, GPT, GPT2, MARIAN, MODERN, T5, T5_LATER, dialect_of
+from bertsmith.models.networks import NetworkConfig
 from bertsmith.models.transformer import TransformerConfig
 from bertsmith.nn.layers import Activation
 from bertsmith.nn.pooling import Pooling
@@ -24,8 +26,10 @@ WRITER = {  # Marian's second network may have sizes of its own; ours has those 
 LARGEST = 1 << 24  # no size in a configuration is larger; a file cannot make us count further
 
 
-def config_of(raw: dict[str, Any], place: object) -> TransformerConfig:
+def config_of(raw: dict[str, Any], place: object) -> NetworkConfig:
     """Their settings as ours. What is left out has the value that transformers gives it."""
+    if raw.get("model_type") == own.MODEL_TYPE:
+        return own.config_of(raw, place)
     *most, last = (f"'{kind}'" for kind in DIALECTS)
     known = f"{', '.join(most)} or {last}"
     if "model_type" not in raw:
@@ -66,8 +70,10 @@ def config_of(raw: dict[str, Any], place: object) -> TransformerConfig:
         raise FolderError(place, str(error)) from None
 
 
-def words_of(config: TransformerConfig, parts: Iterable[str]) -> dict[str, Any]:
+def words_of(config: NetworkConfig, parts: Iterable[str]) -> dict[str, Any]:
     """Our settings as theirs: what config.json holds."""
+    if not isinstance(config, TransformerConfig):
+        return own.words_of(config)
     dialect = dialect_of(config)
     return {
         "architectures": [dialect.architecture(parts)],
@@ -292,6 +298,7 @@ class Rule:
     ours: str
     theirs: tuple[str, ...]
     transposed: bool = False  # theirs lies on its side
+    counts: bool = False  # it holds whole numbers
 
 
 def rules(config: TransformerConfig, parts: Iterable[str]) -> list[Rule]:

@@ -12,7 +12,7 @@ from bertsmith.data.batch import Batch
 from bertsmith.data.pack import Packed
 from bertsmith.data.plan import Pairs
 from bertsmith.errors import RecipeError
-from bertsmith.models.encoder_decoder import Network
+from bertsmith.models.networks import Network
 from bertsmith.text.tokenizer import Tokenizer
 
 

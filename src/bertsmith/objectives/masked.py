@@ -12,7 +12,7 @@ from torch import Tensor
 from bertsmith.data.batch import Batch, Tokens
 from bertsmith.data.pack import Packed
 from bertsmith.data.plan import Pairs
-from bertsmith.models.encoder_decoder import Network
+from bertsmith.models.networks import Network
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.heads import MaskedHead, NextHead, Pooler
 from bertsmith.nn.pooling import firsts

@@ -15,7 +15,7 @@ from bertsmith.data.pack import Packed
 from bertsmith.data.plan import Pairs
 from bertsmith.data.shuffle import mix
 from bertsmith.errors import RecipeError
-from bertsmith.models.encoder_decoder import Network
+from bertsmith.models.networks import Network
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.nn.heads import JudgeHead, MaskedHead
 from bertsmith.objectives.base import Term, Unlabelled

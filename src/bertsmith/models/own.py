@@ -1,0 +1,34 @@
+"""Our own words: the settings of networks that transformers has no class for, as config.json holds them."""
+
+from dataclasses import asdict, fields
+from typing import Any
+
+from bertsmith.config import build
+from bertsmith.errors import FolderError, RecipeError, nearest
+from bertsmith.models.networks import OWN, NetworkConfig, name_of
+
+MODEL_TYPE = "bertsmith"
+LARGEST = 1 << 24  # no size in a configuration is larger; a file cannot make us count further
+
+
+def config_of(raw: dict[str, Any], place: object) -> NetworkConfig:
+    """The settings that a folder names."""
+    name = raw.get("network")
+    if not isinstance(name, str) or name not in OWN:
+        raise FolderError(place, f"network is {str(name)[:100]!r}", nearest(str(name)[:100], OWN))
+    kind = OWN[name][0]
+    said = {field.name: raw[field.name] for field in fields(kind) if field.name in raw}
+    for key, value in said.items():
+        for number in value if isinstance(value, list) else [value]:
+            if isinstance(number, int | float) and not -LARGEST <= number <= LARGEST:  # which nan is not, either
+                raise FolderError(place, f"{key} is {str(value)[:100]}", f"Give at most {LARGEST}")
+    try:
+        config: NetworkConfig = build(said, kind, str(place))
+    except RecipeError as error:
+        raise FolderError(error.place, error.fact[:200], error.remedy) from None
+    return config
+
+
+def words_of(config: NetworkConfig) -> dict[str, Any]:
+    """The same as config.json says it."""
+    return {"model_type": MODEL_TYPE, "network": name_of(config), **asdict(config)}

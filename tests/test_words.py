@@ -37,7 +37,7 @@ def asked(*arguments: object) -> list[dict[str, object]]:
 def test_a_text_becomes_vectors_that_can_be_asked(made: Path) -> None:
     places = [made / "run" / "model", made / "run" / "model" / "vectors.bin", made / "run" / "vectors.txt"]
     answers = [asked("similar", place, "king", "Queen", "--top", 3) for place in places]
-    assert answers[0] == answers[1] == answers[2]
+    assert answers[0] == answers[1] == answers[2] == asked("neighbours", places[0], "king", "Queen", "--top", 3)
     assert [len(one["found"]) for one in answers[0]] == [3, 3]  # type: ignore[arg-type]
     (answer,) = asked("analogy", places[0], "king", "man", "woman", "--top", 2, "--method", "multiply")
     assert len(answer["found"]) == 2  # type: ignore[arg-type]
@@ -93,11 +93,19 @@ def test_what_cannot_work_is_told_in_one_line(options: dict[str, object], line: 
         (["similar", "{model}", "kingg"], "'kingg': is none of the 11 words that have a vector. Did you mean 'king'?"),
         (["similar", "{text}", "king"], "does not begin with the number of its vectors and of their numbers."),
         (["similar", "nowhere", "king"], "nowhere: is missing."),
+        (
+            ["neighbours", "{other}", "king"],
+            "other: holds no word vectors. "
+            "Make some with bertsmith vectors, or look among texts by bertsmith neighbours --among FILE.",
+        ),
         (["vectors", "{text}", "--out", "{out}", "--least", "1000"], "text: 0 of its 11 words are met 1000 times."),
     ],
 )
 def test_a_mistake_is_one_line(made: Path, tmp_path: Path, arguments: list[str], line: str) -> None:
     places = {"model": made / "run" / "model", "text": made / "text.txt", "out": tmp_path / "out"}
+    places["other"] = tmp_path / "other"
+    places["other"].mkdir()
+    (places["other"] / "config.json").write_text('{"model_type": "bert"}')
     with pytest.raises(BertsmithError) as caught:
         CliRunner().invoke(app, [part.format(**places) for part in arguments], catch_exceptions=False)
     assert line in str(caught.value)

@@ -292,15 +292,20 @@ def score(
 @app.command()
 def neighbours(
     model: ModelFolder,
-    among: Annotated[list[str], typer.Option("--among", help="Files of lines to look among.")],
-    texts: Annotated[list[str] | None, typer.Argument(help="Texts; standard input if none.")] = None,
+    texts: Annotated[list[str] | None, typer.Argument(help="Texts, or words; standard input if none.")] = None,
+    among: Annotated[
+        list[str] | None, typer.Option("--among", help="Files of lines to look among; none: the words of word vectors.")
+    ] = None,
     top: Annotated[int, typer.Option(min=1, help="How many for each text.")] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
-    """The lines that mean nearly the same as a text."""
-    from bertsmith import apply
+    """The lines that mean nearly the same as a text; or, of word vectors, the words that mean nearly the same as one."""
+    from bertsmith import apply, words
 
-    apply.neighbours(model, texts or [], among, top=top, as_json=as_json)
+    if among is None:
+        words.similar(model, texts or [], judged=None, top=top, as_json=as_json)
+    else:
+        apply.neighbours(model, texts or [], among, top=top, as_json=as_json)
 
 
 @app.command()

@@ -83,7 +83,8 @@ def read(folder: Path) -> Opened:
         raise FolderError(folder, "is not a folder" if folder.exists() else "is missing")
     said = files.read_json(inside(folder, CONFIG))
     if said.pop("model_type", None) != KIND:
-        raise FolderError(folder, "holds no word vectors", "Make some with: bertsmith vectors")
+        remedy = "Make some with bertsmith vectors, or look among texts by bertsmith neighbours --among FILE"
+        raise FolderError(folder, "holds no word vectors", remedy)
     vocabulary = said.pop("vocabulary", None)
     config = build(said, Word2VecConfig, str(folder / CONFIG))
     words, counts = _words(inside(folder, WORDS))

@@ -48,7 +48,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 def test_help_answers_soon_after_python_itself() -> None:
-    """Within 0.3 s of processor time, which other work on the machine does not stretch."""
+    """In twice the processor time that reading commands and drawing them takes by itself."""
 
     def cost(*command: str) -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -57,7 +57,8 @@ def test_help_answers_soon_after_python_itself() -> None:
         return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
     cost("-m", "bertsmith", "--help")  # compiles what was never run before
-    assert min(cost("-m", "bertsmith", "--help") for _ in range(3)) - cost("-c", "pass") < 0.3
+    alone = min(cost("-c", "import typer, rich.table, rich.panel, rich.markdown") for _ in range(3))
+    assert min(cost("-m", "bertsmith", "--help") for _ in range(3)) < 2 * alone
 
 
 @pytest.mark.parametrize(

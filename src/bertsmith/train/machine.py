@@ -3,6 +3,7 @@
 import os
 import platform
 import time
+import warnings
 from pathlib import Path
 
 import torch
@@ -24,7 +25,11 @@ def precision(wanted: str, where: torch.device) -> torch.dtype:
     if wanted == "auto":
         fast = where.type == "cuda" or torch.cpu._is_amx_tile_supported()
         wanted = "bfloat16" if fast else "float32"
-    return torch.float32 if wanted == "float32" else torch.bfloat16
+    if wanted == "float32":
+        return torch.float32
+    # A processor without units for it goes a slower way to the same numbers, and torch tells so in a page of addresses.
+    warnings.filterwarnings("ignore", message="mkldnn_matmul failed")
+    return torch.bfloat16
 
 
 def peak(where: torch.device, dtype: torch.dtype) -> float:

@@ -95,7 +95,6 @@ def test_what_cannot_work_is_told_in_one_line(options: dict[str, object], line: 
         (["similar", "nowhere", "king"], "nowhere: is missing."),
         (
             ["neighbours", "{other}", "king"],
-            "other: holds no word vectors. "
             "Make some with bertsmith vectors, or look among texts by bertsmith neighbours --among FILE.",
         ),
         (["vectors", "{text}", "--out", "{out}", "--least", "1000"], "text: 0 of its 11 words are met 1000 times."),

@@ -18,6 +18,8 @@ from bertsmith.data.examples import Example, Question, Sentence
 from bertsmith.data.sources import pyarrow
 from bertsmith.data.tables import Dropped, lines, opened, source
 from bertsmith.errors import FolderError, TextError
+from bertsmith.insight import alignment
+from bertsmith.insight.alignment import Alignment
 from bertsmith.tasks import TASKS
 from bertsmith.tasks.base import Task
 from bertsmith.tasks.bleu import SIGNATURE, bleu
@@ -29,6 +31,7 @@ from bertsmith.use.load import WORDS, Model, load
 SAY = Console(highlight=False, soft_wrap=True)
 FIRSTS = ("sentence", "sentence1", "premise", "question1")  # what the field calls the first text of a pair
 SECONDS = ("sentence2", "hypothesis", "question2")
+DRAWN = {".html": 40, ".png": 4}  # texts whose alignment is drawn in one file: more would be too heavy
 TOGETHER = 1024  # lines predicted at once: the answer to the first need not wait for the last
 
 
@@ -119,9 +122,22 @@ def generate(model: Path, prompts: Sequence[str], *, as_json: bool, **how: Any) 
             SAY.print(f"[bold]{escape(one.prompt)}[/]{escape(rest)}\n")
 
 
-def translate(model: Path, inputs: Sequence[str], *, against: Path | None, as_json: bool, **how: Any) -> None:
-    """A line for each line of the inputs, in order, as they come; and how near they are to what a person wrote."""
-    loaded, said = _loaded(model), list[str]()
+def translate(
+    model: Path,
+    inputs: Sequence[str],
+    *,
+    against: Path | None,
+    as_json: bool,
+    picture: Path | None = None,
+    **how: Any,
+) -> None:
+    """A line for each line of the inputs, in order, as they come; and how near they are to what a person wrote.
+
+    The picture shows, for the first few of them, from which words theirs were taken.
+    """
+    if picture is not None:
+        alignment.check(picture)
+    loaded, said, looks = _loaded(model), list[str](), list[Alignment]()
     gold = [] if against is None else list(_every(str(against)))
     asked = (line for name in inputs or ["-"] for line in _every(name))
     while some := list(islice(asked, TOGETHER)):
@@ -131,6 +147,10 @@ def translate(model: Path, inputs: Sequence[str], *, against: Path | None, as_js
                 print(f"bertsmith: line {number}: {fact}. They were left out.", file=sys.stderr)
             print(json.dumps(one.plain(), ensure_ascii=False) if as_json else one.translation, flush=True)
             said.append(one.translation)
+            if picture is not None and one.text.strip() and len(looks) < DRAWN[picture.suffix]:
+                looks.append(Alignment(f"{one.text.strip()} → {one.translation}", **vars(loaded.align(one))))
+    if picture is not None:
+        alignment.write(picture, "What each word was taken from", looks)
     if against is None:
         return
     if len(gold) != len(said):

@@ -71,7 +71,9 @@ def choose(data: Path, out: Path, *, budget: float, flops: float, gpu: bool, see
     length = [length for length, least in LENGTHS.items() if seen >= least][-1]
     pairs = shards.documents >= 2 and shards.sentences >= 2 * shards.documents
     dropout = 0.1 if epochs > 30 else 0.0
-    settings = replace(FAMILY[name], vocabulary=shards.vocabulary, dropout=dropout, attention_dropout=0.0)
+    shape = FAMILY[name]
+    assert isinstance(shape, TransformerConfig)
+    settings = replace(shape, vocabulary=shards.vocabulary, dropout=dropout, attention_dropout=0.0)
     recipe = Recipe(
         out=out,
         model=Part(name, settings),

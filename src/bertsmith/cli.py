@@ -68,7 +68,8 @@ def tokenizer(
     texts: Texts,
     out: Out,
     kind: Annotated[
-        Literal["wordpiece", "bpe", "unigram", "t5"], typer.Option(help="How words are cut into pieces.")
+        Literal["words", "wordpiece", "bpe", "unigram", "t5"],
+        typer.Option(help="How words are cut into pieces; or left whole."),
     ] = "wordpiece",
     vocabulary: Annotated[int, typer.Option(help="How many pieces.")] = 30_522,
     lowercase: Annotated[
@@ -299,7 +300,7 @@ def neighbours(
     top: Annotated[int, typer.Option(min=1, help="How many for each text.")] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
-    """The lines that mean nearly the same as a text; or, of word vectors, the words that mean nearly the same as one."""
+    """The lines that mean nearly the same as a text; or, of word vectors, the words nearest to a word."""
     from bertsmith import apply, words
 
     if among is None:
@@ -334,6 +335,19 @@ def generate(
     drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "samples": samples, "seed": seed}
     whole = {"most": most, "least": least, "beams": beams, "penalty": penalty, "precision": precision}
     apply.generate(model, prompts or [], as_json=as_json, **drawn, **whole)
+
+
+@app.command()
+def look(
+    models: Annotated[list[Path], typer.Argument(help="Folders of recurrent models, to be seen side by side.")],
+    text: Annotated[Path, typer.Option(help="A text to look at them with.")],
+    out: Annotated[Path, typer.Option(help="The page to write.")],
+    png: Annotated[bool, typer.Option("--png", help="And PNGs beside it, by matplotlib.")] = False,
+) -> None:
+    """Draw what recurrent models feel through time, and what single cells of theirs know."""
+    from bertsmith import look
+
+    look.look(models, text, out, pictures=png)
 
 
 @app.command()
@@ -427,13 +441,16 @@ def translate(
     against: Annotated[
         Path | None, typer.Option(help="What people wrote, line by line: BLEU is told at the end.")
     ] = None,
+    alignment: Annotated[
+        Path | None, typer.Option(help="A picture of what each word was taken from: .html, or .png with matplotlib.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Translate: a line for each line, in order. Or whatever else a model has learnt to write."""
     from bertsmith import apply
 
     how = {"beams": beams, "penalty": penalty, "precision": precision}
-    apply.translate(model, inputs or [], against=against, as_json=as_json, **how)
+    apply.translate(model, inputs or [], against=against, as_json=as_json, picture=alignment, **how)
 
 
 def main() -> None:

@@ -10,12 +10,12 @@ class BertsmithError(Exception):
     def __init__(self, place: object, fact: str, remedy: str = "") -> None:
         self.place, self.fact, self.remedy = str(place), fact.rstrip("."), remedy.rstrip(".?")
         question = "?" if remedy.endswith("?") else "."
-        self._written = (str(place), fact, remedy)
+        self.parts = (str(place), fact, remedy)
         super().__init__(f"{self.place}: {self.fact}." + (f" {self.remedy}{question}" if remedy else ""))
 
     def __reduce__(self) -> tuple[type["BertsmithError"], tuple[str, str, str]]:
         """How it comes back from another process: made again from what it was made of."""
-        return type(self), self._written
+        return type(self), self.parts
 
 
 class RecipeError(BertsmithError):

@@ -16,12 +16,14 @@ from bertsmith.models.dialects import dialect_of
 from bertsmith.models.folder import CONFIG
 from bertsmith.models.foreign import TASKS as LEARNT
 from bertsmith.models.networks import NetworkConfig, network
+from bertsmith.models.transformer import TransformerConfig
 from bertsmith.recipe import FineTune
 from bertsmith.tasks import TASKS
 from bertsmith.tasks.base import Item, Task
 from bertsmith.text.tokenizer import Tokenizer
 
 DEV = ("dev", "valid", "validation", "val")  # what the field calls the file to choose the best weights by
+FEATURES = ("features", "classify_features")  # what any network is good for that tells what its layers say
 HELD_BACK = 0.1  # of the training examples, where no others are given to choose the best weights by
 
 
@@ -147,7 +149,9 @@ def _labels(examples: Sequence[Any], place: Path, kind: type[Task]) -> tuple[str
 def task_of(recipe: FineTune, shape: NetworkConfig, data: Data) -> Task:
     """The task on a network of this shape, before it has any weights."""
     if recipe.dropout is not None:
-        shape = replace(shape, dropout=recipe.dropout, attention_dropout=recipe.dropout)
+        shares = ("dropout", "attention_dropout") if isinstance(shape, TransformerConfig) else ("dropout",)
+        changes: dict[str, Any] = dict.fromkeys(shares, recipe.dropout)
+        shape = replace(shape, **changes)
     kind, classes = recipe.task.kind, dialect_of(shape).classes
     if shape.decoder and kind != "write":
         fact = f"'{kind}' is for networks that only read, and this one writes"
@@ -161,7 +165,7 @@ def task_of(recipe: FineTune, shape: NetworkConfig, data: Data) -> Task:
     if kind in LEARNT and kind not in classes:
         fact = f"transformers has no class that learns to {kind} with this network"
         others = [name for name in LEARNT if name in classes]
-        raise RecipeError("task.kind", fact, f"Use {' or '.join(others)}")
+        raise RecipeError("task.kind", fact, f"Use {' or '.join(others or FEATURES)}")
     return TASKS[kind](network(shape), recipe.task.settings, data.labels)
 
 

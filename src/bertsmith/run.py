@@ -28,12 +28,14 @@ from bertsmith.data.plan import Pairs
 from bertsmith.data.prepare import Summary
 from bertsmith.data.prepare import prepare as tokenise
 from bertsmith.data.shards import Shards
+from bertsmith.data.streams import Streams
 from bertsmith.errors import FolderError, RecipeError, RunError
 from bertsmith.insight import report
 from bertsmith.insight.card import Use, card
 from bertsmith.insight.report import RunStory
 from bertsmith.models import folder as folders
 from bertsmith.models.dialects import dialect_of
+from bertsmith.models.elmo import Elmo
 from bertsmith.models.family import FAMILY
 from bertsmith.models.networks import NetworkConfig, network
 from bertsmith.models.transformer import TransformerConfig
@@ -55,7 +57,7 @@ from bertsmith.train.display import Display
 from bertsmith.train.evaluate import evaluate
 from bertsmith.train.lock import Lock
 from bertsmith.train.optimizers import Optimizer
-from bertsmith.train.trainer import Speed, Trainer
+from bertsmith.train.trainer import Speed, Trainer, recurs
 from bertsmith.use.fill import Filled
 from bertsmith.use.load import Model, load
 
@@ -93,11 +95,12 @@ def pretrain(recipe: Recipe) -> dict[str, float]:
         model = Model(guesser, tokenizer, str(recipe.out))
         examples = story.before(recipe, model, valid)
         batches = _validation(recipe, objective, tokenizer, valid, device)
+        recorded = recurs(objective) and device.type == "cuda"
         with Display("training") as display:
             trainer = Trainer(
                 objective,
                 _feed(recipe, objective, tokenizer, train),
-                Optimizer(objective, recipe.optimizer, hidden=objective.matrices()),
+                Optimizer(objective, recipe.optimizer, hidden=objective.matrices(), capturable=recorded),
                 recipe.schedule,
                 recipe.train,
                 folder=recipe.out,
@@ -105,6 +108,7 @@ def pretrain(recipe: Recipe) -> dict[str, float]:
                 precision=machine.precision(recipe.train.precision, device),
                 speed=_speed(objective, device),
                 display=display,
+                graphs=recorded,
             )
             if trainer.compiles and device.type == "cuda" and (lack := lacking(device)):
                 display.say(f"attention by torch's own kernels, not ours: {lack}")
@@ -392,6 +396,7 @@ def _objective(recipe: Recipe, tokenizer: Tokenizer) -> Unlabelled:
     if recipe.start is not None and checkpoint.newest(recipe.out / "checkpoints") is None:
         for line in start(objective, recipe.start, tokenizer):
             SAY.print(line, markup=False)
+    objective.meet(tokenizer)
     return objective
 
 
@@ -405,8 +410,9 @@ def _built(recipe: Recipe, shape: NetworkConfig) -> Unlabelled:
 
 
 def _feed(recipe: Recipe, objective: Unlabelled, tokenizer: Tokenizer, train: Shards) -> Feed:
-    pack = _pack(recipe, tokenizer, train, objective.pairs, recipe.train.seed)
-    return Feed(pack, objective.collator(tokenizer), train.fingerprint, recipe.data.workers)
+    source = _streams if objective.streams else _pack
+    text = source(recipe, tokenizer, train, objective.pairs, recipe.train.seed)
+    return Feed(text, objective.collator(tokenizer), train.fingerprint, recipe.data.workers)
 
 
 def _validation(
@@ -416,10 +422,11 @@ def _validation(
     # Where no document has two sentences there is no pair, and one document alone has no other to pair with.
     alone = valid.sentences == valid.documents or (objective.pairs == "next" and valid.documents == 1)
     pairs: Pairs = "none" if alone else objective.pairs
-    pack = _pack(recipe, tokenizer, valid, pairs, VALID_SEED, once=True)
+    source = _streams if objective.streams else _pack
+    text = source(recipe, tokenizer, valid, pairs, VALID_SEED, once=True)
     collate = objective.collator(tokenizer)
-    most = max(1, recipe.data.valid // recipe.data.tokens)
-    return [collate(pack(position)).to(device) for position in range(min(most, pack.batches()))]
+    most = max(1, recipe.data.valid // text.tokens)
+    return [collate(text(position)).to(device) for position in range(min(most, text.batches()))]
 
 
 def _pack(recipe: Recipe, tokenizer: Tokenizer, shards: Shards, pairs: Pairs, seed: int, once: bool = False) -> Pack:
@@ -433,6 +440,23 @@ def _pack(recipe: Recipe, tokenizer: Tokenizer, shards: Shards, pairs: Pairs, se
         stop=tokenizer.stop,
         padding=tokenizer.padding,
         across=recipe.data.across,
+        once=once,
+    )
+
+
+def _streams(
+    recipe: Recipe, tokenizer: Tokenizer, shards: Shards, pairs: Pairs, seed: int, once: bool = False
+) -> Streams:
+    start = tokenizer.roles.get("start", tokenizer.stop)
+    return Streams(
+        shards,
+        length=recipe.data.length,
+        tokens=recipe.data.tokens,
+        seed=seed,
+        # One piece where it both ends a text and begins one; a person's prompt begins as texts did here.
+        frame=(tokenizer.stop,) if start == tokenizer.stop else (tokenizer.stop, start),
+        padding=tokenizer.padding,
+        fresh=recipe.objective.settings.fresh,
         once=once,
     )
 
@@ -456,4 +480,5 @@ def _export(place: Path, objective: Unlabelled, tokenizer: Tokenizer, told: RunS
         tokenizer.save(folder, length=shape.length, segments=shape.segments > 1)
         fills = any(name.startswith("head.") for name in state)
         use: Use = "goes_on" if shape.causal else "writes" if shape.decoder else "fills" if fills else "is_tuned"
+        use = "is_read" if isinstance(objective.trunk, Elmo) else "reads_on" if objective.streams else use
         files.write(folder / "README.md", card(told, use=use).encode())

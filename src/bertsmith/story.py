@@ -15,6 +15,7 @@ from bertsmith.data.shards import Shards
 from bertsmith.insight.report import GUESSED, Example, RunStory
 from bertsmith.objectives.causal import NextToken
 from bertsmith.objectives.masked import MaskedLM
+from bertsmith.objectives.onward import Onward
 from bertsmith.objectives.spans import SpanCorruption
 from bertsmith.recipe import Recipe
 from bertsmith.text.tokenizer import Tokenizer
@@ -62,7 +63,7 @@ def tell(
         title=f"{recipe.model.kind} from {train.words:,} words",
         written=_written(model, valid),
         records=log.read(recipe.out / log.NAME),
-        figures=_figures(trainer, guess),
+        figures=_figures(trainer, guess, words(batches, model.tokenizer)),
         examples=[replace(example, after=guessed) for example, guessed in zip(examples, after, strict=True)],
         data=_data(train, valid, model.tokenizer),
         recipe=config.dump(recipe),
@@ -73,7 +74,7 @@ def tell(
 
 def _written(model: Model, valid: Shards) -> list[tuple[str, str]]:
     """What a network that writes makes of some openings."""
-    if not isinstance(model.objective, NextToken | SpanCorruption):
+    if not isinstance(model.objective, NextToken | Onward | SpanCorruption):
         return []
     prompts = openings(valid, model.tokenizer, EXAMPLES)
     return list(zip(prompts, model.generate(prompts, most=WRITTEN), strict=True)) if prompts else []
@@ -100,8 +101,9 @@ def by_frequency(train: Shards, batches: Sequence[Batch], tokenizer: Tokenizer) 
     targets = torch.cat(asked).numpy()
     targets = targets[targets >= 0]
     counts = train.frequencies() + 1.0
-    if (targets == tokenizer.stop).any():
-        counts[tokenizer.stop] += train.documents  # whose ends are guessed, too
+    for piece in {tokenizer.stop, tokenizer.roles.get("start", tokenizer.stop)}:
+        if (targets == piece).any():
+            counts[piece] += train.documents  # whose ends, or beginnings, are guessed, too
     costs = -np.log(counts / counts.sum())
     return float(costs[targets].mean())
 
@@ -115,7 +117,13 @@ def _asked(batch: Batch) -> Tensor:
     return batch.targets[batch.real]
 
 
-def _figures(trainer: Trainer, guess: float) -> dict[str, str]:
+def words(batches: Sequence[Batch], tokenizer: Tokenizer) -> float:
+    """What share of the tokens that are guessed begin a word; a mark is one, as is the end of a text."""
+    targets = torch.cat([_asked(batch).cpu() for batch in batches if batch.targets is not None]).numpy()
+    return float((~tokenizer.continues[targets[targets >= 0]]).mean())
+
+
+def _figures(trainer: Trainer, guess: float, words: float) -> dict[str, str]:
     found = trainer.figures
     kind = next(kind for kind in GUESSED if f"{kind}_loss" in found)
     loss = found[f"{kind}_loss"]
@@ -128,10 +136,16 @@ def _figures(trainer: Trainer, guess: float) -> dict[str, str]:
         figures["bits per byte"] = f"{found['bits_per_byte']:.3f}"
     if kind == "next_token":
         figures["perplexity"] = f"{math.exp(loss):.1f}"
+        if words < 1:  # a word costs all that its pieces do
+            figures["perplexity of words"] = f"{math.exp(min(loss / words, 100)):,.1f}"
+    if kind == "onward":
+        figures["perplexity, read onward"] = f"{math.exp(loss):.1f}"
+        figures["perplexity, read backward"] = f"{math.exp(found['backward_loss']):.1f}"
     shares = {
         "next_accuracy": "next sentence judged right",
         "order_accuracy": "sentence order judged right",
         "next_token_accuracy": "next tokens guessed right",
+        "backward_accuracy": "words before guessed right",
         "replaced_accuracy": "tokens judged right",
         "replaced_found": "replaced tokens found",
         "guessed_accuracy": "replaced words guessed right",

@@ -13,11 +13,12 @@ from bertsmith import config, lesson, tune
 from bertsmith.data import files
 from bertsmith.data import glue as tasks
 from bertsmith.data.shuffle import permute
-from bertsmith.errors import RecipeError, TextError, nearest
+from bertsmith.errors import FolderError, RecipeError, TextError, nearest
 from bertsmith.insight import probes as probing
 from bertsmith.insight import table
 from bertsmith.insight.context import context
 from bertsmith.insight.table import Results
+from bertsmith.models.transformer import Transformer
 from bertsmith.train import machine
 from bertsmith.train.clock import spoken
 from bertsmith.use import minimal
@@ -129,6 +130,8 @@ def probes(model: Path, data: Path, out: Path, seeds: int, most: int | None, ove
     examples = lesson.read(recipe)
     opened = load(model, device=machine.device("auto").type)
     both = examples.train.examples, examples.dev.examples
+    if not isinstance(opened.trunk, Transformer):
+        raise FolderError(model, "has no layers of attention to probe", "Take a network such as BERT's")
     found = probing.probe(opened.trunk, opened.tokenizer, *both, kind, most=most or 20_000)
     probing.draw(found, out / "probes.svg")
     rows = [[str(layer), f"{100 * share:.1f}"] for layer, share in enumerate(found.accuracy)]

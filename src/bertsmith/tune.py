@@ -29,6 +29,7 @@ from bertsmith.models.family import FAMILY
 from bertsmith.models.folder import Opened
 from bertsmith.models.foreign import Learnt
 from bertsmith.models.sentence import SentenceConfig
+from bertsmith.models.transformer import TransformerConfig
 from bertsmith.nn.init import initialise
 from bertsmith.recipe import EXTENTS, FineTune, settle
 from bertsmith.tasks import TASKS, adapt
@@ -59,6 +60,7 @@ FROM_CHANCE: dict[str, dict[str, Any]] = {  # Vaswani et al. 2017, section 5
 }
 PIECES = TokenizerConfig(kind="t5", vocabulary=8_192)  # of a network from chance: they end a text and begin none
 WRITING_RATE = 3e-4  # of a T5; Raffel et al. 2020 took 1e-3, with another optimizer
+FROM_FEATURES, FEATURES_RATE = ("features", "classify_features"), 1e-3  # what is new learns alone, from chance
 CUDA_BUDGET = 131_072  # tokens in one pass of an evaluation
 RESULT = "result.json"
 
@@ -92,6 +94,8 @@ def recipe(
     values |= {name: dict(section) for name, section in DEFAULTS.items()}
     if kind == "write":
         values["optimizer"]["rate"] = WRITING_RATE
+    if kind in FROM_FEATURES:
+        values["optimizer"] |= {"rate": FEATURES_RATE, "decay": 0.0}
     if member:
         values |= {name: {**values[name], **section} for name, section in FROM_CHANCE.items()}
         values["task"]["translates"] = found is None  # GLUE asks for classes and numbers
@@ -215,7 +219,8 @@ def run(
             figures = trainer.best
     if recipe.adapt.kind == "lora":
         adapt.write_adapter(recipe.out / "adapter", task, recipe.adapt, str(recipe.model))
-    if not isinstance(task, Write):  # which learns as a whole, so that nothing is to be undone
+    # Who writes learns as a whole, and who reads features leaves the network as it is: nothing is to be undone.
+    if not isinstance(task, Write) and recipe.task.kind not in FROM_FEATURES:
         adapt.finish(task)
     step = figures.pop("step")
     return task.eval(), {**figures, "step": step, "seconds": round(time.monotonic() - began, 2)}
@@ -226,8 +231,9 @@ def learner(
 ) -> tuple[Task, Feed, Optimizer, bool]:
     """The task with the folder's weights in it, its batches and its optimizer; and whether steps can be recorded."""
     task = lesson.task_of(recipe, base.config, data)
-    # From chance, matrices keep a vector's length, as the Transformer's did; heads on a trained trunk begin small.
-    initialise(task, recipe.train.seed, 0.02 if base.state else base.config.width**-0.5)
+    # From chance, matrices keep a vector's length, as the Transformer's did; heads on a trained one begin small.
+    trained = base.state and isinstance(base.config, TransformerConfig)
+    initialise(task, recipe.train.seed, 0.02 if trained else base.config.width**-0.5)
     task.load_state_dict(_weights(task, base), strict=False)
     adapt.prepare(task, recipe.adapt, recipe.train.seed)
     task = task.to(device)
@@ -307,7 +313,7 @@ def _result(recipe: FineTune, data: Data, encoded: Encoded, runs: Sequence[Mappi
 def _export(recipe: FineTune, task: Task, tokenizer: Tokenizer) -> None:
     """The model folder: weights, settings, labels and tokenizer."""
     shape, kind = task.trunk.config, recipe.task.kind
-    if kind == "features":
+    if kind in FROM_FEATURES:
         return  # a Bi-LSTM on frozen features has no folder that others could open
     learnt = None
     extra: dict[str, Any] = dict(tokenizer.numbers(dialect_of(shape).specials))

@@ -56,3 +56,12 @@ def test_answers_come_in_the_order_of_the_rows(lengths: list[int], budget: int) 
 def test_an_answer_too_few_is_an_error() -> None:
     with pytest.raises(ValueError, match="zip"):
         flow([row(2), row(2)], lambda tokens: [1])
+
+
+def test_letters_are_laid_with_their_rows_and_filler_has_none() -> None:
+    spelt = Row(*(np.arange(2, dtype=np.int32),) * 2, np.array([[7, 8, 9], [4, 5, 6]], np.int16))
+    tokens = lay([spelt, row(2)])
+    assert tokens.letters is not None
+    assert tokens.letters.tolist() == [[7, 8, 9], [4, 5, 6], [0, 0, 0], [0, 0, 0]]
+    assert tokens.to("cpu").letters is not None
+    assert lay([row(2)]).letters is None

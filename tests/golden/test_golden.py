@@ -18,6 +18,9 @@ from bertsmith.train import log
 
 HERE = Path(__file__).parent
 MEMBERS: dict[str, Kind] = {
+    "rnn": "words",
+    "lstm": "words",
+    "gru": "words",
     "bert": "wordpiece",
     "albert": "wordpiece",
     "gpt": "bpe",
@@ -35,7 +38,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> dict[Kind, Path]:
     with resources.as_file(resources.files("bertsmith.text") / "sample" / "sample.txt.xz") as sample:
         for kind in dict.fromkeys(MEMBERS.values()):
             folder = tmp_path_factory.mktemp(kind)
-            pieces = TokenizerConfig(kind=kind, vocabulary=8_192)
+            pieces = TokenizerConfig(kind=kind, vocabulary=4_096 if kind == "words" else 8_192)
             run.tokenizer([str(sample)], folder / "words", pieces, layout="lines")
             run.prepare([str(sample)], folder / "data", folder / "words", valid=0.05, layout="lines")
             found[kind] = folder / "data"

@@ -16,7 +16,7 @@ FLOORS = [
     {"serve"},
     {"recipe"},
     {"choose", "start", "story", "lesson"},
-    {"run", "tune", "apply", "words"},
+    {"run", "tune", "apply", "look", "words"},
     {"suites"},
     {"measures"},
     {"race"},

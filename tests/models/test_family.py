@@ -42,7 +42,19 @@ WITHOUT_POOLER = {
     "t5-v1.1-base": 247_577_856,
     "t5-v1.1-large": 783_150_080,
 }
-OURS = {"smith-base": 30_522 * 768 + 12 * (4 * 768 * 768 + 3 * 768 * 2048 + 2 * 768) + 768}
+# LSTMs: the table, those that read, the bridge, those that write, and what tells words.
+LSTM_SMALL = 8_192 * 256 + 2 * 4 * 256 * (256 + 256 + 2) + 2 * 512 * (512 + 1)
+LSTM_LARGE = 2 * 4 * 4 * 1000 * (1000 + 1000 + 2) + 2 * 4 * 1000 * (1000 + 1)
+OURS = {
+    "smith-base": 30_522 * 768 + 12 * (4 * 768 * 768 + 3 * 768 * 2048 + 2 * 768) + 768,
+    "seq2seq": LSTM_SMALL + 4 * 512 * (256 + 512 + 2) + 256 * (512 + 1),
+    "lstm-attention": LSTM_SMALL + 4 * 512 * (256 + 256 + 512 + 2) + 512 * 512 + 256 * (2 * 512 + 1),
+    "seq2seq-large": 2 * 80_000 * 1000 + LSTM_LARGE + 1000 * (1000 + 1),
+    "lstm-attention-large": 2 * 50_000 * 1000 + LSTM_LARGE + (4 + 1) * 1000 * 1000 + 1000 * (2 * 1000 + 1),
+}
+
+RECURRENT = {"rnn-small", "lstm-small", "gru-small", "lstm-medium", "lstm-large", "awd-lstm"}  # test_recurrent.py
+ELMO = {"elmo", "elmo-medium", "elmo-small"}  # whose numbers test_elmo.py has
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -64,12 +76,12 @@ def test_a_member_that_leaves_the_pooler_to_tasks_has_the_published_number_of_pa
 @pytest.mark.parametrize("name", OURS)
 def test_our_own_have_as_many_as_their_matrices(name: str) -> None:
     with torch.device("meta"):
-        trunk = Transformer(member(name))
+        trunk = network(member(name))
     assert sum(part.numel() for part in trunk.parameters()) == OURS[name] == member(name).count
 
 
 def test_every_member_is_checked() -> None:
-    assert FAMILY.keys() == PUBLISHED.keys() | WITHOUT_POOLER.keys() | OURS.keys()
+    assert FAMILY.keys() == PUBLISHED.keys() | WITHOUT_POOLER.keys() | OURS.keys() | RECURRENT | ELMO
 
 
 def test_an_unknown_member_gets_the_nearest_name() -> None:

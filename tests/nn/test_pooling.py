@@ -1,6 +1,6 @@
 import torch
 
-from bertsmith.nn.pooling import first, last, mean
+from bertsmith.nn.pooling import first, greatest, last, mean
 
 BOUNDS = torch.tensor([0, 3, 4, 9, 9, 9], dtype=torch.int32)
 
@@ -32,3 +32,14 @@ def test_mean_is_taken_over_each_sequence_and_nought_over_an_empty_one() -> None
 def test_mean_adds_up_in_full_precision() -> None:
     hidden = torch.full((4096, 2), 1.0, dtype=torch.bfloat16)  # a sum in bfloat16 would stop at 256
     assert mean(hidden, torch.tensor([0, 4096], dtype=torch.int32)).tolist() == [[1.0, 1.0]]
+
+
+def test_greatest_is_taken_of_each_number_over_each_sequence_and_nought_over_an_empty_one() -> None:
+    hidden = torch.randn(9, 4) - 5.0  # all below nought
+    hidden.requires_grad_()
+    pooled = greatest(hidden, BOUNDS)
+    true = [hidden[:3].amax(0), hidden[3], hidden[4:].amax(0), torch.zeros(4), torch.zeros(4)]
+    torch.testing.assert_close(pooled, torch.stack(true))
+    pooled[2].sum().backward()
+    assert hidden.grad is not None
+    assert hidden.grad.sum(1).nonzero()[:, 0].tolist() == sorted(set((hidden[4:].argmax(0) + 4).tolist()))

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bertsmith.nn.recurrent import BiLSTM, Direction, _packed, _rows
+from bertsmith.nn.recurrent import BiLSTM, Direction, _rows, packed
 
 RAGGED = [3, 7, 1, 7, 5, 0, 0]  # closed by empty sequences, as packing leaves them
 DIRECTIONS: tuple[Direction, ...] = ("both", "onward", "backward")
@@ -47,9 +47,9 @@ def test_rows_and_packed_give_the_same_numbers() -> None:
     torch.manual_seed(0)
     lstm, hidden, bounds = nn.LSTM(5, 4, batch_first=True), torch.randn(sum(RAGGED), 5), bounds_of(RAGGED)
     for end in ("onward", "backward"):
-        rows, packed = _rows(bounds, 7, len(hidden))[end], _packed(bounds)[end]
-        torch.testing.assert_close(rows.by(lstm, hidden), packed.by(lstm, hidden), rtol=0, atol=1e-6)
-    assert len(packed.tokens) == sum(RAGGED)  # nothing is filled up
+        rows, beside = _rows(bounds, 7, len(hidden))[end], packed(bounds)[end]
+        torch.testing.assert_close(rows.by(lstm, hidden), beside.by(lstm, hidden), rtol=0, atol=1e-6)
+    assert len(beside.tokens) == sum(RAGGED)  # nothing is filled up
 
 
 def test_a_longest_that_is_only_a_limit_changes_nothing() -> None:

@@ -30,7 +30,7 @@ def test_what_is_learnt_from_labelled_examples_is_not_pretrained(path: Path) -> 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> dict[Kind, Path]:
-    kinds: tuple[Kind, ...] = ("wordpiece", "bpe", "unigram", "t5")
+    kinds: tuple[Kind, ...] = ("wordpiece", "bpe", "unigram", "t5", "words")
     return {kind: prepared(tmp_path_factory.mktemp(kind), kind) for kind in kinds}
 
 
@@ -61,6 +61,12 @@ def test_a_recipe_is_stepped_twice(path: Path, data: dict[Kind, Path], tmp_path:
         "data.tokens=512",
     ]
     kinds: dict[str, Kind] = {"roberta": "bpe", "albert": "unigram", "gpt": "bpe", "gpt2": "bpe", "t5": "t5"}
+    kinds |= {"elmo": "words"} | dict.fromkeys(("rnn", "lstm", "gru", "awd"), "words")
+    if kinds.get(path.stem.partition("-")[0]) == "words":
+        small = ["model.layers=2", "model.width=32", "model.hidden=16", "data.length=32", "data.tokens=512"]
+    if path.stem.startswith("elmo"):
+        small = ["model.width=32", "model.hidden=32", "model.filters=[8,8]", "model.letters=10", "objective.sampled=8"]
+        small += ["data.length=32", "data.tokens=512"]
     kind = kinds.get(path.stem.partition("-")[0], "wordpiece")
     folder = data[kind]
     small += ["model.decoder=1"] if kind == "t5" else []

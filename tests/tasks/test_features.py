@@ -10,10 +10,11 @@ from bertsmith.data.batch import Batch, Tokens
 from bertsmith.data.examples import Sentence
 from bertsmith.data.rows import lay
 from bertsmith.errors import RecipeError
+from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.tasks import TASKS
 from bertsmith.tasks.base import Mould, predict
-from bertsmith.tasks.features import FeatureTag, Layers
+from bertsmith.tasks.features import FeatureTag, Layers, freeze
 from bertsmith.tasks.tag import Tag
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 from bertsmith.train.graphs import Graphs
@@ -61,11 +62,12 @@ def by_hand(layers: Layers, states: list[Tensor]) -> Tensor:
         "sum_last_four": second + third + fourth + fifth,
         "concatenate_last_four": torch.cat([second, third, fourth, fifth], 1),
         "sum_all": _first + second + third + fourth + fifth,
+        "mix": sum(states) / 6,
     }[layers]
 
 
 ROWS: tuple[Layers, ...] = (
-    "embeddings", "second_to_last", "last", "sum_last_four", "concatenate_last_four", "sum_all",
+    "embeddings", "second_to_last", "last", "sum_last_four", "concatenate_last_four", "sum_all", "mix",
 )  # fmt: skip
 
 
@@ -91,6 +93,27 @@ def test_a_model_with_too_few_layers_is_refused_in_one_line(layers: Layers, leas
         f"task.layers: '{layers}' needs {least} layers, and the model has {least - 1}. "
         "Use last, sum_all or a deeper model."
     )
+
+
+def test_the_weights_of_a_mix_are_learnt_with_the_tagger(tokenizer: Tokenizer) -> None:
+    tagger = task("mix").train()
+    batch = tagger.collate(tagger.items(sentences(4), tokenizer, 24), Mould(items=4, length=24))
+    tagger(batch)["tag"].total.backward()
+    assert tagger.choice.mix is not None
+    assert tagger.choice.mix.scores.grad is not None
+    assert tagger.choice.mix.scores.grad.abs().min() > 0
+    assert all(weight.grad is None for weight in tagger.trunk.parameters())
+
+
+def test_a_transformer_hands_on_its_last_four_layers_unless_something_else_is_said() -> None:
+    assert FeatureTag(trunk(), FeatureTag.Config(hidden=6), LABELS).choice.layers == "concatenate_last_four"
+
+
+def test_a_network_whose_layers_say_nothing_is_refused() -> None:
+    with pytest.raises(RecipeError) as caught:
+        freeze(EncoderDecoder(TransformerConfig(**{**vars(SMALL), "decoder": 1})))
+    fact = "the network does not tell what each of its layers says"
+    assert str(caught.value) == f"task.kind: {fact}. Use a network such as elmo or bert-base."
 
 
 def test_one_tag_is_refused() -> None:

@@ -147,7 +147,7 @@ def test_translations_are_judged_by_bleu_though_some_are_said_again_and_again() 
             "give either model, a folder to begin with, or network, a member that begins from chance",
         ),
         (["network.kind=bert-tiny"], "'bert-tiny' only reads, and only networks that write learn a task from chance"),
-        (["tokenizer.kind=words"], "[tokenizer] kind: 'words' is not a choice"),
+        (["tokenizer.kind=letters"], "[tokenizer] kind: 'letters' is not a choice"),
         (["network.norm=before"], "no class of transformers is a network with norm = before"),
     ],
 )

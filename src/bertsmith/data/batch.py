@@ -19,6 +19,7 @@ class Tokens:
     longest: int  # no sequence is longer than this
     segments: Int[Tensor, "T"] | None = None  # 0 in the first text of a pair, 1 in the second
     equal: bool = False  # every sequence has exactly `longest` tokens
+    letters: Int[Tensor, "T C"] | None = None  # how each is spelt, where a network is to read words it has never met
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[int]], segments: Sequence[Sequence[int]] | None = None) -> "Tokens":
@@ -51,6 +52,7 @@ class Batch:
     targets: Int[Tensor, "N"] | None = None  # the true tokens there; or a tag for every token, -100 where none is
     draws: Int[Tensor, "N 2"] | None = None  # chance: random bits for each chosen position, where words are drawn
     real: Bool[Tensor, "T"] | None = None  # which tokens are text, where all of them are asked about
+    others: Int[Tensor, "S"] | None = None  # words drawn to be told from the true ones, instead of all
     labels: Shaped[Tensor, "B ..."] | None = None  # one per sequence, or group of them; -100 or nan where there is none
     back: "Batch | None" = None  # more text, which is read looking only back, where both ways are learnt
     counts: dict[str, int] = field(default_factory=dict)  # by the name of the loss term

@@ -6,7 +6,9 @@ from typing import TypeVar
 
 import numpy as np
 import torch
+from jaxtyping import Int16
 from numpy.typing import NDArray
+from torch import Tensor
 
 from bertsmith.data.batch import Tokens
 
@@ -21,6 +23,7 @@ class Row:
 
     ids: NDArray[np.int32]
     segments: NDArray[np.int32]
+    letters: NDArray[np.int16] | None = None  # how each token is spelt, for networks that read letters
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -39,7 +42,17 @@ def lay(rows: Sequence[Row]) -> Tokens:
         longest=longest,
         segments=torch.from_numpy(np.concatenate([row.segments for row in rows])),
         equal=bool((lengths == longest).all()),
+        letters=_letters(rows),
     )
+
+
+def _letters(rows: Sequence[Row]) -> Int16[Tensor, "T C"] | None:
+    """How all tokens are spelt; filler, which nobody reads, by nothing but noughts."""
+    spelt = next((row.letters for row in rows if row.letters is not None), None)
+    if spelt is None:
+        return None
+    empty = (np.zeros((len(row), spelt.shape[1]), np.int16) if row.letters is None else row.letters for row in rows)
+    return torch.from_numpy(np.concatenate(list(empty)))
 
 
 def passes(lengths: Sequence[int], budget: int = BUDGET) -> Iterator[list[int]]:

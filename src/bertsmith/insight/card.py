@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from bertsmith.insight.report import RunStory
 
-Use = Literal["fills", "goes_on", "writes", "is_tuned"]
+Use = Literal["fills", "goes_on", "writes", "is_tuned", "is_read", "reads_on"]
 
 PIPELINES = {  # what model hubs call a task, and how our own Python asks for it
     "classify": ("text-classification", 'classify(["A text of yours."])'),
@@ -45,11 +45,28 @@ bertsmith.load("this/folder").generate(["Thank you <extra_id_0> me to your party
 ```
 
 `transformers.AutoModelForSeq2SeqLM` opens it, too."""
+IS_READ = """Its vectors are features: a tagger or a classifier learns to mix its layers, while it stays as it is.
+
+```
+bertsmith finetune this/folder CONLL --task features --out runs/mine
+bertsmith finetune this/folder SST-2 --task classify_features --out runs/mine
+```
+
+Words that it has never met are read by their letters. transformers has no class for it."""
+READS_ON = """```python
+import bertsmith
+bertsmith.load("this/folder").generate(["Once upon a time"])
+bertsmith.load("this/folder").score(["How likely is this?"])
+```
+
+`bertsmith look` draws what its cells know. transformers has no class for it."""
 USES: dict[Use, tuple[str, str, str]] = {  # what model hubs call it, what it is, and how it is used
     "fills": ("fill-mask", "BERT", GUESSES),
     "goes_on": ("text-generation", "GPT", GOES_ON),
     "writes": ("text2text-generation", "T5", WRITES),
     "is_tuned": ("feature-extraction", "BERT", FINDS),
+    "is_read": ("feature-extraction", "ELMo", IS_READ),
+    "reads_on": ("text-generation", "recurrent network", READS_ON),
 }
 
 
@@ -61,7 +78,7 @@ def card(story: RunStory, license_name: str | None = None, *, use: Use = "fills"
     machine = ", ".join(f"{name} {value}" for name, value in story.machine.items())
     license_line = f"license: {license_name}\n" if license_name else ""
     return f"""---
-library_name: transformers
+library_name: {"bertsmith" if use in ("is_read", "reads_on") else "transformers"}
 pipeline_tag: {pipeline}
 {license_line}tags: [bertsmith, {kind.lower()}]
 ---

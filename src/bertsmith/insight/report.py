@@ -4,22 +4,22 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from importlib import resources
 from pathlib import Path
-from string import Template
 from typing import Any
 
 from bertsmith.insight.draw import Point, Series, chart, percent
+from bertsmith.insight.sheet import section, sheet
 
 MASKS = ("[MASK]", "<mask>")
 STEEP = 30  # a loss that falls to a thirtieth is read better by orders of magnitude
-GUESSED = {"masked": "hidden words", "next_token": "next tokens", "spans": "spans taken out"}
+GUESSED = {"masked": "hidden words", "next_token": "next tokens", "spans": "spans taken out", "onward": "next words"}
 BESIDE = {  # what may be learnt beside hidden words
     "next_token": "next tokens",
     "next": "next sentence",
     "order": "sentence order",
     "replaced": "tokens, replaced or not",
     "guessed": "words that were replaced",
+    "backward": "words before",
 }
 LEARNED = "Faint: every step. Strong: the running mean. Point at a curve to read it."
 WRITTEN = "Beginnings of sentences that it has never read, in bold, and what it made of them."
@@ -61,30 +61,16 @@ def write(path: Path, story: RunStory) -> None:
 def page(story: RunStory) -> str:
     """The page as a text. Whatever comes from outside is escaped."""
     sections = [
-        _section("Key figures", _cards(story.figures)),
-        _section("How it learned", _curves(story), LEARNED),
-        _section("Blanks, before and after", _examples(story.examples), FILLED),
-        _section("What it writes", _writings(story.written), WRITTEN),
-        _section("What was trained on what", _table(story.data)),
-        _section("On the way", _notes(story.records)),
-        _section("Machine", _table(story.machine)),
-        _section("Recipe", _recipe(story.recipe)),
+        section("Key figures", _cards(story.figures)),
+        section("How it learned", _curves(story), LEARNED),
+        section("Blanks, before and after", _examples(story.examples), FILLED),
+        section("What it writes", _writings(story.written), WRITTEN),
+        section("What was trained on what", _table(story.data)),
+        section("On the way", _notes(story.records)),
+        section("Machine", _table(story.machine)),
+        section("Recipe", _recipe(story.recipe)),
     ]
-    files = resources.files(__package__)
-    return Template((files / "report.html").read_text(encoding="utf-8")).substitute(
-        title=escape(story.title),
-        style=(files / "report.css").read_text(encoding="utf-8"),
-        script=(files / "report.js").read_text(encoding="utf-8"),
-        body="\n".join(filter(None, sections)),
-    )
-
-
-def _section(heading: str, body: str, lead: str = "") -> str:
-    """A part of the page; nothing where there is nothing to say."""
-    if not body:
-        return ""
-    told = f'<p class="lead">{lead}</p>' if lead else ""
-    return f"<section><h2>{heading}</h2>{told}{body}</section>"
+    return sheet(story.title, sections)
 
 
 def _cards(figures: Mapping[str, str]) -> str:

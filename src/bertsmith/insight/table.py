@@ -3,14 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from importlib import resources
 from pathlib import Path
-from string import Template
 from typing import Any
 
 from rich.table import Table as Printed
 
 from bertsmith.data import files
+from bertsmith.insight.sheet import section, sheet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,19 +47,13 @@ def write(folder: Path, name: str, results: Results) -> None:
 
 def page(results: Results) -> str:
     """One page that loads nothing. Whatever comes from outside is escaped."""
-    parts = resources.files(__package__)
     sections = [f'<section><div class="results">{_table(results.columns, results.rows)}</div></section>']
     if results.picture:
         sections.insert(0, f"<section>{results.picture}</section>")
     if results.protocol:
         rows = [(name, value) for name, value in results.protocol.items()]
-        sections.append(f"<section><h2>How it was measured</h2>{_pairs(rows)}</section>")
-    return Template((parts / "report.html").read_text(encoding="utf-8")).substitute(
-        title=escape(results.title),
-        style=(parts / "report.css").read_text(encoding="utf-8"),
-        script=(parts / "report.js").read_text(encoding="utf-8") if 'class="chart' in results.picture else "",
-        body="\n".join(sections),
-    )
+        sections.append(section("How it was measured", _pairs(rows)))
+    return sheet(results.title, sections)
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

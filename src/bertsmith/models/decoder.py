@@ -10,13 +10,15 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from bertsmith.data.batch import Tokens
-from bertsmith.models.encoder_decoder import EncoderDecoder
-from bertsmith.models.networks import Network
+from bertsmith.models.carried import Carried
+from bertsmith.models.networks import Network, Translator
+from bertsmith.models.recurrent import Recurrent
 from bertsmith.models.search import SearchConfig, Step, beam, draws, write
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.cache import Cache
 from bertsmith.nn.heads import ALIGNED
 from bertsmith.nn.packed import PackedLinear, packed, packs
+from bertsmith.nn.remembered import Remembered
 
 ROOM = {"cpu": 2 << 30, "cuda": 16 << 30}  # bytes of keys and values that are kept at once
 PRUNE = 32  # tokens after which beams on a CPU give back the slots of branches that were given up
@@ -41,12 +43,14 @@ class Decoder:
         self.config, self.dtype, self.device = trunk.config, dtype, trunk.embedding.weight.device
         self.start = start
         self.never = torch.tensor(never, dtype=torch.long, device=self.device)
-        self.trunk: Network
-        table = _table(trunk).detach().to(dtype)
-        if self.device.type == "cuda":  # which has faster products for tables of some sizes
-            table = F.pad(table, (0, 0, 0, -len(table) % ALIGNED))
-        self.words: nn.Module = nn.Linear(table.shape[1], table.shape[0], bias=False, device="meta")
+        self.trunk: Any  # each kind of network with a cache of its own kind
+        table, bias = _table(trunk).detach().to(dtype), trunk.bias if isinstance(trunk, Recurrent) else None
+        spare = -len(table) % ALIGNED if self.device.type == "cuda" else 0  # which has faster products for some sizes
+        table = F.pad(table, (0, 0, 0, spare))
+        self.words: nn.Module = nn.Linear(table.shape[1], table.shape[0], bias=bias is not None, device="meta")
         self.words.weight = nn.Parameter(table, requires_grad=False)
+        if bias is not None:
+            self.words.bias = nn.Parameter(F.pad(bias.detach().to(dtype), (0, spare)), requires_grad=False)
         if pack and self.device.type == "cpu" and isinstance(trunk, Transformer) and packs(trunk):
             self.trunk, self.words = packed(trunk, dtype), PackedLinear(self.words, dtype)
         elif trunk.training or dtype != trunk.embedding.weight.dtype:
@@ -62,7 +66,7 @@ class Decoder:
         room = (1 if self.answers else tokens.longest) + ways * most
         recorded = self.device.type == "cuda"
         cache = trunk.cache(len(rows), room + -room % ALIGNED if recorded else room, ways, self.dtype)
-        if isinstance(trunk, EncoderDecoder):
+        if isinstance(trunk, Translator):
             hidden = trunk.begin(tokens, cache, Tokens.of([[self.start]] * len(rows)).to(self.device))
         else:
             hidden = trunk.begin(tokens, cache)
@@ -94,7 +98,9 @@ class Decoder:
 def _table(trunk: Network) -> Float[Tensor, "V D"]:
     """The table that tells words, such that its products with vectors are scores."""
     table: Tensor = trunk.embedding.weight
-    if isinstance(trunk, Transformer):
+    if isinstance(trunk, Recurrent):
+        return trunk.told[0]
+    if not isinstance(trunk, Translator):
         return table
     return table * trunk.dimmed if trunk.words is None else trunk.words.weight  # as its `logits` are made
 
@@ -127,7 +133,7 @@ def continued(
 
 def _parts(rows: Sequence[Sequence[int]], decoder: Decoder, config: SearchConfig) -> Iterator[list[int]]:
     """Prompts of nearly one length, as many as there is room for: their numbers."""
-    network = decoder.config
+    network: Any = decoder.config
     layers = network.decoder or network.layers
     size = 2 * layers * network.inner * decoder.dtype.itemsize  # of a token
     copies = 1 if config.beams > 1 else config.samples
@@ -145,7 +151,7 @@ def _parts(rows: Sequence[Sequence[int]], decoder: Decoder, config: SearchConfig
 class Writing:
     """One more token on every way of every sequence: a step of a search."""
 
-    def __init__(self, decoder: Decoder, cache: Cache) -> None:
+    def __init__(self, decoder: Decoder, cache: Cache | Carried | Remembered) -> None:
         self.decoder, self.cache = decoder, cache
         self._steps = 0
 

@@ -52,6 +52,16 @@ class EncoderDecoder(nn.Module):
         """What the encoder makes of a text."""
         return Memory(self.encoder(tokens, kernel), tokens)
 
+    @torch.no_grad()
+    def alignment(self, tokens: Tokens, written: Tokens) -> list[Float[Tensor, "_ _"]]:
+        """Of each text how much each token written (row) took from each that was read (column): by the last layer, in
+        the mean of its heads."""
+        hidden = self.decoder._embed(written)
+        layouts = self.decoder._layouts(written, hidden, "recorded", self.memory(tokens))
+        self.decoder._through(hidden, layouts)
+        assert layouts[-1].across is not None
+        return [heads.mean(0) for heads in layouts[-1].across.weights[-1]]
+
     def cache(self, sequences: int, room: int, ways: int = 1, dtype: torch.dtype = torch.float32) -> Cache:
         """Room for what is written, of so many sequences; each row takes `room` tokens, those of all its ways."""
         return self.decoder.cache(sequences, room, ways, dtype)

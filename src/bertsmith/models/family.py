@@ -3,8 +3,44 @@
 from dataclasses import replace
 
 from bertsmith.errors import RecipeError, nearest
+from bertsmith.models.elmo import ElmoConfig
 from bertsmith.models.networks import NetworkConfig
+from bertsmith.models.recurrent import RecurrentConfig
+from bertsmith.models.seq2seq import Seq2SeqConfig
 from bertsmith.models.transformer import TransformerConfig
+
+# Mikolov et al. 2010, "Recurrent neural network based language model": a text is read word by word, and all that came
+# before is one vector. It soon forgets: a gradient that goes back through many words vanishes (Bengio et al. 1994).
+RNN_SMALL = RecurrentConfig(cell="rnn", width=200, layers=1)
+# Sundermeyer et al. 2012, "LSTM Neural Networks for Language Modeling": a cell with gates (Hochreiter and Schmidhuber
+# 1997) keeps what it is to keep.
+LSTM_SMALL = replace(RNN_SMALL, cell="lstm", layers=2)
+# Cho et al. 2014, "Learning Phrase Representations": fewer gates, and no cell beside the vector.
+GRU_SMALL = replace(LSTM_SMALL, cell="gru")
+# Zaremba et al. 2014, "Recurrent Neural Network Regularization": larger ones pay once they forget between layers, and
+# never from word to word. Departs from the paper: the same numbers are forgotten all along a sequence.
+LSTM_MEDIUM = replace(LSTM_SMALL, width=650, input_dropout=0.5, layer_dropout=0.5, dropout=0.5)
+LSTM_LARGE = replace(LSTM_MEDIUM, width=1500, input_dropout=0.65, layer_dropout=0.65, dropout=0.65)
+
+# Sutskever et al. 2014, "Sequence to Sequence Learning with Neural Networks": LSTMs read a text, from its last word on,
+# into one vector, and others write another text out of it.
+SEQ2SEQ_LARGE = Seq2SeqConfig(
+    vocabulary=80_000,
+    width=1000,
+    hidden=1000,
+    layers=4,
+    decoder=4,
+    direction="backward",
+    attention="none",
+    tied=False,
+    dropout=0.0,
+)
+# Luong et al. 2015, "Effective Approaches to Attention-based Neural Machine Translation": those that write look back at
+# every word that was read, as Bahdanau et al. 2015 first had them do, and no text is too long for a vector any more.
+LSTM_ATTENTION_LARGE = replace(SEQ2SEQ_LARGE, vocabulary=50_000, attention="bilinear", dropout=0.2)
+# Both for tens of thousands of sentences, read from either end.
+LSTM_ATTENTION = Seq2SeqConfig()
+SEQ2SEQ = replace(LSTM_ATTENTION, attention="none")
 
 # Vaswani et al. 2017, "Attention Is All You Need": one network reads, another writes, and both do nothing but look.
 TRANSFORMER = TransformerConfig(
@@ -30,6 +66,27 @@ TRANSFORMER_TINY = replace(TRANSFORMER_SMALL, width=128, layers=4, decoder=4, fe
 GPT = TransformerConfig(
     vocabulary=40_478, causal=True, segments=0, activation="gelu_tanh", table_norm=False, norm_eps=1e-5
 )
+
+# Merity et al. 2017, "Regularizing and Optimizing LSTM Language Models": words told by the table that reads them (Press
+# and Wolf 2016), and forgetting everywhere: words, vectors, and the weights from state to state.
+AWD_LSTM = RecurrentConfig(
+    vocabulary=33_278,
+    width=400,
+    hidden=1150,
+    layers=3,
+    tied=True,
+    word_dropout=0.1,
+    input_dropout=0.65,
+    weight_dropout=0.5,
+    layer_dropout=0.2,
+    dropout=0.4,
+)
+
+# Peters et al. 2018, "Deep contextualized word representations": words spelt by letters, read from either end by LSTMs;
+# what each layer has learnt is a feature for others. The small and the medium one are of those they published, too.
+ELMO = ElmoConfig()
+ELMO_SMALL = replace(ELMO, hidden=1024, width=256, highways=1)
+ELMO_MEDIUM = replace(ELMO_SMALL, hidden=2048, width=512)
 
 # Devlin et al. 2018, "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding".
 BERT = TransformerConfig()
@@ -122,10 +179,23 @@ MODERN_BERT_LARGE = replace(MODERN_BERT, width=1024, layers=28, heads=16, feed_f
 SMITH = replace(MODERN_BERT, vocabulary=30_522, layers=12, feed_forward=2048, length=512, rotary_base=10_000.0, local=0)
 
 FAMILY: dict[str, NetworkConfig] = {
+    "rnn-small": RNN_SMALL,
+    "lstm-small": LSTM_SMALL,
+    "gru-small": GRU_SMALL,
+    "lstm-medium": LSTM_MEDIUM,
+    "lstm-large": LSTM_LARGE,
+    "seq2seq": SEQ2SEQ,
+    "seq2seq-large": SEQ2SEQ_LARGE,
+    "lstm-attention": LSTM_ATTENTION,
+    "lstm-attention-large": LSTM_ATTENTION_LARGE,
     "transformer-base": TRANSFORMER,
     "transformer-small": TRANSFORMER_SMALL,
     "transformer-tiny": TRANSFORMER_TINY,
+    "awd-lstm": AWD_LSTM,
     "gpt": GPT,
+    "elmo": ELMO,
+    "elmo-medium": ELMO_MEDIUM,
+    "elmo-small": ELMO_SMALL,
     "bert-base": BERT,
     "bert-large": BERT_LARGE,
     "bert-medium": BERT_MEDIUM,

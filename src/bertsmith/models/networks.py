@@ -2,14 +2,24 @@
 
 from typing import Any
 
+from bertsmith.models.elmo import Elmo, ElmoConfig
 from bertsmith.models.encoder_decoder import EncoderDecoder
+from bertsmith.models.recurrent import Recurrent, RecurrentConfig
+from bertsmith.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from bertsmith.models.static import Static, StaticConfig
 from bertsmith.models.transformer import Transformer, TransformerConfig
 
-NetworkConfig = TransformerConfig
-Network = Transformer | EncoderDecoder
+NetworkConfig = TransformerConfig | RecurrentConfig | Seq2SeqConfig | ElmoConfig | StaticConfig
+Network = Transformer | EncoderDecoder | Recurrent | Seq2Seq | Elmo | Static
+Translator = EncoderDecoder | Seq2Seq  # one part reads a text, another writes about it
 
 # Those that transformers has no class for, by the names that our folders call them: what describes one, and what it is.
-OWN: dict[str, tuple[type[Any], type[Any]]] = {}
+OWN: dict[str, tuple[type[Any], type[Any]]] = {
+    "recurrent": (RecurrentConfig, Recurrent),
+    "seq2seq": (Seq2SeqConfig, Seq2Seq),
+    "elmo": (ElmoConfig, Elmo),
+    "static": (StaticConfig, Static),
+}
 
 
 def network(config: NetworkConfig) -> Network:

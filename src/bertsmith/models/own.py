@@ -25,7 +25,8 @@ def config_of(raw: dict[str, Any], place: object) -> NetworkConfig:
     try:
         config: NetworkConfig = build(said, kind, str(place))
     except RecipeError as error:
-        raise FolderError(error.place, error.fact[:200], error.remedy) from None
+        where, fact, remedy = error.parts
+        raise FolderError(where, fact[:200], remedy) from None
     return config
 
 

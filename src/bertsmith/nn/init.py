@@ -4,6 +4,8 @@ Layers with their norms before begin as if they were not there: what they add to
 deep network can learn at a high rate from its first step. Zhang et al. 2019, "Fixup Initialization".
 """
 
+from abc import ABC, abstractmethod
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -27,6 +29,14 @@ class ScaledEmbedding(nn.Embedding):
         vectors: Tensor = super().forward(ids)
         scaled: Tensor = vectors * self.embedding_dim**0.5
         return scaled
+
+
+class OwnStart(nn.Module, ABC):
+    """A part whose weights begin in a way of its own, whatever the others do."""
+
+    @abstractmethod
+    def start(self, generator: torch.Generator) -> None:
+        """Give every parameter its first value, with no chance but the generator's."""
 
 
 @torch.no_grad()
@@ -55,3 +65,5 @@ def initialise(module: nn.Module, seed: int | torch.Generator, deviation: float 
             if part.crossed:
                 part.cross.output.weight.zero_()
             part.feed_forward.narrow.weight.zero_()
+        if isinstance(part, OwnStart):
+            part.start(generator)

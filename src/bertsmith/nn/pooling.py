@@ -38,4 +38,12 @@ def mean(hidden: Float[Tensor, "T D"], bounds: Int[Tensor, "..."]) -> Float[Tens
     return (sums / bounds.diff().clamp(min=1)[:, None]).to(hidden.dtype)
 
 
+def greatest(hidden: Float[Tensor, "T D"], bounds: Int[Tensor, "..."]) -> Float[Tensor, "B D"]:
+    """The largest of each number over each sequence's vectors; nought for an empty sequence."""
+    places = torch.arange(hidden.shape[0], device=hidden.device, dtype=bounds.dtype)
+    owners = torch.searchsorted(bounds[1:], places, right=True)  # T: the sequence each token is in
+    empty = hidden.new_zeros((bounds.shape[0] - 1, hidden.shape[1]))
+    return empty.scatter_reduce(0, owners[:, None].expand_as(hidden), hidden, "amax", include_self=False)
+
+
 POOLS = {"mean": mean, "first": first, "last": last}

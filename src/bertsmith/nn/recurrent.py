@@ -70,12 +70,17 @@ class BiLSTM(nn.Module):
         """
         if not len(hidden):
             return hidden.new_zeros(0, self.width)
-        equal = longest * (len(bounds) - 1) == len(hidden)
-        readings = _rows(bounds, longest, len(hidden)) if equal or hidden.is_cuda else _packed(bounds)
+        ways = readings(bounds, longest, hidden)
         for number, layer in enumerate(self.layers):
             below = self.dropout(hidden) if number else hidden
-            hidden = torch.cat([readings[end].by(layer[end], below) for end in self.ends], -1)  # type: ignore[index]
+            hidden = torch.cat([ways[end].by(layer[end], below) for end in self.ends], -1)  # type: ignore[index]
         return hidden
+
+
+def readings(bounds: Int[Tensor, "..."], longest: int, hidden: Float[Tensor, "T D"]) -> dict[str, Reading]:
+    """The tokens of some sequences as they are read onward, and backward; in the layout that suits the device."""
+    equal = longest * (len(bounds) - 1) == len(hidden)
+    return _rows(bounds, longest, len(hidden)) if equal or hidden.is_cuda else packed(bounds)
 
 
 def _rows(bounds: Tensor, longest: int, tokens: int) -> dict[str, Reading]:
@@ -94,7 +99,7 @@ def _rows(bounds: Tensor, longest: int, tokens: int) -> dict[str, Reading]:
     }
 
 
-def _packed(bounds: Tensor) -> dict[str, Reading]:
+def packed(bounds: Tensor) -> dict[str, Reading]:
     """Sequences one beside the other. Empty ones fall out."""
     ends = bounds.cpu().numpy().astype(np.int64)
     lengths = np.diff(ends)

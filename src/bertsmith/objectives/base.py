@@ -9,10 +9,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from bertsmith.data.batch import Batch
-from bertsmith.data.pack import Packed
 from bertsmith.data.plan import Pairs
 from bertsmith.errors import RecipeError
+from bertsmith.models.elmo import Elmo
+from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.networks import Network
+from bertsmith.models.transformer import Transformer
 from bertsmith.text.tokenizer import Tokenizer
 
 
@@ -45,9 +47,23 @@ class Unlabelled(Objective):
     Config: ClassVar[Any]
     causal: ClassVar[bool] = False  # whether its networks may look at nothing that is to come
     writes: ClassVar[bool] = False  # whether a second network writes while it looks at what the first has read
+    streams: ClassVar[bool] = False  # whether each batch goes on where the one before it ended
+    apart: ClassVar[bool] = False  # whether its networks read from both ends, and neither sees what the other has read
 
     def __init__(self, trunk: Network, config: Any) -> None:
         super().__init__()
+        if self.apart and not isinstance(trunk, Elmo):
+            fact = "the network does not read from both ends apart, and would see the words that it is to guess"
+            raise RecipeError("objective.kind", fact, "Use another, or a member such as elmo")
+        if isinstance(trunk, Elmo) and not self.apart:
+            fact = "the network reads from both ends apart, and is to guess every word from either"
+            raise RecipeError("objective.kind", fact, "Use 'both_ways', or a member such as bert-base")
+        if not (self.apart or self.streams or isinstance(trunk, Transformer | EncoderDecoder)):
+            fact = "the network is not made of attention"
+            remedy = (
+                "Use 'onward' for a recurrent one; one that writes about what it reads learns by bertsmith finetune"
+            )
+            raise RecipeError("objective.kind", fact, remedy)
         if self.causal and not trunk.config.causal:
             fact = "the network looks ahead, and would see the tokens that it is to guess"
             raise RecipeError("objective.kind", fact, "Use 'masked', or a member such as gpt2")
@@ -62,14 +78,17 @@ class Unlabelled(Objective):
             raise RecipeError("objective.kind", fact, "Use 'spans', or a member such as bert-base")
         self.trunk, self.config = trunk, config
 
+    def meet(self, tokenizer: Tokenizer) -> None:
+        """Be told what must be known of the vocabulary before anything is learnt."""
+
     @property
     @abstractmethod
     def pairs(self) -> Pairs:
         """How the packer is to pair texts."""
 
     @abstractmethod
-    def collator(self, tokenizer: Tokenizer) -> Callable[[Packed], Batch]:
-        """A pure function from packed text to a batch, small enough to hand to any worker."""
+    def collator(self, tokenizer: Tokenizer) -> Callable[[Any], Batch]:
+        """A pure function from packed text, or a stretch of streams, to a batch, small enough to hand to any worker."""
 
     @property
     @abstractmethod

@@ -37,7 +37,7 @@ class MaskedLM(Unlabelled):
 
     def __init__(self, trunk: Network, config: Config) -> None:
         super().__init__(trunk, config)
-        shape = trunk.config
+        shape = self.trunk.config
         bent = (shape.activation, shape.norm_eps, shape.biases)
         self.head = MaskedHead(shape.width, shape.vocabulary, *bent, shape.table)
         if config.pairs != "none":

@@ -63,7 +63,7 @@ class ReplacedTokens(Unlabelled):
 
     def __init__(self, trunk: Network, config: Config) -> None:
         super().__init__(trunk, config)
-        shape = trunk.config
+        shape = self.trunk.config
         if config.judged == "none":
             bent = (shape.activation, shape.norm_eps, shape.biases)
             self.head = MaskedHead(shape.width, shape.vocabulary, *bent, shape.table)

@@ -3,7 +3,7 @@
 base      what every task is: an objective that can also be scored
 classify  one text or two: a class, a number, or several labels
 tag       a label for every word
-features  the same, from the vectors of a network that stays as it is
+features  the same, from the vectors of a network that stays as it is; feature_classes the class of a text
 answer    the stretch of a passage that answers a question
 choose    the right one of several endings
 embed     vectors that can be compared
@@ -16,6 +16,7 @@ from bertsmith.tasks.base import Task
 from bertsmith.tasks.choose import Choose
 from bertsmith.tasks.classify import Classify
 from bertsmith.tasks.embed import Embed
+from bertsmith.tasks.feature_classes import FeatureClassify
 from bertsmith.tasks.features import FeatureTag
 from bertsmith.tasks.tag import Tag
 from bertsmith.tasks.write import Write
@@ -24,6 +25,7 @@ TASKS: dict[str, type[Task]] = {
     "classify": Classify,
     "tag": Tag,
     "features": FeatureTag,
+    "classify_features": FeatureClassify,
     "answer": Answer,
     "choose": Choose,
     "embed": Embed,

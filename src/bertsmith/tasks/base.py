@@ -15,6 +15,7 @@ from bertsmith.data.labelled import Kind
 from bertsmith.data.rows import BUDGET, Row, flow, lay
 from bertsmith.models.transformer import Transformer
 from bertsmith.objectives.base import Objective
+from bertsmith.text.spelling import edges
 from bertsmith.text.tokenizer import Tokenizer
 
 
@@ -56,6 +57,7 @@ class Mould:
             positions=laid.positions,
             longest=self.length,
             segments=laid.segments,
+            letters=laid.letters,
         )
 
     def _filler(self, length: int) -> Row:
@@ -138,6 +140,13 @@ def framed(tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int] | N
     between = tokenizer.between
     ids = np.array([begin, *first, *[end] * between, *second, *last], np.int32)
     return Row(ids, np.repeat(np.array([0, 1], np.int32), (len(first) + 1 + between, len(second) + len(last))))
+
+
+def spelt(tokenizer: Tokenizer, ids: Sequence[int], letters: NDArray[np.int16]) -> Row:
+    """The same of one text for a network that reads letters: what begins it, its words, and always what ends it."""
+    begin, end = edges(letters.shape[1])
+    framed_ids = np.array([tokenizer.start, *ids, tokenizer.stop], np.int32)
+    return Row(framed_ids, np.zeros(len(framed_ids), np.int32), np.concatenate([[begin], letters, [end]]))
 
 
 def fitted(first: list[int], second: list[int] | None, room: int) -> tuple[list[int], list[int] | None, int]:

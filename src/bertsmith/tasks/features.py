@@ -1,4 +1,4 @@
-"""Features: tags read from the vectors of a network that stays as it is."""
+"""Features: tags and classes read from the vectors of a network that stays as it is."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,64 +9,109 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from bertsmith.data.batch import Batch, Tokens
 from bertsmith.data.examples import Sentence
 from bertsmith.data.labelled import Kind
 from bertsmith.errors import RecipeError
-from bertsmith.models.transformer import Transformer
+from bertsmith.models.networks import Network, NetworkConfig
+from bertsmith.models.transformer import TransformerConfig
 from bertsmith.nn.heads import Classifier
+from bertsmith.nn.mix import Mix
 from bertsmith.nn.recurrent import BiLSTM
 from bertsmith.objectives.base import Term
 from bertsmith.tasks.base import Item, Mould, Task
 from bertsmith.tasks.tag import Tag, poured, scored, tagged, windowed
 from bertsmith.text.tokenizer import Tokenizer
 
-Layers = Literal["embeddings", "last", "second_to_last", "sum_last_four", "concatenate_last_four", "sum_all"]
+Layers = Literal["embeddings", "last", "second_to_last", "sum_last_four", "concatenate_last_four", "sum_all", "mix"]
 
 LEAST: dict[Layers, int] = {
+    "embeddings": 0,
+    "mix": 0,
     "second_to_last": 2,
     "sum_last_four": 4,
     "concatenate_last_four": 4,
 }  # layers needed; else 1
 
 
+@dataclass(frozen=True, kw_only=True)
+class FeaturesConfig:
+    """Which vectors are read, and the Bi-LSTM that reads them."""
+
+    layers: Layers | None = None  # None: the last four side by side; of a network that is no transformer the mix of all
+    hidden: int = 768  # of the Bi-LSTM, in either direction; say 384 to read the paper's 768 as both together
+    depth: int = 2  # layers of the Bi-LSTM
+    dropout: float = 0.1  # between these, and before the classifier
+
+    def __post_init__(self) -> None:
+        if self.hidden < 1 or self.depth < 1:
+            raise ValueError(f"hidden is {self.hidden} and depth {self.depth}. Give at least 1")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout is {self.dropout}. Give a share, at least 0 and below 1")
+
+
+class Choice(nn.Module):
+    """Of what the layers of a network say of each token, what is handed on. Devlin et al. 2018, section 5.3, table 7;
+    the mix of all of them is that of Peters et al. 2018, and alone has weights that are learnt."""
+
+    def __init__(self, shape: NetworkConfig, layers: Layers | None) -> None:
+        super().__init__()
+        usual: Layers = "concatenate_last_four" if isinstance(shape, TransformerConfig) else "mix"
+        self.layers: Layers = layers or usual
+        least = LEAST.get(self.layers, 1)
+        if shape.layers < least:
+            fact = f"'{self.layers}' needs {least} layers, and the model has {shape.layers}"
+            raise RecipeError("task.layers", fact, "Use last, sum_all or a deeper model")
+        self.mix = Mix(shape.layers + 1) if self.layers == "mix" else None
+        self.width = shape.width * (4 if self.layers == "concatenate_last_four" else 1)
+
+    def forward(self, states: list[Float[Tensor, "T D"]]) -> Float[Tensor, "T {self.width}"]:
+        """`states` are the embeddings first, then every layer."""
+        if self.mix is not None:
+            mixed: Tensor = self.mix(states)
+            return mixed
+        match self.layers:
+            case "embeddings":
+                return states[0]
+            case "second_to_last":
+                return states[-2]
+            case "sum_last_four":
+                return torch.stack(states[-4:]).sum(0)
+            case "concatenate_last_four":
+                return torch.cat(states[-4:], -1)
+            case "sum_all":
+                return torch.stack(states[1:]).sum(0)
+        return states[-1]
+
+
 class FeatureTag(Task):
     """A tag for each word, from frozen vectors through a Bi-LSTM. Devlin et al. 2018, section 5.3, table 7.
 
-    Layers as in the table's six rows. The trunk has no gradient and no dropout. Departs from the paper: its sums of
-    layers are weighted, and it does not say by what; here every layer counts the same.
+    Layers as in the table's six rows, or mixed as Peters et al. 2018 have it. The trunk has no gradient and no dropout.
+    Departs from the paper: its sums of layers are weighted, and it does not say by what; here every layer counts the
+    same, but in the mix.
     """
 
+    trunk: Network  # type: ignore[assignment]
+
     @dataclass(frozen=True, kw_only=True)
-    class Config:
-        layers: Layers = "concatenate_last_four"
-        hidden: int = 768  # of the Bi-LSTM, in either direction; say 384 to read the paper's 768 as both together
-        depth: int = 2  # layers of the Bi-LSTM
-        dropout: float = 0.1  # between these, and before the classifier
+    class Config(FeaturesConfig):
         overlap: float = 0.5  # of neighbouring windows, as a share of a window
 
         def __post_init__(self) -> None:
-            if self.hidden < 1 or self.depth < 1:
-                raise ValueError(f"hidden is {self.hidden} and depth {self.depth}. Give at least 1")
-            if not 0 <= self.dropout < 1:
-                raise ValueError(f"dropout is {self.dropout}. Give a share, at least 0 and below 1")
+            super().__post_init__()
             if not 0 <= self.overlap < 1:
                 raise ValueError(f"an overlap of {self.overlap} is no share. Give at least 0 and below 1")
 
-    def __init__(self, trunk: Transformer, config: Config, labels: tuple[str, ...]) -> None:
+    def __init__(self, trunk: Network, config: Config, labels: tuple[str, ...]) -> None:
         super().__init__(trunk, config, labels)
         if len(labels) < 2:
             raise RecipeError("task", f"there is but one tag, {labels}", "Give examples of at least two")
-        least, there = LEAST.get(config.layers, 1), trunk.config.layers
-        if there < least:
-            fact = f"'{config.layers}' needs {least} layers, and the model has {there}"
-            raise RecipeError("task.layers", fact, "Use last, sum_all or a deeper model")
-        trunk.requires_grad_(False)
-        trunk.eval()
-        width = trunk.config.width * (4 if config.layers == "concatenate_last_four" else 1)
-        self.recurrent = BiLSTM(width, config.hidden, config.depth, config.dropout)
+        self.choice = Choice(trunk.config, config.layers)
+        freeze(trunk)
+        self.recurrent = BiLSTM(self.choice.width, config.hidden, config.depth, config.dropout)
         self.classifier = Classifier(self.recurrent.width, len(labels), config.dropout)
 
     @classmethod
@@ -83,22 +128,10 @@ class FeatureTag(Task):
         self.trunk.eval()
         return self
 
-    @torch.no_grad()
     def features(self, tokens: Tokens) -> Float[Tensor, "T _"]:
         """The frozen vectors, by the row of the table."""
-        states = self.trunk.states(tokens)  # the embeddings first, then every layer
-        match self.config.layers:
-            case "embeddings":
-                return states[0]
-            case "second_to_last":
-                return states[-2]
-            case "sum_last_four":
-                return torch.stack(states[-4:]).sum(0)
-            case "concatenate_last_four":
-                return torch.cat(states[-4:], -1)
-            case "sum_all":
-                return torch.stack(states[1:]).sum(0)
-        return states[-1]
+        chosen: Tensor = self.choice(frozen(self.trunk, tokens))
+        return chosen
 
     def logits(self, tokens: Tokens) -> Float[Tensor, "T C"]:
         read = self.recurrent(self.features(tokens), tokens.bounds, tokens.longest)
@@ -111,12 +144,10 @@ class FeatureTag(Task):
         return {"tag": Term(F.cross_entropy(logits, batch.targets, reduction="sum", ignore_index=-100), None)}
 
     def items(self, examples: Sequence[Sentence], tokenizer: Tokenizer, length: int) -> list[Item]:
-        return windowed(examples, tokenizer, length, self.labels, self.config.overlap)
+        return windowed(examples, tokenizer, length, self.labels, self.config.overlap, letters_of(self.trunk))
 
     def collate(self, items: Sequence[Item], mould: Mould) -> Batch:
-        # An LSTM takes time for every step up to the longest it may meet: a power of two keeps steps and shapes few.
-        longest = max(len(item.rows[0]) for item in items)
-        return poured(items, replace(mould, length=min(mould.length, 1 << (longest - 1).bit_length())))
+        return poured(items, shortened(mould, items))
 
     def outputs(self, tokens: Tokens) -> list[Tensor]:
         return list(torch.split(self.logits(tokens), tokens.bounds.diff().tolist()))
@@ -126,3 +157,33 @@ class FeatureTag(Task):
 
     def score(self, examples: Sequence[Sentence], predictions: Sequence[Any]) -> dict[str, float]:
         return scored(examples, predictions, self.labels)
+
+
+# ----------------------------------------------------------------------- what all that read features do alike
+
+
+def freeze(trunk: Network) -> None:
+    """Nothing in the trunk learns, and nothing in it is left to chance."""
+    if not hasattr(trunk, "states"):
+        fact = "the network does not tell what each of its layers says"
+        raise RecipeError("task.kind", fact, "Use a network such as elmo or bert-base")
+    trunk.requires_grad_(False)
+    trunk.eval()
+
+
+@torch.no_grad()
+def frozen(trunk: Network, tokens: Tokens) -> list[Float[Tensor, "T D"]]:
+    """What each layer says of each token."""
+    states: list[Tensor] = trunk.states(tokens)  # type: ignore[operator]
+    return states
+
+
+def letters_of(trunk: Network) -> int:
+    """By how many letters a network reads a word; 0 where it reads none."""
+    return int(getattr(trunk.config, "letters", 0))
+
+
+def shortened(mould: Mould, items: Sequence[Item]) -> Mould:
+    """An LSTM takes time for every step up to the longest it may meet: a power of two keeps steps and shapes few."""
+    longest = max(len(item.rows[0]) for item in items)
+    return replace(mould, length=min(mould.length, 1 << (longest - 1).bit_length()))

@@ -17,8 +17,9 @@ from bertsmith.errors import RecipeError, TextError, nearest
 from bertsmith.models.transformer import Transformer, pooler
 from bertsmith.nn.heads import Classifier
 from bertsmith.objectives.base import Term
-from bertsmith.tasks.base import Item, Mould, Task, counted, framed
+from bertsmith.tasks.base import Item, Mould, Task, counted, framed, spelt
 from bertsmith.tasks.entities import entity_scores
+from bertsmith.text.spelling import spelt_words
 from bertsmith.text.tokenizer import Tokenizer
 
 
@@ -78,21 +79,42 @@ class Tag(Task):
 
 
 def windowed(
-    examples: Sequence[Sentence], tokenizer: Tokenizer, length: int, labels: tuple[str, ...], overlap: float
+    examples: Sequence[Sentence],
+    tokenizer: Tokenizer,
+    length: int,
+    labels: tuple[str, ...],
+    overlap: float,
+    letters: int = 0,
 ) -> list[Item]:
-    """Sentences as items: a target for each token, and in the notes where words begin and which they are."""
+    """Sentences as items: a target for each token, and in the notes where words begin and which they are.
+
+    With `letters`, each is spelt by so many, too.
+    """
     items = []
-    encoded = tokenizer.encode_words([example.words for example in examples])
-    for number, (example, (ids, owners)) in enumerate(zip(examples, encoded, strict=True)):
+    for number, (example, (ids, owners, spelling)) in enumerate(
+        zip(examples, _encoded(examples, tokenizer, letters), strict=True)
+    ):
         words, firsts = np.unique(np.array(owners, np.int64), return_index=True)
         tags = _numbers(example, labels)
         for begin, end, owned in _windows(len(ids), firsts, length - 2, overlap):
             places = firsts[owned] - begin + 1  # after [CLS]
             row = framed(tokenizer, ids[begin:end])
+            if spelling is not None:
+                row = spelt(tokenizer, ids[begin:end], spelling[begin:end])
             target = np.full(len(row), -100)
             target[places] = -100 if tags is None else tags[words[owned]]
             items.append(Item(rows=(row,), example=number, target=target, notes=(places, words[owned])))
     return items
+
+
+def _encoded(
+    examples: Sequence[Sentence], tokenizer: Tokenizer, letters: int
+) -> list[tuple[list[int], list[int], NDArray[np.int16] | None]]:
+    """The pieces of each sentence, the word that each belongs to, and how it is spelt where anyone wants to know."""
+    words = [example.words for example in examples]
+    if letters:
+        return [(ids, owners, spelling) for ids, owners, spelling in spelt_words(tokenizer, words, letters)]
+    return [(ids, owners, None) for ids, owners in tokenizer.encode_words(words)]
 
 
 def poured(items: Sequence[Item], mould: Mould) -> Batch:

@@ -19,7 +19,7 @@ from bertsmith.data.labelled import Kind
 from bertsmith.data.rows import Row, passes
 from bertsmith.errors import FolderError, RecipeError, TextError
 from bertsmith.models.decoder import Decoder, continued
-from bertsmith.models.encoder_decoder import EncoderDecoder
+from bertsmith.models.networks import Translator
 from bertsmith.models.search import SearchConfig
 from bertsmith.objectives.base import Term
 from bertsmith.tasks import scores
@@ -81,10 +81,10 @@ class Write(Task):
             if self.translates and (self.answer != "text" or self.words):
                 raise ValueError("translations are texts, and no classes or numbers. Leave answer and words out")
 
-    trunk: EncoderDecoder  # type: ignore[assignment]  # two networks, where other tasks have one
+    trunk: Translator  # type: ignore[assignment]  # two networks, where other tasks have one
     config: Config
 
-    def __init__(self, trunk: EncoderDecoder, config: Config, labels: tuple[str, ...] = ()) -> None:
+    def __init__(self, trunk: Translator, config: Config, labels: tuple[str, ...] = ()) -> None:
         super().__init__(trunk, config, labels if config.answer == "text" and not config.translates else ())
         if config.words and len(config.words) != len(self.labels):
             fact = f"names {len(config.words)} classes, and there are {len(self.labels)}"

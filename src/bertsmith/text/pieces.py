@@ -20,10 +20,14 @@ from tokenizers import pre_tokenizers as splitters
 from bertsmith.errors import RecipeError, TextError, nearest
 from bertsmith.text.panic import told
 
-Kind = Literal["wordpiece", "bpe", "unigram", "t5"]
+Kind = Literal["words", "wordpiece", "bpe", "unigram", "t5"]
 
-# A special piece's id is its place in the row. The names are BERT's, RoBERTa's, ALBERT's and T5's.
+END = "<|endoftext|>"  # the one special piece of GPT-2, which parts its texts
+
+# A special piece's id is its place in the row. The names are BERT's, RoBERTa's, ALBERT's and T5's; of whole words
+# those of GPT-2 and of the corpora in which rare words are <unk> already.
 SPECIALS: dict[Kind, tuple[str, ...]] = {
+    "words": ("<unk>", END),
     "wordpiece": ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
     "bpe": ("<s>", "<pad>", "</s>", "<unk>", "<mask>"),
     "unigram": ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"),
@@ -31,12 +35,12 @@ SPECIALS: dict[Kind, tuple[str, ...]] = {
 }
 # Each stands for a span that was taken out; the first one ends the vocabulary. Raffel et al. 2020, section 3.1.4.
 SENTINELS = tuple(f"<extra_id_{number}>" for number in reversed(range(100)))
-BEHIND: dict[Kind, tuple[str, ...]] = {"wordpiece": (), "bpe": (), "unigram": (), "t5": SENTINELS}
-END = "<|endoftext|>"  # the one special piece of GPT-2, which parts its texts
-SMALLEST: dict[Kind, int] = {"wordpiece": 100, "bpe": 5 + 256, "unigram": 100, "t5": 100 + len(SENTINELS)}
+BEHIND: dict[Kind, tuple[str, ...]] = {kind: SENTINELS if kind == "t5" else () for kind in SPECIALS}
+SMALLEST: dict[Kind, int] = {"words": 3, "wordpiece": 100, "bpe": 5 + 256, "unigram": 100, "t5": 100 + len(SENTINELS)}
 
 # How special pieces are set round one text, and round two. RoBERTa's parts two texts twice.
 FRAMES: dict[Kind, tuple[str, str]] = {
+    "words": (f"{END}:0 $A:0", f"{END}:0 $A:0 {END}:0 $B:1"),
     "wordpiece": ("[CLS]:0 $A:0 [SEP]:0", "[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1"),
     "bpe": ("<s>:0 $A:0 </s>:0", "<s>:0 $A:0 </s>:0 </s>:0 $B:1 </s>:1"),
     "unigram": ("[CLS]:0 $A:0 [SEP]:0", "[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1"),
@@ -57,7 +61,7 @@ class TokenizerConfig:
     kind: Kind = "wordpiece"
     vocabulary: int = 30_522  # at most so many pieces, special ones included; a small text has fewer
     lowercase: bool | None = None  # and no accents; if not said, yes but in T5; byte-level BPE keeps both always
-    least: int = 2  # a merged piece was seen at least so often (WordPiece and BPE)
+    least: int = 2  # a word or a merged piece was seen at least so often (words, WordPiece and BPE)
 
     def __post_init__(self) -> None:
         if self.kind not in SPECIALS:
@@ -78,6 +82,8 @@ def learn(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     """A vocabulary learnt from texts, as the library's own object, with its frame for one text and two."""
     with told("tokenizer", TextError, "Give it more text, or another number of pieces"):
         match config.kind:
+            case "words":
+                return _words(texts, config)
             case "wordpiece":
                 return _wordpiece(texts, config)
             case "bpe":
@@ -180,6 +186,28 @@ def _cleaner(normalizer: normalizers.Normalizer, lowercase: bool) -> Callable[[s
         return str(normalizer.normalize_str(text))
 
     return clean
+
+
+def _words(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
+    """The commonest words, each whole, and one piece for all the others. Mikolov et al. 2010, section 2.
+
+    Text is parted into words and marks as BERT parts it. Of two words that are equally common the first in Unicode's
+    order is taken: so the library has it.
+    """
+    tokenizer = bert({}, lowercase=config.lowers)
+    normalizer, splitter, decoder = tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.decoder
+    tokenizer = Tokenizer(models.WordLevel(unk_token="<unk>"))
+    tokenizer.pre_tokenizer, tokenizer.decoder = splitter, decoder
+    trainer = trainers.WordLevelTrainer(
+        vocab_size=config.vocabulary,
+        min_frequency=config.least,
+        special_tokens=_marks("words"),
+        show_progress=False,
+    )
+    feed = Feed(texts, _cleaner(normalizer, config.lowers))
+    tokenizer.train_from_iterator(feed.batches(), trainer)
+    tokenizer.normalizer = normalizer
+    return framed(tokenizer, "words")
 
 
 def _wordpiece(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:

@@ -83,7 +83,7 @@ class Tokenizer:
         if self.sentinels:
             settings["extra_ids"] = len(self.sentinels)
             settings["additional_special_tokens"] = [self.piece(number) for number in self.sentinels]
-        if isinstance(self._inner.model, models.BPE):
+        if isinstance(self._inner.model, models.BPE | models.WordLevel):
             known = LEFT_TO_RIGHT.items()
             settings |= {key: self.piece(self.roles[role]) for role, key in known if role in self.roles}
         settings["tokenizer_class"] = "PreTrainedTokenizerFast"
@@ -221,6 +221,11 @@ class Tokenizer:
             found = self._inner.encode_batch(list(texts), add_special_tokens=False)
             return [(encoding.ids, encoding.offsets) for encoding in found]
 
+    def normalised(self, text: str) -> str:
+        """The text as it is before it is cut: without capitals, say, where the vocabulary has none."""
+        with told("text", TextError):
+            return text if self._inner.normalizer is None else str(self._inner.normalizer.normalize_str(text))
+
     def decode(self, ids: Sequence[int], *, keep_special: bool = False) -> str:
         """Text again, as near as the pieces allow."""
         with told("ids", TextError):
@@ -266,6 +271,8 @@ class Tokenizer:
     def kind(self) -> Kind | None:
         """How text is cut, of the ways that can be learnt, wherever it was learnt; T5's is Unigram. None: another."""
         match self._inner.model:
+            case models.WordLevel():
+                return "words"
             case models.WordPiece(continuing_subword_prefix="##"):
                 return "wordpiece"
             case models.BPE() if isinstance(self._inner.decoder, decoders.ByteLevel):

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 
 from bertsmith.data.batch import Batch
 from bertsmith.data.feed import Feed
 from bertsmith.data.shuffle import mix
-from bertsmith.errors import RunError
+from bertsmith.errors import RecipeError, RunError
 from bertsmith.objectives.base import Objective, Term
 from bertsmith.train import checkpoint
 from bertsmith.train.checkpoint import Checkpoint
@@ -290,6 +290,11 @@ class Trainer:
     def _compiles(self) -> bool:
         # In full precision attention looks at the bounds on the host, which cannot be compiled into one graph.
         fits = self.device.type == "cuda" and self.precision != torch.float32
+        if recurs(self.objective):
+            if self.config.compile == "always":
+                fact = "recurrent layers have kernels of their own, which the compiler cannot look into"
+                raise RecipeError("train.compile", fact, "Use auto or never")
+            return False
         return self.config.compile == "always" or (self.config.compile == "auto" and fits)
 
     def _compute(self) -> Callable[[Batch], Any]:
@@ -355,6 +360,11 @@ class Trainer:
                 f"the gradient was not a number {longest} steps in a row, up to step {self.step}",
                 "The last checkpoint is whole; lower optimizer.rate and run again",
             )
+
+
+def recurs(objective: Objective) -> bool:
+    """Whether it has recurrent layers: on a GPU such steps are not compiled, but recorded."""
+    return any(isinstance(part, nn.RNNBase) for part in objective.modules())
 
 
 def _passed(before: float, now: float, times: int) -> bool:

@@ -23,6 +23,7 @@ from bertsmith.data.rows import BUDGET, Row, lay, passes
 from bertsmith.errors import RecipeError, TextError, nearest
 from bertsmith.objectives.causal import NextToken
 from bertsmith.objectives.masked import MaskedLM
+from bertsmith.objectives.onward import Onward
 from bertsmith.text.tokenizer import Tokenizer
 
 Form = Literal["within_word", "original"]
@@ -114,7 +115,7 @@ class Copies:
 
 
 def score(
-    objective: MaskedLM | NextToken,
+    objective: MaskedLM | NextToken | Onward,
     tokenizer: Tokenizer,
     texts: Sequence[str],
     *,
@@ -134,7 +135,7 @@ def score(
         objective.to(device)
     once = list(dict.fromkeys(texts))
     encoded = tokenizer.encode(once)
-    causal, length = isinstance(objective, NextToken), objective.trunk.config.length
+    causal, length = isinstance(objective, NextToken | Onward), objective.trunk.config.length
     room = length if causal else max(1, length - 2)  # the last piece of all is guessed, and not read
     numbers: dict[tuple[int, ...], int] = {}  # the windows, without repetition
     own = []
@@ -143,7 +144,7 @@ def score(
             blank = tokenizer.piece(tokenizer.mask)
             raise TextError(f"'{text[:40]}'", f"has {blank} where a word should be", "Write the word")
         own.append([numbers.setdefault(part, len(numbers)) for part in windows(ids, tokenizer.continues, room)])
-    if isinstance(objective, NextToken):
+    if isinstance(objective, NextToken | Onward):
         logs = _read(objective, list(numbers), tokenizer.start if numbers else 0, budget)
     else:
         logs = _computed(objective, Copies.of(list(numbers), tokenizer, form), budget)
@@ -209,7 +210,7 @@ def _computed(objective: MaskedLM, copies: Copies, budget: int) -> Float32[np.nd
 
 @torch.inference_mode()
 def _read(
-    objective: NextToken, sequences: Sequence[Sequence[int]], start: int, budget: int
+    objective: NextToken | Onward, sequences: Sequence[Sequence[int]], start: int, budget: int
 ) -> Float32[np.ndarray, "N"]:
     """The logarithm of each piece after the start and the pieces before it, in the order of the sequences."""
     device, training = objective.trunk.embedding.weight.device, objective.training
@@ -231,7 +232,7 @@ def _read(
     return logs
 
 
-def guesses(objective: MaskedLM | NextToken, batch: Batch) -> Float[Tensor, "N"]:
+def guesses(objective: MaskedLM | NextToken | Onward, batch: Batch) -> Float[Tensor, "N"]:
     """The logarithm of the chance that each token which is asked for has."""
     assert batch.targets is not None
     device = batch.targets.device

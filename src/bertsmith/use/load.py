@@ -19,15 +19,20 @@ from bertsmith.models import folder as folders
 from bertsmith.models import sentence as sentences
 from bertsmith.models.decoder import Decoder
 from bertsmith.models.dialects import dialect_of
+from bertsmith.models.elmo import ElmoConfig
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.folder import Opened
 from bertsmith.models.foreign import shown
+from bertsmith.models.networks import Network, Translator, network
+from bertsmith.models.recurrent import RecurrentConfig
 from bertsmith.models.search import SearchConfig
 from bertsmith.models.sentence import SentenceConfig
-from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.objectives.base import Objective
+from bertsmith.objectives.both_ways import EitherWay
 from bertsmith.objectives.causal import NextToken
 from bertsmith.objectives.masked import MaskedLM
+from bertsmith.objectives.onward import Onward
 from bertsmith.objectives.spans import SpanCorruption
 from bertsmith.tasks import TASKS
 from bertsmith.tasks.base import Task, predict
@@ -38,7 +43,7 @@ from bertsmith.use.fill import Filled, fill
 from bertsmith.use.generate import Continued, generate
 from bertsmith.use.likelihood import Form, Scored
 from bertsmith.use.shots import classify
-from bertsmith.use.translate import Translated, translate
+from bertsmith.use.translate import Aligned, Translated, align, translate
 from bertsmith.use.vectors import Embedder
 
 Text = str | tuple[str, str]  # one text, or a pair
@@ -64,8 +69,8 @@ class Model:
         self._decoders: dict[tuple[Any, ...], Decoder] = {}
 
     @property
-    def trunk(self) -> Transformer:
-        """The network that reads; of two, the first."""
+    def trunk(self) -> Network:
+        """The network that reads; of two transformers, the first."""
         whole = self.objective.trunk
         return whole.encoder if isinstance(whole, EncoderDecoder) else whole
 
@@ -114,7 +119,7 @@ class Model:
         **how: Any,
     ) -> list[Continued]:
         """The same with all there is to know. `stop` are pieces to end at; `how` is that of `SearchConfig`."""
-        if not isinstance(self.objective, NextToken | SpanCorruption | Write):
+        if not isinstance(self.objective, NextToken | Onward | SpanCorruption | Write):
             remedy = "Only a model pretrained on next tokens or on spans can write, as GPT and T5 are"
             raise FolderError(self.place, "was not trained to tell the next token", remedy)
         config = SearchConfig(**how)
@@ -155,6 +160,15 @@ class Model:
         decoder = self._decoder(precision, False, {self.tokenizer.stop})
         return translate(self.objective, decoder, self.tokenizer, texts, config)
 
+    def align(self, found: Translated) -> Aligned:
+        """What each piece of a translation was taken from, as far as the network looks at what it has read."""
+        assert isinstance(self.objective, Write)
+        aligned = align(self.objective, self.tokenizer, found)
+        if aligned is None:
+            remedy = "Take a model such as lstm-attention"
+            raise FolderError(self.place, "has no attention, and so no alignment", remedy)
+        return aligned
+
     def _decoder(self, precision: str, alone: bool, kept: set[int | None]) -> Decoder:
         """The network made ready to write, of special pieces only those that are kept."""
         asked = (precision, alone, frozenset(kept))
@@ -189,6 +203,8 @@ class Model:
 
     def embed(self, texts: Sequence[str], **how: Any) -> NDArray[np.float32]:
         """One vector for each text, pooled as the folder says; `how` is that of `use.vectors.Embedder`."""
+        if not isinstance(self.trunk, Transformer):
+            raise FolderError(self.place, "gives no vectors of texts", "Take a network such as BERT's")
         length = min(self.sentence.length or self.length, self.length)
         own = {"pooling": self.sentence.pooling, "normalise": self.sentence.normalise, "length": length}
         asked = tuple(sorted({**own, **how}.items()))
@@ -237,9 +253,9 @@ class Model:
         while some := list(islice(examples, together)):
             yield from self.predict(some)
 
-    def guesser(self) -> MaskedLM | NextToken:
+    def guesser(self) -> MaskedLM | NextToken | Onward:
         """The objective that says how likely a word is: hidden in its text, or next in it."""
-        return self.objective if isinstance(self.objective, NextToken) else self.masked()
+        return self.objective if isinstance(self.objective, NextToken | Onward) else self.masked()
 
     def masked(self, what: str = "Scores") -> MaskedLM:
         """The objective with the head that guesses words."""
@@ -273,7 +289,7 @@ def load(folder: str | Path, device: str = "cpu") -> Model:
     if missing and opened.learnt is not None:
         raise FolderError(path, f"lacks the weight '{missing[0]}', which {opened.learnt.task} needs")
     sentence = sentences.read(path)
-    guesses = "head" in opened.parts or isinstance(objective, NextToken)
+    guesses = "head" in opened.parts or isinstance(objective, NextToken | Onward)
     return Model(objective.eval(), tokenizer, str(path), guesses=guesses, sentence=sentence)
 
 
@@ -283,7 +299,17 @@ def _objective(opened: Opened, place: Path) -> Objective:
     if opened.config.decoder:
         if said := _said(opened, place):
             return said
+        if not isinstance(opened.config, TransformerConfig):
+            remedy = "Teach it first: bertsmith finetune lstm-attention DATA --out runs/mine"
+            raise FolderError(place, "does not tell what the network has learnt to write", remedy)
         return SpanCorruption(EncoderDecoder(opened.config), SpanCorruption.Config())
+    if isinstance(opened.config, RecurrentConfig):
+        return Onward(network(opened.config), Onward.Config())
+    if isinstance(opened.config, ElmoConfig):
+        return EitherWay(network(opened.config), EitherWay.Config())
+    if not isinstance(opened.config, TransformerConfig):
+        remedy = "They are features: bertsmith finetune FOLDER DATA --task features --out runs/mine"
+        raise FolderError(place, "holds word vectors and nothing that uses them", remedy)
     trunk = Transformer(opened.config)
     if learnt is None and opened.config.causal:
         return NextToken(trunk, NextToken.Config())
@@ -318,7 +344,9 @@ def _said(opened: Opened, place: Path) -> Write | None:
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
         raise FolderError(place, f"'labels' of bertsmith is {shown(labels)}", "Give a list of names")
     settings = {name: value for name, value in said.items() if name not in ("task", "labels")}
-    return Write(EncoderDecoder(opened.config), build(settings, Write.Config, f"{place} [bertsmith]"), tuple(labels))
+    trunk = network(opened.config)
+    assert isinstance(trunk, Translator)  # as it has a decoder
+    return Write(trunk, build(settings, Write.Config, f"{place} [bertsmith]"), tuple(labels))
 
 
 def _example(number: int, text: Text) -> Example:

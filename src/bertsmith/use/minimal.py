@@ -22,6 +22,7 @@ from bertsmith.data.sources import BLOCK, find
 from bertsmith.errors import RecipeError, TextError
 from bertsmith.objectives.causal import NextToken
 from bertsmith.objectives.masked import MaskedLM
+from bertsmith.objectives.onward import Onward
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.use.likelihood import Form, score
 
@@ -78,7 +79,7 @@ def minimal_pairs(path: str | Path, most: int | None = None) -> list[Pair]:
 
 
 def judge(
-    objective: MaskedLM | NextToken,
+    objective: MaskedLM | NextToken | Onward,
     tokenizer: Tokenizer,
     pairs: Sequence[Pair],
     *,

@@ -1,9 +1,13 @@
 """Translation: a text for each text, by a model that has learnt to write, the likeliest wholes by beam search."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from jaxtyping import Float
+
+from bertsmith.data.batch import Tokens
 from bertsmith.data.examples import Example
 from bertsmith.data.rows import passes
 from bertsmith.errors import TextError
@@ -22,10 +26,20 @@ class Translated:
     text: str
     translation: str
     unread: int = 0  # tokens of the text, which is longer than the model reads
+    pieces: tuple[int, ...] = ()  # the translation as it was written, token by token
 
     def plain(self) -> dict[str, Any]:
         """The same as JSON values."""
-        return asdict(self)
+        return {"text": self.text, "translation": self.translation, "unread": self.unread}
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """A text and its translation in pieces, the ones that end them included, and what was taken from where."""
+
+    read: list[str]
+    written: list[str]
+    weights: Float[np.ndarray, "L M"]  # for each piece written, over those that were read: they sum to one
 
 
 def translate(
@@ -46,5 +60,26 @@ def translate(
         written = continued(decoder, [rows[place] for place in some], config, [tokenizer.stop])
         for place, (best, *_) in zip(some, written, strict=True):
             number = spoken[place]
-            found[number] = Translated(texts[number], tokenizer.decode(best).strip(), items[place].cut)
+            said = tokenizer.decode(best).strip()
+            found[number] = Translated(texts[number], said, items[place].cut, tuple(best))
     return found
+
+
+def align(task: Write, tokenizer: Tokenizer, found: Translated) -> Aligned | None:
+    """What each piece of a translation was taken from; None of a network that does not look at what it has read."""
+    device = task.trunk.embedding.weight.device
+    example = Example(place="text", texts=(found.text.strip(),))
+    [item] = task.items([example], tokenizer, task.trunk.config.length)
+    read, said = item.rows[0].ids.tolist(), [*found.pieces, tokenizer.stop]
+    given = Tokens.of([[tokenizer.padding, *found.pieces]])
+    looks = task.trunk.alignment(Tokens.of([read]).to(device), given.to(device))
+    if looks is None:
+        return None
+    before, behind = ([_shown(tokenizer, number) for number in row] for row in (read, said))
+    return Aligned(before, behind, looks[0].float().cpu().numpy())
+
+
+def _shown(tokenizer: Tokenizer, number: int) -> str:
+    """A piece as a person reads it; a dot says that it goes on with the word before."""
+    piece = tokenizer.piece(number)
+    return f"·{piece.removeprefix('##')}" if tokenizer.continues[number] else piece.lstrip("▁Ġ") or piece

@@ -21,10 +21,10 @@ from bertsmith.models.family import MODERN_BERT
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.nn.init import initialise
 from bertsmith.objectives import causal
-from bertsmith.objectives.both import BothWays, Collator, parted
 from bertsmith.objectives.hide import Pieces
 from bertsmith.objectives.masked import Collator as Hide
 from bertsmith.objectives.masked import MaskedLM
+from bertsmith.objectives.mixed import Collator, Mixed, parted
 from bertsmith.train import log
 from bertsmith.train.evaluate import evaluate
 from bertsmith.use.load import load
@@ -35,8 +35,8 @@ SPECIAL = np.arange(VOCABULARY) < 5
 HIDE = Hide(MaskedLM.Config(pairs="none"), Pieces.of(~SPECIAL, SPECIAL, MASK))
 
 
-def objective(shape: TransformerConfig = SHAPE, **settings: float) -> BothWays:
-    made = BothWays(Transformer(shape), BothWays.Config(**settings))
+def objective(shape: TransformerConfig = SHAPE, **settings: float) -> Mixed:
+    made = Mixed(Transformer(shape), Mixed.Config(**settings))
     initialise(made, 0, deviation=0.1)
     return made.eval()
 
@@ -157,26 +157,26 @@ def test_it_travels_whole() -> None:
 )
 def test_what_makes_no_sense_is_refused(setting: dict[str, float | str], said: str) -> None:
     with pytest.raises(ValueError, match="^" + said.replace(".", r"\.") + "$"):
-        BothWays.Config(**setting)
+        Mixed.Config(**setting)
 
 
 def test_a_network_that_looks_only_back_is_refused() -> None:
     with pytest.raises(RecipeError, match="the network looks only back"):
-        BothWays(Transformer(replace(SHAPE, causal=True)), BothWays.Config())
+        Mixed(Transformer(replace(SHAPE, causal=True)), Mixed.Config())
 
 
 def test_a_step_is_one_graph_and_gives_what_a_plain_one_gives() -> None:
-    scripts.run(__file__, "both_graphs.py", "without_a_device")
+    scripts.run(__file__, "mixed_graphs.py", "without_a_device")
 
 
 @pytest.mark.gpu
 def test_on_a_gpu_a_step_is_one_graph_that_never_waits() -> None:
-    scripts.run(__file__, "both_graphs.py", "on_a_device")
+    scripts.run(__file__, "mixed_graphs.py", "on_a_device")
 
 
 def test_a_run_learns_both_and_leaves_a_bert_that_is_a_decoder_too(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    changes = ["objective.kind=both", "objective.pairs=none", "train.steps=80", "optimizer.rate=0.01"]
+    changes = ["objective.kind=mixed", "objective.pairs=none", "train.steps=80", "optimizer.rate=0.01"]
     run.pretrain(recipe(prepared(tmp_path), out, *changes))
     steps = [line["terms"] for line in log.read(out / log.NAME) if line["kind"] == "step"]
     for name in ("masked", "next_token"):
@@ -198,7 +198,7 @@ def test_a_run_learns_both_and_leaves_a_bert_that_is_a_decoder_too(tmp_path: Pat
 
 def test_a_run_that_breaks_off_goes_on_exactly(tmp_path: Path) -> None:
     data = prepared(tmp_path)
-    changes = ["objective.kind=both", "objective.pairs=none"]
+    changes = ["objective.kind=mixed", "objective.pairs=none"]
     run.pretrain(recipe(data, tmp_path / "whole", *changes))
     fail_at(23, recipe(data, tmp_path / "broken", *changes))
     run.pretrain(recipe(data, tmp_path / "broken", *changes))

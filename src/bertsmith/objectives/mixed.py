@@ -1,4 +1,4 @@
-"""Both ways: one network that guesses hidden tokens from both sides, and next tokens from what has come."""
+"""Mixed: one network that guesses hidden tokens from both sides, and next tokens from what has come."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from bertsmith.objectives.masked import MaskedLM
 from bertsmith.text.tokenizer import Tokenizer
 
 
-class BothWays(MaskedLM):
+class Mixed(MaskedLM):
     """Read a part of every batch looking only back, guessing what comes next, and the rest as BERT does.
 
     Dong et al. 2019; Charpentier and Samuel 2024. One network and one head learn both, so that no weight is added. What

@@ -1,4 +1,4 @@
-"""Scripts that compile both ways; test_both.py runs them where no shapes are checked at run time."""
+"""Scripts that compile both ways; test_mixed.py runs them where no shapes are checked at run time."""
 
 import sys
 from dataclasses import replace
@@ -10,13 +10,13 @@ from causal_graphs import EQUAL, RAGGED, SIZES
 from bertsmith.data.batch import Batch
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.nn.init import initialise
-from bertsmith.objectives.both import BothWays
+from bertsmith.objectives.mixed import Mixed
 
 SHAPE = TransformerConfig(**SIZES, dropout=0.0, attention_dropout=0.0)
 
 
-def objective() -> BothWays:
-    made = BothWays(Transformer(SHAPE), BothWays.Config(weight=0.5))
+def objective() -> Mixed:
+    made = Mixed(Transformer(SHAPE), Mixed.Config(weight=0.5))
     initialise(made, 0, deviation=0.1)
     return made
 

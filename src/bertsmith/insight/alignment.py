@@ -1,0 +1,92 @@
+"""The alignment picture: how much each word written was taken from each that was read. Bahdanau et al. 2015."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from bertsmith.data import files
+from bertsmith.errors import TextError
+from bertsmith.insight import png
+from bertsmith.insight.sheet import sheet
+
+ENDINGS = (".html", ".png")
+INSTEAD = "write .html, which needs nothing"
+CELL, LETTER, SLANT = 26, 7.4, 0.72  # sizes in a drawing: of a square, of a letter, and what of its length a name rises
+LEAD = "Each row is a word that was written, each column one that was read: the darker, the more was taken from it."
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Two texts in pieces, and the weights between them: a row for each piece written, which sums to one."""
+
+    title: str
+    read: Sequence[str]
+    written: Sequence[str]
+    weights: Float[np.ndarray, "L M"]
+
+
+def write(path: Path, title: str, alignments: Sequence[Alignment]) -> None:
+    """All pictures in one file: a page, or a PNG where the name ends so."""
+    check(path)
+    if path.suffix == ".png":
+        png.put(path, _drawn(path, alignments))
+    else:
+        files.put(path, page(title, alignments).encode())
+
+
+def check(path: Path) -> None:
+    """Whether a picture can be written there, asked before the work is done."""
+    if path.suffix not in ENDINGS:
+        raise TextError(path, f"has the unknown ending '{path.suffix}'", "Use .html or .png")
+    if path.suffix == ".png":
+        png.figure(path, 1, 1, INSTEAD)
+
+
+def page(title: str, alignments: Sequence[Alignment]) -> str:
+    """One page that loads nothing. Whatever comes from outside is escaped."""
+    return sheet(title, [f'<p class="lead">{LEAD}</p>', *(f"<section>{drawing(one)}</section>" for one in alignments)])
+
+
+def drawing(one: Alignment) -> str:
+    """One picture as SVG, its squares as dark as the weights; pointed at, a square tells its own."""
+    left = 16 + LETTER * max(map(len, one.written), default=0)
+    top = 20 + LETTER * SLANT * max(map(len, one.read), default=0)
+    ahead = LETTER * SLANT * len(one.read[-1]) if one.read else 0  # slanted names reach beyond the last column
+    width, height = left + CELL * len(one.read) + ahead + 8, top + CELL * len(one.written) + 8
+    parts = []
+    for column, word in enumerate(one.read):
+        place = f"translate({left + CELL * (column + 0.5):.1f} {top - 6:.1f}) rotate(-45)"
+        parts.append(f'<text transform="{place}">{escape(word)}</text>')
+    for row, word in enumerate(one.written):
+        place = f'x="{left - 8:.1f}" y="{top + CELL * (row + 0.5) + 4:.1f}"'
+        parts.append(f'<text class="value" {place}>{escape(word)}</text>')
+        for column, (name, weight) in enumerate(zip(one.read, one.weights[row].tolist(), strict=True)):
+            where = f'x="{left + CELL * column:.1f}" y="{top + CELL * row:.1f}" width="{CELL - 1}" height="{CELL - 1}"'
+            told = f"<title>{escape(word)} from {escape(name)}: {weight:.2f}</title>"
+            look = f'style="fill:var(--tone1);stroke:var(--line)" fill-opacity="{weight:.3f}"'
+            parts.append(f"<rect {where} {look}>{told}</rect>")
+    caption = f"<figcaption><h3>{escape(one.title)}</h3></figcaption>"
+    label = escape(f"What each word was taken from: {one.title}", quote=True)
+    size = f'viewBox="0 0 {width:.0f} {height:.0f}" style="max-width:{width:.0f}px" role="img" aria-label="{label}"'
+    return f"<figure>{caption}<svg {size}>{''.join(parts)}</svg></figure>"
+
+
+def _drawn(path: Path, alignments: Sequence[Alignment]) -> Any:
+    """All pictures below each other, in one figure."""
+    sizes = [(1.6 + 0.34 * len(one.read), 1.5 + 0.34 * len(one.written)) for one in alignments] or [(4.0, 2.0)]
+    figure = png.figure(path, max(wide for wide, _ in sizes), sum(high for _, high in sizes), INSTEAD)
+    grid = figure.subplots(len(sizes), 1, squeeze=False, height_ratios=[high for _, high in sizes])
+    for axes, one in zip(grid[:, 0], alignments, strict=False):
+        axes.imshow(one.weights, cmap="Blues", vmin=0.0, vmax=1.0)
+        how: dict[str, Any] = {"rotation": 45, "ha": "left", "rotation_mode": "anchor", "parse_math": False}
+        axes.set_xticks(range(len(one.read)), one.read, **how)
+        axes.set_yticks(range(len(one.written)), one.written, parse_math=False)
+        axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
+    if not alignments:
+        grid[0, 0].set_axis_off()
+    return figure

@@ -1,0 +1,183 @@
+"""Single cells over a text: each token in the colour of one number that the network remembers behind it.
+
+Some such numbers can be read: one tells that a quotation is open, another how far a sentence has come. Karpathy et al.
+2015, "Visualizing and Understanding Recurrent Networks". Here those are looked for that go with something a reader
+sees, too: they are chosen by the first half of a text, and shown and judged by the second.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float64, Int
+from torch import Tensor
+
+from bertsmith.insight import png
+from bertsmith.models.recurrent import Recurrent
+from bertsmith.nn.cells import PARTS
+
+Span = tuple[int, int]  # the characters that a token stands for
+LEAST = 0.1  # of a correlation: less is none
+CLOSES = {'"': '"', "'": "'", "\u201c": "\u201d", "\u2018": "\u2019"}  # quotation marks, and what ends each
+OPEN = 2000  # characters after which a quotation has been left open by mistake; one ends with its paragraph, too
+SHOWN = 1200  # characters of a text that a picture shows
+COLUMNS = 100  # of a line of a PNG
+LEAD = (
+    "Each text is coloured by one number of the network's state, orange above nought and blue below. The number was "
+    "chosen because it goes with the property in the first half of the text; what is shown, and how well it goes with "
+    "it (r), is from the second half."
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A cell and the property that it goes with."""
+
+    layer: int  # counted from one
+    number: int
+    goes_with: str
+    correlation: float  # in the half of the text that it was not chosen by
+    values: Sequence[float]  # for each token of that half, from -1 to 1
+
+    @property
+    def title(self) -> str:
+        return f"{self.goes_with}: layer {self.layer}, cell {self.number} (r = {self.correlation:+.2f})"
+
+
+@torch.inference_mode()
+def trace(trunk: Recurrent, ids: Int[Tensor, "L"]) -> Float[Tensor, "L N"]:
+    """What every cell of every layer holds behind every token, from -1 to 1; of an LSTM what it keeps."""
+    stack, found = trunk.stack, []
+    embedded = trunk.embedding(ids)
+    state = embedded.new_zeros(1, stack.remembered)
+    for token in embedded:
+        state = stack.step(token[None], state)[1]
+        found.append(state[0])
+    kept = torch.split(torch.stack(found), stack.sizes, 1)[PARTS[stack.cell] - 1 :: PARTS[stack.cell]]
+    cells = torch.cat(kept, 1)
+    return torch.tanh(cells) if PARTS[stack.cell] == 2 else cells
+
+
+def properties(text: str, spans: Sequence[Span]) -> dict[str, Float64[np.ndarray, "L"]]:
+    """What a reader could say of each token behind which he has come, as numbers."""
+    quoted, bracketed, column, upper = (np.zeros(len(text) + 1) for _ in range(4))
+    inside, opened, depth, place, capital = "", 0, 0, 0, 0
+    for number, letter in enumerate(text):
+        before = text[number - 1] if number else "\n"
+        if letter == "\n" or (letter.isspace() and before in ".!?"):
+            place = 0
+        ended = before == letter == "\n" or number - opened > OPEN
+        inside, was = ("" if ended else _inside(inside, letter, before)), inside
+        opened = number if inside and not was else opened
+        depth = max(0, depth + (letter in "([") - (letter in ")]"))
+        capital = int(letter.isupper()) if not (before.isalpha() and letter.isalpha()) else capital
+        place += 1
+        quoted[number + 1], bracketed[number + 1] = bool(inside), depth > 0
+        column[number + 1], upper[number + 1] = place, capital
+    ends = np.array([end for _, end in spans], np.int64)
+    lengths = np.array([end - start for start, end in spans], np.float64)
+    return {
+        "inside quotes": quoted[ends],
+        "inside brackets": bracketed[ends],
+        "how far into the sentence": column[ends],
+        "behind a capital": upper[ends],
+        "letters of the last word": lengths,
+    }
+
+
+def _inside(mark: str, letter: str, before: str) -> str:
+    """The mark that closes the quotation one is in behind this letter; none outside. An apostrophe opens none."""
+    if letter == mark and (letter != "'" or before in ",.!?;:-"):
+        return ""
+    if mark or letter not in CLOSES or (letter == "'" and not before.isspace()):
+        return mark
+    return CLOSES[letter]
+
+
+def chosen(
+    values: Float64[np.ndarray, "L N"], wanted: Mapping[str, Float64[np.ndarray, "L"]], widths: Sequence[int]
+) -> list[Found]:
+    """For each property the cell that goes with it best; none where that was chance, or the text has none of it."""
+    half, found = len(values) // 2, []
+    layers = np.repeat(np.arange(len(widths)), widths)
+    firsts = np.concatenate([[0], np.cumsum(widths)])
+    for name, told in wanted.items():
+        if told[:half].std() == 0 or told[half:].std() == 0:
+            continue
+        best = int(np.abs(_correlations(values[:half], told[:half])).argmax())
+        judged = float(_correlations(values[half:, best : best + 1], told[half:])[0])
+        if abs(judged) < LEAST:
+            continue
+        layer = int(layers[best])
+        shown = values[half:, best].tolist()
+        found.append(Found(layer + 1, best - int(firsts[layer]), name, judged, shown))
+    return found
+
+
+def _correlations(values: Float64[np.ndarray, "L N"], told: Float64[np.ndarray, "L"]) -> Float64[np.ndarray, "N"]:
+    """Of each column with a property; nought for one that never changes."""
+    centred, other = values - values.mean(0), told - told.mean()
+    lengths = np.sqrt((centred**2).sum(0) * (other**2).sum())
+    return np.asarray(np.divide(other @ centred, lengths, out=np.zeros(len(lengths)), where=lengths > 0))
+
+
+def section(text: str, spans: Sequence[Span], found: Sequence[Found]) -> str:
+    """Each cell with its text, every token on its colour."""
+    return "".join(
+        f'<article><h3>{escape(one.title)}</h3><p class="sentence" style="white-space:pre-line">'
+        f"{_coloured(text, spans, one.values)}</p></article>"
+        for one in found
+    )
+
+
+def _coloured(text: str, spans: Sequence[Span], values: Sequence[float]) -> str:
+    parts, place = [], spans[0][0] if spans else 0
+    for (start, end), value in _shown(spans, values):
+        tone = "222,120,31" if value > 0 else "47,111,179"
+        style = f"background:rgba({tone},{abs(value):.2f})"
+        told = f'<span style="{style}" title="{value:+.2f}">{escape(text[start:end])}</span>'
+        parts += [escape(text[place:start]), told]
+        place = end
+    return "".join(parts)
+
+
+def _shown(spans: Sequence[Span], values: Sequence[float]) -> list[tuple[Span, float]]:
+    """So much of the text as a picture shows."""
+    if not spans:
+        return []
+    stop = spans[0][0] + SHOWN
+    return [(span, value) for span, value in zip(spans, values, strict=True) if span[1] <= stop]
+
+
+def draw(path: Path, text: str, spans: Sequence[Span], found: Sequence[Found]) -> None:
+    """The same as a PNG, letter by letter."""
+    rows = -(-SHOWN // COLUMNS) + 1
+    figure = png.figure(path, 10.0, max(1.0, 0.19 * (rows + 3) * len(found)))
+    for axes, one in zip(figure.subplots(max(len(found), 1), 1, squeeze=False)[:, 0], found, strict=False):
+        axes.set_title(one.title, fontsize=9, loc="left")
+        axes.set(xlim=(0, COLUMNS), ylim=(rows, 0))
+        axes.set_axis_off()
+        first = spans[0][0]
+        colours, before = np.zeros((rows, COLUMNS)), first
+        for (_, end), value in _shown(spans, one.values):
+            for place in range(before - first, end - first):
+                colours[divmod(place, COLUMNS)] = value
+            before = end
+        axes.imshow(
+            -colours,
+            cmap="RdBu",
+            vmin=-1.2,
+            vmax=1.2,
+            extent=(0, COLUMNS, rows, 0),
+            aspect="auto",
+            interpolation="none",
+        )
+        for place, letter in enumerate(text[first : first + SHOWN]):
+            row, column = divmod(place, COLUMNS)
+            if not letter.isspace():
+                how = {"fontsize": 7, "family": "monospace", "ha": "center", "va": "center", "parse_math": False}
+                axes.text(column + 0.5, row + 0.5, letter, **how)
+    png.put(path, figure)

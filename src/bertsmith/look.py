@@ -1,0 +1,105 @@
+"""The composition root of looking inside: what recurrent networks feel through time, and what single cells know."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.console import Console
+
+from bertsmith.data import files
+from bertsmith.data.corpus import Corpus
+from bertsmith.errors import FolderError, TextError
+from bertsmith.insight import cells, through_time
+from bertsmith.insight.sheet import section, sheet
+from bertsmith.models.recurrent import Recurrent
+from bertsmith.use.load import Model, load
+
+SAY = Console(highlight=False, soft_wrap=True)
+BACK = 64  # tokens that a gradient is followed
+TEXTS = 64  # that it is the mean of
+MOST = 40_000  # characters of the text that cells are looked for in
+TIME = (
+    "The loss of one token, and how much of it is felt in the state so many tokens before: what is not felt cannot be "
+    "learnt. Mean of {count} texts; at nought it is one."
+)
+
+
+def look(models: Sequence[Path], text: Path, out: Path, *, pictures: bool = False) -> None:
+    """A page of all networks side by side; with `pictures` also as PNGs beside it."""
+    opened = {_name(path): _recurrent(path) for path in models}
+    lines = _lines(text)
+    with files.explained(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+    felt = {name: through_time.felt(_trunk(model), _windows(model, lines)) for name, model in opened.items()}
+    count = min(len(_windows(model, lines)) for model in opened.values())
+    sections = [section("Felt through time", through_time.section(felt), TIME.format(count=count))]
+    written = [out]
+    if pictures:
+        written.append(out.with_name(f"{out.stem}-time.png"))
+        through_time.draw(written[-1], felt)
+    for name, model in opened.items():
+        spans, found = _cells(model, lines)
+        told = f'<div class="examples">{cells.section(lines, spans, found)}</div>'
+        sections.append(section(f"Cells of {name}", told, cells.LEAD))
+        if pictures and found:
+            written.append(out.with_name(f"{out.stem}-cells-{name.replace('/', '-')}.png"))
+            cells.draw(written[-1], lines, spans, found)
+        for one in found:
+            SAY.print(f"{name}: {one.title}", markup=False)
+    for name, values in felt.items():
+        SAY.print(f"{name}: of a gradient {values[min(16, len(values) - 1)]:.1e} is felt 16 tokens back", markup=False)
+    files.put(out, sheet("Inside recurrent networks", sections).encode())
+    for path in written:
+        SAY.print(f"written {path}", markup=False)
+
+
+def _cells(model: Model, text: str) -> tuple[list[cells.Span], list[cells.Found]]:
+    """The second half of a text by its tokens, and the cells that go with something in it."""
+    ((ids, spans),) = model.tokenizer.encode_places([text])
+    start = [model.tokenizer.start] if "start" in model.tokenizer.roles else []
+    trunk = _trunk(model)
+    values = cells.trace(trunk, torch.tensor([*start, *ids]))[len(start) :].double().numpy()
+    found = cells.chosen(np.asarray(values), cells.properties(text, spans), trunk.config.widths)
+    return list(spans[len(spans) // 2 :]), found
+
+
+def _windows(model: Model, text: str) -> torch.Tensor:
+    """Stretches of the text one behind the other, each as long as a gradient is followed, and spread over all of it."""
+    (ids,) = model.tokenizer.encode([text])
+    length = min(BACK + 2, len(ids))
+    firsts = np.unique(np.linspace(0, len(ids) - length, TEXTS).astype(int))
+    return torch.tensor([ids[first : first + length] for first in firsts.tolist()])
+
+
+def _lines(path: Path) -> str:
+    """The text as it stands, or so much of it as is looked at."""
+    read, size = [], 0
+    for line in Corpus([str(path)]).lines():
+        read.append(line)
+        size += len(line) + 1
+        if size >= MOST:
+            break
+    text = "\n".join(read).strip()
+    if len(text.split()) < 16:
+        raise TextError(path, "has too few words to look at", "Give it a page")
+    return text
+
+
+def _recurrent(path: Path) -> Model:
+    model = load(path)
+    if not isinstance(model.objective.trunk, Recurrent):
+        raise FolderError(path, "has no state that goes from token to token", "Look at a network such as lstm-small")
+    return model
+
+
+def _trunk(model: Model) -> Recurrent:
+    trunk = model.objective.trunk
+    assert isinstance(trunk, Recurrent)
+    return trunk
+
+
+def _name(path: Path) -> str:
+    """What a person calls the model: its run, where the folder is but `model`."""
+    resolved = path.resolve()
+    return resolved.parent.name if resolved.name == "model" else resolved.name

@@ -1,0 +1,255 @@
+"""Sequence to sequence: LSTMs read a text, others write one, from one vector or while they look at what was read."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from bertsmith.data.batch import Tokens
+from bertsmith.models.carried import Carried
+from bertsmith.nn.dropout import Dropout
+from bertsmith.nn.init import OwnStart, ScaledEmbedding
+from bertsmith.nn.looks import Source, look
+from bertsmith.nn.padded import Rows
+from bertsmith.nn.recurrent import BiLSTM, Direction
+from bertsmith.nn.writer import Gates, States, Writer
+
+Attention = Literal["none", "dot", "bilinear", "mlp"]
+
+FORGET = 1.0  # what a forget gate's bias begins with, so that cells keep at first. Jozefowicz et al. 2015
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seq2SeqConfig:
+    """How large the network is, and how it looks at what was read. As it stands: for tens of thousands of sentences."""
+
+    vocabulary: int = 8_192  # pieces the tokenizer knows
+    width: int = 256  # of the table's vectors, and of those that come out
+    hidden: int = 512  # of what an LSTM says; of one that reads from both ends, half of it from either
+    layers: int = 1  # that read
+    decoder: int = 1  # that write
+    direction: Direction = "both"  # in which a text is read; from its last word on in Sutskever et al. 2014
+    attention: Attention = "bilinear"  # how words that were read are scored; "none": all from one vector
+    feeding: bool = True  # each token is told where the one before has looked. Luong et al. 2015, section 3.3
+    tied: bool = True  # words are told by the table that they are read by
+    length: int = 128  # most tokens in a sequence
+    dropout: float = 0.3  # of the table's vectors, between layers, of what was read and of what comes out
+
+    def __post_init__(self) -> None:
+        for name in ("vocabulary", "width", "hidden", "layers", "decoder", "length"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}. Give at least 1")
+        if self.hidden % self.ends:
+            raise ValueError(f"hidden is {self.hidden}, half of it from either end. Give an even number")
+        if not 0.0 <= self.dropout < 1.0:
+            raise ValueError(f"dropout is {self.dropout}. Give a share, at least 0 and below 1")
+
+    causal = False  # what is read is seen as a whole
+    segments = offset = 0
+
+    @property
+    def ends(self) -> int:
+        """From how many ends a text is read."""
+        return 2 if self.direction == "both" else 1
+
+    @property
+    def fed(self) -> int:
+        """The width of what each token is told by the one before."""
+        return self.width if self.feeding and self.attention != "none" else 0
+
+    @property
+    def table(self) -> int:
+        """The width of the table."""
+        return self.width
+
+    @property
+    def distinct(self) -> int:
+        """How many layers that read have weights of their own: all."""
+        return self.layers
+
+    @property
+    def inner(self) -> int:
+        """The width of what is kept of each token that was read, once as key and once as value."""
+        return self.hidden
+
+    @property
+    def count(self) -> int:
+        """The number of weights."""
+        biases = 8 * self.hidden * (self.layers + self.decoder)
+        looks = {"none": 0, "dot": 0, "bilinear": self.hidden**2, "mlp": 2 * self.hidden**2 + 2 * self.hidden}
+        tables = (1 if self.tied else 2) * self.vocabulary * self.width
+        bridge = 2 * self.decoder * self.hidden * (self.hidden + 1)
+        return tables + biases + bridge + looks[self.attention] + self._reading + self._writing + self.width
+
+    @property
+    def _reading(self) -> int:
+        """Weights in the matrices that each token goes through that is read."""
+        below = self.width + (self.layers - 1) * self.hidden
+        return 4 * self.hidden * (below + self.layers * self.hidden // self.ends)
+
+    @property
+    def _writing(self) -> int:
+        """And each that is written."""
+        below = self.width + self.fed + (self.decoder - 1) * self.hidden
+        mixed = self.width * self.hidden * (1 if self.attention == "none" else 2)
+        return 4 * self.hidden * (below + self.decoder * self.hidden) + mixed
+
+    def flops(self, attended: int | float, chosen: float) -> float:
+        """Floating-point operations that training takes for one token, forwards and backwards, as papers count them.
+
+        Of all tokens half are taken to be read and half to be written. `attended` is the mean length of a text,
+        sum(length^2) / sum(length); `chosen` the share of tokens that are guessed from the whole vocabulary.
+        """
+        looks = {"none": 0.0, "dot": 0.0, "bilinear": self.hidden**2, "mlp": 2 * self.hidden**2}[self.attention]
+        rows = 0 if self.attention == "none" else (3 if self.attention == "mlp" else 2) * attended * self.hidden
+        return 3 * (self._reading + self._writing + looks + rows) + 6 * chosen * self.vocabulary * self.width
+
+
+class Seq2Seq(OwnStart):
+    """Any text to any text, by LSTMs alone. Sutskever et al. 2014; with attention Luong et al. 2015, "global".
+
+    A layer that looks comes behind the LSTMs that write: what it takes is mixed with what they say, and the mixture
+    tells the word and is fed to the next token.
+
+    Departs from the papers: one table for both texts; the first states of the LSTMs that write are mapped from what
+    those that read say at the ends of the text (a bridge), and are not copied layer by layer; and the network of
+    Bahdanau et al. 2015 scores what is said now, and not what was said before.
+    """
+
+    def __init__(self, config: Seq2SeqConfig) -> None:
+        super().__init__()
+        self.config = config
+        width, hidden, dropout = config.width, config.hidden, config.dropout
+        self.embedding = ScaledEmbedding(config.vocabulary, width)
+        self.reader = BiLSTM(width, hidden // config.ends, config.layers, dropout, config.direction)
+        self.bridge = nn.Linear(hidden, 2 * config.decoder * hidden)
+        self.writer = Writer(width, hidden, config.decoder, dropout, config.fed)
+        self.look = None if config.attention == "none" else look(config.attention, hidden)
+        self.mix = nn.Linear(hidden if self.look is None else 2 * hidden, width)
+        self.words = None if config.tied else nn.Linear(width, config.vocabulary, bias=False)
+        self.dropout = Dropout(dropout)
+        self.dimmed = 1.0  # what a tied table's scores are multiplied by
+
+    def start(self, generator: torch.Generator) -> None:
+        """Matrices as torch begins them, small enough that states neither grow nor die; and cells that keep."""
+        for part in self.modules():
+            if isinstance(part, nn.Linear):
+                part.weight.uniform_(-(part.in_features**-0.5), part.in_features**-0.5, generator=generator)
+            if isinstance(part, nn.LSTM):
+                below, own, bias, _ = part.parameters()  # in torch's order
+                for matrix in (below, own):
+                    matrix.uniform_(-(part.hidden_size**-0.5), part.hidden_size**-0.5, generator=generator)
+                bias[part.hidden_size : 2 * part.hidden_size] = FORGET
+
+    def forward(self, tokens: Tokens, written: Tokens, *, read: Int[Tensor, "N"] | None = None) -> Float[Tensor, "_ D"]:
+        """The vectors that tell what comes behind each token written, or behind those to `read`."""
+        vectors, _, rows = self._write(tokens, written)
+        slots = rows.slots if read is None else rows.slots[read]
+        chosen: Tensor = self.dropout(vectors.flatten(0, 1).index_select(0, slots))
+        return chosen
+
+    @torch.no_grad()
+    def alignment(self, tokens: Tokens, written: Tokens) -> list[Float[Tensor, "_ _"]] | None:
+        """Of each text how much each token written (row) took from each that was read (column); None: none can look."""
+        _, looks, _ = self._write(tokens, written)
+        sizes = zip(written.bounds.diff().tolist(), tokens.bounds.diff().tolist(), strict=True)
+        return None if looks is None else [one[:long, :wide] for one, (long, wide) in zip(looks, sizes, strict=True)]
+
+    def cache(self, sequences: int, room: int, ways: int = 1, dtype: torch.dtype = torch.float32) -> Carried:
+        """What is carried from token to token, of so many sequences, however long they become."""
+        config, device = self.config, self.embedding.weight.device
+        return Carried(config.decoder, sequences, ways, config.hidden, config.width, dtype, device)
+
+    def begin(self, tokens: Tokens, cache: Carried, written: Tokens) -> Float[Tensor, "B D"]:
+        """Read texts, and what is written already, as much for each: the vectors that tell what comes next."""
+        cache.source, states = self._read(tokens)
+        cache.gates = self.writer.gates()
+        ids = written.ids.view(len(written.bounds) - 1, -1)
+        said = states[0][0].new_zeros(len(ids), self.config.width)
+        for place in range(ids.shape[1]):
+            said, states = self._next(ids[:, place : place + 1], said[:, None], states, cache.source, cache.gates)
+        cache.begin(states, said)
+        return said
+
+    def step(
+        self, ids: Int[Tensor, "B W"], cache: Carried, came: Int[Tensor, "B W"] | None = None
+    ) -> Float[Tensor, "B W D"]:
+        """Write one more token on every way of every sequence; `came` is the way that each goes on with."""
+        assert cache.gates is not None
+        fed, states = cache.take(came)
+        said, states = self._next(ids, fed, states, cache.source, cache.gates)
+        cache.put(states, said)
+        return said.view(*ids.shape, -1)
+
+    def logits(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
+        """The score of every word to come next."""
+        return F.linear(hidden, self.embedding.weight if self.words is None else self.words.weight)
+
+    def matrices(self) -> dict[str, int]:
+        """The names of all matrices inside the layers, and how many each is made of, one above the other."""
+        parts = {"reader": self.reader, "writer": self.writer}
+        return {
+            f"{name}.{one}": 4
+            for name, part in parts.items()
+            for one, parameter in part.named_parameters()
+            if parameter.ndim == 2
+        }
+
+    def _read(self, tokens: Tokens) -> tuple[Source | None, States]:
+        """What is made of texts: vectors to look at, and the states to begin writing with."""
+        hidden = self.reader(self.dropout(self.embedding(tokens.ids)), tokens.bounds, tokens.longest)
+        firsts, lasts = tokens.bounds[:-1].clamp(max=len(hidden) - 1), (tokens.bounds[1:] - 1).clamp(min=0)
+        half = self.config.hidden // self.config.ends
+        ends = {"onward": (hidden[:, :half], lasts), "backward": (hidden[:, -half:], firsts)}
+        whole = torch.cat([ends[end][0].index_select(0, ends[end][1]) for end in self.reader.ends], -1)  # B K
+        parts = self.bridge(whole).chunk(2 * self.config.decoder, -1)
+        states = [(said.tanh(), kept) for said, kept in zip(parts[::2], parts[1::2], strict=True)]
+        if self.look is None:
+            return None, states
+        rows = Rows.of(tokens.bounds, _longest(tokens), len(tokens.ids))
+        return self.look.source(self.dropout(hidden), rows), states
+
+    def _write(self, tokens: Tokens, written: Tokens) -> tuple[Tensor, Tensor | None, Rows]:
+        """What is said behind each token of each row, and from where it was taken."""
+        source, states = self._read(tokens)
+        rows = Rows.of(written.bounds, _longest(written), len(written.ids))
+        words = self.dropout(self.embedding(written.ids))[rows.tokens]  # B L E
+        if not self.config.fed:
+            return *self._said(self.writer(words, states), source), rows
+        gates = self.writer.gates()
+        states = [(said, kept.float()) for said, kept in states]  # what is kept is added to at every token
+        said = words.new_zeros(len(words), 1, self.config.width)
+        vectors, looks = list[Tensor](), list[Tensor]()
+        for told in self.writer.told(words, gates).unbind(1):
+            hidden, states = self.writer.step(told, said[:, 0], states, gates)
+            said, weights = self._said(hidden[:, None], source)
+            assert weights is not None  # what looks at nothing is fed nothing
+            vectors.append(said)
+            looks.append(weights)
+        return torch.cat(vectors, 1), torch.cat(looks, 1), rows
+
+    def _next(
+        self, ids: Int[Tensor, "B W"], fed: Float[Tensor, "B W D"], states: States, source: Source | None, gates: Gates
+    ) -> tuple[Float[Tensor, "_ D"], States]:
+        """One more token on every way, none of which is learnt from."""
+        told = self.writer.told(self.embedding(ids.flatten()), gates)
+        hidden, states = self.writer.step(told, fed.flatten(0, 1) if self.config.fed else None, states, gates)
+        said, _ = self._said(hidden.view(*ids.shape, -1), source)
+        return said.flatten(0, 1), states
+
+    def _said(
+        self, hidden: Float[Tensor, "B L K"], source: Source | None
+    ) -> tuple[Float[Tensor, "B L D"], Float[Tensor, "B L M"] | None]:
+        """What the LSTMs say, mixed with what is taken from the text that was read; and from where it is taken."""
+        if self.look is None:
+            return self.mix(hidden).tanh(), None
+        taken, weights = self.look(hidden, source)
+        return self.mix(torch.cat((taken, hidden), -1)).tanh(), weights
+
+
+def _longest(tokens: Tokens) -> int:
+    """How long rows must be. A GPU is not asked, which would have to be waited for."""
+    return tokens.longest if tokens.bounds.is_cuda else int(tokens.bounds.diff().max())

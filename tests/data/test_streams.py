@@ -1,0 +1,125 @@
+"""A text as streams: nothing lost, nothing repeated, and every batch goes on where the one before it ended."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prose import PADDING, START, STOP, Prose, prose
+
+from bertsmith.data.streams import STRETCHES, Streams
+from bertsmith.errors import RecipeError, RunError, TextError
+
+FRAMES = st.sampled_from([(STOP,), (STOP, START)])
+
+
+def streams(text, length=4, tokens=32, seed=1, frame=(STOP,), once=False, fresh=0.0):
+    how = {"frame": frame, "padding": PADDING, "fresh": fresh, "once": once}
+    return Streams(text, length=length, tokens=tokens, seed=seed, **how)
+
+
+def epoch(source, number=0):
+    """All batches of an epoch side by side: ids and what follows them, a row a stream."""
+    found = [source(number << 32 | index) for index in range(source.batches())]
+    ids, following = (
+        np.concatenate([getattr(one, part).reshape(source.streams, -1) for one in found], 1)
+        for part in ("ids", "following")
+    )
+    return ids, following
+
+
+def documents(text):
+    ends = np.concatenate([[0], text.sentence_ends])[np.concatenate([[0], text.document_ends])]
+    return [tuple(text.gather(ends[[n]], ends[[n + 1]] - ends[[n]]).tolist()) for n in range(len(ends) - 1)]
+
+
+def cut(tokens, frame):
+    """Running text as the documents it was made of."""
+    joined, found = [*tokens, frame[0]], []
+    while joined[len(frame) :]:
+        stop = joined.index(frame[0], len(frame))
+        found.append(tuple(joined[len(frame) : stop]))
+        joined = joined[stop:]
+    return found
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 2**32), st.integers(2, 9), st.integers(1, 6), FRAMES, st.booleans())
+def test_an_epoch_reads_every_document_once_and_guesses_all_of_it(seed, length, rows, frame, once):
+    text = prose(documents=6, sentences=3, words=4, seed=seed)
+    source = streams(text, length, rows * length, seed, frame, once)
+    ids, following = epoch(source)
+    real = following != -100
+    chain = ids[real]  # stream behind stream
+    assert sorted(cut(chain.tolist(), frame)) == sorted(documents(text))
+    assert np.array_equal(following[real], [*chain[1:], frame[0]])
+    assert (ids[~real] == PADDING).all()
+    assert real.sum() == source.total == text.tokens + 6 * len(frame)
+    counted = sum(source(index).real for index in range(source.batches()))
+    assert counted == source.total
+
+
+def test_a_batch_goes_on_where_the_one_before_it_ended():
+    source = streams(prose(documents=12, words=6), length=5, tokens=40)
+    position = source.first()
+    before = source(position)
+    while (position := source.after(position)) >> 32 == 0:
+        stretch = source(position)
+        assert (stretch.places == before.places + 5).all()
+        last, first = before.following.reshape(8, 5)[:, -1], stretch.ids.reshape(8, 5)[:, 0]
+        assert np.array_equal(last[last != -100], first[last != -100])
+        before = stretch
+    assert position == 1 << 32
+    assert (source(position).places == 0).all()
+
+
+def test_a_share_of_the_streams_begins_anew_and_always_the_same_ones():
+    text = prose(documents=12, words=6)
+    source, again = (streams(text, fresh=0.25) for _ in range(2))
+    places = np.stack([source(index).places for index in range(1, source.batches())])
+    assert 0.15 < (places == 0).mean() < 0.35
+    assert len(np.unique(places == 0, axis=0)) > 10
+    assert np.array_equal(places, [again(index).places for index in range(1, source.batches())])
+    assert np.array_equal(source(3).ids, streams(text)(3).ids)  # what is read is the same
+    assert all((streams(text, fresh=0.9, once=True)(index).places > 0).all() for index in range(1, 9))
+
+
+def test_every_epoch_deals_the_documents_anew_and_a_seed_gives_its_own_order():
+    text = prose(documents=20, words=6)
+    first, second = (epoch(streams(text), number)[0] for number in (0, 1))
+    other = epoch(streams(text, seed=2))[0]
+    assert not np.array_equal(first, second)
+    assert not np.array_equal(first, other)
+    assert np.array_equal(first, epoch(streams(text))[0])
+
+
+def test_validation_stands_as_it_is_in_few_and_long_streams():
+    text = prose(documents=20, words=6)
+    source = streams(text, once=True)
+    ids, following = epoch(source)
+    assert cut(ids[following != -100].tolist(), (STOP,)) == documents(text)
+    assert source.batches() >= STRETCHES
+    assert source.tokens == source.streams * 4
+    assert streams(prose(documents=2), length=64, tokens=1024, once=True).streams == 1
+
+
+def test_positions_count_epochs():
+    source = streams(prose(documents=12, words=6))
+    assert source.epoch(source.first()) == 0
+    assert source.epoch(3 << 32) == 3
+    assert 0.4 < source.epoch(source.batches() // 2) < 0.6
+
+
+def test_what_cannot_be_dealt_is_refused_in_one_line():
+    with pytest.raises(RecipeError) as caught:
+        streams(prose(documents=9), length=5, tokens=32)
+    line = "data: tokens = 32 is no whole number of streams of 5 tokens each. Use 30 or 35."
+    assert str(caught.value) == line
+    with pytest.raises(TextError, match=r"corpus: \d+ tokens are too few for 800 streams. Give it more text, or lower"):
+        streams(prose(documents=2), length=5, tokens=4000)
+    empty = Prose([])
+    empty.document_ends = np.zeros(0, np.int64)
+    with pytest.raises(TextError, match="it holds no tokens"):
+        streams(empty)
+    source = streams(prose(documents=9))
+    with pytest.raises(RunError, match=r"an epoch has only \d+ batches. Is this the text"):
+        source(source.batches())

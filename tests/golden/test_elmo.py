@@ -1,0 +1,40 @@
+"""The first losses of the tiny ELMo on the text in the package, kept as JSON and rewritten only on purpose.
+
+BERTSMITH_GOLDEN=write python -m pytest tests/golden/test_elmo.py
+"""
+
+import json
+import os
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from bertsmith import config, run
+from bertsmith.recipe import Recipe
+from bertsmith.text.tokenizer import TokenizerConfig
+from bertsmith.train import log
+
+HERE = Path(__file__).parent
+STEPS = 12
+
+
+def test_the_tiny_elmo_learns_as_it_always_has(tmp_path: Path) -> None:
+    with resources.as_file(resources.files("bertsmith.text") / "sample" / "sample.txt.xz") as sample:
+        words = TokenizerConfig(kind="words", vocabulary=8_192)
+        run.tokenizer([str(sample)], tmp_path / "words", words, layout="lines")
+        run.prepare([str(sample)], tmp_path / "data", tmp_path / "words", valid=0.05, layout="lines")
+    path = HERE.parents[1] / "recipes" / "tiny" / "elmo.toml"
+    changes = [f"out={tmp_path / 'run'}", f"data.folder={tmp_path / 'data'}", f"train.steps={STEPS}"]
+    figures = run.pretrain(config.read(path, Recipe, [*changes, "data.valid=2_048", "train.evaluations=0"]))
+    steps = [entry["loss"] for entry in log.read(tmp_path / "run" / log.NAME) if entry["kind"] == "step"]
+    seen = {"losses": [round(loss, 5) for loss in steps], "valid": round(figures["loss"], 5)}
+    kept = HERE / "elmo.json"
+    if os.environ.get("BERTSMITH_GOLDEN") == "write":
+        kept.write_text(json.dumps(seen, indent=1) + "\n", encoding="utf-8")
+    golden = json.loads(kept.read_text(encoding="utf-8"))
+    assert len(steps) == STEPS
+    # Another processor adds up in another order; early on that is far less than a change of the maths would be.
+    assert steps == pytest.approx(golden["losses"], abs=2e-2)
+    assert steps[:6] == pytest.approx(golden["losses"][:6], abs=1e-3)
+    assert figures["loss"] == pytest.approx(golden["valid"], abs=2e-2)

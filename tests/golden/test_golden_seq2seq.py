@@ -1,0 +1,48 @@
+"""The losses of the tiny LSTMs with attention, kept as JSON and rewritten only on purpose; and that they do not err.
+
+BERTSMITH_GOLDEN=write python -m pytest tests/golden
+"""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from letters import letters
+
+import bertsmith
+from bertsmith import tune
+from bertsmith.train import log
+
+HERE = Path(__file__).parent
+STEPS = 40  # of which the losses are kept
+
+
+def test_letters_are_learnt_without_a_mistake_as_they_always_were(tmp_path: Path) -> None:
+    path = HERE.parents[1] / "recipes" / "tiny" / "seq2seq.toml"
+    changes = ["train.device=cpu", "data.workers=1"]
+    data, out = letters(tmp_path / "data"), tmp_path / "run"
+    result = tune.finetune(tune.recipe(path, data, out, dev=None, task=None, seeds=1, overrides=changes))
+    entries = [entry for entry in log.read(out / "seed-0" / log.NAME) if entry["kind"] == "step"]
+    losses = [entry["loss"] for entry in entries]
+    kept = HERE / "seq2seq.json"
+    if os.environ.get("BERTSMITH_GOLDEN") == "write":
+        seen = {"losses": [round(loss, 5) for loss in losses[:STEPS]]}
+        kept.write_text(json.dumps(seen, indent=1) + "\n", encoding="utf-8")
+    golden = json.loads(kept.read_text(encoding="utf-8"))["losses"]
+    assert losses[:10] == pytest.approx(golden[:10], abs=1e-3)
+    # Another processor adds up in another order; early on that is far less than a change of the maths would be.
+    assert losses[:STEPS] == pytest.approx(golden, abs=5e-2)
+    figures = {name: found["mean"] for name, found in result["summary"].items()}
+    assert figures["exact"] == 1.0
+    assert figures["bleu"] == pytest.approx(100)
+    model = bertsmith.load(out / "model")
+    assert model.translate(["back a b c d", "", "same e d c"]) == ["d c b a", "", "e d c"]
+    assert "# A lstm-attention fine-tuned to write" in (out / "model" / "README.md").read_text()
+    # What is said from the last to the first is looked at from the last to the first.
+    [found] = model.translate_all(["back a b c d"], beams=1)
+    looks = model.align(found)
+    assert looks.read == ["back", "a", "b", "c", "d", "[SEP]"]
+    assert looks.written[:4] == ["d", "c", "b", "a"]
+    assert np.argmax(looks.weights[:4], 1).tolist() == [4, 3, 2, 1]

@@ -1,0 +1,319 @@
+"""LSTMs that read and LSTMs that write: what they may know of a text, and that no cache changes what they say."""
+
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tasks.small import stirred
+from torch import Tensor
+
+from bertsmith.data.batch import Tokens
+from bertsmith.models.decoder import Decoder, continued
+from bertsmith.models.networks import name_of, network
+from bertsmith.models.search import SearchConfig
+from bertsmith.models.seq2seq import Attention, Seq2Seq, Seq2SeqConfig
+from bertsmith.nn.init import initialise
+
+SIZES: dict[str, Any] = {"vocabulary": 40, "width": 12, "hidden": 16, "length": 20, "dropout": 0.3}
+WAYS: tuple[Attention, ...] = ("none", "dot", "bilinear", "mlp")
+SHAPES = {
+    **{way: Seq2SeqConfig(**SIZES, attention=way) for way in WAYS},
+    "deep": Seq2SeqConfig(**SIZES, layers=2, decoder=3, attention="mlp", tied=False),
+    "unfed": Seq2SeqConfig(**SIZES, layers=2, decoder=2, feeding=False),
+    "2014": Seq2SeqConfig(**SIZES, layers=2, decoder=2, attention="none", direction="backward"),
+    "onward": Seq2SeqConfig(**SIZES, attention="dot", direction="onward"),
+}
+EVERY = pytest.mark.parametrize("config", SHAPES.values(), ids=SHAPES)
+READ, WRITTEN = [[3, 4, 5, 6], [7, 8]], [[0, 9, 10], [0, 11, 12, 13, 14]]
+
+
+def made(config: Seq2SeqConfig) -> Seq2Seq:
+    built: Seq2Seq = stirred(Seq2Seq(config))
+    with torch.no_grad():
+        for parameter in built.parameters():
+            parameter *= 3  # so that what is said depends on what was read, by far
+    return built
+
+
+@torch.no_grad()
+def vectors(model: Seq2Seq, read: list[list[int]], written: list[list[int]]) -> list[Tensor]:
+    return list(model(Tokens.of(read), Tokens.of(written)).split([len(row) for row in written]))
+
+
+@EVERY
+def test_the_number_of_weights_is_told_and_a_folder_has_a_name_for_it(config: Seq2SeqConfig) -> None:
+    with torch.device("meta"):
+        built = network(config)
+    assert isinstance(built, Seq2Seq)
+    assert sum(part.numel() for part in built.parameters()) == config.count
+    assert name_of(config) == "seq2seq"
+    names = built.matrices()
+    assert names.keys() <= dict(built.named_parameters()).keys()
+    assert len(names) == 2 * config.ends * config.layers + 2 * config.decoder
+
+
+@EVERY
+def test_neighbours_do_not_matter(config: Seq2SeqConfig) -> None:
+    model = made(config)
+    together = vectors(model, READ, WRITTEN)
+    for number in range(2):
+        (alone,) = vectors(model, READ[number : number + 1], WRITTEN[number : number + 1])
+        torch.testing.assert_close(together[number], alone, rtol=0, atol=1e-6)
+
+
+@EVERY
+def test_empty_texts_and_a_longest_that_is_only_a_limit_change_nothing(config: Seq2SeqConfig) -> None:
+    model = made(config)
+    read, written = Tokens.of(READ), Tokens.of(WRITTEN)
+    more = [
+        replace(part, bounds=torch.cat([part.bounds, part.bounds[-1:].expand(2)]), longest=19, equal=False)
+        for part in (read, written)
+    ]
+    with torch.no_grad():
+        torch.testing.assert_close(model(*more), model(read, written), rtol=0, atol=1e-6)
+
+
+@EVERY
+def test_nothing_that_is_to_come_is_seen_and_all_that_was_read_is(config: Seq2SeqConfig) -> None:
+    model = made(config)
+    before = vectors(model, READ, WRITTEN)[1]
+    later = vectors(model, READ, [WRITTEN[0], [0, 11, 12, 13, 39]])[1]
+    torch.testing.assert_close(before[:4], later[:4], rtol=0, atol=1e-6)
+    assert not torch.allclose(before[4], later[4])
+    for other in ([9, 8], [7, 9]):
+        changed = vectors(model, [READ[0], other], WRITTEN)[1]
+        assert not torch.allclose(before[0], changed[0])
+
+
+@EVERY
+def test_only_what_is_asked_for_is_given(config: Seq2SeqConfig) -> None:
+    model, which = made(config), torch.tensor([0, 2, 7])
+    with torch.no_grad():
+        some = model(Tokens.of(READ), Tokens.of(WRITTEN), read=which)
+    torch.testing.assert_close(some, torch.cat(vectors(model, READ, WRITTEN))[which], rtol=0, atol=1e-6)
+
+
+# --------------------------------------------------------------------------------------------- token by token
+
+
+@EVERY
+@torch.no_grad()
+def test_token_by_token_says_what_is_said_at_once(config: Seq2SeqConfig) -> None:
+    model, written = made(config), [[0, 9, 10, 11], [0, 12, 13, 14]]
+    whole = torch.stack(vectors(model, READ, written))
+    cache = model.cache(2, 0)
+    said = [model.begin(Tokens.of(READ), cache, Tokens.of([row[:2] for row in written]))]
+    said += [model.step(torch.tensor([[row[place]] for row in written]), cache)[:, 0] for place in (2, 3)]
+    torch.testing.assert_close(torch.stack(said, 1), whole[:, 1:], rtol=0, atol=1e-6)
+
+
+@EVERY
+@torch.no_grad()
+def test_a_way_goes_on_with_the_past_it_came_from(config: Seq2SeqConfig) -> None:
+    model = made(config)
+    cache = model.cache(2, 0, ways=3)
+    model.begin(Tokens.of(READ), cache, Tokens.of([[0], [0]]))
+    model.step(torch.tensor([[9, 10, 11], [12, 13, 14]]), cache)
+    came = torch.tensor([[2, 0, 2], [1, 1, 0]])
+    found = model.step(torch.tensor([[5, 6, 7], [8, 9, 10]]), cache, came)
+    for text, ways in ((0, [[0, 11, 5], [0, 9, 6], [0, 11, 7]]), (1, [[0, 13, 8], [0, 13, 9], [0, 12, 10]])):
+        true = torch.stack([vectors(model, [READ[text]], [way])[0][-1] for way in ways])
+        torch.testing.assert_close(found[text], true, rtol=0, atol=1e-6)
+
+
+@EVERY
+@torch.no_grad()
+def test_samples_go_on_by_themselves(config: Seq2SeqConfig) -> None:
+    model = made(config)
+    cache = model.cache(2, 0)
+    model.begin(Tokens.of(READ), cache, Tokens.of([[0], [0]]))
+    cache.spread(2)
+    found = model.step(torch.tensor([[9], [10], [11], [12]]), cache)[:, 0]
+    true = [vectors(model, [READ[number // 2]], [[0, 9 + number]])[0][-1] for number in range(4)]
+    torch.testing.assert_close(found, torch.stack(true), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@torch.no_grad()
+def test_a_beam_wide_enough_finds_what_is_likeliest_of_all(way: Attention) -> None:
+    model = made(replace(SHAPES[way], vocabulary=5))
+    stop, most = 1, 3
+    words = [word for word in range(5) if word != stop]
+    wholes = [(*text, stop) for length in range(most) for text in product(words, repeat=length)]
+    wholes += list(product(words, repeat=most))
+
+    sources = [[2, 3, 4], [4], [3, 2]]
+    config = SearchConfig(most=most, beams=80, temperature=0)
+    found = continued(Decoder(model), sources, config, [stop])
+    for read, (best,) in zip(sources, found, strict=True):
+        hidden = model(Tokens.of([read] * len(wholes)), Tokens.of([[0, *text[:-1]] for text in wholes]))
+        shares = model.logits(hidden).log_softmax(-1).split([len(text) for text in wholes])
+        means = [float(F.nll_loss(one, torch.tensor(text))) for one, text in zip(shares, wholes, strict=True)]
+        likeliest = wholes[means.index(min(means))]
+        assert best == [token for token in likeliest if token != stop]
+
+
+def test_greedily_the_likeliest_token_is_written_and_half_precision_says_nearly_the_same() -> None:
+    model = made(SHAPES["bilinear"])
+    config = SearchConfig(most=6, temperature=0)
+    found = continued(Decoder(model), READ, config)
+    for read, (text,) in zip(READ, found, strict=True):
+        for place, token in enumerate(text):
+            [hidden] = vectors(model, [read], [[0, *text[:place]]])
+            assert int(model.logits(hidden[-1:]).argmax()) == token
+    half = Decoder(model, torch.bfloat16)
+    scores, step = half.begin(READ, 6)
+    assert scores.dtype == step(torch.tensor([[3], [4]]), None).dtype == torch.bfloat16
+
+
+# -------------------------------------------------------------------------------------------------- alignment
+
+
+@EVERY
+def test_what_a_token_takes_sums_to_one_over_what_was_read(config: Seq2SeqConfig) -> None:
+    looks = made(config).alignment(Tokens.of(READ), Tokens.of(WRITTEN))
+    if config.attention == "none":
+        assert looks is None
+        return
+    assert looks is not None
+    assert [tuple(one.shape) for one in looks] == [(3, 4), (5, 2)]
+    for one in looks:
+        torch.testing.assert_close(one.sum(-1), torch.ones(len(one)))
+        assert one.min() >= 0
+
+
+# --------------------------------------------------------------------------------------------------- learning
+
+STOP, LETTERS, MOST = 1, range(4, 8), 3
+
+
+def lesson(seed: int, count: int = 64) -> tuple[Tokens, Tokens, Tensor]:
+    """Letters to be said again: behind a 2 in their order, behind a 3 from the last to the first."""
+    dice = torch.Generator().manual_seed(seed)
+    read, written = [], []
+    for _ in range(count):
+        size, back = int(torch.randint(1, MOST + 1, (), generator=dice)), int(torch.randint(2, (), generator=dice))
+        row = torch.randint(LETTERS[0], LETTERS[-1] + 1, (size,), generator=dice).tolist()
+        read.append([2 + back, *row, STOP])
+        written.append([0, *(row[::-1] if back else row), STOP])
+    given, wanted = Tokens.of([row[:-1] for row in written]), Tokens.of([row[1:] for row in written])
+    return Tokens.of(read), given, wanted.ids.long()
+
+
+@pytest.mark.parametrize(("way", "steps"), [("dot", 120), ("mlp", 120), ("none", 200)])
+def test_copying_and_turning_round_are_learnt_without_a_mistake(way: Attention, steps: int) -> None:
+    """By bilinear scores, too, as the tiny recipe learns it in tests/golden."""
+    model = Seq2Seq(Seq2SeqConfig(vocabulary=8, width=32, hidden=64, attention=way, dropout=0.0, length=8))
+    initialise(model, 0)
+    optimizer = torch.optim.Adam(model.parameters(), 0.0, betas=(0.9, 0.98))
+    for step in range(steps):
+        optimizer.param_groups[0]["lr"] = 0.012 * min(1, (step + 1) / 10, 2 * (1 - step / steps))
+        read, given, wanted = lesson(step)
+        loss = F.cross_entropy(model.logits(model(read, given)), wanted)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    read, given, wanted = lesson(10_000, 100)
+    rows = [row.tolist() for row in read.ids.split(read.bounds.diff().tolist())]
+    said = continued(Decoder(model.eval()), rows, SearchConfig(most=MOST + 2, temperature=0), [STOP])
+    true = [row[row != STOP].tolist() for row in wanted.split(given.bounds.diff().tolist())]
+    assert [text for (text,) in said] == true
+
+
+def test_it_begins_with_cells_that_keep_and_by_the_seed_alone() -> None:
+    one, other = Seq2Seq(SHAPES["deep"]), Seq2Seq(SHAPES["deep"])
+    initialise(one, 3)
+    torch.manual_seed(9)
+    initialise(other, 3)
+    states = one.state_dict(), other.state_dict()
+    assert all(torch.equal(states[1][name], weight) for name, weight in states[0].items())
+    bias = states[0]["writer.layers.1.bias_ih_l0"]
+    assert bias.view(4, -1).sum(1).tolist() == [0, SIZES["hidden"], 0, 0]
+    assert not states[0]["writer.layers.1.bias_hh_l0"].any()
+    assert 0 < states[0]["mix.weight"].abs().max() <= (2 * SIZES["hidden"]) ** -0.5
+
+
+def test_dropout_is_keyed_by_the_seed() -> None:
+    model = made(SHAPES["deep"]).train()
+
+    def said(seed: int) -> Tensor:
+        torch.manual_seed(seed)
+        return torch.cat(vectors(model, READ, WRITTEN))
+
+    assert torch.equal(said(0), said(0))
+    assert not torch.equal(said(0), said(1))
+
+
+def test_more_costs_more() -> None:
+    plain, looks = SHAPES["none"].flops(12, 0.0), SHAPES["bilinear"].flops(12, 0.0)
+    assert 0 < plain < looks < SHAPES["mlp"].flops(12, 0.0)
+    assert looks < SHAPES["bilinear"].flops(20, 0.0)
+    assert SHAPES["none"].flops(12, 0.5) - plain == pytest.approx(3 * 40 * 12)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "line"),
+    [
+        ({"vocabulary": 0}, "vocabulary is 0. Give at least 1"),
+        ({"decoder": 0}, "decoder is 0. Give at least 1"),
+        ({"hidden": 7}, "hidden is 7, half of it from either end. Give an even number"),
+        ({"dropout": 1.0}, "dropout is 1.0. Give a share, at least 0 and below 1"),
+    ],
+)
+def test_what_cannot_be_built_is_refused(wrong: dict[str, Any], line: str) -> None:
+    with pytest.raises(ValueError, match="Give") as caught:
+        Seq2SeqConfig(**wrong)
+    assert str(caught.value) == line
+
+
+def test_one_end_alone_may_be_odd() -> None:
+    assert Seq2SeqConfig(hidden=7, direction="onward").count > 0
+
+
+# ------------------------------------------------------------------------------------------------------ a GPU
+
+
+@pytest.mark.gpu
+@EVERY
+def test_a_gpu_gives_the_numbers_of_a_cpu_and_nearly_so_in_half_precision(config: Seq2SeqConfig) -> None:
+    model = stirred(Seq2Seq(config))
+    true = torch.cat(vectors(model, READ, WRITTEN))
+    moved, read, written = model.cuda(), Tokens.of(READ).to("cuda"), Tokens.of(WRITTEN).to("cuda")
+    with torch.no_grad():
+        torch.testing.assert_close(moved(read, written).cpu(), true, rtol=1e-4, atol=1e-4)
+    with torch.autocast("cuda", torch.bfloat16):
+        half = moved(read, written)
+        moved.logits(half).float().sum().backward()
+    torch.testing.assert_close(half.float().cpu(), true, rtol=5e-2, atol=5e-2)
+    assert all(parameter.grad is not None for parameter in moved.parameters())
+
+
+@pytest.mark.gpu
+@EVERY
+def test_a_step_is_recorded_and_a_search_on_a_gpu_finds_what_a_cpu_finds(config: Seq2SeqConfig) -> None:
+    model = stirred(Seq2Seq(config))
+    searches = [SearchConfig(most=8, temperature=0, beams=beams) for beams in (1, 3)]
+    true = [continued(Decoder(model), READ, search, [1]) for search in searches]
+    moved, read, written = model.cuda(), Tokens.of(READ).to("cuda"), Tokens.of(WRITTEN).to("cuda")
+    assert [continued(Decoder(moved), READ, search, [1]) for search in searches] == true
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+
+    def step() -> Tensor:
+        moved.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", torch.bfloat16):
+            loss: Tensor = moved.logits(moved(read, written)).float().square().mean()
+        loss.backward()
+        return loss.detach()
+
+    with torch.cuda.stream(stream):
+        for _ in range(2):
+            plain = step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        loss = step()
+    graph.replay()
+    torch.testing.assert_close(loss, plain)

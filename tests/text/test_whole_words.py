@@ -1,0 +1,57 @@
+"""Whole words: the commonest have a number each, and all others share one."""
+
+from pathlib import Path
+
+import pytest
+from text.syllables import lines
+
+from bertsmith.errors import FolderError
+from bertsmith.text.extend import extend
+from bertsmith.text.tokenizer import END, Tokenizer, TokenizerConfig, train
+
+TEXT = ["The cat sat, and the cat's mat is flat.", "the cat saw the zebra", "a zebra sat"]
+
+
+def learnt(**settings: object) -> Tokenizer:
+    return train(TEXT, TokenizerConfig(kind="words", **settings))  # type: ignore[arg-type]
+
+
+def test_words_are_numbered_by_how_common_they_are() -> None:
+    tokenizer = learnt(vocabulary=8, least=1)
+    assert [tokenizer.piece(number) for number in range(8)] == ["<unk>", END, "the", "cat", "sat", "zebra", "'", ","]
+    assert learnt(vocabulary=100, least=2).vocabulary == 6  # of two, three and four times: nothing else
+    assert train(lines(500), TokenizerConfig(kind="words", vocabulary=50)).vocabulary == 50
+
+
+def test_a_rare_word_is_unknown_and_so_is_one_that_the_text_calls_so() -> None:
+    tokenizer = learnt(vocabulary=6)
+    ids = tokenizer.encode(["The <unk> cat, or a dog"])[0]
+    assert [tokenizer.piece(number) for number in ids] == ["the", "<unk>", "cat", *["<unk>"] * 4]
+    assert tokenizer.roles == {"padding": 1, "unknown": 0, "start": 1, "stop": 1}
+
+
+def test_a_text_begins_with_what_ends_the_one_before_it(tmp_path: Path) -> None:
+    tokenizer = learnt()
+    assert tokenizer.encode_pair("the cat")[0] == [1, *tokenizer.encode(["the cat"])[0]]
+    tokenizer.save(tmp_path)
+    opened = Tokenizer.load(tmp_path)
+    assert opened.fingerprint == tokenizer.fingerprint
+    assert opened.roles == tokenizer.roles
+    assert opened.kind == "words"
+
+
+def test_case_is_kept_where_it_is_asked_for() -> None:
+    assert "The" not in learnt(least=1).numbered
+    assert {"The", "the"} <= learnt(least=1, lowercase=False).numbered.keys()
+
+
+def test_marks_are_words_and_no_word_goes_on_with_another() -> None:
+    tokenizer = learnt(least=1)
+    assert len(tokenizer.encode(["the cat's mat."])[0]) == 6
+    assert not tokenizer.continues.any()
+    assert tokenizer.decode(tokenizer.encode(["the cat sat, flat."])[0]) == "the cat sat, flat."
+
+
+def test_words_learnt_whole_are_not_extended() -> None:
+    with pytest.raises(FolderError, match="is neither WordPiece nor byte-level BPE nor Unigram"):
+        extend(learnt(), TEXT, 5)

@@ -7,8 +7,10 @@ import pytest
 from tasks.small import shape, stirred, tokenizer
 
 from bertsmith import suites
-from bertsmith.errors import RecipeError, TextError
+from bertsmith.errors import FolderError, RecipeError, TextError
 from bertsmith.models import folder as folders
+from bertsmith.models.networks import network
+from bertsmith.models.recurrent import RecurrentConfig
 from bertsmith.models.transformer import Transformer
 from bertsmith.objectives.masked import MaskedLM
 
@@ -105,3 +107,12 @@ def test_mistakes_are_told_in_one_line(model: Path, tmp_path: Path) -> None:
         suites.evaluate("glue", model, tmp_path, tmp_path / "out", seeds=1, most=None, overrides=[])
     with pytest.raises(RecipeError, match="trains nothing"):
         suites.evaluate("blimp", model, tmp_path, tmp_path / "out", seeds=1, most=None, overrides=["train.steps=1"])
+
+
+def test_a_network_without_attention_is_not_probed(tmp_path: Path) -> None:
+    folder, words = tmp_path / "model", RecurrentConfig(vocabulary=tokenizer().vocabulary, width=4)
+    state = network(words).state_dict(prefix="trunk.")
+    folders.write(folder, words, state)
+    tokenizer().save(folder, length=64)
+    with pytest.raises(FolderError, match=r"has no layers of attention to probe\. Take a network such as BERT's\.$"):
+        suites.evaluate("probes", folder, conll(tmp_path / "conll"), tmp_path / "out", seeds=1, most=None, overrides=[])

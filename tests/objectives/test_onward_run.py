@@ -10,7 +10,7 @@ from tiny import assert_same, fail_at, prepared
 
 from bertsmith import config, run
 from bertsmith.data.batch import Tokens
-from bertsmith.errors import FolderError
+from bertsmith.errors import FolderError, RecipeError
 from bertsmith.objectives.onward import Onward
 from bertsmith.recipe import Recipe
 from bertsmith.train import checkpoint, log
@@ -154,3 +154,12 @@ def test_what_it_cannot_do_it_says_in_one_line(model: Model) -> None:
         model.fill("the <mask>")
     with pytest.raises(FolderError, match="gives no vectors of texts"):
         model.embed(["the cat"])
+
+
+def test_recurrent_layers_are_not_compiled(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError) as caught:
+        run.pretrain(small(data, tmp_path / "run", "train.compile=always"))
+    assert str(caught.value) == (
+        "train.compile: recurrent layers have kernels of their own, which the compiler cannot look into. "
+        "Use auto or never."
+    )

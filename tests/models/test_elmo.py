@@ -58,6 +58,7 @@ def test_the_papers_number_is_made_as_the_paper_says() -> None:
     assert letters + filters + highways + narrow + 4 * lstm == FAMILY["elmo"].count
 
 
+@pytest.mark.filterwarnings("ignore:LSTM with projections")  # which torch tells once a process
 def test_states_are_the_words_twice_and_then_every_layer_with_what_it_read_added() -> None:
     """By hand, with torch's own LSTM, sequence by sequence."""
     made, tokens = elmo(), Tokens.of(ROWS)

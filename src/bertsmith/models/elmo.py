@@ -53,31 +53,18 @@ class ElmoConfig:
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"dropout is {self.dropout}. Give a share, at least 0 and below 1")
 
+    causal = False  # each direction is, but both together know what is to come
+    decoder = segments = offset = 0
+
+    @property
+    def distinct(self) -> int:
+        """How many layers have weights of their own: all."""
+        return self.layers
+
     @property
     def direction(self) -> int:
         """The width of what is read from one end."""
         return self.width // 2
-
-    @property
-    def causal(self) -> bool:
-        """Each direction is, but both together know what is to come."""
-        return False
-
-    @property
-    def distinct(self) -> int:
-        return self.layers
-
-    @property
-    def decoder(self) -> int:
-        return 0
-
-    @property
-    def segments(self) -> int:
-        return 0
-
-    @property
-    def offset(self) -> int:
-        return 0
 
     @property
     def count(self) -> int:

@@ -71,8 +71,7 @@ def read(folder: str | Path) -> Opened:
     dialect = dialect_of(config)
     stored, twins = _stored(folder, dialect)
     layers = config.layers + config.decoder
-    distinct = config.distinct if isinstance(config, TransformerConfig) else config.layers
-    if distinct + config.decoder > len(stored) or layers > MOST_LAYERS:  # one that is shared is named any number
+    if config.distinct + config.decoder > len(stored) or layers > MOST_LAYERS:  # one that is shared is named any number
         raise FolderError(folder, f"{CONFIG} names {layers} layers for {len(stored)} weights")
     parts = dialect.found(stored, foreign.named_class(raw))
     learnt = foreign.learnt(raw, dialect, parts, folder / CONFIG)

@@ -50,6 +50,11 @@ class RecurrentConfig:
     decoder = segments = offset = 0
 
     @property
+    def distinct(self) -> int:
+        """How many layers have weights of their own: all."""
+        return self.layers
+
+    @property
     def table(self) -> int:
         """The width of the table."""
         return self.width

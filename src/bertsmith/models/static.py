@@ -22,33 +22,12 @@ class StaticConfig:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}. Give at least 1")
 
-    @property
-    def layers(self) -> int:
-        return 0
+    causal = False
+    layers = distinct = decoder = segments = offset = 0
 
     @property
     def table(self) -> int:
         return self.width
-
-    @property
-    def causal(self) -> bool:
-        return False
-
-    @property
-    def distinct(self) -> int:
-        return self.layers
-
-    @property
-    def decoder(self) -> int:
-        return 0
-
-    @property
-    def segments(self) -> int:
-        return 0
-
-    @property
-    def offset(self) -> int:
-        return 0
 
     @property
     def count(self) -> int:

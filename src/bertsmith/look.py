@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import torch
 from rich.console import Console
 
@@ -16,13 +15,7 @@ from bertsmith.models.recurrent import Recurrent
 from bertsmith.use.load import Model, load
 
 SAY = Console(highlight=False, soft_wrap=True)
-BACK = 64  # tokens that a gradient is followed
-TEXTS = 64  # that it is the mean of
 MOST = 40_000  # characters of the text that cells are looked for in
-TIME = (
-    "The loss of one token, and how much of it is felt in the state so many tokens before: what is not felt cannot be "
-    "learnt. Mean of {count} texts; at nought it is one."
-)
 
 
 def look(models: Sequence[Path], text: Path, out: Path, *, pictures: bool = False) -> None:
@@ -32,16 +25,14 @@ def look(models: Sequence[Path], text: Path, out: Path, *, pictures: bool = Fals
     with files.explained(out):
         out.parent.mkdir(parents=True, exist_ok=True)
     felt = {name: through_time.felt(_trunk(model), _windows(model, lines)) for name, model in opened.items()}
-    count = min(len(_windows(model, lines)) for model in opened.values())
-    sections = [section("Felt through time", through_time.section(felt), TIME.format(count=count))]
+    sections = [section("Felt through time", through_time.section(felt), through_time.LEAD)]
     written = [out]
     if pictures:
         written.append(out.with_name(f"{out.stem}-time.png"))
         through_time.draw(written[-1], felt)
     for name, model in opened.items():
-        spans, found = _cells(model, lines)
-        told = f'<div class="examples">{cells.section(lines, spans, found)}</div>'
-        sections.append(section(f"Cells of {name}", told, cells.LEAD))
+        spans, found = cells.looked_for(_trunk(model), model.tokenizer, lines)
+        sections.append(section(f"Cells of {name}", cells.section(lines, spans, found), cells.LEAD))
         if pictures and found:
             written.append(out.with_name(f"{out.stem}-cells-{name.replace('/', '-')}.png"))
             cells.draw(written[-1], lines, spans, found)
@@ -54,22 +45,9 @@ def look(models: Sequence[Path], text: Path, out: Path, *, pictures: bool = Fals
         SAY.print(f"written {path}", markup=False)
 
 
-def _cells(model: Model, text: str) -> tuple[list[cells.Span], list[cells.Found]]:
-    """The second half of a text by its tokens, and the cells that go with something in it."""
-    ((ids, spans),) = model.tokenizer.encode_places([text])
-    start = [model.tokenizer.start] if "start" in model.tokenizer.roles else []
-    trunk = _trunk(model)
-    values = cells.trace(trunk, torch.tensor([*start, *ids]))[len(start) :].double().numpy()
-    found = cells.chosen(np.asarray(values), cells.properties(text, spans), trunk.config.widths)
-    return list(spans[len(spans) // 2 :]), found
-
-
 def _windows(model: Model, text: str) -> torch.Tensor:
-    """Stretches of the text one behind the other, each as long as a gradient is followed, and spread over all of it."""
     (ids,) = model.tokenizer.encode([text])
-    length = min(BACK + 2, len(ids))
-    firsts = np.unique(np.linspace(0, len(ids) - length, TEXTS).astype(int))
-    return torch.tensor([ids[first : first + length] for first in firsts.tolist()])
+    return through_time.windows(ids)
 
 
 def _lines(path: Path) -> str:

@@ -12,7 +12,9 @@ from bertsmith import config
 from bertsmith.data import files
 from bertsmith.data.batch import Batch
 from bertsmith.data.shards import Shards
+from bertsmith.insight import cells, through_time
 from bertsmith.insight.report import GUESSED, Example, RunStory
+from bertsmith.models.recurrent import Recurrent
 from bertsmith.objectives.causal import NextToken
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.objectives.onward import Onward
@@ -28,6 +30,7 @@ from bertsmith.use.load import Model
 
 EXAMPLES = 12
 WRITTEN = 24  # tokens of each text that is written
+PASSAGE, LEAST = 4_000, 200  # tokens, at most and at least, by which a network is looked into
 
 
 def before(recipe: Recipe, model: Model, valid: Shards) -> list[Example]:
@@ -62,6 +65,7 @@ def tell(
     return RunStory(
         title=f"{recipe.model.kind} from {train.words:,} words",
         written=_written(model, valid),
+        inside=_inside(model, valid),
         records=log.read(recipe.out / log.NAME),
         figures=_figures(trainer, guess, words(batches, model.tokenizer)),
         examples=[replace(example, after=guessed) for example, guessed in zip(examples, after, strict=True)],
@@ -70,6 +74,19 @@ def tell(
         machine=machine.describe(trainer.device),
         guess=guess,
     )
+
+
+def _inside(model: Model, valid: Shards) -> list[tuple[str, str, str]]:
+    """Pictures of a recurrent network at work on a passage that it has never read."""
+    trunk, ends = model.objective.trunk, valid.sentence_ends
+    lengths = np.diff(ends[: np.searchsorted(ends, PASSAGE, side="right")], prepend=0)
+    if not isinstance(trunk, Recurrent) or lengths.sum() < LEAST:
+        return []
+    ids = valid.gather(np.cumsum(lengths) - lengths, lengths).tolist()
+    felt = through_time.section({"state": through_time.felt(trunk, through_time.windows(ids))})
+    text = model.tokenizer.decode(ids)
+    known = cells.section(text, *cells.looked_for(trunk, model.tokenizer, text))
+    return [("Felt through time", felt, through_time.LEAD), ("What single cells know", known, cells.LEAD)]
 
 
 def _written(model: Model, valid: Shards) -> list[tuple[str, str]]:

@@ -54,6 +54,7 @@ def test_a_run_learns_and_tells_of_it(finished: Path) -> None:
     losses = [line["terms"]["next_token"] for line in records if line["kind"] == "step"]
     assert losses[-1] < losses[0] / 2
     page, card = ((finished / name).read_text() for name in ("report.html", "model/README.md"))
+    assert "Felt through time" in page
     for told in ("validation loss of next tokens", "perplexity", "below guessing by word frequency"):
         assert told in page
         assert told in card

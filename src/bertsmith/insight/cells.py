@@ -18,6 +18,7 @@ from torch import Tensor
 from bertsmith.insight import png
 from bertsmith.models.recurrent import Recurrent
 from bertsmith.nn.cells import PARTS
+from bertsmith.text.tokenizer import Tokenizer
 
 Span = tuple[int, int]  # the characters that a token stands for
 LEAST = 0.1  # of a correlation: less is none
@@ -47,16 +48,25 @@ class Found:
         return f"{self.goes_with}: layer {self.layer}, cell {self.number} (r = {self.correlation:+.2f})"
 
 
+def looked_for(trunk: Recurrent, tokenizer: Tokenizer, text: str) -> tuple[list[Span], list[Found]]:
+    """The second half of a text by its tokens, and the cells that go with something in it."""
+    ((ids, spans),) = tokenizer.encode_places([text])
+    start = [tokenizer.start] if "start" in tokenizer.roles else []
+    values = trace(trunk, torch.tensor([*start, *ids]))[len(start) :].double().numpy()
+    found = chosen(np.asarray(values), properties(text, spans), trunk.config.widths)
+    return list(spans[len(spans) // 2 :]), found
+
+
 @torch.inference_mode()
 def trace(trunk: Recurrent, ids: Int[Tensor, "L"]) -> Float[Tensor, "L N"]:
     """What every cell of every layer holds behind every token, from -1 to 1; of an LSTM what it keeps."""
     stack, found = trunk.stack, []
-    embedded = trunk.embedding(ids)
+    embedded = trunk.embedding(ids.to(trunk.embedding.weight.device))
     state = embedded.new_zeros(1, stack.remembered)
     for token in embedded:
         state = stack.step(token[None], state)[1]
         found.append(state[0])
-    kept = torch.split(torch.stack(found), stack.sizes, 1)[PARTS[stack.cell] - 1 :: PARTS[stack.cell]]
+    kept = torch.split(torch.stack(found).cpu(), stack.sizes, 1)[PARTS[stack.cell] - 1 :: PARTS[stack.cell]]
     cells = torch.cat(kept, 1)
     return torch.tanh(cells) if PARTS[stack.cell] == 2 else cells
 
@@ -126,11 +136,12 @@ def _correlations(values: Float64[np.ndarray, "L N"], told: Float64[np.ndarray, 
 
 def section(text: str, spans: Sequence[Span], found: Sequence[Found]) -> str:
     """Each cell with its text, every token on its colour."""
-    return "".join(
+    articles = "".join(
         f'<article><h3>{escape(one.title)}</h3><p class="sentence" style="white-space:pre-line">'
         f"{_coloured(text, spans, one.values)}</p></article>"
         for one in found
     )
+    return f'<div class="examples">{articles}</div>' if articles else ""
 
 
 def _coloured(text: str, spans: Sequence[Span], values: Sequence[float]) -> str:

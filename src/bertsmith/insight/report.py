@@ -45,6 +45,7 @@ class RunStory:
     figures: Mapping[str, str] = field(default_factory=dict)  # what was measured, and the measure
     examples: Sequence[Example] = ()
     written: Sequence[tuple[str, str]] = ()  # prompts, and what the model made of them
+    inside: Sequence[tuple[str, str, str]] = ()  # pictures of what goes on in it: heading, HTML and what is to be seen
     data: Mapping[str, str] = field(default_factory=dict)
     recipe: str = ""  # TOML
     machine: Mapping[str, str] = field(default_factory=dict)
@@ -65,6 +66,7 @@ def page(story: RunStory) -> str:
         section("How it learned", _curves(story), LEARNED),
         section("Blanks, before and after", _examples(story.examples), FILLED),
         section("What it writes", _writings(story.written), WRITTEN),
+        *(section(*one) for one in story.inside),
         section("What was trained on what", _table(story.data)),
         section("On the way", _notes(story.records)),
         section("Machine", _table(story.machine)),

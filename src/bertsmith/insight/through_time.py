@@ -8,6 +8,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Int
@@ -19,8 +20,21 @@ from bertsmith.models.recurrent import Recurrent
 from bertsmith.nn.cells import PARTS
 
 TITLE = "The gradient of a loss, by how far back it is felt"
+LEAD = (
+    "The loss of one token, and how much of it is felt in the state so many tokens before: what is not felt cannot be "
+    "learnt. At nought it is one."
+)
 BACK = Along("tokens back", whole, whole, " tokens")
+FAR = 64  # tokens that a gradient is followed
+TEXTS = 64  # at most, that it is the mean of
 LEAST = 1e-9  # of what is felt at once: less is nothing
+
+
+def windows(ids: Sequence[int]) -> Int[Tensor, "B L"]:
+    """Stretches of a text, each as long as a gradient is followed, and spread over all of it."""
+    length = min(FAR + 2, len(ids))
+    firsts = np.unique(np.linspace(0, len(ids) - length, TEXTS).astype(int))
+    return torch.tensor([ids[first : first + length] for first in firsts.tolist()])
 
 
 def felt(trunk: Recurrent, texts: Int[Tensor, "B L"]) -> list[float]:
@@ -29,7 +43,7 @@ def felt(trunk: Recurrent, texts: Int[Tensor, "B L"]) -> list[float]:
     All that a state holds is counted, of an LSTM the cells, too. It is the mean over the texts, as a share of what is
     felt at the state that tells the token.
     """
-    trunk, texts = copy.deepcopy(trunk).double().eval(), texts.long()
+    trunk, texts = copy.deepcopy(trunk).cpu().double().eval(), texts.long()
     stack = trunk.stack
     embedded = trunk.embedding(texts[:, :-1])
     state = embedded.new_zeros(len(texts), stack.remembered)

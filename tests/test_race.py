@@ -207,7 +207,14 @@ def test_the_text_is_prepared_once_for_each_kind_of_pieces(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("kind", "pieces"), [("bert-base", "wordpiece"), ("electra-small", "wordpiece"), ("roberta-base", "bpe")]
+    ("kind", "pieces"),
+    [
+        ("bert-base", "wordpiece"),
+        ("electra-small", "wordpiece"),
+        ("roberta-base", "bpe"),
+        ("lstm-small", "words"),
+        ("elmo", "words"),
+    ],
 )
 def test_a_member_says_which_pieces_it_reads(kind: str, pieces: str) -> None:
     assert race.kind_of(FAMILY[kind]) == pieces

@@ -27,6 +27,7 @@ from bertsmith.insight.standings import Against
 from bertsmith.insight.table import Results
 from bertsmith.measures import Measure, Questions, measures
 from bertsmith.models.networks import NetworkConfig
+from bertsmith.models.transformer import TransformerConfig
 from bertsmith.recipe import EXTENTS, Recipe, settle
 from bertsmith.run import Cost
 from bertsmith.text.pieces import Kind
@@ -132,7 +133,12 @@ def folder_of(name: str) -> str:
 
 
 def kind_of(shape: NetworkConfig) -> Kind:
-    """The pieces that a member reads: RoBERTa and those that only look back have pieces of bytes, T5 sentinels."""
+    """The pieces that a member reads: RoBERTa and those that only look back have pieces of bytes, T5 sentinels.
+
+    Networks without attention read whole words, as they did in their time.
+    """
+    if not isinstance(shape, TransformerConfig):
+        return "words"
     if shape.decoder:
         return "t5"
     return "bpe" if shape.offset or shape.causal else "wordpiece"

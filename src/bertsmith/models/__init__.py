@@ -2,7 +2,11 @@
 
     transformer      the one network made of attention, on flat tokens
     encoder_decoder  two of it: one reads a text, the other writes
-    decoder          either made ready to write, one token at a time
+    recurrent        a text read word by word, all that came before in one state
+    seq2seq          LSTMs that read a text, and others that write one; carried: what these keep from token to token
+    elmo             words made of letters, read from both ends apart
+    static           word vectors, as a network that has no layers
+    decoder          what can write, made ready to do it one token at a time
     search           which token to go on with, from the scores of all
     family           every member, as the difference from its parent
     dialects         transformers' words for each kind of network: tables, read both ways

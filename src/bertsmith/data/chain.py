@@ -6,6 +6,8 @@ from numpy import ndarray
 
 from bertsmith.data.shuffle import DOCUMENT, mix, permute
 
+NEAR = 5  # bits of a place that are looked through one by one
+
 
 class Chain:
     """Some epochs, one behind the other, each with its documents in an order of its own.
@@ -20,6 +22,9 @@ class Chain:
         keys = [int(mix(seed, DOCUMENT, epoch)) for epoch in epochs]
         order = np.concatenate([permute(np.arange(count), count, key) for key in keys])
         self.units = units
+        self._bounded = np.append(units, np.iinfo(np.int64).max)  # behind the last place nothing begins
+        # Of every 32 places the first unit that begins in them or after: three times as fast as a search among all.
+        self._firsts = np.cumsum(np.bincount((units >> NEAR) + 1, minlength=int(units[-1] >> NEAR) + 2))
         self.texts = documents[order]  # where each begins in the corpus
         spans = documents[order + 1] - self.texts + 1  # of each with its separator
         self.begins = np.concatenate([[0], np.cumsum(spans)])  # where each begins in the chain, and the end
@@ -58,8 +63,10 @@ class Chain:
         return owner[held], (begin - self.begins[document] + self.texts[document])[held], texts[held]
 
     def _after(self, places: Int64[ndarray, "N"]) -> Int64[ndarray, "N"]:
-        """The first unit that begins after each place of the corpus."""
-        order = np.argsort(places)  # what lies in order is looked up three times as fast, sorting included
-        found = np.empty_like(places)
-        found[order] = np.searchsorted(self.units, places[order], side="right")
+        """The first unit that begins after each place of the corpus: one of a few from the first near it on."""
+        found = np.asarray(self._firsts[places >> NEAR])
+        late = np.flatnonzero(self._bounded[found] <= places)
+        while len(late):
+            found[late] += 1
+            late = late[self._bounded[found[late]] <= places[late]]
         return found

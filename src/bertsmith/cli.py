@@ -293,7 +293,9 @@ def score(
 @app.command()
 def neighbours(
     model: ModelFolder,
-    texts: Annotated[list[str] | None, typer.Argument(help="Texts, or words; standard input if none.")] = None,
+    texts: Annotated[
+        list[str] | None, typer.Argument(help="Texts, or lines of standard input if none; or words.")
+    ] = None,
     among: Annotated[
         list[str] | None, typer.Option("--among", help="Files of lines to look among; none: the words of word vectors.")
     ] = None,

@@ -60,7 +60,7 @@ FROM_CHANCE: dict[str, dict[str, Any]] = {  # Vaswani et al. 2017, section 5
 }
 PIECES = TokenizerConfig(kind="t5", vocabulary=8_192)  # of a network from chance: they end a text and begin none
 WRITING_RATE = 3e-4  # of a T5; Raffel et al. 2020 took 1e-3, with another optimizer
-FROM_FEATURES, FEATURES_RATE = ("features", "classify_features"), 1e-3  # what is new learns alone, from chance
+FEATURES_RATE = 1e-3  # where a network stays as it is, what is new learns alone, from chance
 CUDA_BUDGET = 131_072  # tokens in one pass of an evaluation
 RESULT = "result.json"
 
@@ -94,7 +94,7 @@ def recipe(
     values |= {name: dict(section) for name, section in DEFAULTS.items()}
     if kind == "write":
         values["optimizer"]["rate"] = WRITING_RATE
-    if kind in FROM_FEATURES:
+    if kind in lesson.FEATURES:
         values["optimizer"] |= {"rate": FEATURES_RATE, "decay": 0.0}
     if member:
         values |= {name: {**values[name], **section} for name, section in FROM_CHANCE.items()}
@@ -220,7 +220,7 @@ def run(
     if recipe.adapt.kind == "lora":
         adapt.write_adapter(recipe.out / "adapter", task, recipe.adapt, str(recipe.model))
     # Who writes learns as a whole, and who reads features leaves the network as it is: nothing is to be undone.
-    if not isinstance(task, Write) and recipe.task.kind not in FROM_FEATURES:
+    if not isinstance(task, Write) and recipe.task.kind not in lesson.FEATURES:
         adapt.finish(task)
     step = figures.pop("step")
     return task.eval(), {**figures, "step": step, "seconds": round(time.monotonic() - began, 2)}
@@ -313,7 +313,7 @@ def _result(recipe: FineTune, data: Data, encoded: Encoded, runs: Sequence[Mappi
 def _export(recipe: FineTune, task: Task, tokenizer: Tokenizer) -> None:
     """The model folder: weights, settings, labels and tokenizer."""
     shape, kind = task.trunk.config, recipe.task.kind
-    if kind in FROM_FEATURES:
+    if kind in lesson.FEATURES:
         return  # a Bi-LSTM on frozen features has no folder that others could open
     learnt = None
     extra: dict[str, Any] = dict(tokenizer.numbers(dialect_of(shape).specials))

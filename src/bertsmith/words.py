@@ -70,7 +70,7 @@ def vectors(texts: Sequence[str], recipe: VectorsRecipe, *, as_text: bool = Fals
 
 def similar(model: Path, words: Sequence[str], *, judged: Path | None, top: int, as_json: bool) -> None:
     """The words that lie nearest to each word; and how well a file of judged pairs is agreed with."""
-    _asked(words, judged, "--pairs")
+    _asked(words, judged, "bertsmith similar --pairs")
     opened = Words(word2vec.vectors(model))
     for word in words:
         _show({"word": word}, opened.neighbours(word, top), as_json)
@@ -84,7 +84,7 @@ def analogy(model: Path, words: Sequence[str], *, asked: Path | None, method: Me
     """What is to the third word as the first is to the second; and how many questions of a file are answered."""
     if words and len(words) != 3:
         raise TextError("words", f"an analogy is asked with 3 words, not {len(words)}", "As in: king man woman")
-    _asked(words, asked, "--questions")
+    _asked(words, asked, "bertsmith analogy --questions")
     opened = Words(word2vec.vectors(model))
     if words:
         word, minus, plus = words
@@ -98,9 +98,9 @@ def analogy(model: Path, words: Sequence[str], *, asked: Path | None, method: Me
         _say({"file": str(asked), **answered.plain()}, "\n".join(facts), as_json)
 
 
-def _asked(words: Sequence[str], file: Path | None, option: str) -> None:
+def _asked(words: Sequence[str], file: Path | None, command: str) -> None:
     if not words and file is None:
-        raise TextError("words", "none are given", f"Give some, or a file with {option}")
+        raise TextError("words", "none are given", f"Give some, or a file to {command}")
 
 
 def _show(said: dict[str, str], found: list[Near], as_json: bool) -> None:

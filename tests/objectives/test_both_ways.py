@@ -17,7 +17,7 @@ from bertsmith.models.family import BERT_TINY, GPT2
 from bertsmith.models.networks import network
 from bertsmith.nn.init import initialise
 from bertsmith.objectives import OBJECTIVES
-from bertsmith.objectives.both_ways import EitherWay, collate, draw, tries
+from bertsmith.objectives.both_ways import BothWays, collate, draw, tries
 from bertsmith.objectives.causal import NextToken
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.text.spelling import spellings
@@ -29,8 +29,8 @@ SHAPE = ElmoConfig(
 )
 
 
-def objective(sampled: int = 0, shape: ElmoConfig = SHAPE) -> EitherWay:
-    made = EitherWay(Elmo(shape), EitherWay.Config(sampled=sampled))
+def objective(sampled: int = 0, shape: ElmoConfig = SHAPE) -> BothWays:
+    made = BothWays(Elmo(shape), BothWays.Config(sampled=sampled))
     initialise(made, 0, deviation=0.3)
     letters = torch.Generator().manual_seed(0)
     made.trunk.spell(torch.randint(1, 257, made.trunk.spelling.shape, generator=letters, dtype=torch.int16))
@@ -200,7 +200,7 @@ def test_it_is_told_how_the_vocabulary_is_spelt() -> None:
 
 
 def test_it_stands_in_the_table_and_leaves_one_folder() -> None:
-    assert OBJECTIVES["both_ways"] is EitherWay
+    assert OBJECTIVES["both_ways"] is BothWays
     made = objective()
     assert made.folders == {"model": made}
     assert made.pairs == "none"
@@ -209,7 +209,7 @@ def test_it_stands_in_the_table_and_leaves_one_folder() -> None:
 @pytest.mark.parametrize("member", [BERT_TINY, GPT2])
 def test_networks_that_would_see_what_they_are_to_guess_are_refused(member: object) -> None:
     with torch.device("meta"), pytest.raises(RecipeError) as caught:
-        EitherWay(network(member), EitherWay.Config())  # type: ignore[arg-type]
+        BothWays(network(member), BothWays.Config())  # type: ignore[arg-type]
     fact = "the network does not read from both ends apart, and would see the words that it is to guess"
     assert str(caught.value) == f"objective.kind: {fact}. Use another, or a member such as elmo."
 
@@ -228,4 +228,4 @@ def test_more_words_than_half_cannot_be_drawn() -> None:
     fact = "501 of 1000 words are too many to be drawn"
     assert str(caught.value) == f"objective.sampled: {fact}. Give at most 500, or 0 for all words."
     with pytest.raises(ValueError, match=r"sampled is -1\. Give at least 0"):
-        EitherWay.Config(sampled=-1)
+        BothWays.Config(sampled=-1)

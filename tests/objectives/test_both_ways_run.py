@@ -14,7 +14,7 @@ from bertsmith.errors import FolderError, RecipeError
 from bertsmith.models import folder as folders
 from bertsmith.models.elmo import Elmo, ElmoConfig
 from bertsmith.models.static import StaticConfig
-from bertsmith.objectives.both_ways import EitherWay
+from bertsmith.objectives.both_ways import BothWays
 from bertsmith.recipe import Recipe
 from bertsmith.tasks.features import FeatureTag
 from bertsmith.text.tokenizer import Tokenizer
@@ -73,7 +73,7 @@ def test_a_run_that_was_broken_off_ends_as_if_nothing_had_been(finished: Path, d
 
 def test_the_folder_opens_with_its_words_and_says_what_it_cannot_do(finished: Path) -> None:
     model = load(finished / "model")
-    assert isinstance(model.objective, EitherWay)
+    assert isinstance(model.objective, BothWays)
     assert isinstance(model.trunk, Elmo)
     tokenizer = Tokenizer.load(finished / "model")
     word = tokenizer.numbered["garden"]

@@ -1,7 +1,7 @@
 """Learning without labels. One file per objective: what it is, its Config, heads and loss, how it corrupts."""
 
 from bertsmith.objectives.base import Unlabelled
-from bertsmith.objectives.both_ways import EitherWay
+from bertsmith.objectives.both_ways import BothWays
 from bertsmith.objectives.causal import NextToken
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.objectives.mixed import Mixed
@@ -16,5 +16,5 @@ OBJECTIVES: dict[str, type[Unlabelled]] = {
     "next_token": NextToken,
     "spans": SpanCorruption,
     "mixed": Mixed,
-    "both_ways": EitherWay,
+    "both_ways": BothWays,
 }

@@ -34,7 +34,7 @@ class Words(nn.Linear, OwnStart):
         self.bias.zero_()
 
 
-class EitherWay(Unlabelled):
+class BothWays(Unlabelled):
     """Guess every word twice: by one network that has read up to it, and by one that has read back to it.
 
     Peters et al. 2018, section 3.1. Both tell words by one table. Where there are too many words to score them all,

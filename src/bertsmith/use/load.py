@@ -29,7 +29,7 @@ from bertsmith.models.search import SearchConfig
 from bertsmith.models.sentence import SentenceConfig
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.objectives.base import Objective
-from bertsmith.objectives.both_ways import EitherWay
+from bertsmith.objectives.both_ways import BothWays
 from bertsmith.objectives.causal import NextToken
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.objectives.onward import Onward
@@ -306,7 +306,7 @@ def _objective(opened: Opened, place: Path) -> Objective:
     if isinstance(opened.config, RecurrentConfig):
         return Onward(network(opened.config), Onward.Config())
     if isinstance(opened.config, ElmoConfig):
-        return EitherWay(network(opened.config), EitherWay.Config())
+        return BothWays(network(opened.config), BothWays.Config())
     if not isinstance(opened.config, TransformerConfig):
         remedy = "They are features: bertsmith finetune FOLDER DATA --task features --out runs/mine"
         raise FolderError(place, "holds word vectors and nothing that uses them", remedy)

@@ -4,9 +4,8 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
+from bertsmith.data.nearby import Nearby
 from bertsmith.data.shuffle import DOCUMENT, mix, permute
-
-NEAR = 5  # bits of a place that are looked through one by one
 
 
 class Chain:
@@ -16,15 +15,12 @@ class Chain:
     A place in it is a token or the separator behind a document. The tokens themselves stay where they are.
     """
 
-    def __init__(self, units: Int64[ndarray, "N"], documents: Int64[ndarray, "M"], epochs: range, seed: int) -> None:
+    def __init__(self, units: Nearby, documents: Int64[ndarray, "M"], epochs: range, seed: int) -> None:
         """Units and documents by where they begin in the corpus, and its end. A document is one unit or more."""
         count = len(documents) - 1
         keys = [int(mix(seed, DOCUMENT, epoch)) for epoch in epochs]
         order = np.concatenate([permute(np.arange(count), count, key) for key in keys])
         self.units = units
-        self._bounded = np.append(units, np.iinfo(np.int64).max)  # behind the last place nothing begins
-        # Of every 32 places the first unit that begins in them or after: three times as fast as a search among all.
-        self._firsts = np.cumsum(np.bincount((units >> NEAR) + 1, minlength=int(units[-1] >> NEAR) + 2))
         self.texts = documents[order]  # where each begins in the corpus
         spans = documents[order + 1] - self.texts + 1  # of each with its separator
         self.begins = np.concatenate([[0], np.cumsum(spans)])  # where each begins in the chain, and the end
@@ -35,7 +31,7 @@ class Chain:
         document = np.searchsorted(self.begins, goals) - 1  # the last that begins before the goal
         begin, stop = self.begins[document], self.begins[document + 1] - 1
         shift = self.texts[document] - begin
-        found = self.units[self._after(np.minimum(goals, stop) + shift) - 1] - shift
+        found = self.units.numbers[self.units.after(np.minimum(goals, stop) + shift) - 1] - shift
         # Where nothing of the document fits, what fits ends with the one before: no separator ends a sequence.
         return found - (found == begin), found + (found == stop)
 
@@ -43,7 +39,7 @@ class Chain:
         """Where the unit that begins at each place ends."""
         document = np.searchsorted(self.begins, places, side="right") - 1
         shift = self.texts[document] - self.begins[document]
-        return np.asarray(self.units[self._after(places + shift)] - shift)
+        return np.asarray(self.units.numbers[self.units.after(places + shift)] - shift)
 
     def ranges(
         self, starts: Int64[ndarray, "B"], lengths: Int64[ndarray, "B"]
@@ -61,12 +57,3 @@ class Chain:
         texts = np.minimum(ends[owner], self.begins[document + 1] - 1) - begin
         held = texts > 0
         return owner[held], (begin - self.begins[document] + self.texts[document])[held], texts[held]
-
-    def _after(self, places: Int64[ndarray, "N"]) -> Int64[ndarray, "N"]:
-        """The first unit that begins after each place of the corpus: one of a few from the first near it on."""
-        found = np.asarray(self._firsts[places >> NEAR])
-        late = np.flatnonzero(self._bounded[found] <= places)
-        while len(late):
-            found[late] += 1
-            late = late[self._bounded[found[late]] <= places[late]]
-        return found

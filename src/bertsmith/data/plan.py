@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertsmith.data.chain import Chain
+from bertsmith.data.nearby import Nearby
 from bertsmith.data.shuffle import ORDER, STAND_IN, WALK, Words, mix, permute, uniform
 from bertsmith.errors import RecipeError, TextError
 
@@ -115,6 +116,7 @@ class Plan:
         self.documents = _merge(np.searchsorted(self.starts, ends))
         if len(self.documents) == 1:
             raise TextError("corpus", "it holds no tokens", "Give it text of at least one sentence")
+        self.units = Nearby(self.starts)
         if pairs == "next" and len(self.documents) == 2:
             raise TextError(
                 "corpus",
@@ -189,7 +191,7 @@ class Plan:
             word = mix(key, unit)
             coin, cut = ((word >> bits & 0xFFFFF) * 2.0**-20 for bits in (20, 40))
             goal = self.starts[unit] + self._target(word)
-            last = np.clip(np.searchsorted(self.starts, goal, side="right") - 1, unit + few, stop)
+            last = np.clip(self.units.after(goal) - 1, unit + few, stop)
             goal = np.minimum(goal, self.starts[stop])
             if self.pairs == "none":
                 split, label = last, np.full(len(unit), -100, np.int32)
@@ -209,7 +211,7 @@ class Plan:
 
     def _follow(self, epochs: range, step: int = 1) -> Walked:
         """Walk the chain of the epochs in strides, as if it were one long document; or only one stride in so many."""
-        chain = Chain(self.starts, self.starts[self.documents], epochs, self.seed)
+        chain = Chain(self.units, self.starts[self.documents], epochs, self.seed)
         _, strides = chain.reach(_cuts(chain.epochs, self.stride))
         walks = _merge(chain.epochs, strides)
         place, stop = walks[:-1][::step], walks[1:][::step]

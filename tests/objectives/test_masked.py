@@ -46,6 +46,17 @@ def test_losses_are_those_of_the_whole_last_layer(pairs: Pairs) -> None:
         assert terms[pairs].right == (scores.argmax(-1) == given.labels).sum()
 
 
+def test_what_is_told_of_pairs_weighs_as_much_as_is_said() -> None:
+    light = MaskedLM(Transformer(SHAPE), MaskedLM.Config(pair_weight=0.25))
+    initialise(light, 0, deviation=0.1)
+    terms, usual = light.eval()(batch("next")), objective("next")(batch("next"))
+    assert {name: term.weight for name, term in terms.items()} == {"masked": 1.0, "next": 0.25}
+    assert terms["next"].total == usual["next"].total  # what is told of it is never weighted
+    for weight in (0.0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match=f"pair_weight is {weight}. Give more than 0, usually 1"):
+            MaskedLM.Config(pair_weight=weight)
+
+
 def test_only_pairs_are_asked_for_their_order() -> None:
     given = batch("order")
     assert given.labels is not None

@@ -31,6 +31,11 @@ class MaskedLM(Unlabelled):
     @dataclass(frozen=True, kw_only=True)
     class Config(Hiding):
         pairs: Pairs = "next"
+        pair_weight: float = 1.0  # of what is told of pairs, beside guessing words
+
+        def __post_init__(self) -> None:
+            if not 0 < self.pair_weight < np.inf:
+                raise ValueError(f"pair_weight is {self.pair_weight}. Give more than 0, usually 1")
 
     trunk: Transformer
     config: Config
@@ -58,7 +63,8 @@ class MaskedLM(Unlabelled):
         logits = self.logits(hidden[:guesses])  # N V: and only the guesses a vocabulary
         terms = {"masked": self.term(logits, batch.targets)}
         if batch.labels is not None:
-            terms[self.config.pairs] = self.term(self.next(self.pooler(hidden[guesses:])), batch.labels)
+            told = self.term(self.next(self.pooler(hidden[guesses:])), batch.labels)
+            terms[self.config.pairs] = told._replace(weight=self.config.pair_weight)
         return terms
 
     def logits(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:

@@ -40,12 +40,14 @@ PATHS: dict[str, dict[str, Any]] = {  # each by what it changes
     "last layer": {"whole": False},  # only the vectors that are read are computed
     "attention": {"kernel": None},  # by the kernel that is chosen by itself
     "short": {"kernel": "short"},  # by our own kernel for short sequences
+    "long": {"kernel": "long"},  # and by that for any
     "half": {"precision": "bfloat16"},  # products in half precision, by autocast
     "pure": {"precision": "pure"},  # all in half precision but the weights that are kept
     "compile": {"compile": "always", "kernel": "short"},  # in full precision no other kernel fits into one graph
     ALL: {"whole": False, "kernel": None, "precision": "pure", "compile": "always"},  # a fast run
 }
-TONES = dict(zip(PATHS, ("#2f6fb3", "#c8651b", "#2c7a4b", "#8a4fb0", "#b3312f", "#2a8c96", "#23262b"), strict=True))
+SHADES = ("#2f6fb3", "#c8651b", "#2c7a4b", "#8c7a1f", "#8a4fb0", "#b3312f", "#2a8c96", "#23262b")
+TONES = dict(zip(PATHS, SHADES, strict=True))
 WIDTH, HEIGHT, LEFT, RIGHT, FLOOR = 900, 500, 64, 660, 1e-8  # what differs by less is drawn on the ground
 STYLE = """text { font: 13px system-ui, sans-serif; fill: #6a707a; font-variant-numeric: tabular-nums; }
 .title { font-size: 18px; font-weight: 600; fill: #23262b; } .end { text-anchor: end; } .middle { text-anchor: middle; }
@@ -75,7 +77,7 @@ def way_of(name: str, exact: Way, device: torch.device) -> Way | None:
     cpu, way = device.type == "cpu", replace(exact, **PATHS.get(name, {}))
     if cpu and name == ALL:
         return replace(way, compile="never")
-    return None if cpu and (way.kernel == "short" or way.compile == "always") else way
+    return None if cpu and (way.kernel in ("short", "long") or way.compile == "always") else way
 
 
 def trained(recipe: Recipe, way: Way, folder: Path) -> tuple[list[float], dict[str, float]]:

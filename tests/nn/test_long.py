@@ -26,7 +26,7 @@ pytest.importorskip("triton", reason="Triton is not installed here")
 
 from bertsmith.nn import long as module
 from bertsmith.nn.long import FORWARD, KEYS, QUERIES, Setting, fits, joined, long
-from bertsmith.nn.reach import Reach
+from bertsmith.nn.reach import ALL, Reach
 
 FEW = [5, 16, 0, 70, 0, 0]  # trailing empty sequences, as packing leaves them
 EDGES = [63, 64, 65, 0, 1, 129]
@@ -273,6 +273,45 @@ def test_what_does_not_fit_is_refused() -> None:
         long(*whole.unbind(1), bounds, 3, 0.1)
 
 
+@everywhere
+@pytest.mark.parametrize(
+    ("lengths", "width", "dropout", "reach"),
+    [
+        ([70, 0, 1, 63, 0], 64, 0.0, ALL),
+        ([5, 70, 0], 16, 0.3, Reach(5, 3)),
+        ([129, 0, 64], 32, 0.0, ALL),
+        ([5, 0, 17], 128, 0.3, Reach(behind=0)),
+    ],
+)
+def test_the_gradient_of_a_bias_is_the_sum_over_all_tokens(
+    device: str, lengths: list[int], width: int, dropout: float, reach: Reach
+) -> None:
+    """And the product's gradient is what it is without one."""
+    whole, seed = product(lengths, device, width=width), torch.tensor(5, device=device)
+    rest = (bounds_of(lengths, device), max(lengths), dropout, seed, reach)
+    bias = torch.full((3 * 2 * width,), torch.nan, device=device, requires_grad=True)  # nobody reads it
+    plain, found = joined(whole, *rest), joined(whole, *rest, bias)
+    assert torch.equal(found, plain)
+    gradient, of_bias = torch.autograd.grad((found * mixture(found)).sum(), [whole, bias])
+    assert torch.equal(gradient, slope(plain, whole))
+    assert of_bias.dtype == bias.dtype
+    true = gradient.double().sum(0).flatten()
+    most = 2e-5 if device == "cpu" else 2e-3 * gradient.double().abs().sum(0).max()  # each was rounded by itself
+    torch.testing.assert_close(of_bias.double(), true, rtol=0, atol=float(most))
+
+
+@everywhere
+def test_a_bias_has_the_same_gradient_every_time_and_nought_from_no_tokens(device: str) -> None:
+    bias = torch.zeros(3 * 2 * 32, device=device, dtype=torch.bfloat16, requires_grad=True)
+    for lengths in (FEW, [0, 0]):
+        whole, bounds = product(lengths, device), bounds_of(lengths, device)
+        found = [joined(whole, bounds, max(lengths), bias=bias) for _ in range(2)]
+        first, second = (torch.autograd.grad((one * mixture(one)).sum(), bias)[0] for one in found)
+        assert first.dtype == torch.bfloat16
+        assert torch.equal(first, second)
+    assert torch.equal(first, torch.zeros_like(bias))
+
+
 @OUTSIDE
 @pytest.mark.parametrize("width", [16, 32, 64, 128])
 def test_shapes_are_known_without_running_anything(width: int) -> None:
@@ -284,10 +323,13 @@ def test_shapes_are_known_without_running_anything(width: int) -> None:
         assert found.stride() == (12 * width, width, 1)
         [gradient] = torch.autograd.grad(found.sum(), whole)
         assert gradient.shape == whole.shape
+    bias = torch.empty(3 * 12 * width, device="meta", requires_grad=True)
+    [gradient] = torch.autograd.grad(joined(whole, bounds, 512, 0.1, seed, ALL, bias).sum(), bias)
+    assert gradient.shape == bias.shape
 
 
 @OUTSIDE
-@pytest.mark.parametrize("kernel", ["_forward", "_of_queries", "_of_keys"])
+@pytest.mark.parametrize("kernel", ["_forward", "_of_queries", "_of_keys", "_of_queries, summed", "_of_keys, summed"])
 def test_the_compiler_takes_the_kernels(kernel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It needs no GPU to compile for one, and is stricter about types than the interpreter."""
     import triton
@@ -298,12 +340,13 @@ def test_the_compiler_takes_the_kernels(kernel: str, tmp_path: Path, monkeypatch
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")  # Triton 3.9 warns that it will have another default
-    function = getattr(module, kernel)
+    function = getattr(module, kernel.removesuffix(", summed"))
     pointers = dict.fromkeys(("query", "key", "value", "attended", "above", "gradient"), "*bf16")
-    pointers |= {"logs": "*fp32", "notes": "*fp32", "bounds": "*i32", "seed": "*i64"}
+    pointers |= {"logs": "*fp32", "notes": "*fp32", "sums": "*fp32", "bounds": "*i32", "seed": "*i64"}
     steps = {f"{part}_step": 2304 for part in ("query", "key", "value")}
     fixed = steps | {f"{part}_head": 64 for part in ("query", "key", "value")}
     fixed |= {"heads": 12, "width": 64, "query_block": 64, "key_block": 64, "forgotten": 3 << 30}
+    fixed |= {"summed": kernel.endswith("summed")} if kernel != "_forward" else {}
     signature = pointers | dict.fromkeys(("scale", "grow", "shrink"), "fp32") | dict.fromkeys(fixed, "constexpr")
     signature = {name: signature.get(name, "i32") for name in function.arg_names}
     source = ASTSource(fn=function, signature=signature, constexprs=fixed)

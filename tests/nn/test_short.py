@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,10 +27,11 @@ from torch import Tensor
 
 pytest.importorskip("triton", reason="Triton is not installed here")
 
-from bertsmith.nn.attention import Layout, attend, attend_product
+from bertsmith.nn.attention import Kernel, Layout, attend, attend_product
+from bertsmith.nn.layers import Attention
 from bertsmith.nn.program import SHARED, available
-from bertsmith.nn.reach import Reach
-from bertsmith.nn.short import BLOCKS, fits, joined, short
+from bertsmith.nn.reach import ALL, Reach
+from bertsmith.nn.short import BACKWARD, BLOCKS, FORWARD, _sizes, fits, joined, short
 
 SMALL = [1, 15, 16, 17, 0, 3, 31, 0, 0]  # trailing empty sequences, as packing leaves them
 FEW = [5, 16, 0, 9, 0]
@@ -269,6 +271,45 @@ def test_a_card_needs_its_age_and_its_memory(monkeypatch: pytest.MonkeyPatch) ->
     assert not available(torch.device("cuda"))
 
 
+@everywhere
+@pytest.mark.parametrize(
+    ("lengths", "width", "dropout", "reach"),
+    [
+        (SMALL, 64, 0.0, ALL),
+        (FEW, 16, 0.3, Reach(5, 3)),
+        ([127, 0, 64, 33, 0], 32, 0.0, ALL),
+        ([5, 0, 17], 128, 0.3, Reach(behind=0)),
+    ],
+)
+def test_the_gradient_of_a_bias_is_the_sum_over_all_tokens(
+    device: str, lengths: list[int], width: int, dropout: float, reach: Reach
+) -> None:
+    """And the product's gradient is what it is without one."""
+    whole, seed = product(lengths, device, width=width), torch.tensor(5, device=device)
+    rest = (bounds_of(lengths, device), max(lengths), dropout, seed, reach)
+    bias = torch.full((3 * 2 * width,), torch.nan, device=device, requires_grad=True)  # nobody reads it
+    plain, found = joined(whole, *rest), joined(whole, *rest, bias)
+    assert torch.equal(found, plain)
+    gradient, of_bias = torch.autograd.grad((found * mixture(found)).sum(), [whole, bias])
+    assert torch.equal(gradient, slope(plain, whole))
+    assert of_bias.dtype == bias.dtype
+    true = gradient.double().sum(0).flatten()
+    most = 2e-5 if device == "cpu" else 2e-3 * gradient.double().abs().sum(0).max()  # each was rounded by itself
+    torch.testing.assert_close(of_bias.double(), true, rtol=0, atol=float(most))
+
+
+@everywhere
+def test_a_bias_has_the_same_gradient_every_time_and_nought_from_no_tokens(device: str) -> None:
+    bias = torch.zeros(3 * 2 * 32, device=device, dtype=torch.bfloat16, requires_grad=True)
+    for lengths in (FEW, [0, 0]):
+        whole, bounds = product(lengths, device), bounds_of(lengths, device)
+        found = [joined(whole, bounds, max(lengths), bias=bias) for _ in range(2)]
+        first, second = (torch.autograd.grad((one * mixture(one)).sum(), bias)[0] for one in found)
+        assert first.dtype == torch.bfloat16
+        assert torch.equal(first, second)
+    assert torch.equal(first, torch.zeros_like(bias))
+
+
 @OUTSIDE
 @pytest.mark.parametrize("longest", BLOCKS)
 def test_shapes_are_known_without_running_anything(longest: int) -> None:
@@ -281,10 +322,13 @@ def test_shapes_are_known_without_running_anything(longest: int) -> None:
         assert found.stride() == (12 * width, width, 1)
         [gradient] = torch.autograd.grad(found.sum(), whole)
         assert gradient.shape == whole.shape
+    bias = torch.empty(3 * 12 * width, device="meta", requires_grad=True)
+    [gradient] = torch.autograd.grad(joined(whole, bounds, longest, 0.1, seed, ALL, bias).sum(), bias)
+    assert gradient.shape == bias.shape
 
 
 @OUTSIDE
-@pytest.mark.parametrize("kernel", ["_forward", "_backward"])
+@pytest.mark.parametrize("kernel", ["_forward", "_backward", "_backward, summed"])
 def test_the_compiler_takes_the_kernels(kernel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It needs no GPU to compile for one, and is stricter about types than the interpreter."""
     import triton
@@ -295,10 +339,11 @@ def test_the_compiler_takes_the_kernels(kernel: str, tmp_path: Path, monkeypatch
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")  # Triton 3.9 warns that it will have another default
-    function = getattr(module, kernel)
+    function = getattr(module, kernel.removesuffix(", summed"))
     pointers = dict.fromkeys(("query", "key", "value", "attended", "above", "gradient"), "*bf16")
-    pointers |= {"logs": "*fp32", "bounds": "*i32", "seed": "*i64"}
-    fixed = {"heads": 12, "width": 64, "block": 32, "at_once": 32, "half": 16, "forgotten": 3 << 30}
+    pointers |= {"logs": "*fp32", "sums": "*fp32", "bounds": "*i32", "seed": "*i64"}
+    fixed = {"heads": 12, "width": 64, "block": 32, "at_once": 32, "least": 0, "half": 16, "forgotten": 3 << 30}
+    fixed |= {"summed": kernel.endswith("summed")} if kernel != "_forward" else {}
     signature = pointers | dict.fromkeys(("scale", "grow", "shrink"), "fp32") | dict.fromkeys(fixed, "constexpr")
     signature = {name: signature.get(name, "i32") for name in function.arg_names}
     source = ASTSource(fn=function, signature=signature, constexprs=fixed)
@@ -342,3 +387,58 @@ def test_attention_calls_it_by_its_name(device: str) -> None:
     torch.manual_seed(3)
     assert torch.equal(attend(*whole.unbind(1), layout, 0.5), first)
     assert not torch.equal(attend_product(whole, layout, 0.5), first)
+
+
+@INSIDE
+@pytest.mark.parametrize("kernel", ["short", "long"])
+def test_a_layer_learns_its_bias_on_the_way_back_as_in_a_sum_of_its_own(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    module, hidden = Attention(32, 2, 0.2), torch.randn(sum(FEW), 32, requires_grad=True)
+    torch.nn.init.normal_(module.project.bias)
+    found = []
+    for sums in (True, False):
+        monkeypatch.setattr(Attention, "_sums", lambda *_, sums=sums: sums)
+        torch.manual_seed(1)  # so that both forget the same
+        taken = module(hidden, Layout.of(bounds_of(FEW, "cpu"), max(FEW), kernel))
+        found.append((taken, *torch.autograd.grad(taken.square().sum(), [hidden, *module.parameters()])))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
+
+
+@everywhere
+@pytest.mark.parametrize(("halves", "branch"), [(0, False), (1, False), (2, False), (1, True)])
+def test_sizes_of_their_own_give_the_same(
+    device: str, halves: int, branch: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is forgotten and what is added up too, for sequences of every size."""
+    lengths, seed = [17, 64, 0, 33, 8, 32, 16, 0], torch.tensor(5, device=device)
+    whole, bounds = product(lengths, device, heads=1), bounds_of(lengths, device)
+    bias = torch.zeros(3 * 32, device=device, requires_grad=True)
+    found = []
+    for setting in (None, (halves, branch)):
+        if setting is not None:
+            for table in (FORWARD, BACKWARD):
+                monkeypatch.setitem(table, 64, replace(table[64], halves=setting[0], branch=setting[1]))
+        taken = joined(whole, bounds, 64, 0.2, seed, ALL, bias)
+        found.append((taken, *torch.autograd.grad((taken * mixture(taken)).sum(), [whole, bias])))
+    for one, other in zip(*found, strict=True):
+        assert_near(one, other)
+        if device == "cpu" and (halves, branch) == (1, False):  # the same blocks, in launches of their own
+            assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("halves", [0, 1, 3])
+@pytest.mark.parametrize("block", [128, 256])
+def test_every_length_has_one_size_and_every_size_its_own_setting(halves: int, block: int) -> None:
+    nothing, table = torch.empty(0, 1, 64, dtype=torch.bfloat16), BACKWARD.copy()
+    table[block] = replace(table[block], halves=halves, branch=False)
+    sizes = list(_sizes(nothing, table, block, least=-1))
+    assert [size["block"] for size in sizes] == [block >> turn for turn in range(halves + 1)]
+    for length in range(block + 1):
+        assert sum(size["least"] < length <= size["block"] for size in sizes) == 1
+    for size in sizes:
+        setting = table[size["block"]]
+        assert (size["num_warps"], size["num_stages"]) == (setting.warps, setting.stages)
+        assert size["at_once"] == setting.queries

@@ -5,9 +5,10 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from bertsmith.nn.attention import lacking
 from bertsmith.nn.dropout import Dropout
 from bertsmith.nn.layers import ACTIVATIONS, Activation
 
@@ -56,6 +57,27 @@ class MaskedHead(Transform):
         if self.training and hidden.is_cuda:
             table, bias = filled(table, bias)
         return F.linear(super().forward(hidden), table, bias)
+
+    def cost(
+        self, hidden: Float[Tensor, "N D"], table: Float[Tensor, "V E"], targets: Int[Tensor, "N"]
+    ) -> Float[Tensor, ""]:
+        """The sum of what the true words cost, where `some_at_a_time` says that no scores need be kept."""
+        return cost(super().forward(hidden), table, self.bias, targets)
+
+
+def some_at_a_time(hidden: Float[Tensor, "N D"], table: Float[Tensor, "V E"]) -> bool:
+    """Whether our own kernel can take some scores after the others: as with attention, in compiled steps on a GPU."""
+    half = hidden.is_cuda and hidden.dtype == table.dtype == torch.bfloat16
+    return half and torch.compiler.is_compiling() and lacking(hidden.device) is None
+
+
+def cost(
+    vectors: Float[Tensor, "N E"], table: Float[Tensor, "V E"], bias: Float[Tensor, "V"], targets: Int[Tensor, "N"]
+) -> Float[Tensor, ""]:
+    """The sum of what the true words cost, with never all scores there at once."""
+    from bertsmith.nn.entropy import entropy  # needs Triton
+
+    return entropy(vectors, *filled(table, bias), targets)
 
 
 def filled(table: Float[Tensor, "V D"], bias: Float[Tensor, "V"]) -> tuple[Float[Tensor, "W D"], Float[Tensor, "W"]]:

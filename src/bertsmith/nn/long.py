@@ -21,6 +21,7 @@ from torch.library import triton_op, wrap_triton
 from bertsmith.nn.program import (
     COMPILED,
     WIDTHS,
+    add_up,
     adjacent,
     arguments,
     check,
@@ -90,11 +91,17 @@ def joined(
     dropout: float = 0.0,
     seed: Int[Tensor, ""] | None = None,
     reach: Reach = ALL,
+    bias: Float[Tensor, "3*H*K"] | None = None,
 ) -> Float[Tensor, "T H K"]:
-    """As `long`, of query, key and value as one product made them: its gradient is one tensor, with nothing copied."""
+    """As `long`, of query, key and value as one product made them: its gradient is one tensor, with nothing copied.
+
+    The product may hold a `bias` that was added without a gradient. It is not read here, but finds its gradient on the
+    way back: the sum of the product's over all tokens, which nobody then has to read once more.
+    """
     longest = _checked(longest, product.shape[3], dropout, seed)
     attended: Tensor
-    attended, _ = _together(product, bounds, bounds if seed is None else seed, longest, dropout, *reach.numbers)
+    seed = bounds if seed is None else seed
+    attended, _ = _together(product, bounds, seed, bias, longest, dropout, *reach.numbers)
     return attended
 
 
@@ -120,6 +127,13 @@ def _place(bounds, seed, blocks, block: tl.constexpr, heads: tl.constexpr, forgo
     if forgotten > 0:
         one, other, _, _ = tl.philox(tl.load(seed), start, head, 0, 0, 7)
     return head, start.to(tl.int64), length, first, one, other
+
+
+@triton.jit
+@no_type_check
+def _row(token, begin, blocks, block: tl.constexpr, heads: tl.constexpr):
+    """Where a block adds up its gradient: blocks and sequences begun before it, so that no two have the same row."""
+    return (token + begin) // block + tl.program_id(0) // heads // blocks
 
 
 @triton.jit
@@ -256,11 +270,11 @@ def _ask(
 @triton.jit
 @no_type_check
 def _of_queries(
-    query, key, value, above, attended, logs, notes, gradient, bounds, seed, tokens, blocks, scale, grow, shrink,
+    query, key, value, above, attended, logs, notes, gradient, sums, bounds, seed, tokens, blocks, scale, grow, shrink,
     query_step: tl.constexpr, query_head: tl.constexpr, key_step: tl.constexpr, key_head: tl.constexpr,
     value_step: tl.constexpr, value_head: tl.constexpr, heads: tl.constexpr, width: tl.constexpr,
     query_block: tl.constexpr, key_block: tl.constexpr, forgotten: tl.constexpr, before: tl.constexpr,
-    behind: tl.constexpr
+    behind: tl.constexpr, summed: tl.constexpr
 ):
     """The gradient of the queries, and the mean slope of each: its weights times their slopes, all added up.
 
@@ -300,16 +314,19 @@ def _of_queries(
             )
         gradient += token * 3 * step + head * width
         write(gradient, 3 * step, rows, numbers, length, found * shrink)
+        if summed:
+            sums += _row(token, begin, blocks, query_block, heads) * 3 * step + head * width
+            add_up(sums, rows, numbers, length, found * shrink)
 
 
 @triton.jit
 @no_type_check
 def _of_keys(
-    query, key, value, above, notes, gradient, bounds, seed, tokens, blocks, scale, grow, shrink,
+    query, key, value, above, notes, gradient, sums, bounds, seed, tokens, blocks, scale, grow, shrink,
     query_step: tl.constexpr, query_head: tl.constexpr, key_step: tl.constexpr, key_head: tl.constexpr,
     value_step: tl.constexpr, value_head: tl.constexpr, heads: tl.constexpr, width: tl.constexpr,
     query_block: tl.constexpr, key_block: tl.constexpr, forgotten: tl.constexpr, before: tl.constexpr,
-    behind: tl.constexpr
+    behind: tl.constexpr, summed: tl.constexpr
 ):
     """The gradients of keys and values. Scores lie on their side, keys by queries, as in `short`."""
     head, token, length, begin, _, other = _place(bounds, seed, blocks, key_block, heads, forgotten)
@@ -349,6 +366,10 @@ def _of_keys(
         gradient += token * 3 * step + head * width
         write(gradient + step, 3 * step, columns, numbers, length, of_keys * shrink)
         write(gradient + 2 * step, 3 * step, columns, numbers, length, of_values * grow)
+        if summed:
+            sums += _row(token, begin, blocks, key_block, heads) * 3 * step + head * width
+            add_up(sums + step, columns, numbers, length, of_keys * shrink)
+            add_up(sums + 2 * step, columns, numbers, length, of_values * grow)
 # fmt: on
 
 
@@ -407,12 +428,17 @@ def _gradient(
     dropout: float,
     before: int = -1,
     behind: int = -1,
-) -> Tensor:
+    summed: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """The gradient of the product and, if `summed`, its sum over all tokens, which is else nothing."""
     query, key, value, above = adjacent(query), adjacent(key), adjacent(value), above.contiguous()
     tokens, heads, width = query.shape
     gradient = torch.empty((tokens, 3, heads, width), dtype=query.dtype, device=query.device)
     notes = torch.empty((heads, tokens, 4), dtype=torch.float32, device=query.device)
-    setting = _setting(query, QUERIES)
+    setting, other = _setting(query, QUERIES), _setting(query, KEYS)
+    # A row for every block that can have begun. Those that nobody has stay nought.
+    rows = tokens // min(setting.queries, other.keys) + bounds.shape[0] - 1 if summed else 0
+    sums = torch.zeros((rows, 3, heads, width), dtype=torch.float32, device=query.device)
     blocks = -(-longest // setting.queries)
     kernel = wrap_triton(_of_queries) if COMPILED else _of_queries
     kernel[((bounds.shape[0] - 1) * blocks * heads,)](
@@ -424,14 +450,15 @@ def _gradient(
         logs,
         notes,
         gradient,
+        sums if summed else logs,
         bounds,
         seed,
         blocks=blocks,
         shrink=shrink(width, dropout),
+        summed=summed,
         **_arguments(query, key, value, setting, dropout, before, behind),
     )
-    setting = _setting(query, KEYS)
-    blocks = -(-longest // setting.keys)
+    blocks = -(-longest // other.keys)
     kernel = wrap_triton(_of_keys) if COMPILED else _of_keys
     kernel[((bounds.shape[0] - 1) * blocks * heads,)](
         query,
@@ -440,13 +467,15 @@ def _gradient(
         above,
         notes,
         gradient,
+        sums if summed else logs,
         bounds,
         seed,
         blocks=blocks,
         shrink=shrink(width, dropout),
-        **_arguments(query, key, value, setting, dropout, before, behind),
+        summed=summed,
+        **_arguments(query, key, value, other, dropout, before, behind),
     )
-    return gradient
+    return gradient, sums.sum(0) if summed else sums
 
 
 @triton_op("bertsmith::long", mutates_args={})
@@ -466,7 +495,14 @@ def _separate(
 
 @triton_op("bertsmith::long_joined", mutates_args={})
 def _together(
-    product: Tensor, bounds: Tensor, seed: Tensor, longest: int, dropout: float, before: int = -1, behind: int = -1
+    product: Tensor,
+    bounds: Tensor,
+    seed: Tensor,
+    bias: Tensor | None,
+    longest: int,
+    dropout: float,
+    before: int = -1,
+    behind: int = -1,
 ) -> tuple[Tensor, Tensor]:
     return _attend(product[:, 0], product[:, 1], product[:, 2], bounds, seed, longest, dropout, before, behind)
 

@@ -68,7 +68,8 @@ def shrink(width: int, dropout: float) -> float:
 def teach(separate: Any, together: Any, gradient: Any, *, whole: bool) -> None:
     """Teach two operations their gradient: of query, key and value, and of the product that holds all three.
 
-    Both return what was taken and its logarithms. `gradient` wants the logarithms, and, as a `whole`, what was taken.
+    Both return what was taken and its logarithms. `gradient` wants the logarithms, and, as a `whole`, what was taken;
+    it gives the product's gradient and, if it is asked to, the sum of it over all tokens, which is that of the bias.
     """
 
     def remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -76,21 +77,27 @@ def teach(separate: Any, together: Any, gradient: Any, *, whole: bool) -> None:
         ctx.save_for_backward(*parts, *(output if whole else output[1:]), bounds, seed)
         ctx.set_materialize_grads(False)
 
+    def remember_bias(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        product, bounds, seed, bias, *how = inputs
+        ctx.bias = None if bias is None else bias.dtype  # its numbers are in the product
+        remember(ctx, (product, bounds, seed, *how), output)
+
     def of_parts(ctx: Any, above: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
         if above is None:
             return (None,) * 9
-        found = gradient(above, *ctx.saved_tensors, ctx.size, ctx.dropout, ctx.before, ctx.behind)
+        found, _ = gradient(above, *ctx.saved_tensors, ctx.size, ctx.dropout, ctx.before, ctx.behind, False)
         return (*found.unbind(1), *(None,) * 6)
 
     def of_product(ctx: Any, above: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
         if above is None:
-            return (None,) * 7
+            return (None,) * 8
         product, *others = ctx.saved_tensors
-        found = gradient(above, *product.unbind(1), *others, ctx.size, ctx.dropout, ctx.before, ctx.behind)
-        return (found, *(None,) * 6)
+        how = (ctx.size, ctx.dropout, ctx.before, ctx.behind, ctx.bias is not None)
+        found, sums = gradient(above, *product.unbind(1), *others, *how)
+        return (found, None, None, None if ctx.bias is None else sums.flatten().to(ctx.bias), *(None,) * 4)
 
     separate.register_autograd(of_parts, setup_context=remember)
-    together.register_autograd(of_product, setup_context=remember)
+    together.register_autograd(of_product, setup_context=remember_bias)
 
 
 @triton.jit
@@ -105,6 +112,13 @@ def read(base, step: tl.constexpr, rows, numbers, length):
 def write(base, step: tl.constexpr, rows, numbers, length, found):
     places = base + rows[:, None] * step + numbers[None, :]
     tl.store(places, found.to(base.dtype.element_ty), mask=rows[:, None] < length)
+
+
+@triton.jit
+@no_type_check
+def add_up(sums, rows, numbers, length, found):
+    """The sum of a gradient over the rows of a sequence, in full precision: what stands behind it does not count."""
+    tl.store(sums + numbers, tl.sum(tl.where(rows[:, None] < length, found, 0.0), 0))
 
 
 @triton.jit

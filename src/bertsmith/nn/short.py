@@ -7,6 +7,7 @@ gradients without a second pass over anything. What is left is mostly the time t
 Imported only where it is wanted, since it needs Triton.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, no_type_check
 
@@ -20,6 +21,7 @@ from torch.library import triton_op, wrap_triton
 from bertsmith.nn.program import (
     COMPILED,
     WIDTHS,
+    add_up,
     adjacent,
     arguments,
     check,
@@ -44,27 +46,29 @@ class Setting:
     queries: int  # looked up at a time: 16 for each warp forwards; backwards the fewer the fewer registers
     warps: int  # backwards one for at least 16 keys, or they do the same work twice
     stages: int = 1  # with 2 the next queries are on their way while these are looked up
-    halves: bool = True  # a sequence of at most half the block gets a program of half the size
+    halves: int = 0  # launches besides, for sequences of at most half the block, a quarter and so on: see `_sizes`
+    branch: bool = False  # or half the block is chosen within the program, which takes the room of a whole one
+    registers: int | None = None  # of a thread, at most: for trials alone, since inductor does not hand it on
 
 
 # By block. Of 128 among the fastest tried on an H200, of others by what the compiler says of registers and shared
 # memory there; bench/attention.py tries more. Backwards Triton 3.6 makes wrong gradients of Setting(32, 4, 1): 32
 # queries at once want two stages, and the tests marked gpu tell.
 FORWARD = {
-    16: Setting(16, 1, halves=False),
-    32: Setting(32, 2),
-    64: Setting(64, 4),
-    128: Setting(64, 4, 2),
-    256: Setting(64, 4, 2),
+    16: Setting(16, 1),
+    32: Setting(32, 2, branch=True),
+    64: Setting(64, 4, branch=True),
+    128: Setting(64, 4, 2, branch=True),
+    256: Setting(64, 4, 2, branch=True),
 }
 BACKWARD = {
-    16: Setting(16, 1, halves=False),
-    32: Setting(32, 2),
-    64: Setting(32, 4, 2),
-    128: Setting(32, 4, 3),
-    256: Setting(32, 8, 2),
+    16: Setting(16, 1),
+    32: Setting(32, 2, branch=True),
+    64: Setting(32, 4, 2, branch=True),
+    128: Setting(32, 4, 3, branch=True),
+    256: Setting(32, 8, 2, branch=True),
 }
-FULL = Setting(16, 8, halves=False)  # float32 on a GPU, without tensor cores: right, not fast
+FULL = Setting(16, 8)  # float32 on a GPU, without tensor cores: right, not fast
 
 
 def fits(longest: int, head_width: int) -> bool:
@@ -101,11 +105,17 @@ def joined(
     dropout: float = 0.0,
     seed: Int[Tensor, ""] | None = None,
     reach: Reach = ALL,
+    bias: Float[Tensor, "3*H*K"] | None = None,
 ) -> Float[Tensor, "T H K"]:
-    """As `short`, of query, key and value as one product made them: its gradient is one tensor, with nothing copied."""
+    """As `short`, of query, key and value as one product made them: its gradient is one tensor, with nothing copied.
+
+    The product may hold a `bias` that was added without a gradient. It is not read here, but finds its gradient on the
+    way back: the sum of the product's over all tokens, which nobody then has to read once more.
+    """
     block = _checked(longest, product.shape[3], dropout, seed)
     attended: Tensor
-    attended, _ = _together(product, bounds, bounds if seed is None else seed, block, dropout, *reach.numbers)
+    seed = bounds if seed is None else seed
+    attended, _ = _together(product, bounds, seed, bias, block, dropout, *reach.numbers)
     return attended
 
 
@@ -156,10 +166,10 @@ def _look(
 @triton.jit
 @no_type_check
 def _learn(
-    query, key, value, above, logs, gradient, query_step: tl.constexpr, key_step: tl.constexpr,
+    query, key, value, above, logs, gradient, sums, query_step: tl.constexpr, key_step: tl.constexpr,
     value_step: tl.constexpr, step: tl.constexpr, one, other, length, scale: tl.constexpr, grow: tl.constexpr,
     shrink: tl.constexpr, width: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr, forgotten: tl.constexpr,
-    before: tl.constexpr, behind: tl.constexpr
+    before: tl.constexpr, behind: tl.constexpr, summed: tl.constexpr
 ):
     """One sequence and head, backwards.
 
@@ -171,6 +181,8 @@ def _learn(
     values = read(value, value_step, columns, numbers, length)
     of_keys = tl.zeros([block, width], tl.float32)
     of_values = tl.zeros([block, width], tl.float32)
+    if summed:
+        of_all_queries = tl.zeros([width], tl.float32)
     others = lots_of(other, 0, block)
     for first in tl.range(0, length, at_once):
         rows = first + tl.arange(0, at_once)
@@ -191,10 +203,16 @@ def _learn(
         mean = tl.sum(weights * slopes, 0)
         slopes = (weights * (slopes - mean[None, :])).to(keys.dtype)
         of_keys = tl.dot(slopes, queries, of_keys, input_precision="ieee")
-        of_queries = tl.trans(tl.dot(tl.trans(keys), slopes, input_precision="ieee"))
-        write(gradient, 3 * step, rows, numbers, length, of_queries * shrink)
+        of_queries = tl.dot(tl.trans(keys), slopes, input_precision="ieee")
+        write(gradient, 3 * step, rows, numbers, length, tl.trans(of_queries) * shrink)
+        if summed:
+            of_all_queries += tl.sum(of_queries, 1)  # those behind the sequence have slopes of nought
     write(gradient + step, 3 * step, columns, numbers, length, of_keys * shrink)
     write(gradient + 2 * step, 3 * step, columns, numbers, length, of_values * grow)
+    if summed:
+        tl.store(sums + numbers, of_all_queries * shrink)
+        add_up(sums + step, columns, numbers, length, of_keys * shrink)
+        add_up(sums + 2 * step, columns, numbers, length, of_values * grow)
 
 
 @triton.jit
@@ -202,106 +220,108 @@ def _learn(
 def _forward(
     query, key, value, attended, logs, bounds, seed, tokens, scale: tl.constexpr, grow: tl.constexpr,
     query_step: tl.constexpr, query_head: tl.constexpr, key_step: tl.constexpr, key_head: tl.constexpr,
-    value_step: tl.constexpr, value_head: tl.constexpr, heads: tl.constexpr, width: tl.constexpr, block: tl.constexpr,
-    at_once: tl.constexpr, half: tl.constexpr, forgotten: tl.constexpr, before: tl.constexpr, behind: tl.constexpr
+    value_step: tl.constexpr, value_head: tl.constexpr, heads: tl.constexpr, width: tl.constexpr, least: tl.constexpr,
+    block: tl.constexpr, at_once: tl.constexpr, half: tl.constexpr, forgotten: tl.constexpr, before: tl.constexpr,
+    behind: tl.constexpr
 ):
     # Heads of a token lie side by side in memory: programs that run at one time are neighbours there.
     head, place = tl.program_id(0) % heads, tl.program_id(0) // heads
     start = tl.load(bounds + place)
     length = tl.load(bounds + place + 1) - start
-    one, other = start, start
-    if forgotten > 0:
-        one, other, _, _ = tl.philox(tl.load(seed), start, head, 0, 0, 7)
-    token = start.to(tl.int64)
-    query += token * query_step + head * query_head
-    key += token * key_step + head * key_head
-    value += token * value_step + head * value_head
-    attended += (token * heads + head) * width
-    logs += head.to(tl.int64) * tokens + token
-    if length > half:
-        _look(
-            query, key, value, attended, logs, query_step, key_step, value_step, heads * width, one, other, length,
-            scale, grow, width, block, at_once, forgotten, before, behind
-        )
-    elif half > 0:
-        _look(
-            query, key, value, attended, logs, query_step, key_step, value_step, heads * width, one, other, length,
-            scale, grow, width, half, min(at_once, half), forgotten, before, behind
-        )
+    if (length > least) & (length <= block):  # the others have a launch of their own
+        one, other = start, start
+        if forgotten > 0:
+            one, other, _, _ = tl.philox(tl.load(seed), start, head, 0, 0, 7)
+        token = start.to(tl.int64)
+        query += token * query_step + head * query_head
+        key += token * key_step + head * key_head
+        value += token * value_step + head * value_head
+        attended += (token * heads + head) * width
+        logs += head.to(tl.int64) * tokens + token
+        if length > half:
+            _look(
+                query, key, value, attended, logs, query_step, key_step, value_step, heads * width, one, other, length,
+                scale, grow, width, block, at_once, forgotten, before, behind
+            )
+        elif half > 0:
+            _look(
+                query, key, value, attended, logs, query_step, key_step, value_step, heads * width, one, other, length,
+                scale, grow, width, half, min(at_once, half), forgotten, before, behind
+            )
 
 
 @triton.jit
 @no_type_check
 def _backward(
-    query, key, value, above, logs, gradient, bounds, seed, tokens, scale: tl.constexpr, grow: tl.constexpr,
+    query, key, value, above, logs, gradient, sums, bounds, seed, tokens, scale: tl.constexpr, grow: tl.constexpr,
     shrink: tl.constexpr, query_step: tl.constexpr, query_head: tl.constexpr, key_step: tl.constexpr,
     key_head: tl.constexpr, value_step: tl.constexpr, value_head: tl.constexpr, heads: tl.constexpr,
-    width: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr, half: tl.constexpr, forgotten: tl.constexpr,
-    before: tl.constexpr, behind: tl.constexpr
+    width: tl.constexpr, least: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr, half: tl.constexpr,
+    forgotten: tl.constexpr, before: tl.constexpr, behind: tl.constexpr, summed: tl.constexpr
 ):
     head, place = tl.program_id(0) % heads, tl.program_id(0) // heads
     start = tl.load(bounds + place)
     length = tl.load(bounds + place + 1) - start
-    one, other = start, start
-    if forgotten > 0:
-        one, other, _, _ = tl.philox(tl.load(seed), start, head, 0, 0, 7)
-    token = start.to(tl.int64)
-    query += token * query_step + head * query_head
-    key += token * key_step + head * key_head
-    value += token * value_step + head * value_head
-    above += (token * heads + head) * width
-    gradient += (token * 3 * heads + head) * width
-    logs += head.to(tl.int64) * tokens + token
-    if length > half:
-        _learn(
-            query, key, value, above, logs, gradient, query_step, key_step, value_step, heads * width, one, other,
-            length, scale, grow, shrink, width, block, at_once, forgotten, before, behind
-        )
-    elif half > 0:
-        _learn(
-            query, key, value, above, logs, gradient, query_step, key_step, value_step, heads * width, one, other,
-            length, scale, grow, shrink, width, half, min(at_once, half), forgotten, before, behind
-        )
+    if (length > least) & (length <= block):  # the others have a launch of their own
+        one, other = start, start
+        if forgotten > 0:
+            one, other, _, _ = tl.philox(tl.load(seed), start, head, 0, 0, 7)
+        token = start.to(tl.int64)
+        query += token * query_step + head * query_head
+        key += token * key_step + head * key_head
+        value += token * value_step + head * value_head
+        above += (token * heads + head) * width
+        gradient += (token * 3 * heads + head) * width
+        sums += (place.to(tl.int64) * 3 * heads + head) * width
+        logs += head.to(tl.int64) * tokens + token
+        if length > half:
+            _learn(
+                query, key, value, above, logs, gradient, sums, query_step, key_step, value_step, heads * width, one,
+                other, length, scale, grow, shrink, width, block, at_once, forgotten, before, behind, summed
+            )
+        elif half > 0:
+            _learn(
+                query, key, value, above, logs, gradient, sums, query_step, key_step, value_step, heads * width, one,
+                other, length, scale, grow, shrink, width, half, min(at_once, half), forgotten, before, behind, summed
+            )
 # fmt: on
 
 
-def _arguments(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    table: dict[int, Setting],
-    block: int,
-    dropout: float,
-    before: int,
-    behind: int,
-) -> dict[str, Any]:
-    """What both kernels are told, by name."""
-    width = query.shape[2]
-    setting = FULL if query.dtype == torch.float32 and COMPILED else table[block]
-    if table is BACKWARD and block == 128 and width == 128:
-        setting = replace(setting, warps=8)
-    return {
-        **arguments(query, key, value, dropout, before, behind),
-        **({"shrink": shrink(width, dropout)} if table is BACKWARD else {}),
-        "block": block,
-        "at_once": min(setting.queries, block),
-        "half": block // 2 if setting.halves else 0,
-        "num_warps": setting.warps,
-        "num_stages": setting.stages,
-    }
+def _sizes(query: Tensor, table: dict[int, Setting], block: int, least: int) -> Iterator[dict[str, Any]]:
+    """What a kernel is told of its size, by name, once for each that is launched, the largest first.
+
+    A small program takes few registers, so that many find room. Each size passes over the sequences of the others; the
+    last one takes all that are longer than `least`.
+    """
+    full = query.dtype == torch.float32 and COMPILED
+    halves = 0 if full else table[block].halves
+    for turn in range(halves + 1):
+        setting = FULL if full else table[block]
+        if table is BACKWARD and block == 128 and query.shape[2] == 128:
+            setting = replace(setting, warps=8)
+        yield {
+            "least": block // 2 if turn < halves else least,
+            "block": block,
+            "at_once": min(setting.queries, block),
+            "half": block // 2 if setting.branch else -1,
+            "num_warps": setting.warps,
+            "num_stages": setting.stages,
+            **({"maxnreg": setting.registers} if setting.registers else {}),
+        }
+        block //= 2
 
 
 def _attend(
-    query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, seed: Tensor, *how: Any
+    query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, seed: Tensor, block: int, *how: Any
 ) -> tuple[Tensor, Tensor]:
     query, key, value = adjacent(query), adjacent(key), adjacent(value)
     tokens, heads, _ = query.shape
     attended = torch.empty(query.shape, dtype=query.dtype, device=query.device)
     logs = torch.empty((heads, tokens), dtype=torch.float32, device=query.device)
     kernel = wrap_triton(_forward) if COMPILED else _forward
-    kernel[((bounds.shape[0] - 1) * heads,)](
-        query, key, value, attended, logs, bounds, seed, **_arguments(query, key, value, FORWARD, *how)
-    )
+    given, rest = (query, key, value, attended, logs, bounds, seed), arguments(query, key, value, *how)
+    for size in _sizes(query, FORWARD, block, least=0):
+        kernel[((bounds.shape[0] - 1) * heads,)](*given, **size, **rest)
     return attended, logs
 
 
@@ -318,23 +338,20 @@ def _gradient(
     dropout: float,
     before: int = -1,
     behind: int = -1,
-) -> Tensor:
+    summed: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """The gradient of the product and, if `summed`, its sum over all tokens, which is else nothing."""
     query, key, value, above = adjacent(query), adjacent(key), adjacent(value), above.contiguous()
     tokens, heads, width = query.shape
     gradient = torch.empty((tokens, 3, heads, width), dtype=query.dtype, device=query.device)
+    sequences = bounds.shape[0] - 1
+    sums = torch.empty((sequences if summed else 0, 3, heads, width), dtype=torch.float32, device=query.device)
     kernel = wrap_triton(_backward) if COMPILED else _backward
-    kernel[((bounds.shape[0] - 1) * heads,)](
-        query,
-        key,
-        value,
-        above,
-        logs,
-        gradient,
-        bounds,
-        seed,
-        **_arguments(query, key, value, BACKWARD, block, dropout, before, behind),
-    )
-    return gradient
+    given = (query, key, value, above, logs, gradient, sums if summed else logs, bounds, seed)
+    rest = arguments(query, key, value, dropout, before, behind)
+    for size in _sizes(query, BACKWARD, block, least=-1 if summed else 0):  # no tokens add up to nought
+        kernel[(sequences * heads,)](*given, shrink=shrink(width, dropout), summed=summed, **size, **rest)
+    return gradient, sums.sum(0) if summed else sums
 
 
 @triton_op("bertsmith::short", mutates_args={})
@@ -354,7 +371,14 @@ def _separate(
 
 @triton_op("bertsmith::short_joined", mutates_args={})
 def _together(
-    product: Tensor, bounds: Tensor, seed: Tensor, block: int, dropout: float, before: int = -1, behind: int = -1
+    product: Tensor,
+    bounds: Tensor,
+    seed: Tensor,
+    bias: Tensor | None,
+    block: int,
+    dropout: float,
+    before: int = -1,
+    behind: int = -1,
 ) -> tuple[Tensor, Tensor]:
     return _attend(product[:, 0], product[:, 1], product[:, 2], bounds, seed, block, dropout, before, behind)
 

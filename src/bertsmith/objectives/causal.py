@@ -13,8 +13,7 @@ from bertsmith.data.batch import Batch, Tokens
 from bertsmith.data.pack import Packed
 from bertsmith.data.plan import Pairs
 from bertsmith.models.transformer import Transformer
-from bertsmith.nn.attention import lacking
-from bertsmith.nn.heads import filled
+from bertsmith.nn.heads import cost, filled, some_at_a_time
 from bertsmith.objectives.base import Term, Unlabelled
 from bertsmith.text.tokenizer import Tokenizer
 
@@ -42,22 +41,12 @@ class NextToken(Unlabelled):
         assert batch.chosen is not None
         assert batch.targets is not None
         hidden = self.trunk(batch.tokens, read=batch.chosen)
-        if self._can(hidden):
-            return {"next_token": Term(self._summed(hidden, batch.targets), None)}
+        table = self.trunk.embedding.weight
+        if self.training and some_at_a_time(hidden, table):
+            return {"next_token": Term(cost(hidden, table, table.new_zeros(len(table)), batch.targets), None)}
         logits = self.logits(hidden)  # N V
         total = F.cross_entropy(logits.float(), batch.targets, reduction="sum", ignore_index=-100)
         return {"next_token": Term(total, None if self.training else (logits.argmax(-1) == batch.targets).sum())}
-
-    def _can(self, hidden: Float[Tensor, "N D"]) -> bool:
-        """Whether some scores at a time can be taken by our own kernel: as others, in compiled steps on a GPU."""
-        half = hidden.is_cuda and hidden.dtype == self.trunk.embedding.weight.dtype == torch.bfloat16
-        return self.training and torch.compiler.is_compiling() and half and lacking(hidden.device) is None
-
-    def _summed(self, hidden: Float[Tensor, "N D"], targets: Int64[Tensor, "N"]) -> Float[Tensor, ""]:
-        from bertsmith.nn.entropy import entropy  # needs Triton
-
-        table = self.trunk.embedding.weight
-        return entropy(hidden, *filled(table, table.new_zeros(len(table))), targets)
 
     def logits(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
         """The score of every piece to come next: the output layer is the embedding table itself."""

@@ -14,7 +14,7 @@ from bertsmith.data.pack import Packed
 from bertsmith.data.plan import Pairs
 from bertsmith.models.networks import Network
 from bertsmith.models.transformer import Transformer
-from bertsmith.nn.heads import MaskedHead, NextHead, Pooler
+from bertsmith.nn.heads import MaskedHead, NextHead, Pooler, some_at_a_time
 from bertsmith.nn.pooling import firsts
 from bertsmith.objectives.base import Term, Unlabelled
 from bertsmith.objectives.hide import Hiding, Pieces, hide
@@ -60,12 +60,18 @@ class MaskedLM(Unlabelled):
         if batch.labels is not None:
             read = torch.cat((read, firsts(batch.tokens.bounds, len(batch.tokens.ids))))
         hidden = self.trunk(batch.tokens, read=read)  # only what is read costs a last layer
-        logits = self.logits(hidden[:guesses])  # N V: and only the guesses a vocabulary
-        terms = {"masked": self.term(logits, batch.targets)}
+        terms = {"masked": self.guessed(hidden[:guesses], batch.targets)}  # and only the guesses a vocabulary
         if batch.labels is not None:
             told = self.term(self.next(self.pooler(hidden[guesses:])), batch.labels)
             terms[self.config.pairs] = told._replace(weight=self.config.pair_weight)
         return terms
+
+    def guessed(self, hidden: Float[Tensor, "N D"], targets: Int[Tensor, "N"]) -> Term:
+        """The loss of guessing words at these positions."""
+        table = self.trunk.embedding.weight
+        if self.training and some_at_a_time(hidden, table):
+            return Term(self.head.cost(hidden, table, targets), None)
+        return self.term(self.logits(hidden), targets)  # N V
 
     def logits(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
         """The score of every word at each position: the output layer is the embedding table itself."""

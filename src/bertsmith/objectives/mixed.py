@@ -42,7 +42,7 @@ class Mixed(MaskedLM):
         assert batch.back is not None
         assert batch.back.targets is not None
         hidden = self.trunk(batch.back.tokens, read=batch.back.chosen, back=True)
-        term = self.term(self.logits(hidden), batch.back.targets)
+        term = self.guessed(hidden, batch.back.targets)
         return terms | {"next_token": term._replace(weight=self.config.weight)}
 
     def collator(self, tokenizer: Tokenizer) -> Callable[[Packed], Batch]:

@@ -53,7 +53,7 @@ def test_each_path_changes_what_it_is_named_after_and_nothing_else() -> None:
 
 def test_what_needs_a_gpu_is_left_out_on_a_cpu() -> None:
     missing = [name for name in curves.PATHS if curves.way_of(name, EXACT, CPU) is None]
-    assert missing == ["short", "compile"]
+    assert missing == ["short", "long", "compile"]
     assert curves.way_of("all", EXACT, CPU) == curves.Way(whole=False, kernel=None, precision="pure")
 
 

@@ -62,28 +62,28 @@ class MaskedLM(Unlabelled):
         hidden = self.trunk(batch.tokens, read=read)  # only what is read costs a last layer
         terms = {"masked": self.guessed(hidden[:guesses], batch.targets)}  # and only the guesses a vocabulary
         if batch.labels is not None:
-            told = self.term(self.next(self.pooler(hidden[guesses:])), batch.labels)
-            terms[self.config.pairs] = told._replace(weight=self.config.pair_weight)
+            told = self.next(self.pooler(hidden[guesses:]))
+            terms[self.config.pairs] = self.term(told, batch.labels, self.config.pair_weight)
         return terms
 
-    def guessed(self, hidden: Float[Tensor, "N D"], targets: Int[Tensor, "N"]) -> Term:
+    def guessed(self, hidden: Float[Tensor, "N D"], targets: Int[Tensor, "N"], weight: float = 1.0) -> Term:
         """The loss of guessing words at these positions."""
         table = self.trunk.embedding.weight
         if self.training and some_at_a_time(hidden, table):
-            return Term(self.head.cost(hidden, table, targets), None)
-        return self.term(self.logits(hidden), targets)  # N V
+            return Term(self.head.cost(hidden, table, targets), None, weight)
+        return self.term(self.logits(hidden), targets, weight)  # N V
 
     def logits(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
         """The score of every word at each position: the output layer is the embedding table itself."""
         scores: Tensor = self.head(hidden, self.trunk.embedding.weight)
         return scores
 
-    def term(self, logits: Float[Tensor, "N V"], targets: Int[Tensor, "N"]) -> Term:
+    def term(self, logits: Float[Tensor, "N V"], targets: Int[Tensor, "N"], weight: float = 1.0) -> Term:
         """The loss of guesses, each one of several."""
         total = F.cross_entropy(logits.float(), targets, reduction="sum", ignore_index=-100)
         if self.training:  # the best word of thousands is looked for only where somebody asks how often it was right
-            return Term(total, None)
-        return Term(total, (logits.argmax(-1) == targets).sum())
+            return Term(total, None, weight)
+        return Term(total, (logits.argmax(-1) == targets).sum(), weight)
 
     def collator(self, tokenizer: Tokenizer) -> Callable[[Packed], Batch]:
         return Collator(self.config, Pieces.of(tokenizer.continues, tokenizer.special, tokenizer.mask))

@@ -42,8 +42,7 @@ class Mixed(MaskedLM):
         assert batch.back is not None
         assert batch.back.targets is not None
         hidden = self.trunk(batch.back.tokens, read=batch.back.chosen, back=True)
-        term = self.guessed(hidden, batch.back.targets)
-        return terms | {"next_token": term._replace(weight=self.config.weight)}
+        return terms | {"next_token": self.guessed(hidden, batch.back.targets, self.config.weight)}
 
     def collator(self, tokenizer: Tokenizer) -> Callable[[Packed], Batch]:
         return Collator(self.config.share, super().collator(tokenizer))

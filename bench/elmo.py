@@ -132,10 +132,10 @@ def shortened(source: Path, sentences: int, place: Path) -> Path:
 
 def tagged(model: Path, layers: str, data: Path, name: str, options: argparse.Namespace) -> dict[str, Any]:
     """How well the tagger does on these vectors."""
-    task = options.task
+    task, place = options.task, options.folder / options.task / name  # for either data the same vectors
     own = [f"task.layers={layers}", f"task.hidden={options.hidden}", "task.depth=1", "train.saves=0", "keep=last"]
     own += [f"train.epochs={options.tag_epochs}", "train.evaluations=1", "data.items=16", "optimizer.rate=2e-3"]
-    recipe = tune.recipe(model, data, options.folder / name, dev=None, task=task, seeds=options.seeds, overrides=own)
+    recipe = tune.recipe(model, data, place, dev=None, task=task, seeds=options.seeds, overrides=own)
     result = tune.finetune(recipe)
     headline = result["summary"][result["headline"]]
     found = [run_["figures"][result["headline"]] for run_ in result["runs"]]

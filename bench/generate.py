@@ -1,9 +1,11 @@
 """Writing beside transformers, in one run: the same weights, the same prompts, as many new tokens.
 
-    python bench/generate.py [MODEL] [--batches 1 8 32] [--beams 1 5] [--new 128] [--out bench/results/generate.json]
+    python bench/generate.py [MODEL] [--member gpt2] [--batches 1 8 32] [--beams 1 5] [--new 128]
+        [--out bench/results/generate.json]
 
-MODEL is a folder that GPT2LMHeadModel opens; a random GPT-2 of the smallest published size by default. Prompts are
-random tokens of one length, since transformers pads others, and nothing stops, so that everyone writes as many tokens.
+MODEL is a folder of a GPT-2 or a T5; a random one of a published size by default. Prompts, which T5 answers and GPT
+goes on with, are random tokens of one length, since transformers pads others, and nothing stops, so that everyone
+writes as many tokens.
 One beam is greedy search. Rounds alternate, after one that does not count, and of the ratios within each round the
 median counts. With --static, transformers also runs with its static cache, which its generate compiles on a GPU. How
 many of the texts are the same, token for token, is kept beside the speed: in full precision it should be all of them.
@@ -22,24 +24,36 @@ from writing import Rows, Write, compared
 
 from bertsmith.models import folder as folders
 from bertsmith.models.decoder import Decoder, continued
+from bertsmith.models.networks import network
 from bertsmith.models.search import SearchConfig
-from bertsmith.models.transformer import Transformer
 from bertsmith.train import machine
 
+START = 0  # what a T5 begins to write with
 
-def written(folder: Path) -> Path:
-    """A random GPT-2 of the smallest published size."""
-    from transformers import GPT2Config, GPT2LMHeadModel
+
+def written(folder: Path, member: str) -> Path:
+    """A random network of a published size."""
+    from transformers import GPT2Config, GPT2LMHeadModel, T5Config, T5ForConditionalGeneration
 
     torch.manual_seed(0)
-    GPT2LMHeadModel(GPT2Config()).save_pretrained(folder)
+    base: dict[str, Any] = {"d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12}
+    match member:
+        case "gpt2":
+            model: Any = GPT2LMHeadModel(GPT2Config())
+        case "t5-base":
+            model = T5ForConditionalGeneration(T5Config(decoder_start_token_id=START, **base))
+        case _:
+            model = T5ForConditionalGeneration(T5Config(decoder_start_token_id=START))
+    model.save_pretrained(folder)
     return folder
 
 
 def theirs(folder: Path, device: torch.device, dtype: torch.dtype, static: bool = False) -> Write:
-    from transformers import GPT2LMHeadModel
+    from transformers import GPT2LMHeadModel, T5ForConditionalGeneration
 
-    model = GPT2LMHeadModel.from_pretrained(folder, dtype=dtype).to(device).eval()
+    answers = folders.read(folder).config.decoder > 0
+    kind: Any = T5ForConditionalGeneration if answers else GPT2LMHeadModel
+    model = kind.from_pretrained(folder, dtype=dtype).to(device).eval()
     model.generation_config.eos_token_id = None
     model.generation_config.pad_token_id = 0
 
@@ -57,18 +71,18 @@ def theirs(folder: Path, device: torch.device, dtype: torch.dtype, static: bool 
                 num_beams=beams,
                 **how,
             )
-        return found[:, prompts.shape[1] :].tolist()
+        return found[:, 1 if answers else prompts.shape[1] :].tolist()
 
     return write
 
 
 def ours(folder: Path, device: torch.device, dtype: torch.dtype) -> Write:
     opened = folders.read(folder)
-    trunk = Transformer(opened.config).eval()
+    trunk = network(opened.config).eval()
     names = ((name.removeprefix("trunk."), part) for name, part in opened.state.items())
     trunk.load_state_dict(dict(names))
     trunk.to(device)
-    several, alone = Decoder(trunk, dtype), Decoder(trunk, dtype, pack=False)
+    several, alone = Decoder(trunk, dtype, start=START), Decoder(trunk, dtype, pack=False, start=START)
 
     def write(rows: Rows, beams: int, new: int) -> Rows:
         config = SearchConfig(most=new, temperature=0, beams=beams)
@@ -80,7 +94,8 @@ def ours(folder: Path, device: torch.device, dtype: torch.dtype) -> Write:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", nargs="?", type=Path, help="a folder; a random GPT-2 by default")
+    parser.add_argument("model", nargs="?", type=Path, help="a folder; a random network by default")
+    parser.add_argument("--member", choices=["gpt2", "t5-small", "t5-base"], default="gpt2", help="which, at random")
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 8, 32])
     parser.add_argument("--beams", nargs="+", type=int, default=[1, 5])
     parser.add_argument("--new", type=int, default=128, help="tokens that each prompt goes on by")
@@ -94,7 +109,7 @@ def main() -> None:
     where = machine.device(options.device)
     figures: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as place:
-        folder = options.model or written(Path(place))
+        folder = options.model or written(Path(place), options.member)
         vocabulary = folders.read(folder).config.vocabulary
         for precision in options.precisions:
             dtype = getattr(torch, precision)
@@ -107,7 +122,7 @@ def main() -> None:
                 for beams in options.beams:
                     how = {"precision": precision, "beams": beams, "new": options.new, "rounds": options.rounds}
                     figures.append(compared(writers, rows, device=where, **how))
-    settings = {"model": str(options.model or "random GPT-2"), "new": options.new, "prompt": options.prompt}
+    settings = {"model": str(options.model or f"random {options.member}"), "new": options.new, "prompt": options.prompt}
     versions = {name: version(name) for name in ("torch", "transformers")}
     record(options.out, settings | {"figures": figures}, machine.describe(where) | versions)
 

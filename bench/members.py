@@ -5,12 +5,14 @@
 TEXT is prepared once for each kind of pieces, and kept under --work. Each member takes whole steps as `bertsmith
 pretrain` takes them, loader included: objective, optimizer and schedule are its recipe's; length and tokens are alike
 for all, and overrides go to every recipe. MFU counts the FLOPs that its objective says a token takes, over the speed of
-a large bf16 product measured in this run.
+a large bf16 product measured in this run. A member that fails is told and kept as such, and the others go on.
 """
 
 import argparse
+import sys
 import tempfile
 import time
+import traceback
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -92,6 +94,7 @@ def main() -> None:
     options = parser.parse_args()
     device = machine.device("auto")
     peak = machine.peak(device, torch.bfloat16) if device.type == "cuda" else None
+    same = {"length": options.length, "tokens": options.tokens, "peak_flops": peak}
     rows: list[dict[str, Any]] = []
     for name in options.members:
         changes = [f"data.length={options.length}", f"data.tokens={options.tokens}", "train.accumulate=1"]
@@ -101,7 +104,13 @@ def main() -> None:
         race._tidy()
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
-        figures = measured(recipe, device)
+        try:
+            figures = measured(recipe, device)
+        except Exception as error:  # whatever a compiler may throw: minutes of others are at stake
+            traceback.print_exc()
+            rows.append({"member": name, "failed": f"{type(error).__name__}: {error}"[:500]})
+            record(options.out, {**same, "rows": rows}, machine.describe(device))
+            continue
         if peak is not None:
             figures["mfu"] = figures["tokens_per_second"] * figures["flops_per_token"] / peak
         rows.append({"member": name, **figures})
@@ -110,8 +119,8 @@ def main() -> None:
             f"{name:16s} {figures['tokens_per_second'] / 1e3:8.1f} k tokens/s  {used}{figures['memory_gib']:.1f} GiB",
             flush=True,
         )
-        same = {"length": options.length, "tokens": options.tokens, "peak_flops": peak}
         record(options.out, {**same, "rows": rows}, machine.describe(device))
+    sys.exit(int(any("failed" in row for row in rows)))
 
 
 if __name__ == "__main__":

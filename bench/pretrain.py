@@ -81,6 +81,7 @@ class Case:
     kernel: Kernel | None
     precision: Literal["auto", "float32", "bfloat16", "pure"]
     profile: bool
+    steps: int  # that are timed
 
     def feed(self, objective: MaskedLM) -> Feed:
         shards, room = Shards(self.data / "train"), self.length - 2
@@ -127,7 +128,7 @@ def ours(case: Case) -> dict[str, float]:
         first_steps = time.perf_counter() - began
         seen = squares = chosen = 0
         laps = []
-        for _ in range(TIMED):
+        for _ in range(case.steps):
             lap = time.perf_counter()
             batch = next(loader)[1]
             trainer.update([batch], 0.1)
@@ -143,7 +144,7 @@ def ours(case: Case) -> dict[str, float]:
         "memory_gib": memory(device),
         "first_steps_seconds": first_steps,
         "loss": float(trainer._pending[-1][1][0]),
-        "filler": 1 - seen / (TIMED * tokens),
+        "filler": 1 - seen / (case.steps * tokens),
         **({"kernels": kernels} if kernels else {}),
     }
 
@@ -215,14 +216,14 @@ def theirs(case: Case, *, compiled: bool, half: bool) -> dict[str, float]:
     wait(device)
     began = time.perf_counter()
     seen = 0
-    for index in range(TIMED):
+    for index in range(case.steps):
         step(*batches[index % 4])
         seen += batches[index % 4][3]
     wait(device)
     return {
         "tokens_per_second": seen / (time.perf_counter() - began),
         "memory_gib": memory(device),
-        "padding": 1 - seen / TIMED / tokens,
+        "padding": 1 - seen / case.steps / tokens,
     }
 
 
@@ -236,6 +237,7 @@ def main() -> None:
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--kernel", choices=get_args(Kernel), help="ours by this attention kernel")
     parser.add_argument("--precision", choices=("auto", "float32", "bfloat16", "pure"), default="auto", help="of ours")
+    parser.add_argument("--steps", type=int, default=TIMED, help="that are timed")
     parser.add_argument("--profile", action="store_true", help="ours by kernels, on a GPU")
     parser.add_argument("--alone", action="store_true", help="without transformers")
     parser.add_argument("--out", type=Path, default=Path("bench/results/pretrain.json"))
@@ -260,6 +262,7 @@ def main() -> None:
             kernel=options.kernel,
             precision=options.precision,
             profile=options.profile,
+            steps=options.steps,
         )
         plans = {"bertsmith": partial(ours, case)}
         if not options.alone:
@@ -285,7 +288,7 @@ def main() -> None:
                 f"  {figures['memory_gib']:.1f} GiB  {first / speed:.2f}x",
                 flush=True,
             )
-            settings = {name: getattr(options, name) for name in ("tokens", "dropout", "kernel", "precision")}
+            settings = {name: getattr(options, name) for name in ("tokens", "dropout", "kernel", "precision", "steps")}
             record(options.out, {"peak_flops": peak, **settings, "cases": cases}, machine.describe(device))
 
 

@@ -1,5 +1,7 @@
 """Masked words: of the network only what is read is computed, and the losses are the same."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,11 +11,13 @@ from prose import MASK, PADDING, START, STOP, VOCABULARY, prose
 from bertsmith.data.batch import Batch
 from bertsmith.data.pack import Pack
 from bertsmith.data.plan import Pairs
+from bertsmith.models.family import SMITH
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.nn.init import initialise
 from bertsmith.nn.pooling import first
 from bertsmith.objectives.hide import Pieces
 from bertsmith.objectives.masked import Collator, MaskedLM
+from bertsmith.tasks.classify import Classify
 from bertsmith.train.evaluate import evaluate
 
 SHAPE = TransformerConfig(vocabulary=VOCABULARY, width=32, layers=2, heads=2, feed_forward=48, length=64)
@@ -44,6 +48,18 @@ def test_losses_are_those_of_the_whole_last_layer(pairs: Pairs) -> None:
         scores = made.next(made.pooler(first(hidden, given.tokens.bounds)))
         torch.testing.assert_close(terms[pairs].total, F.cross_entropy(scores, given.labels, reduction="sum"))
         assert terms[pairs].right == (scores.argmax(-1) == given.labels).sum()
+
+
+def test_later_networks_read_whole_texts_as_their_tasks_will() -> None:
+    shape = replace(SMITH, vocabulary=VOCABULARY, width=32, layers=2, heads=2, feed_forward=48, length=64)
+    made, given = MaskedLM(Transformer(shape), MaskedLM.Config()), batch("next")
+    initialise(made, 0, deviation=0.1)
+    assert {name.partition(".")[0] for name in made.state_dict()} == {"trunk", "head", "next"}
+    hidden = first(made.eval().trunk(given.tokens), given.tokens.bounds)
+    task = Classify(made.trunk, Classify.Config(), ("no", "yes"))
+    task.pooler.load_state_dict({name: made.head.state_dict()[name] for name in task.pooler.state_dict()})
+    scores = made.next(task.pooler(hidden))  # fine-tuning begins with the head: tune._weights
+    torch.testing.assert_close(made(given)["next"].total, F.cross_entropy(scores, given.labels, reduction="sum"))
 
 
 def test_what_is_told_of_pairs_weighs_as_much_as_is_said() -> None:

@@ -56,13 +56,17 @@ class MaskedHead(Transform):
         bias: Tensor = self.bias
         if self.training and hidden.is_cuda:
             table, bias = filled(table, bias)
-        return F.linear(super().forward(hidden), table, bias)
+        return F.linear(self.transformed(hidden), table, bias)
 
     def cost(
         self, hidden: Float[Tensor, "N D"], table: Float[Tensor, "V E"], targets: Int[Tensor, "N"]
     ) -> Float[Tensor, ""]:
         """The sum of what the true words cost, where `some_at_a_time` says that no scores need be kept."""
-        return cost(super().forward(hidden), table, self.bias, targets)
+        return cost(self.transformed(hidden), table, self.bias, targets)
+
+    def transformed(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N E"]:
+        """What is compared with the table, before it is."""
+        return super().forward(hidden)
 
 
 def some_at_a_time(hidden: Float[Tensor, "N D"], table: Float[Tensor, "V E"]) -> bool:

@@ -46,8 +46,14 @@ class MaskedLM(Unlabelled):
         bent = (shape.activation, shape.norm_eps, shape.biases)
         self.head = MaskedHead(shape.width, shape.vocabulary, *bent, shape.table)
         if config.pairs != "none":
-            self.pooler = Pooler(shape.width)
+            if not self._shares:
+                self.pooler = Pooler(shape.width)
             self.next = NextHead(shape.width)
+
+    @property
+    def _shares(self) -> bool:
+        """Whether a whole text is read through the transform of words, as tasks of later networks will: `pooler`."""
+        return self.trunk.config.norm == "before" and not self.trunk.config.embedding
 
     @property
     def pairs(self) -> Pairs:
@@ -62,7 +68,8 @@ class MaskedLM(Unlabelled):
         hidden = self.trunk(batch.tokens, read=read)  # only what is read costs a last layer
         terms = {"masked": self.guessed(hidden[:guesses], batch.targets)}  # and only the guesses a vocabulary
         if batch.labels is not None:
-            told = self.next(self.pooler(hidden[guesses:]))
+            pool = self.head.transformed if self._shares else self.pooler
+            told = self.next(pool(hidden[guesses:]))
             terms[self.config.pairs] = self.term(told, batch.labels, self.config.pair_weight)
         return terms
 

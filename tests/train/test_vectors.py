@@ -15,7 +15,7 @@ from bertsmith.data.words import NumberedText, number
 from bertsmith.errors import RunError
 from bertsmith.models.word2vec import Word2Vec, Word2VecConfig
 from bertsmith.models.word_vectors import WordVectors
-from bertsmith.objectives.neighbours import NeighboursConfig
+from bertsmith.objectives.neighbours import NeighboursConfig, move
 from bertsmith.train import log, vectors
 from bertsmith.train.display import Display
 from bertsmith.train.vectors import VectorsConfig, VectorTrainer
@@ -117,6 +117,34 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(
     done = trainer(tmp_path / "stopped", text, kind, saves=2)
     done.fit()  # a run that is over has nothing left to do
     assert torch.equal(done.model.inputs, again.model.inputs)
+
+
+def test_how_many_steps_are_drawn_ahead_changes_nothing(tmp_path: Path) -> None:
+    text = toy(500)
+    one, many = trainer(tmp_path / "one", text), trainer(tmp_path / "many", text)
+    many.ahead = 5
+    one.fit()
+    many.fit()
+    assert one.step == many.step > 5
+    assert torch.equal(one.model.inputs, many.model.inputs)
+    assert losses(tmp_path / "one") == losses(tmp_path / "many")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", KINDS)
+def test_recorded_moves_are_those_that_run(tmp_path: Path, kind: str) -> None:
+    run = trainer(tmp_path / "run", toy(1_500), kind)
+    blocks = [block for step in range(4) for drawn in [run.blocks(step).to(torch.device("cuda"))] for block in drawn]
+    assert len(blocks) > 3 * vectors.PLAIN
+    first, plain, played = (Word2Vec.new(run.model.config, len(run.text.words), 0, "cuda") for _ in range(3))
+    recorded, rates = vectors.Moves(played, 5), np.linspace(0.05, 0.01, len(blocks))
+    for block, rate in zip(blocks, rates.tolist(), strict=True):
+        move(plain, block, 5, rate)
+        recorded(block, rate)
+    assert recorded._play is not None
+    torch.testing.assert_close(played.inputs, plain.inputs, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(played.outputs, plain.outputs, rtol=1e-4, atol=1e-5)
+    assert (plain.inputs - first.inputs).abs().max() > 0.01
 
 
 def test_other_text_is_refused(tmp_path: Path) -> None:

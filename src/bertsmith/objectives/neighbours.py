@@ -98,6 +98,7 @@ class Block:
 
 
 Gradient = list[tuple[Tensor, Tensor, Tensor]]  # a table, rows of it, and what is to be added up for each
+Scale = float | Float[Tensor, ""]  # one on the device may change while what is done with it was recorded
 
 # ------------------------------------------------------------------------------------------- loss and gradient
 
@@ -117,7 +118,7 @@ def loss(model: Word2Vec, block: Block, negatives: int) -> tuple[Tensor, Tensor]
     return kept + false.sum() * (negatives / len(block.false)), told.sum()
 
 
-def skip_gram(model: Word2Vec, block: Block, negatives: int, scale: float = 1.0) -> Gradient:
+def skip_gram(model: Word2Vec, block: Block, negatives: int, scale: Scale = 1.0) -> Gradient:
     """The gradient of the loss, times a scale, where each word tells its neighbours, one by one."""
     tiles, width = block.near.shape[:2], model.inputs.shape[1]
     centres, around = block.centres, block.words.reshape(-1)
@@ -136,7 +137,7 @@ def skip_gram(model: Word2Vec, block: Block, negatives: int, scale: float = 1.0)
     ]
 
 
-def cbow(model: Word2Vec, block: Block, negatives: int, scale: float = 1.0) -> Gradient:
+def cbow(model: Word2Vec, block: Block, negatives: int, scale: Scale = 1.0) -> Gradient:
     """The gradient of the loss, times a scale, where the mean of a word's neighbours tells the word.
 
     Departs from word2vec, which forgets to divide the neighbours' gradient by their number: Irsoy et al. 2021.
@@ -157,10 +158,10 @@ def cbow(model: Word2Vec, block: Block, negatives: int, scale: float = 1.0) -> G
     ]
 
 
-GRADIENTS: dict[str, Callable[[Word2Vec, Block, int, float], Gradient]] = {"skip-gram": skip_gram, "cbow": cbow}
+GRADIENTS: dict[str, Callable[[Word2Vec, Block, int, Scale], Gradient]] = {"skip-gram": skip_gram, "cbow": cbow}
 
 
-def move(model: Word2Vec, block: Block, negatives: int, rate: float) -> None:
+def move(model: Word2Vec, block: Block, negatives: int, rate: Scale) -> None:
     """Move both tables by one block: plain gradient descent, on the rows that the block has met."""
     # The rate is a factor of what goes into the products: `index_add_` takes twice as long with one of its own.
     changes = GRADIENTS[model.config.kind](model, block, negatives, -rate)

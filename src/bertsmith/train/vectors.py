@@ -6,7 +6,10 @@ goes on where it was saved and ends as if nothing had been. That is so on a CPU;
 """
 
 import math
+import os
 import time
+from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,12 +19,13 @@ from typing import Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from bertsmith.data.shuffle import mix, permute
 from bertsmith.data.words import NumberedText
 from bertsmith.errors import RunError
 from bertsmith.models.word2vec import Word2Vec
-from bertsmith.objectives.neighbours import Blocks, NeighboursConfig, cumulative, draw, fitted, kept, loss, move
+from bertsmith.objectives.neighbours import Block, Blocks, NeighboursConfig, cumulative, draw, fitted, kept, loss, move
 from bertsmith.train import checkpoint
 from bertsmith.train.checkpoint import Checkpoint
 from bertsmith.train.clock import Clock, Extent, seconds
@@ -30,6 +34,8 @@ from bertsmith.train.log import Log
 from bertsmith.train.signals import Signals
 
 WORDS = 1 << 16  # of the text in a step: what is drawn at once, and logged
+PLAIN = 3  # blocks before a recording, in which every library sets itself up
+THREADS = 8  # that draw, at most, where a GPU learns faster than one of them can
 MEASURED = 32  # of so many blocks the loss of one is looked at
 LEAST = 1e-4  # the part of the rate that is left at the end
 EPOCHS = 5.0
@@ -68,6 +74,48 @@ class VectorsConfig:
 RATES = {"skip-gram": 0.025, "cbow": 0.15}
 
 
+class Moves:
+    """The tables moved, block by block. All blocks of a run have one shape, so a GPU is told but once what to do.
+
+    A block keeps an H200 busy for less time than the host takes to name its thirty kernels: recorded, they are one.
+    """
+
+    def __init__(self, model: Word2Vec, negatives: int) -> None:
+        self.model, self.negatives = model, negatives
+        self._ran = 0
+        self._play: Callable[[Block, float], None] | None = None
+
+    def __call__(self, block: Block, rate: float) -> None:
+        if self._play is not None:
+            self._play(block, rate)
+            return
+        move(self.model, block, self.negatives, rate)
+        self._ran += 1
+        if self._ran == PLAIN and self.model.inputs.is_cuda:
+            self._play = self._recorded(block)
+
+    def _recorded(self, block: Block) -> Callable[[Block, float], None]:
+        """What moves the tables by any block of this one's shape. Recording moves nothing."""
+        rate = torch.zeros((), device=self.model.inputs.device)
+        place, graph = Block(*(part.clone() for part in _parts(block))), torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        # Threads draw meanwhile, which is none of the recording's business.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            move(self.model, place, self.negatives, rate)
+
+        def play(given: Block, now: float) -> None:
+            for there, part in zip(_parts(place), _parts(given), strict=True):
+                there.copy_(part)
+            rate.fill_(now)
+            graph.replay()
+
+        return play
+
+
+def _parts(block: Block) -> tuple[Tensor, ...]:
+    return block.words, block.near, block.company, block.false
+
+
 class VectorTrainer:
     """One run over a text: two tables, and the step that moves them."""
 
@@ -92,17 +140,20 @@ class VectorTrainer:
         self.log = Log(folder, tensorboard=tensorboard)
         self.clock = Clock(config.extent)
         self.step, self.words, self.loss = 0, 0, math.nan
+        self.ahead = min(THREADS, os.cpu_count() or 1) if self.device.type == "cuda" else 1  # steps drawn before theirs
+        self._move = Moves(model, self.neighbours.negatives)
         self._order = lru_cache(2)(self._shuffled)  # of the epoch, and of the next
 
     def fit(self) -> dict[str, float]:
         """Train to the end of the run, going on from the newest checkpoint. Returns the last figures."""
         self._resume()
         self.clock.start()
-        with Signals() as signals, ThreadPoolExecutor(1) as ahead:
-            drawing, share = ahead.submit(self.blocks, self.step), self._share()
+        with Signals() as signals, ThreadPoolExecutor(self.ahead) as pool:
+            drawing = deque(pool.submit(self.blocks, self.step + number) for number in range(self.ahead))
+            share = self._share()
             while share < 1:
-                blocks = drawing.result()
-                drawing = ahead.submit(self.blocks, self.step + 1)
+                blocks = drawing.popleft().result()
+                drawing.append(pool.submit(self.blocks, self.step + self.ahead))
                 self.update(blocks, self.rate * max(1 - share, LEAST))
                 before, share = share, self._share()
                 if signals.asked or _passed(before, share, self.config.saves):
@@ -124,7 +175,7 @@ class VectorTrainer:
             block = there[number]
             if number % MEASURED == 0:
                 measured.append(torch.stack(loss(self.model, block, negatives)))
-            move(self.model, block, negatives, rate)
+            self._move(block, rate)
         total, told = torch.stack(measured).sum(0).tolist() if measured else (0.0, 0.0)  # here the host waits
         if not math.isfinite(total):
             remedy = "The last checkpoint is whole; give a new run a lower --rate"

@@ -31,6 +31,7 @@ from bertsmith.text.tokenizer import Tokenizer
 
 Answer = Literal["text", "number", "stretch"]
 
+NEAR = 16  # of which the longest row of a batch is taken for a multiple
 START = 0  # what the writer begins with: T5's padding
 NUMBER = re.compile(r"-?\d+(\.\d+)?")
 # How T5 was asked the tasks of GLUE, and what it was to write for their classes. Raffel et al. 2020, appendix D.
@@ -147,12 +148,15 @@ class Write(Task):
         return items
 
     def collate(self, items: Sequence[Item], mould: Mould) -> Batch:
-        """Both halves in few shapes: of what is written there are four at most."""
-        tokens = mould.pour([item.rows[0] for item in items], mould.items)
+        """Both halves in few shapes, and neither much longer than the longest that it holds."""
         # What is given is what is to be written one place later; of nothing to be written, that which begins.
         given = [item.target[: max(1, len(item.target) - 1)] for item in items]
-        bucket = max(64, -(-mould.items * self.most // 4)) if mould.bucket else 0
-        written = replace(mould, length=self.most, bucket=bucket).pour([_row(ids) for ids in given], mould.items)
+        longest = max(max(len(item.rows[0]), len(ids)) for item, ids in zip(items, given, strict=True))
+        near = -(-longest // NEAR) * NEAR  # one for both: each of its own would make shapes of all combinations
+        bucket = min(mould.bucket, max(64, -(-mould.items * self.most // 4)))
+        tokens = replace(mould, length=min(mould.length, near)).pour([item.rows[0] for item in items], mould.items)
+        half = replace(mould, length=min(self.most, near), bucket=bucket)
+        written = half.pour([_row(ids) for ids in given], mould.items)
         tokens, written = _evened(tokens, written)
         targets = np.full(len(written.ids), -100)
         targets[: sum(map(len, given))] = np.concatenate(

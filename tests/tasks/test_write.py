@@ -122,20 +122,21 @@ def test_batches_come_in_few_shapes() -> None:
     made = task(most=8)
     items = made.items(examples(), tokenizer(), LENGTH)
     mould = Mould(items=6, length=LENGTH, bucket=64)
-    batches = [made.collate(items[begin:end], mould) for begin, end in ((0, 6), (1, 7), (0, 2))]
-    for batch in batches:
+    parts = [items[begin:end] for begin, end in ((0, 6), (1, 7), (0, 2))]
+    batches = [made.collate(part, mould) for part in parts]
+    for part, batch in zip(parts, batches, strict=True):
         assert batch.written is not None
         assert batch.targets is not None
         assert batch.tokens.bounds.shape == batch.written.bounds.shape
-        assert (batch.tokens.longest, batch.written.longest) == (16, 8)
+        near = 16 if max(len(item.rows[0]) for item in part) <= 16 else 32  # a multiple of 16, for few shapes
+        assert (batch.tokens.longest, batch.written.longest) == (near, 8)
         assert len(batch.written.ids) == len(batch.targets) == 64
         assert len(batch.tokens.ids) % 64 == 0
         for half, most in ((batch.tokens, LENGTH), (batch.written, 8)):
             assert int(half.bounds[-1]) == len(half.ids)
             assert int(half.bounds.diff().max()) <= most
-    assert len({batch.tokens.bounds.shape for batch in batches}) == 1
-    wordy = made.items([replace(example, texts=("word " * 17,)) for example in examples()], tokenizer(), LENGTH)
-    assert made.collate([*items[:5], wordy[0]], mould).tokens.longest == LENGTH == 32
+    assert {batch.tokens.longest for batch in batches} == {16, LENGTH}
+    assert len({batch.tokens.bounds.shape for batch in batches}) <= 2
     lengths = [(len(item.rows[0]), len(item.target) - 1) for item in items[:6]]
     assert batches[0].counts["text"] == sum(written for _, written in lengths)
     assert batches[0].counts["tokens"] == sum(map(sum, lengths))

@@ -12,12 +12,13 @@ from torch import Tensor, nn
 
 from bertsmith.data.batch import Tokens
 from bertsmith.models import folder as folders
+from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.nn import packed as module
 from bertsmith.nn.attention import WINDOW, Layout, attend, best_kernel
-from bertsmith.nn.layers import ACTIVATIONS, Activation
+from bertsmith.nn.layers import ACTIVATIONS, Activation, Layer
 from bertsmith.nn.lora import Lora
-from bertsmith.nn.packed import PackedLinear, packed
+from bertsmith.nn.packed import PackedLinear, packed, products_packed
 from bertsmith.nn.pooling import mean
 
 CONFIG = TransformerConfig(vocabulary=50, width=32, layers=3, heads=4, feed_forward=128, length=80)
@@ -219,3 +220,20 @@ def test_packed_layers_compute_of_the_last_only_what_is_read() -> None:
 def test_other_networks_are_packed_or_left_as_they_are(changes: dict[str, Any]) -> None:
     trunk, tokens = trunk_of(replace(CONFIG, **changes)), tokens_of(MIXED)
     torch.testing.assert_close(packed(trunk, torch.float32)(tokens), trunk(tokens), rtol=0, atol=1e-5)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("changes", [{}, {"gated": True, "root_norm": True, "norm": "before", "biases": False}])
+def test_of_networks_that_write_every_product_is_packed(changes: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    made = EncoderDecoder(replace(CONFIG, decoder=2, segments=0, **changes)).eval()
+    looks, dice = made.decoder.layers[0].cross, torch.Generator().manual_seed(0)
+    looks.query = Lora(looks.query, rank=2, alpha=4.0, dropout=0.0, generator=dice).eval()
+    nn.init.normal_(looks.query.up, std=0.1, generator=dice)
+    light = products_packed(made)
+    kinds = {type(part) for layer in light.modules() if isinstance(layer, Layer) for part in layer.modules()}
+    assert PackedLinear in kinds
+    assert not kinds & {nn.Linear, Lora}
+    assert type(made.decoder.layers[0].feed_forward.widen) is nn.Linear  # the other is as it was
+    read, written = tokens_of([5, 17, 1]), tokens_of([3, 1, 9])
+    torch.testing.assert_close(light(read, written), made(read, written), rtol=0, atol=1e-5)

@@ -11,13 +11,14 @@ from torch import Tensor, nn
 
 from bertsmith.data.batch import Tokens
 from bertsmith.models.carried import Carried
+from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.networks import Network, Translator
 from bertsmith.models.recurrent import Recurrent
 from bertsmith.models.search import SearchConfig, Step, beam, draws, write
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.cache import Cache
 from bertsmith.nn.heads import ALIGNED
-from bertsmith.nn.packed import PackedLinear, packed, packs
+from bertsmith.nn.packed import PackedLinear, packed, packs, products_packed
 from bertsmith.nn.remembered import Remembered
 
 ROOM = {"cpu": 2 << 30, "cuda": 16 << 30}  # bytes of keys and values that are kept at once
@@ -51,8 +52,11 @@ class Decoder:
         self.words.weight = nn.Parameter(table, requires_grad=False)
         if bias is not None:
             self.words.bias = nn.Parameter(F.pad(bias.detach().to(dtype), (0, spare)), requires_grad=False)
-        if pack and self.device.type == "cpu" and isinstance(trunk, Transformer) and packs(trunk):
+        pack = pack and self.device.type == "cpu"
+        if pack and isinstance(trunk, Transformer) and packs(trunk):
             self.trunk, self.words = packed(trunk, dtype), PackedLinear(self.words, dtype)
+        elif pack and isinstance(trunk, EncoderDecoder):
+            self.trunk, self.words = products_packed(trunk, dtype), PackedLinear(self.words, dtype)
         elif trunk.training or dtype != trunk.embedding.weight.dtype:
             self.trunk = copy.deepcopy(trunk).to(dtype).eval()
         else:

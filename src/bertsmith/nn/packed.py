@@ -125,6 +125,17 @@ def packed(trunk: M, dtype: torch.dtype = torch.bfloat16) -> M:
     return cast(M, light.eval())
 
 
+def products_packed(network: M, dtype: torch.dtype = torch.float32) -> M:
+    """A copy on the CPU of a network whose layers have no packed form: their products are packed one by one."""
+    light = copy.deepcopy(network).to("cpu", dtype).eval()
+    parts = [part for layer in light.modules() if isinstance(layer, Layer) for part in layer.modules()]
+    for part in parts:
+        for name, product in part.named_children():
+            if isinstance(product, nn.Linear | Lora):
+                setattr(part, name, PackedLinear(product, dtype))
+    return light
+
+
 def packs(trunk: nn.Module) -> bool:
     """Whether its layers have a packed form: no gates, no looks at another text, and norms that take off the mean."""
     whole: Any = trunk

@@ -11,6 +11,8 @@ from nn.ragged import (
     INSIDE,
     OUTSIDE,
     REACHES,
+    assert_a_bias_is_summed,
+    assert_a_bias_repeats,
     assert_near,
     bounds_of,
     everywhere,
@@ -286,30 +288,12 @@ def test_what_does_not_fit_is_refused() -> None:
 def test_the_gradient_of_a_bias_is_the_sum_over_all_tokens(
     device: str, lengths: list[int], width: int, dropout: float, reach: Reach
 ) -> None:
-    """And the product's gradient is what it is without one."""
-    whole, seed = product(lengths, device, width=width), torch.tensor(5, device=device)
-    rest = (bounds_of(lengths, device), max(lengths), dropout, seed, reach)
-    bias = torch.full((3 * 2 * width,), torch.nan, device=device, requires_grad=True)  # nobody reads it
-    plain, found = joined(whole, *rest), joined(whole, *rest, bias)
-    assert torch.equal(found, plain)
-    gradient, of_bias = torch.autograd.grad((found * mixture(found)).sum(), [whole, bias])
-    assert torch.equal(gradient, slope(plain, whole))
-    assert of_bias.dtype == bias.dtype
-    true = gradient.double().sum(0).flatten()
-    most = 2e-5 if device == "cpu" else 2e-3 * gradient.double().abs().sum(0).max()  # each was rounded by itself
-    torch.testing.assert_close(of_bias.double(), true, rtol=0, atol=float(most))
+    assert_a_bias_is_summed(joined, device, lengths, width, dropout, reach)
 
 
 @everywhere
 def test_a_bias_has_the_same_gradient_every_time_and_nought_from_no_tokens(device: str) -> None:
-    bias = torch.zeros(3 * 2 * 32, device=device, dtype=torch.bfloat16, requires_grad=True)
-    for lengths in (FEW, [0, 0]):
-        whole, bounds = product(lengths, device), bounds_of(lengths, device)
-        found = [joined(whole, bounds, max(lengths), bias=bias) for _ in range(2)]
-        first, second = (torch.autograd.grad((one * mixture(one)).sum(), bias)[0] for one in found)
-        assert first.dtype == torch.bfloat16
-        assert torch.equal(first, second)
-    assert torch.equal(first, torch.zeros_like(bias))
+    assert_a_bias_repeats(joined, device, FEW)
 
 
 @OUTSIDE

@@ -185,7 +185,8 @@ class Write(Task):
         Each text ends with the token that also ends what is written.
         """
         with torch.autocast(tokens.ids.device.type, enabled=False):
-            decoder = Decoder(self.trunk, start=START)
+            # To lay the weights out anew for each pass pays where sentences are written, not where a word is.
+            decoder = Decoder(self.trunk, pack=self.config.translates, start=START)
             rows = [row.tolist() for row in torch.split(tokens.ids, tokens.bounds.diff().tolist())]
             found = continued(decoder, rows, SearchConfig(most=self.most, temperature=0), [rows[0][-1]])
         return [torch.tensor(ids, dtype=torch.float32) for ids, *_ in found]

@@ -182,9 +182,9 @@ def choices(name: str, longest: int) -> dict[str, list[dict[int, dict[str, Any]]
     if longest <= 128:
         return {
             "FORWARD": [
+                {128: one(64, 4, 2, halves=1), 64: one(64, 4)},
                 {128: one(64, 4, 2, branch=True)},
                 {128: one(64, 4, 2)},
-                {128: one(64, 4, 2, halves=1), 64: one(64, 4)},
                 {128: one(64, 4, 2, halves=1), 64: one(32, 4, 2)},
                 {128: one(64, 4, 2, halves=2), 64: one(64, 4), 32: one(32, 2)},
                 {128: one(32, 4, 2, halves=1), 64: one(64, 4)},
@@ -198,10 +198,8 @@ def choices(name: str, longest: int) -> dict[str, list[dict[int, dict[str, Any]]
                 {128: one(32, 4, 3, halves=2), 64: one(16, 4, 2), 32: one(16, 2, 2)},
                 {128: one(32, 4, 3, halves=2), 64: one(16, 4, 2), 32: one(16, 4, 2)},
                 {128: one(32, 4, 2, halves=1), 64: one(16, 4, 2)},
-                {128: one(16, 8, 2, halves=1), 64: one(16, 4, 2)},
-                {128: one(16, 8, 2, halves=1, registers=128), 64: one(16, 4, 2)},
-                {128: one(32, 8, 2, halves=1, registers=128), 64: one(16, 4, 2)},
-                {128: one(16, 8, 2, registers=128, branch=True)},
+                {128: one(16, 4, 2, branch=True)},
+                {128: one(16, 4, 3, branch=True)},
             ],
         }
     forward, backward = [(64, 4, 2), (64, 8, 2), (128, 8, 1)], [(32, 8, 2), (16, 8, 2)]

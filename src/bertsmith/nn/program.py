@@ -14,6 +14,7 @@ from torch import Tensor
 WIDTHS = (16, 32, 64, 128)  # of a head
 SHARED = 155_648  # bytes of shared memory that the largest program asks for, which is one in full precision
 UNSEEN = tl.constexpr(-1e30)  # the score of a key out of reach: infinity less infinity would be no number
+NOTHING = tl.constexpr(-1e25)  # the highest score of a query that has seen no key yet, above those out of reach
 STEPS = 1 << 32  # of chance: the share forgotten is met to within one of them
 SPREAD = tl.constexpr(0x9E3779B1)  # neighbours multiplied by it lie far apart
 
@@ -69,7 +70,8 @@ def teach(separate: Any, together: Any, gradient: Any, *, whole: bool) -> None:
     """Teach two operations their gradient: of query, key and value, and of the product that holds all three.
 
     Both return what was taken and its logarithms. `gradient` wants the logarithms, and, as a `whole`, what was taken;
-    it gives the product's gradient and, if it is asked to, the sum of it over all tokens, which is that of the bias.
+    it gives the product's gradient and, if it is asked to, the sum over all tokens of its queries and its values. That
+    is the gradient of the bias, whose part for keys is nought: softmax does not see what all scores have in common.
     """
 
     def remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -94,7 +96,11 @@ def teach(separate: Any, together: Any, gradient: Any, *, whole: bool) -> None:
         product, *others = ctx.saved_tensors
         how = (ctx.size, ctx.dropout, ctx.before, ctx.behind, ctx.bias is not None)
         found, sums = gradient(above, *product.unbind(1), *others, *how)
-        return (found, None, None, None if ctx.bias is None else sums.flatten().to(ctx.bias), *(None,) * 4)
+        of_bias = None
+        if ctx.bias is not None:
+            queries, values = sums.unbind()
+            of_bias = torch.stack([queries, torch.zeros_like(queries), values]).flatten().to(ctx.bias)
+        return (found, None, None, of_bias, *(None,) * 4)
 
     separate.register_autograd(of_parts, setup_context=remember)
     together.register_autograd(of_product, setup_context=remember_bias)
@@ -112,13 +118,6 @@ def read(base, step: tl.constexpr, rows, numbers, length):
 def write(base, step: tl.constexpr, rows, numbers, length, found):
     places = base + rows[:, None] * step + numbers[None, :]
     tl.store(places, found.to(base.dtype.element_ty), mask=rows[:, None] < length)
-
-
-@triton.jit
-@no_type_check
-def add_up(sums, rows, numbers, length, found):
-    """The sum of a gradient over the rows of a sequence, in full precision: what stands behind it does not count."""
-    tl.store(sums + numbers, tl.sum(tl.where(rows[:, None] < length, found, 0.0), 0))
 
 
 @triton.jit

@@ -21,7 +21,6 @@ from torch.library import triton_op, wrap_triton
 from bertsmith.nn.program import (
     COMPILED,
     WIDTHS,
-    add_up,
     adjacent,
     arguments,
     check,
@@ -48,7 +47,6 @@ class Setting:
     stages: int = 1  # with 2 the next queries are on their way while these are looked up
     halves: int = 0  # launches besides, for sequences of at most half the block, a quarter and so on: see `_sizes`
     branch: bool = False  # or half the block is chosen within the program, which takes the room of a whole one
-    registers: int | None = None  # of a thread, at most: for trials alone, since inductor does not hand it on
 
 
 # By block. Of 128 among the fastest tried on an H200, of others by what the compiler says of registers and shared
@@ -57,8 +55,8 @@ class Setting:
 FORWARD = {
     16: Setting(16, 1),
     32: Setting(32, 2, branch=True),
-    64: Setting(64, 4, branch=True),
-    128: Setting(64, 4, 2, branch=True),
+    64: Setting(64, 4, halves=1),
+    128: Setting(64, 4, 2, halves=1),
     256: Setting(64, 4, 2, branch=True),
 }
 BACKWARD = {
@@ -182,7 +180,7 @@ def _learn(
     of_keys = tl.zeros([block, width], tl.float32)
     of_values = tl.zeros([block, width], tl.float32)
     if summed:
-        of_all_queries = tl.zeros([width], tl.float32)
+        of_each = tl.zeros([block], tl.float32)  # all queries' slopes by one key
     others = lots_of(other, 0, block)
     for first in tl.range(0, length, at_once):
         rows = first + tl.arange(0, at_once)
@@ -201,18 +199,21 @@ def _learn(
             used, slopes = tl.where(stays, weights, 0.0), tl.where(stays, slopes, 0.0)
         of_values = tl.dot(used.to(keys.dtype), here, of_values, input_precision="ieee")
         mean = tl.sum(weights * slopes, 0)
-        slopes = (weights * (slopes - mean[None, :])).to(keys.dtype)
+        slopes = weights * (slopes - mean[None, :])
+        if summed:
+            of_each += tl.sum(slopes, 1)
+        slopes = slopes.to(keys.dtype)
         of_keys = tl.dot(slopes, queries, of_keys, input_precision="ieee")
         of_queries = tl.dot(tl.trans(keys), slopes, input_precision="ieee")
         write(gradient, 3 * step, rows, numbers, length, tl.trans(of_queries) * shrink)
-        if summed:
-            of_all_queries += tl.sum(of_queries, 1)  # those behind the sequence have slopes of nought
     write(gradient + step, 3 * step, columns, numbers, length, of_keys * shrink)
     write(gradient + 2 * step, 3 * step, columns, numbers, length, of_values * grow)
     if summed:
-        tl.store(sums + numbers, of_all_queries * shrink)
-        add_up(sums + step, columns, numbers, length, of_keys * shrink)
-        add_up(sums + 2 * step, columns, numbers, length, of_values * grow)
+        # Queries behind the sequence have slopes of nought, and keys there are nought, but they have weights.
+        again = read(key, key_step, columns, numbers, length)  # from nearby: to keep them would take registers
+        tl.store(sums + numbers, tl.sum(again.to(tl.float32) * of_each[:, None], 0) * shrink)
+        of_values = tl.where(columns[:, None] < length, of_values, 0.0)
+        tl.store(sums + step + numbers, tl.sum(of_values, 0) * grow)
 
 
 @triton.jit
@@ -272,7 +273,7 @@ def _backward(
         value += token * value_step + head * value_head
         above += (token * heads + head) * width
         gradient += (token * 3 * heads + head) * width
-        sums += (place.to(tl.int64) * 3 * heads + head) * width
+        sums += (place.to(tl.int64) * 2 * heads + head) * width
         logs += head.to(tl.int64) * tokens + token
         if length > half:
             _learn(
@@ -306,7 +307,6 @@ def _sizes(query: Tensor, table: dict[int, Setting], block: int, least: int) -> 
             "half": block // 2 if setting.branch else -1,
             "num_warps": setting.warps,
             "num_stages": setting.stages,
-            **({"maxnreg": setting.registers} if setting.registers else {}),
         }
         block //= 2
 
@@ -340,12 +340,12 @@ def _gradient(
     behind: int = -1,
     summed: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """The gradient of the product and, if `summed`, its sum over all tokens, which is else nothing."""
+    """The gradient of the product and, if `summed`, the sums of queries' and values', which are else nothing."""
     query, key, value, above = adjacent(query), adjacent(key), adjacent(value), above.contiguous()
     tokens, heads, width = query.shape
     gradient = torch.empty((tokens, 3, heads, width), dtype=query.dtype, device=query.device)
     sequences = bounds.shape[0] - 1
-    sums = torch.empty((sequences if summed else 0, 3, heads, width), dtype=torch.float32, device=query.device)
+    sums = torch.empty((sequences if summed else 0, 2, heads, width), dtype=torch.float32, device=query.device)
     kernel = wrap_triton(_backward) if COMPILED else _backward
     given = (query, key, value, above, logs, gradient, sums if summed else logs, bounds, seed)
     rest = arguments(query, key, value, dropout, before, behind)

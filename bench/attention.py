@@ -220,7 +220,7 @@ def work(name: str, module: Any, table: str, case: Case, size: int, summed: bool
     if table == "FORWARD":
         return lambda: module._separate(*parts, *rest)
     kept = module._separate(*parts, *rest)
-    given = (case.above, *parts, *(kept[1:] if name == "short" else kept), *rest)
+    given = (case.above, *parts, *kept, *rest)
     return lambda: module._gradient(*given, summed=summed)
 
 

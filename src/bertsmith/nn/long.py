@@ -488,4 +488,4 @@ def _together(
     return _attend(product[:, 0], product[:, 1], product[:, 2], bounds, seed, longest, dropout, before, behind)
 
 
-teach(_separate, _together, _gradient, whole=True)
+teach(_separate, _together, _gradient)

@@ -66,17 +66,17 @@ def shrink(width: int, dropout: float) -> float:
     return float(width**-0.5 * STEPS / (STEPS - round(dropout * STEPS)))
 
 
-def teach(separate: Any, together: Any, gradient: Any, *, whole: bool) -> None:
+def teach(separate: Any, together: Any, gradient: Any) -> None:
     """Teach two operations their gradient: of query, key and value, and of the product that holds all three.
 
-    Both return what was taken and its logarithms. `gradient` wants the logarithms, and, as a `whole`, what was taken;
-    it gives the product's gradient and, if it is asked to, the sum over all tokens of its queries and its values. That
-    is the gradient of the bias, whose part for keys is nought: softmax does not see what all scores have in common.
+    Both return what was taken and its logarithms, and `gradient` wants both again. It gives the product's gradient and,
+    if it is asked to, the sum over all tokens of its queries and its values. That is the gradient of the bias, whose
+    part for keys is nought: softmax does not see what all scores have in common.
     """
 
     def remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
         *parts, bounds, seed, ctx.size, ctx.dropout, ctx.before, ctx.behind = inputs
-        ctx.save_for_backward(*parts, *(output if whole else output[1:]), bounds, seed)
+        ctx.save_for_backward(*parts, *output, bounds, seed)
         ctx.set_materialize_grads(False)
 
     def remember_bias(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:

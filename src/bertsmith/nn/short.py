@@ -164,7 +164,7 @@ def _look(
 @triton.jit
 @no_type_check
 def _learn(
-    query, key, value, above, logs, gradient, sums, query_step: tl.constexpr, key_step: tl.constexpr,
+    query, key, value, above, attended, logs, gradient, sums, query_step: tl.constexpr, key_step: tl.constexpr,
     value_step: tl.constexpr, step: tl.constexpr, one, other, length, scale: tl.constexpr, grow: tl.constexpr,
     shrink: tl.constexpr, width: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr, forgotten: tl.constexpr,
     before: tl.constexpr, behind: tl.constexpr, summed: tl.constexpr
@@ -172,7 +172,8 @@ def _learn(
     """One sequence and head, backwards.
 
     Scores lie on their side, keys by queries. So weights and slopes go into the products for keys and values as they
-    stand in the registers, and all the warps find work however few the queries at once.
+    stand in the registers, and all the warps find work however few the queries at once. The mean slope of a query, its
+    weights times their slopes, is also what it has taken times what comes from above: no warp waits for another's keys.
     """
     numbers, columns = tl.arange(0, width), tl.arange(0, block)
     keys = read(key, key_step, columns, numbers, length)
@@ -180,12 +181,14 @@ def _learn(
     of_keys = tl.zeros([block, width], tl.float32)
     of_values = tl.zeros([block, width], tl.float32)
     if summed:
-        of_each = tl.zeros([block], tl.float32)  # all queries' slopes by one key
+        of_all_queries = tl.zeros([width], tl.float32)
     others = lots_of(other, 0, block)
     for first in tl.range(0, length, at_once):
         rows = first + tl.arange(0, at_once)
         queries = read(query, query_step, rows, numbers, length)
         here = read(above, step, rows, numbers, length)
+        taken = read(attended, step, rows, numbers, length)
+        mean = tl.sum(here.to(tl.float32) * taken.to(tl.float32), 1) / grow
         log = tl.load(logs + rows, mask=rows < length, other=0.0)
         scores = tl.dot(keys, tl.trans(queries), input_precision="ieee")
         scores = limited(scores, rows[None, :], columns[:, None], before, behind)
@@ -198,21 +201,17 @@ def _learn(
             stays = kept(lots_of(one, first, at_once)[None, :], others[:, None], forgotten)
             used, slopes = tl.where(stays, weights, 0.0), tl.where(stays, slopes, 0.0)
         of_values = tl.dot(used.to(keys.dtype), here, of_values, input_precision="ieee")
-        mean = tl.sum(weights * slopes, 0)
-        slopes = weights * (slopes - mean[None, :])
-        if summed:
-            of_each += tl.sum(slopes, 1)
-        slopes = slopes.to(keys.dtype)
+        slopes = (weights * (slopes - mean[None, :])).to(keys.dtype)
         of_keys = tl.dot(slopes, queries, of_keys, input_precision="ieee")
         of_queries = tl.dot(tl.trans(keys), slopes, input_precision="ieee")
         write(gradient, 3 * step, rows, numbers, length, tl.trans(of_queries) * shrink)
+        if summed:
+            of_all_queries += tl.sum(of_queries, 1)  # those behind the sequence have slopes of nought
     write(gradient + step, 3 * step, columns, numbers, length, of_keys * shrink)
     write(gradient + 2 * step, 3 * step, columns, numbers, length, of_values * grow)
     if summed:
-        # Queries behind the sequence have slopes of nought, and keys there are nought, but they have weights.
-        again = read(key, key_step, columns, numbers, length)  # from nearby: to keep them would take registers
-        tl.store(sums + numbers, tl.sum(again.to(tl.float32) * of_each[:, None], 0) * shrink)
-        of_values = tl.where(columns[:, None] < length, of_values, 0.0)
+        tl.store(sums + numbers, of_all_queries * shrink)
+        of_values = tl.where(columns[:, None] < length, of_values, 0.0)  # keys behind the sequence have weights
         tl.store(sums + step + numbers, tl.sum(of_values, 0) * grow)
 
 
@@ -254,10 +253,10 @@ def _forward(
 @triton.jit
 @no_type_check
 def _backward(
-    query, key, value, above, logs, gradient, sums, bounds, seed, tokens, scale: tl.constexpr, grow: tl.constexpr,
-    shrink: tl.constexpr, query_step: tl.constexpr, query_head: tl.constexpr, key_step: tl.constexpr,
-    key_head: tl.constexpr, value_step: tl.constexpr, value_head: tl.constexpr, heads: tl.constexpr,
-    width: tl.constexpr, least: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr, half: tl.constexpr,
+    query, key, value, above, attended, logs, gradient, sums, bounds, seed, tokens, scale: tl.constexpr,
+    grow: tl.constexpr, shrink: tl.constexpr, query_step: tl.constexpr, query_head: tl.constexpr,
+    key_step: tl.constexpr, key_head: tl.constexpr, value_step: tl.constexpr, value_head: tl.constexpr,
+    heads: tl.constexpr, width: tl.constexpr, least: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr, half: tl.constexpr,
     forgotten: tl.constexpr, before: tl.constexpr, behind: tl.constexpr, summed: tl.constexpr
 ):
     head, place = tl.program_id(0) % heads, tl.program_id(0) // heads
@@ -272,18 +271,21 @@ def _backward(
         key += token * key_step + head * key_head
         value += token * value_step + head * value_head
         above += (token * heads + head) * width
+        attended += (token * heads + head) * width
         gradient += (token * 3 * heads + head) * width
         sums += (place.to(tl.int64) * 2 * heads + head) * width
         logs += head.to(tl.int64) * tokens + token
         if length > half:
             _learn(
-                query, key, value, above, logs, gradient, sums, query_step, key_step, value_step, heads * width, one,
-                other, length, scale, grow, shrink, width, block, at_once, forgotten, before, behind, summed
+                query, key, value, above, attended, logs, gradient, sums, query_step, key_step, value_step,
+                heads * width, one, other, length, scale, grow, shrink, width, block, at_once, forgotten, before, behind,
+                summed
             )
         elif half > 0:
             _learn(
-                query, key, value, above, logs, gradient, sums, query_step, key_step, value_step, heads * width, one,
-                other, length, scale, grow, shrink, width, half, min(at_once, half), forgotten, before, behind, summed
+                query, key, value, above, attended, logs, gradient, sums, query_step, key_step, value_step,
+                heads * width, one, other, length, scale, grow, shrink, width, half, min(at_once, half), forgotten,
+                before, behind, summed
             )
 # fmt: on
 
@@ -331,6 +333,7 @@ def _gradient(
     query: Tensor,
     key: Tensor,
     value: Tensor,
+    attended: Tensor,
     logs: Tensor,
     bounds: Tensor,
     seed: Tensor,
@@ -347,7 +350,7 @@ def _gradient(
     sequences = bounds.shape[0] - 1
     sums = torch.empty((sequences if summed else 0, 2, heads, width), dtype=torch.float32, device=query.device)
     kernel = wrap_triton(_backward) if COMPILED else _backward
-    given = (query, key, value, above, logs, gradient, sums if summed else logs, bounds, seed)
+    given = (query, key, value, above, attended, logs, gradient, sums if summed else logs, bounds, seed)
     rest = arguments(query, key, value, dropout, before, behind)
     for size in _sizes(query, BACKWARD, block, least=-1 if summed else 0):  # no tokens add up to nought
         kernel[(sequences * heads,)](*given, shrink=shrink(width, dropout), summed=summed, **size, **rest)
@@ -383,4 +386,4 @@ def _together(
     return _attend(product[:, 0], product[:, 1], product[:, 2], bounds, seed, block, dropout, before, behind)
 
 
-teach(_separate, _together, _gradient, whole=False)
+teach(_separate, _together, _gradient)

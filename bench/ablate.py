@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from record import record
 
-from bertsmith import run
+from bertsmith import kit, run
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.init import initialise
 from bertsmith.objectives.masked import MaskedLM
@@ -33,7 +33,7 @@ from bertsmith.train.trainer import Speed, Trainer
 
 def trained(recipe: Recipe) -> dict[str, float]:
     """The held-out figures of one variant, with what it saw and how fast."""
-    tokenizer, train, valid = run._data(recipe)
+    tokenizer, train, valid = kit.data(recipe)
     device = machine.device(recipe.train.device)
     shape = replace(recipe.model.settings, vocabulary=tokenizer.vocabulary)
     objective = MaskedLM(Transformer(shape), recipe.objective.settings)
@@ -41,10 +41,10 @@ def trained(recipe: Recipe) -> dict[str, float]:
     objective = objective.to(device)
     alike = MaskedLM.Config(pairs=objective.pairs, keep=0.0, random=0.0)
     usual = MaskedLM(Transformer(replace(shape, layers=1)), alike)
-    batches = run._validation(recipe, usual, tokenizer, valid, device)
+    batches = kit.validation(recipe, usual, tokenizer, valid, device)
     trainer = Trainer(
         objective,
-        run._feed(recipe, objective, tokenizer, train),
+        kit.feed(recipe, objective, tokenizer, train),
         Optimizer(objective, recipe.optimizer, hidden=objective.matrices()),
         recipe.schedule,
         replace(recipe.train, evaluations=0, saves=0),

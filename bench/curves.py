@@ -22,7 +22,7 @@ import torch
 from record import record
 from torch import Tensor
 
-from bertsmith import config, run
+from bertsmith import config, kit, run
 from bertsmith.data.batch import Tokens
 from bertsmith.insight.draw import Axis, thin
 from bertsmith.models.transformer import Transformer
@@ -83,9 +83,9 @@ def way_of(name: str, exact: Way, device: torch.device) -> Way | None:
 def trained(recipe: Recipe, way: Way, folder: Path) -> tuple[list[float], dict[str, float]]:
     """A run as `bertsmith pretrain` puts it together, gone by this way: the loss of each step, and what came of it."""
     recipe = replace(recipe, train=replace(recipe.train, precision=way.precision, compile=way.compile))
-    tokenizer, train, valid = run._data(recipe)
+    tokenizer, train, valid = kit.data(recipe)
     device = machine.device(recipe.train.device)
-    objective = run._objective(recipe, tokenizer)
+    objective = kit.objective(recipe, tokenizer)
     if way.whole:
         whole = Whole(objective.trunk.config)
         whole.load_state_dict(objective.trunk.state_dict())
@@ -95,12 +95,12 @@ def trained(recipe: Recipe, way: Way, folder: Path) -> tuple[list[float], dict[s
     torch._dynamo.reset()
     trainer = Trainer(
         objective,
-        run._feed(recipe, objective, tokenizer, train),
+        kit.feed(recipe, objective, tokenizer, train),
         Optimizer(objective, recipe.optimizer, hidden=objective.matrices()),
         recipe.schedule,
         recipe.train,
         folder=folder,
-        measure=partial(evaluate, objective, run._validation(recipe, objective, tokenizer, valid, device), 1.0),
+        measure=partial(evaluate, objective, kit.validation(recipe, objective, tokenizer, valid, device), 1.0),
         precision=machine.precision(way.precision, device),
         speed=Speed(None, lambda attended: 0.0),
         display=Display(stream=io.StringIO()),

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from record import code, record
 
-from bertsmith import config, run, tune
+from bertsmith import config, prepare, run, tune
 from bertsmith.data.corpus import Corpus
 from bertsmith.data.shards import Shards
 from bertsmith.data.words import NumberedText
@@ -52,8 +52,8 @@ def prepared(options: argparse.Namespace) -> Path:
         cut(options.text, options.characters, place / "text.txt")
         text = [str(place / "text.txt")]
         words = TokenizerConfig(kind="words", vocabulary=options.vocabulary, lowercase=False)
-        run.tokenizer(text, place / "words", words, layout="lines")
-        run.prepare(text, place / "data", place / "words", valid=0.02, layout="lines")
+        prepare.tokenizer(text, place / "words", words, layout="lines")
+        prepare.prepare(text, place / "data", place / "words", valid=0.02, layout="lines")
     return place / "data"
 
 

@@ -21,7 +21,7 @@ import torch
 from pretrain import TIMED, WARM, memory, wait
 from record import record
 
-from bertsmith import race, run
+from bertsmith import kit, race, run
 from bertsmith.recipe import Recipe
 from bertsmith.train import machine
 from bertsmith.train.display import Display
@@ -43,9 +43,9 @@ MEMBERS = (
 def measured(recipe: Recipe, device: torch.device) -> dict[str, Any]:
     """Steps of one recipe."""
     torch.manual_seed(0)
-    tokenizer, train, _ = run._data(recipe)
-    objective = run._objective(recipe, tokenizer).to(device)
-    source = run._feed(recipe, objective, tokenizer, train)
+    tokenizer, train, _ = kit.data(recipe)
+    objective = kit.objective(recipe, tokenizer).to(device)
+    source = kit.feed(recipe, objective, tokenizer, train)
     trainer = Trainer(
         objective,
         source,

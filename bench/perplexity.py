@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from record import code, record
 
-from bertsmith import run
+from bertsmith import prepare, run
 from bertsmith.data.shards import Shards
 from bertsmith.data.streams import Streams
 from bertsmith.objectives.onward import Onward, collate
@@ -61,8 +61,8 @@ class Articles:
 def trained(options: argparse.Namespace, folder: Path) -> Path:
     """The run's folder."""
     pieces = TokenizerConfig(kind="words", vocabulary=options.vocabulary, lowercase=False)
-    run.tokenizer(options.texts, folder / "words", pieces, layout="lines")
-    run.prepare(options.texts, folder / "data", folder / "words", valid=0.005, layout="lines")
+    prepare.tokenizer(options.texts, folder / "words", pieces, layout="lines")
+    prepare.prepare(options.texts, folder / "data", folder / "words", valid=0.005, layout="lines")
     changes = [f"out={folder / 'run'}", f"data.folder={folder / 'data'}", f"train.budget={options.budget}"]
     run.pretrain(run.read(options.recipe, [*changes, "train.saves=1", *options.change]))
     return folder / "run"

@@ -39,7 +39,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from bertsmith import config, lesson, run, tune
+from bertsmith import config, lesson, prepare, run, tune
 from bertsmith.data.corpus import Corpus
 from bertsmith.data.shards import Shards
 from bertsmith.errors import BertsmithError, nearest
@@ -102,9 +102,9 @@ def prepared(text: Path, work: Path, vocabulary: int) -> Path:
     """The shards of the text with a vocabulary of their own, made now or found; named after what they are made of."""
     folder = work / f"{text.name.partition('.')[0]}-{Corpus([str(text)]).bytes}-{vocabulary}"
     if not (folder / "tokenizer" / "tokenizer.json").exists():
-        run.tokenizer([str(text)], folder / "tokenizer", TokenizerConfig(vocabulary=vocabulary))
+        prepare.tokenizer([str(text)], folder / "tokenizer", TokenizerConfig(vocabulary=vocabulary))
     if not (folder / "data" / "summary.json").exists():
-        run.prepare([str(text)], folder / "data", folder / "tokenizer")
+        prepare.prepare([str(text)], folder / "data", folder / "tokenizer")
     return folder / "data"
 
 

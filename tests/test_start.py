@@ -8,6 +8,7 @@ import pytest
 import torch
 from tiny import losses, prepared, recipe, write_text
 
+from bertsmith import prepare as preparing
 from bertsmith import run
 from bertsmith.data.batch import Tokens
 from bertsmith.data.corpus import Corpus
@@ -27,7 +28,7 @@ from bertsmith.use.load import load
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Prepared text, and a model that has learnt from it."""
     folder = tmp_path_factory.mktemp("start")
-    run.pretrain(recipe(prepared(folder), folder / "run", "train.steps=150", "model.dropout=0.0"))
+    run.pretrain(recipe(prepared(folder), folder / "run", "train.steps=80", "model.dropout=0.0"))
     return folder
 
 
@@ -142,12 +143,12 @@ def test_that_a_text_has_fewer_new_pieces_than_wanted_is_told(
     old = train(text.read_text(encoding="utf-8").splitlines(), settings)
     old.save(tmp_path / "old")
     text.write_text("the doghouse and the cathouse\na birdhouse\n\n" * 9, encoding="utf-8")
-    run.extend([str(text)], tmp_path / "new", tmp_path / "old", 1_000)
+    preparing.extend([str(text)], tmp_path / "new", tmp_path / "old", 1_000)
     found = Tokenizer.load(tmp_path / "new").vocabulary - old.vocabulary
     line = f"{found} pieces are new, not 1,000: the text repeats no more that the vocabulary lacks"
     assert 0 < found < 200
     assert line in " ".join(capsys.readouterr().out.split())
-    run.extend([str(text)], tmp_path / "new", tmp_path / "old", 2)
+    preparing.extend([str(text)], tmp_path / "new", tmp_path / "old", 2)
     assert "pieces are new" not in capsys.readouterr().out
 
 

@@ -24,12 +24,12 @@ from bertsmith.models.transformer import Transformer
 from bertsmith.nn.init import initialise
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.recipe import FineTune
-from bertsmith.tasks.adapt import read_adapter
+from bertsmith.tasks.adapter import read as read_adapter
 from bertsmith.tasks.base import Task
 from bertsmith.tasks.classify import Classify
 from bertsmith.train import log
 from bertsmith.train.trainer import Trainer
-from bertsmith.use.load import Model
+from bertsmith.use.model import Model
 
 FAST = ["train.device=cpu", "train.precision=float32", "data.items=16", "data.length=16", "data.workers=1"]
 LEARN = [*FAST, "optimizer.rate=0.003", "train.steps=36"]

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bertsmith.errors import BertsmithError
+    from bertsmith.maker import make
     from bertsmith.models.family import FAMILY
     from bertsmith.models.transformer import Transformer, TransformerConfig
     from bertsmith.objectives import OBJECTIVES
     from bertsmith.recipe import FineTune, Recipe
-    from bertsmith.run import make, pretrain
+    from bertsmith.run import pretrain
     from bertsmith.tasks import TASKS
     from bertsmith.text.tokenizer import Tokenizer
     from bertsmith.tune import finetune
     from bertsmith.use.fill import Filled, Guess
-    from bertsmith.use.load import Model, load
+    from bertsmith.use.load import load
+    from bertsmith.use.model import Model
 
 __version__ = "0.1.0"
 
@@ -27,7 +29,7 @@ _HOMES = {
     "Filled": "use.fill",
     "FineTune": "recipe",
     "Guess": "use.fill",
-    "Model": "use.load",
+    "Model": "use.model",
     "OBJECTIVES": "objectives",
     "Recipe": "recipe",
     "TASKS": "tasks",
@@ -36,7 +38,7 @@ _HOMES = {
     "TransformerConfig": "models.transformer",
     "finetune": "tune",
     "load": "use.load",
-    "make": "run",
+    "make": "maker",
     "pretrain": "run",
 }
 

@@ -26,7 +26,9 @@ from bertsmith.tasks.bleu import SIGNATURE, bleu
 from bertsmith.tasks.write import Write
 from bertsmith.train import machine
 from bertsmith.use import likelihood, vectors
-from bertsmith.use.load import WORDS, Model, load
+from bertsmith.use.fill import Filled
+from bertsmith.use.load import load
+from bertsmith.use.model import WORDS, Model
 
 SAY = Console(highlight=False, soft_wrap=True)
 FIRSTS = ("sentence", "sentence1", "premise", "question1")  # what the field calls the first text of a pair
@@ -105,6 +107,27 @@ def neighbours(model: Path, texts: Sequence[str], among: Sequence[str], *, top: 
         SAY.print(f"\n[bold]{escape(text)}[/]")
         for one in found:
             SAY.print(f"  {one['cosine']:.3f}  {one['text']}", markup=False)
+
+
+def fill(model: Path, texts: Sequence[str] | None, *, top: int, as_json: bool) -> None:
+    """Fill the blanks of the texts, or of every line of standard input."""
+    opened = load(model)
+    for text in sys.stdin if texts is None else texts:
+        if text.strip():
+            filled = opened.fill(text.strip(), top)
+            if as_json:
+                print(json.dumps(filled.plain(), ensure_ascii=False), flush=True)
+            else:
+                _show(filled)
+
+
+def _show(filled: Filled) -> None:
+    SAY.print(f"\n[bold]{escape(filled.text)}[/]")
+    for blank in filled.blanks:
+        for guess in blank:
+            bar = "█" * round(24 * guess.probability)
+            SAY.print(f"  {guess.probability:6.1%}  {escape(guess.word):16s} [cyan]{bar}[/]")
+        SAY.print()
 
 
 def generate(model: Path, prompts: Sequence[str], *, as_json: bool, **how: Any) -> None:

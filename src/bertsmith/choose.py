@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bertsmith.config import Part
 from bertsmith.data.shards import Shards
+from bertsmith.errors import RecipeError
 from bertsmith.models.family import FAMILY
 from bertsmith.models.networks import NetworkConfig
 from bertsmith.models.transformer import TransformerConfig
@@ -46,6 +47,14 @@ class Choice:
 
     recipe: Recipe
     reasons: list[str]
+
+
+def allowed(budget: str) -> float:
+    """The seconds of a --budget."""
+    try:
+        return seconds(budget)
+    except ValueError as error:
+        raise RecipeError("--budget", str(error)) from None
 
 
 def vocabulary(words: float) -> tuple[int, str]:

@@ -31,6 +31,17 @@ Shape = Annotated[
 ]
 Overrides = Annotated[list[str] | None, typer.Argument(help="Changes to the recipe, as in train.steps=1000.")]
 Out = Annotated[Path, typer.Option("--out", help="The folder to write.")]
+Case = Annotated[bool, typer.Option("--lowercase/--cased", help="Whether Paris and paris are one word.")]
+Seed = Annotated[int, typer.Option(help="Two runs with one seed are the same run.")]
+ModelFolder = Annotated[Path, typer.Argument(help="A model folder: ours, or any BERT of Hugging Face.")]
+WordModel = Annotated[Path, typer.Argument(help="A folder of word vectors, or a file in word2vec's formats.")]
+Input = Annotated[
+    list[str] | None, typer.Argument(help="Files of lines, JSON lines or tables; standard input if none.")
+]
+Precision = Annotated[
+    Literal["float32", "bfloat16"], typer.Option(help="bfloat16 is faster, and a text may come out differently.")
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
 
 @app.command()
@@ -41,15 +52,13 @@ def make(
     field: Field = "text",
     bad: Bad = "replace",
     layout: Shape = "auto",
-    lowercase: Annotated[
-        bool, typer.Option("--lowercase/--cased", help="Whether Paris and paris are one word.")
-    ] = True,
-    seed: Annotated[int, typer.Option(help="Two runs with one seed are the same run.")] = 0,
+    lowercase: Case = True,
+    seed: Seed = 0,
 ) -> None:
     """From a folder of text to a trained, validated model, in one command."""
-    from bertsmith import run
+    from bertsmith import maker
 
-    run.make(texts, out, budget=budget, seed=seed, lowercase=lowercase, field=field, policy=bad, layout=layout)
+    maker.make(texts, out, budget=budget, seed=seed, lowercase=lowercase, field=field, policy=bad, layout=layout)
 
 
 @app.command()
@@ -58,9 +67,9 @@ def demo(
     budget: Annotated[str, typer.Option(help="How long it may take in all.")] = "5m",
 ) -> None:
     """Make a small BERT from the text that comes with bertsmith, and let it fill some blanks."""
-    from bertsmith import run
+    from bertsmith import maker
 
-    run.demo(out, budget=budget)
+    maker.demo(out, budget=budget)
 
 
 @app.command()
@@ -83,14 +92,14 @@ def tokenizer(
     layout: Shape = "auto",
 ) -> None:
     """Train a vocabulary, or extend that of a model, and report how well it fits the text."""
-    from bertsmith import run
+    from bertsmith import prepare
     from bertsmith.text.tokenizer import TokenizerConfig
 
     if extend is not None:
-        run.extend(texts, out, extend, more, field=field, policy=bad, layout=layout)
+        prepare.extend(texts, out, extend, more, field=field, policy=bad, layout=layout)
         return
     settings = TokenizerConfig(kind=kind, vocabulary=vocabulary, lowercase=lowercase)
-    run.tokenizer(texts, out, settings, field=field, policy=bad, layout=layout)
+    prepare.tokenizer(texts, out, settings, field=field, policy=bad, layout=layout)
 
 
 @app.command()
@@ -105,9 +114,9 @@ def prepare(
     layout: Shape = "auto",
 ) -> None:
     """Tokenise a text once, into shards that training maps into memory. Goes on where it was interrupted."""
-    from bertsmith import run
+    from bertsmith import prepare
 
-    run.prepare(texts, out, tokenizer, valid=valid, workers=workers, field=field, policy=bad, layout=layout)
+    prepare.prepare(texts, out, tokenizer, valid=valid, workers=workers, field=field, policy=bad, layout=layout)
 
 
 @app.command()
@@ -141,26 +150,20 @@ def fill(
         list[str] | None, typer.Argument(help="Texts with [MASK] in them; standard input if none.")
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="How many words for each blank.")] = 5,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Fill the blanks of a text."""
-    from bertsmith import run
+    from bertsmith import apply
 
-    run.fill(model, texts, top=top, as_json=as_json)
-
-
-Input = Annotated[
-    list[str] | None, typer.Argument(help="Files of lines, JSON lines or tables; standard input if none.")
-]
-Start = Annotated[
-    Path, typer.Argument(help="A model folder; a member that begins from chance, as transformer-small; or a recipe.")
-]
-ModelFolder = Annotated[Path, typer.Argument(help="A model folder: ours, or any BERT of Hugging Face.")]
+    apply.fill(model, texts, top=top, as_json=as_json)
 
 
 @app.command()
 def finetune(
-    model: Start,
+    model: Annotated[
+        Path,
+        typer.Argument(help="A model folder; a member that begins from chance, as transformer-small; or a recipe."),
+    ],
     data: Annotated[
         Path, typer.Argument(help="A labelled file, or a folder with train and dev files, as GLUE has them.")
     ],
@@ -282,7 +285,7 @@ def score(
     form: Annotated[
         Literal["within_word", "original"], typer.Option(help="Whether later pieces of the same word are hidden, too.")
     ] = "within_word",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    as_json: Json = False,
 ) -> None:
     """How likely each line is: its pseudo-log-likelihood; and the perplexity of all."""
     from bertsmith import apply
@@ -300,7 +303,7 @@ def neighbours(
         list[str] | None, typer.Option("--among", help="Files of lines to look among; none: the words of word vectors.")
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="How many for each text.")] = 5,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    as_json: Json = False,
 ) -> None:
     """The lines that mean nearly the same as a text; or, of word vectors, the words nearest to a word."""
     from bertsmith import apply, words
@@ -326,10 +329,8 @@ def generate(
     penalty: Annotated[float, typer.Option(help="Of beams: above 0 favours longer texts.")] = 1.0,
     samples: Annotated[int, typer.Option(help="Texts for each prompt.")] = 1,
     seed: Annotated[int, typer.Option(help="The same seed, prompt and model: the same text.")] = 0,
-    precision: Annotated[
-        Literal["float32", "bfloat16"], typer.Option(help="bfloat16 is faster, and a text may come out differently.")
-    ] = "float32",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    precision: Precision = "float32",
+    as_json: Json = False,
 ) -> None:
     """Go on with a text."""
     from bertsmith import apply
@@ -364,13 +365,11 @@ def vectors(
     negatives: Annotated[int, typer.Option(help="False neighbours for each true one.")] = 5,
     sample: Annotated[float, typer.Option(help="Words above this part of the text are dropped now and then.")] = 1e-3,
     least: Annotated[int, typer.Option(help="A word that is met less often has no vector.")] = 5,
-    lowercase: Annotated[
-        bool, typer.Option("--lowercase/--cased", help="Whether Paris and paris are one word.")
-    ] = True,
+    lowercase: Case = True,
     epochs: Annotated[float | None, typer.Option(help="How often the text is read; 5 if nothing is said.")] = None,
     budget: Annotated[str | None, typer.Option(help="Or how long it may take: 90s, 10m, 2h.")] = None,
     rate: Annotated[float | None, typer.Option(help="How fast it learns at first; what suits the kind.")] = None,
-    seed: Annotated[int, typer.Option(help="Two runs with one seed are the same run.")] = 0,
+    seed: Seed = 0,
     as_text: Annotated[
         bool, typer.Option("--text", help="Beside the folder's vectors.bin, vectors.txt in word2vec's text format.")
     ] = False,
@@ -393,9 +392,6 @@ def vectors(
     words.vectors(texts, recipe, as_text=as_text, field=field, policy=bad, layout=layout)
 
 
-WordModel = Annotated[Path, typer.Argument(help="A folder of word vectors, or a file in word2vec's formats.")]
-
-
 @app.command()
 def similar(
     model: WordModel,
@@ -404,7 +400,7 @@ def similar(
         Path | None, typer.Option("--pairs", help="Judged pairs, as WordSim-353 has them: how well is it agreed?")
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="How many for each word.")] = 10,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    as_json: Json = False,
 ) -> None:
     """The words that mean nearly the same as a word, by their vectors."""
     from bertsmith import words as root
@@ -421,7 +417,7 @@ def analogy(
     ] = None,
     method: Annotated[Literal["add", "multiply"], typer.Option(help="3CosAdd or 3CosMul.")] = "add",
     top: Annotated[int, typer.Option(min=1, help="How many answers.")] = 5,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    as_json: Json = False,
 ) -> None:
     """What is to the third word as the first is to the second: king man woman gives queen."""
     from bertsmith import words as root
@@ -437,16 +433,14 @@ def translate(
     ] = None,
     beams: Annotated[int, typer.Option(help="How many beginnings are gone on with; 1: the likeliest alone.")] = 5,
     penalty: Annotated[float, typer.Option(help="Above 0 favours longer texts; 1: the mean of a token counts.")] = 1.0,
-    precision: Annotated[
-        Literal["float32", "bfloat16"], typer.Option(help="bfloat16 is faster, and a text may come out differently.")
-    ] = "float32",
+    precision: Precision = "float32",
     against: Annotated[
         Path | None, typer.Option(help="What people wrote, line by line: BLEU is told at the end.")
     ] = None,
     alignment: Annotated[
         Path | None, typer.Option(help="A picture of what each word was taken from: .html, or .png with matplotlib.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Translate: a line for each line, in order. Or whatever else a model has learnt to write."""
     from bertsmith import apply

@@ -12,7 +12,8 @@ from bertsmith.errors import FolderError, TextError
 from bertsmith.insight import cells, through_time
 from bertsmith.insight.sheet import section, sheet
 from bertsmith.models.recurrent import Recurrent
-from bertsmith.use.load import Model, load
+from bertsmith.use.load import load
+from bertsmith.use.model import Model
 
 SAY = Console(highlight=False, soft_wrap=True)
 MOST = 40_000  # characters of the text that cells are looked for in

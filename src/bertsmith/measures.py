@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from bertsmith import run, tune
+from bertsmith import kit, tune
 from bertsmith.data.pack import Pack
 from bertsmith.data.shards import Shards
 from bertsmith.errors import RecipeError, nearest
@@ -90,7 +90,7 @@ def held_out(folder: Path, text: Path, length: int = LENGTH) -> dict[str, float]
     length = min(length, model.length)
     tokens = max(length, round(TOKENS * HIDDEN / objective.guesses))
     ids: dict[str, Any] = {"start": tokenizer.start, "stop": tokenizer.stop, "padding": tokenizer.padding}
-    pack = Pack(shards, length=length, tokens=tokens, pairs="none", seed=run.VALID_SEED, once=True, **ids)
+    pack = Pack(shards, length=length, tokens=tokens, pairs="none", seed=kit.VALID_SEED, once=True, **ids)
     collate = objective.collator(tokenizer)
     batches = [collate(pack(position)).to(model.device) for position in range(pack.batches())]
     half = machine.precision("auto", model.device) == torch.bfloat16

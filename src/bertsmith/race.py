@@ -17,7 +17,7 @@ from typing import Any, Literal
 import torch
 from rich.console import Console
 
-from bertsmith import choose, config, run
+from bertsmith import choose, config, prepare, run
 from bertsmith.data import files
 from bertsmith.data.corpus import Corpus
 from bertsmith.data.shards import Shards
@@ -52,7 +52,7 @@ class Rules:
     points: int = 4
 
     def __post_init__(self) -> None:
-        if run.duration(self.budget) <= 0:
+        if choose.allowed(self.budget) <= 0:
             raise RecipeError("--budget", f"{self.budget} is no time", "Give at least some seconds")
         if self.points < 1:
             raise RecipeError("--points", f"{self.points} are none", "Give at least 1")
@@ -150,8 +150,8 @@ def prepared(texts: Sequence[str], out: Path, kind: Kind, lowercase: bool) -> Pa
     if not (tokenizer / "tokenizer.json").exists():
         size, _ = choose.vocabulary(corpus.words)
         lower = None if kind == "t5" else lowercase  # T5's pieces keep their case
-        run.tokenizer(texts, tokenizer, TokenizerConfig(kind=kind, vocabulary=size, lowercase=lower))
-    run.prepare(texts, data, tokenizer, valid=choose.valid_share(corpus.words))
+        prepare.tokenizer(texts, tokenizer, TokenizerConfig(kind=kind, vocabulary=size, lowercase=lower))
+    prepare.prepare(texts, data, tokenizer, valid=choose.valid_share(corpus.words))
     return data
 
 
@@ -278,7 +278,7 @@ def keep(out: Path, known: Mapping[str, Any]) -> Results:
     files.write_json(out / RESULT, known)
     rows, rules = known["rows"], known["rules"]
     many = f"{len(rows)} recipes" if len(rows) > 1 else "one recipe"
-    same = f"{spoken(run.duration(rules['budget']))} each" if rules["equal"] == "time" else "equal FLOPs"
+    same = f"{spoken(choose.allowed(rules['budget']))} each" if rules["equal"] == "time" else "equal FLOPs"
     against: Against = "seconds" if rules["equal"] == "time" else "flops"
     results = standings.standings(f"The race: {many}, {same}", rows, against, _protocol(known))
     files.put(out / REPORT, table.page(results).encode())
@@ -288,9 +288,9 @@ def keep(out: Path, known: Mapping[str, Any]) -> Results:
 def _protocol(known: Mapping[str, Any]) -> dict[str, str]:
     """How it was done, in words."""
     rows, rules = known["rows"], known["rules"]
-    told = {"equal": f"{spoken(run.duration(rules['budget']))} of training each"}
+    told = {"equal": f"{spoken(choose.allowed(rules['budget']))} of training each"}
     if rules["equal"] == "flops":
-        told["equal"] = f"the FLOPs that {rules['pacemaker']} spends in {spoken(run.duration(rules['budget']))}"
+        told["equal"] = f"the FLOPs that {rules['pacemaker']} spends in {spoken(choose.allowed(rules['budget']))}"
     told["clock"] = "loader, steps, log and saving; vocabulary, shards, compilation and scores lie outside"
     asked = {name: found["asked"] for row in rows for point in row["points"] for name, found in point["scores"].items()}
     for name, how in asked.items():

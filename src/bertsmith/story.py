@@ -26,7 +26,7 @@ from bertsmith.train.checkpoint import Checkpoint
 from bertsmith.train.clock import spoken
 from bertsmith.train.trainer import Trainer
 from bertsmith.use.blanks import blanks, openings
-from bertsmith.use.load import Model
+from bertsmith.use.model import Model
 
 EXAMPLES = 12
 WRITTEN = 24  # tokens of each text that is written

@@ -22,7 +22,8 @@ from bertsmith.models.transformer import Transformer
 from bertsmith.train import machine
 from bertsmith.train.clock import spoken
 from bertsmith.use import minimal
-from bertsmith.use.load import Model, load
+from bertsmith.use.load import load
+from bertsmith.use.model import Model
 from bertsmith.use.prompt import Pool, Template, named
 from bertsmith.use.shots import Shots, ShotsConfig
 

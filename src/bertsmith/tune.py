@@ -32,7 +32,7 @@ from bertsmith.models.sentence import SentenceConfig
 from bertsmith.models.transformer import TransformerConfig
 from bertsmith.nn.init import initialise
 from bertsmith.recipe import EXTENTS, FineTune, settle
-from bertsmith.tasks import TASKS, adapt
+from bertsmith.tasks import TASKS, adapt, adapter
 from bertsmith.tasks.base import Item, Mould, Task, predict
 from bertsmith.tasks.classify import Classify
 from bertsmith.tasks.seeds import interval
@@ -218,7 +218,7 @@ def run(
             trainer.recall()
             figures = trainer.best
     if recipe.adapt.kind == "lora":
-        adapt.write_adapter(recipe.out / "adapter", task, recipe.adapt, str(recipe.model))
+        adapter.write(recipe.out / "adapter", task, recipe.adapt, str(recipe.model))
     # Who writes learns as a whole, and who reads features leaves the network as it is: nothing is to be undone.
     if not isinstance(task, Write) and recipe.task.kind not in lesson.FEATURES:
         adapt.finish(task)

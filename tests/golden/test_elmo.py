@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bertsmith import config, run
+from bertsmith import config, prepare, run
 from bertsmith.recipe import Recipe
 from bertsmith.text.tokenizer import TokenizerConfig
 from bertsmith.train import log
@@ -22,8 +22,8 @@ STEPS = 12
 def test_the_tiny_elmo_learns_as_it_always_has(tmp_path: Path) -> None:
     with resources.as_file(resources.files("bertsmith.text") / "sample" / "sample.txt.xz") as sample:
         words = TokenizerConfig(kind="words", vocabulary=8_192)
-        run.tokenizer([str(sample)], tmp_path / "words", words, layout="lines")
-        run.prepare([str(sample)], tmp_path / "data", tmp_path / "words", valid=0.05, layout="lines")
+        prepare.tokenizer([str(sample)], tmp_path / "words", words, layout="lines")
+        prepare.prepare([str(sample)], tmp_path / "data", tmp_path / "words", valid=0.05, layout="lines")
     path = HERE.parents[1] / "recipes" / "tiny" / "elmo.toml"
     changes = [f"out={tmp_path / 'run'}", f"data.folder={tmp_path / 'data'}", f"train.steps={STEPS}"]
     figures = run.pretrain(config.read(path, Recipe, [*changes, "data.valid=2_048", "train.evaluations=0"]))

@@ -14,7 +14,8 @@ from bertsmith.errors import FolderError, RecipeError
 from bertsmith.objectives.onward import Onward
 from bertsmith.recipe import Recipe
 from bertsmith.train import checkpoint, log
-from bertsmith.use.load import Model, load
+from bertsmith.use.load import load
+from bertsmith.use.model import Model
 
 PROMPTS = ["the cat", "the queen likes the", "a"]
 

@@ -11,7 +11,7 @@ from parity.members import KINDS, assert_masked_words, assert_task
 from tasks import small
 from tasks.small import WORDS, prose, shape
 
-from bertsmith import run
+from bertsmith import kit, prepare, run
 from bertsmith.errors import RecipeError
 from bertsmith.models import folder as folders
 from bertsmith.models.family import ROBERTA
@@ -63,7 +63,7 @@ def test_places_are_counted_from_behind_the_padding_piece() -> None:
 def test_a_vocabulary_whose_padding_has_another_number_is_refused() -> None:
     recipe = run.read(Path(__file__).parents[2] / "recipes" / "roberta-base.toml", [])
     with pytest.raises(RecipeError) as caught:
-        run._objective(recipe, small.tokenizer())
+        kit.objective(recipe, small.tokenizer())
     fact = "roberta-base counts places from behind a padding piece of number 1, and here it has number 0"
     assert str(caught.value) == f"model.kind: {fact}. Train the tokenizer with --kind bpe, and prepare the text again."
 
@@ -71,8 +71,8 @@ def test_a_vocabulary_whose_padding_has_another_number_is_refused() -> None:
 def test_a_run_ends_in_a_folder_that_guesses_alike_in_transformers(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("\n".join(prose(400, 3)))
     text = [str(tmp_path / "text.txt")]
-    run.tokenizer(text, tmp_path / "tokenizer", TokenizerConfig(kind="bpe", vocabulary=300))
-    run.prepare(text, tmp_path / "data", tmp_path / "tokenizer")
+    prepare.tokenizer(text, tmp_path / "tokenizer", TokenizerConfig(kind="bpe", vocabulary=300))
+    prepare.prepare(text, tmp_path / "data", tmp_path / "tokenizer")
     sizes = ["width=32", "layers=2", "heads=4", "feed_forward=48", "length=64"]
     overrides = [f"model.{size}" for size in sizes] + ["data.length=32", "data.tokens=512", "train.steps=3"]
     overrides += ["train.accumulate=1", f"out={tmp_path / 'run'}", f"data.folder={tmp_path / 'data'}"]

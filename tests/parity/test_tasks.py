@@ -22,7 +22,8 @@ from bertsmith.models.sentence import write as write_sentence
 from bertsmith.models.transformer import Transformer
 from bertsmith.tasks.base import Item, Mould, Task
 from bertsmith.tasks.embed import Embed
-from bertsmith.use.load import Model, load
+from bertsmith.use.load import load
+from bertsmith.use.model import Model
 
 KINDS = {  # the case, and transformers' class with what its configuration says
     "class": ("BertForSequenceClassification", {"num_labels": 3}),

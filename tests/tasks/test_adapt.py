@@ -20,7 +20,9 @@ from bertsmith.models.dialects import dialect_of
 from bertsmith.models.family import FAMILY
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.nn import lora
-from bertsmith.tasks.adapt import AdaptConfig, finish, prepare, rates, read_adapter, write_adapter
+from bertsmith.tasks.adapt import AdaptConfig, finish, prepare, rates
+from bertsmith.tasks.adapter import read as read_adapter
+from bertsmith.tasks.adapter import write as write_adapter
 from bertsmith.tasks.answer import Answer
 from bertsmith.tasks.base import Task
 from bertsmith.tasks.choose import Choose

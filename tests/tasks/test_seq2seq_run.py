@@ -20,7 +20,7 @@ from bertsmith.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from bertsmith.recipe import FineTune
 from bertsmith.tasks.write import Write
 from bertsmith.text.tokenizer import Tokenizer
-from bertsmith.use.load import Model
+from bertsmith.use.model import Model
 from bertsmith.use.translate import align
 
 ROOT = Path(__file__).resolve().parents[2] / "recipes"

@@ -11,7 +11,7 @@ import pytest
 import torch
 from tiny import assert_same, fail_at, losses, prepared, recipe, weights, write_text
 
-from bertsmith import run
+from bertsmith import kit, run
 from bertsmith.data.batch import Batch
 from bertsmith.data.corpus import Corpus
 from bertsmith.data.prepare import prepare
@@ -52,9 +52,9 @@ def test_a_run_learns_and_leaves_what_it_promises(data: Path, tmp_path: Path) ->
 def test_micro_batches_do_not_change_the_step(data: Path, tmp_path: Path) -> None:
     """Three uneven micro-batches give the gradient of their union: losses are sums, divided once."""
     built = recipe(data, tmp_path, "model.dropout=0.0", "model.attention_dropout=0.0", "data.tokens=256")
-    tokenizer, train, _ = run._data(built)
-    objective = run._objective(built, tokenizer)
-    feed = run._feed(built, objective, tokenizer, train)
+    tokenizer, train, _ = kit.data(built)
+    objective = kit.objective(built, tokenizer)
+    feed = kit.feed(built, objective, tokenizer, train)
     parts, position = [], feed.first()
     for _ in range(3):
         parts.append(feed(position))
@@ -176,7 +176,7 @@ def test_a_run_by_budget_ends_in_time_and_its_rate_follows_the_time(
 def test_a_run_by_epochs_sees_the_text_so_often(data: Path, tmp_path: Path) -> None:
     run.pretrain(_by("epochs", "1", data, tmp_path / "run"))
     tokens = [entry["tokens"] for entry in log.read(tmp_path / "run" / log.NAME) if entry["kind"] == "step"][-1]
-    _, train, _ = run._data(recipe(data, tmp_path))
+    _, train, _ = kit.data(recipe(data, tmp_path))
     assert train.tokens < tokens < 3 * train.tokens  # random second texts and special tokens come on top
 
 

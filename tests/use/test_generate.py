@@ -27,7 +27,7 @@ from bertsmith.models.transformer import Transformer
 from bertsmith.objectives.causal import NextToken
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 from bertsmith.use import generate as module
-from bertsmith.use.load import Model
+from bertsmith.use.model import Model
 
 SEARCHES = {
     "greedy": SearchConfig(most=10, temperature=0),

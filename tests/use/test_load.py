@@ -17,7 +17,8 @@ from bertsmith.models.transformer import Transformer
 from bertsmith.nn.heads import Classifier, Pooler
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.tasks.base import Task
-from bertsmith.use.load import Model, load
+from bertsmith.use.load import load
+from bertsmith.use.model import Model
 
 ANSWERS = ("class", "number", "labels")
 

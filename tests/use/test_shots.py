@@ -27,7 +27,8 @@ from bertsmith.objectives.masked import MaskedLM
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 from bertsmith.use import shots as module
 from bertsmith.use.likelihood import score
-from bertsmith.use.load import Model, load
+from bertsmith.use.load import load
+from bertsmith.use.model import Model
 from bertsmith.use.prompt import NAMES, Pool, Template, named
 from bertsmith.use.shots import FREE, Shots
 

@@ -26,7 +26,7 @@ from bertsmith.models.search import SearchConfig, Step
 from bertsmith.tasks.bleu import bleu
 from bertsmith.tasks.write import Write
 from bertsmith.use import translate as module
-from bertsmith.use.load import Model
+from bertsmith.use.model import Model
 
 SIZES = {"width": 32, "layers": 2, "decoder": 2, "heads": 4, "feed_forward": 48, "length": 40}
 SHAPE = replace(TRANSFORMER_TINY, vocabulary=tokenizer().vocabulary, **SIZES)

@@ -256,8 +256,8 @@ def _backward(
     query, key, value, above, attended, logs, gradient, sums, bounds, seed, tokens, scale: tl.constexpr,
     grow: tl.constexpr, shrink: tl.constexpr, query_step: tl.constexpr, query_head: tl.constexpr,
     key_step: tl.constexpr, key_head: tl.constexpr, value_step: tl.constexpr, value_head: tl.constexpr,
-    heads: tl.constexpr, width: tl.constexpr, least: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr, half: tl.constexpr,
-    forgotten: tl.constexpr, before: tl.constexpr, behind: tl.constexpr, summed: tl.constexpr
+    heads: tl.constexpr, width: tl.constexpr, least: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr,
+    half: tl.constexpr, forgotten: tl.constexpr, before: tl.constexpr, behind: tl.constexpr, summed: tl.constexpr
 ):
     head, place = tl.program_id(0) % heads, tl.program_id(0) // heads
     start = tl.load(bounds + place)
@@ -278,8 +278,8 @@ def _backward(
         if length > half:
             _learn(
                 query, key, value, above, attended, logs, gradient, sums, query_step, key_step, value_step,
-                heads * width, one, other, length, scale, grow, shrink, width, block, at_once, forgotten, before, behind,
-                summed
+                heads * width, one, other, length, scale, grow, shrink, width, block, at_once, forgotten, before,
+                behind, summed
             )
         elif half > 0:
             _learn(

@@ -8,6 +8,7 @@ answer    the stretch of a passage that answers a question
 choose    the right one of several endings
 embed     vectors that can be compared
 write     any of these, and others, as a text that is written about a text
+adapt     how much of a network a task may change; adapter keeps what LoRA has learnt, under peft's names
 scores, entities, squad, bleu, seeds   how good answers are, by the field's own rules; and how sure that is
 """
 

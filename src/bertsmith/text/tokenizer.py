@@ -14,20 +14,13 @@ from numpy.typing import NDArray
 from tokenizers import decoders, models, normalizers
 
 from bertsmith.errors import FolderError, TextError
+from bertsmith.text import folder as folders
+from bertsmith.text.folder import LEFT_TO_RIGHT, ROLES
 from bertsmith.text.panic import told
-from bertsmith.text.pieces import END, SPECIALS, Kind, TokenizerConfig, bert, frame_one, learn
+from bertsmith.text.pieces import END, Kind, TokenizerConfig, frame_one, learn
 
 __all__ = ["END", "Tokenizer", "TokenizerConfig", "train"]
 
-# By role: the key in tokenizer_config.json, and the names it usually has.
-ROLES = {
-    "padding": ("pad_token", "[PAD]", "<pad>", END),
-    "unknown": ("unk_token", "[UNK]", "<unk>"),
-    "start": ("cls_token", "[CLS]", "<s>", END),
-    "stop": ("sep_token", "[SEP]", "</s>", END),
-    "mask": ("mask_token", "[MASK]", "<mask>"),
-}
-LEFT_TO_RIGHT = {"start": "bos_token", "stop": "eos_token"}  # what models that write text call the same
 # How a piece shows that it begins a word, or that it does not.
 BEGINS = {models.BPE: "Ġ", models.Unigram: "▁"}
 CONTINUES = {models.WordPiece: "##"}
@@ -58,20 +51,10 @@ class Tokenizer:
     @classmethod
     def load(cls, folder: str | Path) -> "Tokenizer":
         """Open a folder with tokenizer.json, or with BERT's vocab.txt alone. No code in it is ever run."""
-        path = Path(folder)
-        if path.is_file():
-            path, file = path.parent, path
-        else:
-            candidates = (path / name for name in ("tokenizer.json", "vocab.txt"))
-            file = next((file for file in candidates if file.is_file()), path)
-        if file == path:
-            fact = "holds neither tokenizer.json nor vocab.txt" if path.is_dir() else "does not exist"
-            raise FolderError(path, fact, "Make one with: bertsmith tokenizer TEXT --out FOLDER")
-        settings = _settings(path)
+        file = folders.found(Path(folder))
+        settings = folders.settings(file.parent)
         with told(file, FolderError):
-            if file.suffix == ".txt":
-                return cls(_from_vocabulary(file, settings), _names(settings), file)
-            return cls(tokenizers.Tokenizer.from_str(_read(file)), _names(settings), file)
+            return cls(folders.read(file, settings), folders.names(settings), file)
 
     def save(self, folder: str | Path, *, length: int | None = None, segments: bool = True) -> None:
         """Write tokenizer.json and tokenizer_config.json, as transformers' AutoTokenizer opens them.
@@ -99,13 +82,7 @@ class Tokenizer:
             }
         if length is not None:
             settings["model_max_length"] = length
-        folder = Path(folder)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            _write(folder / "tokenizer.json", self._inner.to_str(pretty=True))
-            _write(folder / "tokenizer_config.json", json.dumps(settings, indent=2, sort_keys=True))
-        except OSError as error:
-            raise FolderError(folder, f"the tokenizer cannot be written there ({error.strerror})") from None
+        folders.write(Path(folder), self._inner.to_str(pretty=True), settings)
 
     @property
     def vocabulary(self) -> int:
@@ -342,54 +319,3 @@ def _parts(text: str) -> Iterator[str]:
         yield text[start:stop]
         start = stop
     yield text[start:]
-
-
-def _from_vocabulary(file: Path, settings: dict[str, Any]) -> tokenizers.Tokenizer:
-    """BERT as first published: one piece a line, in the order of their ids."""
-    lines = _read(file).replace("\r\n", "\n").removesuffix("\n").split("\n")
-    vocabulary = {piece: number for number, piece in enumerate(lines)}
-    if missing := [name for name in SPECIALS["wordpiece"] if name not in vocabulary]:
-        raise FolderError(file, f"has no line {missing[0]}", "BERT's vocabulary has one piece a line")
-    strip = settings.get("strip_accents")
-    return bert(
-        vocabulary,
-        lowercase=bool(settings.get("do_lower_case", True)),
-        accents=None if strip is None else not strip,
-        han=bool(settings.get("tokenize_chinese_chars", True)),
-    )
-
-
-def _settings(folder: Path) -> dict[str, Any]:
-    file = folder / "tokenizer_config.json"
-    if not file.is_file():
-        return {}
-    try:
-        settings = json.loads(_read(file))
-    except (ValueError, RecursionError):
-        raise FolderError(file, "is not JSON") from None
-    if not isinstance(settings, dict):
-        raise FolderError(file, "does not hold a JSON object")
-    return settings
-
-
-def _names(settings: dict[str, Any]) -> dict[str, str]:
-    """What the folder calls its special pieces: a name, or a record with the name in it."""
-    named = {role: settings.get(key) or settings.get(LEFT_TO_RIGHT.get(role, "")) for role, (key, *_) in ROLES.items()}
-    plain = {role: name.get("content") if isinstance(name, dict) else name for role, name in named.items()}
-    return {role: name for role, name in plain.items() if isinstance(name, str)}
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise FolderError(file, "is not UTF-8 text") from None
-    except OSError as error:
-        raise FolderError(file, f"cannot be read ({error.strerror})") from None
-
-
-def _write(file: Path, text: str) -> None:
-    """Put the file in place at once, so that nobody ever opens half of it."""
-    beside = file.with_name(file.name + ".writing")
-    beside.write_text(text + "\n", encoding="utf-8")
-    beside.replace(file)

@@ -1,32 +1,21 @@
 """Opening a model folder: ours, or any BERT that Hugging Face's tools have written."""
 
-import re
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from bertsmith.config import build
-from bertsmith.data.examples import Example, Question, Sentence
 from bertsmith.data.plan import Pairs
-from bertsmith.errors import FolderError, TextError
+from bertsmith.errors import FolderError
 from bertsmith.models import folder as folders
 from bertsmith.models import sentence as sentences
-from bertsmith.models.decoder import Decoder
 from bertsmith.models.dialects import dialect_of
 from bertsmith.models.elmo import ElmoConfig
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.folder import Opened
 from bertsmith.models.foreign import shown
-from bertsmith.models.networks import Network, Translator, network
+from bertsmith.models.networks import Translator, network
 from bertsmith.models.recurrent import RecurrentConfig
-from bertsmith.models.search import SearchConfig
-from bertsmith.models.sentence import SentenceConfig
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.objectives.base import Objective
 from bertsmith.objectives.both_ways import BothWays
@@ -35,243 +24,9 @@ from bertsmith.objectives.masked import MaskedLM
 from bertsmith.objectives.onward import Onward
 from bertsmith.objectives.spans import SpanCorruption
 from bertsmith.tasks import TASKS
-from bertsmith.tasks.base import Task, predict
 from bertsmith.tasks.write import Write
 from bertsmith.text.tokenizer import Tokenizer
-from bertsmith.use import likelihood
-from bertsmith.use.fill import Filled, fill
-from bertsmith.use.generate import Continued, generate
-from bertsmith.use.likelihood import Form, Scored
-from bertsmith.use.shots import classify
-from bertsmith.use.translate import Aligned, Translated, align, translate
-from bertsmith.use.vectors import Embedder
-
-Text = str | tuple[str, str]  # one text, or a pair
-WORDS = re.compile(r"\w+|[^\w\s]")
-
-
-class Model:
-    """A trained model in a person's hands. What it was not trained for, it says so in one line."""
-
-    def __init__(
-        self,
-        objective: Objective,
-        tokenizer: Tokenizer,
-        place: str,
-        *,
-        guesses: bool = True,
-        sentence: SentenceConfig | None = None,
-    ) -> None:
-        self.objective, self.tokenizer, self.place = objective, tokenizer, place
-        self.guesses = guesses  # whether it has learnt to guess words
-        self.sentence = sentence or SentenceConfig()
-        self._embedders: dict[tuple[Any, ...], Embedder] = {}  # packing weights takes longer than a text
-        self._decoders: dict[tuple[Any, ...], Decoder] = {}
-
-    @property
-    def trunk(self) -> Network:
-        """The network that reads; of two transformers, the first."""
-        whole = self.objective.trunk
-        return whole.encoder if isinstance(whole, EncoderDecoder) else whole
-
-    @property
-    def device(self) -> torch.device:
-        return self.trunk.embedding.weight.device
-
-    @property
-    def length(self) -> int:
-        """Tokens of a sequence at most."""
-        return self.trunk.config.length
-
-    # ------------------------------------------------------------------------------------- masked words
-
-    def fill(self, text: str, top: int = 5) -> Filled:
-        """The best words for every blank of a text."""
-        return self.fill_all([text], top)[0]
-
-    def fill_all(self, texts: Sequence[str], top: int = 5) -> list[Filled]:
-        """The same for many texts, in order."""
-        return fill(self.masked("Blanks"), self.tokenizer, texts, top)
-
-    def score(self, texts: Sequence[str], form: Form = "within_word") -> list[Scored]:
-        """How likely each text is: its log-likelihood, or what a model of masked words has in its place."""
-        return likelihood.score(self.guesser(), self.tokenizer, texts, form=form, device=self.device)
-
-    # -------------------------------------------------------------------------------------- next words
-
-    def generate(self, prompts: Sequence[str], **how: Any) -> list[str]:
-        """What a model makes of each prompt, in order: the prompt gone on with, or, by a T5, what it writes about it.
-
-        `how` is that of `continue_all`. Samples follow each other.
-        """
-        found = self.continue_all(prompts, **how)
-        for number, one in enumerate(found, 1):
-            if one.unread:
-                warnings.warn(f"prompt {number}: {one.unread} of its tokens were not read", stacklevel=2)
-        return [text for one in found for text in one.texts]
-
-    def continue_all(
-        self,
-        prompts: Sequence[str],
-        *,
-        stop: Sequence[str] = (),
-        precision: Literal["float32", "bfloat16"] = "float32",
-        **how: Any,
-    ) -> list[Continued]:
-        """The same with all there is to know. `stop` are pieces to end at; `how` is that of `SearchConfig`."""
-        if not isinstance(self.objective, NextToken | Onward | SpanCorruption | Write):
-            remedy = "Only a model pretrained on next tokens or on spans can write, as GPT and T5 are"
-            raise FolderError(self.place, "was not trained to tell the next token", remedy)
-        config = SearchConfig(**how)
-        rows = len(prompts) * config.beams * config.samples
-        kept = {self.tokenizer.roles.get("stop"), *self.tokenizer.sentinels}
-        return generate(self._decoder(precision, rows, kept), self.tokenizer, prompts, config, stop)
-
-    def translate(
-        self,
-        texts: Sequence[str],
-        *,
-        beams: int = 5,
-        penalty: float = 1.0,
-        precision: Literal["float32", "bfloat16"] = "float32",
-    ) -> list[str]:
-        """What each text is in the other language, in order; or whatever else the model has learnt to write."""
-        found = self.translate_all(texts, beams=beams, penalty=penalty, precision=precision)
-        for number, one in enumerate(found, 1):
-            if one.unread:
-                warnings.warn(f"text {number}: {one.unread} of its tokens were not read", stacklevel=2)
-        return [one.translation for one in found]
-
-    def translate_all(
-        self,
-        texts: Sequence[str],
-        *,
-        beams: int = 5,
-        penalty: float = 1.0,
-        precision: Literal["float32", "bfloat16"] = "float32",
-    ) -> list[Translated]:
-        """The same with all there is to know."""
-        if not isinstance(self.objective, Write) or self.objective.config.answer != "text":
-            remedy = "Teach it first: bertsmith finetune transformer-small DATA --out runs/mine"
-            raise FolderError(self.place, "has not learnt to translate", remedy)
-        config = SearchConfig(most=self.objective.most, temperature=0, beams=beams, penalty=penalty)
-        decoder = self._decoder(precision, len(texts) * beams, {self.tokenizer.stop})
-        return translate(self.objective, decoder, self.tokenizer, texts, config)
-
-    def align(self, found: Translated) -> Aligned:
-        """What each piece of a translation was taken from, as far as the network looks at what it has read."""
-        assert isinstance(self.objective, Write)
-        aligned = align(self.objective, self.tokenizer, found)
-        if aligned is None:
-            remedy = "Take a model such as lstm-attention"
-            raise FolderError(self.place, "has no attention, and so no alignment", remedy)
-        return aligned
-
-    def _decoder(self, precision: str, rows: int, kept: set[int | None]) -> Decoder:
-        """The network made ready to write so many rows, of special pieces only those that are kept."""
-        # One vector in full precision is multiplied as fast as memory gives the weights, however they lie.
-        alone = rows == 1 and precision == "float32" and self.device.type == "cpu"
-        asked = (precision, alone, frozenset(kept))
-        if asked not in self._decoders:
-            special = set(self.tokenizer.special.nonzero()[0].tolist())
-            start = self.tokenizer.roles.get("padding", 0)
-            how: dict[str, Any] = {"pack": not alone, "never": sorted(special - kept), "start": start}
-            self._decoders[asked] = Decoder(self.objective.trunk, getattr(torch, precision), **how)
-        return self._decoders[asked]
-
-    def shots(
-        self,
-        texts: Sequence[Text],
-        examples: Sequence[tuple[Text, str]],
-        labels: Sequence[str] | Mapping[str, str] | None = None,
-        **how: Any,
-    ) -> list[dict[str, Any]]:
-        """The label of each text and the chance of each label, by examples in the prompt alone. Brown et al. 2020.
-
-        `labels` may give the words that stand for each; `how` is that of `use.shots.classify`.
-        """
-        return classify(self.next_token(), self.tokenizer, texts, examples, labels, **how)
-
-    def next_token(self) -> NextToken:
-        """The objective that tells the next token."""
-        if not isinstance(self.objective, NextToken):
-            remedy = "Shots need a model that was pretrained on next tokens and not fine-tuned, as GPT is"
-            raise FolderError(self.place, "does not tell the next token", remedy)
-        return self.objective
-
-    # ----------------------------------------------------------------------------------------- vectors
-
-    def embed(self, texts: Sequence[str], **how: Any) -> NDArray[np.float32]:
-        """One vector for each text, pooled as the folder says; `how` is that of `use.vectors.Embedder`."""
-        if not isinstance(self.trunk, Transformer):
-            raise FolderError(self.place, "gives no vectors of texts", "Take a network such as BERT's")
-        length = min(self.sentence.length or self.length, self.length)
-        own = {"pooling": self.sentence.pooling, "normalise": self.sentence.normalise, "length": length}
-        asked = tuple(sorted({**own, **how}.items()))
-        if asked not in self._embedders:
-            self._embedders[asked] = Embedder(self.trunk, self.tokenizer, **dict(asked))
-        return self._embedders[asked](texts)
-
-    # ------------------------------------------------------------------------------------------- tasks
-
-    def classify(self, texts: Sequence[Text]) -> list[dict[str, Any]]:
-        """The class, number or labels of each text, or pair of texts."""
-        self._need("classify", texts)
-        return self.predict([_example(number, text) for number, text in enumerate(texts, 1)])
-
-    def tag(self, texts: Sequence[str | Sequence[str]]) -> list[dict[str, Any]]:
-        """A tag for every word. A text that is not yet in words is cut at blanks and punctuation."""
-        self._need("tag", texts)
-        cut = [tuple(WORDS.findall(text)) if isinstance(text, str) else tuple(text) for text in texts]
-        return self.predict([Sentence(place=f"text {number}", words=words) for number, words in enumerate(cut, 1)])
-
-    def answer(self, question: str, passage: str) -> dict[str, Any]:
-        """The stretch of the passage that answers the question; empty if there is none."""
-        self._need("answer")
-        asked = Question(place="question", name="question", question=question, passage=passage)
-        return self.predict([asked])[0]
-
-    def choose(self, beginning: str, endings: Sequence[str]) -> dict[str, Any]:
-        """The ending that goes best with the beginning."""
-        self._need("choose")
-        return self.predict([Example(place="choice", texts=(beginning, *endings))])[0]
-
-    def write(self, texts: Sequence[Text]) -> list[dict[str, Any]]:
-        """What is to be written about each text, or pair of texts: words, a class or a number, as it has learnt."""
-        self._need("write", texts)
-        return self.predict([_example(number, text) for number, text in enumerate(texts, 1)])
-
-    def predict(self, examples: Sequence[Any]) -> list[dict[str, Any]]:
-        """What the task says of each example, in order."""
-        task = self.objective
-        assert isinstance(task, Task)
-        items = task.items(examples, self.tokenizer, self.length)
-        return predict(task, examples, items, device=self.device)
-
-    def stream(self, examples: Iterator[Any], together: int = 1024) -> Iterator[dict[str, Any]]:
-        """The same for any number of examples, as they come."""
-        while some := list(islice(examples, together)):
-            yield from self.predict(some)
-
-    def guesser(self) -> MaskedLM | NextToken | Onward:
-        """The objective that says how likely a word is: hidden in its text, or next in it."""
-        return self.objective if isinstance(self.objective, NextToken | Onward) else self.masked()
-
-    def masked(self, what: str = "Scores") -> MaskedLM:
-        """The objective with the head that guesses words."""
-        if not self.guesses or not isinstance(self.objective, MaskedLM):
-            remedy = f"{what} need a model pretrained on masked words"
-            if "judge" in dialect_of(self.objective.trunk.config).parts:
-                remedy += ", as an ELECTRA's generator is"
-            raise FolderError(self.place, "has no masked-word head", remedy)
-        return self.objective
-
-    def _need(self, kind: str, texts: Any = ()) -> None:
-        if not isinstance(self.objective, TASKS[kind]):
-            remedy = f"Fine-tune it first: bertsmith finetune {self.place} DATA --task {kind} --out runs/mine"
-            raise FolderError(self.place, f"was not fine-tuned to {kind}", remedy)
-        if isinstance(texts, str):
-            raise TextError("texts", "is one text, not several", "Put it into a list")
+from bertsmith.use.model import Model
 
 
 def load(folder: str | Path, device: str = "cpu") -> Model:
@@ -347,7 +102,3 @@ def _said(opened: Opened, place: Path) -> Write | None:
     trunk = network(opened.config)
     assert isinstance(trunk, Translator)  # as it has a decoder
     return Write(trunk, build(settings, Write.Config, f"{place} [bertsmith]"), tuple(labels))
-
-
-def _example(number: int, text: Text) -> Example:
-    return Example(place=f"text {number}", texts=(text,) if isinstance(text, str) else tuple(text))

@@ -1,0 +1,115 @@
+"""The kit of a pretraining run, as its recipe asks for it: text, network with heads, and what they are fed."""
+
+from dataclasses import replace
+
+import torch
+from rich.console import Console
+
+from bertsmith.data.batch import Batch
+from bertsmith.data.feed import Feed
+from bertsmith.data.pack import Pack
+from bertsmith.data.plan import Pairs
+from bertsmith.data.shards import Shards
+from bertsmith.data.streams import Streams
+from bertsmith.errors import FolderError, RecipeError
+from bertsmith.models.dialects import dialect_of
+from bertsmith.models.networks import NetworkConfig, network
+from bertsmith.nn.init import initialise
+from bertsmith.objectives import OBJECTIVES
+from bertsmith.objectives.base import Unlabelled
+from bertsmith.recipe import Recipe
+from bertsmith.start import start
+from bertsmith.text.tokenizer import Tokenizer
+from bertsmith.train import checkpoint
+
+SAY = Console(highlight=False, soft_wrap=True)
+VALID_SEED = 1  # validation is masked once and for all, whatever the run's own seed
+
+
+def data(recipe: Recipe) -> tuple[Tokenizer, Shards, Shards]:
+    """The tokenizer, the training text and the validation text of a prepared folder."""
+    folder = recipe.data.folder
+    if not folder.is_dir():
+        raise FolderError(
+            folder, "there is no such folder", "Make it with: bertsmith prepare TEXT --out " + str(folder)
+        )
+    tokenizer = Tokenizer.load(folder / "tokenizer")
+    train, valid = Shards(folder / "train"), Shards(folder / "valid")
+    return tokenizer, train, valid
+
+
+def objective(recipe: Recipe, tokenizer: Tokenizer) -> Unlabelled:
+    """The network with its heads, at its first weights: the same seed gives the same ones."""
+    shape = replace(recipe.model.settings, vocabulary=tokenizer.vocabulary)
+    if shape.offset and tokenizer.padding != shape.offset - 1:
+        fact = f"{recipe.model.kind} counts places from behind a padding piece of number {shape.offset - 1}"
+        remedy = "Train the tokenizer with --kind bpe, and prepare the text again"
+        raise RecipeError("model.kind", f"{fact}, and here it has number {tokenizer.padding}", remedy)
+    objective = built(recipe, shape)
+    initialise(objective, recipe.train.seed)
+    if recipe.start is not None and checkpoint.newest(recipe.out / "checkpoints") is None:
+        for line in start(objective, recipe.start, tokenizer):
+            SAY.print(line, markup=False)
+    objective.meet(tokenizer)
+    return objective
+
+
+def built(recipe: Recipe, shape: NetworkConfig) -> Unlabelled:
+    """The network with its heads. One that could not be saved is refused before it is trained."""
+    dialect_of(shape)
+    objective = OBJECTIVES[recipe.objective.kind](network(shape), recipe.objective.settings)
+    for part in objective.folders.values():
+        dialect_of(part.trunk.config)
+    return objective
+
+
+def feed(recipe: Recipe, objective: Unlabelled, tokenizer: Tokenizer, train: Shards) -> Feed:
+    source = _streams if objective.streams else _pack
+    text = source(recipe, tokenizer, train, objective.pairs, recipe.train.seed)
+    return Feed(text, objective.collator(tokenizer), train.fingerprint, recipe.data.workers)
+
+
+def validation(
+    recipe: Recipe, objective: Unlabelled, tokenizer: Tokenizer, valid: Shards, device: torch.device
+) -> list[Batch]:
+    """The validation text once through, its masks fixed once and for all."""
+    # Where no document has two sentences there is no pair, and one document alone has no other to pair with.
+    alone = valid.sentences == valid.documents or (objective.pairs == "next" and valid.documents == 1)
+    pairs: Pairs = "none" if alone else objective.pairs
+    source = _streams if objective.streams else _pack
+    text = source(recipe, tokenizer, valid, pairs, VALID_SEED, once=True)
+    collate = objective.collator(tokenizer)
+    most = max(1, recipe.data.valid // text.tokens)
+    return [collate(text(position)).to(device) for position in range(min(most, text.batches()))]
+
+
+def _pack(recipe: Recipe, tokenizer: Tokenizer, shards: Shards, pairs: Pairs, seed: int, once: bool = False) -> Pack:
+    return Pack(
+        shards,
+        length=recipe.data.length,
+        tokens=recipe.data.tokens,
+        pairs=pairs,
+        seed=seed,
+        start=tokenizer.roles.get("start", tokenizer.padding),  # T5 has none, and takes off what it is given
+        stop=tokenizer.stop,
+        padding=tokenizer.padding,
+        across=recipe.data.across,
+        once=once,
+    )
+
+
+def _streams(
+    recipe: Recipe, tokenizer: Tokenizer, shards: Shards, pairs: Pairs, seed: int, once: bool = False
+) -> Streams:
+    start = tokenizer.roles.get("start", tokenizer.stop)
+    return Streams(
+        shards,
+        length=recipe.data.length,
+        tokens=recipe.data.tokens,
+        seed=seed,
+        # One piece where it both ends a text and begins one; a person's prompt begins as texts did here.
+        frame=(tokenizer.stop,) if start == tokenizer.stop else (tokenizer.stop, start),
+        padding=tokenizer.padding,
+        fresh=recipe.objective.settings.fresh,
+        once=once,
+    )

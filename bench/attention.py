@@ -7,7 +7,7 @@ and value as three views of one product and ends with three gradients; `from one
 put them together again. A pass is recorded as a CUDA graph and played, so that the kernels are timed and not Python;
 what cannot be recorded is marked `eager`. First the settings of our own kernel for this length are tried, each pass by
 itself, and the best of each are used from there on. `with the bias` is what a compiled layer does: the gradient of the
-product and its sum over all tokens; beside it the same sum made afterwards.
+product, and of its bias; beside it the sum over the whole product.
 """
 
 import argparse
@@ -191,15 +191,13 @@ def choices(name: str, longest: int) -> dict[str, list[dict[int, dict[str, Any]]
             ],
             "BACKWARD": [
                 {128: one(32, 4, 3, branch=True)},
-                {128: one(32, 4, 3)},
-                {128: one(32, 4, 3, halves=1), 64: one(32, 4, 2)},
-                {128: one(32, 4, 3, halves=1), 64: one(16, 4, 2)},
-                {128: one(32, 4, 3, halves=2), 64: one(16, 4, 2), 32: one(32, 2)},
-                {128: one(32, 4, 3, halves=2), 64: one(16, 4, 2), 32: one(16, 2, 2)},
-                {128: one(32, 4, 3, halves=2), 64: one(16, 4, 2), 32: one(16, 4, 2)},
-                {128: one(32, 4, 2, halves=1), 64: one(16, 4, 2)},
-                {128: one(16, 4, 2, branch=True)},
                 {128: one(16, 4, 3, branch=True)},
+                {128: one(32, 4, 3)},
+                {128: one(16, 4, 3, halves=1), 64: one(16, 4, 2)},
+                {128: one(32, 4, 3, halves=1), 64: one(32, 4, 2)},
+                {128: one(16, 4, 3, halves=2), 64: one(16, 4, 2), 32: one(16, 4, 2)},
+                {128: one(16, 4, 4, branch=True)},
+                {128: one(32, 8, 3, branch=True)},
             ],
         }
     forward, backward = [(64, 4, 2), (64, 8, 2), (128, 8, 1)], [(32, 8, 2), (16, 8, 2)]
@@ -214,36 +212,35 @@ def one(queries: int, warps: int, stages: int = 1, **more: int) -> dict[str, Any
     return {"queries": queries, "warps": warps, "stages": stages, **more}
 
 
-def work(name: str, module: Any, table: str, case: Case, size: int, summed: bool) -> Callable[[], tuple[Tensor, ...]]:
+def work(module: Any, table: str, case: Case, size: int) -> Callable[[], Tensor]:
     """One pass by itself, as the tables of the module stand."""
     parts, rest = [part.detach() for part in case.parts], (case.bounds, case.seed, size, case.dropout)
     if table == "FORWARD":
-        return lambda: module._separate(*parts, *rest)
+        return lambda: module._separate(*parts, *rest)[0]
     kept = module._separate(*parts, *rest)
     given = (case.above, *parts, *kept, *rest)
-    return lambda: module._gradient(*given, summed=summed)
+    return lambda: module._gradient(*given)
 
 
 def sweep(name: str, module: Any, heads: int, longest: int, dropout: float) -> list[dict[str, Any]]:
     """Try the settings on full and ragged rows, and leave the best of each table in the module.
 
-    Backwards with the sums for a bias, as a layer trains; the first and the best also without. What is `off` by more
-    than rounding from what the first found was miscompiled.
+    What is `off` by more than rounding from what the first found was miscompiled.
     """
     size = next(block for block in module.BLOCKS if longest <= block) if name == "short" else longest
     cases = {rows: Case(heads, longest, rows == "ragged", dropout) for rows in ROWS}
     tried: list[dict[str, Any]] = []
 
-    def tell(table: str, settings: dict[int, dict[str, Any]], true: dict[str, Tensor], *, summed: bool) -> float:
+    def tell(table: str, settings: dict[int, dict[str, Any]], true: dict[str, Tensor]) -> float:
         getattr(module, table).update({place: module.Setting(**setting) for place, setting in settings.items()})
-        row = {"kernel": name, "longest": longest, "table": table, "settings": settings, "summed": summed}
+        row = {"kernel": name, "longest": longest, "table": table, "settings": settings}
         tried.append(row)
         words = "; ".join(f"{place}: {' '.join(f'{k}={v}' for k, v in one.items())}" for place, one in settings.items())
-        print(f"{name} {longest} {table:8} {'and sums' if summed else '        '}", end=" ", flush=True)
+        print(f"{name} {longest} {table:8}", end=" ", flush=True)
         try:
             for rows, case in cases.items():
-                turn = work(name, module, table, case, size, summed)
-                found = turn()[0].float()
+                turn = work(module, table, case, size)
+                found = turn().float()
                 off = (found - true.setdefault(rows, found)).norm() / true[rows].norm()
                 row |= {rows: measure(turn)[0], f"{rows} off": float(off)}
                 print(f"{rows} {row[rows]:.3f} ms ({float(off):.0e} off)", end=" ", flush=True)
@@ -254,13 +251,11 @@ def sweep(name: str, module: Any, heads: int, longest: int, dropout: float) -> l
         return float("inf") if wrong else float(sum(row[rows] for rows in ROWS))
 
     for table, settings in choices(name, longest).items():
-        backward, true = table != "FORWARD", {}
-        if backward:
-            tell(table, settings[0], true, summed=False)
-        sums = [tell(table, setting, true, summed=backward) for setting in settings]
-        best = settings[sums.index(min(sums))]
+        true: dict[str, Tensor] = {}
+        took = [tell(table, setting, true) for setting in settings]
+        best = settings[took.index(min(took))]
         print(f"best: {best}", flush=True)
-        tell(table, best, true, summed=False)
+        tell(table, best, true)
     return tried
 
 

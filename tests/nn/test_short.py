@@ -312,7 +312,7 @@ def test_shapes_are_known_without_running_anything(longest: int) -> None:
 
 
 @OUTSIDE
-@pytest.mark.parametrize("kernel", ["_forward", "_backward", "_backward, summed"])
+@pytest.mark.parametrize("kernel", ["_forward", "_backward"])
 def test_the_compiler_takes_the_kernels(kernel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It needs no GPU to compile for one, and is stricter about types than the interpreter."""
     import triton
@@ -323,11 +323,10 @@ def test_the_compiler_takes_the_kernels(kernel: str, tmp_path: Path, monkeypatch
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")  # Triton 3.9 warns that it will have another default
-    function = getattr(module, kernel.removesuffix(", summed"))
+    function = getattr(module, kernel)
     pointers = dict.fromkeys(("query", "key", "value", "attended", "above", "gradient"), "*bf16")
-    pointers |= {"logs": "*fp32", "sums": "*fp32", "bounds": "*i32", "seed": "*i64"}
+    pointers |= {"logs": "*fp32", "bounds": "*i32", "seed": "*i64"}
     fixed = {"heads": 12, "width": 64, "block": 32, "at_once": 32, "least": 0, "half": 16, "forgotten": 3 << 30}
-    fixed |= {"summed": kernel.endswith("summed")} if kernel != "_forward" else {}
     signature = pointers | dict.fromkeys(("scale", "grow", "shrink"), "fp32") | dict.fromkeys(fixed, "constexpr")
     signature = {name: signature.get(name, "i32") for name in function.arg_names}
     source = ASTSource(fn=function, signature=signature, constexprs=fixed)
@@ -396,7 +395,7 @@ def test_a_layer_learns_its_bias_on_the_way_back_as_in_a_sum_of_its_own(
 def test_sizes_of_their_own_give_the_same(
     device: str, halves: int, branch: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is forgotten and what is added up too, for sequences of every size."""
+    """What is forgotten, too, for sequences of every size."""
     lengths, seed = [17, 64, 0, 33, 8, 32, 16, 0], torch.tensor(5, device=device)
     whole, bounds = product(lengths, device, heads=1), bounds_of(lengths, device)
     bias = torch.zeros(3 * 32, device=device, requires_grad=True)
@@ -418,9 +417,9 @@ def test_sizes_of_their_own_give_the_same(
 def test_every_length_has_one_size_and_every_size_its_own_setting(halves: int, block: int) -> None:
     nothing, table = torch.empty(0, 1, 64, dtype=torch.bfloat16), BACKWARD.copy()
     table[block] = replace(table[block], halves=halves, branch=False)
-    sizes = list(_sizes(nothing, table, block, least=-1))
+    sizes = list(_sizes(nothing, table, block))
     assert [size["block"] for size in sizes] == [block >> turn for turn in range(halves + 1)]
-    for length in range(block + 1):
+    for length in range(1, block + 1):
         assert sum(size["least"] < length <= size["block"] for size in sizes) == 1
     for size in sizes:
         setting = table[size["block"]]

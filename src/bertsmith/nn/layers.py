@@ -55,9 +55,9 @@ class Attention(nn.Module):
         return projected
 
     def _sums(self, hidden: Tensor, layout: Layout) -> bool:
-        """Whether attention can add up the bias' gradient on its way: by our own kernels, in compiled steps on a GPU.
+        """Whether attention finds the bias' gradient on its way back: by our own kernels, in compiled steps on a GPU.
 
-        Else the gradient of the product, the largest of a layer, is read once more for it.
+        Else what is nought of it is added up, too, over the largest gradient of a layer.
         """
         if type(self.project) is not nn.Linear or self.project.bias is None or not self.project.bias.requires_grad:
             return False  # it learns by LoRA, or there is nothing to learn

@@ -96,7 +96,7 @@ def joined(
     """As `long`, of query, key and value as one product made them: its gradient is one tensor, with nothing copied.
 
     The product may hold a `bias` that was added without a gradient. It is not read here, but finds its gradient on the
-    way back: the sum of the product's over all tokens, which nobody then has to read once more.
+    way back: see `program.teach`.
     """
     longest = _checked(longest, product.shape[3], dropout, seed)
     attended: Tensor
@@ -415,9 +415,8 @@ def _gradient(
     dropout: float,
     before: int = -1,
     behind: int = -1,
-    summed: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """The gradient of the product and, if `summed`, the sums of queries' and values', which are else nothing."""
+) -> Tensor:
+    """The gradient of the product."""
     query, key, value, above = adjacent(query), adjacent(key), adjacent(value), above.contiguous()
     tokens, heads, width = query.shape
     gradient = torch.empty((tokens, 3, heads, width), dtype=query.dtype, device=query.device)
@@ -455,8 +454,7 @@ def _gradient(
         shrink=shrink(width, dropout),
         **_arguments(query, key, value, other, dropout, before, behind),
     )
-    # To add up the blocks on the way, as `short` does, takes longer here than to read two thirds once more.
-    return gradient, gradient[:, ::2].sum(0, dtype=torch.float32) if summed else gradient.new_empty(0)
+    return gradient
 
 
 @triton_op("bertsmith::long", mutates_args={})

@@ -69,9 +69,10 @@ def shrink(width: int, dropout: float) -> float:
 def teach(separate: Any, together: Any, gradient: Any) -> None:
     """Teach two operations their gradient: of query, key and value, and of the product that holds all three.
 
-    Both return what was taken and its logarithms, and `gradient` wants both again. It gives the product's gradient and,
-    if it is asked to, the sum over all tokens of its queries and its values. That is the gradient of the bias, whose
-    part for keys is nought: softmax does not see what all scores have in common.
+    Both return what was taken and its logarithms, and `gradient` wants both again. The gradient of a bias that the
+    product holds is the sum over all tokens; but the part for keys is nought, since softmax does not see what all
+    scores have in common. So a third need not be read, nor its noise be learnt. To add up in the kernels themselves
+    takes longer than to read the rest once more.
     """
 
     def remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -87,18 +88,17 @@ def teach(separate: Any, together: Any, gradient: Any) -> None:
     def of_parts(ctx: Any, above: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
         if above is None:
             return (None,) * 9
-        found, _ = gradient(above, *ctx.saved_tensors, ctx.size, ctx.dropout, ctx.before, ctx.behind, False)
+        found = gradient(above, *ctx.saved_tensors, ctx.size, ctx.dropout, ctx.before, ctx.behind)
         return (*found.unbind(1), *(None,) * 6)
 
     def of_product(ctx: Any, above: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
         if above is None:
             return (None,) * 8
         product, *others = ctx.saved_tensors
-        how = (ctx.size, ctx.dropout, ctx.before, ctx.behind, ctx.bias is not None)
-        found, sums = gradient(above, *product.unbind(1), *others, *how)
+        found = gradient(above, *product.unbind(1), *others, ctx.size, ctx.dropout, ctx.before, ctx.behind)
         of_bias = None
         if ctx.bias is not None:
-            queries, values = sums.unbind()
+            queries, values = found[:, ::2].sum(0, dtype=torch.float32).unbind()
             of_bias = torch.stack([queries, torch.zeros_like(queries), values]).flatten().to(ctx.bias)
         return (found, None, None, of_bias, *(None,) * 4)
 

@@ -108,7 +108,7 @@ def joined(
     """As `short`, of query, key and value as one product made them: its gradient is one tensor, with nothing copied.
 
     The product may hold a `bias` that was added without a gradient. It is not read here, but finds its gradient on the
-    way back: the sum of the product's over all tokens, which nobody then has to read once more.
+    way back: see `program.teach`.
     """
     block = _checked(longest, product.shape[3], dropout, seed)
     attended: Tensor
@@ -164,10 +164,10 @@ def _look(
 @triton.jit
 @no_type_check
 def _learn(
-    query, key, value, above, attended, logs, gradient, sums, query_step: tl.constexpr, key_step: tl.constexpr,
+    query, key, value, above, attended, logs, gradient, query_step: tl.constexpr, key_step: tl.constexpr,
     value_step: tl.constexpr, step: tl.constexpr, one, other, length, scale: tl.constexpr, grow: tl.constexpr,
     shrink: tl.constexpr, width: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr, forgotten: tl.constexpr,
-    before: tl.constexpr, behind: tl.constexpr, summed: tl.constexpr
+    before: tl.constexpr, behind: tl.constexpr
 ):
     """One sequence and head, backwards.
 
@@ -180,8 +180,6 @@ def _learn(
     values = read(value, value_step, columns, numbers, length)
     of_keys = tl.zeros([block, width], tl.float32)
     of_values = tl.zeros([block, width], tl.float32)
-    if summed:
-        of_all_queries = tl.zeros([width], tl.float32)
     others = lots_of(other, 0, block)
     for first in tl.range(0, length, at_once):
         rows = first + tl.arange(0, at_once)
@@ -205,14 +203,8 @@ def _learn(
         of_keys = tl.dot(slopes, queries, of_keys, input_precision="ieee")
         of_queries = tl.dot(tl.trans(keys), slopes, input_precision="ieee")
         write(gradient, 3 * step, rows, numbers, length, tl.trans(of_queries) * shrink)
-        if summed:
-            of_all_queries += tl.sum(of_queries, 1)  # those behind the sequence have slopes of nought
     write(gradient + step, 3 * step, columns, numbers, length, of_keys * shrink)
     write(gradient + 2 * step, 3 * step, columns, numbers, length, of_values * grow)
-    if summed:
-        tl.store(sums + numbers, of_all_queries * shrink)
-        of_values = tl.where(columns[:, None] < length, of_values, 0.0)  # keys behind the sequence have weights
-        tl.store(sums + step + numbers, tl.sum(of_values, 0) * grow)
 
 
 @triton.jit
@@ -253,11 +245,11 @@ def _forward(
 @triton.jit
 @no_type_check
 def _backward(
-    query, key, value, above, attended, logs, gradient, sums, bounds, seed, tokens, scale: tl.constexpr,
-    grow: tl.constexpr, shrink: tl.constexpr, query_step: tl.constexpr, query_head: tl.constexpr,
-    key_step: tl.constexpr, key_head: tl.constexpr, value_step: tl.constexpr, value_head: tl.constexpr,
-    heads: tl.constexpr, width: tl.constexpr, least: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr,
-    half: tl.constexpr, forgotten: tl.constexpr, before: tl.constexpr, behind: tl.constexpr, summed: tl.constexpr
+    query, key, value, above, attended, logs, gradient, bounds, seed, tokens, scale: tl.constexpr, grow: tl.constexpr,
+    shrink: tl.constexpr, query_step: tl.constexpr, query_head: tl.constexpr, key_step: tl.constexpr,
+    key_head: tl.constexpr, value_step: tl.constexpr, value_head: tl.constexpr, heads: tl.constexpr,
+    width: tl.constexpr, least: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr, half: tl.constexpr,
+    forgotten: tl.constexpr, before: tl.constexpr, behind: tl.constexpr
 ):
     head, place = tl.program_id(0) % heads, tl.program_id(0) // heads
     start = tl.load(bounds + place)
@@ -273,24 +265,21 @@ def _backward(
         above += (token * heads + head) * width
         attended += (token * heads + head) * width
         gradient += (token * 3 * heads + head) * width
-        sums += (place.to(tl.int64) * 2 * heads + head) * width
         logs += head.to(tl.int64) * tokens + token
         if length > half:
             _learn(
-                query, key, value, above, attended, logs, gradient, sums, query_step, key_step, value_step,
-                heads * width, one, other, length, scale, grow, shrink, width, block, at_once, forgotten, before,
-                behind, summed
+                query, key, value, above, attended, logs, gradient, query_step, key_step, value_step, heads * width,
+                one, other, length, scale, grow, shrink, width, block, at_once, forgotten, before, behind
             )
         elif half > 0:
             _learn(
-                query, key, value, above, attended, logs, gradient, sums, query_step, key_step, value_step,
-                heads * width, one, other, length, scale, grow, shrink, width, half, min(at_once, half), forgotten,
-                before, behind, summed
+                query, key, value, above, attended, logs, gradient, query_step, key_step, value_step, heads * width,
+                one, other, length, scale, grow, shrink, width, half, min(at_once, half), forgotten, before, behind
             )
 # fmt: on
 
 
-def _sizes(query: Tensor, table: dict[int, Setting], block: int, least: int) -> Iterator[dict[str, Any]]:
+def _sizes(query: Tensor, table: dict[int, Setting], block: int) -> Iterator[dict[str, Any]]:
     """What a kernel is told of its size, by name, once for each that is launched, the largest first.
 
     A small program takes few registers, so that many find room. Each size passes over the sequences of the others; the
@@ -303,7 +292,7 @@ def _sizes(query: Tensor, table: dict[int, Setting], block: int, least: int) -> 
         if table is BACKWARD and block == 128 and query.shape[2] == 128:
             setting = replace(setting, warps=8)
         yield {
-            "least": block // 2 if turn < halves else least,
+            "least": block // 2 if turn < halves else 0,
             "block": block,
             "at_once": min(setting.queries, block),
             "half": block // 2 if setting.branch else -1,
@@ -322,7 +311,7 @@ def _attend(
     logs = torch.empty((heads, tokens), dtype=torch.float32, device=query.device)
     kernel = wrap_triton(_forward) if COMPILED else _forward
     given, rest = (query, key, value, attended, logs, bounds, seed), arguments(query, key, value, *how)
-    for size in _sizes(query, FORWARD, block, least=0):
+    for size in _sizes(query, FORWARD, block):
         kernel[((bounds.shape[0] - 1) * heads,)](*given, **size, **rest)
     return attended, logs
 
@@ -341,20 +330,17 @@ def _gradient(
     dropout: float,
     before: int = -1,
     behind: int = -1,
-    summed: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """The gradient of the product and, if `summed`, the sums of queries' and values', which are else nothing."""
+) -> Tensor:
+    """The gradient of the product."""
     query, key, value, above = adjacent(query), adjacent(key), adjacent(value), above.contiguous()
     tokens, heads, width = query.shape
     gradient = torch.empty((tokens, 3, heads, width), dtype=query.dtype, device=query.device)
-    sequences = bounds.shape[0] - 1
-    sums = torch.empty((sequences if summed else 0, 2, heads, width), dtype=torch.float32, device=query.device)
     kernel = wrap_triton(_backward) if COMPILED else _backward
-    given = (query, key, value, above, attended, logs, gradient, sums if summed else logs, bounds, seed)
+    given = (query, key, value, above, attended, logs, gradient, bounds, seed)
     rest = arguments(query, key, value, dropout, before, behind)
-    for size in _sizes(query, BACKWARD, block, least=-1 if summed else 0):  # no tokens add up to nought
-        kernel[(sequences * heads,)](*given, shrink=shrink(width, dropout), summed=summed, **size, **rest)
-    return gradient, sums.sum(0) if summed else sums
+    for size in _sizes(query, BACKWARD, block):
+        kernel[((bounds.shape[0] - 1) * heads,)](*given, shrink=shrink(width, dropout), **size, **rest)
+    return gradient
 
 
 @triton_op("bertsmith::short", mutates_args={})

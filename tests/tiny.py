@@ -1,7 +1,9 @@
 """A run small enough to be killed fifty times: a made-up language, two layers, thirty-two wide."""
 
 import os
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -38,13 +40,25 @@ def write_text(path: Path, documents: int = 60) -> Path:
 
 
 def prepared(folder: Path, kind: Kind = "wordpiece") -> Path:
-    """The text, its vocabulary and its shards."""
-    text = write_text(folder / "text.txt")
-    corpus = Corpus([str(text)], layout="lines")
-    pieces = TokenizerConfig(kind=kind, vocabulary=300 if kind in ("bpe", "t5") else 100, least=1)
-    tokenizer = train(corpus.lines(), pieces)
-    prepare(corpus, tokenizer, folder / "data", valid=0.1, workers=1)
+    """The text, its vocabulary and its shards, made once for all tests of a worker."""
+    for name, (content, when) in _files(kind).items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        os.utime(path, ns=(when, when))
     return folder / "data"
+
+
+@cache
+def _files(kind: Kind) -> dict[Path, tuple[bytes, int]]:
+    """By name, with what is in them and when they were written."""
+    with TemporaryDirectory() as place:
+        folder = Path(place)
+        corpus = Corpus([str(write_text(folder / "text.txt"))], layout="lines")
+        pieces = TokenizerConfig(kind=kind, vocabulary=300 if kind in ("bpe", "t5") else 100, least=1)
+        prepare(corpus, train(corpus.lines(), pieces), folder / "data", valid=0.1, workers=1)
+        made = [path for path in folder.rglob("*") if path.is_file()]
+        return {path.relative_to(folder): (path.read_bytes(), path.stat().st_mtime_ns) for path in made}
 
 
 def recipe(data: Path, out: Path, *changes: str) -> Recipe:

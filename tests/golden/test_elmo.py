@@ -10,23 +10,26 @@ from pathlib import Path
 
 import pytest
 
-from bertsmith import config, prepare, run
+from bertsmith import config, run
+from bertsmith.data.corpus import Corpus
+from bertsmith.data.prepare import prepare
 from bertsmith.recipe import Recipe
-from bertsmith.text.tokenizer import TokenizerConfig
+from bertsmith.text.tokenizer import TokenizerConfig, train
 from bertsmith.train import log
 
 HERE = Path(__file__).parent
 STEPS = 12
+ONCE = ("train.evaluations=0", "train.saves=0")  # the last figures are all that is kept
 
 
 def test_the_tiny_elmo_learns_as_it_always_has(tmp_path: Path) -> None:
     with resources.as_file(resources.files("bertsmith.text") / "sample" / "sample.txt.xz") as sample:
-        words = TokenizerConfig(kind="words", vocabulary=8_192)
-        prepare.tokenizer([str(sample)], tmp_path / "words", words, layout="lines")
-        prepare.prepare([str(sample)], tmp_path / "data", tmp_path / "words", valid=0.05, layout="lines")
+        corpus = Corpus([str(sample)], layout="lines")
+        words = train(corpus.lines(), TokenizerConfig(kind="words", vocabulary=8_192))
+        prepare(corpus, words, tmp_path / "data", valid=0.05, workers=1)
     path = HERE.parents[1] / "recipes" / "tiny" / "elmo.toml"
     changes = [f"out={tmp_path / 'run'}", f"data.folder={tmp_path / 'data'}", f"train.steps={STEPS}"]
-    figures = run.pretrain(config.read(path, Recipe, [*changes, "data.valid=2_048", "train.evaluations=0"]))
+    figures = run.pretrain(config.read(path, Recipe, [*changes, "data.valid=2_048", *ONCE]))
     steps = [entry["loss"] for entry in log.read(tmp_path / "run" / log.NAME) if entry["kind"] == "step"]
     seen = {"losses": [round(loss, 5) for loss in steps], "valid": round(figures["loss"], 5)}
     kept = HERE / "elmo.json"

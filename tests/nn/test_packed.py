@@ -200,7 +200,7 @@ def test_published_weights_packed_in_half_precision_stay_near() -> None:
     trunk.load_state_dict(
         {name.removeprefix("trunk."): part for name, part in opened.state.items() if name.startswith("trunk.")}
     )
-    tokens = tokens_of([40, 31, 30, 16, 12, 12, 9, 8, 8, 3], opened.config.vocabulary)
+    tokens = tokens_of([12, 8, 8, 3], opened.config.vocabulary)
     with torch.no_grad():
         true = mean(trunk(tokens, "recorded"), tokens.bounds)
         assert cosines(mean(packed(trunk)(tokens), tokens.bounds), true).min() > 0.999

@@ -198,8 +198,8 @@ def test_a_run_learns_both_and_leaves_a_bert_that_is_a_decoder_too(tmp_path: Pat
 
 def test_a_run_that_breaks_off_goes_on_exactly(tmp_path: Path) -> None:
     data = prepared(tmp_path)
-    changes = ["objective.kind=mixed", "objective.pairs=none"]
+    changes = ["objective.kind=mixed", "objective.pairs=none", "train.steps=20"]
     run.pretrain(recipe(data, tmp_path / "whole", *changes))
-    fail_at(23, recipe(data, tmp_path / "broken", *changes))
+    fail_at(13, recipe(data, tmp_path / "broken", *changes))
     run.pretrain(recipe(data, tmp_path / "broken", *changes))
     assert_same(tmp_path / "whole", tmp_path / "broken")

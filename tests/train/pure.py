@@ -18,7 +18,11 @@ from bertsmith.objectives.masked import MaskedLM
 from bertsmith.train.trainer import Trainer
 
 SMALL: dict[str, Any] = {"vocabulary": 60, "width": 64, "heads": 2, "layers": 2, "feed_forward": 96, "length": 24}
-NETWORKS = [replace(BERT, **SMALL, positions="sinusoidal"), replace(BERT, **SMALL), replace(SMITH, **SMALL)]
+NETWORKS = [
+    replace(BERT, **SMALL | {"layers": 1}, positions="sinusoidal"),
+    replace(BERT, **SMALL),
+    replace(SMITH, **SMALL),
+]
 RAGGED = [[7, 8, 9], [1] * 24, list(range(20)), [5], [9, 8, 7, 6] * 5, [], []]
 EQUAL = [list(range(9)), list(range(9, 18))]
 

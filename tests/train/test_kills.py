@@ -1,30 +1,29 @@
 """A killed run, started again by the same command, ends exactly as if it had never been killed.
 
-Runs are started in processes forked from a server that has everything imported, so that fifty starts cost little.
+Runs are started in processes forked from a server that has everything imported, so that fifty starts cost little; and
+they are short, since what may break is how a run starts, saves and ends.
 """
 
-import multiprocessing
 import random
 import signal
 import time
+from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
+import scripts
 from tiny import assert_same, losses, prepared, recipe, train_in_a_child
 
 from bertsmith.train import checkpoint
 
 KILLS, TERMINATIONS = 50, 100
-SHAPE = ("train.saves=20", "train.evaluations=3", "train.steps=60")
+SHAPE = ("train.saves=8", "train.evaluations=3", "train.steps=24")
 
 
 @pytest.fixture(scope="module")
-def server() -> multiprocessing.context.ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
-    # Every optimizer of torch imports its compiler, which takes longer than such a run.
-    context.set_forkserver_preload(["bertsmith.run", "tiny", "torch.utils.tensorboard", "torch._dynamo"])
-    return context
+def server() -> ForkServerContext:
+    return scripts.server()
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +32,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(
-    server: multiprocessing.context.ForkServerContext, data: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, float]:
+def undisturbed(server: ForkServerContext, data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
     """The run nobody disturbs, and how long it takes."""
     folder = tmp_path_factory.mktemp("undisturbed")
     _finished(server, data, folder / "first")  # so that the time is that of a warm start
@@ -45,20 +42,20 @@ def undisturbed(
     return folder / "run", time.monotonic() - began
 
 
-def _started(server: multiprocessing.context.ForkServerContext, data: Path, out: Path) -> BaseProcess:
+def _started(server: ForkServerContext, data: Path, out: Path) -> BaseProcess:
     process = server.Process(target=train_in_a_child, args=(recipe(data, out, *SHAPE), out.parent / "output.txt"))
     process.start()
     return process
 
 
-def _finished(server: multiprocessing.context.ForkServerContext, data: Path, out: Path) -> None:
+def _finished(server: ForkServerContext, data: Path, out: Path) -> None:
     process = _started(server, data, out)
     process.join(120)
     assert process.exitcode == 0, (out.parent / "output.txt").read_text()
 
 
 def test_fifty_kills_at_random_moments_change_nothing(
-    server: multiprocessing.context.ForkServerContext, data: Path, undisturbed: tuple[Path, float], tmp_path: Path
+    server: ForkServerContext, data: Path, undisturbed: tuple[Path, float], tmp_path: Path
 ) -> None:
     whole, duration = undisturbed
     chance = random.Random(2018)
@@ -80,7 +77,7 @@ def test_fifty_kills_at_random_moments_change_nothing(
 
 
 def test_being_asked_to_stop_costs_at_most_one_step(
-    server: multiprocessing.context.ForkServerContext, data: Path, undisturbed: tuple[Path, float], tmp_path: Path
+    server: ForkServerContext, data: Path, undisturbed: tuple[Path, float], tmp_path: Path
 ) -> None:
     """SIGTERM, once or twice in a row: what was logged is saved, and the run ends as the undisturbed one."""
     whole, duration = undisturbed

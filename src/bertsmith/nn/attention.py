@@ -325,15 +325,16 @@ def _tiles(query: Tensor, key: Tensor, value: Tensor, run: Run, reach: Reach, dr
     make = _mask if reach.whole or run.together > 1 else _mask.__wrapped__  # large ones are not kept
     mask = None if causal else make(run.together, run.length, run.window, query.dtype, reach)
 
-    def view(part: Tensor, length: int) -> Tensor:  # B H L K, without a copy
-        token, head, number = part.stride()
-        shape, steps = (run.tiles, part.shape[1], length, part.shape[2]), (size * token, head, token, number)
-        return part.as_strided(shape, steps, part.storage_offset() + run.start * token)
-
-    attended = F.scaled_dot_product_attention(
-        view(query, size), view(key, run.window), view(value, run.window), mask, dropout, is_causal=causal
-    )
+    parts = _view(query, run, size), _view(key, run, run.window), _view(value, run, run.window)
+    attended = F.scaled_dot_product_attention(*parts, mask, dropout, is_causal=causal)
     return attended.transpose(1, 2).flatten(0, 1)
+
+
+def _view(part: Tensor, run: Run, length: int) -> Tensor:
+    """The tiles of a run, so many tokens from the beginning of each: B H L K, without a copy."""
+    token, head, number = part.stride()
+    shape, steps = (run.tiles, part.shape[1], length, part.shape[2]), (run.together * run.length * token, head, token)
+    return part.as_strided(shape, (*steps, number), part.storage_offset() + run.start * token)
 
 
 @lru_cache(4096)

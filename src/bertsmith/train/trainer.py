@@ -194,7 +194,11 @@ class Trainer:
         return torch.cat([losses, torch.stack([norm, bad.float()])])
 
     def _seed(self, index: int) -> None:
-        torch.manual_seed(int(mix(self.config.seed, self.step, index)) >> 1)
+        seed = int(mix(self.config.seed, self.step, index)) >> 1
+        if self.device.type == "cpu":  # for a GPU that is not there torch would note down who has asked
+            torch.default_generator.manual_seed(seed)
+        else:
+            torch.manual_seed(seed)
 
     def evaluate(self) -> None:
         """Measure on the validation batches, and write it down."""

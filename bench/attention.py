@@ -6,8 +6,7 @@ Rows of one length, and ragged rows: lengths drawn evenly from 1 to the longest.
 and value as three views of one product and ends with three gradients; `from one product` also counts what it costs to
 put them together again. A pass is recorded as a CUDA graph and played, so that the kernels are timed and not Python;
 what cannot be recorded is marked `eager`. First the settings of our own kernel for this length are tried, each pass by
-itself, and the best of each are used from there on. `with the bias` is what a compiled layer does: the gradient of the
-product, and of its bias; beside it the sum over the whole product.
+itself, and the best of each are used from there on.
 """
 
 import argparse
@@ -117,13 +116,6 @@ class Case:
     def from_product(self, attend: Callable[[Tensor], Tensor]) -> Pass:
         return lambda: torch.autograd.grad(attend(self.product), [self.product], self.above)
 
-    def with_bias(self, attend: Callable[[Tensor, Tensor], Tensor]) -> Pass:
-        both = [self.product, torch.zeros(3 * self.heads * WIDTH, device="cuda", requires_grad=True)]
-        return lambda: torch.autograd.grad(attend(*both), both, self.above)
-
-    def with_sum(self, work: Pass) -> Pass:
-        return lambda: work()[0].sum(0, dtype=torch.float32)  # type: ignore[index]
-
     def contenders(self) -> dict[str, Pass]:
         found = {
             "flash varlen": self.from_parts(self.flash),
@@ -136,10 +128,6 @@ class Case:
             found[f"{name}, from one product"] = self.from_product(
                 lambda whole, together=together: together(whole, *rest)
             )
-            found[f"{name}, with the bias"] = self.with_bias(
-                lambda whole, bias, together=together: together(whole, *rest, bias=bias)
-            )
-            found[f"{name}, with the bias' sum afterwards"] = self.with_sum(found[f"{name}, from one product"])
         if not self.ragged:
             found["dense SDPA"] = self.from_parts(self.dense)
             found["dense SDPA, cuDNN"] = self.from_parts(self.dense_cudnn)

@@ -152,6 +152,7 @@ def test_make_goes_from_text_to_a_model_and_again_is_done_at_once(tmp_path: Path
     assert made.returncode == 0, made.stderr
     assert "why: vocabulary" in made.stdout
     assert "why: bert-" in made.stdout
+    assert "matrices move by Muon" in made.stdout
     for name in ("recipe.toml", "log.jsonl", "report.html", "model/model.safetensors", "model/tokenizer.json"):
         assert (tmp_path / "mine" / name).exists(), name
     lines = (tmp_path / "mine" / "log.jsonl").read_text().count("\n")

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from bertsmith.config import Part
 from bertsmith.data.shards import Shards
@@ -25,14 +26,15 @@ SMALL_TEXT, MIDDLE_TEXT = 1_500_000, 10_000_000  # words
 
 @dataclass(frozen=True)
 class Size:
-    """When a member is worth its price, and the learning rate that suits its width."""
+    """When a member is worth its price, and how it learns: the rate that suits its width, and what moves matrices."""
 
     tokens: float  # to be seen before it beats the next smaller one
     rate: float
+    matrices: Literal["adamw", "muon"] = "adamw"
 
 
 SIZES = {
-    "bert-tiny": Size(0, 2e-3),
+    "bert-tiny": Size(0, 5e-3, "muon"),  # by AdamW it learns half as much in five minutes: docs/diary.md, 2026-11-16
     "bert-mini": Size(1e7, 1e-3),
     "bert-small": Size(4e7, 7e-4),
     "bert-medium": Size(1e8, 5e-4),
@@ -88,7 +90,7 @@ def choose(data: Path, out: Path, *, budget: float, flops: float, gpu: bool, see
         model=Part(name, settings),
         objective=Part("masked", MaskedLM.Config(pairs="next" if pairs else "none")),
         data=DataConfig(folder=data, length=length, tokens=65_536 if gpu else 2_048),
-        optimizer=OptimizerConfig(rate=SIZES[name].rate, betas=(0.9, 0.98)),
+        optimizer=OptimizerConfig(rate=SIZES[name].rate, betas=(0.9, 0.98), matrices=SIZES[name].matrices),
         schedule=ScheduleConfig(warmup=0.06),
         train=TrainConfig(budget=f"{budget:.0f}s", seed=seed),
     )
@@ -100,13 +102,14 @@ def _reasons(recipe: Recipe, budget: float, seen: float, epochs: float) -> list[
     dropout, length = recipe.model.settings.dropout, recipe.data.length
     often = "the text is seen often" if dropout else "the text is seen too seldom to be learnt by heart"
     short = "long enough for a paragraph" if length == max(LENGTHS) else "in a short run positions are learnt sooner"
+    muon = "; matrices move by Muon" if recipe.optimizer.matrices == "muon" else ""
     alone = "masked words alone: the text has no documents to draw pairs from"
     return [
         f"{recipe.model.kind}: {spoken(budget)} on this machine show it {seen / 1e6:,.1f} M tokens, your text {times}",
         f"dropout {dropout}: {often}",
         alone if recipe.objective.settings.pairs == "none" else "masked words and next sentence, as BERT",
         f"sequences of {length} tokens: {short}",
-        f"learning rate up to {recipe.optimizer.rate:g}, falling to nothing as the time runs out",
+        f"learning rate up to {recipe.optimizer.rate:g}, falling to nothing as the time runs out{muon}",
     ]
 
 

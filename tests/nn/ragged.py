@@ -82,32 +82,3 @@ def masks_of(attend: Attend, lengths: list[int], heads: int, width: int, dropout
         (part[:, :, :length] * length * (1 - dropout)).round().transpose(0, 1).double() / (1 - dropout)
         for part, length in zip(every, lengths, strict=True)
     ]
-
-
-def assert_a_bias_is_summed(
-    joined: Attend, device: str, lengths: list[int], width: int, dropout: float, reach: Reach
-) -> None:
-    """The gradient of a bias is the sum over all tokens of the product's, which is what it is without one."""
-    whole, seed = product(lengths, device, width=width), torch.tensor(5, device=device)
-    rest = (bounds_of(lengths, device), max(lengths), dropout, seed, reach)
-    bias = torch.full((3 * 2 * width,), torch.nan, device=device, requires_grad=True)  # nobody reads it
-    plain, found = joined(whole, *rest), joined(whole, *rest, bias)
-    assert torch.equal(found, plain)
-    gradient, of_bias = torch.autograd.grad((found * mixture(found)).sum(), [whole, bias])
-    assert torch.equal(gradient, slope(plain, whole))
-    assert of_bias.dtype == bias.dtype
-    true = gradient.double().sum(0).flatten()
-    most = 2e-5 if device == "cpu" else 2e-3 * gradient.double().abs().sum(0).max()  # each was rounded by itself
-    torch.testing.assert_close(of_bias.double(), true, rtol=0, atol=float(most))
-
-
-def assert_a_bias_repeats(joined: Attend, device: str, some: list[int]) -> None:
-    """Its gradient is the same every time, and nought from no tokens."""
-    bias = torch.zeros(3 * 2 * 32, device=device, dtype=torch.bfloat16, requires_grad=True)
-    for lengths in (some, [0, 0]):
-        whole, bounds = product(lengths, device), bounds_of(lengths, device)
-        found = [joined(whole, bounds, max(lengths), bias=bias) for _ in range(2)]
-        first, second = (torch.autograd.grad((one * mixture(one)).sum(), bias)[0] for one in found)
-        assert first.dtype == torch.bfloat16
-        assert torch.equal(first, second)
-    assert torch.equal(first, torch.zeros_like(bias))

@@ -1,15 +1,10 @@
-from dataclasses import replace
-
 import pytest
 import scripts
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensorMode
 
-from bertsmith.nn.attention import Layout, attend_product
-from bertsmith.nn.cache import Store
+from bertsmith.nn.attention import Layout
 from bertsmith.nn.layers import ACTIVATIONS, Attention, FeedForward, Layer
-from bertsmith.nn.lora import Lora
 
 BOUNDS = torch.tensor([0, 4, 9], dtype=torch.int32)
 
@@ -81,42 +76,6 @@ def test_the_two_gelus_are_near_but_not_the_same() -> None:
     points = torch.linspace(-4, 4, 101)
     difference = (ACTIVATIONS["gelu"](points) - ACTIVATIONS["gelu_tanh"](points)).abs().max()
     assert 1e-5 < difference < 1e-3
-
-
-def test_attention_adds_up_the_gradient_of_a_bias_in_compiled_steps_on_a_gpu_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Where our own kernels see the product as it was made, and somebody wants that gradient."""
-    here, short = torch.randn(9, 12), Layout.of(BOUNDS, 5, "short")
-    with FakeTensorMode():
-        there = torch.empty(9, 12, device="cuda")
-    module = Attention(12, 3, 0.0)
-    assert not module._sums(there, short)
-    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    assert module._sums(there, short)
-    assert module._sums(there, Layout.of(BOUNDS, 5, "long"))
-    assert not module._sums(here, short)
-    assert not module._sums(there, Layout.of(BOUNDS, 5, "dense"))
-    turn = (torch.ones(9, 3, 1, 4), torch.zeros(9, 3, 1, 4))
-    assert not module._sums(there, replace(short, turn=turn))
-    rows = torch.zeros(2, 3, 5, 4)
-    store = Store(rows, rows, torch.arange(1))
-    assert not module._sums(there, replace(short, store=store))
-    assert not Attention(12, 3, 0.0, scaled=False)._sums(there, short)
-    assert not Attention(12, 3, 0.0, biases=False)._sums(there, short)
-    with torch.no_grad():
-        assert not module._sums(there, short)
-    module.project.bias.requires_grad_(False)
-    assert not module._sums(there, short)
-    module = Attention(12, 3, 0.0)
-    module.project = Lora(module.project, rank=1, alpha=1.0, dropout=0.0, generator=torch.Generator())  # type: ignore[assignment]
-    assert not module._sums(there, short)
-
-
-def test_a_bias_without_a_kernel_for_it_is_refused() -> None:
-    product, bias = torch.randn(9, 3, 3, 4), torch.zeros(36)
-    with pytest.raises(AssertionError, match="its gradient would be lost"):
-        attend_product(product, layout(), 0.0, bias)
 
 
 @pytest.mark.gpu

@@ -11,8 +11,6 @@ from nn.ragged import (
     INSIDE,
     OUTSIDE,
     REACHES,
-    assert_a_bias_is_summed,
-    assert_a_bias_repeats,
     assert_near,
     bounds_of,
     everywhere,
@@ -28,7 +26,7 @@ pytest.importorskip("triton", reason="Triton is not installed here")
 
 from bertsmith.nn import long as module
 from bertsmith.nn.long import FORWARD, KEYS, QUERIES, Setting, fits, joined, long
-from bertsmith.nn.reach import ALL, Reach
+from bertsmith.nn.reach import Reach
 
 FEW = [5, 16, 0, 70, 0, 0]  # trailing empty sequences, as packing leaves them
 EDGES = [63, 64, 65, 0, 1, 129]
@@ -287,27 +285,6 @@ def test_what_does_not_fit_is_refused() -> None:
         long(*whole.unbind(1), bounds, 3, 0.1)
 
 
-@everywhere
-@pytest.mark.parametrize(
-    ("lengths", "width", "dropout", "reach"),
-    [
-        ([70, 0, 1, 63, 0], 64, 0.0, ALL),
-        ([5, 70, 0], 16, 0.3, Reach(5, 3)),
-        ([129, 0, 64], 32, 0.0, ALL),
-        ([5, 0, 17], 128, 0.3, Reach(behind=0)),
-    ],
-)
-def test_the_gradient_of_a_bias_is_the_sum_over_all_tokens(
-    device: str, lengths: list[int], width: int, dropout: float, reach: Reach
-) -> None:
-    assert_a_bias_is_summed(joined, device, lengths, width, dropout, reach)
-
-
-@everywhere
-def test_a_bias_has_the_same_gradient_every_time_and_nought_from_no_tokens(device: str) -> None:
-    assert_a_bias_repeats(joined, device, FEW)
-
-
 @OUTSIDE
 @pytest.mark.parametrize("width", [16, 32, 64, 128])
 def test_shapes_are_known_without_running_anything(width: int) -> None:
@@ -319,9 +296,6 @@ def test_shapes_are_known_without_running_anything(width: int) -> None:
         assert found.stride() == (12 * width, width, 1)
         [gradient] = torch.autograd.grad(found.sum(), whole)
         assert gradient.shape == whole.shape
-    bias = torch.empty(3 * 12 * width, device="meta", requires_grad=True)
-    [gradient] = torch.autograd.grad(joined(whole, bounds, 512, 0.1, seed, ALL, bias).sum(), bias)
-    assert gradient.shape == bias.shape
 
 
 @OUTSIDE

@@ -14,8 +14,6 @@ from nn.ragged import (
     INSIDE,
     OUTSIDE,
     REACHES,
-    assert_a_bias_is_summed,
-    assert_a_bias_repeats,
     assert_near,
     bounds_of,
     everywhere,
@@ -29,10 +27,9 @@ from torch import Tensor
 
 pytest.importorskip("triton", reason="Triton is not installed here")
 
-from bertsmith.nn.attention import Kernel, Layout, attend, attend_product
-from bertsmith.nn.layers import Attention
+from bertsmith.nn.attention import Layout, attend, attend_product
 from bertsmith.nn.program import SHARED, available
-from bertsmith.nn.reach import ALL, Reach
+from bertsmith.nn.reach import Reach
 from bertsmith.nn.short import BACKWARD, BLOCKS, FORWARD, _sizes, fits, joined, short
 
 SMALL = [1, 15, 16, 17, 0, 3, 31, 0, 0]  # trailing empty sequences, as packing leaves them
@@ -273,27 +270,6 @@ def test_a_card_needs_its_age_and_its_memory(monkeypatch: pytest.MonkeyPatch) ->
     assert not available(torch.device("cuda"))
 
 
-@everywhere
-@pytest.mark.parametrize(
-    ("lengths", "width", "dropout", "reach"),
-    [
-        (SMALL, 64, 0.0, ALL),
-        (FEW, 16, 0.3, Reach(5, 3)),
-        ([127, 0, 64, 33, 0], 32, 0.0, ALL),
-        ([5, 0, 17], 128, 0.3, Reach(behind=0)),
-    ],
-)
-def test_the_gradient_of_a_bias_is_the_sum_over_all_tokens(
-    device: str, lengths: list[int], width: int, dropout: float, reach: Reach
-) -> None:
-    assert_a_bias_is_summed(joined, device, lengths, width, dropout, reach)
-
-
-@everywhere
-def test_a_bias_has_the_same_gradient_every_time_and_nought_from_no_tokens(device: str) -> None:
-    assert_a_bias_repeats(joined, device, FEW)
-
-
 @OUTSIDE
 @pytest.mark.parametrize("longest", BLOCKS)
 def test_shapes_are_known_without_running_anything(longest: int) -> None:
@@ -306,9 +282,6 @@ def test_shapes_are_known_without_running_anything(longest: int) -> None:
         assert found.stride() == (12 * width, width, 1)
         [gradient] = torch.autograd.grad(found.sum(), whole)
         assert gradient.shape == whole.shape
-    bias = torch.empty(3 * 12 * width, device="meta", requires_grad=True)
-    [gradient] = torch.autograd.grad(joined(whole, bounds, longest, 0.1, seed, ALL, bias).sum(), bias)
-    assert gradient.shape == bias.shape
 
 
 @OUTSIDE
@@ -372,24 +345,6 @@ def test_attention_calls_it_by_its_name(device: str) -> None:
     assert not torch.equal(attend_product(whole, layout, 0.5), first)
 
 
-@INSIDE
-@pytest.mark.parametrize("kernel", ["short", "long"])
-def test_a_layer_learns_its_bias_on_the_way_back_as_in_a_sum_of_its_own(
-    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    torch.manual_seed(0)
-    module, hidden = Attention(32, 2, 0.2), torch.randn(sum(FEW), 32, requires_grad=True)
-    torch.nn.init.normal_(module.project.bias)
-    found = []
-    for sums in (True, False):
-        monkeypatch.setattr(Attention, "_sums", lambda *_, sums=sums: sums)
-        torch.manual_seed(1)  # so that both forget the same
-        taken = module(hidden, Layout.of(bounds_of(FEW, "cpu"), max(FEW), kernel))
-        found.append((taken, *torch.autograd.grad(taken.square().sum(), [hidden, *module.parameters()])))
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
-
-
 @everywhere
 @pytest.mark.parametrize(("halves", "branch"), [(0, False), (1, False), (2, False), (1, True)])
 def test_sizes_of_their_own_give_the_same(
@@ -398,14 +353,13 @@ def test_sizes_of_their_own_give_the_same(
     """What is forgotten, too, for sequences of every size."""
     lengths, seed = [17, 64, 0, 33, 8, 32, 16, 0], torch.tensor(5, device=device)
     whole, bounds = product(lengths, device, heads=1), bounds_of(lengths, device)
-    bias = torch.zeros(3 * 32, device=device, requires_grad=True)
     found = []
     for setting in (None, (halves, branch)):
         if setting is not None:
             for table in (FORWARD, BACKWARD):
                 monkeypatch.setitem(table, 64, replace(table[64], halves=setting[0], branch=setting[1]))
-        taken = joined(whole, bounds, 64, 0.2, seed, ALL, bias)
-        found.append((taken, *torch.autograd.grad((taken * mixture(taken)).sum(), [whole, bias])))
+        taken = joined(whole, bounds, 64, 0.2, seed)
+        found.append((taken, slope(taken, whole)))
     for one, other in zip(*found, strict=True):
         assert_near(one, other)
         if device == "cpu" and (halves, branch) == (1, False):  # the same blocks, in launches of their own

@@ -218,30 +218,15 @@ def attend(
             return padded(query, key, value, *layout.rows, looks, dropout)
 
 
-def attend_product(
-    product: Float[Tensor, "T 3 H K"],
-    layout: Layout,
-    dropout: float = 0.0,
-    bias: Float[Tensor, "3*H*K"] | None = None,
-) -> Float[Tensor, "T H K"]:
-    """The same for query, key and value as one product made them, whose gradient then need not be put together.
-
-    A `bias` that the product holds already, added without a gradient, finds its gradient here, where `joins` says so.
-    """
-    if joins(layout):
+def attend_product(product: Float[Tensor, "T 3 H K"], layout: Layout, dropout: float = 0.0) -> Float[Tensor, "T H K"]:
+    """The same for query, key and value as one product made them, whose gradient then need not be put together."""
+    if layout.kernel in ("short", "long") and layout.store is None:
         from bertsmith.nn import long, short  # need Triton
 
         joined = short.joined if layout.kernel == "short" else long.joined
-        seed = _seed(product, dropout)
-        return joined(product, layout.bounds, layout.longest, dropout, seed, layout.reach, bias)
-    assert bias is None, "its gradient would be lost"
+        return joined(product, layout.bounds, layout.longest, dropout, _seed(product, dropout), layout.reach)
     query, key, value = product.unbind(1)
     return attend(query, key, value, layout, dropout)
-
-
-def joins(layout: Layout) -> bool:
-    """Whether a kernel takes the product as it is: one of our own, which keeps no keys."""
-    return layout.kernel in ("short", "long") and layout.store is None
 
 
 def _seed(like: Tensor, dropout: float) -> Tensor | None:

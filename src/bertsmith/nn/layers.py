@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from bertsmith.nn.attention import Layout, attend, attend_product, joins, lacking, recall
+from bertsmith.nn.attention import Layout, attend, attend_product, lacking, recall
 from bertsmith.nn.dropout import Dropout
 from bertsmith.nn.positions import turned
 
@@ -40,9 +40,7 @@ class Attention(nn.Module):
     def forward(
         self, hidden: Float[Tensor, "T D"], layout: Layout, read: Int[Tensor, "N"] | None = None
     ) -> Float[Tensor, "_ D"]:
-        bias = self.project.bias if self._sums(hidden, layout) else None
-        product = self.project(hidden) if bias is None else F.linear(hidden, self.project.weight, bias.detach())
-        product = product.unflatten(1, (3, self.heads, -1))  # T 3 H K
+        product = self.project(hidden).unflatten(1, (3, self.heads, -1))  # T 3 H K
         dropout = self.dropout if self.training else 0.0
         if layout.turn is not None:
             product = turned(product, layout.turn)
@@ -50,20 +48,9 @@ class Attention(nn.Module):
             query, key, value = product.unbind(1)
             attended = attend(query * self.factor, key, value, layout, dropout)
         else:
-            attended = attend_product(product, layout, dropout, bias)
+            attended = attend_product(product, layout, dropout)
         projected: Tensor = self.output(only(attended.flatten(1), read))
         return projected
-
-    def _sums(self, hidden: Tensor, layout: Layout) -> bool:
-        """Whether attention finds the bias' gradient on its way back: by our own kernels, in compiled steps on a GPU.
-
-        Else what is nought of it is added up, too, over the largest gradient of a layer.
-        """
-        if type(self.project) is not nn.Linear or self.project.bias is None or not self.project.bias.requires_grad:
-            return False  # it learns by LoRA, or there is nothing to learn
-        plain = layout.turn is None and self.factor == 1  # attention sees the product as it was made
-        able = torch.compiler.is_compiling() and hidden.is_cuda and torch.is_grad_enabled()
-        return able and plain and joins(layout)
 
 
 class CrossAttention(nn.Module):

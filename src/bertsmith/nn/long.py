@@ -91,17 +91,12 @@ def joined(
     dropout: float = 0.0,
     seed: Int[Tensor, ""] | None = None,
     reach: Reach = ALL,
-    bias: Float[Tensor, "3*H*K"] | None = None,
 ) -> Float[Tensor, "T H K"]:
-    """As `long`, of query, key and value as one product made them: its gradient is one tensor, with nothing copied.
-
-    The product may hold a `bias` that was added without a gradient. It is not read here, but finds its gradient on the
-    way back: see `program.teach`.
-    """
+    """As `long`, of query, key and value as one product made them: its gradient is one tensor, with nothing copied."""
     longest = _checked(longest, product.shape[3], dropout, seed)
     attended: Tensor
     seed = bounds if seed is None else seed
-    attended, _ = _together(product, bounds, seed, bias, longest, dropout, *reach.numbers)
+    attended, _ = _together(product, bounds, seed, longest, dropout, *reach.numbers)
     return attended
 
 
@@ -477,7 +472,6 @@ def _together(
     product: Tensor,
     bounds: Tensor,
     seed: Tensor,
-    bias: Tensor | None,
     longest: int,
     dropout: float,
     before: int = -1,

@@ -69,21 +69,13 @@ def shrink(width: int, dropout: float) -> float:
 def teach(separate: Any, together: Any, gradient: Any) -> None:
     """Teach two operations their gradient: of query, key and value, and of the product that holds all three.
 
-    Both return what was taken and its logarithms, and `gradient` wants both again. The gradient of a bias that the
-    product holds is the sum over all tokens; but the part for keys is nought, since softmax does not see what all
-    scores have in common. So a third need not be read, nor its noise be learnt. To add up in the kernels themselves
-    takes longer than to read the rest once more.
+    Both return what was taken and its logarithms, and `gradient` wants both again.
     """
 
     def remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
         *parts, bounds, seed, ctx.size, ctx.dropout, ctx.before, ctx.behind = inputs
         ctx.save_for_backward(*parts, *output, bounds, seed)
         ctx.set_materialize_grads(False)
-
-    def remember_bias(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        product, bounds, seed, bias, *how = inputs
-        ctx.bias = None if bias is None else bias.dtype  # its numbers are in the product
-        remember(ctx, (product, bounds, seed, *how), output)
 
     def of_parts(ctx: Any, above: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
         if above is None:
@@ -93,17 +85,13 @@ def teach(separate: Any, together: Any, gradient: Any) -> None:
 
     def of_product(ctx: Any, above: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
         if above is None:
-            return (None,) * 8
+            return (None,) * 7
         product, *others = ctx.saved_tensors
         found = gradient(above, *product.unbind(1), *others, ctx.size, ctx.dropout, ctx.before, ctx.behind)
-        of_bias = None
-        if ctx.bias is not None:
-            queries, values = found[:, ::2].sum(0, dtype=torch.float32).unbind()
-            of_bias = torch.stack([queries, torch.zeros_like(queries), values]).flatten().to(ctx.bias)
-        return (found, None, None, of_bias, *(None,) * 4)
+        return (found, *(None,) * 6)
 
     separate.register_autograd(of_parts, setup_context=remember)
-    together.register_autograd(of_product, setup_context=remember_bias)
+    together.register_autograd(of_product, setup_context=remember)
 
 
 @triton.jit

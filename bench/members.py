@@ -26,7 +26,7 @@ from bertsmith.recipe import Recipe
 from bertsmith.train import machine
 from bertsmith.train.display import Display
 from bertsmith.train.optimizers import Optimizer
-from bertsmith.train.trainer import Speed, Trainer
+from bertsmith.train.trainer import Speed, Trainer, records
 
 MEMBERS = (
     "bert-base",
@@ -46,17 +46,20 @@ def measured(recipe: Recipe, device: torch.device) -> dict[str, Any]:
     tokenizer, train, _ = kit.data(recipe)
     objective = kit.objective(recipe, tokenizer).to(device)
     source = kit.feed(recipe, objective, tokenizer, train)
+    precision = machine.precision(recipe.train.precision, device)
+    recorded = records(objective, recipe.train, precision, device)
     trainer = Trainer(
         objective,
         source,
-        Optimizer(objective, recipe.optimizer, hidden=objective.matrices()),
+        Optimizer(objective, recipe.optimizer, hidden=objective.matrices(), capturable=recorded),
         recipe.schedule,
         recipe.train,
         folder=Path(tempfile.mkdtemp()),
         measure=dict,
-        precision=machine.precision(recipe.train.precision, device),
+        precision=precision,
         speed=Speed(None, objective.flops),
         display=Display(),
+        graphs=recorded,
         tensorboard=False,
     )
     began = time.perf_counter()

@@ -42,7 +42,7 @@ from bertsmith.train import machine
 from bertsmith.train.display import Display
 from bertsmith.train.optimizers import Optimizer, OptimizerConfig
 from bertsmith.train.schedules import ScheduleConfig
-from bertsmith.train.trainer import Speed, TrainConfig, Trainer
+from bertsmith.train.trainer import Speed, TrainConfig, Trainer, records
 
 WARM, TIMED, PROFILED = 8, 30, 5
 
@@ -107,17 +107,20 @@ def ours(case: Case) -> dict[str, float]:
     objective = objective.to(device)
     objective.trunk.kernel = case.kernel
     source = case.feed(objective)
+    plan, precision = TrainConfig(steps=1000, precision=case.precision), machine.precision(case.precision, device)
+    recorded = records(objective, plan, precision, device)
     trainer = Trainer(
         objective,
         source,
-        Optimizer(objective, OptimizerConfig()),
+        Optimizer(objective, OptimizerConfig(), capturable=recorded),
         ScheduleConfig(),
-        TrainConfig(steps=1000, precision=case.precision),
+        plan,
         folder=Path(tempfile.mkdtemp()),
         measure=dict,
-        precision=machine.precision(case.precision, device),
+        precision=precision,
         speed=Speed(None, lambda attended: 0.0),
         display=Display(),
+        graphs=recorded,
         tensorboard=False,
     )
     began = time.perf_counter()

@@ -36,7 +36,7 @@ from bertsmith.train.display import Display
 from bertsmith.train.evaluate import evaluate
 from bertsmith.train.lock import Lock
 from bertsmith.train.optimizers import Optimizer
-from bertsmith.train.trainer import Speed, Trainer, recurs
+from bertsmith.train.trainer import Speed, Trainer, records
 from bertsmith.use.model import Model
 
 SAY = Console(highlight=False, soft_wrap=True)
@@ -65,7 +65,8 @@ def pretrain(recipe: Recipe) -> dict[str, float]:
         model = Model(guesser, tokenizer, str(recipe.out))
         examples = story.before(recipe, model, valid)
         batches = kit.validation(recipe, objective, tokenizer, valid, device)
-        recorded = recurs(objective) and device.type == "cuda"
+        precision = machine.precision(recipe.train.precision, device)
+        recorded = records(objective, recipe.train, precision, device)
         with Display("training") as display:
             trainer = Trainer(
                 objective,
@@ -75,7 +76,7 @@ def pretrain(recipe: Recipe) -> dict[str, float]:
                 recipe.train,
                 folder=recipe.out,
                 measure=partial(evaluate, objective, batches, valid.bytes / valid.tokens),
-                precision=machine.precision(recipe.train.precision, device),
+                precision=precision,
                 speed=_speed(objective, device),
                 display=display,
                 graphs=recorded,

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from tiny import losses, prepared, recipe, weights
 
+from bertsmith import run
 from bertsmith.data.examples import Example
 from bertsmith.data.feed import Feed
 from bertsmith.data.shuffled import Shuffled
@@ -86,3 +88,21 @@ def test_a_played_step_that_is_not_a_number_changes_nothing(tokenizer: Tokenizer
     assert bad == 1.0
     for name, weight in trainer.objective.state_dict().items():
         assert torch.equal(weight, before[name]), name
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("matrices", ["adamw", "muon"])
+def test_a_compiled_run_learns_the_same_played_and_told(
+    matrices: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, seen = prepared(tmp_path), {}
+    for name in ("played", "told"):
+        if name == "told":
+            monkeypatch.setattr(run, "records", lambda *_: False)
+        run.pretrain(recipe(data, tmp_path / name, "train.steps=30", f"optimizer.matrices={matrices}"))
+        seen[name] = [loss for _, loss in losses(tmp_path / name)]
+    assert seen["told"][-1] < seen["told"][0] - 0.5
+    assert seen["played"] == pytest.approx(seen["told"], rel=1e-3)
+    told = weights(tmp_path / "told")
+    for name, weight in weights(tmp_path / "played").items():
+        torch.testing.assert_close(weight, told[name], rtol=0, atol=2e-3, msg=name)

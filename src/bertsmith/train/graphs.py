@@ -66,6 +66,7 @@ class Graphs:
     def _record(self, batch: Batch) -> _Recording:
         moved, counts = self._moved(batch)
         torch.cuda.synchronize()
+        torch.cuda.empty_cache()  # a recording has memory of its own, and cannot ask for what others keep
         graph = torch.cuda.CUDAGraph()
         # Loaders pin memory in threads of their own meanwhile, which is none of the recording's business.
         with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):

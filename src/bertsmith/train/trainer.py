@@ -366,6 +366,15 @@ class Trainer:
             )
 
 
+def records(objective: Objective, config: TrainConfig, precision: torch.dtype, device: torch.device) -> bool:
+    """Whether pretraining is played on a GPU, and not told step by step: then kernels follow each other at once.
+
+    Micro-batches are told one by one. Uncompiled attention in full precision looks at the bounds on the host.
+    """
+    told = config.compile == "never" or (config.compile == "auto" and precision == torch.float32)
+    return device.type == "cuda" and config.accumulate == 1 and (recurs(objective) or not told)
+
+
 def recurs(objective: Objective) -> bool:
     """Whether it has recurrent layers: on a GPU such steps are not compiled, but recorded."""
     return any(isinstance(part, nn.RNNBase) for part in objective.modules())

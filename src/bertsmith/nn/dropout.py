@@ -40,9 +40,19 @@ def mixed(numbers: Float[Tensor, "... D"], share: float) -> Float[Tensor, "... D
     A compiler draws ten rounds of Philox for each number, which takes a GPU three times as long as to read and write
     it. Here each row has a number and each column, and the upper bits of their product decide, as in `program.kept`.
     """
-    keys = torch.randint(-(1 << 31), 1 << 31, (2,), device=numbers.device, dtype=torch.int64).int().unbind()
+    return forgetful(numbers, share, drawn(numbers.device))
+
+
+def drawn(device: torch.device) -> Int[Tensor, "2"]:
+    """Two numbers by the device's own chance."""
+    return torch.randint(-(1 << 31), 1 << 31, (2,), device=device, dtype=torch.int64).int()
+
+
+def forgetful(numbers: Float[Tensor, "... D"], share: float, keys: Int[Tensor, "2"]) -> Float[Tensor, "... D"]:
+    """What is left of the numbers, by two numbers drawn for all."""
     columns = numbers.shape[-1]
-    rows, others = (_lots(count, key) for count, key in zip((numbers.numel() // columns, columns), keys, strict=True))
+    counts = numbers.numel() // columns, columns
+    rows, others = (_lots(count, key) for count, key in zip(counts, keys.unbind(), strict=True))
     bits = (rows[:, None] * others).view(numbers.shape)
     forgotten = round(share * (1 << 32))
     kept = (bits >= forgotten - (1 << 31)).to(numbers.dtype)

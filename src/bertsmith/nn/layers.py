@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 import torch.nn.functional as F
@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from bertsmith.nn.attention import Layout, attend, attend_product, lacking, recall
-from bertsmith.nn.dropout import Dropout
+from bertsmith.nn.dropout import Dropout, drawn
 from bertsmith.nn.positions import turned
 
 Activation = Literal["gelu", "gelu_tanh", "relu"]
@@ -40,6 +40,11 @@ class Attention(nn.Module):
     def forward(
         self, hidden: Float[Tensor, "T D"], layout: Layout, read: Int[Tensor, "N"] | None = None
     ) -> Float[Tensor, "_ D"]:
+        projected: Tensor = self.output(self.attended(hidden, layout, read))
+        return projected
+
+    def attended(self, hidden: Float[Tensor, "T D"], layout: Layout, read: Int[Tensor, "N"] | None) -> Tensor:
+        """What all heads have taken, before it is projected once more."""
         product = self.project(hidden).unflatten(1, (3, self.heads, -1))  # T 3 H K
         dropout = self.dropout if self.training else 0.0
         if layout.turn is not None:
@@ -49,8 +54,7 @@ class Attention(nn.Module):
             attended = attend(query * self.factor, key, value, layout, dropout)
         else:
             attended = attend_product(product, layout, dropout)
-        projected: Tensor = self.output(only(attended.flatten(1), read))
-        return projected
+        return only(attended.flatten(1), read)
 
 
 class CrossAttention(nn.Module):
@@ -96,8 +100,12 @@ class FeedForward(nn.Module):
         self.narrow = nn.Linear(feed_forward, width, biases)
 
     def forward(self, hidden: Float[Tensor, "T D"]) -> Float[Tensor, "T D"]:
-        narrowed: Tensor = self.narrow(self._at_once(hidden) if self._can(hidden) else self._bent(self.widen(hidden)))
+        narrowed: Tensor = self.narrow(self.bent(hidden))
         return narrowed
+
+    def bent(self, hidden: Float[Tensor, "T D"]) -> Float[Tensor, "T F"]:
+        """Widened and bent, before it is narrowed."""
+        return self._at_once(hidden) if self._can(hidden) else self._bent(self.widen(hidden))
 
     def _bent(self, wide: Float[Tensor, "T W"]) -> Float[Tensor, "T F"]:
         if not self.gated:
@@ -106,10 +114,8 @@ class FeedForward(nn.Module):
         return self.activation(gate) * passed
 
     def _can(self, hidden: Tensor) -> bool:
-        """Whether our own kernel can widen and bend at once: as with attention, in compiled steps on a GPU."""
-        plain = type(self.widen) is nn.Linear  # and not one that learns by LoRA
-        able = torch.compiler.is_compiling() and hidden.is_cuda and plain and self.smooth
-        return able and lacking(hidden.device) is None
+        """Whether our own kernel can widen and bend at once."""
+        return self.smooth and _compiled(hidden, self.widen)
 
     def _at_once(self, hidden: Float[Tensor, "T D"]) -> Float[Tensor, "T F"]:
         from bertsmith.nn.gelu import gelu  # needs Triton
@@ -169,15 +175,30 @@ class Layer(nn.Module):
         if self.before:
             summed: Tensor = hidden + self.dropout(self.feed_forward(self.feed_forward_norm(hidden)))
             return summed
-        after: Tensor = self.feed_forward_norm(hidden + self.dropout(self.feed_forward(hidden)))
-        return after
+        return self._joined(hidden, self.feed_forward.bent(hidden), self.feed_forward.narrow, self.feed_forward_norm)
 
     def _attended(self, hidden: Tensor, layout: Layout, read: Tensor | None) -> Tensor:
         if self.before:
             attended: Tensor = self.dropout(self.attention(self.attention_norm(hidden), layout, read))
             return only(hidden, read) + attended
-        after: Tensor = self.attention_norm(only(hidden, read) + self.dropout(self.attention(hidden, layout, read)))
-        return after
+        attended = self.attention.attended(hidden, layout, read)
+        return self._joined(only(hidden, read), attended, self.attention.output, self.attention_norm)
+
+    def _joined(self, beside: Tensor, given: Tensor, product: nn.Module, norm: nn.Module) -> Tensor:
+        """The product of what is given, added to what is beside it, and normed."""
+        half = beside.dtype == given.dtype == torch.bfloat16  # full precision has more bits than our kernel keeps
+        biased = isinstance(norm, nn.LayerNorm) and norm.bias is not None
+        if half and biased and _compiled(given, product):
+            return self._at_once(beside, given, cast(nn.Linear, product), cast(nn.LayerNorm, norm))
+        summed: Tensor = norm(beside + self.dropout(product(given)))
+        return summed
+
+    def _at_once(self, beside: Tensor, given: Tensor, product: nn.Linear, norm: nn.LayerNorm) -> Tensor:
+        from bertsmith.nn.norm import norm as joined  # needs Triton
+
+        share, keys = self.dropout.share if self.training else 0.0, drawn(beside.device)
+        wide = F.linear(given, product.weight)  # the bias comes with the sum
+        return joined(wide, product.bias, beside, norm.weight, norm.bias, norm.eps, share, keys)
 
     def _crossed(self, hidden: Tensor, across: Layout) -> Tensor:
         if self.before:
@@ -185,6 +206,12 @@ class Layer(nn.Module):
             return hidden + looked
         after: Tensor = self.cross_norm(hidden + self.dropout(self.cross(hidden, across)))
         return after
+
+
+def _compiled(hidden: Tensor, product: nn.Module) -> bool:
+    """Whether a kernel of ours can take what stands around a product: as with attention, in compiled steps on a GPU."""
+    plain = type(product) is nn.Linear  # and not one that learns by LoRA
+    return torch.compiler.is_compiling() and hidden.is_cuda and plain and lacking(hidden.device) is None
 
 
 def normed(width: int, eps: float, biases: bool, root: bool) -> nn.Module:

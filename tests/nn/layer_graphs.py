@@ -6,6 +6,7 @@ import sys
 import torch
 from torch import Tensor
 
+from bertsmith.nn import layers
 from bertsmith.nn.attention import Layout
 from bertsmith.nn.layers import Layer
 
@@ -13,7 +14,7 @@ LENGTHS = {"short": [127, 128, 64, 0, 65, 1, 20, 0, 0], "long": [512, 300, 257, 
 
 
 def on_a_device() -> None:
-    """By our own attention and GELU all gradients are those of the plain way."""
+    """By our own attention, GELU, sum and norm all gradients are those of the plain way."""
     for (name, lengths), masters in itertools.product(LENGTHS.items(), (torch.float32, torch.bfloat16)):
         torch.manual_seed(0)
         layer = Layer(128, 2, 256, "gelu", 1e-12, dropout=0.0, attention_dropout=0.0).to("cuda", masters)
@@ -35,6 +36,27 @@ def on_a_device() -> None:
             off = (slope.double() - true[part].double()).norm() / true[part].double().norm()
             assert off < 2e-2, (name, part, float(off))
         torch._dynamo.reset()
+
+
+def forgetting_on_a_device() -> None:
+    """With dropout, too: from the same seed our own kernel forgets what a compiler forgets by itself."""
+    torch.manual_seed(0)
+    layer = Layer(128, 2, 256, "gelu", 1e-12, dropout=0.3, attention_dropout=0.0).to("cuda", torch.bfloat16)
+    lengths = LENGTHS["short"]
+    layout = Layout.of(torch.tensor([0, *lengths], device="cuda").cumsum(0).to(torch.int32), max(lengths), "short")
+    hidden, above = (torch.randn(sum(lengths), 128, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    parts, found = {"hidden": hidden.requires_grad_(), **dict(layer.named_parameters())}, []
+    for ours in (True, False):
+        if not ours:
+            layers._compiled = lambda *_: False
+        torch._dynamo.reset()
+        compiled = torch.compile(layer, fullgraph=True)
+        torch.manual_seed(7)
+        said: Tensor = compiled(hidden, layout)
+        found.append([said.detach(), *torch.autograd.grad(said, list(parts.values()), above)])
+    for part, one, other in zip(("vectors", *parts), *found, strict=True):
+        off = (one.double() - other.double()).norm() / other.double().norm()
+        assert off < 3e-2, (part, float(off))
 
 
 if __name__ == "__main__":

@@ -81,3 +81,8 @@ def test_the_two_gelus_are_near_but_not_the_same() -> None:
 @pytest.mark.gpu
 def test_a_compiled_layer_learns_what_a_plain_one_learns() -> None:
     scripts.run(__file__, "layer_graphs.py", "on_a_device")
+
+
+@pytest.mark.gpu
+def test_a_compiled_layer_forgets_the_same_by_our_own_kernel() -> None:
+    scripts.run(__file__, "layer_graphs.py", "forgetting_on_a_device")

@@ -24,7 +24,7 @@ LEAST = tl.constexpr(1e-3)
 
 
 class Setting(NamedTuple):
-    """How a kernel is cut: rows at a time and warps, and how many programs share the rows."""
+    """How a kernel is cut: rows at a time, warps for a thousand columns, and how many programs share the rows."""
 
     rows: int
     warps: int
@@ -63,8 +63,8 @@ def _kept(keys, first, rows: tl.constexpr, columns: tl.constexpr, forgotten: tl.
 @triton.jit
 @no_type_check
 def _norm_forward(
-    product, bias, beside, weight, shift, keys, normed, roots, tokens, eps, grow, width: tl.constexpr,
-    columns: tl.constexpr, rows: tl.constexpr, forgotten: tl.constexpr
+    product, bias, beside, weight, shift, keys, normed, roots, tokens, eps: tl.constexpr, grow: tl.constexpr,
+    width: tl.constexpr, columns: tl.constexpr, rows: tl.constexpr, forgotten: tl.constexpr
 ):
     first = tl.program_id(0) * rows
     row, column = first + tl.arange(0, rows), tl.arange(0, columns)
@@ -88,8 +88,8 @@ def _norm_forward(
 @triton.jit
 @no_type_check
 def _norm_backward(
-    above, normed, weight, shift, keys, roots, by_product, by_beside, sums, tokens, each, grow, width: tl.constexpr,
-    columns: tl.constexpr, rows: tl.constexpr, forgotten: tl.constexpr
+    above, normed, weight, shift, keys, roots, by_product, by_beside, sums, tokens, each, grow: tl.constexpr,
+    width: tl.constexpr, columns: tl.constexpr, rows: tl.constexpr, forgotten: tl.constexpr
 ):
     column = tl.arange(0, columns)
     inside = column < width
@@ -127,15 +127,15 @@ def _norm_backward(
 
 def _arguments(tokens: Tensor, share: float, setting: Setting) -> dict[str, Any]:
     """What both kernels are told, by name."""
-    forgotten = round(share * STEPS)
+    forgotten, columns = round(share * STEPS), triton.next_power_of_2(tokens.shape[1])
     return {
         "tokens": tokens.shape[0],
-        "grow": STEPS / (STEPS - forgotten),
+        "grow": STEPS / (STEPS - forgotten),  # known to the kernel: inductor hands floats over in double precision
         "width": tokens.shape[1],
-        "columns": triton.next_power_of_2(tokens.shape[1]),
+        "columns": columns,
         "rows": setting.rows,
         "forgotten": forgotten,
-        "num_warps": setting.warps,
+        "num_warps": min(16, setting.warps * max(1, columns // 1024)),
     }
 
 

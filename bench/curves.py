@@ -44,9 +44,10 @@ PATHS: dict[str, dict[str, Any]] = {  # each by what it changes
     "half": {"precision": "bfloat16"},  # products in half precision, by autocast
     "pure": {"precision": "pure"},  # all in half precision but the weights that are kept
     "compile": {"compile": "always", "kernel": "short"},  # in full precision no other kernel fits into one graph
-    ALL: {"whole": False, "kernel": None, "precision": "pure", "compile": "always"},  # a fast run
+    "played": {"compile": "always", "kernel": "short", "played": True},  # and that graph recorded once and played
+    ALL: {"whole": False, "kernel": None, "precision": "pure", "compile": "always", "played": True},  # a fast run
 }
-SHADES = ("#2f6fb3", "#c8651b", "#2c7a4b", "#8c7a1f", "#8a4fb0", "#b3312f", "#2a8c96", "#23262b")
+SHADES = ("#2f6fb3", "#c8651b", "#2c7a4b", "#8c7a1f", "#8a4fb0", "#b3312f", "#2a8c96", "#d08ba8", "#23262b")
 TONES = dict(zip(PATHS, SHADES, strict=True))
 WIDTH, HEIGHT, LEFT, RIGHT, FLOOR = 900, 500, 64, 660, 1e-8  # what differs by less is drawn on the ground
 STYLE = """text { font: 13px system-ui, sans-serif; fill: #6a707a; font-variant-numeric: tabular-nums; }
@@ -70,13 +71,14 @@ class Way:
     kernel: Kernel | None = "recorded"
     precision: Literal["float32", "bfloat16", "pure"] = "float32"
     compile: Literal["never", "always"] = "never"
+    played: bool = False  # as a CUDA graph
 
 
 def way_of(name: str, exact: Way, device: torch.device) -> Way | None:
     """The way of this name; None for one that needs a GPU where there is none. All together is all that there is."""
     cpu, way = device.type == "cpu", replace(exact, **PATHS.get(name, {}))
     if cpu and name == ALL:
-        return replace(way, compile="never")
+        return replace(way, compile="never", played=False)
     return None if cpu and (way.kernel in ("short", "long") or way.compile == "always") else way
 
 
@@ -96,7 +98,7 @@ def trained(recipe: Recipe, way: Way, folder: Path) -> tuple[list[float], dict[s
     trainer = Trainer(
         objective,
         kit.feed(recipe, objective, tokenizer, train),
-        Optimizer(objective, recipe.optimizer, hidden=objective.matrices()),
+        Optimizer(objective, recipe.optimizer, hidden=objective.matrices(), capturable=way.played),
         recipe.schedule,
         recipe.train,
         folder=folder,
@@ -104,6 +106,7 @@ def trained(recipe: Recipe, way: Way, folder: Path) -> tuple[list[float], dict[s
         precision=machine.precision(way.precision, device),
         speed=Speed(None, lambda attended: 0.0),
         display=Display(stream=io.StringIO()),
+        graphs=way.played,
         tensorboard=False,
     )
     figures = trainer.fit()

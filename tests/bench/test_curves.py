@@ -50,7 +50,7 @@ def exact(run_of: Any) -> tuple[list[float], dict[str, float]]:
 
 
 def test_each_path_changes_what_it_is_named_after_and_nothing_else() -> None:
-    assert curves.Way(whole=True, kernel="recorded", precision="float32", compile="never") == EXACT
+    assert curves.Way(whole=True, kernel="recorded", precision="float32", compile="never", played=False) == EXACT
     for name, changes in curves.PATHS.items():
         way = curves.way_of(name, EXACT, GPU)
         changed = {key for key in vars(EXACT) if getattr(way, key) != getattr(EXACT, key)}
@@ -60,7 +60,7 @@ def test_each_path_changes_what_it_is_named_after_and_nothing_else() -> None:
 
 def test_what_needs_a_gpu_is_left_out_on_a_cpu() -> None:
     missing = [name for name in curves.PATHS if curves.way_of(name, EXACT, CPU) is None]
-    assert missing == ["short", "long", "compile"]
+    assert missing == ["short", "long", "compile", "played"]
     assert curves.way_of("all", EXACT, CPU) == curves.Way(whole=False, kernel=None, precision="pure")
 
 

@@ -24,6 +24,7 @@ from bertsmith.models.family import FAMILY
 from bertsmith.models.transformer import Transformer
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.race import Rules
+from bertsmith.recipe import Recipe
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import checkpoint, clock, trainer
 from bertsmith.train.checkpoint import Checkpoint
@@ -163,6 +164,35 @@ def test_a_race_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.Mon
     (row,) = known(out)["rows"]
     assert 3 < row["points"][0]["step"] < row["points"][1]["step"]
     assert all(point["scores"]["bits per byte"]["values"] for point in row["points"])
+
+
+def test_one_that_fails_stops_no_other_and_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, out, pretrain = prepared(tmp_path), tmp_path / "race", run.pretrain
+    given = [written(tmp_path, name) for name in ("first", "second", "third")]
+
+    def mishap(recipe: Recipe) -> dict[str, float]:
+        if recipe.out.name == "first":
+            raise RuntimeError("CUDA ran out of something\nand said much more")
+        if recipe.out.name == "third":
+            raise RunError(recipe.out, "the gradient was not a number", "Lower optimizer.rate")
+        return pretrain(recipe)
+
+    monkeypatch.setattr(run, "pretrain", mishap)
+    with pytest.raises(RunError, match=r"race: 2 of 3 recipes failed: first, third\. What happened stands above; the"):
+        race.race(given, out, rules=RULES, questions=Questions(), data=data)
+    told = " ".join(capsys.readouterr().out.split())
+    assert "first failed. RuntimeError: CUDA ran out of something (" in told
+    assert "third failed. " in told
+    assert "third: the gradient was not a number. Lower optimizer.rate." in told
+    kept = (out / "first" / "failure.txt").read_text(encoding="utf-8")
+    assert "Traceback" in kept
+    assert "and said much more" in kept
+    assert [row["name"] for row in known(out)["rows"]] == ["second"]
+    monkeypatch.setattr(run, "pretrain", pretrain)
+    race.race(given, out, rules=RULES, questions=Questions(), data=data)
+    assert sorted(row["name"] for row in known(out)["rows"]) == ["first", "second", "third"]
 
 
 def test_with_equal_flops_all_spend_what_the_first_spends_in_its_time(tmp_path: Path) -> None:

@@ -34,6 +34,10 @@ class RunError(BertsmithError):
     """A run that cannot go on: a full disk, a second run in the same folder, a loss that is not a number."""
 
 
+class StopError(RunError):
+    """A run that was asked to stop, and has saved what it was at."""
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """The remedy for a misspelt word: the nearest known one, or all of them."""
     choices = sorted(known)

@@ -8,6 +8,7 @@ import gc
 import math
 import re
 import shutil
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,7 +22,7 @@ from bertsmith import choose, config, prepare, run
 from bertsmith.data import files
 from bertsmith.data.corpus import Corpus
 from bertsmith.data.shards import Shards
-from bertsmith.errors import RecipeError, RunError
+from bertsmith.errors import BertsmithError, RecipeError, RunError, StopError
 from bertsmith.insight import standings, table
 from bertsmith.insight.standings import Against
 from bertsmith.insight.table import Results
@@ -38,7 +39,7 @@ from bertsmith.train.lock import Lock
 
 Equal = Literal["time", "flops"]
 SAY = Console(highlight=False, soft_wrap=True)
-RESULT, REPORT = "race.json", "report.html"
+RESULT, REPORT, FAILURE = "race.json", "report.html", "failure.txt"
 OWN = frozenset({"out", "data.folder", "train.evaluations", "train.saves", "train.keep", *EXTENTS[0]})
 SAME = frozenset({"out", "data.folder", "data.workers", "train.device", "train.compile"})  # what may differ in a row
 
@@ -77,7 +78,7 @@ def race(
     texts: Sequence[str] = (),
     lowercase: bool = True,
 ) -> Results:
-    """Train, score and draw; what is known from an earlier call is not made again.
+    """Train, score and draw; what is known from an earlier call is not made again, and one that fails stops no other.
 
     `given` are recipes, each perhaps with overrides of its own, as in "a.toml objective.rate=0.4"; an override that
     stands alone is for all of them. The text is a prepared folder, or files that are prepared here.
@@ -94,15 +95,40 @@ def race(
             own = replace(recipe.data, folder=folders[kinds[name]])
             recipe = replace(recipe, out=out / folder_of(name), data=own)
             runners.append(Runner(name, recipe, run.cost(recipe)))
-        known = begun(out, rules, runners[0].name)
+        known, failed = begun(out, rules, runners[0].name), []
+        for runner in runners:
+            check(out, known, runner, rules)
         for number, runner in enumerate(runners, 1):
             SAY.print(f"{runner.name}, recipe {number} of {len(runners)}", style="bold", markup=False)
-            row = ran(out, known, runner, rules)
-            score(row, runner.recipe, out, asked, partial(keep, out, known))
-            results = keep(out, known)
+            try:
+                row = ran(out, known, runner, rules)
+                score(row, runner.recipe, out, asked, partial(keep, out, known))
+            except StopError:
+                raise
+            except Exception as error:  # whatever it is, hours of the others are at stake
+                if len(runners) == 1:
+                    raise
+                failed.append(runner.name)
+                tell(runner, error)
+        results = keep(out, known)
     SAY.print(results.printed())
     SAY.print(f"page {out / REPORT}, figures {out / RESULT}")
+    if failed:
+        many = f"{len(failed)} of {len(runners)} recipes failed: {', '.join(failed)}"
+        raise RunError(out, many, "What happened stands above; the same command tries them again")
     return results
+
+
+def tell(runner: Runner, error: Exception) -> None:
+    """Say what a recipe failed of; of a fault that is ours or the machine's the folder keeps all that Python knows."""
+    line = str(error)
+    if not isinstance(error, BertsmithError):
+        place = runner.recipe.out / FAILURE
+        place.parent.mkdir(parents=True, exist_ok=True)
+        files.put(place, "".join(traceback.format_exception(error)).encode())
+        line = f"{type(error).__name__}: {line.partition(chr(10))[0]} ({place} has it all)"
+    SAY.print(f"{runner.name} failed. {line}", markup=False)
+    _tidy()
 
 
 # ---------------------------------------------------------------------------------------------------- who takes part
@@ -172,22 +198,27 @@ def begun(out: Path, rules: Rules, first: str) -> dict[str, Any]:
     return known
 
 
+def check(out: Path, known: dict[str, Any], runner: Runner, rules: Rules) -> None:
+    """That what is known of a recipe is of this one, and of this text."""
+    if (row := _row(known, runner.name)) is None:
+        return
+    recipe = paced(out, known, runner, rules)
+    settle(recipe, SAME)
+    if row["data"] != Shards(recipe.data.folder / "train").fingerprint:
+        raise RunError(recipe.out, "was raced on another text", "Choose another folder, or give it the same text")
+
+
 def ran(out: Path, known: dict[str, Any], runner: Runner, rules: Rules) -> dict[str, Any]:
     """The row of a recipe, after it has run to the end."""
-    recipe = paced(out, known, runner, rules)
-    text = Shards(recipe.data.folder / "train").fingerprint
-    row = _row(known, runner.name)
-    if row is not None:
-        settle(recipe, SAME)
-        if row["data"] != text:
-            raise RunError(recipe.out, "was raced on another text", "Choose another folder, or give it the same text")
+    if (row := _row(known, runner.name)) is not None:
         return row
+    recipe = paced(out, known, runner, rules)
     last = round(run.pretrain(recipe)["step"])
     device = machine.device(recipe.train.device)
     row = {
         "name": runner.name,
         "what": _what(recipe),
-        "data": text,
+        "data": Shards(recipe.data.folder / "train").fingerprint,
         "parameters": runner.cost.parameters,
         "flops": runner.cost.flops,  # for a token
         "peak": machine.peak(device, torch.bfloat16) if device.type == "cuda" else None,

@@ -17,7 +17,7 @@ from torch.func import functional_call
 from bertsmith.data.batch import Batch
 from bertsmith.data.feed import Feed
 from bertsmith.data.shuffle import mix
-from bertsmith.errors import RecipeError, RunError
+from bertsmith.errors import RecipeError, RunError, StopError
 from bertsmith.objectives.base import Objective, Term
 from bertsmith.train import checkpoint
 from bertsmith.train.checkpoint import Checkpoint
@@ -141,7 +141,7 @@ class Trainer:
                 if signals.asked or _passed(before, share, self.config.saves):
                     self.save()
                 if signals.asked:
-                    raise RunError(
+                    raise StopError(
                         self.folder, f"stopped at step {self.step}, saved", "The same command goes on from there"
                     )
             if self.figures.get("step") != self.step:

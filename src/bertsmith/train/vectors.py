@@ -23,7 +23,7 @@ from torch import Tensor
 
 from bertsmith.data.shuffle import mix, permute
 from bertsmith.data.words import NumberedText
-from bertsmith.errors import RunError
+from bertsmith.errors import RunError, StopError
 from bertsmith.models.word2vec import Word2Vec
 from bertsmith.objectives.neighbours import Block, Blocks, NeighboursConfig, cumulative, draw, fitted, kept, loss, move
 from bertsmith.train import checkpoint
@@ -159,7 +159,7 @@ class VectorTrainer:
                 if signals.asked or _passed(before, share, self.config.saves):
                     self.save()
                 if signals.asked:
-                    raise RunError(
+                    raise StopError(
                         self.folder, f"stopped at step {self.step}, saved", "The same command goes on from there"
                     )
             if self.config.saves:

@@ -12,13 +12,14 @@ from torch import Tensor, nn
 
 from bertsmith.data.batch import Tokens
 from bertsmith.models import folder as folders
+from bertsmith.models.decoder import whole_packed
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.nn import packed as module
 from bertsmith.nn.attention import WINDOW, Layout, attend, best_kernel
 from bertsmith.nn.layers import ACTIVATIONS, Activation, Layer
 from bertsmith.nn.lora import Lora
-from bertsmith.nn.packed import PackedLinear, packed, products_packed
+from bertsmith.nn.packed import PackedLayer, PackedLinear, packed
 from bertsmith.nn.pooling import mean
 
 CONFIG = TransformerConfig(vocabulary=50, width=32, layers=3, heads=4, feed_forward=128, length=80)
@@ -138,6 +139,11 @@ def test_a_packed_product_holds_what_lora_has_learnt() -> None:
         torch.testing.assert_close(PackedLinear(adapted, torch.float32)(hidden), adapted(hidden), rtol=0, atol=1e-4)
 
 
+def test_without_a_layout_the_weights_stay_where_they_are() -> None:
+    linear = nn.Linear(24, 40)
+    assert PackedLinear(linear, torch.float32, lay=False).weight.data_ptr() == linear.weight.data_ptr()
+
+
 def test_something_else_than_a_linear_layer_is_not_packed() -> None:
     with pytest.raises(AssertionError, match="a Embedding cannot be packed"):
         PackedLinear(nn.Embedding(3, 4), torch.float32)
@@ -216,24 +222,36 @@ def test_packed_layers_compute_of_the_last_only_what_is_read() -> None:
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("changes", [{"positions": "rotary"}, {"norm": "before"}, {"gated": True}, {"biases": False}])
-def test_other_networks_are_packed_or_left_as_they_are(changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"positions": "rotary"},
+        {"norm": "before"},
+        {"gated": True},
+        {"biases": False},
+        {"scaled": False, "root_norm": True, "norm": "before", "activation": "relu", "biases": False},
+    ],
+)
+def test_other_networks_are_packed_too(changes: dict[str, Any]) -> None:
     trunk, tokens = trunk_of(replace(CONFIG, **changes)), tokens_of(MIXED)
     torch.testing.assert_close(packed(trunk, torch.float32)(tokens), trunk(tokens), rtol=0, atol=1e-5)
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("changes", [{}, {"gated": True, "root_norm": True, "norm": "before", "biases": False}])
-def test_of_networks_that_write_every_product_is_packed(changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize("lay", [True, False])
+@pytest.mark.parametrize(
+    "changes", [{}, {"activation": "relu"}, {"gated": True, "root_norm": True, "norm": "before", "biases": False}]
+)
+def test_of_networks_that_write_every_product_is_packed(changes: dict[str, Any], lay: bool) -> None:
     torch.manual_seed(0)
     made = EncoderDecoder(replace(CONFIG, decoder=2, segments=0, **changes)).eval()
     looks, dice = made.decoder.layers[0].cross, torch.Generator().manual_seed(0)
     looks.query = Lora(looks.query, rank=2, alpha=4.0, dropout=0.0, generator=dice).eval()
     nn.init.normal_(looks.query.up, std=0.1, generator=dice)
-    light = products_packed(made)
-    kinds = {type(part) for layer in light.modules() if isinstance(layer, Layer) for part in layer.modules()}
-    assert PackedLinear in kinds
-    assert not kinds & {nn.Linear, Lora}
+    light = whole_packed(made, torch.float32, lay=lay)
+    kinds = {type(part) for part in light.modules()}
+    assert PackedLayer in kinds
+    assert not kinds & {nn.Linear, Lora, Layer}
     assert type(made.decoder.layers[0].feed_forward.widen) is nn.Linear  # the other is as it was
     read, written = tokens_of([5, 17, 1]), tokens_of([3, 1, 9])
     torch.testing.assert_close(light(read, written), made(read, written), rtol=0, atol=1e-5)

@@ -18,7 +18,7 @@ from bertsmith.models.search import SearchConfig, Step, beam, draws, write
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.cache import Cache
 from bertsmith.nn.heads import ALIGNED
-from bertsmith.nn.packed import PackedLinear, packed, packs, products_packed
+from bertsmith.nn.packed import PackedLinear, packed
 from bertsmith.nn.remembered import Remembered
 
 ROOM = {"cpu": 2 << 30, "cuda": 16 << 30}  # bytes of keys and values that are kept at once
@@ -45,18 +45,16 @@ class Decoder:
         self.start = start
         self.never = torch.tensor(never, dtype=torch.long, device=self.device)
         self.trunk: Any  # each kind of network with a cache of its own kind
-        table, bias = _table(trunk).detach().to(dtype), trunk.bias if isinstance(trunk, Recurrent) else None
+        table, self.dimmed = _told(trunk)
+        table, bias = table.detach().to(dtype), trunk.bias if isinstance(trunk, Recurrent) else None
         spare = -len(table) % ALIGNED if self.device.type == "cuda" else 0  # which has faster products for some sizes
-        table = F.pad(table, (0, 0, 0, spare))
+        table = F.pad(table, (0, 0, 0, spare)) if spare else table
         self.words: nn.Module = nn.Linear(table.shape[1], table.shape[0], bias=bias is not None, device="meta")
         self.words.weight = nn.Parameter(table, requires_grad=False)
         if bias is not None:
             self.words.bias = nn.Parameter(F.pad(bias.detach().to(dtype), (0, spare)), requires_grad=False)
-        pack = pack and self.device.type == "cpu"
-        if pack and isinstance(trunk, Transformer) and packs(trunk):
-            self.trunk, self.words = packed(trunk, dtype), PackedLinear(self.words, dtype)
-        elif pack and isinstance(trunk, EncoderDecoder):
-            self.trunk, self.words = products_packed(trunk, dtype), PackedLinear(self.words, dtype)
+        if self.device.type == "cpu" and isinstance(trunk, Transformer | EncoderDecoder):
+            self.trunk, self.words = whole_packed(trunk, dtype, lay=pack), PackedLinear(self.words, dtype, lay=pack)
         elif trunk.training or dtype != trunk.embedding.weight.dtype:
             self.trunk = copy.deepcopy(trunk).to(dtype).eval()
         else:
@@ -95,18 +93,28 @@ class Decoder:
 
     def scores(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
         """How well each token would come next."""
-        scores: Tensor = self.words(hidden.to(self.dtype))[:, : self.config.vocabulary]
+        hidden = hidden.to(self.dtype)
+        scores: Tensor = self.words(hidden if self.dimmed == 1 else hidden * self.dimmed)[:, : self.config.vocabulary]
         return scores.index_fill_(1, self.never, -torch.inf) if len(self.never) else scores
 
 
-def _table(trunk: Network) -> Float[Tensor, "V D"]:
-    """The table that tells words, such that its products with vectors are scores."""
-    table: Tensor = trunk.embedding.weight
+def _told(trunk: Network) -> tuple[Float[Tensor, "V D"], float]:
+    """The table that tells words, and what vectors are multiplied by before their products with it are scores."""
     if isinstance(trunk, Recurrent):
-        return trunk.told[0]
+        return trunk.told[0], 1.0
     if not isinstance(trunk, Translator):
-        return table
-    return table * trunk.dimmed if trunk.words is None else trunk.words.weight  # as its `logits` are made
+        return trunk.embedding.weight, 1.0
+    return (trunk.embedding.weight, trunk.dimmed) if trunk.words is None else (trunk.words.weight, 1.0)
+
+
+def whole_packed(trunk: Transformer | EncoderDecoder, dtype: torch.dtype, *, lay: bool) -> Transformer | EncoderDecoder:
+    """A copy with packed layers; of two networks both."""
+    if isinstance(trunk, Transformer):
+        return packed(trunk, dtype, lay=lay)
+    light = copy.copy(trunk)
+    halves = {name: packed(getattr(trunk, name), dtype, lay=lay) for name in ("encoder", "decoder")}
+    light._modules = {**trunk._modules, **halves}
+    return light
 
 
 @torch.inference_mode()

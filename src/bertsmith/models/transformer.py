@@ -238,7 +238,8 @@ class Transformer(nn.Module):
         if memory is not None:
             cache.across = self._remembered(memory)
         hidden = self._embed(tokens)
-        layouts = self._kept(self._layouts(tokens, hidden, None, memory), cache)
+        anew = memory if tokens.longest > 1 else None  # one token looks at what is kept of it, as in a step
+        layouts = self._kept(self._layouts(tokens, hidden, None, anew), cache)
         return self._through(hidden, layouts, tokens.bounds[1:] - 1)
 
     def step(
@@ -251,10 +252,6 @@ class Transformer(nn.Module):
         tokens = Tokens(ids=ids.flatten(), bounds=bounds, positions=places, longest=1, equal=True)
         hidden = self._embed(tokens)
         layouts = self._kept(self._layouts(tokens, hidden, "cached"), cache)
-        if cache.across:
-            looks = Layout(bounds=bounds, longest=1, kernel="cached", reach=ALL)
-            stores = zip(layouts, cache.across, strict=True)
-            layouts = [replace(layout, across=replace(looks, store=store)) for layout, store in stores]
         vectors = self._through(hidden, layouts)
         cache.grown()
         return vectors.view(*ids.shape, -1)
@@ -301,18 +298,22 @@ class Transformer(nn.Module):
         return vectors
 
     def _kept(self, layouts: list[Layout], cache: Cache) -> list[Layout]:
-        """What each layer has to know, with its part of the cache."""
-        stores = (cache.store(number, layout.reach, self.relative) for number, layout in enumerate(layouts))
-        return [replace(layout, store=store) for layout, store in zip(layouts, stores, strict=True)]
+        """What each layer has to know, with its part of the cache, and of what the cache keeps of another text."""
+        stores = [cache.store(number, layout.reach, self.relative) for number, layout in enumerate(layouts)]
+        if not cache.across or layouts[0].across is not None:
+            return [replace(layout, store=store) for layout, store in zip(layouts, stores, strict=True)]
+        looks = Layout(bounds=layouts[0].bounds, longest=1, kernel="cached", reach=ALL)
+        parts = zip(layouts, stores, cache.across, strict=True)
+        return [replace(layout, store=store, across=replace(looks, store=kept)) for layout, store, kept in parts]
 
     def _remembered(self, memory: Memory) -> list[Store]:
         """Of each layer the keys and values of another text, computed once for all that will be written."""
         rows = Rows.of(*_sequences(memory.tokens))
         real = rows.real[:, None, None]
-        mask = torch.zeros(real.shape, dtype=memory.vectors.dtype, device=real.device).masked_fill(~real, -torch.inf)
         stores = []
         for layer in self._way():
             keys, values = (rows.lay(part) for part in layer.cross.made(memory.vectors))
+            mask = torch.zeros(real.shape, dtype=keys.dtype, device=real.device).masked_fill(~real, -torch.inf)
             stores.append(Store(keys, values, rows.slots, mask=mask))
         return stores
 

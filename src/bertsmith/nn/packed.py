@@ -3,11 +3,15 @@
 A processor with AMX multiplies half-precision matrices about ten times faster than full ones, but only when the
 weights have been laid out for it beforehand, and only when it has met the number of tokens before: oneDNN compiles a
 kernel for each, which takes longer than the product. Whoever calls should keep to a few numbers of tokens.
+
+Of one token, as whoever writes one text has it, the products take as long as memory needs to give the weights, however
+they lie, and what Python does between them counts: a packed layer is one module with as few calls as there can be, and
+without `lay` its weights stay where they are.
 """
 
 import copy
 import platform
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar, cast
 
 import torch
@@ -15,8 +19,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from bertsmith.nn.attention import Layout, attend
-from bertsmith.nn.layers import ACTIVATIONS, Activation, Layer, only
+from bertsmith.nn.attention import Layout, attend, recall
+from bertsmith.nn.layers import ACTIVATIONS, Activation, CrossAttention, Layer, only
 from bertsmith.nn.lora import Lora
 from bertsmith.nn.positions import turned
 
@@ -31,14 +35,16 @@ M = TypeVar("M", bound=nn.Module)
 class PackedLinear(nn.Module):
     """A matrix product with what comes after it, a bend or a sum, in one pass over the memory. No gradients."""
 
-    def __init__(self, linear: nn.Module, dtype: torch.dtype, activation: Activation | None = None) -> None:
+    def __init__(
+        self, linear: nn.Module, dtype: torch.dtype, activation: Activation | None = None, *, lay: bool = True
+    ) -> None:
         super().__init__()
         self.activation = activation
         linear = linear.merged() if isinstance(linear, Lora) else linear
         assert type(linear) is nn.Linear, f"a {type(linear).__name__} cannot be packed"
         weight = linear.weight.detach().to("cpu", dtype)
         self.bias = None if linear.bias is None else linear.bias.detach().to("cpu", dtype)
-        self.fused = fuses(dtype)
+        self.fused = lay and fuses(dtype)
         # Neither parameter nor buffer: its bytes mean nothing to anyone but oneDNN.
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight) if self.fused else weight
 
@@ -63,50 +69,89 @@ class PackedLinear(nn.Module):
         return bent if added is None else bent + added
 
 
+class PackedCross(nn.Module):
+    """What `CrossAttention` takes from another text, before it is projected once more."""
+
+    def __init__(self, cross: CrossAttention, dtype: torch.dtype, lay: bool) -> None:
+        super().__init__()
+        self.dtype, self.heads, self.factor = dtype, cross.heads, cross.factor
+        self.query, self.project = (PackedLinear(part, dtype, lay=lay) for part in (cross.query, cross.project))
+
+    def forward(self, hidden: Float[Tensor, "T D"], across: Layout) -> Float[Tensor, "T _"]:
+        query = self.query(hidden).unflatten(1, (self.heads, -1)) * self.factor  # T H K
+        if across.kernel == "cached":  # keys and values of the memory never change
+            return recall(query, across).flatten(1)
+        assert across.memory is not None
+        return attend(query, *self.made(across.memory), across).flatten(1)
+
+    def made(self, memory: Float[Tensor, "S D"]) -> tuple[Float[Tensor, "S H K"], Float[Tensor, "S H K"]]:
+        """The keys and values of the other text."""
+        key, value = self.project(memory.to(self.dtype)).unflatten(1, (2, self.heads, -1)).unbind(1)
+        return key, value
+
+
 class PackedLayer(nn.Module):
     """`Layer` for inference on a CPU: the same sums in fewer passes. Norms count in full precision.
 
     With the norm before each sublayer, what the layers add up grows from layer to layer, and stays in full precision.
     """
 
-    def __init__(self, layer: Layer, activation: Activation, dtype: torch.dtype) -> None:
+    def __init__(self, layer: Layer, activation: Activation, dtype: torch.dtype, lay: bool) -> None:
         super().__init__()
         self.dtype, self.before = dtype, layer.before
-        self.heads = layer.attention.heads
-        self.project = PackedLinear(layer.attention.project, dtype)
-        self.output = PackedLinear(layer.attention.output, dtype)
-        self.widen = PackedLinear(layer.feed_forward.widen, dtype, activation)
-        self.narrow = PackedLinear(layer.feed_forward.narrow, dtype)
-        self.attention_norm, self.feed_forward_norm = (
-            copy.deepcopy(norm).to("cpu", torch.float32) for norm in (layer.attention_norm, layer.feed_forward_norm)
-        )
+        self.heads, self.factor = layer.attention.heads, layer.attention.factor
+        product = partial(PackedLinear, dtype=dtype, lay=lay)
+        self.project, self.output = product(layer.attention.project), product(layer.attention.output)
+        self.attention_norm = _full(layer.attention_norm)
+        self.cross = PackedCross(layer.cross, dtype, lay) if layer.crossed else None
+        if layer.crossed:
+            self.cross_output, self.cross_norm = product(layer.cross.output), _full(layer.cross_norm)
+        self.gate = ACTIVATIONS[activation] if layer.feed_forward.gated else None
+        self.widen = product(layer.feed_forward.widen, activation=None if self.gate else activation)
+        self.narrow = product(layer.feed_forward.narrow)
+        self.feed_forward_norm = _full(layer.feed_forward_norm)
 
     def forward(
         self, hidden: Float[Tensor, "T D"], layout: Layout, read: Int[Tensor, "N"] | None = None
     ) -> Float[Tensor, "_ D"]:
-        if self.before:
-            hidden = hidden.float()
-            attended = self._attend(_norm(self.attention_norm, hidden).to(self.dtype), layout, read)
-            hidden = self._sum(self.output, attended, only(hidden, read))
-            return self._sum(self.narrow, self.widen(_norm(self.feed_forward_norm, hidden).to(self.dtype)), hidden)
-        hidden = hidden.to(self.dtype)
-        attended = self._attend(hidden, layout, read)
-        hidden = _norm(self.attention_norm, self.output(attended, only(hidden, read)))
-        return _norm(self.feed_forward_norm, self.narrow(self.widen(hidden), hidden))
+        hidden = hidden.to(torch.float32 if self.before else self.dtype)
+        cross, later = self.cross, None
+        if cross is not None:
+            read, later = None, read  # another text is looked at by all tokens
+        attended = only(self._attended(self._given(hidden, self.attention_norm), layout), read)
+        hidden = self._joined(attended, self.output, only(hidden, read), self.attention_norm)
+        if cross is not None:
+            assert layout.across is not None
+            looked = only(cross(self._given(hidden, self.cross_norm), layout.across), later)
+            hidden = self._joined(looked, self.cross_output, only(hidden, later), self.cross_norm)
+        bent = self._bent(self._given(hidden, self.feed_forward_norm))
+        return self._joined(bent, self.narrow, hidden, self.feed_forward_norm)
 
-    def _attend(self, hidden: Tensor, layout: Layout, read: Tensor | None) -> Tensor:
+    def _given(self, hidden: Tensor, norm: nn.Module) -> Tensor:
+        """What a sublayer gets."""
+        return _norm(norm, hidden).to(self.dtype) if self.before else hidden
+
+    def _joined(self, found: Tensor, product: nn.Module, beside: Tensor, norm: nn.Module) -> Tensor:
+        """The product of what a sublayer has found, added to what is beside it."""
+        summed: Tensor = product(found, beside) if self.dtype == beside.dtype else product(found) + beside
+        return summed if self.before else _norm(norm, summed)
+
+    def _attended(self, hidden: Tensor, layout: Layout) -> Tensor:
         product = self.project(hidden).unflatten(1, (3, self.heads, -1))  # T 3 H K
         if layout.turn is not None:
             product = turned(product, layout.turn)
         query, key, value = product.unbind(1)
-        return only(attend(query, key, value, layout).flatten(1), read)
+        return attend(query if self.factor == 1 else query * self.factor, key, value, layout).flatten(1)
 
-    def _sum(self, product: nn.Module, hidden: Tensor, added: Tensor) -> Tensor:
-        summed: Tensor = product(hidden, added) if self.dtype == added.dtype else product(hidden) + added
-        return summed
+    def _bent(self, hidden: Tensor) -> Tensor:
+        wide: Tensor = self.widen(hidden)
+        if self.gate is None:
+            return wide
+        gate, passed = wide.chunk(2, -1)
+        return self.gate(gate) * passed
 
 
-def packed(trunk: M, dtype: torch.dtype = torch.bfloat16) -> M:
+def packed(trunk: M, dtype: torch.dtype = torch.bfloat16, *, lay: bool = True) -> M:
     """A copy of a transformer on the CPU whose layers are packed; it shares the tables of its embedding.
 
     In bfloat16 the vectors are within a cosine of 0.999 of those in full precision; in float32 they are the same.
@@ -117,36 +162,9 @@ def packed(trunk: M, dtype: torch.dtype = torch.bfloat16) -> M:
     light._modules = {name: copy.copy(part) for name, part in whole.named_children() if name != "layers"}
     if any(part.device.type != "cpu" for part in light.parameters()):
         light = copy.deepcopy(light).cpu()
-    if packs(trunk):
-        light.layers = nn.ModuleList(PackedLayer(layer, whole.config.activation, dtype) for layer in whole.layers)
-        light.last_norm = copy.deepcopy(whole.last_norm).to("cpu", torch.float32)
-    else:
-        light.layers = copy.deepcopy(whole.layers).cpu()  # exact, and slower
+    light.layers = nn.ModuleList(PackedLayer(layer, whole.config.activation, dtype, lay) for layer in whole.layers)
+    light.last_norm = _full(whole.last_norm)
     return cast(M, light.eval())
-
-
-def products_packed(network: M, dtype: torch.dtype = torch.float32) -> M:
-    """A copy on the CPU of a network whose layers have no packed form: their products are packed one by one."""
-    light = copy.deepcopy(network).to("cpu", dtype).eval()
-    parts = [part for layer in light.modules() if isinstance(layer, Layer) for part in layer.modules()]
-    for part in parts:
-        for name, product in part.named_children():
-            if isinstance(product, nn.Linear | Lora):
-                setattr(part, name, PackedLinear(product, dtype))
-    return light
-
-
-def packs(trunk: nn.Module) -> bool:
-    """Whether its layers have a packed form: no gates, no looks at another text, and norms that take off the mean."""
-    whole: Any = trunk
-    bends = whole.config.activation in ALGORITHMS
-    return bends and all(
-        not layer.feed_forward.gated
-        and not layer.crossed
-        and layer.attention.factor == 1
-        and isinstance(layer.feed_forward_norm, nn.LayerNorm)
-        for layer in whole.layers
-    )
 
 
 @cache
@@ -158,9 +176,15 @@ def fuses(dtype: torch.dtype) -> bool:
     return dtype == torch.float32 or (dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
+def _full(norm: nn.Module) -> nn.Module:
+    """A copy of a norm that counts in full precision."""
+    return copy.deepcopy(norm).to("cpu", torch.float32)
+
+
 def _norm(norm: nn.Module, hidden: Tensor) -> Tensor:
-    if isinstance(norm, nn.Identity):  # the tables have normed what the first layer gets
-        return hidden
-    assert isinstance(norm, nn.LayerNorm)
-    # A processor's kernel takes half-precision vectors and full weights, and counts in full precision.
-    return F.layer_norm(hidden, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+    if isinstance(norm, nn.LayerNorm):
+        # A processor's kernel takes half-precision vectors and full weights, and counts in full precision.
+        return F.layer_norm(hidden, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+    if isinstance(norm, nn.RMSNorm):
+        return F.rms_norm(hidden.float(), norm.normalized_shape, norm.weight, norm.eps).to(hidden.dtype)
+    return hidden  # the tables have normed what the first layer gets

@@ -308,7 +308,7 @@ def keep(out: Path, known: Mapping[str, Any]) -> Results:
     """Write down what is known, as figures and as a page."""
     files.write_json(out / RESULT, known)
     rows, rules = known["rows"], known["rules"]
-    many = f"{len(rows)} recipes" if len(rows) > 1 else "one recipe"
+    many = "one recipe" if len(rows) == 1 else f"{len(rows)} recipes"
     same = f"{spoken(choose.allowed(rules['budget']))} each" if rules["equal"] == "time" else "equal FLOPs"
     against: Against = "seconds" if rules["equal"] == "time" else "flops"
     results = standings.standings(f"The race: {many}, {same}", rows, against, _protocol(known))

@@ -292,14 +292,12 @@ class Trainer:
         return terms
 
     def _compiles(self) -> bool:
-        # In full precision attention looks at the bounds on the host, which cannot be compiled into one graph.
-        fits = self.device.type == "cuda" and self.precision != torch.float32
-        if recurs(self.objective):
-            if self.config.compile == "always":
-                fact = "recurrent layers have kernels of their own, which the compiler cannot look into"
-                raise RecipeError("train.compile", fact, "Use auto or never")
-            return False
-        return self.config.compile == "always" or (self.config.compile == "auto" and fits)
+        if not recurs(self.objective):
+            return compiles(self.config, self.precision, self.device)
+        if self.config.compile == "always":
+            fact = "recurrent layers have kernels of their own, which the compiler cannot look into"
+            raise RecipeError("train.compile", fact, "Use auto or never")
+        return False
 
     def _compute(self) -> Callable[[Batch], Any]:
         compute: Callable[[Batch], Any] = self._rounded if self.pure else self.objective
@@ -366,13 +364,20 @@ class Trainer:
             )
 
 
+def compiles(config: TrainConfig, precision: torch.dtype, device: torch.device) -> bool:
+    """Whether steps are compiled, of networks that can be."""
+    # In full precision attention looks at the bounds on the host, which cannot be compiled into one graph.
+    fits = device.type == "cuda" and precision != torch.float32
+    return config.compile == "always" or (config.compile == "auto" and fits)
+
+
 def records(objective: Objective, config: TrainConfig, precision: torch.dtype, device: torch.device) -> bool:
     """Whether pretraining is played on a GPU, and not told step by step: then kernels follow each other at once.
 
-    Micro-batches are told one by one. Uncompiled attention in full precision looks at the bounds on the host.
+    Micro-batches are told one by one, and so are steps that wait for the host.
     """
-    told = config.compile == "never" or (config.compile == "auto" and precision == torch.float32)
-    return device.type == "cuda" and config.accumulate == 1 and (recurs(objective) or not told)
+    whole = recurs(objective) or compiles(config, precision, device)
+    return device.type == "cuda" and config.accumulate == 1 and whole
 
 
 def recurs(objective: Objective) -> bool:

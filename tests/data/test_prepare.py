@@ -1,6 +1,7 @@
 """Text into shards: every document once, in order, and the same bytes however often the work is killed."""
 
 import errno
+import fcntl
 import json
 import os
 import random
@@ -455,6 +456,17 @@ def test_two_runs_do_not_share_a_folder(tmp_path: Path, tokenizer: Tokenizer) ->
         )
 
     prepare(corpus(text), tokenizer, tmp_path / "out", progress=second)
+
+
+def test_many_runs_read_a_folder_that_is_whole(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    text, out = write(tmp_path / "a.txt", [document(1), document(2)]), tmp_path / "out"
+    prepare(corpus(text), tokenizer, out)
+    another = os.open(out, os.O_RDONLY)
+    fcntl.flock(another, fcntl.LOCK_EX)  # as a run does that looks into it at this moment
+    try:
+        assert prepare(corpus(text), tokenizer, out).already
+    finally:
+        os.close(another)
 
 
 def test_a_full_disk_is_one_line_and_loses_nothing(

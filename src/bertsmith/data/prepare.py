@@ -65,6 +65,8 @@ def prepare(
         raise RecipeError("workers", f"{workers} is too few", "Give 0 or more")
     out = Path(out)
     inputs = _inputs(corpus, tokenizer) | {"valid": valid, "shard_tokens": shard_tokens}
+    if (out / "summary.json").exists():  # which comes last: any number of runs may read what is whole
+        return _finished(out, inputs)
     with _alone(out):
         if (out / "summary.json").exists():
             return _finished(out, inputs)

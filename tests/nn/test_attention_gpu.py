@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bertsmith.nn.attention import Layout, attend
+from bertsmith.nn.attention import Layout, Sequences, attend
 
 LENGTHS = [128, 3, 77, 1, 128, 64, 90, 0, 0]  # trailing empty sequences, as packing leaves them
 
@@ -39,6 +39,26 @@ def test_varlen_equals_recorded_forwards_and_backwards(dtype: torch.dtype) -> No
     mixture = torch.randn_like(true)
     gradients = torch.autograd.grad((found.float() * mixture).sum(), parts)
     for gradient, other in zip(gradients, torch.autograd.grad((true * mixture).sum(), exact), strict=True):
+        assert_near(gradient, other)
+
+
+def test_another_text_is_looked_at_as_by_the_formula() -> None:
+    """Also where one of the two is empty, as filler behind the texts leaves them."""
+    read, written = [100, 7, 33, 64, 5, 20, 0, 0], [30, 1, 12, 9, 0, 3, 8, 0]
+    (query, _, _), (_, key, value) = inputs(torch.bfloat16, written), inputs(torch.bfloat16, read)
+    parts = (query, key, value)
+    queries, keys = (Sequences(bounds_of(each), max(each), sum(each)) for each in (written, read))
+    exact = tuple(part.detach().float().requires_grad_() for part in parts)
+    found = attend(*parts, Layout.between(queries, keys, "varlen"))
+    true = attend(*exact, Layout.between(queries, keys, "padded"))
+    lonely = slice(sum(written[:6]), sum(written))  # they have no keys: whatever they take, it is a number
+    assert found.isfinite().all()
+    mixture = torch.randn_like(true)
+    mixture[lonely] = 0
+    assert_near(found[: lonely.start], true[: lonely.start])
+    gradients = torch.autograd.grad((found.float() * mixture).sum(), parts)
+    for gradient, other in zip(gradients, torch.autograd.grad((true * mixture).sum(), exact), strict=True):
+        assert gradient.isfinite().all()
         assert_near(gradient, other)
 
 

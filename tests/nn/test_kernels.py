@@ -21,7 +21,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from bertsmith.nn import entropy, gelu, long, norm, short
+from bertsmith.nn import biased, entropy, gelu, long, norm, short
 from bertsmith.nn.dropout import drawn
 
 HOPPER = GPUTarget("cuda", 90, 32)
@@ -46,7 +46,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[Launch]:
             names = self.kernel.arg_names
             return lambda *given, **told: seen.append((self.kernel, dict(zip(names, given, strict=False)) | told))
 
-    for module in (gelu, norm, short, long):
+    for module in (gelu, norm, short, biased, long):
         monkeypatch.setattr(module, "wrap_triton", Noted)
     monkeypatch.setattr(entropy, "_slopes", Noted(entropy._slopes))
     return seen
@@ -93,6 +93,13 @@ def attend(module: ModuleType, longest: int) -> Tensor:
     return found
 
 
+def relate() -> Tensor:
+    lengths = [120, 5, 0]
+    whole = product(lengths, "cpu", width=64).detach().bfloat16().requires_grad_()
+    bounds, bias = bounds_of(lengths, "cpu"), half(2, 120, 120)
+    return biased.biased(*whole.unbind(1), bias, bounds, 120, 0.1, torch.tensor(7))
+
+
 @pytest.mark.parametrize(
     ("work", "kernels"),
     [
@@ -100,9 +107,10 @@ def attend(module: ModuleType, longest: int) -> Tensor:
         (join, {"_norm_forward", "_norm_backward"}),
         (guess, {"_slopes"}),
         (lambda: attend(short, 128), {"_forward", "_backward"}),
+        (relate, {"_forward", "_backward", "_of_bias"}),
         (lambda: attend(long, 300), {"_forward", "_of_queries", "_of_keys"}),
     ],
-    ids=["gelu", "norm", "entropy", "short", "long"],
+    ids=["gelu", "norm", "entropy", "short", "biased", "long"],
 )
 def test_a_kernel_is_compiled_with_what_a_compiled_step_hands_it(
     work: Callable[[], Tensor], kernels: set[str], launched: list[Launch]

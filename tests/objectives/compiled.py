@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from bertsmith.data.batch import Batch
+from bertsmith.models.transformer import Transformer
 from bertsmith.nn.attention import Kernel
 from bertsmith.objectives.base import Objective
 from bertsmith.train.trainer import Trainer
@@ -32,8 +33,9 @@ def without_a_device(make: Callable[[], Objective], some: Batch, ragged: Batch, 
     how: dict[str, Any] = {"fullgraph": True, "dynamic": False, "backend": "aot_eager"}
     made, hollow = make(), make().to("meta")
     compare(made, some, torch.compile(made, **how), 1e-5)
-    if kernel is not None:
-        hollow.trunk.kernel = kernel
+    for part in hollow.modules():
+        if isinstance(part, Transformer):
+            part.kernel = kernel
     trainer = SimpleNamespace(objective=hollow, precision=torch.bfloat16)
     terms = torch.compile(partial(Trainer._rounded, trainer), **how)(ragged.to("meta"))
     sum(term.total for term in terms.values()).backward()

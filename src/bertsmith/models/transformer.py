@@ -340,7 +340,9 @@ class Transformer(nn.Module):
         """What each layer has to know of the batch."""
         wide = self._layout(tokens, hidden, kernel, BACK if back else self.reach)
         if memory is not None:
-            how: Kernel = "recorded" if wide.kernel == "recorded" else "padded"
+            # Of another text the flash kernel reads the bounds as well; it has none of our own beside it.
+            own = wide.kernel in ("short", "long")
+            how: Kernel = "varlen" if own else wide.kernel if wide.kernel in ("varlen", "recorded") else "padded"
             across = Layout.between(_sequences(tokens), _sequences(memory.tokens), how)
             wide = replace(wide, across=replace(across, memory=memory.vectors))
         if self.rotary is not None:
@@ -354,16 +356,15 @@ class Transformer(nn.Module):
 
     def _layout(self, tokens: Tokens, hidden: Tensor, kernel: Kernel | None, reach: Reach) -> Layout:
         kernel = kernel or self.kernel
-        if self.relative is not None and kernel != "cached":
-            own, bias = _sequences(tokens), self.relative.square(tokens.longest, tokens.longest)
-            how: Kernel = "recorded" if kernel == "recorded" else "padded"
-            return Layout.between(own, own, how, reach, bias)
         if kernel is None:
             device = hidden.device
             # Under autocast the projections come out in its precision, whatever the weights are kept in.
             cast = torch.is_autocast_enabled(device.type)
             dtype = torch.get_autocast_dtype(device.type) if cast else hidden.dtype
             kernel = best_kernel(tokens.equal, tokens.longest, device, dtype, self.config.head)
+        if self.relative is not None and kernel != "cached":
+            own, bias = _sequences(tokens), self.relative.square(tokens.longest, tokens.longest)
+            return Layout.between(own, own, kernel if kernel in ("short", "recorded") else "padded", reach, bias)
         return Layout.of(tokens.bounds, tokens.longest, kernel, reach)
 
 

@@ -2,15 +2,15 @@
 
 One formula, softmax(Q K' / sqrt K) V, in nine kernels that give the same numbers:
 
-    varlen    the flash kernel that reads bounds itself: CUDA, half precision
-    short     our own for sequences of up to 256 tokens: CUDA with Triton, in compiled steps
+    varlen    the flash kernel that reads bounds itself, those of another text too: CUDA, half precision
+    short     our own for up to 256 tokens, with relative positions too: CUDA with Triton, in compiled steps
     long      and for longer ones
     dense     rows of equal length, no mask: any device
     grouped   ragged rows put together with others of nearly their length: CPU, and CUDA in full precision
     windowed  sequences of one length where they lie, keys through windows that overlap: CPU, without gradients
     recorded  the formula as it stands, one sequence at a time; keeps the weights
     cached    one new token on each way, which looks at the keys that a cache has kept
-    padded    rows of one rectangle, with relative positions, or with the keys of another text: any device
+    padded    rows of one rectangle, with relative positions, or with the keys of another text: any device, any length
 """
 
 from dataclasses import dataclass, field, replace
@@ -141,13 +141,14 @@ class Layout:
     grouping: Grouping | None = None  # for 'grouped'
     windows: Windows | None = None  # for 'windowed'
     turn: tuple[Float[Tensor, "T 3 1 R"], Float[Tensor, "T 3 1 R"]] | None = None  # with rotary positions
-    bias: Float[Tensor, "H Q S"] | None = None  # with relative positions: what 'padded' and 'recorded' add to scores
+    bias: Float[Tensor, "H Q S"] | None = None  # with relative positions: what is added to scores
     rows: tuple[Rows, Rows] | None = None  # for 'padded': queries and keys
     looks: Tensor | None = None  # for 'padded': who may look at whom, or what is added to the scores
     lengths: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))  # for 'recorded': queries and keys
     weights: list[list[Float[Tensor, "H _ _"]]] = field(default_factory=list)  # from 'recorded': by layer
     store: Store | None = None  # where a layer keeps its keys and values, and 'cached' finds them
     memory: Float[Tensor, "S D"] | None = None  # the vectors of another text, whose keys are looked at
+    keys: Sequences | None = None  # for 'varlen': where that text lies
     across: "Layout | None" = None  # how such a text is looked at, by layers that do that too
 
     @classmethod
@@ -167,8 +168,13 @@ class Layout:
     def between(
         cls, queries: Sequences, keys: Sequences, kernel: Kernel, reach: Reach = ALL, bias: Tensor | None = None
     ) -> "Layout":
-        """Queries and keys of two texts, or of one with relative positions: for 'padded' and 'recorded' alone."""
+        """Queries and keys of two texts, for 'varlen', 'padded' and 'recorded'; or of one with relative positions, for
+        'short' in place of 'varlen'."""
         layout = cls(bounds=queries.bounds, longest=queries.longest, kernel=kernel, reach=reach, bias=bias)
+        if kernel == "short":
+            return layout
+        if kernel == "varlen":
+            return replace(layout, keys=keys)
         if kernel == "recorded":
             return replace(layout, lengths=(queries.bounds.diff().tolist(), keys.bounds.diff().tolist()))
         queries, keys = _filled(queries, keys)
@@ -194,9 +200,7 @@ def attend(
         case "varlen":
             return _varlen(query, key, value, layout, dropout)
         case "short":
-            from bertsmith.nn.short import short  # needs Triton
-
-            return short(query, key, value, layout.bounds, layout.longest, dropout, _seed(query, dropout), layout.reach)
+            return _short(query, key, value, layout, dropout)
         case "long":
             from bertsmith.nn.long import long  # needs Triton
 
@@ -220,7 +224,7 @@ def attend(
 
 def attend_product(product: Float[Tensor, "T 3 H K"], layout: Layout, dropout: float = 0.0) -> Float[Tensor, "T H K"]:
     """The same for query, key and value as one product made them, whose gradient then need not be put together."""
-    if layout.kernel in ("short", "long") and layout.store is None:
+    if layout.kernel in ("short", "long") and layout.store is None and layout.bias is None:
         from bertsmith.nn import long, short  # need Triton
 
         joined = short.joined if layout.kernel == "short" else long.joined
@@ -238,12 +242,21 @@ def _varlen(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout: 
     # The public varlen_attn calls this same operation with dropout fixed at nought. These arguments are the
     # same in torch 2.11 and 2.13, and the gradient is built in.
     bounds, longest, reach = layout.bounds, layout.longest, layout.reach
+    others, most = (bounds, longest) if layout.keys is None else layout.keys[:2]
     before, behind = reach.numbers
     window = {} if reach.whole or reach.causal else {"window_size_left": before, "window_size_right": behind}
     attended: Tensor = torch.ops.aten._flash_attention_forward(
-        query, key, value, bounds, bounds, longest, longest, dropout, reach.causal, False, **window
+        query, key, value, bounds, others, longest, most, dropout, reach.causal, False, **window
     )[0]
     return attended
+
+
+def _short(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout: float) -> Tensor:
+    from bertsmith.nn.biased import biased  # need Triton
+    from bertsmith.nn.short import short
+
+    rest = (layout.bounds, layout.longest, dropout, _seed(query, dropout), layout.reach)
+    return short(query, key, value, *rest) if layout.bias is None else biased(query, key, value, layout.bias, *rest)
 
 
 def _dense(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout: float) -> Tensor:

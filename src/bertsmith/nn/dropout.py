@@ -6,6 +6,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 STEPS = 1 << 16  # of chance: the share is met to within one of them
+SPREAD = 0x9E3779B1 - (1 << 32)  # neighbours multiplied by it lie far apart
+BACK = 0x0E8B2F51  # multiplied by both, a number of thirty-two bits is what it was
 
 
 class Dropout(nn.Module):
@@ -61,5 +63,9 @@ def forgetful(numbers: Float[Tensor, "... D"], share: float, keys: Int[Tensor, "
 
 def _lots(count: int, key: Int[Tensor, ""]) -> Int[Tensor, "L"]:
     """So many numbers of thirty-two bits, well mixed."""
-    bits = torch.arange(count, device=key.device, dtype=torch.int32) * (0x9E3779B1 - (1 << 32)) + key
+    # Places times SPREAD, plus the key, as in `program.lots_of`: but places alone a compiler takes for an address. What
+    # they are multiplied by it writes down in more bits than thirty-two, where it adds up rows in parts, and that does
+    # not compile.
+    places = torch.arange(count, device=key.device, dtype=torch.int32) + key * BACK
+    bits = places * SPREAD
     return (bits ^ (bits >> 15 & 0x1FFFF)) * (0x846CA68B - (1 << 32))  # a shift repeats the sign, the mask takes it off

@@ -5,6 +5,7 @@ relative positions are, and keys of another text than the queries'.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -35,10 +36,43 @@ class Rows:
         return cls(tokens.clamp(max=count - 1), real, rows * longest + all_tokens - bounds[rows])
 
     def lay(self, part: Float[Tensor, "T H K"]) -> Float[Tensor, "B H L K"]:
-        return part[self.tokens].transpose(1, 2)
+        laid: Tensor = _Lay.apply(part, self.tokens, self.slots)  # type: ignore[no-untyped-call]
+        return laid.transpose(1, 2)
 
     def take(self, part: Float[Tensor, "B H L K"]) -> Float[Tensor, "T H K"]:
-        return part.transpose(1, 2).flatten(0, 1).index_select(0, self.slots)
+        taken: Tensor = _Take.apply(part.transpose(1, 2), self.slots)  # type: ignore[no-untyped-call]
+        return taken
+
+
+class _Lay(torch.autograd.Function):
+    """Tokens into slots. What does not belong into its slot is looked at by nobody whose answer is taken, and so has no
+    slope: each token's gradient is its own slot's alone, and need not be added up, which half precision does slowly."""
+
+    @staticmethod
+    def forward(ctx: Any, part: Tensor, tokens: Tensor, slots: Tensor) -> Tensor:
+        ctx.save_for_backward(slots)
+        return part[tokens]
+
+    @staticmethod
+    def backward(ctx: Any, above: Tensor) -> tuple[Tensor, None, None]:
+        [slots] = ctx.saved_tensors
+        return above.flatten(0, 1).index_select(0, slots), None, None
+
+
+class _Take(torch.autograd.Function):
+    """And back: a slot that no token was taken from has no slope."""
+
+    @staticmethod
+    def forward(ctx: Any, part: Tensor, slots: Tensor) -> Tensor:
+        ctx.save_for_backward(slots)
+        ctx.shape = part.shape
+        return part.flatten(0, 1).index_select(0, slots)
+
+    @staticmethod
+    def backward(ctx: Any, above: Tensor) -> tuple[Tensor, None]:
+        [slots] = ctx.saved_tensors
+        laid = above.new_zeros(ctx.shape).flatten(0, 1).index_copy(0, slots, above)
+        return laid.view(ctx.shape), None
 
 
 def allowed(queries: Rows, keys: Rows, reach: Reach) -> Bool[Tensor, "B 1 _ M"]:

@@ -121,6 +121,15 @@ def limited(scores, rows, columns, before: tl.constexpr, behind: tl.constexpr):
 
 @triton.jit
 @no_type_check
+def added(bias, step: tl.constexpr, rows, columns, length, scale: tl.constexpr):
+    """What relative positions add to scores that are still to be multiplied by `scale`; it has powers of two in it."""
+    there = (rows < length) & (columns < length)
+    numbers = tl.load(bias + rows * step + columns, mask=there, other=0.0)
+    return numbers.to(tl.float32) * (1.4426950408889634 / scale)
+
+
+@triton.jit
+@no_type_check
 def lots_of(key, first, block: tl.constexpr):
     """A number for each query or key of a block: one key of its sequence and head and its place, well mixed."""
     bits = tl.arange(0, block).to(tl.uint32) * SPREAD + (tl.cast(first, tl.uint32) * SPREAD + key)

@@ -21,6 +21,7 @@ from torch.library import triton_op, wrap_triton
 from bertsmith.nn.program import (
     COMPILED,
     WIDTHS,
+    added,
     adjacent,
     arguments,
     check,
@@ -89,7 +90,7 @@ def short(
     With dropout, `seed` (int64, on the device) decides which weights are forgotten: by it, the first token's place, the
     head, and the two tokens. The three gradients are views of one tensor, `T 3 H K`.
     """
-    block = _checked(longest, query.shape[2], dropout, seed)
+    block = checked(longest, query.shape[2], dropout, seed)
     attended: Tensor
     seed = bounds if seed is None else seed
     attended, _ = _separate(query, key, value, bounds, seed, block, dropout, *reach.numbers)
@@ -105,7 +106,7 @@ def joined(
     reach: Reach = ALL,
 ) -> Float[Tensor, "T H K"]:
     """As `short`, of query, key and value as one product made them: its gradient is one tensor, with nothing copied."""
-    block = _checked(longest, product.shape[3], dropout, seed)
+    block = checked(longest, product.shape[3], dropout, seed)
     attended: Tensor
     seed = bounds if seed is None else seed
     attended, _ = _together(product, bounds, seed, block, dropout, *reach.numbers)
@@ -116,7 +117,7 @@ def _block(longest: int) -> int:
     return next(block for block in BLOCKS if longest <= block)
 
 
-def _checked(longest: int, width: int, dropout: float, seed: Tensor | None) -> int:
+def checked(longest: int, width: int, dropout: float, seed: Tensor | None) -> int:
     """The block, if all is well."""
     if not fits(longest, width):
         raise ValueError(
@@ -131,9 +132,10 @@ def _checked(longest: int, width: int, dropout: float, seed: Tensor | None) -> i
 @triton.jit
 @no_type_check
 def _look(
-    query, key, value, attended, logs, query_step: tl.constexpr, key_step: tl.constexpr, value_step: tl.constexpr,
-    step: tl.constexpr, one, other, length, scale: tl.constexpr, grow: tl.constexpr, width: tl.constexpr,
-    block: tl.constexpr, at_once: tl.constexpr, forgotten: tl.constexpr, before: tl.constexpr, behind: tl.constexpr
+    query, key, value, bias, attended, logs, query_step: tl.constexpr, key_step: tl.constexpr,
+    value_step: tl.constexpr, bias_step: tl.constexpr, step: tl.constexpr, one, other, length, scale: tl.constexpr,
+    grow: tl.constexpr, width: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr, forgotten: tl.constexpr,
+    before: tl.constexpr, behind: tl.constexpr
 ):
     """One sequence and head, forwards."""
     numbers, columns = tl.arange(0, width), tl.arange(0, block)
@@ -144,6 +146,8 @@ def _look(
         rows = first + tl.arange(0, at_once)
         queries = read(query, query_step, rows, numbers, length)
         scores = tl.dot(queries, keys, input_precision="ieee")
+        if bias_step > 0:
+            scores += added(bias, bias_step, rows[:, None], columns[None, :], length, scale)
         scores = limited(scores, rows[:, None], columns[None, :], before, behind)
         scores = tl.where(columns[None, :] < length, scores, -float("inf"))
         highest = tl.max(scores, 1) * scale
@@ -159,10 +163,10 @@ def _look(
 @triton.jit
 @no_type_check
 def _learn(
-    query, key, value, above, attended, logs, gradient, query_step: tl.constexpr, key_step: tl.constexpr,
-    value_step: tl.constexpr, step: tl.constexpr, one, other, length, scale: tl.constexpr, grow: tl.constexpr,
-    shrink: tl.constexpr, width: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr, forgotten: tl.constexpr,
-    before: tl.constexpr, behind: tl.constexpr
+    query, key, value, bias, above, attended, logs, gradient, query_step: tl.constexpr, key_step: tl.constexpr,
+    value_step: tl.constexpr, bias_step: tl.constexpr, step: tl.constexpr, one, other, length, scale: tl.constexpr,
+    grow: tl.constexpr, shrink: tl.constexpr, width: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr,
+    forgotten: tl.constexpr, before: tl.constexpr, behind: tl.constexpr
 ):
     """One sequence and head, backwards.
 
@@ -184,6 +188,8 @@ def _learn(
         mean = tl.sum(here.to(tl.float32) * taken.to(tl.float32), 1) / grow
         log = tl.load(logs + rows, mask=rows < length, other=0.0)
         scores = tl.dot(keys, tl.trans(queries), input_precision="ieee")
+        if bias_step > 0:
+            scores += added(bias, bias_step, rows[None, :], columns[:, None], length, scale)
         scores = limited(scores, rows[None, :], columns[:, None], before, behind)
         # Behind the sequence keys, values and what comes from above are nought. Whatever weight is found there will
         # do, if only it is finite; and no true weight is above one.
@@ -205,11 +211,11 @@ def _learn(
 @triton.jit
 @no_type_check
 def _forward(
-    query, key, value, attended, logs, bounds, seed, tokens, scale: tl.constexpr, grow: tl.constexpr,
+    query, key, value, bias, attended, logs, bounds, seed, tokens, scale: tl.constexpr, grow: tl.constexpr,
     query_step: tl.constexpr, query_head: tl.constexpr, key_step: tl.constexpr, key_head: tl.constexpr,
-    value_step: tl.constexpr, value_head: tl.constexpr, heads: tl.constexpr, width: tl.constexpr, least: tl.constexpr,
-    block: tl.constexpr, at_once: tl.constexpr, half: tl.constexpr, forgotten: tl.constexpr, before: tl.constexpr,
-    behind: tl.constexpr
+    value_step: tl.constexpr, value_head: tl.constexpr, bias_step: tl.constexpr, heads: tl.constexpr,
+    width: tl.constexpr, least: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr, half: tl.constexpr,
+    forgotten: tl.constexpr, before: tl.constexpr, behind: tl.constexpr
 ):
     # Heads of a token lie side by side in memory: programs that run at one time are neighbours there.
     head, place = tl.program_id(0) % heads, tl.program_id(0) // heads
@@ -223,28 +229,29 @@ def _forward(
         query += token * query_step + head * query_head
         key += token * key_step + head * key_head
         value += token * value_step + head * value_head
+        bias += head * bias_step * bias_step
         attended += (token * heads + head) * width
         logs += head.to(tl.int64) * tokens + token
         if length > half:
             _look(
-                query, key, value, attended, logs, query_step, key_step, value_step, heads * width, one, other, length,
-                scale, grow, width, block, at_once, forgotten, before, behind
+                query, key, value, bias, attended, logs, query_step, key_step, value_step, bias_step, heads * width,
+                one, other, length, scale, grow, width, block, at_once, forgotten, before, behind
             )
         elif half > 0:
             _look(
-                query, key, value, attended, logs, query_step, key_step, value_step, heads * width, one, other, length,
-                scale, grow, width, half, min(at_once, half), forgotten, before, behind
+                query, key, value, bias, attended, logs, query_step, key_step, value_step, bias_step, heads * width,
+                one, other, length, scale, grow, width, half, min(at_once, half), forgotten, before, behind
             )
 
 
 @triton.jit
 @no_type_check
 def _backward(
-    query, key, value, above, attended, logs, gradient, bounds, seed, tokens, scale: tl.constexpr, grow: tl.constexpr,
-    shrink: tl.constexpr, query_step: tl.constexpr, query_head: tl.constexpr, key_step: tl.constexpr,
-    key_head: tl.constexpr, value_step: tl.constexpr, value_head: tl.constexpr, heads: tl.constexpr,
-    width: tl.constexpr, least: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr, half: tl.constexpr,
-    forgotten: tl.constexpr, before: tl.constexpr, behind: tl.constexpr
+    query, key, value, bias, above, attended, logs, gradient, bounds, seed, tokens, scale: tl.constexpr,
+    grow: tl.constexpr, shrink: tl.constexpr, query_step: tl.constexpr, query_head: tl.constexpr,
+    key_step: tl.constexpr, key_head: tl.constexpr, value_step: tl.constexpr, value_head: tl.constexpr,
+    bias_step: tl.constexpr, heads: tl.constexpr, width: tl.constexpr, least: tl.constexpr, block: tl.constexpr,
+    at_once: tl.constexpr, half: tl.constexpr, forgotten: tl.constexpr, before: tl.constexpr, behind: tl.constexpr
 ):
     head, place = tl.program_id(0) % heads, tl.program_id(0) // heads
     start = tl.load(bounds + place)
@@ -257,19 +264,22 @@ def _backward(
         query += token * query_step + head * query_head
         key += token * key_step + head * key_head
         value += token * value_step + head * value_head
+        bias += head * bias_step * bias_step
         above += (token * heads + head) * width
         attended += (token * heads + head) * width
         gradient += (token * 3 * heads + head) * width
         logs += head.to(tl.int64) * tokens + token
         if length > half:
             _learn(
-                query, key, value, above, attended, logs, gradient, query_step, key_step, value_step, heads * width,
-                one, other, length, scale, grow, shrink, width, block, at_once, forgotten, before, behind
+                query, key, value, bias, above, attended, logs, gradient, query_step, key_step, value_step, bias_step,
+                heads * width, one, other, length, scale, grow, shrink, width, block, at_once, forgotten, before,
+                behind
             )
         elif half > 0:
             _learn(
-                query, key, value, above, attended, logs, gradient, query_step, key_step, value_step, heads * width,
-                one, other, length, scale, grow, shrink, width, half, min(at_once, half), forgotten, before, behind
+                query, key, value, bias, above, attended, logs, gradient, query_step, key_step, value_step, bias_step,
+                heads * width, one, other, length, scale, grow, shrink, width, half, min(at_once, half), forgotten,
+                before, behind
             )
 # fmt: on
 
@@ -297,18 +307,45 @@ def _sizes(query: Tensor, table: dict[int, Setting], block: int) -> Iterator[dic
         block //= 2
 
 
-def _attend(
-    query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, seed: Tensor, block: int, *how: Any
+def attend(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, bounds: Tensor, seed: Tensor, block: int, *how: Any
 ) -> tuple[Tensor, Tensor]:
+    """What is taken, and the logarithms of what weights are divided by."""
     query, key, value = adjacent(query), adjacent(key), adjacent(value)
     tokens, heads, _ = query.shape
     attended = torch.empty(query.shape, dtype=query.dtype, device=query.device)
     logs = torch.empty((heads, tokens), dtype=torch.float32, device=query.device)
     kernel = wrap_triton(_forward) if COMPILED else _forward
-    given, rest = (query, key, value, attended, logs, bounds, seed), arguments(query, key, value, *how)
+    given = (query, key, value, bounds if bias is None else bias, attended, logs, bounds, seed)
+    rest = arguments(query, key, value, *how) | {"bias_step": 0 if bias is None else bias.shape[1]}
     for size in _sizes(query, FORWARD, block):
         kernel[((bounds.shape[0] - 1) * heads,)](*given, **size, **rest)
     return attended, logs
+
+
+def gradient_of(
+    above: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    attended: Tensor,
+    logs: Tensor,
+    bounds: Tensor,
+    seed: Tensor,
+    block: int,
+    *how: Any,
+) -> Tensor:
+    """The gradient of query, key and value, side by side."""
+    query, key, value, above = adjacent(query), adjacent(key), adjacent(value), above.contiguous()
+    tokens, heads, width = query.shape
+    gradient = torch.empty((tokens, 3, heads, width), dtype=query.dtype, device=query.device)
+    kernel = wrap_triton(_backward) if COMPILED else _backward
+    given = (query, key, value, bounds if bias is None else bias, above, attended, logs, gradient, bounds, seed)
+    rest = arguments(query, key, value, *how) | {"bias_step": 0 if bias is None else bias.shape[1]}
+    for size in _sizes(query, BACKWARD, block):
+        kernel[((bounds.shape[0] - 1) * heads,)](*given, shrink=shrink(width, how[0]), **size, **rest)
+    return gradient
 
 
 @triton_op("bertsmith::short_gradient", mutates_args={})
@@ -327,15 +364,7 @@ def _gradient(
     behind: int = -1,
 ) -> Tensor:
     """The gradient of the product."""
-    query, key, value, above = adjacent(query), adjacent(key), adjacent(value), above.contiguous()
-    tokens, heads, width = query.shape
-    gradient = torch.empty((tokens, 3, heads, width), dtype=query.dtype, device=query.device)
-    kernel = wrap_triton(_backward) if COMPILED else _backward
-    given = (query, key, value, above, attended, logs, gradient, bounds, seed)
-    rest = arguments(query, key, value, dropout, before, behind)
-    for size in _sizes(query, BACKWARD, block):
-        kernel[((bounds.shape[0] - 1) * heads,)](*given, shrink=shrink(width, dropout), **size, **rest)
-    return gradient
+    return gradient_of(above, query, key, value, None, attended, logs, bounds, seed, block, dropout, before, behind)
 
 
 @triton_op("bertsmith::short", mutates_args={})
@@ -350,7 +379,7 @@ def _separate(
     before: int = -1,
     behind: int = -1,
 ) -> tuple[Tensor, Tensor]:
-    return _attend(query, key, value, bounds, seed, block, dropout, before, behind)
+    return attend(query, key, value, None, bounds, seed, block, dropout, before, behind)
 
 
 @triton_op("bertsmith::short_joined", mutates_args={})
@@ -363,7 +392,7 @@ def _together(
     before: int = -1,
     behind: int = -1,
 ) -> tuple[Tensor, Tensor]:
-    return _attend(product[:, 0], product[:, 1], product[:, 2], bounds, seed, block, dropout, before, behind)
+    return attend(product[:, 0], product[:, 1], product[:, 2], None, bounds, seed, block, dropout, before, behind)
 
 
 teach(_separate, _together, _gradient)

@@ -6,7 +6,7 @@ import sys
 import torch
 import torch.nn.functional as F
 
-from bertsmith.nn.dropout import dropout, mixed
+from bertsmith.nn.dropout import drawn, dropout, forgetful, mixed
 from bertsmith.nn.heads import MaskedHead
 from bertsmith.nn.layers import FeedForward
 
@@ -32,6 +32,13 @@ def forgetting() -> None:
     assert abs((found[0] == 0).float().mean().item() - 0.1) < 3e-3
     [gradient] = torch.autograd.grad(found[0].sum(), numbers)  # the same is forgotten backwards
     assert torch.equal(gradient, found[0].detach())
+
+
+def summing() -> None:
+    """Rows of narrow vectors are added up in parts: what is drawn for a row is then found from two places."""
+    numbers, keys = torch.ones(16384, 128, device="cuda", dtype=torch.bfloat16), drawn(torch.device("cuda"))
+    summed = torch.compile(lambda part: forgetful(part, 0.1, keys).float().sum(0), fullgraph=True)
+    torch.testing.assert_close(summed(numbers), forgetful(numbers, 0.1, keys).float().sum(0))
 
 
 def a_head() -> None:

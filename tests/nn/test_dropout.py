@@ -5,8 +5,9 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
 
-from bertsmith.nn.dropout import Dropout, dropout, mixed
+from bertsmith.nn.dropout import BACK, SPREAD, Dropout, _lots, dropout, mixed
 
 Way = Callable[[Tensor, float], Tensor]
 both = pytest.mark.parametrize("way", [dropout, mixed])
@@ -70,3 +71,11 @@ def test_nothing_is_forgotten_out_of_training_or_without_a_share() -> None:
     assert dropout(numbers, 0.0) is numbers
     assert Dropout(0.5).eval()(numbers) is numbers
     assert (Dropout(0.5).train()(torch.ones(100)) == 0).any()
+
+
+def test_a_compiler_finds_no_address_in_what_is_drawn_for_a_place() -> None:
+    """It would write places times a number of thirty-two bits in more of them, which a GPU's compiler refuses."""
+    assert BACK * SPREAD % (1 << 32) == 1
+    nodes = make_fx(lambda key: _lots(10, key))(torch.tensor(7, dtype=torch.int32)).graph.nodes
+    [spread] = [node for node in nodes if node.target == torch.ops.aten.mul.Tensor and SPREAD in node.args]
+    assert spread.args[0].target == torch.ops.aten.add.Tensor  # of places and the key

@@ -9,6 +9,6 @@ def test_dropout_fits_into_one_graph() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("script", ["forgetting", "a_head", "attention", "feeding"])
+@pytest.mark.parametrize("script", ["forgetting", "summing", "a_head", "attention", "feeding"])
 def test_on_a_gpu_they_are_what_they_are_elsewhere(script: str) -> None:
     run(__file__, "graphs.py", script)

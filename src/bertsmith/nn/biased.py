@@ -130,7 +130,7 @@ def _gradient(
     shares = max(1, min(SHARES, sequences))
     sums = torch.empty((shares, heads, longest, longest), dtype=torch.float32, device=bias.device)
     full = query.dtype == torch.float32 and COMPILED  # without tensor cores: right, not fast
-    at_once = 16 if full else min(64, block)
+    at_once = 16 if full or block > 128 else min(32, block)  # more do not fit into registers
     kernel = wrap_triton(_of_bias) if COMPILED else _of_bias
     kernel[(-(-longest // at_once) * heads, shares)](
         *(query, key, value, bias, above, attended, logs, sums, bounds, seed),

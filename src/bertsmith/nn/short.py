@@ -284,7 +284,7 @@ def _backward(
 # fmt: on
 
 
-def _sizes(query: Tensor, table: dict[int, Setting], block: int) -> Iterator[dict[str, Any]]:
+def _sizes(query: Tensor, table: dict[int, Setting], block: int, biased: bool = False) -> Iterator[dict[str, Any]]:
     """What a kernel is told of its size, by name, once for each that is launched, the largest first.
 
     A small program takes few registers, so that many find room. Each size passes over the sequences of the others; the
@@ -296,6 +296,8 @@ def _sizes(query: Tensor, table: dict[int, Setting], block: int) -> Iterator[dic
         setting = FULL if full else table[block]
         if table is BACKWARD and block == 128 and query.shape[2] == 128:
             setting = replace(setting, warps=8)
+        if table is BACKWARD and biased:
+            setting = replace(setting, queries=16)  # what is added takes registers, too
         yield {
             "least": block // 2 if turn < halves else 0,
             "block": block,
@@ -343,7 +345,7 @@ def gradient_of(
     kernel = wrap_triton(_backward) if COMPILED else _backward
     given = (query, key, value, bounds if bias is None else bias, above, attended, logs, gradient, bounds, seed)
     rest = arguments(query, key, value, *how) | {"bias_step": 0 if bias is None else bias.shape[1]}
-    for size in _sizes(query, BACKWARD, block):
+    for size in _sizes(query, BACKWARD, block, bias is not None):
         kernel[((bounds.shape[0] - 1) * heads,)](*given, shrink=shrink(width, how[0]), **size, **rest)
     return gradient
 

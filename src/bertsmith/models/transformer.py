@@ -340,7 +340,7 @@ class Transformer(nn.Module):
         """What each layer has to know of the batch."""
         wide = self._layout(tokens, hidden, kernel, BACK if back else self.reach)
         if memory is not None:
-            # Of another text the flash kernel reads the bounds as well; it has none of our own beside it.
+            # Our own kernels know the bounds of one text; the flash kernel takes those of another, too.
             own = wide.kernel in ("short", "long")
             how: Kernel = "varlen" if own else wide.kernel if wide.kernel in ("varlen", "recorded") else "padded"
             across = Layout.between(_sequences(tokens), _sequences(memory.tokens), how)

@@ -122,7 +122,7 @@ def limited(scores, rows, columns, before: tl.constexpr, behind: tl.constexpr):
 @triton.jit
 @no_type_check
 def added(bias, step: tl.constexpr, rows, columns, length, scale: tl.constexpr):
-    """What relative positions add to scores that are still to be multiplied by `scale`; it has powers of two in it."""
+    """What relative positions add to scores that are still to be multiplied by `scale`, for powers of two."""
     there = (rows < length) & (columns < length)
     numbers = tl.load(bias + rows * step + columns, mask=there, other=0.0)
     return numbers.to(tl.float32) * (1.4426950408889634 / scale)

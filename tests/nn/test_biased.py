@@ -1,5 +1,7 @@
 """Short attention with relative positions against the formula. Where each test runs, `ragged.py` says."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from nn.ragged import INSIDE, OUTSIDE, assert_near, bounds_of, everywhere, masks_of, mixture, product
@@ -96,7 +98,7 @@ def test_nothing_added_is_short_attention(device: str) -> None:
 def test_attention_calls_it_by_its_name(device: str) -> None:
     whole, bias = product(LENGTHS, device), bias_of(30, device)
     own = Sequences(bounds_of(LENGTHS, device), 30, sum(LENGTHS))
-    layout = Layout.between(own, own, "short", bias=bias)
+    layout = replace(Layout.of(own.bounds, own.longest, "short"), bias=bias)
     exact = formula(whole.detach(), bias.detach(), LENGTHS)
     assert_near(attend(*whole.unbind(1), layout), exact)
     assert_near(attend_product(whole, layout), exact)

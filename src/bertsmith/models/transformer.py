@@ -19,6 +19,10 @@ from bertsmith.nn.positions import Learned, Rotary, Sinusoidal
 from bertsmith.nn.reach import ALL, BACK, Reach
 from bertsmith.nn.relative import Relative
 
+# How another text is looked at where one's own is looked at so: our own kernels know the bounds of one text alone, and
+# the flash kernel takes those of another, too. By all others: padded.
+ACROSS: dict[Kernel, Kernel] = {"short": "varlen", "long": "varlen", "varlen": "varlen", "recorded": "recorded"}
+
 Positions = Literal["learned", "sinusoidal", "rotary", "relative"]
 
 
@@ -340,9 +344,7 @@ class Transformer(nn.Module):
         """What each layer has to know of the batch."""
         wide = self._layout(tokens, hidden, kernel, BACK if back else self.reach)
         if memory is not None:
-            # Our own kernels know the bounds of one text; the flash kernel takes those of another, too.
-            own = wide.kernel in ("short", "long")
-            how: Kernel = "varlen" if own else wide.kernel if wide.kernel in ("varlen", "recorded") else "padded"
+            how = ACROSS.get(wide.kernel, "padded")
             across = Layout.between(_sequences(tokens), _sequences(memory.tokens), how)
             wide = replace(wide, across=replace(across, memory=memory.vectors))
         if self.rotary is not None:
@@ -364,7 +366,9 @@ class Transformer(nn.Module):
             kernel = best_kernel(tokens.equal, tokens.longest, device, dtype, self.config.head)
         if self.relative is not None and kernel != "cached":
             own, bias = _sequences(tokens), self.relative.square(tokens.longest, tokens.longest)
-            return Layout.between(own, own, kernel if kernel in ("short", "recorded") else "padded", reach, bias)
+            if kernel == "short":
+                return replace(Layout.of(tokens.bounds, tokens.longest, kernel, reach), bias=bias)
+            return Layout.between(own, own, "recorded" if kernel == "recorded" else "padded", reach, bias)
         return Layout.of(tokens.bounds, tokens.longest, kernel, reach)
 
 

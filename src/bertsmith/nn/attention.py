@@ -168,11 +168,9 @@ class Layout:
     def between(
         cls, queries: Sequences, keys: Sequences, kernel: Kernel, reach: Reach = ALL, bias: Tensor | None = None
     ) -> "Layout":
-        """Queries and keys of two texts, for 'varlen', 'padded' and 'recorded'; or of one with relative positions, for
-        'short' in place of 'varlen'."""
+        """Queries and keys of two texts, or of one with relative positions: for 'padded' and 'recorded', and of two
+        texts for 'varlen'."""
         layout = cls(bounds=queries.bounds, longest=queries.longest, kernel=kernel, reach=reach, bias=bias)
-        if kernel == "short":
-            return layout
         if kernel == "varlen":
             return replace(layout, keys=keys)
         if kernel == "recorded":

@@ -327,6 +327,7 @@ class Trainer:
         rows = torch.stack([figures for _, figures in self._pending]).tolist()  # here alone the host waits
         now, longest = time.monotonic(), 0
         rate = (self.tokens - self._lap.tokens) / max(now - self._lap.began, 1e-9)
+        timing = {"seconds": round(self.clock.used, 3), "speed": round(rate)}
         for number, ((record, _), row) in enumerate(zip(self._pending, rows, strict=True), 1):
             *losses, norm, bad = row
             terms = dict(zip(record["terms"], losses, strict=True))
@@ -335,8 +336,7 @@ class Trainer:
             self.skipped += bool(bad)
             loss = sum(weight * terms[name] for name, weight in record["terms"].items())
             self.log.write(
-                {**record, "loss": loss, "terms": terms, "norm": norm, "skipped": self.skipped}
-                | {"seconds": round(self.clock.used, 3), "speed": round(rate)},
+                {**record, "loss": loss, "terms": terms, "norm": norm, "skipped": self.skipped} | timing,
                 curves=number == len(rows),  # a point now and then is curve enough
             )
         attended = self._lap.squares / max(self.tokens - self._lap.tokens, 1)

@@ -16,8 +16,9 @@ from bertsmith.models.decoder import whole_packed
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.nn import packed as module
+from bertsmith.nn.activations import ACTIVATIONS, Activation
 from bertsmith.nn.attention import WINDOW, Layout, attend, best_kernel
-from bertsmith.nn.layers import ACTIVATIONS, Activation, Layer
+from bertsmith.nn.layers import Layer
 from bertsmith.nn.lora import Lora
 from bertsmith.nn.packed import PackedLayer, PackedLinear, packed
 from bertsmith.nn.pooling import mean

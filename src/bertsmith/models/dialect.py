@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bertsmith.models.transformer import Positions, TransformerConfig
-from bertsmith.nn.layers import Activation
+from bertsmith.nn.activations import Activation
 from bertsmith.nn.pooling import Pooling
 
 Names = str | tuple[str, ...]  # one weight of theirs, or several that stand one above the other in ours

@@ -10,7 +10,7 @@ from bertsmith.models.dialect import Dialect
 from bertsmith.models.dialects import DIALECTS, GPT, GPT2, MARIAN, MODERN, T5, T5_LATER, dialect_of
 from bertsmith.models.networks import NetworkConfig
 from bertsmith.models.transformer import TransformerConfig
-from bertsmith.nn.layers import Activation
+from bertsmith.nn.activations import Activation
 from bertsmith.nn.pooling import Pooling
 
 # --------------------------------------------------------------------------------------------------- settings

@@ -9,11 +9,12 @@ from torch import Tensor, nn
 
 from bertsmith.data.batch import Tokens
 from bertsmith.errors import TextError
+from bertsmith.nn.activations import Activation
 from bertsmith.nn.attention import Kernel, Layout, Sequences, best_kernel
 from bertsmith.nn.cache import Cache, Store
 from bertsmith.nn.dropout import Dropout
 from bertsmith.nn.heads import Bend, Pooler, Transform
-from bertsmith.nn.layers import Activation, Layer, Norm, normed
+from bertsmith.nn.layers import Layer, Norm, normed
 from bertsmith.nn.padded import Rows
 from bertsmith.nn.positions import Learned, Rotary, Sinusoidal
 from bertsmith.nn.reach import ALL, BACK, Reach

@@ -8,13 +8,13 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from bertsmith.nn.activations import ACTIVATIONS, Activation, gelu
 from bertsmith.nn.attention import lacking
 from bertsmith.nn.dropout import Dropout
-from bertsmith.nn.layers import ACTIVATIONS, Activation
 
 Bend = Literal["tanh", "gelu"]
 
-BENDS: dict[Bend, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "gelu": F.gelu}
+BENDS: dict[Bend, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "gelu": gelu}
 ALIGNED = 64  # words that a vocabulary is filled up to a multiple of, inside a step
 
 

@@ -1,7 +1,5 @@
 """Layers: attention, perhaps to another text too, and a feed-forward network, each added to what came in and normed."""
 
-from collections.abc import Callable
-from functools import partial
 from typing import Literal, cast
 
 import torch
@@ -9,18 +7,12 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from bertsmith.nn.activations import ACTIVATIONS, Activation
 from bertsmith.nn.attention import Layout, attend, attend_product, lacking, recall
 from bertsmith.nn.dropout import Dropout, drawn
 from bertsmith.nn.positions import turned
 
-Activation = Literal["gelu", "gelu_tanh", "relu"]
 Norm = Literal["after", "before"]
-
-ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
-    "gelu": F.gelu,
-    "gelu_tanh": partial(F.gelu, approximate="tanh"),
-    "relu": F.relu,
-}
 
 
 class Attention(nn.Module):

@@ -10,7 +10,6 @@ without `lay` its weights stay where they are.
 """
 
 import copy
-import platform
 from functools import cache, partial
 from typing import Any, TypeVar, cast
 
@@ -19,15 +18,16 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from bertsmith.nn.activations import ACTIVATIONS, X86, Activation
 from bertsmith.nn.attention import Layout, attend, recall
-from bertsmith.nn.layers import ACTIVATIONS, Activation, CrossAttention, Layer, only
+from bertsmith.nn.layers import CrossAttention, Layer, only
 from bertsmith.nn.lora import Lora
 from bertsmith.nn.positions import turned
 
 # What oneDNN calls its own versions of them.
 ALGORITHMS: dict[Activation, str] = {"gelu": "none", "gelu_tanh": "tanh"}
 # Its bend by tanh is fast on x86 alone: on ARM it takes two hundred times as long as the product and a bend behind it.
-AT_ONCE = set(ALGORITHMS) if platform.machine() in ("x86_64", "AMD64") else {"gelu"}
+AT_ONCE = set(ALGORITHMS) if X86 else {"gelu"}
 
 M = TypeVar("M", bound=nn.Module)
 

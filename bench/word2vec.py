@@ -126,6 +126,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("bench/results/word2vec-cpu.json"))
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
+    torch.zeros((), device=machine.device(options.device))  # a GPU is woken before the clock runs
     sides = {"bertsmith": ours}
     if find_spec("gensim"):
         sides["gensim"] = theirs

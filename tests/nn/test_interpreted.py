@@ -12,7 +12,7 @@ from nn.ragged import OUTSIDE
 pytest.importorskip("triton", reason="Triton is not installed here")
 
 HERE = Path(__file__).resolve().parent
-KERNELS = ("gelu", "norm", "entropy", "short", "biased", "long")
+KERNELS = ("gelu", "norm", "entropy", "short", "biased", "long", "company")
 
 
 @OUTSIDE

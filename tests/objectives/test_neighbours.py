@@ -1,13 +1,13 @@
 """Neighbours: the gradient is that of the stated loss; what is drawn follows the formulas; sentences stay apart."""
 
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from objectives.stretch import KINDS, SMALL, Kind, exact, made
 from scipy import stats
 
 from bertsmith.data.shuffle import uniform
@@ -16,8 +16,6 @@ from bertsmith.objectives.neighbours import (
     FARTHEST,
     GRADIENTS,
     TILE,
-    Block,
-    Blocks,
     NeighboursConfig,
     blocks,
     cumulative,
@@ -28,29 +26,11 @@ from bertsmith.objectives.neighbours import (
     move,
 )
 
-Kind = Literal["skip-gram", "cbow"]
-KINDS: tuple[Kind, ...] = ("skip-gram", "cbow")
-SMALL = NeighboursConfig(window=3, negatives=4, block=64, shared=6)
-
-
-def made(lengths: list[int], vocabulary: int, config: NeighboursConfig = SMALL, seed: int = 0) -> Blocks:
-    """Sentences of random words in blocks."""
-    chance = np.random.default_rng(seed)
-    sentences = np.repeat(np.arange(len(lengths)), lengths)
-    ids, reach = chance.integers(0, vocabulary, len(sentences)), chance.integers(1, config.window + 1, len(sentences))
-    count = -(-len(ids) // config.block)
-    false = chance.random(count * 6)
-    return blocks(ids, sentences, reach, false, np.arange(1, vocabulary + 1) / vocabulary, config, len(ids))
-
 
 def model(kind: Kind, vocabulary: int = 20, width: int = 7, dtype: torch.dtype = torch.float64) -> Word2Vec:
     chance = torch.Generator().manual_seed(1)
     tables = (torch.randn(vocabulary, width, generator=chance, dtype=dtype) for _ in range(2))
     return Word2Vec(Word2VecConfig(kind=kind, width=width), *tables)
-
-
-def exact(block: Block) -> Block:
-    return replace(block, near=block.near.double(), company=block.company.double())
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -131,16 +131,22 @@ def test_how_many_steps_are_drawn_ahead_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("own", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_recorded_moves_are_those_that_run(tmp_path: Path, kind: str) -> None:
+def test_recorded_moves_are_those_that_run(tmp_path: Path, kind: str, own: bool) -> None:
+    """Groups of blocks, the last of a step not full, by our own kernels and by torch's."""
     run = trainer(tmp_path / "run", toy(1_500), kind)
-    blocks = [block for step in range(4) for drawn in [run.blocks(step).to(torch.device("cuda"))] for block in drawn]
-    assert len(blocks) > 3 * vectors.PLAIN
     first, plain, played = (Word2Vec.new(run.model.config, len(run.text.words), 0, "cuda") for _ in range(3))
-    recorded, rates = vectors.Moves(played, 5), np.linspace(0.05, 0.01, len(blocks))
-    for block, rate in zip(blocks, rates.tolist(), strict=True):
-        move(plain, block, 5, rate)
-        recorded(block, rate)
+    recorded, rates = vectors.Moves(played, run.neighbours), np.linspace(0.05, 0.01, 4)
+    assert recorded.own  # the card can
+    recorded.own = own
+    for step, rate in enumerate(rates.tolist()):
+        blocks = run.blocks(step).each(lambda part: part.to("cuda"))
+        assert len(blocks) % vectors.GROUP
+        for block in blocks:
+            move(plain, block, run.neighbours.negatives, rate)
+        for some in blocks.groups(vectors.GROUP):
+            recorded(some, rate)
     assert recorded._play is not None
     torch.testing.assert_close(played.inputs, plain.inputs, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(played.outputs, plain.outputs, rtol=1e-4, atol=1e-5)

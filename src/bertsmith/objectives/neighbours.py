@@ -12,13 +12,13 @@ Shapes here: G blocks, R tiles of a block, W words of a tile, C the same with th
 neighbours that a block shares, V words of the vocabulary, D width.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Float64, Int64, Integer
+from jaxtyping import Bool, Float, Float64, Int64, Integer
 from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 
@@ -60,20 +60,37 @@ class Blocks:
     """A stretch of text, cut into blocks of tiles, with all that was drawn for it."""
 
     words: Int64[Tensor, "G R C"]
-    near: Float[Tensor, "G R W C"]  # 1 where a word of the tile has the other as its neighbour
+    near: Bool[Tensor, "G R W C"]  # whether a word of the tile has the other as its neighbour
     company: Float[Tensor, "G RW 1"]  # how many neighbours each has
     false: Int64[Tensor, "G K"]
     read: int  # words of the stretch, those that were dropped included
 
-    def to(self, device: torch.device) -> "Blocks":
-        words, near, company, false = (part.to(device) for part in (self.words, self.near, self.company, self.false))
+    @property
+    def parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        return self.words, self.near, self.company, self.false
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> "Blocks":
+        """Blocks of the same parts, each of them changed."""
+        words, near, company, false = map(change, self.parts)
         return Blocks(words, near, company, false, self.read)
+
+    def groups(self, most: int) -> Iterator["Blocks"]:
+        """The same blocks, at most so many at a time."""
+        for words, near, company, false in zip(*(torch.split(part, most) for part in self.parts), strict=True):
+            if len(words):  # what is empty is split into one part
+                yield Blocks(words, near, company, false, self.read)
+
+    def take(self, others: "Blocks") -> None:
+        """Become others, of which there may be fewer: in those that are left nobody has a neighbour."""
+        for mine, theirs in zip(self.parts, others.parts, strict=True):
+            mine[: len(others)].copy_(theirs)
+            mine[len(others) :].zero_()
 
     def __len__(self) -> int:
         return len(self.words)
 
     def __getitem__(self, number: int) -> "Block":
-        return Block(self.words[number], self.near[number], self.company[number], self.false[number])
+        return Block(self.words[number], self.near[number].float(), self.company[number], self.false[number])
 
 
 @dataclass(frozen=True)
@@ -227,8 +244,7 @@ def blocks(
     sides[:, :size] = _sides(sentences, reach)
     left, right = torch.from_numpy(sides).view(2, count, tiles, TILE, 1)
     offset = (torch.arange(wide) - window - torch.arange(TILE)[:, None]).to(torch.int16)  # W C
-    near = ((offset >= -left) & (offset <= right)).float()
-    near.diagonal(window, 2, 3).zero_()  # nobody is their own neighbour
+    near = (offset >= -left) & (offset <= right) & (offset != 0)  # nobody is their own neighbour
     drawn = np.searchsorted(chances, false, side="right").clip(max=len(chances) - 1)
     return Blocks(
         torch.from_numpy(tiled).view(count, tiles, wide),

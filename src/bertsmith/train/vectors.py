@@ -19,13 +19,25 @@ from typing import Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from bertsmith.data.shuffle import mix, permute
 from bertsmith.data.words import NumberedText
 from bertsmith.errors import RunError, StopError
 from bertsmith.models.word2vec import Word2Vec
-from bertsmith.objectives.neighbours import Block, Blocks, NeighboursConfig, cumulative, draw, fitted, kept, loss, move
+from bertsmith.nn.attention import lacking
+from bertsmith.objectives.neighbours import (
+    FARTHEST,
+    TILE,
+    Blocks,
+    NeighboursConfig,
+    Scale,
+    cumulative,
+    draw,
+    fitted,
+    kept,
+    loss,
+    move,
+)
 from bertsmith.train import checkpoint
 from bertsmith.train.checkpoint import Checkpoint
 from bertsmith.train.clock import Clock, Extent, seconds
@@ -34,9 +46,9 @@ from bertsmith.train.log import Log
 from bertsmith.train.signals import Signals
 
 WORDS = 1 << 16  # of the text in a step: what is drawn at once, and logged
-PLAIN = 3  # blocks before a recording, in which every library sets itself up
+GROUP = 16  # blocks that are recorded as one
 THREADS = 8  # that draw, at most, where a GPU learns faster than one of them can
-MEASURED = 32  # of so many blocks the loss of one is looked at
+MEASURED = 2  # of so many groups the loss of one block is looked at
 LEAST = 1e-4  # the part of the rate that is left at the end
 EPOCHS = 5.0
 ORDER = 19  # what a draw is for
@@ -75,45 +87,64 @@ RATES = {"skip-gram": 0.025, "cbow": 0.15}
 
 
 class Moves:
-    """The tables moved, block by block. All blocks of a run have one shape, so a GPU is told but once what to do.
+    """The tables moved, block after block. All blocks of a run have one shape, so a GPU is told but once what to do.
 
-    A block keeps an H200 busy for less time than the host takes to name its thirty kernels: recorded, they are one.
+    A block keeps an H200 busy for less time than the host takes to name its kernels: recorded, those of `GROUP` blocks
+    are one.
     """
 
-    def __init__(self, model: Word2Vec, negatives: int) -> None:
-        self.model, self.negatives = model, negatives
-        self._ran = 0
-        self._play: Callable[[Block, float], None] | None = None
+    def __init__(self, model: Word2Vec, neighbours: NeighboursConfig) -> None:
+        self.model, self.negatives = model, neighbours.negatives
+        self.own = self._fits(neighbours)
+        self._play: Callable[[Blocks, float], None] | None = None
 
-    def __call__(self, block: Block, rate: float) -> None:
+    def __call__(self, blocks: Blocks, rate: float) -> None:
+        """By at most `GROUP` blocks."""
         if self._play is not None:
-            self._play(block, rate)
+            self._play(blocks, rate)
             return
-        move(self.model, block, self.negatives, rate)
-        self._ran += 1
-        if self._ran == PLAIN and self.model.inputs.is_cuda:
-            self._play = self._recorded(block)
+        self._move(blocks, rate)
+        if self.model.inputs.is_cuda:  # by now every library has set itself up there
+            self._play = self._recorded(blocks)
 
-    def _recorded(self, block: Block) -> Callable[[Block, float], None]:
-        """What moves the tables by any block of this one's shape. Recording moves nothing."""
+    def _fits(self, neighbours: NeighboursConfig) -> bool:
+        """Whether our own kernels can do it."""
+        if not self.model.inputs.is_cuda or lacking(self.model.inputs.device) is not None:
+            return False
+        from bertsmith.nn import company  # needs Triton
+
+        assert neighbours.shared is not None  # it was fitted
+        return company.fits(TILE + 2 * neighbours.window, neighbours.shared)
+
+    def _move(self, blocks: Blocks, rate: Scale) -> None:
+        if not self.own:
+            for number in range(len(blocks)):
+                move(self.model, blocks[number], self.negatives, rate)
+            return
+        from bertsmith.nn import company  # needs Triton
+
+        inputs, outputs, cbow = self.model.inputs, self.model.outputs, self.model.config.kind == "cbow"
+        there = torch.as_tensor(rate, dtype=torch.float32, device=inputs.device)
+        for words, near, false in zip(blocks.words, blocks.near, blocks.false, strict=True):
+            how = (inputs, outputs, words, near, false, there)
+            company.move(*how, cbow=cbow, negatives=self.negatives, farthest=FARTHEST)
+
+    def _recorded(self, blocks: Blocks) -> Callable[[Blocks, float], None]:
+        """What moves the tables by any blocks of this shape. Recording moves nothing."""
         rate = torch.zeros((), device=self.model.inputs.device)
-        place, graph = Block(*(part.clone() for part in _parts(block))), torch.cuda.CUDAGraph()
+        place = blocks.each(lambda part: part.new_zeros(GROUP, *part.shape[1:]))
+        graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
         # Threads draw meanwhile, which is none of the recording's business.
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            move(self.model, place, self.negatives, rate)
+            self._move(place, rate)
 
-        def play(given: Block, now: float) -> None:
-            for there, part in zip(_parts(place), _parts(given), strict=True):
-                there.copy_(part)
+        def play(given: Blocks, now: float) -> None:
+            place.take(given)
             rate.fill_(now)
             graph.replay()
 
         return play
-
-
-def _parts(block: Block) -> tuple[Tensor, ...]:
-    return block.words, block.near, block.company, block.false
 
 
 class VectorTrainer:
@@ -141,7 +172,7 @@ class VectorTrainer:
         self.clock = Clock(config.extent)
         self.step, self.words, self.loss = 0, 0, math.nan
         self.ahead = min(THREADS, os.cpu_count() or 1) if self.device.type == "cuda" else 1  # steps drawn before theirs
-        self._move = Moves(model, self.neighbours.negatives)
+        self._move = Moves(model, self.neighbours)
         self._order = lru_cache(2)(self._shuffled)  # of the epoch, and of the next
 
     def fit(self) -> dict[str, float]:
@@ -170,12 +201,11 @@ class VectorTrainer:
     def update(self, blocks: Blocks, rate: float) -> None:
         """Learn from one stretch of the text, block by block."""
         began, negatives, measured = time.monotonic(), self.neighbours.negatives, []
-        there = blocks.to(self.device)
-        for number in range(len(there)):
-            block = there[number]
-            if number % MEASURED == 0:
-                measured.append(torch.stack(loss(self.model, block, negatives)))
-            self._move(block, rate)
+        there = blocks.each(lambda part: part.to(self.device))
+        for place, some in enumerate(there.groups(GROUP)):
+            if place % MEASURED == 0:
+                measured.append(torch.stack(loss(self.model, some[0], negatives)))
+            self._move(some, rate)
         total, told = torch.stack(measured).sum(0).tolist() if measured else (0.0, 0.0)  # here the host waits
         if not math.isfinite(total):
             remedy = "The last checkpoint is whole; give a new run a lower --rate"

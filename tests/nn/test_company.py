@@ -25,7 +25,7 @@ def tables(width: int, device: str) -> tuple[Tensor, Tensor]:
 
 def moved(ours: tuple[Tensor, Tensor], block: int, there: Blocks, kind: Kind, rate: float, most: float) -> None:
     given = there.words[block], there.near[block], there.false[block], torch.tensor(rate, device=there.words.device)
-    company.move(*ours, *given, cbow=kind == "cbow", negatives=4, farthest=most)
+    company.move(*ours, *given, kind=kind, negatives=4, farthest=most)
 
 
 def assert_the_same(kind: Kind, config: NeighboursConfig, width: int, device: str) -> None:
@@ -52,7 +52,7 @@ def test_a_block_moves_both_tables_as_torch_does(device: str, kind: Kind, window
 @everywhere
 @kinds
 def test_wide_vectors_are_read_piece_by_piece(device: str, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(company, "PIECE", 16)
+    monkeypatch.setitem(company.PIECES, kind, 16)
     assert_the_same(kind, SMALL, 50, device)
 
 

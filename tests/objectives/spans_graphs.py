@@ -1,18 +1,25 @@
 """Scripts that compile learning by spans; test_spans_run.py runs them where no shapes are checked at run time."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
+from types import SimpleNamespace
+from typing import Any
 
 import compiled
 import torch
+from torch import Tensor
 
 from bertsmith.data.batch import Batch, Tokens
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.family import T5
+from bertsmith.models.transformer import TransformerConfig
 from bertsmith.nn.attention import Kernel
 from bertsmith.nn.init import initialise
 from bertsmith.objectives.spans import SpanCorruption
+from bertsmith.train.trainer import Trainer
 
 SIZES = {"vocabulary": 300, "width": 128, "heads": 2, "layers": 2, "decoder": 2, "feed_forward": 96, "length": 24}
 SHAPE = replace(T5, **SIZES, dropout=0.0, attention_dropout=0.0)
@@ -20,8 +27,13 @@ READ = [[7, 8, 9], [1] * 24, list(range(20)), [5], [9, 8, 7, 6] * 5, [], []]
 WRITTEN = [[0, 5], [0, 3, 4, 4, 2], [0] * 6, [0], [0, 9], [], []]
 
 
-def objective() -> SpanCorruption:
-    made = SpanCorruption(EncoderDecoder(SHAPE), SpanCorruption.Config())
+# For gradients that are looked at one by one: that of ReLU jumps where rounding changes a sign.
+SMOOTH = replace(SHAPE, activation="gelu_tanh", length=128)
+NEAR = 0.1  # how far off a gradient may be, of its own length: rounding alone makes it 0.04
+
+
+def objective(shape: TransformerConfig = SHAPE) -> SpanCorruption:
+    made = SpanCorruption(EncoderDecoder(shape), SpanCorruption.Config())
     initialise(made, 0, deviation=0.05)
     with torch.no_grad():  # norms before make layers begin as if they were not there
         for name, weight in made.named_parameters():
@@ -36,6 +48,47 @@ def batch(seed: int = 1) -> Batch:
     targets[-2:] = -100
     tokens, written = Tokens.of(READ), Tokens.of(WRITTEN)
     return Batch(tokens=tokens, written=written, targets=targets, real=targets >= 20)
+
+
+def many(seed: int = 3) -> Batch:
+    """As many tokens to a text, read and written, as a recipe's sequences of 128 have."""
+    dice = torch.Generator().manual_seed(seed)
+    sizes = [(int(read), int(read) // 5 + 2) for read in torch.randint(2, 117, (24,), generator=dice)]
+    read, written = (
+        Tokens.of([torch.randint(20, 300, (size,), generator=dice).tolist() for size in lengths] + [[], []])
+        for lengths in zip(*sizes, strict=True)
+    )
+    targets = torch.randint(300, (len(written.ids),), generator=dice)
+    return Batch(tokens=read, written=written, targets=targets, real=targets >= 20)
+
+
+def slopes(made: SpanCorruption, given: Batch, compute: Callable[[Batch], Any]) -> dict[str, Tensor]:
+    made.zero_grad()
+    sum(term.weight * term.total for term in compute(given).values()).backward()
+    return {name: weight.grad.double() for name, weight in made.named_parameters() if weight.grad is not None}
+
+
+def every_gradient(device: str, compiles: bool) -> None:
+    """In half precision against the plain step in full, weight by weight: a table of distances has a thousandth of the
+    whole gradient's length, which would hide it."""
+    made, given = objective(SMOOTH).to(device), many().to(device)
+    rounded: Callable[[Batch], Any] = partial(
+        Trainer._rounded, SimpleNamespace(objective=made, precision=torch.bfloat16)
+    )
+    step = torch.compile(rounded, fullgraph=True, dynamic=False) if compiles else rounded
+    true, found = slopes(made, given, made), slopes(made, given, step)
+    assert true.keys() == found.keys() == dict(made.named_parameters()).keys()
+    off = {name: float((found[name] - slope).norm() / slope.norm()) for name, slope in true.items()}
+    assert {"trunk.encoder.relative.weight", "trunk.decoder.relative.weight"} <= off.keys()
+    assert max(off.values()) < NEAR, {name: share for name, share in off.items() if not share < NEAR}
+
+
+def every_gradient_without_a_device() -> None:
+    every_gradient("cpu", compiles=False)
+
+
+def every_gradient_on_a_device() -> None:
+    every_gradient("cuda", compiles=True)
 
 
 def without_a_device() -> None:

@@ -29,6 +29,16 @@ def test_on_a_gpu_a_step_is_one_graph_that_never_waits() -> None:
     scripts.run(__file__, "spans_graphs.py", "on_a_device")
 
 
+def test_in_half_precision_every_weight_has_its_gradient() -> None:
+    scripts.run(__file__, "spans_graphs.py", "every_gradient_without_a_device")
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_every_weight_has_its_gradient() -> None:
+    """Tables of distances, too, whose gradient our own attention adds up over all sequences."""
+    scripts.run(__file__, "spans_graphs.py", "every_gradient_on_a_device")
+
+
 def tiny(data: Path, out: Path, *changes: str) -> Recipe:
     shape = {"layers": 2, "decoder": 1, "width": 32, "heads": 2, "feed_forward": 64, "length": 32}
     values = {

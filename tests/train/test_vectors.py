@@ -15,7 +15,7 @@ from bertsmith.data.words import NumberedText, number
 from bertsmith.errors import RunError
 from bertsmith.models.word2vec import Word2Vec, Word2VecConfig
 from bertsmith.models.word_vectors import WordVectors
-from bertsmith.objectives.neighbours import NeighboursConfig, move
+from bertsmith.objectives.neighbours import NeighboursConfig, loss, move
 from bertsmith.train import log, vectors
 from bertsmith.train.display import Display
 from bertsmith.train.vectors import VectorsConfig, VectorTrainer
@@ -133,21 +133,26 @@ def test_how_many_steps_are_drawn_ahead_changes_nothing(tmp_path: Path) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("own", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_recorded_moves_are_those_that_run(tmp_path: Path, kind: str, own: bool) -> None:
+def test_recorded_moves_are_those_that_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, own: bool
+) -> None:
     """Groups of blocks, the last of a step not full, by our own kernels and by torch's."""
-    run = trainer(tmp_path / "run", toy(1_500), kind)
+    monkeypatch.setattr(vectors, "WORDS", 2_200)  # three groups, and the first and the last are looked at
+    run = trainer(tmp_path / "run", toy(2_000), kind)
     first, plain, played = (Word2Vec.new(run.model.config, len(run.text.words), 0, "cuda") for _ in range(3))
     recorded, rates = vectors.Moves(played, run.neighbours), np.linspace(0.05, 0.01, 4)
     assert recorded.own  # the card can
     recorded.own = own
     for step, rate in enumerate(rates.tolist()):
-        blocks = run.blocks(step).each(lambda part: part.to("cuda"))
+        blocks = run.blocks(step)
         assert len(blocks) % vectors.GROUP
-        for block in blocks:
+        seen = []
+        for place, block in enumerate(blocks.each(lambda part: part.cuda())):
+            if place % (vectors.GROUP * vectors.MEASURED) == 0:
+                seen.append([float(part) for part in loss(plain, block, run.neighbours.negatives)])
             move(plain, block, run.neighbours.negatives, rate)
-        for some in blocks.groups(vectors.GROUP):
-            recorded(some, rate)
-    assert recorded._play is not None
+        assert recorded(blocks, rate) == pytest.approx(np.sum(seen, 0), rel=1e-4)
+    assert recorded._recorded is not None
     torch.testing.assert_close(played.inputs, plain.inputs, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(played.outputs, plain.outputs, rtol=1e-4, atol=1e-5)
     assert (plain.inputs - first.inputs).abs().max() > 0.01

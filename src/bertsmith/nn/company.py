@@ -10,7 +10,7 @@ the block shares, V words of the vocabulary, D width.
 Imported only where it is wanted, since it needs Triton.
 """
 
-from typing import no_type_check
+from typing import Literal, no_type_check
 
 import torch
 import triton
@@ -18,7 +18,7 @@ import triton.language as tl
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-PIECE = 32  # numbers of a vector that are looked at together: with more a program runs out of registers
+PIECES = {"skip-gram": 64, "cbow": 128}  # numbers of a vector that are looked at together: the fastest on an H200
 WIDEST = 128  # words of a tile with its windows, and false neighbours: their products lie in registers
 WARPS = 8  # of a tile
 
@@ -36,19 +36,19 @@ def move(
     false: Int64[Tensor, " K"],
     rate: Float[Tensor, ""],
     *,
-    cbow: bool,
+    kind: Literal["skip-gram", "cbow"],
     negatives: int,
     farthest: float,
 ) -> None:
     """Move both tables by one block, none of its false neighbours by more than `farthest`."""
     (tiles, tile, wide), shared, width = near.shape, len(false), inputs.shape[1]
-    own, others = (outputs, inputs) if cbow else (inputs, outputs)
+    own, others = (inputs, outputs) if kind == "skip-gram" else (outputs, inputs)
     of_own, of_others, of_false = (inputs.new_empty(tiles, rows, width) for rows in (tile, wide, shared))
     shape = {"width": width, "tile": tile, "wide": wide, "shared": shared}
     _learn[(tiles,)](
         own, others, outputs, words, near.view(torch.uint8), false, rate, of_own, of_others, of_false,
-        negatives=negatives, cbow=cbow, columns=_power(wide), drawn=_power(shared), piece=min(PIECE, _power(width)),
-        num_warps=WARPS, num_stages=1, **shape,
+        negatives=negatives, cbow=kind == "cbow", columns=_power(wide), drawn=_power(shared),
+        piece=min(PIECES[kind], _power(width)), num_warps=WARPS, num_stages=1, **shape,
     )  # fmt: skip
     _add[(tiles * (tile + wide) + shared,)](
         own, others, outputs, words, false, of_own, of_others, of_false, tiles,

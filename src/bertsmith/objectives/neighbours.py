@@ -84,7 +84,8 @@ class Blocks:
         """Become others, of which there may be fewer: in those that are left nobody has a neighbour."""
         for mine, theirs in zip(self.parts, others.parts, strict=True):
             mine[: len(others)].copy_(theirs)
-            mine[len(others) :].zero_()
+            if len(others) < len(self):
+                mine[len(others) :].zero_()
 
     def __len__(self) -> int:
         return len(self.words)

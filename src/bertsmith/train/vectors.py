@@ -9,7 +9,6 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,7 +29,6 @@ from bertsmith.objectives.neighbours import (
     TILE,
     Blocks,
     NeighboursConfig,
-    Scale,
     cumulative,
     draw,
     fitted,
@@ -89,23 +87,65 @@ RATES = {"skip-gram": 0.025, "cbow": 0.15}
 class Moves:
     """The tables moved, block after block. All blocks of a run have one shape, so a GPU is told but once what to do.
 
-    A block keeps an H200 busy for less time than the host takes to name its kernels: recorded, those of `GROUP` blocks
-    are one.
+    A block keeps an H200 busy for less time than the host takes to name its kernels, and the host has threads beside it
+    that draw: recorded, `GROUP` blocks are one thing to say.
     """
 
     def __init__(self, model: Word2Vec, neighbours: NeighboursConfig) -> None:
         self.model, self.negatives = model, neighbours.negatives
         self.own = self._fits(neighbours)
-        self._play: Callable[[Blocks, float], None] | None = None
+        self._rate, self._told = model.inputs.new_zeros(()), model.inputs.new_zeros(2)
+        self._recorded: tuple[Blocks, torch.cuda.CUDAGraph, torch.cuda.CUDAGraph] | None = None
 
-    def __call__(self, blocks: Blocks, rate: float) -> None:
-        """By at most `GROUP` blocks."""
-        if self._play is not None:
-            self._play(blocks, rate)
+    def __call__(self, blocks: Blocks, rate: float) -> tuple[float, float]:
+        """Learn from all of them. Returns the loss of those that were looked at, and how much that is."""
+        self._rate.fill_(rate)
+        self._told.zero_()
+        for place, some in enumerate(blocks.each(lambda part: part.to(self._rate.device)).groups(GROUP)):
+            self._group(some, look=place % MEASURED == 0)
+        total, told = self._told.tolist()  # here the host waits
+        return total, told
+
+    def _group(self, blocks: Blocks, look: bool) -> None:
+        if self._recorded is not None:
+            place, looks, moves = self._recorded
+            place.take(blocks)
+            if look:
+                looks.replay()
+            moves.replay()
             return
-        self._move(blocks, rate)
-        if self.model.inputs.is_cuda:  # by now every library has set itself up there
-            self._play = self._recorded(blocks)
+        if look:
+            self._look(blocks)
+        self._move(blocks)
+        if self._rate.is_cuda:  # by now every library has set itself up there
+            self._recorded = self._record(blocks)
+
+    def _look(self, blocks: Blocks) -> None:
+        self._told.add_(torch.stack(loss(self.model, blocks[0], self.negatives)))
+
+    def _move(self, blocks: Blocks) -> None:
+        if not self.own:
+            for number in range(len(blocks)):
+                move(self.model, blocks[number], self.negatives, self._rate)
+            return
+        from bertsmith.nn import company  # needs Triton
+
+        tables, kind = (self.model.inputs, self.model.outputs), self.model.config.kind
+        for words, near, false in zip(blocks.words, blocks.near, blocks.false, strict=True):
+            company.move(
+                *tables, words, near, false, self._rate, kind=kind, negatives=self.negatives, farthest=FARTHEST
+            )
+
+    def _record(self, blocks: Blocks) -> tuple[Blocks, torch.cuda.CUDAGraph, torch.cuda.CUDAGraph]:
+        """Where blocks of this shape are to be laid, what looks at them, and what moves the tables by them."""
+        place = blocks.each(lambda part: part.new_zeros(GROUP, *part.shape[1:]))
+        graphs = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        for graph, what in zip(graphs, (self._look, self._move), strict=True):
+            # Threads draw meanwhile, which is none of the recording's business.
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                what(place)
+        return place, *graphs
 
     def _fits(self, neighbours: NeighboursConfig) -> bool:
         """Whether our own kernels can do it."""
@@ -115,36 +155,6 @@ class Moves:
 
         assert neighbours.shared is not None  # it was fitted
         return company.fits(TILE + 2 * neighbours.window, neighbours.shared)
-
-    def _move(self, blocks: Blocks, rate: Scale) -> None:
-        if not self.own:
-            for number in range(len(blocks)):
-                move(self.model, blocks[number], self.negatives, rate)
-            return
-        from bertsmith.nn import company  # needs Triton
-
-        inputs, outputs, cbow = self.model.inputs, self.model.outputs, self.model.config.kind == "cbow"
-        there = torch.as_tensor(rate, dtype=torch.float32, device=inputs.device)
-        for words, near, false in zip(blocks.words, blocks.near, blocks.false, strict=True):
-            how = (inputs, outputs, words, near, false, there)
-            company.move(*how, cbow=cbow, negatives=self.negatives, farthest=FARTHEST)
-
-    def _recorded(self, blocks: Blocks) -> Callable[[Blocks, float], None]:
-        """What moves the tables by any blocks of this shape. Recording moves nothing."""
-        rate = torch.zeros((), device=self.model.inputs.device)
-        place = blocks.each(lambda part: part.new_zeros(GROUP, *part.shape[1:]))
-        graph = torch.cuda.CUDAGraph()
-        torch.cuda.synchronize()
-        # Threads draw meanwhile, which is none of the recording's business.
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            self._move(place, rate)
-
-        def play(given: Blocks, now: float) -> None:
-            place.take(given)
-            rate.fill_(now)
-            graph.replay()
-
-        return play
 
 
 class VectorTrainer:
@@ -200,13 +210,8 @@ class VectorTrainer:
 
     def update(self, blocks: Blocks, rate: float) -> None:
         """Learn from one stretch of the text, block by block."""
-        began, negatives, measured = time.monotonic(), self.neighbours.negatives, []
-        there = blocks.each(lambda part: part.to(self.device))
-        for place, some in enumerate(there.groups(GROUP)):
-            if place % MEASURED == 0:
-                measured.append(torch.stack(loss(self.model, some[0], negatives)))
-            self._move(some, rate)
-        total, told = torch.stack(measured).sum(0).tolist() if measured else (0.0, 0.0)  # here the host waits
+        began = time.monotonic()
+        total, told = self._move(blocks, rate)
         if not math.isfinite(total):
             remedy = "The last checkpoint is whole; give a new run a lower --rate"
             raise RunError(self.folder, f"the loss was not a number at step {self.step + 1}", remedy)

@@ -185,7 +185,9 @@ def main() -> None:
     for name, (place, layers) in rows.items():
         results[name] = tagged(place, layers, labelled, name.replace(", ", "-").replace(" ", "-"), options)
         print(f"{name:22s} {results[name]['measure']} {100 * results[name]['mean']:.1f}", flush=True)
-    kept = ("characters", "vocabulary", "width", "minutes", "hidden", "sentences", "tag_epochs", "threads", "note")
+    kept = ["vocabulary", "width", "minutes", "hidden", "sentences", "tag_epochs", "threads", "note"]
+    if (options.folder / "text.txt").exists():  # else data that were there already may be of any length
+        kept.insert(0, "characters")
     settings = {name: getattr(options, name) for name in kept}
     shards = Shards(data / "train")
     told = {"words": shards.words, "tokens": shards.tokens, "code": code(), "word2vec": how, "elmo": figures}

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bertsmith.data.shuffle import uniform
 from bertsmith.errors import RecipeError
-from bertsmith.models.search import SearchConfig, beam, draws, pick, write
+from bertsmith.models.search import CHUNK, SearchConfig, beam, draws, highest, pick, write
 
 STOP = torch.tensor([0])
 NONE = torch.tensor([], dtype=torch.long)
@@ -196,3 +196,26 @@ def test_what_cannot_be_searched_is_refused(wrong: dict, line: str) -> None:
     with pytest.raises(RecipeError) as caught:
         SearchConfig(**wrong)
     assert str(caught.value) == line
+
+
+@pytest.mark.parametrize("size", [5, 10 * CHUNK, 10 * CHUNK + 1, 20 * CHUNK, 1_000])
+@pytest.mark.parametrize("together", [False, True])
+def test_the_highest_scores_are_those_that_topk_finds(size: int, together: bool) -> None:
+    """Few scores and many, as many as fill their chunks and not; spread over all of them, or side by side in one."""
+    count = min(10, size)
+    chance = torch.Generator().manual_seed(size)
+    scores = torch.randperm(2 * 3 * size, generator=chance).view(2, 3, size).float()
+    scores = scores.sort(-1).values if together else scores
+    values, ids = highest(scores, count)
+    truth = scores.topk(count)
+    assert torch.equal(values, truth.values)
+    assert torch.equal(ids, truth.indices)
+
+
+def test_where_all_but_a_few_must_not_be_written_the_highest_are_those_few() -> None:
+    scores = torch.full((1, 1, 700), -torch.inf)
+    scores[..., [3, 650, 699]] = torch.tensor([1.0, 3.0, 2.0])
+    values, ids = highest(scores, 10)
+    assert ids[0, 0, :3].tolist() == [650, 699, 3]
+    assert values[0, 0].tolist() == [3.0, 2.0, 1.0, *[-torch.inf] * 7]
+    assert int(ids.max()) < 700

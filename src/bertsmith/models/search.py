@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -18,6 +19,7 @@ from bertsmith.errors import RecipeError
 Step = Callable[[Tensor, Tensor | None], Tensor]  # tokens [B, W] and ways [B, W] to scores [B, W, V]
 
 WRITING = 6  # what chance is for, as the purposes in data/shuffle.py
+CHUNK = 64  # scores of which at first only the highest is looked at
 LOOK = 16  # tokens between two looks whether all have stopped: a GPU is not to be waited for at each
 
 
@@ -158,9 +160,25 @@ def _likeliest(
     if len(never):
         scores = scores.index_fill(2, never, -torch.inf)
     each = min(enough, scores.shape[2])  # of each way by itself first: so the sums of the others are not needed
-    values, ids = scores.topk(each)
+    values, ids = scores.topk(each) if scores.device.type == "cpu" else highest(scores, each)
     values, found = (values + total[..., None]).flatten(1).topk(enough)
     return values, found // each, ids.flatten(1).gather(1, found)
+
+
+def highest(scores: Float[Tensor, "B W V"], count: int) -> tuple[Float[Tensor, "B W N"], Int[Tensor, "B W N"]]:
+    """What `topk` finds, which on a GPU reads all scores some twenty times; here they are read once.
+
+    A score among the highest stands in a chunk whose own highest is among those of all chunks.
+    """
+    size = scores.shape[2]
+    if size <= count * CHUNK:
+        return scores.topk(count)
+    chunks = torch.unflatten(F.pad(scores, (0, -size % CHUNK), value=-torch.inf), 2, (-1, CHUNK))
+    which = chunks.amax(3).topk(count, sorted=False).indices
+    held = chunks.gather(2, which[..., None].expand(-1, -1, -1, CHUNK)).flatten(2)
+    values, found = held.topk(count)
+    ids = which.gather(2, found // CHUNK) * CHUNK + found % CHUNK
+    return values, ids.clamp(max=size - 1)  # what only fills the last chunk is as unlikely as what must not be written
 
 
 def _taken(rows: Int[Tensor, "B W M"], which: Int[Tensor, "B N"]) -> Int[Tensor, "B N M"]:

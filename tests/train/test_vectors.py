@@ -130,6 +130,22 @@ def test_how_many_steps_are_drawn_ahead_changes_nothing(tmp_path: Path) -> None:
     assert losses(tmp_path / "one") == losses(tmp_path / "many")
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_long_text_is_learnt_in_compiled_loops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    pytest.importorskip("numba", reason="Numba is not installed here")
+    text = toy(500)
+    plain, short = trainer(tmp_path / "plain", text, kind), trainer(tmp_path / "short", text, kind)
+    monkeypatch.setattr(vectors, "LONG", len(text.ids))
+    fast, again = trainer(tmp_path / "fast", text, kind), trainer(tmp_path / "again", text, kind)
+    assert [one._move.own for one in (plain, short, fast, again)] == [False, False, True, True]
+    for one in (plain, fast, again):
+        one.fit()
+    assert torch.equal(fast.model.inputs, again.model.inputs)
+    torch.testing.assert_close(fast.model.inputs, plain.model.inputs, rtol=1e-3, atol=1e-4)
+    assert losses(tmp_path / "fast") == pytest.approx(losses(tmp_path / "plain"), rel=1e-3)
+    assert (plain.model.inputs - short.model.inputs).abs().max() > 0.1
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("own", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
@@ -140,7 +156,7 @@ def test_recorded_moves_are_those_that_run(
     monkeypatch.setattr(vectors, "WORDS", 2_200)  # three groups, and the first and the last are looked at
     run = trainer(tmp_path / "run", toy(2_000), kind)
     first, plain, played = (Word2Vec.new(run.model.config, len(run.text.words), 0, "cuda") for _ in range(3))
-    recorded, rates = vectors.Moves(played, run.neighbours), np.linspace(0.05, 0.01, 4)
+    recorded, rates = vectors.Moves(played, run.neighbours, len(run.text.ids)), np.linspace(0.05, 0.01, 4)
     assert recorded.own  # the card can
     recorded.own = own
     for step, rate in enumerate(rates.tolist()):

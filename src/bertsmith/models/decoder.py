@@ -19,6 +19,7 @@ from bertsmith.models.transformer import Transformer
 from bertsmith.nn.cache import Cache
 from bertsmith.nn.heads import ALIGNED
 from bertsmith.nn.packed import PackedLinear, packed
+from bertsmith.nn.recording import record
 from bertsmith.nn.remembered import Remembered
 
 ROOM = {"cpu": 2 << 30, "cuda": 16 << 30}  # bytes of keys and values that are kept at once
@@ -198,7 +199,7 @@ class Recorded:
             return self._scores
         if self._graph is None:
             self._graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._graph, stream=self._stream, capture_error_mode="thread_local"):
+            with record(self._graph, stream=self._stream):
                 self._scores = self._step(self._ids, None if came is None else self._came)
         self._ids.copy_(ids)
         if came is not None:

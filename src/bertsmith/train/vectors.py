@@ -12,8 +12,9 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ from bertsmith.data.words import NumberedText
 from bertsmith.errors import RunError, StopError
 from bertsmith.models.word2vec import Word2Vec
 from bertsmith.nn.attention import lacking
+from bertsmith.nn.recording import record
 from bertsmith.objectives.neighbours import (
     FARTHEST,
     TILE,
@@ -45,6 +47,7 @@ from bertsmith.train.signals import Signals
 
 WORDS = 1 << 16  # of the text in a step: what is drawn at once, and logged
 GROUP = 16  # blocks that are recorded as one
+LONG = 1 << 20  # words of a text from which on it pays to compile loops, once on a machine
 THREADS = 8  # that draw, at most, where a GPU learns faster than one of them can
 MEASURED = 2  # of so many groups the loss of one block is looked at
 LEAST = 1e-4  # the part of the rate that is left at the end
@@ -91,9 +94,9 @@ class Moves:
     that draw: recorded, `GROUP` blocks are one thing to say.
     """
 
-    def __init__(self, model: Word2Vec, neighbours: NeighboursConfig) -> None:
+    def __init__(self, model: Word2Vec, neighbours: NeighboursConfig, words: int) -> None:
         self.model, self.negatives = model, neighbours.negatives
-        self.own = self._fits(neighbours)
+        self.own = self._fits(neighbours) if model.inputs.is_cuda else words >= LONG and find_spec("numba") is not None
         self._rate, self._told = model.inputs.new_zeros(()), model.inputs.new_zeros(2)
         self._recorded: tuple[Blocks, torch.cuda.CUDAGraph, torch.cuda.CUDAGraph] | None = None
 
@@ -128,13 +131,18 @@ class Moves:
             for number in range(len(blocks)):
                 move(self.model, blocks[number], self.negatives, self._rate)
             return
+        way: dict[str, Any] = {"kind": self.model.config.kind, "negatives": self.negatives, "farthest": FARTHEST}
+        if not self._rate.is_cuda:
+            from bertsmith.nn import loops  # needs Numba
+
+            tables = self.model.inputs.numpy(), self.model.outputs.numpy()
+            drawn = blocks.words.numpy(), blocks.near.numpy(), blocks.false.numpy()
+            loops.move(*tables, *drawn, rate=float(self._rate), threads=torch.get_num_threads(), **way)
+            return
         from bertsmith.nn import company  # needs Triton
 
-        tables, kind = (self.model.inputs, self.model.outputs), self.model.config.kind
         for words, near, false in zip(blocks.words, blocks.near, blocks.false, strict=True):
-            company.move(
-                *tables, words, near, false, self._rate, kind=kind, negatives=self.negatives, farthest=FARTHEST
-            )
+            company.move(self.model.inputs, self.model.outputs, words, near, false, self._rate, **way)
 
     def _record(self, blocks: Blocks) -> tuple[Blocks, torch.cuda.CUDAGraph, torch.cuda.CUDAGraph]:
         """Where blocks of this shape are to be laid, what looks at them, and what moves the tables by them."""
@@ -142,14 +150,13 @@ class Moves:
         graphs = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
         for graph, what in zip(graphs, (self._look, self._move), strict=True):
-            # Threads draw meanwhile, which is none of the recording's business.
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            with record(graph):
                 what(place)
         return place, *graphs
 
     def _fits(self, neighbours: NeighboursConfig) -> bool:
         """Whether our own kernels can do it."""
-        if not self.model.inputs.is_cuda or lacking(self.model.inputs.device) is not None:
+        if lacking(self.model.inputs.device) is not None:
             return False
         from bertsmith.nn import company  # needs Triton
 
@@ -182,7 +189,7 @@ class VectorTrainer:
         self.clock = Clock(config.extent)
         self.step, self.words, self.loss = 0, 0, math.nan
         self.ahead = min(THREADS, os.cpu_count() or 1) if self.device.type == "cuda" else 1  # steps drawn before theirs
-        self._move = Moves(model, self.neighbours)
+        self._move = Moves(model, self.neighbours, len(text.ids))
         self._order = lru_cache(2)(self._shuffled)  # of the epoch, and of the next
 
     def fit(self) -> dict[str, float]:

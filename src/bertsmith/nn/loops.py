@@ -1,0 +1,248 @@
+"""Loops: blocks of word2vec learnt from on a processor, as plain loops that Numba compiles.
+
+A library takes longer to begin the small products of a block than to work them out, and leaves them to one processor.
+Here the tiles of a block are shared by all processors, and so are the numbers of a vector when, after every tile has
+read the tables as they were, all is added: nothing depends on who is faster, or on how many they are.
+`objectives/neighbours.py` says what is learnt, and is the exact, slower twin.
+
+Shapes here: G blocks, R tiles of a block, W words of a tile, C the same with the window on both sides, K false
+neighbours that a block shares, V words of the vocabulary, D width.
+
+Imported only where it is wanted, since it needs Numba.
+"""
+
+import math
+from typing import Any, Literal, no_type_check
+
+import numba
+import numpy as np
+from jaxtyping import Bool, Float32, Int64
+from numba import prange
+
+FOUR = 4  # rows of a table that one loop goes over, so that it loads less than it multiplies
+PIECE = 32  # numbers of a vector that one processor adds to
+PROCESSORS = numba.get_num_threads()
+
+FLOAT = np.float32
+DOUBLINGS = FLOAT(-1 / np.log(2))  # e to the -x is 2 to so many x
+FIRST, SECOND, THIRD, FOURTH, FIFTH = (FLOAT(np.log(2) ** part / math.factorial(part)) for part in range(1, 6))
+
+loops: Any = numba.njit(fastmath=True, error_model="numpy")
+shared: Any = numba.njit(fastmath=True, error_model="numpy", parallel=True, nogil=True, cache=True)
+
+
+def move(
+    inputs: Float32[np.ndarray, "V D"],
+    outputs: Float32[np.ndarray, "V D"],
+    words: Int64[np.ndarray, "G R C"],
+    near: Bool[np.ndarray, "G R W C"],
+    false: Int64[np.ndarray, "G K"],
+    rate: float,
+    *,
+    kind: Literal["skip-gram", "cbow"],
+    negatives: int,
+    farthest: float,
+    threads: int,
+) -> None:
+    """Move both tables by one block after the other, no false neighbour by more than `farthest` at once."""
+    numba.set_num_threads(min(threads, PROCESSORS))
+    (_, tiles, tile, wide), drawn, width = near.shape, false.shape[1], inputs.shape[1]
+    held = -(-drawn // FOUR) * FOUR
+    shapes = (tile, width), (wide, width), (held, width), (tile, width), (tile, held)
+    space = [np.empty((tiles, *shape), FLOAT) for shape in shapes]
+    lies = np.zeros((held, width), FLOAT)  # what only fills the last four stays nought
+    own, others = (inputs, outputs) if kind == "skip-gram" else (outputs, inputs)
+    weight = FLOAT(negatives / drawn)
+    _move(own, others, outputs, words, near, false, FLOAT(-rate), weight, FLOAT(farthest), kind == "cbow", lies, *space)
+
+
+# fmt: off
+@shared
+@no_type_check
+def _move(
+    own, others, outputs, words, near, false, scale, weight, farthest, cbow,
+    lies, of_own, of_others, of_false, read, fooled
+):
+    tiles, tile = near.shape[1:3]
+    wide, width = of_others.shape[1:]
+    margin, drawn = (wide - tile) // 2, false.shape[1]
+    for block in range(len(words)):
+        for lot in range(drawn):
+            lies[lot] = outputs[false[block, lot]]
+        for number in prange(tiles):
+            given = words[block, number], near[block, number], lies, scale, weight
+            left = of_own[number], of_others[number], of_false[number], read[number], fooled[number]
+            if cbow:
+                _cbow(own, others, given, left)
+            else:
+                _skip_gram(own, others, given, left)
+        for lot in prange(drawn):
+            _sum(of_false[:, lot], farthest)
+        for piece in prange((width + PIECE - 1) // PIECE):
+            some = slice(piece * PIECE, min(width, piece * PIECE + PIECE))
+            for number in range(tiles):
+                for place in range(tile):
+                    _step(own[words[block, number, margin + place], some], FLOAT(1), of_own[number, place, some])
+                for place in range(wide):
+                    _step(others[words[block, number, place], some], FLOAT(1), of_others[number, place, some])
+            for lot in range(drawn):
+                _step(outputs[false[block, lot], some], FLOAT(1), of_false[0, lot, some])
+
+
+@loops
+@no_type_check
+def _skip_gram(own, others, given, left):
+    """What a tile leaves to be added where each word tells its neighbours, one by one."""
+    words, near, lies, scale, weight = given
+    of_own, of_others, of_false, read, fooled = left
+    tile, reach = near.shape[0], near.shape[1] - near.shape[0] + 1
+    powers = np.empty(len(lies), FLOAT)
+    of_own[:], of_others[:], of_false[:] = 0, 0, 0
+    for place in range(tile):
+        read[place] = own[words[reach // 2 + place]]
+    _products(read, lies, fooled)
+    for place in range(tile):
+        for other in range(place, place + reach):
+            if near[place, other]:
+                row = others[words[other]]
+                missed = (_sigmoid(_product(read[place], row)) - FLOAT(1)) * scale
+                _step(of_own[place], missed, row)
+                _step(of_others[other], missed, read[place])
+        _fool(fooled[place], _company(near[place]) * scale * weight, powers)
+    _gather(fooled, lies, of_own)
+    _gather(fooled.T, read, of_false)
+
+
+@loops
+@no_type_check
+def _cbow(own, others, given, left):
+    """What a tile leaves to be added where the mean of a word's neighbours tells the word."""
+    words, near, lies, scale, weight = given
+    of_own, of_others, of_false, read, fooled = left
+    tile, reach = near.shape[0], near.shape[1] - near.shape[0] + 1
+    missed, shares, powers = np.empty(tile, FLOAT), np.empty(tile, FLOAT), np.empty(len(lies), FLOAT)
+    of_read = of_own  # until all others have theirs
+    read[:], of_read[:], of_others[:], of_false[:] = 0, 0, 0, 0
+    for place in range(tile):
+        shares[place] = FLOAT(1) / max(_company(near[place]), FLOAT(1))
+        for other in range(place, place + reach):
+            if near[place, other]:
+                _step(read[place], shares[place], others[words[other]])
+    _products(read, lies, fooled)
+    for place in range(tile):
+        told = min(_company(near[place]), FLOAT(1)) * scale
+        true = own[words[reach // 2 + place]]
+        missed[place] = (_sigmoid(_product(read[place], true)) - FLOAT(1)) * told
+        _step(of_read[place], missed[place], true)
+        _fool(fooled[place], told * weight, powers)
+    _gather(fooled, lies, of_read)
+    _gather(fooled.T, read, of_false)
+    for place in range(tile):
+        for other in range(place, place + reach):
+            if near[place, other]:
+                _step(of_others[other], shares[place], of_read[place])
+        of_own[place] = read[place] * missed[place]
+
+
+@loops
+@no_type_check
+def _company(near):
+    """How many neighbours a word has."""
+    count = FLOAT(0)
+    for other in near:
+        count += other
+    return count
+
+
+@loops
+@no_type_check
+def _sum(of_false, farthest):
+    """What all tiles do to a false neighbour, left in the first."""
+    row = of_false[0]
+    for number in range(1, len(of_false)):
+        _step(row, FLOAT(1), of_false[number])
+    length = np.sqrt(_product(row, row))
+    if length > farthest:
+        row *= farthest / length
+
+
+@loops
+@no_type_check
+def _sigmoid(number):
+    return FLOAT(1) / (FLOAT(1) + np.exp(-number))
+
+
+@loops
+@no_type_check
+def _fool(row, factor, powers):
+    """The sigmoid of each, times a factor: to 1e-6, and as a compiler can do many at once.
+
+    A power of two is its whole part, which is put where a float has its exponent, times that of what is left, at most
+    a half, by the first parts of its series.
+    """
+    exponents = powers.view(np.int32)
+    for lot in range(len(row)):
+        power = min(max(row[lot] * DOUBLINGS, FLOAT(-126)), FLOAT(126))
+        whole = np.floor(power + FLOAT(0.5))
+        left = power - whole
+        exponents[lot] = (np.int32(whole) + np.int32(127)) << np.int32(23)
+        row[lot] = FLOAT(1) + left * (FIRST + left * (SECOND + left * (THIRD + left * (FOURTH + left * FIFTH))))
+    for lot in range(len(row)):
+        row[lot] = factor / (FLOAT(1) + row[lot] * powers[lot])
+
+
+@loops
+@no_type_check
+def _product(one, other):
+    total = FLOAT(0)
+    for number in range(len(one)):
+        total += one[number] * other[number]
+    return total
+
+
+@loops
+@no_type_check
+def _step(row, factor, other):
+    for number in range(len(row)):
+        row[number] += factor * other[number]
+
+
+@loops
+@no_type_check
+def _products(rows, table, found):
+    """Of every row with every one of a table: two with four at a time, so that more is multiplied than loaded."""
+    for row in range(0, len(rows), 2):
+        one, two = rows[row], rows[row + 1]
+        for place in range(0, len(table), 4):
+            first, second, third, fourth = table[place], table[place + 1], table[place + 2], table[place + 3]
+            a = b = c = d = e = f = g = h = FLOAT(0)
+            for number in range(len(one)):
+                a += one[number] * first[number]
+                b += one[number] * second[number]
+                c += one[number] * third[number]
+                d += one[number] * fourth[number]
+                e += two[number] * first[number]
+                f += two[number] * second[number]
+                g += two[number] * third[number]
+                h += two[number] * fourth[number]
+            above = found[row]
+            above[place], above[place + 1], above[place + 2], above[place + 3] = a, b, c, d
+            below = found[row + 1]
+            below[place], below[place + 1], below[place + 2], below[place + 3] = e, f, g, h
+
+
+@loops
+@no_type_check
+def _gather(weights, table, found):
+    """To every row all rows of a table, each by its weight: to two of them four at a time."""
+    for row in range(0, len(found), 2):
+        one, two = found[row], found[row + 1]
+        for place in range(0, len(table), 4):
+            first, second, third, fourth = table[place], table[place + 1], table[place + 2], table[place + 3]
+            a, b, c, d = weights[row, place], weights[row, place + 1], weights[row, place + 2], weights[row, place + 3]
+            e, f = weights[row + 1, place], weights[row + 1, place + 1]
+            g, h = weights[row + 1, place + 2], weights[row + 1, place + 3]
+            for number in range(len(one)):
+                one[number] += a * first[number] + b * second[number] + c * third[number] + d * fourth[number]
+                two[number] += e * first[number] + f * second[number] + g * third[number] + h * fourth[number]
+# fmt: on

@@ -146,6 +146,20 @@ def test_a_long_text_is_learnt_in_compiled_loops(tmp_path: Path, monkeypatch: py
     assert (plain.model.inputs - short.model.inputs).abs().max() > 0.1
 
 
+def test_without_numba_torch_learns_and_a_line_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = toy(100)
+    monkeypatch.setattr(vectors, "find_spec", lambda _: None)
+    for long, told in ((len(text.ids) + 1, False), (len(text.ids), True)):
+        monkeypatch.setattr(vectors, "LONG", long)
+        run, stream = trainer(tmp_path / str(long), text), io.StringIO()
+        run.display = Display(terminal=False, stream=stream)
+        assert not run._move.own
+        run.fit()
+        assert ("bertsmith[words]" in stream.getvalue()) == told
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("own", [True, False])
 @pytest.mark.parametrize("kind", KINDS)

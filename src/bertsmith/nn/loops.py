@@ -63,6 +63,7 @@ def _move(
     own, others, outputs, words, near, false, scale, weight, farthest, cbow,
     lies, of_own, of_others, of_false, read, fooled
 ):
+    """Block after block: all tiles, then what they do to each false neighbour, then both tables, piece by piece."""
     tiles, tile = near.shape[1:3]
     wide, width = of_others.shape[1:]
     margin, drawn = (wide - tile) // 2, false.shape[1]

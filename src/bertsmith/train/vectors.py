@@ -195,6 +195,8 @@ class VectorTrainer:
     def fit(self) -> dict[str, float]:
         """Train to the end of the run, going on from the newest checkpoint. Returns the last figures."""
         self._resume()
+        if self.device.type == "cpu" and len(self.text.ids) >= LONG and not self._move.own:
+            self.display.say("Numba is not installed: with `pip install 'bertsmith[words]'` it is three times as fast")
         self.clock.start()
         with Signals() as signals, ThreadPoolExecutor(self.ahead) as pool:
             drawing = deque(pool.submit(self.blocks, self.step + number) for number in range(self.ahead))

@@ -20,7 +20,6 @@ from jaxtyping import Bool, Float32, Int64
 from numba import prange
 
 FOUR = 4  # rows of a table that one loop goes over, so that it loads less than it multiplies
-PIECE = 32  # numbers of a vector that one processor adds to
 PROCESSORS = numba.get_num_threads()
 
 FLOAT = np.float32
@@ -45,25 +44,27 @@ def move(
     threads: int,
 ) -> None:
     """Move both tables by one block after the other, no false neighbour by more than `farthest` at once."""
-    numba.set_num_threads(min(threads, PROCESSORS))
+    pieces = min(threads, PROCESSORS)
+    numba.set_num_threads(pieces)
     (_, tiles, tile, wide), drawn, width = near.shape, false.shape[1], inputs.shape[1]
     held = -(-drawn // FOUR) * FOUR
     shapes = (tile, width), (wide, width), (held, width), (tile, width), (tile, held)
-    space = [np.empty((tiles, *shape), FLOAT) for shape in shapes]
+    space = tuple(np.empty((tiles, *shape), FLOAT) for shape in shapes)
     lies = np.zeros((held, width), FLOAT)  # what only fills the last four stays nought
     own, others = (inputs, outputs) if kind == "skip-gram" else (outputs, inputs)
-    weight = FLOAT(negatives / drawn)
-    _move(own, others, outputs, words, near, false, FLOAT(-rate), weight, FLOAT(farthest), kind == "cbow", lies, *space)
+    rates = FLOAT(-rate), FLOAT(negatives / drawn), FLOAT(farthest)
+    _move((own, others, outputs), (words, near, false), rates, kind == "cbow", pieces, lies, space)
 
 
 # fmt: off
 @shared
 @no_type_check
-def _move(
-    own, others, outputs, words, near, false, scale, weight, farthest, cbow,
-    lies, of_own, of_others, of_false, read, fooled
-):
+def _move(tables, blocks, rates, cbow, pieces, lies, space):
     """Block after block: all tiles, then what they do to each false neighbour, then both tables, piece by piece."""
+    own, others, outputs = tables
+    words, near, false = blocks
+    scale, weight, farthest = rates
+    of_own, of_others, of_false, read, fooled = space
     tiles, tile = near.shape[1:3]
     wide, width = of_others.shape[1:]
     margin, drawn = (wide - tile) // 2, false.shape[1]
@@ -79,8 +80,8 @@ def _move(
                 _skip_gram(own, others, given, left)
         for lot in prange(drawn):
             _sum(of_false[:, lot], farthest)
-        for piece in prange((width + PIECE - 1) // PIECE):
-            some = slice(piece * PIECE, min(width, piece * PIECE + PIECE))
+        for piece in prange(pieces):
+            some = slice(piece * width // pieces, (piece + 1) * width // pieces)
             for number in range(tiles):
                 for place in range(tile):
                     _step(own[words[block, number, margin + place], some], FLOAT(1), of_own[number, place, some])

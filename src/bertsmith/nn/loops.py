@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int64
 from numba import prange
 
-FOUR = 4  # rows of a table that one loop goes over, so that it loads less than it multiplies
+AT_ONCE = 4  # rows of a table that `_products` and `_gather` go over in one loop
 PROCESSORS = numba.get_num_threads()
 
 FLOAT = np.float32
@@ -47,7 +47,7 @@ def move(
     pieces = min(threads, PROCESSORS)
     numba.set_num_threads(pieces)
     (_, tiles, tile, wide), drawn, width = near.shape, false.shape[1], inputs.shape[1]
-    held = -(-drawn // FOUR) * FOUR
+    held = -(-drawn // AT_ONCE) * AT_ONCE
     shapes = (tile, width), (wide, width), (held, width), (tile, width), (tile, held)
     space = tuple(np.empty((tiles, *shape), FLOAT) for shape in shapes)
     lies = np.zeros((held, width), FLOAT)  # what only fills the last four stays nought

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int64
 from numba import prange
 
-AT_ONCE = 4  # rows of a table that `_products` and `_gather` go over in one loop
+AT_ONCE = 4  # rows on either side that `_products` and `_gather` go over in one loop
 PROCESSORS = numba.get_num_threads()
 
 FLOAT = np.float32
@@ -48,8 +48,8 @@ def move(
     numba.set_num_threads(pieces)
     (_, tiles, tile, wide), drawn, width = near.shape, false.shape[1], inputs.shape[1]
     held = -(-drawn // AT_ONCE) * AT_ONCE
-    shapes = (tile, width), (wide, width), (held, width), (tile, width), (tile, held)
-    space = tuple(np.empty((tiles, *shape), FLOAT) for shape in shapes)
+    shapes = (tiles, tile, width), (tiles, wide, width), (held, width), (tiles * tile, width), (tiles * tile, held)
+    space = tuple(np.empty(shape, FLOAT) for shape in shapes)
     lies = np.zeros((held, width), FLOAT)  # what only fills the last four stays nought
     own, others = (inputs, outputs) if kind == "skip-gram" else (outputs, inputs)
     rates = FLOAT(-rate), FLOAT(negatives / drawn), FLOAT(farthest)
@@ -73,13 +73,15 @@ def _move(tables, blocks, rates, cbow, pieces, lies, space):
             lies[lot] = outputs[false[block, lot]]
         for number in prange(tiles):
             given = words[block, number], near[block, number], lies, scale, weight
-            left = of_own[number], of_others[number], of_false[number], read[number], fooled[number]
+            these = slice(number * tile, (number + 1) * tile)
+            left = of_own[number], of_others[number], read[these], fooled[these]
             if cbow:
                 _cbow(own, others, given, left)
             else:
                 _skip_gram(own, others, given, left)
-        for lot in prange(drawn):
-            _sum(of_false[:, lot], farthest)
+        for four in prange(len(of_false) // AT_ONCE):
+            lots = slice(four * AT_ONCE, (four + 1) * AT_ONCE)
+            _sum(fooled[:, lots], read, of_false[lots], farthest)
         for piece in prange(pieces):
             some = slice(piece * width // pieces, (piece + 1) * width // pieces)
             for number in range(tiles):
@@ -88,7 +90,7 @@ def _move(tables, blocks, rates, cbow, pieces, lies, space):
                 for place in range(wide):
                     _step(others[words[block, number, place], some], FLOAT(1), of_others[number, place, some])
             for lot in range(drawn):
-                _step(outputs[false[block, lot], some], FLOAT(1), of_false[0, lot, some])
+                _step(outputs[false[block, lot], some], FLOAT(1), of_false[lot, some])
 
 
 @loops
@@ -96,10 +98,10 @@ def _move(tables, blocks, rates, cbow, pieces, lies, space):
 def _skip_gram(own, others, given, left):
     """What a tile leaves to be added where each word tells its neighbours, one by one."""
     words, near, lies, scale, weight = given
-    of_own, of_others, of_false, read, fooled = left
+    of_own, of_others, read, fooled = left
     tile, reach = near.shape[0], near.shape[1] - near.shape[0] + 1
     powers = np.empty(len(lies), FLOAT)
-    of_own[:], of_others[:], of_false[:] = 0, 0, 0
+    of_own[:], of_others[:] = 0, 0
     for place in range(tile):
         read[place] = own[words[reach // 2 + place]]
     _products(read, lies, fooled)
@@ -112,7 +114,6 @@ def _skip_gram(own, others, given, left):
                 _step(of_others[other], missed, read[place])
         _fool(fooled[place], _company(near[place]) * scale * weight, powers)
     _gather(fooled, lies, of_own)
-    _gather(fooled.T, read, of_false)
 
 
 @loops
@@ -120,11 +121,11 @@ def _skip_gram(own, others, given, left):
 def _cbow(own, others, given, left):
     """What a tile leaves to be added where the mean of a word's neighbours tells the word."""
     words, near, lies, scale, weight = given
-    of_own, of_others, of_false, read, fooled = left
+    of_own, of_others, read, fooled = left
     tile, reach = near.shape[0], near.shape[1] - near.shape[0] + 1
     missed, shares, powers = np.empty(tile, FLOAT), np.empty(tile, FLOAT), np.empty(len(lies), FLOAT)
     of_read = of_own  # until all others have theirs
-    read[:], of_read[:], of_others[:], of_false[:] = 0, 0, 0, 0
+    read[:], of_read[:], of_others[:] = 0, 0, 0
     for place in range(tile):
         shares[place] = FLOAT(1) / max(_company(near[place]), FLOAT(1))
         for other in range(place, place + reach):
@@ -138,7 +139,6 @@ def _cbow(own, others, given, left):
         _step(of_read[place], missed[place], true)
         _fool(fooled[place], told * weight, powers)
     _gather(fooled, lies, of_read)
-    _gather(fooled.T, read, of_false)
     for place in range(tile):
         for other in range(place, place + reach):
             if near[place, other]:
@@ -158,14 +158,15 @@ def _company(near):
 
 @loops
 @no_type_check
-def _sum(of_false, farthest):
-    """What all tiles do to a false neighbour, left in the first."""
-    row = of_false[0]
-    for number in range(1, len(of_false)):
-        _step(row, FLOAT(1), of_false[number])
-    length = np.sqrt(_product(row, row))
-    if length > farthest:
-        row *= farthest / length
+def _sum(fooled, read, of_false, farthest):
+    """What all words of a block do to some of its false neighbours."""
+    of_false[:] = 0
+    _gather(fooled.T, read, of_false)
+    for lot in range(len(of_false)):
+        row = of_false[lot]
+        length = np.sqrt(_product(row, row))
+        if length > farthest:
+            row *= farthest / length
 
 
 @loops
@@ -212,39 +213,65 @@ def _step(row, factor, other):
 @loops
 @no_type_check
 def _products(rows, table, found):
-    """Of every row with every one of a table: two with four at a time, so that more is multiplied than loaded."""
-    for row in range(0, len(rows), 2):
-        one, two = rows[row], rows[row + 1]
+    """Of every row with every one of a table: four with four at a time, so that more is multiplied than loaded."""
+    for row in range(0, len(rows), 4):
+        one, two, three, four = _four(rows, row)
         for place in range(0, len(table), 4):
-            first, second, third, fourth = table[place], table[place + 1], table[place + 2], table[place + 3]
-            a = b = c = d = e = f = g = h = FLOAT(0)
+            a, b, c, d = _four(table, place)
+            first = second = third = fourth = (FLOAT(0), FLOAT(0), FLOAT(0), FLOAT(0))
             for number in range(len(one)):
-                a += one[number] * first[number]
-                b += one[number] * second[number]
-                c += one[number] * third[number]
-                d += one[number] * fourth[number]
-                e += two[number] * first[number]
-                f += two[number] * second[number]
-                g += two[number] * third[number]
-                h += two[number] * fourth[number]
-            above = found[row]
-            above[place], above[place + 1], above[place + 2], above[place + 3] = a, b, c, d
-            below = found[row + 1]
-            below[place], below[place + 1], below[place + 2], below[place + 3] = e, f, g, h
+                these = a[number], b[number], c[number], d[number]
+                first = _more(first, one[number], these)
+                second = _more(second, two[number], these)
+                third = _more(third, three[number], these)
+                fourth = _more(fourth, four[number], these)
+            _lay(first, found[row], place)
+            _lay(second, found[row + 1], place)
+            _lay(third, found[row + 2], place)
+            _lay(fourth, found[row + 3], place)
 
 
 @loops
 @no_type_check
 def _gather(weights, table, found):
-    """To every row all rows of a table, each by its weight: to two of them four at a time."""
-    for row in range(0, len(found), 2):
-        one, two = found[row], found[row + 1]
+    """To every row all rows of a table, each by its weight: to four of them four at a time."""
+    for row in range(0, len(found), 4):
+        one, two, three, four = _four(found, row)
         for place in range(0, len(table), 4):
-            first, second, third, fourth = table[place], table[place + 1], table[place + 2], table[place + 3]
-            a, b, c, d = weights[row, place], weights[row, place + 1], weights[row, place + 2], weights[row, place + 3]
-            e, f = weights[row + 1, place], weights[row + 1, place + 1]
-            g, h = weights[row + 1, place + 2], weights[row + 1, place + 3]
+            a, b, c, d = _four(table, place)
+            first, second = _four(weights[row], place), _four(weights[row + 1], place)
+            third, fourth = _four(weights[row + 2], place), _four(weights[row + 3], place)
             for number in range(len(one)):
-                one[number] += a * first[number] + b * second[number] + c * third[number] + d * fourth[number]
-                two[number] += e * first[number] + f * second[number] + g * third[number] + h * fourth[number]
+                these = a[number], b[number], c[number], d[number]
+                one[number] += _mixed(first, these)
+                two[number] += _mixed(second, these)
+                three[number] += _mixed(third, these)
+                four[number] += _mixed(fourth, these)
+
+
+@loops
+@no_type_check
+def _four(rows, place):
+    """Four rows of a table, or four numbers of a row."""
+    return rows[place], rows[place + 1], rows[place + 2], rows[place + 3]
+
+
+@loops
+@no_type_check
+def _lay(numbers, row, place):
+    row[place], row[place + 1], row[place + 2], row[place + 3] = numbers
+
+
+@loops
+@no_type_check
+def _more(sums, factor, others):
+    a, b, c, d = others
+    return sums[0] + factor * a, sums[1] + factor * b, sums[2] + factor * c, sums[3] + factor * d
+
+
+@loops
+@no_type_check
+def _mixed(weights, others):
+    a, b, c, d = others
+    return weights[0] * a + weights[1] * b + weights[2] * c + weights[3] * d
 # fmt: on

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bertsmith.data.shuffle import uniform
 from bertsmith.errors import RecipeError
-from bertsmith.models.search import CHUNK, SearchConfig, beam, draws, highest, pick, write
+from bertsmith.models.search import CHUNK, MANY, SearchConfig, beam, draws, highest, pick, write
 
 STOP = torch.tensor([0])
 NONE = torch.tensor([], dtype=torch.long)
@@ -219,3 +219,25 @@ def test_where_all_but_a_few_must_not_be_written_the_highest_are_those_few() -> 
     assert ids[0, 0, :3].tolist() == [650, 699, 3]
     assert values[0, 0].tolist() == [3.0, 2.0, 1.0, *[-torch.inf] * 7]
     assert int(ids.max()) < 700
+
+
+@pytest.mark.gpu
+def test_beams_find_among_many_scores_on_a_gpu_what_they_find_on_a_cpu() -> None:
+    sequences, vocabulary = 5, 50_000
+    config = SearchConfig(most=4, beams=5, samples=5)
+    assert sequences * config.beams * vocabulary >= MANY
+    row = torch.randn(vocabulary, generator=torch.Generator().manual_seed(3)) * 3
+
+    def found(device: str) -> list[list[tuple[list[int], float]]]:
+        scores, places = row.to(device), torch.arange(vocabulary, device=device)
+
+        def step(ids: Tensor, came: Tensor | None) -> Tensor:
+            turned = scores[(places + ids[..., None] * 7919) % vocabulary]
+            return turned * (1 + ids[..., None] % 101 / 300)  # so that no two texts are just as likely
+
+        first = step(torch.arange(sequences, device=device), None)
+        return beam(first, step, config, limits(*[4] * sequences).to(device), NONE.to(device))
+
+    for one, other in zip(found("cpu"), found("cuda"), strict=True):
+        assert [text for text, _ in one] == [text for text, _ in other]
+        assert [score for _, score in one] == pytest.approx([score for _, score in other], rel=1e-5)

@@ -24,8 +24,8 @@ def tables(width: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def moved(ours: tuple[np.ndarray, np.ndarray], found: Blocks, kind: Kind, rate: float, **settings: float) -> None:
-    given = found.words.numpy(), found.near.numpy(), found.false.numpy(), rate
-    loops.move(*ours, *given, kind=kind, negatives=4, **{"farthest": FARTHEST, "threads": 2, **settings})
+    given = [part.numpy() for part in found.parts]
+    loops.move(*ours, *given, rate=rate, kind=kind, negatives=4, **{"farthest": FARTHEST, "threads": 2, **settings})
 
 
 def twin_of(ours: tuple[np.ndarray, np.ndarray], kind: Kind) -> Word2Vec:

@@ -20,6 +20,7 @@ Step = Callable[[Tensor, Tensor | None], Tensor]  # tokens [B, W] and ways [B, W
 
 WRITING = 6  # what chance is for, as the purposes in data/shuffle.py
 CHUNK = 64  # scores of which at first only the highest is looked at
+MANY = 1 << 20  # scores from which on a GPU looks by chunks: with fewer, naming eight kernels for one takes longer
 LOOK = 16  # tokens between two looks whether all have stopped: a GPU is not to be waited for at each
 
 
@@ -160,7 +161,7 @@ def _likeliest(
     if len(never):
         scores = scores.index_fill(2, never, -torch.inf)
     each = min(enough, scores.shape[2])  # of each way by itself first: so the sums of the others are not needed
-    values, ids = scores.topk(each) if scores.device.type == "cpu" else highest(scores, each)
+    values, ids = highest(scores, each) if scores.is_cuda and scores.numel() >= MANY else scores.topk(each)
     values, found = (values + total[..., None]).flatten(1).topk(enough)
     return values, found // each, ids.flatten(1).gather(1, found)
 

@@ -35,9 +35,10 @@ def move(
     outputs: Float32[np.ndarray, "V D"],
     words: Int64[np.ndarray, "G R C"],
     near: Bool[np.ndarray, "G R W C"],
+    company: Float32[np.ndarray, "G RW 1"],
     false: Int64[np.ndarray, "G K"],
-    rate: float,
     *,
+    rate: float,
     kind: Literal["skip-gram", "cbow"],
     negatives: int,
     farthest: float,
@@ -53,7 +54,7 @@ def move(
     lies = np.zeros((held, width), FLOAT)  # what only fills the last four stays nought
     own, others = (inputs, outputs) if kind == "skip-gram" else (outputs, inputs)
     rates = FLOAT(-rate), FLOAT(negatives / drawn), FLOAT(farthest)
-    _move((own, others, outputs), (words, near, false), rates, kind == "cbow", pieces, lies, space)
+    _move((own, others, outputs), (words, near, company, false), rates, kind == "cbow", pieces, lies, space)
 
 
 # fmt: off
@@ -62,7 +63,7 @@ def move(
 def _move(tables, blocks, rates, cbow, pieces, lies, space):
     """Block after block: all tiles, then what they do to each false neighbour, then both tables, piece by piece."""
     own, others, outputs = tables
-    words, near, false = blocks
+    words, near, company, false = blocks
     scale, weight, farthest = rates
     of_own, of_others, of_false, read, fooled = space
     tiles, tile = near.shape[1:3]
@@ -72,8 +73,8 @@ def _move(tables, blocks, rates, cbow, pieces, lies, space):
         for lot in range(drawn):
             lies[lot] = outputs[false[block, lot]]
         for number in prange(tiles):
-            given = words[block, number], near[block, number], lies, scale, weight
             these = slice(number * tile, (number + 1) * tile)
+            given = words[block, number], near[block, number], company[block, these, 0], lies, scale, weight
             left = of_own[number], of_others[number], read[these], fooled[these]
             if cbow:
                 _cbow(own, others, given, left)
@@ -97,10 +98,9 @@ def _move(tables, blocks, rates, cbow, pieces, lies, space):
 @no_type_check
 def _skip_gram(own, others, given, left):
     """What a tile leaves to be added where each word tells its neighbours, one by one."""
-    words, near, lies, scale, weight = given
+    words, near, company, lies, scale, weight = given
     of_own, of_others, read, fooled = left
     tile, reach = near.shape[0], near.shape[1] - near.shape[0] + 1
-    powers = np.empty(len(lies), FLOAT)
     of_own[:], of_others[:] = 0, 0
     for place in range(tile):
         read[place] = own[words[reach // 2 + place]]
@@ -112,7 +112,7 @@ def _skip_gram(own, others, given, left):
                 missed = (_sigmoid(_product(read[place], row)) - FLOAT(1)) * scale
                 _step(of_own[place], missed, row)
                 _step(of_others[other], missed, read[place])
-        _fool(fooled[place], _company(near[place]) * scale * weight, powers)
+    _fool(fooled, company * (scale * weight))
     _gather(fooled, lies, of_own)
 
 
@@ -120,40 +120,29 @@ def _skip_gram(own, others, given, left):
 @no_type_check
 def _cbow(own, others, given, left):
     """What a tile leaves to be added where the mean of a word's neighbours tells the word."""
-    words, near, lies, scale, weight = given
+    words, near, company, lies, scale, weight = given
     of_own, of_others, read, fooled = left
     tile, reach = near.shape[0], near.shape[1] - near.shape[0] + 1
-    missed, shares, powers = np.empty(tile, FLOAT), np.empty(tile, FLOAT), np.empty(len(lies), FLOAT)
+    shares, told = FLOAT(1) / np.maximum(company, FLOAT(1)), np.minimum(company, FLOAT(1)) * scale
+    missed = np.empty(tile, FLOAT)
     of_read = of_own  # until all others have theirs
     read[:], of_read[:], of_others[:] = 0, 0, 0
     for place in range(tile):
-        shares[place] = FLOAT(1) / max(_company(near[place]), FLOAT(1))
         for other in range(place, place + reach):
             if near[place, other]:
                 _step(read[place], shares[place], others[words[other]])
     _products(read, lies, fooled)
     for place in range(tile):
-        told = min(_company(near[place]), FLOAT(1)) * scale
         true = own[words[reach // 2 + place]]
-        missed[place] = (_sigmoid(_product(read[place], true)) - FLOAT(1)) * told
+        missed[place] = (_sigmoid(_product(read[place], true)) - FLOAT(1)) * told[place]
         _step(of_read[place], missed[place], true)
-        _fool(fooled[place], told * weight, powers)
+    _fool(fooled, told * weight)
     _gather(fooled, lies, of_read)
     for place in range(tile):
         for other in range(place, place + reach):
             if near[place, other]:
                 _step(of_others[other], shares[place], of_read[place])
         of_own[place] = read[place] * missed[place]
-
-
-@loops
-@no_type_check
-def _company(near):
-    """How many neighbours a word has."""
-    count = FLOAT(0)
-    for other in near:
-        count += other
-    return count
 
 
 @loops
@@ -177,21 +166,24 @@ def _sigmoid(number):
 
 @loops
 @no_type_check
-def _fool(row, factor, powers):
-    """The sigmoid of each, times a factor: to 1e-6, and as a compiler can do many at once.
+def _fool(scores, factors):
+    """The sigmoid of each, times its row's factor: to 1e-6, and as a compiler can do many at once.
 
     A power of two is its whole part, which is put where a float has its exponent, times that of what is left, at most
     a half, by the first parts of its series.
     """
-    exponents = powers.view(np.int32)
-    for lot in range(len(row)):
-        power = min(max(row[lot] * DOUBLINGS, FLOAT(-126)), FLOAT(126))
+    every, powers = scores.reshape(-1), np.empty_like(scores)
+    exponents = powers.reshape(-1).view(np.int32)
+    for lot in range(len(every)):
+        power = min(max(every[lot] * DOUBLINGS, FLOAT(-126)), FLOAT(126))
         whole = np.floor(power + FLOAT(0.5))
         left = power - whole
         exponents[lot] = (np.int32(whole) + np.int32(127)) << np.int32(23)
-        row[lot] = FLOAT(1) + left * (FIRST + left * (SECOND + left * (THIRD + left * (FOURTH + left * FIFTH))))
-    for lot in range(len(row)):
-        row[lot] = factor / (FLOAT(1) + row[lot] * powers[lot])
+        every[lot] = FLOAT(1) + left * (FIRST + left * (SECOND + left * (THIRD + left * (FOURTH + left * FIFTH))))
+    for place in range(len(scores)):
+        row, power = scores[place], powers[place]
+        for lot in range(len(row)):
+            row[lot] = factors[place] / (FLOAT(1) + row[lot] * power[lot])
 
 
 @loops

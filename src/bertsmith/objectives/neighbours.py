@@ -249,14 +249,15 @@ def blocks(
     words[window : window + size] = ids
     tiled = sliding_window_view(words, wide)[::TILE].copy() if count else np.zeros((0, wide), np.int64)
     sides = np.zeros((2, count * config.block), np.int64)  # what only fills the last block has no neighbours
-    sides[:, :size] = _sides(sentences, reach)
-    near = _within(window, sides[0], -1)
-    near |= _within(window, sides[1], 1)
+    left, right = sides
+    left[:size], right[:size] = _sides(sentences, reach)
+    near = _within(window, left, -1)
+    near |= _within(window, right, 1)
     drawn = np.searchsorted(chances, false, side="right").clip(max=len(chances) - 1)
     return Blocks(
         torch.from_numpy(tiled).view(count, tiles, wide),
         torch.from_numpy(near).view(count, tiles, TILE, wide),
-        torch.from_numpy(sides.sum(0, dtype=np.float32)).view(count, config.block, 1),
+        torch.from_numpy((left + right).astype(np.float32)).view(count, config.block, 1),
         torch.from_numpy(drawn).view(count, len(drawn) // max(count, 1)),
         read,
     )
@@ -275,13 +276,16 @@ def _reached(window: int, side: Literal[-1, 1]) -> Bool[np.ndarray, "WN C"]:
     return np.asarray((apart > 0) & (apart <= np.arange(window + 1)[:, None])).reshape(-1, TILE + 2 * window)
 
 
-def _sides(sentences: Integer[np.ndarray, " T"], reach: Integer[np.ndarray, " T"]) -> Integer[np.ndarray, "2 T"]:
+def _sides(
+    sentences: Integer[np.ndarray, " T"], reach: Integer[np.ndarray, " T"]
+) -> tuple[Integer[np.ndarray, " T"], Integer[np.ndarray, " T"]]:
     """How many neighbours each word has on its left and on its right."""
     ends = np.flatnonzero(np.diff(sentences, append=-1)) + 1  # behind the last word of each sentence
     lengths = np.diff(ends, prepend=0)
-    before = np.arange(len(reach)) - np.repeat(ends - lengths, lengths)
-    behind = np.repeat(lengths, lengths) - 1 - before
-    return np.asarray(np.minimum(np.stack([before, behind]), reach))
+    places = np.arange(len(reach))
+    before = places - np.repeat(ends - lengths, lengths)
+    behind = np.repeat(ends - 1, lengths) - places
+    return np.minimum(before, reach), np.minimum(behind, reach)
 
 
 def draw(

@@ -136,7 +136,7 @@ class Moves:
             from bertsmith.nn import loops  # needs Numba
 
             tables = self.model.inputs.numpy(), self.model.outputs.numpy()
-            drawn = blocks.words.numpy(), blocks.near.numpy(), blocks.false.numpy()
+            drawn = (part.numpy() for part in blocks.parts)
             loops.move(*tables, *drawn, rate=float(self._rate), threads=torch.get_num_threads(), **way)
             return
         from bertsmith.nn import company  # needs Triton

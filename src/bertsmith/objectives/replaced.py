@@ -175,9 +175,10 @@ def drawn(logits: Float[Tensor, "N V"], draws: Int[Tensor, "N 2"]) -> Int[Tensor
 
     The highest score, once Gumbel noise is added to each, is such a draw. By blocks it takes a hundredth of the noise.
     """
-    count = -(-logits.shape[-1] // BLOCK)
-    filled = F.pad(logits.float(), (0, count * BLOCK - logits.shape[-1]), value=-torch.inf)
-    blocks = filled.view(-1, count, BLOCK)
+    missing = -logits.shape[-1] % BLOCK
+    filled = F.pad(logits.float(), (0, missing), value=-torch.inf) if missing else logits.float()  # a copy of all
+    blocks = torch.unflatten(filled, 1, (-1, BLOCK))
+    count = blocks.shape[1]
     noise = gumbel(draws, count + BLOCK)
     block = (blocks.logsumexp(-1) + noise[:, :count]).argmax(-1)
     inside = blocks.gather(1, block[:, None, None].expand(-1, 1, BLOCK))[:, 0]

@@ -25,6 +25,7 @@ from bertsmith.train.clock import Clock, Extent, seconds
 from bertsmith.train.display import Display, Progress
 from bertsmith.train.graphs import Graphs
 from bertsmith.train.log import Log
+from bertsmith.train.machine import keep_memory
 from bertsmith.train.optimizers import Optimizer
 from bertsmith.train.schedules import ScheduleConfig, factor
 from bertsmith.train.signals import Signals
@@ -121,6 +122,8 @@ class Trainer:
 
     def fit(self) -> dict[str, float]:
         """Train to the end of the run, going on from the newest checkpoint. Returns the last validation figures."""
+        if self.device.type == "cpu":
+            keep_memory()
         self._resume()
         with Signals() as signals, self.feed.loader(self.position, pin=self.device.type == "cuda") as loader:
             if self.step == 0 and not self.headline:

@@ -22,7 +22,7 @@ from bertsmith.nn.init import initialise
 from bertsmith.objectives.hide import Pieces
 from bertsmith.objectives.masked import Collator as Hide
 from bertsmith.objectives.masked import MaskedLM
-from bertsmith.objectives.replaced import Collator, ReplacedTokens, drawn, gumbel
+from bertsmith.objectives.replaced import BLOCK, Collator, ReplacedTokens, drawn, gumbel
 from bertsmith.recipe import Recipe
 from bertsmith.train.evaluate import evaluate
 from bertsmith.train.trainer import Trainer
@@ -131,6 +131,15 @@ def test_draws_follow_the_softmax() -> None:
     deviation = (shares - wanted) / (wanted * (1 - wanted) / count).sqrt()
     assert deviation.abs().max() < 4.5
     assert deviation.square().mean() == pytest.approx(1, abs=0.3)
+
+
+def test_words_that_never_come_are_drawn_as_words_that_are_not_there() -> None:
+    """A vocabulary that fills its last block, and one that does not."""
+    dice = torch.Generator().manual_seed(1)
+    logits = torch.randn(50, 2 * BLOCK, generator=dice)
+    logits[:, -6:] = -math.inf
+    draws = torch.randint(-(1 << 31), 1 << 31, (50, 2), generator=dice).int()
+    assert torch.equal(drawn(logits, draws), drawn(logits[:, :-6], draws))
 
 
 def test_noise_is_gumbel_and_never_infinite_upwards() -> None:

@@ -242,6 +242,8 @@ def blocks(
     """A stretch of text in blocks: the words, who is near whom, and false neighbours by numbers in [0, 1).
 
     Two words are neighbours where they stand in one sentence, no farther apart than the first one reaches.
+    By numpy alone: threads of torch's, beside those of compiled loops, are more than there are processors, and OpenMP
+    then lets all of them sleep wherever they wait for each other.
     """
     window, size, wide = config.window, len(ids), TILE + 2 * config.window
     count, tiles = -(-size // config.block), config.block // TILE

@@ -176,7 +176,8 @@ def drawn(logits: Float[Tensor, "N V"], draws: Int[Tensor, "N 2"]) -> Int[Tensor
     The highest score, once Gumbel noise is added to each, is such a draw. By blocks it takes a hundredth of the noise.
     """
     missing = -logits.shape[-1] % BLOCK
-    filled = F.pad(logits.float(), (0, missing), value=-torch.inf) if missing else logits.float()  # a copy of all
+    # Filled up with nothing, it would still be a copy of all scores.
+    filled = F.pad(logits.float(), (0, missing), value=-torch.inf) if missing else logits.float()
     blocks = torch.unflatten(filled, 1, (-1, BLOCK))
     count = blocks.shape[1]
     noise = gumbel(draws, count + BLOCK)

@@ -20,7 +20,7 @@ from bertsmith.nn.activations import ACTIVATIONS, Activation
 from bertsmith.nn.attention import WINDOW, Layout, attend, best_kernel
 from bertsmith.nn.layers import Layer
 from bertsmith.nn.lora import Lora
-from bertsmith.nn.packed import PackedLayer, PackedLinear, packed
+from bertsmith.nn.packed import PackedLayer, PackedLinear, RootNorm, packed
 from bertsmith.nn.pooling import mean
 
 CONFIG = TransformerConfig(vocabulary=50, width=32, layers=3, heads=4, feed_forward=128, length=80)
@@ -256,3 +256,13 @@ def test_of_networks_that_write_every_product_is_packed(changes: dict[str, Any],
     assert type(made.decoder.layers[0].feed_forward.widen) is nn.Linear  # the other is as it was
     read, written = tokens_of([5, 17, 1]), tokens_of([3, 1, 9])
     torch.testing.assert_close(light(read, written), made(read, written), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("eps", [None, 1e-6, 0.5])
+@pytest.mark.parametrize("length", [1e-4, 1.0, 100.0])
+def test_a_root_norm_in_four_calls_is_torchs(eps: float | None, length: float) -> None:
+    norm = torch.nn.RMSNorm(24, eps)
+    with torch.no_grad():
+        norm.weight.normal_()
+        hidden = length * torch.randn(7, 24)
+        torch.testing.assert_close(RootNorm(norm)(hidden), norm(hidden))

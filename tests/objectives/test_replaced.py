@@ -22,7 +22,7 @@ from bertsmith.nn.init import initialise
 from bertsmith.objectives.hide import Pieces
 from bertsmith.objectives.masked import Collator as Hide
 from bertsmith.objectives.masked import MaskedLM
-from bertsmith.objectives.replaced import BLOCK, Collator, ReplacedTokens, drawn, gumbel
+from bertsmith.objectives.replaced import BLOCK, Collator, ReplacedTokens, blocks, drawn, drawn_by_chance, gumbel
 from bertsmith.recipe import Recipe
 from bertsmith.train.evaluate import evaluate
 from bertsmith.train.trainer import Trainer
@@ -117,6 +117,34 @@ def test_losses_are_those_of_the_formula(judged: str) -> None:
     assert terms.keys() == expected.keys()
     for name, total in expected.items():
         torch.testing.assert_close(terms[name].total, total, rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize("judged", JUDGED)
+def test_learning_has_the_losses_of_measuring_and_the_slopes_of_the_plain_way(
+    judged: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, given = objective(judged=judged), batch(judged=judged)
+
+    def learnt() -> tuple[list[Tensor], list[Tensor]]:
+        totals = [term.total for term in made(given).values()]
+        return totals, list(torch.autograd.grad(sum(totals), made.parameters(), allow_unused=True))
+
+    quick, quick_slopes = learnt()
+    monkeypatch.setattr("bertsmith.nn.slopes.able", lambda *_: False)
+    plain, plain_slopes = learnt()
+    torch.testing.assert_close(quick, plain)
+    for one, other in zip(quick_slopes, plain_slopes, strict=True):
+        assert (one is None) == (other is None)
+        if other is not None:
+            assert (one - other).norm() <= 1e-4 * other.norm()
+
+
+def test_words_drawn_by_chances_are_those_drawn_by_scores() -> None:
+    dice = torch.Generator().manual_seed(2)
+    logits = 3 * torch.randn(2_000, VOCABULARY, generator=dice)
+    draws = torch.randint(-(1 << 31), 1 << 31, (2_000, 2), generator=dice).int()
+    noise = gumbel(draws, blocks(VOCABULARY) + BLOCK)
+    assert torch.equal(drawn_by_chance(logits.softmax(1), noise), drawn(logits, draws))
 
 
 def test_draws_follow_the_softmax() -> None:

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from bertsmith.nn import slopes
 from bertsmith.nn.activations import ACTIVATIONS, Activation, gelu
 from bertsmith.nn.attention import lacking
 from bertsmith.nn.dropout import Dropout
@@ -70,18 +71,23 @@ class MaskedHead(Transform):
 
 
 def some_at_a_time(hidden: Float[Tensor, "N D"], table: Float[Tensor, "V E"]) -> bool:
-    """Whether our own kernel can take some scores after the others: as with attention, in compiled steps on a GPU."""
+    """Whether some scores can be taken after the others: on a CPU, and as with attention in compiled steps on a GPU."""
     half = hidden.is_cuda and hidden.dtype == table.dtype == torch.bfloat16
-    return half and torch.compiler.is_compiling() and lacking(hidden.device) is None
+    return slopes.able(hidden, table) or (half and torch.compiler.is_compiling() and lacking(hidden.device) is None)
 
 
 def cost(
-    vectors: Float[Tensor, "N E"], table: Float[Tensor, "V E"], bias: Float[Tensor, "V"], targets: Int[Tensor, "N"]
+    vectors: Float[Tensor, "N E"],
+    table: Float[Tensor, "V E"],
+    bias: Float[Tensor, "V"] | None,
+    targets: Int[Tensor, "N"],
 ) -> Float[Tensor, ""]:
     """The sum of what the true words cost, with never all scores there at once."""
+    if vectors.device.type == "cpu":
+        return slopes.entropy(vectors, table, bias, targets)
     from bertsmith.nn.entropy import entropy  # needs Triton
 
-    return entropy(vectors, *filled(table, bias), targets)
+    return entropy(vectors, *filled(table, table.new_zeros(len(table)) if bias is None else bias), targets)
 
 
 def filled(table: Float[Tensor, "V D"], bias: Float[Tensor, "V"]) -> tuple[Float[Tensor, "W D"], Float[Tensor, "W"]]:

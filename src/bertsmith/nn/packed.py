@@ -64,6 +64,8 @@ class PackedLinear(nn.Module):
         return cast(Tensor, product.binary(hidden, added, self.weight, self.bias, "add"))
 
     def _plain(self, hidden: Tensor, added: Tensor | None) -> Tensor:
+        if self.bias is None and self.activation is None and added is not None:
+            return torch.addmm(added, hidden, self.weight.t())  # which spares a call
         product = F.linear(hidden, self.weight, self.bias)
         bent = product if self.activation is None else ACTIVATIONS[self.activation](product)
         return bent if added is None else bent + added
@@ -176,15 +178,33 @@ def fuses(dtype: torch.dtype) -> bool:
     return dtype == torch.float32 or (dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
+class RootNorm(nn.Module):
+    """`nn.RMSNorm` in four calls. Torch makes a dozen of it on a CPU, each of which costs a token more than sums do."""
+
+    weight: Tensor
+    least: Tensor
+
+    def __init__(self, norm: nn.RMSNorm) -> None:
+        super().__init__()
+        (width,), weight = norm.normalized_shape, norm.weight.detach().to("cpu", torch.float32)
+        eps = torch.finfo(torch.float32).eps if norm.eps is None else norm.eps
+        # The root of a mean is the length by the root of the width: that is in the weight, and in what is added to it.
+        self.register_buffer("weight", weight * width**0.5, persistent=False)
+        self.register_buffer("least", torch.tensor((width * eps) ** 0.5), persistent=False)
+
+    def forward(self, hidden: Float[Tensor, "T D"]) -> Float[Tensor, "T D"]:
+        length = torch.linalg.vector_norm(hidden, dim=-1, keepdim=True, dtype=torch.float32)
+        return (hidden * self.weight).div_(length.hypot_(self.least)).to(hidden.dtype)
+
+
 def _full(norm: nn.Module) -> nn.Module:
     """A copy of a norm that counts in full precision."""
-    return copy.deepcopy(norm).to("cpu", torch.float32)
+    return RootNorm(norm) if isinstance(norm, nn.RMSNorm) else copy.deepcopy(norm).to("cpu", torch.float32)
 
 
 def _norm(norm: nn.Module, hidden: Tensor) -> Tensor:
     if isinstance(norm, nn.LayerNorm):
         # A processor's kernel takes half-precision vectors and full weights, and counts in full precision.
         return F.layer_norm(hidden, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
-    if isinstance(norm, nn.RMSNorm):
-        return F.rms_norm(hidden.float(), norm.normalized_shape, norm.weight, norm.eps).to(hidden.dtype)
-    return hidden  # the tables have normed what the first layer gets
+    normed: Tensor = norm(hidden)  # or nothing is done: the tables have normed what the first layer gets
+    return normed

@@ -43,7 +43,7 @@ class NextToken(Unlabelled):
         hidden = self.trunk(batch.tokens, read=batch.chosen)
         table = self.trunk.embedding.weight
         if self.training and some_at_a_time(hidden, table):
-            return {"next_token": Term(cost(hidden, table, table.new_zeros(len(table)), batch.targets), None)}
+            return {"next_token": Term(cost(hidden, table, None, batch.targets), None)}
         logits = self.logits(hidden)  # N V
         total = F.cross_entropy(logits.float(), batch.targets, reduction="sum", ignore_index=-100)
         return {"next_token": Term(total, None if self.training else (logits.argmax(-1) == batch.targets).sum())}

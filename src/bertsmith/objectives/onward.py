@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from bertsmith.data.batch import Batch, Tokens
@@ -16,6 +16,7 @@ from bertsmith.data.plan import Pairs
 from bertsmith.data.streams import Stretch
 from bertsmith.errors import RecipeError
 from bertsmith.models.recurrent import Recurrent
+from bertsmith.nn import slopes
 from bertsmith.objectives.base import Term, Unlabelled
 from bertsmith.text.tokenizer import Tokenizer
 
@@ -61,10 +62,16 @@ class Onward(Unlabelled):
     def forward(self, batch: Batch) -> dict[str, Term]:
         assert batch.targets is not None
         hidden = self._read(batch.tokens)
+        told = {"next_token": self._told(hidden, batch.targets)}
+        return told | (self._calm(hidden, batch) if self.training else {})
+
+    def _told(self, hidden: Float[Tensor, "T D"], targets: Int[Tensor, "T"]) -> Term:
+        table, bias = self.trunk.told
+        if self.training and slopes.able(hidden, table):
+            return Term(slopes.entropy(hidden, table, bias, targets), None)
         logits = self.trunk.logits(hidden)  # T V
-        total = F.cross_entropy(logits.float(), batch.targets, reduction="sum", ignore_index=-100)
-        right = None if self.training else (logits.argmax(-1) == batch.targets).sum()
-        return {"next_token": Term(total, right)} | (self._calm(hidden, batch) if self.training else {})
+        total = F.cross_entropy(logits.float(), targets, reduction="sum", ignore_index=-100)
+        return Term(total, None if self.training else (logits.argmax(-1) == targets).sum())
 
     def _read(self, tokens: Tokens) -> Float[Tensor, "T D"]:
         """The vectors of a stretch, from the state that the last one left; and the state for the next."""

@@ -17,6 +17,7 @@ from bertsmith.data.shuffle import mix
 from bertsmith.errors import RecipeError
 from bertsmith.models.networks import Network
 from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.nn import slopes
 from bertsmith.nn.heads import JudgeHead, MaskedHead
 from bertsmith.objectives.base import Term, Unlabelled
 from bertsmith.objectives.hide import Hiding
@@ -82,9 +83,8 @@ class ReplacedTokens(Unlabelled):
         assert batch.targets is not None
         assert batch.draws is not None
         hidden = self.generator.trunk(batch.tokens, read=batch.chosen)
-        logits = self.generator.logits(hidden)  # N V: only the guesses cost a vocabulary
-        terms = {"masked": self.generator.term(logits, batch.targets)}
-        words = drawn(logits, batch.draws)
+        masked, words = self._guessed(hidden, batch.targets, batch.draws)  # only the guesses cost a vocabulary
+        terms = {"masked": masked}
         ids = batch.tokens.ids.index_copy(0, batch.chosen, words.to(batch.tokens.ids.dtype))
         tokens, replaced = replace(batch.tokens, ids=ids), words != batch.targets
         match self.config.judged:
@@ -99,6 +99,21 @@ class ReplacedTokens(Unlabelled):
                 guessed = self.head(self.trunk(tokens, read=batch.chosen), self.trunk.embedding.weight)
                 terms["guessed"] = self.generator.term(guessed, batch.targets)
         return terms
+
+    def _guessed(
+        self, hidden: Float[Tensor, "N D"], targets: Int[Tensor, "N"], draws: Int[Tensor, "N 2"]
+    ) -> tuple[Term, Int[Tensor, "N"]]:
+        """The loss of guessing words at these positions, and a word for each, drawn from the guesses."""
+        table, head = self.trunk.embedding.weight, self.generator.head
+        if self.training and slopes.able(hidden, table):
+            words, noise = torch.empty_like(targets), gumbel(draws, blocks(len(table)) + BLOCK)
+
+            def look(here: slice, chances: Tensor) -> None:
+                words[here] = drawn_by_chance(chances, noise[here])
+
+            return Term(slopes.entropy(head.transformed(hidden), table, head.bias, targets, look), None), words
+        logits = self.generator.logits(hidden)  # N V
+        return self.generator.term(logits, targets), drawn(logits, draws)
 
     def _judged(self, scores: Float[Tensor, "N"], replaced: Bool[Tensor, "N"], real: Bool[Tensor, "N"]) -> Term:
         losses = F.binary_cross_entropy_with_logits(scores.float(), replaced.float(), reduction="none")
@@ -175,16 +190,41 @@ def drawn(logits: Float[Tensor, "N V"], draws: Int[Tensor, "N 2"]) -> Int[Tensor
 
     The highest score, once Gumbel noise is added to each, is such a draw. By blocks it takes a hundredth of the noise.
     """
-    missing = -logits.shape[-1] % BLOCK
-    # Filled up with nothing, it would still be a copy of all scores.
-    filled = F.pad(logits.float(), (0, missing), value=-torch.inf) if missing else logits.float()
-    blocks = torch.unflatten(filled, 1, (-1, BLOCK))
-    count = blocks.shape[1]
-    noise = gumbel(draws, count + BLOCK)
-    block = (blocks.logsumexp(-1) + noise[:, :count]).argmax(-1)
-    inside = blocks.gather(1, block[:, None, None].expand(-1, 1, BLOCK))[:, 0]
-    words: Tensor = block * BLOCK + (inside + noise[:, count:]).argmax(-1)
-    return words
+    words = _in_blocks(logits.float(), -torch.inf)
+    block, noise = _highest(words.logsumexp(-1), gumbel(draws, words.shape[1] + BLOCK))
+    return block * BLOCK + _highest(_inside(words, block), noise)[0]
+
+
+def drawn_by_chance(chances: Float[Tensor, "N V"], noise: Float[Tensor, "N M"]) -> Int[Tensor, "N"]:
+    """The same words, where the softmax has been taken already, and the noise made."""
+    words = _in_blocks(chances, 0.0)
+    block, noise = _highest(words.sum(-1).log_(), noise)
+    return block * BLOCK + _highest(_inside(words, block).log_(), noise)[0]
+
+
+def blocks(words: int) -> int:
+    """How many blocks a vocabulary is drawn from."""
+    return -(-words // BLOCK)
+
+
+def _in_blocks(numbers: Float[Tensor, "N V"], filler: float) -> Float[Tensor, "N M B"]:
+    missing = -numbers.shape[-1] % BLOCK
+    # Filled up with nothing, it would still be a copy of all numbers.
+    filled = F.pad(numbers, (0, missing), value=filler) if missing else numbers
+    return torch.unflatten(filled, 1, (-1, BLOCK))
+
+
+def _highest(
+    scores: Float[Tensor, "N M"], noise: Float[Tensor, "N K"]
+) -> tuple[Int[Tensor, "N"], Float[Tensor, "N L"]]:
+    """Which of each row the noise makes the highest, and the noise that is left."""
+    count = scores.shape[1]
+    return (scores + noise[:, :count]).argmax(-1), noise[:, count:]
+
+
+def _inside(words: Float[Tensor, "N M B"], block: Int[Tensor, "N"]) -> Float[Tensor, "N B"]:
+    """Of each row the words of one block."""
+    return words.gather(1, block[:, None, None].expand(-1, 1, BLOCK))[:, 0]
 
 
 def gumbel(draws: Int[Tensor, "N 2"], count: int) -> Float[Tensor, "N M"]:

@@ -1,4 +1,3 @@
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from itertools import pairwise
@@ -8,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from pace import pace, work
 from prose import MASK, PADDING, START, STOP, VOCABULARY, Prose, prose
 
 from bertsmith.data.feed import Feed
@@ -388,20 +388,20 @@ class Vast:
         return np.full(lengths.sum(), 9, np.int32)
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("tokens", [4096, 65_536])
 @pytest.mark.parametrize(("pairs", "documents"), [("next", 137_000), ("across", 180_000)])
-def test_the_billionth_sequence_is_found_again_within_a_second(tokens, pairs, documents):
-    text, seconds = Vast(documents), []
-    for _ in range(3):  # the best counts: others use the machine too
-        start = time.perf_counter()
-        packer = pack(text, 128, tokens, pairs)
-        packed = packer(1050 * packer.sections << 32 | 100)
-        seconds.append(time.perf_counter() - start)
+def test_the_billionth_sequence_is_found_again_at_once(tokens, pairs, documents):
+    text = Vast(documents)
+    packer = pack(text, 128, tokens, pairs)
+    far = 1050 * packer.sections << 32 | 100
+    packed = packer(far)
     assert packed.epoch == 1050 * packer.round
     sequences = sum(packer.batches(number) for number in range(packer.sections)) * packed.sequences
     assert 1050 * sequences > 1e9
-    assert min(seconds) < 1
+    # By one that was just made, as when a run is gone on with. The best counts: others use the machine, too.
+    soonest = [min(work(lambda: pack(text, 128, tokens, pairs)(place)) for _ in range(3)) for place in (100, far)]
+    assert soonest[1] < 2 * soonest[0]
+    assert soonest[1] < 8 * pace()
 
 
 @pytest.mark.parametrize("pairs", ["none", "next", "order"])

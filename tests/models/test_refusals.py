@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,20 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models.small import SMALL, change, refusal, saved
+from pace import pace, work
 
 from bertsmith.errors import FolderError
 from bertsmith.models import folder as folders
 from bertsmith.models import foreign
 
 KNOWN = "'bert', 'roberta', 'albert', 'electra', 'modernbert', 'openai-gpt', 'gpt2', 't5' or 'marian'"
+
+
+def at_once(folder: Path) -> str:
+    """The line by which a folder is refused, before this machine could count to forty million."""
+    lines: list[str] = []
+    assert work(lambda: lines.append(refusal(folder))) < 8 * pace()
+    return lines[0]
 
 
 @pytest.mark.parametrize(
@@ -81,13 +88,10 @@ def test_code_named_in_a_configuration_is_ignored(tmp_path: Path) -> None:
     assert folders.read(folder).config == SMALL
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("words", [{"vocab_size": 1 << 24, "hidden_size": 1 << 24}, {"num_hidden_layers": 1 << 24}])
 def test_a_configuration_that_names_huge_sizes_costs_nothing(words: dict[str, int], tmp_path: Path) -> None:
     folder = saved(tmp_path / "model", **words)
-    began = time.process_time()
-    assert "config.json" in refusal(folder)
-    assert time.process_time() - began < 1
+    assert "config.json" in at_once(folder)
 
 
 def test_a_missing_folder_and_missing_files_are_named(tmp_path: Path) -> None:
@@ -174,7 +178,6 @@ def header(value: Any, size: int | None = None) -> bytes:
     return (len(text) if size is None else size).to_bytes(8, "little") + text
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize(
     "data",
     [
@@ -194,20 +197,15 @@ def header(value: Any, size: int | None = None) -> bytes:
 def test_a_malicious_header_is_refused_at_once(data: bytes, tmp_path: Path) -> None:
     folder = saved(tmp_path / "model")
     (folder / "model.safetensors").write_bytes(data)
-    began = time.process_time()
-    assert refusal(folder).startswith("F/model.safetensors: is not a sound safetensors file: ")
-    assert time.process_time() - began < 1
+    assert at_once(folder).startswith("F/model.safetensors: is not a sound safetensors file: ")
 
 
-@pytest.mark.alone
 def test_a_file_of_ten_thousand_empty_weights_is_refused_at_once(tmp_path: Path) -> None:
     names = [rule.theirs for rule in foreign.rules(replace(SMALL, layers=600), ())]
     entry = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
     folder = saved(tmp_path / "model", num_hidden_layers=600)
     (folder / "model.safetensors").write_bytes(header({name: entry for group in names for name in group}))
-    began = time.process_time()
-    assert "has shape [0]" in refusal(folder)
-    assert time.process_time() - began < 1
+    assert "has shape [0]" in at_once(folder)
 
 
 @pytest.fixture(scope="module")

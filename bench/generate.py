@@ -7,8 +7,10 @@ MODEL is a folder of a GPT-2 or a T5; a random one of a published size by defaul
 goes on with, are random tokens of one length, since transformers pads others, and nothing stops, so that everyone
 writes as many tokens.
 One beam is greedy search. Rounds alternate, after one that does not count, and of the ratios within each round the
-median counts. With --static, transformers also runs with its static cache, which its generate compiles on a GPU. How
-many of the texts are the same, token for token, is kept beside the speed: in full precision it should be all of them.
+median counts. With --static, transformers also runs with its static cache, which its generate compiles on a GPU. With
+--guesses, one text is also written by both in the other way: by ours without guesses of what comes, one token after
+the other, and by transformers with guesses of its own, prompt lookup. How many of the texts are the same, token for
+token, is kept beside the speed: in full precision it should be all of them.
 """
 
 import argparse
@@ -24,6 +26,7 @@ from writing import Rows, Write, compared
 
 from bertsmith.models import folder as folders
 from bertsmith.models.decoder import Decoder, continued
+from bertsmith.models.guesses import AHEAD
 from bertsmith.models.networks import network
 from bertsmith.models.search import SearchConfig
 from bertsmith.train import machine
@@ -48,7 +51,8 @@ def written(folder: Path, member: str) -> Path:
     return folder
 
 
-def theirs(folder: Path, device: torch.device, dtype: torch.dtype, static: bool = False) -> Write:
+def theirs(folder: Path, device: torch.device, dtype: torch.dtype, **how: Any) -> Write:
+    """transformers; `how` is told to its generate."""
     from transformers import GPT2LMHeadModel, T5ForConditionalGeneration
 
     answers = folders.read(folder).config.decoder > 0
@@ -60,7 +64,6 @@ def theirs(folder: Path, device: torch.device, dtype: torch.dtype, static: bool 
     @torch.inference_mode()
     def write(rows: Rows, beams: int, new: int) -> Rows:
         prompts = torch.tensor(rows, device=device)
-        how: dict[str, Any] = {"cache_implementation": "static"} if static else {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found = model.generate(
@@ -76,17 +79,16 @@ def theirs(folder: Path, device: torch.device, dtype: torch.dtype, static: bool 
     return write
 
 
-def ours(folder: Path, device: torch.device, dtype: torch.dtype) -> Write:
+def ours(folder: Path, device: torch.device, dtype: torch.dtype, pack: bool = True) -> Write:
     opened = folders.read(folder)
     trunk = network(opened.config).eval()
     names = ((name.removeprefix("trunk."), part) for name, part in opened.state.items())
     trunk.load_state_dict(dict(names))
     trunk.to(device)
-    several, alone = Decoder(trunk, dtype, start=START), Decoder(trunk, dtype, pack=False, start=START)
+    decoder = Decoder(trunk, dtype, pack=pack, start=START)
 
     def write(rows: Rows, beams: int, new: int) -> Rows:
         config = SearchConfig(most=new, temperature=0, beams=beams)
-        decoder = alone if dtype == torch.float32 and len(rows) * beams == 1 else several
         return [best[0] for best in continued(decoder, rows, config)]
 
     return write
@@ -103,6 +105,7 @@ def main() -> None:
     parser.add_argument("--precisions", nargs="+", choices=["float32", "bfloat16"], default=["float32", "bfloat16"])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--static", action="store_true", help="transformers with its static cache, too")
+    parser.add_argument("--guesses", action="store_true", help="one text without our guesses, and with theirs, too")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
     parser.add_argument("--out", type=Path, default=Path("bench/results/generate.json"))
     options = parser.parse_args()
@@ -115,13 +118,18 @@ def main() -> None:
             dtype = getattr(torch, precision)
             writers = {"bertsmith": ours(folder, where, dtype), "transformers": theirs(folder, where, dtype)}
             if options.static:
-                writers["transformers static"] = theirs(folder, where, dtype, static=True)
+                writers["transformers static"] = theirs(folder, where, dtype, cache_implementation="static")
+            others: dict[str, Write] = {}
+            if options.guesses:
+                others["bertsmith, no guesses"] = ours(folder, where, dtype, pack=False)
+                others["transformers, guesses"] = theirs(folder, where, dtype, prompt_lookup_num_tokens=AHEAD)
             for batch in options.batches:
                 generator = torch.Generator().manual_seed(batch)
                 rows = torch.randint(vocabulary, (batch, options.prompt), generator=generator).tolist()
                 for beams in options.beams:
                     how = {"precision": precision, "beams": beams, "new": options.new, "rounds": options.rounds}
-                    figures.append(compared(writers, rows, device=where, **how))
+                    several = writers if batch * beams > 1 else writers | others
+                    figures.append(compared(several, rows, device=where, **how))
     settings = {"model": str(options.model or f"random {options.member}"), "new": options.new, "prompt": options.prompt}
     versions = {name: version(name) for name in ("torch", "transformers")}
     record(options.out, settings | {"figures": figures}, machine.describe(where) | versions)

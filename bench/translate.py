@@ -69,10 +69,9 @@ def ours(folder: Path, device: torch.device, dtype: torch.dtype) -> Write:
     trunk = EncoderDecoder(opened.config).eval()
     trunk.load_state_dict({name.removeprefix("trunk."): part for name, part in opened.state.items()})
     trunk.to(device)
-    several, alone = Decoder(trunk, dtype, start=PADDING), Decoder(trunk, dtype, pack=False, start=PADDING)
+    decoder = Decoder(trunk, dtype, start=PADDING)
 
     def write(rows: Rows, beams: int, new: int) -> Rows:
-        decoder = alone if dtype == torch.float32 and len(rows) * beams == 1 else several  # as `Model.translate` does
         config = SearchConfig(most=new, temperature=0, beams=beams)
         return [best[0] for best in continued(decoder, rows, config)]
 

@@ -34,7 +34,7 @@ def compared(
         results[name] = {"tokens_per_second": speed, "seconds": seconds[name], "same_as_ours": same}
         results[name]["times_slower"] = slower
         case = f"{precision:8} batch {len(rows):3} beams {beams}"
-        print(f"{case}  {name:20} {speed:9.1f} tokens/s  {slower:6.2f}x  same {same}", flush=True)
+        print(f"{case}  {name:22} {speed:9.1f} tokens/s  {slower:6.2f}x  same {same}", flush=True)
     return {"precision": precision, "batch": len(rows), "beams": beams, "results": results}
 
 

@@ -60,6 +60,24 @@ def test_every_way_of_a_tree_is_read_as_if_it_were_alone(changes: dict[str, Any]
             cache.prune()
 
 
+@everywhere
+@torch.no_grad()
+def test_a_row_is_read_as_its_tokens_one_by_one_and_can_be_taken_back(changes: dict[str, Any]) -> None:
+    trunk, rows = trunk_of(changes), prompts([5, 2, 8])
+    generator = torch.Generator().manual_seed(2)
+    cache, _ = begun(trunk, rows, 12)
+    for size, wrong in [(4, 3), (1, 0), (3, 0), (5, 5), (2, 1), (4, 0)]:
+        ids = torch.randint(50, (3, size), generator=generator)
+        hidden = trunk.step(ids, cache)
+        for number in range(size):
+            read = [[*row, *new[: number + 1]] for row, new in zip(rows, ids.tolist(), strict=True)]
+            torch.testing.assert_close(hidden[:, number], last(trunk, read), rtol=0, atol=1e-5)
+        cache.take_back(wrong)
+        rows = [[*row, *new[: size - wrong]] for row, new in zip(rows, ids.tolist(), strict=True)]
+    assert cache.lengths.tolist() == [len(row) for row in rows]
+    assert cache.extent == 8 + 10
+
+
 @torch.no_grad()
 def test_pruning_frees_what_no_way_has_seen() -> None:
     trunk, rows = trunk_of(), prompts([4, 4])

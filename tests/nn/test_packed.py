@@ -122,9 +122,10 @@ def test_a_packed_product_is_the_product(
         product = linear(hidden)
         true = product if activation is None else ACTIVATIONS[activation](product)
         full, half = (PackedLinear(linear, dtype, activation) for dtype in (torch.float32, torch.bfloat16))
-        assert not fused or full.fused
+        assert not fused or full.laid is not None
         torch.testing.assert_close(full(hidden), true, rtol=0, atol=1e-5)
         torch.testing.assert_close(full(hidden, added), true + added, rtol=0, atol=1e-5)
+        torch.testing.assert_close(full(hidden[:1], added[:1]), (true + added)[:1], rtol=0, atol=1e-5)
         rounded = half(hidden.bfloat16(), added.bfloat16())
     assert rounded.dtype == torch.bfloat16
     assert (rounded - true - added).norm() < 0.01 * (true + added).norm()

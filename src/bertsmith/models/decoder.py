@@ -12,13 +12,14 @@ from torch import Tensor, nn
 from bertsmith.data.batch import Tokens
 from bertsmith.models.carried import Carried
 from bertsmith.models.encoder_decoder import EncoderDecoder
+from bertsmith.models.guesses import write_ahead
 from bertsmith.models.networks import Network, Translator
 from bertsmith.models.recurrent import Recurrent
 from bertsmith.models.search import SearchConfig, Step, beam, draws, write
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.cache import Cache
 from bertsmith.nn.heads import ALIGNED
-from bertsmith.nn.packed import PackedLinear, packed
+from bertsmith.nn.packed import PackedLinear, fuses, packed
 from bertsmith.nn.recording import record
 from bertsmith.nn.remembered import Remembered
 
@@ -44,6 +45,7 @@ class Decoder:
     ) -> None:
         self.config, self.dtype, self.device = trunk.config, dtype, trunk.embedding.weight.device
         self.start = start
+        self.laid = pack and self.device.type == "cpu" and fuses(dtype)
         self.never = torch.tensor(never, dtype=torch.long, device=self.device)
         self.trunk: Any  # each kind of network with a cache of its own kind
         table, self.dimmed = _told(trunk)
@@ -134,6 +136,8 @@ def continued(
         limits = torch.tensor(left, device=decoder.device).repeat_interleave(samples)
         if searched:
             texts = [[text for text, _ in best] for best in beam(scores, step, config, limits, ends)]
+        elif isinstance(step, Writing) and step.guesses and len(limits) == 1 and config.temperature == 0:
+            texts = [[write_ahead(scores, step, step.take_back, config, some[0], left[0], ends)]]
         else:
             drawn = config.temperature > 0  # chance is worth its time only if it is asked
             chance = draws(some, config) if drawn else torch.zeros(len(limits), config.most)
@@ -167,6 +171,15 @@ class Writing:
     def __init__(self, decoder: Decoder, cache: Cache | Carried | Remembered) -> None:
         self.decoder, self.cache = decoder, cache
         self._steps = 0
+
+    @property
+    def guesses(self) -> bool:
+        """Whether several tokens at once take hardly longer than one, and give the same; half precision rounds more."""
+        return isinstance(self.cache, Cache) and self.decoder.laid and self.decoder.dtype == torch.float32
+
+    def take_back(self, count: int) -> None:
+        assert isinstance(self.cache, Cache)
+        self.cache.take_back(count)
 
     def __call__(self, ids: Int[Tensor, "B W"], came: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W V"]:
         hidden = self.decoder.trunk.step(ids, self.cache, came)

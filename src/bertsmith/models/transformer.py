@@ -250,9 +250,12 @@ class Transformer(nn.Module):
     def step(
         self, ids: Int[Tensor, "B W"], cache: Cache, came: Int[Tensor, "B W"] | None = None
     ) -> Float[Tensor, "B W D"]:
-        """Read one more token on every way of every sequence; `came` is the way that each goes on with."""
+        """Read one more token on every way of every sequence, or on its only way a row of them.
+
+        `came` is the way that each goes on with.
+        """
         # A sequence that is as long as it can be may be carried along until the others are: its last place serves.
-        places = cache.grow(came).clamp(max=self.config.length - 1).flatten()
+        places = cache.grow(came, ids.shape[1] // cache.ways).clamp(max=self.config.length - 1).flatten()
         bounds = torch.arange(ids.numel() + 1, dtype=torch.int32, device=ids.device)
         tokens = Tokens(ids=ids.flatten(), bounds=bounds, positions=places, longest=1, equal=True)
         hidden = self._embed(tokens)

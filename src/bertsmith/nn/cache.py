@@ -3,6 +3,9 @@
 A sequence may be gone on with in several ways at once, as a beam search does. Its ways share one row of slots, which
 are filled in the order in which tokens come, and `seen` says which of them lie on a way. When a way is given up for a
 branch of another, nothing moves but a few bits; a copy of the keys for each way would be moved at every token.
+
+Of a sequence with one way, several tokens may be read at once, one behind another, as guesses of what comes are; those
+that turn out wrong are taken back.
 """
 
 from dataclasses import dataclass, replace
@@ -63,54 +66,68 @@ class Cache:
         self.places = torch.zeros(sequences, room, dtype=torch.int32, device=device)  # of each token in its sequence
         self.seen: Bool[Tensor, "B W M"] = torch.zeros(sequences, ways, room, dtype=torch.bool, device=device)
         self.lengths: Int[Tensor, B] = torch.zeros(sequences, dtype=torch.int32, device=device)
-        self.slots: Int[Tensor, W] = torch.arange(ways, device=device)  # that the next step fills
+        self.ways = ways
+        self.slots: Int[Tensor, W] = torch.arange(ways, device=device)  # that the next step fills, or begins with
         self.extent = 0  # slots that are looked at, those that have been filled: known without asking the device
         self.fixed = False  # or all of them at every step, so that a step can be recorded
         self._rows: Tensor | None = None  # while prompts are read: of each token its sequence, and its slot
-        self._prompt = self.slots
+        self._into, self._here = self.slots, self.lengths[:, None]  # slots and places of tokens about to be read
         self._masks: dict[Reach, Tensor] = {}
         self.across: list[Store] = []  # of each layer what it looks at in another text, which never changes
-
-    @property
-    def ways(self) -> int:
-        return len(self.slots)
 
     def begin(self, bounds: Int[Tensor, "ends"], positions: Int[Tensor, "T"], longest: int) -> None:
         """Prompts are about to be read, laid end to end."""
         self.lengths.copy_(bounds.diff())
         self._rows = torch.repeat_interleave(torch.arange(len(self.lengths), device=bounds.device), bounds.diff())
-        self._prompt = positions.long()
-        self.places[self._rows, self._prompt] = positions
-        self.seen.transpose(1, 2)[self._rows, self._prompt] = True
+        self._into = positions.long()
+        self.places[self._rows, self._into] = positions
+        self.seen.transpose(1, 2)[self._rows, self._into] = True
         self.slots += longest
         self.extent = longest
 
-    def grow(self, came: Int[Tensor, "B W"] | None = None) -> Int[Tensor, "B W"]:
-        """One more token on every way is about to be read: its place. `came` is the way that each goes on with."""
+    def grow(self, came: Int[Tensor, "B W"] | None = None, row: int = 1) -> Int[Tensor, "B _"]:
+        """One more token on every way is about to be read, or on the only way a row of them: their places.
+
+        `came` is the way that each goes on with.
+        """
         self._rows = None
         if came is not None:
             self.seen.copy_(self.seen.gather(1, came[..., None].expand_as(self.seen)))
-        self.seen.scatter_(2, self.slots[:, None].expand(len(self.seen), -1, 1), True)
-        places = self.lengths[:, None].expand(-1, self.ways)
-        self.places.index_copy_(1, self.slots, places)
-        self.extent = self.seen.shape[2] if self.fixed else self.extent + self.ways
+        if row == 1:  # and all ways are as long
+            self._into, self._here = self.slots, self.lengths[:, None]
+            self.seen.scatter_(2, self.slots[:, None].expand(len(self.seen), -1, 1), True)
+        else:
+            assert self.ways == 1
+            behind = torch.arange(row, device=self.slots.device)
+            self._into, self._here = self.slots + behind, self.lengths[:, None] + behind.int()
+            self.seen.index_fill_(2, self._into, True)
+        places = self._here.expand(-1, len(self._into))
+        self.places.index_copy_(1, self._into, places)
+        self.extent = self.seen.shape[2] if self.fixed else self.extent + len(self._into)
         self._masks = {}
         return places
 
     def grown(self) -> None:
-        """That token has been read."""
-        self.lengths += 1
-        self.slots += self.ways
+        """They have been read."""
+        self.lengths += self._here.shape[1]
+        self.slots += len(self._into)
+
+    def take_back(self, count: int) -> None:
+        """The last so many tokens of the only way were not those that come."""
+        self.extent -= count
+        self.lengths -= count
+        self.slots -= count
+        self.seen[:, :, self.extent :] = False
 
     def store(self, layer: int, reach: Reach, relative: Relative | None = None) -> Store:
         """A layer's part of the cache, for the tokens that are about to be read."""
         keys, values = self.keys[layer], self.values[layer]
         if self._rows is not None:
-            return Store(keys, values, self._prompt, self._rows)
+            return Store(keys, values, self._into, self._rows)
         if reach not in self._masks:
             self._masks[reach] = self._mask(reach, relative)
         seen = keys[:, :, : self.extent], values[:, :, : self.extent]
-        return Store(*seen, self.slots, mask=self._masks[reach])
+        return Store(*seen, self._into, mask=self._masks[reach])
 
     def spread(self, times: int) -> None:
         """Every sequence so many times, one behind the other, to be gone on with independently."""
@@ -135,15 +152,15 @@ class Cache:
         self.slots += count - self.extent
         self.extent = count
 
-    def _mask(self, reach: Reach, relative: Relative | None) -> Float[Tensor, "B _ W M"]:
-        seen = self.seen[:, :, : self.extent]
+    def _mask(self, reach: Reach, relative: Relative | None) -> Float[Tensor, "B _ _ M"]:
+        seen, ahead = self.seen[:, :, : self.extent], self.places[:, None, : self.extent] - self._here[..., None]
+        if self._here.shape[1] > 1:  # of a row, each has seen those before it
+            seen = seen & (ahead <= 0)
         if reach.before is not None:
-            behind = self.lengths[:, None] - self.places[:, : self.extent]
-            seen = seen & (behind <= reach.before)[:, None]
+            seen = seen & (-ahead <= reach.before)
         mask = torch.zeros(seen.shape, dtype=self.keys.dtype, device=seen.device)
         mask = mask.masked_fill_(~seen, -torch.inf)[:, None]
         if relative is None:
             return mask
-        ahead = self.places[:, : self.extent] - self.lengths[:, None]
-        added: Tensor = relative(ahead).permute(0, 2, 1)[:, :, None]
+        added: Tensor = relative(ahead).permute(0, 3, 1, 2)
         return mask + added.to(mask.dtype)  # B H W M

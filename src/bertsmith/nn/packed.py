@@ -4,9 +4,9 @@ A processor with AMX multiplies half-precision matrices about ten times faster t
 weights have been laid out for it beforehand, and only when it has met the number of tokens before: oneDNN compiles a
 kernel for each, which takes longer than the product. Whoever calls should keep to a few numbers of tokens.
 
-Of one token, as whoever writes one text has it, the products take as long as memory needs to give the weights, however
-they lie, and what Python does between them counts: a packed layer is one module with as few calls as there can be, and
-without `lay` its weights stay where they are.
+Of one token, as whoever writes one text has it, the products take as long as memory needs to give the weights, and
+what Python does between them counts: a packed layer is one module with as few calls as there can be. In full precision
+one token is multiplied by the weights where they are, which is faster; without `lay`, all tokens are.
 """
 
 import copy
@@ -44,26 +44,27 @@ class PackedLinear(nn.Module):
         assert type(linear) is nn.Linear, f"a {type(linear).__name__} cannot be packed"
         weight = linear.weight.detach().to("cpu", dtype)
         self.bias = None if linear.bias is None else linear.bias.detach().to("cpu", dtype)
-        self.fused = lay and fuses(dtype)
         # Neither parameter nor buffer: its bytes mean nothing to anyone but oneDNN.
-        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight) if self.fused else weight
+        self.laid = torch.ops.mkldnn._reorder_linear_weight(weight) if lay and fuses(dtype) else None
+        self.weight = weight if self.laid is None or dtype == torch.float32 else None
 
     def forward(self, hidden: Float[Tensor, "T _"], added: Float[Tensor, "T _"] | None = None) -> Float[Tensor, "T _"]:
         """The product, bent if an activation was given, plus `added`."""
-        if not self.fused:
+        if self.laid is None or (self.weight is not None and len(hidden) == 1):
             return self._plain(hidden, added)
         product = torch.ops.mkldnn._linear_pointwise
         if self.activation is not None:
             if self.activation in AT_ONCE:
-                bent: Tensor = product(hidden, self.weight, self.bias, "gelu", [], ALGORITHMS[self.activation])
+                bent: Tensor = product(hidden, self.laid, self.bias, "gelu", [], ALGORITHMS[self.activation])
             else:
-                bent = ACTIVATIONS[self.activation](product(hidden, self.weight, self.bias, "none", [], ""))
+                bent = ACTIVATIONS[self.activation](product(hidden, self.laid, self.bias, "none", [], ""))
             return bent if added is None else bent + added
         if added is None:
-            return cast(Tensor, product(hidden, self.weight, self.bias, "none", [], ""))
-        return cast(Tensor, product.binary(hidden, added, self.weight, self.bias, "add"))
+            return cast(Tensor, product(hidden, self.laid, self.bias, "none", [], ""))
+        return cast(Tensor, product.binary(hidden, added, self.laid, self.bias, "add"))
 
     def _plain(self, hidden: Tensor, added: Tensor | None) -> Tensor:
+        assert self.weight is not None
         if self.bias is None and self.activation is None and added is not None:
             return torch.addmm(added, hidden, self.weight.t())  # which spares a call
         product = F.linear(hidden, self.weight, self.bias)

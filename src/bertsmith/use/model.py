@@ -111,9 +111,8 @@ class Model:
             remedy = "Only a model pretrained on next tokens or on spans can write, as GPT and T5 are"
             raise FolderError(self.place, "was not trained to tell the next token", remedy)
         config = SearchConfig(**how)
-        rows = len(prompts) * config.beams * config.samples
         kept = {self.tokenizer.roles.get("stop"), *self.tokenizer.sentinels}
-        return generate(self._decoder(precision, rows, kept), self.tokenizer, prompts, config, stop)
+        return generate(self._decoder(precision, kept), self.tokenizer, prompts, config, stop)
 
     def translate(self, texts: Sequence[str], **how: Any) -> list[str]:
         """What each text is in the other language, in order; or whatever else the model has learnt to write.
@@ -137,7 +136,7 @@ class Model:
             remedy = "Teach it first: bertsmith finetune transformer-small DATA --out runs/mine"
             raise FolderError(self.place, "has not learnt to translate", remedy)
         config = SearchConfig(most=self.objective.most, temperature=0, beams=beams, penalty=penalty)
-        decoder = self._decoder(precision, len(texts) * beams, {self.tokenizer.stop})
+        decoder = self._decoder(precision, {self.tokenizer.stop})
         return translate(self.objective, decoder, self.tokenizer, texts, config)
 
     def align(self, found: Translated) -> Aligned:
@@ -149,15 +148,13 @@ class Model:
             raise FolderError(self.place, "has no attention, and so no alignment", remedy)
         return aligned
 
-    def _decoder(self, precision: str, rows: int, kept: set[int | None]) -> Decoder:
-        """The network made ready to write so many rows, of special pieces only those that are kept."""
-        # One vector in full precision is multiplied as fast as memory gives the weights, however they lie.
-        alone = rows == 1 and precision == "float32" and self.device.type == "cpu"
-        asked = (precision, alone, frozenset(kept))
+    def _decoder(self, precision: str, kept: set[int | None]) -> Decoder:
+        """The network made ready to write, of special pieces only those that are kept."""
+        asked = (precision, frozenset(kept))
         if asked not in self._decoders:
             special = set(self.tokenizer.special.nonzero()[0].tolist())
             start = self.tokenizer.roles.get("padding", 0)
-            how: dict[str, Any] = {"pack": not alone, "never": sorted(special - kept), "start": start}
+            how: dict[str, Any] = {"never": sorted(special - kept), "start": start}
             self._decoders[asked] = Decoder(self.objective.trunk, getattr(torch, precision), **how)
         return self._decoders[asked]
 

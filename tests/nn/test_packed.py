@@ -251,8 +251,10 @@ def test_of_networks_that_write_every_product_is_packed(changes: dict[str, Any],
     looks.query = Lora(looks.query, rank=2, alpha=4.0, dropout=0.0, generator=dice).eval()
     nn.init.normal_(looks.query.up, std=0.1, generator=dice)
     light = whole_packed(made, torch.float32, lay=lay)
-    kinds = {type(part) for part in light.modules()}
-    assert PackedLayer in kinds
+    layers = [layer for half in (light.encoder, light.decoder) for layer in half.layers]
+    assert {type(layer) for layer in layers} == {PackedLayer}
+    kinds = {type(part) for part in (*light.modules(), *(part for layer in layers for part in vars(layer).values()))}
+    assert PackedLinear in kinds
     assert not kinds & {nn.Linear, Lora, Layer}
     assert type(made.decoder.layers[0].feed_forward.widen) is nn.Linear  # the other is as it was
     read, written = tokens_of([5, 17, 1]), tokens_of([3, 1, 9])

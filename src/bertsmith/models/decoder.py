@@ -52,12 +52,13 @@ class Decoder:
         table, bias = table.detach().to(dtype), trunk.bias if isinstance(trunk, Recurrent) else None
         spare = -len(table) % ALIGNED if self.device.type == "cuda" else 0  # which has faster products for some sizes
         table = F.pad(table, (0, 0, 0, spare)) if spare else table
-        self.words: nn.Module = nn.Linear(table.shape[1], table.shape[0], bias=bias is not None, device="meta")
-        self.words.weight = nn.Parameter(table, requires_grad=False)
+        words = nn.Linear(table.shape[1], table.shape[0], bias=bias is not None, device="meta")
+        words.weight = nn.Parameter(table, requires_grad=False)
         if bias is not None:
-            self.words.bias = nn.Parameter(F.pad(bias.detach().to(dtype), (0, spare)), requires_grad=False)
+            words.bias = nn.Parameter(F.pad(bias.detach().to(dtype), (0, spare)), requires_grad=False)
+        self.words: nn.Module | PackedLinear = words
         if self.device.type == "cpu" and isinstance(trunk, Transformer | EncoderDecoder):
-            self.trunk, self.words = whole_packed(trunk, dtype, lay=pack), PackedLinear(self.words, dtype, lay=pack)
+            self.trunk, self.words = whole_packed(trunk, dtype, lay=pack), PackedLinear(words, dtype, lay=pack)
         elif trunk.training or dtype != trunk.embedding.weight.dtype:
             self.trunk = copy.deepcopy(trunk).to(dtype).eval()
         else:

@@ -5,8 +5,9 @@ weights have been laid out for it beforehand, and only when it has met the numbe
 kernel for each, which takes longer than the product. Whoever calls should keep to a few numbers of tokens.
 
 Of one token, as whoever writes one text has it, the products take as long as memory needs to give the weights, and
-what Python does between them counts: a packed layer is one module with as few calls as there can be. In full precision
-one token is multiplied by the weights where they are, which is faster; without `lay`, all tokens are.
+what Python does between them counts: what is packed makes as few calls as there can be, and is no module of torch,
+each call of which costs a token more than its sums. In full precision one token is multiplied by the weights where they
+are, which is faster; without `lay`, all tokens are.
 """
 
 import copy
@@ -32,13 +33,12 @@ AT_ONCE = set(ALGORITHMS) if X86 else {"gelu"}
 M = TypeVar("M", bound=nn.Module)
 
 
-class PackedLinear(nn.Module):
+class PackedLinear:
     """A matrix product with what comes after it, a bend or a sum, in one pass over the memory. No gradients."""
 
     def __init__(
         self, linear: nn.Module, dtype: torch.dtype, activation: Activation | None = None, *, lay: bool = True
     ) -> None:
-        super().__init__()
         self.activation = activation
         linear = linear.merged() if isinstance(linear, Lora) else linear
         assert type(linear) is nn.Linear, f"a {type(linear).__name__} cannot be packed"
@@ -48,7 +48,7 @@ class PackedLinear(nn.Module):
         self.laid = torch.ops.mkldnn._reorder_linear_weight(weight) if lay and fuses(dtype) else None
         self.weight = weight if self.laid is None or dtype == torch.float32 else None
 
-    def forward(self, hidden: Float[Tensor, "T _"], added: Float[Tensor, "T _"] | None = None) -> Float[Tensor, "T _"]:
+    def __call__(self, hidden: Float[Tensor, "T _"], added: Float[Tensor, "T _"] | None = None) -> Float[Tensor, "T _"]:
         """The product, bent if an activation was given, plus `added`."""
         if self.laid is None or (self.weight is not None and len(hidden) == 1):
             return self._plain(hidden, added)
@@ -72,16 +72,15 @@ class PackedLinear(nn.Module):
         return bent if added is None else bent + added
 
 
-class PackedCross(nn.Module):
+class PackedCross:
     """What `CrossAttention` takes from another text, before it is projected once more."""
 
     def __init__(self, cross: CrossAttention, dtype: torch.dtype, lay: bool) -> None:
-        super().__init__()
         self.dtype, self.heads, self.factor = dtype, cross.heads, cross.factor
         self.query, self.project = (PackedLinear(part, dtype, lay=lay) for part in (cross.query, cross.project))
 
-    def forward(self, hidden: Float[Tensor, "T D"], across: Layout) -> Float[Tensor, "T _"]:
-        query = self.query(hidden).unflatten(1, (self.heads, -1)) * self.factor  # T H K
+    def __call__(self, hidden: Float[Tensor, "T D"], across: Layout) -> Float[Tensor, "T _"]:
+        query = torch.unflatten(self.query(hidden), 1, (self.heads, -1)) * self.factor  # T H K
         if across.kernel == "cached":  # keys and values of the memory never change
             return recall(query, across).flatten(1)
         assert across.memory is not None
@@ -89,18 +88,17 @@ class PackedCross(nn.Module):
 
     def made(self, memory: Float[Tensor, "S D"]) -> tuple[Float[Tensor, "S H K"], Float[Tensor, "S H K"]]:
         """The keys and values of the other text."""
-        key, value = self.project(memory.to(self.dtype)).unflatten(1, (2, self.heads, -1)).unbind(1)
+        key, value = torch.unflatten(self.project(memory.to(self.dtype)), 1, (2, self.heads, -1)).unbind(1)
         return key, value
 
 
-class PackedLayer(nn.Module):
+class PackedLayer:
     """`Layer` for inference on a CPU: the same sums in fewer passes. Norms count in full precision.
 
     With the norm before each sublayer, what the layers add up grows from layer to layer, and stays in full precision.
     """
 
     def __init__(self, layer: Layer, activation: Activation, dtype: torch.dtype, lay: bool) -> None:
-        super().__init__()
         self.dtype, self.before = dtype, layer.before
         self.heads, self.factor = layer.attention.heads, layer.attention.factor
         product = partial(PackedLinear, dtype=dtype, lay=lay)
@@ -114,7 +112,7 @@ class PackedLayer(nn.Module):
         self.narrow = product(layer.feed_forward.narrow)
         self.feed_forward_norm = _full(layer.feed_forward_norm)
 
-    def forward(
+    def __call__(
         self, hidden: Float[Tensor, "T D"], layout: Layout, read: Int[Tensor, "N"] | None = None
     ) -> Float[Tensor, "_ D"]:
         hidden = hidden.to(torch.float32 if self.before else self.dtype)
@@ -130,24 +128,24 @@ class PackedLayer(nn.Module):
         bent = self._bent(self._given(hidden, self.feed_forward_norm))
         return self._joined(bent, self.narrow, hidden, self.feed_forward_norm)
 
-    def _given(self, hidden: Tensor, norm: nn.Module) -> Tensor:
+    def _given(self, hidden: Tensor, norm: "nn.Module | RootNorm") -> Tensor:
         """What a sublayer gets."""
         return _norm(norm, hidden).to(self.dtype) if self.before else hidden
 
-    def _joined(self, found: Tensor, product: nn.Module, beside: Tensor, norm: nn.Module) -> Tensor:
+    def _joined(self, found: Tensor, product: PackedLinear, beside: Tensor, norm: "nn.Module | RootNorm") -> Tensor:
         """The product of what a sublayer has found, added to what is beside it."""
-        summed: Tensor = product(found, beside) if self.dtype == beside.dtype else product(found) + beside
+        summed = product(found, beside) if self.dtype == beside.dtype else product(found) + beside
         return summed if self.before else _norm(norm, summed)
 
     def _attended(self, hidden: Tensor, layout: Layout) -> Tensor:
-        product = self.project(hidden).unflatten(1, (3, self.heads, -1))  # T 3 H K
+        product = torch.unflatten(self.project(hidden), 1, (3, self.heads, -1))  # T 3 H K
         if layout.turn is not None:
             product = turned(product, layout.turn)
         query, key, value = product.unbind(1)
         return attend(query if self.factor == 1 else query * self.factor, key, value, layout).flatten(1)
 
     def _bent(self, hidden: Tensor) -> Tensor:
-        wide: Tensor = self.widen(hidden)
+        wide = self.widen(hidden)
         if self.gate is None:
             return wide
         gate, passed = wide.chunk(2, -1)
@@ -162,10 +160,11 @@ def packed(trunk: M, dtype: torch.dtype = torch.bfloat16, *, lay: bool = True) -
     whole: Any = trunk
     light = copy.copy(whole)
     # Copies of the modules, so that eval() stays here; not of their tables, and not of layers that are thrown away.
-    light._modules = {name: copy.copy(part) for name, part in whole.named_children() if name != "layers"}
+    kept = (pair for pair in whole.named_children() if pair[0] not in ("layers", "last_norm"))
+    light._modules = {name: copy.copy(part) for name, part in kept}
     if any(part.device.type != "cpu" for part in light.parameters()):
         light = copy.deepcopy(light).cpu()
-    light.layers = nn.ModuleList(PackedLayer(layer, whole.config.activation, dtype, lay) for layer in whole.layers)
+    light.layers = [PackedLayer(layer, whole.config.activation, dtype, lay) for layer in whole.layers]
     light.last_norm = _full(whole.last_norm)
     return cast(M, light.eval())
 
@@ -179,31 +178,27 @@ def fuses(dtype: torch.dtype) -> bool:
     return dtype == torch.float32 or (dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
-class RootNorm(nn.Module):
+class RootNorm:
     """`nn.RMSNorm` in four calls. Torch makes a dozen of it on a CPU, each of which costs a token more than sums do."""
 
-    weight: Tensor
-    least: Tensor
-
     def __init__(self, norm: nn.RMSNorm) -> None:
-        super().__init__()
         (width,), weight = norm.normalized_shape, norm.weight.detach().to("cpu", torch.float32)
         eps = torch.finfo(torch.float32).eps if norm.eps is None else norm.eps
         # The root of a mean is the length by the root of the width: that is in the weight, and in what is added to it.
-        self.register_buffer("weight", weight * width**0.5, persistent=False)
-        self.register_buffer("least", torch.tensor((width * eps) ** 0.5), persistent=False)
+        self.weight: Tensor = weight * width**0.5
+        self.least = torch.tensor((width * eps) ** 0.5)
 
-    def forward(self, hidden: Float[Tensor, "T D"]) -> Float[Tensor, "T D"]:
+    def __call__(self, hidden: Float[Tensor, "T D"]) -> Float[Tensor, "T D"]:
         length = torch.linalg.vector_norm(hidden, dim=-1, keepdim=True, dtype=torch.float32)
         return (hidden * self.weight).div_(length.hypot_(self.least)).to(hidden.dtype)
 
 
-def _full(norm: nn.Module) -> nn.Module:
+def _full(norm: nn.Module) -> nn.Module | RootNorm:
     """A copy of a norm that counts in full precision."""
     return RootNorm(norm) if isinstance(norm, nn.RMSNorm) else copy.deepcopy(norm).to("cpu", torch.float32)
 
 
-def _norm(norm: nn.Module, hidden: Tensor) -> Tensor:
+def _norm(norm: nn.Module | RootNorm, hidden: Tensor) -> Tensor:
     if isinstance(norm, nn.LayerNorm):
         # A processor's kernel takes half-precision vectors and full weights, and counts in full precision.
         return F.layer_norm(hidden, norm.normalized_shape, norm.weight, norm.bias, norm.eps)

@@ -12,11 +12,15 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from bertsmith.nn.activations import X86
+
 Look = Callable[[slice, Tensor], None]  # is told the chances of all words at some places, before they are gone
 
 AT_ONCE = 2**24  # scores: 64 MiB in full precision
 IN_CACHE = 2**20  # scores that are finished together: 4 MiB, shared by the cores
-APART = 16  # numbers between rows: if these were a power of two apart, a column would fall into one corner of a cache
+# Numbers between rows: if these were a power of two apart, a column would fall into one corner of a cache. Not so on
+# ARM, where torch makes a copy of what it writes into such rows.
+APART = 16 if X86 else 0
 
 
 def able(hidden: Float[Tensor, "N D"], table: Float[Tensor, "V E"]) -> bool:

@@ -12,7 +12,7 @@ demo: $(VENV)/.core  ## a vocabulary, a small BERT and a report from the text in
 	$(BIN)/bertsmith demo --out runs/demo
 
 test: $(VENV)/.dev  ## the whole suite; what needs a GPU or the shared datasets skips where there are none
-	$(PYTEST) -n auto
+	$(PYTEST) -n auto --dist worksteal
 
 check: $(VENV)/.dev  ## style and types
 	$(BIN)/ruff check .

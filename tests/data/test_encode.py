@@ -338,11 +338,12 @@ print(*(work(lambda: read(path)) for path in sys.argv[2:]), (peak() - before) / 
 @pytest.mark.parametrize("unit", ["the old, ", "captain", "漢"])
 def test_a_line_of_ten_megabytes_takes_little_time_and_memory(unit: str, plain: Path, tmp_path: Path) -> None:
     short = unit * 1000
-    for name, end in (("one", ""), ("many", "\n")):
-        (tmp_path / f"{name}.txt").write_text((short + end) * (10_000_000 // len(short.encode())))
+    count = 10_000_000 // len(short.encode())
+    (tmp_path / "one.txt").write_text(short * count)
+    (tmp_path / "many.txt").write_text(f"{short}\n" * (count // 4))
     command = [sys.executable, "-c", GIANT, str(plain), str(tmp_path / "one.txt"), str(tmp_path / "many.txt")]
     paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
     printed = subprocess.check_output(command, text=True, env=os.environ | paths)
     one, many, megabytes = map(float, printed.split())
-    assert one < 2 * many
+    assert one < 2 * (4 * many)
     assert megabytes < 150

@@ -44,7 +44,7 @@ class PackedLinear:
         assert type(linear) is nn.Linear, f"a {type(linear).__name__} cannot be packed"
         weight = linear.weight.detach().to("cpu", dtype)
         self.bias = None if linear.bias is None else linear.bias.detach().to("cpu", dtype)
-        # Neither parameter nor buffer: its bytes mean nothing to anyone but oneDNN.
+        # The bytes of the one mean nothing to anyone but oneDNN; the other is the network's own, and takes no memory.
         self.laid = torch.ops.mkldnn._reorder_linear_weight(weight) if lay and fuses(dtype) else None
         self.weight = weight if self.laid is None or dtype == torch.float32 else None
 

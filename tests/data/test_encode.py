@@ -320,7 +320,7 @@ def test_a_worker_is_light() -> None:
 GIANT = """
 import sys
 from pathlib import Path
-from pace import work
+from pace import pace, work
 from bertsmith.data.corpus import Corpus
 from bertsmith.data.encode import Encoder
 encoder = Encoder(Path(sys.argv[1]), "uint16")
@@ -331,7 +331,7 @@ def read(path):
         for sentence in document.sentences:
             encoder.encode([[sentence]])
 before = peak()
-print(*(work(lambda: read(path)) for path in sys.argv[2:]), (peak() - before) / 1024)
+print(*(work(lambda: read(path)) for path in sys.argv[2:]), pace(), (peak() - before) / 1024)
 """
 
 
@@ -344,6 +344,7 @@ def test_a_line_of_ten_megabytes_takes_little_time_and_memory(unit: str, plain: 
     command = [sys.executable, "-c", GIANT, str(plain), str(tmp_path / "one.txt"), str(tmp_path / "many.txt")]
     paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
     printed = subprocess.check_output(command, text=True, env=os.environ | paths)
-    one, many, megabytes = map(float, printed.split())
+    one, many, counted, megabytes = map(float, printed.split())
     assert one < 2 * (4 * many)
+    assert one < 20 * counted
     assert megabytes < 150

@@ -15,8 +15,9 @@ from test_suites import glue
 from tiny import prepared, recipe, write_text
 from typer.testing import CliRunner
 
-from bertsmith import measures, race, run
+from bertsmith import entrants, measures, race, run
 from bertsmith.cli import app
+from bertsmith.config import Part
 from bertsmith.errors import BertsmithError, RecipeError, RunError
 from bertsmith.measures import Questions
 from bertsmith.models import folder as folders
@@ -125,6 +126,8 @@ def test_a_race_scores_models_on_the_way_and_makes_nothing_twice(
     page = (out / "report.html").read_text(encoding="utf-8")
     assert re.findall(r'(?:src|href)="([^"]*)"', page) == ["data:,"]  # it loads nothing
     assert page.count("<svg") == 3
+    assert "For all: train.seed=3</p>" in page
+    assert results.subtitle == "For all: train.seed=3"
 
     before = (out / "race.json").read_bytes()
     monkeypatch.setattr(run, "pretrain", lambda _: pytest.fail("trained again"))
@@ -211,7 +214,9 @@ def test_with_equal_flops_all_spend_what_the_first_spends_in_its_time(tmp_path: 
     assert wide["points"][-1]["flops"] == pytest.approx(small["points"][-1]["flops"], abs=3 * update)
     assert wide["points"][0]["step"] == math.ceil(wide["points"][-1]["step"] / 2)
     race.race(given[1:], out, rules=rules, questions=Questions(), data=data)  # the pace is known by now
-    runner = race.Runner("other", recipe(data, out), run.cost(recipe(data, out)))
+    runner = race.Runner(
+        "other", entrants.Entrant(recipe(data, out), "other", []), recipe(data, out), run.cost(recipe(data, out))
+    )
     with pytest.raises(
         RunError, match=r"has not seen its first recipe to the end, 'bert', which sets the FLOPs\. Name"
     ):
@@ -236,6 +241,34 @@ def test_the_text_is_prepared_once_for_each_kind_of_pieces(tmp_path: Path) -> No
     assert summaries[0]["valid"]["bytes"] == summaries[1]["valid"]["bytes"] > 0
 
 
+def test_a_network_of_another_size_is_not_called_by_its_parents_name(tmp_path: Path) -> None:
+    """Nobody shall read "bert-base" above a network of two layers; a person's own file name is kept as it is."""
+    given = [written(tmp_path, "bert-base"), written(tmp_path, "legal"), "train.seed=3"]
+    found = entrants.entered(given, budget="1s", points=1)
+    assert [one.called for one in found.values()] == ["bert 2 x 32", "legal"]
+    assert [one.overrides for one in found.values()] == [["train.seed=3"]] * 2
+    assert entrants.called(
+        "bert-base", replace(found["legal"].recipe, model=Part("bert-base", FAMILY["bert-base"]))
+    ) == ("bert-base")
+    small = replace(FAMILY["t5-base"], layers=4, decoder=3, width=512, heads=8)
+    assert entrants.called("t5-base", replace(found["legal"].recipe, model=Part("t5-base", small))) == "t5 4 + 3 x 512"
+
+
+def test_legends_have_short_names_and_the_page_has_all_of_them(tmp_path: Path) -> None:
+    shared, long = ["train.seed=3", "data.length=16"], [f"schedule.option_{number}=1" for number in range(9)]
+    rows: list[dict[str, Any]] = [
+        {"called": "bert 4 x 512", "overrides": [*shared, "optimizer.rate=5e-4"]},
+        {"called": "bert 4 x 512", "overrides": [*shared, *long]},
+        {"called": "gpt2 4 x 512", "overrides": [*shared, "model.dropout=0.2", *long]},
+    ]
+    assert entrants.common(rows) == shared
+    assert entrants.labels(rows) == ["bert 4 x 512, rate=5e-4", "bert 4 x 512 (a)", "gpt2 4 x 512"]
+    assert entrants.own(rows[0], rows) == ["optimizer.rate=5e-4"]
+    assert entrants.labels([rows[0], rows[0]]) == ["bert 4 x 512 (a)", "bert 4 x 512 (b)"]
+    assert entrants.labels(rows[:1]) == ["bert 4 x 512"]
+    assert entrants.own(rows[0], rows[:1]) == rows[0]["overrides"]
+
+
 @pytest.mark.parametrize(
     ("kind", "pieces"),
     [
@@ -247,8 +280,8 @@ def test_the_text_is_prepared_once_for_each_kind_of_pieces(tmp_path: Path) -> No
     ],
 )
 def test_a_member_says_which_pieces_it_reads(kind: str, pieces: str) -> None:
-    assert race.kind_of(FAMILY[kind]) == pieces
-    assert race.kind_of(replace(FAMILY["smith-base"], causal=True)) == "bpe"
+    assert entrants.kind_of(FAMILY[kind]) == pieces
+    assert entrants.kind_of(replace(FAMILY["smith-base"], causal=True)) == "bpe"
 
 
 def test_points_are_the_first_checkpoints_behind_their_marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

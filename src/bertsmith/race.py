@@ -6,7 +6,6 @@ pretrain` runs it. The clock counts loader, steps, log and saving, but no vocabu
 
 import gc
 import math
-import re
 import shutil
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -18,21 +17,17 @@ from typing import Any, Literal
 import torch
 from rich.console import Console
 
-from bertsmith import choose, config, prepare, run
+from bertsmith import choose, config, run
 from bertsmith.data import files
-from bertsmith.data.corpus import Corpus
 from bertsmith.data.shards import Shards
+from bertsmith.entrants import Entrant, common, entered, folder_of, kind_of, labels, own, prepared
 from bertsmith.errors import BertsmithError, RecipeError, RunError, StopError
 from bertsmith.insight import standings, table
 from bertsmith.insight.standings import Against
 from bertsmith.insight.table import Results
 from bertsmith.measures import Measure, Questions, measures
-from bertsmith.models.networks import NetworkConfig
-from bertsmith.models.transformer import TransformerConfig
-from bertsmith.recipe import EXTENTS, Recipe, settle
+from bertsmith.recipe import Recipe, settle
 from bertsmith.run import Cost
-from bertsmith.text.pieces import Kind
-from bertsmith.text.tokenizer import TokenizerConfig
 from bertsmith.train import checkpoint, log, machine
 from bertsmith.train.clock import Clock, spoken
 from bertsmith.train.lock import Lock
@@ -40,7 +35,6 @@ from bertsmith.train.lock import Lock
 Equal = Literal["time", "flops"]
 SAY = Console(highlight=False, soft_wrap=True)
 RESULT, REPORT, FAILURE = "race.json", "report.html", "failure.txt"
-OWN = frozenset({"out", "data.folder", "train.evaluations", "train.saves", "train.keep", *EXTENTS[0]})
 SAME = frozenset({"out", "data.folder", "data.workers", "train.device", "train.compile"})  # what may differ in a row
 
 
@@ -64,7 +58,8 @@ class Runner:
     """A recipe that takes part."""
 
     name: str
-    recipe: Recipe
+    entrant: Entrant
+    recipe: Recipe  # the entrant's, for the folder and the text of the race
     cost: Cost
 
 
@@ -84,17 +79,17 @@ def race(
     stands alone is for all of them. The text is a prepared folder, or files that are prepared here.
     """
     asked = measures(questions)
-    recipes = entered(given, rules)
+    entrants = entered(given, budget=rules.budget, points=rules.points)
     if (data is None) == (not texts):
         raise RecipeError("race", "it takes one text for all", "Give --data PREPARED, or --text FILES")
     with Lock(out):
-        kinds = {name: kind_of(recipe.model.settings) for name, recipe in recipes.items()}
+        kinds = {name: kind_of(entrant.recipe.model.settings) for name, entrant in entrants.items()}
         folders = {kind: data or prepared(texts, out, kind, lowercase) for kind in dict.fromkeys(kinds.values())}
         runners = []
-        for name, recipe in recipes.items():
-            own = replace(recipe.data, folder=folders[kinds[name]])
-            recipe = replace(recipe, out=out / folder_of(name), data=own)
-            runners.append(Runner(name, recipe, run.cost(recipe)))
+        for name, entrant in entrants.items():
+            text = replace(entrant.recipe.data, folder=folders[kinds[name]])
+            recipe = replace(entrant.recipe, out=out / folder_of(name), data=text)
+            runners.append(Runner(name, entrant, recipe, run.cost(recipe)))
         known, failed = begun(out, rules, runners[0].name), []
         for runner in runners:
             check(out, known, runner, rules)
@@ -129,56 +124,6 @@ def tell(runner: Runner, error: Exception) -> None:
         line = f"{type(error).__name__}: {line.partition(chr(10))[0]} ({place} has it all)"
     SAY.print(f"{runner.name} failed. {line}", markup=False)
     _tidy()
-
-
-# ---------------------------------------------------------------------------------------------------- who takes part
-
-
-def entered(given: Sequence[str], rules: Rules) -> dict[str, Recipe]:
-    """The recipes by name, as they take part: for the same time, and saved at the same points of it."""
-    shared = [text for text in given if "=" in text.partition(" ")[0]]
-    entries = [text.split() for text in given if text.strip() and text not in shared]
-    ours = [f"train.budget={rules.budget}", "train.evaluations=0", f"train.saves={rules.points}", "train.keep=1000"]
-    found: dict[str, Recipe] = {}
-    for path, *overrides in entries:
-        for text in (*shared, *overrides):
-            if text.partition("=")[0].strip() in OWN:
-                raise RecipeError(f"'{text}'", "is for the race to say", "Use --budget, --points, --data and --out")
-        name = " ".join((Path(path).stem, *overrides))
-        if folder_of(name) in map(folder_of, found):
-            raise RecipeError(path, f"two recipes are called '{name}'", "Rename a file, or leave one out")
-        found[name] = run.read(Path(path), [*shared, *overrides, *ours])
-    if not found:
-        raise RecipeError("race", "there is no recipe to race", "`bertsmith list` shows those that come with it")
-    return found
-
-
-def folder_of(name: str) -> str:
-    """The name as a folder's."""
-    return re.sub(r"[^\w.=-]+", "-", name).strip("-")
-
-
-def kind_of(shape: NetworkConfig) -> Kind:
-    """The pieces that a member reads: RoBERTa and those that only look back have pieces of bytes, T5 sentinels.
-
-    Networks without attention read whole words, as they did in their time.
-    """
-    if not isinstance(shape, TransformerConfig):
-        return "words"
-    if shape.decoder:
-        return "t5"
-    return "bpe" if shape.offset or shape.causal else "wordpiece"
-
-
-def prepared(texts: Sequence[str], out: Path, kind: Kind, lowercase: bool) -> Path:
-    """The shards of the text in pieces of a kind, made now or found to be of the same text."""
-    corpus, tokenizer, data = Corpus(texts), out / f"tokenizer-{kind}", out / f"data-{kind}"
-    if not (tokenizer / "tokenizer.json").exists():
-        size, _ = choose.vocabulary(corpus.words)
-        lower = None if kind == "t5" else lowercase  # T5's pieces keep their case
-        prepare.tokenizer(texts, tokenizer, TokenizerConfig(kind=kind, vocabulary=size, lowercase=lower))
-    prepare.prepare(texts, data, tokenizer, valid=choose.valid_share(corpus.words))
-    return data
 
 
 # -------------------------------------------------------------------------------------------------------- the running
@@ -217,6 +162,8 @@ def ran(out: Path, known: dict[str, Any], runner: Runner, rules: Rules) -> dict[
     device = machine.device(recipe.train.device)
     row = {
         "name": runner.name,
+        "called": runner.entrant.called,
+        "overrides": runner.entrant.overrides,
         "what": _what(recipe),
         "data": Shards(recipe.data.folder / "train").fingerprint,
         "parameters": runner.cost.parameters,
@@ -311,7 +258,10 @@ def keep(out: Path, known: Mapping[str, Any]) -> Results:
     many = "one recipe" if len(rows) == 1 else f"{len(rows)} recipes"
     same = f"{spoken(choose.allowed(rules['budget']))} each" if rules["equal"] == "time" else "equal FLOPs"
     against: Against = "seconds" if rules["equal"] == "time" else "flops"
-    results = standings.standings(f"The race: {many}, {same}", rows, against, _protocol(known))
+    named = [{**row, "name": label} for row, label in zip(rows, labels(rows), strict=True)]
+    shared = f"For all: {' '.join(common(rows))}" if len(rows) > 1 and common(rows) else ""
+    title = f"The race: {many}, {same}"
+    results = standings.standings(title, named, against, _protocol(known), subtitle=shared)
     files.put(out / REPORT, table.page(results).encode())
     return results
 
@@ -338,7 +288,10 @@ def _protocol(known: Mapping[str, Any]) -> dict[str, str]:
                 seeds = "one seed" if how["seeds"] == 1 else f"{how['seeds']} seeds"
                 tuning = f"; {' '.join(how['tuning'])}" if how["tuning"] else ""
                 told[name] = f"fine-tuned and scored on the dev set, {seeds}{tuning}"
-    return {**told, **{row["name"]: row["what"] for row in rows}, **known["machine"]}
+    for label, row in zip(labels(rows), rows, strict=True):
+        others = own(row, rows)
+        told[label] = row["what"] + (f"; {' '.join(others)}" if others else "")
+    return {**told, **known["machine"]}
 
 
 def _what(recipe: Recipe) -> str:

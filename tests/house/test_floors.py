@@ -19,7 +19,7 @@ FLOORS = [
     {"kit"},
     {"prepare", "run", "tune", "apply", "look", "words"},
     {"suites", "maker"},
-    {"measures"},
+    {"measures", "entrants"},
     {"race"},
     {"cli"},
     {"__main__", "__init__"},

@@ -16,7 +16,9 @@ UNITS = {"s": 1, "min": 60, "h": 3600}
 LEAD = "Each dot is a model that was saved on the way. Point at a curve to read it."
 
 
-def standings(title: str, rows: Sequence[Row], against: Against, protocol: Mapping[str, str]) -> Results:
+def standings(
+    title: str, rows: Sequence[Row], against: Against, protocol: Mapping[str, str], subtitle: str = ""
+) -> Results:
     """One chart for each score; and a table of what the last models score, and what they took."""
     known = {name for row in rows for point in row["points"] for name in point["scores"]}
     tasks = sorted(known - {BITS, BLIMP})
@@ -25,6 +27,7 @@ def standings(title: str, rows: Sequence[Row], against: Against, protocol: Mappi
     columns = ["recipe", "parameters", "time", "tokens", "tokens/s", "FLOPs", *(["MFU"] if gpu else []), *names]
     return Results(
         title=title,
+        subtitle=subtitle,
         columns=columns,
         rows=[_cells(row, names, tasks, time, gpu) for row in rows],
         protocol=protocol,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.table import Table as Printed
+from rich.text import Text
 
 from bertsmith.data import files
 from bertsmith.insight.sheet import section, sheet
@@ -17,6 +18,7 @@ class Results:
     """A table, what it was made by, and the figures behind it."""
 
     title: str
+    subtitle: str = ""  # what holds for all rows
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]  # each as long as the columns; the first cell names it
     protocol: Mapping[str, str] = field(default_factory=dict)
@@ -24,7 +26,9 @@ class Results:
     picture: str = ""  # SVG, where there is more to see than to read
 
     def printed(self) -> Printed:
-        table = Printed(box=None, title=self.title, title_justify="left", title_style="bold")
+        under = f"\n{self.subtitle}" if self.subtitle else ""
+        title = Text(self.title, "bold").append(under, "not bold")
+        table = Printed(box=None, title=title, title_justify="left", title_style="")
         for number, column in enumerate(self.columns):
             table.add_column(column, justify="left" if number == 0 else "right")
         for row in self.rows:
@@ -50,6 +54,8 @@ def page(results: Results) -> str:
     sections = [f'<section><div class="results">{_table(results.columns, results.rows)}</div></section>']
     if results.picture:
         sections.insert(0, f"<section>{results.picture}</section>")
+    if results.subtitle:
+        sections.insert(0, f'<p class="lead">{escape(results.subtitle)}</p>')
     if results.protocol:
         rows = [(name, value) for name, value in results.protocol.items()]
         sections.append(section("How it was measured", _pairs(rows)))

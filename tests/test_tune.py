@@ -190,6 +190,16 @@ def test_what_can_be_told_apart_is_learnt_and_the_folder_classifies(learnt: Path
     assert [one["label"] for one in said] == ["purr", "bark"]
 
 
+def test_the_columns_that_were_learnt_from_are_kept_with_the_model_and_a_run_is_opened_as_its_model(
+    learnt: Path, base: Path, data: Path, tmp_path: Path
+) -> None:
+    model = bertsmith.load(learnt)  # the folder of the run
+    assert model.place == str(learnt / "model")
+    said = json.loads((learnt / "model" / "config.json").read_text())["bertsmith"]["learnt_from"]
+    assert said == {"kind": "classify", "texts": ["text"], "label": "label", "joined": 1}
+    assert recipe(learnt, data, tmp_path).model == learnt / "model"
+
+
 def test_the_result_tells_how_it_was_come_by(learnt: Path, base: Path, data: Path) -> None:
     result = json.loads((learnt / "result.json").read_text())
     protocol = result["protocol"]

@@ -176,3 +176,11 @@ def told(data: Data) -> list[str]:
         lines.append(f"{len(part.examples):,} {name} examples: {part.found}")
         lines += [f"  left out: {count:,} {reason}" for reason, count in part.dropped.items() if count]
     return lines
+
+
+def learnt_from(recipe: FineTune, data: Data) -> dict[str, Any]:
+    """The kind of file and the columns of the training data, which are kept with the model: `predict` reads alike."""
+    part, given = data.train, recipe.data
+    texts, label = part.texts or given.texts, part.label or given.label
+    kind = TASKS[recipe.task.kind].reads(recipe.task.settings)
+    return {"kind": kind, "texts": list(texts or ()), "label": label, "joined": part.joined}

@@ -12,6 +12,7 @@ from rich.markup import escape
 from bertsmith.data.corpus import Corpus
 from bertsmith.data.prepare import Summary
 from bertsmith.data.prepare import prepare as tokenise
+from bertsmith.models.folder import model_folder
 from bertsmith.text import tokenizer as pieces
 from bertsmith.text.extend import extend as extended
 from bertsmith.text.measure import Sample, measure
@@ -28,7 +29,7 @@ def tokenizer(texts: Sequence[str], out: Path, settings: TokenizerConfig, **read
 
 def extend(texts: Sequence[str], out: Path, base: Path, more: int, **reading: Any) -> None:
     """A vocabulary with more pieces for a text, and how well it fits before and after."""
-    before = Tokenizer.load(base)
+    before = Tokenizer.load(model_folder(base))
     with SAY.status("learning new pieces"):
         sample = Sample(Corpus(texts, **reading).lines())
         for _ in sample:
@@ -48,7 +49,7 @@ def prepare(
     texts: Sequence[str], out: Path, tokenizer: Path, *, valid: float = 0.01, workers: int | None = None, **reading: Any
 ) -> Summary:
     """Tokenise a text once, into shards."""
-    return shards(Corpus(texts, **reading), Tokenizer.load(tokenizer), out, valid, workers)
+    return shards(Corpus(texts, **reading), Tokenizer.load(model_folder(tokenizer)), out, valid, workers)
 
 
 def learn(corpus: Corpus, settings: TokenizerConfig, out: Path) -> None:

@@ -22,6 +22,7 @@ PLACES = "trunk.positions.weight"
 
 def start(objective: Unlabelled, folder: Path, tokenizer: Tokenizer) -> list[str]:
     """Give an objective the weights of a folder, whatever its vocabulary and its length; and tell what is new."""
+    folder = folders.model_folder(folder)
     opened, before, shape = folders.read(folder), Tokenizer.load(folder), objective.trunk.config
     _alike(opened.config, shape, folder)
     if before.vocabulary > opened.config.vocabulary:

@@ -26,7 +26,7 @@ from bertsmith.models import folder as folders
 from bertsmith.models import sentence
 from bertsmith.models.dialects import dialect_of
 from bertsmith.models.family import FAMILY
-from bertsmith.models.folder import Opened
+from bertsmith.models.folder import LEARNT_FROM, Opened
 from bertsmith.models.foreign import Learnt
 from bertsmith.models.sentence import SentenceConfig
 from bertsmith.models.transformer import TransformerConfig
@@ -74,7 +74,7 @@ def recipe(
     """
     if model.suffix == ".toml":
         return _read(model, data, out, dev=dev, task=task, seeds=seeds, overrides=overrides)
-    found = glue.recognise(data)
+    model, found = folders.model_folder(model), glue.recognise(data)
     train, dev = lesson.behind(data, dev, found, _columns(config.override({}, overrides)))
     values: dict[str, Any] = {"out": str(out), "seeds": seeds}
     member = str(model) if str(model) in FAMILY and not model.exists() else None
@@ -126,7 +126,8 @@ def finetune(recipe: FineTune) -> dict[str, Any]:
     """Fine-tune as the recipe says, once for each seed. Leaves the best model, and a result with its protocol."""
     with Lock(recipe.out):
         if recipe.model is not None:
-            base, tokenizer = folders.read(recipe.model), Tokenizer.load(recipe.model)
+            place = folders.model_folder(recipe.model)
+            base, tokenizer = folders.read(place), Tokenizer.load(place)
             data = lesson.read(recipe)
         else:
             data = lesson.read(recipe)
@@ -149,7 +150,7 @@ def finetune(recipe: FineTune) -> dict[str, Any]:
                 task, figures = run(one, base, tokenizer, data, encoded)
                 headline = next(iter(figures))
                 if all(_beats(figures[headline], other["figures"][headline]) for other in runs):
-                    _export(recipe, task, tokenizer)
+                    _export(recipe, task, tokenizer, data)
                 files.write_json(done, {"seed": one.train.seed, "headline": headline, "figures": figures})
                 shutil.rmtree(one.out / "checkpoints", ignore_errors=True)
             runs.append(files.read_json(done))
@@ -310,8 +311,8 @@ def _result(recipe: FineTune, data: Data, encoded: Encoded, runs: Sequence[Mappi
     return {"headline": headline, "summary": summary, "runs": list(runs), "protocol": protocol}
 
 
-def _export(recipe: FineTune, task: Task, tokenizer: Tokenizer) -> None:
-    """The model folder: weights, settings, labels and tokenizer."""
+def _export(recipe: FineTune, task: Task, tokenizer: Tokenizer, data: Data) -> None:
+    """The model folder: weights, settings, labels and tokenizer, and the columns that were learnt from."""
     shape, kind = task.trunk.config, recipe.task.kind
     if kind in lesson.FEATURES:
         return  # a Bi-LSTM on frozen features has no folder that others could open
@@ -325,6 +326,7 @@ def _export(recipe: FineTune, task: Task, tokenizer: Tokenizer) -> None:
             learnt = replace(learnt, answer=task.config.answer, pooling=task.pooling)
     if kind == "answer" and recipe.task.settings.threshold is not None:
         extra["bertsmith"] = {"threshold": recipe.task.settings.threshold}
+    extra["bertsmith"] = {**extra.get("bertsmith", {}), LEARNT_FROM: lesson.learnt_from(recipe, data)}
     with folders.writing(recipe.out / "model") as folder:
         folders.write(folder, shape, task.state_dict(), extra, learnt)
         tokenizer.save(folder, length=shape.length, segments=shape.segments > 1)

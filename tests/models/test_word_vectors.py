@@ -1,5 +1,7 @@
 """word2vec's own formats: what is written is read again bit for bit, gensim agrees, bad files are told in one line."""
 
+import gzip
+import lzma
 from pathlib import Path
 
 import numpy as np
@@ -117,3 +119,43 @@ def test_what_is_not_there_or_no_word_is_refused(tmp_path: Path) -> None:
     for word in ("", "two words", "line\nfeed"):
         with pytest.raises(FolderError, match="is no word"):
             write(tmp_path / "bad", WordVectors([word], np.ones((1, 2), np.float32)))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_packed_files_are_read_whatever_they_are_called(tmp_path: Path, form: Form) -> None:
+    vectors = some(5_000)  # more than memory is taken for at first
+    write(tmp_path / "plain", vectors, form)
+    data = (tmp_path / "plain").read_bytes()
+    (tmp_path / "v.txt.gz").write_bytes(gzip.compress(data, 1))
+    (tmp_path / "v").write_bytes(lzma.compress(data, preset=0))
+    for name in ("v.txt.gz", "v"):
+        back = read(tmp_path / name)
+        assert back.words == vectors.words
+        assert back.table.tobytes() == vectors.table.tobytes()
+
+
+def test_a_word_may_have_blanks_in_it_and_glove_names_no_numbers(tmp_path: Path) -> None:
+    lines = "New York 1 2\nthe 3 4\nwindows 95 5 6\n. . . 7 8\n"
+    (tmp_path / "words.txt").write_text(f"4 2\n{lines}")
+    (tmp_path / "glove.txt").write_text("a 0 0\n" + lines.removesuffix("\n"))
+    (tmp_path / "fasttext.vec").write_text("4 2\n" + lines.replace("\n", " \n"))  # which ends lines with a blank
+    expected = ["New York", "the", "windows 95", ". . ."]
+    for name, first in (("words.txt", []), ("glove.txt", ["a"]), ("fasttext.vec", [])):
+        back = read(tmp_path / name)
+        assert back.words == first + expected
+        assert back.table[len(first) :].tolist() == [[1, 2], [3, 4], [5, 6], [7, 8]]
+
+
+def test_a_packed_file_that_is_damaged_or_a_zip_is_told(tmp_path: Path) -> None:
+    write(tmp_path / "plain", some(500, 20), "text")
+    packed = gzip.compress((tmp_path / "plain").read_bytes())
+    (tmp_path / "cut.gz").write_bytes(packed[:-200])
+    with pytest.raises(FolderError, match=r"cut\.gz: cannot be read \(.*\)\. Fetch it again\.$"):
+        read(tmp_path / "cut.gz")
+    (tmp_path / "glove.zip").write_bytes(b"PK\x03\x04" + bytes(80))
+    with pytest.raises(FolderError, match=r"is a zip archive\. Unpack it, and name a file of it\.$"):
+        read(tmp_path / "glove.zip")
+    # A few bytes that promise a billion vectors take no memory for them.
+    (tmp_path / "bomb.gz").write_bytes(gzip.compress(b"1000000000 300\na " + b"1 " * 300))
+    with pytest.raises(FolderError, match="ends after 1 of 1,000,000,000 vectors"):
+        read(tmp_path / "bomb.gz")

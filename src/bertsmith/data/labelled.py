@@ -86,6 +86,9 @@ class Labelled:
     found: str  # which columns were taken, in words
     dropped: dict[str, int]  # how many rows, by reason
     fingerprint: str  # SHA-256 of the contents of the files
+    texts: tuple[str, ...] = ()  # the columns that the texts were read from, where they have any, in the first file
+    label: str | None = None  # and the column of the label
+    joined: int = 1  # so many of the texts are one, with blanks between
 
 
 @dataclass(frozen=True)
@@ -108,10 +111,10 @@ def read(path: str | Path, kind: Kind, columns: Columns = GUESS, policy: Policy 
         if word not in known:
             raise RecipeError(name, f"unknown choice '{word}'", nearest(word, known))
     dropped, digest = Dropped(policy), hashlib.sha256()
-    examples, found = list[Any](), dict[str, None]()
+    examples, found, plans = list[Any](), dict[str, None](), list[_Plan]()
     both = parallel.sides(Path(path), columns.texts, columns.label)
     files = both or _files(path)
-    parts = [parallel.read(both, dropped)] if both else (_read(file, kind, columns, dropped) for file in files)
+    parts = [parallel.read(both, dropped)] if both else (_read(file, kind, columns, dropped, plans) for file in files)
     for some, said in parts:
         examples += some
         found[said] = None
@@ -124,7 +127,16 @@ def read(path: str | Path, kind: Kind, columns: Columns = GUESS, policy: Policy 
         fact = f"holds no example: {'; '.join(found)}" + (f"; {reasons}" if reasons else "")
         raise TextError(path, fact, "Mend the file, or name other columns")
     counts = dict(dropped.counts)
-    return Labelled(examples=examples, found="; ".join(found), dropped=counts, fingerprint=digest.hexdigest())
+    taken = plans[0] if plans else _Plan((), None)
+    return Labelled(
+        examples=examples,
+        found="; ".join(found),
+        dropped=counts,
+        fingerprint=digest.hexdigest(),
+        texts=taken.texts,
+        label=taken.label,
+        joined=taken.joined,
+    )
 
 
 def _files(path: str | Path) -> list[Source]:
@@ -136,7 +148,10 @@ def _files(path: str | Path) -> list[Source]:
     return [source(Path(path))]
 
 
-def _read(file: Source, kind: Kind, columns: Columns, dropped: Dropped) -> tuple[Sequence[Any], str]:
+def _read(
+    file: Source, kind: Kind, columns: Columns, dropped: Dropped, plans: list[_Plan]
+) -> tuple[Sequence[Any], str]:
+    """The examples of one file and what was found; the columns they come from are added to `plans`."""
     if kind == "answer":
         return squad.read(file, dropped)
     if kind == "tag":
@@ -153,8 +168,10 @@ def _read(file: Source, kind: Kind, columns: Columns, dropped: Dropped) -> tuple
     task = None if named else glue.recognise(file.path)
     if task and kind in (task.kind, "pairs") and (held := glue.columns(table, task)):
         plan = _Plan(held[0], held[1] if kind == task.kind or task.kind == "number" else None, classes=task.classes)
+        plans.append(plan)
         return _examples(table, kind, plan, dropped), f"{task.name} of GLUE: {_said(table, plan)}"
     plan = _chosen(table, columns) if kind == "choose" else _planned(table, kind, columns)
+    plans.append(plan)
     return _examples(table, kind, plan, dropped), _said(table, plan)
 
 

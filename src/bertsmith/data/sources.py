@@ -35,7 +35,7 @@ class Source:
     def blocks(self, reached: Callable[[int], object]) -> Iterator[bytes]:
         """The unpacked bytes, piece by piece; `reached` is told how far into the packed file that is."""
         with self._opened() as raw:
-            stream = self._unpacked(raw)
+            stream = self.unpacked(raw)
             while block := stream.read(BLOCK):
                 if self.path != STANDARD_INPUT:
                     reached(raw.tell())
@@ -49,7 +49,8 @@ class Source:
             with self.path.open("rb") as raw:
                 yield raw
 
-    def _unpacked(self, raw: Any) -> Any:
+    def unpacked(self, raw: Any) -> Any:
+        """A stream of the contents, from one of the file's bytes."""
         match self.packing:
             case ".gz":
                 return gzip.GzipFile(fileobj=raw)

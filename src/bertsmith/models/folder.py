@@ -29,6 +29,7 @@ from bertsmith.nn.heads import Classifier, JudgeHead, MaskedHead, NextHead, Span
 from bertsmith.nn.positions import waves
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+LEARNT_FROM = "learnt_from"  # in config.json, under bertsmith: the kind of file and the columns of the training data
 MOST_LAYERS = 10_000
 MOST_JSON = 16 << 20  # bytes; a larger configuration or index is not one
 FLOATS = {"F64", "F32", "F16", "BF16"}
@@ -61,9 +62,16 @@ class Stored:
             return weight.float() if weight.is_floating_point() else weight
 
 
+def model_folder(path: str | Path) -> Path:
+    """The model folder that a path means: itself, or `model` in it where the path is the folder of a run."""
+    path = Path(path)
+    inner = path / "model"
+    return inner if (inner / CONFIG).is_file() and not (path / CONFIG).is_file() else path
+
+
 def read(folder: str | Path) -> Opened:
-    """Open a folder that transformers or `write` has saved."""
-    folder = Path(folder)
+    """Open a folder that transformers or `write` has saved, or that of a run."""
+    folder = model_folder(folder)
     if not folder.is_dir():
         raise FolderError(folder, "is not a folder" if folder.exists() else "is missing")
     raw = _json(inside(folder, CONFIG))

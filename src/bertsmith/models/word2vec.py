@@ -20,7 +20,7 @@ from bertsmith.config import build
 from bertsmith.data import files
 from bertsmith.errors import FolderError
 from bertsmith.models import word_vectors
-from bertsmith.models.folder import inside, writing
+from bertsmith.models.folder import inside, model_folder, writing
 from bertsmith.models.foreign import shown
 from bertsmith.models.word_vectors import WordVectors
 
@@ -78,7 +78,8 @@ def write(folder: Path, model: Word2Vec, words: list[str], counts: Int64[np.ndar
 
 
 def read(folder: Path) -> Opened:
-    """Open a folder that `write` has left."""
+    """Open a folder that `write` has left, or that of a run."""
+    folder = model_folder(folder)
     if not folder.is_dir():
         raise FolderError(folder, "is not a folder" if folder.exists() else "is missing")
     said = files.read_json(inside(folder, CONFIG))

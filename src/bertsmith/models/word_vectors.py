@@ -1,18 +1,21 @@
 """Words and a vector for each, in the field's own files: word2vec's text and binary formats, which gensim opens, too.
 
-Both begin with a line that says how many vectors of how many numbers there are. Then comes for each word, in the text
-format, a line with the word and its numbers; in the binary one the word, a space, and float32 in little-endian order.
+GloVe's text format is read as well, and any of them packed as .gz, .xz or .zst. word2vec's formats begin with a line
+that says how many vectors of how many numbers there are. Then comes for each word, in the text format, a line with the
+word and its numbers; in the binary one the word, a space, and float32 in little-endian order. GloVe's begins at once.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float32
 
 from bertsmith.data import files
+from bertsmith.data.lines import BROKEN
+from bertsmith.data.sources import Source
 from bertsmith.errors import FolderError
 
 Form = Literal["binary", "text"]
@@ -20,7 +23,11 @@ LONGEST = 1 << 12  # bytes a word may have
 HEADER = 64  # bytes the first line may have
 WIDEST = 1 << 16  # numbers a vector may have
 TOGETHER = 4_096  # vectors written at once
-REMEDY = "Word vectors are a file in word2vec's text or binary format"
+BLOCK = 1 << 20  # bytes read at once
+PACKED = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ", ".zst": b"(\xb5/\xfd", ".zip": b"PK\x03\x04"}  # by first bytes
+REMEDY = "Word vectors are a file in word2vec's text or binary format, or in GloVe's; also .gz .xz .zst"
+
+Pair = tuple[str, Float32[np.ndarray, " D"]]  # a word and its vector
 
 
 @dataclass(frozen=True)
@@ -55,77 +62,152 @@ def _line(word: str, row: Float32[np.ndarray, " D"], form: Form) -> bytes:
 
 
 def read(path: Path) -> WordVectors:
-    """The vectors of a file in either format, known by what it holds. No size is believed before it is checked."""
+    """The vectors of a file in either format, or in GloVe's, packed or not, known by its contents.
+
+    No size is believed before it is checked; of a packed file, memory is taken as its vectors come.
+    """
     try:
-        data = np.memmap(path, np.uint8, "r") if path.stat().st_size else np.zeros(0, np.uint8)
+        with path.open("rb") as raw:
+            unpacked, packed = _unpacked(path, raw)
+            return _read(path, _Bytes(unpacked), 0 if packed else path.stat().st_size)
     except FileNotFoundError:
         raise FolderError(path, "is missing") from None
-    except OSError as error:
-        raise FolderError(path, f"cannot be read ({error.strerror})") from None
-    count, width, begin = _header(path, data)
-    if count * (2 * width + 1) > len(data):
-        fact = f"names {count:,} vectors of {width:,} numbers, which do not fit into {len(data):,} bytes"
+    except BROKEN as error:
+        reason = getattr(error, "strerror", None) or str(error) or "it is damaged"
+        raise FolderError(path, f"cannot be read ({reason})", "Fetch it again" if packed_by(path) else "") from None
+
+
+def _read(path: Path, data: "_Bytes", size: int) -> WordVectors:
+    """The vectors; `size` is that of a file that is not packed, and 0 of one that is."""
+    count, width = _header(path, data)
+    if size and count * (2 * width + 1) > size:
+        fact = f"names {count:,} vectors of {width:,} numbers, which do not fit into {size:,} bytes"
         raise FolderError(path, fact, "Fetch it again")
-    table = np.empty((count, width), np.float32)
-    rows = _text(path, data, begin, table) if _is_text(data, begin, width) else _binary(path, data, begin, table)
-    words = list(rows)
+    table = np.empty((count if size and count else min(count or TOGETHER, TOGETHER), width), np.float32)
+    rows = _text(path, data, count, width) if _is_text(data, width) else _binary(path, data, count, width)
+    words = list[str]()
+    for word, numbers in rows:
+        if len(words) == len(table):
+            table = np.concatenate((table, np.empty_like(table)))
+        table[len(words)] = numbers
+        words.append(word)
+    table = table[: len(words)]
     if not np.isfinite(table).all():
         raise FolderError(path, f"the vector of '{words[_first_bad(table)]}' holds what is not a number")
     return WordVectors(words, table)
 
 
-def _header(path: Path, data: np.ndarray) -> tuple[int, int, int]:
-    """How many vectors, of how many numbers, and where the first begins."""
-    line, end, _ = data[:HEADER].tobytes().partition(b"\n")
-    parts = line.split()
-    if not end or len(parts) != 2 or not all(part.isdigit() for part in parts):
-        raise FolderError(path, "does not begin with the number of its vectors and of their numbers", REMEDY)
-    count, width = map(int, parts)
-    if not count or not 0 < width <= WIDEST:
-        raise FolderError(path, f"names {count:,} vectors of {width:,} numbers", REMEDY)
-    return count, width, len(line) + 1
+class _Bytes:
+    """Bytes of a stream, taken by marks or by number, a block held at a time."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream, self.held, self.at = stream, b"", 0
+
+    def ahead(self, size: int) -> bytes:
+        """The next bytes, which stay; fewer where the stream ends."""
+        while len(self.held) - self.at < size and (block := self.stream.read(max(BLOCK, size))):
+            self.held, self.at = self.held[self.at :] + block, 0
+        return self.held[self.at : self.at + size]
+
+    def until(self, mark: bytes, most: int) -> bytes | None:
+        """The bytes before the next mark, which is taken with them; None where there is none among the next."""
+        end = self.held.find(mark, self.at, self.at + most)
+        if end < 0:
+            self.ahead(most)
+            end = self.held.find(mark, self.at, self.at + most)
+        if end < 0:
+            return None
+        found, self.at = self.held[self.at : end], end + len(mark)
+        return found
+
+    def take(self, size: int) -> bytes:
+        found = self.ahead(size)
+        self.at += len(found)
+        return found
 
 
-def _is_text(data: np.ndarray, begin: int, width: int) -> bool:
-    """Whether the first line after the header is a word and so many numbers that can be read."""
-    line = data[begin : begin + LONGEST + 32 * width].tobytes().partition(b"\n")[0]
+def packed_by(path: Path) -> str:
+    """How a file is packed, by its first bytes: .gz, .xz, .zst, .zip; or not at all."""
     try:
-        return len([float(part) for part in line.split()[1:]]) > 0
+        with path.open("rb") as raw:
+            first = raw.read(6)
+    except OSError:
+        return ""
+    return next((ending for ending, mark in PACKED.items() if first.startswith(mark)), "")
+
+
+def _unpacked(path: Path, raw: Any) -> tuple[Any, bool]:
+    packing = packed_by(path)
+    if packing == ".zip":
+        raise FolderError(path, "is a zip archive", "Unpack it, and name a file of it")
+    return Source(path, ".txt", packing).unpacked(raw), bool(packing)
+
+
+def _header(path: Path, data: _Bytes) -> tuple[int, int]:
+    """How many vectors of how many numbers. GloVe's files do not say: 0 vectors, and the width of the first."""
+    line, end, _ = data.ahead(HEADER).partition(b"\n")
+    parts = line.split()
+    if end and len(parts) == 2 and all(part.isdigit() for part in parts):
+        count, width = map(int, parts)
+        if not count or not 0 < width <= WIDEST:
+            raise FolderError(path, f"names {count:,} vectors of {width:,} numbers", REMEDY)
+        data.take(len(line) + 1)
+        return count, width
+    line = data.ahead(LONGEST + 32 * WIDEST).partition(b"\n")[0]
+    width = len(line.split()) - 1
+    if width < 2 or not _numbers(line.split()[1:]):
+        raise FolderError(path, "does not begin with the number of its vectors and of their numbers", REMEDY)
+    return 0, width
+
+
+def _is_text(data: _Bytes, width: int) -> bool:
+    """Whether the first line after the header is a word and so many numbers that can be read."""
+    parts = data.ahead(LONGEST + 32 * width).partition(b"\n")[0].split()
+    return len(parts) > 1 and _numbers(parts[-min(width, len(parts) - 1) :])
+
+
+def _numbers(parts: list[bytes]) -> bool:
+    try:
+        return bool([float(part) for part in parts])
     except ValueError:
         return False
 
 
-def _text(path: Path, data: np.ndarray, begin: int, table: np.ndarray) -> Iterator[str]:
-    lines = data[begin:].tobytes().split(b"\n")
-    for row in range(len(table)):
-        place = f"{path}:{row + 2}"
-        word, *numbers = lines[row].split() if row < len(lines) and lines[row] else [b""]
+def _text(path: Path, data: _Bytes, count: int, width: int) -> Iterator[Pair]:
+    """Words and numbers by lines. A word may have blanks in it: the last numbers of a line are the vector."""
+    row, most = 0, LONGEST + 32 * width
+    while not count or row < count:
+        place = f"{path}:{row + (2 if count else 1)}"
+        line = data.until(b"\n", most)
+        line = data.take(most) if line is None else line
+        word, *numbers = line.rsplit(None, width) or [b""]
         if not word:
-            raise FolderError(path, f"ends after {row:,} of {len(table):,} vectors", "Fetch it again")
-        if len(numbers) != table.shape[1]:
-            raise FolderError(place, f"has {len(numbers):,} numbers, not {table.shape[1]:,}", "Fetch the file again")
+            if not count:  # nothing says how many there are to be
+                return
+            raise FolderError(path, f"ends after {row:,} of {count:,} vectors", "Fetch it again")
+        more = word.split()[1:] if not row else []  # the first word hardly ends in numbers: the header is wrong
+        if len(numbers) != width or (more and _numbers(more)):
+            raise FolderError(place, f"has {len(numbers) + len(more):,} numbers, not {width:,}", "Fetch the file again")
         try:
-            table[row] = [float(number) for number in numbers]
+            values = np.array([float(number) for number in numbers], np.float32)
         except ValueError:
             raise FolderError(place, "holds what is not a number", "Fetch the file again") from None
-        yield _decoded(word, place)
+        yield _decoded(word.strip(), place), values
+        row += 1
 
 
-def _binary(path: Path, data: np.ndarray, begin: int, table: np.ndarray) -> Iterator[str]:
-    count, width = table.shape
+def _binary(path: Path, data: _Bytes, count: int, width: int) -> Iterator[Pair]:
     for row in range(count):
         place = f"{path}, vector {row + 1:,}"
-        head = data[begin : begin + LONGEST].tobytes()
-        skipped = len(head) - len(head.lstrip(b"\n"))  # word2vec ends a vector with a line feed, others do not
-        word, space, _ = head[skipped:].partition(b" ")
-        start = begin + skipped + len(word) + 1
-        begin = start + 4 * width
-        if not space or begin > len(data):
-            cut = len(head) < LONGEST or begin > len(data)
+        while data.ahead(1) == b"\n":  # word2vec ends a vector with a line feed, others do not
+            data.take(1)
+        word = data.until(b" ", LONGEST)
+        numbers = b"" if word is None else data.take(4 * width)
+        if word is None or len(numbers) < 4 * width:
+            cut = word is not None or len(data.ahead(LONGEST)) < LONGEST
             fact = f"ends after {row:,} of {count:,} vectors" if cut else f"there is no word at vector {row + 1:,}"
             raise FolderError(path, fact, "Fetch it again")
-        table[row] = data[start:begin].view("<f4")
-        yield _decoded(word, place)
+        yield _decoded(word, place), np.frombuffer(numbers, "<f4")
 
 
 def _decoded(word: bytes, place: str) -> str:

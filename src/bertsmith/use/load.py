@@ -30,8 +30,8 @@ from bertsmith.use.model import Model
 
 
 def load(folder: str | Path, device: str = "cpu") -> Model:
-    """The model in a folder with config.json, model.safetensors and tokenizer.json."""
-    path = Path(folder)
+    """The model in a folder with config.json, model.safetensors and tokenizer.json; or in the folder of its run."""
+    path = folders.model_folder(folder)
     opened = folders.read(path)
     tokenizer = Tokenizer.load(path)
     if tokenizer.vocabulary > opened.config.vocabulary:
@@ -98,7 +98,7 @@ def _said(opened: Opened, place: Path) -> Write | None:
     labels = said.get("labels")
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
         raise FolderError(place, f"'labels' of bertsmith is {shown(labels)}", "Give a list of names")
-    settings = {name: value for name, value in said.items() if name not in ("task", "labels")}
+    settings = {name: value for name, value in said.items() if name not in ("task", "labels", folders.LEARNT_FROM)}
     trunk = network(opened.config)
     assert isinstance(trunk, Translator)  # as it has a decoder
     return Write(trunk, build(settings, Write.Config, f"{place} [bertsmith]"), tuple(labels))

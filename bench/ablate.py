@@ -1,6 +1,6 @@
 """What each choice of a recipe is worth: the same time or steps with one choice changed, and the held-out loss.
 
-    python bench/ablate.py recipes/smith-base.toml PREPARED "" "objective.rate=0.15" "model.norm=after"
+    python bench/ablate.py smith-base PREPARED "" "objective.rate=0.15" "model.norm=after"
         [--extent train.budget=60s] [--base "model.layers=4"] [--seeds 1] [--out bench/results/ablate.json]
 
 Each quoted word is a variant: the overrides it makes. No model is kept, so that a network may be tried that no library

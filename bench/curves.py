@@ -1,6 +1,6 @@
 """Loss curves by the exact, slow way and by each fast path: they ought to lie on top of each other.
 
-    python bench/curves.py PREPARED [--recipe recipes/tiny/bert.toml] [--steps 300] [--paths "last layer" half ...]
+    python bench/curves.py PREPARED [--recipe tiny/bert] [--steps 300] [--paths "last layer" half ...]
 
 One recipe is trained from the same weights on the same batches, without dropout. The exact way computes all of the last
 layer, attends by the formula as it stands, and stays in full precision, uncompiled. Each path changes one of these.
@@ -160,7 +160,7 @@ def _text(x: float, y: float, words: str, kind: str = "") -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path)
-    parser.add_argument("--recipe", type=Path, default=Path("recipes/tiny/bert.toml"))
+    parser.add_argument("--recipe", type=Path, default=Path("tiny/bert"))
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--paths", nargs="+", choices=PATHS, default=list(PATHS))
     parser.add_argument("--kernel", choices=("recorded", "grouped"), default="recorded", help="of the exact way")

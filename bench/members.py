@@ -91,7 +91,6 @@ def main() -> None:
     parser.add_argument("--members", nargs="+", default=MEMBERS)
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--tokens", type=int, default=65_536)
-    parser.add_argument("--recipes", type=Path, default=Path("recipes"))
     parser.add_argument("--work", type=Path, default=Path("runs/members"))
     parser.add_argument("--out", type=Path, default=Path("bench/results/members.json"))
     options = parser.parse_args()
@@ -101,7 +100,7 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for name in options.members:
         changes = [f"data.length={options.length}", f"data.tokens={options.tokens}", "train.accumulate=1"]
-        recipe = run.read(options.recipes / f"{name}.toml", [*changes, *options.overrides])
+        recipe = run.read(name, [*changes, *options.overrides])
         folder = race.prepared([str(options.text)], options.work, race.kind_of(recipe.model.settings), True)
         recipe = replace(recipe, data=replace(recipe.data, folder=folder))
         race._tidy()

@@ -1,6 +1,6 @@
 """Word-level perplexity of a recurrent language model on WikiText-2's validation text, trained on text of one's own.
 
-    python bench/perplexity.py TEXT... --valid wikitext-2/valid.txt.xz [--recipe recipes/tiny/lstm.toml] [--budget 8m]
+    python bench/perplexity.py TEXT... --valid wikitext-2/valid.txt.xz [--recipe tiny/lstm] [--budget 8m]
         [--vocabulary 10000] [--change model.width=256]... [--out bench/results/perplexity-cpu.json]
 
 A vocabulary of whole words, cased, is learnt from the TEXT, the recipe is trained on it for so long, and WikiText-2 is
@@ -102,7 +102,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("texts", nargs="+")
     parser.add_argument("--valid", type=Path, required=True)
-    parser.add_argument("--recipe", type=Path, default=Path("recipes/tiny/lstm.toml"))
+    parser.add_argument("--recipe", type=Path, default=Path("tiny/lstm"))
     parser.add_argument("--budget", default="8m")
     parser.add_argument("--vocabulary", type=int, default=10_000)
     parser.add_argument("--change", action="append", default=[])

@@ -1,6 +1,6 @@
 """The seven-minute race: recipes pretrained on one text for one span of time, then scored alike, beside transformers.
 
-    python bench/race.py TEXT DATA [--recipes recipes/a.toml "recipes/a.toml objective.rate=0.15"] [--minutes 7] ...
+    python bench/race.py TEXT DATA [--recipes bert-base "bert-base objective.rate=0.15"] [--minutes 7] ...
 
 TEXT is learnt from; DATA holds blimp/ and glue/. Vocabulary and shards are made once, before any clock runs, and kept
 under --work; `--recipes` with nothing behind it makes them and no more. Each recipe then runs as `bertsmith pretrain`
@@ -39,7 +39,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from bertsmith import config, lesson, prepare, run, tune
+from bertsmith import config, lesson, prepare, recipes, run, tune
 from bertsmith.data.corpus import Corpus
 from bertsmith.data.shards import Shards
 from bertsmith.errors import BertsmithError, nearest
@@ -113,8 +113,10 @@ def raced(entry: str, data: Path, minutes: float) -> tuple[str, Recipe]:
     path, *overrides = entry.split()
     own = any(text.partition("=")[0] in EXTENTS[0] for text in overrides)  # what an entry says of its length holds
     usual = ["train.evaluations=0", "train.saves=0", f"train.budget={60 * minutes:g}s"]
-    recipe = run.read(Path(path), [*usual, *overrides])
-    name = " ".join((Path(path).stem, *overrides)) + ("" if own or minutes == Size.minutes else f", {minutes:g} min")
+    recipe = run.read(path, [*usual, *overrides])
+    name = " ".join((recipes.find(path).stem, *overrides)) + (
+        "" if own or minutes == Size.minutes else f", {minutes:g} min"
+    )
     return name, replace(recipe, data=replace(recipe.data, folder=data))
 
 
@@ -249,7 +251,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("text", type=Path)
     parser.add_argument("data", type=Path)
-    parser.add_argument("--recipes", nargs="*", default=["recipes/bert-base.toml"], help="each perhaps with overrides")
+    parser.add_argument("--recipes", nargs="*", default=["bert-base"], help="each perhaps with overrides")
     parser.add_argument("--minutes", type=float, help="of pretraining, 7 if not said")
     parser.add_argument("--vocabulary", type=int, help="pieces, 30,522 if not said")
     parser.add_argument("--seeds", type=int, help="of each task but SST-2, 3 if not said")
@@ -298,7 +300,7 @@ def main() -> None:
         if found is None and options.only_score:
             raise SystemExit(f"{options.out}: knows no run of {entry}. Run it without --only-score.")
         if found is None:
-            folder = f"{Path(entry.split()[0]).stem}-{hashlib.sha256((same + own).encode()).hexdigest()[:8]}"
+            folder = f"{recipes.find(entry.split()[0]).stem}-{hashlib.sha256((same + own).encode()).hexdigest()[:8]}"
             with ProcessPoolExecutor(1, SPAWN) as pool:  # each recipe begins in a process as fresh as the first
                 future = pool.submit(pretrain, replace(recipe, out=options.work / folder))
             if error := future.exception():

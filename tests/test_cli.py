@@ -5,14 +5,16 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import scripts
 from tiny import prepared, recipe, write_text
 from typer.testing import CliRunner
 
-from bertsmith import config, run
-from bertsmith.cli import app
+from bertsmith import __version__, config, recipes, run
+from bertsmith.cli import PANELS, app
+from bertsmith.errors import RecipeError
 
 VERBS = (
     *("make", "demo", "tokenizer", "prepare", "pretrain", "check", "list", "fill"),
@@ -144,6 +146,59 @@ def test_the_family_is_listed() -> None:
     assert "bert-large" in shown.output
     assert "335.1 M" in shown.output
     assert "objective masked" in shown.output
+
+
+def test_the_list_names_word2vec_and_every_recipe_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown = CliRunner().invoke(app, ["list"]).output
+    assert "word2vec" in shown
+    assert "recipe bert-tiny: BERT-tiny: 2 layers of width 128, 4 M parameters\n" in shown
+    assert "recipe tiny/bert: BERT on a laptop\n" in shown
+    assert all(f"recipe {name}: " in shown for name in recipes.names())
+
+
+def test_a_recipe_is_found_by_name_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown = CliRunner().invoke(app, ["check", "bert-tiny"])
+    assert shown.exit_code == 0, shown.output
+    assert "2 layers of width 128" in shown.output
+    data = prepared(tmp_path)
+    small = ["model.width=32", "model.heads=2", "data.length=32", "data.tokens=512", "train.steps=2", "data.valid=512"]
+    trained = CliRunner().invoke(app, ["pretrain", "tiny/bert", "--data", str(data), "--out", "mine", *small])
+    assert trained.exit_code == 0, trained.output
+    assert Path("mine/model/model.safetensors").exists()
+    Path("bert-tiny").write_text(config.dump(recipe(data, tmp_path / "run")))
+    assert run.read("bert-tiny", []).out == tmp_path / "run"  # a file of one's own comes first
+
+
+@pytest.mark.parametrize(
+    ("asked", "line"),
+    [
+        ("bert-bas", "bert-bas: there is no such recipe. Did you mean 'bert-base'?"),
+        ("tiny/brt", "tiny/brt: there is no such recipe. Did you mean 'tiny/bert'?"),
+        ("recipes/gpt2.toml", "recipes/gpt2.toml: there is no such recipe. Did you mean 'gpt2'?"),
+        ("nothing", "nothing: there is no such recipe. `bertsmith list` shows those that come with it."),
+        (".", ".: is a folder. Name a recipe, as bert-base, or a file ending in .toml."),
+        ("tiny/transformer", "tiny/transformer: learns from labelled examples. Say: bertsmith finetune "),
+    ],
+)
+def test_a_recipe_that_is_not_there_is_told_in_one_line(asked: Any, line: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        run.read(asked, [])
+    assert str(caught.value).startswith(line)
+
+
+def test_the_help_is_grouped_by_what_one_wants_to_do() -> None:
+    shown = CliRunner().invoke(app, ["--help"]).output
+    places = [shown.index(f"─ {title} ─") for title in PANELS]
+    assert places == sorted(places)
+    assert shown.count("─ Commands ─") == 0
+
+
+def test_the_version_is_told() -> None:
+    assert CliRunner().invoke(app, ["--version"]).output == f"bertsmith {__version__}\n"
 
 
 def test_make_goes_from_text_to_a_model_and_again_is_done_at_once(tmp_path: Path) -> None:

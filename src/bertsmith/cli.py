@@ -2,13 +2,29 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from typer.core import TyperGroup
 
 from bertsmith.errors import BertsmithError
 
+# What a person wants to do: the verbs stand under these titles in the help, in this order.
+MAKE, TEACH, USE = "Make a model from text", "Teach a model a task, and measure it", "Use a model"
+WORDS, LOOK = "Word vectors", "Look inside, and look up"
+PANELS = (MAKE, TEACH, USE, WORDS, LOOK)
+
+
+class Verbs(TyperGroup):
+    """The verbs in the order of their titles."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        titles = {name: getattr(verb, "rich_help_panel", None) for name, verb in self.commands.items()}
+        return sorted(titles, key=lambda name: PANELS.index(titles[name]) if titles[name] in PANELS else len(PANELS))
+
+
 app = typer.Typer(
+    cls=Verbs,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -29,6 +45,7 @@ Shape = Annotated[
     Literal["auto", "lines", "running"],
     typer.Option("--layout", help="One sentence a line with blank lines between documents, or running text."),
 ]
+RecipeName = Annotated[str, typer.Argument(help="A recipe by name, as bert-base (`bertsmith list`), or a TOML file.")]
 Overrides = Annotated[list[str] | None, typer.Argument(help="Changes to the recipe, as in train.steps=1000.")]
 Out = Annotated[Path, typer.Option("--out", help="The folder to write.")]
 Case = Annotated[bool, typer.Option("--lowercase/--cased", help="Whether Paris and paris are one word.")]
@@ -44,7 +61,25 @@ Precision = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
 
-@app.command()
+def _version(asked: bool) -> bool:
+    if asked:
+        from bertsmith import __version__
+
+        print(f"bertsmith {__version__}")
+        raise typer.Exit
+    return asked
+
+
+@app.callback()
+def bertsmith(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """Turn a folder of text into your own BERT."""
+
+
+@app.command(rich_help_panel=MAKE)
 def make(
     texts: Texts,
     out: Out,
@@ -61,7 +96,7 @@ def make(
     maker.make(texts, out, budget=budget, seed=seed, lowercase=lowercase, field=field, policy=bad, layout=layout)
 
 
-@app.command()
+@app.command(rich_help_panel=MAKE)
 def demo(
     out: Out = Path("runs/demo"),
     budget: Annotated[str, typer.Option(help="How long it may take in all.")] = "5m",
@@ -72,7 +107,7 @@ def demo(
     maker.demo(out, budget=budget)
 
 
-@app.command()
+@app.command(rich_help_panel=MAKE)
 def tokenizer(
     texts: Texts,
     out: Out,
@@ -102,7 +137,7 @@ def tokenizer(
     prepare.tokenizer(texts, out, settings, field=field, policy=bad, layout=layout)
 
 
-@app.command()
+@app.command(rich_help_panel=MAKE)
 def prepare(
     texts: Texts,
     out: Out,
@@ -119,23 +154,32 @@ def prepare(
     prepare.prepare(texts, out, tokenizer, valid=valid, workers=workers, field=field, policy=bad, layout=layout)
 
 
-@app.command()
-def pretrain(recipe: Path, overrides: Overrides = None) -> None:
+@app.command(rich_help_panel=MAKE)
+def pretrain(
+    recipe: RecipeName,
+    overrides: Overrides = None,
+    data: Annotated[Path | None, typer.Option(help="What `bertsmith prepare` wrote; else as the recipe says.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder to write; else as the recipe says.")] = None,
+) -> None:
     """Train what a recipe describes. The same command goes on with a run that was stopped or killed."""
     from bertsmith import run
 
-    run.pretrain(run.read(recipe, overrides or []))
+    run.pretrain(run.placed(run.read(recipe, overrides or []), data, out))
 
 
-@app.command()
-def check(recipe: Path, overrides: Overrides = None) -> None:
+@app.command(rich_help_panel=LOOK)
+def check(
+    recipe: RecipeName,
+    overrides: Overrides = None,
+    data: Annotated[Path | None, typer.Option(help="What `bertsmith prepare` wrote, for the time it takes.")] = None,
+) -> None:
     """Read a recipe without running it: parameters, memory and time."""
     from bertsmith import run
 
-    run.check(run.read(recipe, overrides or []))
+    run.check(run.placed(run.read(recipe, overrides or []), data, None))
 
 
-@app.command(name="list")
+@app.command(name="list", rich_help_panel=LOOK)
 def listing() -> None:
     """The members of the family, the objectives and the recipes."""
     from bertsmith import run
@@ -143,7 +187,7 @@ def listing() -> None:
     run.listing()
 
 
-@app.command()
+@app.command(rich_help_panel=USE)
 def fill(
     model: Annotated[Path, typer.Argument(help="A model folder.")],
     texts: Annotated[
@@ -158,7 +202,7 @@ def fill(
     apply.fill(model, texts, top=top, as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=TEACH)
 def finetune(
     model: Annotated[
         Path,
@@ -184,7 +228,7 @@ def finetune(
     )
 
 
-@app.command()
+@app.command(rich_help_panel=TEACH)
 def evaluate(
     model: ModelFolder,
     data: Annotated[Path, typer.Option("--data", help="The suite's data: a folder, a file or an archive.")],
@@ -207,11 +251,11 @@ def evaluate(
     suites.evaluate(suite, model, data, out, seeds=seeds, most=most, overrides=changes)
 
 
-@app.command()
+@app.command(rich_help_panel=MAKE)
 def race(
     recipes: Annotated[
         list[str],
-        typer.Argument(help='Recipes, perhaps "a.toml section.key=value"; an override that stands alone is for all.'),
+        typer.Argument(help='Recipes, as bert-base or "bert-base section.key=value"; a lone override is for all.'),
     ],
     out: Out,
     data: Annotated[Path | None, typer.Option(help="A prepared text, for all of them.")] = None,
@@ -243,7 +287,7 @@ def race(
     racing.race(recipes, out, rules=rules, questions=asked, data=data, texts=texts or [], lowercase=lowercase)
 
 
-@app.command()
+@app.command(rich_help_panel=USE)
 def predict(
     model: ModelFolder,
     inputs: Input = None,
@@ -255,7 +299,7 @@ def predict(
     apply.predict(model, inputs or [], out=out)
 
 
-@app.command()
+@app.command(rich_help_panel=USE)
 def embed(
     model: ModelFolder,
     out: Annotated[Path, typer.Option("--out", help="A file ending in .npy or .parquet.")],
@@ -278,7 +322,7 @@ def embed(
     apply.embed(model, inputs or [], out, join=join, precision=precision, **given)
 
 
-@app.command()
+@app.command(rich_help_panel=USE)
 def score(
     model: ModelFolder,
     inputs: Input = None,
@@ -293,7 +337,7 @@ def score(
     apply.score(model, inputs or [], form=form, as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=USE)
 def neighbours(
     model: ModelFolder,
     texts: Annotated[
@@ -314,7 +358,7 @@ def neighbours(
         apply.neighbours(model, texts or [], among, top=top, as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=USE)
 def generate(
     model: Annotated[Path, typer.Argument(help="The folder of a model that tells the next token, as GPT does.")],
     prompts: Annotated[
@@ -340,7 +384,7 @@ def generate(
     apply.generate(model, prompts or [], as_json=as_json, **drawn, **whole)
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def look(
     models: Annotated[list[Path], typer.Argument(help="Folders of recurrent models, to be seen side by side.")],
     text: Annotated[Path, typer.Option(help="A text to look at them with.")],
@@ -353,7 +397,7 @@ def look(
     look.look(models, text, out, pictures=png)
 
 
-@app.command()
+@app.command(rich_help_panel=WORDS)
 def vectors(
     texts: Texts,
     out: Out,
@@ -392,7 +436,7 @@ def vectors(
     words.vectors(texts, recipe, as_text=as_text, field=field, policy=bad, layout=layout)
 
 
-@app.command()
+@app.command(rich_help_panel=WORDS)
 def similar(
     model: WordModel,
     words: Annotated[list[str] | None, typer.Argument(help="Words.")] = None,
@@ -408,7 +452,7 @@ def similar(
     root.similar(model, words or [], judged=judged, top=top, as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=WORDS)
 def analogy(
     model: WordModel,
     words: Annotated[list[str] | None, typer.Argument(help="Three words: king man woman.")] = None,
@@ -425,7 +469,7 @@ def analogy(
     root.analogy(model, words or [], asked=asked, method=method, top=top, as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=USE)
 def translate(
     model: Annotated[Path, typer.Argument(help="The folder of a model that has learnt to write texts about texts.")],
     inputs: Annotated[

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bertsmith import choose, prepare, run
+from bertsmith import choose, prepare, recipes, run
 from bertsmith.data.corpus import Corpus
 from bertsmith.errors import RecipeError
 from bertsmith.models.family import FAMILY
@@ -37,15 +37,16 @@ def entered(given: Sequence[str], *, budget: str, points: int) -> dict[str, Entr
     entries = [text.split() for text in given if text.strip() and text not in shared]
     ours = [f"train.budget={budget}", "train.evaluations=0", f"train.saves={points}", "train.keep=1000"]
     found: dict[str, Entrant] = {}
-    for path, *overrides in entries:
+    for entry, *overrides in entries:
         for text in (*shared, *overrides):
             if text.partition("=")[0].strip() in OWN:
                 raise RecipeError(f"'{text}'", "is for the race to say", "Use --budget, --points, --data and --out")
-        name = " ".join((Path(path).stem, *overrides))
+        stem = recipes.find(entry).stem
+        name = " ".join((stem, *overrides))
         if folder_of(name) in map(folder_of, found):
-            raise RecipeError(path, f"two recipes are called '{name}'", "Rename a file, or leave one out")
-        recipe = run.read(Path(path), [*shared, *overrides, *ours])
-        found[name] = Entrant(recipe, called(Path(path).stem, recipe), [*shared, *overrides])
+            raise RecipeError(entry, f"two recipes are called '{name}'", "Rename a file, or leave one out")
+        recipe = run.read(entry, [*shared, *overrides, *ours])
+        found[name] = Entrant(recipe, called(stem, recipe), [*shared, *overrides])
     if not found:
         raise RecipeError("race", "there is no recipe to race", "`bertsmith list` shows those that come with it")
     return found

@@ -75,7 +75,7 @@ def race(
 ) -> Results:
     """Train, score and draw; what is known from an earlier call is not made again, and one that fails stops no other.
 
-    `given` are recipes, each perhaps with overrides of its own, as in "a.toml objective.rate=0.4"; an override that
+    `given` are recipes, each perhaps with overrides of its own, as in "bert-base objective.rate=0.4"; an override that
     stands alone is for all of them. The text is a prepared folder, or files that are prepared here.
     """
     asked = measures(questions)

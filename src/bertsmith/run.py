@@ -1,8 +1,9 @@
 """The composition root of pretraining: one function per verb."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from bertsmith import choose, config, kit, story
+from bertsmith import choose, config, kit, recipes, story
 from bertsmith.data import files
 from bertsmith.data.shards import Shards
 from bertsmith.errors import RecipeError
@@ -24,6 +25,7 @@ from bertsmith.models.dialects import dialect_of
 from bertsmith.models.elmo import Elmo
 from bertsmith.models.family import FAMILY
 from bertsmith.models.transformer import TransformerConfig
+from bertsmith.models.word2vec import Word2VecConfig
 from bertsmith.nn.attention import lacking
 from bertsmith.objectives import OBJECTIVES
 from bertsmith.objectives.base import Unlabelled
@@ -47,11 +49,18 @@ MAY_CHANGE = frozenset(  # what a run that goes on may have otherwise than when 
 )
 
 
-def read(path: Path, overrides: Sequence[str]) -> Recipe:
-    """A recipe from its file, with the changes of the command line."""
+def read(recipe: str | Path, overrides: Sequence[str]) -> Recipe:
+    """A recipe by its name or from its file, with the changes of the command line."""
+    path = recipes.find(recipe)
     if "task" in config.values(path):
-        raise RecipeError(path, "learns from labelled examples", f"Say: bertsmith finetune {path} DATA --out DIR")
+        raise RecipeError(recipe, "learns from labelled examples", f"Say: bertsmith finetune {recipe} DATA --out DIR")
     return config.read(path, Recipe, overrides, EXTENTS)
+
+
+def placed(recipe: Recipe, data: Path | None, out: Path | None) -> Recipe:
+    """The same recipe for other data, or in another folder."""
+    recipe = recipe if data is None else replace(recipe, data=replace(recipe.data, folder=data))
+    return recipe if out is None else replace(recipe, out=out)
 
 
 def pretrain(recipe: Recipe) -> dict[str, float]:
@@ -152,21 +161,32 @@ def check(recipe: Recipe) -> None:
 
 
 def listing() -> None:
-    """The members of the family, the objectives, the tasks, and the recipes in this folder."""
+    """The members of the family, the objectives, the tasks, and the recipes, each by its name."""
     table = Table("member", "layers", "width", "heads", "feed-forward", "parameters", box=None)
     for name, shape in FAMILY.items():
         layers = f"{shape.layers} + {shape.decoder}" if shape.decoder else shape.layers
         inner = (shape.heads, shape.feed_forward) if isinstance(shape, TransformerConfig) else ("", "")
         row = (layers, shape.width, *inner, f"{shape.count / 1e6:,.1f} M")
         table.add_row(name, *map(str, row))
+    words = Word2VecConfig()
+    size = "2 for each word and number"  # how many words there are, only a text tells
+    table.add_row("word2vec", "1", str(words.width), "", "", f"{size}: bertsmith vectors")
     SAY.print(table)
     SAY.print()
     for name, objective in OBJECTIVES.items():
         SAY.print(f"objective {name}: {(objective.__doc__ or '').splitlines()[0]}")
     for name, task in TASKS.items():
         SAY.print(f"task {name}: {(task.__doc__ or '').splitlines()[0]}")
-    for path in sorted(Path("recipes").rglob("*.toml")):
-        SAY.print(f"recipe {path}")
+    for name in recipes.names():
+        SAY.print(f"recipe {name}: {_title(name)}", markup=False)
+    SAY.print("Use one by its name: bertsmith pretrain bert-tiny --data PREPARED --out runs/mine")
+
+
+def _title(name: str) -> str:
+    """What a recipe is: the first line of its file, up to where a sentence ends."""
+    with recipes.find(name).open(encoding="utf-8") as file:
+        line = file.readline().lstrip("# ").strip()
+    return re.split(r"(?<=on a laptop): |\. (?=[A-Z])", line)[0].rstrip(".:")
 
 
 def _facts(facts: Mapping[str, str]) -> Table:

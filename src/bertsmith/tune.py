@@ -14,7 +14,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from bertsmith import config, lesson
+from bertsmith import config, lesson, recipes
 from bertsmith.data import files, glue
 from bertsmith.data.examples import Example
 from bertsmith.data.feed import Feed
@@ -70,9 +70,10 @@ def recipe(
 ) -> FineTune:
     """A whole recipe from what the command line says; what it does not say is guessed from the data.
 
-    In the place of a model folder there may be a member of the family, which begins from chance, or a recipe's file.
+    In the place of a model folder there may be a member of the family, which begins from chance, or a recipe: by name,
+    or a TOML file.
     """
-    if model.suffix == ".toml":
+    if model.suffix == ".toml" or (not model.exists() and _is_recipe(str(model))):
         return _read(model, data, out, dev=dev, task=task, seeds=seeds, overrides=overrides)
     model, found = folders.model_folder(model), glue.recognise(data)
     train, dev = lesson.behind(data, dev, found, _columns(config.override({}, overrides)))
@@ -106,13 +107,18 @@ def _read(
     path: Path, data: Path, out: Path, *, dev: Path | None, task: str | None, seeds: int, overrides: Sequence[str]
 ) -> FineTune:
     """The recipe in a file, for the data and the folder that the command line names."""
-    values = config.override(config.values(path), overrides, EXTENTS)
+    values = config.override(config.values(recipes.find(path)), overrides, EXTENTS)
     train, dev = lesson.behind(data, dev, glue.recognise(data), _columns(values))
     values["data"] = {**values.get("data", {}), "train": str(train)}
     values["data"] |= {"dev": str(dev)} if dev else {}
     values |= {"out": str(out), "seeds": seeds}
     values |= {"task": {**values.get("task", {}), "kind": task}} if task else {}
     return config.build(values, FineTune, str(path))
+
+
+def _is_recipe(name: str) -> bool:
+    """Whether a recipe of this name comes with bertsmith, and learns from labelled examples."""
+    return name in recipes.names() and "task" in config.values(recipes.find(name))
 
 
 def _columns(values: Mapping[str, Any]) -> Columns:

@@ -27,7 +27,9 @@ from bertsmith.train import log
 record, race = script("record"), script("race")
 
 POINTS = st.floats(-100, 100)
-RECIPES = sorted(path for path in (ROOT / "recipes").rglob("*.toml") if "[task]" not in path.read_text("utf-8"))
+RECIPES = sorted(
+    path for path in (ROOT / "src" / "bertsmith" / "recipes").rglob("*.toml") if "[task]" not in path.read_text("utf-8")
+)
 
 
 class Threads(ThreadPoolExecutor):
@@ -53,7 +55,7 @@ def test_a_recipe_races_with_nothing_changed_but_its_time_and_its_place(path: Pa
 
 def test_a_recipe_is_the_same_wherever_its_folders_lie_and_another_on_another_text() -> None:
     here, there, other = (
-        race.raced(str(ROOT / "recipes" / "bert-base.toml"), Path(place), 7)[1]
+        race.raced("bert-base", Path(place), 7)[1]
         for place in ("here/race-1-30522/data", "there/race-1-30522/data", "here/race-2-30522/data")
     )
     assert race.identity(here) == race.identity(replace(there, out=Path("elsewhere")))
@@ -62,7 +64,7 @@ def test_a_recipe_is_the_same_wherever_its_folders_lie_and_another_on_another_te
 
 
 def test_overrides_behind_a_path_hold_and_are_part_of_the_name() -> None:
-    tiny, data = str(ROOT / "recipes" / "tiny" / "bert.toml"), Path("text/data")
+    tiny, data = "tiny/bert", Path("text/data")
     name, raced = race.raced(f"{tiny} objective.rate=0.4   optimizer.betas=[0.8,0.9]", data, 2)
     assert name == "bert objective.rate=0.4 optimizer.betas=[0.8,0.9], 2 min"
     assert (raced.objective.settings.rate, raced.optimizer.betas, raced.train.budget) == (0.4, (0.8, 0.9), "120s")
@@ -74,7 +76,7 @@ def test_overrides_behind_a_path_hold_and_are_part_of_the_name() -> None:
 
 @pytest.mark.parametrize(("said", "extent"), [("steps=9", (9, None, None)), ("epochs=0.5", (None, 0.5, None))])
 def test_an_entry_that_says_how_long_is_not_cut_off_by_the_clock(said: str, extent: tuple[Any, ...]) -> None:
-    entry = f"{ROOT / 'recipes' / 'tiny' / 'bert.toml'} train.{said}"
+    entry = f"tiny/bert train.{said}"
     name, raced = race.raced(entry, Path("text/data"), 2)
     assert (name, raced.train.steps, raced.train.epochs, raced.train.budget) == (f"bert train.{said}", *extent)
     assert (raced.train.evaluations, raced.train.saves) == (0, 0)
@@ -96,7 +98,7 @@ def test_a_raced_run_validates_before_the_clock_and_behind_it_and_saves_nothing(
 
 def test_a_recipe_is_found_again_after_it_got_new_settings() -> None:
     """A file of results may be older than a setting; it then meant what is usual."""
-    same = race.identity(race.raced(str(ROOT / "recipes" / "bert-base.toml"), Path("text/data"), 7)[1])
+    same = race.identity(race.raced("bert-base", Path("text/data"), 7)[1])
     older = "\n".join(line for line in same.splitlines() if not line.startswith("clip ="))
     rows = {"row": {"recipe": older, "code": "old", "folder": "run", "pretrained": {}}}
     assert older != same
@@ -216,7 +218,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tu
 
     def call(*more: str, code: str = "first") -> tuple[list[str], dict[str, Any]]:
         measured.clear()
-        out, tiny = tmp_path / "race.json", ROOT / "recipes" / "tiny" / "bert.toml"
+        out, tiny = tmp_path / "race.json", "tiny/bert"
         monkeypatch.setattr(race, "code", lambda: code)
         given = ["text", "data", "--trial", "--out", str(out), "--processes", "1"]
         given += [] if "--recipes" in more else ["--recipes", str(tiny)]
@@ -262,7 +264,7 @@ def test_another_tuning_is_another_row_of_the_same_model(command: Command) -> No
 
 
 def test_variants_of_one_file_are_rows_of_their_own(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
-    tiny = str(ROOT / "recipes" / "tiny" / "bert.toml")
+    tiny = "tiny/bert"
     scored, rows = command("--recipes", tiny, f"{tiny} objective.rate=0.4", f"{tiny} optimizer.betas=[0.8,0.9]")
     names = [ROW, "bert objective.rate=0.4, 0.2 min", "bert optimizer.betas=[0.8,0.9], 0.2 min"]
     assert list(rows) == names
@@ -278,7 +280,7 @@ def test_variants_of_one_file_are_rows_of_their_own(command: Command, capsys: py
 def test_a_variant_that_cannot_be_pretrained_does_not_stop_the_others(
     command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tiny, pretrain = str(ROOT / "recipes" / "tiny" / "bert.toml"), race.pretrain
+    tiny, pretrain = "tiny/bert", race.pretrain
 
     def unlucky(one: Any) -> Any:
         if one.optimizer.rate == 9.0:

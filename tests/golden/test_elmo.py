@@ -27,7 +27,7 @@ def test_the_tiny_elmo_learns_as_it_always_has(tmp_path: Path) -> None:
         corpus = Corpus([str(sample)], layout="lines")
         words = train(corpus.lines(), TokenizerConfig(kind="words", vocabulary=8_192))
         prepare(corpus, words, tmp_path / "data", valid=0.05, workers=1)
-    path = HERE.parents[1] / "recipes" / "tiny" / "elmo.toml"
+    path = HERE.parents[1] / "src" / "bertsmith" / "recipes" / "tiny" / "elmo.toml"
     changes = [f"out={tmp_path / 'run'}", f"data.folder={tmp_path / 'data'}", f"train.steps={STEPS}"]
     figures = run.pretrain(config.read(path, Recipe, [*changes, "data.valid=2_048", *ONCE]))
     steps = [entry["loss"] for entry in log.read(tmp_path / "run" / log.NAME) if entry["kind"] == "step"]

@@ -54,7 +54,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Kind], Path]:
 
 @pytest.mark.parametrize("name", MEMBERS)
 def test_a_tiny_recipe_learns_as_it_always_has(name: str, data: Callable[[Kind], Path], tmp_path: Path) -> None:
-    path = HERE.parents[1] / "recipes" / "tiny" / f"{name}.toml"
+    path = HERE.parents[1] / "src" / "bertsmith" / "recipes" / "tiny" / f"{name}.toml"
     changes = [f"out={tmp_path / 'run'}", f"data.folder={data(MEMBERS[name])}", f"train.steps={STEPS[name]}"]
     changes += ["data.valid=4_096", "train.evaluations=0", "train.saves=0"]  # the last figures are all that is kept
     figures = run.pretrain(config.read(path, Recipe, changes))

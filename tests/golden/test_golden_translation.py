@@ -22,7 +22,7 @@ NETWORKS = {"transformer": "transformer-tiny", "seq2seq": "lstm-attention"}
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_letters_are_learnt_without_a_mistake_as_they_always_were(name: str, tmp_path: Path) -> None:
-    path = HERE.parents[1] / "recipes" / "tiny" / f"{name}.toml"
+    path = HERE.parents[1] / "src" / "bertsmith" / "recipes" / "tiny" / f"{name}.toml"
     changes = ["train.device=cpu", "data.workers=1"]
     data, out = letters(tmp_path / "data"), tmp_path / "run"
     result = tune.finetune(tune.recipe(path, data, out, dev=None, task=None, seeds=1, overrides=changes))

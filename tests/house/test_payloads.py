@@ -134,7 +134,7 @@ def test_the_payloads_do_run_where_files_are_trusted(tmp_path: Path) -> None:
 
 
 def test_a_recipe_cannot_name_code(tmp_path: Path) -> None:
-    path = Path(__file__).resolve().parents[2] / "recipes" / "bert-base.toml"
+    path = Path(__file__).resolve().parents[2] / "src" / "bertsmith" / "recipes" / "bert-base.toml"
     for kind in ("os:system", "bertsmith.objectives.masked:MaskedLM", "__import__('os').system('true')"):
         with pytest.raises(BertsmithError, match="unknown kind"):
             config.read(path, Recipe, [f"objective.kind={kind}"])

@@ -17,7 +17,7 @@ from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import log
 from bertsmith.use.load import load
 
-RECIPES = Path(__file__).parents[2] / "recipes"
+RECIPES = Path(__file__).parents[2] / "src" / "bertsmith" / "recipes"
 SIZES = ["width=32", "layers=2", "heads=2", "feed_forward=128", "length=32"]
 SMALL = [*(f"model.{size}" for size in SIZES), "data.length=32", "data.tokens=512"]
 

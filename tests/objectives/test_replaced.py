@@ -360,7 +360,7 @@ def test_every_visit_draws_anew() -> None:
     ],
 )
 def test_settings_that_make_no_sense_are_refused_in_one_line(change: str, line: str) -> None:
-    path = Path(__file__).parents[2] / "recipes" / "electra-small.toml"
+    path = Path(__file__).parents[2] / "src" / "bertsmith" / "recipes" / "electra-small.toml"
     with pytest.raises(RecipeError) as caught:
         config.read(path, Recipe, [f"objective.{change}"])
     assert line in str(caught.value)

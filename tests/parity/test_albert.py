@@ -101,7 +101,7 @@ def test_a_run_ends_in_a_folder_that_knows_what_its_pairs_were(
     sizes = ["width=32", "layers=2", "heads=4", "feed_forward=48", "length=64"]
     changes = [*(f"model.{size}" for size in sizes), f"model.kind={kind}", f"objective.pairs={pairs}", "data.length=32"]
     changes += ["data.tokens=512", "train.steps=3", "train.accumulate=1", f"out={tmp_path / 'run'}"]
-    recipe = Path(__file__).parents[2] / "recipes" / "albert-base.toml"
+    recipe = Path(__file__).parents[2] / "src" / "bertsmith" / "recipes" / "albert-base.toml"
     run.pretrain(run.read(recipe, [*changes, f"data.folder={prepared(tmp_path, pieces)}"]))
     model = load(tmp_path / "run" / "model")
     assert model.objective.pairs == pairs

@@ -30,7 +30,7 @@ from bertsmith.train import log
 from bertsmith.use.load import load
 
 MEMBERS = [name for name in FAMILY if name.startswith("electra-")]
-RECIPES = Path(__file__).parents[2] / "recipes"
+RECIPES = Path(__file__).parents[2] / "src" / "bertsmith" / "recipes"
 SEGMENTS = [[int(place >= len(row) // 2) for place in range(len(row))] for row in ROWS]
 
 

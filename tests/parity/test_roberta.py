@@ -61,7 +61,7 @@ def test_places_are_counted_from_behind_the_padding_piece() -> None:
 
 
 def test_a_vocabulary_whose_padding_has_another_number_is_refused() -> None:
-    recipe = run.read(Path(__file__).parents[2] / "recipes" / "roberta-base.toml", [])
+    recipe = run.read(Path(__file__).parents[2] / "src" / "bertsmith" / "recipes" / "roberta-base.toml", [])
     with pytest.raises(RecipeError) as caught:
         kit.objective(recipe, small.tokenizer())
     fact = "roberta-base counts places from behind a padding piece of number 1, and here it has number 0"
@@ -76,7 +76,7 @@ def test_a_run_ends_in_a_folder_that_guesses_alike_in_transformers(tmp_path: Pat
     sizes = ["width=32", "layers=2", "heads=4", "feed_forward=48", "length=64"]
     overrides = [f"model.{size}" for size in sizes] + ["data.length=32", "data.tokens=512", "train.steps=3"]
     overrides += ["train.accumulate=1", f"out={tmp_path / 'run'}", f"data.folder={tmp_path / 'data'}"]
-    run.pretrain(run.read(Path(__file__).parents[2] / "recipes" / "roberta-base.toml", overrides))
+    run.pretrain(run.read(Path(__file__).parents[2] / "src" / "bertsmith" / "recipes" / "roberta-base.toml", overrides))
     theirs = transformers.pipeline("fill-mask", str(tmp_path / "run" / "model"))
     ours = load(tmp_path / "run" / "model")
     for text in ("the old <mask> sees", "in 1984 the green river likes <mask> dog ."):

@@ -15,7 +15,7 @@ from bertsmith.recipe import Recipe
 from bertsmith.text.pieces import Kind
 from bertsmith.train import log
 
-ROOT = Path(__file__).resolve().parents[2] / "recipes"
+ROOT = Path(__file__).resolve().parents[2] / "src" / "bertsmith" / "recipes"
 # Those with a task are learnt from labelled examples, and are tried where that is.
 RECIPES = sorted(path for path in ROOT.rglob("*.toml") if "[task]" not in path.read_text(encoding="utf-8"))
 

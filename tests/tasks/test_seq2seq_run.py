@@ -23,7 +23,7 @@ from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.use.model import Model
 from bertsmith.use.translate import align
 
-ROOT = Path(__file__).resolve().parents[2] / "recipes"
+ROOT = Path(__file__).resolve().parents[2] / "src" / "bertsmith" / "recipes"
 RECIPES = [ROOT / "seq2seq-multi30k.toml", ROOT / "seq2seq-multi30k-plain.toml", ROOT / "tiny" / "seq2seq.toml"]
 SIDES = ['data.texts=["src"]', "data.label=tgt"]
 QUICK = [

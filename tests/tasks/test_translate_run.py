@@ -20,7 +20,7 @@ from bertsmith.recipe import FineTune
 from bertsmith.tasks.base import Mould
 from bertsmith.tasks.write import Write
 
-ROOT = Path(__file__).resolve().parents[2] / "recipes"
+ROOT = Path(__file__).resolve().parents[2] / "src" / "bertsmith" / "recipes"
 SIDES = ['data.texts=["src"]', "data.label=tgt"]
 SMALL = ["network.width=32", "network.layers=1", "network.decoder=1", "network.feed_forward=48", "network.length=16"]
 QUICK = [

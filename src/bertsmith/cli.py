@@ -63,15 +63,15 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
 def _version(asked: bool) -> bool:
     if asked:
-        from bertsmith import __version__
+        import bertsmith
 
-        print(f"bertsmith {__version__}")
+        print(f"bertsmith {bertsmith.__version__}")
         raise typer.Exit
     return asked
 
 
 @app.callback()
-def bertsmith(
+def options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
     ] = False,

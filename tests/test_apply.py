@@ -2,29 +2,40 @@
 
 import io
 import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from tasks.small import CASES, shape, stirred, tokenizer
+from typer.testing import CliRunner
 
 from bertsmith import apply, load
-from bertsmith.errors import FolderError, TextError
+from bertsmith.cli import app
+from bertsmith.data import output
+from bertsmith.data.output import Output
+from bertsmith.errors import FolderError, RunError, TextError
 from bertsmith.models import folder as folders
 from bertsmith.models.foreign import Learnt
 from bertsmith.models.transformer import Transformer
 from bertsmith.objectives.masked import MaskedLM
+from bertsmith.use import vectors
 
 TEXTS = ["the cat", "the old dog sees the green garden", "", "river", "the dog likes the cat in 1984"]
 
 
-def saved(folder: Path, name: str) -> Path:
+def saved(folder: Path, name: str, **learnt_from: object) -> Path:
     task = CASES[name].task()
     kind = "classify" if name in ("class", "number", "labels") else name
     answer = name if kind == "classify" else "class"
-    folders.write(
-        folder, task.trunk.config, task.state_dict(), {}, Learnt(task=kind, labels=task.labels, answer=answer)
-    )
+    extra = {"bertsmith": {folders.LEARNT_FROM: learnt_from}} if learnt_from else {}
+    learnt = Learnt(task=kind, labels=task.labels, answer=answer)
+    folders.write(folder, task.trunk.config, task.state_dict(), extra, learnt)
     tokenizer().save(folder, length=64)
     return folder
 
@@ -147,3 +158,213 @@ def test_a_model_that_was_not_fine_tuned_says_so(masked: Path, tmp_path: Path) -
     (tmp_path / "bad.txt").write_bytes(b"\xff\xfe")
     with pytest.raises(TextError, match=r"bad\.txt: is not UTF-8 text\.$"):
         apply.score(masked, [str(tmp_path / "bad.txt")], form="original", as_json=True)
+
+
+# ------------------------------------------------------------------------------- what was learnt from
+
+
+def test_a_model_reads_the_columns_that_it_learnt_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    learnt = {"kind": "classify", "texts": ["Verbatim"], "label": "verdict", "joined": 1}
+    model = saved(tmp_path / "model", "class", **learnt)
+    (tmp_path / "a.csv").write_text("verdict,Verbatim,remark\na,the cat,x y\nb,the old dog,\n")
+    (tmp_path / "b.csv").write_text("review\nthe cat\nthe old dog\n")
+    apply.predict(model, [str(tmp_path / "a.csv")], out=None)
+    found = said(capsys)
+    assert [one["label"] for one in found] == [one["label"] for one in load(model).classify(["the cat", "the old dog"])]
+    apply.predict(model, [str(tmp_path / "b.csv")], out=tmp_path / "b.jsonl")
+    assert [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()] == found
+    told = f"bertsmith: {tmp_path / 'b.csv'}: texts from 'review'; the model learnt from 'Verbatim'\n"
+    assert capsys.readouterr().err == told
+    # What another program has written there is not believed.
+    for odd in ({"kind": "classify", "texts": "Verbatim"}, {"kind": "tag", "texts": ["Verbatim"]}):
+        assert load(saved(tmp_path / "odd", "class", **odd)).asked_for().texts == ()
+
+
+def test_a_text_on_the_command_line_is_predicted(tmp_path: Path) -> None:
+    model = str(saved(tmp_path / "runs" / "model", "class"))
+    for arguments in (["the old cat"], ["--text", "cat"], ["the dog", "--text", "cat"]):
+        answered = CliRunner().invoke(app, ["predict", str(tmp_path / "runs"), *arguments], catch_exceptions=False)
+        texts = [one for one in arguments if one != "--text"]
+        found = [json.loads(line)["label"] for line in answered.stdout.splitlines()]
+        assert found == [one["label"] for one in load(model).classify(texts)]
+    with pytest.raises(TextError, match=r"revews\.csv: does not exist"):
+        CliRunner().invoke(app, ["predict", model, str(tmp_path / "revews.csv")], catch_exceptions=False)
+
+
+def test_answers_may_be_written_as_squad_has_predictions(tmp_path: Path) -> None:
+    model = saved(tmp_path / "model", "answer")
+    asked = [{"id": f"q{number}", "question": "who"} for number in range(3)]
+    content = {"data": [{"paragraphs": [{"context": "the cat sees the dog", "qas": asked}]}]}
+    (tmp_path / "dev.json").write_text(json.dumps(content))
+    apply.predict(model, [str(tmp_path / "dev.json")], out=tmp_path / "said.json")
+    found = json.loads((tmp_path / "said.json").read_text())
+    assert found == {f"q{number}": load(model).answer("who", "the cat sees the dog")["answer"] for number in range(3)}
+    with pytest.raises(TextError, match=r"said\.json: is for answers, as SQuAD has them\. Use \.jsonl\.$"):
+        apply.predict(saved(tmp_path / "class", "class"), [], out=tmp_path / "said.json")
+
+
+# -------------------------------------------------------------------------- written as it goes, and resumed
+
+LINES = [f"the {'old ' * (number % 5)}cat sees {number} dogs" for number in range(11)]
+Verb = Callable[[Path], None]
+
+
+def verbs(folder: Path) -> dict[str, Verb]:
+    """Each output by its ending."""
+    model = saved(folder / "class", "class")
+    objective = stirred(MaskedLM(Transformer(shape()), MaskedLM.Config()))
+    folders.write(folder / "masked", objective.trunk.config, objective.state_dict(), {})
+    tokenizer().save(folder / "masked", length=64)
+    (folder / "lines.txt").write_text("\n".join(LINES) + "\n")
+    inputs = [str(folder / "lines.txt")]
+    return {
+        "predicted.jsonl": lambda out: apply.predict(model, inputs, out=out),
+        "vectors.npy": lambda out: apply.embed(folder / "masked", inputs, out),
+        "vectors.parquet": lambda out: apply.embed(folder / "masked", inputs, out),
+        "scored.jsonl": lambda out: apply.score(folder / "masked", inputs, form="original", as_json=False, out=out),
+    }
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two lines are a window, and every window is noted."""
+    monkeypatch.setattr(apply, "TOGETHER", 2)
+    monkeypatch.setattr(apply, "SCORED", 2)
+    monkeypatch.setitem(vectors.CHUNK, "cpu", 2)
+    monkeypatch.setattr(output, "EVERY", 0.0)
+
+
+def dying(after: int, die: Callable[[], object]) -> Callable[..., None]:
+    """`Output.add` that dies when it is called once more."""
+    add, calls = Output.add, [0]
+
+    def added(self: Output, *given: Any) -> None:
+        if calls[0] == after:
+            self._write(b"half a row")
+            die()
+        calls[0] += 1
+        add(self, *given)
+
+    return added
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("name", ["predicted.jsonl", "vectors.npy", "vectors.parquet", "scored.jsonl"])
+def test_an_interrupted_output_ends_byte_for_byte_as_an_undisturbed_one(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if name.endswith(".parquet"):
+        pytest.importorskip("pyarrow")
+    verb = verbs(tmp_path)[name]
+    verb(tmp_path / name)
+    undisturbed, told = (tmp_path / name).read_bytes(), capsys.readouterr().out
+    resumed = tmp_path / "again" / name  # a folder that is not there yet
+    for after in (0, 2, 1):  # windows that each start lives to see
+        with monkeypatch.context() as patched:
+            patched.setattr(Output, "add", dying(after, lambda: 1 // 0))
+            with pytest.raises(ZeroDivisionError):
+                verb(resumed)
+        assert not resumed.exists()
+    verb(resumed)
+    assert resumed.read_bytes() == undisturbed
+    seen = capsys.readouterr()
+    assert f"{resumed}: going on after 6 rows" in seen.err
+    if name == "scored.jsonl":
+        assert seen.out.splitlines()[-1] == told.splitlines()[-1].replace(str(tmp_path / name), str(resumed))
+    assert [path.name for path in resumed.parent.iterdir()] == [name]
+    if name == "vectors.npy":
+        assert np.load(tmp_path / name).shape == (11, shape().width)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from bertsmith import apply
+from bertsmith.data import output
+from bertsmith.data.output import Output
+from bertsmith.use import vectors
+
+vectors.CHUNK["cpu"], output.EVERY = 2, 0.0
+add = Output.add
+
+def added(self, *given):
+    if self.rows == 6:
+        self._write(b"half a row")
+        os.kill(os.getpid(), signal.SIGKILL)
+    add(self, *given)
+
+Output.add = added
+apply.embed(Path(sys.argv[1]), [sys.argv[2]], Path(sys.argv[3]))
+"""
+
+
+@pytest.mark.usefixtures("small")
+def test_a_killed_process_is_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    verb = verbs(tmp_path)["vectors.npy"]
+    out = tmp_path / "killed.npy"
+    arguments = [str(tmp_path / "masked"), str(tmp_path / "lines.txt"), str(out)]
+    died = subprocess.run([sys.executable, "-c", KILLED, *arguments], env=os.environ, check=False)
+    assert died.returncode == -signal.SIGKILL
+    verb(out)
+    assert "going on after 6 rows" in capsys.readouterr().err
+    verb(tmp_path / "whole.npy")
+    assert out.read_bytes() == (tmp_path / "whole.npy").read_bytes()
+
+
+@pytest.mark.usefixtures("small")
+def test_another_model_begins_anew_and_standard_input_that_has_changed_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verb, out, model = verbs(tmp_path)["predicted.jsonl"], tmp_path / "out.jsonl", tmp_path / "class"
+
+    def die(run: Callable[[], None]) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(Output, "add", dying(2, lambda: 1 // 0))
+            with pytest.raises(ZeroDivisionError):
+                run()
+
+    die(lambda: verb(out))
+    apply._fingerprint.cache_clear()
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**config, "note": "another model"}))
+    verb(out)
+    told = f"{out}.part: was begun with another model or other options, and is begun anew"
+    assert told in capsys.readouterr().err
+    assert len(out.read_text().splitlines()) == len(LINES)
+    for text in ("\n".join(LINES), "other lines"):
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        if text == "other lines":
+            with pytest.raises(TextError, match="standard input: is not what was read before the interruption"):
+                apply.predict(model, [], out=tmp_path / "in.jsonl")
+        else:
+            die(lambda: apply.predict(model, [], out=tmp_path / "in.jsonl"))
+
+
+# --------------------------------------------------------------------------------- what is shown, and refused
+
+
+def test_texts_and_names_that_look_like_markup_are_shown_as_they_are(
+    masked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "the [/] cat [bold]sees\x1b[31m a dog :smile:"
+    (tmp_path / "lines.txt").write_text(text + "\n")
+    inputs, shown = [str(tmp_path / "lines.txt")], text.replace("\x1b", "\\x1b")
+    apply.score(masked, inputs, form="original", as_json=False)
+    apply.neighbours(masked, [text], inputs, top=1, as_json=False)
+    seen = capsys.readouterr().out
+    assert seen.count(shown) == 3
+    assert "\x1b" not in seen
+    apply.embed(masked, inputs, tmp_path / "a[/].npy")
+    assert f"in {tmp_path / 'a[/].npy'}" in capsys.readouterr().out
+    apply.fill(masked, ["the [/] [MASK] \x1b[31m"], top=1, as_json=False)
+    assert "the [/] [MASK] \\x1b[31m" in capsys.readouterr().out
+
+
+def test_an_output_that_cannot_be_is_told_in_one_line(masked: Path, tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("the cat\n")
+    inputs = [str(tmp_path / "lines.txt")]
+    with pytest.raises(RunError, match=r"lines\.txt' is a file and not a folder\. Choose another place\.$"):
+        apply.embed(masked, inputs, tmp_path / "lines.txt" / "v.npy")
+    (tmp_path / "v.npy").mkdir()
+    with pytest.raises(RunError, match=r"v\.npy: is a folder\. Name a file in it\.$"):
+        apply.embed(masked, inputs, tmp_path / "v.npy")

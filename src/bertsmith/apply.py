@@ -1,112 +1,145 @@
 """The composition root of using a model: predictions, vectors, scores, neighbours and texts, from the command line."""
 
+import io
 import json
 import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
+from numpy.typing import NDArray
 from rich.markup import escape
-from rich.table import Table
 
-from bertsmith.data import files
-from bertsmith.data.examples import Example, Question, Sentence
+from bertsmith import terminal
+from bertsmith.data import unlabelled
+from bertsmith.data.output import Output, again, fingerprint
 from bertsmith.data.sources import pyarrow
-from bertsmith.data.tables import Dropped, lines, opened, source
 from bertsmith.errors import FolderError, TextError
 from bertsmith.insight import alignment
 from bertsmith.insight.alignment import Alignment
-from bertsmith.tasks import TASKS
 from bertsmith.tasks.base import Task
 from bertsmith.tasks.bleu import SIGNATURE, bleu
-from bertsmith.tasks.write import Write
 from bertsmith.train import machine
-from bertsmith.use import likelihood, vectors
+from bertsmith.use import vectors
 from bertsmith.use.fill import Filled
+from bertsmith.use.likelihood import Totals
 from bertsmith.use.load import load
-from bertsmith.use.model import WORDS, Model
+from bertsmith.use.model import Model
 
-SAY = Console(highlight=False, soft_wrap=True)
-FIRSTS = ("sentence", "sentence1", "premise", "question1")  # what the field calls the first text of a pair
-SECONDS = ("sentence2", "hypothesis", "question2")
+SAY = terminal.console()
 DRAWN = {".html": 40, ".png": 4}  # texts whose alignment is drawn in one file: more would be too heavy
 TOGETHER = 1024  # lines predicted at once: the answer to the first need not wait for the last
+SCORED = 4096  # lines scored at once: the longer the window, the more alike the lengths in a pass
 
 
-def predict(model: Path, inputs: Sequence[str], *, out: Path | None) -> None:
-    """A JSON line for each line of the inputs, in order, as they come."""
+def predict(model: Path, inputs: Sequence[str], *, out: Path | None, texts: Sequence[str] = ()) -> None:
+    """A JSON line for each text of the inputs, in order, as they come. What was interrupted is gone on with."""
+    named = _named(inputs, texts)
     loaded = _loaded(model)
     if not isinstance(loaded.objective, Task):
         raise FolderError(model, "was not fine-tuned", "Fine-tune it first with: bertsmith finetune")
-    kind = next(name for name, task in TASKS.items() if type(loaded.objective) is task)
-    if isinstance(loaded.objective, Write) and loaded.objective.config.answer == "stretch":
-        kind = "answer"  # its examples are questions
-    answers = loaded.stream((_example(kind, record) for record in _records(inputs)), TOGETHER)
+    learnt = loaded.asked_for()
+    squad = out is not None and out.suffix == ".json"
+    if squad and learnt.kind != "answer":
+        raise TextError(out, "is for answers, as SQuAD has them", "Use .jsonl")
+    make = partial(unlabelled.examples, named, learnt, _once())
     if out is None:
-        for answer in answers:
-            print(json.dumps(answer, ensure_ascii=False), flush=True)
+        for answer in loaded.stream(make(), TOGETHER):
+            print(terminal.json_line(answer), flush=True)
         return
-    written = (json.dumps(answer, ensure_ascii=False) + "\n" for answer in answers)
-    with files.explained(out), out.open("w", encoding="utf-8") as file:
-        file.writelines(written)
+    with Output(out, partial(_asked, loaded, "predict", {})) as output:
+        left = _left(output, make, repr, named)
+        with terminal.Counter("answers", output.rows) as count:
+            while some := list(islice(left, TOGETHER)):
+                answers = (json.dumps(answer, ensure_ascii=False) + "\n" for answer in loaded.predict(some))
+                output.add(map(repr, some), "".join(answers).encode())
+                count.update(output.rows)
+        output.finish(_to_squad if squad else None)
 
 
 def embed(model: Path, inputs: Sequence[str], out: Path, **how: Any) -> None:
-    """Vectors of the lines of the inputs, as .npy or .parquet."""
-    loaded, texts = _loaded(model), list(_lines(inputs))
+    """Vectors of the lines of the inputs, as .npy or .parquet, as they come. What was interrupted is gone on with."""
     if out.suffix not in (".npy", ".parquet"):
         raise TextError(out, f"has the unknown ending '{out.suffix}'", "Use .npy or .parquet")
-    began = time.monotonic()
-    found = loaded.embed(texts, **how)
-    took = time.monotonic() - began
-    with files.explained(out):
-        if out.suffix == ".npy":
-            np.save(out, found, allow_pickle=False)
+    named, parquet = _named(inputs), out.suffix == ".parquet"
+    if parquet:
+        pyarrow(str(out))
+    loaded = _loaded(model)
+    embedder = loaded.embedder(**how)
+    head = b"" if parquet else _npy(0, embedder.width)
+    with Output(out, partial(_asked, loaded, "embed", how), head=head) as output:
+        left = _left(output, partial(unlabelled.texts, named, _once()), str, named)
+        read: deque[str] = deque()  # by another thread, some thousands ahead of the vectors
+        with terminal.Counter("vectors", output.rows) as count:
+            for found in embedder.stream(_noted(left, read)):
+                texts = [read.popleft() for _ in range(len(found))]
+                output.add(texts, _block(texts, found) if parquet else found.tobytes())
+                count.update(output.rows)
+        total, rate = output.rows, count.rate(output.rows)
+        if parquet:
+            output.finish(partial(_to_parquet, embedder.width))
         else:
-            arrow = pyarrow(str(out))
-            column = arrow.FixedSizeListArray.from_arrays(arrow.array(found.ravel()), found.shape[1])
-            arrow.parquet.write_table(arrow.table({"text": texts, "vector": column}), out)
-    rate = f"{len(texts) / max(took, 1e-9):,.0f} a second"
-    SAY.print(f"{len(texts):,} vectors of {found.shape[1]} numbers in {out}, {rate}")
+            output.finish(head=_npy(total, embedder.width))
+    SAY.print(f"{total:,} vectors of {embedder.width} numbers in {out}, {rate:,.0f} a second")
 
 
-def score(model: Path, inputs: Sequence[str], *, form: Any, as_json: bool) -> None:
-    """How likely each line is, and how well all of them are foretold."""
-    loaded, texts = _loaded(model), list(_lines(inputs))
-    found = loaded.score(texts, form)
-    if as_json:
-        for one in found:
-            print(json.dumps(one.plain(), ensure_ascii=False), flush=True)
-        return
-    table = Table("score", "a token", "text", box=None)
-    for one in found:
-        table.add_row(f"{one.total:.2f}", f"{one.total / max(one.tokens, 1):.2f}", one.text)
-    SAY.print(table)
-    bits = likelihood.bits_per_byte(found)
+def score(model: Path, inputs: Sequence[str], *, form: Any, as_json: bool, out: Path | None = None) -> None:
+    """How likely each line is, as they come, and how well all of them are foretold."""
+    named = _named(inputs)
+    loaded = _loaded(model)
+    make, totals = partial(unlabelled.texts, named, _once()), Totals()
+    if out is not None:
+        with Output(out, partial(_asked, loaded, "score", {"form": form})) as output:
+            left = _left(output, make, str, named)
+            totals = Totals(**output.state)
+            with terminal.Counter("texts", output.rows) as count:
+                while some := list(islice(left, SCORED)):
+                    found = loaded.score(some, form)
+                    totals = totals.plus(found)
+                    rows = (json.dumps(one.plain(), ensure_ascii=False) + "\n" for one in found)
+                    output.add(some, "".join(rows).encode(), vars(totals))
+                    count.update(output.rows)
+            output.finish()
+    else:
+        if not as_json:
+            SAY.print(f"{'score':>10}  {'a token':>8}  text", style="bold")
+        left = make()
+        while some := list(islice(left, SCORED)):
+            found = loaded.score(some, form)
+            totals = totals.plus(found)
+            for one in found:
+                if as_json:
+                    print(terminal.json_line(one.plain()), flush=True)
+                else:
+                    SAY.print(f"{one.total:10.2f}  {one.total / max(one.tokens, 1):8.2f}  {one.text}")
+        if as_json:
+            return
     kind = "perplexity" if loaded.trunk.config.causal else "pseudo-perplexity"
-    SAY.print(f"{kind} {likelihood.perplexity(found):.2f}, {bits:.3f} bits per byte of {len(found):,} texts")
+    told = f"{kind} {totals.perplexity:.2f}, {totals.bits_per_byte:.3f} bits per byte of {totals.texts:,} texts"
+    SAY.print(told + (f", each in {out}" if out else ""))
 
 
 def neighbours(model: Path, texts: Sequence[str], among: Sequence[str], *, top: int, as_json: bool) -> None:
     """For each text those of the others that lie nearest."""
+    named = _named(among)
     loaded = _loaded(model)
-    known = list(dict.fromkeys(_lines(among)))
+    known = list(dict.fromkeys(unlabelled.texts(named)))
     if not known:
         raise TextError("--among", "holds no text")
-    asked = list(texts) if texts else list(_lines(["-"]))
+    asked = list(texts) if texts else list(unlabelled.texts(["-"]))
     cosines, places = vectors.nearest(loaded.embed(known), loaded.embed(asked), min(top, len(known)))
     for text, row, nearby in zip(asked, cosines.tolist(), places.tolist(), strict=True):
         found = [{"text": known[place], "cosine": cosine} for cosine, place in zip(row, nearby, strict=True)]
         if as_json:
-            print(json.dumps({"text": text, "neighbours": found}, ensure_ascii=False), flush=True)
+            print(terminal.json_line({"text": text, "neighbours": found}), flush=True)
             continue
-        SAY.print(f"\n[bold]{escape(text)}[/]")
+        SAY.print(f"\n{text}", style="bold")
         for one in found:
-            SAY.print(f"  {one['cosine']:.3f}  {one['text']}", markup=False)
+            SAY.print(f"  {one['cosine']:.3f}  {one['text']}")
 
 
 def fill(model: Path, texts: Sequence[str] | None, *, top: int, as_json: bool) -> None:
@@ -116,33 +149,33 @@ def fill(model: Path, texts: Sequence[str] | None, *, top: int, as_json: bool) -
         if text.strip():
             filled = opened.fill(text.strip(), top)
             if as_json:
-                print(json.dumps(filled.plain(), ensure_ascii=False), flush=True)
+                print(terminal.json_line(filled.plain()), flush=True)
             else:
                 _show(filled)
 
 
 def _show(filled: Filled) -> None:
-    SAY.print(f"\n[bold]{escape(filled.text)}[/]")
+    SAY.print(f"\n{filled.text}", style="bold")
     for blank in filled.blanks:
         for guess in blank:
             bar = "█" * round(24 * guess.probability)
-            SAY.print(f"  {guess.probability:6.1%}  {escape(guess.word):16s} [cyan]{bar}[/]")
+            SAY.print(f"  {guess.probability:6.1%}  {escape(guess.word):16s} [cyan]{bar}[/]", markup=True)
         SAY.print()
 
 
 def generate(model: Path, prompts: Sequence[str], *, as_json: bool, **how: Any) -> None:
     """Each prompt, or each line of standard input, and what comes next."""
     loaded = _loaded(model)
-    for one in loaded.continue_all(list(prompts) or list(_lines(["-"])), **how):
+    for one in loaded.continue_all(list(prompts) or list(unlabelled.texts(["-"])), **how):
         if one.unread:
             fact = f"{one.unread:,} tokens are more than the model reads with the others"
-            print(f"bertsmith: '{one.prompt[:40]}...': {fact}. They were left out.", file=sys.stderr)
+            _say(f"'{one.prompt[:40]}...': {fact}. They were left out.")
         if as_json:
-            print(json.dumps(one.plain(), ensure_ascii=False), flush=True)
+            print(terminal.json_line(one.plain()), flush=True)
             continue
         for text in one.texts:
             rest = text[len(one.prompt) :] if text.startswith(one.prompt) else f"\n{text}"  # gone on with, or answered
-            SAY.print(f"[bold]{escape(one.prompt)}[/]{escape(rest)}\n")
+            SAY.print(f"[bold]{escape(one.prompt)}[/]{escape(rest)}\n", markup=True)
 
 
 def translate(
@@ -161,14 +194,15 @@ def translate(
     if picture is not None:
         alignment.check(picture)
     loaded, said, looks = _loaded(model), list[str](), list[Alignment]()
-    gold = [] if against is None else list(_every(str(against)))
-    asked = (line for name in inputs or ["-"] for line in _every(name))
+    shown = terminal.plain if sys.stdout.isatty() else str  # a file gets every character as it is
+    gold = [] if against is None else list(unlabelled.every_line(str(against)))
+    asked = (line for name in inputs or ["-"] for line in unlabelled.every_line(name))
     while some := list(islice(asked, TOGETHER)):
         for number, one in enumerate(loaded.translate_all(some, **how), len(said) + 1):
             if one.unread:
                 fact = f"{one.unread:,} tokens are more than the model reads"
-                print(f"bertsmith: line {number}: {fact}. They were left out.", file=sys.stderr)
-            print(json.dumps(one.plain(), ensure_ascii=False) if as_json else one.translation, flush=True)
+                _say(f"line {number}: {fact}. They were left out.")
+            print(terminal.json_line(one.plain()) if as_json else shown(one.translation), flush=True)
             said.append(one.translation)
             if picture is not None and one.text.strip() and len(looks) < DRAWN[picture.suffix]:
                 looks.append(Alignment(f"{one.text.strip()} → {one.translation}", **vars(loaded.align(one))))
@@ -182,95 +216,93 @@ def translate(
     print(f"BLEU {bleu(said, gold):.2f} of {len(said):,} lines, {SIGNATURE}", file=sys.stderr)
 
 
-def _every(name: str) -> Iterator[str]:
-    """Every line of a file, or of standard input as it comes; those with nothing in them, too."""
-    if name != "-":
-        last = None
-        for _, line, _ in lines(source(Path(name))):
-            if last is not None:
-                yield last
-            last = line
-        if last:  # behind the last line feed there is no line
-            yield last
-        return
-    try:
-        for line in sys.stdin:
-            yield line.strip("\r\n\ufeff")
-    except UnicodeDecodeError:
-        raise TextError("standard input", "is not UTF-8 text") from None
-
-
 def _loaded(model: Path) -> Model:
     return load(model, device=machine.device("auto").type)
 
 
-def _lines(inputs: Sequence[str]) -> Iterator[str]:
-    """The texts of files, or of standard input: a line each, or the field `text` of JSON lines."""
-    for record in _records(inputs):
-        yield _string(record["text"] if "text" in record else record.get("sentence"), record["place"], "text")
+def _named(inputs: Sequence[str], texts: Sequence[str] = ()) -> list[str]:
+    """The inputs, all of which are there; and texts that were given as such."""
+    unlabelled.check(inputs)
+    return [*inputs, *map(unlabelled.Given, texts)]
 
 
-def _records(inputs: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Each line as a record: JSON objects as they are, others as their text, cut at a tab into two."""
-    for name in inputs or ["-"]:
-        if name != "-" and Path(name).suffix in (".tsv", ".csv", ".parquet"):
-            yield from _rows(name)
-            continue
-        place = "standard input" if name == "-" else name
-        try:
-            stream = sys.stdin if name == "-" else Path(name).open(encoding="utf-8")  # noqa: SIM115 (streamed)
-            with stream:
-                for number, line in enumerate(stream, 1):
-                    if line := line.strip("\r\n\ufeff"):
-                        yield _record(line, f"{place}:{number}")
-        except UnicodeDecodeError:
-            raise TextError(place, "is not UTF-8 text") from None
-        except OSError as error:
-            raise TextError(place, f"cannot be read ({error.strerror})") from None
+def _asked(loaded: Model, verb: str, how: Mapping[str, Any]) -> dict[str, Any]:
+    """What makes the rows of an output: the same model and options on the same kind of device."""
+    made = _fingerprint(loaded.place)
+    return {"verb": verb, "model": made, "device": loaded.device.type, "options": {k: str(v) for k, v in how.items()}}
 
 
-def _rows(name: str) -> Iterator[dict[str, Any]]:
-    """The rows of a table by the names of its columns."""
-    table = opened(source(Path(name)), ("text", "second", *FIRSTS, *SECONDS))
-    for place, row in table.rows(table.columns, Dropped("fail")):
-        yield {**row, "place": place}
+@cache
+def _fingerprint(place: str) -> str:
+    return fingerprint(Path(place))
 
 
-def _record(line: str, place: str) -> dict[str, Any]:
-    if line.startswith("{"):
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            raise TextError(place, "is not JSON", "A line that begins with { is read as JSON") from None
-        return {"text": None, **record, "place": place}
-    first, tab, second = line.partition("\t")
-    return {"text": first, "second": second, "place": place} if tab else {"text": line, "place": place}
+def _left(
+    output: Output, make: Callable[[], Iterator[Any]], key: Callable[[Any], str], named: list[str]
+) -> Iterator[Any]:
+    """The inputs that have no row yet."""
+    begun = 0
+
+    def inputs() -> Iterator[Any]:
+        nonlocal begun
+        begun += 1
+        if begun > 1 and (not named or "-" in named):
+            raise again("standard input")
+        return make()
+
+    left = output.resumed(inputs, key)
+    if output.rows:
+        _say(f"{output.out}: going on after {output.rows:,} rows")
+    elif output.anew:
+        _say(f"{output.part}: was begun with {output.anew}, and is begun anew")
+    return left
 
 
-def _example(kind: str, record: dict[str, Any]) -> Any:
-    """What the task is asked, by line."""
-    place, text = record["place"], record.get("text")
-    match kind:
-        case "tag":
-            words = record.get("words") or record.get("tokens") or WORDS.findall(_string(text, place, "text"))
-            return Sentence(place=place, words=tuple(_string(word, place, "words") for word in words))
-        case "answer":
-            question = _string(record.get("question", text), place, "question")
-            passage = _string(record.get("passage", record.get("context", record.get("second"))), place, "passage")
-            return Question(place=place, name=str(record.get("id", place)), question=question, passage=passage)
-        case "choose":
-            endings = record.get("endings")
-            if not isinstance(endings, list) or not endings:
-                raise TextError(place, "has no endings", 'Write {"text": "...", "endings": ["...", "..."]}')
-            beginning = _string(text, place, "text")
-            return Example(place=place, texts=(beginning, *(_string(one, place, "endings") for one in endings)))
-    named = (record[name] for name in FIRSTS if record.get(name) is not None)
-    first = _string(text if text is not None else next(named, None), place, "text")
-    second = next((record[name] for name in ("second", *SECONDS) if record.get(name) is not None), None)
-    return Example(place=place, texts=(first,) if second is None else (first, _string(second, place, "second")))
+def _noted(texts: Iterator[str], read: deque[str]) -> Iterator[str]:
+    for text in texts:
+        read.append(text)
+        yield text
 
 
-def _string(value: Any, place: str, name: str) -> str:
-    if not isinstance(value, str):
-        raise TextError(place, f"'{name}' is {value!r}", "Give a string")
-    return value
+def _say(text: str) -> None:
+    print(f"bertsmith: {terminal.plain(text)}", file=sys.stderr, flush=True)
+
+
+def _once() -> Callable[[str], None]:
+    """Says each line once, however often the inputs are read."""
+    return cache(_say)
+
+
+def _npy(rows: int, width: int) -> bytes:
+    """The head of a .npy file, which has room for any number of rows."""
+    raw = io.BytesIO()
+    said = {"descr": "<f4", "fortran_order": False, "shape": (rows, width)}
+    np.lib.format.write_array_header_1_0(raw, said)
+    return raw.getvalue()
+
+
+def _block(texts: list[str], found: NDArray[np.float32]) -> bytes:
+    """Texts and their vectors, until all are there: a Parquet file cannot be gone on with."""
+    told = json.dumps(texts).encode()
+    return f"{len(texts)} {len(told)}\n".encode() + told + found.tobytes()
+
+
+def _to_parquet(width: int, part: Path, target: Path) -> None:
+    arrow = pyarrow(str(target))
+    schema = arrow.schema([("text", arrow.string()), ("vector", arrow.list_(arrow.float32(), width))])
+    with part.open("rb") as blocks, arrow.parquet.ParquetWriter(target, schema) as writer:
+        while line := blocks.readline():
+            count, size = map(int, line.split())
+            texts = json.loads(blocks.read(size))
+            found = np.frombuffer(blocks.read(4 * count * width), np.float32)
+            column = arrow.FixedSizeListArray.from_arrays(arrow.array(found), width)
+            writer.write_table(arrow.table({"text": texts, "vector": column}, schema=schema))
+
+
+def _to_squad(part: Path, target: Path) -> None:
+    """Answers by the names of their questions, as SQuAD's own script reads them."""
+    with part.open(encoding="utf-8") as lines, target.open("w", encoding="utf-8") as file:
+        for number, answer in enumerate(map(json.loads, lines)):
+            name, text = (json.dumps(answer[key], ensure_ascii=False) for key in ("id", "answer"))
+            file.write(f"{',' if number else '{'}\n{name}: {text}")
+        file.write("\n}\n" if part.stat().st_size else "{}\n")

@@ -53,7 +53,8 @@ Seed = Annotated[int, typer.Option(help="Two runs with one seed are the same run
 ModelFolder = Annotated[Path, typer.Argument(help="A model folder: ours, or any BERT of Hugging Face.")]
 WordModel = Annotated[Path, typer.Argument(help="A folder of word vectors, or a file in word2vec's formats.")]
 Input = Annotated[
-    list[str] | None, typer.Argument(help="Files of lines, JSON lines or tables; standard input if none.")
+    list[str] | None,
+    typer.Argument(help="Files of lines, JSON lines or tables, also packed; texts in quotes; standard input if none."),
 ]
 Precision = Annotated[
     Literal["float32", "bfloat16"], typer.Option(help="bfloat16 is faster, and a text may come out differently.")
@@ -291,12 +292,20 @@ def race(
 def predict(
     model: ModelFolder,
     inputs: Input = None,
-    out: Annotated[Path | None, typer.Option("--out", help="A file for the JSON lines.")] = None,
+    texts: Annotated[
+        list[str] | None, typer.Option("--text", help="A text of one word, or any other; several.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="A file for the JSON lines; of answers, .json is SQuAD's format.")
+    ] = None,
 ) -> None:
-    """What a fine-tuned model says of each line, as JSON lines in the same order."""
+    """What a fine-tuned model says of each text, in order. Reads the files that it can be taught from.
+
+    With --out the same command goes on where it was interrupted.
+    """
     from bertsmith import apply
 
-    apply.predict(model, inputs or [], out=out)
+    apply.predict(model, inputs or [], out=out, texts=texts or [])
 
 
 @app.command(rich_help_panel=USE)
@@ -314,7 +323,7 @@ def embed(
         Literal["auto", "float32", "bfloat16"], typer.Option(help="auto: the fastest this machine has.")
     ] = "auto",
 ) -> None:
-    """A vector for each line."""
+    """A vector for each line. The same command goes on where it was interrupted."""
     from bertsmith import apply
 
     chosen = {"pooling": pooling, "layers": tuple(layers) if layers else None}
@@ -329,12 +338,16 @@ def score(
     form: Annotated[
         Literal["within_word", "original"], typer.Option(help="Whether later pieces of the same word are hidden, too.")
     ] = "within_word",
+    out: Annotated[Path | None, typer.Option("--out", help="A file for the scores, as JSON lines.")] = None,
     as_json: Json = False,
 ) -> None:
-    """How likely each line is: its pseudo-log-likelihood; and the perplexity of all."""
+    """How likely each line is: its pseudo-log-likelihood; and the perplexity of all.
+
+    With --out the same command goes on where it was interrupted.
+    """
     from bertsmith import apply
 
-    apply.score(model, inputs or [], form=form, as_json=as_json)
+    apply.score(model, inputs or [], form=form, as_json=as_json, out=out)
 
 
 @app.command(rich_help_panel=USE)
@@ -498,7 +511,9 @@ def main() -> None:
     try:
         app()
     except BertsmithError as error:
-        print(f"bertsmith: {error}", file=sys.stderr)
+        from bertsmith.terminal import plain
+
+        print(f"bertsmith: {plain(error)}", file=sys.stderr)
         sys.exit(1)
     except BrokenPipeError:  # the reader of our output has left, as `head` does
         sys.stderr.close()

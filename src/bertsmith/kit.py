@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import torch
-from rich.console import Console
 
+from bertsmith import terminal
 from bertsmith.data.batch import Batch
 from bertsmith.data.feed import Feed
 from bertsmith.data.pack import Pack
@@ -22,7 +22,7 @@ from bertsmith.start import start
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import checkpoint
 
-SAY = Console(highlight=False, soft_wrap=True)
+SAY = terminal.console()
 VALID_SEED = 1  # validation is masked once and for all, whatever the run's own seed
 
 
@@ -49,7 +49,7 @@ def objective(recipe: Recipe, tokenizer: Tokenizer) -> Unlabelled:
     initialise(objective, recipe.train.seed)
     if recipe.start is not None and checkpoint.newest(recipe.out / "checkpoints") is None:
         for line in start(objective, recipe.start, tokenizer):
-            SAY.print(line, markup=False)
+            SAY.print(line)
     objective.meet(tokenizer)
     return objective
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from rich.console import Console
 
+from bertsmith import terminal
 from bertsmith.data import files
 from bertsmith.data.corpus import Corpus
 from bertsmith.errors import FolderError, TextError
@@ -15,7 +15,7 @@ from bertsmith.models.recurrent import Recurrent
 from bertsmith.use.load import load
 from bertsmith.use.model import Model
 
-SAY = Console(highlight=False, soft_wrap=True)
+SAY = terminal.console()
 MOST = 40_000  # characters of the text that cells are looked for in
 
 
@@ -38,12 +38,12 @@ def look(models: Sequence[Path], text: Path, out: Path, *, pictures: bool = Fals
             written.append(out.with_name(f"{out.stem}-cells-{name.replace('/', '-')}.png"))
             cells.draw(written[-1], lines, spans, found)
         for one in found:
-            SAY.print(f"{name}: {one.title}", markup=False)
+            SAY.print(f"{name}: {one.title}")
     for name, values in felt.items():
-        SAY.print(f"{name}: of a gradient {values[min(16, len(values) - 1)]:.1e} is felt 16 tokens back", markup=False)
+        SAY.print(f"{name}: of a gradient {values[min(16, len(values) - 1)]:.1e} is felt 16 tokens back")
     files.put(out, sheet("Inside recurrent networks", sections).encode())
     for path in written:
-        SAY.print(f"written {path}", markup=False)
+        SAY.print(f"written {path}")
 
 
 def _windows(model: Model, text: str) -> torch.Tensor:

@@ -6,9 +6,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
-from bertsmith import apply, choose, prepare, run
+from bertsmith import apply, choose, prepare, run, terminal
 from bertsmith.data.corpus import Corpus
 from bertsmith.errors import RunError
 from bertsmith.recipe import Recipe, settle
@@ -17,7 +15,7 @@ from bertsmith.train import machine
 from bertsmith.train.clock import spoken
 from bertsmith.train.lock import Lock
 
-SAY = Console(highlight=False, soft_wrap=True)
+SAY = terminal.console()
 DEMO_BLANKS = [
     "the old man shook his [MASK] and said nothing .",
     "she opened the [MASK] and went into the room .",

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from rich import progress as bars
-from rich.console import Console
-from rich.markup import escape
 
+from bertsmith import terminal
 from bertsmith.data.corpus import Corpus
 from bertsmith.data.prepare import Summary
 from bertsmith.data.prepare import prepare as tokenise
@@ -19,7 +18,7 @@ from bertsmith.text.measure import Sample, measure
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig
 from bertsmith.train.clock import spoken
 
-SAY = Console(highlight=False, soft_wrap=True)
+SAY = terminal.console()
 
 
 def tokenizer(texts: Sequence[str], out: Path, settings: TokenizerConfig, **reading: Any) -> None:
@@ -38,9 +37,10 @@ def extend(texts: Sequence[str], out: Path, base: Path, more: int, **reading: An
         after.save(out)
         measures = {"before": measure(before, sample.kept), "after": measure(after, sample.kept)}
     for name, found in measures.items():
-        SAY.print(f"[bold]{name}[/]\n{escape(str(found))}")
+        SAY.print(name, style="bold")
+        SAY.print(str(found))
     new = [after.piece(number) for number in range(before.vocabulary, after.vocabulary)]
-    SAY.print(f"new              {escape('  '.join(new[:24]))}{' ...' if len(new) > 24 else ''}")
+    SAY.print(f"new              {'  '.join(new[:24])}{' ...' if len(new) > 24 else ''}")
     if len(new) < more:
         SAY.print(f"{len(new):,} pieces are new, not {more:,}: the text repeats no more that the vocabulary lacks")
 
@@ -59,7 +59,7 @@ def learn(corpus: Corpus, settings: TokenizerConfig, out: Path) -> None:
         trained = pieces.train(sample, settings)
         trained.save(out)
         measures = measure(trained, sample.kept)
-    SAY.print(escape(str(measures)))
+    SAY.print(str(measures))
 
 
 def shards(corpus: Corpus, tokenizer: Tokenizer, out: Path, valid: float = 0.01, workers: int | None = None) -> Summary:

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from rich.console import Console
 
-from bertsmith import choose, config, run
+from bertsmith import choose, config, run, terminal
 from bertsmith.data import files
 from bertsmith.data.shards import Shards
 from bertsmith.entrants import Entrant, common, entered, folder_of, kind_of, labels, own, prepared
@@ -33,7 +32,7 @@ from bertsmith.train.clock import Clock, spoken
 from bertsmith.train.lock import Lock
 
 Equal = Literal["time", "flops"]
-SAY = Console(highlight=False, soft_wrap=True)
+SAY = terminal.console()
 RESULT, REPORT, FAILURE = "race.json", "report.html", "failure.txt"
 SAME = frozenset({"out", "data.folder", "data.workers", "train.device", "train.compile"})  # what may differ in a row
 
@@ -94,7 +93,7 @@ def race(
         for runner in runners:
             check(out, known, runner, rules)
         for number, runner in enumerate(runners, 1):
-            SAY.print(f"{runner.name}, recipe {number} of {len(runners)}", style="bold", markup=False)
+            SAY.print(f"{runner.name}, recipe {number} of {len(runners)}", style="bold")
             try:
                 row = ran(out, known, runner, rules)
                 score(row, runner.recipe, out, asked, partial(keep, out, known))
@@ -122,7 +121,7 @@ def tell(runner: Runner, error: Exception) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         files.put(place, "".join(traceback.format_exception(error)).encode())
         line = f"{type(error).__name__}: {line.partition(chr(10))[0]} ({place} has it all)"
-    SAY.print(f"{runner.name} failed. {line}", markup=False)
+    SAY.print(f"{runner.name} failed. {line}")
     _tidy()
 
 
@@ -247,7 +246,7 @@ def score(
             point["scores"][measure.name] = {"asked": measure.asked, "values": taken}
             keep()
             told = standings.cell(measure.name, taken)
-            SAY.print(f"{row['name']}, point {number} of {len(row['points'])}: {measure.name} {told}", markup=False)
+            SAY.print(f"{row['name']}, point {number} of {len(row['points'])}: {measure.name} {told}")
             _tidy()
 
 

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from bertsmith import choose, config, kit, recipes, story
+from bertsmith import choose, config, kit, recipes, story, terminal
 from bertsmith.data import files
 from bertsmith.data.shards import Shards
 from bertsmith.errors import RecipeError
@@ -41,7 +40,7 @@ from bertsmith.train.optimizers import Optimizer
 from bertsmith.train.trainer import Speed, Trainer, records
 from bertsmith.use.model import Model
 
-SAY = Console(highlight=False, soft_wrap=True)
+SAY = terminal.console()
 SAMPLE = 8  # batches by which the cost of a run is judged
 MAY_CHANGE = frozenset(  # what a run that goes on may have otherwise than when it was begun
     {"out", "data.folder", "data.workers"}
@@ -193,7 +192,7 @@ def _facts(facts: Mapping[str, str]) -> Table:
     """Names and values, one below the other."""
     table = Table(show_header=False, box=None)
     for name, value in facts.items():
-        table.add_row(f"[bold]{name}[/]", escape(value))
+        table.add_row(Text(name, "bold"), value)
     return table
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
-from bertsmith import config, lesson, tune
+from bertsmith import config, lesson, terminal, tune
 from bertsmith.data import files
 from bertsmith.data import glue as tasks
 from bertsmith.data.shuffle import permute
@@ -27,7 +26,7 @@ from bertsmith.use.model import Model
 from bertsmith.use.prompt import Pool, Template, named
 from bertsmith.use.shots import Shots, ShotsConfig
 
-SAY = Console(highlight=False, soft_wrap=True)
+SAY = terminal.console()
 LAYERS = {  # Devlin et al. 2018, table 7
     "embeddings": "embeddings",
     "second_to_last": "second to last",
@@ -161,7 +160,7 @@ def shots(model: Path, data: Path, out: Path, seeds: int, most: int | None, over
             raise TextError(place, "its labels are no classes", "Shots tell one class of several")
         examples = lesson.read(recipe)
         for line in lesson.told(examples):
-            SAY.print(line, markup=False)
+            SAY.print(line)
         found[name] = _prompted(name, opened, examples, how, out / name, seeds, most)
     protocol = {
         "said": "the label whose words are likeliest after the prompt",
@@ -206,7 +205,7 @@ def _prompted(
             figures = made.measure(asked, pool, count, seed, how.calibrate)
             runs[count, seed] = {"shots": count, "seed": seed, **figures}
             files.write_json(out / "runs.json", {"settings": same, "runs": list(runs.values())})
-            SAY.print(f"{name}, shots {count}, seed {seed}: {figures['accuracy']:.1%} right", markup=False)
+            SAY.print(f"{name}, shots {count}, seed {seed}: {figures['accuracy']:.1%} right")
     commonest = Counter(example.label for example in train).most_common(1)[0][0]
     guessed = sum(example.label == commonest for example in asked.values()) / len(asked)
     return {**settings, "chance": 1 / len(words), "commonest": guessed, "runs": [runs[one] for one in wanted]}

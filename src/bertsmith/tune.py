@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from rich.console import Console
 from rich.table import Table
 
-from bertsmith import config, lesson, recipes
+from bertsmith import config, lesson, recipes, terminal
 from bertsmith.data import files, glue
 from bertsmith.data.examples import Example
 from bertsmith.data.feed import Feed
@@ -45,7 +44,7 @@ from bertsmith.train.lock import Lock
 from bertsmith.train.optimizers import Optimizer
 from bertsmith.train.trainer import Speed, Trainer
 
-SAY = Console(highlight=False, soft_wrap=True)
+SAY = terminal.console()
 MAY_CHANGE = frozenset({"out", "data.workers", "train.device", "seeds", "train.saves", "train.keep"})
 DEFAULTS: dict[str, dict[str, Any]] = {
     "optimizer": {"rate": 5e-5},
@@ -139,7 +138,7 @@ def finetune(recipe: FineTune) -> dict[str, Any]:
             data = lesson.read(recipe)
             base, tokenizer = _from_chance(recipe, data)
         for line in lesson.told(data):
-            SAY.print(line, markup=False)
+            SAY.print(line)
         encoded = lesson.encode(recipe, base.config, tokenizer, data)
         for name, cut, items in zip(("training", "dev"), encoded.cut, (encoded.train, encoded.dev), strict=True):
             if cut:

@@ -1,14 +1,11 @@
 """The composition root of word vectors: `vectors` makes them, `similar` and `analogy` ask them."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
-
+from bertsmith import terminal
 from bertsmith.config import build
 from bertsmith.data.corpus import Corpus
 from bertsmith.data.words import number
@@ -25,7 +22,7 @@ from bertsmith.train.lock import Lock
 from bertsmith.train.vectors import VectorsConfig, VectorTrainer
 from bertsmith.use.words import Method, Near, Words, pairs, questions
 
-SAY = Console(highlight=False, soft_wrap=True)
+SAY = terminal.console()
 MAY_CHANGE = frozenset({"out", "train.epochs", "train.budget", "train.device", "train.saves", "train.keep"})
 
 
@@ -104,15 +101,14 @@ def _asked(words: Sequence[str], file: Path | None, command: str) -> None:
 
 
 def _show(said: dict[str, str], found: list[Near], as_json: bool) -> None:
-    lines = [
-        f"\n[bold]{escape(' '.join(said.values()))}[/]",
-        *(f"  {one.score:.3f}  {escape(one.word)}" for one in found),
-    ]
-    _say({**said, "found": [asdict(one) for one in found]}, "\n".join(lines), as_json)
+    if not as_json:
+        SAY.print(f"\n{' '.join(said.values())}", style="bold")
+    lines = "\n".join(f"  {one.score:.3f}  {one.word}" for one in found)
+    _say({**said, "found": [asdict(one) for one in found]}, lines, as_json)
 
 
 def _say(record: dict[str, Any], line: str, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(record, ensure_ascii=False), flush=True)
+        print(terminal.json_line(record), flush=True)
     else:
         SAY.print(line)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "bertsmith"
 FLOORS = [
-    {"config", "errors", "recipes"},
+    {"config", "errors", "recipes", "terminal"},
     {"text"},
     {"nn", "data"},
     {"models"},

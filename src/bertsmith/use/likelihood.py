@@ -158,20 +158,46 @@ def score(
     return [scored[text] for text in texts]
 
 
+@dataclass(frozen=True)
+class Totals:
+    """Sums over any number of texts, from which their perplexity follows."""
+
+    total: float = 0.0  # of the logarithms
+    tokens: int = 0
+    bytes: int = 0
+    texts: int = 0
+
+    def plus(self, scored: Sequence[Scored]) -> "Totals":
+        return Totals(
+            math.fsum([self.total, *(one.total for one in scored)]),
+            self.tokens + sum(one.tokens for one in scored),
+            self.bytes + sum(one.bytes for one in scored),
+            self.texts + len(scored),
+        )
+
+    @property
+    def perplexity(self) -> float:
+        """e to minus the mean log-likelihood of a token."""
+        if not self.tokens:
+            raise TextError("texts", "there is nothing to score in them", "Give at least one word")
+        return math.exp(-self.total / self.tokens)
+
+    @property
+    def bits_per_byte(self) -> float:
+        """Bits for each byte of the texts, so that models with different vocabularies can be compared."""
+        if not self.bytes:
+            raise TextError("texts", "there is nothing to score in them", "Give at least one word")
+        return -self.total / math.log(2) / self.bytes
+
+
 def perplexity(scored: Sequence[Scored]) -> float:
-    """Between how many pieces the model wavers, so to speak: e to minus the mean logarithm of all pieces."""
-    tokens = sum(one.tokens for one in scored)
-    if not tokens:
-        raise TextError("texts", "there is nothing to score in them", "Give at least one word")
-    return math.exp(-math.fsum(one.total for one in scored) / tokens)
+    """e to minus the mean log-likelihood of all tokens."""
+    return Totals().plus(scored).perplexity
 
 
 def bits_per_byte(scored: Sequence[Scored]) -> float:
-    """What a byte of the texts costs, so that models with different vocabularies can be compared."""
-    size = sum(one.bytes for one in scored)
-    if not size:
-        raise TextError("texts", "there is nothing to score in them", "Give at least one word")
-    return -math.fsum(one.total for one in scored) / math.log(2) / size
+    """Bits for each byte of the texts, so that models with different vocabularies can be compared."""
+    return Totals().plus(scored).bits_per_byte
 
 
 def windows(ids: Sequence[int], continues: Bool[np.ndarray, "V"], room: int) -> list[tuple[int, ...]]:

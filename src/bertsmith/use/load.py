@@ -45,7 +45,16 @@ def load(folder: str | Path, device: str = "cpu") -> Model:
         raise FolderError(path, f"lacks the weight '{missing[0]}', which {opened.learnt.task} needs")
     sentence = sentences.read(path)
     guesses = "head" in opened.parts or isinstance(objective, NextToken | Onward)
-    return Model(objective.eval(), tokenizer, str(path), guesses=guesses, sentence=sentence)
+    said = opened.raw.get("bertsmith")
+    learnt = said.get(folders.LEARNT_FROM) if isinstance(said, dict) else None
+    return Model(
+        objective.eval(),
+        tokenizer,
+        str(path),
+        guesses=guesses,
+        sentence=sentence,
+        learnt_from=learnt if isinstance(learnt, dict) else None,
+    )
 
 
 def _objective(opened: Opened, place: Path) -> Objective:

@@ -1,6 +1,5 @@
 """A trained model in a person's hands: what it may be asked, whatever it has learnt."""
 
-import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -10,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bertsmith.data.asked import WORDS, LearntFrom
 from bertsmith.data.examples import Example, Question, Sentence
 from bertsmith.errors import FolderError, TextError
 from bertsmith.models.decoder import Decoder
@@ -37,7 +37,6 @@ from bertsmith.use.translate import Aligned, Translated, align, translate
 from bertsmith.use.vectors import Embedder
 
 Text = str | tuple[str, str]  # one text, or a pair
-WORDS = re.compile(r"\w+|[^\w\s]")
 
 
 class Model:
@@ -51,10 +50,12 @@ class Model:
         *,
         guesses: bool = True,
         sentence: SentenceConfig | None = None,
+        learnt_from: Mapping[str, Any] | None = None,
     ) -> None:
         self.objective, self.tokenizer, self.place = objective, tokenizer, place
         self.guesses = guesses  # whether it has learnt to guess words
         self.sentence = sentence or SentenceConfig()
+        self.learnt_from = learnt_from or {}  # the columns of the training data, where the folder tells them
         self._embedders: dict[tuple[Any, ...], Embedder] = {}  # packing weights takes longer than a text
         self._decoders: dict[tuple[Any, ...], Decoder] = {}
 
@@ -182,6 +183,10 @@ class Model:
 
     def embed(self, texts: Sequence[str], **how: Any) -> NDArray[np.float32]:
         """One vector for each text, pooled as the folder says; `how` is that of `use.vectors.Embedder`."""
+        return self.embedder(**how)(texts)
+
+    def embedder(self, **how: Any) -> Embedder:
+        """The network made ready for vectors, any number of them."""
         if not isinstance(self.trunk, Transformer):
             raise FolderError(self.place, "gives no vectors of texts", "Take a network such as BERT's")
         length = min(self.sentence.length or self.length, self.length)
@@ -189,7 +194,7 @@ class Model:
         asked = tuple(sorted({**own, **how}.items()))
         if asked not in self._embedders:
             self._embedders[asked] = Embedder(self.trunk, self.tokenizer, **dict(asked))
-        return self._embedders[asked](texts)
+        return self._embedders[asked]
 
     # ------------------------------------------------------------------------------------------- tasks
 
@@ -231,6 +236,18 @@ class Model:
         """The same for any number of examples, as they come."""
         while some := list(islice(examples, together)):
             yield from self.predict(some)
+
+    def asked_for(self) -> LearntFrom:
+        """What it was taught, and the columns of the data it learnt from: how files are read that it is asked about."""
+        task = self.objective
+        assert isinstance(task, Task)
+        kind, said = task.reads(task.config), self.learnt_from
+        tags = frozenset(task.labels) if kind == "tag" else frozenset[str]()
+        texts, joined = said.get("texts"), said.get("joined")
+        if said.get("kind") != kind or not isinstance(texts, list) or not all(isinstance(one, str) for one in texts):
+            return LearntFrom(kind=kind, tags=tags)
+        joined = joined if isinstance(joined, int) and 0 < joined < len(texts) else 1
+        return LearntFrom(kind=kind, texts=tuple(texts), joined=joined, tags=tags)
 
     def guesser(self) -> MaskedLM | NextToken | Onward:
         """The objective that says how likely a word is: hidden in its text, or next in it."""

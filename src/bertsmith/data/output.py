@@ -1,0 +1,211 @@
+"""Output: a file that is written as its rows come, and gone on with by the same command after a kill.
+
+Rows go to NAME.part; a journal beside it, NAME.part.json, says how many are there, how many bytes they take, what was
+asked for, and the SHA-256 of the inputs they were made from. A second start of the same command reads as many inputs
+again, and if they are the same, cuts the file to the journal's length and goes on behind them. At the end the file
+takes its name. So an interrupted file is never mistaken for a whole one, and a resumed one is the same byte for byte.
+"""
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from bertsmith.data import files
+from bertsmith.errors import BertsmithError, FolderError, RunError, TextError
+
+EVERY = 2.0  # seconds between two notes in the journal: what a kill may cost, but for the rows under way
+FORMAT = 1
+
+R = TypeVar("R")
+
+
+class Output:
+    """A growing file. `rows` are done, and `state` is whatever the writer wants to find again."""
+
+    def __init__(self, out: Path, asked: Callable[[], Mapping[str, Any]], *, head: bytes = b"") -> None:
+        """`asked` tells which model and options make the rows; `head` is what the file begins with."""
+        self.out, self._asked, self._head = out, asked, head
+        self.part, self.journal = (out.with_name(out.name + ending) for ending in (".part", ".part.json"))
+        self.rows, self.size, self.state, self.anew = 0, 0, dict[str, Any](), ""
+        self._hash, self._found, self._file, self._noted = hashlib.sha256(), "", -1, time.monotonic()
+        self.straight = False  # into a device or a pipe, which cannot be gone on with
+
+    def __enter__(self) -> "Output":
+        try:
+            self.straight = self.out.exists() and not stat.S_ISREG(self.out.stat().st_mode) and not self.out.is_dir()
+            if self.out.is_dir():
+                raise RunError(self.out, "is a folder", "Name a file in it")
+            with files.explained(self.out):
+                self.out.parent.mkdir(parents=True, exist_ok=True)
+                flags = os.O_WRONLY if self.straight else os.O_RDWR | os.O_CREAT
+                self._file = os.open(self.out if self.straight else self.part, flags | os.O_CLOEXEC, 0o666)
+                if not self.straight:
+                    fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._release()
+            raise RunError(self.out, "another command is writing it", "Wait for it, or choose another name") from None
+        except OSError as error:
+            raise refused(self.out, error) from None
+        if not self.straight:
+            self._read()
+        if not self.rows:
+            self._restart()
+        return self
+
+    def resumed(self, inputs: Callable[[], Iterator[R]], key: Callable[[R], str]) -> Iterator[R]:
+        """The inputs whose rows are still to be made; all of them, if those of the rows that are there have changed.
+
+        `key` is all of an input that its row depends on.
+        """
+        left = inputs()
+        if not self.rows:
+            return left
+        digest, count = hashlib.sha256(), 0
+        for one in islice(left, self.rows):
+            _add(digest, key(one))
+            count += 1
+        if count == self.rows and digest.hexdigest() == self._found:
+            self._hash = digest
+            return left
+        self.anew = "other inputs"
+        self._restart()
+        return inputs()
+
+    def add(self, keys: Iterable[str], data: bytes, state: Mapping[str, Any] | None = None) -> None:
+        """Some rows, made from the inputs with these keys."""
+        self._write(data)
+        for one in keys:
+            _add(self._hash, one)
+            self.rows += 1
+        self.size += len(data)
+        self.state = dict(state or {})
+        if time.monotonic() - self._noted >= EVERY:
+            self._note()
+
+    def finish(self, convert: Callable[[Path, Path], None] | None = None, *, head: bytes = b"") -> None:
+        """Put the file in place: as it is, with another head of the same length, or as `convert` writes it anew."""
+        if self.straight:
+            return
+        with files.explained(self.out, self.size):
+            if head:
+                assert len(head) == len(self._head)
+                os.pwrite(self._file, head, 0)
+            os.fsync(self._file)
+        if convert is None:
+            ready = self.part
+        else:
+            self._note()  # what was computed outlives a conversion that fails
+            ready = self.out.with_name(self.out.name + ".writing")
+            with files.explained(self.out, self.size):
+                convert(self.part, ready)
+        with files.explained(self.out):
+            ready.replace(self.out)
+            self.journal.unlink(missing_ok=True)
+            self.part.unlink(missing_ok=True)
+        files.sync_folder(self.out.parent)
+        self._release()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file < 0:
+            return
+        with suppress(OSError, BertsmithError):  # what counts is the first mishap, and the journal's last note holds
+            if not self.straight and self.rows:
+                os.ftruncate(self._file, self.size)  # half a row; on a full disk this makes room for the note
+                self._note()
+            elif not self.straight:
+                self.part.unlink(missing_ok=True)
+        self._release()
+
+    def _read(self) -> None:
+        """What the journal says, if it is of the same command."""
+        if not self.journal.exists():
+            return
+        try:
+            said = files.read_json(self.journal)
+            same = said["format"] == FORMAT and said["asked"] == json.loads(json.dumps(self._asked()))
+            there = os.fstat(self._file).st_size >= said["size"]
+            if same and there:
+                self.rows, self.size, self.state = int(said["rows"]), int(said["size"]), dict(said["state"])
+                self._found = str(said["inputs"])
+            else:
+                self.anew = "another model or other options" if there else "a file that has lost its end"
+        except (FolderError, LookupError, TypeError, ValueError):
+            self.anew = "a journal that cannot be read"
+        if self.rows:
+            with files.explained(self.part):
+                os.ftruncate(self._file, self.size)
+                os.lseek(self._file, self.size, os.SEEK_SET)
+
+    def _restart(self) -> None:
+        self.rows, self.size, self.state, self._hash = 0, 0, {}, hashlib.sha256()
+        if not self.straight:
+            with files.explained(self.part):
+                self.journal.unlink(missing_ok=True)
+                os.ftruncate(self._file, 0)
+                os.lseek(self._file, 0, os.SEEK_SET)
+        self._write(self._head)
+        self.size = len(self._head)
+
+    def _write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:  # a disk may take less than it was given
+            with files.explained(self.out, len(view)):
+                try:
+                    view = view[os.write(self._file, view) :]
+                except OSError as error:
+                    if error.errno == errno.EFBIG:
+                        raise refused(self.out, error) from None
+                    raise
+
+    def _note(self) -> None:
+        if self.straight:
+            return
+        self._noted = time.monotonic()
+        with files.explained(self.part):
+            os.fsync(self._file)
+        said = {"format": FORMAT, "asked": self._asked(), "rows": self.rows, "size": self.size, "state": self.state}
+        files.write_json(self.journal, said | {"inputs": self._hash.hexdigest()})
+
+    def _release(self) -> None:
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+
+def fingerprint(folder: Path) -> str:
+    """The SHA-256 of the files that a model is made of."""
+    whole = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        if path.suffix in (".json", ".safetensors", ".txt", ".bin") and path.is_file():
+            whole.update(f"{path.name} {files.digest(path).sha256}\n".encode())
+    return whole.hexdigest()
+
+
+def refused(out: Path, error: OSError) -> BertsmithError:
+    """What to say where a file cannot be made: its folder is a file, or its name cannot be."""
+    if isinstance(error, NotADirectoryError | FileExistsError):
+        there = next(place for place in out.absolute().parents if place.exists())
+        return RunError(out, f"'{there}' is a file and not a folder", "Choose another place")
+    return RunError(out, f"cannot be written ({error.strerror})", "Choose another place")
+
+
+def again(name: str) -> TextError:
+    """What to say where a stream that has been read is not the one that was read before."""
+    return TextError(name, "is not what was read before the interruption", "Remove the .part file, and run it again")
+
+
+def _add(digest: Any, key: str) -> None:
+    raw = key.encode("utf-8", "surrogatepass")
+    digest.update(len(raw).to_bytes(8, "little") + raw)

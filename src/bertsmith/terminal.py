@@ -1,0 +1,77 @@
+"""The terminal: text that others have written is shown as it is; markup and control characters in it do nothing."""
+
+import json
+import re
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+# All control characters but tab and line feed, and those that turn the direction of writing: a terminal obeys them.
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+EVERY = 30.0  # seconds between two plain lines of progress
+
+
+def plain(text: object) -> str:
+    """A text whose control characters are spelt out, as in \\x1b[31m: it cannot colour, move or clear anything."""
+    return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text))
+
+
+def json_line(record: object) -> str:
+    """A record as JSON in which every control character is an escape: the same record, and harmless to look at."""
+    told = json.dumps(record, ensure_ascii=False)
+    return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", told)
+
+
+class Terminal(Console):
+    """rich's console for text that is not ours: no markup unless it is asked for, no emoji, no control characters."""
+
+    def render_str(self, text: str, **how: Any) -> Text:
+        return super().render_str(plain(text), **how)
+
+
+def console(*, errors: bool = False) -> Terminal:
+    """A console for the standard output, or for the standard error."""
+    return Terminal(highlight=False, soft_wrap=True, markup=False, emoji=False, stderr=errors)
+
+
+class Counter:
+    """How many rows are done, and how fast, on the standard error: in place on a terminal, else a line now and then."""
+
+    def __init__(self, noun: str, done: int = 0, *, every: float = EVERY) -> None:
+        self.noun, self.first, self.began, self.every = noun, done, time.monotonic(), every
+        self._next, self._bar = self.began + every, None
+        if sys.stderr.isatty():
+            columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
+            self._bar = Progress(*columns, console=console(errors=True), transient=True)
+            self._task = self._bar.add_task(self._told(done))
+
+    def update(self, done: int) -> None:
+        """Take note of how many are done, and show it when it is time."""
+        if self._bar is not None:
+            self._bar.update(self._task, description=self._told(done))
+        elif time.monotonic() >= self._next:
+            self._next = time.monotonic() + self.every
+            print(f"bertsmith: {self._told(done)}", file=sys.stderr, flush=True)
+
+    def rate(self, done: int) -> float:
+        """How many a second, of those that were not done before."""
+        return (done - self.first) / max(time.monotonic() - self.began, 1e-9)
+
+    def _told(self, done: int) -> str:
+        return f"{done:,} {self.noun}, {self.rate(done):,.0f} a second"
+
+    def __enter__(self) -> "Counter":
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()

@@ -1,0 +1,211 @@
+"""What a taught model is asked about: every kind of file that it can be taught from, without its labels."""
+
+import gzip
+import io
+import json
+import lzma
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertsmith.data import labelled, unlabelled
+from bertsmith.data.asked import LearntFrom
+from bertsmith.data.examples import Example, Question, Sentence
+from bertsmith.data.labelled import Kind
+from bertsmith.data.unlabelled import Given, examples, is_text
+from bertsmith.errors import TextError
+
+COLUMNS = "-DOCSTART- -X- O O\n\nEU NNP B-NP B-ORG\nrejects VBZ B-VP O\n\nPeter NNP B-NP B-PER\n"
+
+
+def asked(path: Path | str, kind: Kind, *texts: str, **more: Any) -> list[Any]:
+    return list(examples([str(path)], LearntFrom(kind=kind, texts=texts, **more)))
+
+
+def texts(path: Path | str, *learnt: str) -> list[tuple[str, ...]]:
+    return [one.texts for one in asked(path, "classify", *learnt)]
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+ROWS = [("a good film", "pos"), ("a bad one, really", "neg"), ("so so", "pos"), ("no", "neg")]
+
+
+def test_a_table_is_read_by_the_columns_that_were_learnt_from_whatever_their_names(tmp_path: Path) -> None:
+    cells = [f'"{text}",{label},x y' for text, label in ROWS]
+    path = written(tmp_path / "a.csv", "\n".join(["Verbatim,verdict,remark", *cells]) + "\n")
+    expected = [(text,) for text, _ in ROWS]
+    assert texts(path, "Verbatim") == texts(path, "verbatim") == expected
+    rows = [{"Verbatim": text, "verdict": label, "remark": "x y"} for text, label in ROWS]
+    lines = "\n".join(map(json.dumps, rows))
+    written(tmp_path / "b.jsonl", lines)
+    written(tmp_path / "c.json", json.dumps(rows))
+    (tmp_path / "d.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+    (tmp_path / "e.csv.xz").write_bytes(lzma.compress(path.read_bytes()))
+    for name in ("b.jsonl", "c.json", "d.jsonl.gz", "e.csv.xz"):
+        assert texts(tmp_path / name, "Verbatim") == expected, name
+
+
+def test_parquet_and_zstandard_are_read(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet
+
+    held = arrow.table({"Verbatim": [text for text, _ in ROWS], "verdict": [label for _, label in ROWS]})
+    pyarrow.parquet.write_table(held, tmp_path / "a.parquet")
+    assert texts(tmp_path / "a.parquet", "Verbatim") == [(text,) for text, _ in ROWS]
+    with arrow.OSFile(str(tmp_path / "b.txt.zst"), "wb") as raw, arrow.CompressedOutputStream(raw, "zstd") as stream:
+        stream.write(b"one text\r\nand another\n")
+    assert texts(tmp_path / "b.txt.zst") == [("one text",), ("and another",)]
+
+
+def test_other_names_are_guessed_and_said(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.csv", "review,label\n" + "".join(f'"{text}",{label}\n' for text, label in ROWS))
+    said: list[str] = []
+    found = list(examples([str(path)], LearntFrom(kind="classify", texts=("Verbatim",)), said.append))
+    assert [one.texts[0] for one in found if isinstance(one, Example)] == [text for text, _ in ROWS]
+    assert said == [f"{path}: texts from 'review'; the model learnt from 'Verbatim'"]
+    lost = written(tmp_path / "b.csv", "one,other,label\na b,c d,x\ne f,g h,y\n")
+    with pytest.raises(TextError) as caught:
+        texts(lost, "Verbatim")
+    fact = "which columns hold the texts cannot be guessed from one, other, label"
+    assert str(caught.value) == f"{lost}: {fact}. Name them 'Verbatim', as where the model learnt."
+
+
+def test_a_table_without_labels_or_with_gaps_in_them_is_read_whole(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.tsv", "sentence\tlabel\na b\t1\nc d\t\n\ne\t0\n")
+    assert texts(path, "sentence") == [("a b",), ("c d",), ("e",)]
+    assert texts(written(tmp_path / "b.csv", "comment\nhello there\nyou\n"), "text") == [("hello there",), ("you",)]
+
+
+def test_pairs_are_read_as_pairs_and_a_text_with_a_tab_stays_one_where_one_was_learnt(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.txt", "first\tsecond\n")
+    assert texts(path, "premise", "hypothesis") == texts(path) == [("first", "second")]
+    assert texts(path, "text") == [("first\tsecond",)]
+    with pytest.raises(TextError, match=r"a\.txt:1: has one text, and the model learnt from pairs\. Part the two"):
+        texts(written(tmp_path / "a.txt", "first\n"), "premise", "hypothesis")
+    table = written(tmp_path / "b.csv", "hypothesis,premise,label\nx y,v w,0\n")
+    assert texts(table, "premise", "hypothesis") == [("v w", "x y")]
+
+
+def test_columns_of_words_are_sentences_and_not_lines(tmp_path: Path) -> None:
+    tags = frozenset({"O", "B-ORG", "B-PER"})
+    words = [("EU", "rejects"), ("Peter",)]
+    for name in ("test.conll", "test.txt", "test"):
+        path = written(tmp_path / name, COLUMNS)
+        assert [one.words for one in asked(path, "tag", tags=tags)] == words, name
+    (tmp_path / "test.txt.gz").write_bytes(gzip.compress(COLUMNS.encode()))
+    assert [one.words for one in asked(tmp_path / "test.txt.gz", "tag", tags=tags)] == words
+    tabs = written(tmp_path / "tabs.tsv", "EU\tB-ORG\nrejects\tO\n\nPeter\tB-PER\n")
+    assert [one.words for one in asked(tabs, "tag", tags=tags)] == words
+    alone = written(tmp_path / "alone.txt", "EU\nrejects\n\nPeter\n")  # a test set without tags
+    assert [one.words for one in asked(alone, "tag", tags=tags)] == words
+    second = written(tmp_path / "second.conll", "1\tEU\tO\n2\trejects\tO\n")
+    assert [one.words for one in asked(second, "tag", "1", tags=tags)] == [("EU", "rejects")]
+    with pytest.raises(
+        TextError, match=r"second\.conll:1: has 3 columns, and the words are in column 7\. Mend the line"
+    ):
+        asked(second, "tag", "7", tags=tags)
+
+
+def test_sentences_for_a_tagger_may_be_lines_lists_or_standard_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = written(tmp_path / "a.txt", "EU rejects it.\n\nPeter Blackburn\n")
+    assert [one.words for one in asked(lines, "tag")] == [("EU", "rejects", "it", "."), ("Peter", "Blackburn")]
+    lists = written(tmp_path / "a.jsonl", json.dumps({"tokens": ["EU", "it."], "ner_tags": [0, 1]}))
+    assert asked(lists, "tag")[0].words == ("EU", "it.")
+    monkeypatch.setattr("sys.stdin", io.StringIO(COLUMNS))
+    assert [one.words for one in asked("-", "tag")] == [("EU", "rejects"), ("Peter",)]
+    monkeypatch.setattr("sys.stdin", io.StringIO("EU rejects it\n"))
+    assert [one.words for one in asked("-", "tag")] == [("EU", "rejects", "it")]
+
+
+def test_squad_is_read_with_and_without_answers(tmp_path: Path) -> None:
+    asks = [{"id": "a1", "question": "who?", "answers": []}, {"id": "a2", "question": "where?"}]
+    content = {"version": "2.0", "data": [{"title": "t", "paragraphs": [{"context": "Ann is here", "qas": asks}]}]}
+    for indent in (None, 2):
+        path = written(tmp_path / "dev.json", json.dumps(content, indent=indent))
+        found = asked(path, "answer")
+        assert [(one.name, one.question, one.passage) for one in found] == [
+            ("a1", "who?", "Ann is here"),
+            ("a2", "where?", "Ann is here"),
+        ]
+    table = written(tmp_path / "a.csv", "question,context,answers\nwho?,Ann is here,Ann\n")
+    (one,) = asked(table, "answer")
+    assert isinstance(one, Question)
+    assert (one.question, one.passage) == ("who?", "Ann is here")
+    with pytest.raises(TextError, match=r"a\.txt:1: has no passage to look in\. Write a question, a tab and a passage"):
+        asked(written(tmp_path / "a.txt", "who?\n"), "answer")
+    empty = written(tmp_path / "empty.json", json.dumps({"data": [{"paragraphs": []}]}))
+    with pytest.raises(TextError, match="holds no question"):
+        asked(empty, "answer")
+
+
+def test_endings_may_be_columns_or_a_list(tmp_path: Path) -> None:
+    expected = ("She opens the door", "and leaves", "and flies")
+    swag = written(tmp_path / "a.csv", "sent1,sent2,ending0,ending1\nShe opens,the door,and leaves,and flies\n")
+    names = ("sent1", "sent2", "ending0", "ending1")
+    assert [one.texts for one in asked(swag, "choose")] == [expected]
+    assert [one.texts for one in asked(swag, "choose", *names, joined=2)] == [expected]
+    record = {"ctx": "She opens the door", "endings": ["and leaves", "and flies"], "label": 0}
+    lists = written(tmp_path / "a.jsonl", json.dumps(record))
+    assert [one.texts for one in asked(lists, "choose")] == [expected]
+    with pytest.raises(TextError, match="has no endings"):
+        asked(written(tmp_path / "b.jsonl", '{"text": "She"}'), "choose")
+
+
+def test_a_file_for_another_task_is_told_in_one_line(tmp_path: Path) -> None:
+    columns = written(tmp_path / "a.conll", COLUMNS)
+    with pytest.raises(TextError) as caught:
+        asked(columns, "classify")
+    fact = "holds words with tags and the model was taught to classify texts"
+    assert str(caught.value) == f"{columns}: {fact}. Give it another file."
+    squad = written(tmp_path / "a.json", json.dumps({"data": [{"paragraphs": [{"context": "x", "qas": []}]}]}))
+    with pytest.raises(
+        TextError, match="holds questions about passages, as SQuAD does, and the model was taught to tag"
+    ):
+        asked(squad, "tag")
+
+
+def test_a_text_may_stand_in_the_place_of_a_file_and_a_misspelt_file_is_still_missed(tmp_path: Path) -> None:
+    assert texts("A film to see twice.") == [("A film to see twice.",)]
+    assert [one.texts for one in examples([Given("great"), Given("bad")], LearntFrom(kind="classify"))] == [
+        ("great",),
+        ("bad",),
+    ]
+    assert asked("EU rejects it", "tag")[0] == Sentence(place="'EU rejects it'", words=("EU", "rejects", "it"))
+    written(tmp_path / "reviews.csv", "text\na b\n")
+    with pytest.raises(TextError, match=r"revews\.csv: does not exist\. Did you mean 'reviews\.csv'\?$"):
+        unlabelled.check([str(tmp_path / "revews.csv")])
+    with pytest.raises(TextError, match=r"^great: does not exist\. A text goes after --text\.$"):
+        unlabelled.check(["great"])
+    assert not is_text("my revews.csv")
+    assert not is_text("my revews.csv.gz")
+    assert is_text("a " * 5_000)
+    there = written(tmp_path / "a file", "x")
+    assert not is_text(str(there))
+
+
+def test_half_a_character_is_named(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.txt", '{"text": "a \\ud800"}\n')
+    with pytest.raises(TextError, match=r"a\.txt:1: holds half a character"):
+        texts(path)
+
+
+def test_what_can_be_learnt_from_can_be_asked_about(tmp_path: Path) -> None:
+    """The same file is read for both, by the columns that were taken."""
+    files = {
+        "a.csv": "id,Frage,Urteil\n" + "".join(f"{n},wie geht es {n},{n % 2}\n" for n in range(8)),
+        "b.tsv": "".join(f"x{n}\t{n % 2}\tthe sentence {n}\n" for n in range(8)),  # without a header
+        "c.csv": "premise,hypothesis,label\n" + "".join(f"a {n},b {n},{n % 2}\n" for n in range(8)),
+    }
+    for name, text in files.items():
+        path = written(tmp_path / name, text)
+        named = labelled.Columns(texts=("Frage",), label="Urteil") if name == "a.csv" else labelled.GUESS
+        learnt = labelled.read(path, "classify", named)
+        found = asked(path, "classify", *learnt.texts)
+        assert [one.texts for one in found] == [one.texts for one in learnt.examples], name  # type: ignore[union-attr]

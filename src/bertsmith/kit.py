@@ -11,6 +11,7 @@ from bertsmith.data.pack import Pack
 from bertsmith.data.plan import Pairs
 from bertsmith.data.shards import Shards
 from bertsmith.data.streams import Streams
+from bertsmith.data.verification import verify
 from bertsmith.errors import FolderError, RecipeError
 from bertsmith.models.dialects import dialect_of
 from bertsmith.models.networks import NetworkConfig, network
@@ -27,7 +28,7 @@ VALID_SEED = 1  # validation is masked once and for all, whatever the run's own 
 
 
 def data(recipe: Recipe) -> tuple[Tokenizer, Shards, Shards]:
-    """The tokenizer, the training text and the validation text of a prepared folder."""
+    """The tokenizer, the training text and the validation text of a prepared folder, their verification begun."""
     folder = recipe.data.folder
     if not folder.is_dir():
         raise FolderError(
@@ -35,6 +36,10 @@ def data(recipe: Recipe) -> tuple[Tokenizer, Shards, Shards]:
         )
     tokenizer = Tokenizer.load(folder / "tokenizer")
     train, valid = Shards(folder / "train"), Shards(folder / "valid")
+    for shards in (train, valid):
+        shards.expect(tokenizer.fingerprint)
+        if (running := verify(shards)).runs:
+            SAY.print(f"verifying {running.bytes / 1e9:,.1f} GB of {shards.folder} beside the first steps", markup=False)
     return tokenizer, train, valid
 
 
@@ -66,7 +71,7 @@ def built(recipe: Recipe, shape: NetworkConfig) -> Unlabelled:
 def feed(recipe: Recipe, objective: Unlabelled, tokenizer: Tokenizer, train: Shards) -> Feed:
     source = _streams if objective.streams else _pack
     text = source(recipe, tokenizer, train, objective.pairs, recipe.train.seed)
-    return Feed(text, objective.collator(tokenizer), train.fingerprint, recipe.data.workers)
+    return Feed(text, objective.collator(tokenizer), train.fingerprint, recipe.data.workers, verify(train))
 
 
 def validation(

@@ -12,6 +12,7 @@ import torch
 from bertsmith import kit, tune
 from bertsmith.data.pack import Pack
 from bertsmith.data.shards import Shards
+from bertsmith.data.verification import verify
 from bertsmith.errors import RecipeError, nearest
 from bertsmith.insight.standings import BITS, BLIMP
 from bertsmith.objectives.base import Unlabelled
@@ -82,6 +83,7 @@ def held_out(folder: Path, text: Path, length: int = LENGTH) -> dict[str, float]
     Hidden words are asked alike of all models of one vocabulary: 15 % of the pieces, hidden as BERT's were.
     """
     model, shards = load(folder, machine.device("auto").type), Shards(text)
+    verify(shards).wait()
     objective, tokenizer = model.objective, model.tokenizer
     if not model.guesses or not isinstance(objective, Unlabelled):
         return {}

@@ -15,6 +15,7 @@ from rich.text import Text
 from bertsmith import choose, config, kit, recipes, story, terminal
 from bertsmith.data import files
 from bertsmith.data.shards import Shards
+from bertsmith.data.verification import verify
 from bertsmith.errors import RecipeError
 from bertsmith.insight import report
 from bertsmith.insight.card import Use, card
@@ -140,12 +141,12 @@ def export(recipe: Recipe, saved: Checkpoint, place: Path) -> None:
 def check(recipe: Recipe) -> None:
     """What a recipe would cost: parameters, memory and time."""
     shape, data = recipe.model.settings, recipe.data
+    prepared = _verified(data.folder)
     device = machine.device(recipe.train.device)
     with torch.device("meta"):
         objective = kit.built(recipe, shape)
     count = sum(parameter.numel() for parameter in objective.parameters())
     speed = machine.training_flops(device) / objective.flops(data.length)
-    prepared = Shards(data.folder / "train") if (data.folder / "train").is_dir() else None
     networks = [part.trunk.config for part in objective.folders.values()]
     memory = choose.memory(networks, count, data.tokens, objective.guesses)
     facts = {
@@ -157,6 +158,15 @@ def check(recipe: Recipe) -> None:
         "time": choose.duration(recipe, speed, prepared),
     }
     SAY.print(_facts(facts))
+
+
+def _verified(folder: Path) -> Shards | None:
+    """The training text of a prepared folder, if there is one: a damaged file of it is named here already."""
+    found = [Shards(folder / name) for name in ("train", "valid") if (folder / name).is_dir()]
+    with SAY.status("verifying the shards"):
+        for shards in found:
+            verify(shards).wait()
+    return found[0] if (folder / "train").is_dir() else None
 
 
 def listing() -> None:

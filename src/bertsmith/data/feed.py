@@ -6,6 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from bertsmith.data.batch import Batch
 from bertsmith.data.loader import Loader
+from bertsmith.data.verification import Verification
 
 
 @runtime_checkable
@@ -26,8 +27,11 @@ class Feed:
     collate: Callable[[Any], Batch]
     fingerprint: str  # of the data: a run goes on only with the data it was begun with
     workers: int = 2
+    verification: Verification | None = None  # of the files, which may still be under way
 
     def __call__(self, position: int) -> Batch:
+        if self.verification is not None:
+            self.verification.poll()
         return self.collate(self.source(position))
 
     def first(self) -> int:
@@ -39,6 +43,11 @@ class Feed:
     def epoch(self, position: int) -> float:
         """How many times the data had been seen before this position."""
         return self.source.epoch(position)
+
+    def verify(self) -> None:
+        """Return when all of the data is known to be whole. What a run writes comes after that."""
+        if self.verification is not None:
+            self.verification.wait()
 
     def loader(self, position: int, *, pin: bool) -> Loader:
         return Loader(self, self.source.after, position, self.workers, pin=pin)

@@ -24,6 +24,7 @@ from bertsmith.data.journal import Journal, differences, forget
 from bertsmith.data.seen import Seen
 from bertsmith.data.shards import FORMAT, VERSION, Shards, width
 from bertsmith.data.split import Split
+from bertsmith.data.verification import verify
 from bertsmith.errors import FolderError, RecipeError, RunError, TextError
 from bertsmith.text.tokenizer import Tokenizer
 
@@ -208,7 +209,7 @@ def _finished(out: Path, inputs: dict[str, Any]) -> Summary:
     if changed := differences(told.pop("inputs", {}), inputs):
         raise FolderError(out, f"was prepared with {changed}", "Choose another folder, or delete this one")
     for name in ("train", "valid"):
-        Shards(out / name)
+        verify(Shards(out / name)).wait()
     forget(out)  # a run may have ended between its last two steps
     return Summary(**told, already=True)
 

@@ -38,9 +38,9 @@ class Shards:
         self.folder = Path(folder)
         if not self.folder.is_dir():
             raise FolderError(self.folder, "no such folder", "Make it with: bertsmith prepare")
-        self._manifest = _manifest(self.folder / "MANIFEST.json")
+        self.manifest = _manifest(self.folder / "MANIFEST.json")
         self.fingerprint = hashlib.sha256((self.folder / "MANIFEST.json").read_bytes()).hexdigest()
-        self._compare("index.json", files.digest)
+        self.compare("index.json", files.digest)
         index = self._index()
         self.dtype = WIDTHS[index["dtype"]]
         self.vocabulary: int = index["vocabulary"]
@@ -52,7 +52,7 @@ class Shards:
         self.words: int = index["words"]
         self._check_sizes(index["shards"])
 
-        names = [shard["name"] for shard in index["shards"]]
+        self._names = names = [shard["name"] for shard in index["shards"]]
         self._tokens = [self._mapped(f"{name}.tokens") for name in names]
         self._firsts = np.cumsum([0, *(len(view) // self.dtype.itemsize for view in self._tokens)])
         self.sentence_ends = self._ends(names, "sentences", [shard["tokens"] for shard in index["shards"]])
@@ -69,7 +69,20 @@ class Shards:
         joined = b"".join([views[which][start:stop] for which, start, stop in ranges])
         if len(joined) != int(lengths.sum()) * self.dtype.itemsize:
             raise IndexError("a range of tokens lies outside its shard")
-        return np.array(np.frombuffer(joined, self.dtype), np.int32)
+        found = np.array(np.frombuffer(joined, self.dtype), np.int32)
+        if len(found) and not 0 <= int(found.min()) <= int(found.max()) < self.vocabulary:
+            raise self._unknown_token(shard, lengths, found)
+        return found
+
+    def _unknown_token(
+        self, shard: Int64[ndarray, "N"], lengths: Int64[ndarray, "N"], found: Int32[ndarray, "T"]
+    ) -> FolderError:
+        """A token that no embedding has: on a GPU it would end the process without a word of where it came from."""
+        first = int(np.flatnonzero((found < 0) | (found >= self.vocabulary))[0])
+        which = int(np.repeat(shard, lengths)[first])
+        token = int(found[first : first + 1].view(np.uint32)[0])
+        fact = f"is damaged: it holds token {token:,}, beyond its vocabulary of {self.vocabulary:,}"
+        return FolderError(self.folder / f"{self._names[which]}.tokens", fact, AGAIN)
 
     def frequencies(self) -> Int64[ndarray, "V"]:
         """How often each token of the vocabulary occurs."""
@@ -94,7 +107,7 @@ class Shards:
     def verify(self) -> None:
         """Read everything once and compare each file's SHA-256 with the manifest."""
         with ThreadPoolExecutor() as pool:  # hashing runs outside the interpreter's lock
-            list(pool.map(lambda name: self._compare(name, files.digest), sorted(self._manifest)))
+            list(pool.map(lambda name: self.compare(name, files.digest), sorted(self.manifest)))
 
     def __reduce__(self) -> tuple[type["Shards"], tuple[Path]]:
         """A worker process opens the folder again; the tokens do not travel."""
@@ -127,18 +140,18 @@ class Shards:
             for part, width in zip(PARTS, widths, strict=True)
         }
         for name, size in expected.items():
-            if name not in self._manifest:
+            if name not in self.manifest:
                 raise FolderError(self.folder / "MANIFEST.json", f"does not know {name}", AGAIN)
-            if self._manifest[name].size != size:
-                fact = f"gives {name} {self._manifest[name].size:,} bytes, index.json {size:,}"
+            if self.manifest[name].size != size:
+                fact = f"gives {name} {self.manifest[name].size:,} bytes, index.json {size:,}"
                 raise FolderError(self.folder / "MANIFEST.json", fact, AGAIN)
-            self._compare(name, lambda path: files.Digest(path.stat().st_size, ""))
-        if unknown := sorted(self._manifest.keys() - expected.keys() - {"index.json"}):
+            self.compare(name, lambda path: files.Digest(path.stat().st_size, ""))
+        if unknown := sorted(self.manifest.keys() - expected.keys() - {"index.json"}):
             raise FolderError(self.folder / "index.json", f"does not know {unknown[0]}", AGAIN)
 
-    def _compare(self, name: str, look: Any) -> None:
+    def compare(self, name: str, look: Any) -> None:
         """Hold a file against the manifest: by size alone, or by size and hash."""
-        path, expected = self.folder / name, self._manifest[name]
+        path, expected = self.folder / name, self.manifest[name]
         try:
             found: files.Digest = look(path)
         except FileNotFoundError:
@@ -159,7 +172,7 @@ class Shards:
         before, ends = 0, [np.zeros(0, ENDS)]
         for name, span in zip(names, spans, strict=True):
             found = np.fromfile(self.folder / f"{name}.{part}", ENDS)
-            if found[-1] != span or found[0] <= 0 or not (np.diff(found) > 0).all():
+            if found[-1] != span or found[0] <= 0 or (found[1:] <= found[:-1]).any():  # differences may overflow
                 raise FolderError(self.folder / f"{name}.{part}", "is damaged: its ends are not in order", AGAIN)
             ends.append(found + before)
             before += span

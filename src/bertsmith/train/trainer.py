@@ -151,6 +151,7 @@ class Trainer:
                 self.evaluate()
             if self.config.saves:
                 self.save()
+            self.feed.verify()
         self.log.close()
         return self.figures
 
@@ -225,6 +226,7 @@ class Trainer:
 
     def save(self) -> None:
         """A checkpoint of all that the next step depends on."""
+        self.feed.verify()
         self._read_pending(0.0, force=True)
         self.log.sync()
         tensors = {"model": dict(self.objective.state_dict()), "optimizer": self.optimizer.state()}

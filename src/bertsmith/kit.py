@@ -39,7 +39,9 @@ def data(recipe: Recipe) -> tuple[Tokenizer, Shards, Shards]:
     for shards in (train, valid):
         shards.expect(tokenizer.fingerprint)
         if (running := verify(shards)).runs:
-            SAY.print(f"verifying {running.bytes / 1e9:,.1f} GB of {shards.folder} beside the first steps", markup=False)
+            SAY.print(
+                f"verifying {running.bytes / 1e9:,.1f} GB of {shards.folder} beside the first steps", markup=False
+            )
     return tokenizer, train, valid
 
 

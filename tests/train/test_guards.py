@@ -1,0 +1,234 @@
+"""What a run relies on when it goes on: the log, the clock, the counters and the best weights are those it had."""
+
+import errno
+import math
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny import assert_same, losses, prepared, recipe, write_text
+
+from bertsmith import kit
+from bertsmith.data.corpus import Corpus
+from bertsmith.data.prepare import prepare
+from bertsmith.errors import RunError
+from bertsmith.objectives.base import Term
+from bertsmith.objectives.masked import MaskedLM
+from bertsmith.recipe import Recipe
+from bertsmith.text.tokenizer import Tokenizer
+from bertsmith.train import checkpoint, log, trainer
+from bertsmith.train.display import Display
+from bertsmith.train.optimizers import Optimizer
+from bertsmith.train.trainer import Speed, Trainer
+
+PULLED = "the plug was pulled"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepared(tmp_path_factory.mktemp("tiny"))
+
+
+def learner(recipe: Recipe, measure: Callable[[], dict[str, float]] = dict, *, headline: bool = False) -> Trainer:
+    """The trainer alone, without what a verb does before and after."""
+    tokenizer, train, _ = kit.data(recipe)
+    objective = kit.objective(recipe, tokenizer)
+    return Trainer(
+        objective,
+        kit.feed(recipe, objective, tokenizer, train),
+        Optimizer(objective, recipe.optimizer),
+        recipe.schedule,
+        recipe.train,
+        folder=recipe.out,
+        measure=measure,
+        headline=headline,
+        precision=torch.float32,
+        speed=Speed(None, lambda attended: 1.0),
+        display=Display("training"),
+        tensorboard=False,
+    )
+
+
+def pulled_at(step: int, one: Trainer) -> None:
+    """Train until an error comes before the update after this step."""
+    update = one.update
+
+    def failing(*arguments: Any) -> None:
+        if one.step == step:
+            raise RuntimeError(PULLED)
+        update(*arguments)
+
+    one.update = failing  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError, match=PULLED):
+        one.fit()
+
+
+def test_what_was_logged_after_the_last_checkpoint_is_logged_once(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trainer, "PENDING", 1)  # every step is in the log as soon as it is taken
+    shape = ("train.steps=12", "train.saves=3", "train.evaluations=0")
+    learner(recipe(data, tmp_path / "whole", *shape)).fit()
+    pulled_at(3, learner(recipe(data, tmp_path / "broken", *shape)))  # before the first checkpoint
+    pulled_at(7, learner(recipe(data, tmp_path / "broken", *shape)))  # the last one is of step 4
+    assert [step for step, _ in losses(tmp_path / "broken")] == list(range(1, 8))
+    learner(recipe(data, tmp_path / "broken", *shape)).fit()
+    assert [step for step, _ in losses(tmp_path / "broken")] == list(range(1, 13))
+    assert_same(tmp_path / "whole", tmp_path / "broken")
+
+
+def test_the_log_is_on_the_disk_before_the_checkpoint_that_it_leads_to(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    fsync, save = os.fsync, checkpoint.save
+
+    def watched(file: int) -> None:
+        synced.append(Path(os.readlink(f"/proc/self/fd/{file}")))
+        fsync(file)
+
+    def saving(*arguments: Any, **options: Any) -> Path:
+        assert synced[-1] == tmp_path / "run" / log.NAME, synced
+        step = log.read(tmp_path / "run" / log.NAME)[-1]["step"]
+        assert step == arguments[1].step
+        return save(*arguments, **options)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    monkeypatch.setattr(checkpoint, "save", saving)
+    learner(recipe(data, tmp_path / "run", "train.steps=4", "train.saves=2", "train.evaluations=0")).fit()
+    assert [path.name for path in synced].count(log.NAME) == 2
+
+
+def test_a_run_goes_on_with_the_time_it_has_used(data: Path, tmp_path: Path) -> None:
+    changes = ("train.steps=8", "train.saves=4", "train.evaluations=0")
+    first = learner(recipe(data, tmp_path / "run", *changes))
+    start = first.clock.start
+
+    def late() -> None:
+        start()
+        first.clock._began -= 1000  # type: ignore[operator]
+
+    first.clock.start = late  # type: ignore[method-assign]
+    pulled_at(5, first)
+    second = learner(recipe(data, tmp_path / "run", *changes))
+    second.fit()
+    steps = [entry for entry in log.read(tmp_path / "run" / log.NAME) if entry["kind"] == "step"]
+    assert all(1000 < entry["seconds"] < 1200 for entry in steps)
+    assert second.clock.used > 1000
+
+
+def poisoned(monkeypatch: pytest.MonkeyPatch, bad: Callable[[int], bool]) -> None:
+    """Losses that are no number, by the number of the call."""
+    forward, calls = MaskedLM.forward, iter(range(1, 1000))
+
+    def forwarding(self: MaskedLM, batch: Any) -> dict[str, Term]:
+        terms = forward(self, batch)
+        if self.training and bad(next(calls)):
+            terms["masked"] = Term(terms["masked"].total * math.nan, terms["masked"].right)
+        return terms
+
+    monkeypatch.setattr(MaskedLM, "forward", forwarding)
+
+
+def test_steps_left_out_before_a_stop_are_counted_after_it(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    poisoned(monkeypatch, lambda call: call in (2, 3, 7))
+    changes = ("train.steps=8", "train.saves=2", "train.evaluations=0")
+    pulled_at(4, learner(recipe(data, tmp_path / "run", *changes)))
+    learner(recipe(data, tmp_path / "run", *changes)).fit()
+    steps = [entry["skipped"] for entry in log.read(tmp_path / "run" / log.NAME) if entry["kind"] == "step"]
+    assert steps == [0, 1, 2, 2, 2, 2, 3, 3]
+
+
+def test_bad_steps_in_a_row_are_counted_across_a_stop(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six before the stop and four after it are ten; counted anew, four would be let pass."""
+    poisoned(monkeypatch, lambda call: True)
+    changes = ("train.steps=12", "train.saves=2", "train.evaluations=0")
+    pulled_at(6, learner(recipe(data, tmp_path / "run", *changes)))
+    monkeypatch.undo()
+    poisoned(monkeypatch, lambda call: call <= 4)
+    with pytest.raises(RunError, match="the gradient was not a number 10 steps in a row"):
+        learner(recipe(data, tmp_path / "run", *changes)).fit()
+
+
+def test_the_best_weights_before_a_stop_are_the_best_after_it(data: Path, tmp_path: Path) -> None:
+    """The first validation is the best one. A start after it sees only worse ones, and goes back to the first."""
+    changes = ("train.steps=12", "train.saves=3", "train.evaluations=3")
+    scores: Iterator[float] = iter([0.9, 0.2, 0.1, 0.1])
+
+    def measure() -> dict[str, float]:
+        return {"accuracy": next(scores)}
+
+    first = learner(recipe(data, tmp_path / "run", *changes), measure, headline=True)
+    pulled_at(9, first)
+    assert first.best == {"accuracy": 0.9, "step": 4}
+    best = first._best
+    second = learner(recipe(data, tmp_path / "run", *changes), measure, headline=True)
+    second.fit()
+    assert second.best == {"accuracy": 0.9, "step": 4}
+    second.recall()
+    assert best
+    for name, weight in second.objective.state_dict().items():
+        assert torch.equal(weight, best[name]), name
+
+
+def test_waiting_for_a_better_score_goes_on_across_a_stop(data: Path, tmp_path: Path) -> None:
+    changes = ("train.steps=24", "train.saves=6", "train.evaluations=6", "train.patience=3")
+    scores = iter([0.9, 0.2, 0.2, 0.1, 0.1, 0.1])
+    measure = partial(_next_score, scores)
+    pulled_at(13, learner(recipe(data, tmp_path / "run", *changes), measure, headline=True))
+    second = learner(recipe(data, tmp_path / "run", *changes), measure, headline=True)
+    second.fit()
+    assert second.step == 16  # three validations after the best of step 4
+
+
+def _next_score(scores: Iterator[float]) -> dict[str, float]:
+    return {"accuracy": next(scores)}
+
+
+def test_a_run_does_not_go_on_with_other_data(data: Path, tmp_path: Path) -> None:
+    changes = ("train.steps=4", "train.saves=2", "train.evaluations=0")
+    pulled_at(3, learner(recipe(data, tmp_path / "run", *changes)))
+    tokenizer = Tokenizer.load(data / "tokenizer")
+    other = Corpus([str(write_text(tmp_path / "other.txt", documents=50))], layout="lines")
+    prepare(other, tokenizer, tmp_path / "other", valid=0.1, workers=0)
+    with pytest.raises(RunError) as told:
+        learner(recipe(tmp_path / "other", tmp_path / "run", *changes)).fit()
+    assert str(told.value) == (
+        f"{tmp_path / 'run'}: was begun with other data. Choose another folder, or give it the same data."
+    )
+    (tmp_path / "moved").mkdir()
+    learner(recipe(prepared(tmp_path / "moved"), tmp_path / "run", *changes)).fit()  # the same data, elsewhere
+    assert [step for step, _ in losses(tmp_path / "run")] == [1, 2, 3, 4]
+
+
+def test_a_tokenizer_is_put_in_place_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has opened the old file reads the old file to its end; a write that fails leaves it as it was."""
+    tokenizer = Tokenizer.load(prepared(tmp_path) / "tokenizer")
+    folder = tmp_path / "tokenizer"
+    tokenizer.save(folder)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    opened = {path.name: path.open("rb") for path in folder.iterdir()}
+    tokenizer.save(folder, length=17)
+    for name, file in opened.items():
+        with file:
+            assert file.read() == before[name], name
+            assert os.fstat(file.fileno()).st_ino != (folder / name).stat().st_ino, name
+    after = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert after.keys() == before.keys() == {"tokenizer.json", "tokenizer_config.json"}
+
+    def refuse(*arguments: object, **options: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(Exception, match="No space left on device|disk is full"):
+        tokenizer.save(folder, length=18)
+    assert {name: (folder / name).read_bytes() for name in after} == after

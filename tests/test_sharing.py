@@ -76,7 +76,7 @@ def running(request: pytest.FixtureRequest, folder: Path, tmp_path: Path) -> Ite
     held.rmdir()
 
 
-class Reached(Exception):
+class ReachedError(Exception):
     """A start that has got past the lock."""
 
 
@@ -85,7 +85,7 @@ def stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """No start here goes further than the first thing that its verb does with a folder of its own."""
 
     def reached(*_: object, **__: object) -> None:
-        raise Reached
+        raise ReachedError
 
     for place, name in (
         *((run, "settle"), (words, "settle"), (maker, "_prepared"), (preparation, "Journal")),
@@ -113,5 +113,5 @@ def test_a_second_start_is_refused_at_once_and_a_killed_one_leaves_no_lock(
     assert running.pid is not None
     os.kill(running.pid, signal.SIGKILL)
     running.join()
-    with pytest.raises(Reached):
+    with pytest.raises(ReachedError):
         start()

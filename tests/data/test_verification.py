@@ -71,8 +71,8 @@ def test_check_and_a_race_name_a_damaged_shard(data: Path, tmp_path: Path) -> No
     flip(data / "train" / "000000.tokens", 11)
     with pytest.raises(FolderError, match=DAMAGED.format("tokens")):
         run.check(recipe(data, tmp_path / "run"))
+    rules, questions = race.Rules(budget="1s", points=1), measures.Questions()
     with pytest.raises(FolderError, match=DAMAGED.format("tokens")):
-        rules, questions = race.Rules(budget="1s", points=1), measures.Questions()
         race.race([str(RECIPES / "bert.toml")], tmp_path / "race", rules=rules, questions=questions, data=data)
 
 

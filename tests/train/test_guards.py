@@ -88,7 +88,7 @@ def test_the_log_is_on_the_disk_before_the_checkpoint_that_it_leads_to(
     fsync, save = os.fsync, checkpoint.save
 
     def watched(file: int) -> None:
-        synced.append(Path(os.readlink(f"/proc/self/fd/{file}")))
+        synced.append(Path(f"/proc/self/fd/{file}").readlink())
         fsync(file)
 
     def saving(*arguments: Any, **options: Any) -> Path:
@@ -229,6 +229,6 @@ def test_a_tokenizer_is_put_in_place_at_once(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(Path, "replace", refuse)
     monkeypatch.setattr(os, "replace", refuse)
-    with pytest.raises(Exception, match="No space left on device|disk is full"):
+    with pytest.raises(Exception, match=r"No space left on device|disk is full"):
         tokenizer.save(folder, length=18)
     assert {name: (folder / name).read_bytes() for name in after} == after

@@ -6,13 +6,19 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 PYTEST := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest
 export HF_HUB_OFFLINE := 1
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check bench torture mutants clean
 
 demo: $(VENV)/.core  ## a vocabulary, a small BERT and a report from the text in the package, in about five minutes
 	$(BIN)/bertsmith demo --out runs/demo
 
 test: $(VENV)/.dev  ## the whole suite; what needs a GPU or the shared datasets skips where there are none
 	$(PYTEST) -n auto --dist worksteal
+
+torture: $(VENV)/.dev  ## promises of reliability at their full figure (200 kills, 10,000 flipped bits); about an hour
+	$(PYTEST) --torture bench/results/torture.json
+
+mutants: $(VENV)/.dev  ## remove every guard once, and see that a test fails; about half an hour
+	$(BIN)/python tests/torture/mutants.py --out bench/results/mutants.json
 
 check: $(VENV)/.dev  ## style and types
 	$(BIN)/ruff check .

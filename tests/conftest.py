@@ -1,6 +1,8 @@
 """Shapes are checked at run time; nothing is downloaded; one thread, so that sums are the same everywhere."""
 
 import os
+import sys
+from collections.abc import Generator
 from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -19,6 +21,45 @@ import torch
 torch.set_num_threads(1)
 
 
+KEPT: list[dict[str, object]] = []  # of each test that tortures: its promise, how often, how long, and what it measured
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    told = "run what is marked `torture`, as often as it promises, and keep the figures in this file"
+    parser.addoption("--torture", metavar="FILE", type=Path, help=told)
+
+
+@pytest.fixture
+def times(request: pytest.FixtureRequest) -> int:
+    """How often a test marked `torture` repeats itself: a few times in the suite, in full with --torture."""
+    marker = request.node.get_closest_marker("torture")
+    return marker.kwargs["suite" if request.config.getoption("--torture") is None else "whole"]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    marker = item.get_closest_marker("torture")
+    if report.when == "call" and marker is not None:
+        figures = {"promise": marker.args[0], "times": marker.kwargs["whole"], "test": item.nodeid}
+        KEPT.append(
+            {**figures, "outcome": report.outcome, "seconds": round(report.duration, 1), **dict(item.user_properties)}
+        )
+    return report
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    place = session.config.getoption("--torture")
+    if place is None or not KEPT:
+        return
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench"))
+    from record import record
+
+    from bertsmith.train import machine
+
+    record(place, {"tests": KEPT}, machine.describe(machine.device("cpu")))
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of datasets beside the repository."""
@@ -28,7 +69,9 @@ def shared() -> Path:
     return folder
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--torture") is not None:
+        items[:] = [item for item in items if item.get_closest_marker("torture")]
     items.sort(key=lambda item: "test_kills" not in item.nodeid)  # what takes minutes goes on while the rest is done
     if torch.cuda.is_available():
         return

@@ -15,6 +15,7 @@ from bertsmith.data import files
 from bertsmith.data.block import Block
 from bertsmith.data.shards import Shards, width
 from bertsmith.data.split import Split
+from bertsmith.data.verification import verify
 from bertsmith.errors import FolderError
 
 VOCABULARY = 1000
@@ -107,16 +108,17 @@ def flip(path: Path, bit: int) -> None:
     path.write_bytes(data)
 
 
-def test_every_flipped_bit_is_found(tmp_path: Path) -> None:
+@pytest.mark.torture("A5 shards", suite=300, whole=10_000)
+def test_every_flipped_bit_is_found(tmp_path: Path, times: int) -> None:
     made(tmp_path / "good", shards=2)
     names = sorted(path.name for path in (tmp_path / "good").iterdir())
     chance = random.Random(7)
-    for trial in range(600):
+    for trial in range(times):
         name = names[trial % len(names)]
         good = (tmp_path / "good" / name).read_bytes()
         flip(tmp_path / "good" / name, chance.randrange(8 * len(good)))
         with pytest.raises(FolderError) as caught:
-            Shards(tmp_path / "good").verify()
+            verify(Shards(tmp_path / "good"))  # as every verb does
         if name != "MANIFEST.json":
             assert str(caught.value).startswith(f"{tmp_path / 'good' / name}: ")
         (tmp_path / "good" / name).write_bytes(good)

@@ -17,7 +17,7 @@ from bertsmith.data.verification import Verification, verify
 from bertsmith.errors import FolderError
 from bertsmith.train.trainer import Trainer
 
-RECIPES = Path(__file__).resolve().parents[2] / "recipes" / "tiny"
+RECIPES = Path(__file__).resolve().parents[2] / "src" / "bertsmith" / "recipes" / "tiny"
 DAMAGED = r"000000\.{}: is damaged: its SHA-256 is not the one in the manifest\. Delete the folder and prepare the text"
 
 

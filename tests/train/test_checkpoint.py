@@ -364,11 +364,12 @@ def test_all_is_on_the_disk_before_it_gets_its_name(tmp_path: Path) -> None:
 # Damage -------------------------------------------------------------------------------------------
 
 
-def test_every_flipped_bit_is_found_and_the_checkpoint_before_is_used(tmp_path: Path) -> None:
+@pytest.mark.torture("A5 checkpoints", suite=1_000, whole=10_000)
+def test_every_flipped_bit_is_found_and_the_checkpoint_before_is_used(tmp_path: Path, times: int) -> None:
     save(tmp_path, made(1))
     path = save(tmp_path, made(2))
     places = [(file, bit) for file in sorted(path.iterdir()) for bit in range(8 * file.stat().st_size)]
-    for file, bit in random.Random(0).sample(places, 10_000):
+    for file, bit in random.Random(0).sample(places, times):
         flip(file, bit)
         result = newest(tmp_path)
         assert result is not None

@@ -1,7 +1,7 @@
 """A killed run, started again by the same command, ends exactly as if it had never been killed.
 
-Runs are started in processes forked from a server that has everything imported, so that fifty starts cost little; and
-they are short, since what may break is how a run starts, saves and ends.
+Runs are started in processes forked from a server that has everything imported, so that many starts cost little; and
+they are short, since what may break is how a run starts, saves and ends. `make torture` kills 200 times.
 """
 
 import random
@@ -17,7 +17,6 @@ from tiny import assert_same, losses, prepared, recipe, train_in_a_child
 
 from bertsmith.train import checkpoint
 
-KILLS, TERMINATIONS = 50, 100
 SHAPE = ("train.saves=8", "train.evaluations=3", "train.steps=24")
 
 
@@ -54,16 +53,17 @@ def _finished(server: ForkServerContext, data: Path, out: Path) -> None:
     assert process.exitcode == 0, (out.parent / "output.txt").read_text()
 
 
-def test_fifty_kills_at_random_moments_change_nothing(
-    server: ForkServerContext, data: Path, undisturbed: tuple[Path, float], tmp_path: Path
+@pytest.mark.torture("A1", suite=12, whole=200)
+def test_kills_at_random_moments_change_nothing(
+    server: ForkServerContext, data: Path, undisturbed: tuple[Path, float], tmp_path: Path, times: int
 ) -> None:
     whole, duration = undisturbed
     chance = random.Random(2018)
     kills = runs = 0
-    while kills < KILLS:
+    while kills < times:
         out = tmp_path / f"run-{runs}"
         runs += 1
-        for _ in range(10):  # a run that is killed ten times is then left in peace
+        for _ in range(min(10, times - kills)):  # a run that is killed ten times is then left in peace
             process = _started(server, data, out)
             process.join(chance.uniform(0.0, duration))
             process.kill()
@@ -76,14 +76,15 @@ def test_fifty_kills_at_random_moments_change_nothing(
         assert_same(whole, out)
 
 
+@pytest.mark.torture("A7", suite=10, whole=100)
 def test_being_asked_to_stop_costs_at_most_one_step(
-    server: ForkServerContext, data: Path, undisturbed: tuple[Path, float], tmp_path: Path
+    server: ForkServerContext, data: Path, undisturbed: tuple[Path, float], tmp_path: Path, times: int
 ) -> None:
     """SIGTERM, once or twice in a row: what was logged is saved, and the run ends as the undisturbed one."""
     whole, duration = undisturbed
     chance = random.Random(2019)
     asked = runs = 0
-    while asked < TERMINATIONS:
+    while asked < times:
         out = tmp_path / f"run-{runs}"
         runs += 1
         while True:
@@ -102,7 +103,7 @@ def test_being_asked_to_stop_costs_at_most_one_step(
             found = checkpoint.newest(out / "checkpoints")
             assert found is not None
             assert losses(out)[-1][0] == found[0].step  # every step that was taken is saved
-            if asked >= TERMINATIONS:
+            if asked >= times:
                 break
         _finished(server, data, out)
         assert_same(whole, out)

@@ -219,7 +219,7 @@ def inside(folder: Path, name: str, within: str = "") -> Path:
     path, home = folder / within / name, folder.resolve()
     try:
         real = path.resolve()
-        plainly = Path(name).name == name and Path(within).name == within
+        plainly = Path(name).name == name and Path(within).name == within and (name + within).isprintable()
         beside = plainly and real.parent in (home / within, home.parent.parent / "blobs")
         plain, there = real.is_file(), real.exists()
     except (OSError, ValueError, RuntimeError):

@@ -14,7 +14,7 @@ from test_tune import table
 from tiny import prepared, recipe, write_text
 from typer.testing import CliRunner
 
-from bertsmith import config, maker, run, tune, words
+from bertsmith import config, maker, measures, race, run, tune, words
 from bertsmith.cli import app
 from bertsmith.data import prepare as preparation
 from bertsmith.errors import RunError
@@ -22,6 +22,7 @@ from bertsmith.models import folder as folders
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.init import initialise
 from bertsmith.objectives.masked import MaskedLM
+from bertsmith.train.lock import Lock
 
 # Every verb that writes a run's folder, as people type it, with more to do than a test waits for. {} is the folder.
 VERBS = {
@@ -115,3 +116,16 @@ def test_a_second_start_is_refused_at_once_and_a_killed_one_leaves_no_lock(
     running.join()
     with pytest.raises(ReachedError):
         start()
+
+
+def test_a_second_race_is_refused(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def reached(*_: object) -> None:
+        raise ReachedError
+
+    monkeypatch.setattr(race.run, "cost", reached)
+    entry = [str(folder / "recipe.toml")]
+    asked = {"rules": race.Rules(budget="1s", points=1), "questions": measures.Questions(), "data": folder / "data"}
+    with Lock(tmp_path / "race"), pytest.raises(RunError, match=r"another run \(process \d+\) is using it"):
+        race.race(entry, tmp_path / "race", **asked)  # type: ignore[arg-type]
+    with pytest.raises(ReachedError):
+        race.race(entry, tmp_path / "race", **asked)  # type: ignore[arg-type]

@@ -34,7 +34,7 @@ def copied(place: Path) -> Path:
     return place
 
 
-def tested(root: Path, tests: list[str], patience: float = PATIENCE) -> tuple[str, float]:
+def outcome(root: Path, tests: list[str], patience: float = PATIENCE) -> tuple[str, float]:
     """How the tests go in a copy: passed, failed, or the time over; and how long that took."""
     began, said = time.monotonic(), root / "said.txt"
     child = os.fork()
@@ -69,7 +69,7 @@ def removed(root: Path, guard: Guard, number: int) -> str:
     path.write_text(whole.replace(guard.text, guard.without), encoding="utf-8")
     os.utime(path, (10**9 + number, 10**9 + number))  # what was compiled before is known by the time to be older
     try:
-        return tested(root, guard.tests.split())[0]
+        return outcome(root, guard.tests.split())[0]
     finally:
         path.write_text(whole, encoding="utf-8")
         os.utime(path, (10**9 - 1 - number, 10**9 - 1 - number))
@@ -85,7 +85,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         root = copied(Path(place))
         named = sorted({name for guard in guards for name in guard.tests.split()})
-        how, seconds = tested(root, named, 12 * PATIENCE)
+        how, seconds = outcome(root, named, 12 * PATIENCE)
         print(f"all guards in place: {how} ({seconds:.0f} s)", flush=True)
         if how != "passed":
             print((root / "said.txt").read_text()[-3000:])

@@ -44,6 +44,7 @@ def outcome(root: Path, tests: list[str], patience: float = PATIENCE) -> tuple[s
         with said.open("w") as stream:
             os.dup2(stream.fileno(), 1)
             os.dup2(stream.fileno(), 2)
+        del sys.modules["__main__"].__file__  # or processes that tests start would run this file first
         os.chdir(root)
         os.environ["PYTHONPATH"] = str(root / "src")
         sys.path[:] = [path for path in sys.path if not Path(path).is_relative_to(ROOT / "tests")]

@@ -25,6 +25,11 @@ REFUSALS, VECTORS, LINT = "models/test_refusals.py", "train/test_vectors.py", "h
 ORDER = f"{CHECKPOINT}::test_all_is_on_the_disk_before_it_gets_its_name"
 FLIPS = f"{CHECKPOINT}::test_every_flipped_bit_is_found_and_the_checkpoint_before_is_used"
 KILLS = f"{CHECKPOINT}::test_a_kill_at_any_call_harms_no_checkpoint"
+SYNCED = "test_the_log_is_on_the_disk_before_the_checkpoint_that_it_leads_to"
+ONCE = "test_what_was_logged_after_the_last_checkpoint_is_logged_once"
+BEST = "test_the_best_weights_before_a_stop_are_the_best_after_it"
+BESIDE = "test_much_text_is_verified_beside_the_first_steps_and_before_anything_is_written"
+VECTORS_STOPPED = "test_what_was_logged_after_the_last_checkpoint_is_logged_once_and_the_time_goes_on"
 SECOND = f"{SHARING}::test_a_second_start_is_refused_at_once_and_a_killed_one_leaves_no_lock"
 
 
@@ -40,14 +45,14 @@ DURABLE = [
         "data/files.py",
         "    digest = write(beside, data)",
         "    digest = write(beside, data)\n    write(path, data)",
-        FILES,
+        f"{FILES}::test_json_is_old_or_new_whichever_call_fails",
     ),
     Guard(
         "the name of a file is synced",
         "data/files.py",
         "    sync_folder(path.parent)\n    return digest",
         "    return digest",
-        FILES,
+        f"{FILES}::test_every_file_and_its_folder_are_synced",
     ),
     Guard(
         "a folder is synced before it gets its name",
@@ -56,7 +61,13 @@ DURABLE = [
         "",
         ORDER,
     ),
-    Guard("a folder is never overwritten", "data/files.py", "    if final.exists():\n", "    if False:\n", FILES),
+    Guard(
+        "a folder is never overwritten",
+        "data/files.py",
+        "    if final.exists():\n",
+        "    if False:\n",
+        f"{FILES}::test_publishing_moves_a_folder_and_overwrites_nothing",
+    ),
     Guard("the name of a folder is synced", "data/files.py", "    sync_folder(final.parent)", "    pass", ORDER),
     Guard(
         "a disk that takes less is given the rest",
@@ -70,7 +81,7 @@ DURABLE = [
         "data/files.py",
         "            case errno.ENOSPC:",
         "            case -1:",
-        f"{FILES} {TRAINER}::test_a_disk_that_fills_up_stops_the_run_in_one_line_and_loses_nothing",
+        f"{FILES}::test_what_the_disk_refuses_is_one_line",
     ),
 ]
 
@@ -94,7 +105,7 @@ SAVED = [
         "train/checkpoint.py",
         "any(Path(name).name != name for name in digests)",
         "False",
-        "house/test_names.py train/test_checkpoint.py",
+        "house/test_names.py::test_no_generated_name_leads_out_of_its_folder",
     ),
     Guard(
         "what a kill has left is swept",
@@ -141,24 +152,50 @@ SAVED = [
 ]
 
 LOGGED = [
-    Guard("the log is synced", "train/log.py", "                os.fsync(self._file)", "                pass", GUARDS),
-    Guard("the log is rewound", "train/log.py", 'record.get("step", -1) > step:', "False:", LOG),
-    Guard("a torn line is dropped", "train/log.py", 'if line.endswith(b"\\n") else None', "", LOG),
+    Guard(
+        "the log is synced",
+        "train/log.py",
+        "                os.fsync(self._file)",
+        "                pass",
+        f"{LOG}::test_sync_puts_the_log_on_the_disk {GUARDS}::{SYNCED}",
+    ),
+    Guard(
+        "the log is rewound",
+        "train/log.py",
+        'record.get("step", -1) > step:',
+        "False:",
+        f"{LOG}::test_a_resumed_log_equals_an_undisturbed_one",
+    ),
+    Guard(
+        "a torn line is dropped",
+        "train/log.py",
+        'if line.endswith(b"\\n") else None',
+        "",
+        f"{LOG}::test_a_torn_last_line_is_dropped_wherever_it_is_torn",
+    ),
     Guard(
         "the log is rewound by a rename",
         "train/log.py",
         "                files.write(beside, kept)\n",
         "                files.write(self.path, b'')\n                files.write(beside, kept)\n",
-        LOG,
+        f"{LOG}::test_a_kill_while_rewinding_loses_nothing",
     ),
-    Guard("the log is synced before a checkpoint", "train/trainer.py", "        self.log.sync()\n", "", GUARDS),
-    Guard("a resumed log is rewound", "train/trainer.py", "        self.log.rewind(self.step)\n", "", GUARDS),
+    Guard(
+        "the log is synced before a checkpoint",
+        "train/trainer.py",
+        "        self.log.sync()\n",
+        "",
+        f"{GUARDS}::{SYNCED}",
+    ),
+    Guard(
+        "a resumed log is rewound", "train/trainer.py", "        self.log.rewind(self.step)\n", "", f"{GUARDS}::{ONCE}"
+    ),
     Guard(
         "the log of a start without a checkpoint is forgotten",
         "train/trainer.py",
         "            self.log.rewind(-1)\n",
         "",
-        GUARDS,
+        f"{GUARDS}::{ONCE}",
     ),
 ]
 
@@ -168,7 +205,7 @@ LOCKED = [
         "train/lock.py",
         "            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)",
         "            pass",
-        "train/test_lock.py",
+        "train/test_lock.py::test_a_folder_is_held_and_given_back",
     ),
     Guard(
         "a forked worker lets go of the lock",
@@ -202,54 +239,66 @@ RESUMED = [
         "train/trainer.py",
         'Clock(self.config.extent, used=state["seconds"])',
         "Clock(self.config.extent)",
-        GUARDS,
+        f"{GUARDS}::test_a_run_goes_on_with_the_time_it_has_used",
     ),
     Guard(
-        "bad steps in a row are restored", "train/trainer.py", '= state["bad_in_a_row"], state', "= 0, state", GUARDS
+        "bad steps in a row are restored",
+        "train/trainer.py",
+        '= state["bad_in_a_row"], state',
+        "= 0, state",
+        f"{GUARDS}::test_bad_steps_in_a_row_are_counted_across_a_stop",
     ),
-    Guard("steps left out are restored", "train/trainer.py", '"], state["skipped"]', '"], 0', GUARDS),
+    Guard(
+        "steps left out are restored",
+        "train/trainer.py",
+        '"], state["skipped"]',
+        '"], 0',
+        f"{GUARDS}::test_steps_left_out_before_a_stop_are_counted_after_it",
+    ),
     Guard(
         "the best score is restored",
         "train/trainer.py",
         '= state["best"], state["waited"]',
         '= {}, state["waited"]',
-        GUARDS,
+        f"{GUARDS}::{BEST}",
     ),
     Guard(
         "patience is restored",
         "train/trainer.py",
         'state["best"], state["waited"], saved',
         'state["best"], 0, saved',
-        GUARDS,
+        f"{GUARDS}::test_waiting_for_a_better_score_goes_on_across_a_stop",
     ),
-    Guard("the best weights are restored", "train/trainer.py", 'saved.tensors.get("best", {})', "{}", GUARDS),
+    Guard(
+        "the best weights are restored", "train/trainer.py", 'saved.tensors.get("best", {})', "{}", f"{GUARDS}::{BEST}"
+    ),
     Guard(
         "the best weights are saved",
         "train/trainer.py",
         '            tensors["best"] = self._best\n',
         "            pass\n",
-        GUARDS,
+        f"{GUARDS}::{BEST}",
     ),
     Guard(
         "other data is refused",
         "train/trainer.py",
         '        if saved.state["data"] != self.feed.fingerprint:',
         "        if False:",
-        GUARDS,
+        f"{GUARDS}::test_a_run_does_not_go_on_with_other_data",
     ),
     Guard(
         "the optimizer is restored",
         "train/trainer.py",
         '        self.optimizer.restore(saved.tensors["optimizer"])\n',
         "",
-        f"{GUARDS} {TRAINER}::test_a_run_stopped_anywhere_goes_on_exactly",
+        f"{GUARDS}::{ONCE}",
     ),
     Guard(
         "the position in the data is restored",
         "train/trainer.py",
         'self.figures = state["position"],',
         "self.figures = self.feed.first(),",
-        GUARDS,
+        f"{GUARDS}::{ONCE}",
     ),
     Guard(
         "ten bad steps in a row end a run",
@@ -291,17 +340,21 @@ RESUMED = [
         "train/vectors.py",
         '        if saved.state["data"] != self.text.fingerprint:',
         "        if False:",
-        VECTORS,
+        f"{VECTORS}::test_other_text_is_refused",
     ),
     Guard(
-        "the log of word vectors is rewound", "train/vectors.py", "        self.log.rewind(self.step)\n", "", VECTORS
+        "the log of word vectors is rewound",
+        "train/vectors.py",
+        "        self.log.rewind(self.step)\n",
+        "",
+        f"{VECTORS}::{VECTORS_STOPPED}",
     ),
     Guard(
         "the clock of word vectors goes on",
         "train/vectors.py",
         'Clock(self.config.extent, used=saved.state["seconds"])',
         "Clock(self.config.extent)",
-        VECTORS,
+        f"{VECTORS}::{VECTORS_STOPPED}",
     ),
 ]
 
@@ -311,28 +364,28 @@ PREPARED = [
         "data/shards.py",
         '        self.compare("index.json", files.digest)\n',
         "",
-        SHARDS,
+        f"{SHARDS}::test_every_flipped_bit_is_found",
     ),
     Guard(
         "a manifest of shards names only shards",
         "data/shards.py",
         r'        if not re.fullmatch(r"index\.json|\d{6}\.(tokens|sentences|documents)", name):',
         "        if False:",
-        SHARDS,
+        f"{SHARDS}::test_a_manifest_that_is_none_is_refused",
     ),
     Guard(
         "an index names only shards",
         "data/shards.py",
         r're.fullmatch(r"\d{6}", shard["name"]) is not None',
         "True",
-        SHARDS,
+        f"{SHARDS}::test_an_index_that_does_not_fit_is_refused",
     ),
     Guard(
         "ends are in order",
         "data/shards.py",
         "            if found[-1] != span or found[0] <= 0 or (found[1:] <= found[:-1]).any():",
         "            if False:",
-        SHARDS,
+        f"{SHARDS}::test_ends_out_of_order_are_found_at_opening",
     ),
     Guard(
         "the sizes of shards are those of the manifest",
@@ -346,97 +399,115 @@ PREPARED = [
         "data/shards.py",
         "        if found.sha256 and found.sha256 != expected.sha256:",
         "        if False:",
-        SHARDS,
+        f"{SHARDS}::test_every_flipped_bit_is_found",
     ),
     Guard(
         "a token beyond the vocabulary is found",
         "data/shards.py",
         "        if len(found) and not 0 <= int(found.min()) <= int(found.max()) < self.vocabulary:",
         "        if False:",
-        VERIFICATION,
+        f"{VERIFICATION}::test_a_token_beyond_the_vocabulary_is_named_before_a_network_meets_it",
     ),
-    Guard("shards fit their tokenizer", "kit.py", "        shards.expect(tokenizer.fingerprint)\n", "", VERIFICATION),
+    Guard(
+        "shards fit their tokenizer",
+        "kit.py",
+        "        shards.expect(tokenizer.fingerprint)\n",
+        "",
+        f"{VERIFICATION}::test_text_of_another_tokenizer_is_refused_before_training",
+    ),
     Guard(
         "little text is verified before the first step",
         "data/verification.py",
         "    if running.bytes <= SMALL:",
         "    if False:",
-        VERIFICATION,
+        f"{VERIFICATION}::test_a_flipped_bit_is_named_before_the_first_step",
     ),
     Guard(
         "a young file is not remembered",
         "data/verification.py",
         " and time.time_ns() - before[3] > RECENT:",
         ":",
-        VERIFICATION,
+        f"{VERIFICATION}::test_a_file_as_young_as_the_clock_of_the_disk_is_hashed_again",
     ),
     Guard(
         "damage stops training",
         "data/feed.py",
         "            self.verification.poll()\n",
         "            pass\n",
-        VERIFICATION,
+        f"{VERIFICATION}::test_training_stops_at_the_next_batch_after_damage_is_found",
     ),
     Guard(
         "a checkpoint waits for the verification",
         "train/trainer.py",
         "        self.feed.verify()\n        self._read_pending",
         "        self._read_pending",
-        VERIFICATION,
+        f"{VERIFICATION}::{BESIDE}",
     ),
     Guard(
         "a model waits for the verification",
         "train/trainer.py",
         "            self.feed.verify()\n        self.log.close()",
         "        self.log.close()",
-        VERIFICATION,
+        f"{VERIFICATION}::test_a_run_that_saves_nothing_still_writes_no_model_of_damaged_text",
     ),
-    Guard("check verifies shards", "run.py", "            verify(shards).wait()\n", "            pass\n", VERIFICATION),
+    Guard(
+        "check verifies shards",
+        "run.py",
+        "            verify(shards).wait()\n",
+        "            pass\n",
+        f"{VERIFICATION}::test_check_and_a_race_name_a_damaged_shard",
+    ),
     Guard(
         "prepared text is verified",
         "data/prepare.py",
         "        verify(Shards(out / name)).wait()\n",
         "        pass\n",
-        VERIFICATION,
+        f"{VERIFICATION}::test_prepare_and_make_name_a_damaged_shard_of_an_earlier_call",
     ),
     Guard(
         "text prepared in other ways is refused",
         "data/prepare.py",
         '    if changed := differences(told.pop("inputs", {}), inputs):',
         '    if changed := differences({}, {}) or told.pop("inputs", {}) and "":',
-        PREPARE,
+        f"{PREPARE}::test_a_finished_folder_is_not_filled_with_something_else",
     ),
     Guard(
         "preparing goes on only as it was begun",
         "data/journal.py",
         'if self.entries and (changed := differences(journal["inputs"], inputs)):',
         "if changed := '':",
-        PREPARE,
+        f"{PREPARE}::test_an_unfinished_folder_is_not_gone_on_with_by_something_else",
     ),
     Guard(
         "a shard that was left is as it was left",
         "data/split.py",
         '            if not path.is_file() or path.stat().st_size != digest["size"]:',
         "            if False:",
-        SHARDS,
+        f"{SHARDS}::test_an_uncut_shard_is_cleared_away_and_a_cut_one_kept",
     ),
     Guard(
         "the beginning of a shard is cleared away",
         "data/split.py",
         "                    path.unlink()  #",
         "                    pass  #",
-        SHARDS,
+        f"{SHARDS}::test_an_uncut_shard_is_cleared_away_and_a_cut_one_kept",
     ),
 ]
 
 LIMITED = [
-    Guard("no name leads out of a model folder", "models/folder.py", "    if not beside:", "    if False:", REFUSALS),
+    Guard(
+        "no name leads out of a model folder",
+        "models/folder.py",
+        "    if not beside:",
+        "    if False:",
+        f"{REFUSALS}::test_an_index_cannot_lead_out_of_its_folder",
+    ),
     Guard(
         "a name that cannot be printed is refused",
         "models/folder.py",
         " and (name + within).isprintable()",
         "",
-        "house/test_names.py",
+        "house/test_names.py::test_no_generated_name_leads_out_of_its_folder",
     ),
     Guard(
         "a configuration is small",
@@ -457,7 +528,7 @@ LIMITED = [
         "data/shards.py",
         'ENDS = np.dtype("<i8")\n',
         'ENDS = np.dtype("<i8")\n\n\ndef _any(path: Path) -> Any:\n    return np.load(path, allow_pickle=True)\n',
-        LINT,
+        f"{LINT}::test_no_file_unpickles_or_evaluates",
     ),
     Guard(
         "tokenizer files are put in place at once",

@@ -119,6 +119,35 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(
     assert torch.equal(done.model.inputs, again.model.inputs)
 
 
+def test_what_was_logged_after_the_last_checkpoint_is_logged_once_and_the_time_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = toy(500)
+    trainer(tmp_path / "whole", text, KINDS[0]).fit()
+    stopped, update = trainer(tmp_path / "stopped", text, KINDS[0]), VectorTrainer.update
+    start = stopped.clock.start
+
+    def late() -> None:
+        start()
+        stopped.clock._began -= 1000  # type: ignore[operator]
+
+    def interrupted(self: VectorTrainer, blocks: object, rate: float) -> None:
+        update(self, blocks, rate)  # type: ignore[arg-type]
+        if self.step == 1:
+            self.save()
+        if self.step == 3:
+            raise RuntimeError("the plug was pulled")
+
+    monkeypatch.setattr(stopped.clock, "start", late)
+    monkeypatch.setattr(VectorTrainer, "update", interrupted)
+    with pytest.raises(RuntimeError, match="plug"):
+        stopped.fit()
+    monkeypatch.setattr(VectorTrainer, "update", update)
+    figures = trainer(tmp_path / "stopped", text, KINDS[0]).fit()
+    assert losses(tmp_path / "whole") == losses(tmp_path / "stopped")
+    assert figures["seconds"] > 1000
+
+
 def test_how_many_steps_are_drawn_ahead_changes_nothing(tmp_path: Path) -> None:
     text = toy(500)
     one, many = trainer(tmp_path / "one", text), trainer(tmp_path / "many", text)

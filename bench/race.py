@@ -181,7 +181,7 @@ def tuned(job: Job, folder: Path) -> float:
     given = replace(given, data=replace(given.data, length=min(given.data.length, base.config.length)))
     train, dev = (replace(part, examples=part.examples[: job.size.examples]) for part in (data.train, data.dev))
     data = replace(data, train=train, dev=dev)
-    _, figures = tune.run(given, base, tokenizer, data, lesson.encode(given, base.config, tokenizer, data))
+    _, figures, _ = tune.run(given, base, tokenizer, data, lesson.encode(given, base.config, tokenizer, data))
     return mean(figures[name] for name in TASKS[job.task])
 
 

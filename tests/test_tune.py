@@ -27,6 +27,7 @@ from bertsmith.recipe import FineTune
 from bertsmith.tasks.adapter import read as read_adapter
 from bertsmith.tasks.base import Task
 from bertsmith.tasks.classify import Classify
+from bertsmith.tasks.measure import Measure
 from bertsmith.train import log
 from bertsmith.train.trainer import Trainer
 from bertsmith.use.model import Model
@@ -315,12 +316,19 @@ def test_asked_to_stop_it_saves_and_goes_on_from_there(
 
 
 class Scripted:
-    """A measure that says what it is told to, and remembers the weights it was asked about."""
+    """A measure that says what it is told to, and remembers the weights it was asked about.
 
-    def __init__(self, *scores: float) -> None:
-        self.scores, self.seen = list(scores), list[dict[str, Tensor]]()
+    Before the first step it is asked, too, and scores best of all: a baseline whose weights nobody keeps.
+    """
 
-    def __call__(self, task: Task, *parts: Any) -> dict[str, float]:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *scores: float) -> None:
+        self.scores, self.seen, self.untrained = list(scores), list[dict[str, Tensor]](), 0
+        monkeypatch.setattr(Measure, "__call__", lambda measure: self.score(measure.task))
+
+    def score(self, task: Task) -> dict[str, float]:
+        if not self.untrained:
+            self.untrained += 1
+            return {"accuracy": 0.95}
         self.seen.append({name: weight.detach().clone() for name, weight in task.state_dict().items()})
         return {"accuracy": self.scores[len(self.seen) - 1]}
 
@@ -329,8 +337,7 @@ class Scripted:
 def test_the_weights_of_the_best_evaluation_are_kept_or_those_of_the_last(
     keep: str, kept: int, base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script = Scripted(0.3, 0.8, 0.8, 0.5)
-    monkeypatch.setattr(tune, "_measure", script)
+    script = Scripted(monkeypatch, 0.3, 0.8, 0.8, 0.5)
     settings = [*LEARN, "train.steps=8", "train.evaluations=4", f"keep={keep}"]
     result = tune.finetune(recipe(base, data, tmp_path, *settings))
     assert len(script.seen) == 4
@@ -343,8 +350,7 @@ def test_the_weights_of_the_best_evaluation_are_kept_or_those_of_the_last(
 def test_without_a_better_score_it_ends_early(
     base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script = Scripted(0.5, 0.6, 0.6, 0.4, 0.9, 0.9)
-    monkeypatch.setattr(tune, "_measure", script)
+    script = Scripted(monkeypatch, 0.5, 0.6, 0.6, 0.4, 0.9, 0.9)
     settings = [*LEARN, "train.steps=24", "train.evaluations=6", "train.patience=2"]
     result = tune.finetune(recipe(base, data, tmp_path, *settings))
     assert len(script.seen) == 4

@@ -19,6 +19,7 @@ from bertsmith.data.examples import Example
 from bertsmith.data.feed import Feed
 from bertsmith.data.labelled import Columns
 from bertsmith.data.shuffled import Shuffled
+from bertsmith.insight import evaluation
 from bertsmith.insight.card import tuned_card
 from bertsmith.lesson import Data, Encoded
 from bertsmith.models import folder as folders
@@ -32,13 +33,15 @@ from bertsmith.models.transformer import TransformerConfig
 from bertsmith.nn.init import initialise
 from bertsmith.recipe import EXTENTS, FineTune, settle
 from bertsmith.tasks import TASKS, adapt, adapter
-from bertsmith.tasks.base import Item, Mould, Task, predict
+from bertsmith.tasks.base import Mould, Task
 from bertsmith.tasks.classify import Classify
+from bertsmith.tasks.findings import Prior, warnings
+from bertsmith.tasks.measure import Measure
 from bertsmith.tasks.seeds import interval
 from bertsmith.tasks.write import GLUE, Write
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig
 from bertsmith.text.tokenizer import train as learn
-from bertsmith.train import machine
+from bertsmith.train import log, machine
 from bertsmith.train.display import Display
 from bertsmith.train.lock import Lock
 from bertsmith.train.optimizers import Optimizer
@@ -152,15 +155,17 @@ def finetune(recipe: FineTune) -> dict[str, Any]:
             one = replace(recipe, out=recipe.out / f"seed-{number}", train=_seeded(recipe, number))
             done = one.out / RESULT
             if not done.exists():
-                task, figures = run(one, base, tokenizer, data, encoded)
+                task, figures, found = run(one, base, tokenizer, data, encoded)
                 headline = next(iter(figures))
                 if all(_beats(figures[headline], other["figures"][headline]) for other in runs):
-                    _export(recipe, task, tokenizer, data)
-                files.write_json(done, {"seed": one.train.seed, "headline": headline, "figures": figures})
+                    _export(recipe, task, tokenizer, data, found["details"])
+                files.write_json(done, {"seed": one.train.seed, "headline": headline, "figures": figures, **found})
                 shutil.rmtree(one.out / "checkpoints", ignore_errors=True)
             runs.append(files.read_json(done))
         result = _result(recipe, data, encoded, runs)
         files.write_json(recipe.out / RESULT, result)
+        best = max(range(len(runs)), key=lambda at: _order(runs[at]["figures"][result["headline"]]))
+        evaluation.write(recipe.out, _title(recipe), result, log.read(recipe.out / f"seed-{best}" / log.NAME))
         if (recipe.out / "model").is_dir():
             network = recipe.network.kind if recipe.network else None
             files.put(recipe.out / "model" / "README.md", tuned_card(recipe.task.kind, result, network).encode())
@@ -192,16 +197,19 @@ def show(result: Mapping[str, Any], out: Path) -> None:
         ends = "" if found["low"] is None else f"{found['low']:.4f} to {found['high']:.4f}"
         table.add_row(name.replace("_", " "), f"{found['mean']:.4f}", ends, f"{found['deviation']:.4f}")
     SAY.print(table)
-    SAY.print(f"model {out / 'model'}, result {out / RESULT}")
+    for line in evaluation.beside(result):
+        SAY.print(line, markup=False)
+    SAY.print(f"model {out / 'model'}, result {out / RESULT}, page {out / evaluation.PAGE}", markup=False)
 
 
 def run(
     recipe: FineTune, base: Opened, tokenizer: Tokenizer, data: Data, encoded: Encoded
-) -> tuple[Task, dict[str, float]]:
-    """One seed: train, and measure on the dev set."""
+) -> tuple[Task, dict[str, float], dict[str, Any]]:
+    """One seed: train, and measure on the dev set: figures, and what a report has to say about them."""
     device = machine.device(recipe.train.device)
     task, feed, optimizer, graphs = learner(recipe, base, tokenizer, data, encoded, device)
     budget = CUDA_BUDGET if device.type == "cuda" else 8192
+    measure = Measure(task, data.dev.examples, encoded.dev, device, budget, Prior.of(data.train.examples))
     began = time.monotonic()
     with Display(f"{recipe.task.kind} {recipe.train.seed}") as display:
         trainer = Trainer(
@@ -211,8 +219,9 @@ def run(
             recipe.schedule,
             recipe.train,
             folder=recipe.out,
-            measure=partial(_measure, task, data.dev.examples, encoded.dev, device, budget),
+            measure=measure,
             headline=True,
+            untrained=recipe.network is None,  # at first weights, a writer would only write as long as it may
             precision=machine.precision(recipe.train.precision, device),
             speed=Speed(None, lambda attended: task.trunk.config.flops(attended, 0.0)),
             display=display,
@@ -223,13 +232,14 @@ def run(
         if recipe.keep == "best":
             trainer.recall()
             figures = trainer.best
+        found = {"details": measure.findings(figures), "untrained": _untrained(recipe.out)}
     if recipe.adapt.kind == "lora":
         adapter.write(recipe.out / "adapter", task, recipe.adapt, str(recipe.model))
     # Who writes learns as a whole, and who reads features leaves the network as it is: nothing is to be undone.
     if not isinstance(task, Write) and recipe.task.kind not in lesson.FEATURES:
         adapt.finish(task)
     step = figures.pop("step")
-    return task.eval(), {**figures, "step": step, "seconds": round(time.monotonic() - began, 2)}
+    return task.eval(), {**figures, "step": step, "seconds": round(time.monotonic() - began, 2)}, found
 
 
 def learner(
@@ -272,6 +282,23 @@ def _beats(score: float, other: float) -> bool:
     return math.isnan(other) or score > other
 
 
+def _order(score: float) -> float:
+    return -math.inf if math.isnan(score) else score
+
+
+def _untrained(folder: Path) -> dict[str, float] | None:
+    """The figures before the first step, by the log; None where they were not measured."""
+    for record in log.read(folder / log.NAME):
+        if record.get("kind") == "untrained":
+            return {name: float(value) for name, value in record.items() if name not in ("kind", "step")}
+    return None
+
+
+def _title(recipe: FineTune) -> str:
+    began = recipe.network.kind if recipe.network else evaluation.called(recipe.model or Path())
+    return f"{began}, fine-tuned on {recipe.data.train.name}"
+
+
 def _seeded(recipe: FineTune, number: int) -> Any:
     return replace(recipe.train, seed=recipe.train.seed + number)
 
@@ -283,15 +310,6 @@ def _mould(recipe: FineTune, encoded: Encoded, tokenizer: Tokenizer) -> Mould:
     usual = np.mean([sum(map(len, item.rows)) for item in sample]) * recipe.data.items
     bucket = max(64, 64 * round(usual / 512))
     return Mould(items=recipe.data.items, length=recipe.data.length, bucket=bucket, padding=tokenizer.padding)
-
-
-def _measure(
-    task: Task, examples: Sequence[Any], items: Sequence[Item], device: torch.device, budget: int
-) -> dict[str, float]:
-    figures = task.score(examples, predict(task, examples, items, device=device, budget=budget))
-    if isinstance(task, Write) and task.config.translates:
-        figures["loss"] = task.loss(items, device, budget)
-    return figures
 
 
 def _result(recipe: FineTune, data: Data, encoded: Encoded, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -306,6 +324,7 @@ def _result(recipe: FineTune, data: Data, encoded: Encoded, runs: Sequence[Mappi
     protocol = {
         "selection": "the best of the evaluations on the dev set" if recipe.keep == "best" else "the last step",
         "measured_on": str(recipe.data.dev or recipe.data.train),
+        "data": lesson.told(data),
         "examples": {"train": len(data.train.examples), "dev": len(data.dev.examples)},
         "items": {"train": len(encoded.train), "dev": len(encoded.dev)},
         "cut": sum(encoded.cut),
@@ -313,11 +332,21 @@ def _result(recipe: FineTune, data: Data, encoded: Encoded, runs: Sequence[Mappi
         "recipe": config.dump(recipe),
         "machine": machine.describe(machine.device(recipe.train.device)),
     }
-    return {"headline": headline, "summary": summary, "runs": list(runs), "protocol": protocol}
+    best = max(runs, key=lambda one: _order(one["figures"][headline]))  # whose model is kept
+    details, untrained, score = best.get("details") or {}, best.get("untrained"), best["figures"][headline]
+    return {
+        "headline": headline,
+        "summary": summary,
+        "runs": [{name: part for name, part in one.items() if name != "details"} for one in runs],
+        "details": details,
+        "untrained": untrained,
+        "warnings": warnings(details, headline, score, untrained and untrained.get(headline)) if details else [],
+        "protocol": protocol,
+    }
 
 
-def _export(recipe: FineTune, task: Task, tokenizer: Tokenizer, data: Data) -> None:
-    """The model folder: weights, settings, labels and tokenizer, and the columns that were learnt from."""
+def _export(recipe: FineTune, task: Task, tokenizer: Tokenizer, data: Data, details: Mapping[str, Any]) -> None:
+    """The model folder: weights, settings, labels and tokenizer, and what was learnt from: `evaluate` compares."""
     shape, kind = task.trunk.config, recipe.task.kind
     if kind in lesson.FEATURES:
         return  # a Bi-LSTM on frozen features has no folder that others could open
@@ -331,7 +360,10 @@ def _export(recipe: FineTune, task: Task, tokenizer: Tokenizer, data: Data) -> N
             learnt = replace(learnt, answer=task.config.answer, pooling=task.pooling)
     if kind == "answer" and recipe.task.settings.threshold is not None:
         extra["bertsmith"] = {"threshold": recipe.task.settings.threshold}
-    extra["bertsmith"] = {**extra.get("bertsmith", {}), LEARNT_FROM: lesson.learnt_from(recipe, data)}
+    source = lesson.learnt_from(recipe, data) | {"length": recipe.data.length, **Prior.of(data.train.examples).plain()}
+    if "calibration" in details:
+        source["temperature"] = details["calibration"]["temperature"]  # for information: predictions go without it
+    extra["bertsmith"] = {**extra.get("bertsmith", {}), LEARNT_FROM: source}
     with folders.writing(recipe.out / "model") as folder:
         folders.write(folder, shape, task.state_dict(), extra, learnt)
         tokenizer.save(folder, length=shape.length, segments=shape.segments > 1)

@@ -101,6 +101,10 @@ class Task(Objective):
     def read(self, example: Any, items: Sequence[Item], outputs: Sequence[NDArray[np.float32]]) -> Any:
         """The prediction for an example, from the outputs of all its sequences: a value that JSON can hold."""
 
+    def detail(self, example: Any, items: Sequence[Item], outputs: Sequence[NDArray[np.float32]]) -> Any:
+        """The same prediction, with how sure the network is where `read` does not say it: for reports."""
+        return self.read(example, items, outputs)
+
     @abstractmethod
     def score(self, examples: Sequence[Any], predictions: Sequence[Any]) -> dict[str, float]:
         """How good predictions are, by the measures the field uses; the first is the headline."""
@@ -108,7 +112,13 @@ class Task(Objective):
 
 @torch.inference_mode()
 def predict(
-    task: Task, examples: Sequence[Any], items: Sequence[Item], *, device: torch.device | str, budget: int = BUDGET
+    task: Task,
+    examples: Sequence[Any],
+    items: Sequence[Item],
+    *,
+    device: torch.device | str,
+    budget: int = BUDGET,
+    detailed: bool = False,
 ) -> list[Any]:
     """A prediction for every example, in order, whatever the lengths."""
     rows = [row for item in items for row in item.rows]
@@ -118,7 +128,8 @@ def predict(
     for item in items:
         own[item.example].append(item)
         said[item.example] += [next(found) for _ in item.rows]
-    return [task.read(*whole) for whole in zip(examples, own, said, strict=True)]
+    read = task.detail if detailed else task.read
+    return [read(*whole) for whole in zip(examples, own, said, strict=True)]
 
 
 def _fetched(outputs: list[Tensor]) -> list[NDArray[np.float32]]:

@@ -22,7 +22,7 @@ from bertsmith.nn.mix import Mix
 from bertsmith.nn.recurrent import BiLSTM
 from bertsmith.objectives.base import Term
 from bertsmith.tasks.base import Item, Mould, Task
-from bertsmith.tasks.tag import Tag, poured, scored, tagged, windowed
+from bertsmith.tasks.tag import Tag, confidences, poured, scored, tagged, windowed
 from bertsmith.text.tokenizer import Tokenizer
 
 Layers = Literal["embeddings", "last", "second_to_last", "sum_last_four", "concatenate_last_four", "sum_all", "mix"]
@@ -154,6 +154,9 @@ class FeatureTag(Task):
 
     def read(self, example: Sentence, items: Sequence[Item], outputs: Sequence[NDArray[np.float32]]) -> Any:
         return tagged(example, items, outputs, self.labels)
+
+    def detail(self, example: Sentence, items: Sequence[Item], outputs: Sequence[NDArray[np.float32]]) -> Any:
+        return self.read(example, items, outputs) | {"chances": confidences(example, items, outputs)}
 
     def score(self, examples: Sequence[Sentence], predictions: Sequence[Any]) -> dict[str, float]:
         return scored(examples, predictions, self.labels)

@@ -38,13 +38,18 @@ def overlap(gold: str, guess: str) -> float:
 
 def squad_scores(gold: Gold, guessed: Mapping[str, str]) -> dict[str, float]:
     """Exact match and F1 over all questions; and over those with and without an answer, if some have none."""
-    marks = _Marks(gold)
-    each = {name: marks(name, guessed[name]) if name in guessed else (0.0, 0.0) for name in gold}
+    each = squad_marks(gold, guessed)
     figures = _mean(list(each.values()) or [(0.0, 0.0)], "")
-    if marks.second:
+    if not all(gold.values()):
         figures |= _mean([mark for name, mark in each.items() if gold[name]], "has_answer_")
         figures |= _mean([mark for name, mark in each.items() if not gold[name]], "no_answer_")
     return figures
+
+
+def squad_marks(gold: Gold, guessed: Mapping[str, str]) -> dict[str, tuple[float, float]]:
+    """Exact match and F1 of each question."""
+    marks = _Marks(gold)
+    return {name: marks(name, guessed[name]) if name in guessed else (0.0, 0.0) for name in gold}
 
 
 def best_threshold(gold: Gold, guessed: Mapping[str, str], no_answer_score: Mapping[str, float]) -> tuple[float, float]:

@@ -71,6 +71,9 @@ class Tag(Task):
     def read(self, example: Sentence, items: Sequence[Item], outputs: Sequence[NDArray[np.float32]]) -> Any:
         return tagged(example, items, outputs, self.labels)
 
+    def detail(self, example: Sentence, items: Sequence[Item], outputs: Sequence[NDArray[np.float32]]) -> Any:
+        return self.read(example, items, outputs) | {"chances": confidences(example, items, outputs)}
+
     def score(self, examples: Sequence[Sentence], predictions: Sequence[Any]) -> dict[str, float]:
         return scored(examples, predictions, self.labels)
 
@@ -137,6 +140,18 @@ def tagged(
         for word, best in zip(words, logits[places].argmax(-1), strict=True):
             tags[word] = labels[best]
     return {"words": list(example.words), "tags": tags}
+
+
+def confidences(example: Sentence, items: Sequence[Item], outputs: Sequence[NDArray[np.float32]]) -> list[float | None]:
+    """How probable the likeliest tag of each word is; None for a word without pieces."""
+    found: list[float | None] = [None] * len(example.words)
+    for item, logits in zip(items, outputs, strict=True):
+        places, words = item.notes
+        raised = logits[places].astype(np.float64)
+        raised = np.exp(raised - raised.max(-1, keepdims=True, initial=-np.inf))
+        for word, chance in zip(words, (1 / raised.sum(-1)).tolist(), strict=True):
+            found[word] = chance
+    return found
 
 
 def scored(examples: Sequence[Sentence], predictions: Sequence[Any], labels: tuple[str, ...]) -> dict[str, float]:

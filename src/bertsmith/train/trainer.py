@@ -92,6 +92,7 @@ class Trainer:
         folder: Path,
         measure: Callable[[], dict[str, float]],  # the figures of a validation
         headline: bool = False,  # whether the first figure is a score, whose best weights are kept
+        untrained: bool = False,  # whether that score is also measured before the first step, as a baseline
         precision: torch.dtype,
         speed: Speed,
         display: Display,
@@ -100,7 +101,7 @@ class Trainer:
     ) -> None:
         self.objective, self.feed, self.optimizer = objective, feed, optimizer
         self.schedule, self.config, self.folder = schedule, config, folder
-        self.measure, self.headline = measure, headline
+        self.measure, self.headline, self.untrained = measure, headline, untrained
         self.speed, self.display = speed, display
         self.device = next(objective.parameters()).device
         self.precision = precision
@@ -128,6 +129,10 @@ class Trainer:
         with Signals() as signals, self.feed.loader(self.position, pin=self.device.type == "cuda") as loader:
             if self.step == 0 and not self.headline:
                 self.evaluate()
+            if self.step == 0 and self.untrained:
+                figures = self._measured()
+                self.log.write({"kind": "untrained", "step": 0, **figures})
+                self.display.say(f"before training: {_words(figures)}")
             self.objective.train()
             self._warm_up()
             self.clock.start()
@@ -207,17 +212,22 @@ class Trainer:
     def evaluate(self) -> None:
         """Measure on the validation batches, and write it down."""
         self._read_pending(0.0, force=True)
-        was_training = self.objective.training
-        self.objective.eval()
-        with torch.inference_mode(), self._autocast():
-            figures = self.measure()
-        self.objective.train(was_training)
+        figures = self._measured()
         self.figures = {"step": self.step, **figures}
         self.log.write({"kind": "valid", **self.figures})
         self.display.validated(_validation_line(self.step, figures))
         if self.headline:
             self._keep_best(next(iter(figures)))
         self._lap = _Lap(time.monotonic(), self.tokens, 0)
+
+    def _measured(self) -> dict[str, float]:
+        """The figures of the weights as they are now."""
+        was_training = self.objective.training
+        self.objective.eval()
+        with torch.inference_mode(), self._autocast():
+            figures = self.measure()
+        self.objective.train(was_training)
+        return figures
 
     def recall(self) -> None:
         """Go back to the weights of the best validation."""
@@ -405,5 +415,8 @@ class _Lap:
 
 
 def _validation_line(step: int, figures: dict[str, float]) -> str:
-    words = [f"{name.replace('_', ' ')} {value:.3f}" for name, value in figures.items()]
-    return f"step {step}: validation {', '.join(words)}"
+    return f"step {step}: validation {_words(figures)}"
+
+
+def _words(figures: dict[str, float]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in figures.items())

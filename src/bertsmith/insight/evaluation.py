@@ -1,0 +1,316 @@
+"""The page of a fine-tuning run or an evaluation: how good a model is, where it is wrong, and how sure it was.
+
+It is made from the content of `result.json` alone, and the lines of the log where there was a training.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from bertsmith.data import files
+from bertsmith.insight.draw import Point, Series, chart, short
+from bertsmith.insight.plots import reliability, scatter
+from bertsmith.insight.sheet import section, sheet
+
+PAGE = "report.html"
+NAMES = {
+    "f1": "F1",
+    "macro_f1": "macro F1",
+    "micro_f1": "micro F1",
+    "accuracy_f1": "mean of accuracy and F1",
+    "matthews": "Matthews correlation",
+    "spearman": "Spearman",
+    "pearson": "Pearson",
+    "mae": "MAE",
+    "rmse": "RMSE",
+    "exact": "exact match",
+    "bleu": "BLEU",
+    "best_f1": "best F1",
+    "no_answer_f1": "F1, no answer",
+    "has_answer_f1": "F1, with answer",
+}
+COLUMNS = ("precision", "recall", "F1", "support")
+CLASSES = "Precision: of those predicted so, how many are right. Recall: of those that are so, how many were found."
+MATRIX = "A row for each true class, a column for each prediction; the darker, the larger the share of its row."
+LEARNED = "Faint: every step. Strong: the running mean. Point at a curve to read it."
+SEVERAL = 8  # classes whose names still fit above the columns of a matrix
+
+
+def name_of(figure: str) -> str:
+    """What the field calls a figure."""
+    return NAMES.get(figure, figure.replace("_", " "))
+
+
+def called(model: Path) -> str:
+    """A model by its folder; by its run's where that is called `model`, as all our runs have it."""
+    whole = model.resolve()
+    return whole.parent.name if whole.name == "model" else whole.name
+
+
+def beside(result: Mapping[str, Any]) -> list[str]:
+    """For the terminal: what the headline is to be compared with, how well calibrated it is, and warnings."""
+    headline, found = result["headline"], result.get("details") or {}
+    untrained, baseline, lines = result.get("untrained") or {}, found.get("baseline") or {}, []
+    if headline in baseline.get("figures", {}):
+        lines.append(f"baseline: {name_of(headline)} {baseline['figures'][headline]:.4f}, {baseline['name']}")
+    if headline in untrained:
+        lines.append(f"before training: {name_of(headline)} {untrained[headline]:.4f}")
+    if one := found.get("calibration"):
+        lines.append(
+            f"calibration error {one['error_before']:.4f}, "
+            f"{one['error_after']:.4f} at temperature {one['temperature']:.3f} (fitted {one['fitted']})"
+        )
+    return lines + [f"warning: {line}" for line in result.get("warnings") or ()]
+
+
+def write(folder: Path, title: str, result: Mapping[str, Any], records: Sequence[Mapping[str, Any]] = ()) -> Path:
+    """Put the page into the folder at once."""
+    path = folder / PAGE
+    files.put(path, page(title, result, records).encode())
+    return path
+
+
+def page(title: str, result: Mapping[str, Any], records: Sequence[Mapping[str, Any]] = ()) -> str:
+    """The page as a text. Whatever comes from outside is escaped."""
+    found = result.get("details") or {}
+    tables, names = _tables(found), {"tags": "Kinds of words confused"}
+    cut = "The largest classes; the others are one. " if "(others)" in _labels(found) else ""
+    return sheet(
+        title,
+        [
+            _warnings(result.get("warnings") or ()),
+            section("Key figures", _cards(result, found)),
+            section("Beside its baselines", _baselines(result, found)),
+            section("Seeds", _seeds(result)),
+            *tables,
+            section(names.get(found.get("form", ""), "Confusion matrix"), _matrix(found), cut + MATRIX),
+            section("Predicted against true", _scatter(found), "A sample of the examples."),
+            section("Calibration", _calibration(found), _calibrated(found)),
+            section("How it learned", _curves(result, found, records), LEARNED),
+            section("The most confident mistakes", _mistakes(found), _mistaken(found)),
+            section("How it was measured", _protocol(result.get("protocol") or {})),
+        ],
+    )
+
+
+def _warnings(lines: Sequence[str]) -> str:
+    if not lines:
+        return ""
+    items = "".join(f"<li>{escape(line[:1].upper() + line[1:])}.</li>" for line in lines)
+    return f'<section class="warnings" role="note"><h2>Look here first</h2><ul>{items}</ul></section>'
+
+
+def _cards(result: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    cards = []
+    for name, one in result["summary"].items():
+        spread = "" if one.get("low") is None else f" ± {_number(name, one['high'] - one['mean'])}"
+        cards.append((name_of(name), _number(name, one["mean"]) + spread))
+    cards.append(("examples measured on", f"{found.get('examples', 0):,}"))
+    if "words" in found:
+        cards.append(("words", f"{found['words']:,}"))
+    entries = [f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in cards]
+    return f'<dl class="cards">{"".join(entries)}</dl>'
+
+
+def _baselines(result: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    """This model, what could be said without reading, and the model before training: figures that all share."""
+    rows: list[tuple[str, Mapping[str, float]]] = []
+    baseline, untrained = found.get("baseline"), result.get("untrained")
+    own = {name: one["mean"] for name, one in result["summary"].items()}
+    if baseline:
+        rows.append((baseline["name"], baseline["figures"]))
+    if untrained:
+        rows.append(("this model before training", untrained))
+    if not rows:
+        return ""
+    columns = [name for name in own if any(name in figures for _, figures in rows)]
+    rows = [("this model", own), *rows]
+    body = [
+        [name, *(_number(column, figures[column]) if column in figures else "" for column in columns)]
+        for name, figures in rows
+    ]
+    return _table(["", *map(name_of, columns)], body)
+
+
+def _seeds(result: Mapping[str, Any]) -> str:
+    runs = result.get("runs") or ()
+    if len(runs) < 2:
+        return ""
+    names = [*result["summary"], "step", "seconds"]
+    body = [[str(run["seed"]), *(_number(name, run["figures"].get(name)) for name in names)] for run in runs]
+    return _table(["seed", *map(name_of, names)], body)
+
+
+def _tables(found: Mapping[str, Any]) -> list[str]:
+    """Per class, per kind of entity, or per length of answer: whatever is there."""
+    tables = []
+    for key, heading, first in (("classes", "Class by class", "class"), ("entities", "Entities by kind", "kind")):
+        if found.get(key):
+            rows = sorted(found[key], key=lambda row: -row["support"]) if len(found[key]) > 30 else found[key]
+            heading = "Label by label" if found.get("form") == "labels" else heading
+            body = [_scored(row["label"], row) for row in rows]
+            foot = [_scored(f"{name} mean", row) for name, row in (found.get("means") or {}).items()]
+            tables.append(section(heading, _table([first, *COLUMNS], body, foot), CLASSES))
+    if found.get("groups"):
+        body = [[row["name"], f"{row['exact']:.3f}", f"{row['f1']:.3f}", f"{row['support']:,}"]
+                for row in found["groups"]]  # fmt: skip
+        tables.append(section("By the length of the answer", _table(["", "exact match", "F1", "questions"], body)))
+    return tables
+
+
+def _scored(name: str, row: Mapping[str, Any]) -> list[str]:
+    return [name, *(f"{row[figure]:.3f}" for figure in ("precision", "recall", "f1")), f"{row['support']:,}"]
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], foot: Sequence[Sequence[str]] = ()) -> str:
+    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
+    parts = [_rows(rows), f"</tbody><tfoot>{_rows(foot)}</tfoot>" if foot else "</tbody>"]
+    return f'<div class="results"><table><thead><tr>{head}</tr></thead><tbody>{"".join(parts)}</table></div>'
+
+
+def _rows(rows: Sequence[Sequence[str]]) -> str:
+    return "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+
+
+def _labels(found: Mapping[str, Any]) -> Sequence[str]:
+    labels: Sequence[str] = (found.get("confusion") or {}).get("labels", ())
+    return labels
+
+
+def _matrix(found: Mapping[str, Any]) -> str:
+    labels = _labels(found)
+    if len(labels) < 2:
+        return ""
+    many = len(labels) > SEVERAL
+    heads = "".join(
+        f'<th scope="col" title="{escape(label)}"><span>{number if many else escape(label)}</span></th>'
+        for number, label in enumerate(labels, 1)
+    )
+    body = []
+    for number, (label, row) in enumerate(zip(labels, found["confusion"]["counts"], strict=True), 1):
+        total = sum(row) or 1
+        cells = "".join(
+            f'<td{" class=right-cell" if at == number else ""} style="--share:{count / total:.3f}" '
+            f'title="true {escape(label)}, predicted {escape(other)}: {count:,}"><span>{count:,}</span></td>'
+            for at, (other, count) in enumerate(zip(labels, row, strict=True), 1)
+        )
+        name = f"{number} {label}" if many else label
+        body.append(f'<tr><th scope="row">{escape(name)}</th>{cells}</tr>')
+    corner = '<th scope="col" class="corner">true ↓ · predicted →</th>'
+    kind = "matrix many" if many else "matrix"
+    head = f"<thead><tr>{corner}{heads}</tr></thead>"
+    return f'<div class="results"><table class="{kind}">{head}<tbody>{"".join(body)}</tbody></table></div>'
+
+
+def _scatter(found: Mapping[str, Any]) -> str:
+    one = found.get("scatter")
+    if not one:
+        return ""
+    title = f"{one['up'][:1].upper()}{one['up'][1:]}, by {one['across']}"
+    return (
+        f'<div class="plots">{scatter(title, one["points"], one["across"], one["up"], diagonal=one["diagonal"])}</div>'
+    )
+
+
+def _calibration(found: Mapping[str, Any]) -> str:
+    one = found.get("calibration")
+    if not one:
+        return ""
+    before = reliability("As it is", one["before"], f"expected calibration error {one['error_before']:.3f}")
+    after = reliability(f"At temperature {one['temperature']:.3f}", one["after"],
+                        f"expected calibration error {one['error_after']:.3f}")  # fmt: skip
+    return f'<div class="plots">{before}{after}</div>'
+
+
+def _calibrated(found: Mapping[str, Any]) -> str:
+    one = found.get("calibration")
+    if not one:
+        return ""
+    return (
+        f"Whether a model that is 80 % sure is right in 80 % of such cases: then all bars end on the diagonal. "
+        f"The temperature, {one['temperature']:.3f}, was fitted {one['fitted']}; it divides the logits, and lowers the "
+        f"negative log-likelihood from {one['loss_before']:.3f} to {one['loss_after']:.3f}. "
+        f"Predictions are given as they are, without it."
+    )
+
+
+def _curves(result: Mapping[str, Any], found: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> str:
+    headline = result["headline"]
+    scores = _points([record for record in records if record.get("kind") in ("valid", "untrained")], headline)
+    baseline = (found.get("baseline") or {}).get("figures", {}).get(headline)
+    drawn = [
+        chart("Training loss", [Series("loss", _points(_of(records, "step"), "loss"), noisy=True)]),
+        chart(
+            f"Dev set: {name_of(headline)}",
+            [Series(name_of(headline), scores)],
+            reference=None if baseline is None else ("baseline", baseline),
+        ),
+    ]
+    drawn = [one for one in drawn if one]
+    return f'<div class="charts of{len(drawn)}">{"".join(drawn)}</div>' if drawn else ""
+
+
+def _of(records: Sequence[Mapping[str, Any]], kind: str) -> list[Mapping[str, Any]]:
+    return [record for record in records if record.get("kind") == kind]
+
+
+def _points(records: Sequence[Mapping[str, Any]], name: str) -> list[Point]:
+    """A figure over the steps; what is not a number is left out."""
+    found = [(record.get("step"), record.get(name)) for record in records]
+    return sorted((float(step), float(value)) for step, value in found if _is_number(step) and _is_number(value))  # type: ignore[arg-type]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _mistakes(found: Mapping[str, Any]) -> str:
+    return f'<div class="examples">{"".join(map(_mistake, found["mistakes"]))}</div>' if found.get("mistakes") else ""
+
+
+def _mistaken(found: Mapping[str, Any]) -> str:
+    shown, all_of = len(found.get("mistakes") or ()), found.get("mistaken", 0)
+    kind = {"numbers": "largest errors", "texts": "farthest from what was wanted"}.get(found.get("form", ""))
+    if kind is None and found.get("scatter"):
+        kind = "cosines that differ most from the score"
+    return f"{shown:,} of {all_of:,}: the {kind}." if kind else f"{shown:,} of {all_of:,}, the surest first."
+
+
+def _mistake(one: Mapping[str, Any]) -> str:
+    if "word" in one:
+        before, after = (escape(text) for text in one["texts"])
+        text = f'<p class="sentence">{before} <b>{escape(one["word"])}</b> {after}</p>'
+    else:
+        text = "".join(f'<p class="sentence">{escape(part)}</p>' for part in one["texts"])
+    chance = one.get("probability")
+    sure = "" if chance is None else f" with {chance:.1%}"
+    about = f", of '{escape(str(one['about']))}'" if one.get("about") else ""
+    return (
+        f'<article class="mistake">{text}<dl><div><dt>true</dt><dd>{escape(one["true"])}</dd></div>'
+        f"<div><dt>predicted{sure}{about}</dt><dd>{escape(one['predicted'])}</dd></div></dl>"
+        f'<p class="origin">{escape(str(one["place"]))}</p></article>'
+    )
+
+
+def _protocol(protocol: Mapping[str, Any]) -> str:
+    rows = []
+    for name, value in protocol.items():
+        if isinstance(value, Mapping):
+            value = ", ".join(f"{key} {one}" for key, one in value.items())
+        elif isinstance(value, list | tuple):
+            value = "\n".join(map(str, value))
+        text = escape(str(value).strip())
+        cell = f"<pre>{text}</pre>" if "\n" in text else text
+        rows.append(f'<tr><th scope="row">{escape(name.replace("_", " "))}</th><td>{cell}</td></tr>')
+    return f'<table class="protocol">{"".join(rows)}</table>' if rows else ""
+
+
+def _number(name: str, value: Any) -> str:
+    """A score to three decimals; errors, which have units, and counts to three digits."""
+    if not _is_number(value):
+        return "" if value is None else str(value)
+    if name in ("mae", "rmse", "step", "seconds", "loss", "bleu", "best_threshold"):
+        return short(float(value))
+    return f"{value:.3f}"

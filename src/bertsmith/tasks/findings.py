@@ -1,0 +1,107 @@
+"""Findings: what there is to say about a model's predictions on labelled examples, gathered block by block.
+
+Only counts, samples and the worst mistakes are kept, so that a file of millions of rows takes no more memory than a
+short one. The result is plain JSON, from which `result.json` and the page are made.
+"""
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bertsmith.data.examples import Example, Sentence
+from bertsmith.tasks.mistakes import Mistakes
+
+COUNTED = 200_000  # training examples whose labels are counted, evenly spread
+NAMED = 1_000  # labels whose frequency is kept, the commonest first
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prior:
+    """What could be said without reading a text: how frequent each label is in training, or the mean number."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    mean: float | None = None
+    source: str = "training"
+
+    @property
+    def commonest(self) -> str | None:
+        """The most frequent label; of equally frequent ones the first by the alphabet."""
+        return min(self.counts, key=lambda label: (-self.counts[label], label)) if self.counts else None
+
+    def plain(self) -> dict[str, Any]:
+        """What a model folder keeps of it."""
+        return {"counts": dict(self.counts), "mean": self.mean}
+
+    @classmethod
+    def of(cls, examples: Sequence[Any], source: str = "training") -> "Prior":
+        """The labels of examples, counted; of very many examples every so manieth."""
+        counts: Counter[str] = Counter()
+        total, numbers = 0.0, 0
+        for at in range(0, len(examples), max(1, len(examples) // COUNTED)):
+            match examples[at]:
+                case Sentence(tags=tuple(tags)):
+                    counts.update(tags)
+                case Example(label=float(number)):
+                    total, numbers = total + number, numbers + 1
+                case Example(label=tuple(labels)):
+                    counts.update(labels)
+                case Example(label=str(label)):
+                    counts[label] += 1
+        return cls(counts=dict(counts.most_common(NAMED)), mean=total / numbers if numbers else None, source=source)
+
+
+class Findings(ABC):
+    """Predictions beside what is true, as far as a report needs them."""
+
+    form = ""  # what kind of prediction it is; the page goes by what is there, not by this
+
+    def __init__(self, labels: Sequence[str], prior: Prior | None, temperature: float | None = None) -> None:
+        self.labels, self.prior, self.temperature = tuple(labels), prior, temperature
+        self.examples, self.mistakes = 0, Mistakes()
+
+    @abstractmethod
+    def add(self, examples: Sequence[Any], predictions: Sequence[Any]) -> None:
+        """Take in some more examples with what was predicted for them."""
+
+    @abstractmethod
+    def figures(self) -> dict[str, float]:
+        """The scores, by the same rules as `Task.score`; the first is the headline."""
+
+    @abstractmethod
+    def details(self) -> dict[str, Any]:
+        """What else there is to say: tables, a baseline, samples. `constant` where all predictions are alike."""
+
+    def plain(self) -> dict[str, Any]:
+        """All of it as JSON can hold it."""
+        found = {"form": self.form, "examples": self.examples, "figures": self.figures(), **self.details()}
+        if self.mistakes.seen:
+            found |= {"mistakes": self.mistakes.plain(), "mistaken": self.mistakes.seen}
+        return found
+
+
+def warnings(found: Mapping[str, Any], headline: str, score: float, untrained: float | None = None) -> list[str]:
+    """What a person must not overlook: a model that always says the same, or is no better than its baseline."""
+    lines = []
+    if constant := found.get("constant"):
+        lines.append(f"the model predicts {constant}: it has learnt nothing that tells examples apart")
+    baseline = found.get("baseline") or {}
+    name = headline if headline in baseline.get("figures", {}) else ""
+    if name and score < 1.0 and not score > baseline["figures"][name]:
+        lines.append(
+            f"{_words(name)} {score:.4f} is not better than {baseline['name']} ({baseline['figures'][name]:.4f})"
+        )
+    rmse, plain = found["figures"].get("rmse"), baseline.get("figures", {}).get("rmse")
+    if rmse is not None and plain is not None and rmse >= plain > 0:
+        lines.append(f"its error (RMSE {rmse:.4g}) is not smaller than that of {baseline['name']} ({plain:.4g})")
+    if untrained is not None and score < 1.0 and not score > untrained:
+        lines.append(f"{_words(headline)} {score:.4f} is not better than before training ({untrained:.4f})")
+    if unknown := found.get("unknown"):
+        some = ", ".join(f"'{label}'" for label in list(unknown)[:5])
+        lines.append(f"{sum(unknown.values()):,} have labels that the model never learnt ({some}): counted as wrong")
+    return lines
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")

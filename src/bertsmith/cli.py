@@ -232,24 +232,34 @@ def finetune(
 @app.command(rich_help_panel=TEACH)
 def evaluate(
     model: ModelFolder,
-    data: Annotated[Path, typer.Option("--data", help="The suite's data: a folder, a file or an archive.")],
-    out: Out,
-    overrides: Overrides = None,
+    data: Annotated[
+        str | None,
+        typer.Argument(help="A labelled file as finetune reads it, or a folder with a test or dev file."),
+    ] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="Changes, as in data.label=stars; of a suite, to its recipes.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="A folder for result.json and the page; a suite needs one.")
+    ] = None,
     suite: Annotated[
-        Literal["glue", "layers", "blimp", "probes", "shots"],
+        Literal["glue", "layers", "blimp", "probes", "shots"] | None,
         typer.Option(help="GLUE; features from layers; minimal pairs; linear probes; examples in the prompt."),
-    ] = "glue",
+    ] = None,
+    suite_data: Annotated[
+        Path | None, typer.Option("--data", help="The suite's data: a folder, a file or an archive.")
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each row that is trained, or shown examples.")] = 3,
     most: Annotated[
         int | None, typer.Option(help="Pairs of a phenomenon, examples of a probe, or texts of a task, at most.")
     ] = None,
     shots: Annotated[str | None, typer.Option(help="How many examples a prompt shows, as in 0,1,2,4,8.")] = None,
 ) -> None:
-    """Measure a model by a whole suite, and leave one table. Goes on where it was stopped."""
-    from bertsmith import suites
+    """Measure a fine-tuned model on a labelled file; or any model by a suite, which goes on where it was stopped."""
+    from bertsmith import evaluate as measuring
 
-    changes = [*(overrides or []), *([f"shots=[{shots}]"] if shots is not None else [])]
-    suites.evaluate(suite, model, data, out, seeds=seeds, most=most, overrides=changes)
+    words = [*([data] if data is not None else []), *(overrides or [])]
+    measuring.evaluate(model, words, suite=suite, data=suite_data, out=out, seeds=seeds, most=most, shots=shots)
 
 
 @app.command(rich_help_panel=MAKE)

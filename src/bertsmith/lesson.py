@@ -184,3 +184,17 @@ def learnt_from(recipe: FineTune, data: Data) -> dict[str, Any]:
     texts, label = part.texts or given.texts, part.label or given.label
     kind = TASKS[recipe.task.kind].reads(recipe.task.settings)
     return {"kind": kind, "texts": list(texts or ()), "label": label, "joined": part.joined}
+
+
+def held_out(data: Path, columns: Columns = labelled.GUESS) -> Path:
+    """The file to measure a taught model on: itself, or of a folder its test file, else its dev file."""
+    if not data.is_dir():
+        return data
+    stems = ("test", "testb", *DEV, "testa")
+    side = [data / stem for stem in stems if parallel.sides(data / stem, columns.texts, columns.label)]
+    task = glue.recognise(data)
+    # GLUE's test files have no labels.
+    found = glue.files(data, task).get("dev") if task else side[0] if side else _stem(data, stems)
+    if found is None:
+        raise TextError(data, "holds no test file and no dev file", "Name the file itself")
+    return found

@@ -21,7 +21,7 @@ FLOORS = [
     {"kit"},
     {"prepare", "run", "tune", "apply", "look", "words"},
     {"suites", "maker"},
-    {"measures", "entrants"},
+    {"measures", "entrants", "evaluate"},
     {"race"},
     {"cli"},
     {"__main__", "__init__"},

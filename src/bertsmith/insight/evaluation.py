@@ -33,7 +33,9 @@ NAMES = {
 }
 COLUMNS = ("precision", "recall", "F1", "support")
 CLASSES = "Precision: of those predicted so, how many are right. Recall: of those that are so, how many were found."
-MATRIX = "A row for each true class, a column for each prediction; the darker, the larger the share of its row."
+MATRIX = (
+    "A row for each true class, a column for each prediction; the stronger the colour, the larger the share of its row."
+)
 LEARNED = "Faint: every step. Strong: the running mean. Point at a curve to read it."
 SEVERAL = 8  # classes whose names still fit above the columns of a matrix
 
@@ -47,6 +49,11 @@ def called(model: Path) -> str:
     """A model by its folder; by its run's where that is called `model`, as all our runs have it."""
     whole = model.resolve()
     return whole.parent.name if whole.name == "model" else whole.name
+
+
+def plain_text(text: str) -> str:
+    """A text for a terminal's table: on one line, and with nothing that the terminal takes for a command."""
+    return "".join(character if character.isprintable() else "?" for character in text).replace("[", "\\[")
 
 
 def beside(result: Mapping[str, Any]) -> list[str]:
@@ -74,7 +81,7 @@ def write(folder: Path, title: str, result: Mapping[str, Any], records: Sequence
 
 def page(title: str, result: Mapping[str, Any], records: Sequence[Mapping[str, Any]] = ()) -> str:
     """The page as a text. Whatever comes from outside is escaped."""
-    found = result.get("details") or {}
+    found, protocol = result.get("details") or {}, result.get("protocol") or {}
     tables, names = _tables(found), {"tags": "Kinds of words confused"}
     cut = "The largest classes; the others are one. " if "(others)" in _labels(found) else ""
     return sheet(
@@ -90,7 +97,8 @@ def page(title: str, result: Mapping[str, Any], records: Sequence[Mapping[str, A
             section("Calibration", _calibration(found), _calibrated(found)),
             section("How it learned", _curves(result, found, records), LEARNED),
             section("The most confident mistakes", _mistakes(found), _mistaken(found)),
-            section("How it was measured", _protocol(result.get("protocol") or {})),
+            section("How it was measured", _protocol(protocol)),
+            section("Recipe", _recipe(str(protocol.get("recipe", "")))),
         ],
     )
 
@@ -105,12 +113,12 @@ def _warnings(lines: Sequence[str]) -> str:
 def _cards(result: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     cards = []
     for name, one in result["summary"].items():
-        spread = "" if one.get("low") is None else f" ± {_number(name, one['high'] - one['mean'])}"
-        cards.append((name_of(name), _number(name, one["mean"]) + spread))
+        spread = "" if one.get("low") is None else f" <small>± {_number(name, one['high'] - one['mean'])}</small>"
+        cards.append((name_of(name), escape(_number(name, one["mean"])) + spread))
     cards.append(("examples measured on", f"{found.get('examples', 0):,}"))
     if "words" in found:
         cards.append(("words", f"{found['words']:,}"))
-    entries = [f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in cards]
+    entries = [f"<div><dt>{escape(name)}</dt><dd>{value}</dd></div>" for name, value in cards]
     return f'<dl class="cards">{"".join(entries)}</dl>'
 
 
@@ -131,7 +139,7 @@ def _baselines(result: Mapping[str, Any], found: Mapping[str, Any]) -> str:
         [name, *(_number(column, figures[column]) if column in figures else "" for column in columns)]
         for name, figures in rows
     ]
-    return _table(["", *map(name_of, columns)], body)
+    return _table(["", *map(name_of, columns)], body, kind="results named")
 
 
 def _seeds(result: Mapping[str, Any]) -> str:
@@ -164,10 +172,12 @@ def _scored(name: str, row: Mapping[str, Any]) -> list[str]:
     return [name, *(f"{row[figure]:.3f}" for figure in ("precision", "recall", "f1")), f"{row['support']:,}"]
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], foot: Sequence[Sequence[str]] = ()) -> str:
+def _table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], foot: Sequence[Sequence[str]] = (), kind: str = "results"
+) -> str:
     head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
     parts = [_rows(rows), f"</tbody><tfoot>{_rows(foot)}</tfoot>" if foot else "</tbody>"]
-    return f'<div class="results"><table><thead><tr>{head}</tr></thead><tbody>{"".join(parts)}</table></div>'
+    return f'<div class="{kind}"><table><thead><tr>{head}</tr></thead><tbody>{"".join(parts)}</table></div>'
 
 
 def _rows(rows: Sequence[Sequence[str]]) -> str:
@@ -297,6 +307,8 @@ def _mistake(one: Mapping[str, Any]) -> str:
 def _protocol(protocol: Mapping[str, Any]) -> str:
     rows = []
     for name, value in protocol.items():
+        if name == "recipe":
+            continue
         if isinstance(value, Mapping):
             value = ", ".join(f"{key} {one}" for key, one in value.items())
         elif isinstance(value, list | tuple):
@@ -307,10 +319,17 @@ def _protocol(protocol: Mapping[str, Any]) -> str:
     return f'<table class="protocol">{"".join(rows)}</table>' if rows else ""
 
 
+def _recipe(recipe: str) -> str:
+    summary = "<summary>All settings of this run, as TOML</summary>"
+    return f"<details>{summary}<pre>{escape(recipe.strip())}</pre></details>" if recipe.strip() else ""
+
+
 def _number(name: str, value: Any) -> str:
     """A score to three decimals; errors, which have units, and counts to three digits."""
     if not _is_number(value):
         return "" if value is None else str(value)
-    if name in ("mae", "rmse", "step", "seconds", "loss", "bleu", "best_threshold"):
+    if name == "step":
+        return f"{value:,.0f}"
+    if name in ("mae", "rmse", "seconds", "loss", "bleu", "best_threshold"):
         return short(float(value))
     return f"{value:.3f}"

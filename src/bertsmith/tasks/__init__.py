@@ -10,6 +10,7 @@ embed     vectors that can be compared
 write     any of these, and others, as a text that is written about a text
 adapt     how much of a network a task may change; adapter keeps what LoRA has learnt, under peft's names
 scores, entities, squad, bleu, seeds   how good answers are, by the field's own rules; and how sure that is
+confusion, calibration, mistakes, findings, measure   what a report says about predictions
 """
 
 from bertsmith.tasks.answer import Answer

@@ -8,8 +8,7 @@ import math
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
-from numpy.typing import NDArray
+from jaxtyping import Bool, Float, Int
 
 BINS = 15  # Guo et al. 2017, section 5
 COLDEST, HOTTEST = 0.1, 10.0  # temperatures that are tried
@@ -17,7 +16,7 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def negative_log_likelihood(
-    logits: Float[NDArray[np.float64], "N C"], gold: Int[NDArray[np.int64], " N"], temperature: float = 1.0
+    logits: Float[np.ndarray, "N C"], gold: Int[np.ndarray, " N"], temperature: float = 1.0
 ) -> float:
     """The mean of -log p(true class)."""
     scaled = logits / temperature
@@ -26,7 +25,7 @@ def negative_log_likelihood(
     return float((log_sum - scaled[np.arange(len(gold)), gold]).mean()) if len(gold) else 0.0
 
 
-def fit_temperature(logits: Float[NDArray[np.float64], "N C"], gold: Int[NDArray[np.int64], " N"]) -> float:
+def fit_temperature(logits: Float[np.ndarray, "N C"], gold: Int[np.ndarray, " N"]) -> float:
     """The temperature of the lowest negative log-likelihood, by golden-section search.
 
     The likelihood is convex in 1/T, so there is one valley. Where every example is right, any colder model would be
@@ -54,14 +53,14 @@ def fit_temperature(logits: Float[NDArray[np.float64], "N C"], gold: Int[NDArray
     return math.exp(best) if cost(best) < cost(0.0) else 1.0
 
 
-def probabilities(logits: Float[NDArray[np.float64], "N C"], temperature: float) -> Float[NDArray[np.float64], "N C"]:
+def probabilities(logits: Float[np.ndarray, "N C"], temperature: float) -> Float[np.ndarray, "N C"]:
     """The softmax at a temperature."""
     raised = np.exp((logits - logits.max(-1, keepdims=True)) / temperature)
     return np.asarray(raised / raised.sum(-1, keepdims=True))
 
 
 def reliability(
-    confidence: Float[NDArray[np.float64], " N"], right: NDArray[np.bool_], bins: int = BINS
+    confidence: Float[np.ndarray, " N"], right: Bool[np.ndarray, " N"], bins: int = BINS
 ) -> list[dict[str, Any]]:
     """For each bin of confidence how many fall into it, how sure they are in the mean, and how many are right."""
     number = np.clip(np.ceil(confidence * bins).astype(np.int64) - 1, 0, bins - 1)  # (low, high], as in the paper
@@ -88,7 +87,7 @@ def expected_error(found: list[dict[str, Any]]) -> float:
 
 
 def calibration(
-    logits: Float[NDArray[np.float64], "N C"], gold: Int[NDArray[np.int64], " N"], temperature: float | None = None
+    logits: Float[np.ndarray, "N C"], gold: Int[np.ndarray, " N"], temperature: float | None = None
 ) -> dict[str, Any]:
     """Calibration before and after the temperature; None is fitted to these very examples."""
     used = fit_temperature(logits, gold) if temperature is None else temperature

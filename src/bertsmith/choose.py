@@ -69,7 +69,7 @@ def vocabulary(words: float) -> tuple[int, str]:
 
 
 def valid_share(words: float) -> float:
-    """The share of documents to keep for validation: enough to measure by, little enough to miss."""
+    """The share of the text to keep for validation: enough to measure by, little enough to miss."""
     return 0.05 if words < SMALL_TEXT else 0.01
 
 

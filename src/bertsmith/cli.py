@@ -143,7 +143,7 @@ def prepare(
     texts: Texts,
     out: Out,
     tokenizer: Annotated[Path, typer.Option("--tokenizer", help="A folder with tokenizer.json.")],
-    valid: Annotated[float, typer.Option(help="The share of documents kept for validation.")] = 0.01,
+    valid: Annotated[float, typer.Option(help="The share of the text kept for validation.")] = 0.01,
     workers: Annotated[int | None, typer.Option(help="Processes; all cores if not given.")] = None,
     field: Field = "text",
     bad: Bad = "replace",

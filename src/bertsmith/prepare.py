@@ -76,7 +76,8 @@ def _lines(summary: Summary) -> Iterator[str]:
     yield "already prepared" if summary.already else f"prepared in {spoken(summary.seconds)}"
     for name, split in (("training", summary.train), ("validation", summary.valid)):
         counts = ", ".join(f"{split[part]:,} {part}" for part in ("documents", "sentences", "words", "tokens"))
-        yield f"  {name}: {counts}"
+        share = split["bytes"] / max(summary.train["bytes"] + summary.valid["bytes"], 1)
+        yield f"  {name}: {counts} ({share:.1%} of the text)"
     left_out = {
         "duplicate documents": summary.duplicates,
         "empty documents": summary.empty,

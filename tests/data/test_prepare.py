@@ -138,17 +138,30 @@ def test_what_a_document_says_decides_where_it_goes(tmp_path: Path, tokenizer: T
     assert 20 < len(chosen[0]) < 60
 
 
-@pytest.mark.parametrize(("texts", "valid", "apart"), [(1, 0.01, 0), (2, 0.01, 1), (5, 1e-9, 1), (5, 0.0, 0)])
-def test_few_documents_still_give_one_for_validation(
+@pytest.mark.parametrize(("texts", "valid", "apart"), [(1, 0.01, 1), (2, 0.01, 1), (5, 1e-9, 1), (5, 0.0, 0)])
+def test_few_documents_still_give_a_sentence_for_validation(
     tmp_path: Path, tokenizer: Tokenizer, texts: int, valid: float, apart: int
 ) -> None:
     text = write(tmp_path / "a.txt", [document(number) for number in range(texts)])
     summary = prepare(corpus(text), tokenizer, tmp_path / "out", valid=valid)
-    assert (summary.train["documents"], summary.valid["documents"]) == (texts - apart, apart)
-    if apart:
-        expected = tokenizer.encode(document(texts - 1))
-        assert documents(tmp_path / "out" / "valid", tokenizer) == [expected]
-        assert summary.valid["words"] == sum(len(line.split()) for line in document(texts - 1))
+    sentences = [sentence for number in range(texts) for sentence in document(number)]
+    assert (summary.train["sentences"], summary.valid["sentences"]) == (len(sentences) - apart, apart)
+    if apart:  # less than a sentence was asked for: the shortest comes nearest
+        expected = min(sentences, key=len)
+        assert documents(tmp_path / "out" / "valid", tokenizer) == [tokenizer.encode([expected])]
+        assert summary.valid["words"] == len(expected.split())
+
+
+def test_a_single_sentence_is_for_training(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    summary = prepare(corpus(write(tmp_path / "a.txt", [["one sentence ."]])), tokenizer, tmp_path / "out")
+    assert (summary.train["sentences"], summary.valid["sentences"]) == (1, 0)
+
+
+def test_validation_without_tokens_is_made_up_for_by_the_last_document(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    text = write(tmp_path / "a.txt", [document(1), ["\u200d"], document(2)])  # the shortest has no tokens
+    summary = prepare(corpus(text), tokenizer, tmp_path / "out", valid=1e-9)
+    assert documents(tmp_path / "out" / "valid", tokenizer) == [tokenizer.encode(document(2))]
+    assert summary.train["documents"] == 1
 
 
 def test_workers_do_not_change_a_byte(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,7 +325,7 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(
     assert summary.duplicates == 70
 
 
-def test_the_only_valid_document_is_the_same_after_a_stop(
+def test_the_only_valid_sentence_is_the_same_after_a_stop(
     tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "CHUNK", 1_000)
@@ -325,7 +338,8 @@ def test_the_only_valid_document_is_the_same_after_a_stop(
             prepare(corpus(text), tokenizer, tmp_path / "parts", **options)
     prepare(corpus(text), tokenizer, tmp_path / "parts", **options)
     assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
-    assert documents(tmp_path / "whole" / "valid", tokenizer) == [tokenizer.encode(document(59))]
+    shortest = min((sentence for number in range(60) for sentence in document(number)), key=len)
+    assert documents(tmp_path / "whole" / "valid", tokenizer) == [tokenizer.encode([shortest])]
 
 
 CALLS = ("open", "write", "fsync", "replace", "mkdir", "unlink", "rmdir")

@@ -19,6 +19,7 @@ from bertsmith.train import log
 
 HERE = Path(__file__).parent
 STEPS = 12
+VALID = 0.0394  # gives the 22 documents that the curve was made without, when 0.05 was a chance for each document
 ONCE = ("train.evaluations=0", "train.saves=0")  # the last figures are all that is kept
 
 
@@ -26,7 +27,7 @@ def test_the_tiny_elmo_learns_as_it_always_has(tmp_path: Path) -> None:
     with resources.as_file(resources.files("bertsmith.text") / "sample" / "sample.txt.xz") as sample:
         corpus = Corpus([str(sample)], layout="lines")
         words = train(corpus.lines(), TokenizerConfig(kind="words", vocabulary=8_192))
-        prepare(corpus, words, tmp_path / "data", valid=0.05, workers=1)
+        prepare(corpus, words, tmp_path / "data", valid=VALID, workers=1)
     path = HERE.parents[1] / "src" / "bertsmith" / "recipes" / "tiny" / "elmo.toml"
     changes = [f"out={tmp_path / 'run'}", f"data.folder={tmp_path / 'data'}", f"train.steps={STEPS}"]
     figures = run.pretrain(config.read(path, Recipe, [*changes, "data.valid=2_048", *ONCE]))

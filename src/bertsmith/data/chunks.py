@@ -1,13 +1,12 @@
-"""A corpus in chunks for the workers: no document twice, and some of them kept apart for validation."""
+"""A corpus in chunks for the workers: no document twice, and a part of the text kept apart for validation."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
 
 from bertsmith.data.corpus import Corpus
 from bertsmith.data.crew import Documents
-from bertsmith.data.journal import DIGEST
 from bertsmith.data.seen import Seen
+from bertsmith.data.validation import Validation, digest, key_of
 
 CHUNK = 1 << 19  # letters that go to a worker at a time
 
@@ -24,24 +23,25 @@ class Chunk:
     share: float  # of the corpus that has been read so far
 
 
-def chunks(corpus: Corpus, skip: int, seen: Seen, valid: float) -> Iterator[tuple[Chunk, list[Documents]]]:
+def chunks(corpus: Corpus, skip: int, seen: Seen, valid: Validation) -> Iterator[tuple[Chunk, list[Documents]]]:
     """All documents after the first `skip`, those for training and those for validation."""
     train, apart = Documents(), Documents()
     documents = duplicates = empty = letters = 0
     digests = bytearray()
-    for document in corpus.documents(skip):
+    for passage in corpus.passages(skip):
         documents += 1
-        digest = blake2b("\n".join(document.sentences).encode(), digest_size=DIGEST).digest()
-        if not document.sentences:
+        found, size = digest(passage.texts)
+        sentences = passage.sentences()
+        same = found if passage.layout == "lines" else digest(sentences)[0]
+        if not sentences:
             empty += 1
-        elif not seen.add(digest):
+        elif not seen.add(same):
             duplicates += 1
         else:
-            # The digest is as good as a die, and the same for the same text wherever it stands.
-            chosen = int.from_bytes(digest[:8], "big") < valid * 2**64
-            (apart if chosen else train).append(document.sentences)
-            digests += digest
-            letters += sum(map(len, document.sentences))
+            for kept, part in valid.parts(key_of(found), size, sentences):
+                (apart if kept else train).append(part)
+            digests += same
+            letters += sum(map(len, sentences))
         if letters >= CHUNK:
             text, share = dict(corpus.tally), corpus.share
             yield Chunk(documents, duplicates, empty, bytes(digests), text, share), [train, apart]

@@ -7,6 +7,7 @@ some 65,000 characters. So a folder of articles gives a document a file, and a l
 In JSON lines and in Parquet each record is a document, whatever its blank lines.
 """
 
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ LARGEST = 1 << 20  # characters after which any text does
 NEVER = 1 << 60
 
 T = TypeVar("T")
-Passage = tuple[int, list[str]]  # the line where a document begins; its sentences, or its paragraphs
+Found = tuple[int, list[str]]  # the line where a document begins; its sentences, or its paragraphs
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,22 @@ class Document:
     sentences: list[str]
     file: str
     line: int
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A document as it stands in its file: sentences, or paragraphs that are not yet split into them."""
+
+    texts: list[str]
+    file: str
+    line: int
+    layout: Layout
+
+    def sentences(self) -> list[str]:
+        """Its sentences; to find them in paragraphs takes longer than reading."""
+        if self.layout == "lines":
+            return self.texts
+        return [sentence for paragraph in self.texts for sentence in split(paragraph)]
 
 
 class Corpus:
@@ -62,12 +79,24 @@ class Corpus:
         self.tally = Counter[str]()  # bad lines in this pass over the text, by kind
         self.layouts: dict[str, Layout] = {}  # of each file read so far
 
+    def keep(self) -> None:
+        """Make sure that all of it can be read again: what comes through standard input is copied to the disk."""
+        if any(source.passing for source in self._sources) and not self._spent:
+            self._sources = [source.kept() for source in self._sources]
+            for source in self._sources:
+                if source.copy is not None:
+                    weakref.finalize(self, source.copy.close)
+            self.bytes = sum(source.size for source in self._sources)
+
     def documents(self, skip: int = 0) -> Iterator[Document]:
         """All documents in order; the first `skip` are passed over quickly."""
+        for passage in self.passages(skip):
+            yield Document(passage.sentences(), passage.file, passage.line)
+
+    def passages(self, skip: int = 0) -> Iterator[Passage]:
+        """The same documents as they stand in their files."""
         for file, (line, texts) in islice(self._passages(), skip, None):
-            if self.layouts[file] == "running":
-                texts = [sentence for paragraph in texts for sentence in split(paragraph)]
-            yield Document(texts, file, line)
+            yield Passage(texts, file, line, self.layouts[file])
 
     def lines(self) -> Iterator[str]:
         """All sentences, or paragraphs where the text runs: what a vocabulary is learnt from."""
@@ -82,7 +111,7 @@ class Corpus:
         read = sum(size for _, size in samples)
         return sum(words for words, _ in samples) * self.bytes / read if read else 0.0
 
-    def _passages(self) -> Iterator[tuple[str, Passage]]:
+    def _passages(self) -> Iterator[tuple[str, Found]]:
         self.tally.clear()
         self.layouts.clear()
         before, found = 0, False
@@ -99,7 +128,7 @@ class Corpus:
             place = self._sources[0].name if len(self._sources) == 1 else f"{len(self._sources)} files"
             raise TextError(place, "there is no text in it", "Give it files with text")
 
-    def _read(self, source: Source, before: int) -> Iterator[Passage]:
+    def _read(self, source: Source, before: int) -> Iterator[Found]:
         def reached(position: int) -> None:
             self.share = (before + position) / max(self.bytes, 1)
 
@@ -108,30 +137,30 @@ class Corpus:
             return self._records(source, from_parquet(source, self.field, cleaner, reached), cleaner)
         kind, blocks = source.kind, source.blocks(reached)
         if source.path == STANDARD_INPUT:
-            kind, blocks = self._standard_input(blocks)
+            kind, blocks = self._standard_input(blocks, source.passing)
         if kind == ".jsonl":
             return self._records(source, from_json(blocks, source.name, self.field, cleaner), cleaner)
         return self._text(source, runs(blocks, source.name, cleaner))
 
-    def _standard_input(self, blocks: Iterator[bytes]) -> tuple[str, Iterator[bytes]]:
+    def _standard_input(self, blocks: Iterator[bytes], passing: bool) -> tuple[str, Iterator[bytes]]:
         """It has no ending to go by: what begins with a brace is JSON lines."""
-        if self._spent:
+        if self._spent and passing:
             raise TextError("standard input", "can be read only once", "Write it to a file first")
-        self._spent = True
+        self._spent = passing
         try:
             first = next(blocks, b"")
         except OSError as error:
             raise unreadable("standard input", error) from None
         return (".jsonl" if first.lstrip().startswith(b"{") else ".txt"), chain([first], blocks)
 
-    def _text(self, source: Source, found: Iterator[Run]) -> Iterator[Passage]:
+    def _text(self, source: Source, found: Iterator[Run]) -> Iterator[Found]:
         lines, found = _peek(found, lambda run: run[1])
         if self._decide(source, lines) == "lines":
             yield from passages(found, blanks=1)
         else:
             yield from passages(found, blanks=2, enough=ENOUGH, broken=wrapped(lines))
 
-    def _records(self, source: Source, found: Iterator[Record], cleaner: Cleaner) -> Iterator[Passage]:
+    def _records(self, source: Source, found: Iterator[Record], cleaner: Cleaner) -> Iterator[Found]:
         lines, found = _peek(found, lambda record: record[1].splitlines())
         broken = self._decide(source, lines) == "running" and wrapped(lines)
         for number, text in found:
@@ -147,7 +176,7 @@ class Corpus:
         return self.layouts[source.name]
 
 
-def passages(found: Iterable[Run], *, blanks: int, enough: int = LARGEST, broken: bool = False) -> Iterator[Passage]:
+def passages(found: Iterable[Run], *, blanks: int, enough: int = LARGEST, broken: bool = False) -> Iterator[Found]:
     """Lines gathered into documents, which end after so many blank lines, or when they hold enough.
 
     `broken` lines are those of a paragraph, to be joined until a blank line.
@@ -192,7 +221,7 @@ def _sample(source: Source, field: str) -> tuple[int, int]:
         if source.kind == ".parquet":
             rows = from_parquet(source, field, Cleaner("skip", NEVER, Counter()), reached.append)
             return sum(len(text.split()) for _, text in islice(rows, ROWS + 1)), reached[-1]
-        block = b"" if source.path == STANDARD_INPUT else next(source.blocks(reached.append), b"")
+        block = b"" if source.passing else next(source.blocks(reached.append), b"")
     except (*BROKEN, TextError):
         return 0, 0  # whoever reads it in earnest will hear of it
     return len(block.split()), reached[-1]

@@ -9,7 +9,7 @@ from bertsmith.data import files
 from bertsmith.data.shards import AGAIN
 from bertsmith.errors import FolderError
 
-FOLDER, NAME, FORMAT = "unfinished", "journal.json", "bertsmith-journal 1"
+FOLDER, NAME, FORMAT = "unfinished", "journal.json", "bertsmith-journal 2"
 DIGEST = 16
 
 

@@ -1,8 +1,8 @@
 """Text is tokenised once, on all cores, into shards that training reads at any speed.
 
-Documents keep the order of the corpus; the second of two equal ones is dropped; a share of them, chosen by
-what they say and not by where they stand, is kept apart for validation. Killed at any moment and run again,
-the work goes on after the last finished shard, and what comes out is the same, byte for byte.
+Documents keep the order of the corpus; the second of two equal ones is dropped; a share of the text, chosen by
+what it says and not by where it stands, is kept apart for validation (`validation.py` says how). Killed at any
+moment and run again, the work goes on after the last finished shard, and what comes out is the same, byte for byte.
 """
 
 import fcntl
@@ -24,11 +24,13 @@ from bertsmith.data.journal import Journal, differences, forget
 from bertsmith.data.seen import Seen
 from bertsmith.data.shards import FORMAT, VERSION, Shards, width
 from bertsmith.data.split import Split
+from bertsmith.data.validation import choose
 from bertsmith.data.verification import verify
 from bertsmith.errors import FolderError, RecipeError, RunError, TextError
 from bertsmith.text.tokenizer import Tokenizer
 
 SMALL = 1 << 20  # bytes of text that are encoded before workers have started
+COUNTING = 0.1  # of the bar: the first reading of a large text, which only counts
 Progress = Callable[[float, int], object]  # the share of the text that is done, and the tokens so far
 
 
@@ -103,7 +105,15 @@ class Work:
         seen = Seen()
         for digest in self.journal.digests():
             seen.add(digest)
-        text = chunks(corpus, self.counts["documents"], seen, valid)
+        reached = 0.0  # of the bar, by the first reading
+
+        def counted(share: float) -> None:
+            nonlocal reached
+            if progress and not self.journal.entries:
+                reached = COUNTING
+                progress(COUNTING * share, 0)
+
+        text = chunks(corpus, self.counts["documents"], seen, choose(corpus, valid, counted))
         encoded = encode_all(text, self.out / "tokenizer", width(self.tokenizer.vocabulary), workers)
         with closing(encoded):
             for chunk, (train, apart) in encoded:
@@ -116,14 +126,15 @@ class Work:
                 self._count(chunk, train, apart)
                 if progress:
                     held = int(self.held.lengths.sum()) if self.held else 0
-                    progress(chunk.share, self.train.total("tokens") + self.valid.total("tokens") + held)
+                    share = reached + (1 - reached) * chunk.share
+                    progress(share, self.train.total("tokens") + self.valid.total("tokens") + held)
 
     def finish(self, corpus: Corpus, valid: float) -> Summary:
         """Close the last shards, write both manifests and the summary, and forget the journal."""
         if self.held and valid and not self.valid.total("documents"):
             before, last = self.held.part()
             if len(before.documents) or self.train.total("documents"):
-                self.held = before  # too few documents for chance: the last one is for validation
+                self.held = before  # what was kept apart had no tokens: the last document is for validation
                 self.valid.add(last)
         self._release()
         if not self.train.total("documents"):

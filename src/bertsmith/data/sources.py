@@ -3,10 +3,12 @@
 import glob
 import gzip
 import lzma
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,24 +29,45 @@ class Source:
     kind: str  # .txt, .jsonl or .parquet
     packing: str = ""  # .gz, .xz, .zst or none
     size: int = 0  # bytes on disk; nothing is known of standard input
+    copy: Any = None  # of standard input: an open file without a name, which can be read again
 
     @property
     def name(self) -> str:
         return "standard input" if self.path == STANDARD_INPUT else str(self.path)
+
+    @property
+    def passing(self) -> bool:
+        """Whether it can be read only once."""
+        return self.path == STANDARD_INPUT and self.copy is None
+
+    def kept(self) -> "Source":
+        """The same source, copied to the disk if it could be read only once. The copy goes with the process."""
+        if not self.passing:
+            return self
+        copy = tempfile.TemporaryFile()  # noqa: SIM115  (it is read from until the end)
+        try:
+            shutil.copyfileobj(sys.stdin.buffer, copy, BLOCK)
+            size = copy.tell()
+        except OSError as error:
+            raise TextError(self.name, f"cannot be read ({error.strerror})") from None
+        return replace(self, copy=copy, size=size)
 
     def blocks(self, reached: Callable[[int], object]) -> Iterator[bytes]:
         """The unpacked bytes, piece by piece; `reached` is told how far into the packed file that is."""
         with self._opened() as raw:
             stream = self.unpacked(raw)
             while block := stream.read(BLOCK):
-                if self.path != STANDARD_INPUT:
+                if not self.passing:
                     reached(raw.tell())
                 yield block
 
     @contextmanager
     def _opened(self) -> Iterator[Any]:
-        if self.path == STANDARD_INPUT:
+        if self.passing:
             yield sys.stdin.buffer
+        elif self.copy is not None:
+            self.copy.seek(0)
+            yield self.copy
         else:
             with self.path.open("rb") as raw:
                 yield raw

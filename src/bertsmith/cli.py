@@ -34,9 +34,11 @@ app = typer.Typer(
 
 Texts = Annotated[
     list[str],
-    typer.Argument(help="Files, folders, globs, or - for standard input: .txt .jsonl .parquet, also .gz .xz .zst."),
+    typer.Argument(
+        help="Files, folders, globs, or - for standard input: .txt .md .html .csv .jsonl .parquet .pdf .docx."
+    ),
 ]
-Field = Annotated[str, typer.Option(help="The field that holds the text in .jsonl and .parquet.")]
+Field = Annotated[str, typer.Option(help="The field or column that holds the text in .jsonl, .parquet, .csv and .tsv.")]
 Bad = Annotated[
     Literal["skip", "replace", "fail"],
     typer.Option("--bad", help="What to do with bytes that are not text, and with endless lines."),
@@ -44,6 +46,10 @@ Bad = Annotated[
 Shape = Annotated[
     Literal["auto", "lines", "running"],
     typer.Option("--layout", help="One sentence a line with blank lines between documents, or running text."),
+]
+As = Annotated[
+    Literal["auto", "text"],
+    typer.Option("--as", help="text: read every file as plain text, whatever its ending; source code, for one."),
 ]
 RecipeName = Annotated[str, typer.Argument(help="A recipe by name, as bert-base (`bertsmith list`), or a TOML file.")]
 Overrides = Annotated[list[str] | None, typer.Argument(help="Changes to the recipe, as in train.steps=1000.")]
@@ -88,13 +94,24 @@ def make(
     field: Field = "text",
     bad: Bad = "replace",
     layout: Shape = "auto",
+    read_as: As = "auto",
     lowercase: Case = True,
     seed: Seed = 0,
 ) -> None:
     """From a folder of text to a trained, validated model, in one command."""
     from bertsmith import maker
 
-    maker.make(texts, out, budget=budget, seed=seed, lowercase=lowercase, field=field, policy=bad, layout=layout)
+    maker.make(
+        texts,
+        out,
+        budget=budget,
+        seed=seed,
+        lowercase=lowercase,
+        field=field,
+        policy=bad,
+        layout=layout,
+        plain=read_as == "text",
+    )
 
 
 @app.command(rich_help_panel=MAKE)
@@ -126,16 +143,17 @@ def tokenizer(
     field: Field = "text",
     bad: Bad = "replace",
     layout: Shape = "auto",
+    read_as: As = "auto",
 ) -> None:
     """Train a vocabulary, or extend that of a model, and report how well it fits the text."""
     from bertsmith import prepare
     from bertsmith.text.tokenizer import TokenizerConfig
 
     if extend is not None:
-        prepare.extend(texts, out, extend, more, field=field, policy=bad, layout=layout)
+        prepare.extend(texts, out, extend, more, field=field, policy=bad, layout=layout, plain=read_as == "text")
         return
     settings = TokenizerConfig(kind=kind, vocabulary=vocabulary, lowercase=lowercase)
-    prepare.tokenizer(texts, out, settings, field=field, policy=bad, layout=layout)
+    prepare.tokenizer(texts, out, settings, field=field, policy=bad, layout=layout, plain=read_as == "text")
 
 
 @app.command(rich_help_panel=MAKE)
@@ -148,11 +166,22 @@ def prepare(
     field: Field = "text",
     bad: Bad = "replace",
     layout: Shape = "auto",
+    read_as: As = "auto",
 ) -> None:
     """Tokenise a text once, into shards that training maps into memory. Goes on where it was interrupted."""
     from bertsmith import prepare
 
-    prepare.prepare(texts, out, tokenizer, valid=valid, workers=workers, field=field, policy=bad, layout=layout)
+    prepare.prepare(
+        texts,
+        out,
+        tokenizer,
+        valid=valid,
+        workers=workers,
+        field=field,
+        policy=bad,
+        layout=layout,
+        plain=read_as == "text",
+    )
 
 
 @app.command(rich_help_panel=MAKE)
@@ -443,6 +472,7 @@ def vectors(
     field: Field = "text",
     bad: Bad = "replace",
     layout: Shape = "auto",
+    read_as: As = "auto",
 ) -> None:
     """Learn a vector for each word of a text: word2vec. The same command goes on with a run that was stopped."""
     from bertsmith import words
@@ -456,7 +486,7 @@ def vectors(
         neighbours={"window": window, "negatives": negatives, "sample": sample},
         train={name: value for name, value in learnt.items() if value is not None},
     )
-    words.vectors(texts, recipe, as_text=as_text, field=field, policy=bad, layout=layout)
+    words.vectors(texts, recipe, as_text=as_text, field=field, policy=bad, layout=layout, plain=read_as == "text")
 
 
 @app.command(rich_help_panel=WORDS)

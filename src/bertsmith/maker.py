@@ -43,6 +43,7 @@ def make(
 def _prepared(texts: Sequence[str], out: Path, lowercase: bool, reading: dict[str, Any]) -> None:
     """A vocabulary and shards of the text, made now or found to be of the same text."""
     corpus = Corpus(texts, **reading)
+    corpus.keep()  # it is read three times
     size, reason = choose.vocabulary(corpus.words)
     if not (out / "tokenizer" / "tokenizer.json").exists():
         SAY.print(f"why: {reason}")

@@ -30,12 +30,14 @@ def extend(texts: Sequence[str], out: Path, base: Path, more: int, **reading: An
     """A vocabulary with more pieces for a text, and how well it fits before and after."""
     before = Tokenizer.load(model_folder(base))
     with SAY.status("learning new pieces"):
-        sample = Sample(Corpus(texts, **reading).lines())
+        corpus = Corpus(texts, **reading)
+        sample = Sample(corpus.lines())
         for _ in sample:
             pass  # it keeps what it lets through
         after = extended(before, sample.kept, more)
         after.save(out)
         measures = {"before": measure(before, sample.kept), "after": measure(after, sample.kept)}
+    tell(corpus)
     for name, found in measures.items():
         SAY.print(name, style="bold")
         SAY.print(str(found))
@@ -59,13 +61,21 @@ def learn(corpus: Corpus, settings: TokenizerConfig, out: Path) -> None:
         trained = pieces.train(sample, settings)
         trained.save(out)
         measures = measure(trained, sample.kept)
+    tell(corpus)
     SAY.print(str(measures))
+
+
+def tell(corpus: Corpus) -> None:
+    """Say what was skipped, and how files were read that are not plain UTF-8 text."""
+    for line in corpus.news():
+        SAY.print(f"text: {line}")
 
 
 def shards(corpus: Corpus, tokenizer: Tokenizer, out: Path, valid: float = 0.01, workers: int | None = None) -> Summary:
     """Shards of a text that is open already."""
     with _bar("preparing") as show:
         summary = tokenise(corpus, tokenizer, out, valid=valid, workers=workers, progress=show)
+    tell(corpus)
     for line in _lines(summary):
         SAY.print(line)
     return summary

@@ -4,7 +4,8 @@ Two layouts are known. *lines*: one sentence a line, a blank line between docume
 *running*: paragraphs, which are split into sentences; lines that were broken by hand are joined first.
 There a blank line only ends a paragraph; a document ends at two of them, at the end of the file, and after
 some 65,000 characters. So a folder of articles gives a document a file, and a library in one file many.
-In JSON lines and in Parquet each record is a document, whatever its blank lines.
+In JSON lines, Parquet and tables each record is a document, whatever its blank lines. Markdown, HTML, PDF and Word
+files are running text of paragraphs, and a document each.
 """
 
 import weakref
@@ -15,9 +16,12 @@ from functools import cached_property
 from itertools import chain, islice
 from typing import Literal, TypeVar, get_args
 
-from bertsmith.data.lines import BROKEN, Cleaner, Policy, Run, runs, unreadable
-from bertsmith.data.records import ROWS, Record, from_json, from_parquet
-from bertsmith.data.sources import STANDARD_INPUT, Source, find
+from bertsmith.data import documents, markup
+from bertsmith.data.encoding import UTF8
+from bertsmith.data.lines import Cleaner, Policy, Run, runs, unreadable
+from bertsmith.data.markup import Paragraph
+from bertsmith.data.records import ROWS, Record, from_json, from_parquet, from_table
+from bertsmith.data.sources import DOCUMENTS, STANDARD_INPUT, Skipped, Source, find, told
 from bertsmith.errors import RecipeError, TextError, nearest
 from bertsmith.text.sentences import Layout, guess, split, wrapped
 
@@ -26,6 +30,7 @@ NEAR = 1 << 20  # characters
 ENOUGH = 1 << 16  # characters after which running text goes on in a new document
 LARGEST = 1 << 20  # characters after which any text does
 NEVER = 1 << 60
+NOTES = 8  # lines about single files that are shown
 
 T = TypeVar("T")
 Found = tuple[int, list[str]]  # the line where a document begins; its sentences, or its paragraphs
@@ -67,17 +72,22 @@ class Corpus:
         policy: Policy = "replace",
         layout: Layout | Literal["auto"] = "auto",
         longest: int = 1_000_000,
+        plain: bool = False,
     ) -> None:
         _check("policy", policy, get_args(Policy))
         _check("layout", layout, ("auto", *get_args(Layout)))
         self.field, self.policy, self.layout, self.longest = field, policy, layout, longest
-        self._sources = find(sources)
+        self.plain = plain  # any file is read as plain text
+        self.skipped: Skipped = Counter()
+        self._sources = find(sources, plain=plain, skipped=self.skipped)
         self._spent = False  # standard input has been read
         self.files = [source.path for source in self._sources]
         self.bytes = sum(source.size for source in self._sources)  # on disk
         self.share = 0.0  # of them, what has been read
         self.tally = Counter[str]()  # bad lines in this pass over the text, by kind
         self.layouts: dict[str, Layout] = {}  # of each file read so far
+        self._notes: dict[str, None] = dict.fromkeys(filter(None, [told(self.skipped)]))
+        self._told = 0  # of them
 
     def keep(self) -> None:
         """Make sure that all of it can be read again: what comes through standard input is copied to the disk."""
@@ -87,6 +97,12 @@ class Corpus:
                 if source.copy is not None:
                     weakref.finalize(self, source.copy.close)
             self.bytes = sum(source.size for source in self._sources)
+
+    def news(self) -> list[str]:
+        """What a person should know of how the files were read, in lines, those that were not yet asked for."""
+        lines = list(self._notes)[self._told :]
+        self._told = len(self._notes)
+        return [*lines[:NOTES], *([f"and {len(lines) - NOTES:,} more files"] if len(lines) > NOTES else [])]
 
     def documents(self, skip: int = 0) -> Iterator[Document]:
         """All documents in order; the first `skip` are passed over quickly."""
@@ -132,15 +148,57 @@ class Corpus:
         def reached(position: int) -> None:
             self.share = (before + position) / max(self.bytes, 1)
 
-        cleaner = Cleaner(self.policy, self.longest, self.tally)
-        if source.kind == ".parquet":
-            return self._records(source, from_parquet(source, self.field, cleaner, reached), cleaner)
+        cleaner = Cleaner(self.policy, self.longest, self.tally, guessing=True)
         kind, blocks = source.kind, source.blocks(reached)
         if source.path == STANDARD_INPUT:
             kind, blocks = self._standard_input(blocks, source.passing)
-        if kind == ".jsonl":
-            return self._records(source, from_json(blocks, source.name, self.field, cleaner), cleaner)
-        return self._text(source, runs(blocks, source.name, cleaner))
+        match kind:
+            case ".parquet":
+                return self._records(source, from_parquet(source, self.field, cleaner, reached), cleaner)
+            case ".csv" | ".tsv":
+                return self._records(source, from_table(source, self.field, cleaner, reached, self._note), cleaner)
+            case ".jsonl":
+                found = from_json(blocks, source.name, self.field, cleaner)
+                return self._records(source, self._noted(found, source, cleaner), cleaner)
+            case ".pdf":
+                return self._prose(source, self._mended(documents.pages(source), source, cleaner), cleaner)
+            case ".docx":
+                return self._prose(source, self._mended(documents.paragraphs(source), source, cleaner), cleaner)
+        lines = self._noted(runs(blocks, source.name, cleaner), source, cleaner)
+        match kind:
+            case ".html" | ".htm" | ".xhtml":
+                return self._prose(source, markup.page(lines, source.name), cleaner)
+            case ".md" | ".markdown" | ".rst":
+                return self._prose(source, markup.markdown(lines, rst=kind == ".rst"), cleaner)
+        return self._text(source, lines)
+
+    def _note(self, line: str) -> None:
+        self._notes[line] = None
+
+    def _noted(self, found: Iterator[T], source: Source, cleaner: Cleaner) -> Iterator[T]:
+        """The same, and a line about the encoding where it is not UTF-8."""
+        yield from found
+        if cleaner.marked or cleaner.encoding != UTF8:
+            self._note(f"{source.name}: read as {cleaner.marked or cleaner.encoding}, not UTF-8")
+
+    def _mended(self, found: Iterator[Paragraph], source: Source, cleaner: Cleaner) -> Iterator[Paragraph]:
+        """Paragraphs without NUL and half characters, from a file that a library may give up on."""
+        try:
+            for number, text in found:
+                if (clean := cleaner.cleaned(text, f"{source.name}:{number}")) is not None:
+                    yield number, clean
+        except TextError:
+            raise
+        except Exception as error:  # whatever a library throws at a damaged file
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            self._note(f"{source.name}: cannot be read ({reason[:100]}), left out from here on")
+            cleaner.mends("unreadable files", source.name)
+
+    def _prose(self, source: Source, found: Iterator[Paragraph], cleaner: Cleaner) -> Iterator[Found]:
+        """Paragraphs of one document, which are split into sentences unless it was said that they are lines."""
+        self.layouts[source.name] = "running" if self.layout == "auto" else self.layout
+        lines = ((number, cleaner.fitted(text, f"{source.name}:{number}")) for number, text in found)
+        yield from passages(lines, blanks=NEVER, enough=ENOUGH)
 
     def _standard_input(self, blocks: Iterator[bytes], passing: bool) -> tuple[str, Iterator[bytes]]:
         """It has no ending to go by: what begins with a brace is JSON lines."""
@@ -221,8 +279,11 @@ def _sample(source: Source, field: str) -> tuple[int, int]:
         if source.kind == ".parquet":
             rows = from_parquet(source, field, Cleaner("skip", NEVER, Counter()), reached.append)
             return sum(len(text.split()) for _, text in islice(rows, ROWS + 1)), reached[-1]
+        if source.kind in DOCUMENTS:
+            found = documents.pages(source) if source.kind == ".pdf" else documents.paragraphs(source)
+            return sum(len(text.split()) for _, text in found), source.size
         block = b"" if source.passing else next(source.blocks(reached.append), b"")
-    except (*BROKEN, TextError):
+    except Exception:  # of the disk, the unpacker, or a library that reads documents
         return 0, 0  # whoever reads it in earnest will hear of it
     return len(block.split()), reached[-1]
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Literal
 
+from bertsmith.data import encoding
 from bertsmith.errors import TextError
 
 Policy = Literal["skip", "replace", "fail"]
@@ -26,6 +27,7 @@ FACTS = {
     "long lines": "is longer than {longest:,} characters",
     "broken records": "is no JSON object",
     "records without text": "has no text in its field",
+    "unreadable files": "cannot be read",
 }
 BROKEN = (EOFError, MemoryError, OSError, lzma.LZMAError, zlib.error)
 REMEDY = "Mend the file, or choose to skip or replace what is bad"
@@ -34,8 +36,11 @@ REMEDY = "Mend the file, or choose to skip or replace what is bad"
 class Cleaner:
     """What becomes of bad lines, by the policy, and how many there were of each kind."""
 
-    def __init__(self, policy: Policy, longest: int, tally: Counter[str]) -> None:
+    def __init__(self, policy: Policy, longest: int, tally: Counter[str], *, guessing: bool = False) -> None:
         self.policy, self.longest, self.tally = policy, longest, tally
+        self.guessing = guessing  # the encoding may be another than UTF-8, and nothing has spoken for UTF-8 yet
+        self.encoding = encoding.UTF8
+        self.marked = ""  # UTF-16 or UTF-32, where a byte-order mark said so
 
     def mends(self, kind: str, place: str) -> bool:
         """Count a bad line: True to mend it, False to drop it. Refuses it if the policy is to fail."""
@@ -47,12 +52,17 @@ class Cleaner:
     def decoded(self, raw: bytes, place: str) -> str | None:
         """A raw line as clean text; None if it is dropped."""
         try:
-            text = raw.decode()
+            text = raw.decode(self.encoding)
         except UnicodeDecodeError:
             if not self.mends("bad bytes", place):
                 return None
-            text = raw.decode(errors="replace")
+            text = raw.decode(self.encoding, errors="replace")
         return self.cleaned(text, place)
+
+    def settle(self, raw: bytes) -> None:
+        """Guess the encoding from lines that are not UTF-8, if none before has shown that it is."""
+        if self.guessing:
+            self.encoding, self.guessing = encoding.guess(raw), False
 
     def cleaned(self, text: str, place: str) -> str | None:
         """A line without NUL, byte-order marks and half characters; None if it is dropped."""
@@ -132,11 +142,18 @@ def parts(text: str, longest: int) -> list[str]:
 
 def _lines(body: bytes, number: int, name: str, cleaner: Cleaner) -> Iterator[Run]:
     try:
-        text = body.decode()
+        text = body.decode(cleaner.encoding)
+        if cleaner.guessing and not text.isascii():
+            cleaner.guessing = False  # it is UTF-8, and stays so
         lines = text.split("\n")
         clean = "\0" not in text and "\ufeff" not in text and max(map(len, lines)) <= cleaner.longest
     except UnicodeDecodeError:
         clean = False
+        if cleaner.guessing:
+            cleaner.settle(body)
+            if cleaner.encoding != encoding.UTF8:
+                yield from _lines(body, number, name, cleaner)
+                return
     if clean:
         yield number, lines
         return
@@ -147,6 +164,8 @@ def _lines(body: bytes, number: int, name: str, cleaner: Cleaner) -> Iterator[Ru
 
 
 def _piecemeal(raw: bytes, place: str, cleaner: Cleaner) -> list[str]:
+    if cleaner.guessing and not raw.isascii():
+        cleaner.settle(raw)
     text = cleaner.decoded(raw, place)
     return [] if text is None else parts(text, cleaner.longest)
 
@@ -173,19 +192,23 @@ def _unified(blocks: Iterable[bytes], name: str, cleaner: Cleaner) -> Iterator[b
 
 
 def _unmarked(blocks: Iterator[bytes], name: str, cleaner: Cleaner) -> Iterator[bytes]:
-    """The same text in UTF-8 without a byte-order mark. UTF-16, as Windows writes, is known by its mark."""
+    """The same text without a byte-order mark. UTF-16, as Windows writes it, and UTF-32 are known by theirs."""
     first = next(blocks, b"")
-    if first.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
-        raise TextError(f"{name}:1", "is UTF-32 text", "Save it as UTF-8")
-    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    while len(first) < 4 and (more := next(blocks, b"")):  # a mark has up to four bytes
+        first += more
+    if found := encoding.marked(first):
         cleaner.tally["byte-order marks"] += 1
-        decoder = codecs.getincrementaldecoder("utf-16")("surrogatepass")
+        cleaner.guessing = False
+        cleaner.marked = found
+        # Half characters are found later; beyond them UTF-32 can hold numbers that are no character.
+        decoder = codecs.getincrementaldecoder(found)("surrogatepass" if found == "utf-16" else "replace")
         for block in chain([first], blocks):
-            yield decoder.decode(block).encode("utf-8", "surrogatepass")  # what is half is found out later
+            yield decoder.decode(block).encode("utf-8", "surrogatepass")
         if decoder.getstate()[0]:
             yield b"\xff"  # an odd byte is left: bad in UTF-8 too
         return
     if first.startswith(codecs.BOM_UTF8):
         cleaner.tally["byte-order marks"] += 1
+        cleaner.guessing = False
     yield first.removeprefix(codecs.BOM_UTF8)
     yield from blocks

@@ -206,6 +206,8 @@ def _inputs(corpus: Corpus, tokenizer: Tokenizer) -> dict[str, Any]:
         else:  # what comes through a pipe is never known to be the same
             text.append([path.name, 0, time.time_ns()])
     settings = {key: getattr(corpus, key) for key in ("field", "policy", "layout", "longest")}
+    if corpus.plain:
+        settings["plain"] = True
     return {"format": f"{FORMAT} {VERSION}", "files": text, "tokenizer": tokenizer.fingerprint, **settings}
 
 

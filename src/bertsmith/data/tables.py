@@ -28,6 +28,7 @@ from bertsmith.errors import TextError, nearest
 
 KINDS = (".tsv", ".csv", ".jsonl", ".ndjson", ".json", ".parquet", ".txt")
 KNOWN = "Known: .tsv .csv .jsonl .json .parquet, and all but the last followed by .gz .xz .zst"
+WHOLE = 1 << 28  # bytes of a file that is one JSON value, which is held in memory
 LONGEST = 1 << 24  # characters of a line, and of a row of CSV
 PEEK = 100  # rows to guess from
 NAME = 40  # characters of a column's name, at most
@@ -155,8 +156,15 @@ def lines(found: Source) -> Iterator[Line]:
 
 def whole(found: Source) -> str:
     """All the text of a file that is one JSON value. Bytes that are not UTF-8 become halves of characters."""
+    parts, size = list[bytes](), 0
     try:
-        raw = b"".join(found.blocks(lambda _: None))
+        for block in found.blocks(lambda _: None):
+            parts.append(block)
+            size += len(block)
+            if size > WHOLE:
+                fact = f"is one JSON value of more than {WHOLE:,} bytes"
+                raise TextError(found.name, fact, "Write its rows as JSON lines")
+        raw = b"".join(parts)
     except BROKEN as error:
         raise unreadable(found.name, error) from None
     if not raw.strip():

@@ -18,7 +18,7 @@ import torch
 
 from bertsmith.data.lines import Cleaner, runs
 from bertsmith.data.rows import BUDGET
-from bertsmith.data.sources import BLOCK, find
+from bertsmith.data.sources import BLOCK, find, unpacked
 from bertsmith.errors import RecipeError, TextError
 from bertsmith.objectives.causal import NextToken
 from bertsmith.objectives.masked import MaskedLM
@@ -29,6 +29,7 @@ from bertsmith.use.likelihood import Form, score
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".txz")
 LONGEST = 1 << 16  # characters a line may have
 LARGEST = 1 << 28  # bytes a file in an archive may unpack to
+MEMBERS = 10_000  # files and folders an archive may hold: BLiMP has 67
 BROKEN = (tarfile.TarError, EOFError, OSError, lzma.LZMAError, zlib.error)
 
 
@@ -133,8 +134,10 @@ def _files(path: Path) -> Iterator[tuple[str, str, Iterator[bytes]]]:
 
 def _members(path: Path) -> Iterator[tuple[str, str, Iterator[bytes]]]:
     """The same of an archive, whose files are read as they come by; nothing is ever written to disk."""
-    with _explained(path), tarfile.open(path, "r|*") as archive:
-        for member in archive:
+    with _explained(path), unpacked(path) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
+        for number, member in enumerate(archive):
+            if number >= MEMBERS:
+                raise TextError(path, f"holds more than {MEMBERS:,} files", "These are no minimal pairs")
             inner = PurePosixPath(member.name)
             place = f"{path}:{inner}"
             if inner.is_absolute() or ".." in inner.parts:

@@ -2,11 +2,14 @@
 
 import gzip
 import lzma
+import tracemalloc
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from bertsmith.data.sources import STANDARD_INPUT, Source, find
+from bertsmith.data import sources
+from bertsmith.data.sources import STANDARD_INPUT, Skipped, Source, find, told
 from bertsmith.errors import TextError
 
 
@@ -27,14 +30,77 @@ def unpacked(source: Source) -> bytes:
 
 
 def test_a_folder_gives_its_text_files_in_the_order_of_their_names(tmp_path: Path) -> None:
-    made(tmp_path, "b.txt", "a/z.jsonl", "a/.hidden.txt", "notes.md", ".git/c.txt", "c.TXT.GZ", "d.parquet")
-    assert found(tmp_path) == ["z.jsonl", "b.txt", "c.TXT.GZ", "d.parquet"]
+    made(tmp_path, "b.txt", "a/z.jsonl", "a/.hidden.txt", "notes.md", ".git/c.txt", "c.TXT.GZ", "d.parquet", "e.py")
+    assert found(tmp_path) == ["z.jsonl", "b.txt", "c.TXT.GZ", "d.parquet", "notes.md"]
 
 
 def test_a_glob_gives_what_it_matches_and_leaves_out_what_is_no_text(tmp_path: Path) -> None:
-    made(tmp_path, "one.txt", "two.txt", "three.md", "deep/four.txt")
-    assert found(tmp_path / "*") == ["four.txt", "one.txt", "two.txt"]
+    made(tmp_path, "one.txt", "two.txt", "three.md", "deep/four.txt", "deep/five.py", "six.py")
+    (tmp_path / "seven.png").write_bytes(b"\x89PNG\0\0")
+    assert found(tmp_path / "*") == ["four.txt", "one.txt", "six.py", "three.md", "two.txt"]
     assert found(tmp_path / "**" / "f*.txt") == ["four.txt"]
+    assert found(tmp_path / "**" / "*.py") == ["five.py", "six.py"]
+
+
+def test_what_a_folder_leaves_out_is_counted_with_the_reason(tmp_path: Path) -> None:
+    made(tmp_path, "a.txt", "b.py", "deep/c.py", "Makefile")
+    for name in ("x.png", "y.bin", "z.bin"):
+        (tmp_path / name).write_bytes(b"\0\1\2")
+    skipped: Skipped = Counter()
+    assert [source.path.name for source in find([str(tmp_path)], skipped=skipped)] == ["a.txt"]
+    assert told(skipped) == (
+        "skipped: 2 .bin (not text), 2 .py (not a text format: add --as text), "
+        "1 without an ending (not a text format: add --as text), 1 .png (not text)"
+    )
+    skipped.clear()
+    every = find([str(tmp_path)], plain=True, skipped=skipped)
+    assert [source.path.name for source in every] == ["Makefile", "a.txt", "b.py", "c.py"]
+    assert {source.kind for source in every} == {".txt"}
+    assert told(skipped) == "skipped: 2 .bin (not text), 1 .png (not text)"
+    many: Skipped = Counter({(f".x{number}", "not text"): number + 1 for number in range(9)})
+    assert told(many).endswith("4 .x3 (not text), 6 others")
+    assert told(Counter()) == ""
+
+
+def test_a_named_file_is_read_as_text_whatever_its_ending_unless_it_is_binary(tmp_path: Path) -> None:
+    made(tmp_path, "code.rs", "bare", "rows.json")
+    for name in ("code.rs", "bare", "rows.json"):
+        (source,) = find([str(tmp_path / name)])
+        assert (source.kind, unpacked(source)) == (".txt", b"A line.\n")
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG\0\0")
+    with pytest.raises(TextError, match=r"picture\.png: is not text \(it holds binary data\)\. Give it text\.$"):
+        unpacked(find([str(tmp_path / "picture.png")])[0])
+    (tmp_path / "windows.log").write_bytes("two bytes a character".encode("utf-16"))
+    assert unpacked(find([str(tmp_path / "windows.log")])[0])
+
+
+def test_documents_in_a_folder_are_left_out_without_the_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(tmp_path, "a.txt", "b.pdf", "c.docx")
+    monkeypatch.setattr(sources, "find_spec", lambda name: None)
+    skipped: Skipped = Counter()
+    assert [source.path.name for source in find([str(tmp_path)], skipped=skipped)] == ["a.txt"]
+    remedy = "needs: pip install 'bertsmith[documents]'"
+    assert told(skipped) == f"skipped: 1 .docx ({remedy}), 1 .pdf ({remedy})"
+
+
+@pytest.mark.parametrize("packing", [".gz", ".xz"])
+def test_a_file_that_unpacks_to_far_more_than_text_does_is_refused_before_memory_is_full(
+    packing: str, tmp_path: Path
+) -> None:
+    pack = gzip.compress if packing == ".gz" else lzma.compress
+    path = tmp_path / f"bomb.txt{packing}"
+    path.write_bytes(pack(b"a" * (sources.UNPACKED + (1 << 22))))
+    tracemalloc.start()
+    with pytest.raises(
+        TextError, match=r"unpacks to more than 100 times its size\. Unpack it yourself if you trust it"
+    ):
+        for _ in find([str(path)])[0].blocks(lambda _: None):
+            pass
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 24
 
 
 def test_a_file_whose_name_looks_like_a_glob_is_a_file(tmp_path: Path) -> None:
@@ -78,11 +144,9 @@ def test_packed_files_come_out_as_they_went_in(tmp_path: Path) -> None:
     [
         ("corpus.text", "corpus.text: does not exist. Did you mean 'corpus.txt'?"),
         ("nothing/like/it.txt", "nothing/like/it.txt: does not exist."),
-        ("*.csv", "*.csv: matches no text file. Known: .txt .jsonl .parquet, and .txt or .jsonl followed by"),
-        ("notes.md", "notes.md: has the unknown ending '.md'. Known: .txt .jsonl .parquet, and"),
-        ("bare", "bare: has the unknown ending ''. Known: "),
-        ("rows.parquet.gz", "rows.parquet.gz: has the unknown ending '.gz'. Known: "),
+        ("*.csv", "*.csv: matches no text file. Known: .txt .md .rst .html .csv .tsv .jsonl .parquet .pdf .docx, most"),
         ("empty", "empty: is a folder without text files. Known: .txt"),
+        ("code", "code: is a folder without text files. Skipped: 1 .py (not a text format: add --as text)."),
         ("a\0b.txt", "a\0b.txt: does not exist."),
         ("x" * 5000, "x: cannot be read (File name too long)."),
     ],
@@ -90,13 +154,14 @@ def test_packed_files_come_out_as_they_went_in(tmp_path: Path) -> None:
 def test_what_cannot_be_found_is_one_line(
     name: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made(tmp_path, "corpus.txt", "notes.md", "bare", "rows.parquet.gz", "empty/readme.md")
+    made(tmp_path, "corpus.txt", "code/run.py")
+    (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path)
     with pytest.raises(TextError) as caught:
         find([name])
-    told = str(caught.value).replace("x" * 5000, "x")
-    assert told.startswith(message)
-    assert "\n" not in told
+    line = str(caught.value).replace("x" * 5000, "x")
+    assert line.startswith(message)
+    assert "\n" not in line
 
 
 def test_no_name_at_all_is_one_line() -> None:

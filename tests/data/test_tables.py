@@ -6,6 +6,7 @@ import io
 import json
 import lzma
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bertsmith.data import tables
-from bertsmith.data.tables import Dropped, Policy, headed, opened, source
+from bertsmith.data.tables import Dropped, Policy, headed, opened, source, whole
 from bertsmith.errors import TextError
 
 CHARACTERS = st.characters(blacklist_categories=["Cs"], blacklist_characters="\0\r\ufeff")
@@ -339,3 +340,24 @@ def test_any_bytes_are_rows_or_one_clear_line(
         said = str(error)
     assert name in said
     assert "\n" not in said
+
+
+def test_a_packed_json_file_that_unpacks_to_far_more_is_refused_before_memory_is_full(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.json.xz"
+    path.write_bytes(lzma.compress(b'{"data": [' + b'"aaaaaa",\n' * (4 << 20), preset=0))
+    tracemalloc.start()
+    with pytest.raises(TextError, match=r"bomb\.json\.xz: unpacks to more than 100 times its size\."):
+        whole(source(path))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 26
+
+
+def test_one_json_value_that_is_too_large_for_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "WHOLE", 1_000)
+    (tmp_path / "a.json").write_text("[" + "1, " * 1_000 + "1]")
+    told = r"a\.json: is one JSON value of more than 1,000 bytes\. Write its rows as JSON lines\."
+    with pytest.raises(TextError, match=told):
+        whole(source(tmp_path / "a.json"))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from bertsmith.data import sources
 from bertsmith.errors import RecipeError, TextError
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.objectives.masked import MaskedLM
@@ -214,3 +215,15 @@ def test_blimp_has_67_phenomena_of_1000_pairs(shared: Path) -> None:
     assert {pair.field for pair in pairs} == {"morphology", "semantics", "syntax", "syntax_semantics"}
     assert len({(pair.phenomenon, pair.field, pair.term) for pair in pairs}) == 67
     assert sum(pair.good == pair.bad for pair in pairs) == 7  # as published: nobody can be right about these
+
+
+def test_an_archive_is_refused_before_it_has_unpacked_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    padded = archive(
+        tmp_path / "bomb.tar.gz", {"zeros.bin": bytes(sources.UNPACKED), "a.jsonl": blimp("one", 1)}, "w:gz"
+    )
+    with pytest.raises(TextError, match=r"bomb\.tar\.gz: unpacks to more than 100 times its size\."):
+        minimal_pairs(padded)
+    monkeypatch.setattr(minimal, "MEMBERS", 5)
+    many = archive(tmp_path / "many.tar", {f"{number}.txt": "" for number in range(9)}, "w")
+    with pytest.raises(TextError, match=r"many\.tar: holds more than 5 files\. These are no minimal pairs\."):
+        minimal_pairs(many)

@@ -24,9 +24,9 @@ DIRECTIVE = re.compile(r"^\s*\.\.(\s|$)|^\s*:[\w -]+:(\s|$)")
 INLINE = [
     (re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\([^()]*\))?[^()]*\)"), r"\1"),  # links and images
     (re.compile(r"!?\[([^\[\]]+)\]\[[^\[\]]*\]"), r"\1"),
-    (re.compile(r"<(?:https?://|mailto:)[^<>\s]*>|</?[a-zA-Z][^<>]{0,500}>"), ""),
     (re.compile(r":[\w:-]+:`([^`<]*?)\s*(?:<[^`>]*>)?`"), r"\1"),  # roles of reStructuredText
     (re.compile(r"`([^`<]+?)\s*<[^`>]+>`__?"), r"\1"),
+    (re.compile(r"<(?:https?://|mailto:)[^<>\s]*>|</?[a-zA-Z][^<>]{0,500}>"), ""),
     (re.compile(r"`+([^`]+)`+_{0,2}"), r"\1"),
     (re.compile(r"(\*\*\*|\*\*|\*|~~)(?=\S)(.+?)(?<=\S)\1"), r"\2"),
     (re.compile(r"(?<!\w)(__|_)(?=\S)(.+?)(?<=\S)\1(?!\w)"), r"\2"),

@@ -20,7 +20,7 @@ Record = tuple[int, str]  # the number of the line or row, and the text in it
 
 def from_json(blocks: Iterator[bytes], name: str, field: str, cleaner: Cleaner) -> Iterator[Record]:
     """The text in one field of each JSON object. A field that the first one lacks must be misspelt."""
-    whole = Cleaner(cleaner.policy, LONGEST, cleaner.tally)
+    whole = Cleaner(cleaner.policy, LONGEST, cleaner.tally, guessing=cleaner.guessing)
     known = False
     for first, lines in runs(blocks, name, whole):
         for number, line in enumerate(lines, first):
@@ -42,6 +42,7 @@ def from_json(blocks: Iterator[bytes], name: str, field: str, cleaner: Cleaner) 
                 cleaner.mends("records without text", place)
             elif (text := cleaner.cleaned(text, place)) is not None:
                 yield number, text
+    cleaner.encoding, cleaner.marked = whole.encoding, whole.marked
 
 
 def from_parquet(source: Source, field: str, cleaner: Cleaner, reached: Callable[[int], object]) -> Iterator[Record]:

@@ -52,7 +52,7 @@ def vectors(texts: Sequence[str], recipe: VectorsRecipe, *, as_text: bool = Fals
             sentences = (sentence for document in corpus.documents() for sentence in document.sentences)
             text = number(sentences, least=recipe.least, lowercase=recipe.lowercase)
         for line in corpus.news():
-            SAY.print(f"text: {escape(line)}")
+            SAY.print(f"text: {line}")
         SAY.print(f"{text.read:,} words, {len(text.words):,} of them different and met {recipe.least} times or more")
         device = machine.device(recipe.train.device)
         model = Word2Vec.new(recipe.model, len(text.words), recipe.train.seed, device)

@@ -197,7 +197,10 @@ def test_the_columns_that_were_learnt_from_are_kept_with_the_model_and_a_run_is_
     model = bertsmith.load(learnt)  # the folder of the run
     assert model.place == str(learnt / "model")
     said = json.loads((learnt / "model" / "config.json").read_text())["bertsmith"]["learnt_from"]
-    assert said == {"kind": "classify", "texts": ["text"], "label": "label", "joined": 1}
+    columns = {"kind": "classify", "texts": ["text"], "label": "label", "joined": 1}
+    measured = {"length": 16, "counts": {"bark": 48, "purr": 48}, "mean": None, "temperature": said["temperature"]}
+    assert said == columns | measured
+    assert 0.1 <= said["temperature"] <= 10
     assert recipe(learnt, data, tmp_path).model == learnt / "model"
 
 

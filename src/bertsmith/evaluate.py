@@ -87,7 +87,7 @@ def measure(model: Path, data: Path, out: Path | None = None, *, overrides: Sequ
         _check(out)
     settings = config.build(config.override({}, overrides), EvaluateConfig, "evaluate").data
     loaded = load(model, device=machine.device("auto").type)
-    task, source = _task(loaded, model), _learnt_from(Path(loaded.place))
+    task, source = _task(loaded, model), loaded.learnt_from
     read, place = _read(data, type(task).reads(task.config), settings, source)
     SAY.print(f"{len(read.examples):,} examples: {read.found}", markup=False)
     for reason, count in read.dropped.items():
@@ -155,13 +155,6 @@ def _task(loaded: Model, model: Path) -> Task:
         pooling = loaded.sentence.pooling
         return Embed(loaded.trunk, Embed.Config(pooling=pooling)).eval()  # type: ignore[arg-type]
     raise FolderError(model, "was not fine-tuned", "Fine-tune it first with: bertsmith finetune")
-
-
-def _learnt_from(folder: Path) -> Mapping[str, Any]:
-    """What our own folders keep of the training data; nothing where others wrote them."""
-    said = files.read_json(folder / folders.CONFIG).get("bertsmith")
-    source = said.get(folders.LEARNT_FROM) if isinstance(said, dict) else None
-    return source if isinstance(source, dict) else {}
 
 
 def _prior(source: Mapping[str, Any]) -> Prior | None:

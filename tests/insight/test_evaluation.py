@@ -1,5 +1,6 @@
 """The page of a taught model: everything that was found stands on it, escaped, and it loads nothing."""
 
+import math
 import re
 import shutil
 from pathlib import Path
@@ -91,6 +92,14 @@ def test_numbers_are_drawn_against_the_true_ones() -> None:
     assert text.count('<circle class="dot"') == 20
     assert "MAE" in text
     assert "Predicted number, by true number" in text
+
+
+def test_numbers_that_are_none_leave_a_page_all_the_same() -> None:
+    found = Numbers(None)
+    found.add([Example(place="x", texts=("t",), label=float(n)) for n in range(3)], [{"number": math.nan}] * 3)
+    text = page("astray", whole(found))
+    assert "Look here first" in text
+    assert "Predicted number" not in text
 
 
 def test_the_page_fits_the_windows_of_phones_and_desks(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tasks.small import CASES, LENGTH, tokenizer
 from tasks.written import task as writer
 from tasks.written import tokenizer as pieces
@@ -13,7 +14,7 @@ from bertsmith.data.examples import Answer, Example, Question, Sentence
 from bertsmith.tasks.base import predict
 from bertsmith.tasks.class_findings import Classes, Labels, Tags
 from bertsmith.tasks.findings import Prior, warnings
-from bertsmith.tasks.measure import findings_of
+from bertsmith.tasks.measure import Measure, findings_of
 from bertsmith.tasks.mistakes import Mistakes, Sample
 from bertsmith.tasks.value_findings import Numbers
 
@@ -57,6 +58,18 @@ def test_written_predictions_are_found_out_about_too(config: dict, labels: tuple
     whole = found.plain()
     assert {name: whole["figures"][name] for name in task.score(examples, said)} == task.score(examples, said)
     json.dumps(whole)
+
+
+def test_what_was_found_before_an_interruption_is_measured_again_without_dropout() -> None:
+    case = CASES["class"]
+    task = case.task(dropout=0.5)
+    items = task.items(case.examples, tokenizer(), LENGTH)
+    measure = Measure(task, case.examples, items, torch.device("cpu"), 4096)
+    figures = measure()
+    found = measure.findings({**figures, "step": 3})
+    task.train()
+    again = Measure(task, case.examples, items, torch.device("cpu"), 4096)
+    assert again.findings({**figures, "step": 3}) == found
 
 
 def text(label: Any, number: int = 0) -> Example:
@@ -108,7 +121,7 @@ def test_a_tagger_that_says_only_o_is_warned_of() -> None:
     whole = found.plain()
     lines = warnings(whole, "f1", whole["figures"]["f1"])
     assert lines[0].startswith("the model predicts 'O' for all 2 words, and so no entity at all")
-    assert lines[1] == "f1 0.0000 is not better than always predicting 'O', the commonest tag of training (0.0000)"
+    assert lines[1] == "F1 0.0000 is not better than always predicting 'O', the commonest tag of training (0.0000)"
     assert whole["baseline"]["figures"]["accuracy"] == 0.5
     assert whole["entities"] == [{"label": "PER", "precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 1}]
     (mistake,) = whole["mistakes"]

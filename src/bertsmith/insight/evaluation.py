@@ -93,10 +93,10 @@ def page(title: str, result: Mapping[str, Any], records: Sequence[Mapping[str, A
             section("Seeds", _seeds(result)),
             *tables,
             section(names.get(found.get("form", ""), "Confusion matrix"), _matrix(found), cut + MATRIX),
-            section("Predicted against true", _scatter(found), "A sample of the examples."),
+            section("Predicted against true", _scatter(found), _sampled(found)),
             section("Calibration", _calibration(found), _calibrated(found)),
             section("How it learned", _curves(result, found, records), LEARNED),
-            section("The most confident mistakes", _mistakes(found), _mistaken(found)),
+            section(*_mistakes(found)),
             section("How it was measured", _protocol(protocol)),
             section("Recipe", _recipe(str(protocol.get("recipe", "")))),
         ],
@@ -224,6 +224,11 @@ def _scatter(found: Mapping[str, Any]) -> str:
     )
 
 
+def _sampled(found: Mapping[str, Any]) -> str:
+    shown = len((found.get("scatter") or {}).get("points", ()))
+    return f"{shown:,} of {found.get('examples', 0):,} examples, evenly spread."
+
+
 def _calibration(found: Mapping[str, Any]) -> str:
     one = found.get("calibration")
     if not one:
@@ -276,16 +281,18 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
 
 
-def _mistakes(found: Mapping[str, Any]) -> str:
-    return f'<div class="examples">{"".join(map(_mistake, found["mistakes"]))}</div>' if found.get("mistakes") else ""
-
-
-def _mistaken(found: Mapping[str, Any]) -> str:
-    shown, all_of = len(found.get("mistakes") or ()), found.get("mistaken", 0)
-    kind = {"numbers": "largest errors", "texts": "farthest from what was wanted"}.get(found.get("form", ""))
-    if kind is None and found.get("scatter"):
-        kind = "cosines that differ most from the score"
-    return f"{shown:,} of {all_of:,}: the {kind}." if kind else f"{shown:,} of {all_of:,}, the surest first."
+def _mistakes(found: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Heading, cards and lead: what the worst mistakes are depends on what is predicted."""
+    cards = "".join(map(_mistake, found.get("mistakes") or ()))
+    heading, order = "The most confident mistakes", "the surest first"
+    if found.get("form") == "numbers":
+        heading, order = "The largest errors", "the largest first"
+    elif found.get("scatter"):
+        heading, order = "Pairs that are furthest off", "those whose cosine differs most from the score first"
+    elif found.get("form") == "texts":
+        heading, order = "What it wrote instead", "those with the fewest words in common first"
+    lead = f"{len(found.get('mistakes') or ()):,} of {found.get('mistaken', 0):,}, {order}."
+    return heading, f'<div class="examples">{cards}</div>' if cards else "", lead
 
 
 def _mistake(one: Mapping[str, Any]) -> str:

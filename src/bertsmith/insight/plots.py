@@ -1,5 +1,6 @@
 """Plots of single points and of bins, as inline SVG: predicted against true numbers, and reliability diagrams."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -12,6 +13,7 @@ SIDE, LEFT, RIGHT, TOP, BOTTOM = 420, 52, 12, 14, 44
 
 def scatter(title: str, points: Sequence[Sequence[float]], across: str, up: str, *, diagonal: bool) -> str:
     """A dot for each example; with a diagonal where both axes are one scale, and a dot on it is right."""
+    points = [point for point in points if all(map(math.isfinite, point))]
     if not points:
         return ""
     x_low, x_high = _ends([point[0] for point in points])

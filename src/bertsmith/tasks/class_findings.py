@@ -45,7 +45,9 @@ class Classes(Findings):
                 self.mistakes.add(chance or 0.0, example.place, texts, true, predicted, probability=chance)
             if chances and gold in chances:
                 names = list(chances)
-                self.sample.add((np.array([chances[name] for name in names]), names.index(gold)))
+                row = np.array([chances[name] for name in names])
+                if np.isfinite(row).all():  # a run that went astray has no calibration
+                    self.sample.add((row, names.index(gold)))
         self.examples += len(pairs)
         self.confusion.add(pairs)
 

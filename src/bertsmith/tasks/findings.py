@@ -88,14 +88,14 @@ def warnings(found: Mapping[str, Any], headline: str, score: float, untrained: f
         lines.append(f"the model predicts {constant}: it has learnt nothing that tells examples apart")
     baseline = found.get("baseline") or {}
     name = headline if headline in baseline.get("figures", {}) else ""
-    if name and score < 1.0 and not score > baseline["figures"][name]:
+    if name and not score >= 1.0 and not score > baseline["figures"][name]:
         lines.append(
             f"{_words(name)} {score:.4f} is not better than {baseline['name']} ({baseline['figures'][name]:.4f})"
         )
     rmse, plain = found["figures"].get("rmse"), baseline.get("figures", {}).get("rmse")
-    if rmse is not None and plain is not None and rmse >= plain > 0:
+    if rmse is not None and plain is not None and plain > 0 and not rmse < plain:
         lines.append(f"its error (RMSE {rmse:.4g}) is not smaller than that of {baseline['name']} ({plain:.4g})")
-    if untrained is not None and score < 1.0 and not score > untrained:
+    if untrained is not None and not score >= 1.0 and not score > untrained:
         lines.append(f"{_words(headline)} {score:.4f} is not better than before training ({untrained:.4f})")
     if unknown := found.get("unknown"):
         some = ", ".join(f"'{label}'" for label in list(unknown)[:5])
@@ -104,4 +104,4 @@ def warnings(found: Mapping[str, Any], headline: str, score: float, untrained: f
 
 
 def _words(name: str) -> str:
-    return name.replace("_", " ")
+    return name.replace("_", " ").replace("f1", "F1")

@@ -1,7 +1,7 @@
 """Measuring a task on labelled examples: scores as before, and the findings that a report is made of."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -50,7 +50,7 @@ class Written(Classes):
 
     def add(self, examples: Sequence[Any], predictions: Sequence[Any]) -> None:
         super().add(examples, predictions)
-        self.kept += examples
+        self.kept += [replace(example, texts=()) for example in examples]
         self.said += predictions
 
     def figures(self) -> dict[str, float]:
@@ -81,6 +81,7 @@ class Measure:
         for known, found in self.kept:
             if known.items() <= figures.items():
                 return found.plain()
+        self.task.eval()
         return self._measured()[1].plain()
 
     def _measured(self) -> tuple[dict[str, float], Findings]:

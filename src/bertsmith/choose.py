@@ -14,6 +14,7 @@ from bertsmith.models.transformer import TransformerConfig
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.recipe import DataConfig, Recipe
 from bertsmith.train.clock import seconds, spoken
+from bertsmith.train.evaluate import EACH
 from bertsmith.train.optimizers import OptimizerConfig
 from bertsmith.train.schedules import ScheduleConfig
 from bertsmith.train.trainer import TrainConfig
@@ -59,13 +60,17 @@ def allowed(budget: str) -> float:
         raise RecipeError("--budget", str(error)) from None
 
 
-def vocabulary(words: float) -> tuple[int, str]:
-    """How many pieces a text of so many words can teach, and why."""
-    if words < SMALL_TEXT:
-        return 8_192, f"vocabulary of 8,192 pieces: about {words:,.0f} words teach no more"
+def vocabulary(words: float, units: str = "words") -> tuple[int, str]:
+    """How many pieces a text of so many words can teach, and why.
+
+    Where words have no spaces between them characters are counted, and as many as there are must find room.
+    """
+    about = f"about {words:,.0f} {units}"
+    if words < SMALL_TEXT and units == "words":
+        return 8_192, f"{about} teach no more"
     if words < MIDDLE_TEXT:
-        return 16_384, f"vocabulary of 16,384 pieces: about {words:,.0f} words, so rarer words are spelt in parts"
-    return 30_522, f"vocabulary of 30,522 pieces, as BERT's: about {words:,.0f} words"
+        return 16_384, f"{about}, so rarer words are spelt in parts" if units == "words" else about
+    return 30_522, f"as many as BERT's: {about}"
 
 
 def valid_share(words: float) -> float:
@@ -82,19 +87,24 @@ def choose(data: Path, out: Path, *, budget: float, flops: float, gpu: bool, see
     length = [length for length, least in LENGTHS.items() if seen >= least][-1]
     pairs = shards.documents >= 2 and shards.sentences >= 2 * shards.documents
     dropout = 0.1 if epochs > 30 else 0.0
-    shape = FAMILY[name]
+    shape, tokens = FAMILY[name], 65_536 if gpu else 2_048
     assert isinstance(shape, TransformerConfig)
     settings = replace(shape, vocabulary=shards.vocabulary, dropout=dropout, attention_dropout=0.0)
     recipe = Recipe(
         out=out,
         model=Part(name, settings),
         objective=Part("masked", MaskedLM.Config(pairs="next" if pairs else "none")),
-        data=DataConfig(folder=data, length=length, tokens=65_536 if gpu else 2_048),
+        data=DataConfig(folder=data, length=length, tokens=tokens, valid=_valid(seen, tokens)),
         optimizer=OptimizerConfig(rate=SIZES[name].rate, betas=(0.9, 0.98), matrices=SIZES[name].matrices),
         schedule=ScheduleConfig(warmup=0.06),
         train=TrainConfig(budget=f"{budget:.0f}s", seed=seed),
     )
     return Choice(recipe, _reasons(recipe, budget, seen, epochs))
+
+
+def _valid(seen: float, tokens: int) -> int:
+    """Tokens of validation text: in evaluation one costs a third of what it costs in training."""
+    return int(min(max(3 * EACH * seen, 8 * tokens), 1_000_000))
 
 
 def _reasons(recipe: Recipe, budget: float, seen: float, epochs: float) -> list[str]:

@@ -1,6 +1,7 @@
 """The command line: verbs, and no logic. Heavy imports live inside the verbs, so that help answers at once."""
 
 import sys
+import time
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -53,8 +54,36 @@ As = Annotated[
 ]
 RecipeName = Annotated[str, typer.Argument(help="A recipe by name, as bert-base (`bertsmith list`), or a TOML file.")]
 Overrides = Annotated[list[str] | None, typer.Argument(help="Changes to the recipe, as in train.steps=1000.")]
-Out = Annotated[Path, typer.Option("--out", help="The folder to write.")]
+
+
+def _folder(out: Path | None) -> Path | None:
+    """A folder that cannot be written is refused before any work is done."""
+    if out is not None:
+        from bertsmith.data import files
+
+        files.check_folder(out)
+    return out
+
+
+def _file(out: Path | None) -> Path | None:
+    """The same of a file."""
+    if out is not None:
+        from bertsmith.data import files
+
+        files.check_file(out)
+    return out
+
+
+Out = Annotated[Path, typer.Option("--out", callback=_folder, help="The folder to write.")]
 Case = Annotated[bool, typer.Option("--lowercase/--cased", help="Whether Paris and paris are one word.")]
+CaseOfText = Annotated[
+    bool | None,
+    typer.Option("--lowercase/--cased", help="Whether Paris and paris are one word; if not said, by the language."),
+]
+Accents = Annotated[
+    bool | None,
+    typer.Option("--strip-accents/--keep-accents", help="Whether ä becomes a; if not said, in English alone."),
+]
 Seed = Annotated[int, typer.Option(help="Two runs with one seed are the same run.")]
 ModelFolder = Annotated[Path, typer.Argument(help="A model folder: ours, or any BERT of Hugging Face.")]
 WordModel = Annotated[Path, typer.Argument(help="A folder of word vectors, or a file in word2vec's formats.")]
@@ -95,23 +124,17 @@ def make(
     bad: Bad = "replace",
     layout: Shape = "auto",
     read_as: As = "auto",
-    lowercase: Case = True,
+    lowercase: CaseOfText = None,
+    strip_accents: Accents = None,
     seed: Seed = 0,
 ) -> None:
     """From a folder of text to a trained, validated model, in one command."""
+    began = time.monotonic()  # imports are part of the budget
     from bertsmith import maker
 
-    maker.make(
-        texts,
-        out,
-        budget=budget,
-        seed=seed,
-        lowercase=lowercase,
-        field=field,
-        policy=bad,
-        layout=layout,
-        plain=read_as == "text",
-    )
+    pieces: dict[str, Any] = {"lowercase": lowercase, "strip_accents": strip_accents}
+    reading: dict[str, Any] = {"field": field, "policy": bad, "layout": layout, "plain": read_as == "text"}
+    maker.make(texts, out, budget=budget, seed=seed, began=began, **pieces, **reading)
 
 
 @app.command(rich_help_panel=MAKE)
@@ -120,9 +143,10 @@ def demo(
     budget: Annotated[str, typer.Option(help="How long it may take in all.")] = "5m",
 ) -> None:
     """Make a small BERT from the text that comes with bertsmith, and let it fill some blanks."""
+    began = time.monotonic()
     from bertsmith import maker
 
-    maker.demo(out, budget=budget)
+    maker.demo(out, budget=budget, began=began)
 
 
 @app.command(rich_help_panel=MAKE)
@@ -134,10 +158,8 @@ def tokenizer(
         typer.Option(help="How words are cut into pieces; or left whole."),
     ] = "wordpiece",
     vocabulary: Annotated[int, typer.Option(help="How many pieces.")] = 30_522,
-    lowercase: Annotated[
-        bool | None,
-        typer.Option("--lowercase/--cased", help="Whether Paris and paris are one word; if not said, not in T5."),
-    ] = None,
+    lowercase: CaseOfText = None,
+    strip_accents: Accents = None,
     extend: Annotated[Path | None, typer.Option(help="A model folder whose vocabulary gets more pieces.")] = None,
     more: Annotated[int, typer.Option(help="How many, with --extend.")] = 1_000,
     field: Field = "text",
@@ -152,7 +174,7 @@ def tokenizer(
     if extend is not None:
         prepare.extend(texts, out, extend, more, field=field, policy=bad, layout=layout, plain=read_as == "text")
         return
-    settings = TokenizerConfig(kind=kind, vocabulary=vocabulary, lowercase=lowercase)
+    settings = TokenizerConfig(kind=kind, vocabulary=vocabulary, lowercase=lowercase, strip_accents=strip_accents)
     prepare.tokenizer(texts, out, settings, field=field, policy=bad, layout=layout, plain=read_as == "text")
 
 
@@ -189,7 +211,9 @@ def pretrain(
     recipe: RecipeName,
     overrides: Overrides = None,
     data: Annotated[Path | None, typer.Option(help="What `bertsmith prepare` wrote; else as the recipe says.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The folder to write; else as the recipe says.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(callback=_folder, help="The folder to write; else as the recipe says.")
+    ] = None,
 ) -> None:
     """Train what a recipe describes. The same command goes on with a run that was stopped or killed."""
     from bertsmith import run
@@ -335,7 +359,8 @@ def predict(
         list[str] | None, typer.Option("--text", help="A text of one word, or any other; several.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="A file for the JSON lines; of answers, .json is SQuAD's format.")
+        Path | None,
+        typer.Option("--out", callback=_file, help="A file for the JSON lines; of answers, .json is SQuAD's format."),
     ] = None,
 ) -> None:
     """What a fine-tuned model says of each text, in order. Reads the files that it can be taught from.
@@ -350,7 +375,7 @@ def predict(
 @app.command(rich_help_panel=USE)
 def embed(
     model: ModelFolder,
-    out: Annotated[Path, typer.Option("--out", help="A file ending in .npy or .parquet.")],
+    out: Annotated[Path, typer.Option("--out", callback=_file, help="A file ending in .npy or .parquet.")],
     inputs: Input = None,
     pooling: Annotated[
         Literal["mean", "first", "last"] | None,
@@ -440,7 +465,7 @@ def generate(
 def look(
     models: Annotated[list[Path], typer.Argument(help="Folders of recurrent models, to be seen side by side.")],
     text: Annotated[Path, typer.Option(help="A text to look at them with.")],
-    out: Annotated[Path, typer.Option(help="The page to write.")],
+    out: Annotated[Path, typer.Option(callback=_file, help="The page to write.")],
     png: Annotated[bool, typer.Option("--png", help="And PNGs beside it, by matplotlib.")] = False,
 ) -> None:
     """Draw what recurrent models feel through time, and what single cells of theirs know."""

@@ -1,5 +1,6 @@
 """The kit of a pretraining run, as its recipe asks for it: text, network with heads, and what they are fed."""
 
+import sys
 from dataclasses import replace
 
 import torch
@@ -22,8 +23,10 @@ from bertsmith.recipe import Recipe
 from bertsmith.start import start
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import checkpoint
+from bertsmith.train.evaluate import SHARE
 
 SAY = terminal.console()
+LEAST_TOKENS = 32_768  # of validation text, of which fewer would say little
 VALID_SEED = 1  # validation is masked once and for all, whatever the run's own seed
 
 
@@ -77,17 +80,38 @@ def feed(recipe: Recipe, objective: Unlabelled, tokenizer: Tokenizer, train: Sha
 
 
 def validation(
-    recipe: Recipe, objective: Unlabelled, tokenizer: Tokenizer, valid: Shards, device: torch.device
+    recipe: Recipe,
+    objective: Unlabelled,
+    tokenizer: Tokenizer,
+    valid: Shards,
+    device: torch.device,
+    train: Shards | None = None,
 ) -> list[Batch]:
-    """The validation text once through, its masks fixed once and for all."""
+    """The validation text once through, its masks fixed once and for all; less of it where the run itself is short."""
     # Where no document has two sentences there is no pair, and one document alone has no other to pair with.
     alone = valid.sentences == valid.documents or (objective.pairs == "next" and valid.documents == 1)
     pairs: Pairs = "none" if alone else objective.pairs
     source = _streams if objective.streams else _pack
     text = source(recipe, tokenizer, valid, pairs, VALID_SEED, once=True)
     collate = objective.collator(tokenizer)
-    most = max(1, recipe.data.valid // text.tokens)
+    most = min(max(1, recipe.data.valid // text.tokens), _affordable(recipe, train))
     return [collate(text(position)).to(device) for position in range(min(most, text.batches()))]
+
+
+def _affordable(recipe: Recipe, train: Shards | None) -> int:
+    """How many batches one evaluation may take, so that all take a small share of the run.
+
+    A batch costs a third in evaluation of what it costs in training. Of a run that time bounds this is measured later.
+    """
+    length = recipe.train
+    if length.steps is not None:
+        updates = float(length.steps)
+    elif length.epochs is not None and train is not None:
+        updates = length.epochs * train.tokens / (recipe.data.tokens * length.accumulate)
+    else:
+        return sys.maxsize
+    batches = 3 * SHARE * updates * length.accumulate / (length.evaluations + 2)
+    return max(int(batches), -(-LEAST_TOKENS // recipe.data.tokens))
 
 
 def _pack(recipe: Recipe, tokenizer: Tokenizer, shards: Shards, pairs: Pairs, seed: int, once: bool = False) -> Pack:

@@ -2,20 +2,26 @@
 
 import time
 from collections.abc import Sequence
-from importlib import resources
+from dataclasses import replace
+from importlib import import_module, resources
 from pathlib import Path
 from typing import Any
 
-from bertsmith import apply, choose, prepare, run, terminal
+from bertsmith import apply, choose, prepare, run, story, terminal
 from bertsmith.data.corpus import Corpus
-from bertsmith.errors import RunError
-from bertsmith.recipe import Recipe, settle
+from bertsmith.errors import RecipeError, RunError
+from bertsmith.recipe import Recipe, begun, settle
+from bertsmith.story import Choices
+from bertsmith.text import language
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig
-from bertsmith.train import machine
-from bertsmith.train.clock import spoken
+from bertsmith.train import checkpoint, machine
+from bertsmith.train.clock import Wall, spoken
 from bertsmith.train.lock import Lock
 
 SAY = terminal.console()
+READING, CUTTING = 0.1, 0.25  # shares of the budget: for the text of the vocabulary, and for cutting text into pieces
+ENDING = 1.0, 0.01  # seconds, and a share of the budget, for what is written last and is not measured before
+LEAST = 0.05  # of the budget, for training: with less there is nothing to wait for
 DEMO_BLANKS = [
     "the old man shook his [MASK] and said nothing .",
     "she opened the [MASK] and went into the room .",
@@ -26,50 +32,115 @@ DEMO_BLANKS = [
 
 
 def make(
-    texts: Sequence[str], out: Path, *, budget: str = "10m", seed: int = 0, lowercase: bool = True, **reading: Any
+    texts: Sequence[str],
+    out: Path,
+    *,
+    budget: str = "10m",
+    seed: int = 0,
+    lowercase: bool | None = None,
+    strip_accents: bool | None = None,
+    began: float | None = None,
+    after: float = 0.0,
+    **reading: Any,
 ) -> dict[str, float]:
-    """From text to a trained model folder: vocabulary, shards, a recipe that fits, and the run itself."""
-    began, path = time.monotonic(), out / "recipe.toml"
+    """From text to a trained model folder: vocabulary, shards, a recipe that fits, and the run itself.
+
+    The budget is the time of all of it by the clock on the wall, counted from `began` (by time.monotonic()); `after`
+    are seconds of it that are kept for the caller. Capitals and accents that nothing is said of follow the language.
+    """
+    began, path = time.monotonic() if began is None else began, out / "recipe.toml"
     whole = choose.allowed(budget)
     with Lock(out):
-        _prepared(texts, out, lowercase, reading)
-        if path.exists():
-            SAY.print(f"going on with {path}, and with the time it has left")
+        pieces = TokenizerConfig(lowercase=lowercase, strip_accents=strip_accents)
+        made = _prepared(texts, out, whole, pieces, reading)
+        if path.exists() and begun(out):
+            SAY.print(_going_on(out, path, whole))
         else:
-            settle(_chosen(out, whole, whole - (time.monotonic() - began), seed), run.MAY_CHANGE)
-    return run.pretrain(run.read(path, []))
+            chosen, reasons = _chosen(out, whole, began, seed)
+            story.keep_choices(out, replace(made, recipe=reasons))
+            settle(chosen, run.MAY_CHANGE)
+    ending, share = ENDING
+    wall = Wall(began=began, budget=whole, reserve=ending + share * whole + after)
+    return run.pretrain(run.read(path, []), wall)
 
 
-def _prepared(texts: Sequence[str], out: Path, lowercase: bool, reading: dict[str, Any]) -> None:
-    """A vocabulary and shards of the text, made now or found to be of the same text."""
-    corpus = Corpus(texts, **reading)
-    corpus.keep()  # it is read three times
-    size, reason = choose.vocabulary(corpus.words)
-    if not (out / "tokenizer" / "tokenizer.json").exists():
+def _going_on(out: Path, path: Path, whole: float) -> str:
+    """What is about to happen to a run that was begun before."""
+    found = checkpoint.newest(out / "checkpoints")
+    before = {} if found is None else found[0].state.get("wall") or {}
+    if not before.get("over"):
+        return f"going on with {path}, and with the time it has left"
+    if whole > before["budget"]:
+        return f"going on with {path}, which was finished, for another {spoken(whole - before['spent'])}"
+    return f"{path}: this run is finished, its {spoken(before['budget'])} are used. A longer --budget goes on with it"
+
+
+def _prepared(
+    texts: Sequence[str], out: Path, whole: float, asked: TokenizerConfig, reading: dict[str, Any]
+) -> Choices:
+    """A vocabulary and shards of the text, made now or found to be of the same text; and why they are as they are."""
+    corpus, made = Corpus(texts, **reading), story.choices(out)
+    corpus.keep()  # it is read several times
+    if (out / "tokenizer" / "tokenizer.json").exists() and (made.text or (out / "data").exists()):
+        tokenizer = Tokenizer.load(out / "tokenizer")
+        _check(out, tokenizer, asked)
+    else:
+        tokenizer, made = _vocabulary(corpus, asked, out, whole)
+        story.keep_choices(out, made)
+    corpus.most = made.most
+    prepare.shards(corpus, tokenizer, out / "data", choose.valid_share(corpus.words))
+    return made
+
+
+def _vocabulary(corpus: Corpus, asked: TokenizerConfig, out: Path, whole: float) -> tuple[Tokenizer, Choices]:
+    """A vocabulary, why it is as it is, and how many characters of the text there is time for."""
+    size, why = choose.vocabulary(corpus.words, language.writing(corpus.sample(language.SAMPLE)).units)
+    settings = replace(asked, vocabulary=size)
+    learnt = prepare.learn(corpus, settings, out / "tokenizer", READING * whole)
+    made = learnt.tokenizer.vocabulary
+    counted = prepare.fewer(made, size) if made < size else f"{made:,} pieces: {why}"
+    reasons = [f"vocabulary of {counted}", *([learnt.reason] if learnt.reason else [])]
+    most, all_of_it = int(CUTTING * whole / learnt.pace), learnt.characters / max(corpus.share, 1e-9)
+    if most < all_of_it:
+        reasons.append(
+            f"the first {most / all_of_it:.0%} of the text: in {spoken(whole)} there is no time to read all of it. "
+            "A longer --budget, with another --out, reads more"
+        )
+    for reason in reasons:
         SAY.print(f"why: {reason}")
-        prepare.learn(corpus, TokenizerConfig(vocabulary=size, lowercase=lowercase), out / "tokenizer")
-    prepare.shards(corpus, Tokenizer.load(out / "tokenizer"), out / "data", choose.valid_share(corpus.words))
+    return learnt.tokenizer, Choices(text=reasons, most=most if most < all_of_it else None)
 
 
-def _chosen(out: Path, whole: float, left: float, seed: int) -> Recipe:
-    """The recipe that suits the prepared text, this machine, and the time that is left of the whole."""
+def _check(out: Path, tokenizer: Tokenizer, asked: TokenizerConfig) -> None:
+    """That capitals and accents are treated as the command says, in a folder where that was decided before."""
+    for option, wanted, is_so in (
+        (("--lowercase", "--cased"), asked.lowercase, tokenizer.lowercase),
+        (("--strip-accents", "--keep-accents"), asked.strip_accents, tokenizer.strips_accents),
+    ):
+        if wanted is not None and is_so is not None and wanted != is_so:
+            fact = f"its vocabulary was made with {option[not is_so]}, and not {option[not wanted]}"
+            raise RecipeError(out, fact, "Choose another folder, or remove this one")
+
+
+def _chosen(out: Path, whole: float, began: float, seed: int) -> tuple[Recipe, list[str]]:
+    """The recipe that suits the prepared text, this machine, and the time that is left of the whole; and why."""
     device = machine.device("auto")
-    gpu = device.type == "cuda"
-    left -= choose.reserve(whole, gpu=gpu)
-    if left < whole / 4:
+    gpu, flops = device.type == "cuda", machine.training_flops(device)
+    import_module("torch._dynamo")  # which every optimizer imports, and which takes seconds on a loaded machine
+    left = whole - (time.monotonic() - began) - choose.reserve(whole, gpu=gpu)
+    if left < LEAST * whole:
         fact = f"of {spoken(whole)}, reading and preparing the text left {spoken(max(left, 0))} for training"
         raise RunError(out, fact, "Give it a longer --budget; what is prepared is kept")
-    flops = machine.training_flops(device)
     choice = choose.choose(out / "data", out, budget=left, flops=flops, gpu=gpu, seed=seed)
     for reason in choice.reasons:
         SAY.print(f"why: {reason}")
-    return choice.recipe
+    return choice.recipe, choice.reasons
 
 
-def demo(out: Path, *, budget: str = "5m") -> dict[str, float]:
+def demo(out: Path, *, budget: str = "5m", began: float | None = None) -> dict[str, float]:
     """`make` on the text in the package; then some blanks are filled, and the next steps named."""
     with resources.as_file(resources.files("bertsmith.text") / "sample" / "sample.txt.xz") as sample:
-        figures = make([str(sample)], out, budget=budget, layout="lines")
+        figures = make([str(sample)], out, budget=budget, layout="lines", began=began, after=1.0)
     apply.fill(out / "model", DEMO_BLANKS, top=5, as_json=False)
     SAY.print(f"""What to do next
   look at the report        {out / "report.html"}

@@ -13,6 +13,7 @@ from bertsmith.objectives import OBJECTIVES
 from bertsmith.tasks import TASKS
 from bertsmith.tasks.adapt import AdaptConfig
 from bertsmith.text.tokenizer import TokenizerConfig
+from bertsmith.train import log
 from bertsmith.train.optimizers import OptimizerConfig
 from bertsmith.train.schedules import ScheduleConfig
 from bertsmith.train.trainer import TrainConfig
@@ -117,13 +118,21 @@ class FineTune:
 
 
 def settle(recipe: Any, may_change: frozenset[str]) -> None:
-    """Write the resolved recipe beside the run; a run that was begun with another one is not gone on with."""
+    """Write the resolved recipe beside the run; a run that has taken steps with another one is not gone on with."""
     path = recipe.out / "recipe.toml"
-    if path.exists():
+    if path.exists() and begun(recipe.out):
         change = config.difference(config.read(path, type(recipe)), recipe, ignore=may_change)
         if change:
             raise RunError(
                 recipe.out, f"was begun with another recipe: {change}", "Choose another folder, or remove this one"
             )
-    recipe.out.mkdir(parents=True, exist_ok=True)
+    with files.explained(recipe.out):
+        recipe.out.mkdir(parents=True, exist_ok=True)
     files.put(path, config.dump(recipe).encode())
+
+
+def begun(out: Path) -> bool:
+    """Whether a run has taken a step: one that failed before may be run again with another recipe."""
+    places = [out, *out.glob("seed-*")]  # fine-tuning has a folder for each seed
+    saved = any(any(place.glob("checkpoints/step-*")) or (place / "result.json").exists() for place in places)
+    return saved or any(log.has_steps(place / log.NAME) for place in places)

@@ -1,10 +1,10 @@
 """The composition root of pretraining: one function per verb."""
 
 import re
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +34,16 @@ from bertsmith.tasks import TASKS
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import machine
 from bertsmith.train.checkpoint import Checkpoint
+from bertsmith.train.clock import Wall
 from bertsmith.train.display import Display
-from bertsmith.train.evaluate import evaluate
+from bertsmith.train.evaluate import EACH, Validation
 from bertsmith.train.lock import Lock
 from bertsmith.train.optimizers import Optimizer
 from bertsmith.train.trainer import Speed, Trainer, records
 from bertsmith.use.model import Model
 
 SAY = terminal.console()
+SHOWN = 4  # blanks on the terminal when it is over; the report has more
 SAMPLE = 8  # batches by which the cost of a run is judged
 MAY_CHANGE = frozenset(  # what a run that goes on may have otherwise than when it was begun
     {"out", "data.folder", "data.workers"}
@@ -63,8 +65,11 @@ def placed(recipe: Recipe, data: Path | None, out: Path | None) -> Recipe:
     return recipe if out is None else replace(recipe, out=out)
 
 
-def pretrain(recipe: Recipe) -> dict[str, float]:
-    """Train what the recipe describes, from where it stands, and leave a model folder and a report."""
+def pretrain(recipe: Recipe, wall: Wall | None = None) -> dict[str, float]:
+    """Train what the recipe describes, from where it stands, and leave a model folder and a report.
+
+    `wall`: the time of the whole command, which then bounds the run in the place of the recipe's own time.
+    """
     with Lock(recipe.out):
         settle(recipe, MAY_CHANGE)
         tokenizer, train, valid = kit.data(recipe)
@@ -72,8 +77,13 @@ def pretrain(recipe: Recipe) -> dict[str, float]:
         objective = kit.objective(recipe, tokenizer).to(device)
         *_, guesser = objective.folders.values()
         model = Model(guesser, tokenizer, str(recipe.out))
+        began = time.monotonic()
         examples = story.before(recipe, model, valid)
-        batches = kit.validation(recipe, objective, tokenizer, valid, device)
+        counts = train.frequencies()
+        if wall is not None:  # when it is over the same blanks are filled again
+            wall = replace(wall, reserve=wall.reserve + 1.3 * (time.monotonic() - began))
+        batches = kit.validation(recipe, objective, tokenizer, valid, device, train)
+        validation = Validation(objective, batches, valid.bytes / valid.tokens, _evaluation_seconds(recipe, wall))
         precision = machine.precision(recipe.train.precision, device)
         recorded = records(objective, recipe.train, precision, device)
         with Display("training") as display:
@@ -84,23 +94,41 @@ def pretrain(recipe: Recipe) -> dict[str, float]:
                 recipe.schedule,
                 recipe.train,
                 folder=recipe.out,
-                measure=partial(evaluate, objective, batches, valid.bytes / valid.tokens),
+                measure=validation,
                 precision=precision,
                 speed=_speed(objective, device),
                 display=display,
                 graphs=recorded,
+                wall=wall,
             )
             if trainer.compiles and device.type == "cuda" and (lack := lacking(device)):
                 display.say(f"attention by torch's own kernels, not ours: {lack}")
             figures = trainer.fit()
-        told = story.tell(recipe, model, trainer, train, valid, batches, examples)
+        told = story.tell(recipe, model, trainer, train, valid, validation.batches, counts, examples)
         for name, part in objective.folders.items():
             _export(recipe.out / name, part, tokenizer, told)
         report.write(recipe.out / "report.html", told)
         places = {name: str(recipe.out / name) for name in objective.folders}
         places["report"] = str(recipe.out / "report.html")
         SAY.print(_facts({**told.figures, **places}))
+        _show(told)
     return figures
+
+
+def _evaluation_seconds(recipe: Recipe, wall: Wall | None) -> float | None:
+    """How long one evaluation of a run that is bounded by time may take."""
+    budget = wall.budget if wall is not None else recipe.train.extent.budget
+    return None if budget is None else EACH * budget
+
+
+def _show(told: RunStory) -> None:
+    """Some of the blanks, filled, and in one sentence whether it has learnt."""
+    for example in told.examples[:SHOWN]:
+        SAY.print(f"\n{example.text}")
+        guesses = ", ".join(f"{word} {chance:.0%}" for word, chance in example.after[:3])
+        SAY.print(f"  the word was: {example.truth}   guesses: {guesses}")
+    if told.verdict:
+        SAY.print(f"\n{told.verdict}", style="bold")
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,21 @@
 """What a run has to tell when it is over: its figures, its examples, its data and its machine."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from bertsmith import config
+from bertsmith import config, terminal
 from bertsmith.data import files
 from bertsmith.data.batch import Batch
 from bertsmith.data.shards import Shards
+from bertsmith.errors import FolderError
 from bertsmith.insight import cells, through_time
 from bertsmith.insight.report import GUESSED, Example, RunStory
 from bertsmith.models.recurrent import Recurrent
@@ -19,7 +23,8 @@ from bertsmith.objectives.causal import NextToken
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.objectives.onward import Onward
 from bertsmith.objectives.spans import SpanCorruption
-from bertsmith.recipe import Recipe
+from bertsmith.recipe import Recipe, begun
+from bertsmith.text import language
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import log, machine
 from bertsmith.train.checkpoint import Checkpoint
@@ -28,7 +33,11 @@ from bertsmith.train.trainer import Trainer
 from bertsmith.use.blanks import blanks, openings
 from bertsmith.use.model import Model
 
+SAY = terminal.console()
+CHOICES = "choices.json"
 EXAMPLES = 12
+BARELY, LITTLE = 0.02, 0.3  # nats below the loss of word frequency: no learning, and its beginning
+RISEN = 0.15  # nats above the lowest validation loss
 WRITTEN = 24  # tokens of each text that is written
 PASSAGE, LEAST = 4_000, 200  # tokens, at most and at least, by which a network is looked into
 
@@ -36,18 +45,56 @@ PASSAGE, LEAST = 4_000, 200  # tokens, at most and at least, by which a network 
 def before(recipe: Recipe, model: Model, valid: Shards) -> list[Example]:
     """Blanks and what the untrained network makes of them; kept in the run's folder, for a run that is resumed.
 
-    A network that writes fills none; what it writes is told when it is over.
+    What is kept there is decoration: where it is damaged, or of a start that took no step, it is made again. A network
+    that writes fills no blanks; what it writes is told when it is over.
     """
     if not isinstance(model.objective, MaskedLM):
         return []
     path = recipe.out / "examples.json"
-    if not path.exists():
-        clozes = blanks(valid, model.tokenizer, EXAMPLES)
-        guesses = _guesses(model, [cloze.text for cloze in clozes])
-        rows = [[cloze.text, cloze.truth, guessed] for cloze, guessed in zip(clozes, guesses, strict=True)]
-        files.write_json(path, {"examples": rows})
-    kept = files.read_json(path)["examples"]
-    return [Example(text, truth, [(word, chance) for word, chance in guessed], []) for text, truth, guessed in kept]
+    if path.exists() and begun(recipe.out):
+        try:
+            return _kept(files.read_json(path))
+        except (FolderError, LookupError, TypeError, ValueError):
+            SAY.print(f"{path}: damaged; the blanks of the report are made again")
+    clozes = blanks(valid, model.tokenizer, EXAMPLES)
+    guesses = _guesses(model, [cloze.text for cloze in clozes])
+    rows = [[cloze.text, cloze.truth, guessed] for cloze, guessed in zip(clozes, guesses, strict=True)]
+    files.write_json(path, {"examples": rows})
+    return _kept({"examples": rows})
+
+
+def _kept(found: Mapping[str, Any]) -> list[Example]:
+    """The examples in a file; what is not what it should be is refused."""
+    examples = []
+    for text, truth, guessed in found["examples"]:
+        if not (isinstance(text, str) and isinstance(truth, str)):
+            raise TypeError("a text and its word are strings")
+        examples.append(Example(text, truth, [(str(word), float(chance)) for word, chance in guessed], []))
+    return examples
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Why a run is as it is, where `bertsmith make` has chosen: a line each."""
+
+    text: Sequence[str] = ()  # of what was made of the text
+    recipe: Sequence[str] = ()  # of the recipe
+    most: int | None = None  # characters of the text that are read, where there was no time for all
+
+
+def keep_choices(out: Path, choices: Choices) -> None:
+    """Write them down, for the report and for a run that goes on."""
+    files.write_json(out / CHOICES, asdict(choices))
+
+
+def choices(out: Path) -> Choices:
+    """Those of a run's folder; none where nothing was chosen, or where they are damaged."""
+    try:
+        found = files.read_json(out / CHOICES)
+        most = None if found["most"] is None else int(found["most"])
+        return Choices([str(line) for line in found["text"]], [str(line) for line in found["recipe"]], most)
+    except (FolderError, LookupError, TypeError, ValueError):
+        return Choices()
 
 
 def tell(
@@ -57,16 +104,20 @@ def tell(
     train: Shards,
     valid: Shards,
     batches: Sequence[Batch],
+    counts: NDArray[np.int64],
     examples: Sequence[Example],
 ) -> RunStory:
-    """The whole story, in plain values."""
+    """The whole story, in plain values. `counts`: how often each token is in the training text."""
     after = _guesses(model, [example.text for example in examples]) if examples else []
-    guess = by_frequency(train, batches, model.tokenizer)
+    guess = by_frequency(counts, train.documents, batches, model.tokenizer)
+    records, chosen = log.read(recipe.out / log.NAME), choices(recipe.out)
     return RunStory(
-        title=f"{recipe.model.kind} from {train.words:,} words",
+        title=f"{recipe.model.kind} from {train.words:,} {_units(valid, model.tokenizer)}",
+        verdict=verdict(trainer.figures, guess, records),
+        reasons=[*chosen.text, *chosen.recipe],
         written=_written(model, valid),
         inside=_inside(model, valid),
-        records=log.read(recipe.out / log.NAME),
+        records=records,
         figures=_figures(trainer, guess, words(batches, model.tokenizer)),
         examples=[replace(example, after=guessed) for example, guessed in zip(examples, after, strict=True)],
         data=_data(train, valid, model.tokenizer),
@@ -100,7 +151,7 @@ def _written(model: Model, valid: Shards) -> list[tuple[str, str]]:
 def so_far(recipe: Recipe, saved: Checkpoint, train: Shards, valid: Shards, tokenizer: Tokenizer) -> RunStory:
     """What there is to tell of a run that is not over, by a checkpoint of it."""
     return RunStory(
-        title=f"{recipe.model.kind} from {train.words:,} words, after {saved.step:,} updates",
+        title=f"{recipe.model.kind} from {train.words:,} {_units(valid, tokenizer)}, after {saved.step:,} updates",
         figures={
             "tokens seen": f"{saved.state['tokens']:,}",
             "updates": f"{saved.step:,}",
@@ -112,17 +163,41 @@ def so_far(recipe: Recipe, saved: Checkpoint, train: Shards, valid: Shards, toke
     )
 
 
-def by_frequency(train: Shards, batches: Sequence[Batch], tokenizer: Tokenizer) -> float:
-    """The loss of guessing every word by how often words occur in the training text."""
+def by_frequency(counts: NDArray[np.int64], documents: int, batches: Sequence[Batch], tokenizer: Tokenizer) -> float:
+    """The loss of guessing every word by how often words occur in the training text of so many documents."""
     asked = [_asked(batch).cpu() for batch in batches if batch.targets is not None]
     targets = torch.cat(asked).numpy()
     targets = targets[targets >= 0]
-    counts = train.frequencies() + 1.0
+    often = counts + 1.0
     for piece in {tokenizer.stop, tokenizer.roles.get("start", tokenizer.stop)}:
         if (targets == piece).any():
-            counts[piece] += train.documents  # whose ends, or beginnings, are guessed, too
-    costs = -np.log(counts / counts.sum())
+            often[piece] += documents  # whose ends, or beginnings, are guessed, too
+    costs = -np.log(often / often.sum())
     return float(costs[targets].mean())
+
+
+def verdict(figures: Mapping[str, float], guess: float, records: Sequence[Mapping[str, Any]]) -> str:
+    """In plain words, whether a model has learnt: its loss beside that of guessing words by their frequency alone."""
+    kind = next(kind for kind in GUESSED if f"{kind}_loss" in figures)
+    loss, right = figures[f"{kind}_loss"], figures[f"{kind}_accuracy"]
+    gain, more = guess - loss, "Give it more text or more time."
+    if not gain >= 0:  # or no number
+        said = f"It has not learnt yet: its guesses are worse than word frequency, by {-gain:.2f} nats. {more}"
+    elif gain < BARELY:
+        said = f"It has not learnt yet: its guesses are no better than word frequency. {more}"
+    elif gain < LITTLE:
+        said = f"It has begun to learn: {gain:.2f} nats better than word frequency. {more}"
+    else:
+        said = (
+            f"It has learnt: {gain:.2f} nats better than word frequency, {right:.0%} of {GUESSED[kind]} guessed right."
+        )
+    earlier = [float(one[f"{kind}_loss"]) for one in records if one.get("kind") == "valid" and f"{kind}_loss" in one]
+    if earlier and loss - min(earlier) > RISEN:
+        said += (
+            f" Its validation loss was lower before ({min(earlier):.2f}, now {loss:.2f}): it learns the text by heart."
+        )
+        said += " Give it more text, or less time."
+    return said
 
 
 def _asked(batch: Batch) -> Tensor:
@@ -146,7 +221,7 @@ def _figures(trainer: Trainer, guess: float, words: float) -> dict[str, str]:
     loss = found[f"{kind}_loss"]
     figures = {
         f"validation loss of {GUESSED[kind]}": f"{loss:.3f} nats",
-        "below guessing by word frequency": f"{guess - loss:.3f} nats",
+        "beside guessing by word frequency": f"{abs(guess - loss):.3f} nats {'better' if guess >= loss else 'worse'}",
         f"{GUESSED[kind]} guessed right": f"{found[f'{kind}_accuracy']:.1%}",
     }
     if "bits_per_byte" in found:
@@ -181,13 +256,19 @@ def _data(train: Shards, valid: Shards, tokenizer: Tokenizer) -> dict[str, str]:
     return {
         "documents": f"{train.documents:,} for training, {valid.documents:,} for validation",
         "sentences": f"{train.sentences:,} and {valid.sentences:,}",
-        "words": f"{train.words:,} and {valid.words:,}",
+        _units(valid, tokenizer): f"{train.words:,} and {valid.words:,}",
         "tokens": f"{train.tokens:,} and {valid.tokens:,}",
         "bytes": f"{train.bytes:,} and {valid.bytes:,}",
         "vocabulary": f"{tokenizer.vocabulary:,} pieces",
         "data SHA-256": train.fingerprint,
         "tokenizer SHA-256": tokenizer.fingerprint,
     }
+
+
+def _units(shards: Shards, tokenizer: Tokenizer) -> str:
+    """What the text is counted in: words, or characters where no spaces stand between words."""
+    ids = shards.gather(np.array([0]), np.array([min(shards.tokens, LEAST)])).tolist()
+    return language.writing([tokenizer.decode(ids)]).units
 
 
 def _guesses(model: Model, texts: Sequence[str]) -> list[list[tuple[str, float]]]:

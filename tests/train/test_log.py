@@ -198,3 +198,31 @@ def test_without_tensorboard_the_log_is_written_all_the_same(tmp_path: Path, mon
         log.sync()
     assert read(tmp_path / NAME) == steps(1, 2)
     assert not (tmp_path / "tensorboard").exists()
+
+
+def test_damaged_lines_are_left_out_and_said(tmp_path: Path) -> None:
+    written(tmp_path, steps(1, 6))
+    lines = (tmp_path / NAME).read_bytes().splitlines(keepends=True)
+    (tmp_path / NAME).write_bytes(b"".join([*lines[:2], b'{"kind": "st\x00', *lines[3:]]))
+    with Log(tmp_path, tensorboard=False) as log:
+        assert log.rewind(6) == f"{tmp_path / NAME}: 1 damaged lines left out"
+        assert log.rewind(6) == ""
+        lost = "damaged, the records of 2 of 6 steps are lost. Only the curves lack them"
+        assert log.rewind(6, every=True) == f"{tmp_path / NAME}: {lost}"
+
+
+def test_one_damaged_number_does_not_cut_off_what_follows(tmp_path: Path) -> None:
+    written(tmp_path, steps(1, 6))
+    path = tmp_path / NAME
+    path.write_bytes(path.read_bytes().replace(b'"step": 3', b'"step": 93'))
+    with Log(tmp_path, tensorboard=False) as log:
+        assert "the records of 1 of 5 steps are lost" in log.rewind(5, every=True)
+    assert [record["step"] for record in read(path)] == [1, 2, 4, 5]
+
+
+def test_a_torn_last_line_is_no_damage(tmp_path: Path) -> None:
+    written(tmp_path, steps(1, 3))
+    with (tmp_path / NAME).open("ab") as file:
+        file.write(b'{"kind": "step", "st')
+    with Log(tmp_path, tensorboard=False) as log:
+        assert log.rewind(3, every=True) == ""

@@ -11,6 +11,8 @@ files are running text of paragraphs, and a document each.
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
@@ -23,6 +25,7 @@ from bertsmith.data.markup import Paragraph
 from bertsmith.data.records import ROWS, Record, from_json, from_parquet, from_table
 from bertsmith.data.sources import DOCUMENTS, STANDARD_INPUT, Skipped, Source, find, told
 from bertsmith.errors import RecipeError, TextError, nearest
+from bertsmith.text.language import count
 from bertsmith.text.sentences import Layout, guess, split, wrapped
 
 PEEK = 200  # lines from which a file's layout is guessed, among its first
@@ -80,6 +83,7 @@ class Corpus:
         self.plain = plain  # any file is read as plain text
         self.skipped: Skipped = Counter()
         self._sources = find(sources, plain=plain, skipped=self.skipped)
+        self.most: int | None = None  # characters that are read at most, where there is no time for all
         self._spent = False  # standard input has been read
         self.files = [source.path for source in self._sources]
         self.bytes = sum(source.size for source in self._sources)  # on disk
@@ -127,15 +131,35 @@ class Corpus:
         read = sum(size for _, size in samples)
         return sum(words for words, _ in samples) * self.bytes / read if read else 0.0
 
+    def sample(self, most: int) -> list[str]:
+        """Lines near the beginnings of some of the files, at most so many characters; none of a pipe."""
+        some = [source for source in self._sources if not source.passing]
+        some = some[:: max(len(some) // 16, 1)]
+        found = list[str]()
+        for source in some:
+            part, size = copy(self), 0
+            part._sources, part.tally, part.layouts = [source], Counter(), {}
+            with suppress(TextError):  # whoever reads it in earnest will hear of it
+                for line in part.lines():
+                    found.append(line[: most // len(some)])
+                    size += len(line)
+                    if size >= most // len(some):
+                        break
+        return found
+
     def _passages(self) -> Iterator[tuple[str, Found]]:
         self.tally.clear()
         self.layouts.clear()
-        before, found = 0, False
+        before, found, taken = 0, False, 0
         for source in self._sources:
             self.share, held = before / max(self.bytes, 1), False
             for passage in self._read(source, before):
                 found = held = True
                 yield source.name, passage
+                if self.most is not None:
+                    taken += sum(map(len, passage[1]))
+                    if taken >= self.most:
+                        return
             if not held:
                 self.tally["files without text"] += 1
             before += source.size
@@ -278,14 +302,14 @@ def _sample(source: Source, field: str) -> tuple[int, int]:
     try:
         if source.kind == ".parquet":
             rows = from_parquet(source, field, Cleaner("skip", NEVER, Counter()), reached.append)
-            return sum(len(text.split()) for _, text in islice(rows, ROWS + 1)), reached[-1]
+            return sum(count(text) for _, text in islice(rows, ROWS + 1)), reached[-1]
         if source.kind in DOCUMENTS:
             found = documents.pages(source) if source.kind == ".pdf" else documents.paragraphs(source)
-            return sum(len(text.split()) for _, text in found), source.size
+            return sum(count(text) for _, text in found), source.size
         block = b"" if source.passing else next(source.blocks(reached.append), b"")
     except Exception:  # of the disk, the unpacker, or a library that reads documents
         return 0, 0  # whoever reads it in earnest will hear of it
-    return len(block.split()), reached[-1]
+    return count(block.decode(errors="ignore")), reached[-1]
 
 
 def _check(name: str, value: str, known: Sequence[str]) -> None:

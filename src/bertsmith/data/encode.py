@@ -12,6 +12,7 @@ import numpy as np
 
 from bertsmith.data import files
 from bertsmith.data.block import Block
+from bertsmith.text.language import count
 from bertsmith.text.tokenizer import Tokenizer
 
 REMEMBERED = 1 << 18  # words, about 50 MB; of English text 4 to 8 words in a hundred are then not among them
@@ -48,7 +49,7 @@ class Encoder:
         words = [text.split() for text in texts]
         encoded = self._remembered(texts, words, opens) if self._apart else self._plain(self._joined(texts, opens))
         measures = [
-            (len(ids) // self._itemsize, len(text) if text.isascii() else len(text.encode()), len(found))
+            (len(ids) // self._itemsize, *((len(text), len(found)) if text.isascii() else _counted(text)))
             for ids, text, found in zip(encoded, texts, words, strict=True)
         ]
         lengths: list[int] = []
@@ -176,6 +177,11 @@ def _spaced(text: str) -> str:
     """With a space on both sides of every Chinese character; part by part, since the pieces take much memory."""
     parts = (text[start : start + PART] for start in range(0, len(text), PART))
     return "".join(" ".join(IDEOGRAPHS.split(part)) for part in parts)
+
+
+def _counted(text: str) -> tuple[int, int]:
+    """The bytes and the words of a text that is not plain English."""
+    return len(text.encode()), count(text)
 
 
 def _words(line: str) -> list[str]:

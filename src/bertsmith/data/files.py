@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,6 +116,51 @@ def _json(path: Path) -> Any:
         raise FolderError(path, f"cannot be read as JSON ({error})") from None
 
 
+def check_folder(out: Path) -> None:
+    """Refuse a folder that cannot be made or written, before any work is done. Writes nothing."""
+    with explained(out):  # a name may be too long to be asked for
+        is_file = out.exists() and not out.is_dir()
+    if is_file:
+        raise FolderError(out, "is a file, not a folder", "Choose another name")
+    _check_above(out, out if out.is_dir() else out.parent)
+
+
+def check_file(out: Path) -> None:
+    """Refuse a file that cannot be written, before any work is done; folders above it are made."""
+    if out.is_dir():
+        raise FolderError(out, "is a folder, not a file", "Name a file in it")
+    _check_above(out, out.parent)
+    if out.exists() and not os.access(out, os.W_OK):
+        raise RunError(out, "may not be written", "Choose a file that is yours")
+    with explained(out.parent):
+        out.parent.mkdir(parents=True, exist_ok=True)
+
+
+def check_own(out: Path, *, marks: Collection[str], written: Collection[str] = ()) -> None:
+    """Refuse a folder that holds files of somebody else's, such as a model or texts. Writes nothing.
+
+    Ours has one of the `marks` in it. One without them may hold folders, but none that we would write over (`written`).
+    """
+    check_folder(out)
+    if not out.is_dir() or any((out / name).exists() for name in marks):
+        return
+    visible = (path for path in sorted(out.iterdir()) if not path.name.startswith("."))
+    foreign = [path.name for path in visible if path.is_file() or path.name in written]
+    if foreign:
+        shown = ", ".join(foreign[:2]) + (", ..." if len(foreign) > 2 else "")
+        raise FolderError(out, f"holds files that bertsmith has not written there ({shown})", "Choose a new folder")
+
+
+def _check_above(out: Path, place: Path) -> None:
+    """That the nearest folder above that exists is a folder, and may be written into."""
+    with explained(out):
+        there = next(one for one in (place.absolute(), *place.absolute().parents) if one.exists() or one.is_symlink())
+    if not there.is_dir():
+        raise FolderError(out, f"{there} is a file, and holds no folders", "Choose another name")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise RunError(out, f"{there} may not be written", "Choose a folder that is yours")
+
+
 def digest(path: Path) -> Digest:
     """Size and SHA-256 of a file, read piece by piece."""
     with path.open("rb") as file:
@@ -161,6 +206,12 @@ def explained(path: Path, needed: int = 0) -> Iterator[None]:
                 raise RunError(path, "the disk is read-only", "Choose a folder on another disk") from error
             case errno.EACCES | errno.EPERM:
                 raise RunError(path, "may not be written", "Choose a folder that is yours") from error
+            case errno.ENOTDIR | errno.EEXIST:
+                raise RunError(path, "a file stands where a folder is needed", "Choose another name") from error
+            case errno.EISDIR:
+                raise RunError(path, "is a folder, not a file", "Choose another name") from error
+            case errno.ENAMETOOLONG:
+                raise RunError(path.name[:40] + "...", "the name is too long", "Choose a shorter one") from error
             case errno.EIO:
                 fact = "the disk failed (input/output error)"
                 raise RunError(path, fact, f"Check the disk and {again}") from error

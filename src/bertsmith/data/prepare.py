@@ -208,6 +208,8 @@ def _inputs(corpus: Corpus, tokenizer: Tokenizer) -> dict[str, Any]:
     settings = {key: getattr(corpus, key) for key in ("field", "policy", "layout", "longest")}
     if corpus.plain:
         settings["plain"] = True
+    if corpus.most is not None:
+        settings["most"] = corpus.most
     return {"format": f"{FORMAT} {VERSION}", "files": text, "tokenizer": tokenizer.fingerprint, **settings}
 
 
@@ -230,8 +232,7 @@ def _finished(out: Path, inputs: dict[str, Any]) -> Summary:
 @contextmanager
 def _alone(out: Path) -> Iterator[None]:
     """Make the folder, and let no other run write there; the lock dies with its process."""
-    if out.exists() and not out.is_dir():
-        raise FolderError(out, "is a file, not a folder", "Choose another name")
+    files.check_folder(out)
     with files.explained(out):
         out.mkdir(parents=True, exist_ok=True)
     lock = os.open(out, os.O_RDONLY | os.O_CLOEXEC)

@@ -85,7 +85,7 @@ pipeline_tag: {pipeline}
 
 # {story.title}
 
-A {kind} pretrained from scratch with bertsmith.
+A {kind} pretrained from scratch with bertsmith.{f" {story.verdict}" if story.verdict else ""}
 
 {example}
 

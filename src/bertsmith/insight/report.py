@@ -23,6 +23,7 @@ BESIDE = {  # what may be learnt beside hidden words
 }
 LEARNED = "Faint: every step. Strong: the running mean. Point at a curve to read it."
 WRITTEN = "Beginnings of sentences that it has never read, in bold, and what it made of them."
+CHOSEN = "What `bertsmith make` has chosen for this text, this machine and this time, and why."
 FILLED = "Sentences kept from the training, with one word taken out. A right guess is marked."
 
 
@@ -41,6 +42,8 @@ class RunStory:
     """What a run has to tell, in plain values."""
 
     title: str
+    verdict: str = ""  # whether it has learnt, in a sentence
+    reasons: Sequence[str] = ()  # why it is as it is, where that was chosen and not asked for
     records: Sequence[Mapping[str, Any]] = ()  # the lines of log.jsonl
     figures: Mapping[str, str] = field(default_factory=dict)  # what was measured, and the measure
     examples: Sequence[Example] = ()
@@ -62,11 +65,13 @@ def write(path: Path, story: RunStory) -> None:
 def page(story: RunStory) -> str:
     """The page as a text. Whatever comes from outside is escaped."""
     sections = [
+        section("In short", f"<p>{escape(story.verdict)}</p>" if story.verdict else ""),
         section("Key figures", _cards(story.figures)),
         section("How it learned", _curves(story), LEARNED),
         section("Blanks, before and after", _examples(story.examples), FILLED),
         section("What it writes", _writings(story.written), WRITTEN),
         *(section(*one) for one in story.inside),
+        section("Why it was trained so", _items(story.reasons), CHOSEN),
         section("What was trained on what", _table(story.data)),
         section("On the way", _notes(story.records)),
         section("Machine", _table(story.machine)),
@@ -198,7 +203,11 @@ def _notes(records: Sequence[Mapping[str, Any]]) -> str:
         if _is_number(count) and count > skipped:
             notes.append(place + "update left out, since its gradient was not a number")
             skipped = count
-    return f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul>" if notes else ""
+    return _items(notes)
+
+
+def _items(lines: Sequence[str]) -> str:
+    return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>" if lines else ""
 
 
 def _recipe(recipe: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bertsmith.text import language
 from bertsmith.text.tokenizer import Tokenizer
 
 SAMPLE = 10_000_000  # characters that are measured at most
@@ -18,13 +19,14 @@ class Measures:
     """What a tokenizer makes of a sample of text."""
 
     vocabulary: int  # pieces
-    words: int  # of the sample, parted by white space
+    words: int  # of the sample, parted by white space; in scripts without spaces characters
     bytes: int
     tokens: int
     unknown: int  # tokens that stand for what no piece could spell
     unused: int  # pieces that the sample never needed
     longest: list[str]  # pieces
     rarest: list[tuple[str, int]]  # pieces that were needed, and how often
+    units: str = "words"  # what is counted
 
     @property
     def tokens_per_word(self) -> float:
@@ -41,8 +43,8 @@ class Measures:
     def __str__(self) -> str:
         rows = {
             "vocabulary": f"{self.vocabulary:,} pieces",
-            "measured on": f"{self.words:,} words, {self.bytes:,} bytes",
-            "tokens per word": f"{self.tokens_per_word:.3f}",
+            "measured on": f"{self.words:,} {self.units}, {self.bytes:,} bytes",
+            f"tokens per {self.units[:-1]}": f"{self.tokens_per_word:.3f}",
             "bytes per token": f"{self.bytes_per_token:.2f}",
             "unknown": f"{self.unknown_rate:.4%} of tokens",
             "never used": f"{self.unused:,} pieces",
@@ -52,12 +54,14 @@ class Measures:
         return "\n".join(f"{name:<16} {value}" for name, value in rows.items())
 
 
-def measure(tokenizer: Tokenizer, texts: Iterable[str]) -> Measures:
+def measure(tokenizer: Tokenizer, texts: Iterable[str], most: int | None = None) -> Measures:
     """Encode texts, the first ten million characters of them, and count."""
     words = size = 0
+    start = list[str]()  # by which the script is known
     counts = np.zeros(tokenizer.vocabulary, np.int64)
-    for batch in batches(texts):
-        words += sum(len(text.split()) for text in batch)
+    for batch in batches(texts, most):
+        start = start or batch
+        words += sum(map(language.count, batch))
         size += sum(len(text.encode()) for text in batch)
         counts += needed(tokenizer, batch)
     plain = np.flatnonzero(~tokenizer.special)
@@ -74,6 +78,7 @@ def measure(tokenizer: Tokenizer, texts: Iterable[str]) -> Measures:
         unused=len(plain) - len(used),
         longest=[tokenizer.piece(int(number)) for number in longest],
         rarest=[(tokenizer.piece(int(number)), int(counts[number])) for number in rarest],
+        units=language.writing(start).units,
     )
 
 
@@ -91,11 +96,13 @@ class Sample:
 
     def __init__(self, texts: Iterable[str]) -> None:
         self.kept: list[str] = []
+        self.taken = 0  # characters that went by
         self._texts = texts
 
     def __iter__(self) -> Iterator[str]:
         step, size = 1, 0
         for place, text in enumerate(self._texts):
+            self.taken += len(text)
             if place % step == 0:
                 self.kept.append(text)
                 size += len(text)
@@ -105,17 +112,17 @@ class Sample:
             yield text
 
 
-def batches(texts: Iterable[str]) -> Iterator[list[str]]:
+def batches(texts: Iterable[str], most: int | None = None) -> Iterator[list[str]]:
     """Texts, up to the number of characters that are measured, so many at a time."""
     batch: list[str] = []
-    size = 0
+    size, most = 0, SAMPLE if most is None else most
     for text in texts:
-        batch.append(text[: SAMPLE - size])
+        batch.append(text[: most - size])
         size += len(batch[-1])
-        if len(batch) == BATCH or size >= SAMPLE:
+        if len(batch) == BATCH or size >= most:
             yield batch
             batch = []
-        if size >= SAMPLE:
+        if size >= most:
             return
     if batch:
         yield batch

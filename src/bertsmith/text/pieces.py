@@ -60,7 +60,8 @@ class TokenizerConfig:
 
     kind: Kind = "wordpiece"
     vocabulary: int = 30_522  # at most so many pieces, special ones included; a small text has fewer
-    lowercase: bool | None = None  # and no accents; if not said, yes but in T5; byte-level BPE keeps both always
+    lowercase: bool | None = None  # if not said, yes but in T5; byte-level BPE keeps capitals and accents always
+    strip_accents: bool | None = None  # ä becomes a; if not said, where capitals are made small, as in BERT uncased
     least: int = 2  # a word or a merged piece was seen at least so often (words, WordPiece and BPE)
 
     def __post_init__(self) -> None:
@@ -74,8 +75,18 @@ class TokenizerConfig:
 
     @property
     def lowers(self) -> bool:
-        """Whether capitals and accents are taken off, also where nobody has said it."""
+        """Whether capitals are made small, also where nobody has said it."""
         return self.kind != "t5" if self.lowercase is None else self.lowercase
+
+    @property
+    def strips(self) -> bool:
+        """Whether accents are taken off, also where nobody has said it."""
+        return self.lowers if self.strip_accents is None else self.strip_accents
+
+    @property
+    def accents(self) -> bool | None:
+        """Whether accents are kept; None where that follows the capitals, which is how BERT's settings have it."""
+        return None if self.strips == self.lowers else not self.strips
 
 
 def learn(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
@@ -194,7 +205,7 @@ def _words(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     Text is parted into words and marks as BERT parts it. Of two words that are equally common the first in Unicode's
     order is taken: so the library has it.
     """
-    tokenizer = bert({}, lowercase=config.lowers)
+    tokenizer = bert({}, lowercase=config.lowers, accents=config.accents)
     normalizer, splitter, decoder = tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.decoder
     tokenizer = Tokenizer(models.WordLevel(unk_token="<unk>"))
     tokenizer.pre_tokenizer, tokenizer.decoder = splitter, decoder
@@ -218,7 +229,7 @@ def _wordpiece(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     """
     names = SPECIALS["wordpiece"]
     inner = [f"##{chr(code)}" for code in np.flatnonzero(_may_join())]
-    tokenizer = bert({}, lowercase=config.lowers)
+    tokenizer = bert({}, lowercase=config.lowers, accents=config.accents)
     feed = Feed(texts, _cleaner(tokenizer.normalizer, config.lowers))
     tokenizer.normalizer = None
     trainer = trainers.WordPieceTrainer(
@@ -236,7 +247,8 @@ def _wordpiece(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     cut = tokenizer.pre_tokenizer.pre_tokenize_str
     inside = [f"##{letter}" for letter in alphabet if len(cut(f"a{letter}")) == 1]  # no punctuation
     pieces = [*names, *alphabet, *inside, *merged][: config.vocabulary]
-    return bert({piece: number for number, piece in enumerate(pieces)}, lowercase=config.lowers)
+    numbered = {piece: number for number, piece in enumerate(pieces)}
+    return bert(numbered, lowercase=config.lowers, accents=config.accents)
 
 
 def _may_join() -> np.ndarray:
@@ -272,9 +284,9 @@ def _byte_pairs(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
 def _unigram(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     """Begin with far too many pieces and drop those whose loss hurts least. Kudo 2018, section 3.2."""
     names, behind = SPECIALS[config.kind], BEHIND[config.kind]
-    plain = [normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()]
     tokenizer = Tokenizer(models.Unigram())
-    normalizer = normalizers.Sequence(plain if config.lowers else [normalizers.NFKC()])
+    plain = [normalizers.NFKD(), normalizers.StripAccents()] if config.strips else [normalizers.NFKC()]
+    normalizer = normalizers.Sequence([*plain, *([normalizers.Lowercase()] if config.lowers else [])])
     feed = Feed(texts, _cleaner(normalizer, config.lowers))
     tokenizer.pre_tokenizer = splitters.Sequence([splitters.WhitespaceSplit(), splitters.Metaspace()])
     tokenizer.decoder = decoders.Metaspace()

@@ -245,6 +245,14 @@ class Tokenizer:
         return None
 
     @property
+    def strips_accents(self) -> bool | None:
+        """Whether accents are taken off, where pieces are cut as BERT cuts them; None where they are not."""
+        if self.lowercase is None:
+            return None
+        said = self._inner.normalizer.strip_accents
+        return self.lowercase if said is None else bool(said)
+
+    @property
     def kind(self) -> Kind | None:
         """How text is cut, of the ways that can be learnt, wherever it was learnt; T5's is Unigram. None: another."""
         match self._inner.model:

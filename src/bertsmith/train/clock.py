@@ -34,13 +34,33 @@ class Extent:
     budget: float | None = None  # seconds
 
 
-class Clock:
-    """Measures a run against its extent. The schedule follows the share, so it fits any kind of extent."""
+@dataclass(frozen=True, kw_only=True)
+class Wall:
+    """The time of a whole command by the clock on the wall: what comes before and after training is part of it."""
 
-    def __init__(self, extent: Extent, used: float = 0.0) -> None:
-        self.extent = extent
+    began: float  # by time.monotonic(), when the command was given
+    budget: float  # seconds, over all commands that go on with the same run
+    reserve: float = 0.0  # seconds that are known to be needed after training
+
+    def left(self, spent: float) -> float:
+        """Seconds until all must be over, of a run on which earlier commands have spent some."""
+        return self.budget - spent - (time.monotonic() - self.began)
+
+
+class Clock:
+    """Measures a run against its extent. The schedule follows the share, so it fits any kind of extent.
+
+    With a wall, the end is a moment, and not a time of training: whatever took longer before, trains shorter.
+    """
+
+    def __init__(self, extent: Extent, used: float = 0.0, wall: Wall | None = None, spent: float = 0.0) -> None:
+        self.extent, self.wall = extent, wall
+        self.reserve = 0.0 if wall is None else wall.reserve  # seconds to keep for what comes after; may be corrected
+        self.over = False  # a run that has ended stays ended, however little its last command took
         self._before = used  # seconds that earlier starts of this run have used
+        self._spent = spent  # seconds that earlier commands took in all
         self._began: float | None = None
+        self._share = 0.0
 
     def start(self) -> None:
         self._began = time.monotonic()
@@ -50,8 +70,15 @@ class Clock:
         """Seconds of training so far, over all starts of this run."""
         return self._before + (0.0 if self._began is None else time.monotonic() - self._began)
 
+    @property
+    def spent(self) -> float:
+        """Seconds that all commands of this run have taken so far, with what was not training."""
+        return self._spent + (0.0 if self.wall is None else time.monotonic() - self.wall.began)
+
     def share(self, step: int, epoch: float) -> float:
-        """The part of the run that lies behind, 1 when it is over."""
+        """The part of the run that is done, 1 when it is over."""
+        if self.wall is not None:
+            return self._share_of_wall(self.wall)
         if self.extent.steps is not None:
             return min(1.0, step / self.extent.steps)
         if self.extent.epochs is not None:
@@ -62,3 +89,9 @@ class Clock:
     def left(self, share: float) -> float | None:
         """Seconds to go, once there is something to judge by."""
         return self.used * (1 - share) / share if share > 0 and self.used > 0 else None
+
+    def _share_of_wall(self, wall: Wall) -> float:
+        used, left = self.used, wall.left(self._spent) - self.reserve
+        now = 1.0 if self.over or left <= 0 else used / (used + left)
+        self._share = max(self._share, now)  # a larger reserve may bring the end nearer, and a smaller one not back
+        return self._share

@@ -1,10 +1,15 @@
 """Validation: the same batches with the same masks every time, so that two figures can be compared."""
 
 import math
+import time
 from collections.abc import Sequence
 
 from bertsmith.data.batch import Batch
 from bertsmith.objectives.base import Objective, Sums
+
+SHARE = 0.05  # of a run's time that evaluations may take, all together
+EACH = SHARE / 8  # and one of them at most
+LEAST = 4  # batches, however slow they are
 
 
 def evaluate(objective: Objective, batches: Sequence[Batch], bytes_per_token: float) -> dict[str, float]:
@@ -22,3 +27,42 @@ def evaluate(objective: Objective, batches: Sequence[Batch], bytes_per_token: fl
     for name in [name for name in ("next_token", "masked") if name in sums][-1:]:
         figures["bits_per_byte"] = figures[f"{name}_loss"] / math.log(2) / bytes_per_token
     return figures
+
+
+class Validation:
+    """The validation of a run: the same batches every time, as many as the time for one evaluation allows.
+
+    How many that are is measured at the first evaluation, and kept with the run: its figures stay comparable.
+    """
+
+    def __init__(
+        self, objective: Objective, batches: Sequence[Batch], bytes_per_token: float, seconds: float | None = None
+    ) -> None:
+        self.objective, self.bytes_per_token, self.seconds = objective, bytes_per_token, seconds
+        self._batches = batches
+        self.took = 0.0  # seconds of the last evaluation, without what was tried before the first
+        self.count: int | None = None if seconds is not None else len(batches)
+
+    @property
+    def batches(self) -> Sequence[Batch]:
+        """Those that are measured on."""
+        return self._batches[: self.count]
+
+    def __call__(self) -> dict[str, float]:
+        if self.count is None:
+            self.count = self._measured()
+        began = time.monotonic()
+        figures = evaluate(self.objective, self.batches, self.bytes_per_token)
+        self.took = time.monotonic() - began
+        return figures
+
+    def _measured(self) -> int:
+        """How many batches the time allows: the first one warms up, and two more are timed."""
+        assert self.seconds is not None
+        times = []
+        for batch in self._batches[:3]:
+            began = time.monotonic()
+            for term in self.objective(batch).values():
+                float(term.total)  # a GPU has done it when the figure is there
+            times.append(time.monotonic() - began)
+        return max(LEAST, int(self.seconds / max(min(times), 1e-9)))

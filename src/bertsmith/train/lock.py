@@ -7,8 +7,12 @@ from pathlib import Path
 from types import TracebackType
 from weakref import WeakSet
 
-from bertsmith.data.files import explained
+from bertsmith.data.files import check_own, explained
 from bertsmith.errors import RunError
+
+NAME = ".lock"
+MARKS = (NAME, "recipe.toml", "log.jsonl")  # a folder with one of these is a run's
+WRITTEN = ("model", "generator", "checkpoints", "tensorboard", "adapter")  # folders that a run writes over
 
 
 class Lock:
@@ -19,9 +23,10 @@ class Lock:
         self._file = -1
 
     def __enter__(self) -> "Lock":
+        check_own(self.folder, marks=MARKS, written=WRITTEN)
         with explained(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            self._file = os.open(self.folder / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             _held.add(self)
             try:
                 self._take()

@@ -46,13 +46,20 @@ class Log:
             if self._curves is not None:
                 self._curves.flush()
 
-    def rewind(self, step: int | float) -> None:
-        """Forget all after this step: a resumed run's log then equals an undisturbed one's."""
+    def rewind(self, step: int | float, *, every: bool = False) -> str:
+        """Forget all after this step: a resumed run's log then equals an undisturbed one's.
+
+        Returns a line for the user where lines before it are damaged and left out, else nothing; `every`: whether
+        each step has a record, so that a missing one is damage, too.
+        """
         self.close()
+        damage = ""
         with files.explained(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             old = self.path.read_bytes() if self.path.exists() else b""
-            kept = b"".join(_until(old, step))
+            lines = _until(old, step)
+            kept = b"".join(lines)
+            damage = _damage(self.path, old, lines, step if every else 0)
             if kept != old:
                 beside = self.path.with_name(NAME + ".writing")
                 files.write(beside, kept)
@@ -60,6 +67,7 @@ class Log:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
             self._file = os.open(self.path, flags, 0o666)
         files.sync_folder(self.path.parent)
+        return damage
 
     def close(self) -> None:
         file, self._file = self._file, -1
@@ -103,14 +111,42 @@ def read(path: Path) -> list[dict[str, Any]]:
     return [record for record in records if record is not None]
 
 
-def _until(data: bytes, step: int | float) -> Iterator[bytes]:
-    """The whole lines before the first record of a later step; one without a step belongs to the last."""
-    for line in data.splitlines(keepends=True):
-        record = _parsed(line)
-        if record is not None and record.get("step", -1) > step:
-            return
-        if record is not None:
-            yield line
+def has_steps(path: Path) -> bool:
+    """Whether a log holds a record of a step; none where there is no log."""
+    try:
+        return any((_parsed(line) or {}).get("kind") == "step" for line in path.read_bytes().splitlines(keepends=True))
+    except OSError:
+        return False
+
+
+def _until(data: bytes, step: int | float) -> list[bytes]:
+    """The whole lines up to a step; a record without a step belongs to the one before it.
+
+    One record whose number is damaged must not cut off those that follow it: the end is sought from behind.
+    """
+    found = [(line, record) for line in data.splitlines(keepends=True) if (record := _parsed(line)) is not None]
+    steps = [_step(record) for _, record in found]
+    last = max((place for place, one in enumerate(steps) if one is not None and one <= step), default=-1)
+    later = (place for place, one in enumerate(steps) if place > last and one is not None)
+    end = next(later, len(found))
+    return [line for (line, _), one in zip(found[:end], steps, strict=False) if one is None or one <= step]
+
+
+def _damage(path: Path, old: bytes, kept: list[bytes], steps: int | float) -> str:
+    """What was lost of the records of so many steps, in a line. A torn last line, left by a kill, is no damage."""
+    whole = old[: old.rfind(b"\n") + 1].splitlines(keepends=True)
+    broken = sum(_parsed(line) is None for line in whole)
+    here = [_parsed(line) or {} for line in kept] if steps > 0 else []
+    missing = int(steps) - len({_step(record) for record in here if record.get("kind") == "step"})
+    if missing > 0:
+        return f"{path}: damaged, the records of {missing:,} of {steps:,} steps are lost. Only the curves lack them"
+    return f"{path}: {broken:,} damaged lines left out" if broken else ""
+
+
+def _step(record: Mapping[str, Any]) -> float | None:
+    """The step of a record; one without, or with what is no number, has none."""
+    step = record.get("step")
+    return step if isinstance(step, int | float) and not isinstance(step, bool) else None
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:

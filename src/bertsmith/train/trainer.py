@@ -21,8 +21,9 @@ from bertsmith.errors import RecipeError, RunError, StopError
 from bertsmith.objectives.base import Objective, Term
 from bertsmith.train import checkpoint
 from bertsmith.train.checkpoint import Checkpoint
-from bertsmith.train.clock import Clock, Extent, seconds
+from bertsmith.train.clock import Clock, Extent, Wall, seconds
 from bertsmith.train.display import Display, Progress
+from bertsmith.train.evaluate import SHARE, Validation
 from bertsmith.train.graphs import Graphs
 from bertsmith.train.log import Log
 from bertsmith.train.machine import keep_memory
@@ -32,6 +33,8 @@ from bertsmith.train.signals import Signals
 
 PATIENCE = 10  # steps in a row whose gradient is not a number, before a run gives up
 PENDING = 100  # steps whose figures may wait on the device before they are read
+DISK = 5e7  # bytes a second: how fast a checkpoint is written, before one was
+RECORD = 3e-5  # seconds that the report takes for each step in the log
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +101,7 @@ class Trainer:
         display: Display,
         graphs: bool = False,  # whether batches come in few shapes, so that a GPU can play steps again
         tensorboard: bool = True,
+        wall: Wall | None = None,  # the time of the whole command, where that and not the training is bounded
     ) -> None:
         self.objective, self.feed, self.optimizer = objective, feed, optimizer
         self.schedule, self.config, self.folder = schedule, config, folder
@@ -112,7 +116,10 @@ class Trainer:
         self.graphs = Graphs(self._move, self.device) if graphs and self.device.type == "cuda" else None
         self._weights: dict[str, float] = {}  # of the losses by name, in the order of their figures
         self.log = Log(folder, tensorboard=tensorboard)
-        self.clock = Clock(config.extent)
+        self.wall = wall
+        self.clock = Clock(config.extent, wall=wall)
+        self.evaluating = self.saving = 0.0  # seconds of all evaluations and saves of this start, while the clock runs
+        self._evaluation, self._save, self._stride = 0.0, self._bytes() / DISK, 0.0  # seconds of the last of each
         self.step, self.position, self.tokens, self.bad_in_a_row, self.skipped = 0, feed.first(), 0, 0, 0
         self.figures: dict[str, float] = {}
         self.best: dict[str, float] = {}  # the figures of the best validation
@@ -136,17 +143,20 @@ class Trainer:
             self.objective.train()
             self._warm_up()
             self.clock.start()
+            self.evaluating = self.saving = 0.0
             self._lap = _Lap(time.monotonic(), self.tokens, 0)
             share = self._share()
-            while share < 1 and not self._weary():
+            while (share < 1 or self.step == 0) and not self._weary():  # a run takes a step, however late it is
+                began = time.monotonic()
                 batches = [next(loader) for _ in range(self.config.accumulate)]
                 self.update([batch for _, batch in batches], factor(share, self.schedule))
                 self.position = self.feed.after(batches[-1][0])
+                self._stride = time.monotonic() - began
                 before, share = share, self._share()
                 self._read_pending(share)
-                if _passed(before, share, self.config.evaluations):
+                if _passed(before, share, self.config.evaluations) and self._may_evaluate(share):
                     self.evaluate()
-                if signals.asked or _passed(before, share, self.config.saves):
+                if signals.asked or (_passed(before, share, self.config.saves) and self._may_save(share)):
                     self.save()
                 if signals.asked:
                     raise StopError(
@@ -212,12 +222,15 @@ class Trainer:
     def evaluate(self) -> None:
         """Measure on the validation batches, and write it down."""
         self._read_pending(0.0, force=True)
+        began = time.monotonic()
         figures = self._measured()
         self.figures = {"step": self.step, **figures}
         self.log.write({"kind": "valid", **self.figures})
         self.display.validated(_validation_line(self.step, figures))
         if self.headline:
             self._keep_best(next(iter(figures)))
+        self._evaluation = self.measure.took if isinstance(self.measure, Validation) else time.monotonic() - began
+        self.evaluating += self._evaluation
         self._lap = _Lap(time.monotonic(), self.tokens, 0)
 
     def _measured(self) -> dict[str, float]:
@@ -238,6 +251,7 @@ class Trainer:
         """A checkpoint of all that the next step depends on."""
         self.feed.verify()
         self._read_pending(0.0, force=True)
+        began = time.monotonic()
         self.log.sync()
         tensors = {"model": dict(self.objective.state_dict()), "optimizer": self.optimizer.state()}
         if self._best:
@@ -253,7 +267,15 @@ class Trainer:
             "waited": self.waited,
             "data": self.feed.fingerprint,
         }
+        if isinstance(self.measure, Validation):
+            state["validation"] = self.measure.count
+        if self.wall is not None:
+            over = self._share() >= 1
+            spent, evaluation = round(self.clock.spent, 3), round(self._evaluation, 3)
+            state["wall"] = {"budget": self.wall.budget, "spent": spent, "evaluation": evaluation, "over": over}
         checkpoint.save(self.folder / "checkpoints", Checkpoint(self.step, tensors, state), keep=self.config.keep)
+        self._save = time.monotonic() - began
+        self.saving += self._save
         self._lap = _Lap(time.monotonic(), self.tokens, 0)
 
     def _resume(self) -> None:
@@ -272,9 +294,40 @@ class Trainer:
         self.position, self.tokens, self.figures = state["position"], state["tokens"], state["figures"]
         self.bad_in_a_row, self.skipped = state["bad_in_a_row"], state["skipped"]
         self.best, self.waited, self._best = state["best"], state["waited"], saved.tensors.get("best", {})
-        self.clock = Clock(self.config.extent, used=state["seconds"])
-        self.log.rewind(self.step)
+        if isinstance(self.measure, Validation) and state.get("validation"):
+            self.measure.count = state["validation"]
+        self._go_on(state)
+        if damage := self.log.rewind(self.step, every=True):
+            self.display.say(damage)
         self.display.say(f"going on from step {self.step}")
+
+    def _go_on(self, state: Mapping[str, Any]) -> None:
+        """The clock of a run that was begun before. One that has ended goes on only if its time was made longer."""
+        walled = state.get("wall")
+        if self.wall is None or not walled:  # what was trained then is what was spent then, as far as is known
+            self.clock = Clock(self.config.extent, state["seconds"], self.wall, spent=state["seconds"])
+            return
+        self.clock = Clock(self.config.extent, state["seconds"], self.wall, spent=walled["spent"])
+        self._evaluation = walled["evaluation"]
+        self.clock.over = walled["over"] and self.wall.budget <= walled["budget"]
+
+    def _may_evaluate(self, share: float) -> bool:
+        """Whether one more evaluation keeps them to a small share of the time, the last one included.
+
+        Only where time bounds the run: else its length is known in updates, and so is what evaluations cost of it. A
+        score by which the best weights are chosen is always taken.
+        """
+        if self.headline or (self.wall is None and self.config.budget is None):
+            return True
+        return self.evaluating + 2 * self._evaluation <= SHARE * self.clock.used / share
+
+    def _may_save(self, share: float) -> bool:
+        """The same of a save, where a person waits for the end: a kill costs what was done since the last one."""
+        return self.wall is None or self.saving + 2 * self._save <= SHARE * self.clock.used / share
+
+    def _bytes(self) -> int:
+        """Of a checkpoint, about: weights and two moments."""
+        return 3 * sum(parameter.nbytes for parameter in self.objective.parameters())
 
     def _keep_best(self, headline: str) -> None:
         before = self.best.get(headline, math.nan)
@@ -332,6 +385,11 @@ class Trainer:
         return torch.autocast(self.device.type, dtype=self.precision)
 
     def _share(self) -> float:
+        if self.wall is not None:
+            # After the last step: an evaluation, a save, a model folder of about half its size, and the report. Beside
+            # other work each may take longer than the last time.
+            after = 1.3 * self._evaluation + 2.0 * self._save + RECORD * self.step + self._stride
+            self.clock.reserve = self.wall.reserve + after
         return self.clock.share(self.step, self.feed.epoch(self.position))
 
     def _read_pending(self, share: float, *, force: bool = False) -> None:

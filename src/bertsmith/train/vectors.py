@@ -262,7 +262,8 @@ class VectorTrainer:
         self.model.outputs.copy_(saved.tensors["model"]["outputs"])
         self.step, self.words, self.loss = saved.step, saved.state["words"], saved.state["loss"]
         self.clock = Clock(self.config.extent, used=saved.state["seconds"])
-        self.log.rewind(self.step)
+        if damage := self.log.rewind(self.step):
+            self.display.say(damage)
         self.display.say(f"going on from step {self.step}")
 
     def _shuffled(self, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

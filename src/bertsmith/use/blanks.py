@@ -8,6 +8,7 @@ import numpy as np
 
 from bertsmith.data.shards import Shards
 from bertsmith.data.shuffle import mix
+from bertsmith.text.language import is_word
 from bertsmith.text.tokenizer import Tokenizer
 
 SHORTEST, LONGEST = 8, 24  # tokens: enough to guess from, short enough to read
@@ -22,17 +23,21 @@ class Cloze:
 
 
 def blanks(shards: Shards, tokenizer: Tokenizer, count: int) -> list[Cloze]:
-    """So many sentences spread over the text; the word taken out is whole and of three letters or more."""
+    """So many sentences spread over the text; the word taken out is whole and of three letters or more.
+
+    Where there are too few such, as in scripts without spaces, shorter words are taken, and parts of long sentences.
+    """
     found: list[Cloze] = []
-    for sentence, ids in islice(_sentences(shards), 20 * count):
-        places = [place for place in range(2, len(ids) - 1) if _is_word(ids, place, tokenizer)]
-        if not places:
-            continue
-        place = places[int(mix(sentence)) % len(places)]
-        truth = tokenizer.piece(int(ids[place]))
-        blank = [*ids[:place].tolist(), tokenizer.mask, *ids[place + 1 :].tolist()]
-        found.append(Cloze(tokenizer.decode(blank, keep_special=True), truth))
-        if len(found) == count:
+    for least, cut in ((3, False), (1, False), (1, True)):
+        for sentence, ids in islice(_sentences(shards, cut), 20 * count):
+            places = [place for place in range(2, len(ids) - 1) if _is_word(ids, place, tokenizer, least)]
+            if not places or len(found) == count:
+                continue
+            place = places[int(mix(sentence)) % len(places)]
+            truth = tokenizer.piece(int(ids[place]))
+            blank = [*ids[:place].tolist(), tokenizer.mask, *ids[place + 1 :].tolist()]
+            found.append(Cloze(tokenizer.decode(blank, keep_special=True), truth))
+        if found:
             break
     return found
 
@@ -47,16 +52,20 @@ def openings(shards: Shards, tokenizer: Tokenizer, count: int) -> list[str]:
     return found
 
 
-def _sentences(shards: Shards) -> Iterator[tuple[int, np.ndarray]]:
-    """Sentences of a length that is good to read, spread over the text: their numbers and pieces."""
+def _sentences(shards: Shards, cut: bool = False) -> Iterator[tuple[int, np.ndarray]]:
+    """Sentences of a length that is good to read, spread over the text: their numbers and pieces.
+
+    `cut`: of longer ones the beginning, too.
+    """
     starts = np.concatenate([[0], shards.sentence_ends[:-1]])
     lengths = shards.sentence_ends - starts
+    lengths = np.minimum(lengths, LONGEST) if cut else lengths
     fitting = np.flatnonzero((lengths >= SHORTEST) & (lengths <= LONGEST))
     for sentence in fitting[np.argsort(mix(fitting.astype(np.uint64)))].tolist():
         yield sentence, shards.gather(starts[[sentence]], lengths[[sentence]])
 
 
-def _is_word(ids: np.ndarray, place: int, tokenizer: Tokenizer) -> bool:
+def _is_word(ids: np.ndarray, place: int, tokenizer: Tokenizer, least: int) -> bool:
     here, after = int(ids[place]), int(ids[place + 1])
     word = tokenizer.piece(here).lstrip("Ġ▁")
-    return not tokenizer.continues[here] and not tokenizer.continues[after] and len(word) > 2 and word.isalpha()
+    return not tokenizer.continues[here] and not tokenizer.continues[after] and len(word) >= least and is_word(word)

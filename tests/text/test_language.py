@@ -1,0 +1,107 @@
+"""Capitals and accents are treated as a text's language needs them."""
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from bertsmith.text import language
+from bertsmith.text.language import Writing
+from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
+
+TEXTS = {
+    "English": "The children of the house went to the river, and it was late when they came back from there.",
+    "German": "Das Geschäft ist heute nicht geöffnet, und die Leute warten auf der Straße für eine Stunde.",
+    "Turkish": "Bu ev çok büyük ve bahçesi de güzel bir yer olarak bilinir, ama İstanbul kadar kalabalık değil.",
+    "French": "Le garçon est allé à l'école avec sa sœur, et il ne savait pas que les élèves étaient dans la cour.",
+    "Chinese": "我们今天去北京看朋友，天气很好，大家都很高兴。我爱学习中文。",
+    "Japanese": "今日はとても良い天気です。私は学校に行きました。",
+    "Thai": "ภาษาไทยเป็นภาษาที่มีเสียงวรรณยุกต์",
+    "Indic": "यह एक अच्छा दिन है और हम सब बहुत खुश हैं",
+    "Arabic": "ذهب الولد إلى المدرسة في الصباح الباكر",
+    "Cyrillic": "Он пошёл в школу и увидел там своего друга.",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("English", "lowercased, accents stripped: the text looks English"),
+        ("German", "lowercased, accents kept: the text looks German"),
+        ("French", "lowercased, accents kept: the text looks French"),
+        ("Turkish", "capitals kept, accents kept: the text looks Turkish, where i and ı are two letters"),
+        ("Chinese", "capitals kept, accents kept: the Chinese script has no capitals"),
+        ("Japanese", "capitals kept, accents kept: the Japanese script has no capitals"),
+        ("Thai", "capitals kept, accents kept: the Thai script has no capitals"),
+        ("Indic", "capitals kept, accents kept: the Indic script has no capitals"),
+        ("Arabic", "capitals kept, accents kept: the Arabic script has no capitals"),
+        ("Cyrillic", "lowercased, accents kept: the text is in Cyrillic letters"),
+    ],
+)
+def test_what_is_done_to_capitals_and_accents_is_said_with_its_reason(name: str, line: str) -> None:
+    found = language.writing([TEXTS[name]])
+    assert language.said(found.lowercase, found.strip_accents, found.reason) == line
+
+
+def test_a_text_of_few_letters_is_treated_as_bert_uncased() -> None:
+    found = language.writing(["12 34 !", "a"])
+    assert (found, found.lowercase, found.strip_accents) == (Writing(None), True, True)
+    assert found.reason == "the text has few letters"
+
+
+def test_a_language_that_is_not_known_keeps_its_accents() -> None:
+    found = language.writing(["lorem ipsum dolor sit amet consectetur adipiscing elit"])
+    assert (found.language, found.lowercase, found.strip_accents) == (None, True, False)
+
+
+def test_scripts_without_spaces_count_characters() -> None:
+    assert language.count("the cat sat") == 3
+    assert language.count("das Geschäft öffnet") == 3
+    assert language.count("我爱 BERT 学习") == 5
+    units = {name: language.writing([text]).units for name, text in TEXTS.items()}
+    assert {name for name, unit in units.items() if unit == "characters"} == {"Chinese", "Japanese", "Thai"}
+
+
+def test_words_may_carry_marks() -> None:
+    assert all(map(language.is_word, ("cat", "हिन्दी", "ไทย", "我", "öl")))
+    assert not any(map(language.is_word, ("", "a1", "##", "।", "\u0301")))
+
+
+@cache
+def learnt(lowercase: bool | None, strip_accents: bool | None) -> Tokenizer:
+    settings = TokenizerConfig(vocabulary=200, least=1, lowercase=lowercase, strip_accents=strip_accents)
+    return train(["Öl ol Geschäft geschaft ışık isik हिन्दी"] * 3, settings)
+
+
+@pytest.mark.parametrize(
+    ("lowercase", "strip_accents", "normal"),
+    [
+        (None, None, "ol ol geschaft ısık"),
+        (True, True, "ol ol geschaft ısık"),
+        (True, False, "öl ol geschäft ışık"),
+        (False, False, "Öl ol Geschäft ışık"),
+        (False, True, "Ol ol Geschaft ısık"),
+    ],
+)
+def test_each_choice_does_what_it_says_in_ours_and_in_transformers(
+    lowercase: bool | None, strip_accents: bool | None, normal: str, tmp_path: Path
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    made = learnt(lowercase, strip_accents)
+    text = "Öl ol Geschäft ışık हिन्दी"
+    assert made.normalised("Öl ol Geschäft ışık") == normal
+    assert (made.lowercase, made.strips_accents) == (lowercase is not False, strip_accents is not False)
+    made.save(tmp_path)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert theirs.encode(text, add_special_tokens=False) == made.encode([text])[0]
+    assert Tokenizer.load(tmp_path).fingerprint == made.fingerprint
+
+
+def test_what_bert_uncased_does_is_the_same_file_however_it_is_said() -> None:
+    assert learnt(None, None).fingerprint == learnt(True, True).fingerprint == learnt(True, None).fingerprint
+
+
+@pytest.mark.parametrize("kind", ["words", "unigram"])
+def test_other_kinds_keep_accents_too(kind: str) -> None:
+    settings = TokenizerConfig(kind=kind, vocabulary=120, least=1, lowercase=True, strip_accents=False)  # type: ignore[arg-type]
+    assert train(["Öl und Ol Geschäft geschaft"] * 9, settings).normalised("Öl Geschäft") == "öl geschäft"

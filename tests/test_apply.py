@@ -324,7 +324,6 @@ def test_another_model_begins_anew_and_standard_input_that_has_changed_is_told(
                 run()
 
     die(lambda: verb(out))
-    apply._fingerprint.cache_clear()
     config = json.loads((model / "config.json").read_text())
     (model / "config.json").write_text(json.dumps({**config, "note": "another model"}))
     verb(out)

@@ -16,7 +16,7 @@ from tasks.small import CASES, shape, tokenizer
 from torch import Tensor
 
 import bertsmith
-from bertsmith import lesson, run, tune
+from bertsmith import apply, lesson, run, tune
 from bertsmith.errors import RecipeError, RunError, TextError
 from bertsmith.models import folder as folders
 from bertsmith.models.foreign import Learnt
@@ -481,6 +481,13 @@ def test_one_class_is_refused(base: Path, tmp_path: Path) -> None:
 
 # ------------------------------------------------------------------------------------------------- other tasks
 
+
+def predicted(run: Path, file: Path) -> list[dict[str, Any]]:
+    """What the model of a run says of a file that it could have learnt from."""
+    apply.predict(run, [str(file)], out=run / "said.jsonl")
+    return [json.loads(line) for line in (run / "said.jsonl").read_text().splitlines()]
+
+
 BRIEF = [*FAST, "optimizer.rate=0.003", "train.steps=3"]
 
 
@@ -492,6 +499,9 @@ def test_words_are_tagged(base: Path, tmp_path: Path) -> None:
     assert result["summary"]["f1"]["mean"] > 0.9
     (said,) = bertsmith.load(tmp_path / "out" / "model").tag(["old dog river"])
     assert said["tags"] == ["O", "B-PET", "O"]
+    found = predicted(tmp_path / "out", tmp_path / "dev.conll")
+    assert [one["words"] for one in found] == [["the", "cat"], ["old", "dog", "river"]] * 8
+    assert found[1]["tags"] == ["O", "B-PET", "O"]
 
 
 def test_questions_are_answered(base: Path, tmp_path: Path) -> None:
@@ -508,6 +518,8 @@ def test_questions_are_answered(base: Path, tmp_path: Path) -> None:
     model = bertsmith.load(tmp_path / "out" / "model")
     assert model.objective.config.threshold == 1.5  # type: ignore[union-attr]
     assert model.answer("who sees ?", passage)["best"] == "cat"
+    found = predicted(tmp_path / "out", tmp_path / "dev-v1.1.json")
+    assert [(one["id"], one["best"]) for one in found] == [(str(number), "cat") for number in range(8)]
 
 
 def test_endings_are_chosen(base: Path, tmp_path: Path) -> None:
@@ -517,6 +529,7 @@ def test_endings_are_chosen(base: Path, tmp_path: Path) -> None:
     result = tune.finetune(recipe(base, tmp_path, tmp_path / "out", *LEARN, task="choose"))
     assert result["summary"]["accuracy"]["mean"] > 0.9
     assert bertsmith.load(tmp_path / "out" / "model").choose("the cat", ["dog", "likes"])["ending"] == "likes"
+    assert {one["ending"] for one in predicted(tmp_path / "out", tmp_path / "dev.csv")} == {"likes"}
 
 
 def test_vectors_are_learnt_and_pooled_as_the_folder_says(base: Path, tmp_path: Path) -> None:

@@ -228,13 +228,8 @@ def _named(inputs: Sequence[str], texts: Sequence[str] = ()) -> list[str]:
 
 def _asked(loaded: Model, verb: str, how: Mapping[str, Any]) -> dict[str, Any]:
     """What makes the rows of an output: the same model and options on the same kind of device."""
-    made = _fingerprint(loaded.place)
+    made = fingerprint(Path(loaded.place))
     return {"verb": verb, "model": made, "device": loaded.device.type, "options": {k: str(v) for k, v in how.items()}}
-
-
-@cache
-def _fingerprint(place: str) -> str:
-    return fingerprint(Path(place))
 
 
 def _left(

@@ -15,6 +15,7 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -34,7 +35,7 @@ class Output:
 
     def __init__(self, out: Path, asked: Callable[[], Mapping[str, Any]], *, head: bytes = b"") -> None:
         """`asked` tells which model and options make the rows; `head` is what the file begins with."""
-        self.out, self._asked, self._head = out, asked, head
+        self.out, self._asked, self._head = out, cache(asked), head  # to know a model its files are read whole
         self.part, self.journal = (out.with_name(out.name + ending) for ending in (".part", ".part.json"))
         self.rows, self.size, self.state, self.anew = 0, 0, dict[str, Any](), ""
         self._hash, self._found, self._file, self._noted = hashlib.sha256(), "", -1, time.monotonic()

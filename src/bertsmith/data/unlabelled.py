@@ -224,7 +224,7 @@ def _rows(file: Source, learnt: LearntFrom, say: Say, *, single: bool) -> Iterat
         if own:  # else each row is looked at by itself, and the first without a text is named
             if learnt.texts and own != learnt.texts:
                 say(f"{file.name}: texts from {_listed(own)}; the model learnt from {_listed(learnt.texts)}")
-            elif not _usual(own):
+            elif not learnt.texts and not _usual(own):
                 say(f"{file.name}: texts from {_listed(own)}")
             changed, wanted = dict(zip(own, ("text", "second"), strict=False)), own
     for place, row in table.rows(wanted, Dropped("fail")):

@@ -15,6 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from bertsmith.terminal import plain
 from bertsmith.train.clock import spoken
 
 
@@ -127,7 +128,7 @@ class _Lines:
 
     def say(self, text: str) -> None:
         encoding = self.stream.encoding or "utf-8"
-        self.stream.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+        self.stream.write(plain(text).encode(encoding, "replace").decode(encoding) + "\n")
         self.stream.flush()
 
     validated = say
@@ -157,7 +158,7 @@ class _Bar:
         self._draw()
 
     def say(self, text: str) -> None:
-        self.console.print(text, markup=False, soft_wrap=True)
+        self.console.print(plain(text), markup=False, emoji=False, soft_wrap=True)
 
     def validated(self, text: str) -> None:
         self.validation = text

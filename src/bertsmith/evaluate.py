@@ -6,11 +6,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from bertsmith import config, lesson, suites
+from bertsmith import config, lesson, suites, terminal
 from bertsmith.data import files, glue, labelled
 from bertsmith.data.examples import Example, Sentence
 from bertsmith.data.labelled import GUESS, Columns, Kind, Labelled
@@ -26,7 +25,7 @@ from bertsmith.train import machine
 from bertsmith.use.load import load
 from bertsmith.use.model import Model
 
-SAY = Console(highlight=False, soft_wrap=True)
+SAY = terminal.console()
 TOGETHER = 1024  # examples predicted at a time: no more are in memory, however long the file is
 SHOWN = 30  # classes in the terminal's table
 RESULT = "result.json"
@@ -89,14 +88,14 @@ def measure(model: Path, data: Path, out: Path | None = None, *, overrides: Sequ
     loaded = load(model, device=machine.device("auto").type)
     task, source = _task(loaded, model), loaded.learnt_from
     read, place = _read(data, type(task).reads(task.config), settings, source)
-    SAY.print(f"{len(read.examples):,} examples: {read.found}", markup=False)
+    SAY.print(f"{len(read.examples):,} examples: {read.found}")
     for reason, count in read.dropped.items():
-        SAY.print(f"  left out: {count:,} {reason}", markup=False)
+        SAY.print(f"  left out: {count:,} {reason}")
     own = Prior.of(read.examples, source="this file")
     names = _names(task.labels, own, place)
     if renamed := {one: other for one, other in names.items() if one != other}:
         told = ", ".join(f"'{one}' is '{other}'" for one, other in list(renamed.items())[:8])
-        SAY.print(f"labels by the model's names: {told}", markup=False)
+        SAY.print(f"labels by the model's names: {told}")
     length = settings.length or source.get("length")
     length = min(length, loaded.length) if isinstance(length, int) and length >= 8 else loaded.length
     temperature = source.get("temperature")
@@ -133,9 +132,9 @@ def show(result: Mapping[str, Any], out: Path | None) -> None:
         if len(rows) > SHOWN:
             SAY.print(f"the {SHOWN} largest of {len(rows):,} classes")
     for line in evaluation.beside(result):
-        SAY.print(line, markup=False)
+        SAY.print(line)
     if out is not None:
-        SAY.print(f"result {out / RESULT}, page {out / evaluation.PAGE}", markup=False)
+        SAY.print(f"result {out / RESULT}, page {out / evaluation.PAGE}")
 
 
 def _check(out: Path) -> None:

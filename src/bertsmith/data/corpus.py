@@ -110,8 +110,10 @@ class Corpus:
 
     def documents(self, skip: int = 0) -> Iterator[Document]:
         """All documents in order; the first `skip` are passed over quickly."""
-        for passage in self.passages(skip):
-            yield Document(passage.sentences(), passage.file, passage.line)
+        for file, (line, texts) in islice(self._passages(), skip, None):
+            if self.layouts[file] == "running":
+                texts = [sentence for paragraph in texts for sentence in split(paragraph)]
+            yield Document(texts, file, line)
 
     def passages(self, skip: int = 0) -> Iterator[Passage]:
         """The same documents as they stand in their files."""

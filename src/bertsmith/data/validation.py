@@ -213,12 +213,13 @@ def _exchange(sizes: Float64[np.ndarray, " U"], taken: np.ndarray, gap: float) -
 def _counted(corpus: Corpus, share: float, progress: Callable[[float], object] | None) -> Counted:
     counted, seen, reported = Counted(share), Seen(), 0
     split = corpus.bytes <= SPLIT
+    short = share * corpus.bytes / (4 * LONG)  # bytes: such a document will hardly be cut, so nothing in it is measured
     for passage in corpus.passages():
         found, size = digest(passage.texts)
         if not seen.add(found):
             continue
         known = list[int]()
-        if counted.sentences is not None and (split or passage.layout == "lines"):
+        if counted.sentences is not None and size > short and (split or passage.layout == "lines"):
             known = list(map(measured, passage.sentences()))
         counted.add(key_of(found), size, known)
         if progress and counted.size - reported >= REPORT:

@@ -10,10 +10,10 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from importlib.util import find_spec
 
-from jaxtyping import install_import_hook
-
 if find_spec("beartype"):  # an accelerator machine may lack it
-    install_import_hook("bertsmith", "shapes.checked")
+    import shapes
+
+    shapes.install()
 
 import pytest
 import torch

@@ -418,14 +418,17 @@ def entries(out: Path) -> int:
     return int(files.read_json(path)["entries"]) if path.exists() else 0
 
 
-def test_killed_at_random_moments_it_goes_on_to_the_same_bytes(tmp_path: Path, tokenizer: Tokenizer) -> None:
+@pytest.mark.torture("A1 prepare", suite=2, whole=20)
+def test_killed_at_random_moments_it_goes_on_to_the_same_bytes(
+    tmp_path: Path, tokenizer: Tokenizer, times: int
+) -> None:
     tokenizer.save(tmp_path / "tokenizer")
     text = write(tmp_path / "a.txt", [document(number % 1_000) for number in range(1_200)])
     assert start(text, tmp_path / "whole", 2).communicate()[1] == b""
     chance = random.Random(5)
     for workers in (0, 2):
         out = tmp_path / f"killed {workers}"
-        for attempt in range(4):
+        for attempt in range(times):
             run = start(text, out, workers)
             assert run.stdin is not None
             run.stdin.write(b"go on\n" * (15 if attempt == 0 else chance.randrange(10)))

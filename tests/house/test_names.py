@@ -112,6 +112,8 @@ def home(tmp_path: Path) -> Path:
             made_shards(folder, shards=1, blocks=1)
     (tmp_path / "secret").write_text("secret")
     (tmp_path / "good" / "secret").write_text("secret")
+    (tmp_path / "trial").mkdir()
+    (tmp_path / "trial" / "secret").write_text("secret")
     return tmp_path
 
 
@@ -128,9 +130,16 @@ def test_no_generated_name_leads_out_of_its_folder(
 
     monkeypatch.setattr(folders, "safe_open", heard)
     dice, refused, escapes = random.Random(0), 0, []
+    likely = [
+        "secret",
+        *("../" * many + "secret" for many in range(1, 5)),
+        str(home / "secret"),
+    ]  # each of them is there
     for trial in range(times):
         place = list(PLACES)[trial % len(PLACES)]
         name = "".join(dice.choices([*PIECES, str(home), str(home / "good")], k=dice.randint(1, 5)))
+        if trial // len(PLACES) < len(likely):
+            name = likely[trial // len(PLACES)]
         folder = home / "trial" / place
         shutil.copytree(home / "good" / place, folder)
         for link, target in {"out": "../..", "secret": "../../secret", "loop": "loop", "in": "config.json"}.items():
@@ -146,7 +155,7 @@ def test_no_generated_name_leads_out_of_its_folder(
         inside = str(folder.resolve())
         real = {os.path.realpath(path) for path in touched if "\0" not in path}
         escapes += [(place, name, path) for path in real if not path.startswith((inside, *OURS))]
-        shutil.rmtree(home / "trial")
+        shutil.rmtree(folder)
     record_property("refused", refused)
     record_property("escapes", len(escapes))
     assert not escapes, escapes[:5]

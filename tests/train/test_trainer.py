@@ -31,6 +31,14 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prepared(tmp_path_factory.mktemp("tiny"))
 
 
+@pytest.fixture(scope="module")
+def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nobody disturbs."""
+    out = tmp_path_factory.mktemp("runs") / "whole"
+    run.pretrain(recipe(data, out))
+    return out
+
+
 def test_a_run_learns_and_leaves_what_it_promises(data: Path, tmp_path: Path) -> None:
     figures = run.pretrain(recipe(data, tmp_path / "run", "train.steps=120", "model.dropout=0.0"))
     records = log.read(tmp_path / "run" / log.NAME)
@@ -112,13 +120,12 @@ def test_the_number_of_workers_does_not_change_a_run(data: Path, tmp_path: Path)
     assert_same(tmp_path / "none", tmp_path / "three")
 
 
-def test_a_run_stopped_anywhere_goes_on_exactly(data: Path, tmp_path: Path) -> None:
+def test_a_run_stopped_anywhere_goes_on_exactly(data: Path, whole: Path, tmp_path: Path) -> None:
     """Stopped by an error at steps 7, 15 and 23; each start goes on from the newest checkpoint."""
-    run.pretrain(recipe(data, tmp_path / "whole"))
     for stop in (7, 15, 23):
         fail_at(stop, recipe(data, tmp_path / "broken"))
     run.pretrain(recipe(data, tmp_path / "broken"))
-    assert_same(tmp_path / "whole", tmp_path / "broken")
+    assert_same(whole, tmp_path / "broken")
 
 
 @pytest.mark.parametrize("poison", ["loss", "gradient"])
@@ -217,10 +224,9 @@ def test_a_batch_in_which_nothing_was_asked_of_pairs_still_teaches_words(tmp_pat
 
 
 def test_a_disk_that_fills_up_stops_the_run_in_one_line_and_loses_nothing(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk takes no more after the second checkpoint; with room again, the run ends as if nothing had happened."""
-    run.pretrain(recipe(data, tmp_path / "whole"))
     write = os.write
 
     def full(file: int, piece: bytes) -> int:
@@ -235,7 +241,7 @@ def test_a_disk_that_fills_up_stops_the_run_in_one_line_and_loses_nothing(
         run.pretrain(recipe(data, tmp_path / "full"))
     monkeypatch.setattr(os, "write", write)
     run.pretrain(recipe(data, tmp_path / "full"))
-    assert_same(tmp_path / "whole", tmp_path / "full")
+    assert_same(whole, tmp_path / "full")
 
 
 def test_the_folder_of_another_recipe_is_refused(data: Path, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def _started(server: ForkServerContext, data: Path, out: Path) -> BaseProcess:
 
 def _finished(server: ForkServerContext, data: Path, out: Path) -> None:
     process = _started(server, data, out)
-    process.join(120)
+    process.join(900)  # a machine may be busy with other things; what is promised here is not time
     assert process.exitcode == 0, (out.parent / "output.txt").read_text()
 
 

@@ -162,8 +162,8 @@ LOGGED = [
     Guard(
         "the log is rewound",
         "train/log.py",
-        'record.get("step", -1) > step:',
-        "False:",
+        "in zip(found[:end], steps, strict=False) if one is None or one <= step]",
+        "in zip(found, steps, strict=False)]",
         f"{LOG}::test_a_resumed_log_equals_an_undisturbed_one",
     ),
     Guard(
@@ -188,7 +188,11 @@ LOGGED = [
         f"{GUARDS}::{SYNCED}",
     ),
     Guard(
-        "a resumed log is rewound", "train/trainer.py", "        self.log.rewind(self.step)\n", "", f"{GUARDS}::{ONCE}"
+        "a resumed log is rewound",
+        "train/trainer.py",
+        "        if damage := self.log.rewind(self.step, every=True):",
+        '        if damage := "":',
+        f"{GUARDS}::{ONCE}",
     ),
     Guard(
         "the log of a start without a checkpoint is forgotten",
@@ -237,8 +241,8 @@ RESUMED = [
     Guard(
         "the clock goes on",
         "train/trainer.py",
-        'Clock(self.config.extent, used=state["seconds"])',
-        "Clock(self.config.extent)",
+        'Clock(self.config.extent, state["seconds"], self.wall, spent=state["seconds"])',
+        'Clock(self.config.extent, 0.0, self.wall, spent=state["seconds"])',
         f"{GUARDS}::test_a_run_goes_on_with_the_time_it_has_used",
     ),
     Guard(
@@ -317,8 +321,8 @@ RESUMED = [
     Guard(
         "being asked to stop saves",
         "train/trainer.py",
-        "                if signals.asked or _passed(",
-        "                if _passed(",
+        "                if signals.asked or (_passed(",
+        "                if (_passed(",
         "train/test_kills.py::test_being_asked_to_stop_costs_at_most_one_step",
     ),
     Guard(
@@ -345,8 +349,8 @@ RESUMED = [
     Guard(
         "the log of word vectors is rewound",
         "train/vectors.py",
-        "        self.log.rewind(self.step)\n",
-        "",
+        "        if damage := self.log.rewind(self.step):",
+        '        if damage := "":',
         f"{VECTORS}::{VECTORS_STOPPED}",
     ),
     Guard(

@@ -293,7 +293,8 @@ def evaluate(
         list[str] | None, typer.Argument(help="Changes, as in data.label=stars; of a suite, to its recipes.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="A folder for result.json and the page; a suite needs one.")
+        Path | None,
+        typer.Option("--out", callback=_folder, help="A folder for result.json and the page; a suite needs one."),
     ] = None,
     suite: Annotated[
         Literal["glue", "layers", "blimp", "probes", "shots"] | None,
@@ -402,7 +403,9 @@ def score(
     form: Annotated[
         Literal["within_word", "original"], typer.Option(help="Whether later pieces of the same word are hidden, too.")
     ] = "within_word",
-    out: Annotated[Path | None, typer.Option("--out", help="A file for the scores, as JSON lines.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", callback=_file, help="A file for the scores, as JSON lines.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """How likely each line is: its pseudo-log-likelihood; and the perplexity of all.

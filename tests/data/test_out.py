@@ -4,8 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from bertsmith import prepare
+from bertsmith.cli import app
 from bertsmith.data import files
 from bertsmith.errors import BertsmithError, FolderError, RunError
 from bertsmith.text.tokenizer import TokenizerConfig
@@ -88,3 +90,33 @@ def test_what_the_system_refuses_of_names_is_one_line(tmp_path: Path) -> None:
         (tmp_path / "file" / "below").mkdir()
     with pytest.raises(RunError, match=r"is a folder, not a file. Choose another name."), files.explained(tmp_path):
         tmp_path.open("w")
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        *(
+            "make text",
+            "demo",
+            "tokenizer text",
+            "prepare text --tokenizer words",
+            "pretrain bert-tiny",
+            "vectors text",
+        ),
+        *(
+            "finetune model data",
+            "evaluate model data",
+            "race bert-tiny",
+            "predict model",
+            "embed model",
+            "score model",
+        ),
+        "look model --text text",
+    ],
+)
+def test_every_verb_refuses_a_place_below_a_file_before_any_work(verb: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    line = refused(
+        CliRunner().invoke, app, [*verb.split(), "--out", str(tmp_path / "file" / "x")], catch_exceptions=False
+    )
+    assert line.endswith(f"{tmp_path / 'file'} is a file, and holds no folders. Choose another name.")

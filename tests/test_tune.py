@@ -17,6 +17,7 @@ from torch import Tensor
 
 import bertsmith
 from bertsmith import apply, lesson, run, tune
+from bertsmith.data import examples
 from bertsmith.errors import RecipeError, RunError, TextError
 from bertsmith.models import folder as folders
 from bertsmith.models.foreign import Learnt
@@ -24,6 +25,7 @@ from bertsmith.models.transformer import Transformer
 from bertsmith.nn.init import initialise
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.recipe import FineTune
+from bertsmith.tasks import items
 from bertsmith.tasks.adapter import read as read_adapter
 from bertsmith.tasks.base import Task
 from bertsmith.tasks.classify import Classify
@@ -433,6 +435,18 @@ def test_without_a_dev_file_a_tenth_is_held_back(base: Path, data: Path, tmp_pat
     result = tune.finetune(recipe(base, data / "train.csv", tmp_path, *LEARN, "train.steps=2"))
     assert result["protocol"]["examples"] == {"train": 87, "dev": 9}
     assert result["protocol"]["measured_on"] == str(data / "train.csv")
+
+
+def test_many_examples_are_learnt_from_a_file_with_the_same_weights(
+    learnt: Path, base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(examples, "MANY", 10)
+    monkeypatch.setattr(items, "SOME", 7)
+    made = lesson.encode(chosen := recipe(base, data, tmp_path), shape(length=32), tokenizer(), lesson.read(chosen))
+    assert isinstance(made.train, items.ItemSpool)
+    tune.finetune(chosen)
+    assert losses(tmp_path) == losses(learnt)
+    assert_equal(weights(tmp_path), weights(learnt))
 
 
 def test_texts_that_are_cut_are_counted_and_told(

@@ -1,13 +1,18 @@
 """A lesson: what a fine-tuning run learns from. Files, examples, classes, and what the network sees of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bertsmith.data import files, glue, labelled, parallel
+from bertsmith.data.examples import taken
 from bertsmith.data.labelled import Columns, Labelled
 from bertsmith.data.shuffle import permute
 from bertsmith.errors import RecipeError, TextError
@@ -18,12 +23,13 @@ from bertsmith.models.foreign import TASKS as LEARNT
 from bertsmith.models.networks import NetworkConfig, network
 from bertsmith.models.transformer import TransformerConfig
 from bertsmith.recipe import FineTune
-from bertsmith.tasks import TASKS
+from bertsmith.tasks import TASKS, items
 from bertsmith.tasks.base import Item, Task
 from bertsmith.text.tokenizer import Tokenizer
 
 DEV = ("dev", "valid", "validation", "val")  # what the field calls the file to choose the best weights by
 FEATURES = ("features", "classify_features")  # what any network is good for that tells what its layers say
+MOST_HELD_BACK = 20_000  # and at most so many: more would take longer to predict than they tell
 HELD_BACK = 0.1  # of the training examples, where no others are given to choose the best weights by
 
 
@@ -44,14 +50,13 @@ class Data:
 class Encoded:
     """The same as the network sees them, made once for all seeds."""
 
-    train: list[Item]
-    dev: list[Item]
+    train: Sequence[Item]
+    dev: Sequence[Item]
 
     @property
     def cut(self) -> tuple[int, int]:
         """How many of both sets were longer than a sequence may be."""
-        train, dev = (sum(item.cut > 0 for item in items) for items in (self.train, self.dev))
-        return train, dev
+        return items.cut(self.train), items.cut(self.dev)
 
 
 def read(recipe: FineTune) -> Data:
@@ -59,15 +64,21 @@ def read(recipe: FineTune) -> Data:
     given, kind = recipe.data, TASKS[recipe.task.kind]
     columns = Columns(texts=given.texts, label=given.label, separator=given.separator)
     form = kind.reads(recipe.task.settings)
-    train = labelled.read(given.train, form, columns, given.bad)
+    folder = recipe.out if recipe.out.is_dir() else None  # where there is room for a run there is room for its data
+
+    def of(path: Path) -> Labelled:
+        with _shown(f"reading {path.name}") as progress:
+            return labelled.read(path, form, columns, given.bad, folder=folder, progress=progress)
+
+    train = of(given.train)
     if given.dev is None:
         train, dev = _held_back(train)
     else:
-        dev = labelled.read(given.dev, form, columns, given.bad)
+        dev = of(given.dev)
     for part, place in ((train, given.train), (dev, given.dev or given.train)):
         if not part.examples:
             raise TextError(place, "holds no examples")
-    known = train.examples if given.dev else [*train.examples, *dev.examples]  # held back, but not hidden
+    known = train.examples if given.dev else chain(train.examples, dev.examples)  # held back, but not hidden
     return Data(train, dev, _labels(known, given.train, kind))
 
 
@@ -77,7 +88,21 @@ def encode(recipe: FineTune, shape: NetworkConfig, tokenizer: Tokenizer, data: D
     if length > shape.length:
         fact = f"sequences of {length} tokens do not fit a model of {shape.length} positions"
         raise RecipeError("data.length", fact, f"Give at most {shape.length}")
-    return Encoded(*(task.items(part.examples, tokenizer, length) for part in (data.train, data.dev)))
+    folder, made = recipe.out if recipe.out.is_dir() else None, []
+    for name, part in (("training", data.train), ("dev", data.dev)):
+        with _shown(f"encoding {name} examples", len(part.examples)) as progress:
+            made.append(items.made(task, part.examples, tokenizer, length, folder, progress))
+    return Encoded(*made)
+
+
+@contextmanager
+def _shown(what: str, total: int | None = None) -> Iterator[Callable[[int], object]]:
+    """A line on the terminal that says how far the work is, and goes when it is done."""
+    count = TextColumn("{task.completed:,.0f}" + (f" of {total:,}" if total else "") + " examples")
+    columns = (TextColumn("{task.description}"), *([BarColumn()] if total else []), count, TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        line = progress.add_task(what, total=total)
+        yield lambda done: progress.update(line, completed=done)
 
 
 def behind(
@@ -131,14 +156,16 @@ def writes(model: Path) -> bool:
 def _held_back(whole: Labelled) -> tuple[Labelled, Labelled]:
     """A tenth of the examples, always the same ones, as a dev set."""
     count = len(whole.examples)
-    back = set(permute(np.arange(max(1, int(HELD_BACK * count))), count, 0).tolist()) if count > 1 else set()
-    train: list[Any] = [example for number, example in enumerate(whole.examples) if number not in back]
-    dev: list[Any] = [example for number, example in enumerate(whole.examples) if number in back]
+    back = permute(np.arange(min(MOST_HELD_BACK, max(1, int(HELD_BACK * count)))), count, 0)[: count - 1]
+    chosen = np.zeros(count, np.bool_)
+    chosen[back] = True
+    examples: Any = whole.examples
+    train, dev = (taken(examples, np.flatnonzero(part)) for part in (~chosen, chosen))
     found = f"{len(dev):,} of the training examples, held back"
     return replace(whole, examples=train), replace(whole, examples=dev, found=found, dropped={})
 
 
-def _labels(examples: Sequence[Any], place: Path, kind: type[Task]) -> tuple[str, ...]:
+def _labels(examples: Iterable[Any], place: Path, kind: type[Task]) -> tuple[str, ...]:
     """The classes by number: in GLUE's order where it is GLUE, so that others mean the same by a number."""
     found = glue.recognise(place)
     if found is not None and found.classes and kind in (TASKS["classify"], TASKS["write"]):

@@ -7,14 +7,14 @@ always told. Bad rows are dropped and counted, or refused at once, by the policy
 import glob
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from bertsmith.data import conll, glue, parallel, squad, treebank
-from bertsmith.data.examples import Example, Label, Question, Sentence
+from bertsmith.data.examples import Example, Label, Question, Sentence, kept
 from bertsmith.data.sources import Source
 from bertsmith.data.tables import Dropped, Policy, Table, opened, source
 from bertsmith.errors import RecipeError, TextError, nearest
@@ -60,6 +60,7 @@ GROUPS = (*TRIPLES, *COUPLES, SINGLES, CLASSES, NUMBERS, SEVERAL, CONTEXTS, ENDI
 VALUES = {"positive", "negative", "y"}  # which are labels as often as the names of columns
 NAMES = {name for names in GROUPS for name in names} - VALUES
 SEPARATORS = ("|", ";", ",")
+COUNTED = 10_000  # examples between two reports of progress
 
 UNLABELLED, WRONG, UNKNOWN = "rows without a label", "rows with a wrong label", "rows with an unknown label"
 WORDLESS = "rows without text"
@@ -82,7 +83,7 @@ GUESS = Columns()
 class Labelled:
     """Labelled examples, and how they were come by."""
 
-    examples: list[Example] | list[Sentence] | list[Question]
+    examples: Sequence[Example] | Sequence[Sentence] | Sequence[Question]
     found: str  # which columns were taken, in words
     dropped: dict[str, int]  # how many rows, by reason
     fingerprint: str  # SHA-256 of the contents of the files
@@ -102,22 +103,30 @@ class _Plan:
     classes: tuple[str, ...] = ()  # where they are known beforehand
 
 
-def read(path: str | Path, kind: Kind, columns: Columns = GUESS, policy: Policy = "skip") -> Labelled:
+def read(
+    path: str | Path,
+    kind: Kind,
+    columns: Columns = GUESS,
+    policy: Policy = "skip",
+    *,
+    folder: Path | None = None,
+    progress: Callable[[int], object] = int,
+) -> Labelled:
     """The examples in a file, or in all that a pattern such as `part-*.jsonl` matches, in the order of their names.
 
     Of two files side by side, as `train.en` and `train.de`, the path is `train`, and the columns are `en` and `de`.
+    Many examples are not held in memory but in a temporary file of `folder`; `progress` is called with the number of
+    those that were read so far.
     """
     for name, word, known in (("kind", kind, get_args(Kind)), ("policy", policy, get_args(Policy))):
         if word not in known:
             raise RecipeError(name, f"unknown choice '{word}'", nearest(word, known))
     dropped, digest = Dropped(policy), hashlib.sha256()
-    examples, found, plans = list[Any](), dict[str, None](), list[_Plan]()
+    found, plans = dict[str, None](), list[_Plan]()
     both = parallel.sides(Path(path), columns.texts, columns.label)
     files = both or _files(path)
     parts = [parallel.read(both, dropped)] if both else (_read(file, kind, columns, dropped, plans) for file in files)
-    for some, said in parts:
-        examples += some
-        found[said] = None
+    examples = kept(_counted(parts, found, progress), folder)
     for file in files:
         with file.path.open("rb") as stream:
             while block := stream.read(1 << 20):
@@ -139,6 +148,20 @@ def read(path: str | Path, kind: Kind, columns: Columns = GUESS, policy: Policy 
     )
 
 
+def _counted(
+    parts: Iterable[tuple[Iterable[Any], str]], found: dict[str, None], progress: Callable[[int], object]
+) -> Iterator[Any]:
+    """The examples of all files, one after the other; and in `found` what each file is said to hold."""
+    count = 0
+    for some, said in parts:
+        found[said] = None
+        for one in some:
+            yield one
+            count += 1
+            if count % COUNTED == 0:
+                progress(count)
+
+
 def _files(path: str | Path) -> list[Source]:
     if glob.has_magic(str(path)) and "\0" not in str(path) and not Path(path).exists():
         found = sorted(glob.glob(str(path)))  # noqa: PTH207  (a Path takes no absolute pattern)
@@ -150,7 +173,7 @@ def _files(path: str | Path) -> list[Source]:
 
 def _read(
     file: Source, kind: Kind, columns: Columns, dropped: Dropped, plans: list[_Plan]
-) -> tuple[Sequence[Any], str]:
+) -> tuple[Iterable[Any], str]:
     """The examples of one file and what was found; the columns they come from are added to `plans`."""
     if kind == "answer":
         return squad.read(file, dropped)
@@ -175,8 +198,7 @@ def _read(
     return _examples(table, kind, plan, dropped), _said(table, plan)
 
 
-def _examples(table: Table, kind: Kind, plan: _Plan, dropped: Dropped) -> list[Example]:
-    found = list[Example]()
+def _examples(table: Table, kind: Kind, plan: _Plan, dropped: Dropped) -> Iterator[Example]:
     label: Label | None
     for place, row in table.rows((*plan.texts, *([plan.label] if plan.label else [])), dropped):
         texts = _texts([row[name] for name in plan.texts], plan.joined, kind)
@@ -193,8 +215,7 @@ def _examples(table: Table, kind: Kind, plan: _Plan, dropped: Dropped) -> list[E
             if label is None and plan.label is not None:
                 dropped.drop(UNLABELLED, place, f"has no label in '{plan.label}'")
             else:
-                found.append(Example(place=place, texts=texts, label=label))
-    return found
+                yield Example(place=place, texts=texts, label=label)
 
 
 def _texts(values: list[Any], joined: int, kind: Kind) -> tuple[str, ...] | None:

@@ -1,5 +1,7 @@
 """Parallel text: two files side by side, in which each line of one says what the same line of the other says."""
 
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from bertsmith.data.examples import Example
@@ -18,24 +20,26 @@ def sides(stem: Path, texts: tuple[str, ...] | None, label: str | None) -> tuple
     return (source(found[0]), source(found[1])) if found[0] and found[1] else None
 
 
-def read(both: tuple[Source, Source], dropped: Dropped) -> tuple[list[Example], str]:
-    """Each line and its translation as an example, and what was read in words."""
+def read(both: tuple[Source, Source], dropped: Dropped) -> tuple[Iterator[Example], str]:
+    """Each line and its translation as an example, and what was read in words. The files are read twice, not held."""
     first, second = both
-    rows = [list(lines(side)) for side in both]
-    counts = [max((number for number, line, fault in row if line.strip() or fault), default=0) for row in rows]
+    counts = [max((number for number, line, fault in lines(side) if line.strip() or fault), default=0) for side in both]
     if counts[0] != counts[1]:
         fact = f"has {counts[0]:,} lines, and {second.name} has {counts[1]:,}"
         raise TextError(first.name, fact, "Line by line, both must say the same")
-    found = []
-    for (number, text, fault), (_, said, other) in zip(*(row[: counts[0]] for row in rows), strict=True):
-        place = f"{first.name}:{number}"
+    found = f"lines of {first.path.name}, and what is to be written from {second.path.name}"
+    return _pairs(both, counts[0], dropped), found
+
+
+def _pairs(both: tuple[Source, Source], count: int, dropped: Dropped) -> Iterator[Example]:
+    for (number, text, fault), (_, said, other) in zip(*(islice(lines(side), count) for side in both), strict=True):
+        place = f"{both[0].name}:{number}"
         if fault or other:
             dropped.drop(fault or other, place)
         elif not (text.strip() and said.strip()):
             dropped.drop(EMPTY, place, "has no text, or its translation has none")
         else:
-            found.append(Example(place=place, texts=(text.strip(),), label=said.strip()))
-    return found, f"lines of {first.path.name}, and what is to be written from {second.path.name}"
+            yield Example(place=place, texts=(text.strip(),), label=said.strip())
 
 
 def _side(stem: Path, ending: str) -> Path | None:

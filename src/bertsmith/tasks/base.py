@@ -1,7 +1,7 @@
 """What every task is: an objective that can also be scored, since people have said what is right."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,6 +17,8 @@ from bertsmith.models.transformer import Transformer
 from bertsmith.objectives.base import Objective
 from bertsmith.text.spelling import edges
 from bertsmith.text.tokenizer import Tokenizer
+
+HELD = 65_536  # items whose outputs are held at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +83,7 @@ class Task(Objective):
         """The kind of file that its examples come from."""
 
     @classmethod
-    def classes(cls, examples: Sequence[Any]) -> tuple[str, ...]:
+    def classes(cls, examples: Iterable[Any]) -> tuple[str, ...]:
         """The labels that examples name, in the order of their numbers; none where the task has none."""
         return ()
 
@@ -121,15 +123,44 @@ def predict(
     detailed: bool = False,
 ) -> list[Any]:
     """A prediction for every example, in order, whatever the lengths."""
+    found = list[Any]()
+    for start, stop, some in _together(items, len(examples)):
+        found += _predicted(task, examples[start:stop], some, start, device, budget, detailed)
+    return found
+
+
+def _predicted(
+    task: Task,
+    examples: Sequence[Any],
+    items: Sequence[Item],
+    start: int,
+    device: torch.device | str,
+    budget: int,
+    detailed: bool,
+) -> list[Any]:
     rows = [row for item in items for row in item.rows]
     found = iter(flow(rows, lambda tokens: _fetched(task.outputs(tokens)), device, budget))
     own: list[list[Item]] = [[] for _ in examples]
     said: list[list[NDArray[np.float32]]] = [[] for _ in examples]
     for item in items:
-        own[item.example].append(item)
-        said[item.example] += [next(found) for _ in item.rows]
+        own[item.example - start].append(item)
+        said[item.example - start] += [next(found) for _ in item.rows]
     read = task.detail if detailed else task.read
     return [read(*whole) for whole in zip(examples, own, said, strict=True)]
+
+
+def _together(items: Sequence[Item], count: int) -> Iterator[tuple[int, int, Sequence[Item]]]:
+    """Items in parts that memory can hold, each with the range of its examples; a few items are one part."""
+    if len(items) <= HELD:
+        yield 0, count, items
+        return
+    start, held = 0, list[Item]()
+    for item in items:
+        if len(held) >= HELD and item.example != held[-1].example:
+            yield start, item.example, held
+            start, held = item.example, []
+        held.append(item)
+    yield start, count, held
 
 
 def _fetched(outputs: list[Tensor]) -> list[NDArray[np.float32]]:

@@ -1,6 +1,6 @@
 """Choose: which of several endings goes with a beginning."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,8 +40,8 @@ class Choose(Task):
         return "choose"
 
     @classmethod
-    def classes(cls, examples: Sequence[Example]) -> tuple[str, ...]:
-        return tuple(str(number) for number in range(len(examples[0].texts) - 1))
+    def classes(cls, examples: Iterable[Example]) -> tuple[str, ...]:
+        return tuple(str(number) for number in range(len(next(iter(examples)).texts) - 1))
 
     def forward(self, batch: Batch) -> dict[str, Term]:
         assert batch.labels is not None

@@ -1,6 +1,6 @@
 """Classify: what kind of text, or of pair of texts, this is; or how much of something it has."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -78,7 +78,7 @@ class Classify(Task):
         return kinds[config.answer]
 
     @classmethod
-    def classes(cls, examples: Sequence[Example]) -> tuple[str, ...]:
+    def classes(cls, examples: Iterable[Example]) -> tuple[str, ...]:
         """Numbers by their size, names by the alphabet."""
         named: set[str] = set()
         for example in examples:

@@ -92,9 +92,9 @@ class Embed(Task):
         return items
 
     def collate(self, items: Sequence[Item], mould: Mould) -> Batch:
-        texts = len(items[0].rows)
+        texts = min(len(item.rows) for item in items)  # of files with negatives and without, mixed
         # A pair is there to be scored; `dropout` learns from its first text alone.
-        rows = [item.rows[:1] * 2 if self.config.lesson == "dropout" else item.rows for item in items]
+        rows = [item.rows[:1] * 2 if self.config.lesson == "dropout" else item.rows[:texts] for item in items]
         tokens = mould.pour([row for both in rows for row in both], mould.items * texts)
         labels = torch.full((mould.items if mould.bucket else len(items), texts), torch.nan)
         labels[: len(items), 0] = torch.tensor([item.target for item in items])

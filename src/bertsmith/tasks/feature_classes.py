@@ -1,6 +1,6 @@
 """Classes from features: what kind of text this is, read from the vectors of a network that stays as it is."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -57,7 +57,7 @@ class FeatureClassify(Task):
         return "classify"
 
     @classmethod
-    def classes(cls, examples: Sequence[Example]) -> tuple[str, ...]:
+    def classes(cls, examples: Iterable[Example]) -> tuple[str, ...]:
         return Classify.classes(examples)
 
     def train(self, mode: bool = True) -> "FeatureClassify":

@@ -1,6 +1,6 @@
 """Features: tags and classes read from the vectors of a network that stays as it is."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -119,7 +119,7 @@ class FeatureTag(Task):
         return "tag"
 
     @classmethod
-    def classes(cls, examples: Sequence[Sentence]) -> tuple[str, ...]:
+    def classes(cls, examples: Iterable[Sentence]) -> tuple[str, ...]:
         return Tag.classes(examples)
 
     def train(self, mode: bool = True) -> "FeatureTag":

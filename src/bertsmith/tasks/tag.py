@@ -1,6 +1,6 @@
 """Tag: a label for every word, such as the name of what it is part of."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,7 +50,7 @@ class Tag(Task):
         return "tag"
 
     @classmethod
-    def classes(cls, examples: Sequence[Sentence]) -> tuple[str, ...]:
+    def classes(cls, examples: Iterable[Sentence]) -> tuple[str, ...]:
         return tuple(sorted({tag for example in examples for tag in example.tags or ()}))
 
     def forward(self, batch: Batch) -> dict[str, Term]:

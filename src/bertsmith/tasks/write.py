@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Literal
@@ -32,6 +32,7 @@ from bertsmith.text.tokenizer import Tokenizer
 Answer = Literal["text", "number", "stretch"]
 
 NEAR = 16  # of which the longest row of a batch is taken for a multiple
+CLASSES = 65_536  # of which texts are taken for the names, at most; those of more are texts
 START = 0  # what the writer begins with: T5's padding
 NUMBER = re.compile(r"-?\d+(\.\d+)?")
 # How T5 was asked the tasks of GLUE, and what it was to write for their classes. Raffel et al. 2020, appendix D.
@@ -104,10 +105,16 @@ class Write(Task):
         return kinds[config.answer]
 
     @classmethod
-    def classes(cls, examples: Sequence[Example | Question]) -> tuple[str, ...]:
+    def classes(cls, examples: Iterable[Example | Question]) -> tuple[str, ...]:
         """What is to be written, if that names classes: if each, in the mean, is to be written twice or more."""
-        named = [one for one in examples if isinstance(one, Example) and isinstance(one.label, str)]
-        return Classify.classes(named) if 2 * len({one.label for one in named}) <= len(named) else ()
+        named, count = dict[str, Example](), 0
+        for one in examples:
+            if isinstance(one, Example) and isinstance(one.label, str):
+                named.setdefault(one.label, one)
+                count += 1
+                if len(named) > CLASSES:
+                    return ()
+        return Classify.classes(named.values()) if 2 * len(named) <= count else ()
 
     # ------------------------------------------------------------------------------------------- learning
 

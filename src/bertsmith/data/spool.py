@@ -1,0 +1,111 @@
+"""A spool: records in a temporary file, read back by their number, so that millions of them need little memory.
+
+Memory holds eight bytes a record. The file has no name, so that it is gone when the process ends, however it ends;
+it is read with `pread` and not mapped, since mapped pages would count as the process's own memory.
+"""
+
+import os
+import tempfile
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Generic, TypeVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertsmith.data.files import explained
+
+BUFFER = 1 << 20  # bytes that wait to be written
+AHEAD = 1024  # records that are read at a time where all are read in order
+
+R = TypeVar("R")
+
+
+class _File:
+    """A file without a name, open as long as a spool, or a part of one, is there."""
+
+    def __init__(self, folder: Path | None) -> None:
+        with explained(folder or Path(tempfile.gettempdir())), tempfile.TemporaryFile(dir=folder) as file:
+            self.number = os.dup(file.fileno())
+
+    def __del__(self) -> None:
+        with suppress(OSError, AttributeError):
+            os.close(self.number)
+
+
+class Spool(Sequence[R], Generic[R]):
+    """An immutable-looking sequence of records: bytes in a file, and the function that makes a record of them."""
+
+    def __init__(self, unpack: Callable[[bytes], R], folder: Path | None = None) -> None:
+        self._file = _File(folder)
+        self._unpack, self._folder = unpack, folder
+        self._ends, self._waiting, self._written, self._size = array("q", [0]), list[bytes](), 0, 0
+        self._chosen: NDArray[np.int64] | None = None  # which records, where not all of them
+
+    def append(self, record: bytes) -> None:
+        self._waiting.append(record)
+        self._size += len(record)
+        self._ends.append(self._size)
+        if self._size - self._written >= BUFFER:
+            self._flush()
+
+    def sealed(self) -> "Spool[R]":
+        """The same spool with all of it in its file; from now on threads may read it together."""
+        self._flush()
+        return self
+
+    def take(self, numbers: NDArray[np.int64]) -> "Spool[R]":
+        """The records with these numbers, of the same file."""
+        self._flush()
+        some: Any = object.__new__(type(self))
+        some.__dict__.update(self.__dict__)
+        some._chosen = numbers if self._chosen is None else self._chosen[numbers]
+        return some  # type: ignore[no-any-return]
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1 if self._chosen is None else len(self._chosen)
+
+    @overload
+    def __getitem__(self, number: int) -> R: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[R]: ...
+    def __getitem__(self, number: int | slice) -> R | list[R]:
+        if isinstance(number, slice):
+            return [self[one] for one in range(*number.indices(len(self)))]
+        size = len(self)
+        if not -size <= number < size:
+            raise IndexError(f"record {number} of {size}")
+        row = number % size if self._chosen is None else int(self._chosen[number])
+        return self._unpack(self._read(self._ends[row], self._ends[row + 1]))
+
+    def __iter__(self) -> Iterator[R]:
+        """All records in order, read many at a time."""
+        for start in range(0, len(self), AHEAD):
+            rows = range(start, min(start + AHEAD, len(self)))
+            held = rows if self._chosen is None else self._chosen[start : rows.stop].tolist()
+            first, last = min(held), max(held)
+            if last - first > 8 * AHEAD:  # far apart
+                yield from (self[row] for row in rows)
+                continue
+            base = self._ends[first]
+            block = self._read(base, self._ends[last + 1])
+            for row in held:
+                yield self._unpack(block[self._ends[row] - base : self._ends[row + 1] - base])
+
+    def _flush(self) -> None:
+        if self._waiting:
+            with explained(self._folder or Path(tempfile.gettempdir())):
+                left = memoryview(b"".join(self._waiting))
+                while left:  # a disk may take less than it was given
+                    left = left[os.write(self._file.number, left) :]
+            self._waiting, self._written = [], self._size
+
+    def _read(self, start: int, stop: int) -> bytes:
+        if stop > self._written:
+            self._flush()
+        found = os.pread(self._file.number, stop - start, start)
+        while len(found) < stop - start:  # a read may give a part
+            found += os.pread(self._file.number, stop - start - len(found), start + len(found))
+        return found

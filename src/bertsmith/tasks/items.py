@@ -1,0 +1,149 @@
+"""Items of many examples: made some at a time, and kept in a spool."""
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bertsmith.data.rows import Row
+from bertsmith.data.spool import Spool
+from bertsmith.tasks.base import Item, Task
+from bertsmith.text.tokenizer import Tokenizer
+
+SOME = 8192  # examples that become items at a time: a tokenizer needs kilobytes for each text
+
+HEAD = struct.Struct("<qii")  # example, tokens that were cut, rows
+LAID = struct.Struct(
+    "<iii"
+)  # of a row: tokens, those of the first text (-1: segments are written out), letters a token
+WHOLE, REAL, SINGLE = (struct.Struct(f"<{letter}") for letter in "qdf")
+ARRAY = struct.Struct("<ccB")  # kind and size of a number, and how many axes
+AXIS = struct.Struct("<i")
+
+
+def made(
+    task: Task,
+    examples: Sequence[Any],
+    tokenizer: Tokenizer,
+    length: int,
+    folder: Path | None = None,
+    progress: Callable[[int], object] = int,
+) -> Sequence[Item]:
+    """The items of all examples: a list where the examples are one, else a spool in a file of the folder."""
+    if not isinstance(examples, Spool):
+        return _listed(task, examples, tokenizer, length, progress)
+    found = ItemSpool(folder)
+    for start in range(0, len(examples), SOME):
+        for item in task.items(examples[start : start + SOME], tokenizer, length):
+            found.add(replace(item, example=start + item.example))
+        progress(min(start + SOME, len(examples)))
+    return found.sealed()
+
+
+def _listed(
+    task: Task, examples: Sequence[Any], tokenizer: Tokenizer, length: int, progress: Callable[[int], object]
+) -> list[Item]:
+    found = list[Item]()
+    for start in range(0, max(1, len(examples)), SOME):
+        some = task.items(examples[start : start + SOME], tokenizer, length)
+        found += [replace(item, example=start + item.example) for item in some] if start else some
+        progress(min(start + SOME, len(examples)))
+    return found
+
+
+def cut(items: Sequence[Item]) -> int:
+    """How many items were longer than a sequence may be."""
+    return items.cut if isinstance(items, ItemSpool) else sum(item.cut > 0 for item in items)
+
+
+class ItemSpool(Spool[Item]):
+    """Items in a file. Notes that are no arrays or numbers are held as they are, the same ones once."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        super().__init__(self._unpacked, folder)
+        self.cut = 0
+        self._objects: list[Any] = []
+
+    def add(self, item: Item) -> None:
+        self.cut += item.cut > 0
+        parts = [HEAD.pack(item.example, item.cut, len(item.rows))]
+        for row in item.rows:
+            first = int(len(row) - row.segments.sum())
+            parted = bool((row.segments[:first] == 0).all() and (row.segments[first:] == 1).all())
+            letters = 0 if row.letters is None else row.letters.shape[1]
+            parts += [LAID.pack(len(row), first if parted else -1, letters), row.ids.astype(np.int32).tobytes()]
+            parts += [] if parted else [row.segments.astype(np.int32).tobytes()]
+            parts += [] if row.letters is None else [row.letters.astype(np.int16).tobytes()]
+        self.append(b"".join([*parts, self._value(item.target), self._value(item.notes)]))
+
+    def _value(self, value: Any) -> bytes:
+        """A letter for the type, then the value."""
+        value = int(value) if isinstance(value, np.integer) else value
+        if isinstance(value, np.ndarray) and value.dtype.kind in "if":
+            axes = b"".join(map(AXIS.pack, value.shape))
+            kind, size = value.dtype.kind.encode(), str(value.dtype.itemsize).encode()
+            return b"a" + ARRAY.pack(kind, size, value.ndim) + axes + value.tobytes()
+        if isinstance(value, np.float32):
+            return b"s" + SINGLE.pack(value)
+        match value:
+            case None:
+                return b"n"
+            case int():
+                return b"i" + WHOLE.pack(value)
+            case float():
+                return b"f" + REAL.pack(value)
+            case tuple():
+                return b"t" + AXIS.pack(len(value)) + b"".join(map(self._value, value))
+        if not self._objects or self._objects[-1] is not value:
+            self._objects.append(value)
+        return b"o" + WHOLE.pack(len(self._objects) - 1)
+
+    def _unpacked(self, record: bytes) -> Item:
+        (example, lost, rows), at = HEAD.unpack_from(record), HEAD.size
+        found = list[Row]()
+        for _ in range(rows):
+            (tokens, first, letters), at = LAID.unpack_from(record, at), at + LAID.size
+            ids, at = np.frombuffer(record, np.int32, tokens, at), at + 4 * tokens
+            if first < 0:
+                segments, at = np.frombuffer(record, np.int32, tokens, at), at + 4 * tokens
+            else:
+                segments = np.zeros(tokens, np.int32)
+                segments[first:] = 1
+            spelt = None
+            if letters:
+                spelt, at = np.frombuffer(record, np.int16, tokens * letters, at), at + 2 * tokens * letters
+                spelt = spelt.reshape(tokens, letters)
+            found.append(Row(ids, segments, spelt))
+        target, at = self._read_value(record, at)
+        notes, _ = self._read_value(record, at)
+        return Item(rows=tuple(found), example=example, target=target, notes=notes, cut=lost)
+
+    def _read_value(self, record: bytes, at: int) -> tuple[Any, int]:
+        """The value at a place, and where the next begins."""
+        letter, at = record[at : at + 1], at + 1
+        match letter:
+            case b"n":
+                return None, at
+            case b"s":
+                return np.float32(SINGLE.unpack_from(record, at)[0]), at + SINGLE.size
+            case b"i":
+                return WHOLE.unpack_from(record, at)[0], at + WHOLE.size
+            case b"f":
+                return REAL.unpack_from(record, at)[0], at + REAL.size
+            case b"a":
+                (kind, size, axes), at = ARRAY.unpack_from(record, at), at + ARRAY.size
+                shape = [AXIS.unpack_from(record, at + AXIS.size * axis)[0] for axis in range(axes)]
+                held, at = np.dtype((kind + size).decode()), at + AXIS.size * axes
+                count = int(np.prod(shape, dtype=np.int64))
+                return np.frombuffer(record, held, count, at).reshape(shape), at + count * held.itemsize
+            case b"t":
+                count, at = AXIS.unpack_from(record, at)[0], at + AXIS.size
+                values = []
+                for _ in range(count):
+                    value, at = self._read_value(record, at)
+                    values.append(value)
+                return tuple(values), at
+        return self._objects[WHOLE.unpack_from(record, at)[0]], at + WHOLE.size

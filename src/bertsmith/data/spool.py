@@ -9,8 +9,9 @@ import tempfile
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from operator import index
 from pathlib import Path
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, SupportsIndex, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,13 +69,13 @@ class Spool(Sequence[R], Generic[R]):
         return len(self._ends) - 1 if self._chosen is None else len(self._chosen)
 
     @overload
-    def __getitem__(self, number: int) -> R: ...
+    def __getitem__(self, number: SupportsIndex) -> R: ...
     @overload
     def __getitem__(self, number: slice) -> list[R]: ...
-    def __getitem__(self, number: int | slice) -> R | list[R]:
+    def __getitem__(self, number: SupportsIndex | slice) -> R | list[R]:
         if isinstance(number, slice):
             return [self[one] for one in range(*number.indices(len(self)))]
-        size = len(self)
+        number, size = index(number), len(self)
         if not -size <= number < size:
             raise IndexError(f"record {number} of {size}")
         row = number % size if self._chosen is None else int(self._chosen[number])

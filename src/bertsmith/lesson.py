@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bertsmith.data import files, glue, labelled, parallel
-from bertsmith.data.examples import taken
+from bertsmith.data.examples import Example, taken
 from bertsmith.data.labelled import Columns, Labelled
 from bertsmith.data.shuffle import permute
 from bertsmith.errors import RecipeError, TextError
@@ -25,10 +26,13 @@ from bertsmith.models.transformer import TransformerConfig
 from bertsmith.recipe import FineTune
 from bertsmith.tasks import TASKS, items
 from bertsmith.tasks.base import Item, Task
+from bertsmith.tasks.classify import Classify
 from bertsmith.text.tokenizer import Tokenizer
 
 DEV = ("dev", "valid", "validation", "val")  # what the field calls the file to choose the best weights by
+NOT_UTF8 = "rows with bad bytes"
 FEATURES = ("features", "classify_features")  # what any network is good for that tells what its layers say
+CANDIDATES = 200_000  # examples, of which those that are held back are taken
 MOST_HELD_BACK = 20_000  # and at most so many: more would take longer to predict than they tell
 HELD_BACK = 0.1  # of the training examples, where no others are given to choose the best weights by
 
@@ -62,7 +66,7 @@ class Encoded:
 def read(recipe: FineTune) -> Data:
     """The examples, and the classes that they name."""
     given, kind = recipe.data, TASKS[recipe.task.kind]
-    columns = Columns(texts=given.texts, label=given.label, separator=given.separator)
+    columns = Columns(texts=given.texts, label=given.label, separator=given.separator, labels=given.labels)
     form = kind.reads(recipe.task.settings)
     folder = recipe.out if recipe.out.is_dir() else None  # where there is room for a run there is room for its data
 
@@ -72,7 +76,7 @@ def read(recipe: FineTune) -> Data:
 
     train = of(given.train)
     if given.dev is None:
-        train, dev = _held_back(train)
+        train, dev = _held_back(train, classes=form == "classify" and recipe.task.kind != "write")
     else:
         dev = of(given.dev)
     for part, place in ((train, given.train), (dev, given.dev or given.train)):
@@ -138,31 +142,45 @@ def _stem(folder: Path, stems: Sequence[str]) -> Path | None:
     return None
 
 
-def guess(train: Path) -> str:
-    """The task, by the kind of file: SQuAD's JSON asks, CoNLL's columns tag, tables classify."""
-    endings = [ending for ending in train.suffixes if ending not in (".gz", ".xz", ".zst")]
-    last = endings[-1].lower() if endings else ""
-    if last == ".json":
-        return "answer"
-    return "classify" if last in (".tsv", ".csv", ".jsonl", ".parquet") else "tag"
-
-
 def writes(model: Path) -> bool:
     """Whether a folder holds a network that writes about what another has read, and so learns every task as text."""
     path = model / CONFIG
     return path.is_file() and foreign.config_of(files.read_json(path), path).decoder > 0
 
 
-def _held_back(whole: Labelled) -> tuple[Labelled, Labelled]:
-    """A tenth of the examples, always the same ones, as a dev set."""
-    count = len(whole.examples)
-    back = permute(np.arange(min(MOST_HELD_BACK, max(1, int(HELD_BACK * count)))), count, 0)[: count - 1]
+def width(model: Path) -> int | None:
+    """How wide a folder's network is, where there is a folder."""
+    path = model / CONFIG
+    return foreign.config_of(files.read_json(path), path).width if path.is_file() else None
+
+
+def _held_back(whole: Labelled, classes: bool) -> tuple[Labelled, Labelled]:
+    """A tenth of the examples, always the same ones, as a dev set: of classes, a tenth of each."""
+    examples: Any = whole.examples
+    count = len(examples)
+    wanted = min(MOST_HELD_BACK, max(1, int(HELD_BACK * count)), count - 1)
+    order = permute(np.arange(min(CANDIDATES, count) if classes else wanted), count, 0)
+    back = _of_each(order, [examples[number].label for number in order], wanted) if classes else order
     chosen = np.zeros(count, np.bool_)
     chosen[back] = True
-    examples: Any = whole.examples
     train, dev = (taken(examples, np.flatnonzero(part)) for part in (~chosen, chosen))
-    found = f"{len(dev):,} of the training examples, held back"
+    found = f"{len(dev):,} of the training examples, held back" + (", of each class its share" if classes else "")
     return replace(whole, examples=train), replace(whole, examples=dev, found=found, dropped={})
+
+
+def _of_each(numbers: NDArray[np.int64], labels: Sequence[Any], wanted: int) -> NDArray[np.int64]:
+    """The first numbers of each class, so many that each has its share, rounded; one that stands alone is never taken.
+
+    What rounding down leaves over goes to the classes that lost most by it (largest remainders).
+    """
+    _, classes, sizes = np.unique(np.array(labels, np.str_), return_inverse=True, return_counts=True)
+    shares = sizes * (wanted / len(labels))
+    takes = np.minimum(shares.astype(np.int64), sizes - 1)
+    for lost in np.argsort(takes - shares, kind="stable")[: wanted - int(takes.sum())]:
+        takes[lost] += takes[lost] < sizes[lost] - 1
+    ranks = np.empty(len(numbers), np.int64)  # of each number within its class
+    ranks[np.argsort(classes, kind="stable")] = np.arange(len(numbers)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return numbers[ranks < takes[classes]]
 
 
 def _labels(examples: Iterable[Any], place: Path, kind: type[Task]) -> tuple[str, ...]:
@@ -193,7 +211,10 @@ def task_of(recipe: FineTune, shape: NetworkConfig, data: Data) -> Task:
         fact = f"transformers has no class that learns to {kind} with this network"
         others = [name for name in LEARNT if name in classes]
         raise RecipeError("task.kind", fact, f"Use {' or '.join(others or FEATURES)}")
-    return TASKS[kind](network(shape), recipe.task.settings, data.labels)
+    task = TASKS[kind](network(shape), recipe.task.settings, data.labels)
+    if isinstance(task, Classify) and task.config.class_weights == "balanced":
+        task.balance(one.label for one in data.train.examples if isinstance(one, Example))
+    return task
 
 
 def told(data: Data) -> list[str]:
@@ -201,7 +222,9 @@ def told(data: Data) -> list[str]:
     lines = []
     for name, part in (("training", data.train), ("dev", data.dev)):
         lines.append(f"{len(part.examples):,} {name} examples: {part.found}")
-        lines += [f"  left out: {count:,} {reason}" for reason, count in part.dropped.items() if count]
+        for reason, count in part.dropped.items():
+            remedy = " (the file is not UTF-8: save it as UTF-8)" if reason == NOT_UTF8 else ""
+            lines += [f"  left out: {count:,} {reason}{remedy}"] if count else []
     return lines
 
 

@@ -75,6 +75,7 @@ class LabelledConfig:
     texts: tuple[str, ...] | None = None  # columns; guessed where not given
     label: str | None = None
     separator: str | None = None  # between several labels in one cell
+    labels: tuple[str, ...] | None = None  # instead of a label: columns of 0 and 1, one for each of several labels
     bad: Literal["skip", "fail"] = "skip"  # what to do with rows that cannot be read
     length: int = 128  # tokens in a sequence at most, special ones included
     items: int = 32  # examples in a micro-batch

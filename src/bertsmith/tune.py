@@ -17,6 +17,7 @@ from bertsmith import config, lesson, recipes, terminal
 from bertsmith.data import files, glue
 from bertsmith.data.examples import Example
 from bertsmith.data.feed import Feed
+from bertsmith.data.guess import Guess, by_ending, counted, guess
 from bertsmith.data.labelled import Columns
 from bertsmith.data.shuffled import Shuffled
 from bertsmith.insight import evaluation
@@ -61,10 +62,13 @@ FROM_CHANCE: dict[str, dict[str, Any]] = {  # Vaswani et al. 2017, section 5
     "train": {"epochs": 30.0, "evaluations": 10, "saves": 10, "compile": "never"},
 }
 PIECES = TokenizerConfig(kind="t5", vocabulary=8_192)  # of a network from chance: they end a text and begin none
+FEW = 3_000  # rows; more take the defaults as they are
+UPDATES, MOST_EPOCHS = 600, 20  # that few rows are learnt in: so many steps, unless that takes more epochs
 WRITING_RATE = 3e-4  # of a T5; Raffel et al. 2020 took 1e-3, with another optimizer
 FEATURES_RATE = 1e-3  # where a network stays as it is, what is new learns alone, from chance
 CUDA_BUDGET = 131_072  # tokens in one pass of an evaluation
 RESULT = "result.json"
+LISTED = ("texts", "labels")  # names of several columns
 
 
 def recipe(
@@ -78,13 +82,22 @@ def recipe(
     if model.suffix == ".toml" or (not model.exists() and _is_recipe(str(model))):
         return _read(model, data, out, dev=dev, task=task, seeds=seeds, overrides=overrides)
     model, found = folders.model_folder(model), glue.recognise(data)
-    train, dev = lesson.behind(data, dev, found, _columns(config.override({}, overrides)))
+    given = config.override({}, overrides)
+    columns = _columns(given)
+    train, dev = lesson.behind(data, dev, found, columns)
     values: dict[str, Any] = {"out": str(out), "seeds": seeds}
     member = str(model) if str(model) in FAMILY and not model.exists() else None
     values |= {"network": {"kind": member}} if member else {"model": str(model)}
-    form = lesson.guess(train)
-    kind = task or ("write" if member or lesson.writes(model) else form)
+    writes = member is not None or lesson.writes(model)
+    # Text to text takes any label, GLUE's are known, and an answer that was said needs no guess.
+    sure = found is not None or writes or "answer" in _section(given, "task")
+    guessed = Guess(task=by_ending(train), rows=0 if found or writes else counted(train))
+    guessed = guessed if sure else guess(train, columns, task)
+    form = guessed.task
+    kind = task or ("write" if writes else form)
     values["task"] = {"kind": kind}
+    if kind == "classify" and guessed.answer != "class":
+        values["task"] |= {"answer": guessed.answer}
     if found is not None and kind in ("classify", "write"):
         measure = "accuracy_f1" if found.headline == "mean" else found.headline
         number = found.kind == "number"
@@ -94,7 +107,12 @@ def recipe(
     if kind == "answer" or values["task"].get("answer") == "stretch":
         values["data"] = {"length": 384}
     values["data"] = {"train": str(train), **({"dev": str(dev)} if dev else {}), **values.get("data", {})}
+    values["data"] |= {"labels": list(guessed.labels)} if guessed.labels else {}
+    values["data"] |= {"separator": guessed.separator} if guessed.separator else {}
     values |= {name: dict(section) for name, section in DEFAULTS.items()}
+    few = 0 < guessed.rows < FEW and kind not in lesson.FEATURES
+    if few:
+        _suit_few(values, guessed.rows, lesson.width(model))
     if kind == "write":
         values["optimizer"]["rate"] = WRITING_RATE
     if kind in lesson.FEATURES:
@@ -102,7 +120,29 @@ def recipe(
     if member:
         values |= {name: {**values[name], **section} for name, section in FROM_CHANCE.items()}
         values["task"]["translates"] = found is None  # GLUE asks for classes and numbers
-    return config.build(config.override(values, overrides, EXTENTS), FineTune, "finetune")
+    built: FineTune = config.build(config.override(values, overrides, EXTENTS), FineTune, "finetune")
+    if guessed.said:
+        SAY.print(guessed.said, markup=False)
+    if few:
+        length = f"{built.train.epochs:g} epochs" if built.train.epochs else "as long as was said"
+        how = f"{length}, batches of {built.data.items}, learning rate {built.optimizer.rate:g}"
+        changes = "train.epochs, data.items and optimizer.rate change it"
+        SAY.print(f"{guessed.rows:,} rows are few: {how}; {changes}", markup=False)
+    return built
+
+
+def _suit_few(values: dict[str, Any], rows: int, width: int | None) -> None:
+    """Defaults for few rows: smaller batches and more epochs, so that there are enough updates to learn from.
+
+    Mosbach et al. 2021: what fails on few examples is mostly too few updates; they take 20 epochs. Networks narrower
+    than BERT-base take larger steps, and wider ones smaller.
+    """
+    items = 16 if rows >= 300 else 8
+    epochs = min(MOST_EPOCHS, max(values["train"]["epochs"], math.ceil(UPDATES * items / rows)))
+    values["data"] |= {"items": items}
+    values["train"] |= {"epochs": float(epochs)}
+    if width is not None:
+        values["optimizer"] |= {"rate": float(f"{values['optimizer']['rate'] * min(4.0, 768 / width):.1g}")}
 
 
 def _read(
@@ -125,9 +165,16 @@ def _is_recipe(name: str) -> bool:
 
 def _columns(values: Mapping[str, Any]) -> Columns:
     """The columns that settings name, as far as they name any."""
-    said = values.get("data", {})
-    texts, label = (said.get(name) for name in ("texts", "label")) if isinstance(said, Mapping) else (None, None)
-    return Columns(texts=tuple(map(str, texts)) if isinstance(texts, list) else None, label=label and str(label))
+    said = _section(values, "data")
+    texts, labels = (tuple(map(str, named)) if isinstance(named := said.get(name), list) else None for name in LISTED)
+    label, separator = ((value := said.get(name)) and str(value) for name in ("label", "separator"))
+    return Columns(texts=texts, label=label, labels=labels, separator=separator)
+
+
+def _section(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """What settings say of a section, if it is one."""
+    said = values.get(name, {})
+    return said if isinstance(said, Mapping) else {}
 
 
 def finetune(recipe: FineTune) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -17,6 +16,7 @@ from bertsmith.data import conll, glue, parallel, squad, treebank
 from bertsmith.data.examples import Example, Label, Question, Sentence, kept
 from bertsmith.data.sources import Source
 from bertsmith.data.tables import Dropped, Policy, Table, opened, source
+from bertsmith.data.values import flag, missing, numeric, split
 from bertsmith.errors import RecipeError, TextError, nearest
 
 Kind = Literal["classify", "number", "labels", "tag", "answer", "choose", "pairs"]
@@ -59,6 +59,7 @@ ENDINGS = ["endings", "choices", "options", "answers"]
 GROUPS = (*TRIPLES, *COUPLES, SINGLES, CLASSES, NUMBERS, SEVERAL, CONTEXTS, ENDINGS)
 VALUES = {"positive", "negative", "y"}  # which are labels as often as the names of columns
 NAMES = {name for names in GROUPS for name in names} - VALUES
+LABELS = {*CLASSES, *NUMBERS, *SEVERAL}
 SEPARATORS = ("|", ";", ",")
 COUNTED = 10_000  # examples between two reports of progress
 
@@ -74,6 +75,7 @@ class Columns:
     texts: tuple[str, ...] | None = None
     label: str | None = None
     separator: str | None = None  # between several labels in one cell; lists in JSON and Parquet need none
+    labels: tuple[str, ...] | None = None  # instead of a label: columns of 0 and 1, one for each of several labels
 
 
 GUESS = Columns()
@@ -101,6 +103,7 @@ class _Plan:
     joined: int = 1  # so many of the texts are one, with blanks between
     separator: str | None = None
     classes: tuple[str, ...] = ()  # where they are known beforehand
+    flags: tuple[str, ...] = ()  # columns of 0 and 1, one for each label
 
 
 def read(
@@ -124,7 +127,7 @@ def read(
     dropped, digest = Dropped(policy), hashlib.sha256()
     found, plans = dict[str, None](), list[_Plan]()
     both = parallel.sides(Path(path), columns.texts, columns.label)
-    files = both or _files(path)
+    files = both or sources(path)
     parts = [parallel.read(both, dropped)] if both else (_read(file, kind, columns, dropped, plans) for file in files)
     examples = kept(_counted(parts, found, progress), folder)
     for file in files:
@@ -162,7 +165,8 @@ def _counted(
                 progress(count)
 
 
-def _files(path: str | Path) -> list[Source]:
+def sources(path: str | Path) -> list[Source]:
+    """The file of this name, or all that a pattern matches."""
     if glob.has_magic(str(path)) and "\0" not in str(path) and not Path(path).exists():
         found = sorted(glob.glob(str(path)))  # noqa: PTH207  (a Path takes no absolute pattern)
         if not found:
@@ -193,27 +197,30 @@ def _read(
         plan = _Plan(held[0], held[1] if kind == task.kind or task.kind == "number" else None, classes=task.classes)
         plans.append(plan)
         return _examples(table, kind, plan, dropped), f"{task.name} of GLUE: {_said(table, plan)}"
-    plan = _chosen(table, columns) if kind == "choose" else _planned(table, kind, columns)
+    plan = _chosen(table, columns) if kind == "choose" else planned(table, kind, columns)
     plans.append(plan)
     return _examples(table, kind, plan, dropped), _said(table, plan)
 
 
 def _examples(table: Table, kind: Kind, plan: _Plan, dropped: Dropped) -> Iterator[Example]:
     label: Label | None
-    for place, row in table.rows((*plan.texts, *([plan.label] if plan.label else [])), dropped):
+    for place, row in table.rows((*plan.texts, *([plan.label] if plan.label else []), *plan.flags), dropped):
         texts = _texts([row[name] for name in plan.texts], plan.joined, kind)
         if texts is None:
-            dropped.drop(WORDLESS, place, f"has no text in {_listed(plan.texts)}")
+            dropped.drop(WORDLESS, place, f"has no text in {listed(plan.texts)}")
             continue
         try:
-            label = None if plan.label is None else _label(row[plan.label], kind, plan, len(texts) - 1)
+            if plan.flags:
+                label = _flagged([row[name] for name in plan.flags], plan.flags)
+            else:
+                label = None if plan.label is None else _label(row[plan.label], kind, plan, len(texts) - 1)
         except LookupError as error:
             dropped.drop(UNKNOWN, place, str(error.args[0]))
         except ValueError as error:
             dropped.drop(WRONG, place, str(error))
         else:
-            if label is None and plan.label is not None:
-                dropped.drop(UNLABELLED, place, f"has no label in '{plan.label}'")
+            if label is None and (plan.label or plan.flags):
+                dropped.drop(UNLABELLED, place, f"has no label in {listed([plan.label] if plan.label else plan.flags)}")
             else:
                 yield Example(place=place, texts=texts, label=label)
 
@@ -232,18 +239,14 @@ def _texts(values: list[Any], joined: int, kind: Kind) -> tuple[str, ...] | None
 def _label(value: Any, kind: Kind, plan: _Plan, endings: int) -> Label | None:
     """What a cell says, as the kind of task needs it; None where it says nothing."""
     if kind == "labels":
-        if isinstance(value, str):
-            value = value.split(plan.separator) if plan.separator else [value]
-        elif value is not None and not isinstance(value, list):
-            value = [value]
-        if value is None:
+        if missing(value) and value != "":  # an empty cell says that none of the labels fits
             return None
-        named = [name for name in map(_class, value) if name is not None]
+        named = [name for name in map(_class, split(value, plan.separator)) if name is not None]
         return tuple(dict.fromkeys(named))  # none at all is a statement too
     if kind in ("number", "pairs"):
-        if value is None or (isinstance(value, str) and not value.strip()):
+        if missing(value):
             return None
-        if not isinstance(value, str | int | float) or not _numeric(value):
+        if not isinstance(value, str | int | float) or not numeric(value):
             raise ValueError(f"has the label {_shown(value)}, which is no number")
         return float(value)
     name = _class(value)
@@ -263,53 +266,73 @@ def _label(value: Any, kind: Kind, plan: _Plan, endings: int) -> Label | None:
 
 def _class(value: Any) -> str | None:
     """The name of a class. Numbers and truth values are names too, but 1.0 is the 1 that a gap has made of it."""
+    if missing(value):
+        return None
     if isinstance(value, float):
-        if value != value:
-            return None
         value = int(value) if value.is_integer() else value
-    if value is not None and not isinstance(value, str | int | float):
+    if not isinstance(value, str | int | float):
         raise ValueError(f"has the label {_shown(value)}, which names no class")
-    return None if value is None else str(value).strip() or None
+    return str(value).strip()
 
 
-def _planned(table: Table, kind: Kind, columns: Columns) -> _Plan:
+def _flagged(values: list[Any], names: Sequence[str]) -> tuple[str, ...] | None:
+    """The labels whose columns say 1; None where no column says anything."""
+    if all(map(missing, values)):
+        return None
+    said = [flag(value) for value in values]
+    if None in said:
+        raise ValueError(f"has {_shown(values[said.index(None)])} in a column of 0 and 1")
+    return tuple(name for name, given in zip(names, said, strict=True) if given)
+
+
+def planned(table: Table, kind: Kind, columns: Columns) -> _Plan:
     """The columns that were named, and a guess at the others: the label first, then the texts."""
     texts = tuple(map(table.column, columns.texts or ()))
-    label = table.column(columns.label) if columns.label else _labelling(table, kind, texts)
-    free = [name for name in table.columns if name != label]
+    flags = tuple(map(table.column, columns.labels or ())) if kind == "labels" else ()
+    label = None if flags else table.column(columns.label) if columns.label else _labelling(table, kind, texts)
+    free = [name for name in table.columns if name != label and name not in flags]
     most = 3 if kind == "pairs" else 2
     if not texts:
-        texts = _known([*(TRIPLES if kind == "pairs" else []), *COUPLES, *((name,) for name in SINGLES)], free)
+        texts = known([*(TRIPLES if kind == "pairs" else []), *COUPLES, *((name,) for name in SINGLES)], free)
     if not texts:  # no name is known: what has blanks in it is text
         wordy = [name for name in free if _wordy(table, name)]
         texts = tuple(wordy if 1 <= len(wordy) <= most else free if len(free) == 1 else ())
-    if not texts or (label is None and kind != "pairs"):
+    if not texts or (label is None and not flags and kind != "pairs"):
         raise _lost(table, "the texts and the label" if not texts else "the label")
     if kind == "pairs" and len(texts) > most:
         raise TextError(table.name, f"{len(texts)} columns of text", "One, two or three can be drawn together")
-    return _Plan(texts, label, separator=_separator(table, label, columns) if kind == "labels" else None)
+    separator = _separator(table, label, columns) if kind == "labels" else None
+    return _Plan(texts, label, separator=separator, flags=flags)
+
+
+def is_label(name: str) -> bool:
+    """Whether a column's name is one that labels go by."""
+    return name.casefold() in LABELS
 
 
 def _labelling(table: Table, kind: Kind, texts: Sequence[str]) -> str | None:
     """The column of the label, by its name; else the only one whose values look like labels."""
     free = [name for name in table.columns if name not in texts]
-    numbers = [name for name in free if 2 * sum(_numeric(row.get(name)) for row in table.head) > len(table.head)]
+    numbers = [name for name in free if 2 * sum(numeric(row.get(name)) for row in table.head) > len(table.head)]
     if kind == "pairs":  # a score may be there, but need not; a number in front is a count of rows
         last = free[-1:] if not table.headed and len(free) > 2 else []
-        return next(iter(_known([(name,) for name in (*SCORES, *last)], numbers)), None)
+        return next(iter(known([(name,) for name in (*SCORES, *last)], numbers)), None)
     names = {"number": NUMBERS, "labels": SEVERAL}.get(kind, CLASSES)
-    if named := _known([(name,) for name in names], free):
+    if named := known([(name,) for name in names], free):
         return named[0]
-    if texts and len(free) == 1:
-        return free[0]
-    alike = numbers if kind == "number" else [name for name in free if _repeats(table, name)]
+    told = texts or known([*COUPLES, *((name,) for name in SINGLES)], free)
+    told = told or [name for name in free if _wordy(table, name)]
+    left = [name for name in free if name not in told]
+    if told and len(left) == 1 and (kind != "number" or left[0] in numbers):
+        return left[0]
+    alike = numbers if kind == "number" else [name for name in free if repeats(table, name)]
     return alike[0] if len(alike) == 1 else None
 
 
 def _chosen(table: Table, columns: Columns) -> _Plan:
     """The columns of a beginning, of its endings, and of the number of the right one."""
     label = table.column(columns.label) if columns.label else None
-    label = label or next(iter(_known([("label",), ("answer",), ("answerkey",), ("target",)], table.columns)), None)
+    label = label or next(iter(known([("label",), ("answer",), ("answerkey",), ("target",)], table.columns)), None)
     if columns.texts:
         texts, joined = tuple(map(table.column, columns.texts)), 1
     else:
@@ -319,9 +342,9 @@ def _chosen(table: Table, columns: Columns) -> _Plan:
             if match := ENDING.fullmatch(name):
                 stems.setdefault(match[1].lower(), []).append((match[2].lower(), name))
         most = max(stems.values(), key=len, default=[])
-        endings = [name for _, name in sorted(most)] or list(_known([(name,) for name in ENDINGS], free))
+        endings = [name for _, name in sorted(most)] or list(known([(name,) for name in ENDINGS], free))
         # SWAG has two sentences, the second without its end; they are one text, which the endings go on with.
-        contexts = _known([("sent1", "sent2"), ("article", "question"), *((name,) for name in CONTEXTS)], free)
+        contexts = known([("sent1", "sent2"), ("article", "question"), *((name,) for name in CONTEXTS)], free)
         if not contexts or not endings:
             raise _lost(table, "a beginning and its endings")
         texts, joined = (*contexts, *endings), len(contexts)
@@ -335,7 +358,7 @@ def _lost(table: Table, what: str) -> TextError:
     return TextError(table.name, f"which columns hold {what} cannot be guessed from {columns}", REMEDY)
 
 
-def _known(groups: Sequence[Sequence[str]], columns: Sequence[str]) -> tuple[str, ...]:
+def known(groups: Sequence[Sequence[str]], columns: Sequence[str]) -> tuple[str, ...]:
     """The first group of names that are all there, as they are written there."""
     there = {name.casefold(): name for name in columns}
     return next((tuple(there[name] for name in group) for group in groups if there.keys() >= set(group)), ())
@@ -346,16 +369,9 @@ def _wordy(table: Table, name: str) -> bool:
     return all(isinstance(value, str) for value in values) and any(" " in value.strip() for value in values if value)
 
 
-def _repeats(table: Table, name: str) -> bool:
+def repeats(table: Table, name: str) -> bool:
     values = [str(row.get(name)) for row in table.head]
     return len(values) > 1 and 2 * len(set(values)) <= len(values) and any(value.strip() for value in values)
-
-
-def _numeric(value: Any) -> bool:
-    try:
-        return not isinstance(value, bool) and isfinite(float(value))
-    except (TypeError, ValueError, OverflowError):
-        return False
 
 
 def _separator(table: Table, label: str | None, columns: Columns) -> str | None:
@@ -370,12 +386,13 @@ def _endings(value: Any) -> list[Any]:
 
 
 def _said(table: Table, plan: _Plan) -> str:
-    label = f", label from {_listed([plan.label])}" if plan.label else ", no label"
+    label = f", label from {listed([plan.label])}" if plan.label else ", no label"
+    label = f", labels from {listed(plan.flags)}" if plan.flags else label
     separated = f" separated by '{plan.separator}'" if plan.separator else ""
-    return f"texts from {_listed(plan.texts)}{label}{separated}" + ("" if table.headed else " (there is no header)")
+    return f"texts from {listed(plan.texts)}{label}{separated}" + ("" if table.headed else " (there is no header)")
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(f"'{name}'" for name in names[:-1]), f"'{names[-1]}'"]))
 
 

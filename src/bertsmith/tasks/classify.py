@@ -1,5 +1,6 @@
 """Classify: what kind of text, or of pair of texts, this is; or how much of something it has."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -45,9 +46,12 @@ class Classify(Task):
         measure: Measure = "accuracy"  # the headline of a class; all that fit are told
         threshold: float = 0.5  # of several labels, those at least so probable are given
         pooling: Pooling | None = None  # what stands for a text: its first token, its last, or the mean of all
+        class_weights: Literal["none", "balanced"] = "none"  # balanced: rare classes weigh more, all of them the same
         language: float = 0.0  # weight of guessing next tokens, beside the classes; Radford et al. 2018: 0.5
 
         def __post_init__(self) -> None:
+            if self.class_weights == "balanced" and self.answer == "number":
+                raise ValueError("class_weights are balanced, and numbers have no classes. Leave them out")
             if not 0 <= self.language < np.inf:
                 raise ValueError(f"language is {self.language}. Give at least 0, usually 0.5")
 
@@ -65,6 +69,24 @@ class Classify(Task):
         self.pooler = pooler(trunk.config)
         bias = not trunk.config.causal  # as transformers has it
         self.classifier = Classifier(trunk.config.width, len(self.labels), trunk.config.dropout, bias)
+        self.weights: Tensor | None  # of the classes in the loss; None: all alike
+        self.register_buffer("weights", None, persistent=False)
+
+    def balance(self, labels: Iterable[Any]) -> None:
+        """Weigh the loss of a class by how rare it is among these labels; of several labels, what is given of each.
+
+        As in scikit-learn: examples / (classes x examples of the class), so that the mean weight is 1. A label of
+        several weighs as often as it is missing for each time that it is given.
+        """
+        counts, total = Counter[str](), 0
+        for label in labels:
+            if label is not None:
+                counts.update(label if isinstance(label, tuple) else [str(label)])
+                total += 1
+        seen = torch.tensor([max(1, counts[name]) for name in self.labels], dtype=torch.float32)
+        self.weights = (
+            (total - seen).clamp(min=1) / seen if self.config.answer == "labels" else total / len(seen) / seen
+        )
 
     @property
     def pooling(self) -> Pooling:
@@ -116,13 +138,14 @@ class Classify(Task):
         logits, labels = scored[: len(batch.labels)], batch.labels
         match self.config.answer:
             case "class":
-                total = F.cross_entropy(logits, labels, reduction="sum", ignore_index=-100)
+                total = F.cross_entropy(logits, labels, self.weights, reduction="sum", ignore_index=-100)
             case "number":
                 guessed = logits[:, 0]
                 total = (guessed - torch.where(labels.isnan(), guessed.detach(), labels)).square().sum()
             case "labels":
                 known = labels >= 0
-                losses = F.binary_cross_entropy_with_logits(logits, labels.clamp(min=0), reduction="none")
+                given = labels.clamp(min=0)
+                losses = F.binary_cross_entropy_with_logits(logits, given, reduction="none", pos_weight=self.weights)
                 total = torch.where(known, losses, 0.0).sum() / len(self.labels)
         return Term(total, None)
 

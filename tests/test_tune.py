@@ -493,6 +493,68 @@ def test_one_class_is_refused(base: Path, tmp_path: Path) -> None:
     assert str(caught.value) == "task: there is but one class, ('purr',). Give examples of at least two."
 
 
+def test_what_is_held_back_has_its_share_of_each_class(base: Path, tmp_path: Path) -> None:
+    labels = ["purr"] * 75 + ["bark"] * 20 + ["hiss"] * 4 + ["moo"]
+    path = tmp_path / "train.csv"
+    path.write_text("text,label\n" + "".join(f"the cat {row},{label}\n" for row, label in enumerate(labels)))
+    chosen = recipe(base, path, tmp_path / "out")
+    one, again = lesson.read(chosen), lesson.read(chosen)
+    held = [example.label for example in one.dev.examples]
+    assert (held.count("purr"), held.count("bark"), len(held)) == (8, 2, 10)
+    assert "moo" not in held
+    assert [example.place for example in one.dev.examples] == [example.place for example in again.dev.examples]
+    assert one.dev.found == "10 of the training examples, held back, of each class its share"
+    assert {one.place for part in (one.train, one.dev) for one in part.examples} == {
+        f"{path}:{n}" for n in range(2, 102)
+    }
+
+
+def test_the_guess_and_the_defaults_for_few_rows_are_said(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "prices.csv"
+    path.write_text("text,price\n" + "".join(f"the old cat {row},{row * 3}.5\n" for row in range(200)))
+    found = tune.recipe(base, path, tmp_path / "out", dev=None, task=None, seeds=1, overrides=[])
+    assert found.task.settings.answer == "number"
+    assert (found.train.epochs, found.data.items, found.optimizer.rate) == (20.0, 8, 2e-4)
+    assert capsys.readouterr().out == (
+        "Task: regression, numbers from 0.5 to 597.5 in 'price', the only column left; "
+        "task.answer=class makes a class of each number\n"
+        "200 rows are few: 20 epochs, batches of 8, learning rate 0.0002; "
+        "train.epochs, data.items and optimizer.rate change it\n"
+    )
+    said = ["train.epochs=2", "data.items=4", "optimizer.rate=1e-3", "task.answer=class"]
+    found = tune.recipe(base, path, tmp_path / "out", dev=None, task=None, seeds=1, overrides=said)
+    assert found.task.settings.answer == "class"
+    assert (found.train.epochs, found.data.items, found.optimizer.rate) == (2.0, 4, 1e-3)
+
+
+def test_many_rows_and_glue_keep_the_defaults(base: Path, tmp_path: Path) -> None:
+    table(tmp_path / "many.csv", 3000, 0)
+    for path in (tmp_path / "many.csv", tmp_path / "RTE"):
+        if path.suffix == "":
+            path.mkdir()
+            for name in ("train.tsv", "dev.tsv"):
+                (path / name).write_text("index\tsentence1\tsentence2\tlabel\n" + "0\ta cat\ta dog\tentailment\n" * 3)
+        found = tune.recipe(base, path, tmp_path / "out", dev=None, task=None, seeds=1, overrides=[])
+        assert (found.train.epochs, found.data.items, found.optimizer.rate) == (3.0, 32, 5e-5)
+
+
+def test_pairs_of_texts_are_learnt_as_embeddings(base: Path, tmp_path: Path) -> None:
+    rows = [f"the cat {row},a cat of {row}" for row in range(20)]
+    (tmp_path / "train.csv").write_text("\n".join(["question,answer", *rows]) + "\n")
+    chosen = recipe(base, tmp_path, tmp_path / "out", *BRIEF)
+    assert chosen.task.kind == "embed"
+    assert tune.finetune(chosen)["headline"] == "accuracy"
+
+
+def test_a_file_that_is_not_utf8_says_so(base: Path, tmp_path: Path) -> None:
+    path = table(tmp_path / "train.csv", 20, 0)
+    path.write_bytes(path.read_bytes() + "schöne cat,purr\n".encode("latin-1"))
+    lines = lesson.told(lesson.read(recipe(base, path, tmp_path / "out")))
+    assert lines[1] == "  left out: 1 rows with bad bytes (the file is not UTF-8: save it as UTF-8)"
+
+
 # ------------------------------------------------------------------------------------------------- other tasks
 
 

@@ -55,7 +55,7 @@ def test_columns_without_names_are_guessed_from_what_they_hold(tmp_path: Path) -
     assert pairs(labelled)[0] == (("a film",), "good")
     labelled = of(tmp_path / "a.tsv", "a b\tc d\t3.5\ne f\tg h\t2\ni j\tk l\tnan\n", "number")
     assert pairs(labelled) == [(("a b", "c d"), 3.5), (("e f", "g h"), 2.0)]
-    assert labelled.dropped == {"rows with a wrong label": 1}
+    assert labelled.dropped == {"rows without a label": 1}
 
 
 def test_named_columns_are_taken(tmp_path: Path) -> None:
@@ -93,17 +93,17 @@ def test_what_cannot_be_guessed_lists_the_columns_and_the_remedy(
 
 
 def test_classes_are_names_whatever_they_are_written_as(tmp_path: Path) -> None:
-    labels = ["a", 1, True, 2.0, 2.5, " b ", None, "", float("nan"), ["a"], {"a": 1}]
+    labels = ["a", 1, True, 2.0, 2.5, " b ", None, "", float("nan"), "NaN", "nan", " null", "<NA>", ["a"], {"a": 1}]
     labelled = of(tmp_path / "a.jsonl", [{"text": "x", "label": label} for label in labels], "classify")
     assert [example.label for example in labelled.examples] == ["a", "1", "True", "2", "2.5", "b"]
-    assert labelled.dropped == {"rows without a label": 3, "rows with a wrong label": 2}
+    assert labelled.dropped == {"rows without a label": 7, "rows with a wrong label": 2}
 
 
 def test_numbers_are_finite(tmp_path: Path) -> None:
     labels = [1, 2.5, "3", "-1e3", None, "", "x", True, float("nan"), float("inf"), "nan", "-Infinity", [1], 10**400]
     labelled = of(tmp_path / "a.jsonl", [{"text": "x", "score": label} for label in labels], "number")
     assert [example.label for example in labelled.examples] == [1.0, 2.5, 3.0, -1000.0]
-    assert labelled.dropped == {"rows without a label": 2, "rows with a wrong label": 8}
+    assert labelled.dropped == {"rows without a label": 4, "rows with a wrong label": 6}
     with pytest.raises(TextError, match=r"a\.jsonl:1: has the label 'x', which is no number\. Mend the file"):
         of(tmp_path / "a.jsonl", [{"text": "x", "score": "x"}], "number", "fail")
 

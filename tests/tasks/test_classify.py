@@ -183,3 +183,31 @@ def test_a_measure_of_two_classes_is_refused_for_three_before_anything_is_learnt
     with pytest.raises(RecipeError) as caught:
         classify(labels=("a", "b", "c"), measure=measure)
     assert str(caught.value) == f"task.measure: '{measure}' needs two classes. Use accuracy or macro_f1."
+
+
+def test_balanced_weights_make_rare_classes_count_as_much_as_common_ones() -> None:
+    """As scikit-learn's `balanced`, and as torch's `pos_weight` for several labels."""
+    labels = ["a"] * 6 + ["b"] * 2 + [None]
+    task = Classify(Transformer(shape()), Classify.Config(class_weights="balanced"), ("a", "b"))
+    task.balance(labels)
+    assert task.weights is not None
+    assert task.weights.tolist() == pytest.approx([8 / (2 * 6), 8 / (2 * 2)])
+    assert "weights" not in task.state_dict()
+    several = Classify(Transformer(shape()), Classify.Config(answer="labels", class_weights="balanced"), ("a", "b"))
+    several.balance([("a",), ("a", "b"), ("a",), ()])
+    assert several.weights is not None
+    assert several.weights.tolist() == pytest.approx([1 / 3, 3.0])
+    examples = [Example(place="", texts=("cat",), label=label) for label in "aab"]
+    batch = task.collate(task.items(examples, tokenizer(), LENGTH), Mould(items=3, length=LENGTH))
+    task.eval()
+    weighed = task(batch)["class"].total
+    task.weights = None
+    alone = [task(task.collate([item], Mould(items=1, length=LENGTH)))["class"].total for item in
+             task.items(examples, tokenizer(), LENGTH)]  # fmt: skip
+    expected = sum(weight * one for weight, one in zip((2 / 3, 2 / 3, 2), alone, strict=True))
+    assert float(weighed) == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_numbers_have_no_class_weights() -> None:
+    with pytest.raises(ValueError, match="numbers have no classes"):
+        Classify.Config(answer="number", class_weights="balanced")

@@ -1,0 +1,141 @@
+"""The task of a labelled file is guessed from its values, and the guess is said."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertsmith.data.guess import Guess, guess
+from bertsmith.data.labelled import Columns, Kind, read
+from bertsmith.errors import TextError
+
+GENRES = ["film", "love", "war", "art"]
+
+
+def table(path: Path, header: str, cell: Callable[[int], str], count: int = 40, texts: int = 1) -> Path:
+    """Rows with one text or more, all different, and the cells after them."""
+    rows = (",".join([*(f"text {side} of {row}" for side in range(texts)), cell(row)]) for row in range(count))
+    path.write_text("\n".join([header, *(row.rstrip(",") for row in rows)]) + "\n")
+    return path
+
+
+def several(row: int, mark: str) -> str:
+    return mark.join(GENRES[at % 4] for at in range(row, row + 1 + row % 3))
+
+
+@pytest.mark.parametrize(
+    ("header", "cell", "count", "answer", "said"),
+    [
+        ("text,score", lambda row: f"{row / 7:.3f}", 40, "number", "regression, numbers from 0 to 5.571 in 'score'"),
+        ("text,price", lambda row: str(row * 37), 40, "number", "regression, .* in 'price', the only column left"),
+        ("text,year", lambda row: str(1900 + row % 90), 300, "number", "regression, numbers from 1900 to 1989"),
+        ("text,stars", lambda row: str(1 + row % 5), 40, "class", "classification, 5 classes in 'stars'"),
+        ("text,label", lambda row: str(row % 60), 400, "class", "classification, 60 classes in 'label'"),
+        ("text,label", lambda row: "ab"[row % 2], 40, "class", "classification, 2 classes in 'label'"),
+        ("text,label", lambda row: ["a", "b", "NaN", "", "null"][row % 5], 40, "class", "classification, 2 classes"),
+        ("text,genres", lambda row: f'"{several(row, ",")}"', 40, "labels", "multi-label .* 4 labels separated by ','"),
+        ("text,genres", lambda row: several(row, ";"), 40, "labels", "multi-label .* 4 labels separated by ';'"),
+        ("text,label", lambda row: several(row, "|"), 40, "labels", r"multi-label .* 4 labels separated by '\|'"),
+        ("text,labels", lambda row: f'"{GENRES[: row % 3]}"', 40, "labels", "multi-label .* 2 labels in 'labels'"),
+        ("text,class", lambda row: ['"Arts, crafts"', "News"][row % 2], 40, "class", "classification, 2 classes"),
+    ],
+)
+def test_the_kind_of_label_is_told_by_its_values(
+    tmp_path: Path, header: str, cell: Callable[[int], str], count: int, answer: str, said: str
+) -> None:
+    path = table(tmp_path / "a.csv", header, cell, count)
+    found = guess(path)
+    assert (found.task, found.answer, found.rows) == ("classify", answer, count)
+    assert re.search(said, found.said), found.said
+    assert "task.answer=" in found.said
+    kinds: dict[str, Kind] = {"class": "classify", "number": "number", "labels": "labels"}
+    assert read(path, kinds[answer], Columns(separator=found.separator)).examples
+
+
+def test_lists_of_json_are_several_labels(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(json.dumps({"text": f"t {row}", "labels": GENRES[: row % 3]}) for row in range(20)))
+    assert guess(path).answer == "labels"
+
+
+def test_a_column_of_0_and_1_for_each_label_is_read(tmp_path: Path) -> None:
+    path = table(tmp_path / "a.csv", "comment_text,toxic,threat", lambda row: f"{row % 2},{int(row % 3 == 0)}")
+    found = guess(path)
+    assert (found.answer, found.labels) == ("labels", ("toxic", "threat"))
+    assert found.said == (
+        "Task: multi-label classification, a column of 0 and 1 for each of 2 labels (toxic, threat); "
+        "data.label='...' takes one column"
+    )
+    path.write_text(path.read_text() + "no label,,\nodd,2,1\n")
+    labelled = read(path, "labels", Columns(labels=found.labels))
+    assert [one.label for one in labelled.examples][:4] == [("threat",), ("toxic",), (), ("toxic", "threat")]
+    assert labelled.found == "texts from 'comment_text', labels from 'toxic' and 'threat'"
+    assert labelled.dropped == {"rows without a label": 1, "rows with a wrong label": 1}
+    assert guess(path, Columns(label="toxic")).answer == "class"
+
+
+@pytest.mark.parametrize(
+    ("header", "texts"),
+    [
+        ("question,answer", 2),
+        ("anchor,positive", 2),
+        ("query,passage", 2),
+        ("anchor,positive,negative", 3),
+        ("sentence1,sentence2", 2),
+    ],
+)
+def test_texts_that_belong_together_without_a_label_are_for_embeddings(tmp_path: Path, header: str, texts: int) -> None:
+    found = guess(table(tmp_path / "a.csv", header, lambda row: "", texts=texts))
+    assert found.task == "embed"
+    assert found.said.startswith("Task: sentence embeddings from '")
+    assert found.said.endswith("since there is no label; data.label='...' and --task classify change it")
+
+
+def test_answers_that_recur_are_classes_and_scores_of_pairs_are_numbers(tmp_path: Path) -> None:
+    found = guess(table(tmp_path / "a.csv", "question,answer", lambda row: ["yes", "no"][row % 2]))
+    assert (found.task, found.answer) == ("classify", "class")
+    found = guess(table(tmp_path / "b.csv", "sentence1,sentence2,score", lambda row: f"{row / 9:.2f}", texts=2))
+    assert (found.task, found.answer) == ("classify", "number")
+
+
+@pytest.mark.parametrize(
+    ("header", "where"), [("text,label", "'label'"), ("text,note", "'note', the only column left")]
+)
+def test_a_class_for_each_row_is_refused(tmp_path: Path, header: str, where: str) -> None:
+    path = table(tmp_path / "a.csv", header, lambda row: f"id-{row}")
+    with pytest.raises(TextError) as caught:
+        guess(path)
+    fact = f"40 different values in 40 rows of {where}: nearly each row is its own class"
+    remedy = "Name the label's column with data.label='...', or learn from pairs of texts with --task embed."
+    assert str(caught.value) == f"{path}: {fact}. {remedy}"
+    assert guess(path, task="embed").rows == 40  # what was said is not guessed
+
+
+@pytest.mark.parametrize(
+    ("name", "record", "task"),
+    [
+        ("a.jsonl", {"tokens": ["EU", "says"], "ner_tags": ["B-ORG", "O"]}, "tag"),
+        ("a.jsonl", {"question": "q", "context": "c", "answers": {"text": ["c"], "answer_start": [0]}}, "answer"),
+        ("a.jsonl", {"ctx": "a b", "ending0": "c", "ending1": "d", "label": 0}, "choose"),
+        ("a.json", {"question": "q", "context": "c", "answers": {"text": ["c"], "answer_start": [0]}}, "answer"),
+    ],
+)
+def test_other_tasks_are_told_by_their_columns(tmp_path: Path, name: str, record: Any, task: str) -> None:
+    (tmp_path / name).write_text("\n".join([json.dumps(record)] * 9))
+    found = guess(tmp_path / name)
+    assert (found.task, found.rows) == (task, 9)
+
+
+def test_json_that_asks_nothing_is_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps([{"text": f"t {row}", "label": "ab"[row % 2]} for row in range(9)]))
+    assert (guess(path).task, guess(path).rows) == ("classify", 9)
+    path.write_text(json.dumps({"data": [{"paragraphs": [{"qas": [{"question": "who"}] * 5}]}]}))
+    assert guess(path) == Guess(task="answer", rows=5)
+    (tmp_path / "a.conll").write_text("a O\nb O\n\n\nc O\n\n")
+    assert guess(tmp_path / "a.conll") == Guess(task="tag", rows=2)
+    (tmp_path / "empty.csv").write_text("")
+    assert guess(tmp_path / "empty.csv") == Guess(task="classify")

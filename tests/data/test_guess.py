@@ -18,7 +18,7 @@ GENRES = ["film", "love", "war", "art"]
 def table(path: Path, header: str, cell: Callable[[int], str], count: int = 40, texts: int = 1) -> Path:
     """Rows with one text or more, all different, and the cells after them."""
     rows = (",".join([*(f"text {side} of {row}" for side in range(texts)), cell(row)]) for row in range(count))
-    path.write_text("\n".join([header, *(row.rstrip(",") for row in rows)]) + "\n")
+    path.write_text("\n".join([header, *(row.rstrip(",") if texts > 1 else row for row in rows)]) + "\n")
     return path
 
 

@@ -170,6 +170,10 @@ def _read(data: Path, kind: Kind, settings: DataConfig, source: Mapping[str, Any
     if asked == GUESS and texts and source.get("joined") == 1 and glue.recognise(place) is None and kind != "tag":
         try:
             learnt = Columns(texts=tuple(map(str, texts)), label=str(label) if label is not None else None)
+            if flags := source.get("labels"):
+                learnt = replace(learnt, labels=tuple(map(str, flags)))
+            if separator := source.get("separator"):
+                learnt = replace(learnt, separator=str(separator))
             return labelled.read(place, kind, learnt, settings.bad), place
         except TextError:
             pass  # the file has other columns: they are guessed, or whoever cannot guess says so

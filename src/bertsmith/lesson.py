@@ -233,7 +233,9 @@ def learnt_from(recipe: FineTune, data: Data) -> dict[str, Any]:
     part, given = data.train, recipe.data
     texts, label = part.texts or given.texts, part.label or given.label
     kind = TASKS[recipe.task.kind].reads(recipe.task.settings)
-    return {"kind": kind, "texts": list(texts or ()), "label": label, "joined": part.joined}
+    found = {"kind": kind, "texts": list(texts or ()), "label": label, "joined": part.joined}
+    found |= {"labels": list(given.labels)} if given.labels else {}
+    return found | ({"separator": given.separator} if given.separator else {})
 
 
 def held_out(data: Path, columns: Columns = labelled.GUESS) -> Path:

@@ -1,5 +1,6 @@
 """The command line as a person meets it: quick help, one-line mistakes, the whole path in a few commands."""
 
+import errno
 import json
 import resource
 import subprocess
@@ -9,10 +10,11 @@ from typing import Any
 
 import pytest
 import scripts
+import torch
 from tiny import prepared, recipe, write_text
 from typer.testing import CliRunner
 
-from bertsmith import __version__, config, recipes, run
+from bertsmith import __version__, cli, config, recipes, run
 from bertsmith.cli import PANELS, app
 from bertsmith.errors import RecipeError
 
@@ -195,6 +197,39 @@ def test_the_help_is_grouped_by_what_one_wants_to_do() -> None:
     places = [shown.index(f"─ {title} ─") for title in PANELS]
     assert places == sorted(places)
     assert shown.count("─ Commands ─") == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (OSError(errno.EMFILE, "Too many open files"), "files: more are open than this system allows. Give fewer"),
+        (RuntimeError("unable to open shared memory: Too many open files"), "files: more are open than this system"),
+        (MemoryError(), "memory: there is not enough of it. Take smaller batches (data.tokens=, data.items=), shorter"),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), "memory: there is not"),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate"), "GPU memory: there is not enough of it. "),
+    ],
+)
+def test_what_a_machine_lacks_is_told_in_one_line(
+    error: Exception, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "app", fail)
+    with pytest.raises(SystemExit, match="1"):
+        cli.main()
+    said = capsys.readouterr().err
+    assert said.startswith(f"bertsmith: {line}")
+    assert said.count("\n") == 1
+
+
+def test_a_fault_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise RuntimeError("a shape that does not fit")
+
+    monkeypatch.setattr(cli, "app", fail)
+    with pytest.raises(RuntimeError, match="a shape that does not fit"):
+        cli.main()
 
 
 def test_the_version_is_told() -> None:

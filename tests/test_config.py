@@ -87,6 +87,8 @@ def test_what_is_dumped_reads_back_the_same(tmp_path: Path) -> None:
         ("inner.loud=1", "r.toml [inner] loud: expected true or false, got 1."),
         ("inner.rates=1", "r.toml [inner] rates: expected a list, got 1."),
         ("sorter.way=upp", "r.toml [sorter] way: 'upp' is not a choice. Did you mean 'up'?"),
+        ("sorter.kind=[1,[2]]", "r.toml [sorter]: unknown kind '[1, [2]]'. Known: sorter."),
+        ("sorter.kind={a=1}", "r.toml [sorter]: unknown kind '{'a': 1}'. Known: sorter."),
         ("sorter.kind=sortr", "r.toml [sorter]: unknown kind 'sortr'. Did you mean 'sorter'?"),
         ("shape.depth=3", "r.toml [shape]: width 8 is not a multiple of depth 3."),
         ("inner=3", "r.toml inner: is not a section."),

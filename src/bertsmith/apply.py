@@ -23,7 +23,6 @@ from bertsmith.insight import alignment
 from bertsmith.insight.alignment import Alignment
 from bertsmith.tasks.base import Task
 from bertsmith.tasks.bleu import SIGNATURE, bleu
-from bertsmith.train import machine
 from bertsmith.use import vectors
 from bertsmith.use.fill import Filled
 from bertsmith.use.likelihood import Totals
@@ -217,7 +216,7 @@ def translate(
 
 
 def _loaded(model: Path) -> Model:
-    return load(model, device=machine.device("auto").type)
+    return load(model)
 
 
 def _named(inputs: Sequence[str], texts: Sequence[str] = ()) -> list[str]:

@@ -1,5 +1,6 @@
 """The command line: verbs, and no logic. Heavy imports live inside the verbs, so that help answers at once."""
 
+import errno
 import sys
 import time
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from bertsmith.errors import BertsmithError
+from bertsmith.errors import BertsmithError, RunError
 
 # What a person wants to do: the verbs stand under these titles in the help, in this order.
 MAKE, TEACH, USE = "Make a model from text", "Teach a model a task, and measure it", "Use a model"
@@ -575,7 +576,7 @@ def translate(
 
 
 def main() -> None:
-    """Run a verb. A person's mistake is told in one line, without a traceback."""
+    """Run a verb. A person's mistake, and what a machine lacks, is told in one line, without a traceback."""
     try:
         app()
     except BertsmithError as error:
@@ -586,3 +587,23 @@ def main() -> None:
     except BrokenPipeError:  # the reader of our output has left, as `head` does
         sys.stderr.close()
         sys.exit(1)
+    except (MemoryError, OSError, RuntimeError) as error:
+        if (line := lacks(error)) is None:
+            raise
+        print(f"bertsmith: {line}", file=sys.stderr)
+        sys.exit(1)
+
+
+def lacks(error: BaseException) -> RunError | None:
+    """What this machine has too little of, in one line: memory, or files that may be open; None of any other fault."""
+    said, files = str(error).lower(), isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
+    if files or "too many open files" in said:
+        remedy = "Give fewer workers (--workers, data.workers=0), or raise the limit with: ulimit -n 4096"
+        return RunError("files", "more are open than this system allows", remedy)
+    memory = isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+    gpu = type(error).__name__ == "OutOfMemoryError" or "cuda error: out of memory" in said  # torch's own
+    if not (memory or gpu or "can't allocate memory" in said or "out of memory" in said):
+        return None
+    place = "GPU memory" if gpu or "cuda" in said else "memory"
+    remedy = "Take smaller batches (data.tokens=, data.items=), shorter texts (data.length=) or a smaller model"
+    return RunError(place, "there is not enough of it", remedy)

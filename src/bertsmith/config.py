@@ -147,7 +147,7 @@ def _pick(value: Any, table: Mapping[str, Any], place: str) -> Part:
     kind = rest.pop("kind", None)
     if kind is None:
         raise RecipeError(place, "'kind' is missing", f"Known: {', '.join(table)}")
-    if kind not in table:
+    if not isinstance(kind, str) or kind not in table:
         raise RecipeError(place, f"unknown kind '{kind}'", nearest(str(kind), table))
     entry = table[kind]
     if is_dataclass(entry) and not isinstance(entry, type):

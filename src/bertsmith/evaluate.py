@@ -10,6 +10,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from bertsmith import config, lesson, suites, terminal
+from bertsmith.callable import make_callable
 from bertsmith.data import files, glue, labelled
 from bertsmith.data.examples import Example, Sentence
 from bertsmith.data.labelled import GUESS, Columns, Kind, Labelled
@@ -26,6 +27,7 @@ from bertsmith.use.load import load
 from bertsmith.use.model import Model
 
 SAY = terminal.console()
+make_callable(__name__)  # bertsmith.evaluate(...) is a call, too
 TOGETHER = 1024  # examples predicted at a time: no more are in memory, however long the file is
 SHOWN = 30  # classes in the terminal's table
 RESULT = "result.json"
@@ -85,7 +87,7 @@ def measure(model: Path, data: Path, out: Path | None = None, *, overrides: Sequ
     if out is not None:
         _check(out)
     settings = config.build(config.override({}, overrides), EvaluateConfig, "evaluate").data
-    loaded = load(model, device=machine.device("auto").type)
+    loaded = load(model)
     task, source = _task(loaded, model), loaded.learnt_from
     read, place = _read(data, type(task).reads(task.config), settings, source)
     SAY.print(f"{len(read.examples):,} examples: {read.found}")

@@ -82,7 +82,7 @@ def held_out(folder: Path, text: Path, length: int = LENGTH) -> dict[str, float]
 
     Hidden words are asked alike of all models of one vocabulary: 15 % of the pieces, hidden as BERT's were.
     """
-    model, shards = load(folder, machine.device("auto").type), Shards(text)
+    model, shards = load(folder), Shards(text)
     verify(shards).wait()
     objective, tokenizer = model.objective, model.tokenizer
     if not model.guesses or not isinstance(objective, Unlabelled):
@@ -102,7 +102,7 @@ def held_out(folder: Path, text: Path, length: int = LENGTH) -> dict[str, float]
 
 def _blimp(pairs: Sequence[minimal.Pair], recipe: Recipe, folder: Path) -> Sequence[float]:
     """The share of minimal pairs judged right, by whatever likelihood the model has for a text."""
-    model = load(folder, machine.device("auto").type)
+    model = load(folder)
     if not model.guesses:
         return []
     totals = [scored.total for scored in model.score([text for pair in pairs for text in (pair.good, pair.bad)])]

@@ -11,6 +11,7 @@ from typing import Any
 from rich import progress as bars
 
 from bertsmith import terminal
+from bertsmith.callable import make_callable
 from bertsmith.data import files
 from bertsmith.data.corpus import Corpus
 from bertsmith.data.prepare import Summary
@@ -26,6 +27,7 @@ from bertsmith.train.clock import spoken
 SAY = terminal.console()
 KEPT = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "tokenizer.json.writing")  # in a tokenizer's folder
 QUICKLY = 300_000  # characters that a vocabulary is measured on where time is short
+make_callable(__name__)  # bertsmith.prepare(...) is a call, too
 
 
 def tokenizer(texts: Sequence[str], out: Path, settings: TokenizerConfig, **reading: Any) -> None:

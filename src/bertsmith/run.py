@@ -53,10 +53,10 @@ MAY_CHANGE = frozenset(  # what a run that goes on may have otherwise than when 
 
 def read(recipe: str | Path, overrides: Sequence[str]) -> Recipe:
     """A recipe by its name or from its file, with the changes of the command line."""
-    path = recipes.find(recipe)
-    if "task" in config.values(path):
+    values = config.values(recipes.find(recipe))
+    if "task" in values:
         raise RecipeError(recipe, "learns from labelled examples", f"Say: bertsmith finetune {recipe} DATA --out DIR")
-    return config.read(path, Recipe, overrides, EXTENTS)
+    return config.build(config.override(values, overrides, EXTENTS), Recipe, str(recipe))
 
 
 def placed(recipe: Recipe, data: Path | None, out: Path | None) -> Recipe:

@@ -273,4 +273,4 @@ def _units(shards: Shards, tokenizer: Tokenizer) -> str:
 
 def _guesses(model: Model, texts: Sequence[str]) -> list[list[tuple[str, float]]]:
     """The five best words for each text's blank, with their probabilities."""
-    return [[(guess.word, guess.probability) for guess in filled.blanks[0]] for filled in model.fill_all(texts)]
+    return [[(guess.word, guess.probability) for guess in filled.blanks[0]] for filled in model.fill(texts)]

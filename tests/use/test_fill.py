@@ -50,7 +50,7 @@ def test_probabilities_are_sorted_and_no_special_token_is_a_word(model: bertsmit
 
 def test_neighbours_do_not_change_an_answer(model: bertsmith.Model) -> None:
     texts = ["the cat sees the [MASK] .", "the queen [MASK] the fish in the river .", "[MASK] dog"]
-    together = model.fill_all(texts)
+    together = model.fill(texts)
     for text, answer in zip(texts, together, strict=True):
         alone = model.fill(text)
         assert [guess.word for guess in alone.blanks[0]] == [guess.word for guess in answer.blanks[0]]
@@ -62,15 +62,15 @@ def test_many_texts_are_filled_in_parts_and_in_order(model: bertsmith.Model, mon
     from bertsmith.use import fill
 
     texts = [f"the {noun} sees the [MASK] ." for noun in ("cat", "dog", "king", "tree", "fish")] * 3
-    whole = [answer.plain() for answer in model.fill_all(texts)]
+    whole = [answer.plain() for answer in model.fill(texts)]
     monkeypatch.setattr(fill, "ROOM", 20)
-    parts = [answer.plain() for answer in model.fill_all(texts)]
+    parts = [answer.plain() for answer in model.fill(texts)]
     assert [answer["text"] for answer in parts] == texts
     assert [answer["best"] for answer in parts] == [answer["best"] for answer in whole]
 
 
 def test_no_texts_have_no_blanks(model: bertsmith.Model) -> None:
-    assert model.fill_all([]) == []
+    assert model.fill([]) == []
 
 
 def test_a_text_without_a_blank_is_refused(model: bertsmith.Model) -> None:

@@ -240,9 +240,12 @@ def test_a_model_that_cannot_write_says_so(tmp_path: Path) -> None:
     )
 
 
-def test_one_text_is_not_several(model: Model) -> None:
+def test_one_prompt_gives_one_text_and_a_list_gives_a_list(model: Model) -> None:
+    how = {"max_new_tokens": 4, "seed": 3}  # the field's word for `most`
+    assert model.generate("the cat", **how) == model.generate(["the cat"], **how)[0]
+    assert len(model.generate("the cat", samples=2, **how)) == 2
     with pytest.raises(TextError, match="is one text, not several"):
-        model.generate("the cat")
+        module.generate(Decoder(model.trunk), model.tokenizer, "the cat", SearchConfig())
 
 
 def test_a_vocabulary_without_a_start_needs_a_word_to_begin_with(model: Model) -> None:

@@ -131,9 +131,10 @@ def test_what_is_too_long_is_cut_and_told(model: Model) -> None:
         model.translate(["cat", " ".join(["cat"] * 60)])
 
 
-def test_one_text_alone_is_refused(model: Model) -> None:
+def test_one_text_gives_one_translation_and_a_list_gives_a_list(model: Model) -> None:
+    assert model.translate("cat") == model.translate(["cat"])[0]
     with pytest.raises(TextError, match=r"texts: is one text, not several\. Put it into a list"):
-        model.translate("cat")
+        model.translate_all("cat")
 
 
 def test_a_model_that_has_not_learnt_to_translate_says_so(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ from bertsmith.errors import RunError
 
 Documents = list[list[str]]
 Item = TypeVar("Item")
+SPARE = 4  # workers, of three pipes each, that are given up where a process may open no more files
+REMEDY = "Give fewer workers (--workers 0: none), or allow more open files with: ulimit -n 4096"
 AHEAD = 3  # blocks on the way for each worker: one in work, one waiting, one done
 
 
@@ -37,7 +39,7 @@ def encode_all(
         for item, groups in items:
             yield item, [encoder.encode(documents) for documents in groups]
         return
-    crew = [Worker(folder, width) for _ in range(workers)]
+    crew = _crew(folder, width, workers)
     idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
     for worker in crew:
         idle.put(worker)
@@ -49,15 +51,32 @@ def encode_all(
         finally:
             idle.put(worker)  # even a dead one: whoever takes it next tells of its death
 
-    pool = ThreadPoolExecutor(workers)  # each thread waits for one worker
+    pool = ThreadPoolExecutor(len(crew))  # each thread waits for one worker
     try:
-        yield from _in_order(items, encode, pool, AHEAD * workers)
+        yield from _in_order(items, encode, pool, AHEAD * len(crew))
     finally:
         for worker in crew:
             worker.kill()  # so that no thread waits any longer
         pool.shutdown(cancel_futures=True)
         for worker in crew:
             worker.close()
+
+
+def _crew(folder: Path, width: str, workers: int) -> list["Worker"]:
+    """As many workers as were asked for, or as the system lets a process open pipes for."""
+    crew: list[Worker] = []
+    try:
+        for _ in range(workers):
+            crew.append(Worker(folder, width))
+    except OSError as error:
+        # The last ones give back the files that the text is to be read through.
+        for worker in crew[-SPARE:]:
+            worker.kill()
+            worker.close()
+        del crew[-SPARE:]
+        if not crew:
+            raise RunError("prepare", f"no worker process can be started ({error.strerror})", REMEDY) from None
+    return crew
 
 
 def _in_order(

@@ -1,5 +1,8 @@
 """The model card: what a stranger must know before using a model folder."""
 
+import html
+import json
+import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -73,17 +76,17 @@ USES: dict[Use, tuple[str, str, str]] = {  # what model hubs call it, what it is
 def card(story: RunStory, license_name: str | None = None, *, use: Use = "fills") -> str:
     """A README.md with the front matter that model hubs read; `use`: what the model is for as it is."""
     pipeline, kind, example = USES[use]
-    figures = "\n".join(f"| {name} | {value} |" for name, value in story.figures.items())
-    data = "\n".join(f"| {name} | {value} |" for name, value in story.data.items())
-    machine = ", ".join(f"{name} {value}" for name, value in story.machine.items())
-    license_line = f"license: {license_name}\n" if license_name else ""
+    figures = _rows(story.figures)
+    data = _rows(story.data)
+    machine = _plain(", ".join(f"{name} {value}" for name, value in story.machine.items()))
+    license_line = f"license: {json.dumps(license_name)}\n" if license_name else ""
     return f"""---
 library_name: {"bertsmith" if use in ("is_read", "reads_on") else "transformers"}
 pipeline_tag: {pipeline}
-{license_line}tags: [bertsmith, {kind.lower()}]
+{license_line}tags: [bertsmith, {json.dumps(kind.lower())}]
 ---
 
-# {story.title}
+# {_plain(story.title)}
 
 A {kind} pretrained from scratch with bertsmith.{f" {story.verdict}" if story.verdict else ""}
 
@@ -103,9 +106,7 @@ A {kind} pretrained from scratch with bertsmith.{f" {story.verdict}" if story.ve
 
 ## Recipe
 
-```toml
-{story.recipe.strip()}
-```
+{_code(story.recipe, "toml")}
 
 Made on {machine}.
 """
@@ -116,17 +117,17 @@ def tuned_card(kind: str, result: Mapping[str, Any], network: str | None = None)
     pipeline, call = PIPELINES[kind]
     network = network or ("T5" if kind == "write" else "BERT")
     library = "sentence-transformers" if kind == "embed" else "transformers"
-    rows = "\n".join(f"| {name} | {_said(found)} |" for name, found in result["summary"].items())
+    rows = _rows({name: _said(found) for name, found in result["summary"].items()})
     protocol = result["protocol"]
-    machine = ", ".join(f"{name} {value}" for name, value in protocol["machine"].items())
+    machine = _plain(", ".join(f"{name} {value}" for name, value in protocol["machine"].items()))
     examples = protocol["examples"]
     return f"""---
 library_name: {library}
 pipeline_tag: {pipeline}
-tags: [bertsmith, {network.lower()}]
+tags: [bertsmith, {json.dumps(network.lower())}]
 ---
 
-# A {network} fine-tuned to {kind}
+# A {_plain(network)} fine-tuned to {kind}
 
 ```python
 import bertsmith
@@ -146,12 +147,28 @@ Data SHA-256 (training, dev): {protocol["data_sha256"]}
 
 ## Recipe
 
-```toml
-{protocol["recipe"].strip()}
-```
+{_code(protocol["recipe"], "toml")}
 
 Made on {machine}.
 """
+
+
+def _rows(values: Mapping[str, Any]) -> str:
+    """The rows of a table of names and values."""
+    return "\n".join(f"| {_plain(name)} | {_plain(value)} |" for name, value in values.items())
+
+
+def _plain(value: object) -> str:
+    """A value as Markdown shows it letter by letter: no HTML, no link, no end of a cell or of a line."""
+    text = " ".join(html.escape(str(value), quote=False).split())
+    return re.sub(r"([\\`*\[\]|])", r"\\\1", text)
+
+
+def _code(text: str, language: str) -> str:
+    """A block of code, fenced by more backticks than stand in it."""
+    longest = max((len(found) for found in re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}{language}\n{text.strip()}\n{fence}"
 
 
 def _said(found: Mapping[str, Any]) -> str:

@@ -19,3 +19,7 @@
 
 A network that is not a transformer gets a file of its own and a line in `networks.OWN`.
 """
+
+from bertsmith.callable import make_callable
+
+make_callable(__name__)  # bertsmith.models("bert*") lists names

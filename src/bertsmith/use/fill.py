@@ -21,6 +21,9 @@ class Guess:
     word: str
     probability: float
 
+    def __repr__(self) -> str:
+        return f"{self.word} {self.probability:.1%}"
+
 
 @dataclass(frozen=True)
 class Filled:
@@ -33,6 +36,9 @@ class Filled:
     def plain(self) -> dict[str, Any]:
         """The same as JSON values."""
         return asdict(self)
+
+    def __repr__(self) -> str:
+        return f"Filled({self.best!r}, {', '.join(map(repr, self.blanks))})"
 
 
 @torch.inference_mode()

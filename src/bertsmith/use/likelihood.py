@@ -45,6 +45,14 @@ class Scored:
     def tokens(self) -> int:
         return len(self.logs)
 
+    @property
+    def perplexity(self) -> float:
+        """e to minus the mean log-likelihood of its pieces."""
+        return perplexity([self])
+
+    def __repr__(self) -> str:
+        return f"Scored({self.text[:60]!r}, total={self.total:.2f}, {self.tokens} tokens)"
+
     def plain(self) -> dict[str, Any]:
         """The same as JSON values."""
         return asdict(self) | {"tokens": self.tokens}

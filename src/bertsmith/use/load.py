@@ -26,12 +26,20 @@ from bertsmith.objectives.spans import SpanCorruption
 from bertsmith.tasks import TASKS
 from bertsmith.tasks.write import Write
 from bertsmith.text.tokenizer import Tokenizer
+from bertsmith.use import device as devices
+from bertsmith.use import inputs
 from bertsmith.use.model import Model
+from bertsmith.use.save import Origin
 
 
-def load(folder: str | Path, device: str = "cpu") -> Model:
-    """The model in a folder with config.json, model.safetensors and tokenizer.json; or in the folder of its run."""
-    path = folders.model_folder(folder)
+def load(folder: str | Path, device: str | torch.device = "auto") -> Model:
+    """The model in a folder with config.json, model.safetensors and tokenizer.json; or in the folder of its run.
+
+    It computes on the fastest device there is, or on the one that is named: `load("runs/mine", device="cpu")`.
+    """
+    if not isinstance(folder, str | Path) or not str(folder):
+        raise FolderError("folder", f"is {inputs.shown(folder)}", "Give the path of a model folder")
+    path, device = folders.model_folder(folder), devices.device(device)
     opened = folders.read(path)
     tokenizer = Tokenizer.load(path)
     if tokenizer.vocabulary > opened.config.vocabulary:
@@ -53,6 +61,7 @@ def load(folder: str | Path, device: str = "cpu") -> Model:
         str(path),
         guesses=guesses,
         sentence=sentence,
+        origin=Origin.of(path, opened, objective),
         learnt_from=learnt if isinstance(learnt, dict) else None,
     )
 

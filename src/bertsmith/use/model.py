@@ -1,24 +1,27 @@
-"""A trained model in a person's hands: what it may be asked, whatever it has learnt."""
+"""A trained model in a person's hands: what it may be asked, whatever it has learnt. One text or many, everywhere."""
 
+import inspect
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bertsmith.data.asked import WORDS, LearntFrom
-from bertsmith.data.examples import Example, Question, Sentence
-from bertsmith.errors import FolderError, TextError
+from bertsmith.data.asked import LearntFrom
+from bertsmith.errors import FolderError, RecipeError, nearest
 from bertsmith.models.decoder import Decoder
 from bertsmith.models.dialects import dialect_of
 from bertsmith.models.encoder_decoder import EncoderDecoder
+from bertsmith.models.foreign import words_of
 from bertsmith.models.networks import Network
 from bertsmith.models.search import SearchConfig
 from bertsmith.models.sentence import SentenceConfig
 from bertsmith.models.transformer import Transformer
+from bertsmith.nn.pooling import Pooling
 from bertsmith.objectives.base import Objective
 from bertsmith.objectives.causal import NextToken
 from bertsmith.objectives.masked import MaskedLM
@@ -28,19 +31,35 @@ from bertsmith.tasks import TASKS
 from bertsmith.tasks.base import Task, predict
 from bertsmith.tasks.write import Write
 from bertsmith.text.tokenizer import Tokenizer
-from bertsmith.use import likelihood
+from bertsmith.use import inputs, likelihood
 from bertsmith.use.fill import Filled, fill
 from bertsmith.use.generate import Continued, generate
+from bertsmith.use.inputs import Texts
 from bertsmith.use.likelihood import Form, Scored
+from bertsmith.use.prediction import Prediction
+from bertsmith.use.save import Origin, save
 from bertsmith.use.shots import classify
 from bertsmith.use.translate import Aligned, Translated, align, translate
-from bertsmith.use.vectors import Embedder
+from bertsmith.use.vectors import Embedder, Join, Precision
 
 Text = str | tuple[str, str]  # one text, or a pair
+# What the field calls the settings of a search, beside our own words.
+SEARCH = {"max_new_tokens": "most", "min_new_tokens": "least", "length_penalty": "penalty", "num_beams": "beams"}
+CHOICES = {"pooling": get_args(Pooling), "join": get_args(Join), "precision": get_args(Precision)}
+SHOWN = 6  # labels that a model's name shows, at most
 
 
 class Model:
-    """A trained model in a person's hands. What it was not trained for, it says so in one line."""
+    """A trained model. Each method takes one text and gives one result, or a list and gives a list.
+
+        model = bertsmith.load("runs/mine")
+        model.fill("The capital of France is [MASK].").best
+        model.embed(["A text.", "Another."]).shape
+        model.predict("I liked it.").label              # after bertsmith.finetune
+        model.save("elsewhere")
+
+    What it was not trained for, it says so in one line.
+    """
 
     def __init__(
         self,
@@ -50,14 +69,52 @@ class Model:
         *,
         guesses: bool = True,
         sentence: SentenceConfig | None = None,
+        origin: Origin | None = None,
         learnt_from: Mapping[str, Any] | None = None,
     ) -> None:
         self.objective, self.tokenizer, self.place = objective, tokenizer, place
         self.guesses = guesses  # whether it has learnt to guess words
-        self.sentence = sentence or SentenceConfig()
+        self.sentence, self._pooled = sentence or SentenceConfig(), sentence is not None
         self.learnt_from = learnt_from or {}  # the columns of the training data, where the folder tells them
+        self._origin = origin
         self._embedders: dict[tuple[Any, ...], Embedder] = {}  # packing weights takes longer than a text
         self._decoders: dict[tuple[Any, ...], Decoder] = {}
+
+    def __repr__(self) -> str:
+        shape = self.objective.trunk.config
+        kind = words_of(shape, ()).get("model_type", type(self.trunk).__name__.lower())
+        layers = f"{shape.layers} + {shape.decoder}" if shape.decoder else shape.layers
+        count = sum(weight.numel() for weight in self.objective.parameters())
+        many = f"{count / 1e6:,.1f} M" if count >= 1e6 else f"{count:,}"
+        size = f"{layers} layers of width {shape.width}, {many} parameters"
+        return f"Model({kind}, {size}, {shape.vocabulary:,} pieces, {self._learnt()}, {self.device}, '{self.place}')"
+
+    def _learnt(self) -> str:
+        """What it has learnt, in a few words."""
+        task = self.objective
+        if not isinstance(task, Task):
+            return "sentence embeddings" if self._pooled else f"pretrained ({type(task).__name__})"
+        some = ", ".join(task.labels[:SHOWN]) + (", ..." if len(task.labels) > SHOWN else "")
+        return self.task + (f" ({some})" if some else "")
+
+    @property
+    def task(self) -> str:
+        """What it was fine-tuned for, as `classify`; empty where it was only pretrained."""
+        return next((name for name, kind in TASKS.items() if type(self.objective) is kind), "")
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The classes or tags that it knows; none of a model without."""
+        return self.objective.labels if isinstance(self.objective, Task) else ()
+
+    def save(self, folder: str | Path) -> Path:
+        """Write a model folder, which `bertsmith.load` and transformers open; the path of it."""
+        if self._origin is None:
+            raise FolderError(self.place, "is a model in training", "Its run writes the folder")
+        if not isinstance(folder, str | Path) or not str(folder):
+            raise FolderError("folder", f"is {inputs.shown(folder)}", "Give a path")
+        save(self.objective, self.tokenizer, self.sentence if self._pooled else None, self._origin, Path(folder))
+        return Path(folder)
 
     @property
     def trunk(self) -> Network:
@@ -76,28 +133,48 @@ class Model:
 
     # ------------------------------------------------------------------------------------- masked words
 
-    def fill(self, text: str, top: int = 5) -> Filled:
-        """The best words for every blank of a text."""
-        return self.fill_all([text], top)[0]
+    @overload
+    def fill(self, texts: str, top: int = 5) -> Filled: ...  # type: ignore[overload-overlap]  # a text is one
 
-    def fill_all(self, texts: Sequence[str], top: int = 5) -> list[Filled]:
-        """The same for many texts, in order."""
-        return fill(self.masked("Blanks"), self.tokenizer, texts, top)
+    @overload
+    def fill(self, texts: Iterable[str], top: int = 5) -> list[Filled]: ...
 
-    def score(self, texts: Sequence[str], form: Form = "within_word") -> list[Scored]:
-        """How likely each text is: its log-likelihood, or what a model of masked words has in its place."""
-        return likelihood.score(self.guesser(), self.tokenizer, texts, form=form, device=self.device)
+    def fill(self, texts: Texts, top: int = 5) -> Filled | list[Filled]:
+        """The best words for every blank of a text, or of many: `fill("It is [MASK].").best`."""
+        asked, one = inputs.texts(texts)
+        if not isinstance(top, int) or top < 1:
+            raise RecipeError("top", f"is {inputs.shown(top)}", "Give 1 or more")
+        found = fill(self.masked("Blanks"), self.tokenizer, asked, top)
+        return found[0] if one else found
+
+    @overload
+    def score(self, texts: str, form: Form = "within_word") -> Scored: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def score(self, texts: Iterable[str], form: Form = "within_word") -> list[Scored]: ...
+
+    def score(self, texts: Texts, form: Form = "within_word") -> Scored | list[Scored]:
+        """How likely a text is: its log-likelihood, or the pseudo-log-likelihood of a model of masked words.
+
+        `score("A text.").total` is the natural logarithm; `.perplexity` the figure of one text.
+        """
+        asked, one = inputs.texts(texts)
+        found = likelihood.score(self.guesser(), self.tokenizer, asked, form=form, device=self.device)
+        return found[0] if one else found
 
     # -------------------------------------------------------------------------------------- next words
 
-    def generate(self, prompts: Sequence[str], **how: Any) -> list[str]:
-        """What a model makes of each prompt, in order: the prompt gone on with, or, by a T5, what it writes about it.
+    def generate(self, prompts: Texts, **how: Any) -> Any:
+        """A prompt gone on with, or, by a T5, what it writes about it: `generate("Once", max_new_tokens=20)`.
 
-        `how` is that of `continue_all`. Samples follow each other.
+        One prompt gives a text, or a list of them with `samples=3`; a list gives a list, samples after each other.
+        `how` is that of `continue_all`.
         """
-        found = self.continue_all(prompts, **how)
+        asked, one = inputs.texts(prompts, "prompts")
+        found = self.continue_all(asked, **how)
         _warn("prompt", found)
-        return [text for one in found for text in one.texts]
+        written = [text for answer in found for text in answer.texts]
+        return written[0] if one and len(written) == 1 else written
 
     def continue_all(
         self,
@@ -111,18 +188,25 @@ class Model:
         if not isinstance(self.objective, NextToken | Onward | SpanCorruption | Write):
             remedy = "Only a model pretrained on next tokens or on spans can write, as GPT and T5 are"
             raise FolderError(self.place, "was not trained to tell the next token", remedy)
-        config = SearchConfig(**how)
+        config = SearchConfig(**_known(SearchConfig, how))
         kept = {self.tokenizer.roles.get("stop"), *self.tokenizer.sentinels}
         return generate(self._decoder(precision, kept), self.tokenizer, prompts, config, stop)
 
-    def translate(self, texts: Sequence[str], **how: Any) -> list[str]:
-        """What each text is in the other language, in order; or whatever else the model has learnt to write.
+    @overload
+    def translate(self, texts: str, **how: Any) -> str: ...
 
-        `how` is that of `translate_all`.
+    @overload
+    def translate(self, texts: Iterable[str], **how: Any) -> list[str]: ...
+
+    def translate(self, texts: Texts, **how: Any) -> str | list[str]:
+        """What a text is in the other language; or whatever else the model has learnt to write.
+
+        `how` is that of `translate_all`: beams, penalty and precision.
         """
-        found = self.translate_all(texts, **how)
+        asked, one = inputs.texts(texts)
+        found = self.translate_all(asked, **_known(self.translate_all, how))
         _warn("text", found)
-        return [one.translation for one in found]
+        return found[0].translation if one else [answer.translation for answer in found]
 
     def translate_all(
         self,
@@ -181,9 +265,16 @@ class Model:
 
     # ----------------------------------------------------------------------------------------- vectors
 
-    def embed(self, texts: Sequence[str], **how: Any) -> NDArray[np.float32]:
-        """One vector for each text, pooled as the folder says; `how` is that of `use.vectors.Embedder`."""
-        return self.embedder(**how)(texts)
+    def embed(self, texts: Texts, **how: Any) -> NDArray[np.float32]:
+        """The vector of a text, or a row for each of many, pooled as the folder says.
+
+        `how` may be `pooling`, `layers=[-1, -2]`, `join`, `normalise`, `length`, `budget` and `precision`.
+        """
+        asked, one = inputs.texts(texts)
+        found = self.embedder(**how)(asked)
+        return found[0] if one else found
+
+    encode = embed  # what sentence-transformers calls it
 
     def embedder(self, **how: Any) -> Embedder:
         """The network made ready for vectors, any number of them."""
@@ -191,46 +282,60 @@ class Model:
             raise FolderError(self.place, "gives no vectors of texts", "Take a network such as BERT's")
         length = min(self.sentence.length or self.length, self.length)
         own = {"pooling": self.sentence.pooling, "normalise": self.sentence.normalise, "length": length}
-        asked = tuple(sorted({**own, **how}.items()))
-        if asked not in self._embedders:
-            self._embedders[asked] = Embedder(self.trunk, self.tokenizer, **dict(asked))
-        return self._embedders[asked]
+        wanted = {**own, **_known(Embedder, how)}
+        for name, choices in CHOICES.items():
+            if name in wanted and wanted[name] not in choices:
+                raise RecipeError(name, f"is {inputs.shown(wanted[name])}", nearest(str(wanted[name]), choices))
+        if "layers" in wanted:
+            wanted["layers"] = inputs.numbers(wanted["layers"], "layers")
+        key = tuple(sorted(wanted.items()))
+        if key not in self._embedders:
+            self._embedders[key] = Embedder(self.trunk, self.tokenizer, **wanted)
+        return self._embedders[key]
 
     # ------------------------------------------------------------------------------------------- tasks
 
-    def classify(self, texts: Sequence[Text]) -> list[dict[str, Any]]:
-        """The class, number or labels of each text, or pair of texts."""
-        self._need("classify", texts)
-        return self.predict(_examples(texts))
+    def classify(self, texts: Any) -> Any:
+        """The class, number or labels of a text, a pair of texts as a tuple, or many: `classify("Good!").label`."""
+        return self._ask("classify", texts)
 
-    def tag(self, texts: Sequence[str | Sequence[str]]) -> list[dict[str, Any]]:
-        """A tag for every word. A text that is not yet in words is cut at blanks and punctuation."""
-        self._need("tag", texts)
-        cut = [tuple(WORDS.findall(text)) if isinstance(text, str) else tuple(text) for text in texts]
-        return self.predict([Sentence(place=f"text {number}", words=words) for number, words in enumerate(cut, 1)])
+    def tag(self, texts: Any) -> Any:
+        """A tag for every word of a text, or of many. Words may be given as a tuple; else punctuation is cut off."""
+        return self._ask("tag", texts)
 
-    def answer(self, question: str, passage: str) -> dict[str, Any]:
-        """The stretch of the passage that answers the question; empty if there is none."""
-        self._need("answer")
-        asked = Question(place="question", name="question", question=question, passage=passage)
-        return self.predict([asked])[0]
+    def answer(self, question: Any, passage: Any = None) -> Any:
+        """The span of the passage that answers the question; empty if there is none.
 
-    def choose(self, beginning: str, endings: Sequence[str]) -> dict[str, Any]:
-        """The ending that goes best with the beginning."""
-        self._need("choose")
-        return self.predict([Example(place="choice", texts=(beginning, *endings))])[0]
+        Many: `answer([("Who?", "Ann wrote it."), ("When?", "In 1850.")])`, or several questions about one passage.
+        """
+        if isinstance(passage, str):
+            many = isinstance(question, list)
+            return self._ask("answer", [(one, passage) for one in question] if many else (question, passage))
+        return self._ask("answer", question if passage is None else (question, passage))
 
-    def write(self, texts: Sequence[Text]) -> list[dict[str, Any]]:
-        """What is to be written about each text, or pair of texts: words, a class or a number, as it has learnt."""
-        self._need("write", texts)
-        return self.predict(_examples(texts))
+    def choose(self, beginning: Any, endings: Any = None) -> Any:
+        """The ending that goes best with the beginning: `choose("It rained,", ["so we stayed.", "so a cat."])`."""
+        return self._ask("choose", beginning if endings is None else (beginning, endings))
 
-    def predict(self, examples: Sequence[Any]) -> list[dict[str, Any]]:
-        """What the task says of each example, in order."""
-        task = self.objective
-        assert isinstance(task, Task)
-        items = task.items(examples, self.tokenizer, self.length)
-        return predict(task, examples, items, device=self.device)
+    def write(self, texts: Any) -> Any:
+        """What is to be written about a text, or a pair: words, a class or a number, as it has learnt; or of many."""
+        return self._ask("write", texts)
+
+    def predict(self, texts: Any) -> Any:
+        """What the model was taught, for one text or many: a label, a number, tags, an answer, an ending or a text.
+
+        model.predict("I liked it.").label
+        model.predict([("A man sleeps.", "Nobody is awake."), ("It rains.", "It is wet.")])
+        model.predict({"question": "Who wrote it?", "context": "Ann wrote it."}).answer
+        """
+        if not isinstance(self.objective, Task):
+            remedy = f"Fine-tune it first: bertsmith finetune {self.place} DATA --out runs/mine"
+            remedy = "Take its vectors: embed" if self._pooled else remedy
+            raise FolderError(self.place, "was not fine-tuned to predict anything", remedy)
+        examples, one = inputs.examples(self.asked_for(), texts)
+        items = self.objective.items(examples, self.tokenizer, self.length)
+        found = [Prediction(said) for said in predict(self.objective, examples, items, device=self.device)]
+        return found[0] if one else found
 
     def stream(self, examples: Iterator[Any], together: int = 1024) -> Iterator[dict[str, Any]]:
         """The same for any number of examples, as they come."""
@@ -262,18 +367,21 @@ class Model:
             raise FolderError(self.place, "has no masked-word head", remedy)
         return self.objective
 
-    def _need(self, kind: str, texts: Any = ()) -> None:
+    def _ask(self, kind: str, texts: Any) -> Any:
         if not isinstance(self.objective, TASKS[kind]):
             remedy = f"Fine-tune it first: bertsmith finetune {self.place} DATA --task {kind} --out runs/mine"
             raise FolderError(self.place, f"was not fine-tuned to {kind}", remedy)
-        if isinstance(texts, str):
-            raise TextError("texts", "is one text, not several", "Put it into a list")
+        return self.predict(texts)
 
 
-def _examples(texts: Sequence[Text]) -> list[Example]:
-    """Texts that nobody has labelled, each with its number for a place."""
-    parts = [(text,) if isinstance(text, str) else tuple(text) for text in texts]
-    return [Example(place=f"text {number}", texts=one) for number, one in enumerate(parts, 1)]
+def _known(asked: Any, how: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by the words that a function has for them; one that it does not know is told with the nearest."""
+    words = [name for name, one in inspect.signature(asked).parameters.items() if one.kind is one.KEYWORD_ONLY]
+    found = {SEARCH.get(name, name) if SEARCH.get(name) in words else name: value for name, value in how.items()}
+    for name in found:
+        if name not in words:
+            raise RecipeError(name, "is not an option here", nearest(name, words))
+    return found
 
 
 def _warn(name: str, found: Sequence[Continued | Translated]) -> None:

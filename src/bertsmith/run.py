@@ -245,6 +245,8 @@ def _export(place: Path, objective: Unlabelled, tokenizer: Tokenizer, told: RunS
     dialect = dialect_of(shape)
     kept = {"trunk", *dialect.pretrained}  # of a next-sentence head, say, ModernBERT knows nothing
     state = {name: one for name, one in objective.state_dict().items() if name.partition(".")[0] in kept}
+    if isinstance(shape, TransformerConfig) and shape.causal:
+        tokenizer = tokenizer.for_prompts()  # what goes on with a text must not be told that it is over
     with folders.writing(place) as folder:
         extra: dict[str, Any] = dict(tokenizer.numbers(dialect.specials))
         if objective.pairs not in ("none", dialect.pairs):

@@ -182,7 +182,7 @@ def finetune(recipe: FineTune) -> dict[str, Any]:
     with Lock(recipe.out):
         if recipe.model is not None:
             place = folders.model_folder(recipe.model)
-            base, tokenizer = folders.read(place), Tokenizer.load(place)
+            base, tokenizer = folders.read(place), Tokenizer.load(place).for_tasks()
             data = lesson.read(recipe)
         else:
             data = lesson.read(recipe)

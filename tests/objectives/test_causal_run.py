@@ -69,7 +69,7 @@ def test_what_a_run_leaves_is_opened_by_transformers_and_says_the_same(finished:
     assert type(theirs).__name__ == "GPT2LMHeadModel"
     pieces = transformers.AutoTokenizer.from_pretrained(finished / "model")
     text = "the cat sees the dog in the house ."
-    ids = torch.tensor([pieces(text)["input_ids"][:-1]])  # without </s>
+    ids = torch.tensor([pieces(text)["input_ids"]])
     [scored] = load(finished / "model").score([text])
     assert scored.tokens == ids.shape[1] - 1
     assert scored.total == pytest.approx(-float(theirs(input_ids=ids, labels=ids).loss) * scored.tokens, rel=1e-5)

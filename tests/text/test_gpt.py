@@ -11,7 +11,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from bertsmith.errors import FolderError
 from bertsmith.tasks.base import framed
-from bertsmith.text.tokenizer import END, Tokenizer, TokenizerConfig, train
+from bertsmith.text.tokenizer import END, Frame, Tokenizer, TokenizerConfig, train
 
 TEXTS = ["Ka lo mi.", "", "  two  spaces", "élan 漢字", "ka"]
 
@@ -61,22 +61,35 @@ def test_names_in_the_settings_go_before_usual_ones(tmp_path: Path) -> None:
     assert (found.piece(found.start), found.piece(found.stop), found.piece(found.padding)) == ("a", "b", END)
 
 
-def test_the_one_piece_stands_before_a_text_and_between_two(tmp_path: Path) -> None:
-    found = Tokenizer.load(gpt2(tmp_path / "published"))
+def test_nothing_stands_round_a_text_unless_a_task_is_learnt(tmp_path: Path) -> None:
+    plain = Tokenizer.load(gpt2(tmp_path / "published"))
+    assert plain.frame == Frame()
+    end, (first, second) = plain.start, plain.encode(["Ka lo", " mi"])
+    assert plain.encode_pair("Ka lo")[0] == first == framed(plain, first).ids.tolist()
+    assert framed(plain, []).ids.tolist() == [end]
+    found = plain.for_tasks()
     assert (found.between, found.closes) == (1, False)
-    end, (first, second) = found.start, found.encode(["Ka lo", " mi"])
     assert found.encode_pair("Ka lo")[0] == [end, *first] == framed(found, first).ids.tolist()
     row = framed(found, first, second)
     assert found.encode_pair("Ka lo", " mi") == (row.ids.tolist(), row.segments.tolist())
     assert row.ids.tolist() == [end, *first, end, *second]
     assert framed(found, []).ids.tolist() == [end]
     assert framed(found, first, []).ids.tolist() == [end, *first]
+    assert found.for_tasks() is found
+    assert found.for_prompts() is found
 
 
-def test_our_own_pieces_of_bytes_close_a_text() -> None:
+def test_our_own_pieces_of_bytes_close_a_text_but_not_a_prompt() -> None:
     own = train(lines(100), TokenizerConfig(kind="bpe", vocabulary=300))
     assert own.closes
     assert framed(own, [7, 8]).ids.tolist() == [own.start, 7, 8, own.stop]
+    prompts = own.for_prompts()
+    assert prompts.frame == Frame((own.start,), (own.stop,), ())
+    assert prompts.encode_pair("ka")[0] == [own.start, *own.encode(["ka"])[0]]
+    assert prompts.roles == own.roles
+    again = prompts.for_tasks()
+    assert again.frame == own.frame == Frame((own.start,), (own.stop, own.stop), (own.stop,))
+    assert again.fingerprint == own.fingerprint
 
 
 def test_transformers_opens_what_is_saved_and_gives_the_same_ids(tmp_path: Path) -> None:

@@ -174,14 +174,14 @@ def _fetched(outputs: list[Tensor]) -> list[NDArray[np.float32]]:
 
 
 def framed(tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int] | None = None) -> Row:
-    """[CLS] first [SEP], or [CLS] first [SEP] second [SEP], with as many between and behind as the tokenizer has."""
-    begin, end, last = tokenizer.start, tokenizer.stop, [tokenizer.stop] * tokenizer.closes
-    if second is None or not (len(second) or last):  # what only parts texts is no last token to read from
-        ids = np.array([begin, *first, *last], np.int32)
+    """[CLS] first [SEP], or [CLS] first [SEP] second [SEP], with the special pieces that the tokenizer has for it."""
+    before, between, after = tokenizer.frame
+    if second is None or not (len(second) or after):  # what only parts texts is no last token to read from
+        ids = np.array([*before, *first, *after] or [tokenizer.start], np.int32)  # no text at all begins, at least
         return Row(ids, np.zeros(len(ids), np.int32))
-    between = tokenizer.between
-    ids = np.array([begin, *first, *[end] * between, *second, *last], np.int32)
-    return Row(ids, np.repeat(np.array([0, 1], np.int32), (len(first) + 1 + between, len(second) + len(last))))
+    sizes = len(before) + len(first) + len(between), len(second) + len(after)
+    ids = np.array([*before, *first, *between, *second, *after], np.int32)
+    return Row(ids, np.repeat(np.array([0, 1], np.int32), sizes))
 
 
 def spelt(tokenizer: Tokenizer, ids: Sequence[int], letters: NDArray[np.int16]) -> Row:

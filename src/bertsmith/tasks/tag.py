@@ -100,7 +100,7 @@ def windowed(
         words, firsts = np.unique(np.array(owners, np.int64), return_index=True)
         tags = _numbers(example, labels)
         for begin, end, owned in _windows(len(ids), firsts, length - 2, overlap):
-            places = firsts[owned] - begin + 1  # after [CLS]
+            places = firsts[owned] - begin + (1 if letters else len(tokenizer.frame.before))  # after [CLS]
             row = framed(tokenizer, ids[begin:end])
             if spelling is not None:
                 row = spelt(tokenizer, ids[begin:end], spelling[begin:end])

@@ -8,7 +8,7 @@ import json
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -117,24 +117,17 @@ def bert(vocabulary: dict[str, int], *, lowercase: bool, accents: bool | None = 
 def framed(tokenizer: Tokenizer, kind: Kind) -> Tokenizer:
     """The tokenizer with its special pieces marked, and set round one text or two."""
     tokenizer.add_special_tokens(_marks(kind))
-    single, pair = FRAMES[kind]
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=single,
-        pair=pair,
-        special_tokens=[(name, tokenizer.token_to_id(name)) for name in SPECIALS[kind] if name in single],
-    )
+    set_frame(tokenizer, *FRAMES[kind], SPECIALS[kind])
     return tokenizer
 
 
-def frame_one(tokenizer: Tokenizer, name: str) -> None:
-    """Set the one special piece of GPT-2 before a text, and between two: so texts were parted when it learnt them.
-
-    None ends a text. It pads, too, and whoever classifies by the last piece that is no padding would look past it.
-    """
+def set_frame(tokenizer: Tokenizer, single: str, pair: str, names: Sequence[str]) -> None:
+    """Set special pieces round one text and round two, by templates in the library's words."""
+    used = {word.rpartition(":")[0] for word in pair.split()}
     tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{name}:0 $A:0",
-        pair=f"{name}:0 $A:0 {name}:0 $B:1",
-        special_tokens=[(name, tokenizer.token_to_id(name))],
+        single=single,
+        pair=pair,
+        special_tokens=[(name, tokenizer.token_to_id(name)) for name in dict.fromkeys(names) if name in used],
     )
 
 

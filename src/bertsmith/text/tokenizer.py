@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import count, groupby, islice, takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tokenizers
@@ -17,7 +17,7 @@ from bertsmith.errors import FolderError, TextError
 from bertsmith.text import folder as folders
 from bertsmith.text.folder import LEFT_TO_RIGHT, ROLES
 from bertsmith.text.panic import told
-from bertsmith.text.pieces import END, Kind, TokenizerConfig, frame_one, learn
+from bertsmith.text.pieces import END, Kind, TokenizerConfig, learn, set_frame
 
 __all__ = ["END", "Tokenizer", "TokenizerConfig", "train"]
 
@@ -29,6 +29,14 @@ MOST = 10_000_000  # pieces; a file of a few bytes may claim any number
 LONGEST = 16_384  # characters the library gets in one text: it takes 280 bytes for each of them
 TOGETHER = 16  # parts of a longer text that it gets at once
 LIKELIER = 0.001  # than its parts is a new piece, as a logarithm, for each piece that it saves
+
+
+class Frame(NamedTuple):
+    """The special pieces before a text, between two texts, and after the last."""
+
+    before: tuple[int, ...] = ()
+    between: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
 
 
 class Tokenizer:
@@ -44,9 +52,6 @@ class Tokenizer:
         if not self._pieces or max(self._pieces) >= MOST:
             raise FolderError(place, f"its pieces are not numbered from 0 to at most {MOST:,}")
         self._roles = {role: self._find(role, (names or {}).get(role)) for role in ROLES}
-        start = self._roles["start"]
-        if start is not None and start == self._roles["stop"] and not inner.encode("").ids:
-            frame_one(inner, self.piece(start))
 
     @classmethod
     def load(cls, folder: str | Path) -> "Tokenizer":
@@ -110,16 +115,60 @@ class Tokenizer:
         return self._role("mask")
 
     @cached_property
+    def frame(self) -> Frame:
+        """What the tokenizer itself sets round texts: [CLS] and [SEP] in BERT, only a last piece in T5, nothing in GPT-2.
+
+        transformers' tokenizers do the same with the same file, so that a model reads the same here and there.
+        """
+        with told("text", TextError):
+            whole, sides = (lambda found: (found.ids, found.sequence_ids))(self._inner.encode("a", "a"))
+            if not {0, 1} <= set(sides):  # a vocabulary that has no piece for "a", and none for what it does not know
+                return Frame()
+            first, last = sides.index(0), len(sides) - 1 - sides[::-1].index(1)
+            middle = [number for number, side in zip(whole[first:last], sides[first:last], strict=True) if side is None]
+            alone, owners = (lambda found: (found.ids, found.sequence_ids))(self._inner.encode("a"))
+        return Frame(
+            tuple(alone[: owners.index(0)]), tuple(middle), tuple(alone[len(owners) - owners[::-1].index(0) :])
+        )
+
+    @property
     def between(self) -> int:
         """How many pieces part two texts: one in BERT, two in RoBERTa."""
-        with told("text", TextError):
-            return max(1, len(self._inner.encode("", "").ids) - ("start" in self.roles) - self.closes)
+        return len(self.frame.between)
 
-    @cached_property
+    @property
     def closes(self) -> bool:
-        """Whether a special piece ends a text; GPT-2 has but one, which begins it, and T5's only ends it."""
-        with told("text", TextError):
-            return self._inner.encode("").ids != [self._roles["start"]]
+        """Whether a special piece ends a text."""
+        return len(self.frame.after) > 0
+
+    def for_tasks(self) -> "Tokenizer":
+        """The same with special pieces round texts, for a model that learns a task: GPT's add nothing by themselves.
+
+        GPT-2 has but one, which stands before a text and between two, as texts were parted when it was pretrained.
+        None ends a text: it pads, too, and a classifier that reads the last piece that is no padding would look past it.
+        """
+        if self.closes or not {"start", "stop"} <= self.roles.keys():
+            return self
+        start, stop = self.piece(self.start), self.piece(self.stop)
+        if start == stop:
+            framed = Frame((self.start,), (self.start,)) == self.frame
+            return self if framed else self._framed(f"{start}:0 $A:0", f"{start}:0 $A:0 {start}:0 $B:1")
+        parted = f"{stop}:0 {stop}:0" if stop == "</s>" else f"{stop}:0"  # RoBERTa's vocabulary parts two texts twice
+        return self._framed(f"{start}:0 $A:0 {stop}:0", f"{start}:0 $A:0 {parted} $B:1 {stop}:1")
+
+    def for_prompts(self) -> "Tokenizer":
+        """The same without special pieces after a text, for a model that goes on with it."""
+        if not self.closes:
+            return self
+        if "start" not in self.roles:
+            return self._framed("$A:0", "$A:0 $B:1")
+        start, stop = self.piece(self.start), self.piece(self.stop)
+        return self._framed(f"{start}:0 $A:0", f"{start}:0 $A:0 {stop}:0 $B:1")
+
+    def _framed(self, single: str, pair: str) -> "Tokenizer":
+        inner = tokenizers.Tokenizer.from_str(self._inner.to_str())
+        set_frame(inner, single, pair, [self.piece(number) for number in self.roles.values()])
+        return Tokenizer(inner, {role: self.piece(number) for role, number in self.roles.items()}, self.place)
 
     @property
     def roles(self) -> dict[str, int]:

@@ -41,11 +41,15 @@ def generate(
         texts = [[tokenizer.decode(new, keep_special=True) for new in found] for found in written]
         lost = [len(full) - len(row) for full, row in zip(whole, read, strict=True)]
         return [Continued(*one) for one in zip(prompts, texts, lost, strict=True)]
-    start = [tokenizer.start] if "start" in tokenizer.roles else []
-    if not start and (empty := [number for number, row in enumerate(whole, 1) if not row]):
+    # As transformers frames a prompt: with what the tokenizer sets before a text, and with nothing after it.
+    before = list(tokenizer.frame.before)
+    begins = (
+        before or [tokenizer.start] if "start" in tokenizer.roles else before
+    )  # where there is no word to begin with
+    if not begins and (empty := [number for number, row in enumerate(whole, 1) if not row]):
         raise TextError(f"prompt {empty[0]}", "is empty", "Begin with a word")
-    read = [_end(row, decoder.config.length - len(start), config.most) for row in whole]
-    written = continued(decoder, [start + row for row in read], config, stops)
+    read = [_end(row, decoder.config.length - len(before), config.most) for row in whole]
+    written = continued(decoder, [before + row if row else begins for row in read], config, stops)
     return [
         Continued(prompt, [prompt + _behind(tokenizer, row, new) for new in found], len(full) - len(row))
         for prompt, full, row, found in zip(prompts, whole, read, written, strict=True)

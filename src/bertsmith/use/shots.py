@@ -94,7 +94,10 @@ class Shots:
                 raise TextError(f"label '{label}'", f"reads the same as '{owners[pieces]}'", "Give it another name")
             owners[pieces] = label
         length = objective.trunk.config.length
-        self._room = length - max(map(len, owners))  # the last piece of all is guessed, and not read
+        self._before = tokenizer.frame.before  # as before any prompt: nothing in GPT-2
+        self._room = (
+            length + 1 - len(self._before) - max(map(len, owners))
+        )  # the last piece of all is guessed, not read
         if self._room < 1:
             raise TextError("labels", f"do not fit a model of {length} positions", "Give them shorter names")
 
@@ -129,7 +132,8 @@ class Shots:
             empty.append(before + free[-self._room :])
             shown.append(count)
         asked = [*prompts, *empty] if calibrate else prompts
-        found = scores(self.objective, self.tokenizer.start, asked, self._answers, budget)
+        framed = [self._before + prompt or (self.tokenizer.start,) for prompt in asked]
+        found = scores(self.objective, framed, self._answers, budget)
         return Heard(
             labels=tuple(self.labels),
             logs=found[: len(prompts)],
@@ -201,7 +205,7 @@ def _texts(text: Text) -> Texts:
 
 @torch.inference_mode()
 def scores(
-    objective: NextToken, start: int, prompts: Sequence[Pieces], answers: Sequence[Pieces], budget: int = BUDGET
+    objective: NextToken, prompts: Sequence[Pieces], answers: Sequence[Pieces], budget: int = BUDGET
 ) -> Float64[np.ndarray, "P C"]:
     """The logarithm of the likelihood of each answer after each prompt: the sum over its pieces.
 
@@ -216,14 +220,14 @@ def scores(
     objective.eval()
     try:
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            for some in passes([1 + len(prompt) + len(way) for prompt, way in rows], budget):
+            for some in passes([len(prompt) + len(way) for prompt, way in rows], budget):
                 taken = [rows[row] for row in some]
-                ids = [np.array([start, *prompt, *way], np.int32) for prompt, way in taken]
+                ids = [np.array([*prompt, *way], np.int32) for prompt, way in taken]
                 tokens = lay([Row(one, np.zeros_like(one)) for one in ids])
                 chosen, targets = list[NDArray[np.int64]](), list[NDArray[np.int64]]()
                 for (prompt, way), begin in zip(taken, tokens.bounds.tolist(), strict=False):
                     places, pieces, numbers = ways[way]
-                    chosen.append(begin + len(prompt) + places)
+                    chosen.append(begin + len(prompt) - 1 + places)
                     targets.append(pieces)
                     owners.append(once[prompt] * len(answers) + numbers)
                 asked = [torch.from_numpy(np.concatenate(parts)) for parts in (chosen, targets)]

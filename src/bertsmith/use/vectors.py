@@ -105,8 +105,9 @@ class Embedder:
     def _read(self, texts: Iterator[str]) -> "_Read | None":
         if not (some := list(islice(texts, CHUNK[self.device.type]))):
             return None
-        frame = self.tokenizer.start, self.tokenizer.stop if self.tokenizer.closes else None
-        return _Read.of(self.tokenizer.encode(some), frame, self.length)
+        before, _, after = self.tokenizer.frame
+        rows = [ids if ids or before or after else [self.tokenizer.start] for ids in self.tokenizer.encode(some)]
+        return _Read.of(rows, (before[0] if before else None, after[0] if after else None), self.length)
 
     def _begin(self, read: "_Read") -> "_UnderWay":
         return self._begin_on_cpu(read) if self.device.type == "cpu" else self._begin_on_gpu(read)
@@ -195,13 +196,15 @@ class _Read:
     ids: NDArray[np.int32]
     starts: NDArray[np.int64]
     lengths: NDArray[np.int64]  # what is read of each text, special pieces included
-    frame: tuple[int, int | None]  # the special piece before a text, and the one behind it, if there is one
+    frame: tuple[int | None, int | None]  # the special piece before a text, and the one after it, where there are any
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[int]], frame: tuple[int, int | None], most: int) -> "_Read":
+    def of(cls, rows: Sequence[Sequence[int]], frame: tuple[int | None, int | None], most: int) -> "_Read":
         sizes = np.fromiter(map(len, rows), np.int64, len(rows))
         ids = np.fromiter(chain.from_iterable(rows), np.int32, int(sizes.sum()))
-        return cls(ids, np.cumsum(sizes) - sizes, np.minimum(sizes + 1 + (frame[1] is not None), most), frame)
+        return cls(
+            ids, np.cumsum(sizes) - sizes, np.minimum(sizes + sum(one is not None for one in frame), most), frame
+        )
 
     def lay(self, some: list[int], total: int = 0) -> Tokens:
         """Some texts end to end, filled up to a total with short sequences that nobody reads."""
@@ -212,12 +215,13 @@ class _Read:
             lengths = np.append(lengths, [shortest] * many + [rest] * (rest > 0)).astype(np.int64)
         bounds = np.concatenate(([0], np.cumsum(lengths)))
         positions = np.arange(bounds[-1]) - np.repeat(bounds[:-1], lengths)
-        ids = np.full(len(positions), self.frame[0], np.int32)
-        if len(self.ids):
-            places = np.repeat(self.starts[some], lengths[:count]) + positions[:real] - 1
-            ids[:real] = self.ids.take(places, mode="clip")
         start, stop = self.frame
-        ids[bounds[:count]] = start
+        ids = np.full(len(positions), start or 0, np.int32)
+        if len(self.ids):
+            places = np.repeat(self.starts[some], lengths[:count]) + positions[:real] - (start is not None)
+            ids[:real] = self.ids.take(places, mode="clip")
+        if start is not None:
+            ids[bounds[:count]] = start
         if stop is not None:
             ids[bounds[1 : count + 1] - 1] = stop
         return Tokens(

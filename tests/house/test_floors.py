@@ -8,7 +8,7 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "bertsmith"
 FLOORS = [
-    {"callable", "config", "errors", "recipes", "terminal"},
+    {"callable", "config", "errors", "inside", "recipes", "terminal"},
     {"text"},
     {"nn", "data"},
     {"models"},

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from bertsmith.data import files
 from bertsmith.errors import FolderError
-from bertsmith.models import foreign
+from bertsmith.inside import bounded, inside
+from bertsmith.models import foreign, manifest
 from bertsmith.models.dialect import Dialect
 from bertsmith.models.dialects import dialect_of
 from bertsmith.models.foreign import Learnt
@@ -74,6 +75,7 @@ def read(folder: str | Path) -> Opened:
     folder = model_folder(folder)
     if not folder.is_dir():
         raise FolderError(folder, "is not a folder" if folder.exists() else "is missing")
+    manifest.verify(folder)
     raw = _json(inside(folder, CONFIG))
     config = foreign.config_of(raw, folder / CONFIG)
     dialect = dialect_of(config)
@@ -122,6 +124,7 @@ def writing(folder: str | Path) -> Iterator[Path]:
         fresh.mkdir(parents=True)
     try:
         yield fresh
+        manifest.write(fresh)
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True)
         raise
@@ -214,27 +217,8 @@ def _header(file: Path) -> list[Stored]:
         raise FolderError(file, fact, "Fetch it again") from None
 
 
-def inside(folder: Path, name: str, within: str = "") -> Path:
-    """A plain file of the folder, or of one in it. A link may lead beside it, or to the blobs of the Hub's cache."""
-    path, home = folder / within / name, folder.resolve()
-    try:
-        real = path.resolve()
-        plainly = Path(name).name == name and Path(within).name == within and (name + within).isprintable()
-        beside = plainly and real.parent in (home / within, home.parent.parent / "blobs")
-        plain, there = real.is_file(), real.exists()
-    except (OSError, ValueError, RuntimeError):
-        beside = plain = there = False
-    if not beside:
-        raise FolderError(folder, f"the file {foreign.shown(name)} leads out of the folder", "Put it inside")
-    if not plain:
-        raise FolderError(path, "is not a plain file" if there else "is missing")
-    return path
-
-
 def _json(path: Path) -> dict[str, Any]:
-    if path.stat().st_size > MOST_JSON:
-        raise FolderError(path, f"is larger than {MOST_JSON >> 20} MiB")
-    return files.read_json(path)
+    return files.read_json(bounded(path, MOST_JSON))
 
 
 def _check(stored: Stored, shape: tuple[int, ...], kinds: set[str] = FLOATS) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bertsmith.errors import FolderError, nearest
+from bertsmith.inside import shown
 from bertsmith.models import own
 from bertsmith.models.dialect import Dialect
 from bertsmith.models.dialects import DIALECTS, GPT, GPT2, MARIAN, MODERN, T5, T5_LATER, dialect_of
@@ -323,9 +324,3 @@ def rules(config: TransformerConfig, parts: Iterable[str]) -> list[Rule]:
             matrix = whole.startswith("trunk.layers.") and whole.endswith(".weight") and "norm" not in whole
             expanded.append(Rule(whole, tuple(name + end for name in names), dialect.transposed and matrix))
     return expanded
-
-
-def shown(value: object) -> str:
-    """A value from a file, short enough for one line."""
-    text = repr(value)
-    return text if len(text) <= 100 else text[:97] + "..."

@@ -75,9 +75,8 @@ class Answer(Task):
             for begin in range(0, max(1, len(ids) - room + step), step):
                 end = min(begin + room, len(ids))
                 row = framed(tokenizer, question, ids[begin:end])
-                shift = (
-                    len(tokenizer.frame.before) + len(question) + tokenizer.between
-                )  # of the passage's first token in the row
+                # Where the passage's first token stands in the row.
+                shift = len(tokenizer.frame.before) + len(question) + tokenizer.between
                 target = _target(held, begin, end, shift)
                 items.append(Item(rows=(row,), example=number, target=target, notes=(shift, marked[begin:end])))
         return items

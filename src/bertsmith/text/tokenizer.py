@@ -116,7 +116,7 @@ class Tokenizer:
 
     @cached_property
     def frame(self) -> Frame:
-        """What the tokenizer itself sets round texts: [CLS] and [SEP] in BERT, only a last piece in T5, nothing in GPT-2.
+        """What the tokenizer itself sets round texts: [CLS] and [SEP] in BERT, a last piece in T5, nothing in GPT-2.
 
         transformers' tokenizers do the same with the same file, so that a model reads the same here and there.
         """
@@ -145,7 +145,7 @@ class Tokenizer:
         """The same with special pieces round texts, for a model that learns a task: GPT's add nothing by themselves.
 
         GPT-2 has but one, which stands before a text and between two, as texts were parted when it was pretrained.
-        None ends a text: it pads, too, and a classifier that reads the last piece that is no padding would look past it.
+        None ends a text: it pads, too, and a classifier that reads the last piece but padding would look past it.
         """
         if self.closes or not {"start", "stop"} <= self.roles.keys():
             return self

@@ -43,9 +43,7 @@ def generate(
         return [Continued(*one) for one in zip(prompts, texts, lost, strict=True)]
     # As transformers frames a prompt: with what the tokenizer sets before a text, and with nothing after it.
     before = list(tokenizer.frame.before)
-    begins = (
-        before or [tokenizer.start] if "start" in tokenizer.roles else before
-    )  # where there is no word to begin with
+    begins = before or ([tokenizer.start] if "start" in tokenizer.roles else [])  # an empty prompt: a new document
     if not begins and (empty := [number for number, row in enumerate(whole, 1) if not row]):
         raise TextError(f"prompt {empty[0]}", "is empty", "Begin with a word")
     read = [_end(row, decoder.config.length - len(before), config.most) for row in whole]

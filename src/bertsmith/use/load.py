@@ -46,9 +46,7 @@ def load(folder: str | Path, device: str | torch.device = "auto") -> Model:
         fact = f"the tokenizer has {tokenizer.vocabulary} pieces, the model {opened.config.vocabulary}"
         raise FolderError(path, fact, "The two do not belong together")
     if not (isinstance(opened.config, TransformerConfig) and opened.config.causal):
-        tokenizer = (
-            tokenizer.for_tasks()
-        )  # a file may leave to BERT's own code what it sets round texts; GPT's means it
+        tokenizer = tokenizer.for_tasks()  # a file may leave it to BERT's own code to set pieces round texts
     with torch.device("meta"):
         objective = _objective(opened, path / folders.CONFIG)
     objective.to_empty(device=device)

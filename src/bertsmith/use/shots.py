@@ -95,9 +95,7 @@ class Shots:
             owners[pieces] = label
         length = objective.trunk.config.length
         self._before = tokenizer.frame.before  # as before any prompt: nothing in GPT-2
-        self._room = (
-            length + 1 - len(self._before) - max(map(len, owners))
-        )  # the last piece of all is guessed, not read
+        self._room = length + 1 - len(self._before) - max(map(len, owners))  # the last piece is guessed, not read
         if self._room < 1:
             raise TextError("labels", f"do not fit a model of {length} positions", "Give them shorter names")
 

@@ -15,6 +15,7 @@ from models.small import SMALL, change, refusal, saved
 from pace import pace, work
 
 from bertsmith.errors import FolderError
+from bertsmith.inside import inside
 from bertsmith.models import folder as folders
 from bertsmith.models import foreign
 
@@ -286,7 +287,7 @@ def test_no_generated_name_leads_out_of_the_folder(tmp_path: Path) -> None:
     for _ in range(10_000):
         name = "".join(dice.choices(pieces, k=dice.randint(1, 5)))
         try:
-            opened.add(folders.inside(folder, name).resolve())
+            opened.add(inside(folder, name).resolve())
         except FolderError:
             continue
     assert opened == {folder / "config.json"}

@@ -223,7 +223,7 @@ def broken(folder: Path, name: str, content: bytes) -> Path:
         (
             "readme.md",
             b"",
-            r": holds neither tokenizer\.json nor vocab\.txt\. Make one with: bertsmith tokenizer TEXT",
+            r": holds no tokenizer\.json, vocab\.txt, .* or spiece\.model\. Make one with: bertsmith tokenizer TEXT",
         ),
     ],
 )

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from bertsmith.data import files
 from bertsmith.errors import FolderError
-from bertsmith.inside import bounded, inside
+from bertsmith.inside import bounded, inside, shown
 from bertsmith.models import foreign, manifest
 from bertsmith.models.dialect import Dialect
 from bertsmith.models.dialects import dialect_of
@@ -96,7 +96,7 @@ def read(folder: str | Path) -> Opened:
             _check(stored[name], piece[::-1] if rule.transposed else piece, WHOLE if rule.counts else FLOATS)
     if unknown := stored.keys() - {name for rule, _ in expected for name in rule.theirs}:
         remedy = "Only the trunk, its pretraining heads, a classifier and a span head are known"
-        raise FolderError(folder, f"unknown weight {foreign.shown(min(unknown))}", remedy)
+        raise FolderError(folder, f"unknown weight {shown(min(unknown))}", remedy)
     for twin, name in twins.items():
         _check(twin, stored[name].shape)
         if not torch.equal(twin.load(), stored[name].load()):
@@ -175,7 +175,7 @@ def _stored(folder: Path, dialect: Dialect) -> tuple[dict[str, Stored], dict[Sto
         for one in _header(file):
             name = dialect.plain(one.name)
             if name in stored:
-                raise FolderError(file, f"the weight {foreign.shown(name)} stands there a second time")
+                raise FolderError(file, f"the weight {shown(name)} stands there a second time")
             if dialect.kept(name):
                 stored[name] = one
     for name in dialect.noughts & stored.keys():
@@ -213,7 +213,7 @@ def _header(file: Path) -> list[Stored]:
             slices = [(name, opened.get_slice(name)) for name in opened.keys()]  # noqa: SIM118 (no mapping)
             return [Stored(file, name, tuple(one.get_shape()), one.get_dtype()) for name, one in slices]
     except (SafetensorError, OSError) as error:
-        fact = f"is not a sound safetensors file: {foreign.shown(str(error))}"
+        fact = f"is not a sound safetensors file: {shown(str(error))}"
         raise FolderError(file, fact, "Fetch it again") from None
 
 

@@ -45,7 +45,6 @@ def _check(folder: Path, name: str, written: object) -> None:
     path = inside(folder, last, within)
     size, sha256 = (written.get(key) for key in ("size", "sha256")) if isinstance(written, dict) else (None, None)
     if path.stat().st_size != size:
-        raise FolderError(path, f"has {path.stat().st_size:,} bytes, and had {size:,} when it was written"
-                          if isinstance(size, int) else "has no size in the list of hashes", REMEDY)  # fmt: skip
+        raise FolderError(path, f"has {path.stat().st_size} bytes, not the {size} it was written with", REMEDY)
     if files.digest(path).sha256 != sha256:
         raise FolderError(path, "is damaged: its SHA-256 is not the one it was written with", REMEDY)

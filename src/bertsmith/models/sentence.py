@@ -6,7 +6,7 @@ from typing import Any
 
 from bertsmith.data import files
 from bertsmith.errors import FolderError
-from bertsmith.models.folder import inside
+from bertsmith.inside import inside
 from bertsmith.models.foreign import LARGEST
 from bertsmith.nn.pooling import Pooling
 

@@ -19,9 +19,9 @@ from torch import Tensor
 from bertsmith.config import build
 from bertsmith.data import files
 from bertsmith.errors import FolderError
-from bertsmith.models import word_vectors
-from bertsmith.models.folder import inside, model_folder, writing
-from bertsmith.models.foreign import shown
+from bertsmith.inside import inside, shown
+from bertsmith.models import manifest, word_vectors
+from bertsmith.models.folder import model_folder, writing
 from bertsmith.models.word_vectors import WordVectors
 
 KIND = "word2vec"
@@ -82,6 +82,7 @@ def read(folder: Path) -> Opened:
     folder = model_folder(folder)
     if not folder.is_dir():
         raise FolderError(folder, "is not a folder" if folder.exists() else "is missing")
+    manifest.verify(folder)
     said = files.read_json(inside(folder, CONFIG))
     if said.pop("model_type", None) != KIND:
         remedy = "Make some with bertsmith vectors, or look among texts by bertsmith neighbours --among FILE"

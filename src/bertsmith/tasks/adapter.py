@@ -9,6 +9,7 @@ from safetensors import SafetensorError, safe_open
 
 from bertsmith.data import files
 from bertsmith.errors import FolderError
+from bertsmith.inside import inside, shown
 from bertsmith.models import folder as folders
 from bertsmith.models import foreign
 from bertsmith.models.dialect import Dialect
@@ -77,14 +78,14 @@ def read(folder: str | Path, task: Task) -> AdaptConfig:
         raise FolderError(folder, "is not a folder" if folder.exists() else "is missing")
     if next(lora.pairs(task.trunk), None):
         raise FolderError(folder, "the network is adapted already", "Read it onto a fresh one")
-    path = folders.inside(folder, CONFIG)
+    path = inside(folder, CONFIG)
     if path.stat().st_size > folders.MOST_JSON:
         raise FolderError(path, f"is larger than {folders.MOST_JSON >> 20} MiB")
     words = files.read_json(path)
     if not (folder / WEIGHTS).exists() and (folder / PICKLE).exists():
         remedy = f"A pickle can run code: save it again with a newer PEFT, which writes {WEIGHTS}"
         raise FolderError(folder / PICKLE, "is a pickle and is not opened", remedy)
-    weights = folders.inside(folder, WEIGHTS)
+    weights = inside(folder, WEIGHTS)
     try:
         with safe_open(weights, "pt") as opened:
             stored = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118 (no mapping)
@@ -93,7 +94,7 @@ def read(folder: str | Path, task: Task) -> AdaptConfig:
             _check(stored, expected, weights)
             tensors = {name: opened.get_tensor(name) for name in expected}
     except (SafetensorError, OSError) as error:
-        fact = f"is not a sound safetensors file: {foreign.shown(str(error))}"
+        fact = f"is not a sound safetensors file: {shown(str(error))}"
         raise FolderError(weights, fact, "Fetch it again") from None
     prepare(task, config, seed=0)  # all that is drawn is written over
     state = task.state_dict()
@@ -111,7 +112,7 @@ def _config(words: dict[str, Any], stored: Mapping[str, Any], task: Task, place:
     for name, only in _fixed(dialect_of(task.trunk.config)).items():
         said = words.get(name, None if name == "peft_type" else only)
         if said != only and not (said is None and name != "peft_type"):
-            raise FolderError(place, f"{name} is {foreign.shown(said)}", f"Only {foreign.shown(only)} can be opened")
+            raise FolderError(place, f"{name} is {shown(said)}", f"Only {shown(only)} can be opened")
     targets = tuple(target for target in peft.known(task) if peft.names(task, 0, target)[0] in stored)
     if not targets:
         wanted = peft.names(task, 0, peft.known(task)[0])[0]
@@ -121,7 +122,7 @@ def _config(words: dict[str, Any], stored: Mapping[str, Any], task: Task, place:
         whole = ours == "rank"
         known = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
         if not known or not 0 <= value <= foreign.LARGEST:
-            fact = f"{NUMBERS[ours]} is {foreign.shown(value)}"
+            fact = f"{NUMBERS[ours]} is {shown(value)}"
             raise FolderError(place, fact, f"Give a {'whole ' if whole else ''}number")
     try:
         return AdaptConfig(kind="lora", targets=targets, **numbers)
@@ -153,11 +154,11 @@ def _check(stored: Mapping[str, Any], expected: Mapping[str, tuple[int, ...]], p
             raise FolderError(place, f"lacks the weight '{name}'")
         found, dtype = stored[name].get_shape(), stored[name].get_dtype()
         if tuple(found) != shape:
-            raise FolderError(place, f"'{name}' has shape {foreign.shown(found)}, not {list(shape)}")
+            raise FolderError(place, f"'{name}' has shape {shown(found)}, not {list(shape)}")
         if dtype not in folders.FLOATS:
             raise FolderError(place, f"'{name}' holds {dtype}, not numbers with a point")
     if unknown := stored.keys() - expected.keys():
-        fact = f"unknown weight {foreign.shown(min(unknown))}"
+        fact = f"unknown weight {shown(min(unknown))}"
         raise FolderError(place, fact, "Only LoRA in the layers and the heads of this task are known")
 
 

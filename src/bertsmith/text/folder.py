@@ -1,13 +1,17 @@
-"""A tokenizer's folder: tokenizer.json, or BERT's vocab.txt alone, and the settings beside it."""
+"""A tokenizer's folder: tokenizer.json, or the pieces alone as first published, and the settings beside it."""
 
 import json
+from os.path import lexists
 from pathlib import Path
 from typing import Any
 
 import tokenizers
+from tokenizers import AddedToken
 
 from bertsmith.errors import FolderError
-from bertsmith.text.pieces import END, SPECIALS, bert
+from bertsmith.inside import bounded, inside
+from bertsmith.text import limits, published
+from bertsmith.text.pieces import END
 
 # By role: the key in tokenizer_config.json, and the names it usually has.
 ROLES = {
@@ -18,36 +22,48 @@ ROLES = {
     "mask": ("mask_token", "[MASK]", "<mask>"),
 }
 LEFT_TO_RIGHT = {"start": "bos_token", "stop": "eos_token"}  # what models that write text call the same
+MOST, MOST_JSON = 1 << 28, 1 << 24  # bytes of a file of pieces, and of settings
+FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")  # of an added piece
 
 
 def found(place: Path) -> Path:
-    """The file that holds the pieces: the one that is named, or the one of a folder."""
+    """The file that holds the pieces: the one that is named, or the one of a folder, which it cannot lead out of."""
     if place.is_file():
         return place
-    for name in ("tokenizer.json", "vocab.txt"):
-        if (place / name).is_file():
-            return place / name
-    fact = "holds neither tokenizer.json nor vocab.txt" if place.is_dir() else "does not exist"
+    for name in ("tokenizer.json", "vocab.txt", "vocab.json", *published.MODELS):
+        whole = name != "vocab.json" or (place / "merges.txt").exists()
+        if whole and lexists(place / name):
+            return inside(place, name)
+    fact = (
+        "holds no tokenizer.json, vocab.txt, vocab.json with merges.txt or spiece.model"
+        if place.is_dir()
+        else "does not exist"
+    )
     raise FolderError(place, fact, "Make one with: bertsmith tokenizer TEXT --out FOLDER")
 
 
 def settings(folder: Path) -> dict[str, Any]:
-    """What tokenizer_config.json says; nothing where there is none."""
-    file = folder / "tokenizer_config.json"
-    if not file.is_file():
-        return {}
-    try:
-        said = json.loads(_text(file))
-    except (ValueError, RecursionError):
-        raise FolderError(file, "is not JSON") from None
-    if not isinstance(said, dict):
-        raise FolderError(file, "does not hold a JSON object")
-    return said
+    """What tokenizer_config.json says, and where it is silent special_tokens_map.json; nothing if neither is there."""
+    return {**_said(folder, "special_tokens_map.json"), **_said(folder, "tokenizer_config.json")}
 
 
 def read(file: Path, settings: dict[str, Any]) -> tokenizers.Tokenizer:
-    """The pieces and the rules of a file. No code in it is ever run."""
-    return _bert(file, settings) if file.suffix == ".txt" else tokenizers.Tokenizer.from_str(_text(file))
+    """The pieces and the rules of a file. No code in it is ever run, and no rule that makes texts far longer."""
+    match file.suffix:
+        case ".json" if file.name != "vocab.json":
+            made = tokenizers.Tokenizer.from_str(_text(file))
+        case ".json":
+            merges = _text(inside(file.parent, "merges.txt"))
+            made = _added(
+                published.byte_pairs(file, _text(file), merges, settings, _member(file.parent, settings)), file
+            )
+        case ".model":
+            bounded(file, MOST)
+            made = _added(published.sentence_pieces(file, settings, _member(file.parent, settings)), file)
+        case _:
+            made = _added(published.word_pieces(file, _text(file), settings), file)
+    limits.check(made, file)
+    return made
 
 
 def names(settings: dict[str, Any]) -> dict[str, str]:
@@ -67,24 +83,54 @@ def write(folder: Path, pieces: str, settings: dict[str, Any]) -> None:
         raise FolderError(folder, f"the tokenizer cannot be written there ({error.strerror})") from None
 
 
-def _bert(file: Path, settings: dict[str, Any]) -> tokenizers.Tokenizer:
-    """BERT as first published: one piece a line, in the order of their ids."""
-    lines = _text(file).replace("\r\n", "\n").removesuffix("\n").split("\n")
-    vocabulary = {piece: number for number, piece in enumerate(lines)}
-    if missing := [name for name in SPECIALS["wordpiece"] if name not in vocabulary]:
-        raise FolderError(file, f"has no line {missing[0]}", "BERT's vocabulary has one piece a line")
-    strip = settings.get("strip_accents")
-    return bert(
-        vocabulary,
-        lowercase=bool(settings.get("do_lower_case", True)),
-        accents=None if strip is None else not strip,
-        han=bool(settings.get("tokenize_chinese_chars", True)),
-    )
+def _said(folder: Path, name: str) -> dict[str, Any]:
+    """A JSON object of the folder; empty where there is no such file."""
+    if not lexists(folder / name):
+        return {}
+    file = bounded(inside(folder, name), MOST_JSON)
+    try:
+        said = json.loads(_text(file))
+    except (ValueError, RecursionError):
+        raise FolderError(file, "is not JSON") from None
+    if not isinstance(said, dict):
+        raise FolderError(file, "does not hold a JSON object")
+    return said
+
+
+def _member(folder: Path, settings: dict[str, Any]) -> str:
+    """Whose pieces they are, as transformers names its members: by the tokenizer's class, or the network's."""
+    named = str(settings.get("tokenizer_class") or "").removesuffix("Fast").removesuffix("Tokenizer").lower()
+    known = {"openaigpt": "openai-gpt", "xlmroberta": "xlm-roberta", "mt5": "t5", "pretrained": ""}
+    return known.get(named, named) or str(_said(folder, "config.json").get("model_type") or "")
+
+
+def _added(tokenizer: tokenizers.Tokenizer, file: Path) -> tokenizers.Tokenizer:
+    """The same with the pieces that were added later: added_tokens.json, or a list in tokenizer_config.json."""
+    listed: dict[str, Any] = _said(file.parent, "added_tokens.json")
+    pieces = {number: AddedToken(piece, normalized=False) for piece, number in listed.items() if type(number) is int}
+    if len(pieces) < len(listed):
+        raise FolderError(file.with_name("added_tokens.json"), "does not hold the numbers of pieces")
+    settings = _said(file.parent, "tokenizer_config.json")
+    decoder = settings.get("added_tokens_decoder")
+    for number, said in decoder.items() if isinstance(decoder, dict) else ():
+        if not str(number).isdecimal() or not isinstance(said, dict) or not isinstance(said.get("content"), str):
+            fact = f"'{str(number)[:40]}' of added_tokens_decoder is no piece"
+            raise FolderError(file.with_name("tokenizer_config.json"), fact)
+        flags = {flag: bool(said[flag]) for flag in FLAGS if flag in said}
+        pieces[int(number)] = AddedToken(said["content"], **flags)
+    special = set(names(settings).values())
+    for number, piece in sorted(pieces.items(), key=lambda pair: pair[0]):
+        marked = piece.special or piece.content in special
+        (tokenizer.add_special_tokens if marked else tokenizer.add_tokens)([piece])
+        if tokenizer.token_to_id(piece.content) != number:
+            fact = f"the added piece '{piece.content[:40]}' cannot have the number {number}"
+            raise FolderError(file, fact, "Added pieces follow the vocabulary without a gap")
+    return tokenizer
 
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        return bounded(file, MOST).read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise FolderError(file, "is not UTF-8 text") from None
     except OSError as error:

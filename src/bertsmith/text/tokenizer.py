@@ -55,7 +55,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, folder: str | Path) -> "Tokenizer":
-        """Open a folder with tokenizer.json, or with BERT's vocab.txt alone. No code in it is ever run."""
+        """Open a folder with tokenizer.json, or with pieces as they were first published. No code in it is ever run."""
         file = folders.found(Path(folder))
         settings = folders.settings(file.parent)
         with told(file, FolderError):

@@ -7,13 +7,13 @@ import torch
 from bertsmith.config import build
 from bertsmith.data.plan import Pairs
 from bertsmith.errors import FolderError
+from bertsmith.inside import shown
 from bertsmith.models import folder as folders
 from bertsmith.models import sentence as sentences
 from bertsmith.models.dialects import dialect_of
 from bertsmith.models.elmo import ElmoConfig
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.folder import Opened
-from bertsmith.models.foreign import shown
 from bertsmith.models.networks import Translator, network
 from bertsmith.models.recurrent import RecurrentConfig
 from bertsmith.models.transformer import Transformer, TransformerConfig

@@ -81,6 +81,17 @@ PAYLOADS: dict[str, Callable[[Path], bytes]] = {
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("payloads")
     run.pretrain(recipe(prepared(folder), folder / "run", "train.steps=2"))
+    (folder / "run/model/MANIFEST.json").unlink()  # else its hashes would refuse a file before anything reads it
+    pieces = folder / "pieces"  # as they were first published
+    pieces.mkdir()
+    (pieces / "spiece.model").touch()
+    (pieces / "byte_pairs").mkdir()
+    for name in ("vocab.json", "merges.txt"):
+        (pieces / "byte_pairs" / name).write_text("{}")
+    (pieces / "words").mkdir()
+    (pieces / "words/vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
+    for name in ("added_tokens.json", "special_tokens_map.json"):
+        (pieces / "words" / name).write_text("{}")
     return folder
 
 
@@ -90,6 +101,9 @@ READERS: dict[str, Callable[[Path], object]] = {
     "run/model/model.safetensors": lambda folder: load(folder / "run/model"),
     "run/model/tokenizer.json": lambda folder: load(folder / "run/model"),
     "run/model/tokenizer_config.json": lambda folder: Tokenizer.load(folder / "run/model"),
+    "pieces/spiece.model": lambda folder: Tokenizer.load(folder / "pieces"),
+    "pieces/byte_pairs/*": lambda folder: Tokenizer.load(folder / "pieces/byte_pairs"),
+    "pieces/words/*": lambda folder: Tokenizer.load(folder / "pieces/words"),
     "run/checkpoints/*/model.safetensors": lambda folder: checkpoint.newest(folder / "run/checkpoints"),
     "run/checkpoints/*/state.json": lambda folder: checkpoint.newest(folder / "run/checkpoints"),
     "run/checkpoints/*/MANIFEST.json": lambda folder: checkpoint.newest(folder / "run/checkpoints"),

@@ -68,6 +68,7 @@ def _change(folder: Path, **changes: object) -> None:
 )
 def test_a_broken_folder_is_told_in_one_line(tmp_path: Path, harm: object, fact: str) -> None:
     saved(tmp_path / "model")
+    (tmp_path / "model/MANIFEST.json").unlink()  # as of a folder that somebody has put together
     assert callable(harm)
     harm(tmp_path / "model")
     with pytest.raises(BertsmithError) as caught:

@@ -35,7 +35,7 @@ def start(objective: Unlabelled, folder: Path, tokenizer: Tokenizer) -> list[str
     if new := sum(tokenizer.piece(number) not in before.numbered for number in range(tokenizer.vocabulary)):
         told.append(f"{new:,} of {tokenizer.vocabulary:,} pieces are new, and start from the pieces they were cut into")
     if PLACES in state and isinstance(shape, TransformerConfig) and shape.length != opened.config.length:
-        state[PLACES] = _places(state[PLACES], shape) if shape.positions == "learned" else own[PLACES]  # waves go on
+        state[PLACES] = _places(state[PLACES], shape) if shape.learned else own[PLACES]  # waves go on
         told.append(f"positions: {shape.length:,} instead of {opened.config.length:,}")
     if parts := sorted({name.partition(".")[0] for name in own.keys() - state.keys()}):
         told.append(f"from chance, since the folder has none: {', '.join(parts)}")

@@ -19,7 +19,10 @@ from bertsmith.inside import inside
 from bertsmith.models import folder as folders
 from bertsmith.models import foreign
 
-KNOWN = "'bert', 'roberta', 'albert', 'electra', 'modernbert', 'openai-gpt', 'gpt2', 't5' or 'marian'"
+KNOWN = (
+    "'bert', 'roberta', 'xlm-roberta', 'camembert', 'distilbert', 'mpnet', 'albert', 'electra', 'modernbert', "
+    "'openai-gpt', 'gpt2', 't5' or 'marian'"
+)
 
 
 def at_once(folder: Path) -> str:

@@ -7,8 +7,10 @@ from bertsmith.models import own
 from bertsmith.models.dialect import CURVES, Dialect
 from bertsmith.models.family import ALBERT_XXLARGE, ELECTRA_SMALL, MODERN_BERT, TRANSFORMER
 from bertsmith.models.family import BERT as BERT_BASE
+from bertsmith.models.family import DISTILBERT as DISTILBERT_BASE
 from bertsmith.models.family import GPT as GPT_BASE
 from bertsmith.models.family import GPT2 as GPT2_BASE
+from bertsmith.models.family import MPNET as MPNET_BASE
 from bertsmith.models.family import ROBERTA as ROBERTA_BASE
 from bertsmith.models.family import T5 as T5_BASE
 from bertsmith.models.family import T5_LATER as T5_LATER_BASE
@@ -123,6 +125,107 @@ ROBERTA = Dialect(
     counters=BERT.counters,
     endings=BERT.endings,
     classified={"pooler.dense.": "classifier.dense.", "classifier.": "classifier.out_proj."},
+)
+
+XLM_ROBERTA = replace(
+    ROBERTA,
+    standard=replace(ROBERTA.standard, alias="xlm-roberta"),
+    fixed={**ROBERTA.fixed, "model_type": "xlm-roberta"},
+    classes={task: f"XLM{name}" for task, name in ROBERTA.classes.items()},
+)
+CAMEMBERT = replace(
+    ROBERTA,
+    standard=replace(ROBERTA.standard, alias="camembert"),
+    fixed={**ROBERTA.fixed, "model_type": "camembert"},
+    classes={task: name.replace("Roberta", "Camembert") for task, name in ROBERTA.classes.items()},
+)
+
+DISTILBERT = Dialect(
+    standard=DISTILBERT_BASE,
+    needs=(*BERT.needs, "norm_eps"),
+    positions=("learned",),
+    settings={
+        "vocabulary": "vocab_size",
+        "width": "dim",
+        "layers": "n_layers",
+        "heads": "n_heads",
+        "feed_forward": "hidden_dim",
+        "length": "max_position_embeddings",
+        "dropout": "dropout",
+        "attention_dropout": "attention_dropout",
+    },
+    fixed={"model_type": "distilbert"},
+    activations=("activation",),
+    classes={
+        "trunk": "DistilBertModel",
+        "masked": "DistilBertForMaskedLM",
+        "classify": "DistilBertForSequenceClassification",
+        "tag": "DistilBertForTokenClassification",
+        "answer": "DistilBertForQuestionAnswering",
+        "choose": "DistilBertForMultipleChoice",
+    },
+    prefix="distilbert.",
+    outside=("vocab_", "pre_classifier.", "classifier.", "qa_outputs."),
+    trunk={name: theirs for name, theirs in BERT.trunk.items() if name != "trunk.segments.weight"},
+    layer={
+        "trunk.layers.{n}.attention.project": (
+            "transformer.layer.{n}.attention.q_lin",
+            "transformer.layer.{n}.attention.k_lin",
+            "transformer.layer.{n}.attention.v_lin",
+        ),
+        "trunk.layers.{n}.attention.output": "transformer.layer.{n}.attention.out_lin",
+        "trunk.layers.{n}.attention_norm": "transformer.layer.{n}.sa_layer_norm",
+        "trunk.layers.{n}.feed_forward.widen": "transformer.layer.{n}.ffn.lin1",
+        "trunk.layers.{n}.feed_forward.narrow": "transformer.layer.{n}.ffn.lin2",
+        "trunk.layers.{n}.feed_forward_norm": "transformer.layer.{n}.output_layer_norm",
+    },
+    parts={
+        "pooler": {"pooler.dense": "pre_classifier"},
+        "head": {
+            "head.dense": "vocab_transform",
+            "head.norm": "vocab_layer_norm",
+            "head.bias": "vocab_projector.bias",
+        },
+        "classifier": BERT.parts["classifier"],
+        "span": BERT.parts["span"],
+    },
+    pretrained=frozenset({"head"}),
+    specials={"pad_token_id": "padding"},
+    twins={"vocab_projector.weight": "embeddings.word_embeddings.weight"},
+    counters=BERT.counters,
+    endings=BERT.endings,
+)
+
+MPNET = Dialect(
+    standard=replace(MPNET_BASE, length=510, norm_eps=1e-12),
+    needs=(*BERT.needs, "buckets", "farthest"),
+    positions=("learned_relative",),
+    settings={ours: theirs for ours, theirs in BERT.settings.items() if ours != "segments"},
+    fixed={"model_type": "mpnet", "pad_token_id": MPNET_BASE.offset - 1, "relative_attention_num_buckets": 32},
+    activations=BERT.activations,
+    classes={task: name.replace("Roberta", "MPNet") for task, name in ROBERTA.classes.items()},
+    prefix="mpnet.",
+    outside=ROBERTA.outside,
+    trunk={
+        **DISTILBERT.trunk,
+        "trunk.relative.weight": "encoder.relative_attention_bias.weight",
+    },
+    layer={
+        **BERT.layer,
+        "trunk.layers.{n}.attention.project": (
+            "encoder.layer.{n}.attention.attn.q",
+            "encoder.layer.{n}.attention.attn.k",
+            "encoder.layer.{n}.attention.attn.v",
+        ),
+        "trunk.layers.{n}.attention.output": "encoder.layer.{n}.attention.attn.o",
+        "trunk.layers.{n}.attention_norm": "encoder.layer.{n}.attention.LayerNorm",
+    },
+    parts=ROBERTA.parts,
+    pretrained=ROBERTA.pretrained,
+    specials=ROBERTA.specials,
+    twins=ROBERTA.twins,
+    counters=BERT.counters,
+    classified=ROBERTA.classified,
 )
 
 ALBERT = Dialect(
@@ -578,11 +681,15 @@ OWN = Dialect(
 )
 
 DIALECTS = {
-    dialect.fixed["model_type"]: dialect for dialect in (BERT, ROBERTA, ALBERT, ELECTRA, MODERN, GPT, GPT2, T5, MARIAN)
+    dialect.fixed["model_type"]: dialect
+    for dialect in (
+        *(BERT, ROBERTA, XLM_ROBERTA, CAMEMBERT, DISTILBERT, MPNET),
+        *(ALBERT, ELECTRA, MODERN, GPT, GPT2, T5, MARIAN),
+    )
 }
 ALL = (*DIALECTS.values(), T5_LATER)  # T5's two have one name
 
-COMMON = ("shared", "scaled", "root_norm", "crossed", "tied")  # what every dialect needs to be as in its standard
+COMMON = ("shared", "scaled", "root_norm", "crossed", "tied", "alias")  # as in the standard of every dialect
 ASKED = ("norm", "table_norm", "gated", "biases", "positions", "offset", "segments", "embedding", "shared", "pooler",
          "local", "causal", "decoder", "dropout", "width", "feed_forward")  # fmt: skip
 

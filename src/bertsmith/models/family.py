@@ -111,7 +111,19 @@ GPT2_XL = replace(GPT2, width=1600, layers=48, heads=25, feed_forward=6400)
 # hidden words drawn anew at every visit, no next sentence, pieces of bytes. Places are counted from behind the number
 # of the padding piece.
 ROBERTA = replace(BERT, vocabulary=50_265, offset=2, segments=1, norm_eps=1e-5)
+# Conneau et al. 2019, "Unsupervised Cross-lingual Representation Learning at Scale": the same for a hundred languages;
+# Martin et al. 2019, "CamemBERT: a Tasty French Language Model": and for one.
+XLM_ROBERTA = replace(ROBERTA, vocabulary=250_002, alias="xlm-roberta")
+CAMEMBERT = replace(ROBERTA, vocabulary=32_005, alias="camembert")
 ROBERTA_LARGE = replace(ROBERTA, width=1024, layers=24, heads=16, feed_forward=4096)
+
+# Sanh et al. 2019, "DistilBERT, a distilled version of BERT": every second layer of it, without segments and pooler,
+# taught by the whole one.
+DISTILBERT = replace(BERT, layers=6, segments=0, pooler="relu")
+
+# Song et al. 2020, "MPNet: Masked and Permuted Pre-training for Language Understanding": RoBERTa's places, and how far
+# apart two tokens are as well.
+MPNET = replace(ROBERTA, vocabulary=30_527, positions="learned_relative", segments=0)
 
 # Raffel et al. 2019, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer": back to the
 # reader and the writer of 2017, every task as text; places only as distances.
@@ -208,6 +220,10 @@ FAMILY: dict[str, NetworkConfig] = {
     "gpt2-xl": GPT2_XL,
     "roberta-base": ROBERTA,
     "roberta-large": ROBERTA_LARGE,
+    "xlm-roberta-base": XLM_ROBERTA,
+    "camembert-base": CAMEMBERT,
+    "distilbert-base": DISTILBERT,
+    "mpnet-base": MPNET,
     "t5-small": T5_SMALL,
     "t5-base": T5,
     "t5-large": T5_LARGE,

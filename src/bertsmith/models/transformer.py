@@ -24,7 +24,7 @@ from bertsmith.nn.relative import Relative
 # the flash kernel takes those of another, too. By all others: padded.
 ACROSS: dict[Kernel, Kernel] = {"short": "varlen", "long": "varlen", "varlen": "varlen", "recorded": "recorded"}
 
-Positions = Literal["learned", "sinusoidal", "rotary", "relative"]
+Positions = Literal["learned", "sinusoidal", "rotary", "relative", "learned_relative"]  # the last has both
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class TransformerConfig:
     crossed: bool = False  # and at all of another text
     segments: int = 2  # kinds of text in one sequence, the first and the second of a pair; 1 and 0: they are not marked
     activation: Activation = "gelu"
-    pooler: Bend = "tanh"  # how it bends a text's first vector; by "gelu", each task has its own and none is pretrained
+    pooler: Bend = "tanh"  # how it bends a text's first vector; by others than "tanh", each task has its own
     gated: bool = False  # the feed-forward network has a gate, and so three matrices
     norm: Norm = "after"  # of each sum; or before each sublayer, and once more at the end
     table_norm: bool = True  # the sum of the tables is normed, too
@@ -64,6 +64,7 @@ class TransformerConfig:
     norm_eps: float = 1e-12
     dropout: float = 0.1  # of the embedding's and of each sublayer's output
     attention_dropout: float = 0.1  # of the attention weights
+    alias: Literal["", "xlm-roberta", "camembert"] = ""  # what others call it, where they have several names for it
 
     def __post_init__(self) -> None:
         for name in ("vocabulary", "width", "layers", "heads", "feed_forward", "length", "every"):
@@ -76,10 +77,10 @@ class TransformerConfig:
             raise ValueError(f"a width of {self.width} cannot be shared by {self.heads} heads. Take a multiple")
         if self.positions == "rotary" and self.head % 2:
             raise ValueError(f"heads of width {self.head} cannot be turned in pairs. Take an even width")
-        if self.positions == "relative" and not 4 <= self.buckets < 2 * self.farthest:
+        if self.relative and not 4 <= self.buckets < 2 * self.farthest:
             fact = f"{self.buckets} buckets for distances up to {self.farthest}"
             raise ValueError(f"{fact}. Take at least 4, and fewer than twice that")
-        if self.positions == "relative" and self.local:
+        if self.relative and self.local:
             raise ValueError("local layers have no relative positions. Take rotary or learned ones, or local = 0")
         for name in ("rotary_base", "local_base"):
             if getattr(self, name) <= 1:
@@ -95,10 +96,10 @@ class TransformerConfig:
         wide = 2 * F if self.gated else F
         bias = 1 if self.biases else 0
         norm = D + bias * D
-        positions = self.length + self.offset if self.positions == "learned" else 0
+        positions = self.length + self.offset if self.learned else 0
         embeddings = (self.vocabulary + positions + self.segments) * E + (E + bias * E if self.table_norm else 0)
         embeddings += E * D + bias * D if self.embedding else 0
-        relative = self.buckets * self.heads if self.positions == "relative" else 0
+        relative = self.buckets * self.heads if self.relative else 0
         looks = 4 * D * A + bias * (3 * A + D)
         layer = looks + (D * wide + bias * wide) + (F * D + bias * D) + 2 * norm
         trunk = embeddings + relative + self.distinct * layer
@@ -107,7 +108,17 @@ class TransformerConfig:
             trunk += 0 if self.tied else self.vocabulary * E
         if self.norm == "before":  # the end has one more, and the first layer one less, where the tables have it
             return trunk if self.table_norm else trunk + norm
-        return trunk if self.causal or self.decoder or self.pooler == "gelu" else trunk + D * D + D
+        return trunk if self.causal or self.decoder or self.pooler != "tanh" else trunk + D * D + D
+
+    @property
+    def learned(self) -> bool:
+        """Whether there is a table of positions that is learned."""
+        return self.positions in ("learned", "learned_relative")
+
+    @property
+    def relative(self) -> bool:
+        """Whether scores are told how far apart two tokens are."""
+        return self.positions in ("relative", "learned_relative")
 
     @property
     def head(self) -> int:
@@ -176,15 +187,15 @@ class Transformer(nn.Module):
         self.embedding = nn.Embedding(config.vocabulary, config.table)
         self.positions = self.rotary = self.local_rotary = self.relative = None
         match config.positions:
-            case "learned":
+            case "learned" | "learned_relative":
                 self.positions = Learned(config.length, config.table, config.offset)
             case "sinusoidal":
                 self.positions = Sinusoidal(config.length, config.table)
             case "rotary":
                 self.rotary = Rotary(config.head, config.rotary_base)
                 self.local_rotary = Rotary(config.head, config.local_base) if config.local else None
-            case "relative":
-                self.relative = Relative(config.heads, config.buckets, config.farthest, causal=config.causal)
+        if config.relative:
+            self.relative = Relative(config.heads, config.buckets, config.farthest, causal=config.causal)
         self.segments = nn.Embedding(config.segments, config.table) if config.segments else None
         norm = (config.norm_eps, config.biases, config.root_norm)
         self.norm = normed(config.table, *norm) if config.table_norm else nn.Identity()
@@ -335,12 +346,25 @@ class Transformer(nn.Module):
             raise TextError("tokens", fact, "Cut the text shorter, or train a model with more positions")
         embedded = self.embedding(tokens.ids)
         if self.positions is not None:
-            embedded = embedded + self.positions(tokens.positions)
+            embedded = embedded + self.positions(self._places(tokens))
         if self.segments is not None:
             alike = tokens.segments is None or self.config.segments == 1
             embedded = embedded + (self.segments.weight[0] if alike else self.segments(tokens.segments))
         hidden: Tensor = self.mapping(self.dropout(self.norm(embedded)))
         return hidden
+
+    def _places(self, tokens: Tokens) -> Int[Tensor, "T"]:
+        """Each token's row of the table of positions, counted from the first that is read.
+
+        RoBERTa does not count its padding piece, which may also stand in a text: it has the row before the first.
+        """
+        if not self.config.offset:
+            return tokens.positions
+        padding = tokens.ids == self.config.offset - 1
+        passed = padding.cumsum(0)
+        begins = (torch.arange(len(passed), device=passed.device) - tokens.positions).clamp(min=0)
+        before = passed[begins] - padding[begins].to(passed.dtype)  # in the sequences before
+        return torch.where(padding, -1, tokens.positions - (passed - before))
 
     def _layouts(
         self, tokens: Tokens, hidden: Tensor, kernel: Kernel | None, memory: Memory | None = None, back: bool = False

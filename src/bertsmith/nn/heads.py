@@ -13,9 +13,9 @@ from bertsmith.nn.activations import ACTIVATIONS, Activation, gelu
 from bertsmith.nn.attention import lacking
 from bertsmith.nn.dropout import Dropout
 
-Bend = Literal["tanh", "gelu"]
+Bend = Literal["tanh", "gelu", "relu"]
 
-BENDS: dict[Bend, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "gelu": gelu}
+BENDS: dict[Bend, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "gelu": gelu, "relu": torch.relu}
 ALIGNED = 64  # words that a vocabulary is filled up to a multiple of, inside a step
 
 

@@ -22,6 +22,7 @@ from bertsmith.errors import BertsmithError
 from bertsmith.models import folder as folders
 from bertsmith.models import sentence
 from bertsmith.recipe import Recipe
+from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import checkpoint
 
 MOST = 100 << 20  # bytes
@@ -43,7 +44,19 @@ TEXTS = {
     "shards": json.dumps({"format": "bertsmith-shards", "version": 1, "shards": [{}] * 100_000}),
     "modules": json.dumps([{"type": "Pooling", "path": "../" * 1000}] * 200),
     "bytes": "\0" * 900_000,
+    "chained rules": json.dumps(
+        {
+            "version": "1.0",
+            "normalizer": {
+                "type": "Sequence",
+                "normalizers": [{"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 1000}] * 9,
+            },
+            "model": {"type": "WordLevel", "vocab": {"a": 0, "[UNK]": 1}, "unk_token": "[UNK]"},
+        }
+    ),
+    "added pieces": json.dumps({"added_tokens_decoder": {str(n): {"content": f"<{n}>"} for n in range(20_000)}}),
 }
+WORDS = "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"])
 HEADERS = {
     "endless": header({}, 1 << 62),
     "large tensor": header({"a": {"dtype": "F32", "shape": [1 << 40], "data_offsets": [0, 1 << 42]}}),
@@ -60,7 +73,17 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     saved(folder / "model")
     checkpoint.save(folder / "checkpoints", made_checkpoint(1))
     made_shards(folder / "train")
+    for name, pieces in {"tokenizer.json": TEXTS["chained rules"].replace("a" * 1000, "a"), "vocab.txt": WORDS}.items():
+        (folder / name.partition(".")[0]).mkdir()
+        (folder / name.partition(".")[0] / name).write_text(pieces)
+    for name in ("bytes", "pieces"):
+        (folder / name).mkdir()
+    (folder / "bytes/merges.txt").touch()
     return folder
+
+
+def encoded(folder: Path) -> object:
+    return Tokenizer.load(folder).encode(["a" * 1000])
 
 
 def resumed(home: Path) -> object:
@@ -85,6 +108,14 @@ READERS: dict[str, Callable[[Path], object]] = {
     "model/model.safetensors": lambda home: folders.read(home / "model"),
     "model/model.safetensors.index.json": indexed,
     "model/modules.json": lambda home: sentence.read(home / "model"),
+    "model/MANIFEST.json": lambda home: folders.read(home / "model"),
+    "tokenizer/tokenizer.json": lambda home: encoded(home / "tokenizer"),
+    "tokenizer/tokenizer_config.json": lambda home: encoded(home / "tokenizer"),
+    "vocab/vocab.txt": lambda home: encoded(home / "vocab"),
+    "vocab/added_tokens.json": lambda home: encoded(home / "vocab"),
+    "vocab/tokenizer_config.json": lambda home: encoded(home / "vocab"),
+    "bytes/vocab.json": lambda home: encoded(home / "bytes"),
+    "pieces/spiece.model": lambda home: encoded(home / "pieces"),
     "train/index.json": lambda home: Shards(home / "train"),
     "train/MANIFEST.json": lambda home: Shards(home / "train"),
     "checkpoints/step-000000001/MANIFEST.json": lambda home: checkpoint.newest(home / "checkpoints"),

@@ -94,6 +94,8 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
     place = 0
     while place < len(message):
         key, place = _number(message, place)
+        if key < 8:  # no field has the number 0
+            raise ValueError
         match key & 7:
             case 0:
                 value, place = _number(message, place)
@@ -115,6 +117,8 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 def _number(message: bytes, place: int) -> tuple[int, int]:
     """A whole number, seven bits to a byte, and where the next field begins."""
+    if message[place] < 128:
+        return message[place], place + 1
     value = 0
     for shift in range(0, 70, 7):
         byte = message[place]

@@ -129,13 +129,13 @@ ROBERTA = Dialect(
 
 XLM_ROBERTA = replace(
     ROBERTA,
-    standard=replace(ROBERTA.standard, alias="xlm-roberta"),
+    standard=replace(ROBERTA.standard, vocabulary=30_522, alias="xlm-roberta"),
     fixed={**ROBERTA.fixed, "model_type": "xlm-roberta"},
     classes={task: f"XLM{name}" for task, name in ROBERTA.classes.items()},
 )
 CAMEMBERT = replace(
     ROBERTA,
-    standard=replace(ROBERTA.standard, alias="camembert"),
+    standard=replace(ROBERTA.standard, vocabulary=30_522, alias="camembert"),
     fixed={**ROBERTA.fixed, "model_type": "camembert"},
     classes={task: name.replace("Roberta", "Camembert") for task, name in ROBERTA.classes.items()},
 )

@@ -52,7 +52,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
 @pytest.mark.parametrize("split", ["train", "valid"])
 def test_a_flipped_bit_is_named_before_the_first_step(data: Path, tmp_path: Path, split: str) -> None:
-    flip(data / split / "000000.tokens", 11)  # another token of the vocabulary
+    flip(data / split / "000000.tokens", 0)  # another token of the vocabulary
     with pytest.raises(FolderError, match=DAMAGED.format("tokens")) as told:
         run.pretrain(recipe(data, tmp_path / "run"))
     assert str(told.value).startswith(str(data / split))
@@ -68,7 +68,7 @@ def test_ends_that_are_in_order_and_wrong_are_named(data: Path, tmp_path: Path) 
 
 
 def test_check_and_a_race_name_a_damaged_shard(data: Path, tmp_path: Path) -> None:
-    flip(data / "train" / "000000.tokens", 11)
+    flip(data / "train" / "000000.tokens", 0)
     with pytest.raises(FolderError, match=DAMAGED.format("tokens")):
         run.check(recipe(data, tmp_path / "run"))
     rules, questions = race.Rules(budget="1s", points=1), measures.Questions()
@@ -76,21 +76,27 @@ def test_check_and_a_race_name_a_damaged_shard(data: Path, tmp_path: Path) -> No
         race.race([str(RECIPES / "bert.toml")], tmp_path / "race", rules=rules, questions=questions, data=data)
 
 
-def test_prepare_and_make_name_a_damaged_shard_of_an_earlier_call(tmp_path: Path) -> None:
+def test_prepare_and_make_name_a_damaged_shard_of_an_earlier_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = [str(write_text(tmp_path / "text.txt"))]
-    maker._prepared(text, tmp_path / "made", True, {})
-    flip(tmp_path / "made" / "data" / "train" / "000000.tokens", 11)
+
+    def stopping(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(maker, "_chosen", stopping)  # the text is prepared by then
+    with pytest.raises(KeyboardInterrupt):
+        maker.make(text, tmp_path / "made", budget="10m")
+    flip(tmp_path / "made" / "data" / "train" / "000000.tokens", 0)
     with pytest.raises(FolderError, match=DAMAGED.format("tokens")):
-        maker.make(text, tmp_path / "made", budget="1m")
-    with pytest.raises(FolderError, match=DAMAGED.format("tokens")):
-        maker._prepared(text, tmp_path / "made", True, {})
+        maker.make(text, tmp_path / "made", budget="10m")
 
 
 def test_much_text_is_verified_beside_the_first_steps_and_before_anything_is_written(
     data: Path, tmp_path: Path, slow: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Hashing waits until the first save has begun to wait for it; then the save is refused."""
-    flip(data / "train" / "000000.tokens", 11)
+    flip(data / "train" / "000000.tokens", 0)
     save, steps = Trainer.save, []
 
     def saving(self: Trainer) -> None:
@@ -109,7 +115,7 @@ def test_much_text_is_verified_beside_the_first_steps_and_before_anything_is_wri
 def test_a_run_that_saves_nothing_still_writes_no_model_of_damaged_text(
     data: Path, tmp_path: Path, slow: threading.Event
 ) -> None:
-    flip(data / "train" / "000000.tokens", 11)
+    flip(data / "train" / "000000.tokens", 0)
     threading.Timer(0.5, slow.set).start()
     with pytest.raises(FolderError, match=DAMAGED.format("tokens")):
         run.pretrain(recipe(data, tmp_path / "run", "train.steps=2", "train.saves=0", "train.evaluations=0"))
@@ -119,7 +125,7 @@ def test_a_run_that_saves_nothing_still_writes_no_model_of_damaged_text(
 def test_training_stops_at_the_next_batch_after_damage_is_found(
     data: Path, tmp_path: Path, slow: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flip(data / "train" / "000000.tokens", 11)
+    flip(data / "train" / "000000.tokens", 0)
     update = Trainer.update
 
     def updating(self: Trainer, *arguments: object) -> None:

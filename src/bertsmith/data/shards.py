@@ -80,21 +80,22 @@ class Shards:
         """A token that no embedding has: on a GPU it would end the process without a word of where it came from."""
         first = int(np.flatnonzero((found < 0) | (found >= self.vocabulary))[0])
         which = int(np.repeat(shard, lengths)[first])
-        token = int(found[first : first + 1].view(np.uint32)[0])
+        return self._beyond(self._names[which], int(found[first : first + 1].view(np.uint32)[0]))
+
+    def _beyond(self, name: str, token: int) -> FolderError:
         fact = f"is damaged: it holds token {token:,}, beyond its vocabulary of {self.vocabulary:,}"
-        return FolderError(self.folder / f"{self._names[which]}.tokens", fact, AGAIN)
+        return FolderError(self.folder / f"{name}.tokens", fact, AGAIN)
 
     def frequencies(self) -> Int64[ndarray, "V"]:
         """How often each token of the vocabulary occurs."""
         counts = np.zeros(self.vocabulary, np.int64)
         piece = 1 << 20
-        for view in self._tokens:
+        for name, view in zip(self._names, self._tokens, strict=True):
             shard = np.frombuffer(view, self.dtype)
             for start in range(0, len(shard), piece):
                 found = np.bincount(shard[start : start + piece], minlength=self.vocabulary)
                 if len(found) > self.vocabulary:
-                    fact = f"holds token {len(found) - 1:,}, beyond its vocabulary of {self.vocabulary:,}"
-                    raise FolderError(self.folder, fact, AGAIN)
+                    raise self._beyond(name, len(found) - 1)
                 counts += found
         return counts
 

@@ -1,0 +1,135 @@
+"""Ten folders of text as people have them: one big file, fifty lines, five languages, a mess, code, old encodings."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+# A noun decides its verb and its place, so that a model can learn more than how often each word stands.
+ENGLISH = {
+    "The baker": ("sells bread", "in the small shop near the river."),
+    "The captain": ("steers the ship", "across the cold and stormy sea."),
+    "The teacher": ("reads a book", "to the children in the school."),
+    "The farmer": ("milks the cows", "before the sun is in the sky."),
+    "The doctor": ("helps the sick", "in the white house on the hill."),
+    "The painter": ("mixes colours", "under the window of his room."),
+}
+GERMAN = {
+    "Der Händler": ("öffnet sein Geschäft", "früh am Morgen in der Straße."),
+    "Die Bäckerin": ("verkauft schöne Brötchen", "an die müden Gäste."),
+    "Der Kapitän": ("führt das große Schiff", "über die kühle See."),
+    "Die Ärztin": ("prüft die Schutzausrüstung", "für die Übung im Gebäude."),
+}
+TURKISH = {
+    "Yaşlı adam": ("gölün kıyısında", "balık tutmayı çok seviyordu."),
+    "Küçük kız": ("ılık sütü", "içip uyudu."),
+    "Öğretmen": ("öğrencilere şiiri", "yavaşça okudu."),
+    "Işıklı sokakta": ("on kişi", "öl ve ol demeden yürüdü."),
+}
+CHINESE = {
+    "老师": ("在学校", "给孩子们读一本书。"),
+    "船长": ("在海上", "驾驶一条大船。"),
+    "农夫": ("在早晨", "给牛挤奶。"),
+    "医生": ("在山上的白房子里", "帮助病人。"),
+}
+ARABIC = {
+    "المعلم": ("يقرأ كتابا", "للأطفال في المدرسة."),
+    "القبطان": ("يقود السفينة", "عبر البحر البارد."),
+    "الفلاح": ("يحلب الأبقار", "قبل شروق الشمس."),
+    "الطبيب": ("يساعد المرضى", "في البيت الأبيض."),
+}
+CODE = '''"""A module about {name}."""
+
+
+def {name}(value: int, times: int = {number}) -> int:
+    """Add {number} to a value, again and again."""
+    for index in range(times):
+        value += {number} * index
+    return value
+'''
+
+
+def sentences(language: dict[str, tuple[str, str]], count: int, seed: int = 0, join: str = " ") -> list[str]:
+    """Sentences of a small world. A number in some of them keeps the lines from being all alike."""
+    chance, subjects = Random(seed), list(language)
+    found = []
+    for index in range(count):
+        subject = chance.choice(subjects)
+        verb, place = language[subject]
+        other = chance.choice(subjects)
+        parts = [subject, verb, place] if chance.random() < 0.8 else [subject, verb, place, f"{other} {index}."]
+        found.append(join.join(parts))
+    return found
+
+
+def one_big_file(folder: Path) -> list[str]:
+    (folder / "corpus.txt").write_text("\n".join(sentences(ENGLISH, 4_000)), encoding="utf-8")
+    return [str(folder / "corpus.txt")]
+
+
+def fifty_lines(folder: Path) -> list[str]:
+    (folder / "few.txt").write_text("\n".join(sentences(ENGLISH, 50)), encoding="utf-8")
+    return [str(folder)]
+
+
+def _language(language: dict[str, tuple[str, str]], join: str = " ") -> Callable[[Path], list[str]]:
+    def write(folder: Path) -> list[str]:
+        (folder / "text.txt").write_text("\n".join(sentences(language, 1_500, join=join)), encoding="utf-8")
+        return [str(folder)]
+
+    return write
+
+
+def messy(folder: Path) -> list[str]:
+    """A folder that grew for years: pages, notes, tables, pictures, an empty file and what a system leaves."""
+    lines = sentences(ENGLISH, 400)
+    (folder / "notes.md").write_text(
+        "# Notes\n\n" + "\n\n".join(f"- **{line}** [more](http://x.y)" for line in lines[:100]), encoding="utf-8"
+    )
+    body = "".join(f"<p>{line} &amp; more.</p>" for line in lines[100:200])
+    page = f"<html><head><style>p {{ color: red }}</style><script>let x = 1;</script></head><body>{body}</body></html>"
+    (folder / "page.html").write_text(page, encoding="utf-8")
+    rows = "".join(f'{number},"{line}"\n' for number, line in enumerate(lines[200:300]))
+    (folder / "table.csv").write_text(f"id,comment\n{rows}", encoding="utf-8")
+    (folder / "plain.txt").write_text("\n".join(lines[300:]), encoding="utf-8")
+    (folder / "empty.txt").write_text("", encoding="utf-8")
+    (folder / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8)
+    (folder / "script.py").write_text("print('not prose')\n", encoding="utf-8")
+    (folder / ".hidden").write_text("not to be read", encoding="utf-8")
+    (folder / "deep" / "er").mkdir(parents=True)
+    (folder / "deep" / "er" / "more.txt").write_text("\n".join(sentences(ENGLISH, 200, seed=1)), encoding="utf-8")
+    return [str(folder)]
+
+
+def code(folder: Path) -> list[str]:
+    (folder / "package").mkdir()
+    for number in range(60):
+        text = CODE.format(name=f"part_{number}", number=number)
+        (folder / "package" / f"part_{number}.py").write_text(text, encoding="utf-8")
+    return [str(folder / "**" / "*.py")]
+
+
+def latin_1(folder: Path) -> list[str]:
+    (folder / "alt.txt").write_bytes("\n".join(sentences(GERMAN, 1_500)).encode("latin-1"))
+    return [str(folder)]
+
+
+def json_lines(folder: Path) -> list[str]:
+    lines = sentences(ENGLISH, 900)
+    records = [{"id": at, "text": " ".join(lines[3 * at : 3 * at + 3])} for at in range(300)]
+    (folder / "records.jsonl").write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
+    return [str(folder)]
+
+
+FOLDERS: dict[str, Callable[[Path], list[str]]] = {
+    "one big file": one_big_file,
+    "fifty lines": fifty_lines,
+    "German": _language(GERMAN),
+    "Turkish": _language(TURKISH),
+    "Chinese": _language(CHINESE, join=""),
+    "Arabic": _language(ARABIC),
+    "messy": messy,
+    "code": code,
+    "Latin-1": latin_1,
+    "JSON lines": json_lines,
+}

@@ -40,6 +40,9 @@ def predict(model: Path, inputs: Sequence[str], *, out: Path | None, texts: Sequ
     named = _named(inputs, texts)
     loaded = _loaded(model)
     if not isinstance(loaded.objective, Task):
+        if loaded.embeds:
+            remedy = f"Use: bertsmith embed {model} FILE --out vectors.npy"
+            raise FolderError(model, "makes sentence embeddings, and predicts no labels", remedy)
         raise FolderError(model, "was not fine-tuned", "Fine-tune it first with: bertsmith finetune")
     learnt = loaded.asked_for()
     squad = out is not None and out.suffix == ".json"

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from bertsmith import terminal
 from bertsmith.data import files, glue, labelled, parallel
 from bertsmith.data.examples import Example, taken
 from bertsmith.data.labelled import Columns, Labelled
@@ -30,7 +30,6 @@ from bertsmith.tasks.classify import Classify
 from bertsmith.text.tokenizer import Tokenizer
 
 DEV = ("dev", "valid", "validation", "val")  # what the field calls the file to choose the best weights by
-NOT_UTF8 = "rows with bad bytes"
 FEATURES = ("features", "classify_features")  # what any network is good for that tells what its layers say
 CANDIDATES = 200_000  # examples, of which those that are held back are taken
 MOST_HELD_BACK = 20_000  # and at most so many: more would take longer to predict than they tell
@@ -103,8 +102,10 @@ def encode(recipe: FineTune, shape: NetworkConfig, tokenizer: Tokenizer, data: D
 def _shown(what: str, total: int | None = None) -> Iterator[Callable[[int], object]]:
     """A line on the terminal that says how far the work is, and goes when it is done."""
     count = TextColumn("{task.completed:,.0f}" + (f" of {total:,}" if total else "") + " examples")
-    columns = (TextColumn("{task.description}"), *([BarColumn()] if total else []), count, TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    name = TextColumn("{task.description}", markup=False)  # a file's name is no markup
+    columns = (name, *([BarColumn()] if total else []), count, TimeElapsedColumn())
+    say = terminal.console(errors=True)
+    with Progress(*columns, console=say, transient=True, disable=not say.is_terminal) as progress:
         line = progress.add_task(what, total=total)
         yield lambda done: progress.update(line, completed=done)
 
@@ -223,7 +224,7 @@ def told(data: Data) -> list[str]:
     for name, part in (("training", data.train), ("dev", data.dev)):
         lines.append(f"{len(part.examples):,} {name} examples: {part.found}")
         for reason, count in part.dropped.items():
-            remedy = " (the file is not UTF-8: save it as UTF-8)" if reason == NOT_UTF8 else ""
+            remedy = " (the file is not UTF-8: save it as UTF-8)" if reason == labelled.NOT_UTF8 else ""
             lines += [f"  left out: {count:,} {reason}{remedy}"] if count else []
     return lines
 

@@ -242,7 +242,7 @@ def show(result: Mapping[str, Any], out: Path) -> None:
     table = Table("", "mean", "95 % interval", "deviation", box=None)
     for name, found in result["summary"].items():
         ends = "" if found["low"] is None else f"{found['low']:.4f} to {found['high']:.4f}"
-        table.add_row(name.replace("_", " "), f"{found['mean']:.4f}", ends, f"{found['deviation']:.4f}")
+        table.add_row(evaluation.name_of(name), f"{found['mean']:.4f}", ends, f"{found['deviation']:.4f}")
     SAY.print(table)
     for line in evaluation.beside(result):
         SAY.print(line, markup=False)

@@ -58,6 +58,41 @@ def test_columns_without_names_are_guessed_from_what_they_hold(tmp_path: Path) -
     assert labelled.dropped == {"rows without a label": 1}
 
 
+def test_odd_names_are_guessed_from_what_the_columns_hold(tmp_path: Path) -> None:
+    rows = [f"{number},ein Satz mit der Zahl {number},{('sehr gut', 'schlecht')[number % 2]}" for number in range(20)]
+    found = of(tmp_path / "odd.csv", "\n".join(["Nr.,Kommentar,Urteil", *rows]), "classify")
+    assert found.found == "texts from 'Kommentar', label from 'Urteil'"
+    assert pairs(found)[1] == (("ein Satz mit der Zahl 1",), "schlecht")
+    rows = [f"{number},ein Satz mit der Zahl {number},{number * number / 7:.2f}" for number in range(20)]
+    found = of(tmp_path / "prices.csv", "\n".join(["Nr.,Kommentar,Preis", *rows]), "number")
+    assert found.found == "texts from 'Kommentar', label from 'Preis'"  # and not the number of the row
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("a.csv", "classify"), ("a.tsv", "classify"), ("a.jsonl", "classify"), ("a.conll", "tag")]
+)
+def test_a_file_that_is_not_utf8_is_read_and_said_so(name: str, kind: Kind, tmp_path: Path) -> None:
+    texts = [f"schöne Straße {number}" for number in range(10)]
+    match Path(name).suffix:
+        case ".conll":
+            data = "\n\n".join(text.replace(" ", " B-X\n") + " O" for text in texts)
+        case ".jsonl":
+            records = [{"text": text, "label": number % 2} for number, text in enumerate(texts)]
+            data = "\n".join(json.dumps(record, ensure_ascii=False) for record in records)
+        case ending:
+            mark = "," if ending == ".csv" else "\t"
+            data = f"text{mark}label\n" + "\n".join(f"{text}{mark}{at % 2}" for at, text in enumerate(texts))
+    found = of(tmp_path / name, data.encode("latin-1"), kind)
+    assert found.found.endswith("; read as cp1252, not UTF-8")
+    assert len(found.examples) == 10
+    assert "Straße" in str(found.examples[0])
+
+
+def test_a_file_of_bytes_without_sense_is_to_be_saved_as_utf8(tmp_path: Path) -> None:
+    with pytest.raises(TextError, match=r"3 rows with bad bytes. Save the file as UTF-8.$"):
+        of(tmp_path / "a.csv", b"text,label\n" + b"b\xffd,x\n" * 3, "classify")
+
+
 def test_named_columns_are_taken(tmp_path: Path) -> None:
     data = "one,two,text,label\na,b,c,d\n"
     labelled = of(tmp_path / "a.csv", data, "classify", texts=("two", "one"), label="text")

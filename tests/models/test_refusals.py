@@ -99,10 +99,16 @@ def test_a_configuration_that_names_huge_sizes_costs_nothing(words: dict[str, in
 
 
 def test_a_missing_folder_and_missing_files_are_named(tmp_path: Path) -> None:
-    assert refusal(tmp_path / "nowhere") == "F: is missing."
+    named = "Name a model folder, or the folder of a run."
+    assert refusal(tmp_path / "nowhere") == f"F: is missing. {named}"
     (tmp_path / "file").touch()
-    assert refusal(tmp_path / "file") == "F: is not a folder."
+    assert refusal(tmp_path / "file") == f"F: is not a folder. {named}"
     folder = saved(tmp_path / "model")
+    assert refusal(tmp_path / "modle") == "F: is missing. Did you mean 'model'?"
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "recipe.toml").touch()
+    unfinished = "F: is a run without a model yet. Finish it: the command that began it goes on with it."
+    assert refusal(tmp_path / "run") == unfinished
     (folder / "model.safetensors").unlink()
     assert refusal(folder) == "F: has no model.safetensors."
     (folder / "config.json").unlink()

@@ -105,3 +105,11 @@ def test_what_bert_uncased_does_is_the_same_file_however_it_is_said() -> None:
 def test_other_kinds_keep_accents_too(kind: str) -> None:
     settings = TokenizerConfig(kind=kind, vocabulary=120, least=1, lowercase=True, strip_accents=False)  # type: ignore[arg-type]
     assert train(["Öl und Ol Geschäft geschaft"] * 9, settings).normalised("Öl Geschäft") == "öl geschäft"
+
+
+def test_turkish_is_known_by_a_letter_where_its_common_words_are_rare() -> None:
+    found = language.writing(["Yaşlı adam gölün kıyısında balık tutmayı seviyordu.", "Işıklı sokakta on kişi yürüdü."])
+    assert found.language == "Turkish"
+    assert not found.lowercase
+    assert not found.strip_accents
+    assert language.writing(["The ı of Turkish is a letter that the rest of the world does not have." * 3]).lowercase

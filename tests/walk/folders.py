@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 
@@ -80,6 +82,29 @@ def _language(language: dict[str, tuple[str, str]], join: str = " ") -> Callable
     return write
 
 
+def _pdf(lines: list[str]) -> bytes:
+    """The smallest PDF with these lines on its one page."""
+    shown = "".join(f"({line}) Tj T*\n" for line in lines)
+    drawn = f"BT /F1 9 Tf 12 TL 40 800 Td\n{shown}ET".encode()
+    font = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
+    page = b"/Parent 2 0 R /MediaBox [0 0 595 842] /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> >>"
+    parts = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page %s >>" % page,
+        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(drawn), drawn),
+        font,
+    ]
+    held, places = b"%PDF-1.4\n", list[int]()
+    for number, part in enumerate(parts, 1):
+        places.append(len(held))
+        held += b"%d 0 obj\n%s\nendobj\n" % (number, part)
+    table = b"".join(b"%010d 00000 n \n" % place for place in places)
+    count, start = len(parts) + 1, len(held)
+    held += b"xref\n0 %d\n0000000000 65535 f \n%strailer\n<< /Size %d /Root 1 0 R >>\n" % (count, table, count)
+    return held + b"startxref\n%d\n%%%%EOF\n" % start
+
+
 def messy(folder: Path) -> list[str]:
     """A folder that grew for years: pages, notes, tables, pictures, an empty file and what a system leaves."""
     lines = sentences(ENGLISH, 400)
@@ -92,6 +117,12 @@ def messy(folder: Path) -> list[str]:
     rows = "".join(f'{number},"{line}"\n' for number, line in enumerate(lines[200:300]))
     (folder / "table.csv").write_text(f"id,comment\n{rows}", encoding="utf-8")
     (folder / "plain.txt").write_text("\n".join(lines[300:]), encoding="utf-8")
+    if find_spec("docx"):
+        docx = import_module("docx").Document()
+        for line in sentences(ENGLISH, 100, seed=2):
+            docx.add_paragraph(line)
+        docx.save(str(folder / "letter.docx"))
+    (folder / "paper.pdf").write_bytes(_pdf(sentences(ENGLISH, 40, seed=4)))
     (folder / "empty.txt").write_text("", encoding="utf-8")
     (folder / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8)
     (folder / "script.py").write_text("print('not prose')\n", encoding="utf-8")

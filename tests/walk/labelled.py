@@ -29,8 +29,8 @@ def _opinions(count: int = ROWS) -> list[tuple[str, str]]:
     lines = sentences(ENGLISH, count, seed=3)
     labels = [chance.random() < 0.5 for _ in lines]
     return [
-        (f"{line} {chance.choice(GOOD if good else BAD)}", "good" if good else "bad")
-        for line, good in zip(lines, labels, strict=True)
+        (f"{line} {chance.choice(GOOD if good else BAD)} {at}", "good" if good else "bad")
+        for at, (line, good) in enumerate(zip(lines, labels, strict=True))
     ]
 
 
@@ -44,7 +44,8 @@ def reviews(folder: Path) -> Path:
 
 
 def odd_names(folder: Path) -> Path:
-    rows = [(number, text, label) for number, (text, label) in enumerate(_opinions())]
+    said = {"good": "sehr gut", "bad": "schlecht"}
+    rows = [(number, text, said[label]) for number, (text, label) in enumerate(_opinions(), 1)]
     return _table(folder / "odd.csv", ["Nr.", "Kommentar", "Urteil"], rows, delimiter=";")
 
 
@@ -55,7 +56,8 @@ def packed(folder: Path) -> Path:
 
 
 def latin_1(folder: Path) -> Path:
-    path = _table(folder / "latin.csv", ["text", "label"], [(f"Schöne Straße. {text}", label) for text, label in _opinions()])
+    rows = [(f"Schöne Straße. {text}", label) for text, label in _opinions()]
+    path = _table(folder / "latin.csv", ["text", "label"], rows)
     path.write_bytes(path.read_text(encoding="utf-8").encode("latin-1"))
     return path
 
@@ -71,13 +73,13 @@ def prices(folder: Path) -> Path:
 
 
 def stars(folder: Path) -> Path:
-    return _table(
-        folder / "stars.tsv", ["review", "stars"], [(text, 5 if label == "good" else 1) for text, label in _opinions()], "\t"
-    )
+    rows = [(text, 5 if label == "good" else 1) for text, label in _opinions()]
+    return _table(folder / "stars.tsv", ["review", "stars"], rows, "\t")
 
 
 def topics(folder: Path) -> Path:
-    rows = [(text, "film,love" if label == "good" else "film,sea") for text, label in _opinions()]
+    given = {"good": ("film,love", "love", "bread,love"), "bad": ("film,sea", "sea", "bread,sea")}
+    rows = [(text, given[label][at % 3]) for at, (text, label) in enumerate(_opinions())]
     return _table(folder / "topics.csv", ["text", "topics"], rows)
 
 
@@ -92,13 +94,15 @@ def flags(folder: Path) -> Path:
 
 
 def faq(folder: Path) -> Path:
-    rows = [(f"who is it in line {at} ?", line) for at, line in enumerate(sentences(ENGLISH, ROWS, seed=5))]
+    rows = [(f"who is it in line {at} ?", f"{line} {at}") for at, line in enumerate(sentences(ENGLISH, ROWS, seed=5))]
     return _table(folder / "faq.csv", ["question", "answer"], rows)
 
 
 def similarity(folder: Path) -> Path:
     lines = sentences(ENGLISH, ROWS, seed=6)
-    rows = [(line, lines[at - 1], round(5.0 * (line.split()[1] == lines[at - 1].split()[1]) + at / 500, 3)) for at, line in enumerate(lines)]
+    pairs = [(line, lines[at - 1]) for at, line in enumerate(lines)]
+    alike = [float(one.split()[1] == other.split()[1]) for one, other in pairs]
+    rows = [(*pair, round(5 * same + at / 500, 3)) for at, (pair, same) in enumerate(zip(pairs, alike, strict=True))]
     return _table(folder / "similar.csv", ["sentence1", "sentence2", "score"], rows)
 
 
@@ -120,7 +124,8 @@ def questions(folder: Path) -> Path:
     paragraphs = []
     for at, line in enumerate(sentences(ENGLISH, ROWS, seed=8)):
         answer = line.split()[1]
-        asked = {"id": f"q{at}", "question": "Who is it ?", "answers": [{"text": answer, "answer_start": line.index(answer)}]}
+        answers = [{"text": answer, "answer_start": line.index(answer)}]
+        asked = {"id": f"q{at}", "question": "Who is it ?", "answers": answers}
         paragraphs.append({"context": line, "qas": [asked]})
     whole = {"version": "1.1", "data": [{"title": "small", "paragraphs": paragraphs}]}
     (folder / "questions.json").write_text(json.dumps(whole), encoding="utf-8")
@@ -139,7 +144,8 @@ def endings(folder: Path) -> Path:
 
 
 def one_class_per_row(folder: Path) -> Path:
-    return _table(folder / "ids.csv", ["text", "label"], [(text, f"id-{at:05}") for at, (text, _) in enumerate(_opinions())])
+    rows = [(text, f"id-{at:05}") for at, (text, _) in enumerate(_opinions())]
+    return _table(folder / "ids.csv", ["text", "label"], rows)
 
 
 LABELLED: dict[str, Callable[[Path], Path]] = {

@@ -9,6 +9,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -65,6 +66,7 @@ COUNTED = 10_000  # examples between two reports of progress
 
 UNLABELLED, WRONG, UNKNOWN = "rows without a label", "rows with a wrong label", "rows with an unknown label"
 WORDLESS = "rows without text"
+NOT_UTF8 = "rows with bad bytes"
 REMEDY = """Name them with data.texts='["..."]' data.label='...'"""
 
 
@@ -129,6 +131,7 @@ def read(
     both = parallel.sides(Path(path), columns.texts, columns.label)
     files = both or sources(path)
     parts = [parallel.read(both, dropped)] if both else (_read(file, kind, columns, dropped, plans) for file in files)
+    encodings = sorted({file.encoding for file in files if file.encoding})
     examples = kept(_counted(parts, found, progress), folder)
     for file in files:
         with file.path.open("rb") as stream:
@@ -137,12 +140,13 @@ def read(
     if not examples:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.counts.items())
         fact = f"holds no example: {'; '.join(found)}" + (f"; {reasons}" if reasons else "")
-        raise TextError(path, fact, "Mend the file, or name other columns")
+        remedy = "Save the file as UTF-8" if NOT_UTF8 in dropped.counts else "Mend the file, or name other columns"
+        raise TextError(path, fact, remedy)
     counts = dict(dropped.counts)
     taken = plans[0] if plans else _Plan((), None)
     return Labelled(
         examples=examples,
-        found="; ".join(found),
+        found="; ".join([*found, *(f"read as {name}, not UTF-8" for name in encodings)]),
         dropped=counts,
         fingerprint=digest.hexdigest(),
         texts=taken.texts,
@@ -321,11 +325,14 @@ def _labelling(table: Table, kind: Kind, texts: Sequence[str]) -> str | None:
     if named := known([(name,) for name in names], free):
         return named[0]
     told = texts or known([*COUPLES, *((name,) for name in SINGLES)], free)
-    told = told or [name for name in free if _wordy(table, name)]
+    wordy = [name for name in free if _wordy(table, name)]
+    told = told or [name for name in wordy if not repeats(table, name)] or wordy  # "very good" is a label with a blank
     left = [name for name in free if name not in told]
+    left = [name for name in left if not _running(table, name)] or left
     if told and len(left) == 1 and (kind != "number" or left[0] in numbers):
         return left[0]
-    alike = numbers if kind == "number" else [name for name in free if repeats(table, name)]
+    among = left if told else free
+    alike = [name for name in among if (name in numbers if kind == "number" else repeats(table, name))]
     return alike[0] if len(alike) == 1 else None
 
 
@@ -369,7 +376,17 @@ def _wordy(table: Table, name: str) -> bool:
     return all(isinstance(value, str) for value in values) and any(" " in value.strip() for value in values if value)
 
 
+def _running(table: Table, name: str) -> bool:
+    """Whether a column only numbers the rows."""
+    values = [row.get(name) for row in table.head]
+    if len(values) < 3 or not all(map(numeric, values)):
+        return False
+    numbers = list(map(float, values))  # type: ignore[arg-type]
+    return all(following == number + 1 for number, following in pairwise(numbers))
+
+
 def repeats(table: Table, name: str) -> bool:
+    """Whether a column has few different values."""
     values = [str(row.get(name)) for row in table.head]
     return len(values) > 1 and 2 * len(set(values)) <= len(values) and any(value.strip() for value in values)
 

@@ -2,18 +2,15 @@
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
-from bertsmith.data import encoding
-from bertsmith.data.lines import BROKEN, Cleaner, runs, unreadable
+from bertsmith.data.lines import Cleaner, runs, unreadable
 from bertsmith.data.sources import Source, pyarrow
-from bertsmith.data.tables import Dropped, Table, opened
+from bertsmith.data.tables import Dropped, Table, opened, recoded
 from bertsmith.errors import TextError, nearest
 
 LONGEST = 1 << 24  # characters a line of JSON may have
 ROWS = 256  # of a Parquet file, held at a time
 FIELD = "text"  # the field that is meant where none was named
-AHEAD = 1 << 26  # bytes of a table in which letters beyond ASCII are looked for
 
 Record = tuple[int, str]  # the number of the line or row, and the text in it
 
@@ -75,10 +72,9 @@ def from_table(
     source: Source, field: str, cleaner: Cleaner, reached: Callable[[int], object], note: Callable[[str], object]
 ) -> Iterator[Record]:
     """The texts in one column of CSV or TSV: the one that was named, else the one whose texts are the longest."""
-    known = _encoding(source)
-    if known != encoding.UTF8:
-        source = replace(source, encoding=known)
-        note(f"{source.name}: read as {known}, not UTF-8")
+    source = recoded(source)
+    if source.encoding:
+        note(f"{source.name}: read as {source.encoding}, not UTF-8")
     table = opened(source, {field})
     if field == FIELD and field not in map(str.casefold, table.columns):
         field = _longest(table)
@@ -98,25 +94,3 @@ def from_table(
 def _longest(table: Table) -> str:
     sizes = {name: sum(len(str(row.get(name) or "")) for row in table.head) for name in table.columns}
     return max(table.columns, key=lambda name: sizes[name])
-
-
-def _encoding(source: Source) -> str:
-    """The encoding of a table, by the first of its blocks that is not ASCII."""
-    size = 0
-    try:
-        for block in source.blocks(lambda _: None):
-            if encoding.marked(block) and not size:
-                return encoding.UTF8  # which is seen again when it is read
-            if not block.isascii():
-                body = block[: block.rfind(b"\n") + 1] or block
-                try:
-                    body.decode()
-                except UnicodeDecodeError:
-                    return encoding.guess(body)
-                return encoding.UTF8
-            size += len(block)
-            if size >= AHEAD:
-                break
-    except BROKEN:
-        pass  # the reader proper tells of it
-    return encoding.UTF8

@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from bertsmith.data import stored
+from bertsmith.data import encoding, stored
 from bertsmith.data.lines import BROKEN, FACTS, HALF, Cleaner, runs, unreadable
 from bertsmith.data.sources import PACKINGS, Source
 from bertsmith.data.stored import UNREADABLE, Raw
@@ -32,6 +32,8 @@ WHOLE = 1 << 28  # bytes of a file that is one JSON value, which is held in memo
 LONGEST = 1 << 24  # characters of a line, and of a row of CSV
 PEEK = 100  # rows to guess from
 NAME = 40  # characters of a column's name, at most
+LINES, LETTERS = 3, 2  # beyond ASCII, and different ones, that speak for another encoding
+AHEAD = 1 << 26  # bytes of a file in which letters beyond ASCII are looked for
 
 QUOTES, OBJECT = "rows with broken quotes", "rows that are no JSON object"
 FEW, MANY = "rows with too few cells", "rows with too many cells"
@@ -121,7 +123,38 @@ def source(path: Path) -> Source:
         raise TextError(path, "does not exist", remedy if remedy.startswith("Did") else "") from None
     except OSError as error:
         raise TextError(path, f"cannot be read ({error.strerror})") from None
-    return Source(path, endings[-1] if endings else "", packing, size)
+    return recoded(Source(path, endings[-1] if endings else "", packing, size), sure=True)
+
+
+def recoded(found: Source, *, sure: bool = False) -> Source:
+    """The same file, with its encoding where that is not UTF-8: guessed from its first block that is not ASCII.
+
+    `sure`: from several letters in several lines alone. A stray byte is a bad row, and no other encoding.
+    """
+    if found.kind == ".parquet" or found.encoding:
+        return found
+    size = 0
+    try:
+        for block in found.blocks(lambda _: None):
+            if encoding.marked(block) and not size:
+                return found  # the mark is seen again when it is read
+            if not block.isascii():
+                body = block[: block.rfind(b"\n") + 1] or block
+                try:
+                    body.decode()
+                except UnicodeDecodeError:
+                    odd = [line for line in body.split(b"\n") if not line.isascii()]
+                    letters = {byte for line in odd[:PEEK] for byte in line if byte > 0x7F}
+                    few = sure and (len(odd) < LINES or len(letters) < LETTERS)
+                    known = encoding.UTF8 if few else encoding.guess(body)
+                    return found if known == encoding.UTF8 else replace(found, encoding=known)
+                return found
+            size += len(block)
+            if size >= AHEAD:
+                break
+    except (TextError, *BROKEN):
+        pass  # the reader proper tells of it
+    return found
 
 
 def opened(found: Source, known: Collection[str] = ()) -> Table:

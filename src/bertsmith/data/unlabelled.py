@@ -167,7 +167,7 @@ def _read(file: Source) -> Iterator[tuple[int, str]]:
     """The lines of a file, unpacked as they are read."""
     try:
         with file.path.open("rb") as raw, io.TextIOWrapper(io.BufferedReader(_Raw(file.unpacked(raw)))) as stream:
-            stream.reconfigure(encoding="utf-8")
+            stream.reconfigure(encoding=file.encoding or "utf-8")
             yield from _numbered(stream)
     except UnicodeDecodeError:
         raise TextError(file.name, "is not UTF-8 text") from None

@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from bertsmith.data import files
-from bertsmith.errors import FolderError
+from bertsmith.errors import FolderError, nearest
 from bertsmith.inside import bounded, inside, shown
 from bertsmith.models import foreign, manifest
 from bertsmith.models.dialect import Dialect
@@ -70,11 +70,21 @@ def model_folder(path: str | Path) -> Path:
     return inner if (inner / CONFIG).is_file() and not (path / CONFIG).is_file() else path
 
 
+def _meant(folder: Path) -> str:
+    """The remedy for a folder that is not there: one of nearly the same name, if there is one."""
+    beside = [path.name for path in folder.parent.iterdir() if path.is_dir()] if folder.parent.is_dir() else []
+    remedy = nearest(folder.name, beside)
+    return remedy if remedy.startswith("Did") else "Name a model folder, or the folder of a run"
+
+
 def read(folder: str | Path) -> Opened:
     """Open a folder that transformers or `write` has saved, or that of a run."""
     folder = model_folder(folder)
     if not folder.is_dir():
-        raise FolderError(folder, "is not a folder" if folder.exists() else "is missing")
+        raise FolderError(folder, "is not a folder" if folder.exists() else "is missing", _meant(folder))
+    if (folder / "recipe.toml").is_file() and not (folder / CONFIG).is_file():
+        fact, remedy = "is a run without a model yet", "Finish it: the command that began it goes on with it"
+        raise FolderError(folder, fact, remedy)
     manifest.verify(folder)
     raw = _json(inside(folder, CONFIG))
     config = foreign.config_of(raw, folder / CONFIG)

@@ -206,9 +206,8 @@ class Answers(Findings):
         ]  # fmt: skip
         details: dict[str, Any] = {"groups": rows}
         none = sum(not texts for texts in gold.values()) / max(1, len(gold))
-        if none:
-            figures = {"f1": none, "exact": none}
-            details["baseline"] = {"name": "always predicting that there is no answer", "figures": figures}
+        figures = {"f1": none, "exact": none}
+        details["baseline"] = {"name": "always predicting that there is no answer", "figures": figures}
         if len(self.said) > 1 and len({said["answer"] for said in self.said}) == 1 and len(set(gold.values())) > 1:
             answer = self.said[0]["answer"]
             details["constant"] = f"'{answer}' for all questions" if answer else "no answer to any question"

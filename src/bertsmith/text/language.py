@@ -67,6 +67,7 @@ WORDS = {  # the commonest words of each language in Latin letters
 }
 COMMON = {language: frozenset(words.split()) for language, words in WORDS.items()}
 DOTLESS = ("Turkish", "Azerbaijani")  # where I is the capital of ı, and i that of İ
+COMMON_LETTER = 0.02  # of all letters: ı is one in twenty in Turkish, and in no other large language
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,8 @@ def _language(text: str, accents: float) -> str | None:
     words = Counter(re.findall(r"[^\W\d_]+", unicodedata.normalize("NFC", text).lower()))
     total = sum(words.values())
     shares = {name: sum(words[word] for word in common) / max(total, 1) for name, common in COMMON.items()}
+    if text.count("ı") > COMMON_LETTER * max(sum(map(str.isalpha, text)), 1):
+        return max(DOTLESS, key=lambda name: shares[name])
     best = max(shares, key=lambda name: shares[name])
     if shares[best] < SURE:
         return None

@@ -74,7 +74,8 @@ class Model:
     ) -> None:
         self.objective, self.tokenizer, self.place = objective, tokenizer, place
         self.guesses = guesses  # whether it has learnt to guess words
-        self.sentence, self._pooled = sentence or SentenceConfig(), sentence is not None
+        self.sentence = sentence or SentenceConfig()
+        self.embeds = sentence is not None  # the folder says how a vector is made of a text
         self.learnt_from = learnt_from or {}  # the columns of the training data, where the folder tells them
         self._origin = origin
         self._embedders: dict[tuple[Any, ...], Embedder] = {}  # packing weights takes longer than a text
@@ -93,7 +94,7 @@ class Model:
         """What it has learnt, in a few words."""
         task = self.objective
         if not isinstance(task, Task):
-            return "sentence embeddings" if self._pooled else f"pretrained ({type(task).__name__})"
+            return "sentence embeddings" if self.embeds else f"pretrained ({type(task).__name__})"
         some = ", ".join(task.labels[:SHOWN]) + (", ..." if len(task.labels) > SHOWN else "")
         return self.task + (f" ({some})" if some else "")
 
@@ -113,7 +114,7 @@ class Model:
             raise FolderError(self.place, "is a model in training", "Its run writes the folder")
         if not isinstance(folder, str | Path) or not str(folder):
             raise FolderError("folder", f"is {inputs.shown(folder)}", "Give a path")
-        save(self.objective, self.tokenizer, self.sentence if self._pooled else None, self._origin, Path(folder))
+        save(self.objective, self.tokenizer, self.sentence if self.embeds else None, self._origin, Path(folder))
         return Path(folder)
 
     @property
@@ -330,7 +331,7 @@ class Model:
         """
         if not isinstance(self.objective, Task):
             remedy = f"Fine-tune it first: bertsmith finetune {self.place} DATA --out runs/mine"
-            remedy = "Take its vectors: embed" if self._pooled else remedy
+            remedy = "Take its vectors: embed" if self.embeds else remedy
             raise FolderError(self.place, "was not fine-tuned to predict anything", remedy)
         examples, one = inputs.examples(self.asked_for(), texts)
         items = self.objective.items(examples, self.tokenizer, self.length)

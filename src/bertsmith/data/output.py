@@ -47,6 +47,9 @@ class Output:
             if self.out.is_dir():
                 raise RunError(self.out, "is a folder", "Name a file in it")
             with files.explained(self.out):
+                there = next(place for place in self.out.absolute().parents if place.exists())
+                if not there.is_dir():
+                    raise RunError(self.out, f"'{there}' is a file and not a folder", "Choose another place")
                 self.out.parent.mkdir(parents=True, exist_ok=True)
                 flags = os.O_WRONLY if self.straight else os.O_RDWR | os.O_CREAT
                 self._file = os.open(self.out if self.straight else self.part, flags | os.O_CLOEXEC, 0o666)
@@ -195,10 +198,7 @@ def fingerprint(folder: Path) -> str:
 
 
 def refused(out: Path, error: OSError) -> BertsmithError:
-    """What to say where a file cannot be made: its folder is a file, or its name cannot be."""
-    if isinstance(error, NotADirectoryError | FileExistsError):
-        there = next(place for place in out.absolute().parents if place.exists())
-        return RunError(out, f"'{there}' is a file and not a folder", "Choose another place")
+    """What to say where a file cannot be made, as by its name."""
     return RunError(out, f"cannot be written ({error.strerror})", "Choose another place")
 
 

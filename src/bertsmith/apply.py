@@ -107,11 +107,12 @@ def score(model: Path, inputs: Sequence[str], *, form: Any, as_json: bool, out: 
                     count.update(output.rows)
             output.finish()
     else:
-        if not as_json:
-            SAY.print(f"{'score':>10}  {'a token':>8}  text", style="bold")
-        left = make()
+        left, header = make(), not as_json
         while some := list(islice(left, SCORED)):
             found = loaded.score(some, form)
+            if header:  # not before a model without scores is refused
+                SAY.print(f"{'score':>10}  {'a token':>8}  text", style="bold")
+                header = False
             totals = totals.plus(found)
             for one in found:
                 if as_json:

@@ -124,7 +124,8 @@ def recipe(
     if guessed.said:
         SAY.print(guessed.said, markup=False)
     if few:
-        length = f"{built.train.epochs:g} epochs" if built.train.epochs else "as long as was said"
+        epochs = built.train.epochs
+        length = f"{epochs:g} epoch{'s' * (epochs != 1)}" if epochs else "as long as was said"
         how = f"{length}, batches of {built.data.items}, learning rate {built.optimizer.rate:g}"
         changes = "train.epochs, data.items and optimizer.rate change it"
         SAY.print(f"{guessed.rows:,} rows are few: {how}; {changes}", markup=False)
@@ -239,10 +240,12 @@ def _from_chance(recipe: FineTune, data: Data) -> tuple[Opened, Tokenizer]:
 
 def show(result: Mapping[str, Any], out: Path) -> None:
     """The figures of a run, on the terminal."""
-    table = Table("", "mean", "95 % interval", "deviation", box=None)
+    several = any(found["low"] is not None for found in result["summary"].values())  # seeds
+    table = Table("", *(("mean", "95 % interval", "deviation") if several else ("score",)), box=None)
     for name, found in result["summary"].items():
         ends = "" if found["low"] is None else f"{found['low']:.4f} to {found['high']:.4f}"
-        table.add_row(evaluation.name_of(name), f"{found['mean']:.4f}", ends, f"{found['deviation']:.4f}")
+        spread = (ends, f"{found['deviation']:.4f}") if several else ()
+        table.add_row(evaluation.name_of(name), f"{found['mean']:.4f}", *spread)
     SAY.print(table)
     for line in evaluation.beside(result):
         SAY.print(line, markup=False)
@@ -258,7 +261,7 @@ def run(
     budget = CUDA_BUDGET if device.type == "cuda" else 8192
     measure = Measure(task, data.dev.examples, encoded.dev, device, budget, Prior.of(data.train.examples))
     began = time.monotonic()
-    with Display(f"{recipe.task.kind} {recipe.train.seed}") as display:
+    with Display(f"{recipe.task.kind}, seed {recipe.train.seed}:") as display:
         trainer = Trainer(
             task,
             feed,
@@ -297,7 +300,10 @@ def learner(
     # From chance, matrices keep a vector's length, as the Transformer's did; heads on a trained one begin small.
     trained = base.state and isinstance(base.config, TransformerConfig)
     initialise(task, recipe.train.seed, 0.02 if trained else base.config.width**-0.5)
-    task.load_state_dict(_weights(task, base), strict=False)
+    known = _weights(task, base)
+    task.load_state_dict(known, strict=False)
+    if isinstance(task, Classify) and not any(name.startswith("classifier.") for name in known):
+        task.begin(Prior.of(data.train.examples).mean)
     adapt.prepare(task, recipe.adapt, recipe.train.seed)
     task = task.to(device)
     mould = _mould(recipe, encoded, tokenizer)

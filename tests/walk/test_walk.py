@@ -229,6 +229,9 @@ def test_each_labelled_file_is_learnt_predicted_and_measured(name: str, base: Pa
     else:
         assert (predicted.code, predicted.err) == (0, ""), predicted
         assert len([json.loads(line) for line in predicted.out.splitlines()]) == ROWS
+    refused = bertsmith("score", run, "a text to score")
+    assert (refused.code, refused.out) == (1, "")
+    assert "has no masked-word head. Scores need" in refused.err
 
     scored = bertsmith("evaluate", run, file, "--out", measured)
     assert (scored.code, scored.err) == (0, ""), scored
@@ -258,6 +261,16 @@ def test_what_is_left_out_and_how_a_file_is_read_is_said(base: Path, tmp_path: P
     assert "left out: 10 rows without a label" in gaps.out
 
 
+def test_a_regression_begins_at_the_mean_and_one_seed_has_one_column(base: Path, tmp_path: Path) -> None:
+    """Numbers far from 0 are reached at once, whatever the learning rate."""
+    said = bertsmith("finetune", base, LABELLED["prices"](tmp_path), "--out", tmp_path / "run", "train.epochs=1")
+    assert "60 rows are few: 1 epoch, batches of" in said.out
+    assert "deviation" not in said.out
+    result = json.loads((tmp_path / "run" / "result.json").read_text(encoding="utf-8"))
+    error, mean = result["summary"]["rmse"]["mean"], result["details"]["baseline"]["figures"]["rmse"]
+    assert error < 1.1 * mean
+
+
 # ------------------------------------------------------------------------------------------------------------ mistakes
 
 
@@ -283,6 +296,15 @@ def test_a_mistake_is_answered_in_one_helpful_line(base: Path, tmp_path: Path) -
         "was not fine-tuned. Fine-tune it first with": ("predict", model, "a text to predict"),
         "model: was not fine-tuned. Fine-tune it first": ("evaluate", model, reviews),
         "evaluate: there is no data. Name a labelled file": ("evaluate", model),
+        "text.txt: has one column, and so no labels": (
+            "finetune",
+            base,
+            tmp_path / "text.txt",
+            "--task",
+            "classify",
+            "--out",
+            new,
+        ),
         "nowhere: is missing. Name a model folder": ("fill", tmp_path / "nowhere", "a [MASK]"),
         "'soon' is not a duration": ("make", text, "--out", new, "--budget", "soon"),
         "has no column 'lable'. Did you mean 'label'?": ("finetune", base, reviews, "--out", new, "data.label=lable"),

@@ -361,6 +361,8 @@ def _chosen(table: Table, columns: Columns) -> _Plan:
 
 
 def _lost(table: Table, what: str) -> TextError:
+    if len(table.columns) == 1:
+        return TextError(table.name, "has one column, and so no labels", "Give it a file with a column of labels")
     columns = ", ".join(table.columns) + ("" if table.headed else " (there is no header)")
     return TextError(table.name, f"which columns hold {what} cannot be guessed from {columns}", REMEDY)
 

@@ -88,6 +88,12 @@ class Classify(Task):
             (total - seen).clamp(min=1) / seen if self.config.answer == "labels" else total / len(seen) / seen
         )
 
+    def begin(self, mean: float | None) -> None:
+        """Predict the mean of the training numbers at first: from 0, most of the steps would go into reaching it."""
+        if mean is not None and self.config.answer == "number" and self.classifier.dense.bias is not None:
+            with torch.no_grad():
+                self.classifier.dense.bias.fill_(mean)
+
     @property
     def pooling(self) -> Pooling:
         """What stands for a text; where nothing is said, the token that transformers reads."""

@@ -104,4 +104,4 @@ def warnings(found: Mapping[str, Any], headline: str, score: float, untrained: f
 
 
 def _words(name: str) -> str:
-    return name.replace("_", " ").replace("f1", "F1")
+    return name.replace("_", " ").replace("f1", "F1").replace("spearman", "Spearman")

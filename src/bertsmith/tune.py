@@ -125,8 +125,8 @@ def recipe(
         SAY.print(guessed.said, markup=False)
     if few:
         epochs = built.train.epochs
-        length = f"{epochs:g} epoch{'s' * (epochs != 1)}" if epochs else "as long as was said"
-        how = f"{length}, batches of {built.data.items}, learning rate {built.optimizer.rate:g}"
+        length = f"{epochs:g} epoch{'s' * (epochs != 1)}, " if epochs else ""
+        how = f"{length}batches of {built.data.items}, learning rate {built.optimizer.rate:g}"
         changes = "train.epochs, data.items and optimizer.rate change it"
         SAY.print(f"{guessed.rows:,} rows are few: {how}; {changes}", markup=False)
     return built

@@ -63,6 +63,8 @@ def test_odd_names_are_guessed_from_what_the_columns_hold(tmp_path: Path) -> Non
     found = of(tmp_path / "odd.csv", "\n".join(["Nr.,Kommentar,Urteil", *rows]), "classify")
     assert found.found == "texts from 'Kommentar', label from 'Urteil'"
     assert pairs(found)[1] == (("ein Satz mit der Zahl 1",), "schlecht")
+    named = of(tmp_path / "odd.csv", (tmp_path / "odd.csv").read_bytes(), "number", label="Nr.")
+    assert named.found == "texts from 'Kommentar', label from 'Nr.'"  # and not the verdict as a second text
     rows = [f"{number},ein Satz mit der Zahl {number},{number * number / 7:.2f}" for number in range(20)]
     found = of(tmp_path / "prices.csv", "\n".join(["Nr.,Kommentar,Preis", *rows]), "number")
     assert found.found == "texts from 'Kommentar', label from 'Preis'"  # and not the number of the row

@@ -305,6 +305,7 @@ def test_a_mistake_is_answered_in_one_helpful_line(base: Path, tmp_path: Path) -
             "--out",
             new,
         ),
+        "runn: is missing. Did you mean 'run'?": ("finetune", base.with_name("runn"), reviews, "--out", new),
         "nowhere: is missing. Name a model folder": ("fill", tmp_path / "nowhere", "a [MASK]"),
         "'soon' is not a duration": ("make", text, "--out", new, "--budget", "soon"),
         "has no column 'lable'. Did you mean 'label'?": ("finetune", base, reviews, "--out", new, "data.label=lable"),

@@ -62,6 +62,7 @@ VALUES = {"positive", "negative", "y"}  # which are labels as often as the names
 NAMES = {name for names in GROUPS for name in names} - VALUES
 LABELS = {*CLASSES, *NUMBERS, *SEVERAL}
 SEPARATORS = ("|", ";", ",")
+FEW = 5  # rows for each value of a column, on average, make it look like a label
 COUNTED = 10_000  # examples between two reports of progress
 
 UNLABELLED, WRONG, UNKNOWN = "rows without a label", "rows with a wrong label", "rows with an unknown label"
@@ -299,7 +300,7 @@ def planned(table: Table, kind: Kind, columns: Columns) -> _Plan:
     if not texts:
         texts = known([*(TRIPLES if kind == "pairs" else []), *COUPLES, *((name,) for name in SINGLES)], free)
     if not texts:  # no name is known: what has blanks in it is text
-        wordy = [name for name in free if _wordy(table, name)]
+        wordy = _texted(table, free)
         texts = tuple(wordy if 1 <= len(wordy) <= most else free if len(free) == 1 else ())
     if not texts or (label is None and not flags and kind != "pairs"):
         raise _lost(table, "the texts and the label" if not texts else "the label")
@@ -325,8 +326,7 @@ def _labelling(table: Table, kind: Kind, texts: Sequence[str]) -> str | None:
     if named := known([(name,) for name in names], free):
         return named[0]
     told = texts or known([*COUPLES, *((name,) for name in SINGLES)], free)
-    wordy = [name for name in free if _wordy(table, name)]
-    told = told or [name for name in wordy if not repeats(table, name)] or wordy  # "very good" is a label with a blank
+    told = told or _texted(table, free)
     left = [name for name in free if name not in told]
     left = [name for name in left if not _running(table, name)] or left
     if told and len(left) == 1 and (kind != "number" or left[0] in numbers):
@@ -376,6 +376,12 @@ def known(groups: Sequence[Sequence[str]], columns: Sequence[str]) -> tuple[str,
 def _wordy(table: Table, name: str) -> bool:
     values = [row.get(name) for row in table.head]
     return all(isinstance(value, str) for value in values) and any(" " in value.strip() for value in values if value)
+
+
+def _texted(table: Table, names: Sequence[str]) -> list[str]:
+    """The columns with words in them; but for those of a few values, as "very good" is, if there are others."""
+    wordy = [name for name in names if _wordy(table, name)]
+    return [name for name in wordy if FEW * len({row.get(name) for row in table.head}) > len(table.head)] or wordy
 
 
 def _running(table: Table, name: str) -> bool:

@@ -70,18 +70,20 @@ def model_folder(path: str | Path) -> Path:
     return inner if (inner / CONFIG).is_file() and not (path / CONFIG).is_file() else path
 
 
-def _meant(folder: Path) -> str:
-    """The remedy for a folder that is not there: one of nearly the same name, if there is one."""
+def check(folder: Path) -> None:
+    """Refuse a folder that is not there, with one of nearly the same name, if there is one."""
+    if folder.is_dir():
+        return
     beside = [path.name for path in folder.parent.iterdir() if path.is_dir()] if folder.parent.is_dir() else []
     remedy = nearest(folder.name, beside)
-    return remedy if remedy.startswith("Did") else "Name a model folder, or the folder of a run"
+    remedy = remedy if remedy.startswith("Did") else "Name a model folder, or the folder of a run"
+    raise FolderError(folder, "is not a folder" if folder.exists() else "is missing", remedy)
 
 
 def read(folder: str | Path) -> Opened:
     """Open a folder that transformers or `write` has saved, or that of a run."""
     folder = model_folder(folder)
-    if not folder.is_dir():
-        raise FolderError(folder, "is not a folder" if folder.exists() else "is missing", _meant(folder))
+    check(folder)
     if (folder / "recipe.toml").is_file() and not (folder / CONFIG).is_file():
         fact, remedy = "is a run without a model yet", "Finish it: the command that began it goes on with it"
         raise FolderError(folder, fact, remedy)

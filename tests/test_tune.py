@@ -476,6 +476,11 @@ def test_sequences_longer_than_the_model_are_refused(base: Path, data: Path, tmp
     )
 
 
+def test_sequences_are_as_long_as_the_model_reads_where_nothing_is_said(base: Path, data: Path, tmp_path: Path) -> None:
+    said = [one for one in LEARN if not one.startswith("data.length")]
+    assert recipe(base, data, tmp_path, *said).data.length == 32
+
+
 def test_a_label_that_only_the_dev_file_has_is_told_with_its_place(base: Path, tmp_path: Path) -> None:
     table(tmp_path / "train.csv", 8, 0)
     path = table(tmp_path / "dev.csv", 4, 1)

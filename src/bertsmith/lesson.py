@@ -143,16 +143,10 @@ def _stem(folder: Path, stems: Sequence[str]) -> Path | None:
     return None
 
 
-def writes(model: Path) -> bool:
-    """Whether a folder holds a network that writes about what another has read, and so learns every task as text."""
+def shape_of(model: Path) -> NetworkConfig | None:
+    """The shape of a folder's network, where there is a folder."""
     path = model / CONFIG
-    return path.is_file() and foreign.config_of(files.read_json(path), path).decoder > 0
-
-
-def width(model: Path) -> int | None:
-    """How wide a folder's network is, where there is a folder."""
-    path = model / CONFIG
-    return foreign.config_of(files.read_json(path), path).width if path.is_file() else None
+    return foreign.config_of(files.read_json(path), path) if path.is_file() else None
 
 
 def _held_back(whole: Labelled, classes: bool) -> tuple[Labelled, Labelled]:

@@ -32,7 +32,7 @@ from bertsmith.models.foreign import Learnt
 from bertsmith.models.sentence import SentenceConfig
 from bertsmith.models.transformer import TransformerConfig
 from bertsmith.nn.init import initialise
-from bertsmith.recipe import EXTENTS, FineTune, settle
+from bertsmith.recipe import EXTENTS, FineTune, LabelledConfig, settle
 from bertsmith.tasks import TASKS, adapt, adapter
 from bertsmith.tasks.base import Mould, Task
 from bertsmith.tasks.classify import Classify
@@ -88,7 +88,9 @@ def recipe(
     values: dict[str, Any] = {"out": str(out), "seeds": seeds}
     member = str(model) if str(model) in FAMILY and not model.exists() else None
     values |= {"network": {"kind": member}} if member else {"model": str(model)}
-    writes = member is not None or lesson.writes(model)
+    shape = lesson.shape_of(model)
+    # A network with a decoder learns every task as text.
+    writes = member is not None or (shape is not None and shape.decoder > 0)
     # Text to text takes any label, GLUE's are known, and an answer that was said needs no guess.
     sure = found is not None or writes or "answer" in _section(given, "task")
     guessed = Guess(task=by_ending(train), rows=0 if found or writes else counted(train))
@@ -106,13 +108,16 @@ def recipe(
         values["task"] |= GLUE[found.name] if found else {"answer": "stretch"} if form == "answer" else {}
     if kind == "answer" or values["task"].get("answer") == "stretch":
         values["data"] = {"length": 384}
+    usual = values.get("data", {}).get("length", LabelledConfig.length)
+    if shape is not None and shape.length < usual:
+        values["data"] = {"length": shape.length}
     values["data"] = {"train": str(train), **({"dev": str(dev)} if dev else {}), **values.get("data", {})}
     values["data"] |= {"labels": list(guessed.labels)} if guessed.labels else {}
     values["data"] |= {"separator": guessed.separator} if guessed.separator else {}
     values |= {name: dict(section) for name, section in DEFAULTS.items()}
     few = 0 < guessed.rows < FEW and kind not in lesson.FEATURES
     if few:
-        _suit_few(values, guessed.rows, lesson.width(model))
+        _suit_few(values, guessed.rows, shape.width if shape else None)
     if kind == "write":
         values["optimizer"]["rate"] = WRITING_RATE
     if kind in lesson.FEATURES:

@@ -299,3 +299,15 @@ def test_any_text_is_encoded(text: str, any_kind: Tokenizer) -> None:
     ids = any_kind.encode([text])[0]
     assert all(0 <= number < any_kind.vocabulary for number in ids)
     any_kind.decode(ids)
+
+
+@pytest.mark.parametrize(("name", "blank"), [("bpe", "Ġ"), ("wordpiece", ""), ("unigram", "▁")])
+def test_pieces_are_shown_as_a_person_reads_them(name: str, blank: str) -> None:
+    tokenizer = made(name)
+    words = [piece for piece in tokenizer.numbered if piece.startswith(blank) and piece[len(blank) :].isalpha()]
+    words = [piece for piece in words if piece.isascii() or (blank and piece[1:].isascii())]
+    assert len(words) > 20
+    assert [tokenizer.readable(tokenizer.numbered[word]) for word in words] == [word.lstrip("Ġ▁") for word in words]
+    assert tokenizer.readable(tokenizer.mask) == tokenizer.piece(tokenizer.mask)
+    for piece in (piece for piece in tokenizer.numbered if piece.startswith("##")):
+        assert tokenizer.readable(tokenizer.numbered[piece]) == piece

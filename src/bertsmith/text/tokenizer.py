@@ -261,6 +261,11 @@ class Tokenizer:
         """How the piece is spelt; empty where the vocabulary has a hole."""
         return self._pieces.get(number, "")
 
+    def readable(self, number: int) -> str:
+        """The piece as a person reads it: byte-level BPE spells a blank as Ġ and letters as bytes; ## is kept."""
+        piece = self.piece(number)
+        return piece if piece.startswith("##") else self.decode([number], keep_special=True).strip() or piece
+
     @cached_property
     def numbered(self) -> dict[str, int]:
         """The number of every piece."""

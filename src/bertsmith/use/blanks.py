@@ -34,7 +34,7 @@ def blanks(shards: Shards, tokenizer: Tokenizer, count: int) -> list[Cloze]:
             if not places or len(found) == count:
                 continue
             place = places[int(mix(sentence)) % len(places)]
-            truth = tokenizer.piece(int(ids[place]))
+            truth = tokenizer.readable(int(ids[place]))
             blank = [*ids[:place].tolist(), tokenizer.mask, *ids[place + 1 :].tolist()]
             found.append(Cloze(tokenizer.decode(blank, keep_special=True), truth))
         if found:

@@ -83,7 +83,7 @@ def _fill(
     scores[:, torch.from_numpy(tokenizer.special).to(where)] = -torch.inf  # [SEP] is never a word
     values, ids = scores.softmax(-1).topk(min(top, scores.shape[-1]))
     guesses = [
-        [Guess(tokenizer.piece(word), probability) for word, probability in zip(*pair, strict=True)]
+        [Guess(tokenizer.readable(word), probability) for word, probability in zip(*pair, strict=True)]
         for pair in zip(ids.tolist(), values.tolist(), strict=True)
     ]
     firsts, results, at = ids[:, 0].tolist(), [], 0

@@ -99,7 +99,7 @@ def main() -> None:
     options = parser.parse_args()
     where = machine.device(options.device)
     examples, _ = parallel.read((source(options.source), source(options.reference)), Dropped("fail"))
-    sources, gold = [one.texts[0] for one in examples], [str(one.label) for one in examples]
+    sources, gold = map(list, zip(*((one.texts[0], str(one.label)) for one in examples), strict=True))
     said = {}
     for name, folder in options.models:
         said[name] = bertsmith.load(folder, device=where.type).translate(sources, beams=options.beams)

@@ -221,7 +221,7 @@ def _figures(trainer: Trainer, guess: float, words: float) -> dict[str, str]:
     loss = found[f"{kind}_loss"]
     figures = {
         f"validation loss of {GUESSED[kind]}": f"{loss:.3f} nats",
-        "beside guessing by word frequency": f"{abs(guess - loss):.3f} nats {'better' if guess >= loss else 'worse'}",
+        "compared with word frequency": f"{abs(guess - loss):.3f} nats {'better' if guess >= loss else 'worse'}",
         f"{GUESSED[kind]} guessed right": f"{found[f'{kind}_accuracy']:.1%}",
     }
     if "bits_per_byte" in found:

@@ -10,7 +10,7 @@ from bertsmith.data import crew
 from bertsmith.errors import RunError
 
 
-class Few:
+class Few(crew.Worker):
     """Stands in for a worker; only so many can be started."""
 
     alive, most = 0, 10

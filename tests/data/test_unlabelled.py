@@ -171,7 +171,10 @@ def test_a_file_for_another_task_is_told_in_one_line(tmp_path: Path) -> None:
         asked(squad, "tag")
 
 
-def test_a_text_may_stand_in_the_place_of_a_file_and_a_misspelt_file_is_still_missed(tmp_path: Path) -> None:
+def test_a_text_may_stand_in_the_place_of_a_file_and_a_misspelt_file_is_still_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # whose files are the only ones that might be meant
     assert texts("A film to see twice.") == [("A film to see twice.",)]
     assert [one.texts for one in examples([Given("great"), Given("bad")], LearntFrom(kind="classify"))] == [
         ("great",),

@@ -59,7 +59,7 @@ def test_a_run_learns_and_tells_of_both_ways(finished: Path) -> None:
         assert told in page
         assert told in card
     assert "Loss of words before, in nats" in page
-    assert "tags: [bertsmith, elmo]" in card
+    assert 'tags: [bertsmith, "elmo"]' in card
     assert "library_name: bertsmith" in card
     assert "--task features" in card
 

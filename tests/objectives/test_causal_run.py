@@ -49,16 +49,21 @@ def test_a_run_learns_and_tells_of_next_tokens(finished: Path) -> None:
     losses = [line["terms"]["next_token"] for line in records if line["kind"] == "step"]
     assert losses[-1] < losses[0] / 2
     page, card = ((finished / name).read_text() for name in ("report.html", "model/README.md"))
-    for told in ("validation loss of next tokens", "next tokens guessed right", "perplexity", "below guessing by word"):
+    for told in (
+        "validation loss of next tokens",
+        "next tokens guessed right",
+        "perplexity",
+        "compared with word frequency",
+    ):
         assert told in page
         assert told in card
     assert "Loss of next tokens, in nats" in page
     assert "Blanks" not in page
     assert "hidden words" not in page
     assert "pipeline_tag: text-generation" in card
-    assert "tags: [bertsmith, gpt]" in card
+    assert 'tags: [bertsmith, "gpt"]' in card
     assert "fill(" not in card
-    below = float(card.partition("below guessing by word frequency | ")[2].split()[0])
+    below = float(card.partition("compared with word frequency | ")[2].split()[0])
     assert 1 < below < 6
 
 

@@ -56,12 +56,12 @@ def test_a_run_learns_and_tells_of_it(finished: Path) -> None:
     assert losses[-1] < losses[0] / 2
     page, card = ((finished / name).read_text() for name in ("report.html", "model/README.md"))
     assert "Felt through time" in page
-    for told in ("validation loss of next tokens", "perplexity", "below guessing by word frequency"):
+    for told in ("validation loss of next tokens", "perplexity", "compared with word frequency"):
         assert told in page
         assert told in card
     assert "perplexity of words" not in page  # every piece is a word
     assert "What it writes" in page
-    assert "library_name: bertsmith\npipeline_tag: text-generation\ntags: [bertsmith, recurrent network]" in card
+    assert 'library_name: bertsmith\npipeline_tag: text-generation\ntags: [bertsmith, "recurrent network"]' in card
     assert "transformers has no class for it" in card
 
 

@@ -143,7 +143,8 @@ def recoded(found: Source, *, sure: bool = False) -> Source:
                 try:
                     body.decode()
                 except UnicodeDecodeError:
-                    odd = [line for line in body.split(b"\n") if not line.isascii()]
+                    whole = encoding.HALVES.sub(b"", body)
+                    odd = [line for line in whole.split(b"\n") if not _is_utf8(line)]
                     letters = {byte for line in odd[:PEEK] for byte in line if byte > 0x7F}
                     few = sure and (len(odd) < LINES or len(letters) < LETTERS)
                     known = encoding.UTF8 if few else encoding.guess(body)
@@ -155,6 +156,14 @@ def recoded(found: Source, *, sure: bool = False) -> Source:
     except (TextError, *BROKEN):
         pass  # the reader proper tells of it
     return found
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def opened(found: Source, known: Collection[str] = ()) -> Table:

@@ -356,9 +356,10 @@ class Transformer(nn.Module):
     def _places(self, tokens: Tokens) -> Int[Tensor, "T"]:
         """Each token's row of the table of positions, counted from the first that is read.
 
-        RoBERTa does not count its padding piece, which may also stand in a text: it has the row before the first.
+        RoBERTa does not count its padding piece, which may also stand in a text: it has the row before the first. A
+        causal network is read through a cache, whose positions are counted on.
         """
-        if not self.config.offset:
+        if not self.config.offset or self.config.causal:
             return tokens.positions
         padding = tokens.ids == self.config.offset - 1
         passed = padding.cumsum(0)

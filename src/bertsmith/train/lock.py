@@ -11,7 +11,7 @@ from bertsmith.data.files import check_own, explained
 from bertsmith.errors import RunError
 
 NAME = ".lock"
-MARKS = (NAME, "recipe.toml", "log.jsonl")  # a folder with one of these is a run's
+MARKS = (NAME, "recipe.toml", "log.jsonl", "failure.txt")  # a folder with one of these is a run's
 WRITTEN = ("model", "generator", "checkpoints", "tensorboard", "adapter")  # folders that a run writes over
 
 

@@ -288,6 +288,8 @@ def run(
             trainer.recall()
             figures = trainer.best
         found = {"details": measure.findings(figures), "untrained": _untrained(recipe.out)}
+    if isinstance(task, Classify):
+        task.fold()
     if recipe.adapt.kind == "lora":
         adapter.write(recipe.out / "adapter", task, recipe.adapt, str(recipe.model))
     # Who writes learns as a whole, and who reads features leaves the network as it is: nothing is to be undone.
@@ -308,7 +310,9 @@ def learner(
     known = _weights(task, base)
     task.load_state_dict(known, strict=False)
     if isinstance(task, Classify) and not any(name.startswith("classifier.") for name in known):
-        task.begin(Prior.of(data.train.examples).mean)
+        prior = Prior.of(data.train.examples)
+        if prior.mean is not None:
+            task.standardise(prior.mean, prior.deviation)
     adapt.prepare(task, recipe.adapt, recipe.train.seed)
     task = task.to(device)
     mould = _mould(recipe, encoded, tokenizer)

@@ -211,3 +211,29 @@ def test_balanced_weights_make_rare_classes_count_as_much_as_common_ones() -> No
 def test_numbers_have_no_class_weights() -> None:
     with pytest.raises(ValueError, match="numbers have no classes"):
         Classify.Config(answer="number", class_weights="balanced")
+
+
+def test_numbers_are_learnt_in_units_of_their_deviation_and_saved_in_their_own() -> None:
+    """House prices: a head in their own units would take a step of the learning rate towards 300,000."""
+    torch.manual_seed(0)
+    task = classify("number", ())
+    prices = (250_000.0, 310_000.0, 340_000.0)
+    examples = [example(price, text) for price, text in zip(prices, ("the cat", "a dog", "the king"), strict=True)]
+    asked = task.collate(task.items(examples, tokenizer(), LENGTH), Mould(items=3, length=LENGTH))
+    task.standardise(float(np.mean(prices)), float(np.std(prices)))
+    plain = task.logits(asked.tokens).detach()[:, 0]
+    assert (plain - 300_000).abs().max() < 100_000  # near the mean before any step
+    loss = task(asked)["class"].total.item()
+    torch.testing.assert_close(loss, (((plain - torch.tensor(prices)) / task.deviation) ** 2).sum().item())
+    optimizer = torch.optim.Adam(task.parameters(), 1e-3)
+    for _ in range(30):
+        optimizer.zero_grad()
+        task(asked)["class"].total.backward()
+        optimizer.step()
+    assert task(asked)["class"].total.item() < 0.5 * loss
+    learnt = task.logits(asked.tokens)
+    task.fold()
+    assert (task.mean, task.deviation) == (0.0, 1.0)
+    torch.testing.assert_close(task.logits(asked.tokens), learnt, rtol=1e-5, atol=0.1)
+    task.fold()
+    torch.testing.assert_close(task.logits(asked.tokens), learnt, rtol=1e-5, atol=0.1)

@@ -69,6 +69,7 @@ class Classify(Task):
         self.pooler = pooler(trunk.config)
         bias = not trunk.config.causal  # as transformers has it
         self.classifier = Classifier(trunk.config.width, len(self.labels), trunk.config.dropout, bias)
+        self.mean, self.deviation = 0.0, 1.0  # of the numbers that the head's outputs are standardised by
         self.weights: Tensor | None  # of the classes in the loss; None: all alike
         self.register_buffer("weights", None, persistent=False)
 
@@ -88,11 +89,19 @@ class Classify(Task):
             (total - seen).clamp(min=1) / seen if self.config.answer == "labels" else total / len(seen) / seen
         )
 
-    def begin(self, mean: float | None) -> None:
-        """Predict the mean of the training numbers at first: from 0, most of the steps would go into reaching it."""
-        if mean is not None and self.config.answer == "number" and self.classifier.dense.bias is not None:
+    def standardise(self, mean: float, deviation: float) -> None:
+        """Learn numbers in units of their deviation around their mean: a head in their own units, as of prices in
+        thousands, would need as many steps only to get there. `fold` undoes it. A head without bias stays as it is."""
+        if self.config.answer == "number" and self.classifier.dense.bias is not None:
+            self.mean, self.deviation = mean, deviation or 1.0
+
+    def fold(self) -> None:
+        """Put the mean and the deviation into the head's weights: the same predictions, by a plain linear layer."""
+        if self.config.answer == "number" and self.classifier.dense.bias is not None:
             with torch.no_grad():
-                self.classifier.dense.bias.fill_(mean)
+                self.classifier.dense.weight.mul_(self.deviation)
+                self.classifier.dense.bias.mul_(self.deviation).add_(self.mean)
+            self.mean, self.deviation = 0.0, 1.0
 
     @property
     def pooling(self) -> Pooling:
@@ -137,7 +146,7 @@ class Classify(Task):
 
     def _classes(self, vectors: Float[Tensor, "B D"]) -> Float[Tensor, "B C"]:
         scored: Tensor = self.classifier(self.pooler(vectors)).float()
-        return scored
+        return scored if self.config.answer != "number" else scored * self.deviation + self.mean
 
     def _class(self, scored: Float[Tensor, "S C"], batch: Batch) -> Term:
         assert batch.labels is not None
@@ -147,7 +156,8 @@ class Classify(Task):
                 total = F.cross_entropy(logits, labels, self.weights, reduction="sum", ignore_index=-100)
             case "number":
                 guessed = logits[:, 0]
-                total = (guessed - torch.where(labels.isnan(), guessed.detach(), labels)).square().sum()
+                off = (guessed - torch.where(labels.isnan(), guessed.detach(), labels)) / self.deviation
+                total = off.square().sum()
             case "labels":
                 known = labels >= 0
                 given = labels.clamp(min=0)

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from bertsmith.data.examples import Example, Sentence
 from bertsmith.tasks.mistakes import Mistakes
 
@@ -23,6 +25,7 @@ class Prior:
 
     counts: Mapping[str, int] = field(default_factory=dict)
     mean: float | None = None
+    deviation: float = 0.0  # of the numbers
     source: str = "training"
 
     @property
@@ -38,18 +41,21 @@ class Prior:
     def of(cls, examples: Sequence[Any], source: str = "training") -> "Prior":
         """The labels of examples, counted; of very many examples every so manieth."""
         counts: Counter[str] = Counter()
-        total, numbers = 0.0, 0
+        numbers: list[float] = []
         for at in range(0, len(examples), max(1, len(examples) // COUNTED)):
             match examples[at]:
                 case Sentence(tags=tuple(tags)):
                     counts.update(tags)
                 case Example(label=float(number)):
-                    total, numbers = total + number, numbers + 1
+                    numbers.append(number)
                 case Example(label=tuple(labels)):
                     counts.update(labels)
                 case Example(label=str(label)):
                     counts[label] += 1
-        return cls(counts=dict(counts.most_common(NAMED)), mean=total / numbers if numbers else None, source=source)
+        named = dict(counts.most_common(NAMED))
+        if not numbers:
+            return cls(counts=named, source=source)
+        return cls(counts=named, mean=float(np.mean(numbers)), deviation=float(np.std(numbers)), source=source)
 
 
 class Findings(ABC):

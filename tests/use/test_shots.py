@@ -365,7 +365,9 @@ def test_what_cannot_be_asked_is_told_in_one_line(reader: Path, tmp_path: Path) 
     assert refused("temperature=1").startswith("evaluate: unknown key 'temperature'.")
     assert refused(most=0) == "--most: 0 texts are none. Give at least 1."
     (tmp_path / "bare.tsv").write_text("sentence\ncat\ndog\n")
-    assert "which columns hold the label cannot be guessed" in refused(place=tmp_path / "bare.tsv")
+    assert "has one column, and so no labels. Give it a file with a column of labels." in refused(
+        place=tmp_path / "bare.tsv"
+    )
 
     pieces = load(reader).tokenizer
     masked = MaskedLM(Transformer(replace(BERT, vocabulary=pieces.vocabulary, length=32, **SIZES)), MaskedLM.Config())

@@ -65,7 +65,7 @@ def sentences(language: dict[str, tuple[str, str]], count: int, seed: int = 0, j
 
 
 def one_big_file(folder: Path) -> list[str]:
-    (folder / "corpus.txt").write_text("\n".join(sentences(ENGLISH, 4_000)), encoding="utf-8")
+    (folder / "corpus.txt").write_text("\n".join(sentences(ENGLISH, 2_000)), encoding="utf-8")
     return [str(folder / "corpus.txt")]
 
 
@@ -76,7 +76,7 @@ def fifty_lines(folder: Path) -> list[str]:
 
 def _language(language: dict[str, tuple[str, str]], join: str = " ") -> Callable[[Path], list[str]]:
     def write(folder: Path) -> list[str]:
-        (folder / "text.txt").write_text("\n".join(sentences(language, 1_500, join=join)), encoding="utf-8")
+        (folder / "text.txt").write_text("\n".join(sentences(language, 600, join=join)), encoding="utf-8")
         return [str(folder)]
 
     return write
@@ -141,7 +141,7 @@ def code(folder: Path) -> list[str]:
 
 
 def latin_1(folder: Path) -> list[str]:
-    (folder / "alt.txt").write_bytes("\n".join(sentences(GERMAN, 1_500)).encode("latin-1"))
+    (folder / "alt.txt").write_bytes("\n".join(sentences(GERMAN, 600)).encode("latin-1"))
     return [str(folder)]
 
 

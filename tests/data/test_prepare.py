@@ -427,7 +427,7 @@ def test_killed_at_random_moments_it_goes_on_to_the_same_bytes(
     assert start(text, tmp_path / "whole", 2).communicate()[1] == b""
     chance = random.Random(5)
     for workers in (0, 2):
-        out, finished = tmp_path / f"killed {workers}", 0
+        out, finished, journalled = tmp_path / f"killed {workers}", 0, 0
         for attempt in range(times):
             run = start(text, out, workers)
             assert run.stdin is not None
@@ -439,11 +439,13 @@ def test_killed_at_random_moments_it_goes_on_to_the_same_bytes(
             time.sleep(chance.uniform(0, 0.3))
             run.send_signal(chance.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM]))
             run.communicate()
+            journalled += entries(out)
             if run.returncode == 0:  # it came to the end before the signal: the next ones begin anew
                 assert contents(out) == contents(tmp_path / "whole")
                 out = tmp_path / f"killed {workers} {attempt}"
                 finished += 1
         assert finished < times / 2  # most were killed
+        assert journalled
         start(text, out, workers).communicate()
         assert contents(out) == contents(tmp_path / "whole")
 

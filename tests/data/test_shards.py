@@ -125,6 +125,18 @@ def test_every_flipped_bit_is_found(tmp_path: Path, times: int) -> None:
     Shards(tmp_path / "good").verify()
 
 
+def test_every_flipped_bit_of_the_index_is_found_at_opening(tmp_path: Path) -> None:
+    """Shards are mapped by the index before their own hashes are held against the manifest."""
+    made(tmp_path, shards=2)
+    index = tmp_path / "index.json"
+    for bit in range(8 * index.stat().st_size):
+        flip(index, bit)
+        with pytest.raises(FolderError, match=r"index\.json"):
+            Shards(tmp_path)
+        flip(index, bit)
+    Shards(tmp_path)
+
+
 def test_every_truncation_is_found_at_opening(tmp_path: Path) -> None:
     made(tmp_path, shards=2)
     chance = random.Random(8)

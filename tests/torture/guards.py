@@ -368,7 +368,7 @@ PREPARED = [
         "data/shards.py",
         '        self.compare("index.json", files.digest)\n',
         "",
-        f"{SHARDS}::test_every_flipped_bit_is_found",
+        f"{SHARDS}::test_every_flipped_bit_of_the_index_is_found_at_opening",
     ),
     Guard(
         "a manifest of shards names only shards",

@@ -161,6 +161,12 @@ def test_make_says_what_it_chose_whether_it_has_learnt_and_goes_on(
         maker.make([str(text)], out, budget="10m", lowercase=False)
     with pytest.raises(RecipeError, match=r"made with --keep-accents, and not --strip-accents"):
         maker.make([str(text)], out, budget="10m", strip_accents=True)
+    with pytest.raises(
+        RecipeError, match=r"mine: its run was begun with --seed 0, and not 2\. Leave the option out to"
+    ):
+        maker.make([str(text)], out, budget="10m", seed=2)
+    moved[0] = 0.0
+    maker.make([str(text)], out, budget="10m", seed=0)  # the same one is no other
 
 
 def test_a_run_that_failed_before_its_first_step_does_not_block_the_corrected_one(data: Path, tmp_path: Path) -> None:

@@ -14,11 +14,13 @@ import tiny
 import torch
 from tasks.small import CASES, shape, tokenizer
 from torch import Tensor
+from typer.testing import CliRunner
 
 import bertsmith
 from bertsmith import apply, lesson, run, tune
+from bertsmith.cli import app
 from bertsmith.data import examples
-from bertsmith.errors import RecipeError, RunError, TextError
+from bertsmith.errors import FolderError, RecipeError, RunError, TextError
 from bertsmith.models import folder as folders
 from bertsmith.models.foreign import Learnt
 from bertsmith.models.transformer import Transformer
@@ -690,3 +692,18 @@ def test_two_readings_without_dropout_would_be_one(data: Path, tmp_path: Path) -
         tune.finetune(recipe(tmp_path / "still", data, tmp_path / "out", *chosen, task="embed"))
     result = tune.finetune(recipe(tmp_path / "still", data, tmp_path / "out", *chosen, "dropout=0.1", task="embed"))
     assert result["runs"]
+
+
+# -------------------------------------------------------------------------------------------------- refusals first
+
+
+def test_a_model_that_is_not_there_is_refused_before_a_task_is_guessed(base: Path, data: Path, tmp_path: Path) -> None:
+    for missing in (tmp_path / "nowhere", Path("bert-nowhere")):
+        result = CliRunner().invoke(app, ["finetune", str(missing), str(data), "--out", str(tmp_path / "out")])
+        assert result.exit_code == 1
+        assert "Task:" not in result.output
+        assert "few" not in result.output
+        assert isinstance(result.exception, FolderError)
+        assert f"{missing}: is missing." in str(result.exception)
+    for there in (base, Path("transformer-tiny"), Path("recipe.toml")):
+        tune.check(there)

@@ -87,7 +87,7 @@ class Evaluation:
         return f"Evaluation({_figures(self.scores)})"
 
 
-def make(texts: Places, out: Place, *, budget: str = "10m", seed: int = 0, **options: Any) -> Run:
+def make(texts: Places, out: Place, *, budget: str = "10m", seed: int | None = None, **options: Any) -> Run:
     """From text to a trained, validated model, in a given time: `make("texts/", "runs/mine", budget="10m")`.
 
     `texts` is a file, a folder, a glob, or a list of these; `options` are those of the command line, as `lowercase`.
@@ -171,6 +171,7 @@ def finetune(
             raise RecipeError("task", f"is {shown(task)}", nearest(str(task), TASKS))
         held = None if dev is None else _path(dev, "dev")
         folder, place = _folder(model), _path(out, "out")
+        tune.check(folder)
         recipe = tune.recipe(folder, _path(data, "data"), place, dev=held, task=task, seeds=seeds, overrides=changes)
     result = tune.finetune(recipe)
     return Run(recipe.out, _means(result), result)

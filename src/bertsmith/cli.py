@@ -127,7 +127,9 @@ def make(
     read_as: As = "auto",
     lowercase: CaseOfText = None,
     strip_accents: Accents = None,
-    seed: Seed = 0,
+    seed: Annotated[
+        int | None, typer.Option(help="Two runs with one seed are the same run. A new run takes 0.")
+    ] = None,
 ) -> None:
     """From a folder of text to a trained, validated model, in one command."""
     began = time.monotonic()  # imports are part of the budget
@@ -278,6 +280,7 @@ def finetune(
     """Teach a model a task: a class, a number, labels, tags, answers, endings, vectors or texts."""
     from bertsmith import tune
 
+    tune.check(model)
     tune.show(
         tune.finetune(tune.recipe(model, data, out, dev=dev, task=task, seeds=seeds, overrides=overrides or [])), out
     )

@@ -1,7 +1,10 @@
 """What can go wrong through no fault of the code: one line a person can act on."""
 
 from collections.abc import Iterable
-from difflib import get_close_matches
+from difflib import SequenceMatcher
+from pathlib import PurePath
+
+NEAR = 0.65  # of the letters of two words are the same, in the same order: one is the other misspelt
 
 
 class BertsmithError(Exception):
@@ -41,5 +44,14 @@ class StopError(RunError):
 def nearest(word: str, known: Iterable[str]) -> str:
     """The remedy for a misspelt word: the nearest known one, or all of them."""
     choices = sorted(known)
-    close = get_close_matches(word, choices, n=1)
-    return f"Did you mean '{close[0]}'?" if close else f"Known: {', '.join(choices)}."
+    closest = max(choices, key=lambda choice: _likeness(word, choice), default="")
+    near = _likeness(word, closest) >= NEAR
+    return f"Did you mean '{closest}'?" if near else f"Known: {', '.join(choices)}."
+
+
+def _likeness(word: str, other: str) -> float:
+    """The share of letters that two words have in common, in order; an ending that both have says nothing."""
+    ending = PurePath(word).suffix
+    if ending and other.endswith(ending) and other != ending:
+        word, other = word.removesuffix(ending), other.removesuffix(ending)
+    return SequenceMatcher(None, word, other).ratio()

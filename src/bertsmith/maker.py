@@ -36,7 +36,7 @@ def make(
     out: Path,
     *,
     budget: str = "10m",
-    seed: int = 0,
+    seed: int | None = None,
     lowercase: bool | None = None,
     strip_accents: bool | None = None,
     began: float | None = None,
@@ -47,6 +47,7 @@ def make(
 
     The budget is the time of all of it by the clock on the wall, counted from `began` (by time.monotonic()); `after`
     are seconds of it that are kept for the caller. Capitals and accents that nothing is said of follow the language.
+    Without a seed, a new run takes 0, and one that was begun goes on with its own; another seed is refused.
     """
     began, path = time.monotonic() if began is None else began, out / "recipe.toml"
     whole = choose.allowed(budget)
@@ -54,9 +55,12 @@ def make(
         pieces = TokenizerConfig(lowercase=lowercase, strip_accents=strip_accents)
         made = _prepared(texts, out, whole, pieces, reading)
         if path.exists() and begun(out):
+            if seed is not None and seed != (was := run.read(path, []).train.seed):
+                fact = f"its run was begun with --seed {was}, and not {seed}"
+                raise RecipeError(out, fact, "Leave the option out to go on with it, or choose another folder")
             SAY.print(_going_on(out, path, whole))
         else:
-            chosen, reasons = _chosen(out, whole, began, seed)
+            chosen, reasons = _chosen(out, whole, began, seed or 0)
             story.keep_choices(out, replace(made, recipe=reasons))
             settle(chosen, run.MAY_CHANGE)
     ending, share = ENDING

@@ -79,7 +79,7 @@ def recipe(
     In the place of a model folder there may be a member of the family, which begins from chance, or a recipe: by name,
     or a TOML file.
     """
-    if model.suffix == ".toml" or (not model.exists() and _is_recipe(str(model))):
+    if _is_written(model):
         return _read(model, data, out, dev=dev, task=task, seeds=seeds, overrides=overrides)
     model, found = folders.model_folder(model), glue.recognise(data)
     given = config.override({}, overrides)
@@ -137,6 +137,12 @@ def recipe(
     return built
 
 
+def check(model: Path) -> None:
+    """Refuse a model that is not there, before data are read and a task is guessed from them."""
+    if not _is_written(model) and (model.exists() or str(model) not in FAMILY):
+        folders.check(folders.model_folder(model))
+
+
 def _suit_few(values: dict[str, Any], rows: int, width: int | None) -> None:
     """Defaults for few rows: smaller batches and more epochs, so that there are enough updates to learn from.
 
@@ -162,6 +168,11 @@ def _read(
     values |= {"out": str(out), "seeds": seeds}
     values |= {"task": {**values.get("task", {}), "kind": task}} if task else {}
     return config.build(values, FineTune, str(path))
+
+
+def _is_written(model: Path) -> bool:
+    """Whether in the place of a model there is a recipe: a TOML file, or the name of one."""
+    return model.suffix == ".toml" or (not model.exists() and _is_recipe(str(model)))
 
 
 def _is_recipe(name: str) -> bool:

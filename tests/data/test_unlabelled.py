@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bertsmith.data import labelled, unlabelled
+from bertsmith.data import labelled, sources, unlabelled
 from bertsmith.data.asked import LearntFrom
 from bertsmith.data.examples import Example, Question, Sentence
 from bertsmith.data.labelled import Kind
@@ -212,3 +212,25 @@ def test_what_can_be_learnt_from_can_be_asked_about(tmp_path: Path) -> None:
         learnt = labelled.read(path, "classify", named)
         found = asked(path, "classify", *learnt.texts)
         assert [one.texts for one in found] == [one.texts for one in learnt.examples], name  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("line", [b"a" * 64, b"a fine day\n"])
+def test_a_packed_file_that_unpacks_to_far_more_than_text_does_is_refused_by_every_reader(
+    line: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line without an end, and very many short ones."""
+    monkeypatch.setattr(sources, "UNPACKED", 1 << 16)
+    monkeypatch.setattr(sources, "BLOCK", 1 << 14)
+    path, size, given = tmp_path / "bomb.txt.xz", 1 << 22, list[object]()
+    path.write_bytes(lzma.compress(line * (size // len(line)), preset=0))
+    readers = {
+        "predict": lambda: given.extend(examples([str(path)], LearntFrom(kind="classify"))),
+        "embed": lambda: given.extend(unlabelled.texts([str(path)])),
+        "score": lambda: given.extend(unlabelled.every_line(str(path))),
+        "before all work": lambda: unlabelled.check([str(path)]),
+    }
+    for reader in readers.values():
+        given.clear()
+        with pytest.raises(TextError, match=r"bomb\.txt\.xz: unpacks to more than 100 times its size\."):
+            reader()
+        assert len(given) * len(line) < 1 << 18

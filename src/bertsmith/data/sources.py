@@ -82,13 +82,11 @@ class Source:
 
     def _blocks(self, reached: Callable[[int], object]) -> Iterator[bytes]:
         with self._opened() as raw:
-            stream, size = self.unpacked(raw), 0
+            stream, first = self.unpacked(raw), True
             while block := stream.read(BLOCK):
-                if self.plain and not size and not legible(block):
+                if self.plain and first and not legible(block):
                     raise TextError(self.name, "is not text (it holds binary data)", "Give it text")
-                size += len(block)
-                if self.packing and size > UNPACKED and size > RATIO * self.size and not self.passing:
-                    raise oversized(self.name)
+                first = False
                 if not self.passing:
                     reached(raw.tell())
                 yield block
@@ -104,16 +102,22 @@ class Source:
             with self.path.open("rb") as raw:
                 yield raw
 
+    @contextmanager
+    def opened(self) -> Iterator[Any]:
+        """A stream of the unpacked contents, as bytes."""
+        with self._opened() as raw:
+            yield self.unpacked(raw)
+
     def unpacked(self, raw: Any) -> Any:
-        """A stream of the contents, from one of the file's bytes."""
+        """A stream of the contents, from one of the file's bytes. A packed one is bounded, whoever reads it."""
         match self.packing:
             case ".gz":
-                return gzip.GzipFile(fileobj=raw)
+                return Bounded(gzip.GzipFile(fileobj=raw), self.path)
             case ".xz":
-                return lzma.LZMAFile(raw)
+                return Bounded(lzma.LZMAFile(raw), self.path)
             case ".zst":
                 arrow = pyarrow(self.name)
-                return arrow.CompressedInputStream(arrow.PythonFile(raw, mode="r"), "zstd")
+                return Bounded(arrow.CompressedInputStream(arrow.PythonFile(raw, mode="r"), "zstd"), self.path)
         return raw
 
 

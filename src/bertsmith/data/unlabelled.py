@@ -7,6 +7,7 @@ import io
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from bertsmith.data.tables import KINDS, Dropped, Table, lines, opened, source
 from bertsmith.errors import TextError
 
 COLUMNS = (".conll", ".conll2003", ".conllu", ".bio", ".iob", ".iob2", ".ner")  # endings of files of words with tags
+UNPACKED_FIRST = 1 << 25  # bytes of a packed file that is unpacked once before a model reads it: a matter of seconds
 TAUGHT = {
     "classify": "to classify texts",
     "number": "to give texts a number",
@@ -68,14 +70,18 @@ class Given(str):
 
 
 def check(inputs: Sequence[str]) -> None:
-    """All files are there, before any work is done."""
+    """All files are there and unpack to no more than text does, before any work is done."""
     for name in inputs:
         if name != "-" and not is_text(name):
             try:
-                source(Path(name))
+                found = source(Path(name))
             except TextError as error:
                 remedy = error.parts[2] or ("" if Path(name).suffix else "A text goes after --text")
                 raise TextError(error.place, error.fact, remedy) from None
+            if found.packing and found.size <= UNPACKED_FIRST:
+                with suppress(*BROKEN):  # the reader proper tells of it
+                    for _ in found.blocks(lambda _: None):
+                        pass
 
 
 def is_text(name: str) -> bool:
@@ -166,7 +172,7 @@ def _records(name: str, learnt: LearntFrom, say: Say, *, single: bool = False) -
 def _read(file: Source) -> Iterator[tuple[int, str]]:
     """The lines of a file, unpacked as they are read."""
     try:
-        with file.path.open("rb") as raw, io.TextIOWrapper(io.BufferedReader(_Raw(file.unpacked(raw)))) as stream:
+        with file.opened() as found, io.TextIOWrapper(io.BufferedReader(_Raw(found))) as stream:
             stream.reconfigure(encoding=file.encoding or "utf-8")
             yield from _numbered(stream)
     except UnicodeDecodeError:

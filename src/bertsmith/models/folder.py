@@ -71,8 +71,11 @@ def model_folder(path: str | Path) -> Path:
 
 
 def check(folder: Path) -> None:
-    """Refuse a folder that is not there, with one of nearly the same name, if there is one."""
+    """Refuse a folder that is not there, with one of nearly the same name, if any; and a run without a model."""
     if folder.is_dir():
+        if (folder / "recipe.toml").is_file() and not (folder / CONFIG).is_file():
+            fact, remedy = "is a run without a model yet", "Finish it: the command that began it goes on with it"
+            raise FolderError(folder, fact, remedy)
         return
     beside = [path.name for path in folder.parent.iterdir() if path.is_dir()] if folder.parent.is_dir() else []
     remedy = nearest(folder.name, beside)
@@ -84,9 +87,6 @@ def read(folder: str | Path) -> Opened:
     """Open a folder that transformers or `write` has saved, or that of a run."""
     folder = model_folder(folder)
     check(folder)
-    if (folder / "recipe.toml").is_file() and not (folder / CONFIG).is_file():
-        fact, remedy = "is a run without a model yet", "Finish it: the command that began it goes on with it"
-        raise FolderError(folder, fact, remedy)
     manifest.verify(folder)
     raw = _json(inside(folder, CONFIG))
     config = foreign.config_of(raw, folder / CONFIG)

@@ -15,7 +15,7 @@ from jaxtyping import Float32
 
 from bertsmith.data import files
 from bertsmith.data.lines import BROKEN
-from bertsmith.data.sources import Bounded, Source
+from bertsmith.data.sources import Source
 from bertsmith.errors import FolderError
 
 Form = Literal["binary", "text"]
@@ -140,8 +140,7 @@ def _unpacked(path: Path, raw: Any) -> tuple[Any, bool]:
     packing = packed_by(path)
     if packing == ".zip":
         raise FolderError(path, "is a zip archive", "Unpack it, and name a file of it")
-    stream = Source(path, ".txt", packing).unpacked(raw)
-    return Bounded(stream, path) if packing else stream, bool(packing)
+    return Source(path, ".txt", packing).unpacked(raw), bool(packing)
 
 
 def _header(path: Path, data: _Bytes) -> tuple[int, int]:

@@ -209,3 +209,87 @@ def test_the_command_line_takes_a_file_or_a_suite(learnt: tuple[Path, dict], tmp
     done = CliRunner().invoke(app, ["evaluate", str(learnt[0]), str(data), "--out", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output
     assert (tmp_path / "out" / "report.html").exists()
+
+
+# ------------------------------------------------------------------------------------- a file for another task
+
+ROWS = "".join(f"the cat {n} sees,{('no', 'yes')[n % 2]}\n" for n in range(10))
+PASSAGE = {"context": "the cat sees the dog", "qas": [{"id": "1", "question": "who sees", "answers": []}]}
+WRONG = {
+    "tags.conll": "\n\n".join("the O\ncat B-X\nsees O" for _ in range(5)) + "\n",
+    "tags.jsonl": 4 * (json.dumps({"tokens": ["the", "cat"], "ner_tags": ["O", "B-X"]}) + "\n"),
+    "classes.csv": f"text,label\n{ROWS}",
+    "numbers.csv": "text,score\n" + "".join(f"the cat {n} sees,{n}.5\n" for n in range(10)),
+    "choices.csv": "text,ending0,ending1,label\n"
+    + "".join(f"the cat {n} sees,a dog,a bird,{n % 2}\n" for n in range(9)),
+    "squad.json": json.dumps({"version": "1.1", "data": [{"title": "x", "paragraphs": [PASSAGE]}]}),
+}
+TAUGHT: dict[str, dict[str, Any]] = {
+    "class": {"task": "classify"},
+    "number": {"task": "classify", "answer": "number"},
+    "tag": {"task": "tag"},
+    "answer": {"task": "answer"},
+    "choose": {"task": "choose"},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "said"),
+    [
+        (
+            "tags.conll",
+            "class",
+            "tagged tokens, and the model classifies texts. Give it a table with a column of texts and",
+        ),
+        ("tags.conll", "number", "tagged tokens, and the model predicts a number for a text. Give it a table with"),
+        (
+            "tags.conll",
+            "answer",
+            "tagged tokens, and the model answers questions about passages. Give it SQuAD's JSON,",
+        ),
+        ("tags.jsonl", "class", "tagged tokens, and the model classifies texts. Give it"),
+        ("squad.json", "class", "questions about passages, and the model classifies texts. Give it"),
+        (
+            "squad.json",
+            "tag",
+            "questions about passages, and the model tags tokens. Give it a file in CoNLL's columns,",
+        ),
+        ("classes.csv", "tag", "texts with classes, and the model tags tokens. Give it"),
+        ("classes.csv", "answer", "texts with classes, and the model answers questions about passages. Give it"),
+        (
+            "classes.csv",
+            "choose",
+            "texts with classes, and the model chooses one of several endings. Give it a table with",
+        ),
+        (
+            "classes.csv",
+            "number",
+            "texts with classes, and the model predicts a number for a text. Give it a table with",
+        ),
+        ("numbers.csv", "class", "texts with numbers, and the model classifies texts. Give it"),
+        ("choices.csv", "class", "multiple-choice questions, and the model classifies texts. Give it"),
+        ("choices.csv", "tag", "multiple-choice questions, and the model tags tokens. Give it"),
+    ],
+)
+def test_a_file_for_another_task_is_refused_by_what_it_holds_and_what_the_model_does(
+    name: str, model: str, said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_text(WRONG[name])
+    with pytest.raises(TextError) as caught:
+        evaluate.measure(kept(tmp_path / "model", model, **TAUGHT[model]), path)
+    assert str(caught.value).startswith(f"{path}: holds {said}")
+
+
+def test_what_an_f1_is_of_is_said_on_the_terminal_on_the_page_and_in_the_card(
+    learnt: tuple[Path, dict], tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    result = evaluate.measure(learnt[0], rows(tmp_path / "test.csv", 20), tmp_path / "out")
+    evaluate.show(result, None)
+    tune.show(learnt[1], learnt[0])
+    said = capsys.readouterr().out
+    assert said.count("F1 of 'purr'") == 4  # and the mean of it and the accuracy, both times
+    assert "macro F1 of" not in said
+    assert result["details"]["positive"] == "purr"
+    for place in (tmp_path / "out" / "report.html", learnt[0] / "report.html", learnt[0] / "model" / "README.md"):
+        assert "F1 of " in place.read_text(), place

@@ -14,13 +14,14 @@ from bertsmith.callable import make_callable
 from bertsmith.data import files, glue, labelled
 from bertsmith.data.examples import Example, Sentence
 from bertsmith.data.labelled import GUESS, Columns, Kind, Labelled
+from bertsmith.data.mismatch import held, mismatch
 from bertsmith.errors import FolderError, RecipeError, RunError, TextError
 from bertsmith.insight import evaluation
 from bertsmith.models import folder as folders
 from bertsmith.models import sentence as sentences
 from bertsmith.tasks.base import Task, predict
 from bertsmith.tasks.embed import Embed
-from bertsmith.tasks.findings import Prior, warnings
+from bertsmith.tasks.findings import Prior, name_of, warnings
 from bertsmith.tasks.measure import findings_of
 from bertsmith.train import machine
 from bertsmith.use.load import load
@@ -117,11 +118,10 @@ def measure(model: Path, data: Path, out: Path | None = None, *, overrides: Sequ
 
 def show(result: Mapping[str, Any], out: Path | None) -> None:
     """The figures on the terminal: all of them, then class by class."""
-    table = Table("", "score", box=None)
+    table, details = Table("", "score", box=None), result["details"]
     for name, one in result["summary"].items():
-        table.add_row(evaluation.name_of(name), f"{one['mean']:.4f}")
+        table.add_row(evaluation.plain_text(name_of(name, details)), f"{one['mean']:.4f}")
     SAY.print(table)
-    details = result["details"]
     rows = details.get("classes") or details.get("entities") or []
     if rows:
         by_class = Table("\nclass" if "classes" in details else "\nentity", box=None)
@@ -179,7 +179,18 @@ def _read(data: Path, kind: Kind, settings: DataConfig, source: Mapping[str, Any
             return labelled.read(place, kind, learnt, settings.bad), place
         except TextError:
             pass  # the file has other columns: they are guessed, or whoever cannot guess says so
-    return labelled.read(place, kind, asked, settings.bad), place
+    if kind != "choose" and asked == GUESS and held(place) == "choose":  # whose number of an ending looks like a class
+        raise mismatch(place, kind) or AssertionError
+    try:
+        read = labelled.read(place, kind, asked, settings.bad)
+    except TextError:
+        if asked == GUESS and (other := mismatch(place, kind, strictly=kind == "number")):
+            raise other from None
+        raise
+    alone = kind == "pairs" and any(isinstance(one, Example) and len(one.texts) < 2 for one in read.examples[:1])
+    if alone and (other := mismatch(place, kind)):
+        raise other
+    return read, place
 
 
 def _names(labels: Sequence[str], own: Prior, place: Path) -> dict[str, str]:
@@ -195,6 +206,8 @@ def _names(labels: Sequence[str], own: Prior, place: Path) -> dict[str, str]:
         return {label: folded.get(label.casefold(), label) for label in seen}
     if all(label.isdecimal() and int(label) < len(labels) for label in seen):
         return {label: labels[int(label)] for label in seen}
+    if held(place) == "number" and (other := mismatch(place, "classify", strictly=True)):
+        raise other
     some, known = (", ".join(sorted(names)[:5]) for names in (seen, labels))
     fact = f"none of its labels ({some}) is one that the model knows ({known})"
     raise TextError(place, fact, "Name the column of the label with data.label='...', or rename the labels")

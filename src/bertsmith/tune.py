@@ -36,7 +36,7 @@ from bertsmith.recipe import EXTENTS, FineTune, LabelledConfig, settle
 from bertsmith.tasks import TASKS, adapt, adapter
 from bertsmith.tasks.base import Mould, Task
 from bertsmith.tasks.classify import Classify
-from bertsmith.tasks.findings import Prior, warnings
+from bertsmith.tasks.findings import Prior, name_of, warnings
 from bertsmith.tasks.measure import Measure
 from bertsmith.tasks.seeds import interval
 from bertsmith.tasks.write import GLUE, Write
@@ -256,12 +256,13 @@ def _from_chance(recipe: FineTune, data: Data) -> tuple[Opened, Tokenizer]:
 
 def show(result: Mapping[str, Any], out: Path) -> None:
     """The figures of a run, on the terminal."""
+    details = result.get("details") or {}
     several = any(found["low"] is not None for found in result["summary"].values())  # seeds
     table = Table("", *(("mean", "95 % interval", "deviation") if several else ("score",)), box=None)
     for name, found in result["summary"].items():
         ends = "" if found["low"] is None else f"{found['low']:.4f} to {found['high']:.4f}"
         spread = (ends, f"{found['deviation']:.4f}") if several else ()
-        table.add_row(evaluation.name_of(name), f"{found['mean']:.4f}", *spread)
+        table.add_row(evaluation.plain_text(name_of(name, details)), f"{found['mean']:.4f}", *spread)
     SAY.print(table)
     for line in evaluation.beside(result):
         SAY.print(line, markup=False)

@@ -1,13 +1,19 @@
 """Text that is not UTF-8 is read as what it is, and bad bytes in UTF-8 stay bad bytes."""
 
+import io
 import random
 import sys
 from pathlib import Path
 
 import pytest
 
+from bertsmith.data import labelled
+from bertsmith.data.asked import LearntFrom
 from bertsmith.data.corpus import Corpus
-from bertsmith.data.encoding import guess
+from bertsmith.data.encoding import guess, wide
+from bertsmith.data.examples import Example
+from bertsmith.data.unlabelled import examples
+from bertsmith.errors import TextError
 
 TEXTS = {
     "German": ("cp1252", "Das Geschäft für Sicherheitsausrüstung – „größer“ als früher."),
@@ -68,3 +74,44 @@ def test_a_text_that_was_utf_8_so_far_stays_so(tmp_path: Path) -> None:
     corpus = Corpus([str(tmp_path)], layout="lines")
     assert list(corpus.lines())[-1] == "caf\ufffd"
     assert corpus.news() == []
+
+
+WIDE = {
+    "English": "The old man looked out to the sea.\r\nThere was no ship to be seen.\r\n",
+    "Russian": "Старик смотрел на море.\nКорабля не было видно.\n",
+    "Greek": "Ο γέρος κοίταζε τη θάλασσα.\nΔεν φαινόταν κανένα πλοίο.\n",
+    "Hindi": "बूढ़ा आदमी समुद्र को देख रहा था।\nकोई जहाज नहीं दिख रहा था।\n",
+    "Chinese": "老人望着大海，一直没有说话。\n海上没有一艘船，只有一片蓝色。\n天空也是蓝色的，没有云。\n他等了很久。\n",
+}
+
+
+@pytest.mark.parametrize("order", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("language", list(WIDE))
+def test_utf_16_without_a_byte_order_mark_is_read_and_said(language: str, order: str, tmp_path: Path) -> None:
+    text, path = 3 * WIDE[language], tmp_path / "wide.txt"
+    path.write_bytes(text.encode(order))
+    assert wide(path.read_bytes()) == order
+    corpus = Corpus([str(path)], layout="lines")
+    assert list(corpus.lines()) == text.split("\r\n" if "\r" in text else "\n")[:-1]
+    assert any(f"read as {order}, not UTF-8" in note for note in corpus.news())
+    assert [one.texts[0] for one in examples([str(path)], LearntFrom(kind="classify"))] == text.splitlines()
+    table = tmp_path / "wide.csv"
+    table.write_bytes("".join(["text,label\n", *(f"{line},no\n" for line in text.splitlines())]).encode(order))
+    read = labelled.read(table, "classify").examples
+    assert [one.texts[0] for one in read if isinstance(one, Example)] == text.splitlines()
+
+
+def test_a_stray_nul_and_binary_data_are_no_utf_16() -> None:
+    assert wide(b"a plain text with one stray\0 character in it\n" * 20) == ""
+    assert wide("naïve café\0 and a few more words that are Latin-1\n".encode("latin-1") * 20) == ""
+    assert wide(b"a\0\nb\0") == ""
+    assert wide(bytes(range(256)) * 8) == ""
+    assert wide(b"".join(number.to_bytes(2, "little") for number in range(512))) == ""
+    assert wide(b"\x7fELF\2\1\1\0\0\0\0\0\0\0\0\0\3\0\xb7\0\1\0\0\0\0\0\0\0" * 20) == ""
+
+
+def test_utf_16_on_standard_input_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    wide_text = io.TextIOWrapper(io.BytesIO(WIDE["English"].encode("utf-16-le")), encoding="utf-8")
+    monkeypatch.setattr("sys.stdin", wide_text)
+    with pytest.raises(TextError, match=r"^standard input: is UTF-16 text\. Save it as UTF-8, or pipe it"):
+        list(examples(["-"], LearntFrom(kind="classify")))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from bertsmith import prepare
 from bertsmith.text import language
 from bertsmith.text.language import Writing
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
@@ -113,3 +114,46 @@ def test_turkish_is_known_by_a_letter_where_its_common_words_are_rare() -> None:
     assert not found.lowercase
     assert not found.strip_accents
     assert language.writing(["The ı of Turkish is a letter that the rest of the world does not have." * 3]).lowercase
+
+
+PYTHON = """def first_of(items):
+    # the first of the items that is not None, or the default of the class
+    for item in items:
+        if item != None:
+            return Found(item)
+"""
+JAVA = """public class Main {
+  // the name of it, which is shown to the user
+  private String userName = null;
+  void run() { System.out.println(userName); }
+}
+"""
+
+
+@pytest.mark.parametrize("text", [PYTHON, JAVA, Path(language.__file__).read_text(encoding="utf-8")])
+def test_source_code_keeps_its_capitals_though_its_comments_are_english(text: str) -> None:
+    found = language.writing(text.splitlines())
+    assert language.said(found.lowercase, found.strip_accents, found.reason) == (
+        "capitals kept, accents kept: the text looks like source code, where capitals tell names apart"
+    )
+
+
+def test_prose_with_some_code_and_marks_in_it_is_no_source_code() -> None:
+    manual = "To begin, call run() once; the rest (if you like) is in the manual, or at https://a.b/c?d=e for those "
+    assert not language.is_code(f"{manual} who have a few minutes more and want to know why it was made so.\n" * 9)
+    assert not language.is_code(
+        " = Robert Boulter = \n Boulter is an English actor ; in 2000 he had a role in it .\n" * 9
+    )
+    readme = Path(__file__).parents[2] / "README.md"
+    assert not language.is_code(readme.read_text(encoding="utf-8"))
+
+
+def test_a_folder_of_source_code_has_a_vocabulary_with_capitals(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "src").mkdir()
+    for number in range(3):
+        (tmp_path / "src" / f"part{number}.py").write_text(PYTHON * 5)
+    prepare.tokenizer([str(tmp_path / "src")], tmp_path / "out", TokenizerConfig(vocabulary=200), plain=True)
+    assert "capitals kept, accents kept: the text looks like source code" in " ".join(capsys.readouterr().out.split())
+    assert "Found" in Tokenizer.load(tmp_path / "out").decode(Tokenizer.load(tmp_path / "out").encode(["Found"])[0])

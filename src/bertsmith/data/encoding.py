@@ -16,6 +16,9 @@ HALVES = re.compile(
     rb"\xed[\xa0-\xbf][\x80-\xbf]"
 )  # halves of characters, as some programs write them: UTF-8 but for these
 SAMPLE = 1 << 16  # bytes that are looked at
+SHORTEST = 16  # bytes from which UTF-16 can be told without a mark
+CONTROLS = 0.2  # of the bytes of UTF-16 are control characters, 0 among them, if it is not Chinese
+ODD = 0.01  # of the characters of a text may be such as no text holds; and so many are ASCII, if only as line ends
 PLAUSIBLE = 0.9  # of the letters beyond ASCII are of the language's alphabet
 FOREIGN = 0.5  # of all letters beyond ASCII: more, and the script is not Latin
 MARKS = frozenset("„“”‘’‚–—…«»‹›€£§°©®™·•¿¡ªº½¼¾²³×±µ¢†‡\u00a0\u00ad´`¨")
@@ -54,6 +57,31 @@ def marked(first: bytes) -> str:
     return next((name for mark, name in MARKED.items() if first.startswith(mark)), "")
 
 
+def wide(first: bytes) -> str:
+    """UTF-16 or UTF-32 by a byte-order mark, or UTF-16 by its bytes, where it is saved without one; else nothing.
+
+    Of most scripts every second byte is 0 or another control character; of Chinese, only of line ends and the like.
+    """
+    if found := marked(first):
+        return found
+    head = first[: min(SAMPLE, len(first)) & ~1]
+    if b"\0" not in head or len(head) < SHORTEST:
+        return ""
+    controls = sum(head.count(bytes([byte])) for byte in range(32) if byte not in b"\n\r")
+    try:
+        head.decode()
+        is_utf8 = True
+    except UnicodeDecodeError:
+        is_utf8 = False
+    if controls < CONTROLS * len(head) and (is_utf8 or len(head) < 8 * SHORTEST):
+        return ""  # a stray NUL, which is a bad character and no sign of another encoding
+    texts = {name: head.decode(name, "replace") for name in ("utf-16-le", "utf-16-be")}
+    ascii_share = {name: sum(map(str.isascii, text)) / len(text) for name, text in texts.items()}
+    best = max(texts, key=lambda name: ascii_share[name])
+    odd = sum(not (letter.isprintable() or letter.isspace()) for letter in texts[best])
+    return best if ascii_share[best] >= ODD and odd <= ODD * len(texts[best]) else ""
+
+
 def guess(raw: bytes) -> str:
     """The encoding of some lines that are not all UTF-8; UTF-8 where it is the best guess in spite of that."""
     sample = _sample(HALVES.sub(b"", raw))
@@ -67,7 +95,7 @@ def guess(raw: bytes) -> str:
 
 def legible(first: bytes) -> bool:
     """Whether the first bytes of a file may be text: no NUL, unless a mark says that characters have two bytes."""
-    return bool(marked(first)) or (b"\0" not in first and not first.startswith((b"%PDF-", b"\x1f\x8b", b"PK\x03\x04")))
+    return bool(wide(first)) or (b"\0" not in first and not first.startswith((b"%PDF-", b"\x1f\x8b", b"PK\x03\x04")))
 
 
 def transcoded(blocks: Iterable[bytes], encoding: str) -> Iterator[bytes]:

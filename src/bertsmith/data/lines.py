@@ -40,7 +40,7 @@ class Cleaner:
         self.policy, self.longest, self.tally = policy, longest, tally
         self.guessing = guessing  # the encoding may be another than UTF-8, and nothing has spoken for UTF-8 yet
         self.encoding = encoding.UTF8
-        self.marked = ""  # UTF-16 or UTF-32, where a byte-order mark said so
+        self.marked = ""  # UTF-16 or UTF-32, where a byte-order mark or its bytes said so
 
     def mends(self, kind: str, place: str) -> bool:
         """Count a bad line: True to mend it, False to drop it. Refuses it if the policy is to fail."""
@@ -192,16 +192,16 @@ def _unified(blocks: Iterable[bytes], name: str, cleaner: Cleaner) -> Iterator[b
 
 
 def _unmarked(blocks: Iterator[bytes], name: str, cleaner: Cleaner) -> Iterator[bytes]:
-    """The same text without a byte-order mark. UTF-16, as Windows writes it, and UTF-32 are known by theirs."""
+    """The same text without a byte-order mark. UTF-16, as Windows writes it, and UTF-32 are known first."""
     first = next(blocks, b"")
     while len(first) < 4 and (more := next(blocks, b"")):  # a mark has up to four bytes
         first += more
-    if found := encoding.marked(first):
-        cleaner.tally["byte-order marks"] += 1
+    if found := encoding.wide(first):
+        cleaner.tally["byte-order marks"] += bool(encoding.marked(first))
         cleaner.guessing = False
         cleaner.marked = found
         # Half characters are found later; beyond them UTF-32 can hold numbers that are no character.
-        decoder = codecs.getincrementaldecoder(found)("surrogatepass" if found == "utf-16" else "replace")
+        decoder = codecs.getincrementaldecoder(found)("surrogatepass" if found.startswith("utf-16") else "replace")
         for block in chain([first], blocks):
             yield decoder.decode(block).encode("utf-8", "surrogatepass")
         if decoder.getstate()[0]:

@@ -136,8 +136,8 @@ def recoded(found: Source, *, sure: bool = False) -> Source:
     size = 0
     try:
         for block in found.blocks(lambda _: None):
-            if encoding.marked(block) and not size:
-                return found  # the mark is seen again when it is read
+            if not size and encoding.wide(block):
+                return found  # it is seen again when it is read
             if not block.isascii():
                 body = block[: block.rfind(b"\n") + 1] or block
                 try:

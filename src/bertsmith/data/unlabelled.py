@@ -12,7 +12,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from bertsmith.data import conll, labelled, squad, treebank
+from bertsmith.data import conll, encoding, labelled, squad, treebank
 from bertsmith.data.asked import (
     PAIRS,
     PEEK,
@@ -173,7 +173,8 @@ def _read(file: Source) -> Iterator[tuple[int, str]]:
     """The lines of a file, unpacked as they are read."""
     try:
         with file.opened() as found, io.TextIOWrapper(io.BufferedReader(_Raw(found))) as stream:
-            stream.reconfigure(encoding=file.encoding or "utf-8")
+            first = next(file.blocks(lambda _: None), b"")
+            stream.reconfigure(encoding=file.encoding or encoding.wide(first) or encoding.UTF8)
             yield from _numbered(stream)
     except UnicodeDecodeError:
         raise TextError(file.name, "is not UTF-8 text") from None
@@ -198,7 +199,10 @@ class _Raw(io.RawIOBase):
 
 def _standard_input() -> Iterator[tuple[int, str]]:
     try:
-        yield from _numbered(sys.stdin)
+        for number, line in _numbered(sys.stdin):
+            if number == 1 and encoding.wide(line.encode(errors="surrogateescape")):
+                raise TextError("standard input", "is UTF-16 text", "Save it as UTF-8, or pipe it through iconv first")
+            yield number, line
     except UnicodeDecodeError:
         raise TextError("standard input", "is not UTF-8 text") from None
 

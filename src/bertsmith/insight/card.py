@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from bertsmith.insight.report import RunStory
+from bertsmith.tasks.findings import name_of
 
 Use = Literal["fills", "goes_on", "writes", "is_tuned", "is_read", "reads_on"]
 
@@ -117,7 +118,8 @@ def tuned_card(kind: str, result: Mapping[str, Any], network: str | None = None)
     pipeline, call = PIPELINES[kind]
     network = network or ("T5" if kind == "write" else "BERT")
     library = "sentence-transformers" if kind == "embed" else "transformers"
-    rows = _rows({name: _said(found) for name, found in result["summary"].items()})
+    details = result.get("details")
+    rows = _rows({name_of(name, details): _said(found) for name, found in result["summary"].items()})
     protocol = result["protocol"]
     machine = _plain(", ".join(f"{name} {value}" for name, value in protocol["machine"].items()))
     examples = protocol["examples"]

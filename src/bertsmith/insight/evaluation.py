@@ -13,24 +13,9 @@ from bertsmith.data import files
 from bertsmith.insight.draw import Point, Series, chart, short
 from bertsmith.insight.plots import reliability, scatter
 from bertsmith.insight.sheet import section, sheet
+from bertsmith.tasks.findings import name_of
 
 PAGE = "report.html"
-NAMES = {
-    "f1": "F1",
-    "macro_f1": "macro F1",
-    "micro_f1": "micro F1",
-    "accuracy_f1": "mean of accuracy and F1",
-    "matthews": "Matthews correlation",
-    "spearman": "Spearman",
-    "pearson": "Pearson",
-    "mae": "MAE",
-    "rmse": "RMSE",
-    "exact": "exact match",
-    "bleu": "BLEU",
-    "best_f1": "best F1",
-    "no_answer_f1": "F1, no answer",
-    "has_answer_f1": "F1, with answer",
-}
 COLUMNS = ("precision", "recall", "F1", "support")
 CLASSES = "Precision: of those predicted so, how many are right. Recall: of those that are so, how many were found."
 MATRIX = (
@@ -38,11 +23,6 @@ MATRIX = (
 )
 LEARNED = "Faint: every step. Strong: the running mean. Point at a curve to read it."
 SEVERAL = 8  # classes whose names still fit above the columns of a matrix
-
-
-def name_of(figure: str) -> str:
-    """What the field calls a figure."""
-    return NAMES.get(figure, figure.replace("_", " "))
 
 
 def called(model: Path) -> str:
@@ -61,9 +41,9 @@ def beside(result: Mapping[str, Any]) -> list[str]:
     headline, found = result["headline"], result.get("details") or {}
     untrained, baseline, lines = result.get("untrained") or {}, found.get("baseline") or {}, []
     if headline in baseline.get("figures", {}):
-        lines.append(f"baseline: {name_of(headline)} {baseline['figures'][headline]:.4f}, {baseline['name']}")
+        lines.append(f"baseline: {name_of(headline, found)} {baseline['figures'][headline]:.4f}, {baseline['name']}")
     if headline in untrained:
-        lines.append(f"before training: {name_of(headline)} {untrained[headline]:.4f}")
+        lines.append(f"before training: {name_of(headline, found)} {untrained[headline]:.4f}")
     if one := found.get("calibration"):
         lines.append(
             f"calibration error {one['error_before']:.4f}, "
@@ -114,7 +94,7 @@ def _cards(result: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     cards = []
     for name, one in result["summary"].items():
         spread = "" if one.get("low") is None else f" <small>± {_number(name, one['high'] - one['mean'])}</small>"
-        cards.append((name_of(name), escape(_number(name, one["mean"])) + spread))
+        cards.append((name_of(name, found), escape(_number(name, one["mean"])) + spread))
     cards.append(("examples measured on", f"{found.get('examples', 0):,}"))
     if "words" in found:
         cards.append(("words", f"{found['words']:,}"))
@@ -139,7 +119,7 @@ def _baselines(result: Mapping[str, Any], found: Mapping[str, Any]) -> str:
         [name, *(_number(column, figures[column]) if column in figures else "" for column in columns)]
         for name, figures in rows
     ]
-    return _table(["", *map(name_of, columns)], body, kind="results named")
+    return _table(["", *(name_of(column, found) for column in columns)], body, kind="results named")
 
 
 def _seeds(result: Mapping[str, Any]) -> str:
@@ -148,7 +128,8 @@ def _seeds(result: Mapping[str, Any]) -> str:
         return ""
     names = [*result["summary"], "step", "seconds"]
     body = [[str(run["seed"]), *(_number(name, run["figures"].get(name)) for name in names)] for run in runs]
-    return _table(["seed", *map(name_of, names)], body)
+    found = result.get("details") or {}
+    return _table(["seed", *(name_of(name, found) for name in names)], body)
 
 
 def _tables(found: Mapping[str, Any]) -> list[str]:
@@ -258,8 +239,8 @@ def _curves(result: Mapping[str, Any], found: Mapping[str, Any], records: Sequen
     drawn = [
         chart("Training loss", [Series("loss", _points(_of(records, "step"), "loss"), noisy=True)]),
         chart(
-            f"Dev set: {name_of(headline)}",
-            [Series(name_of(headline), scores)],
+            f"Dev set: {name_of(headline, found)}",
+            [Series(name_of(headline, found), scores)],
             reference=None if baseline is None else ("baseline", baseline),
         ),
     ]

@@ -60,6 +60,8 @@ class Classes(Findings):
         labels, counts = self.confusion.matrix()
         found: dict[str, Any] = {"classes": plain(rows), "means": means(rows)}
         found["confusion"] = {"labels": labels, "counts": counts}
+        if (positive := self.confusion.positive) is not None:
+            found["positive"] = positive
         true, predicted = self.confusion.true, self.confusion.predicted
         prior = self.prior or Prior(counts=dict(true), source="this file")
         if (commonest := prior.commonest) is not None:

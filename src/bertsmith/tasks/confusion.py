@@ -66,13 +66,17 @@ class Confusion:
             ClassScores.of(label, self.counts[label, label], true[label], predicted[label]) for label in self.classes
         ]
 
+    @property
+    def positive(self) -> str | None:
+        """The class that F1 is of, where two classes are known: the second."""
+        return list(self.order)[1] if len(self.order) == 2 else None
+
     def figures(self) -> dict[str, float]:
         """Accuracy, macro F1 and Matthews correlation; for two known classes, also the F1 of the second."""
         rows, right = self.scores(), sum(self.counts[label, label] for label in self.classes)
         found = {"accuracy": _ratio(right, self.total), "macro_f1": _ratio(sum(row.f1 for row in rows), len(rows))}
-        if len(self.order) == 2:
-            second = list(self.order)[1]
-            found["f1"] = next((row.f1 for row in rows if row.label == second), 0.0)
+        if (positive := self.positive) is not None:
+            found["f1"] = next((row.f1 for row in rows if row.label == positive), 0.0)
             found["matthews"] = self._matthews(right)
             found["accuracy_f1"] = (found["accuracy"] + found["f1"]) / 2  # as GLUE scores MRPC and QQP
         return found

@@ -18,6 +18,24 @@ from bertsmith.tasks.mistakes import Mistakes
 COUNTED = 200_000  # training examples whose labels are counted, evenly spread
 NAMED = 1_000  # labels whose frequency is kept, the commonest first
 
+NAMES = {
+    "f1": "F1",
+    "macro_f1": "macro F1",
+    "micro_f1": "micro F1",
+    "accuracy_f1": "mean of accuracy and F1",
+    "matthews": "Matthews correlation",
+    "spearman": "Spearman",
+    "pearson": "Pearson",
+    "mae": "MAE",
+    "rmse": "RMSE",
+    "exact": "exact match",
+    "bleu": "BLEU",
+    "best_f1": "best F1",
+    "no_answer_f1": "F1, no answer",
+    "has_answer_f1": "F1, with answer",
+}
+OF_ONE_CLASS = ("f1", "accuracy_f1")  # figures that are about one of two classes, and mean nothing without its name
+
 
 @dataclass(frozen=True, kw_only=True)
 class Prior:
@@ -95,19 +113,20 @@ def warnings(found: Mapping[str, Any], headline: str, score: float, untrained: f
     baseline = found.get("baseline") or {}
     name = headline if headline in baseline.get("figures", {}) else ""
     if name and not score >= 1.0 and not score > baseline["figures"][name]:
-        lines.append(
-            f"{_words(name)} {score:.4f} is not better than {baseline['name']} ({baseline['figures'][name]:.4f})"
-        )
+        compared = f"{baseline['name']} ({baseline['figures'][name]:.4f})"
+        lines.append(f"{name_of(name, found)} {score:.4f} is not better than {compared}")
     rmse, plain = found["figures"].get("rmse"), baseline.get("figures", {}).get("rmse")
     if rmse is not None and plain is not None and plain > 0 and not rmse < plain:
         lines.append(f"its error (RMSE {rmse:.4g}) is not smaller than that of {baseline['name']} ({plain:.4g})")
     if untrained is not None and not score >= 1.0 and not score > untrained:
-        lines.append(f"{_words(headline)} {score:.4f} is not better than before training ({untrained:.4f})")
+        lines.append(f"{name_of(headline, found)} {score:.4f} is not better than before training ({untrained:.4f})")
     if unknown := found.get("unknown"):
         some = ", ".join(f"'{label}'" for label in list(unknown)[:5])
         lines.append(f"{sum(unknown.values()):,} have labels that the model never learnt ({some}): counted as wrong")
     return lines
 
 
-def _words(name: str) -> str:
-    return name.replace("_", " ").replace("f1", "F1").replace("spearman", "Spearman")
+def name_of(figure: str, found: Mapping[str, Any] | None = None) -> str:
+    """What the field calls a figure. By findings about two classes, also of which of them an F1 is."""
+    name, positive = NAMES.get(figure, figure.replace("_", " ")), (found or {}).get("positive")
+    return f"{name} of '{positive}'" if positive is not None and figure in OF_ONE_CLASS else name

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 SAMPLE = 200_000  # characters that a guess is made from
 SURE = 0.08  # the share of a text's words that must be among the commonest of a language
+CODE = 0.06  # signs of source code for each word: prose and Markdown have up to 0.025, code with long comments 0.1
 RARE = 0.002  # accented letters below this share are names and loans
 
 # Where a script's letters lie in Unicode, roughly; those without case have nothing to make small.
@@ -77,16 +78,22 @@ class Writing:
     script: str | None
     language: str | None = None
     accents: float = 0.0  # the share of letters that have one
+    code: bool = False  # it is source code, in whatever language its comments are
 
     @property
     def lowercase(self) -> bool:
         """Whether capitals are better made small: not where there are none, or where it would change the letter."""
-        return (self.script in CASED or self.script is None) and self.language not in DOTLESS
+        return (self.script in CASED or self.script is None) and not self._keeps
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether a capital is another letter, or part of a name that would be another without it."""
+        return self.language in DOTLESS or self.code
 
     @property
     def strip_accents(self) -> bool:
         """Whether accents may go, as in BERT uncased: in English alone, where they are those of names and loans."""
-        return self.language == "English" or self.script is None
+        return (self.language == "English" or self.script is None) and not self.code
 
     @property
     def spaced(self) -> bool:
@@ -104,6 +111,8 @@ class Writing:
             return "the text has few letters"
         if self.script not in CASED:
             return f"the {self.script} script has no capitals"
+        if self.code:
+            return "the text looks like source code, where capitals tell names apart"
         if self.language in DOTLESS:
             return f"the text looks {self.language}, where i and ı are two letters"
         return f"the text looks {self.language}" if self.language else f"the text is in {self.script} letters"
@@ -131,7 +140,12 @@ def writing(texts: Iterable[str]) -> Writing:
         return Writing(script)
     letters = [letter for letter in unicodedata.normalize("NFC", text) if letter.isalpha()]
     accents = sum(letter > "\x7f" for letter in letters) / max(len(letters), 1)
-    return Writing(script, _language(text, accents), accents)
+    return Writing(script, _language(text, accents), accents, is_code(text))
+
+
+def is_code(text: str) -> bool:
+    """Whether a text is source code: calls, brackets, operators and names_like_this among its words."""
+    return len(_CODE.findall(text)) > CODE * max(len(text.split()), 1)
 
 
 def sample(texts: Iterable[str], most: int = SAMPLE) -> str:
@@ -185,4 +199,8 @@ def _script(letter: str) -> str | None:
 
 _UNSPACED = re.compile(
     "[" + "".join(f"{chr(first)}-{chr(last)}" for name in UNSPACED for first, last in SCRIPTS[name]) + "]"
+)
+_CODE = re.compile(
+    r"[A-Za-z_]\w*\(|[{}]|[=!<>+\-*/]=|->|=>|::|[a-z0-9]_[a-z0-9]|(?<=[\w\])]) = (?=[^\s=])|\)[:;]|\w\[|;$",
+    re.MULTILINE,
 )

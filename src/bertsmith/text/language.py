@@ -200,7 +200,8 @@ def _script(letter: str) -> str | None:
 _UNSPACED = re.compile(
     "[" + "".join(f"{chr(first)}-{chr(last)}" for name in UNSPACED for first, last in SCRIPTS[name]) + "]"
 )
-_CODE = re.compile(
-    r"[A-Za-z_]\w*\(|[{}]|[=!<>+\-*/]=|->|=>|::|[a-z0-9]_[a-z0-9]|(?<=[\w\])]) = (?=[^\s=])|\)[:;]|\w\[|;$",
+_CODE = re.compile(  # calls, braces, operators, names_like_this, assignments, ends of statements, indices
+    r"[A-Za-z_]\w*\(|[{}]|[=!<>+\-*/]=|->|=>|::|[a-z0-9]_[a-z0-9]"
+    r"|(?<=[\w\])]) = (?=[^\s=])|\)[:;]|\w\[|;$",
     re.MULTILINE,
 )

@@ -264,9 +264,11 @@ def test_a_budget_too_short_for_the_text_is_refused_and_what_is_prepared_kept(tm
 
 
 def test_source_code_is_skipped_and_told_or_read_as_text(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("the king likes the queen\n" * 3)
-    (tmp_path / "b.py").write_text("def unmistakable():\n    return 1\n" * 3)
-    command = ["tokenizer", str(tmp_path), "--vocabulary", "200", "--out"]
+    texts = tmp_path / "texts"  # apart from what is written: a vocabulary is text, too
+    texts.mkdir()
+    (texts / "a.txt").write_text("the king likes the queen\n" * 3)
+    (texts / "b.py").write_text("def unmistakable():\n    return 1\n" * 3)
+    command = ["tokenizer", str(texts), "--vocabulary", "200", "--out"]
     shown = CliRunner().invoke(app, [*command, str(tmp_path / "one")])
     assert "skipped: 1 .py (not a text format: add --as text)" in shown.output
     assert CliRunner().invoke(app, [*command, str(tmp_path / "two"), "--as", "text"]).exit_code == 0

@@ -115,7 +115,7 @@ def test_make_takes_one_path_or_many_and_reads_no_letters(tmp_path: Path, monkey
     for texts in ("texts", Path("texts"), ["texts"], ("texts",)):
         made = bertsmith.make(texts, "runs/mine", budget="5s")
         assert made.scores == {"loss": 1.0}
-    assert seen == [(["texts"], Path("runs/mine"), {"budget": "5s", "seed": 0})] * 4
+    assert seen == [(["texts"], Path("runs/mine"), {"budget": "5s", "seed": None})] * 4
 
 
 def test_one_text_gives_one_result_and_a_list_gives_a_list(base: bertsmith.Run) -> None:

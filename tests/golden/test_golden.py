@@ -6,11 +6,11 @@ BERTSMITH_GOLDEN=write python -m pytest tests/golden
 import json
 import os
 from collections.abc import Callable
-from functools import cache
 from importlib import resources
 from pathlib import Path
 
 import pytest
+from workers import made_once
 
 from bertsmith import config, run
 from bertsmith.data.corpus import Corpus
@@ -39,18 +39,19 @@ STEPS = dict.fromkeys(MEMBERS, 20) | {"bert": 60}
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Kind], Path]:
-    """The text in the package, prepared for a kind of pieces when somebody asks for it."""
+    """The text in the package, prepared for a kind of pieces when a test asks for it."""
 
-    @cache
     def prepared(kind: Kind) -> Path:
-        folder = tmp_path_factory.mktemp(kind)
-        pieces = TokenizerConfig(kind=kind, vocabulary=4_096 if kind == "words" else 8_192)
-        with resources.as_file(resources.files("bertsmith.text") / "sample" / "sample.txt.xz") as sample:
-            corpus = Corpus([str(sample)], layout="lines")
-            prepare(corpus, train(corpus.lines(), pieces), folder, valid=VALID, workers=1)
-        return folder
+        return made_once(tmp_path_factory, f"golden-{kind}", lambda folder: make(kind, folder))
 
     return prepared
+
+
+def make(kind: Kind, folder: Path) -> None:
+    pieces = TokenizerConfig(kind=kind, vocabulary=4_096 if kind == "words" else 8_192)
+    with resources.as_file(resources.files("bertsmith.text") / "sample" / "sample.txt.xz") as sample:
+        corpus = Corpus([str(sample)], layout="lines")
+        prepare(corpus, train(corpus.lines(), pieces), folder, valid=VALID, workers=1)
 
 
 @pytest.mark.parametrize("name", MEMBERS)

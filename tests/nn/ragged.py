@@ -17,6 +17,10 @@ from bertsmith.nn.reach import ALL, Reach
 Attend = Callable[..., Tensor]  # `short` or `long`
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+if INTERPRETED:
+    from nn.interpreter import quicken
+
+    quicken()
 OUTSIDE = pytest.mark.skipif(INTERPRETED, reason="not for the interpreter")
 INSIDE = pytest.mark.skipif(not INTERPRETED, reason="test_interpreted.py runs it in a process of its own")
 CPU, CUDA = pytest.param("cpu", marks=INSIDE), pytest.param("cuda", marks=pytest.mark.gpu)

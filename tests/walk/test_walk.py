@@ -10,7 +10,7 @@ import json
 import re
 import sys
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from walk.folders import FOLDERS
 from walk.labelled import LABELLED, ROWS, one_class_per_row
+from workers import made_once
 
 from bertsmith import cli
 from bertsmith.train import machine
@@ -72,20 +73,21 @@ class Made:
 
 
 class Models:
-    """What `make` makes of each folder, once for all tests."""
+    """What `make` makes of each folder, once for all tests and workers."""
 
-    def __init__(self, root: Path) -> None:
-        self.root, self.made = root, dict[str, Made]()
+    def __init__(self, factory: pytest.TempPathFactory) -> None:
+        self.factory = factory
 
     def of(self, name: str) -> Made:
-        if name not in self.made:
-            texts, out = self.root / name / "texts", self.root / name / "run"
-            texts.mkdir(parents=True)
-            with pytest.MonkeyPatch.context() as patch:
-                by_steps(patch, STEPS.get(name, FEW_STEPS))
-                said = bertsmith("make", *FOLDERS[name](texts), "--out", out, "--budget", "1h")
-            self.made[name] = Made(said, out)
-        return self.made[name]
+        folder = made_once(self.factory, f"walk-{name}", lambda folder: self._make(name, folder))
+        return Made(Answer(**json.loads((folder / "said.json").read_text("utf-8"))), folder / "run")
+
+    def _make(self, name: str, folder: Path) -> None:
+        (folder / "texts").mkdir()
+        with pytest.MonkeyPatch.context() as patch:
+            by_steps(patch, STEPS.get(name, FEW_STEPS))
+            said = bertsmith("make", *FOLDERS[name](folder / "texts"), "--out", folder / "run", "--budget", "1h")
+        (folder / "said.json").write_text(json.dumps(asdict(said)), "utf-8")
 
 
 def by_steps(patch: pytest.MonkeyPatch, steps: int) -> None:
@@ -101,7 +103,7 @@ def by_steps(patch: pytest.MonkeyPatch, steps: int) -> None:
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
-    return Models(tmp_path_factory.mktemp("walk"))
+    return Models(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")

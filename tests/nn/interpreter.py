@@ -17,8 +17,7 @@ from triton.runtime import interpreter
 
 
 def quicken() -> None:
-    """Leave both out, and look up once, not always, which type of NumPy's is one of Triton's."""
-    interpreter._get_np_dtype = cache(interpreter._get_np_dtype)
+    """Leave both out."""
     interpreter._patch_lang = _once(interpreter._patch_lang)
     options = interpreter.interpreter_builder.options
     if not options.debug:

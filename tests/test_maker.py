@@ -293,3 +293,8 @@ def test_a_text_that_is_learnt_by_heart_is_said_so() -> None:
     assert said.endswith(
         "was lower before (2.50, now 3.00): it learns the text by heart. Give it more text, or less time."
     )
+
+
+def test_a_run_killed_before_its_first_checkpoint_says_that_it_begins_again(tmp_path: Path) -> None:
+    said = maker._going_on(tmp_path, tmp_path / "recipe.toml", 60.0)
+    assert said.endswith("its run has no checkpoint yet, so it begins again, with all of its time")

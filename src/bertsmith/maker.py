@@ -71,7 +71,9 @@ def make(
 def _going_on(out: Path, path: Path, whole: float) -> str:
     """What is about to happen to a run that was begun before."""
     found = checkpoint.newest(out / "checkpoints")
-    before = {} if found is None else found[0].state.get("wall") or {}
+    if found is None:
+        return f"{path}: its run has no checkpoint yet, so it begins again, with all of its time"
+    before = found[0].state.get("wall") or {}
     if not before.get("over"):
         return f"going on with {path}, and with the time it has left"
     if whole > before["budget"]:

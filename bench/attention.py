@@ -22,7 +22,7 @@ from record import record
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from bertsmith.train import machine
+from bertsmith.train import hardware
 
 TOKENS, WIDTH = 65_536, 64
 WARM, PLAYS, ROUNDS = 3, 10, 5
@@ -123,7 +123,7 @@ class Case:
         }
         rest = (self.bounds, self.longest, self.dropout, self.seed)
         for name, module in ours(self.longest).items():
-            apart, together = getattr(module, name), module.joined
+            apart, together = getattr(module, name), module.qkv_attention
             found[name] = self.from_parts(lambda *parts, apart=apart: apart(*parts, *rest))
             found[f"{name}, from one product"] = self.from_product(
                 lambda whole, together=together: together(whole, *rest)
@@ -138,11 +138,11 @@ def ours(longest: int) -> dict[str, Any]:
     """Our own kernels that can do it here, by name."""
     if find_spec("triton") is None:
         return {}
-    from bertsmith.nn import long, program, short
+    from bertsmith.nn.kernels import attention_long, attention_short, shared
 
-    if not program.available(torch.device("cuda")):
+    if not shared.available(torch.device("cuda")):
         return {}
-    return ({"short": short} if short.fits(longest, WIDTH) else {}) | {"long": long}
+    return ({"short": attention_short} if attention_short.fits(longest, WIDTH) else {}) | {"long": attention_long}
 
 
 def choices(name: str, longest: int) -> dict[str, list[dict[int, dict[str, Any]]]]:
@@ -220,7 +220,7 @@ def sweep(name: str, module: Any, heads: int, longest: int, dropout: float) -> l
     tried: list[dict[str, Any]] = []
 
     def tell(table: str, settings: dict[int, dict[str, Any]], true: dict[str, Tensor]) -> float:
-        getattr(module, table).update({place: module.Setting(**setting) for place, setting in settings.items()})
+        getattr(module, table).update({place: module.LaunchConfig(**setting) for place, setting in settings.items()})
         row = {"kernel": name, "longest": longest, "table": table, "settings": settings}
         tried.append(row)
         words = "; ".join(f"{place}: {' '.join(f'{k}={v}' for k, v in one.items())}" for place, one in settings.items())
@@ -285,7 +285,7 @@ def main() -> None:
                 rows.append(row)
                 del case
     figures = {"tokens": TOKENS, "width": WIDTH, "settings": tried, "rows": rows}
-    record(given.out, figures, machine.describe(torch.device("cuda")))
+    record(given.out, figures, hardware.describe(torch.device("cuda")))
 
 
 if __name__ == "__main__":

@@ -20,12 +20,12 @@ import numpy as np
 from record import record
 
 from bertsmith.data.loader import Loader
-from bertsmith.data.pack import Pack
-from bertsmith.data.plan import Pairs, Source
-from bertsmith.data.shards import Shards
-from bertsmith.data.shuffle import uniform
-from bertsmith.objectives.hide import Pieces
+from bertsmith.data.packing.pack import Packer
+from bertsmith.data.packing.plan import Pairs, TokenSource
+from bertsmith.data.shards.shards import Shards
 from bertsmith.objectives.masked import Collator, MaskedLM
+from bertsmith.objectives.masking import MaskingVocabulary
+from bertsmith.random_bits import uniform
 from bertsmith.text.tokenizer import Tokenizer
 
 TOKENS = 65_536
@@ -55,21 +55,21 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("bench/results/batches.json"))
     given = parser.parse_args()
 
-    source: Source
+    source: TokenSource
     if given.folder:
         source, tokenizer = Shards(given.folder / "train"), Tokenizer.load(given.folder / "tokenizer")
-        pieces = Pieces.of(tokenizer.continues, tokenizer.special, tokenizer.mask)
+        pieces = MaskingVocabulary.of(tokenizer.continuation_mask, tokenizer.special_mask, tokenizer.mask_id)
     else:
         source, ids = MadeUp(20_000), np.arange(VOCABULARY)
-        pieces = Pieces.of(uniform(4, ids) < 0.2, ids < 5, 4)
+        pieces = MaskingVocabulary.of(uniform(4, ids) < 0.2, ids < 5, 4)
 
     rows = []
     print(f"{'pairs':6}{'length':>7}{'unit':>7}{'workers':>9}{'ms a batch':>12}{'tokens/s':>14}{'filler':>9}")
     pairs: Pairs
     for pairs in ("none", "next"):
         for length in (128, 512):
-            pack = Pack(source, length=length, tokens=TOKENS, pairs=pairs, seed=1, **SPECIALS)
-            filler = 1 - np.mean([pack(index).real for index in range(given.batches)]) / TOKENS
+            pack = Packer(source, length=length, tokens=TOKENS, pairs=pairs, seed=1, **SPECIALS)
+            filler = 1 - np.mean([pack(index).real_tokens for index in range(given.batches)]) / TOKENS
             for unit, workers in (("token", 0), ("token", 1), ("token", 2), ("word", 2), ("span", 2)):
                 collate = Collator(MaskedLM.Config(pairs=pairs, unit=unit), pieces)
                 seconds = min(speed(pack, collate, workers, given.batches) for _ in range(given.rounds))
@@ -89,9 +89,9 @@ def main() -> None:
     record(given.out, {"text": text, "tokens": TOKENS, "batches": rows, "restore": found}, machine)
 
 
-def speed(pack: Pack, collate: Collator, workers: int, batches: int) -> float:
+def speed(pack: Packer, collate: Collator, workers: int, batches: int) -> float:
     """Seconds a batch."""
-    with Loader(lambda position: collate(pack(position)), pack.after, pack.first(), workers) as loader:
+    with Loader(lambda position: collate(pack(position)), pack.next_position, pack.first_position(), workers) as loader:
         next(loader)
         start = time.perf_counter()
         for _ in islice(loader, batches):
@@ -104,12 +104,12 @@ def restore(pairs: Pairs, tokens: int) -> dict[str, Any]:
     source, seconds, busy = MadeUp(180_000 if pairs == "none" else 137_000), [], []
     for _ in range(3):
         start, cpu_start = time.perf_counter(), time.process_time()
-        pack = Pack(source, length=128, tokens=tokens, pairs=pairs, seed=1, **SPECIALS)
+        pack = Packer(source, length=128, tokens=tokens, pairs=pairs, seed=1, **SPECIALS)
         packed = pack(1000 * pack.sections << 32 | 100)
         seconds.append(time.perf_counter() - start)
         busy.append(time.process_time() - cpu_start)
     batches = sum(pack.batches(1000 * pack.sections + part) for part in range(pack.sections))
-    sequences = round(packed.sequences * batches, -4)
+    sequences = round(packed.real_sequences * batches, -4)
     print(
         f"found epoch {packed.epoch} of {sequences:,} sequences ({pairs}, {tokens:,} tokens a batch): "
         f"{min(seconds):.2f} s, {min(busy):.2f} s of a processor",

@@ -22,14 +22,16 @@ import torch
 from record import record
 from torch import Tensor
 
-from bertsmith import config, kit, run
+from bertsmith import config
+from bertsmith.commands import pretrain
 from bertsmith.data.batch import Tokens
-from bertsmith.insight.draw import Axis, thin
+from bertsmith.insight.charts import Axis, downsample
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.attention import Kernel
-from bertsmith.nn.layers import only
+from bertsmith.nn.layers import take
 from bertsmith.recipe import Recipe
-from bertsmith.train import log, machine
+from bertsmith.runs import build
+from bertsmith.train import hardware, log
 from bertsmith.train.display import Display
 from bertsmith.train.evaluate import evaluate
 from bertsmith.train.optimizers import Optimizer
@@ -60,7 +62,7 @@ class Whole(Transformer):
     """The network with all of its last layer computed, whatever is read of it."""
 
     def forward(self, tokens: Tokens, kernel: Kernel | None = None, *, read: Tensor | None = None) -> Tensor:
-        return only(super().forward(tokens, kernel), read)
+        return take(super().forward(tokens, kernel), read)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,9 +87,9 @@ def way_of(name: str, exact: Way, device: torch.device) -> Way | None:
 def trained(recipe: Recipe, way: Way, folder: Path) -> tuple[list[float], dict[str, float]]:
     """A run as `bertsmith pretrain` puts it together, gone by this way: the loss of each step, and what came of it."""
     recipe = replace(recipe, train=replace(recipe.train, precision=way.precision, compile=way.compile))
-    tokenizer, train, valid = kit.data(recipe)
-    device = machine.device(recipe.train.device)
-    objective = kit.objective(recipe, tokenizer)
+    tokenizer, train, valid = build.load_data(recipe)
+    device = hardware.select_device(recipe.train.device)
+    objective = build.objective(recipe, tokenizer)
     if way.whole:
         whole = Whole(objective.trunk.config)
         whole.load_state_dict(objective.trunk.state_dict())
@@ -97,13 +99,15 @@ def trained(recipe: Recipe, way: Way, folder: Path) -> tuple[list[float], dict[s
     torch._dynamo.reset()
     trainer = Trainer(
         objective,
-        kit.feed(recipe, objective, tokenizer, train),
-        Optimizer(objective, recipe.optimizer, hidden=objective.matrices(), capturable=way.played),
+        build.feed(recipe, objective, tokenizer, train),
+        Optimizer(objective, recipe.optimizer, hidden_matrices=objective.hidden_matrices(), capturable=way.played),
         recipe.schedule,
         recipe.train,
         folder=folder,
-        measure=partial(evaluate, objective, kit.validation(recipe, objective, tokenizer, valid, device), 1.0),
-        precision=machine.precision(way.precision, device),
+        compute_metrics=partial(
+            evaluate, objective, build.validation_batches(recipe, objective, tokenizer, valid, device), 1.0
+        ),
+        precision=hardware.select_precision(way.precision, device),
         speed=Speed(None, lambda attended: 0.0),
         display=Display(stream=io.StringIO()),
         graphs=way.played,
@@ -129,16 +133,16 @@ def picture(title: str, curves: Mapping[str, Sequence[float]]) -> str:
     below, key = Axis(FLOOR, 1.0, HEIGHT - 46, 292, logarithmic=True), RIGHT + 24
 
     def line(values: Sequence[float], y: Axis, style: str) -> str:
-        points = thin([(step, min(max(value, y.low), y.high)) for step, value in enumerate(values, 1)], 1000)
-        return f'<path {style} d="M{" ".join(f"{x.place(a):.1f},{y.place(b):.1f}" for a, b in points)}"/>'
+        points = downsample([(step, min(max(value, y.low), y.high)) for step, value in enumerate(values, 1)], 1000)
+        return f'<path {style} d="M{" ".join(f"{x.position(a):.1f},{y.position(b):.1f}" for a, b in points)}"/>'
 
     parts = [f'<rect class="paper" width="{WIDTH}" height="{HEIGHT}"/>', _text(24, 34, title, "title")]
     parts += [_text(LEFT, 58, "training loss"), _text(LEFT, 284, "difference from the exact loss")]
     for y, tick in [(above, tick) for tick in above.ticks()] + [(below, tick) for tick in below.ticks()[::2]]:
-        at = f"{y.place(tick):.1f}"
+        at = f"{y.position(tick):.1f}"
         parts.append(f'<line class="level" x1="{LEFT}" x2="{RIGHT}" y1="{at}" y2="{at}"/>')
-        parts.append(_text(LEFT - 8, y.place(tick) + 4, f"{tick:g}".replace("e-0", "e-"), "end"))
-    parts += [_text(x.place(tick), HEIGHT - 26, f"{tick:,.0f}", "middle") for tick in x.ticks()]
+        parts.append(_text(LEFT - 8, y.position(tick) + 4, f"{tick:g}".replace("e-0", "e-"), "end"))
+    parts += [_text(x.position(tick), HEIGHT - 26, f"{tick:,.0f}", "middle") for tick in x.ticks()]
     parts += [_text((LEFT + RIGHT) / 2, HEIGHT - 8, "step", "middle"), line(exact, above, 'class="exact"')]
     parts += [f'<path class="exact" d="M{key},74 h22"/>', _text(key + 30, 78, EXACT)]
     for place, (name, losses) in enumerate(others.items(), 1):
@@ -167,12 +171,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("bench/results/curves.json"))
     parser.add_argument("--picture", type=Path, default=Path("bench/results/curves.svg"))
     options = parser.parse_args()
-    changes = ["model.dropout=0.0", "model.attention_dropout=0.0", "train.evaluations=0", "train.saves=0"]
-    recipe = run.read(options.recipe, [*changes, f"train.steps={options.steps}"])
+    changes = ["model.dropout=0.0", "model.attention_dropout=0.0", "train.evaluations=0", "train.checkpoints=0"]
+    recipe = pretrain.read_recipe(options.recipe, [*changes, f"train.steps={options.steps}"])
     recipe = replace(recipe, data=replace(recipe.data, folder=options.data))
-    device, exact = machine.device(recipe.train.device), Way(kernel=options.kernel)
+    device, exact = hardware.select_device(recipe.train.device), Way(kernel=options.kernel)
     curves, rows, failed = {}, {}, 0
-    title = f"{recipe.model.kind}, {options.steps:,} steps on {machine.describe(device)['device']}"
+    title = f"{recipe.model.kind}, {options.steps:,} steps on {hardware.describe(device)['device']}"
     print(f"{title}\n{'':12}{'largest':>10}{'at step':>9}{'mean':>10}{'held out':>10}{'seconds':>9}")
     for name in (EXACT, *options.paths):
         way = way_of(name, exact, device)
@@ -194,7 +198,7 @@ def main() -> None:
         print(f"{name:12}{largest:10.1e}{step:9}{average:10.1e}{held_out:+10.1e}{seconds:9.1f}", flush=True)
         noise = mean(abs(one - other) for one, other in pairwise(curves[EXACT]))
         settings = {"recipe": config.dump(recipe), "kernel": options.kernel, "paths": PATHS, "from_step_to_step": noise}
-        record(options.out, {**settings, "rows": rows}, machine.describe(device))
+        record(options.out, {**settings, "rows": rows}, hardware.describe(device))
         options.picture.write_text(picture(title, curves), encoding="utf-8")
     print(f"the exact loss moves by {noise:.1e} from one step to the next")
     raise SystemExit(f"{failed} paths failed" if failed else 0)

@@ -19,19 +19,21 @@ import numpy as np
 import torch
 from record import code, record
 
-from bertsmith import config, prepare, run, tune
-from bertsmith.data.corpus import Corpus
-from bertsmith.data.shards import Shards
-from bertsmith.data.words import NumberedText
-from bertsmith.models import folder as folders
+from bertsmith import config
+from bertsmith.commands import prepare, pretrain
+from bertsmith.data.corpus.corpus import Corpus
+from bertsmith.data.corpus.word_ids import WordIds
+from bertsmith.data.shards.shards import Shards
+from bertsmith.models.hf import folder as folders
 from bertsmith.models.static import StaticConfig
 from bertsmith.models.word2vec import Word2Vec, Word2VecConfig
-from bertsmith.objectives.neighbours import NeighboursConfig
+from bertsmith.objectives.word2vec import NegativeSamplingConfig
 from bertsmith.recipe import EXTENTS, Recipe
+from bertsmith.runs import finetuning, task_recipe
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig
-from bertsmith.train import machine
+from bertsmith.train import hardware
 from bertsmith.train.display import Display
-from bertsmith.train.vectors import VectorsConfig, VectorTrainer
+from bertsmith.train.word2vec import Word2VecTrainConfig, Word2VecTrainer
 
 
 def cut(texts: list[str], most: int, path: Path) -> None:
@@ -66,25 +68,25 @@ def elmo(data: Path, options: argparse.Namespace) -> tuple[Path, dict[str, Any]]
             "filters": [32, 32, 64, 64, 64],
             "hidden": 2 * options.width,
             "width": options.width,
-            "letters": 32,
+            "max_characters": 32,
             "dropout": 0.0,
         },
-        "objective": {"kind": "both_ways", "sampled": 1_024},
-        "data": {"folder": str(data), "length": 32, "tokens": options.tokens, "valid": 8_192},
-        "optimizer": {"rate": 4e-3, "betas": [0.9, 0.98]},
+        "objective": {"kind": "bilm", "sampled_softmax": 1_024},
+        "data": {"folder": str(data), "max_length": 32, "batch_tokens": options.tokens, "validation_tokens": 8_192},
+        "optimizer": {"learning_rate": 4e-3, "betas": [0.9, 0.98]},
         "schedule": {"kind": "trapezoid", "warmup": 0.02, "cooldown": 0.5},
-        "train": {"budget": f"{options.minutes * 60:.0f}s", "evaluations": 4, "saves": 2, "compile": "never"},
+        "train": {"budget": f"{options.minutes * 60:.0f}s", "evaluations": 4, "checkpoints": 2, "compile": "never"},
     }
     recipe = config.build(config.override(values, options.change, EXTENTS), Recipe, "bench")
     model = recipe.out / "model"
     kept = options.folder / "elmo.json"
     if not model.is_dir():
-        figures = run.pretrain(recipe)
-        run.files.write_json(kept, {name: float(figure) for name, figure in figures.items()})
-    return model, {**run.files.read_json(kept), "recipe": config.dump(recipe)}
+        figures = pretrain.pretrain(recipe)
+        pretrain.files.write_json(kept, {name: float(figure) for name, figure in figures.items()})
+    return model, {**pretrain.files.read_json(kept), "recipe": config.dump(recipe)}
 
 
-def numbered(shards: Shards, tokenizer: Tokenizer) -> tuple[NumberedText, np.ndarray]:
+def numbered(shards: Shards, tokenizer: Tokenizer) -> tuple[WordIds, np.ndarray]:
     """The text that the ELMo reads, as word2vec reads one; and which of its words is which piece."""
     ids = shards.gather(np.zeros(1, np.int64), np.array([shards.tokens]))
     counts = np.bincount(ids, minlength=tokenizer.vocabulary)
@@ -94,7 +96,7 @@ def numbered(shards: Shards, tokenizer: Tokenizer) -> tuple[NumberedText, np.nda
     numbers[order] = np.arange(len(order), dtype=np.int32)
     words = [tokenizer.piece(int(number)) for number in order]
     bounds = np.concatenate(([0], shards.sentence_ends)).astype(np.int64)
-    return NumberedText(words, counts[order], numbers[ids], np.unique(bounds), len(ids)), order
+    return WordIds(words, counts[order], numbers[ids], np.unique(bounds), len(ids)), order
 
 
 def static(data: Path, options: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
@@ -104,22 +106,22 @@ def static(data: Path, options: argparse.Namespace) -> tuple[Path, dict[str, Any
     settings = Word2VecConfig(kind="skip-gram", width=options.width)
     if not place.is_dir():
         text, order = numbered(Shards(data / "train"), tokenizer)
-        model = Word2Vec.new(settings, len(text.words), 0, machine.device(options.device))
-        how = VectorsConfig(epochs=options.epochs, saves=0)
+        model = Word2Vec.initialise(settings, len(text.words), 0, hardware.select_device(options.device))
+        how = Word2VecTrainConfig(epochs=options.epochs, checkpoints=0)
         with Display("word2vec") as display:
-            trainer = VectorTrainer(
-                model, text, NeighboursConfig(), how, folder=options.folder / "vectors", display=display
+            trainer = Word2VecTrainer(
+                model, text, NegativeSamplingConfig(), how, folder=options.folder / "vectors", display=display
             )
             trainer.fit()
         table = torch.zeros(tokenizer.vocabulary, options.width)
         table[torch.from_numpy(order)] = model.inputs.cpu()
-        with folders.writing(place) as folder:
+        with folders.atomic_folder(place) as folder:
             shape = StaticConfig(vocabulary=tokenizer.vocabulary, width=options.width)
             folders.write(folder, shape, {"trunk.embedding.weight": table})
             tokenizer.save(folder)
         took = round(time.perf_counter() - began, 1)
-        run.files.write_json(kept, {"epochs": options.epochs, "loss": trainer.loss, "seconds": took})
-    return place, run.files.read_json(kept)
+        pretrain.files.write_json(kept, {"epochs": options.epochs, "loss": trainer.loss, "seconds": took})
+    return place, pretrain.files.read_json(kept)
 
 
 def shortened(source: Path, sentences: int, place: Path) -> Path:
@@ -133,10 +135,21 @@ def shortened(source: Path, sentences: int, place: Path) -> Path:
 def tagged(model: Path, layers: str, data: Path, name: str, options: argparse.Namespace) -> dict[str, Any]:
     """How well the tagger does on these vectors."""
     task, place = options.task, options.folder / options.task / name  # for either data the same vectors
-    own = [f"task.layers={layers}", f"task.hidden={options.hidden}", "task.depth=1", "train.saves=0", "keep=last"]
-    own += [f"train.epochs={options.tag_epochs}", "train.evaluations=1", "data.items=16", "optimizer.rate=2e-3"]
-    recipe = tune.recipe(model, data, place, dev=None, task=task, seeds=options.seeds, overrides=own)
-    result = tune.finetune(recipe)
+    own = [
+        f"task.layers={layers}",
+        f"task.hidden={options.hidden}",
+        "task.lstm_layers=1",
+        "train.checkpoints=0",
+        "keep=last",
+    ]
+    own += [
+        f"train.epochs={options.tag_epochs}",
+        "train.evaluations=1",
+        "data.batch_size=16",
+        "optimizer.learning_rate=2e-3",
+    ]
+    recipe = task_recipe.build_recipe(model, data, place, dev=None, task=task, seeds=options.seeds, overrides=own)
+    result = finetuning.finetune(recipe)
     headline = result["summary"][result["headline"]]
     found = [run_["figures"][result["headline"]] for run_ in result["runs"]]
     return {"measure": result["headline"], "mean": headline["mean"], "seeds": found}
@@ -191,7 +204,7 @@ def main() -> None:
     settings = {name: getattr(options, name) for name in kept}
     shards = Shards(data / "train")
     told = {"words": shards.words, "tokens": shards.tokens, "code": code(), "word2vec": how, "elmo": figures}
-    record(options.out, settings | told | {"rows": results}, machine.describe(machine.device(options.device)))
+    record(options.out, settings | told | {"rows": results}, hardware.describe(hardware.select_device(options.device)))
 
 
 if __name__ == "__main__":

@@ -26,9 +26,9 @@ import torch
 from record import record
 
 import bertsmith
-from bertsmith.train import machine
-from bertsmith.use.load import load
-from bertsmith.use.vectors import Embedder
+from bertsmith.inference.embedder import Embedder
+from bertsmith.inference.load import load
+from bertsmith.train import hardware
 
 SAMPLE = Path(bertsmith.__file__).parent / "text" / "sample" / "sample.txt.xz"
 NEAR = 0.999  # the least cosine between a vector and the reference's
@@ -68,9 +68,9 @@ def contenders(options: argparse.Namespace, device: str) -> tuple[dict[str, Enco
     from sentence_transformers import SentenceTransformer
 
     model = load(options.model, device)
-    known = SentenceTransformer(str(options.model), device="cpu").max_seq_length or model.trunk.config.length
-    length = min(options.length or known, model.trunk.config.length)
-    how = {"pooling": model.sentence.pooling, "normalise": model.sentence.normalise, "length": length}
+    known = SentenceTransformer(str(options.model), device="cpu").max_seq_length or model.trunk.config.max_length
+    length = min(options.length or known, model.trunk.config.max_length)
+    how = {"pooling": model.sentence_config.pooling, "normalise": model.sentence_config.normalise, "length": length}
     encoders: dict[str, Encode] = {}
     precisions = ["bfloat16"] if device == "cuda" else ["float32", "bfloat16"]
     for precision in precisions:
@@ -116,7 +116,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("bench/results/embed.json"))
     options = parser.parse_args()
     options.model = options.model or packaged()
-    where = machine.device(options.device)
+    where = hardware.select_device(options.device)
     device = where.type
     texts = [text for path in options.text or [SAMPLE] for text in lines(path)]
     random.Random(0).shuffle(texts)
@@ -158,7 +158,7 @@ def main() -> None:
         print(ours, {peer: round(ratio, 2) for peer, ratio in beside.items()})
     versions = {name: version(name) for name in ("sentence-transformers", "transformers", "tokenizers")}
     settings = {"texts": len(texts), "tokens": tokens, "length": length, "rounds": options.rounds}
-    record(options.out, settings | {"results": figures, "ratios": ratios}, machine.describe(where) | versions)
+    record(options.out, settings | {"results": figures, "ratios": ratios}, hardware.describe(where) | versions)
     if far := [name for name in figures if name.startswith("bertsmith") and figures[name]["cosine"]["least"] < NEAR]:
         raise SystemExit(f"{', '.join(far)}: a vector is farther than a cosine of {NEAR} from the reference")
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from record import record
 
 import bertsmith
-from bertsmith.data.sources import unpacked
-from bertsmith.train import machine
+from bertsmith.data.corpus.sources import unpacked
+from bertsmith.train import hardware
 
 
 def packaged() -> Path:
@@ -53,7 +53,7 @@ def main() -> None:
     print(f"{options.sentences:,} sentences, {options.seeds} seeds, {seconds:,.0f} s: {run.scores}")
     asked = {"sentences": options.sentences, "seeds": options.seeds}
     figures = {**asked, "seconds": round(seconds, 1), "scores": run.scores, "result": run.result}
-    record(options.out, figures, machine.describe(machine.device("auto")))
+    record(options.out, figures, hardware.describe(hardware.select_device("auto")))
 
 
 if __name__ == "__main__":

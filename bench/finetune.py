@@ -1,6 +1,6 @@
 """Fine-tuning speed beside transformers' Trainer, in one run, on the same examples.
 
-    python bench/finetune.py DATA [--model FOLDER] [--tasks SST-2 CoLA] [--out bench/results/finetune.json]
+    python bench/finetuning.py DATA [--model FOLDER] [--tasks SST-2 CoLA] [--out bench/results/finetuning.json]
 
 DATA holds GLUE's folders. Ours is the whole step as `bertsmith finetune` takes it: batches, copying, forward, backward,
 clipping, AdamW. The Trainer runs as its reference script sets it (rows padded to 128), then with all that helps it
@@ -20,13 +20,13 @@ from typing import Any
 import torch
 from record import record
 
-from bertsmith import lesson, tune
-from bertsmith.models import folder as folders
 from bertsmith.models.family import FAMILY
+from bertsmith.models.hf import folder as folders
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.init import initialise
+from bertsmith.runs import finetuning, task_data, task_recipe
 from bertsmith.text.tokenizer import Tokenizer
-from bertsmith.train import machine
+from bertsmith.train import hardware
 from bertsmith.train.display import Display
 from bertsmith.train.trainer import Speed, Trainer
 
@@ -37,9 +37,9 @@ LENGTH, ITEMS = 128, 32
 def ours(recipe: Any, warm: int, steps: int, device: torch.device) -> float:
     """Examples a second of our trainer."""
     base, tokenizer = folders.read(recipe.model), Tokenizer.load(recipe.model)
-    data = lesson.read(recipe)
-    encoded = lesson.encode(recipe, base.config, tokenizer, data)
-    task, feed, optimizer, graphs = tune.learner(recipe, base, tokenizer, data, encoded, device)
+    data = task_data.read(recipe)
+    encoded = task_data.encode(recipe, base.config, tokenizer, data)
+    task, feed, optimizer, graphs = finetuning.build_training(recipe, base, tokenizer, data, encoded, device)
     with tempfile.TemporaryDirectory() as folder, Display("ours") as display:
         trainer = Trainer(
             task.train(),
@@ -48,15 +48,15 @@ def ours(recipe: Any, warm: int, steps: int, device: torch.device) -> float:
             recipe.schedule,
             recipe.train,
             folder=Path(folder),
-            measure=dict,
-            precision=machine.precision("auto", device),
+            compute_metrics=dict,
+            precision=hardware.select_precision("auto", device),
             speed=Speed(None, lambda attended: 1.0),
             display=display,
             graphs=graphs,
             tensorboard=False,
         )
         seen, seconds = 0, 0.0
-        with trainer.feed.loader(trainer.position, pin=device.type == "cuda") as loader:
+        with trainer.feed.loader(trainer.position, pin_memory=device.type == "cuda") as loader:
             for stretch in range(1 + STRETCHES):
                 began = _now(device)
                 for _, batch in itertools.islice(loader, warm if stretch == 0 else steps):
@@ -81,7 +81,7 @@ def theirs(recipe: Any, warm: int, steps: int, device: torch.device, mode: str) 
         default_data_collator,
     )
 
-    data = lesson.read(recipe)
+    data = task_data.read(recipe)
     tokenizer = AutoTokenizer.from_pretrained(recipe.model)
     texts = zip(*(example.texts for example in data.train.examples), strict=True)
     padding: Any = "max_length" if mode == "trainer" else False
@@ -115,7 +115,7 @@ def theirs(recipe: Any, warm: int, steps: int, device: torch.device, mode: str) 
             per_device_train_batch_size=ITEMS,
             max_steps=warm + STRETCHES * steps,
             learning_rate=5e-5,
-            bf16=machine.precision("auto", device) == torch.bfloat16,
+            bf16=hardware.select_precision("auto", device) == torch.bfloat16,
             use_cpu=device.type == "cpu",
             logging_strategy="no",
             save_strategy="no",
@@ -141,8 +141,8 @@ def _random(folder: Path, size: str, tokenizer: Path) -> Path:
     trunk = Transformer(replace(FAMILY[size], vocabulary=loaded.vocabulary))
     initialise(trunk, 0)
     state = {f"trunk.{name}": weight for name, weight in trunk.state_dict().items()}
-    folders.write(folder, trunk.config, state, {"pad_token_id": loaded.padding})
-    loaded.save(folder, length=trunk.config.length)
+    folders.write(folder, trunk.config, state, {"pad_token_id": loaded.padding_id})
+    loaded.save(folder, length=trunk.config.max_length)
     return folder
 
 
@@ -157,16 +157,16 @@ def main() -> None:
         "--warm", type=int, default=100, help="steps before the first stretch; ours takes twice as many"
     )
     parser.add_argument("--steps", type=int, default=100, help="in a stretch")
-    parser.add_argument("--out", type=Path, default=Path("bench/results/finetune.json"))
+    parser.add_argument("--out", type=Path, default=Path("bench/results/finetuning.json"))
     given = parser.parse_args()
-    device = machine.device("auto")
+    device = hardware.select_device("auto")
     found = []
     with tempfile.TemporaryDirectory() as spare:
         models = {"folder": given.model}
         models |= {size: _random(Path(spare) / size, size, given.model) for size in given.sizes}
         for (name, model), task in itertools.product(models.items(), given.tasks):
             options = {"dev": None, "task": None, "seeds": 1, "overrides": []}
-            recipe = tune.recipe(model, given.data / task, Path(spare) / "run", **options)
+            recipe = task_recipe.build_recipe(model, given.data / task, Path(spare) / "run", **options)
             row: dict[str, Any] = {"model": model.name if name == "folder" else name, "task": task}
             row["ours"] = ours(recipe, 2 * given.warm, given.steps, device)
             for mode in given.modes:
@@ -180,7 +180,7 @@ def main() -> None:
 
 def _keep(out: Path, found: list[dict[str, Any]], device: torch.device) -> None:
     """After every row, so that a run that is cut off has not been for nothing."""
-    record(out, {"unit": "examples a second", "items": ITEMS, "rows": found}, machine.describe(device))
+    record(out, {"unit": "examples a second", "items": ITEMS, "rows": found}, hardware.describe(device))
 
 
 if __name__ == "__main__":

@@ -24,12 +24,12 @@ import torch
 from record import record
 from writing import Rows, Write, compared
 
-from bertsmith.models import folder as folders
-from bertsmith.models.decoder import Decoder, continued
-from bertsmith.models.guesses import AHEAD
-from bertsmith.models.networks import network
-from bertsmith.models.search import SearchConfig
-from bertsmith.train import machine
+from bertsmith.models.generation.engine import GenerationEngine, generate_ids
+from bertsmith.models.generation.prompt_lookup import AHEAD
+from bertsmith.models.generation.search import GenerationConfig
+from bertsmith.models.hf import folder as folders
+from bertsmith.models.networks import build_network
+from bertsmith.train import hardware
 
 START = 0  # what a T5 begins to write with
 
@@ -55,7 +55,7 @@ def theirs(folder: Path, device: torch.device, dtype: torch.dtype, **how: Any) -
     """transformers; `how` is told to its generate."""
     from transformers import GPT2LMHeadModel, T5ForConditionalGeneration
 
-    answers = folders.read(folder).config.decoder > 0
+    answers = folders.read(folder).config.decoder_layers > 0
     kind: Any = T5ForConditionalGeneration if answers else GPT2LMHeadModel
     model = kind.from_pretrained(folder, dtype=dtype).to(device).eval()
     model.generation_config.eos_token_id = None
@@ -81,15 +81,15 @@ def theirs(folder: Path, device: torch.device, dtype: torch.dtype, **how: Any) -
 
 def ours(folder: Path, device: torch.device, dtype: torch.dtype, pack: bool = True) -> Write:
     opened = folders.read(folder)
-    trunk = network(opened.config).eval()
-    names = ((name.removeprefix("trunk."), part) for name, part in opened.state.items())
+    trunk = build_network(opened.config).eval()
+    names = ((name.removeprefix("trunk."), part) for name, part in opened.state_dict.items())
     trunk.load_state_dict(dict(names))
     trunk.to(device)
-    decoder = Decoder(trunk, dtype, pack=pack, start=START)
+    decoder = GenerationEngine(trunk, dtype, prepack_weights=pack, decoder_start_id=START)
 
     def write(rows: Rows, beams: int, new: int) -> Rows:
-        config = SearchConfig(most=new, temperature=0, beams=beams)
-        return [best[0] for best in continued(decoder, rows, config)]
+        config = GenerationConfig(max_new_tokens=new, temperature=0, beams=beams)
+        return [best[0] for best in generate_ids(decoder, rows, config)]
 
     return write
 
@@ -109,7 +109,7 @@ def main() -> None:
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
     parser.add_argument("--out", type=Path, default=Path("bench/results/generate.json"))
     options = parser.parse_args()
-    where = machine.device(options.device)
+    where = hardware.select_device(options.device)
     figures: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as place:
         folder = options.model or written(Path(place), options.member)
@@ -132,7 +132,7 @@ def main() -> None:
                     figures.append(compared(several, rows, device=where, **how))
     settings = {"model": str(options.model or f"random {options.member}"), "new": options.new, "prompt": options.prompt}
     versions = {name: version(name) for name in ("torch", "transformers")}
-    record(options.out, settings | {"figures": figures}, machine.describe(where) | versions)
+    record(options.out, settings | {"figures": figures}, hardware.describe(where) | versions)
 
 
 if __name__ == "__main__":

@@ -21,15 +21,15 @@ from record import record
 from rich.console import Console
 
 import bertsmith
-from bertsmith.data import parallel
-from bertsmith.data.tables import Dropped, source
+from bertsmith.data.labelled import parallel
+from bertsmith.data.labelled.tables import BadRows, find_source
 from bertsmith.insight import table
-from bertsmith.insight.draw import Along, Series, chart, short, whole
+from bertsmith.insight.charts import HorizontalAxis, Series, chart, format_integer, format_number
 from bertsmith.insight.table import Results
-from bertsmith.tasks.bleu import SIGNATURE, bleu
-from bertsmith.train import machine
+from bertsmith.metrics.bleu import SIGNATURE, bleu
+from bertsmith.train import hardware
 
-WORDS = Along("words of the source", whole, lambda place: f"{place:.1f}", " words")
+WORDS = HorizontalAxis("words of the source", format_integer, lambda place: f"{place:.1f}", " words")
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,14 @@ def results(groups: Sequence[Group], overall: Mapping[str, float], protocol: Map
         columns=["words", "sentences", *overall],
         rows=rows,
         protocol=protocol,
-        picture=chart("BLEU by the length of a sentence", lines, show=short, zero=True, wide=True, along=WORDS),
+        chart=chart(
+            "BLEU by the length of a sentence",
+            lines,
+            format_value=format_number,
+            from_zero=True,
+            wide=True,
+            horizontal=WORDS,
+        ),
     )
 
 
@@ -97,8 +104,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("bench/results/lengths.json"))
     parser.add_argument("--page", type=Path, help="an HTML page with the picture; beside the JSON by default")
     options = parser.parse_args()
-    where = machine.device(options.device)
-    examples, _ = parallel.read((source(options.source), source(options.reference)), Dropped("fail"))
+    where = hardware.select_device(options.device)
+    examples, _ = parallel.read((find_source(options.source), find_source(options.reference)), BadRows("fail"))
     sources, gold = map(list, zip(*((one.texts[0], str(one.label)) for one in examples), strict=True))
     said = {}
     for name, folder in options.models:
@@ -108,9 +115,9 @@ def main() -> None:
     models = {name: str(folder) for name, folder in options.models}
     protocol = {**models, "sentences": options.source.name, "beams": str(options.beams), "BLEU": SIGNATURE}
     found = results(groups, overall, protocol)
-    Console().print(found.printed())
+    Console().print(found.to_table())
     figures: dict[str, Any] = {"models": models, "beams": options.beams, "signature": SIGNATURE, "bleu": overall}
-    record(options.out, figures | {"groups": [asdict(group) for group in groups]}, machine.describe(where))
+    record(options.out, figures | {"groups": [asdict(group) for group in groups]}, hardware.describe(where))
     page = options.page or options.out.with_suffix(".html")
     page.write_text(table.page(found), encoding="utf-8")
 

@@ -21,12 +21,13 @@ import torch
 from pretrain import TIMED, WARM, memory, wait
 from record import record
 
-from bertsmith import kit, race, run
+from bertsmith.commands import pretrain, race
 from bertsmith.recipe import Recipe
-from bertsmith.train import machine
+from bertsmith.runs import build
+from bertsmith.train import hardware
 from bertsmith.train.display import Display
 from bertsmith.train.optimizers import Optimizer
-from bertsmith.train.trainer import Speed, Trainer, records
+from bertsmith.train.trainer import Speed, Trainer, should_capture
 
 MEMBERS = (
     "bert-base",
@@ -43,19 +44,19 @@ MEMBERS = (
 def measured(recipe: Recipe, device: torch.device) -> dict[str, Any]:
     """Steps of one recipe."""
     torch.manual_seed(0)
-    tokenizer, train, _ = kit.data(recipe)
-    objective = kit.objective(recipe, tokenizer).to(device)
-    source = kit.feed(recipe, objective, tokenizer, train)
-    precision = machine.precision(recipe.train.precision, device)
-    recorded = records(objective, recipe.train, precision, device)
+    tokenizer, train, _ = build.load_data(recipe)
+    objective = build.objective(recipe, tokenizer).to(device)
+    source = build.feed(recipe, objective, tokenizer, train)
+    precision = hardware.select_precision(recipe.train.precision, device)
+    recorded = should_capture(objective, recipe.train, precision, device)
     trainer = Trainer(
         objective,
         source,
-        Optimizer(objective, recipe.optimizer, hidden=objective.matrices(), capturable=recorded),
+        Optimizer(objective, recipe.optimizer, hidden_matrices=objective.hidden_matrices(), capturable=recorded),
         recipe.schedule,
         recipe.train,
         folder=Path(tempfile.mkdtemp()),
-        measure=dict,
+        compute_metrics=dict,
         precision=precision,
         speed=Speed(None, objective.flops),
         display=Display(),
@@ -63,7 +64,7 @@ def measured(recipe: Recipe, device: torch.device) -> dict[str, Any]:
         tensorboard=False,
     )
     began = time.perf_counter()
-    with source.loader(source.first(), pin=device.type == "cuda") as loader:
+    with source.loader(source.first_position(), pin_memory=device.type == "cuda") as loader:
         for _ in range(WARM):
             trainer.update([next(loader)[1]], 0.1)
         wait(device)
@@ -94,14 +95,18 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("runs/members"))
     parser.add_argument("--out", type=Path, default=Path("bench/results/members.json"))
     options = parser.parse_args()
-    device = machine.device("auto")
-    peak = machine.peak(device, torch.bfloat16) if device.type == "cuda" else None
+    device = hardware.select_device("auto")
+    peak = hardware.peak_flops(device, torch.bfloat16) if device.type == "cuda" else None
     same = {"length": options.length, "tokens": options.tokens, "peak_flops": peak}
     rows: list[dict[str, Any]] = []
     for name in options.members:
-        changes = [f"data.length={options.length}", f"data.tokens={options.tokens}", "train.accumulate=1"]
-        recipe = run.read(name, [*changes, *options.overrides])
-        folder = race.prepared([str(options.text)], options.work, race.kind_of(recipe.model.settings), True)
+        changes = [
+            f"data.max_length={options.length}",
+            f"data.batch_tokens={options.tokens}",
+            "train.gradient_accumulation=1",
+        ]
+        recipe = pretrain.read_recipe(name, [*changes, *options.overrides])
+        folder = race.prepare_text([str(options.text)], options.work, race.tokenizer_kind(recipe.model.settings), True)
         recipe = replace(recipe, data=replace(recipe.data, folder=folder))
         race._tidy()
         if device.type == "cuda":
@@ -111,7 +116,7 @@ def main() -> None:
         except Exception as error:  # whatever a compiler may throw: minutes of others are at stake
             traceback.print_exc()
             rows.append({"member": name, "failed": f"{type(error).__name__}: {error}"[:500]})
-            record(options.out, {**same, "rows": rows}, machine.describe(device))
+            record(options.out, {**same, "rows": rows}, hardware.describe(device))
             continue
         if peak is not None:
             figures["mfu"] = figures["tokens_per_second"] * figures["flops_per_token"] / peak
@@ -121,7 +126,7 @@ def main() -> None:
             f"{name:16s} {figures['tokens_per_second'] / 1e3:8.1f} k tokens/s  {used}{figures['memory_gib']:.1f} GiB",
             flush=True,
         )
-        record(options.out, {**same, "rows": rows}, machine.describe(device))
+        record(options.out, {**same, "rows": rows}, hardware.describe(device))
     sys.exit(int(any("failed" in row for row in rows)))
 
 

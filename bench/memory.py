@@ -77,9 +77,9 @@ def main() -> None:
             print(f"{verb:10}{count:>12,} rows {found['megabytes']:>7,} MB {found['seconds']:>8,} s")
     from record import record
 
-    from bertsmith.train import machine
+    from bertsmith.train import hardware
 
-    record(options.out, figures, machine.describe(machine.device("cpu")))
+    record(options.out, figures, hardware.describe(hardware.select_device("cpu")))
 
 
 if __name__ == "__main__":

@@ -42,15 +42,15 @@ from rich.table import Table
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from bertsmith import lesson, tune
-from bertsmith.data.glue import GLUE
+from bertsmith.data.labelled.glue import GLUE
+from bertsmith.inference.load import load
+from bertsmith.metrics import scores
+from bertsmith.metrics.entities import entity_scores
+from bertsmith.metrics.intervals import Difference, Interval, confidence_interval, difference
+from bertsmith.metrics.squad import squad_scores
 from bertsmith.recipe import FineTune
-from bertsmith.tasks import scores
-from bertsmith.tasks.entities import entity_scores
-from bertsmith.tasks.seeds import Difference, Interval, difference, interval
-from bertsmith.tasks.squad import squad_scores
-from bertsmith.train import log, machine
-from bertsmith.use.load import load
+from bertsmith.runs import finetuning, task_data, task_recipe
+from bertsmith.train import hardware, log
 
 # The longest runs first, so that no long one is left over at the end; with the figures that the table shows.
 TASKS = {
@@ -67,17 +67,17 @@ OURS, THEIRS = "bertsmith", "transformers"
 FEW = ("squad", "conll2003")  # tasks with few seeds
 NEAR = 0.005  # how far their means may be apart
 HYPER_PARAMETERS = [
-    "optimizer.rate=5e-5",
+    "optimizer.learning_rate=5e-5",
     "optimizer.betas=[0.9, 0.999]",
     "optimizer.epsilon=1e-6",
-    "optimizer.decay=0.01",
-    "optimizer.clip=1.0",
+    "optimizer.weight_decay=0.01",
+    "optimizer.max_grad_norm=1.0",
     "schedule.warmup=0.1",
     "train.epochs=3",
-    "data.items=32",
+    "data.batch_size=32",
     "keep=last",
     "train.evaluations=0",  # but for the one at the end
-    "train.saves=0",
+    "train.checkpoints=0",
 ]
 TOGETHER = 256  # sequences in one pass of their evaluation
 TARGETS = ("labels", "start_positions", "end_positions")
@@ -109,10 +109,10 @@ def recipe(job: Job, place: Place, out: Path) -> FineTune:
     """What both sides follow."""
     folder = place.data / "glue" / job.task if job.task in GLUE else place.data / job.task
     length = 384 if job.task == "squad" else 128
-    overrides = [*HYPER_PARAMETERS, f"data.length={length}", f"train.seed={job.seed}"]
+    overrides = [*HYPER_PARAMETERS, f"data.max_length={length}", f"train.seed={job.seed}"]
     if job.task == "squad":
-        overrides += ["task.overlap=128", "task.longest=30", "task.best=20"]
-    return tune.recipe(place.model, folder, out, dev=None, task=None, seeds=1, overrides=overrides)
+        overrides += ["task.overlap=128", "task.max_answer_length=30", "task.n_best=20"]
+    return task_recipe.build_recipe(place.model, folder, out, dev=None, task=None, seeds=1, overrides=overrides)
 
 
 def work(job: Job, place: Place) -> dict[str, Any] | None:
@@ -129,14 +129,14 @@ def work(job: Job, place: Place) -> dict[str, Any] | None:
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()  # the other processes want it too
-    where = machine.describe(machine.device("auto"))["device"]
+    where = hardware.describe(hardware.select_device("auto"))["device"]
     seconds = round(time.monotonic() - began, 1)
     return {**asdict(job), **told, "seconds": seconds, "code": place.code[job.side], "device": where}
 
 
 def ours(given: FineTune) -> dict[str, Any]:
     """As `bertsmith finetune` does it."""
-    figures = dict(tune.finetune(given)["runs"][0]["figures"])
+    figures = dict(finetuning.finetune(given)["runs"][0]["figures"])
     figures.pop("seconds")
     steps = int(figures.pop("step"))
     losses = [float(line["loss"]) for line in log.read(given.out / "seed-0" / log.NAME) if line["kind"] == "step"]
@@ -148,7 +148,7 @@ def theirs(given: FineTune) -> dict[str, Any]:
     transformers: Any = import_module("transformers")
     transformers.logging.set_verbosity_error()  # a new head has no weights yet: that is the point
     transformers.logging.disable_progress_bar()
-    data, device = lesson.read(given), machine.device(given.train.device)
+    data, device = task_data.read(given), hardware.select_device(given.train.device)
     tokenizer = transformers.AutoTokenizer.from_pretrained(given.model)
     number = getattr(given.task.settings, "answer", "") == "number"
     labels = () if number else data.labels
@@ -171,13 +171,13 @@ def train(
     transformers: Any = import_module("transformers")
     plain = [weight for name, weight in model.named_parameters() if "bias" in name or "LayerNorm" in name]
     others = [weight for name, weight in model.named_parameters() if not ("bias" in name or "LayerNorm" in name)]
-    groups = [{"params": others, "weight_decay": given.optimizer.decay}, {"params": plain, "weight_decay": 0.0}]
+    groups = [{"params": others, "weight_decay": given.optimizer.weight_decay}, {"params": plain, "weight_decay": 0.0}]
     first, second = given.optimizer.betas
     optimizer = torch.optim.AdamW(
-        groups, lr=given.optimizer.rate, betas=(first, second), eps=given.optimizer.epsilon, fused=True
+        groups, lr=given.optimizer.learning_rate, betas=(first, second), eps=given.optimizer.epsilon, fused=True
     )
     assert given.train.epochs is not None
-    epochs, size = int(given.train.epochs), given.data.items
+    epochs, size = int(given.train.epochs), given.data.batch_size
     total = epochs * math.ceil(len(rows) / size)
     # Not a whole number of steps, so that every rate is ours.
     schedule = transformers.get_linear_schedule_with_warmup(optimizer, given.schedule.warmup * total, total)
@@ -191,7 +191,7 @@ def train(
             with autocast(given, device):
                 loss = model(**{name: part.to(device) for name, part in batch.items()}).loss
             loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), given.optimizer.clip)
+            torch.nn.utils.clip_grad_norm_(model.parameters(), given.optimizer.max_grad_norm)
             optimizer.step()
             schedule.step()
             optimizer.zero_grad(set_to_none=True)
@@ -229,7 +229,7 @@ def padded(rows: Sequence[Row], padding: Mapping[str, int]) -> Row:
 
 
 def autocast(given: FineTune, device: torch.device) -> AbstractContextManager[Any]:
-    precision = machine.precision(given.train.precision, device)
+    precision = hardware.select_precision(given.train.precision, device)
     return nullcontext() if precision == torch.float32 else torch.autocast(device.type, dtype=precision)
 
 
@@ -243,7 +243,7 @@ class Theirs(ABC):
         self.padding = {"input_ids": tokenizer.pad_token_id, "attention_mask": 0, "token_type_ids": 0, "labels": -100}
 
     def encode(self, *texts: Any, **how: Any) -> tuple[Any, list[Row]]:
-        encoded = self.tokenizer(*texts, max_length=self.given.data.length, **{"truncation": True, **how})
+        encoded = self.tokenizer(*texts, max_length=self.given.data.max_length, **{"truncation": True, **how})
         names = [name for name in self.padding if name in encoded]
         columns = [[torch.tensor(row) for row in encoded[name]] for name in names]
         return encoded, [dict(zip(names, parts, strict=True)) for parts in zip(*columns, strict=True)]
@@ -315,7 +315,7 @@ class Spans(Theirs):
     def rows(self, examples: Sequence[Any]) -> list[Row]:
         encoded, rows = self.encode(
             [example.question.lstrip() for example in examples],
-            [example.passage for example in examples],
+            [example.context for example in examples],
             truncation="only_second",
             stride=self.given.task.settings.overlap,
             return_overflowing_tokens=True,
@@ -345,10 +345,14 @@ class Spans(Theirs):
         settings = self.given.task.settings
         best = [(-math.inf, "empty")] * len(examples)  # their word where no stretch is possible
         for owner, places, logits in zip(self.owners, self.places, said, strict=True):
-            starts, ends = (np.argsort(logits[:, side])[: -settings.best - 1 : -1].tolist() for side in (0, 1))
+            starts, ends = (np.argsort(logits[:, side])[: -settings.n_best - 1 : -1].tolist() for side in (0, 1))
             for start in starts:
                 for end in ends:
-                    if places[start] is None or places[end] is None or not 0 <= end - start < settings.longest:
+                    if (
+                        places[start] is None
+                        or places[end] is None
+                        or not 0 <= end - start < settings.max_answer_length
+                    ):
                         continue
                     sum_ = float(logits[start, 0] + logits[end, 1])
                     if sum_ > best[owner][0]:
@@ -360,9 +364,9 @@ class Spans(Theirs):
 def zero_shot(job: Job, place: Place) -> dict[str, float]:
     """How well vectors that have learnt nothing from STS-B order its pairs by their cosine."""
     with tempfile.TemporaryDirectory() as folder:
-        examples: Any = lesson.read(recipe(Job(job.side, "STS-B", 0), place, Path(folder))).dev.examples
+        examples: Any = task_data.read(recipe(Job(job.side, "STS-B", 0), place, Path(folder))).dev.examples
     texts = [text for example in examples for text in example.texts]
-    device = str(machine.device("auto"))
+    device = str(hardware.select_device("auto"))
     if job.side == OURS:
         vectors = load(place.model, device).embed(texts, pooling="mean", normalise=True, precision="float32")
     else:
@@ -403,7 +407,7 @@ class Compared:
         """Whether the sides do; None where there are too few seeds to say."""
         if self.task == "zero-shot":
             return abs(self.difference.mean) < 0.0005  # the same to three decimals
-        return abs(self.difference.mean) <= NEAR if self.task in FEW else self.difference.agrees
+        return abs(self.difference.mean) <= NEAR if self.task in FEW else self.difference.includes_zero
 
     def cells(self) -> list[str]:
         """In words; scores in points."""
@@ -425,16 +429,18 @@ def compared(lines: Sequence[Mapping[str, Any]]) -> list[Compared]:
                 for side in (OURS, THEIRS)
             )
             if one and other:
-                rows.append(Compared(task, name, interval(one), interval(other), difference(one, other)))
+                rows.append(
+                    Compared(task, name, confidence_interval(one), confidence_interval(other), difference(one, other))
+                )
     return rows
 
 
 def keep(out: Path, lines: Sequence[Mapping[str, Any]]) -> None:
     """The record of all that is known by now."""
-    where = machine.describe(machine.device("auto"))
+    where = hardware.describe(hardware.select_device("auto"))
     for package in ("transformers", "tokenizers"):
         where[package] = version(package)
-    settings = [*HYPER_PARAMETERS, "data.length=128, or 384 with windows that share 128 for squad"]
+    settings = [*HYPER_PARAMETERS, "data.max_length=128, or 384 with windows that share 128 for squad"]
     rules = {
         "zero-shot": "equal to three decimals",
         **dict.fromkeys(FEW, f"means within {100 * NEAR} points"),

@@ -27,14 +27,14 @@ import numpy as np
 import torch
 from record import code, record
 
-from bertsmith import prepare, run
-from bertsmith.data.shards import Shards
-from bertsmith.data.streams import Streams
-from bertsmith.objectives.onward import Onward, collate
+from bertsmith.commands import prepare, pretrain
+from bertsmith.data.packing.streams import Streams
+from bertsmith.data.shards.shards import Shards
+from bertsmith.inference.load import load
+from bertsmith.objectives.recurrent_lm import RecurrentLM, collate
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig
-from bertsmith.train import log, machine
+from bertsmith.train import hardware, log
 from bertsmith.train.evaluate import evaluate
-from bertsmith.use.load import load
 
 STREAMS, LENGTH = 10, 70
 HEADING = re.compile(r" = [^=]+ = ?")
@@ -64,32 +64,32 @@ def trained(options: argparse.Namespace, folder: Path) -> Path:
     prepare.tokenizer(options.texts, folder / "words", pieces, layout="lines")
     prepare.prepare(options.texts, folder / "data", folder / "words", valid=0.005, layout="lines")
     changes = [f"out={folder / 'run'}", f"data.folder={folder / 'data'}", f"train.budget={options.budget}"]
-    run.pretrain(run.read(options.recipe, [*changes, "train.saves=1", *options.change]))
+    pretrain.pretrain(pretrain.read_recipe(options.recipe, [*changes, "train.checkpoints=1", *options.change]))
     return folder / "run"
 
 
 @torch.inference_mode()
 def measured(out: Path, data: Path, valid: Path) -> dict[str, Any]:
-    model = load(out / "model", device=machine.device("auto").type)
+    model = load(out / "model", device=hardware.select_device("auto").type)
     tokenizer, objective = model.tokenizer, model.objective
-    assert isinstance(objective, Onward)
+    assert isinstance(objective, RecurrentLM)
     text, shape = Articles(valid, tokenizer), objective.trunk.config
     how: dict[str, Any] = {"length": LENGTH, "tokens": STREAMS * LENGTH, "seed": 0, "once": True}
-    streams = Streams(text, frame=(tokenizer.stop,), padding=tokenizer.padding, **how)
+    streams = Streams(text, frame=(tokenizer.stop_id,), padding=tokenizer.padding_id, **how)
     batches = [collate(streams(index)).to(model.device) for index in range(streams.batches())]
     began = time.perf_counter()
     loss = evaluate(objective, batches, bytes_per_token=1.0)["next_token_loss"]
     ends = len(text.document_ends)
     counts = Shards(data / "train").frequencies() + 1.0
-    counts[tokenizer.stop] += Shards(data / "train").documents
-    asked = np.append(text.ids, [tokenizer.stop] * ends)
+    counts[tokenizer.stop_id] += Shards(data / "train").documents
+    asked = np.append(text.ids, [tokenizer.stop_id] * ends)
     return {
         "perplexity": round(math.exp(loss), 2),
         "perplexity by WikiText's words": round(math.exp(loss * streams.total / (text.words + ends)), 2),
         "perplexity by frequency alone": round(float(np.exp(-np.log(counts / counts.sum())[asked].mean())), 2),
         "words": streams.total,
         "words by WikiText": text.words + ends,
-        "unknown": round(float((text.ids == tokenizer.unknown).mean()), 4),
+        "unknown": round(float((text.ids == tokenizer.unknown_id).mean()), 4),
         "articles": ends,
         "seconds": round(time.perf_counter() - began, 1),
         "parameters": sum(weight.numel() for weight in objective.parameters()),
@@ -116,7 +116,7 @@ def main() -> None:
     figures |= {"tokens seen": seen["tokens"], "training seconds": seen["seconds"], "threads": torch.get_num_threads()}
     for name, value in figures.items():
         print(f"{name:32s} {value}")
-    record(options.out, {**figures, "code": code()}, machine.describe(machine.device("auto")))
+    record(options.out, {**figures, "code": code()}, hardware.describe(hardware.select_device("auto")))
 
 
 if __name__ == "__main__":

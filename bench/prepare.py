@@ -39,8 +39,8 @@ print(json.dumps({"seconds": time.perf_counter() - start, "tokens": tokens}))
 
 OURS = """
 import json, sys, time
-from bertsmith.data.corpus import Corpus
-from bertsmith.data.prepare import prepare
+from bertsmith.data.corpus.corpus import Corpus
+from bertsmith.data.shards.prepare import prepare
 from bertsmith.text.tokenizer import Tokenizer
 tokenizer = Tokenizer.load(sys.argv[2])
 start = time.perf_counter()

@@ -30,20 +30,20 @@ import torch
 from record import record
 
 from bertsmith.data.feed import Feed
-from bertsmith.data.pack import Pack
-from bertsmith.data.shards import Shards
+from bertsmith.data.packing.pack import Packer
+from bertsmith.data.shards.shards import Shards
 from bertsmith.models.family import FAMILY
-from bertsmith.models.foreign import words_of
+from bertsmith.models.hf.convert import to_config_json
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.nn.attention import Kernel
 from bertsmith.nn.init import initialise
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.text.tokenizer import Tokenizer
-from bertsmith.train import machine
+from bertsmith.train import hardware
 from bertsmith.train.display import Display
 from bertsmith.train.optimizers import Optimizer, OptimizerConfig
 from bertsmith.train.schedules import ScheduleConfig
-from bertsmith.train.trainer import Speed, TrainConfig, Trainer, records
+from bertsmith.train.trainer import Speed, TrainConfig, Trainer, should_capture
 
 WARM, TIMED, PROFILED = 8, 30, 5
 
@@ -88,7 +88,7 @@ class Case:
         shards, room = Shards(self.data / "train"), self.length - 2
         shortest = {"packed": 0, "full": room, "ragged": self.length // 8 - 2}[self.rows]
         ids = {name: getattr(self.tokenizer, name) for name in ("start", "stop", "padding")}
-        pack = Pack(
+        pack = Packer(
             Cut(shards, shortest, room) if shortest else shards,
             length=self.length,
             tokens=self.tokens,
@@ -108,8 +108,11 @@ def ours(case: Case) -> dict[str, float]:
     objective = objective.to(device)
     objective.trunk.kernel = case.kernel
     source = case.feed(objective)
-    plan, precision = TrainConfig(steps=1000, precision=case.precision), machine.precision(case.precision, device)
-    recorded = records(objective, plan, precision, device)
+    plan, precision = (
+        TrainConfig(steps=1000, precision=case.precision),
+        hardware.select_precision(case.precision, device),
+    )
+    recorded = should_capture(objective, plan, precision, device)
     trainer = Trainer(
         objective,
         source,
@@ -117,7 +120,7 @@ def ours(case: Case) -> dict[str, float]:
         ScheduleConfig(),
         plan,
         folder=Path(tempfile.mkdtemp()),
-        measure=dict,
+        compute_metrics=dict,
         precision=precision,
         speed=Speed(None, lambda attended: 0.0),
         display=Display(),
@@ -125,7 +128,7 @@ def ours(case: Case) -> dict[str, float]:
         tensorboard=False,
     )
     began = time.perf_counter()
-    with source.loader(source.first(), pin=device.type == "cuda") as loader:
+    with source.loader(source.first_position(), pin_memory=device.type == "cuda") as loader:
         for _ in range(WARM):
             trainer.update([next(loader)[1]], 0.1)
         wait(device)
@@ -180,28 +183,28 @@ def theirs(case: Case, *, compiled: bool, half: bool) -> dict[str, float]:
     torch.manual_seed(0)
     config, tokenizer, length, tokens, device = case.config, case.tokenizer, case.length, case.tokens, case.device
     source = case.feed(MaskedLM(Transformer(FAMILY["bert-tiny"]), MaskedLM.Config(pairs="none")))
-    rows, labels, position = [], [], source.first()
+    rows, labels, position = [], [], source.first_position()
     count = tokens // length
     while len(rows) < 4 * count:
         batch = source(position)
-        assert batch.chosen is not None
+        assert batch.target_positions is not None
         assert batch.targets is not None
         truth = torch.full((tokens,), -100)
-        truth[batch.chosen] = batch.targets
+        truth[batch.target_positions] = batch.targets
         bounds = batch.tokens.bounds.tolist()
         for start, stop in itertools.pairwise(bounds):
-            if stop > start and int(batch.tokens.ids[start]) != tokenizer.padding:
+            if stop > start and int(batch.tokens.ids[start]) != tokenizer.padding_id:
                 rows.append(batch.tokens.ids[start:stop].long())
                 labels.append(truth[start:stop])
-        position = source.after(position)
+        position = source.next_position(position)
     batches = []
     for at in range(0, 4 * count, count):
-        ids, marks, truth = (torch.full((count, length), fill) for fill in (tokenizer.padding, 0, -100))
+        ids, marks, truth = (torch.full((count, length), fill) for fill in (tokenizer.padding_id, 0, -100))
         for row in range(count):
             size_here = len(rows[at + row])
             ids[row, :size_here], marks[row, :size_here], truth[row, :size_here] = rows[at + row], 1, labels[at + row]
         batches.append((ids.to(device), marks.to(device), truth.to(device), int(marks.sum())))
-    shape = AutoConfig.for_model(**words_of(config, ("head",)))
+    shape = AutoConfig.for_model(**to_config_json(config, ("head",)))
     model = AutoModelForMaskedLM.from_config(shape, attn_implementation="sdpa").to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
     whole = bool((batches[0][1] == 1).all())
@@ -247,11 +250,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("bench/results/pretrain.json"))
     options = parser.parse_args()
     torch.set_float32_matmul_precision("high")
-    device = machine.device("auto")
+    device = hardware.select_device("auto")
     tokenizer = Tokenizer.load(options.data / "tokenizer")
-    fast = machine.precision("auto", device)  # a processor without units for it takes minutes for a product in half
-    peak = machine.peak(device, fast)
-    print(f"{machine.describe(device)['device']}: {peak / 1e12:.3g} TFLOP/s in a large product, {fast}")
+    fast = hardware.select_precision(
+        "auto", device
+    )  # a processor without units for it takes minutes for a product in half
+    peak = hardware.peak_flops(device, fast)
+    print(f"{hardware.describe(device)['device']}: {peak / 1e12:.3g} TFLOP/s in a large product, {fast}")
     cases: list[dict[str, Any]] = []
     for size, length, rows in itertools.product(options.sizes, options.lengths, options.rows):
         dropout = {"dropout": options.dropout, "attention_dropout": options.dropout}
@@ -295,7 +300,7 @@ def main() -> None:
                 flush=True,
             )
             settings = {name: getattr(options, name) for name in ("tokens", "dropout", "kernel", "precision", "steps")}
-            record(options.out, {"peak_flops": peak, **settings, "cases": cases}, machine.describe(device))
+            record(options.out, {"peak_flops": peak, **settings, "cases": cases}, hardware.describe(device))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The seven-minute race: recipes pretrained on one text for one span of time, then scored alike, beside transformers.
 
-    python bench/race.py TEXT DATA [--recipes bert-base "bert-base objective.rate=0.15"] [--minutes 7] ...
+    python bench/race.py TEXT DATA [--recipes bert-base "bert-base objective.mask_rate=0.15"] [--minutes 7] ...
 
 TEXT is learnt from; DATA holds blimp/ and glue/. Vocabulary and shards are made once, before any clock runs, and kept
 under --work; `--recipes` with nothing behind it makes them and no more. Each recipe then runs as `bertsmith pretrain`
@@ -9,9 +9,9 @@ loader, steps and log until the device has done the last of them; compilation li
 
 Scored are hidden words of held-out documents, 15 % of them hidden whatever the recipe hides; BLiMP, by
 pseudo-log-likelihood; and five tasks of GLUE, on their dev sets with the weights of the last step, fine-tuned otherwise
-by `--tuning "task.pooling=mean optimizer.rate=1e-4"`, again in a row of its own. Figures are written down as soon as
-they are known, and the same command goes on from there: what is known of the same recipe and code is not measured
-again. `--only-score` takes models as they are, whatever code has made them.
+by `--tuning "task.pooling=mean optimizer.learning_rate=1e-4"`, again in a row of its own. Figures are written down
+as soon as they are known, and the same command goes on from there: what is known of the same recipe and code is not
+measured again. `--only-score` takes models as they are, whatever code has made them.
 """
 
 import argparse
@@ -39,18 +39,21 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from bertsmith import config, lesson, prepare, recipes, run, tune
-from bertsmith.data.corpus import Corpus
-from bertsmith.data.shards import Shards
-from bertsmith.errors import BertsmithError, nearest
-from bertsmith.measures import LENGTH, held_out
-from bertsmith.models import folder as folders
+from bertsmith import config, recipes
+from bertsmith.commands import prepare
+from bertsmith.commands import pretrain as pretraining
+from bertsmith.data.corpus.corpus import Corpus
+from bertsmith.data.shards.shards import Shards
+from bertsmith.errors import BertsmithError, suggest
+from bertsmith.inference import minimal_pairs
+from bertsmith.inference.load import load
+from bertsmith.metrics.intervals import confidence_interval
+from bertsmith.models.hf import folder as folders
 from bertsmith.recipe import EXTENTS, FineTune, Recipe
-from bertsmith.tasks.seeds import interval
+from bertsmith.runs import finetuning, task_data, task_recipe
+from bertsmith.runs.race_metrics import LENGTH, held_out_scores
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig
-from bertsmith.train import log, machine
-from bertsmith.use import minimal
-from bertsmith.use.load import load
+from bertsmith.train import hardware, log
 
 TASKS = {  # GLUE's, with the measures whose mean is the score
     "CoLA": ("matthews",),
@@ -61,9 +64,10 @@ TASKS = {  # GLUE's, with the measures whose mean is the score
 }
 LONG = "SST-2"  # one epoch and one seed of it are enough
 BLIMP, MEAN = "BLiMP", "mean"
-TUNING = f"data.length={LENGTH} data.items=32 optimizer.rate=5e-5 optimizer.betas=[0.9,0.999] optimizer.decay=0.01"
-TUNING += " dropout=0.1 optimizer.clip=1.0 schedule.warmup=0.06 keep=last"
-TUNING += " train.evaluations=0 train.saves=0"  # measured at the end
+TUNING = f"data.max_length={LENGTH} data.batch_size=32 optimizer.learning_rate=5e-5"
+TUNING += " optimizer.betas=[0.9,0.999] optimizer.weight_decay=0.01"
+TUNING += " dropout=0.1 optimizer.max_grad_norm=1.0 schedule.warmup=0.06 keep=last"
+TUNING += " train.evaluations=0 train.checkpoints=0"  # measured at the end
 PUBLISHED = [(62.1, 0.0), (13.1, 2.8), (84.4, 0.0), (70.9, 1.4), (51.9, 0.5), (31.4, 2.1), (50.3, 0.0)]
 YARDSTICK = {  # transformers' BERT-base, compiled, by the same protocol on one H200; points, deviation between seeds
     "pretrained": {"tokens": 192e6, "tokens_per_second": 455e3, "held_out_loss": 3.66},
@@ -112,8 +116,8 @@ def raced(entry: str, data: Path, minutes: float) -> tuple[str, Recipe]:
     """A recipe as it takes part: on this text, for so long, and with nothing else inside the clock; and its name."""
     path, *overrides = entry.split()
     own = any(text.partition("=")[0] in EXTENTS[0] for text in overrides)  # what an entry says of its length holds
-    usual = ["train.evaluations=0", "train.saves=0", f"train.budget={60 * minutes:g}s"]
-    recipe = run.read(path, [*usual, *overrides])
+    usual = ["train.evaluations=0", "train.checkpoints=0", f"train.budget={60 * minutes:g}s"]
+    recipe = pretraining.read_recipe(path, [*usual, *overrides])
     name = " ".join((recipes.find(path).stem, *overrides)) + (
         "" if own or minutes == Size.minutes else f", {minutes:g} min"
     )
@@ -128,7 +132,7 @@ def identity(recipe: Recipe) -> str:
 
 def pretrain(recipe: Recipe) -> dict[str, Any]:
     """What `bertsmith pretrain` does, and its figures. The log's last step was written when the device was done."""
-    run.pretrain(recipe)
+    pretraining.pretrain(recipe)
     last = [line for line in log.read(recipe.out / log.NAME) if line["kind"] == "step"][-1]
     return {
         "seconds": last["seconds"],
@@ -137,8 +141,8 @@ def pretrain(recipe: Recipe) -> dict[str, Any]:
         "tokens": last["tokens"],
         "tokens_per_second": last["tokens"] / last["seconds"],
         "epochs": last["tokens"] / Shards(recipe.data.folder / "train").tokens,
-        "held_out_loss": held_out(recipe.out / "model", recipe.data.folder / "valid").get("masked_loss"),
-        "device": machine.describe(machine.device("auto"))["device"],
+        "held_out_loss": held_out_scores(recipe.out / "model", recipe.data.folder / "valid").get("masked_loss"),
+        "device": hardware.describe(hardware.select_device("auto"))["device"],
     }
 
 
@@ -162,26 +166,30 @@ def work(job: Job) -> float:
 def blimp(job: Job) -> float:
     """Minimal pairs judged right, the mean over phenomena; each piece is hidden alone."""
     archive = job.data / "blimp" / "blimp.tar.xz"
-    pairs = minimal.minimal_pairs(archive if archive.exists() else archive.parent, job.size.pairs)
-    model = load(job.model, machine.device("auto").type)
-    return minimal.judge(model.masked(), model.tokenizer, pairs, form="original", device=model.device).accuracy
+    pairs = minimal_pairs.read_minimal_pairs(archive if archive.exists() else archive.parent, job.size.pairs)
+    model = load(job.model, hardware.select_device("auto").type)
+    return minimal_pairs.evaluate(
+        model.masked_lm(), model.tokenizer, pairs, form="original", device=model.device
+    ).accuracy
 
 
 def learning(job: Job, out: Path) -> FineTune:
     """How a task of GLUE is learnt."""
     epochs, place = 1 if job.task == LONG else 4, job.data / "glue" / job.task
     overrides = [*TUNING.split(), f"train.epochs={epochs}", *job.tuning, f"train.seed={job.seed}"]
-    return tune.recipe(job.model, place, out, dev=None, task="classify", seeds=1, overrides=overrides)
+    return task_recipe.build_recipe(job.model, place, out, dev=None, task="classify", seeds=1, overrides=overrides)
 
 
 def tuned(job: Job, folder: Path) -> float:
     """A task learnt and scored as `bertsmith finetune` does it."""
     given = learning(job, folder / "run")
-    base, tokenizer, data = folders.read(given.model), Tokenizer.load(given.model), lesson.read(given)
-    given = replace(given, data=replace(given.data, length=min(given.data.length, base.config.length)))
+    base, tokenizer, data = folders.read(given.model), Tokenizer.load(given.model), task_data.read(given)
+    given = replace(given, data=replace(given.data, max_length=min(given.data.max_length, base.config.max_length)))
     train, dev = (replace(part, examples=part.examples[: job.size.examples]) for part in (data.train, data.dev))
     data = replace(data, train=train, dev=dev)
-    _, figures, _ = tune.run(given, base, tokenizer, data, lesson.encode(given, base.config, tokenizer, data))
+    _, figures, _ = finetuning.run_seed(
+        given, base, tokenizer, data, task_data.encode(given, base.config, tokenizer, data)
+    )
     return mean(figures[name] for name in TASKS[job.task])
 
 
@@ -207,7 +215,7 @@ def score(row: dict[str, Any], wanted: Sequence[Job], processes: int, keep: Call
 
 def summary(scores: Mapping[str, Mapping[str, float]]) -> dict[str, tuple[float, float]]:
     """Mean and deviation over the seeds of what is known; and the mean over the tasks, if all are."""
-    found = {task: interval(list(scores[task].values())) for task in (BLIMP, *TASKS) if task in scores}
+    found = {task: confidence_interval(list(scores[task].values())) for task in (BLIMP, *TASKS) if task in scores}
     known = {task: (one.mean, one.deviation) for task, one in found.items()}
     return known | ({MEAN: (mean(known[task][0] for task in TASKS), 0.0)} if set(TASKS) <= set(known) else {})
 
@@ -266,7 +274,7 @@ def arguments() -> argparse.Namespace:
     options = parser.parse_args()
     options.tasks = {"all": [BLIMP, *TASKS], "none": []}.get(options.tasks, options.tasks.split(","))
     if unknown := [task for task in options.tasks if task not in (BLIMP, *TASKS)]:
-        parser.error(f"--tasks: unknown task '{unknown[0]}'. {nearest(unknown[0], (BLIMP, *TASKS))}")
+        parser.error(f"--tasks: unknown task '{unknown[0]}'. {suggest(unknown[0], (BLIMP, *TASKS))}")
     options.out = options.out or (options.work / "trial.json" if options.trial else Path("bench/results/race.json"))
     options.processes = options.processes or (5 if torch.cuda.is_available() else os.cpu_count())
     said = {name: value for name in asdict(TRIAL) if (value := getattr(options, name, None)) is not None}
@@ -279,7 +287,7 @@ def main() -> None:
     size, tuning = options.size, " ".join(options.tuning)
     protocol = {"tuning": tuning, "pairs": size.pairs, "examples": size.examples, "code": own}
     rows = json.loads(options.out.read_text(encoding="utf-8"))["rows"] if options.out.exists() else {}
-    where = machine.describe(machine.device("auto"))
+    where = hardware.describe(hardware.select_device("auto"))
 
     def keep() -> None:
         for row in rows.values():

@@ -21,17 +21,17 @@ import numpy as np
 import torch
 from record import record
 
-from bertsmith.data.rows import BUDGET
-from bertsmith.models import folder as folders
+from bertsmith.data.rows import BATCH_TOKENS
+from bertsmith.inference.likelihood import score
+from bertsmith.inference.load import load
+from bertsmith.inference.minimal_pairs import accuracies, read_minimal_pairs
 from bertsmith.models.family import FAMILY
+from bertsmith.models.hf import folder as folders
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.init import initialise
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
-from bertsmith.train import machine
-from bertsmith.use.likelihood import score
-from bertsmith.use.load import load
-from bertsmith.use.minimal import judged, minimal_pairs
+from bertsmith.train import hardware
 
 WARM = 256  # sentences, before any clock runs
 
@@ -116,7 +116,7 @@ def made_up(folder: Path, size: str, vocabulary: Path | None, texts: list[str]) 
     initialise(objective, 0, 0.05)  # wide enough that words differ in probability
     model = folder / "model"
     folders.write(model, config, objective.state_dict())
-    tokenizer.save(model, length=config.length)
+    tokenizer.save(model, length=config.max_length)
     return model
 
 
@@ -128,22 +128,24 @@ def main() -> None:
     parser.add_argument("--vocabulary", type=Path, help="vocab.txt, or vocab.txt.xz, of the model that is made up")
     parser.add_argument("--pairs", type=int, default=200, help="of each phenomenon")
     parser.add_argument("--form", default="within_word", choices=["within_word", "original"])
-    parser.add_argument("--budgets", nargs="+", type=int, default=[BUDGET, 65_536], help="tokens in a pass of ours")
+    parser.add_argument(
+        "--budgets", nargs="+", type=int, default=[BATCH_TOKENS, 65_536], help="tokens in a pass of ours"
+    )
     parser.add_argument("--batches", nargs="+", type=int, default=[64, 256, 1024], help="copies in a pass of theirs")
     parser.add_argument("--exact", type=int, default=500, help="sentences computed in float32, too")
     parser.add_argument("--alone", action="store_true", help="without transformers")
     parser.add_argument("--out", type=Path, default=Path("bench/results/score.json"))
     options = parser.parse_args()
-    device = machine.device("auto")
+    device = hardware.select_device("auto")
     began = time.perf_counter()
-    pairs = minimal_pairs(options.blimp, options.pairs)
+    pairs = read_minimal_pairs(options.blimp, options.pairs)
     texts = [text for pair in pairs for text in (pair.good, pair.bad)]
     print(f"{len(pairs):,} pairs read in {time.perf_counter() - began:.1f} s", flush=True)
 
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.model or made_up(Path(temporary), options.size, options.vocabulary, texts)
         model = load(folder, str(device))
-        if not model.guesses or not isinstance(model.objective, MaskedLM):
+        if not model.has_lm_head or not isinstance(model.objective, MaskedLM):
             parser.error(f"{folder} has no masked-word head")
         theirs = None if options.alone else Theirs(folder, options.form, device)
 
@@ -169,7 +171,7 @@ def main() -> None:
         measure("transformers", f"batch {batch}", lambda some, batch=batch: theirs(some, batch))
 
     best = {who: max(case["sentences_per_second"] for case in cases if case["who"] == who) for who in totals}
-    verdicts = {who: judged(pairs, list(map(tuple, some.reshape(-1, 2).tolist()))) for who, some in totals.items()}
+    verdicts = {who: accuracies(pairs, list(map(tuple, some.reshape(-1, 2).tolist()))) for who, some in totals.items()}
     figures: dict[str, Any] = {
         "pairs": len(pairs),
         "sentences": len(texts),
@@ -200,7 +202,7 @@ def main() -> None:
         for who, part in gaps.items():
             print(f"   {who:14} is {part.mean():.2g} (most {part.max():.2g}) away from float32")
     libraries = {} if options.alone else {"transformers": version("transformers")}
-    record(options.out, figures, machine.describe(device) | libraries)
+    record(options.out, figures, hardware.describe(device) | libraries)
 
 
 if __name__ == "__main__":

@@ -21,13 +21,13 @@ import torch
 from record import record
 from writing import Rows, Write, compared
 
-from bertsmith.models import folder as folders
-from bertsmith.models.decoder import Decoder, continued
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.family import member
-from bertsmith.models.search import SearchConfig
+from bertsmith.models.generation.engine import GenerationEngine, generate_ids
+from bertsmith.models.generation.search import GenerationConfig
+from bertsmith.models.hf import folder as folders
 from bertsmith.nn.init import initialise
-from bertsmith.train import machine
+from bertsmith.train import hardware
 
 PADDING = 0  # also what the writer begins with
 
@@ -67,13 +67,13 @@ def theirs(folder: Path, device: torch.device, dtype: torch.dtype) -> Write:
 def ours(folder: Path, device: torch.device, dtype: torch.dtype) -> Write:
     opened = folders.read(folder)
     trunk = EncoderDecoder(opened.config).eval()
-    trunk.load_state_dict({name.removeprefix("trunk."): part for name, part in opened.state.items()})
+    trunk.load_state_dict({name.removeprefix("trunk."): part for name, part in opened.state_dict.items()})
     trunk.to(device)
-    decoder = Decoder(trunk, dtype, start=PADDING)
+    decoder = GenerationEngine(trunk, dtype, decoder_start_id=PADDING)
 
     def write(rows: Rows, beams: int, new: int) -> Rows:
-        config = SearchConfig(most=new, temperature=0, beams=beams)
-        return [best[0] for best in continued(decoder, rows, config)]
+        config = GenerationConfig(max_new_tokens=new, temperature=0, beams=beams)
+        return [best[0] for best in generate_ids(decoder, rows, config)]
 
     return write
 
@@ -98,7 +98,7 @@ def main() -> None:
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
     parser.add_argument("--out", type=Path, default=Path("bench/results/translate.json"))
     options = parser.parse_args()
-    where = machine.device(options.device)
+    where = hardware.select_device(options.device)
     figures: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as place:
         folder = options.model or written(Path(place), options.member)
@@ -114,7 +114,7 @@ def main() -> None:
     settings = {"model": str(options.model or f"random {options.member}"), "new": options.new}
     settings |= {"lengths": options.lengths}
     versions = {name: version(name) for name in ("torch", "transformers")}
-    record(options.out, settings | {"figures": figures}, machine.describe(where) | versions)
+    record(options.out, settings | {"figures": figures}, hardware.describe(where) | versions)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ Rounds alternate, each with a seed of its own; medians of speeds, and of the rat
 not installed, ours is measured alone.
 
 The scores are Spearman's correlation on the pairs of WordSim-353 and SimLex-999 and the share of Google's analogies
-that are answered, among the 30,000 most frequent words: of both sides by the same code, `bertsmith.use.words`.
+that are answered, among the 30,000 most frequent words: of both sides by the same code,
+`bertsmith.inference.word_vectors`.
 """
 
 import argparse
@@ -29,15 +30,15 @@ import numpy as np
 import torch
 from record import code, record
 
-from bertsmith.data.corpus import Corpus
-from bertsmith.data.words import number, words_of
+from bertsmith.data.corpus.corpus import Corpus
+from bertsmith.data.corpus.word_ids import encode_words, split_words
+from bertsmith.inference.word_vectors import KeyedVectors, read_analogies, read_word_pairs
 from bertsmith.models.word2vec import Word2Vec, Word2VecConfig
 from bertsmith.models.word_vectors import WordVectors
-from bertsmith.objectives.neighbours import NeighboursConfig
-from bertsmith.train import machine
+from bertsmith.objectives.word2vec import NegativeSamplingConfig
+from bertsmith.train import hardware
 from bertsmith.train.display import Display
-from bertsmith.train.vectors import VectorsConfig, VectorTrainer
-from bertsmith.use.words import Words, pairs, questions
+from bertsmith.train.word2vec import Word2VecTrainConfig, Word2VecTrainer
 
 RATES = {"skip-gram": 0.025, "cbow": None}  # gensim's own for both; ours in CBOW divides the gradient, and is its own
 
@@ -48,7 +49,7 @@ def cut(texts: list[str], most: int, path: Path) -> None:
     with path.open("w", encoding="utf-8") as file:
         for document in Corpus(texts).documents():
             for sentence in document.sentences:
-                if found := words_of(sentence):
+                if found := split_words(sentence):
                     file.write(" ".join(found) + "\n")
                 taken += len(sentence) + 1
             if taken > most:
@@ -58,17 +59,17 @@ def cut(texts: list[str], most: int, path: Path) -> None:
 def ours(path: Path, kind: str, options: argparse.Namespace, seed: int) -> tuple[WordVectors, dict[str, float]]:
     began = time.perf_counter()
     sentences = (one for document in Corpus([str(path)], layout="lines").documents() for one in document.sentences)
-    text = number(sentences)
+    text = encode_words(sentences)
     counted, used = time.perf_counter(), time.process_time()
-    device = machine.device(options.device)
-    model = Word2Vec.new(Word2VecConfig(kind=kind, width=options.width), len(text.words), seed, device)
-    config = VectorsConfig(epochs=options.epochs, rate=RATES[kind], seed=seed, saves=0)
-    neighbours = NeighboursConfig(window=options.window, negatives=options.negatives)
+    device = hardware.select_device(options.device)
+    model = Word2Vec.initialise(Word2VecConfig(kind=kind, width=options.width), len(text.words), seed, device)
+    config = Word2VecTrainConfig(epochs=options.epochs, learning_rate=RATES[kind], seed=seed, checkpoints=0)
+    neighbours = NegativeSamplingConfig(window=options.window, negatives=options.negatives)
     with tempfile.TemporaryDirectory() as folder, Display(f"ours, {kind}") as display:
-        VectorTrainer(model, text, neighbours, config, folder=Path(folder), display=display, tensorboard=False).fit()
+        Word2VecTrainer(model, text, neighbours, config, folder=Path(folder), display=display, tensorboard=False).fit()
     found = WordVectors(text.words, model.inputs.cpu().numpy())
     took, worked = time.perf_counter() - counted, time.process_time() - used
-    return found, figures(text.read * options.epochs, counted - began, took, worked)
+    return found, figures(text.total_words * options.epochs, counted - began, took, worked)
 
 
 def theirs(path: Path, kind: str, options: argparse.Namespace, seed: int) -> tuple[WordVectors, dict[str, float]]:
@@ -96,15 +97,15 @@ def figures(words: int, counting: float, training: float, processor: float) -> d
 
 
 def scores(vectors: WordVectors, judged: Path) -> dict[str, Any]:
-    opened = Words(vectors)
+    opened = KeyedVectors(vectors)
     found: dict[str, Any] = {"vocabulary": len(vectors.words)}
     for name in ("wordsim353.tsv.xz", "simlex999.txt.xz"):
-        agreement = opened.agreement(pairs(judged / name))
+        agreement = opened.evaluate_pairs(read_word_pairs(judged / name))
         found[name.partition(".")[0]] = agreement.correlation
         found[f"{name.partition('.')[0]}_pairs"] = agreement.found
-    asked = questions(judged / "questions-words.txt.xz")
+    asked = read_analogies(judged / "questions-words.txt.xz")
     for method in ("add", "multiply"):
-        answered = opened.answered(asked, method)
+        answered = opened.evaluate_analogies(asked, method)
         found[f"analogies_{method}"] = answered.accuracy
     return found | {"analogies_asked": answered.found}
 
@@ -126,7 +127,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("bench/results/word2vec-cpu.json"))
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    torch.zeros((), device=machine.device(options.device))  # a GPU is woken before the clock runs
+    torch.zeros((), device=hardware.select_device(options.device))  # a GPU is woken before the clock runs
     sides = {"bertsmith": ours}
     if find_spec("gensim"):
         sides["gensim"] = theirs
@@ -149,7 +150,7 @@ def main() -> None:
     settings = {key: getattr(options, key) for key in ("characters", "epochs", "width", "window", "negatives")}
     settings |= {"threads": options.threads, "rounds_each": options.rounds, "note": options.note, "code": code()}
     versions = {name: version(name) for name in ("gensim", "numpy") if find_spec(name)}
-    record(options.out, settings | results, machine.describe(machine.device(options.device)) | versions)
+    record(options.out, settings | results, hardware.describe(hardware.select_device(options.device)) | versions)
 
 
 def compared(rounds: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:

@@ -55,10 +55,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench"))
     from record import record
 
-    from bertsmith.train import machine
+    from bertsmith.train import hardware
 
     sys.argv[:1] = ["-m", "pytest"]  # and not where this machine has it
-    record(place, {"tests": KEPT}, machine.describe(machine.device("cpu")))
+    record(place, {"tests": KEPT}, hardware.describe(hardware.select_device("cpu")))
 
 
 @pytest.fixture(scope="session")

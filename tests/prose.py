@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from bertsmith.data.shuffle import uniform
+from bertsmith.random_bits import uniform
 
 PADDING, UNKNOWN, START, STOP, MASK, VOCABULARY = 0, 1, 2, 3, 4, 1000
 

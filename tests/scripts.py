@@ -19,7 +19,14 @@ import torch
 
 # Every optimizer of torch imports its compiler.
 COMPILER = ("torch._dynamo", "torch._functorch.aot_autograd", "torch._inductor.lowering")
-IMPORTED = ["bertsmith.run", "bertsmith.tune", "tiny", "scripts", "torch.utils.tensorboard", *COMPILER]
+IMPORTED = [
+    "bertsmith.commands.pretrain",
+    "bertsmith.commands.finetune",
+    "tiny",
+    "scripts",
+    "torch.utils.tensorboard",
+    *COMPILER,
+]
 
 
 def server() -> ForkServerContext:

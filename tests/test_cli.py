@@ -14,13 +14,14 @@ import torch
 from tiny import prepared, recipe, write_text
 from typer.testing import CliRunner
 
-from bertsmith import __version__, cli, config, recipes, run
+from bertsmith import __version__, cli, config, recipes
 from bertsmith.cli import PANELS, app
+from bertsmith.commands import pretrain
 from bertsmith.errors import RecipeError
 
 VERBS = (
     *("make", "demo", "tokenizer", "prepare", "pretrain", "check", "list", "fill"),
-    *("finetune", "evaluate", "race", "predict", "embed", "score", "neighbours", "generate"),
+    *("finetune", "evaluate", "race", "predict", "embed", "score", "search", "generate"),
 )
 
 
@@ -32,7 +33,7 @@ def bertsmith(*arguments: object) -> "subprocess.CompletedProcess[str]":
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model folder of the made-up language."""
     folder = tmp_path_factory.mktemp("tiny")
-    run.pretrain(recipe(prepared(folder), folder / "run", "train.steps=20"))
+    pretrain.pretrain(recipe(prepared(folder), folder / "run", "train.steps=20"))
     return folder / "run" / "model"
 
 
@@ -94,7 +95,9 @@ def test_the_path_from_text_to_filled_blanks(tmp_path: Path) -> None:
     made = bertsmith("tokenizer", text, "--out", tmp_path / "words", "--vocabulary", 120)
     assert made.returncode == 0, made.stderr
     assert "tokens per word" in made.stdout
-    shards = bertsmith("prepare", text, "--tokenizer", tmp_path / "words", "--out", tmp_path / "data", "--valid", 0.1)
+    shards = bertsmith(
+        "prepare", text, "--tokenizer", tmp_path / "words", "--out", tmp_path / "data", "--validation-share", 0.1
+    )
     assert shards.returncode == 0, shards.stderr
     path = tmp_path / "recipe.toml"
     path.write_text(config.dump(recipe(tmp_path / "data", tmp_path / "run")))
@@ -123,7 +126,9 @@ def test_a_model_goes_on_with_new_words(model: Path, tmp_path: Path) -> None:
     assert made.returncode == 0, made.stderr
     assert "new              lighthouse" in made.stdout
     assert made.stdout.count("tokens per word") == 2
-    shards = bertsmith("prepare", text, "--tokenizer", tmp_path / "words", "--out", tmp_path / "data", "--valid", 0.1)
+    shards = bertsmith(
+        "prepare", text, "--tokenizer", tmp_path / "words", "--out", tmp_path / "data", "--validation-share", 0.1
+    )
     assert shards.returncode == 0, shards.stderr
     path = tmp_path / "recipe.toml"
     path.write_text(config.dump(recipe(tmp_path / "data", tmp_path / "run")))
@@ -167,12 +172,19 @@ def test_a_recipe_is_found_by_name_from_any_folder(tmp_path: Path, monkeypatch: 
     assert shown.exit_code == 0, shown.output
     assert "2 layers of width 128" in shown.output
     data = prepared(tmp_path)
-    small = ["model.width=32", "model.heads=2", "data.length=32", "data.tokens=512", "train.steps=2", "data.valid=512"]
+    small = [
+        "model.width=32",
+        "model.heads=2",
+        "data.max_length=32",
+        "data.batch_tokens=512",
+        "train.steps=2",
+        "data.validation_tokens=512",
+    ]
     trained = CliRunner().invoke(app, ["pretrain", "tiny/bert", "--data", str(data), "--out", "mine", *small])
     assert trained.exit_code == 0, trained.output
     assert Path("mine/model/model.safetensors").exists()
     Path("bert-tiny").write_text(config.dump(recipe(data, tmp_path / "run")))
-    assert run.read("bert-tiny", []).out == tmp_path / "run"  # a file of one's own comes first
+    assert pretrain.read_recipe("bert-tiny", []).out == tmp_path / "run"  # a file of one's own comes first
 
 
 @pytest.mark.parametrize(
@@ -188,7 +200,7 @@ def test_a_recipe_is_found_by_name_from_any_folder(tmp_path: Path, monkeypatch: 
 )
 def test_a_recipe_that_is_not_there_is_told_in_one_line(asked: Any, line: str) -> None:
     with pytest.raises(RecipeError) as caught:
-        run.read(asked, [])
+        pretrain.read_recipe(asked, [])
     assert str(caught.value).startswith(line)
 
 
@@ -204,7 +216,10 @@ def test_the_help_is_grouped_by_what_one_wants_to_do() -> None:
     [
         (OSError(errno.EMFILE, "Too many open files"), "files: more are open than this system allows. Give fewer"),
         (RuntimeError("unable to open shared memory: Too many open files"), "files: more are open than this system"),
-        (MemoryError(), "memory: there is not enough of it. Take smaller batches (data.tokens=, data.items=), shorter"),
+        (
+            MemoryError(),
+            "memory: there is not enough of it. Take smaller batches (data.batch_tokens=, data.batch_size=), shorter",
+        ),
         (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), "memory: there is not"),
         (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate"), "GPU memory: there is not enough of it. "),
     ],

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from bertsmith import config
-from bertsmith.config import Part, chosen
+from bertsmith.config import Component, component_field
 from bertsmith.errors import RecipeError
 
 
@@ -39,8 +39,8 @@ class Inner:
 @dataclass(frozen=True, kw_only=True)
 class Whole:
     out: Path
-    shape: Part = chosen({"small": Shape(), "large": Shape(width=64)})
-    sorter: Part = chosen({"sorter": Sorter})
+    shape: Component = component_field({"small": Shape(), "large": Shape(width=64)})
+    sorter: Component = component_field({"sorter": Sorter})
     inner: Inner = field(default_factory=Inner)
 
 
@@ -50,7 +50,7 @@ VALUES: dict[str, Any] = {"out": "runs/x", "shape": {"kind": "small"}, "sorter":
 def test_a_recipe_becomes_typed_settings() -> None:
     whole = config.build({**VALUES, "inner": {"steps": 3, "rates": [1, 2.5]}}, Whole, "r.toml")
     assert whole.out == Path("runs/x")
-    assert whole.shape == Part("small", Shape())
+    assert whole.shape == Component("small", Shape())
     assert whole.sorter.settings.rate == 1.0
     assert isinstance(whole.sorter.settings.rate, float)
     assert whole.inner == Inner(steps=3, rates=(1.0, 2.5))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bertsmith.errors import nearest
+from bertsmith.errors import suggest
 
 
 @pytest.mark.parametrize(
@@ -19,9 +19,9 @@ from bertsmith.errors import nearest
     ],
 )
 def test_only_a_name_that_is_near_is_suggested(word: str, known: str, near: bool) -> None:
-    assert nearest(word, [known]) == (f"Did you mean '{known}'?" if near else f"Known: {known}.")
+    assert suggest(word, [known]) == (f"Did you mean '{known}'?" if near else f"Known: {known}.")
 
 
 def test_of_several_the_nearest_is_suggested_and_without_any_nothing_is() -> None:
-    assert nearest("trian.csv", ["rain.csv", "train.csv", "brain.csv"]) == "Did you mean 'train.csv'?"
-    assert nearest("a", []) == "Known: ."
+    assert suggest("trian.csv", ["rain.csv", "train.csv", "brain.csv"]) == "Did you mean 'train.csv'?"
+    assert suggest("a", []) == "Known: ."

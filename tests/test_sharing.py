@@ -9,27 +9,29 @@ from pathlib import Path
 
 import pytest
 import scripts
+from commands.test_finetune import table
 from tasks.small import shape, tokenizer
-from test_tune import table
 from tiny import prepared, recipe, write_text
 from typer.testing import CliRunner
 
-from bertsmith import config, maker, measures, race, run, tune, words
+from bertsmith import config
 from bertsmith.cli import app
-from bertsmith.data import prepare as preparation
+from bertsmith.commands import make, pretrain, race, word2vec
+from bertsmith.data.shards import prepare as preparation
 from bertsmith.errors import RunError
-from bertsmith.models import folder as folders
+from bertsmith.models.hf import folder as folders
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.init import initialise
 from bertsmith.objectives.masked import MaskedLM
+from bertsmith.runs import finetuning, race_metrics
 from bertsmith.train.lock import Lock
 
 # Every verb that writes a run's folder, as people type it, with more to do than a test waits for. {} is the folder.
 VERBS = {
     "pretrain": "pretrain {}/recipe.toml out={}/out train.steps=1000000",
-    "finetune": "finetune {}/base {}/train.csv --out {}/out train.epochs=100000 train.device=cpu data.length=16",
+    "finetune": "finetune {}/base {}/train.csv --out {}/out train.epochs=100000 train.device=cpu data.max_length=16",
     "make": "make {}/text.txt --out {}/out --budget 1h --layout lines",
-    "vectors": "vectors {}/text.txt --out {}/out --width 8 --epochs 1000000",
+    "word2vec": "word2vec {}/text.txt --out {}/out --width 8 --epochs 1000000",
     "prepare": "prepare - --out {}/out --tokenizer {}/data/tokenizer --workers 0",
 }
 
@@ -41,9 +43,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = prepared(folder)
     (folder / "recipe.toml").write_text(config.dump(recipe(data, folder / "out")), encoding="utf-8")
     write_text(folder / "text.txt", documents=400)
-    objective = MaskedLM(Transformer(shape(length=32)), MaskedLM.Config(pairs="next"))
+    objective = MaskedLM(Transformer(shape(max_length=32)), MaskedLM.Config(pairs="nsp"))
     initialise(objective, 0)
-    folders.write(folder / "base", shape(length=32), objective.state_dict())
+    folders.write(folder / "base", shape(max_length=32), objective.state_dict())
     tokenizer().save(folder / "base")
     table(folder / "train.csv", 48, 0)
     return folder
@@ -89,8 +91,8 @@ def stopped(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ReachedError
 
     for place, name in (
-        *((run, "settle"), (words, "settle"), (maker, "_prepared"), (preparation, "Journal")),
-        *((tune.lesson, "read"), (tune.folders, "read")),
+        *((pretrain, "settle"), (word2vec, "settle"), (make, "_prepared"), (preparation, "Journal")),
+        *((finetuning.task_data, "read"), (finetuning.folders, "read")),
     ):
         monkeypatch.setattr(place, name, reached)
 
@@ -122,9 +124,13 @@ def test_a_second_race_is_refused(folder: Path, tmp_path: Path, monkeypatch: pyt
     def reached(*_: object) -> None:
         raise ReachedError
 
-    monkeypatch.setattr(race.run, "cost", reached)
+    monkeypatch.setattr(race.pretrain, "training_cost", reached)
     entry = [str(folder / "recipe.toml")]
-    asked = {"rules": race.Rules(budget="1s", points=1), "questions": measures.Questions(), "data": folder / "data"}
+    asked = {
+        "rules": race.Rules(budget="1s", points=1),
+        "metrics": race_metrics.MetricsConfig(),
+        "data": folder / "data",
+    }
     with Lock(tmp_path / "race"), pytest.raises(RunError, match=r"another run \(process \d+\) is using it"):
         race.race(entry, tmp_path / "race", **asked)  # type: ignore[arg-type]
     with pytest.raises(ReachedError):

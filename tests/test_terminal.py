@@ -14,8 +14,10 @@ from bertsmith.train.display import Display
 
 
 def test_control_characters_are_spelt_out_and_others_left_alone() -> None:
-    assert terminal.plain("\x1b[31mred\x07 \x9b2J \x7f \u202eabc") == "\\x1b[31mred\\x07 \\x9b2J \\x7f \\u202eabc"
-    assert terminal.plain("né\t日本 👩‍💻\n") == "né\t日本 👩‍💻\n"
+    assert (
+        terminal.escape_control("\x1b[31mred\x07 \x9b2J \x7f \u202eabc") == "\\x1b[31mred\\x07 \\x9b2J \\x7f \\u202eabc"
+    )
+    assert terminal.escape_control("né\t日本 👩‍💻\n") == "né\t日本 👩‍💻\n"
 
 
 def test_a_record_is_the_same_behind_its_escapes() -> None:
@@ -53,7 +55,7 @@ def test_a_line_of_a_run_is_cleaned_too() -> None:
 
 
 def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    with terminal.Counter("rows", 5, every=0.01) as count:
+    with terminal.ProgressCounter("rows", 5, every=0.01) as count:
         count.update(6)
         time.sleep(0.02)
         count.update(1_007)
@@ -65,6 +67,6 @@ def test_progress_is_shown_in_place_on_a_terminal(monkeypatch: pytest.MonkeyPatc
     stream.isatty = lambda: True  # type: ignore[method-assign]
     monkeypatch.setattr("sys.stderr", stream)
     monkeypatch.setenv("TERM", "xterm")
-    with terminal.Counter("rows") as count:
+    with terminal.ProgressCounter("rows") as count:
         count.update(1_234)
     assert "1,234 rows" in stream.getvalue()

@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from bertsmith import config, run
-from bertsmith.data.corpus import Corpus
-from bertsmith.data.prepare import prepare
-from bertsmith.data.shuffle import mix
+from bertsmith import config
+from bertsmith.commands import pretrain
+from bertsmith.data.corpus.corpus import Corpus
+from bertsmith.data.shards.prepare import prepare
 from bertsmith.errors import BertsmithError
+from bertsmith.random_bits import mix
 from bertsmith.recipe import Recipe
-from bertsmith.text.pieces import Kind
 from bertsmith.text.tokenizer import TokenizerConfig, train
+from bertsmith.text.train import Kind
 from bertsmith.train import checkpoint, log
 from bertsmith.train.trainer import Trainer
 
@@ -55,7 +56,7 @@ def _files(kind: Kind) -> dict[Path, tuple[bytes, int]]:
     with TemporaryDirectory() as place:
         folder = Path(place)
         corpus = Corpus([str(write_text(folder / "text.txt"))], layout="lines")
-        pieces = TokenizerConfig(kind=kind, vocabulary=300 if kind in ("bpe", "t5") else 100, least=1)
+        pieces = TokenizerConfig(kind=kind, vocabulary=300 if kind in ("bpe", "t5") else 100, min_frequency=1)
         prepare(corpus, train(corpus.lines(), pieces), folder / "data", valid=0.1, workers=1)
         made = [path for path in folder.rglob("*") if path.is_file()]
         return {path.relative_to(folder): (path.read_bytes(), path.stat().st_mtime_ns) for path in made}
@@ -65,12 +66,12 @@ def recipe(data: Path, out: Path, *changes: str) -> Recipe:
     """A recipe for it; a step takes milliseconds."""
     values = {
         "out": str(out),
-        "model": {"kind": "bert-tiny", "width": 32, "heads": 2, "feed_forward": 64, "length": 32, "dropout": 0.1},
-        "objective": {"kind": "masked", "pairs": "next"},
-        "data": {"folder": str(data), "length": 32, "tokens": 512, "workers": 1},
-        "optimizer": {"rate": 0.003},
+        "model": {"kind": "bert-tiny", "width": 32, "heads": 2, "feed_forward": 64, "max_length": 32, "dropout": 0.1},
+        "objective": {"kind": "masked_lm", "pairs": "nsp"},
+        "data": {"folder": str(data), "max_length": 32, "batch_tokens": 512, "workers": 1},
+        "optimizer": {"learning_rate": 0.003},
         "schedule": {"warmup": 0.1},
-        "train": {"steps": 40, "precision": "float32", "evaluations": 2, "saves": 10},
+        "train": {"steps": 40, "precision": "float32", "evaluations": 2, "checkpoints": 10},
     }
     return config.build(config.override(values, changes), Recipe, "tiny.toml")
 
@@ -80,7 +81,7 @@ def losses(out: Path) -> list[tuple[int, float]]:
 
 
 def weights(out: Path) -> dict[str, torch.Tensor]:
-    found = checkpoint.newest(out / "checkpoints")
+    found = checkpoint.load_newest(out / "checkpoints")
     assert found is not None
     return found[0].tensors["model"] | found[0].tensors["optimizer"]
 
@@ -105,7 +106,7 @@ def fail_at(step: int, recipe: Recipe) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, "update", failing)
         with pytest.raises(RuntimeError, match="plug"):
-            run.pretrain(recipe)
+            pretrain.pretrain(recipe)
 
 
 def train_in_a_child(recipe: Recipe, quiet: Path) -> None:
@@ -115,7 +116,7 @@ def train_in_a_child(recipe: Recipe, quiet: Path) -> None:
         os.dup2(stream.fileno(), 1)
         os.dup2(stream.fileno(), 2)
     try:
-        run.pretrain(recipe)
+        pretrain.pretrain(recipe)
     except BertsmithError as error:
         print(error, flush=True)
         os._exit(3 if "saved" in str(error) else 4)

@@ -8,8 +8,14 @@ from pathlib import Path
 import bertsmith
 from bertsmith.cli import app
 
-SMALL = ["model.width=32", "model.heads=2", "model.feed_forward=64", "model.length=32", "data.valid=512"]
-SMALL += ["data.length=32", "data.tokens=512", "train.steps=4"]
+SMALL = [
+    "model.width=32",
+    "model.heads=2",
+    "model.feed_forward=64",
+    "model.max_length=32",
+    "data.validation_tokens=512",
+]
+SMALL += ["data.max_length=32", "data.batch_tokens=512", "train.steps=4"]
 OTHERS = ("bird", "fish", "king", "queen", "tree", "river")
 
 
@@ -25,12 +31,12 @@ bert("--version")
 bert("list")
 bert("check", "bert-tiny")
 bert("tokenizer", "text.txt", "--vocabulary", "100", "--out", "words")
-bert("prepare", "text.txt", "--tokenizer", "words", "--valid", "0.1", "--workers", "0", "--out", "data")
+bert("prepare", "text.txt", "--tokenizer", "words", "--validation-share", "0.1", "--workers", "0", "--out", "data")
 bert("pretrain", "tiny/bert", "--data", "data", "--out", "run", *SMALL)
 bert("fill", "run", "the cat sees the [MASK] .")
 rows = [f"the {noun} sees the {other} .,{noun == 'cat'}" for noun in ("cat", "dog") for other in OTHERS]
 Path("labels.csv").write_text("\n".join(["text,label", *rows * 2]) + "\n")
-bert("finetune", "run", "labels.csv", "--out", "taught", "data.length=16", "train.epochs=1")
+bert("finetune", "run", "labels.csv", "--out", "taught", "data.max_length=16", "train.epochs=1")
 bert("evaluate", "taught", "labels.csv", "--out", "measured")
 assert "accuracy" in json.loads(Path("measured/result.json").read_text())["summary"]
 bert("predict", "taught", "labels.csv", "--out", "said.jsonl")

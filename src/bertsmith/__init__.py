@@ -15,47 +15,48 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bertsmith import evaluate, models, prepare
-    from bertsmith.api import Evaluation, Run, finetune, make, pretrain, tokenizer
+    from bertsmith import models
+    from bertsmith.commands.api import Evaluation, Run, evaluate, finetune, make, prepare, pretrain, tokenizer
     from bertsmith.errors import BertsmithError
+    from bertsmith.inference.fill import FilledText, WordPrediction
+    from bertsmith.inference.likelihood import ScoredText
+    from bertsmith.inference.load import load
+    from bertsmith.inference.model import Model
+    from bertsmith.inference.prediction import Prediction
     from bertsmith.models.family import FAMILY
     from bertsmith.models.transformer import Transformer, TransformerConfig
     from bertsmith.objectives import OBJECTIVES
     from bertsmith.recipe import FineTune, Recipe
     from bertsmith.tasks import TASKS
     from bertsmith.text.tokenizer import Tokenizer
-    from bertsmith.use.fill import Filled, Guess
-    from bertsmith.use.likelihood import Scored
-    from bertsmith.use.load import load
-    from bertsmith.use.model import Model
-    from bertsmith.use.prediction import Prediction
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "BertsmithError": "errors",
-    "Evaluation": "api",
+    "Evaluation": "commands.api",
     "FAMILY": "models.family",
-    "Filled": "use.fill",
+    "FilledText": "inference.fill",
     "FineTune": "recipe",
-    "Guess": "use.fill",
-    "Model": "use.model",
+    "WordPrediction": "inference.fill",
+    "Model": "inference.model",
     "OBJECTIVES": "objectives",
-    "Prediction": "use.prediction",
+    "Prediction": "inference.prediction",
     "Recipe": "recipe",
-    "Run": "api",
-    "Scored": "use.likelihood",
+    "Run": "commands.api",
+    "ScoredText": "inference.likelihood",
     "TASKS": "tasks",
     "Tokenizer": "text.tokenizer",
     "Transformer": "models.transformer",
     "TransformerConfig": "models.transformer",
-    "finetune": "api",
-    "load": "use.load",
-    "make": "api",
-    "pretrain": "api",
-    "tokenizer": "api",
+    "evaluate": "commands.api",
+    "finetune": "commands.api",
+    "load": "inference.load",
+    "make": "commands.api",
+    "prepare": "commands.api",
+    "pretrain": "commands.api",
+    "tokenizer": "commands.api",
 }
-_MODULES = ("evaluate", "models", "prepare")  # files that can be called, as `callable.py` says
 
 __all__ = [
     "FAMILY",
@@ -63,17 +64,17 @@ __all__ = [
     "TASKS",
     "BertsmithError",
     "Evaluation",
-    "Filled",
+    "FilledText",
     "FineTune",
-    "Guess",
     "Model",
     "Prediction",
     "Recipe",
     "Run",
-    "Scored",
+    "ScoredText",
     "Tokenizer",
     "Transformer",
     "TransformerConfig",
+    "WordPrediction",
     "evaluate",
     "finetune",
     "load",
@@ -86,8 +87,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"bertsmith.{name}")
+    if name == "models":  # a package that can be called
+        return import_module("bertsmith.models")
     if name in _HOMES:
         return getattr(import_module(f"bertsmith.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'bertsmith' has no attribute '{name}'")

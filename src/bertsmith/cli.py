@@ -41,9 +41,9 @@ Texts = Annotated[
     ),
 ]
 Field = Annotated[str, typer.Option(help="The field or column that holds the text in .jsonl, .parquet, .csv and .tsv.")]
-Bad = Annotated[
+OnBadLine = Annotated[
     Literal["skip", "replace", "fail"],
-    typer.Option("--bad", help="What to do with bytes that are not text, and with endless lines."),
+    typer.Option("--on-bad-line", help="Lines with invalid bytes, or too long ones: skip, replace the bytes, or fail."),
 ]
 Shape = Annotated[
     Literal["auto", "lines", "running"],
@@ -60,7 +60,7 @@ Overrides = Annotated[list[str] | None, typer.Argument(help="Changes to the reci
 def _folder(out: Path | None) -> Path | None:
     """A folder that cannot be written is refused before any work is done."""
     if out is not None:
-        from bertsmith.data import files
+        from bertsmith import files
 
         files.check_folder(out)
     return out
@@ -69,7 +69,7 @@ def _folder(out: Path | None) -> Path | None:
 def _file(out: Path | None) -> Path | None:
     """The same of a file."""
     if out is not None:
-        from bertsmith.data import files
+        from bertsmith import files
 
         files.check_file(out)
     return out
@@ -85,7 +85,7 @@ Accents = Annotated[
     bool | None,
     typer.Option("--strip-accents/--keep-accents", help="Whether ä becomes a; if not said, in English alone."),
 ]
-Seed = Annotated[int, typer.Option(help="Two runs with one seed are the same run.")]
+Seed = Annotated[int, typer.Option(help="Random seed; the same seed gives the same run.")]
 ModelFolder = Annotated[Path, typer.Argument(help="A model folder: ours, or any BERT of Hugging Face.")]
 WordModel = Annotated[Path, typer.Argument(help="A folder of word vectors, or a file in word2vec's formats.")]
 Input = Annotated[
@@ -122,7 +122,7 @@ def make(
     out: Out,
     budget: Annotated[str, typer.Option(help="How long it may take in all: 90s, 10m, 2h.")] = "10m",
     field: Field = "text",
-    bad: Bad = "replace",
+    on_bad_line: OnBadLine = "replace",
     layout: Shape = "auto",
     read_as: As = "auto",
     lowercase: CaseOfText = None,
@@ -133,11 +133,11 @@ def make(
 ) -> None:
     """From a folder of text to a trained, validated model, in one command."""
     began = time.monotonic()  # imports are part of the budget
-    from bertsmith import maker
+    from bertsmith.commands import make as making
 
     pieces: dict[str, Any] = {"lowercase": lowercase, "strip_accents": strip_accents}
-    reading: dict[str, Any] = {"field": field, "policy": bad, "layout": layout, "plain": read_as == "text"}
-    maker.make(texts, out, budget=budget, seed=seed, began=began, **pieces, **reading)
+    reading: dict[str, Any] = {"field": field, "policy": on_bad_line, "layout": layout, "plain": read_as == "text"}
+    making.make(texts, out, budget=budget, seed=seed, began=began, **pieces, **reading)
 
 
 @app.command(rich_help_panel=MAKE)
@@ -147,9 +147,9 @@ def demo(
 ) -> None:
     """Make a small BERT from the text that comes with bertsmith, and let it fill some blanks."""
     began = time.monotonic()
-    from bertsmith import maker
+    from bertsmith.commands import make as making
 
-    maker.demo(out, budget=budget, began=began)
+    making.demo(out, budget=budget, began=began)
 
 
 @app.command(rich_help_panel=MAKE)
@@ -158,27 +158,29 @@ def tokenizer(
     out: Out,
     kind: Annotated[
         Literal["words", "wordpiece", "bpe", "unigram", "t5"],
-        typer.Option(help="How words are cut into pieces; or left whole."),
+        typer.Option(help="WordPiece, byte-level BPE, Unigram, T5's Unigram with sentinels, or whole words."),
     ] = "wordpiece",
-    vocabulary: Annotated[int, typer.Option(help="How many pieces.")] = 30_522,
+    vocabulary: Annotated[int, typer.Option(help="Vocabulary size.")] = 30_522,
     lowercase: CaseOfText = None,
     strip_accents: Accents = None,
     extend: Annotated[Path | None, typer.Option(help="A model folder whose vocabulary gets more pieces.")] = None,
     more: Annotated[int, typer.Option(help="How many, with --extend.")] = 1_000,
     field: Field = "text",
-    bad: Bad = "replace",
+    on_bad_line: OnBadLine = "replace",
     layout: Shape = "auto",
     read_as: As = "auto",
 ) -> None:
     """Train a vocabulary, or extend that of a model, and report how well it fits the text."""
-    from bertsmith import prepare
+    from bertsmith.commands import prepare
     from bertsmith.text.tokenizer import TokenizerConfig
 
     if extend is not None:
-        prepare.extend(texts, out, extend, more, field=field, policy=bad, layout=layout, plain=read_as == "text")
+        prepare.extend(
+            texts, out, extend, more, field=field, policy=on_bad_line, layout=layout, plain=read_as == "text"
+        )
         return
     settings = TokenizerConfig(kind=kind, vocabulary=vocabulary, lowercase=lowercase, strip_accents=strip_accents)
-    prepare.tokenizer(texts, out, settings, field=field, policy=bad, layout=layout, plain=read_as == "text")
+    prepare.tokenizer(texts, out, settings, field=field, policy=on_bad_line, layout=layout, plain=read_as == "text")
 
 
 @app.command(rich_help_panel=MAKE)
@@ -186,24 +188,24 @@ def prepare(
     texts: Texts,
     out: Out,
     tokenizer: Annotated[Path, typer.Option("--tokenizer", help="A folder with tokenizer.json.")],
-    valid: Annotated[float, typer.Option(help="The share of the text kept for validation.")] = 0.01,
+    validation_share: Annotated[float, typer.Option(help="The share of the text held out for validation.")] = 0.01,
     workers: Annotated[int | None, typer.Option(help="Processes; all cores if not given.")] = None,
     field: Field = "text",
-    bad: Bad = "replace",
+    on_bad_line: OnBadLine = "replace",
     layout: Shape = "auto",
     read_as: As = "auto",
 ) -> None:
     """Tokenise a text once, into shards that training maps into memory. Goes on where it was interrupted."""
-    from bertsmith import prepare
+    from bertsmith.commands import prepare
 
     prepare.prepare(
         texts,
         out,
         tokenizer,
-        valid=valid,
+        valid=validation_share,
         workers=workers,
         field=field,
-        policy=bad,
+        policy=on_bad_line,
         layout=layout,
         plain=read_as == "text",
     )
@@ -219,9 +221,9 @@ def pretrain(
     ] = None,
 ) -> None:
     """Train what a recipe describes. The same command goes on with a run that was stopped or killed."""
-    from bertsmith import run
+    from bertsmith.commands import pretrain as pretraining
 
-    run.pretrain(run.placed(run.read(recipe, overrides or []), data, out))
+    pretraining.pretrain(pretraining.with_paths(pretraining.read_recipe(recipe, overrides or []), data, out))
 
 
 @app.command(rich_help_panel=LOOK)
@@ -231,17 +233,17 @@ def check(
     data: Annotated[Path | None, typer.Option(help="What `bertsmith prepare` wrote, for the time it takes.")] = None,
 ) -> None:
     """Read a recipe without running it: parameters, memory and time."""
-    from bertsmith import run
+    from bertsmith.commands import pretrain as pretraining
 
-    run.check(run.placed(run.read(recipe, overrides or []), data, None))
+    pretraining.check(pretraining.with_paths(pretraining.read_recipe(recipe, overrides or []), data, None))
 
 
 @app.command(name="list", rich_help_panel=LOOK)
 def listing() -> None:
     """The members of the family, the objectives and the recipes."""
-    from bertsmith import run
+    from bertsmith.commands import pretrain as pretraining
 
-    run.listing()
+    pretraining.list_all()
 
 
 @app.command(rich_help_panel=USE)
@@ -254,16 +256,16 @@ def fill(
     as_json: Json = False,
 ) -> None:
     """Fill the blanks of a text."""
-    from bertsmith import apply
+    from bertsmith.commands import predict as using
 
-    apply.fill(model, texts, top=top, as_json=as_json)
+    using.fill(model, texts, top_k=top, as_json=as_json)
 
 
 @app.command(rich_help_panel=TEACH)
 def finetune(
     model: Annotated[
         Path,
-        typer.Argument(help="A model folder; a member that begins from chance, as transformer-small; or a recipe."),
+        typer.Argument(help="A model folder; a member with random weights, as transformer-small; or a recipe."),
     ],
     data: Annotated[
         Path, typer.Argument(help="A labelled file, or a folder with train and dev files, as GLUE has them.")
@@ -272,18 +274,19 @@ def finetune(
     overrides: Overrides = None,
     dev: Annotated[Path | None, typer.Option(help="A file to choose the best weights by.")] = None,
     task: Annotated[
-        Literal["classify", "tag", "answer", "choose", "embed", "features", "write"] | None,
-        typer.Option(help="What to learn; guessed from the file if not given, and of a T5 always write."),
+        str | None,
+        typer.Option(
+            help="text-classification, regression, multi-label, token-classification (ner, pos), question-answering, "
+            "multiple-choice, sentence-similarity, text-to-text (translation, summarization) or features; "
+            "guessed from the file if not given."
+        ),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="How many runs that differ in nothing but chance.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="Random seeds; scores are the mean with a 95 % interval.")] = 1,
 ) -> None:
-    """Teach a model a task: a class, a number, labels, tags, answers, endings, vectors or texts."""
-    from bertsmith import tune
+    """Fine-tune: classification, regression, NER, question answering, multiple choice, embeddings, text to text."""
+    from bertsmith.commands import finetune as teaching
 
-    tune.check(model)
-    tune.show(
-        tune.finetune(tune.recipe(model, data, out, dev=dev, task=task, seeds=seeds, overrides=overrides or [])), out
-    )
+    teaching.finetune(model, data, out, dev=dev, task=task, seeds=seeds, overrides=overrides or [])
 
 
 @app.command(rich_help_panel=TEACH)
@@ -301,23 +304,23 @@ def evaluate(
         typer.Option("--out", callback=_folder, help="A folder for result.json and the page; a suite needs one."),
     ] = None,
     suite: Annotated[
-        Literal["glue", "layers", "blimp", "probes", "shots"] | None,
-        typer.Option(help="GLUE; features from layers; minimal pairs; linear probes; examples in the prompt."),
+        Literal["glue", "layers", "blimp", "probes", "few-shot"] | None,
+        typer.Option(help="GLUE; frozen features by layer; minimal pairs (BLiMP); linear probes; few-shot prompts."),
     ] = None,
     suite_data: Annotated[
         Path | None, typer.Option("--data", help="The suite's data: a folder, a file or an archive.")
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each row that is trained, or shown examples.")] = 3,
-    most: Annotated[
-        int | None, typer.Option(help="Pairs of a phenomenon, examples of a probe, or texts of a task, at most.")
+    limit: Annotated[
+        int | None, typer.Option(help="At most so many pairs of a phenomenon, examples of a probe, or texts of a task.")
     ] = None,
-    shots: Annotated[str | None, typer.Option(help="How many examples a prompt shows, as in 0,1,2,4,8.")] = None,
+    shots: Annotated[str | None, typer.Option(help="Examples in the prompt, as in 0,1,2,4,8.")] = None,
 ) -> None:
     """Measure a fine-tuned model on a labelled file; or any model by a suite, which goes on where it was stopped."""
-    from bertsmith import evaluate as measuring
+    from bertsmith.commands import evaluate as measuring
 
     words = [*([data] if data is not None else []), *(overrides or [])]
-    measuring.evaluate(model, words, suite=suite, data=suite_data, out=out, seeds=seeds, most=most, shots=shots)
+    measuring.evaluate(model, words, suite=suite, data=suite_data, out=out, seeds=seeds, limit=limit, shots=shots)
 
 
 @app.command(rich_help_panel=MAKE)
@@ -339,21 +342,23 @@ def race(
     glue: Annotated[Path | None, typer.Option(help="A folder with tasks of GLUE, to be fine-tuned on.")] = None,
     tasks: Annotated[str, typer.Option(help="Which of them, as in CoLA,SST-2; all if none is named.")] = "",
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each task.")] = 1,
-    tuning: Annotated[str, typer.Option(help='How they are learnt, as in "optimizer.rate=1e-3".')] = "",
+    tuning: Annotated[str, typer.Option(help='How they are learnt, as in "optimizer.learning_rate=1e-3".')] = "",
     blimp: Annotated[Path | None, typer.Option(help="Minimal pairs: a folder, a file or an archive.")] = None,
-    most: Annotated[int, typer.Option(help="Pairs of each phenomenon at most.")] = 200,
+    limit: Annotated[int, typer.Option(help="Minimal pairs of each phenomenon at most.")] = 200,
     lowercase: Annotated[
         bool, typer.Option("--lowercase/--cased", help="Whether Paris and paris are one word, in pieces of words.")
     ] = True,
 ) -> None:
     """Train several recipes on one text at equal compute, and draw what each has learnt. Goes on where it stopped."""
-    from bertsmith import race as racing
-    from bertsmith.measures import Questions
+    from bertsmith.commands import race as racing
+    from bertsmith.runs.race_metrics import MetricsConfig
 
     rules = racing.Rules(budget=budget, equal=equal, points=points)
     named = [task for task in tasks.split(",") if task]
-    asked = Questions(glue=glue, tasks=named, seeds=seeds, tuning=tuning.split(), blimp=blimp, most=most)
-    racing.race(recipes, out, rules=rules, questions=asked, data=data, texts=texts or [], lowercase=lowercase)
+    asked = MetricsConfig(
+        glue=glue, tasks=named, seeds=seeds, finetune_overrides=tuning.split(), blimp=blimp, limit=limit
+    )
+    racing.race(recipes, out, rules=rules, metrics=asked, data=data, texts=texts or [], lowercase=lowercase)
 
 
 @app.command(rich_help_panel=USE)
@@ -372,9 +377,9 @@ def predict(
 
     With --out the same command goes on where it was interrupted.
     """
-    from bertsmith import apply
+    from bertsmith.commands import predict as using
 
-    apply.predict(model, inputs or [], out=out, texts=texts or [])
+    using.predict(model, inputs or [], out=out, texts=texts or [])
 
 
 @app.command(rich_help_panel=USE)
@@ -393,11 +398,11 @@ def embed(
     ] = "auto",
 ) -> None:
     """A vector for each line. The same command goes on where it was interrupted."""
-    from bertsmith import apply
+    from bertsmith.commands import predict as using
 
     chosen = {"pooling": pooling, "layers": tuple(layers) if layers else None}
     given = {name: value for name, value in chosen.items() if value is not None}
-    apply.embed(model, inputs or [], out, join=join, precision=precision, **given)
+    using.embed(model, inputs or [], out, join=join, precision=precision, **given)
 
 
 @app.command(rich_help_panel=USE)
@@ -416,109 +421,119 @@ def score(
 
     With --out the same command goes on where it was interrupted.
     """
-    from bertsmith import apply
+    from bertsmith.commands import predict as using
 
-    apply.score(model, inputs or [], form=form, as_json=as_json, out=out)
+    using.score(model, inputs or [], form=form, as_json=as_json, out=out)
 
 
 @app.command(rich_help_panel=USE)
-def neighbours(
+def search(
     model: ModelFolder,
     texts: Annotated[
         list[str] | None, typer.Argument(help="Texts, or lines of standard input if none; or words.")
     ] = None,
-    among: Annotated[
-        list[str] | None, typer.Option("--among", help="Files of lines to look among; none: the words of word vectors.")
+    corpus: Annotated[
+        list[str] | None, typer.Option("--corpus", help="Files of lines to search; none: the words of word vectors.")
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="How many for each text.")] = 5,
     as_json: Json = False,
 ) -> None:
-    """The lines that mean nearly the same as a text; or, of word vectors, the words nearest to a word."""
-    from bertsmith import apply, words
+    """Semantic search: the lines nearest to a text; or, of word vectors, the words nearest to a word."""
+    from bertsmith.commands import predict as using
+    from bertsmith.commands import word2vec as word_vectors
 
-    if among is None:
-        words.similar(model, texts or [], judged=None, top=top, as_json=as_json)
+    if corpus is None:
+        word_vectors.similar(model, texts or [], pairs_file=None, top_k=top, as_json=as_json)
     else:
-        apply.neighbours(model, texts or [], among, top=top, as_json=as_json)
+        using.search(model, texts or [], corpus, top_k=top, as_json=as_json)
 
 
 @app.command(rich_help_panel=USE)
 def generate(
-    model: Annotated[Path, typer.Argument(help="The folder of a model that tells the next token, as GPT does.")],
+    model: Annotated[Path, typer.Argument(help="The folder of a causal or text-to-text model, as GPT-2 or T5.")],
     prompts: Annotated[
         list[str] | None, typer.Argument(help="Beginnings of texts; lines of standard input if none.")
     ] = None,
-    most: Annotated[int, typer.Option(help="New tokens at most.")] = 40,
-    least: Annotated[int, typer.Option(help="And at least.")] = 0,
-    temperature: Annotated[float, typer.Option(help="Below 1: bolder about what is likely; 0: the likeliest.")] = 0.8,
-    top_k: Annotated[int, typer.Option(help="Draw from so many of the likeliest tokens; 0: from all.")] = 50,
-    top_p: Annotated[float, typer.Option(help="And from those that have this share between them.")] = 0.95,
-    beams: Annotated[int, typer.Option(help="With more than one: look for the likeliest whole, draw nothing.")] = 1,
-    penalty: Annotated[float, typer.Option(help="Of beams: above 0 favours longer texts.")] = 1.0,
+    max_new_tokens: Annotated[int, typer.Option(help="New tokens at most.")] = 40,
+    min_new_tokens: Annotated[int, typer.Option(help="New tokens at least.")] = 0,
+    temperature: Annotated[float, typer.Option(help="Softmax temperature; 0: greedy decoding.")] = 0.8,
+    top_k: Annotated[int, typer.Option(help="Sample from the k likeliest tokens; 0: from all.")] = 50,
+    top_p: Annotated[
+        float, typer.Option(help="Nucleus sampling: from the likeliest tokens with this probability together.")
+    ] = 0.95,
+    beams: Annotated[int, typer.Option(help="Beam width; above 1, beam search instead of sampling.")] = 1,
+    length_penalty: Annotated[float, typer.Option(help="Of beam search: above 0 favours longer texts.")] = 1.0,
     samples: Annotated[int, typer.Option(help="Texts for each prompt.")] = 1,
     seed: Annotated[int, typer.Option(help="The same seed, prompt and model: the same text.")] = 0,
     precision: Precision = "float32",
     as_json: Json = False,
 ) -> None:
-    """Go on with a text."""
-    from bertsmith import apply
+    """Generate text from a prompt."""
+    from bertsmith.commands import predict as using
 
     drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "samples": samples, "seed": seed}
-    whole = {"most": most, "least": least, "beams": beams, "penalty": penalty, "precision": precision}
-    apply.generate(model, prompts or [], as_json=as_json, **drawn, **whole)
+    whole: dict[str, Any] = {"max_new_tokens": max_new_tokens, "min_new_tokens": min_new_tokens, "beams": beams}
+    whole |= {"length_penalty": length_penalty, "precision": precision}
+    using.generate(model, prompts or [], as_json=as_json, **drawn, **whole)
 
 
 @app.command(rich_help_panel=LOOK)
-def look(
+def inspect(
     models: Annotated[list[Path], typer.Argument(help="Folders of recurrent models, to be seen side by side.")],
     text: Annotated[Path, typer.Option(help="A text to look at them with.")],
     out: Annotated[Path, typer.Option(callback=_file, help="The page to write.")],
     png: Annotated[bool, typer.Option("--png", help="And PNGs beside it, by matplotlib.")] = False,
 ) -> None:
-    """Draw what recurrent models feel through time, and what single cells of theirs know."""
-    from bertsmith import look
+    """Draw gradient flow through time and interpretable cells of recurrent models."""
+    from bertsmith.commands import inspect as inspecting
 
-    look.look(models, text, out, pictures=png)
+    inspecting.inspect(models, text, out, pictures=png)
 
 
 @app.command(rich_help_panel=WORDS)
-def vectors(
+def word2vec(
     texts: Texts,
     out: Out,
     kind: Annotated[
-        Literal["skip-gram", "cbow"], typer.Option(help="A word tells its neighbours, or they together tell it.")
+        Literal["skip-gram", "cbow"], typer.Option(help="A word predicts its neighbours, or they predict the word.")
     ] = "skip-gram",
     width: Annotated[int, typer.Option(help="Numbers in a vector.")] = 100,
     window: Annotated[int, typer.Option(help="Neighbours on each side at most.")] = 5,
-    negatives: Annotated[int, typer.Option(help="False neighbours for each true one.")] = 5,
-    sample: Annotated[float, typer.Option(help="Words above this part of the text are dropped now and then.")] = 1e-3,
-    least: Annotated[int, typer.Option(help="A word that is met less often has no vector.")] = 5,
+    negatives: Annotated[int, typer.Option(help="Negative samples for each true neighbour.")] = 5,
+    subsample: Annotated[
+        float, typer.Option(help="Subsampling: words above this share of the text are dropped at random.")
+    ] = 1e-3,
+    min_count: Annotated[int, typer.Option(help="Words that occur less often have no vector.")] = 5,
     lowercase: Case = True,
-    epochs: Annotated[float | None, typer.Option(help="How often the text is read; 5 if nothing is said.")] = None,
+    epochs: Annotated[float | None, typer.Option(help="Passes over the text; 5 by default.")] = None,
     budget: Annotated[str | None, typer.Option(help="Or how long it may take: 90s, 10m, 2h.")] = None,
-    rate: Annotated[float | None, typer.Option(help="How fast it learns at first; what suits the kind.")] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="The first learning rate; by default what suits the kind.")
+    ] = None,
     seed: Seed = 0,
     as_text: Annotated[
         bool, typer.Option("--text", help="Beside the folder's vectors.bin, vectors.txt in word2vec's text format.")
     ] = False,
     field: Field = "text",
-    bad: Bad = "replace",
+    on_bad_line: OnBadLine = "replace",
     layout: Shape = "auto",
     read_as: As = "auto",
 ) -> None:
     """Learn a vector for each word of a text: word2vec. The same command goes on with a run that was stopped."""
-    from bertsmith import words
+    from bertsmith.commands import word2vec as word_vectors
 
-    learnt = {"epochs": epochs, "budget": budget, "rate": rate, "seed": seed}
-    recipe = words.recipe(
+    learnt = {"epochs": epochs, "budget": budget, "learning_rate": learning_rate, "seed": seed}
+    recipe = word_vectors.build_recipe(
         out,
-        least=least,
+        min_count=min_count,
         lowercase=lowercase,
         model={"kind": kind, "width": width},
-        neighbours={"window": window, "negatives": negatives, "sample": sample},
+        sampling={"window": window, "negatives": negatives, "subsample": subsample},
         train={name: value for name, value in learnt.items() if value is not None},
     )
-    words.vectors(texts, recipe, as_text=as_text, field=field, policy=bad, layout=layout, plain=read_as == "text")
+    word_vectors.train_vectors(
+        texts, recipe, as_text=as_text, field=field, policy=on_bad_line, layout=layout, plain=read_as == "text"
+    )
 
 
 @app.command(rich_help_panel=WORDS)
@@ -532,9 +547,9 @@ def similar(
     as_json: Json = False,
 ) -> None:
     """The words that mean nearly the same as a word, by their vectors."""
-    from bertsmith import words as root
+    from bertsmith.commands import word2vec as word_vectors
 
-    root.similar(model, words or [], judged=judged, top=top, as_json=as_json)
+    word_vectors.similar(model, words or [], pairs_file=judged, top_k=top, as_json=as_json)
 
 
 @app.command(rich_help_panel=WORDS)
@@ -549,9 +564,9 @@ def analogy(
     as_json: Json = False,
 ) -> None:
     """What is to the third word as the first is to the second: king man woman gives queen."""
-    from bertsmith import words as root
+    from bertsmith.commands import word2vec as word_vectors
 
-    root.analogy(model, words or [], asked=asked, method=method, top=top, as_json=as_json)
+    word_vectors.analogy(model, words or [], questions_file=asked, method=method, top_k=top, as_json=as_json)
 
 
 @app.command(rich_help_panel=USE)
@@ -560,11 +575,11 @@ def translate(
     inputs: Annotated[
         list[str] | None, typer.Argument(help="Files of lines, also .gz .xz .zst; standard input if none.")
     ] = None,
-    beams: Annotated[int, typer.Option(help="How many beginnings are gone on with; 1: the likeliest alone.")] = 5,
-    penalty: Annotated[float, typer.Option(help="Above 0 favours longer texts; 1: the mean of a token counts.")] = 1.0,
+    beams: Annotated[int, typer.Option(help="Beam width; 1: greedy decoding.")] = 5,
+    length_penalty: Annotated[float, typer.Option(help="Above 0 favours longer texts.")] = 1.0,
     precision: Precision = "float32",
-    against: Annotated[
-        Path | None, typer.Option(help="What people wrote, line by line: BLEU is told at the end.")
+    reference: Annotated[
+        Path | None, typer.Option(help="Reference translations, line by line: BLEU is shown at the end.")
     ] = None,
     alignment: Annotated[
         Path | None, typer.Option(help="A picture of what each word was taken from: .html, or .png with matplotlib.")
@@ -572,10 +587,10 @@ def translate(
     as_json: Json = False,
 ) -> None:
     """Translate: a line for each line, in order. Or whatever else a model has learnt to write."""
-    from bertsmith import apply
+    from bertsmith.commands import predict as using
 
-    how = {"beams": beams, "penalty": penalty, "precision": precision}
-    apply.translate(model, inputs or [], against=against, as_json=as_json, picture=alignment, **how)
+    how = {"beams": beams, "length_penalty": length_penalty, "precision": precision}
+    using.translate(model, inputs or [], reference=reference, as_json=as_json, picture=alignment, **how)
 
 
 def main() -> None:
@@ -583,9 +598,9 @@ def main() -> None:
     try:
         app()
     except BertsmithError as error:
-        from bertsmith.terminal import plain
+        from bertsmith.terminal import escape_control
 
-        print(f"bertsmith: {plain(error)}", file=sys.stderr)
+        print(f"bertsmith: {escape_control(error)}", file=sys.stderr)
         sys.exit(1)
     except BrokenPipeError:  # the reader of our output has left, as `head` does
         sys.stderr.close()
@@ -608,5 +623,6 @@ def lacks(error: BaseException) -> RunError | None:
     if not (memory or gpu or "can't allocate memory" in said or "out of memory" in said):
         return None
     place = "GPU memory" if gpu or "cuda" in said else "memory"
-    remedy = "Take smaller batches (data.tokens=, data.items=), shorter texts (data.length=) or a smaller model"
+    remedy = "Take smaller batches (data.batch_tokens=, data.batch_size=), shorter texts (data.max_length=) "
+    remedy += "or a smaller model"
     return RunError(place, "there is not enough of it", remedy)

@@ -7,30 +7,30 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from bertsmith.errors import BertsmithError, RecipeError, nearest
+from bertsmith.errors import BertsmithError, RecipeError, suggest
 
 C = TypeVar("C")
 
 
 @dataclass(frozen=True)
-class Part:
+class Component:
     """A component chosen by name: its kind, and the settings that this kind understands."""
 
     kind: str
     settings: Any
 
 
-def chosen(table: Mapping[str, Any]) -> Any:
+def component_field(table: Mapping[str, Any]) -> Any:
     """A section whose `kind` picks an entry of a table: a class with a `Config`, or settings to start from."""
     return field(metadata={"table": table})
 
 
 def read(path: Path, recipe: type[C], overrides: Sequence[str] = (), alternatives: Sequence[Sequence[str]] = ()) -> C:
     """The recipe in a TOML file, with `section.key=value` overrides applied as `override` does it."""
-    return build(override(values(path), overrides, alternatives), recipe, str(path))
+    return build(override(read_toml(path), overrides, alternatives), recipe, str(path))
 
 
-def values(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, Any]:
     """What a TOML file says, before anything is known of it."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -73,22 +73,22 @@ def _without(values: dict[str, Any], dotted: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def build(values: Mapping[str, Any], kind: type[C], place: str) -> C:
+def build(values: Mapping[str, Any], kind: type[C], location: str) -> C:
     """One dataclass from a table of values. The place is where a mistake will be said to be."""
     known = {part.name: part for part in fields(kind)}  # type: ignore[arg-type]
     hints = get_type_hints(kind)
     given = {}
     for key, value in values.items():
         if key not in known:
-            raise RecipeError(place, f"unknown key '{key}'", nearest(key, known))
+            raise RecipeError(location, f"unknown key '{key}'", suggest(key, known))
         if "table" in known[key].metadata:
-            given[key] = _pick(value, known[key].metadata["table"], f"{place} [{key}]")
+            given[key] = _pick(value, known[key].metadata["table"], f"{location} [{key}]")
         else:
-            given[key] = _convert(value, hints[key], key, place)
+            given[key] = _convert(value, hints[key], key, location)
     for name, part in known.items():
         if name not in given and part.default is MISSING and part.default_factory is MISSING:
-            raise RecipeError(place, f"'{name}' is missing", "Add it to the recipe or give it as an override")
-    built: C = _checked(lambda: kind(**given), place)
+            raise RecipeError(location, f"'{name}' is missing", "Add it to the recipe or give it as an override")
+    built: C = _checked(lambda: kind(**given), location)
     return built
 
 
@@ -140,7 +140,7 @@ def _parsed(written: str) -> Any:
         return written
 
 
-def _pick(value: Any, table: Mapping[str, Any], place: str) -> Part:
+def _pick(value: Any, table: Mapping[str, Any], place: str) -> Component:
     if not isinstance(value, Mapping):
         raise RecipeError(place, "is not a section")
     rest = dict(value)
@@ -148,16 +148,16 @@ def _pick(value: Any, table: Mapping[str, Any], place: str) -> Part:
     if kind is None:
         raise RecipeError(place, "'kind' is missing", f"Known: {', '.join(table)}")
     if not isinstance(kind, str) or kind not in table:
-        raise RecipeError(place, f"unknown kind '{kind}'", nearest(str(kind), table))
+        raise RecipeError(place, f"unknown kind '{kind}'", suggest(str(kind), table))
     entry = table[kind]
     if is_dataclass(entry) and not isinstance(entry, type):
         hints, known = get_type_hints(type(entry)), {part.name for part in fields(entry)}
         for key in rest:
             if key not in known:
-                raise RecipeError(place, f"unknown key '{key}'", nearest(key, known))
+                raise RecipeError(place, f"unknown key '{key}'", suggest(key, known))
         changes = {key: _convert(part, hints[key], key, place) for key, part in rest.items()}
-        return Part(kind, _checked(lambda: replace(entry, **changes), place))
-    return Part(kind, build(rest, entry.Config, place))
+        return Component(kind, _checked(lambda: replace(entry, **changes), place))
+    return Component(kind, build(rest, entry.Config, place))
 
 
 def _checked(make: Any, place: str) -> Any:
@@ -178,7 +178,7 @@ def _convert(value: Any, hint: Any, key: str, place: str) -> Any:
         return _convert_any(value, [part for part in get_args(hint) if part is not NoneType], key, place)
     if origin is Literal:
         if value not in get_args(hint):
-            remedy = nearest(str(value), map(str, get_args(hint)))
+            remedy = suggest(str(value), map(str, get_args(hint)))
             raise RecipeError(f"{place} {key}", f"'{value}' is not a choice", remedy)
         return value
     if origin is tuple:
@@ -209,7 +209,7 @@ def _convert_any(value: Any, hints: list[Any], key: str, place: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Part):
+    if isinstance(value, Component):
         return {"kind": value.kind, **_plain(value.settings)}
     if is_dataclass(value) and not isinstance(value, type):
         parts = {part.name: getattr(value, part.name) for part in fields(value)}

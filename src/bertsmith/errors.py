@@ -10,11 +10,11 @@ NEAR = 0.65  # of the letters of two words are the same, in the same order: one 
 class BertsmithError(Exception):
     """A mistake or a mishap, told as `place: fact. remedy.`; users see this line and no traceback."""
 
-    def __init__(self, place: object, fact: str, remedy: str = "") -> None:
-        self.place, self.fact, self.remedy = str(place), fact.rstrip("."), remedy.rstrip(".?")
+    def __init__(self, location: object, fact: str, remedy: str = "") -> None:
+        self.location, self.fact, self.remedy = str(location), fact.rstrip("."), remedy.rstrip(".?")
         question = "?" if remedy.endswith("?") else "."
-        self.parts = (str(place), fact, remedy)
-        super().__init__(f"{self.place}: {self.fact}." + (f" {self.remedy}{question}" if remedy else ""))
+        self.parts = (str(location), fact, remedy)
+        super().__init__(f"{self.location}: {self.fact}." + (f" {self.remedy}{question}" if remedy else ""))
 
     def __reduce__(self) -> tuple[type["BertsmithError"], tuple[str, str, str]]:
         """How it comes back from another process: made again from what it was made of."""
@@ -41,7 +41,7 @@ class StopError(RunError):
     """A run that was asked to stop, and has saved what it was at."""
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def suggest(word: str, known: Iterable[str]) -> str:
     """The remedy for a misspelt word: the nearest known one, or all of them."""
     choices = sorted(known)
     closest = max(choices, key=lambda choice: _likeness(word, choice), default="")

@@ -4,9 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from bertsmith import config
-from bertsmith.config import Part, chosen
-from bertsmith.data import files
+from bertsmith import config, files
+from bertsmith.config import Component, component_field
 from bertsmith.errors import RunError
 from bertsmith.models.family import FAMILY
 from bertsmith.objectives import OBJECTIVES
@@ -26,19 +25,18 @@ class DataConfig:
     """The prepared text, and how it is cut into batches."""
 
     folder: Path  # what `bertsmith prepare` wrote
-    length: int = 128  # tokens in a sequence at most, special ones included
-    tokens: int = 65_536  # in a micro-batch, exactly
-    across: bool = False  # a sequence may go on with the next document, behind a separator
-    valid: int = 1_000_000  # tokens of validation text at most
+    max_length: int = 128  # tokens in a sequence at most, special ones included
+    batch_tokens: int = 65_536  # in a micro-batch, exactly
+    cross_documents: bool = False  # a sequence may go on with the next document, behind a separator
+    validation_tokens: int = 1_000_000  # tokens of validation text at most
     workers: int = 2  # threads that make batches ahead of time
 
     def __post_init__(self) -> None:
-        if self.length < 16:
-            raise ValueError(f"a length of {self.length} leaves no room for a pair of texts. Use 16 or more")
-        if self.tokens < 8 * self.length:
-            raise ValueError(
-                f"tokens={self.tokens} holds too few sequences of {self.length}. Use {8 * self.length} or more"
-            )
+        if self.max_length < 16:
+            raise ValueError(f"a length of {self.max_length} leaves no room for a pair of texts. Use 16 or more")
+        if self.batch_tokens < 8 * self.max_length:
+            fact = f"batch_tokens={self.batch_tokens} holds too few sequences of {self.max_length}"
+            raise ValueError(f"{fact}. Use {8 * self.max_length} or more")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,23 +45,22 @@ class Recipe:
 
     out: Path  # the run's folder: log, checkpoints, model, report
     start: Path | None = None  # a model folder to go on with; None: from chance
-    model: Part = chosen(FAMILY)
-    objective: Part = chosen(OBJECTIVES)
+    model: Component = component_field(FAMILY)
+    objective: Component = component_field(OBJECTIVES)
     data: DataConfig
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     train: TrainConfig
 
     def __post_init__(self) -> None:
-        if self.data.length > self.model.settings.length:
-            fact = (
-                f"sequences of {self.data.length} tokens do not fit a model of {self.model.settings.length} positions"
-            )
-            raise ValueError(f"{fact}. Lower data.length, or raise model.length")
+        if self.data.max_length > self.model.settings.max_length:
+            positions = self.model.settings.max_length
+            fact = f"sequences of {self.data.max_length} tokens do not fit a model of {positions} positions"
+            raise ValueError(f"{fact}. Lower data.max_length, or raise model.max_length")
         pairs = getattr(self.objective.settings, "pairs", "none")
-        if self.data.across and pairs != "none":
+        if self.data.cross_documents and pairs != "none":
             fact = f"a sequence that goes on with the next document holds no pair, and here pairs = '{pairs}'"
-            raise ValueError(f"{fact}. Set data.across=false, or objective.pairs=none")
+            raise ValueError(f"{fact}. Set data.cross_documents=false, or objective.pairs=none")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,13 +73,13 @@ class LabelledConfig:
     label: str | None = None
     separator: str | None = None  # between several labels in one cell
     labels: tuple[str, ...] | None = None  # instead of a label: columns of 0 and 1, one for each of several labels
-    bad: Literal["skip", "fail"] = "skip"  # what to do with rows that cannot be read
-    length: int = 128  # tokens in a sequence at most, special ones included
-    items: int = 32  # examples in a micro-batch
+    on_bad_row: Literal["skip", "fail"] = "skip"  # what to do with rows that cannot be read
+    max_length: int = 128  # tokens in a sequence at most, special ones included
+    batch_size: int = 32  # examples in a micro-batch
     workers: int = 2  # threads that make batches ahead of time
 
     def __post_init__(self) -> None:
-        if self.length < 8 or self.items < 1:
+        if self.max_length < 8 or self.batch_size < 1:
             raise ValueError("length is at least 8, and items at least 1")
 
 
@@ -96,9 +93,9 @@ class FineTune:
 
     out: Path
     model: Path | None = None  # a model folder to begin with
-    network: Part | None = field(default=None, metadata={"table": FAMILY})  # or a member, which begins from chance
+    network: Component | None = field(default=None, metadata={"table": FAMILY})  # or a member, which begins from chance
     tokenizer: Path | TokenizerConfig | None = None  # of a member: a folder, or what is learnt from both sides
-    task: Part = chosen(TASKS)
+    task: Component = component_field(TASKS)
     data: LabelledConfig
     adapt: AdaptConfig = field(default_factory=AdaptConfig)
     dropout: float | None = None  # of the network while it learns; None: as its folder says
@@ -111,7 +108,7 @@ class FineTune:
     def __post_init__(self) -> None:
         if (self.model is None) == (self.network is None):
             raise ValueError("give either model, a folder to begin with, or network, a member that begins from chance")
-        if self.network is not None and not self.network.settings.decoder:
+        if self.network is not None and not self.network.settings.decoder_layers:
             fact = f"'{self.network.kind}' only reads, and only networks that write learn a task from chance"
             raise ValueError(f"{fact}. Use transformer-small, or pretrain it first")
         if self.model is not None and self.tokenizer is not None:
@@ -127,9 +124,9 @@ def settle(recipe: Any, may_change: frozenset[str]) -> None:
             raise RunError(
                 recipe.out, f"was begun with another recipe: {change}", "Choose another folder, or remove this one"
             )
-    with files.explained(recipe.out):
+    with files.explain_os_errors(recipe.out):
         recipe.out.mkdir(parents=True, exist_ok=True)
-    files.put(path, config.dump(recipe).encode())
+    files.write_atomic(path, config.dump(recipe).encode())
 
 
 def begun(out: Path) -> bool:

@@ -16,7 +16,7 @@ CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 EVERY = 30.0  # seconds between two plain lines of progress
 
 
-def plain(text: object) -> str:
+def escape_control(text: object) -> str:
     """A text whose control characters are spelt out, as in \\x1b[31m: it cannot colour, move or clear anything."""
     return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text))
 
@@ -31,7 +31,7 @@ class Terminal(Console):
     """rich's console for text that is not ours: no markup unless it is asked for, no emoji, no control characters."""
 
     def render_str(self, text: str, **how: Any) -> Text:
-        return super().render_str(plain(text), **how)
+        return super().render_str(escape_control(text), **how)
 
 
 def console(*, errors: bool = False) -> Terminal:
@@ -39,7 +39,7 @@ def console(*, errors: bool = False) -> Terminal:
     return Terminal(highlight=False, soft_wrap=True, markup=False, emoji=False, stderr=errors)
 
 
-class Counter:
+class ProgressCounter:
     """How many rows are done, and how fast, on the standard error: in place on a terminal, else a line now and then."""
 
     def __init__(self, noun: str, done: int = 0, *, every: float = EVERY) -> None:
@@ -65,7 +65,7 @@ class Counter:
     def _told(self, done: int) -> str:
         return f"{done:,} {self.noun}, {self.rate(done):,.0f} a second"
 
-    def __enter__(self) -> "Counter":
+    def __enter__(self) -> "ProgressCounter":
         if self._bar is not None:
             self._bar.start()
         return self

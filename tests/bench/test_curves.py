@@ -15,7 +15,7 @@ from tiny import prepared, recipe
 
 from bertsmith import config
 from bertsmith.recipe import Recipe
-from bertsmith.train import machine
+from bertsmith.train import hardware
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 LOSSES = st.lists(st.tuples(st.floats(0.1, 10), st.floats(0.1, 10)), min_size=1, max_size=8)
@@ -30,8 +30,8 @@ EXACT = curves.Way()
 def run_of(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The losses and figures of a few steps gone by a way, with dropout's shares as they are given."""
     data = prepared(tmp_path_factory.mktemp("text"))
-    still = ["model.dropout=0.0", "model.attention_dropout=0.0", "train.evaluations=0", "train.saves=0"]
-    few = ["train.steps=12", "data.length=16", "data.tokens=128"]  # half precision is slow on some processors
+    still = ["model.dropout=0.0", "model.attention_dropout=0.0", "train.evaluations=0", "train.checkpoints=0"]
+    few = ["train.steps=12", "data.max_length=16", "data.batch_tokens=128"]  # half precision is slow on some processors
 
     def go(way: Any, *changes: str) -> tuple[list[float], dict[str, float]]:
         folder = tmp_path_factory.mktemp("run")
@@ -153,7 +153,7 @@ def test_the_command_leaves_figures_and_a_picture_of_what_can_be_done_here(
     assert list(kept["rows"]) == ["exact", "last layer", "all"]
     assert kept["rows"]["exact"]["largest_difference"] == kept["rows"]["exact"]["held_out_difference"] == 0
     assert kept["from_step_to_step"] > 0
-    assert kept["machine"] == machine.describe(CPU)
+    assert kept["machine"] == hardware.describe(CPU)
     said = capsys.readouterr().out
     assert "short        skipped: it needs a CUDA device" in said
     assert "half         FAILED: out of memory" in said

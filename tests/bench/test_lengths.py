@@ -9,8 +9,8 @@ import pytest
 from bench.script import script
 from letters import letters
 
-from bertsmith import tune
-from bertsmith.tasks.bleu import bleu
+from bertsmith.metrics.bleu import bleu
+from bertsmith.runs import finetuning, task_recipe
 
 script("record")
 lengths = script("lengths")
@@ -33,17 +33,23 @@ def test_each_group_is_scored_as_one_text() -> None:
     assert groups[1].bleu["other"] < groups[0].bleu["other"] == pytest.approx(100)
     page = lengths.results(groups, {"one": 100.0, "other": 60.0}, {})
     assert page.rows[-1] == ["all", "5", "100.0", "60.0"]
-    assert "<svg" in page.picture
+    assert "<svg" in page.chart
 
 
 def test_two_folders_make_a_table_and_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     data = letters(tmp_path / "data", 40, 12)
-    quick = ["train.device=cpu", "train.precision=float32", "train.steps=1", "train.saves=0", "data.items=8"]
-    small = ["network.width=8", "network.hidden=8", "network.length=16", "data.length=12", "task.most=6"]
+    quick = ["train.device=cpu", "train.precision=float32", "train.steps=1", "train.checkpoints=0", "data.batch_size=8"]
+    small = [
+        "network.width=8",
+        "network.hidden=8",
+        "network.max_length=16",
+        "data.max_length=12",
+        "task.max_new_tokens=6",
+    ]
     sides = ['data.texts=["src"]', "data.label=tgt", "tokenizer.kind=t5", "tokenizer.vocabulary=200"]
     for name in ("lstm-attention", "seq2seq"):
         how: dict[str, Any] = {"dev": None, "task": None, "seeds": 1, "overrides": [*quick, *small, *sides]}
-        tune.finetune(tune.recipe(Path(name), data, tmp_path / name, **how))
+        finetuning.finetune(task_recipe.build_recipe(Path(name), data, tmp_path / name, **how))
     out = tmp_path / "lengths.json"
     folders = {"attention": "lstm-attention", "plain": "seq2seq"}
     models = [f"{name}={tmp_path / member / 'model'}" for name, member in folders.items()]

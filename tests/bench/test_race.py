@@ -16,9 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import prepared, recipe
 
-from bertsmith import config, run
+from bertsmith import config
+from bertsmith.commands import pretrain as pretraining
 from bertsmith.errors import RecipeError, RunError
-from bertsmith.models import folder as folders
+from bertsmith.models.hf import folder as folders
 from bertsmith.models.transformer import Transformer
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.text.tokenizer import Tokenizer
@@ -45,11 +46,13 @@ def job(task: str, seed: int) -> race.Job:
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: str(path.name))
 def test_a_recipe_races_with_nothing_changed_but_its_time_and_its_place(path: Path) -> None:
-    own, (name, raced) = run.read(path, []), race.raced(str(path), Path("text/data"), 7)
+    own, (name, raced) = pretraining.read_recipe(path, []), race.raced(str(path), Path("text/data"), 7)
     assert name == path.stem
     assert (raced.train.budget, raced.train.steps, raced.train.epochs) == ("420s", None, None)
-    assert (raced.train.evaluations, raced.train.saves) == (0, 0)
-    changed = {f"train.{name}" for name in ("steps", "epochs", "budget", "evaluations", "saves")} | {"data.folder"}
+    assert (raced.train.evaluations, raced.train.checkpoints) == (0, 0)
+    changed = {f"train.{name}" for name in ("steps", "epochs", "budget", "evaluations", "checkpoints")} | {
+        "data.folder"
+    }
     assert config.difference(own, raced, frozenset(changed)) is None
 
 
@@ -65,13 +68,13 @@ def test_a_recipe_is_the_same_wherever_its_folders_lie_and_another_on_another_te
 
 def test_overrides_behind_a_path_hold_and_are_part_of_the_name() -> None:
     tiny, data = "tiny/bert", Path("text/data")
-    name, raced = race.raced(f"{tiny} objective.rate=0.4   optimizer.betas=[0.8,0.9]", data, 2)
-    assert name == "bert objective.rate=0.4 optimizer.betas=[0.8,0.9], 2 min"
-    assert (raced.objective.settings.rate, raced.optimizer.betas, raced.train.budget) == (0.4, (0.8, 0.9), "120s")
-    changed = frozenset({"objective.rate", "optimizer.betas"})
+    name, raced = race.raced(f"{tiny} objective.mask_rate=0.4   optimizer.betas=[0.8,0.9]", data, 2)
+    assert name == "bert objective.mask_rate=0.4 optimizer.betas=[0.8,0.9], 2 min"
+    assert (raced.objective.settings.mask_rate, raced.optimizer.betas, raced.train.budget) == (0.4, (0.8, 0.9), "120s")
+    changed = frozenset({"objective.mask_rate", "optimizer.betas"})
     assert config.difference(race.raced(tiny, data, 2)[1], raced, changed) is None
-    with pytest.raises(RecipeError, match=r"unknown key 'rat'\. Did you mean 'rate'\?"):
-        race.raced(f"{tiny} objective.rat=0.4", data, 2)
+    with pytest.raises(RecipeError, match=r"unknown key 'mask_rat'\. Did you mean 'mask_rate'\?"):
+        race.raced(f"{tiny} objective.mask_rat=0.4", data, 2)
 
 
 @pytest.mark.parametrize(("said", "extent"), [("steps=9", (9, None, None)), ("epochs=0.5", (None, 0.5, None))])
@@ -79,11 +82,11 @@ def test_an_entry_that_says_how_long_is_not_cut_off_by_the_clock(said: str, exte
     entry = f"tiny/bert train.{said}"
     name, raced = race.raced(entry, Path("text/data"), 2)
     assert (name, raced.train.steps, raced.train.epochs, raced.train.budget) == (f"bert train.{said}", *extent)
-    assert (raced.train.evaluations, raced.train.saves) == (0, 0)
+    assert (raced.train.evaluations, raced.train.checkpoints) == (0, 0)
 
 
 def test_a_raced_run_validates_before_the_clock_and_behind_it_and_saves_nothing(tmp_path: Path) -> None:
-    made = recipe(prepared(tmp_path), tmp_path / "run", "train.evaluations=0", "train.saves=0")
+    made = recipe(prepared(tmp_path), tmp_path / "run", "train.evaluations=0", "train.checkpoints=0")
     made = replace(made, train=replace(made.train, steps=None, budget="0.3s"))
     figures = race.pretrain(made)
     lines = log.read(made.out / log.NAME)
@@ -121,12 +124,12 @@ def test_the_tasks_asked_for_and_no_others_are_measured(tasks: set[str]) -> None
 
 
 def test_a_task_is_learnt_as_the_tuning_says_but_by_the_seed_of_its_job() -> None:
-    said = ("optimizer.rate=1e-4", "task.pooling=mean", "train.epochs=2", "train.seed=5")
+    said = ("optimizer.learning_rate=1e-4", "task.pooling=mean", "train.epochs=2", "train.seed=5")
     usual, other = (race.learning(replace(job("CoLA", 1), tuning=tuning), Path("out")) for tuning in ((), said))
-    assert (usual.optimizer.rate, usual.task.settings.pooling, usual.train.epochs) == (5e-5, None, 4)
-    assert (other.optimizer.rate, other.task.settings.pooling, other.train.epochs) == (1e-4, "mean", 2)
+    assert (usual.optimizer.learning_rate, usual.task.settings.pooling, usual.train.epochs) == (5e-5, None, 4)
+    assert (other.optimizer.learning_rate, other.task.settings.pooling, other.train.epochs) == (1e-4, "mean", 2)
     assert (usual.train.seed, other.train.seed) == (1, 1)
-    changed = frozenset({"optimizer.rate", "task.pooling", "train.epochs"})
+    changed = frozenset({"optimizer.learning_rate", "task.pooling", "train.epochs"})
     assert config.difference(usual, other, changed) is None
 
 
@@ -155,7 +158,12 @@ def test_an_error_comes_back_from_a_process_as_it_was() -> None:
     ):
         back = pickle.loads(pickle.dumps(error))  # noqa: S301
         assert type(back) is RunError
-        assert (str(back), back.place, back.fact, back.remedy) == (str(error), error.place, error.fact, error.remedy)
+        assert (str(back), back.location, back.fact, back.remedy) == (
+            str(error),
+            error.location,
+            error.fact,
+            error.remedy,
+        )
 
 
 def test_what_fails_is_counted_and_what_is_known_is_not_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,25 +262,25 @@ def test_other_code_pretrains_anew_unless_only_scores_are_asked_for(command: Com
 
 def test_another_tuning_is_another_row_of_the_same_model(command: Command) -> None:
     folder = command()[1][ROW]["folder"]
-    scored, rows = command("--tuning", "task.pooling=mean  optimizer.rate=1e-4")
-    other = f"{ROW}, tuned task.pooling=mean optimizer.rate=1e-4"
+    scored, rows = command("--tuning", "task.pooling=mean  optimizer.learning_rate=1e-4")
+    other = f"{ROW}, tuned task.pooling=mean optimizer.learning_rate=1e-4"
     assert scored == SCORED
     assert {name: row["folder"] for name, row in rows.items()} == {ROW: folder, other: folder}
-    assert rows[other]["protocol"]["tuning"] == "task.pooling=mean optimizer.rate=1e-4"
+    assert rows[other]["protocol"]["tuning"] == "task.pooling=mean optimizer.learning_rate=1e-4"
     with pytest.raises(RecipeError, match="unknown key 'poling'"):
         command("--tuning", "task.poling=mean", "--recipes", "no/such.toml")  # before a recipe is even looked for
 
 
 def test_variants_of_one_file_are_rows_of_their_own(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
     tiny = "tiny/bert"
-    scored, rows = command("--recipes", tiny, f"{tiny} objective.rate=0.4", f"{tiny} optimizer.betas=[0.8,0.9]")
-    names = [ROW, "bert objective.rate=0.4, 0.2 min", "bert optimizer.betas=[0.8,0.9], 0.2 min"]
+    scored, rows = command("--recipes", tiny, f"{tiny} objective.mask_rate=0.4", f"{tiny} optimizer.betas=[0.8,0.9]")
+    names = [ROW, "bert objective.mask_rate=0.4, 0.2 min", "bert optimizer.betas=[0.8,0.9], 0.2 min"]
     assert list(rows) == names
     assert len({row["folder"] for row in rows.values()}) == 3
     assert scored.count("bert-tiny") == 3
     shown = capsys.readouterr().out
-    assert all(override in shown for override in ("objective.rate=0.4", "optimizer.betas=[0.8,0.9]"))
-    assert command("--recipes", f"{tiny} objective.rate=0.4")[0] == []
+    assert all(override in shown for override in ("objective.mask_rate=0.4", "optimizer.betas=[0.8,0.9]"))
+    assert command("--recipes", f"{tiny} objective.mask_rate=0.4")[0] == []
     with pytest.raises(SystemExit, match="two of them have the same name"):
         command("--recipes", tiny, tiny)
 
@@ -283,14 +291,14 @@ def test_a_variant_that_cannot_be_pretrained_does_not_stop_the_others(
     tiny, pretrain = "tiny/bert", race.pretrain
 
     def unlucky(one: Any) -> Any:
-        if one.optimizer.rate == 9.0:
+        if one.optimizer.learning_rate == 9.0:
             raise RunError(one.out, "the gradient was not a number")
         return pretrain(one)
 
     monkeypatch.setattr(race, "pretrain", unlucky)
     with pytest.raises(SystemExit, match="1 runs failed"):
-        command("--recipes", f"{tiny} optimizer.rate=9.0", tiny)
-    assert "bert optimizer.rate=9.0, 0.2 min: FAILED: " in capsys.readouterr().out
+        command("--recipes", f"{tiny} optimizer.learning_rate=9.0", tiny)
+    assert "bert optimizer.learning_rate=9.0, 0.2 min: FAILED: " in capsys.readouterr().out
     assert command() == ([], {ROW: command()[1][ROW]})
 
 

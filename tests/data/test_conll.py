@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertsmith.data.conll import bio, read
-from bertsmith.data.examples import Sentence
-from bertsmith.data.tables import Dropped, Policy, source
+from bertsmith.data.labelled.conll import bio, read
+from bertsmith.data.labelled.examples import Sentence
+from bertsmith.data.labelled.tables import BadRows, Policy, find_source
 from bertsmith.errors import TextError
 
 BAD = "sentences with a broken line"
@@ -19,8 +19,8 @@ def parsed(
     path: Path, data: str | bytes, policy: Policy = "skip", word: str | None = None, tag: str | None = None
 ) -> tuple[list[Sentence], str, dict[str, int]]:
     path.write_bytes(data.encode() if isinstance(data, str) else data)
-    dropped = Dropped(policy)
-    found, said = read(source(path), word, tag, dropped)
+    dropped = BadRows(policy)
+    found, said = read(find_source(path), word, tag, dropped)
     return found, said, dict(dropped.counts)
 
 
@@ -32,7 +32,7 @@ def test_the_word_is_in_the_first_column_and_the_tag_in_the_last(tmp_path: Path)
     data = "-DOCSTART- -X- O O\n\nEU NNP I-NP B-ORG\nrejects VBZ I-VP O\n\n\nPeter NNP I-NP B-PER\n"
     found, said, counts = parsed(tmp_path / "eng.train", data)
     assert plain(found) == [(("EU", "rejects"), ("B-ORG", "O")), (("Peter",), ("B-PER",))]
-    assert [sentence.place.rpartition(":")[2] for sentence in found] == ["3", "7"]
+    assert [sentence.location.rpartition(":")[2] for sentence in found] == ["3", "7"]
     assert (said, counts) == ("words from column 0, tags from column 3, documents: 1", {})
 
 
@@ -176,8 +176,8 @@ def test_any_bytes_are_sentences_or_one_clear_line(
 def test_conll_2003_holds_what_was_published(
     shared: Path, name: str, sentences: int, words: int, documents: str, spans: dict[str, int]
 ) -> None:
-    dropped = Dropped("fail")
-    found, said = read(source(shared / "data" / "conll2003" / name), None, None, dropped)
+    dropped = BadRows("fail")
+    found, said = read(find_source(shared / "data" / "conll2003" / name), None, None, dropped)
     assert (len(found), sum(len(sentence.words) for sentence in found)) == (sentences, words)
     assert said == f"words from column 0, tags from column 3, IOB1 turned into BIO, documents: {documents}"
     tags = Counter(tag for sentence in found for tag in sentence.tags or ())

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bertsmith.data.corpus import ENOUGH, LARGEST, Corpus, Document, passages
-from bertsmith.data.lines import Policy
+from bertsmith.data.corpus.corpus import ENOUGH, LARGEST, Corpus, Document, passages
+from bertsmith.data.corpus.lines import Policy
 from bertsmith.errors import TextError
 
 PROSE = (
@@ -161,14 +161,14 @@ def test_how_much_is_read_is_known_and_how_much_there_is_guessed(tmp_path: Path)
     written(tmp_path / "d.txt.gz", b"broken")
     corpus = Corpus([str(tmp_path)])
     assert corpus.bytes == sum(path.stat().st_size for path in corpus.files)
-    assert corpus.words == pytest.approx(6_000 * 6 * 2 + 900 * 4, rel=0.15)
+    assert corpus.estimated_words == pytest.approx(6_000 * 6 * 2 + 900 * 4, rel=0.15)
 
     (tmp_path / "d.txt.gz").unlink()
     corpus = Corpus([str(tmp_path)])
-    shares = [corpus.share for _ in corpus.documents()]
+    shares = [corpus.progress for _ in corpus.documents()]
     assert shares == sorted(shares)
     assert 0 < shares[0] < shares[-1]
-    assert corpus.share == 1.0
+    assert corpus.progress == 1.0
 
 
 def test_standard_input_is_read_once_as_text_or_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +181,7 @@ def test_standard_input_is_read_once_as_text_or_as_json(monkeypatch: pytest.Monk
         (["One."], "standard input"),
         (["Two."], "standard input"),
     ]
-    assert corpus.words == 0
+    assert corpus.estimated_words == 0
     with pytest.raises(TextError, match=r"^standard input: can be read only once\. Write it to a file first\.$"):
         read(corpus)
     assert read(typed(b'\n{"text": "One."}\n{"text": "Two."}\n')) == [["One."], ["Two."]]
@@ -246,7 +246,7 @@ def test_a_file_that_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pytest
 
 def test_unknown_choices_are_refused() -> None:
     # In a process of its own: here the types are checked first.
-    script = "from bertsmith.data.corpus import Corpus; Corpus(['-'], {})"
+    script = "from bertsmith.data.corpus.corpus import Corpus; Corpus(['-'], {})"
     for choice, message in {
         "policy='repalce'": "RecipeError: policy: unknown choice 'repalce'. Did you mean 'replace'?",
         "layout='prose'": "RecipeError: layout: unknown choice 'prose'. Known: auto, lines, running.",
@@ -290,7 +290,7 @@ def test_any_bytes_in_any_file_are_read_or_refused_in_one_line(
 MEASURE = """
 import sys
 from pathlib import Path
-from bertsmith.data.corpus import Corpus
+from bertsmith.data.corpus.corpus import Corpus
 def peak():
     return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
 before = peak()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bertsmith.data import sources
-from bertsmith.data.corpus import Corpus
+from bertsmith.data.corpus import sources
+from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.errors import TextError
 
 STREAM = b"BT /F1 12 Tf 72 720 Td (A first sentence that was bro-) Tj 0 -14 Td (ken here. A second one.) Tj ET"
@@ -40,7 +40,7 @@ def test_a_pdf_is_a_document_of_sentences(tmp_path: Path) -> None:
     assert [document.sentences for document in corpus.documents()] == [
         ["A first sentence that was broken here.", "A second one."]
     ]
-    assert corpus.words == 10
+    assert corpus.estimated_words == 10
 
 
 def test_a_damaged_pdf_is_left_out_and_told_or_refused(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertsmith.data import encode
-from bertsmith.data.crew import Documents, Worker, encode_all
-from bertsmith.data.encode import Encoder, apart, ideographs, marks
+from bertsmith.data.shards import encode
+from bertsmith.data.shards.encode import Encoder, apart, ideographs, marks
+from bertsmith.data.shards.workers import Documents, Worker, encode_all
 from bertsmith.errors import RunError
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 
@@ -32,7 +32,7 @@ There was no possibility of taking a walk that day, said the captain of the old 
 @pytest.fixture(scope="module", params=["wordpiece", "cased", "bpe", "unigram", "t5"])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     kind = {"cased": "wordpiece"}.get(request.param, request.param)
-    config = TokenizerConfig(kind=kind, vocabulary=400, lowercase=request.param != "cased", least=1)
+    config = TokenizerConfig(kind=kind, vocabulary=400, lowercase=request.param != "cased", min_frequency=1)
     folder = tmp_path_factory.mktemp(request.param)
     train(TEXT.split("\n") * 3, config).save(folder)
     return folder
@@ -41,7 +41,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("plain")
-    train(TEXT.split("\n") * 3, TokenizerConfig(vocabulary=400, least=1)).save(folder)
+    train(TEXT.split("\n") * 3, TokenizerConfig(vocabulary=400, min_frequency=1)).save(folder)
     return folder
 
 
@@ -194,7 +194,7 @@ def items(chunks: int) -> Iterator[tuple[int, list[Documents]]]:
 @pytest.fixture(scope="module")
 def wordpiece(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("crew")
-    train(TEXT.split("\n") * 3, TokenizerConfig(vocabulary=300, least=1)).save(folder)
+    train(TEXT.split("\n") * 3, TokenizerConfig(vocabulary=300, min_frequency=1)).save(folder)
     return folder
 
 
@@ -261,7 +261,7 @@ def test_workers_end_when_nobody_waits_for_them(wordpiece: Path) -> None:
 
 def test_workers_end_when_their_caller_is_killed(wordpiece: Path) -> None:
     program = (
-        "import sys, time; from pathlib import Path; from bertsmith.data.crew import encode_all\n"
+        "import sys, time; from pathlib import Path; from bertsmith.data.shards.workers import encode_all\n"
         "chunks = ((n, [[['the house']]]) for n in range(99))\n"
         f"results = encode_all(chunks, Path({str(wordpiece)!r}), 'uint16', 2)\n"
         "next(results); print('ready', flush=True); time.sleep(60)"
@@ -312,7 +312,7 @@ def test_bert_parts_words_at_punctuation_too(wordpiece: Path, monkeypatch: pytes
 
 
 def test_a_worker_is_light() -> None:
-    program = "import sys, bertsmith.data.crew; print('torch' in sys.modules)"
+    program = "import sys, bertsmith.data.shards.workers; print('torch' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert found.stdout == "False\n"
 
@@ -321,8 +321,8 @@ GIANT = """
 import sys
 from pathlib import Path
 from pace import pace, work
-from bertsmith.data.corpus import Corpus
-from bertsmith.data.encode import Encoder
+from bertsmith.data.corpus.corpus import Corpus
+from bertsmith.data.shards.encode import Encoder
 encoder = Encoder(Path(sys.argv[1]), "uint16")
 def peak():
     return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])

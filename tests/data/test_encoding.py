@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from bertsmith.data import labelled
-from bertsmith.data.asked import LearntFrom
-from bertsmith.data.corpus import Corpus
-from bertsmith.data.encoding import guess, wide
-from bertsmith.data.examples import Example
-from bertsmith.data.unlabelled import examples
+from bertsmith.data.corpus.corpus import Corpus
+from bertsmith.data.corpus.encoding import guess, wide
+from bertsmith.data.labelled import reader
+from bertsmith.data.labelled.examples import Example
+from bertsmith.data.labelled.inputs import TrainedOn
+from bertsmith.data.labelled.unlabelled import examples
 from bertsmith.errors import TextError
 
 TEXTS = {
@@ -94,10 +94,10 @@ def test_utf_16_without_a_byte_order_mark_is_read_and_said(language: str, order:
     corpus = Corpus([str(path)], layout="lines")
     assert list(corpus.lines()) == text.split("\r\n" if "\r" in text else "\n")[:-1]
     assert any(f"read as {order}, not UTF-8" in note for note in corpus.news())
-    assert [one.texts[0] for one in examples([str(path)], LearntFrom(kind="classify"))] == text.splitlines()
+    assert [one.texts[0] for one in examples([str(path)], TrainedOn(kind="classify"))] == text.splitlines()
     table = tmp_path / "wide.csv"
     table.write_bytes("".join(["text,label\n", *(f"{line},no\n" for line in text.splitlines())]).encode(order))
-    read = labelled.read(table, "classify").examples
+    read = reader.read(table, "classify").examples
     assert [one.texts[0] for one in read if isinstance(one, Example)] == text.splitlines()
 
 
@@ -114,4 +114,4 @@ def test_utf_16_on_standard_input_is_refused_in_one_line(monkeypatch: pytest.Mon
     wide_text = io.TextIOWrapper(io.BytesIO(WIDE["English"].encode("utf-16-le")), encoding="utf-8")
     monkeypatch.setattr("sys.stdin", wide_text)
     with pytest.raises(TextError, match=r"^standard input: is UTF-16 text\. Save it as UTF-8, or pipe it"):
-        list(examples(["-"], LearntFrom(kind="classify")))
+        list(examples(["-"], TrainedOn(kind="classify")))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bertsmith.data.glue import GLUE, files, recognise
-from bertsmith.data.labelled import read
+from bertsmith.data.labelled.glue import GLUE, files, recognise
+from bertsmith.data.labelled.reader import read
 
 MNLI = (*"01234567", "sentence1", "sentence2", "label1", "gold_label")
 
@@ -65,7 +65,7 @@ def test_the_official_files_of_mnli_and_qqp_are_read(tmp_path: Path) -> None:
         (("a b", "c"), "neutral"),
         (("d", "e"), "contradiction"),
     ]
-    assert found.found == "MNLI of GLUE: texts from 'sentence1' and 'sentence2', label from 'gold_label'"
+    assert found.description == "MNLI of GLUE: texts from 'sentence1' and 'sentence2', label from 'gold_label'"
     found = read(matched, "classify")
     assert ([one.label for one in found.examples], found.dropped) == (["entailment"], {"rows without a label": 1})
     header = ("id", "qid1", "qid2", "question1", "question2", "is_duplicate")
@@ -113,7 +113,7 @@ def test_every_file_holds_what_was_published(shared: Path, name: str) -> None:
         if expected is not None:
             labelled = read(found[part], "classify")
             assert labelled.dropped == {}
-            assert labelled.found.startswith(f"{name} of GLUE: ")
+            assert labelled.description.startswith(f"{name} of GLUE: ")
             assert Counter(one.label for one in labelled.examples) == expected
             assert {len(one.texts) for one in labelled.examples} == {len(GLUE[name].texts)}
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bertsmith.data.guess import Guess, guess
-from bertsmith.data.labelled import Columns, Kind, read
+from bertsmith.data.labelled.guess import Guess, guess
+from bertsmith.data.labelled.reader import Columns, Kind, read
 from bertsmith.errors import TextError
 
 GENRES = ["film", "love", "war", "art"]
@@ -29,18 +29,42 @@ def several(row: int, mark: str) -> str:
 @pytest.mark.parametrize(
     ("header", "cell", "count", "answer", "said"),
     [
-        ("text,score", lambda row: f"{row / 7:.3f}", 40, "number", "regression, numbers from 0 to 5.571 in 'score'"),
-        ("text,price", lambda row: str(row * 37), 40, "number", "regression, .* in 'price', the only column left"),
-        ("text,year", lambda row: str(1900 + row % 90), 300, "number", "regression, numbers from 1900 to 1989"),
-        ("text,stars", lambda row: str(1 + row % 5), 40, "class", "classification, 5 classes in 'stars'"),
-        ("text,label", lambda row: str(row % 60), 400, "class", "classification, 60 classes in 'label'"),
-        ("text,label", lambda row: "ab"[row % 2], 40, "class", "classification, 2 classes in 'label'"),
-        ("text,label", lambda row: ["a", "b", "NaN", "", "null"][row % 5], 40, "class", "classification, 2 classes"),
-        ("text,genres", lambda row: f'"{several(row, ",")}"', 40, "labels", "multi-label .* 4 labels separated by ','"),
-        ("text,genres", lambda row: several(row, ";"), 40, "labels", "multi-label .* 4 labels separated by ';'"),
-        ("text,label", lambda row: several(row, "|"), 40, "labels", r"multi-label .* 4 labels separated by '\|'"),
-        ("text,labels", lambda row: f'"{GENRES[: row % 3]}"', 40, "labels", "multi-label .* 2 labels in 'labels'"),
-        ("text,class", lambda row: ['"Arts, crafts"', "News"][row % 2], 40, "class", "classification, 2 classes"),
+        (
+            "text,score",
+            lambda row: f"{row / 7:.3f}",
+            40,
+            "regression",
+            "regression, numbers from 0 to 5.571 in 'score'",
+        ),
+        ("text,price", lambda row: str(row * 37), 40, "regression", "regression, .* in 'price', the only column left"),
+        ("text,year", lambda row: str(1900 + row % 90), 300, "regression", "regression, numbers from 1900 to 1989"),
+        ("text,stars", lambda row: str(1 + row % 5), 40, "single_label", "classification, 5 classes in 'stars'"),
+        ("text,label", lambda row: str(row % 60), 400, "single_label", "classification, 60 classes in 'label'"),
+        ("text,label", lambda row: "ab"[row % 2], 40, "single_label", "classification, 2 classes in 'label'"),
+        (
+            "text,label",
+            lambda row: ["a", "b", "NaN", "", "null"][row % 5],
+            40,
+            "single_label",
+            "classification, 2 classes",
+        ),
+        (
+            "text,genres",
+            lambda row: f'"{several(row, ",")}"',
+            40,
+            "multi_label",
+            "multi-label .* 4 labels separated by ','",
+        ),
+        ("text,genres", lambda row: several(row, ";"), 40, "multi_label", "multi-label .* 4 labels separated by ';'"),
+        ("text,label", lambda row: several(row, "|"), 40, "multi_label", r"multi-label .* 4 labels separated by '\|'"),
+        ("text,labels", lambda row: f'"{GENRES[: row % 3]}"', 40, "multi_label", "multi-label .* 2 labels in 'labels'"),
+        (
+            "text,class",
+            lambda row: ['"Arts, crafts"', "News"][row % 2],
+            40,
+            "single_label",
+            "classification, 2 classes",
+        ),
     ],
 )
 def test_the_kind_of_label_is_told_by_its_values(
@@ -48,33 +72,33 @@ def test_the_kind_of_label_is_told_by_its_values(
 ) -> None:
     path = table(tmp_path / "a.csv", header, cell, count)
     found = guess(path)
-    assert (found.task, found.answer, found.rows) == ("classify", answer, count)
-    assert re.search(said, found.said), found.said
-    assert "task.answer=" in found.said
-    kinds: dict[str, Kind] = {"class": "classify", "number": "number", "labels": "labels"}
+    assert (found.task, found.problem, found.rows) == ("classify", answer, count)
+    assert re.search(said, found.message), found.message
+    assert "task.problem=" in found.message
+    kinds: dict[str, Kind] = {"single_label": "classify", "regression": "number", "multi_label": "labels"}
     assert read(path, kinds[answer], Columns(separator=found.separator)).examples
 
 
 def test_lists_of_json_are_several_labels(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text("\n".join(json.dumps({"text": f"t {row}", "labels": GENRES[: row % 3]}) for row in range(20)))
-    assert guess(path).answer == "labels"
+    assert guess(path).problem == "multi_label"
 
 
 def test_a_column_of_0_and_1_for_each_label_is_read(tmp_path: Path) -> None:
     path = table(tmp_path / "a.csv", "comment_text,toxic,threat", lambda row: f"{row % 2},{int(row % 3 == 0)}")
     found = guess(path)
-    assert (found.answer, found.labels) == ("labels", ("toxic", "threat"))
-    assert found.said == (
+    assert (found.problem, found.labels) == ("multi_label", ("toxic", "threat"))
+    assert found.message == (
         "Task: multi-label classification, a column of 0 and 1 for each of 2 labels (toxic, threat); "
         "data.label='...' takes one column"
     )
     path.write_text(path.read_text() + "no label,,\nodd,2,1\n")
     labelled = read(path, "labels", Columns(labels=found.labels))
     assert [one.label for one in labelled.examples][:4] == [("threat",), ("toxic",), (), ("toxic", "threat")]
-    assert labelled.found == "texts from 'comment_text', labels from 'toxic' and 'threat'"
+    assert labelled.description == "texts from 'comment_text', labels from 'toxic' and 'threat'"
     assert labelled.dropped == {"rows without a label": 1, "rows with a wrong label": 1}
-    assert guess(path, Columns(label="toxic")).answer == "class"
+    assert guess(path, Columns(label="toxic")).problem == "single_label"
 
 
 @pytest.mark.parametrize(
@@ -90,15 +114,15 @@ def test_a_column_of_0_and_1_for_each_label_is_read(tmp_path: Path) -> None:
 def test_texts_that_belong_together_without_a_label_are_for_embeddings(tmp_path: Path, header: str, texts: int) -> None:
     found = guess(table(tmp_path / "a.csv", header, lambda row: "", texts=texts))
     assert found.task == "embed"
-    assert found.said.startswith("Task: sentence embeddings from '")
-    assert found.said.endswith("since there is no label; data.label='...' and --task classify change it")
+    assert found.message.startswith("Task: sentence embeddings from '")
+    assert found.message.endswith("since there is no label; data.label='...' and --task classify change it")
 
 
 def test_answers_that_recur_are_classes_and_scores_of_pairs_are_numbers(tmp_path: Path) -> None:
     found = guess(table(tmp_path / "a.csv", "question,answer", lambda row: ["yes", "no"][row % 2]))
-    assert (found.task, found.answer) == ("classify", "class")
+    assert (found.task, found.problem) == ("classify", "single_label")
     found = guess(table(tmp_path / "b.csv", "sentence1,sentence2,score", lambda row: f"{row / 9:.2f}", texts=2))
-    assert (found.task, found.answer) == ("classify", "number")
+    assert (found.task, found.problem) == ("classify", "regression")
 
 
 @pytest.mark.parametrize(

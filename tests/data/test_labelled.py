@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertsmith.data.labelled import Columns, Kind, Labelled, read
-from bertsmith.data.tables import Policy
+from bertsmith.data.labelled.reader import Columns, Kind, LabelledData, read
+from bertsmith.data.labelled.tables import Policy
 from bertsmith.errors import BertsmithError, RecipeError, TextError
 
 
-def of(path: Path, data: Any, kind: Kind, policy: Policy = "skip", **columns: Any) -> Labelled:
+def of(path: Path, data: Any, kind: Kind, policy: Policy = "skip", **columns: Any) -> LabelledData:
     """What is read of a file with this text, these bytes, or these records."""
     if isinstance(data, list):
         data = "\n".join(map(json.dumps, data))
@@ -25,7 +25,7 @@ def of(path: Path, data: Any, kind: Kind, policy: Policy = "skip", **columns: An
     return read(path, kind, Columns(**columns), policy)
 
 
-def pairs(labelled: Labelled) -> list[tuple[Any, Any]]:
+def pairs(labelled: LabelledData) -> list[tuple[Any, Any]]:
     return [(example.texts, example.label) for example in labelled.examples]
 
 
@@ -44,14 +44,14 @@ def test_columns_are_guessed_from_their_names_and_told(tmp_path: Path, header: s
     width = header.count(",") + 1
     rows = "\n".join(",".join([f"a word {row}"] * (width - 1) + ["xy"[row % 2]]) for row in range(4))
     labelled = of(tmp_path / "a.csv", f"{header}\n{rows}\n", "classify")
-    assert labelled.found == found
+    assert labelled.description == found
     assert [example.label for example in labelled.examples] == ["x", "y", "x", "y"]
 
 
 def test_columns_without_names_are_guessed_from_what_they_hold(tmp_path: Path) -> None:
     data = "a film\tgood\nb film\tgood\nc film\tbad\nd film\tbad\n"
     labelled = of(tmp_path / "a.tsv", data, "classify")
-    assert labelled.found == "texts from '0', label from '1' (there is no header)"
+    assert labelled.description == "texts from '0', label from '1' (there is no header)"
     assert pairs(labelled)[0] == (("a film",), "good")
     labelled = of(tmp_path / "a.tsv", "a b\tc d\t3.5\ne f\tg h\t2\ni j\tk l\tnan\n", "number")
     assert pairs(labelled) == [(("a b", "c d"), 3.5), (("e f", "g h"), 2.0)]
@@ -61,13 +61,13 @@ def test_columns_without_names_are_guessed_from_what_they_hold(tmp_path: Path) -
 def test_odd_names_are_guessed_from_what_the_columns_hold(tmp_path: Path) -> None:
     rows = [f"{number},ein Satz mit der Zahl {number},{('sehr gut', 'schlecht')[number % 2]}" for number in range(20)]
     found = of(tmp_path / "odd.csv", "\n".join(["Nr.,Kommentar,Urteil", *rows]), "classify")
-    assert found.found == "texts from 'Kommentar', label from 'Urteil'"
+    assert found.description == "texts from 'Kommentar', label from 'Urteil'"
     assert pairs(found)[1] == (("ein Satz mit der Zahl 1",), "schlecht")
     named = of(tmp_path / "odd.csv", (tmp_path / "odd.csv").read_bytes(), "number", label="Nr.")
-    assert named.found == "texts from 'Kommentar', label from 'Nr.'"  # and not the verdict as a second text
+    assert named.description == "texts from 'Kommentar', label from 'Nr.'"  # and not the verdict as a second text
     rows = [f"{number},ein Satz mit der Zahl {number},{number * number / 7:.2f}" for number in range(20)]
     found = of(tmp_path / "prices.csv", "\n".join(["Nr.,Kommentar,Preis", *rows]), "number")
-    assert found.found == "texts from 'Kommentar', label from 'Preis'"  # and not the number of the row
+    assert found.description == "texts from 'Kommentar', label from 'Preis'"  # and not the number of the row
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_file_that_is_not_utf8_is_read_and_said_so(name: str, kind: Kind, tmp_
             mark = "," if ending == ".csv" else "\t"
             data = f"text{mark}label\n" + "\n".join(f"{text}{mark}{at % 2}" for at, text in enumerate(texts))
     found = of(tmp_path / name, data.encode("latin-1"), kind)
-    assert found.found.endswith("; read as cp1252, not UTF-8")
+    assert found.description.endswith("; read as cp1252, not UTF-8")
     assert len(found.examples) == 10
     assert "Straße" in str(found.examples[0])
 
@@ -98,7 +98,10 @@ def test_a_file_of_bytes_without_sense_is_to_be_saved_as_utf8(tmp_path: Path) ->
 def test_named_columns_are_taken(tmp_path: Path) -> None:
     data = "one,two,text,label\na,b,c,d\n"
     labelled = of(tmp_path / "a.csv", data, "classify", texts=("two", "one"), label="text")
-    assert (pairs(labelled), labelled.found) == ([(("b", "a"), "c")], "texts from 'two' and 'one', label from 'text'")
+    assert (pairs(labelled), labelled.description) == (
+        [(("b", "a"), "c")],
+        "texts from 'two' and 'one', label from 'text'",
+    )
     assert pairs(of(tmp_path / "a.tsv", "0\tx\ty\n", "classify", texts=("2",), label="1")) == [(("y",), "x")]
     data = "a b\tpositive\nc d\tx\ne f\tx\ng h\ty\n"  # the first row names nothing
     assert len(of(tmp_path / "a.tsv", data, "classify", label="1").examples) == 4
@@ -152,7 +155,7 @@ def test_several_labels_are_listed_or_separated(tmp_path: Path) -> None:
     assert labelled.dropped == {"rows without a label": 1, "rows with a wrong label": 1}
     labelled = of(tmp_path / "a.csv", "text,labels\nx,a | b\ny,\nz,c\n", "labels")
     assert [example.label for example in labelled.examples] == [("a", "b"), (), ("c",)]
-    assert labelled.found == "texts from 'text', label from 'labels' separated by '|'"
+    assert labelled.description == "texts from 'text', label from 'labels' separated by '|'"
     labelled = of(tmp_path / "a.csv", "text,labels\nx,a|b+c\n", "labels", separator="+")
     assert [example.label for example in labelled.examples] == [("a|b", "c")]
 
@@ -182,7 +185,7 @@ def test_texts_to_be_drawn_together_are_one_two_or_three_with_a_score_or_without
     assert pairs(labelled) == [(("a", "b"), 0.5)]
     assert labelled.dropped == {"rows without a label": 1, "rows without text": 1}
     labelled = of(tmp_path / "a.jsonl", [{"premise": "a", "hypothesis": "b", "label": 0}], "pairs")
-    assert (pairs(labelled), labelled.found) == (
+    assert (pairs(labelled), labelled.description) == (
         [(("a", "b"), None)],
         "texts from 'premise' and 'hypothesis', no label",
     )
@@ -197,7 +200,7 @@ def test_words_and_tags_come_from_columns_or_lists(tmp_path: Path) -> None:
         ("a.jsonl", [{"tokens": ["EU", "says"], "ner_tags": ["I-ORG", "O"]}]),
     ):
         (one,) = of(tmp_path / name, data, "tag").examples
-        assert (one.words, one.tags, one.place) == (("EU", "says"), ("B-ORG", "O"), f"{tmp_path / name}:1")
+        assert (one.words, one.tags, one.location) == (("EU", "says"), ("B-ORG", "O"), f"{tmp_path / name}:1")
     rows = [
         {"words": words, "pos": tags} for words, tags in ((["a"], ["X"]), (["a"], []), ([], []), (["a"], None), (7, 7))
     ]
@@ -217,7 +220,7 @@ def test_words_and_tags_come_from_columns_or_lists(tmp_path: Path) -> None:
 def test_questions_are_read_too(tmp_path: Path) -> None:
     row = {"question": "Who?", "context": "me", "answers": {"text": ["me"], "answer_start": [0]}}
     (one,) = of(tmp_path / "a.jsonl", [row], "answer").examples
-    assert (one.question, one.passage, one.answers[0].start) == ("Who?", "me", 0)
+    assert (one.question, one.context, one.answers[0].start) == ("Who?", "me", 0)
 
 
 def test_a_row_without_text_is_dropped_but_half_a_pair_is_kept(tmp_path: Path) -> None:

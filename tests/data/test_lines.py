@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bertsmith.data.lines import Cleaner, Policy, parts, runs
+from bertsmith.data.corpus.lines import Cleaner, Policy, parts, runs
 from bertsmith.errors import TextError
 
 

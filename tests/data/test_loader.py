@@ -11,7 +11,7 @@ from bertsmith.data.loader import Loader
 
 def make(position):
     time.sleep(0.001 * (position % 3))  # so that threads finish out of order
-    return Batch(tokens=Tokens.of([[position, position + 1]]), labels=torch.tensor([position]))
+    return Batch(tokens=Tokens.from_rows([[position, position + 1]]), labels=torch.tensor([position]))
 
 
 def after(position):

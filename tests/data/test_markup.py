@@ -2,8 +2,8 @@
 
 import pytest
 
-from bertsmith.data import markup
-from bertsmith.data.markup import markdown, page
+from bertsmith.data.corpus import markup
+from bertsmith.data.corpus.markup import markdown, page
 from bertsmith.errors import TextError
 
 MARKDOWN = """---

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bertsmith import prepare
+from bertsmith import files
 from bertsmith.cli import app
-from bertsmith.data import files
+from bertsmith.commands import prepare
 from bertsmith.errors import BertsmithError, FolderError, RunError
 from bertsmith.text.tokenizer import TokenizerConfig
 from bertsmith.train.lock import Lock
@@ -86,9 +86,12 @@ def test_a_folder_of_ours_or_one_with_folders_alone_is_used(tmp_path: Path) -> N
 
 def test_what_the_system_refuses_of_names_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(RunError, match=r"a file stands where a folder is needed."), files.explained(tmp_path):
+    with pytest.raises(RunError, match=r"a file stands where a folder is needed."), files.explain_os_errors(tmp_path):
         (tmp_path / "file" / "below").mkdir()
-    with pytest.raises(RunError, match=r"is a folder, not a file. Choose another name."), files.explained(tmp_path):
+    with (
+        pytest.raises(RunError, match=r"is a folder, not a file. Choose another name."),
+        files.explain_os_errors(tmp_path),
+    ):
         tmp_path.open("w")
 
 
@@ -101,7 +104,7 @@ def test_what_the_system_refuses_of_names_is_one_line(tmp_path: Path) -> None:
             "tokenizer text",
             "prepare text --tokenizer words",
             "pretrain bert-tiny",
-            "vectors text",
+            "word2vec text",
         ),
         *(
             "finetune model data",
@@ -111,7 +114,7 @@ def test_what_the_system_refuses_of_names_is_one_line(tmp_path: Path) -> None:
             "embed model",
             "score model",
         ),
-        "look model --text text",
+        "inspect model --text text",
     ],
 )
 def test_every_verb_refuses_a_place_below_a_file_before_any_work(verb: str, tmp_path: Path) -> None:

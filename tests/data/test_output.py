@@ -29,7 +29,7 @@ def run(out: Path, rows: list[str] = ROWS, die: int | None = None, how: Callable
     """Write a line for each row; die after some; tell which were computed."""
     made = []
     with Output(out, how, head=b"head\n") as output:
-        for row in output.resumed(lambda: iter(rows), str):
+        for row in output.resume(lambda: iter(rows), str):
             if die == output.rows:
                 raise KeyboardInterrupt
             made.append(row)
@@ -127,7 +127,7 @@ def test_a_conversion_that_fails_costs_no_row(tmp_path: Path) -> None:
     def computed(finish: Callable[[Path, Path], None]) -> list[str]:
         made = []
         with Output(out, asked) as output:
-            for row in output.resumed(lambda: iter(ROWS), str):
+            for row in output.resume(lambda: iter(ROWS), str):
                 made.append(row)
                 output.add([row], row.encode())
             output.finish(finish)
@@ -193,4 +193,4 @@ def test_a_stream_that_cannot_be_read_again_is_told(tmp_path: Path) -> None:
         pytest.raises(Exception, match="standard input: is not what was read before the interruption"),
         Output(out, asked) as output,
     ):
-        output.resumed(stream, str)
+        output.resume(stream, str)

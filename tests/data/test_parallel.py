@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertsmith.data import labelled
-from bertsmith.data.examples import Example
-from bertsmith.data.labelled import Columns, Labelled
+from bertsmith.data.labelled import reader
+from bertsmith.data.labelled.examples import Example
+from bertsmith.data.labelled.reader import Columns, LabelledData
 from bertsmith.errors import TextError
 
 BOTH = Columns(texts=("en",), label="de")
@@ -22,8 +22,8 @@ def written(stem: Path, english: str, german: str) -> Path:
     return stem
 
 
-def read(stem: Path, policy: str = "skip") -> Labelled:
-    return labelled.read(stem, "classify", BOTH, policy)  # type: ignore[arg-type]
+def read(stem: Path, policy: str = "skip") -> LabelledData:
+    return reader.read(stem, "classify", BOTH, policy)  # type: ignore[arg-type]
 
 
 def test_lines_of_the_same_number_are_pairs(tmp_path: Path) -> None:
@@ -32,8 +32,8 @@ def test_lines_of_the_same_number_are_pairs(tmp_path: Path) -> None:
         (("a dog",), "ein Hund"),
         (("two cats",), "zwei Katzen"),
     ]
-    assert found.examples[1].place == f"{tmp_path / 'train.en'}:2"
-    assert found.found == "lines of train.en, and what is to be written from train.de"
+    assert found.examples[1].location == f"{tmp_path / 'train.en'}:2"
+    assert found.description == "lines of train.en, and what is to be written from train.de"
 
 
 @settings(deadline=None, max_examples=30)
@@ -81,7 +81,7 @@ def test_a_bad_line_is_left_out_with_its_translation(tmp_path: Path) -> None:
 def test_without_two_files_the_name_is_that_of_one(tmp_path: Path) -> None:
     written(tmp_path / "train", "a dog\n", "ein Hund\n")
     with pytest.raises(TextError, match="does not exist"):
-        labelled.read(tmp_path / "train", "classify", Columns(texts=("en",), label="fr"))
+        reader.read(tmp_path / "train", "classify", Columns(texts=("en",), label="fr"))
 
 
 @pytest.mark.shared

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prose import Prose, prose
 
-from bertsmith.data.plan import Plan, Sequences
+from bertsmith.data.packing.plan import Plan, Sequences
 from bertsmith.errors import RecipeError, TextError
 
 
@@ -18,8 +18,8 @@ def ordered(plan, epochs):
 
 def crossed(plan, epochs):
     """Sequences across documents, and the texts that each is made of: whose, where from, where to."""
-    found, order = plan.walked(epochs)
-    sequences = plan.read(found, order)
+    found, order = plan.plan_epochs(epochs)
+    sequences = plan.to_sequences(found, order)
     owner, starts, lengths = found.chain.ranges(sequences.first_start, sequences.first_length.astype(np.int64))
     return sequences, owner, starts, starts + lengths
 
@@ -54,7 +54,7 @@ def test_without_pairs_every_token_is_seen_once_an_epoch(length):
         assert not sequences.second_length.any()
 
 
-@pytest.mark.parametrize("pairs", ["none", "next", "order"])
+@pytest.mark.parametrize("pairs", ["none", "nsp", "sop"])
 def test_no_text_of_a_sequence_crosses_a_document(pairs):
     text = prose(100)
     sequences = ordered(plan(text, 128, pairs), range(1))
@@ -66,7 +66,7 @@ def test_no_text_of_a_sequence_crosses_a_document(pairs):
         assert np.array_equal(text.document[start], text.document[start + length - 1])
 
 
-@pytest.mark.parametrize(("pairs", "most"), [("none", 62), ("next", 30), ("order", 30)])
+@pytest.mark.parametrize(("pairs", "most"), [("none", 62), ("nsp", 30), ("sop", 30)])
 def test_a_sentence_is_cut_only_if_it_is_too_long(pairs, most):
     text = prose(100)
     sequences = ordered(plan(text, 64, pairs), range(1))
@@ -97,7 +97,7 @@ def test_epochs_are_cut_and_ordered_differently():
     assert first.first_start[places[0]].tolist() != second.first_start[places[1]].tolist()
 
 
-@pytest.mark.parametrize("pairs", ["none", "next", "order"])
+@pytest.mark.parametrize("pairs", ["none", "nsp", "sop"])
 def test_an_epoch_is_the_same_alone_and_among_others(pairs):
     text = prose(40)
     together = ordered(plan(text, pairs=pairs), range(3, 7))
@@ -115,7 +115,7 @@ def test_another_seed_gives_other_sequences():
 @pytest.mark.parametrize("length", [5, 32, 128])
 def test_with_pairs_every_token_stands_once_an_epoch_in_its_own_place(length):
     text = prose(150)
-    sequences = ordered(plan(text, length, "next"), range(4, 5))
+    sequences = ordered(plan(text, length, "nsp"), range(4, 5))
     true = sequences.take(np.flatnonzero(sequences.label == 0))
     starts = np.concatenate([sequences.first_start, true.second_start])
     lengths = np.concatenate([sequences.first_length, true.second_length])
@@ -128,7 +128,7 @@ def test_with_pairs_every_token_stands_once_an_epoch_in_its_own_place(length):
 
 def test_a_random_second_text_is_always_from_another_document():
     text = prose(5, sentences=30)
-    sequences = ordered(plan(text, 64, "next"), range(40))
+    sequences = ordered(plan(text, 64, "nsp"), range(40))
     random = sequences.take(np.flatnonzero(sequences.label == 1))
     assert len(random) > 500
     own, other = text.document[random.first_start], text.document[random.second_start]
@@ -140,14 +140,14 @@ def test_a_random_second_text_is_always_from_another_document():
 
 @pytest.mark.parametrize(("sentences", "length"), [(4, 64), (12, 128), (300, 128), (12, 512)])
 def test_half_of_the_pairs_are_true(sentences, length):
-    sequences = ordered(plan(prose(12_000 // sentences, sentences), length, "next"), range(12))
+    sequences = ordered(plan(prose(12_000 // sentences, sentences), length, "nsp"), range(12))
     assert abs((sequences.label == 0).mean() - 0.5) < 0.01
 
 
 @pytest.mark.parametrize("length", [64, 128, 512])
 def test_neither_lengths_nor_endings_give_the_label_away(length):
     text = prose(200, sentences=150)
-    sequences = ordered(plan(text, length, "next"), range(2))
+    sequences = ordered(plan(text, length, "nsp"), range(2))
     true, random = (sequences.take(np.flatnonzero(sequences.label == label)) for label in (0, 1))
     assert abs(longer(random.second_length, true.second_length) - 0.5) < 0.06
     assert abs(longer(random.lengths, true.lengths) - 0.5) < 0.06
@@ -165,7 +165,7 @@ documents = st.lists(st.lists(st.integers(0, 40), max_size=12), min_size=1, max_
 @given(documents, st.integers(5, 64), st.integers(0, 2**32), st.integers(0, 1000))
 def test_in_order_every_sentence_stands_once_an_epoch_beside_its_neighbour(documents, length, seed, epoch):
     text = Prose([*documents, [3, 4], [2]])
-    made = plan(text, length, "order", seed)
+    made = plan(text, length, "sop", seed)
     sequences = ordered(made, range(epoch, epoch + 1))
     first, second = sequences.first_start, sequences.second_start
     first_end, second_end = first + sequences.first_length, second + sequences.second_length
@@ -192,7 +192,7 @@ def test_in_order_every_sentence_stands_once_an_epoch_beside_its_neighbour(docum
 @given(documents, st.integers(3, 64), st.integers(0, 2**32), st.integers(0, 1000), st.sampled_from([0.0, 0.1, 1.0]))
 def test_across_documents_every_sentence_stands_once_an_epoch(documents, length, seed, epoch, short):
     text = Prose([*documents, [3, 4], [2]])
-    made = plan(text, length, seed=seed, short=short, across=True)
+    made = plan(text, length, seed=seed, short=short, cross_documents=True)
     sequences, owner, starts, ends = crossed(made, range(epoch, epoch + 1))
     assert (covered(starts, ends - starts, text.tokens) == 1).all()
     assert np.isin(starts, made.starts).all()
@@ -229,9 +229,9 @@ def filled(lengths, most):
     st.integers(0, 2**32),
 )
 def test_across_documents_a_sequence_ends_only_where_the_next_sentence_does_not_fit(documents, length, seed):
-    made = plan(Prose(documents), length, seed=seed, short=0.0, across=True)
+    made = plan(Prose(documents), length, seed=seed, short=0.0, cross_documents=True)
     for epoch in (0, 1):
-        found, _ = made.walked(range(epoch, epoch + 1))
+        found, _ = made.plan_epochs(range(epoch, epoch + 1))
         order = np.searchsorted(np.cumsum([0, *map(sum, documents)]), found.chain.texts)
         assert sorted(order) == list(range(len(documents)))
         by_hand = filled([documents[number] for number in order], length - 2)
@@ -244,7 +244,7 @@ def test_across_documents_every_epoch_and_seed_has_neighbours_of_its_own():
     followers = []
     for seed in (1, 2):
         for epoch in (0, 1):
-            made = plan(text, 64, seed=seed, short=0.0, across=True)
+            made = plan(text, 64, seed=seed, short=0.0, cross_documents=True)
             _, owner, starts, _ = crossed(made, range(epoch, epoch + 1))
             within = np.flatnonzero(np.diff(owner) == 0)
             followers.append(set(zip(starts[within].tolist(), starts[within + 1].tolist(), strict=True)))
@@ -256,9 +256,9 @@ def test_across_documents_every_epoch_and_seed_has_neighbours_of_its_own():
 
 def test_across_documents_an_epoch_is_the_same_alone_and_among_others():
     text = prose(40)
-    together, owner, starts, ends = crossed(plan(text, across=True), range(3, 7))
+    together, owner, starts, ends = crossed(plan(text, cross_documents=True), range(3, 7))
     rows = together.epoch[owner] == 5
-    alone, _, alone_starts, alone_ends = crossed(plan(text, across=True), range(5, 6))
+    alone, _, alone_starts, alone_ends = crossed(plan(text, cross_documents=True), range(5, 6))
     assert np.array_equal(starts[rows], alone_starts)
     assert np.array_equal(ends[rows], alone_ends)
     assert np.array_equal(together.lengths[together.epoch == 5], alone.lengths)
@@ -269,7 +269,9 @@ def test_across_documents_an_epoch_is_the_same_alone_and_among_others():
 @pytest.mark.parametrize("sentences", [2, 12, 100])
 def test_across_documents_sequences_are_as_full_as_sentences_allow(sentences):
     text = prose(12_000 // sentences, sentences)
-    within, across = (ordered(plan(text, 128, short=0.0, across=across), range(1)).lengths for across in (False, True))
+    within, across = (
+        ordered(plan(text, 128, short=0.0, cross_documents=across), range(1)).lengths for across in (False, True)
+    )
     assert across.mean() > within.mean()
     assert across.mean() > 128 - 20  # what is left is less than the sentence that did not fit
     assert len(across) < len(within)
@@ -277,7 +279,7 @@ def test_across_documents_sequences_are_as_full_as_sentences_allow(sentences):
 
 @pytest.mark.parametrize(("sentences", "length"), [(2, 64), (4, 64), (12, 128), (300, 128), (12, 512)])
 def test_half_of_the_pairs_are_swapped_and_lengths_do_not_tell_which(sentences, length):
-    sequences = ordered(plan(prose(12_000 // sentences, sentences), length, "order"), range(12))
+    sequences = ordered(plan(prose(12_000 // sentences, sentences), length, "sop"), range(12))
     own, swapped = (sequences.take(np.flatnonzero(sequences.label == label)) for label in (0, 1))
     total = len(own) + len(swapped)
     assert abs(len(own) / total - 0.5) < 2 / total**0.5  # four deviations
@@ -290,7 +292,7 @@ def test_each_epoch_and_seed_swaps_anew():
     labels = [
         sequences.label[np.argsort(np.minimum(sequences.first_start, sequences.second_start))]
         for seed in (1, 2)
-        for sequences in (ordered(plan(text, 32, "order", seed), range(epoch, epoch + 1)) for epoch in (0, 1))
+        for sequences in (ordered(plan(text, 32, "sop", seed), range(epoch, epoch + 1)) for epoch in (0, 1))
     ]
     for one in range(4):
         assert (labels[one] >= 0).all()
@@ -299,13 +301,13 @@ def test_each_epoch_and_seed_swaps_anew():
 
 
 def test_one_document_is_enough_for_order():
-    sequences = ordered(plan(Prose([[5, 6, 7]]), 32, "order"), range(100))
+    sequences = ordered(plan(Prose([[5, 6, 7]]), 32, "sop"), range(100))
     assert set(sequences.label.tolist()) == {-100, 0, 1}
 
 
 def test_empty_sentences_and_documents_are_passed_over():
     text = Prose([[], [4, 0, 5], [0], [], [6, 7], []])
-    sequences = ordered(plan(text, 32, "next"), range(20))
+    sequences = ordered(plan(text, 32, "nsp"), range(20))
     assert (covered(sequences.first_start, sequences.first_length, 22) > 0).any()
     assert set(text.document[sequences.first_start].tolist()) == {1, 4}
     whole = ordered(plan(text, 32), range(1))
@@ -314,22 +316,21 @@ def test_empty_sentences_and_documents_are_passed_over():
 
 def test_one_document_cannot_give_pairs():
     with pytest.raises(TextError, match=r"^corpus: it is one document, .* Put a blank .* or set pairs = \"none\"\.$"):
-        plan(Prose([[5, 6, 7]]), pairs="next")
+        plan(Prose([[5, 6, 7]]), pairs="nsp")
 
 
-@pytest.mark.parametrize("pairs", ["next", "order"])
+@pytest.mark.parametrize("pairs", ["nsp", "sop"])
 def test_single_sentences_cannot_give_pairs(pairs):
     with pytest.raises(TextError, match=r"^corpus: no document has two sentences, .* or set pairs = \"none\"\.$"):
         plan(Prose([[5], [0, 6], [7]]), pairs=pairs)
 
 
-@pytest.mark.parametrize("pairs", ["next", "order"])
+@pytest.mark.parametrize("pairs", ["nsp", "sop"])
 def test_pairs_across_documents_are_refused(pairs):
-    line = (
-        rf'^pairs = "{pairs}": a sequence that goes on with .* holds no pair\. Set pairs = "none", or across = false\.$'
-    )
+    remedy = r'Set pairs = "none", or cross_documents = false\.'
+    line = rf'^pairs = "{pairs}": a sequence that goes on with .* holds no pair\. {remedy}$'
     with pytest.raises(RecipeError, match=line):
-        plan(prose(5), pairs=pairs, across=True)
+        plan(prose(5), pairs=pairs, cross_documents=True)
 
 
 def test_an_empty_corpus_is_refused():
@@ -337,9 +338,9 @@ def test_an_empty_corpus_is_refused():
         plan(Prose([[0], []]))
 
 
-@pytest.mark.parametrize(("pairs", "length"), [("none", 2), ("next", 4), ("order", 4)])
+@pytest.mark.parametrize(("pairs", "length"), [("none", 2), ("nsp", 4), ("sop", 4)])
 def test_a_length_without_room_for_text_is_refused(pairs, length):
     with pytest.raises(
-        RecipeError, match=rf"^length = {length}: leaves no room for text\. Choose at least {length + 1}\.$"
+        RecipeError, match=rf"^max_length = {length}: leaves no room for text\. Choose at least {length + 1}\.$"
     ):
         plan(prose(5), length, pairs)

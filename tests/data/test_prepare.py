@@ -21,11 +21,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bertsmith.data import chunks, files, sources
-from bertsmith.data import prepare as room
-from bertsmith.data.corpus import Corpus
-from bertsmith.data.prepare import Summary, prepare
-from bertsmith.data.shards import Shards
+from bertsmith import files
+from bertsmith.data.corpus import sources
+from bertsmith.data.corpus.corpus import Corpus
+from bertsmith.data.shards import chunks
+from bertsmith.data.shards import prepare as room
+from bertsmith.data.shards.prepare import Summary, prepare
+from bertsmith.data.shards.shards import Shards
 from bertsmith.errors import BertsmithError, FolderError, RecipeError, RunError, TextError
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 
@@ -58,13 +60,15 @@ def _unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return train([" ".join(document(number)) for number in range(200)], TokenizerConfig(vocabulary=200, least=1))
+    return train(
+        [" ".join(document(number)) for number in range(200)], TokenizerConfig(vocabulary=200, min_frequency=1)
+    )
 
 
 def documents(folder: Path, tokenizer: Tokenizer) -> list[list[list[int]]]:
     """All documents of a folder, as lists of sentences of ids."""
     shards = Shards(folder)
-    shards.expect(tokenizer.fingerprint)
+    shards.check_tokenizer(tokenizer.fingerprint)
     shards.verify()
     starts = np.concatenate([[0], shards.sentence_ends])
     sentences = [
@@ -226,7 +230,7 @@ def changed_share(tmp_path: Path, options: dict[str, Any]) -> None:
 
 
 def changed_tokenizer(tmp_path: Path, options: dict[str, Any]) -> None:
-    options["tokenizer"] = train(["another text altogether"], TokenizerConfig(vocabulary=150, least=1))
+    options["tokenizer"] = train(["another text altogether"], TokenizerConfig(vocabulary=150, min_frequency=1))
 
 
 CHANGES = [
@@ -389,9 +393,9 @@ def test_a_crash_at_any_call_to_the_disk_changes_nothing(
 RUN = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored by what runs in the background
-from bertsmith.data import chunks
-from bertsmith.data.corpus import Corpus
-from bertsmith.data.prepare import prepare
+from bertsmith.data.shards import chunks
+from bertsmith.data.corpus.corpus import Corpus
+from bertsmith.data.shards.prepare import prepare
 from bertsmith.text.tokenizer import Tokenizer
 chunks.CHUNK = 4_000
 text, tokenizer, out, workers = sys.argv[1:]
@@ -553,7 +557,7 @@ def test_no_text_is_told_with_the_file(tmp_path: Path, tokenizer: Tokenizer) -> 
 @pytest.mark.parametrize("valid", [-0.1, 1.0, 7, float("nan")])
 def test_a_share_that_is_none_is_refused(tmp_path: Path, tokenizer: Tokenizer, valid: float) -> None:
     text = write(tmp_path / "a.txt", [document(1)])
-    told = rf"valid: {valid} is not a share\. Give a number from 0 to 1, such as 0\.01\."
+    told = rf"validation_share: {valid} is not a share\. Give a number from 0 to 1, such as 0\.01\."
     with pytest.raises(RecipeError, match=told):
         prepare(corpus(text), tokenizer, tmp_path / "out", valid=valid)
 

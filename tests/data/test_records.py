@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertsmith.data.lines import Cleaner, Policy
-from bertsmith.data.records import from_json, from_parquet
-from bertsmith.data.sources import find
+from bertsmith.data.corpus.lines import Cleaner, Policy
+from bertsmith.data.corpus.records import from_json, from_parquet
+from bertsmith.data.corpus.sources import find_sources
 from bertsmith.errors import TextError
 
 
@@ -32,7 +32,7 @@ def parquet(folder: Path, columns: dict[str, Any], policy: Policy = "replace", f
 
 def table(path: Path, policy: Policy = "replace", field: str = "text") -> tuple[list[tuple[int, str]], Counter[str]]:
     tally, reached = Counter[str](), list[int]()
-    source = find([str(path)])[0]
+    source = find_sources([str(path)])[0]
     rows = list(from_parquet(source, field, Cleaner(policy, 100, tally), reached.append))
     assert not reached or reached[-1] == source.size
     return rows, tally

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bertsmith.data import files
-from bertsmith.data.block import Block
-from bertsmith.data.shards import Shards, width
-from bertsmith.data.split import Split
-from bertsmith.data.verification import verify
+from bertsmith import files
+from bertsmith.data.shards.encoded import EncodedDocuments
+from bertsmith.data.shards.shards import Shards, token_dtype
+from bertsmith.data.shards.verification import verify
+from bertsmith.data.shards.writer import ShardWriter
 from bertsmith.errors import FolderError
 
 VOCABULARY = 1000
@@ -23,17 +23,17 @@ VOCABULARY = 1000
 
 def made(folder: Path, shards: int = 3, blocks: int = 4, vocabulary: int = VOCABULARY) -> np.ndarray:
     """Write a folder of random documents; gives all of its tokens."""
-    chance, kind = np.random.default_rng(shards), np.dtype(width(vocabulary))
-    split, everything = Split(folder), []
+    chance, kind = np.random.default_rng(shards), np.dtype(token_dtype(vocabulary))
+    split, everything = ShardWriter(folder), []
     for _ in range(shards):
         for _ in range(blocks):
             lengths = chance.integers(1, 30, 12).astype(np.int32)
             documents = np.array([(3, 300, 50), (4, 400, 60), (5, 500, 70)], np.int64)
             tokens = chance.integers(0, vocabulary, lengths.sum()).astype(kind)
-            split.add(Block(tokens.tobytes(), lengths, documents))
+            split.add(EncodedDocuments(tokens.tobytes(), lengths, documents))
             everything.append(tokens)
-        split.cut()
-    split.finish({"dtype": width(vocabulary), "vocabulary": vocabulary, "tokenizer": "f" * 64})
+        split.close_shard()
+    split.finish({"dtype": token_dtype(vocabulary), "vocabulary": vocabulary, "tokenizer": "f" * 64})
     return np.concatenate(everything) if everything else np.zeros(0, kind)
 
 
@@ -256,9 +256,9 @@ def test_ends_out_of_order_are_found_at_opening(tmp_path: Path) -> None:
 
 def test_another_tokenizer_is_refused(tmp_path: Path) -> None:
     made(tmp_path)
-    Shards(tmp_path).expect("f" * 64)
+    Shards(tmp_path).check_tokenizer("f" * 64)
     with pytest.raises(FolderError) as caught:
-        Shards(tmp_path).expect("0" * 64)
+        Shards(tmp_path).check_tokenizer("0" * 64)
     assert str(caught.value) == (
         f"{tmp_path}: was prepared with another tokenizer (ffffffffffff, not 000000000000). "
         "Use the tokenizer beside it, or prepare the text again."
@@ -271,25 +271,27 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_an_uncut_shard_is_cleared_away_and_a_cut_one_kept(tmp_path: Path) -> None:
-    block = Block(np.arange(4, dtype=np.uint16).tobytes(), np.array([1, 3], np.int32), np.array([[2, 9, 2]]))
-    split = Split(tmp_path / "train")
+    block = EncodedDocuments(np.arange(4, dtype=np.uint16).tobytes(), np.array([1, 3], np.int32), np.array([[2, 9, 2]]))
+    split = ShardWriter(tmp_path / "train")
     split.add(block)
-    split.cut()
+    split.close_shard()
     state = json.loads(json.dumps(split.state))
     split.add(block)  # never cut: the program ends here
     split.close()
-    again = Split(tmp_path / "train", state)
+    again = ShardWriter(tmp_path / "train", state)
     assert sorted(path.name for path in (tmp_path / "train").iterdir()) == sorted(again.files)
     assert (again.total("tokens"), again.total("sentences"), again.total("documents")) == (4, 2, 1)
     (tmp_path / "train" / "000000.tokens").write_bytes(b"")
     with pytest.raises(FolderError, match=r"000000\.tokens: is not as it was left"):
-        Split(tmp_path / "train", state)
+        ShardWriter(tmp_path / "train", state)
 
 
 def test_a_block_parts_before_its_last_document() -> None:
     tokens = np.arange(10, dtype=np.uint32)
-    block = Block(tokens.tobytes(), np.array([1, 2, 3, 4], np.int32), np.array([[1, 5, 1], [2, 6, 1], [1, 7, 1]]))
-    before, last = block.part()
+    block = EncodedDocuments(
+        tokens.tobytes(), np.array([1, 2, 3, 4], np.int32), np.array([[1, 5, 1], [2, 6, 1], [1, 7, 1]])
+    )
+    before, last = block.split_last()
     assert (before.tokens, last.tokens) == (tokens[:6].tobytes(), tokens[6:].tobytes())
     assert (before.lengths.tolist(), last.lengths.tolist()) == ([1, 2, 3], [4])
     assert (len(before.documents), last.documents.tolist()) == (2, [[1, 7, 1]])

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bertsmith.data import sources
-from bertsmith.data.sources import STANDARD_INPUT, Skipped, Source, find, told
+from bertsmith.data.corpus import sources
+from bertsmith.data.corpus.sources import STANDARD_INPUT, Skipped, Source, find_sources, told
 from bertsmith.errors import TextError
 
 
@@ -22,7 +22,7 @@ def made(folder: Path, *names: str) -> Path:
 
 
 def found(*names: object) -> list[str]:
-    return [source.path.name for source in find([str(name) for name in names])]
+    return [source.path.name for source in find_sources([str(name) for name in names])]
 
 
 def unpacked(source: Source) -> bytes:
@@ -47,13 +47,13 @@ def test_what_a_folder_leaves_out_is_counted_with_the_reason(tmp_path: Path) -> 
     for name in ("x.png", "y.bin", "z.bin"):
         (tmp_path / name).write_bytes(b"\0\1\2")
     skipped: Skipped = Counter()
-    assert [source.path.name for source in find([str(tmp_path)], skipped=skipped)] == ["a.txt"]
+    assert [source.path.name for source in find_sources([str(tmp_path)], skipped=skipped)] == ["a.txt"]
     assert told(skipped) == (
         "skipped: 2 .bin (not text), 2 .py (not a text format: add --as text), "
         "1 without an ending (not a text format: add --as text), 1 .png (not text)"
     )
     skipped.clear()
-    every = find([str(tmp_path)], plain=True, skipped=skipped)
+    every = find_sources([str(tmp_path)], plain=True, skipped=skipped)
     assert [source.path.name for source in every] == ["Makefile", "a.txt", "b.py", "c.py"]
     assert {source.kind for source in every} == {".txt"}
     assert told(skipped) == "skipped: 2 .bin (not text), 1 .png (not text)"
@@ -65,13 +65,13 @@ def test_what_a_folder_leaves_out_is_counted_with_the_reason(tmp_path: Path) -> 
 def test_a_named_file_is_read_as_text_whatever_its_ending_unless_it_is_binary(tmp_path: Path) -> None:
     made(tmp_path, "code.rs", "bare", "rows.json")
     for name in ("code.rs", "bare", "rows.json"):
-        (source,) = find([str(tmp_path / name)])
+        (source,) = find_sources([str(tmp_path / name)])
         assert (source.kind, unpacked(source)) == (".txt", b"A line.\n")
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\0\0")
     with pytest.raises(TextError, match=r"picture\.png: is not text \(it holds binary data\)\. Give it text\.$"):
-        unpacked(find([str(tmp_path / "picture.png")])[0])
+        unpacked(find_sources([str(tmp_path / "picture.png")])[0])
     (tmp_path / "windows.log").write_bytes("two bytes a character".encode("utf-16"))
-    assert unpacked(find([str(tmp_path / "windows.log")])[0])
+    assert unpacked(find_sources([str(tmp_path / "windows.log")])[0])
 
 
 def test_documents_in_a_folder_are_left_out_without_the_library(
@@ -80,7 +80,7 @@ def test_documents_in_a_folder_are_left_out_without_the_library(
     made(tmp_path, "a.txt", "b.pdf", "c.docx")
     monkeypatch.setattr(sources, "find_spec", lambda name: None)
     skipped: Skipped = Counter()
-    assert [source.path.name for source in find([str(tmp_path)], skipped=skipped)] == ["a.txt"]
+    assert [source.path.name for source in find_sources([str(tmp_path)], skipped=skipped)] == ["a.txt"]
     remedy = "needs: pip install 'bertsmith[documents]'"
     assert told(skipped) == f"skipped: 1 .docx ({remedy}), 1 .pdf ({remedy})"
 
@@ -96,7 +96,7 @@ def test_a_file_that_unpacks_to_far_more_than_text_does_is_refused_before_memory
     with pytest.raises(
         TextError, match=r"unpacks to more than 100 times its size\. Unpack it yourself if you trust it"
     ):
-        for _ in find([str(path)])[0].blocks(lambda _: None):
+        for _ in find_sources([str(path)])[0].blocks(lambda _: None):
             pass
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -121,7 +121,7 @@ def test_folders_that_contain_themselves_end(tmp_path: Path) -> None:
 
 
 def test_a_dash_is_standard_input() -> None:
-    assert [source.path for source in find(["-"])] == [STANDARD_INPUT]
+    assert [source.path for source in find_sources(["-"])] == [STANDARD_INPUT]
 
 
 def test_packed_files_come_out_as_they_went_in(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_packed_files_come_out_as_they_went_in(tmp_path: Path) -> None:
     (tmp_path / "c.txt.xz").write_bytes(lzma.compress(text, preset=0))
     with arrow.CompressedOutputStream(str(tmp_path / "d.txt.zst"), "zstd") as stream:
         stream.write(text)
-    for source in find([str(tmp_path)]):
+    for source in find_sources([str(tmp_path)]):
         reached: list[int] = []
         assert b"".join(source.blocks(reached.append)) == text
         assert reached == sorted(reached)
@@ -158,7 +158,7 @@ def test_what_cannot_be_found_is_one_line(
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path)
     with pytest.raises(TextError) as caught:
-        find([name])
+        find_sources([name])
     line = str(caught.value).replace("x" * 5000, "x")
     assert line.startswith(message)
     assert "\n" not in line
@@ -166,7 +166,7 @@ def test_what_cannot_be_found_is_one_line(
 
 def test_no_name_at_all_is_one_line() -> None:
     with pytest.raises(TextError, match=r"^text: no file is named\. Name files, folders or globs, or - for stand"):
-        find([])
+        find_sources([])
 
 
 def test_a_folder_that_may_not_be_read_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,11 +175,11 @@ def test_a_folder_that_may_not_be_read_is_one_line(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(Path, "iterdir", refuse)
     with pytest.raises(TextError, match=r": cannot be read \(Permission denied\)\.$"):
-        find([str(tmp_path)])
+        find_sources([str(tmp_path)])
 
 
 def test_without_pyarrow_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     made(tmp_path, "a.txt.zst")
     with pytest.raises(TextError, match=r"a\.txt\.zst: needs pyarrow\. Install it with: pip install 'bertsmith\[parq"):
-        unpacked(find([str(tmp_path)])[0])
+        unpacked(find_sources([str(tmp_path)])[0])

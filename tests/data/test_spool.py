@@ -5,21 +5,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertsmith.data import examples, labelled
-from bertsmith.data.examples import Answer, Example, Question, Sentence, kept, taken
+from bertsmith.data.labelled import examples, reader
+from bertsmith.data.labelled.examples import Answer, Example, Question, Sentence, collect, take
 from bertsmith.data.spool import Spool
 
 SOME = [
-    Example(place="a:1", texts=("ein Öl", "\u2028 \ud83d"), label="x"),
-    Example(place="a:2", texts=("",), label=0.1 + 0.2),
-    Example(place="a:3", texts=("b",), label=("x", "y")),
-    Example(place="a:4", texts=("c",), label=()),
-    Example(place="a:5", texts=("d",)),
-    Sentence(place="b:1", words=("EU", "says"), tags=("B-ORG", "O")),
-    Sentence(place="b:2", words=("EU",)),
-    Question(place="c:1", name="q", question="Who?", passage="me", answers=(Answer(text="me", start=0),)),
-    Question(place="c:2", name="r", question="Who?", passage="you", answers=()),
-    Question(place="c:3", name="s", question="Who?", passage="we"),
+    Example(location="a:1", texts=("ein Öl", "\u2028 \ud83d"), label="x"),
+    Example(location="a:2", texts=("",), label=0.1 + 0.2),
+    Example(location="a:3", texts=("b",), label=("x", "y")),
+    Example(location="a:4", texts=("c",), label=()),
+    Example(location="a:5", texts=("d",)),
+    Sentence(location="b:1", words=("EU", "says"), tags=("B-ORG", "O")),
+    Sentence(location="b:2", words=("EU",)),
+    Question(location="c:1", name="q", question="Who?", context="me", answers=(Answer(text="me", start=0),)),
+    Question(location="c:2", name="r", question="Who?", context="you", answers=()),
+    Question(location="c:3", name="s", question="Who?", context="we"),
 ]
 
 
@@ -29,16 +29,16 @@ def spooled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_few_examples_are_a_list_and_many_are_a_spool(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(kept(SOME), list)
+    assert isinstance(collect(SOME), list)
     monkeypatch.setattr(examples, "MANY", 3)
-    assert isinstance(kept(SOME[:4]), Spool)
-    assert isinstance(kept(SOME[:3]), list)
+    assert isinstance(collect(SOME[:4]), Spool)
+    assert isinstance(collect(SOME[:3]), list)
     monkeypatch.setattr(examples, "LONG", 5)
-    assert isinstance(kept(SOME[:1]), Spool)
+    assert isinstance(collect(SOME[:1]), Spool)
 
 
 def test_a_spool_is_the_same_sequence_as_the_list(spooled: None) -> None:
-    found = kept(SOME)
+    found = collect(SOME)
     assert isinstance(found, Spool)
     assert len(found) == len(SOME)
     assert list(found) == SOME
@@ -52,10 +52,10 @@ def test_a_spool_is_the_same_sequence_as_the_list(spooled: None) -> None:
 
 def test_some_records_can_be_taken_in_any_order(spooled: None) -> None:
     numbers = np.array([7, 2, 2, 0])
-    found = taken(kept(SOME), numbers)
-    assert list(found) == [SOME[number] for number in numbers] == taken(SOME, numbers)
+    found = take(collect(SOME), numbers)
+    assert list(found) == [SOME[number] for number in numbers] == take(SOME, numbers)
     assert found[-1] == SOME[0]
-    assert list(taken(found, np.array([1]))) == [SOME[2]]
+    assert list(take(found, np.array([1]))) == [SOME[2]]
 
 
 def test_records_that_are_far_apart_come_in_order_too() -> None:
@@ -68,7 +68,7 @@ def test_records_that_are_far_apart_come_in_order_too() -> None:
 
 
 def test_nothing_is_left_of_a_spool(spooled: None, tmp_path: Path) -> None:
-    found = kept(SOME, tmp_path)
+    found = collect(SOME, tmp_path)
     assert list(tmp_path.iterdir()) == []
     assert list(found) == SOME
 
@@ -76,12 +76,12 @@ def test_nothing_is_left_of_a_spool(spooled: None, tmp_path: Path) -> None:
 def test_a_labelled_file_with_many_rows_is_read_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.csv"
     path.write_text("text,label\n" + "".join(f"text {row},{'xy'[row % 2]}\n" for row in range(50)) + "z,\n")
-    whole = labelled.read(path, "classify")
+    whole = reader.read(path, "classify")
     monkeypatch.setattr(examples, "MANY", 7)
-    monkeypatch.setattr(labelled, "COUNTED", 10)
+    monkeypatch.setattr(reader, "COUNTED", 10)
     seen: list[int] = []
-    many = labelled.read(path, "classify", folder=tmp_path, progress=seen.append)
+    many = reader.read(path, "classify", folder=tmp_path, progress=seen.append)
     assert isinstance(many.examples, Spool)
     assert list(many.examples) == whole.examples
-    assert (many.found, many.dropped, many.fingerprint) == (whole.found, whole.dropped, whole.fingerprint)
+    assert (many.description, many.dropped, many.fingerprint) == (whole.description, whole.dropped, whole.fingerprint)
     assert seen == [10, 20, 30, 40, 50]

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertsmith.data.examples import Answer, Question
-from bertsmith.data.squad import read
-from bertsmith.data.tables import Dropped, Policy, source
+from bertsmith.data.labelled.examples import Answer, Question
+from bertsmith.data.labelled.squad import read
+from bertsmith.data.labelled.tables import BadRows, Policy, find_source
 from bertsmith.errors import TextError
 
 PASSAGE = "It is me. No, it is you, and you, and you."
@@ -18,8 +18,8 @@ PASSAGE = "It is me. No, it is you, and you, and you."
 
 def parsed(path: Path, data: str | bytes, policy: Policy = "skip") -> tuple[list[Question], str, dict[str, int]]:
     path.write_bytes(data.encode() if isinstance(data, str) else data)
-    dropped = Dropped(policy)
-    found, said = read(source(path), dropped)
+    dropped = BadRows(policy)
+    found, said = read(find_source(path), dropped)
     return found, said, dict(dropped.counts)
 
 
@@ -34,8 +34,8 @@ def asked(*answers: tuple[Any, Any], **more: Any) -> dict[str, Any]:
 def test_a_question_has_its_answers_and_their_places(tmp_path: Path) -> None:
     found, said, counts = parsed(tmp_path / "a.json", content(asked(("me", 6), ("you", 20))))
     assert found[0].answers == (Answer(text="me", start=6), Answer(text="you", start=20))
-    assert (found[0].name, found[0].question, found[0].passage) == ("a", "Who?", PASSAGE)
-    assert found[0].place == f"{tmp_path / 'a.json'}: article 1, paragraph 1, question 1"
+    assert (found[0].name, found[0].question, found[0].context) == ("a", "Who?", PASSAGE)
+    assert found[0].location == f"{tmp_path / 'a.json'}: article 1, paragraph 1, question 1"
     assert (said, counts) == ("questions of SQuAD 1.1: 1 in all, without an answer: 0", {})
 
 
@@ -135,7 +135,7 @@ def test_tables_hold_questions_too(tmp_path: Path) -> None:
     for name, data in (("a.jsonl", lines), ("a.json", lines), ("b.json", json.dumps(rows))):
         found, said, counts = parsed(tmp_path / name, data)
         assert [(question.name, question.answers) for question in found] == expected
-        assert found[1].place == f"{tmp_path / name}:2"
+        assert found[1].location == f"{tmp_path / name}:2"
         assert said.startswith("questions from 'question', passages from 'context', answers from 'answers': 3 in all")
         assert counts == {}
     arrow = pytest.importorskip("pyarrow")
@@ -175,7 +175,7 @@ def test_good_questions_survive_bad_ones(
         assert len(found) + lost == len(rows)
         for question in found:
             for answer in question.answers or ():
-                assert question.passage[answer.start :].startswith(answer.text)
+                assert question.context[answer.start :].startswith(answer.text)
 
 
 @settings(max_examples=80, deadline=None)
@@ -209,7 +209,7 @@ def test_any_bytes_are_questions_or_one_clear_line(
     ],
 )
 def test_squad_holds_what_was_published(shared: Path, name: str, questions: int, answers: int, without: int) -> None:
-    found, _ = read(source(shared / "data" / "squad" / f"{name}.json.xz"), Dropped("fail"))
+    found, _ = read(find_source(shared / "data" / "squad" / f"{name}.json.xz"), BadRows("fail"))
     assert len(found) == len({question.name for question in found}) == questions
     assert sum(len(question.answers or ()) for question in found) == answers
     assert sum(question.answers == () for question in found) == without

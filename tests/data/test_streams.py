@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prose import PADDING, START, STOP, Prose, prose
 
-from bertsmith.data.streams import STRETCHES, Streams
+from bertsmith.data.packing.streams import STRETCHES, Streams
 from bertsmith.errors import RecipeError, RunError, TextError
 
 FRAMES = st.sampled_from([(STOP,), (STOP, START)])
 
 
 def streams(text, length=4, tokens=32, seed=1, frame=(STOP,), once=False, fresh=0.0):
-    how = {"frame": frame, "padding": PADDING, "fresh": fresh, "once": once}
+    how = {"frame": frame, "padding": PADDING, "state_reset": fresh, "once": once}
     return Streams(text, length=length, tokens=tokens, seed=seed, **how)
 
 
@@ -22,7 +22,7 @@ def epoch(source, number=0):
     found = [source(number << 32 | index) for index in range(source.batches())]
     ids, following = (
         np.concatenate([getattr(one, part).reshape(source.streams, -1) for one in found], 1)
-        for part in ("ids", "following")
+        for part in ("ids", "targets")
     )
     return ids, following
 
@@ -54,33 +54,33 @@ def test_an_epoch_reads_every_document_once_and_guesses_all_of_it(seed, length, 
     assert np.array_equal(following[real], [*chain[1:], frame[0]])
     assert (ids[~real] == PADDING).all()
     assert real.sum() == source.total == text.tokens + 6 * len(frame)
-    counted = sum(source(index).real for index in range(source.batches()))
+    counted = sum(source(index).real_tokens for index in range(source.batches()))
     assert counted == source.total
 
 
 def test_a_batch_goes_on_where_the_one_before_it_ended():
     source = streams(prose(documents=12, words=6), length=5, tokens=40)
-    position = source.first()
+    position = source.first_position()
     before = source(position)
-    while (position := source.after(position)) >> 32 == 0:
+    while (position := source.next_position(position)) >> 32 == 0:
         stretch = source(position)
-        assert (stretch.places == before.places + 5).all()
-        last, first = before.following.reshape(8, 5)[:, -1], stretch.ids.reshape(8, 5)[:, 0]
+        assert (stretch.stream_positions == before.stream_positions + 5).all()
+        last, first = before.targets.reshape(8, 5)[:, -1], stretch.ids.reshape(8, 5)[:, 0]
         assert np.array_equal(last[last != -100], first[last != -100])
         before = stretch
     assert position == 1 << 32
-    assert (source(position).places == 0).all()
+    assert (source(position).stream_positions == 0).all()
 
 
 def test_a_share_of_the_streams_begins_anew_and_always_the_same_ones():
     text = prose(documents=12, words=6)
     source, again = (streams(text, fresh=0.25) for _ in range(2))
-    places = np.stack([source(index).places for index in range(1, source.batches())])
+    places = np.stack([source(index).stream_positions for index in range(1, source.batches())])
     assert 0.15 < (places == 0).mean() < 0.35
     assert len(np.unique(places == 0, axis=0)) > 10
-    assert np.array_equal(places, [again(index).places for index in range(1, source.batches())])
+    assert np.array_equal(places, [again(index).stream_positions for index in range(1, source.batches())])
     assert np.array_equal(source(3).ids, streams(text)(3).ids)  # what is read is the same
-    assert all((streams(text, fresh=0.9, once=True)(index).places > 0).all() for index in range(1, 9))
+    assert all((streams(text, fresh=0.9, once=True)(index).stream_positions > 0).all() for index in range(1, 9))
 
 
 def test_every_epoch_deals_the_documents_anew_and_a_seed_gives_its_own_order():
@@ -104,7 +104,7 @@ def test_validation_stands_as_it_is_in_few_and_long_streams():
 
 def test_positions_count_epochs():
     source = streams(prose(documents=12, words=6))
-    assert source.epoch(source.first()) == 0
+    assert source.epoch(source.first_position()) == 0
     assert source.epoch(3 << 32) == 3
     assert 0.4 < source.epoch(source.batches() // 2) < 0.6
 
@@ -112,7 +112,7 @@ def test_positions_count_epochs():
 def test_what_cannot_be_dealt_is_refused_in_one_line():
     with pytest.raises(RecipeError) as caught:
         streams(prose(documents=9), length=5, tokens=32)
-    line = "data: tokens = 32 is no whole number of streams of 5 tokens each. Use 30 or 35."
+    line = "data: batch_tokens = 32 is no whole number of streams of 5 tokens each. Use 30 or 35."
     assert str(caught.value) == line
     with pytest.raises(TextError, match=r"corpus: \d+ tokens are too few for 800 streams. Give it more text, or lower"):
         streams(prose(documents=2), length=5, tokens=4000)

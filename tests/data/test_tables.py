@@ -14,8 +14,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from bertsmith.data import tables
-from bertsmith.data.tables import Dropped, Policy, headed, opened, source, whole
+from bertsmith.data.labelled import tables
+from bertsmith.data.labelled.tables import BadRows, Policy, find_source, headed, open_table, whole
 from bertsmith.errors import TextError
 
 CHARACTERS = st.characters(blacklist_categories=["Cs"], blacklist_characters="\0\r\ufeff")
@@ -28,8 +28,8 @@ def read(
 ) -> tuple[list[tuple[Any, ...]], dict[str, int]]:
     """The rows of a file with this content, as tuples, and what was dropped."""
     path.write_bytes(data.encode() if isinstance(data, str) else data)
-    dropped = Dropped(policy)
-    table = opened(source(path), known)
+    dropped = BadRows(policy)
+    table = open_table(find_source(path), known)
     rows = [tuple(row.values()) for _, row in table.rows(table.columns, dropped)]
     return rows, dict(dropped.counts)
 
@@ -97,7 +97,7 @@ def test_a_bad_row_is_counted_or_refused(
 def test_a_line_far_too_long_is_one_bad_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "LONGEST", 100)
     data = "text\tlabel\none\t1\n" + "long " * 1000 + "\t1\ntwo\t2\n"
-    monkeypatch.setattr("bertsmith.data.sources.BLOCK", 64)
+    monkeypatch.setattr("bertsmith.data.corpus.sources.BLOCK", 64)
     assert read(tmp_path / "a.tsv", data) == ([("one", "1"), ("two", "2")], {"rows with long lines": 1})
 
 
@@ -152,18 +152,18 @@ def test_whoever_goes_by_numbers_has_no_header_but_one_of_known_names() -> None:
 
 def test_columns_without_names_are_numbered(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("x y\t1\nbroken\nz\t2\n")
-    table = opened(source(tmp_path / "a.tsv"))
-    assert (table.columns, table.headed) == (("0", "1"), False)
+    table = open_table(find_source(tmp_path / "a.tsv"))
+    assert (table.columns, table.has_header) == (("0", "1"), False)
     assert [table.column("0"), table.column("1")] == ["0", "1"]
     with pytest.raises(TextError, match=r"a\.tsv: has no column '2'\. Known: 0, 1\.$"):
         table.column("2")
     (tmp_path / "b.csv").write_text(",text,text\n0,a,b\n")
-    assert opened(source(tmp_path / "b.csv"), ["text"]).columns == ("0", "text", "2")
+    assert open_table(find_source(tmp_path / "b.csv"), ["text"]).columns == ("0", "text", "2")
 
 
 def test_a_column_goes_by_its_name_in_any_case_or_its_number(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("Text\tlabel\nx\t1\n")
-    table = opened(source(tmp_path / "a.tsv"), ["text"])
+    table = open_table(find_source(tmp_path / "a.tsv"), ["text"])
     assert [table.column(name) for name in ("Text", "text", "1")] == ["Text", "Text", "label"]
     with pytest.raises(TextError, match=r"a\.tsv: has no column 'lable'\. Did you mean 'label'\?$"):
         table.column("lable")
@@ -257,11 +257,11 @@ def test_parquet_without_its_library_has_a_remedy(tmp_path: Path, monkeypatch: p
 def test_a_file_that_is_not_there_or_not_known_is_refused(tmp_path: Path) -> None:
     (tmp_path / "train.tsv").write_text("a\tb\n")
     with pytest.raises(TextError, match=r"trian\.tsv: does not exist\. Did you mean 'train\.tsv'\?$"):
-        source(tmp_path / "trian.tsv")
+        find_source(tmp_path / "trian.tsv")
     with pytest.raises(TextError, match=r": is a folder\. Name a file in it: train\.tsv\.$"):
-        source(tmp_path)
+        find_source(tmp_path)
     with pytest.raises(TextError, match=r"does not exist"):
-        source(Path("nul\0"))
+        find_source(Path("nul\0"))
     with pytest.raises(TextError, match=r"a\.xlsx: has the unknown ending '\.xlsx'\. Known: \.tsv"):
         read(tmp_path / "a.xlsx", "text")
     with pytest.raises(TextError, match=r"a\.parquet\.gz: has the unknown ending"):
@@ -347,7 +347,7 @@ def test_a_packed_json_file_that_unpacks_to_far_more_is_refused_before_memory_is
     path.write_bytes(lzma.compress(b'{"data": [' + b'"aaaaaa",\n' * (4 << 20), preset=0))
     tracemalloc.start()
     with pytest.raises(TextError, match=r"bomb\.json\.xz: unpacks to more than 100 times its size\."):
-        whole(source(path))
+        whole(find_source(path))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1 << 26
@@ -360,4 +360,4 @@ def test_one_json_value_that_is_too_large_for_memory_is_refused(
     (tmp_path / "a.json").write_text("[" + "1, " * 1_000 + "1]")
     told = r"a\.json: is one JSON value of more than 1,000 bytes\. Write its rows as JSON lines\."
     with pytest.raises(TextError, match=told):
-        whole(source(tmp_path / "a.json"))
+        whole(find_source(tmp_path / "a.json"))

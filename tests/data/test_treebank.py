@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertsmith.data import labelled
-from bertsmith.data.examples import Example
+from bertsmith.data.labelled import reader
+from bertsmith.data.labelled.examples import Example
 from bertsmith.errors import TextError
 
 DOGS = """
@@ -22,7 +22,7 @@ DOGS = """
 
 
 def read(path: Path, policy: str = "skip") -> list[Example]:
-    return labelled.read(path, "classify", policy=policy).examples  # type: ignore[arg-type,return-value]
+    return reader.read(path, "classify", policy=policy).examples  # type: ignore[arg-type,return-value]
 
 
 def test_a_tree_becomes_its_sentence_and_its_brackets(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_a_tree_becomes_its_sentence_and_its_brackets(tmp_path: Path) -> None:
     assert first.texts == ("Dogs chase cats .",)
     assert first.label == "(S (NP NNS )NP (VP VBP (NP NNS )NP )VP . )S"
     assert (second.texts, second.label) == (("Rain",), "(FRAG NN )FRAG")
-    assert (first.place, second.place) == (f"{tmp_path / 'trees.mrg'}:2", f"{tmp_path / 'trees.mrg'}:7")
+    assert (first.location, second.location) == (f"{tmp_path / 'trees.mrg'}:2", f"{tmp_path / 'trees.mrg'}:7")
 
 
 TREES = st.recursive(
@@ -95,6 +95,6 @@ def test_the_sample_of_the_wall_street_journal_is_read(shared: Path, tmp_path: P
     with tarfile.open(shared / "data" / "treebank" / "wsj-sample-combined.tar.xz") as packed:
         packed.extractall(tmp_path, filter="data")
     assert len(list(tmp_path.glob("*.mrg"))) == 199
-    found = labelled.read(tmp_path / "wsj_000*.mrg", "classify")
+    found = reader.read(tmp_path / "wsj_000*.mrg", "classify")
     assert (len(found.examples), found.dropped) == (69, {})
     assert any(one.label and "(VP" in str(one.label) for one in found.examples if isinstance(one, Example))

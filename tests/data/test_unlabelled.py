@@ -9,18 +9,20 @@ from typing import Any
 
 import pytest
 
-from bertsmith.data import labelled, sources, unlabelled
-from bertsmith.data.asked import LearntFrom
-from bertsmith.data.examples import Example, Question, Sentence
-from bertsmith.data.labelled import Kind
-from bertsmith.data.unlabelled import Given, examples, is_text
+from bertsmith.data.corpus import sources
+from bertsmith.data.labelled import reader as labelled
+from bertsmith.data.labelled import unlabelled
+from bertsmith.data.labelled.examples import Example, Question, Sentence
+from bertsmith.data.labelled.inputs import TrainedOn
+from bertsmith.data.labelled.reader import Kind
+from bertsmith.data.labelled.unlabelled import LiteralText, examples, is_text
 from bertsmith.errors import TextError
 
 COLUMNS = "-DOCSTART- -X- O O\n\nEU NNP B-NP B-ORG\nrejects VBZ B-VP O\n\nPeter NNP B-NP B-PER\n"
 
 
 def asked(path: Path | str, kind: Kind, *texts: str, **more: Any) -> list[Any]:
-    return list(examples([str(path)], LearntFrom(kind=kind, texts=texts, **more)))
+    return list(examples([str(path)], TrainedOn(kind=kind, texts=texts, **more)))
 
 
 def texts(path: Path | str, *learnt: str) -> list[tuple[str, ...]]:
@@ -65,7 +67,7 @@ def test_parquet_and_zstandard_are_read(tmp_path: Path) -> None:
 def test_other_names_are_guessed_and_said(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", "review,label\n" + "".join(f'"{text}",{label}\n' for text, label in ROWS))
     said: list[str] = []
-    found = list(examples([str(path)], LearntFrom(kind="classify", texts=("Verbatim",)), said.append))
+    found = list(examples([str(path)], TrainedOn(kind="classify", texts=("Verbatim",)), said.append))
     assert [one.texts[0] for one in found if isinstance(one, Example)] == [text for text, _ in ROWS]
     assert said == [f"{path}: texts from 'review'; the model learnt from 'Verbatim'"]
     lost = written(tmp_path / "b.csv", "one,other,label\na b,c d,x\ne f,g h,y\n")
@@ -130,14 +132,14 @@ def test_squad_is_read_with_and_without_answers(tmp_path: Path) -> None:
     for indent in (None, 2):
         path = written(tmp_path / "dev.json", json.dumps(content, indent=indent))
         found = asked(path, "answer")
-        assert [(one.name, one.question, one.passage) for one in found] == [
+        assert [(one.name, one.question, one.context) for one in found] == [
             ("a1", "who?", "Ann is here"),
             ("a2", "where?", "Ann is here"),
         ]
     table = written(tmp_path / "a.csv", "question,context,answers\nwho?,Ann is here,Ann\n")
     (one,) = asked(table, "answer")
     assert isinstance(one, Question)
-    assert (one.question, one.passage) == ("who?", "Ann is here")
+    assert (one.question, one.context) == ("who?", "Ann is here")
     with pytest.raises(TextError, match=r"a\.txt:1: has no passage to look in\. Write a question, a tab and a passage"):
         asked(written(tmp_path / "a.txt", "who?\n"), "answer")
     empty = written(tmp_path / "empty.json", json.dumps({"data": [{"paragraphs": []}]}))
@@ -150,7 +152,7 @@ def test_endings_may_be_columns_or_a_list(tmp_path: Path) -> None:
     swag = written(tmp_path / "a.csv", "sent1,sent2,ending0,ending1\nShe opens,the door,and leaves,and flies\n")
     names = ("sent1", "sent2", "ending0", "ending1")
     assert [one.texts for one in asked(swag, "choose")] == [expected]
-    assert [one.texts for one in asked(swag, "choose", *names, joined=2)] == [expected]
+    assert [one.texts for one in asked(swag, "choose", *names, context_columns=2)] == [expected]
     record = {"ctx": "She opens the door", "endings": ["and leaves", "and flies"], "label": 0}
     lists = written(tmp_path / "a.jsonl", json.dumps(record))
     assert [one.texts for one in asked(lists, "choose")] == [expected]
@@ -176,16 +178,16 @@ def test_a_text_may_stand_in_the_place_of_a_file_and_a_misspelt_file_is_still_mi
 ) -> None:
     monkeypatch.chdir(tmp_path)  # whose files are the only ones that might be meant
     assert texts("A film to see twice.") == [("A film to see twice.",)]
-    assert [one.texts for one in examples([Given("great"), Given("bad")], LearntFrom(kind="classify"))] == [
+    assert [one.texts for one in examples([LiteralText("great"), LiteralText("bad")], TrainedOn(kind="classify"))] == [
         ("great",),
         ("bad",),
     ]
-    assert asked("EU rejects it", "tag")[0] == Sentence(place="'EU rejects it'", words=("EU", "rejects", "it"))
+    assert asked("EU rejects it", "tag")[0] == Sentence(location="'EU rejects it'", words=("EU", "rejects", "it"))
     written(tmp_path / "reviews.csv", "text\na b\n")
     with pytest.raises(TextError, match=r"revews\.csv: does not exist\. Did you mean 'reviews\.csv'\?$"):
-        unlabelled.check([str(tmp_path / "revews.csv")])
+        unlabelled.check_files([str(tmp_path / "revews.csv")])
     with pytest.raises(TextError, match=r"^great: does not exist\. A text goes after --text\.$"):
-        unlabelled.check(["great"])
+        unlabelled.check_files(["great"])
     assert not is_text("my revews.csv")
     assert not is_text("my revews.csv.gz")
     assert is_text("a " * 5_000)
@@ -224,10 +226,10 @@ def test_a_packed_file_that_unpacks_to_far_more_than_text_does_is_refused_by_eve
     path, size, given = tmp_path / "bomb.txt.xz", 1 << 22, list[object]()
     path.write_bytes(lzma.compress(line * (size // len(line)), preset=0))
     readers = {
-        "predict": lambda: given.extend(examples([str(path)], LearntFrom(kind="classify"))),
+        "predict": lambda: given.extend(examples([str(path)], TrainedOn(kind="classify"))),
         "embed": lambda: given.extend(unlabelled.texts([str(path)])),
         "score": lambda: given.extend(unlabelled.every_line(str(path))),
-        "before all work": lambda: unlabelled.check([str(path)]),
+        "before all work": lambda: unlabelled.check_files([str(path)]),
     }
     for reader in readers.values():
         given.clear()

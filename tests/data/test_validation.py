@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertsmith.data import validation
-from bertsmith.data.corpus import Corpus
-from bertsmith.data.seen import Seen
-from bertsmith.data.validation import Counted, Validation, choose, chosen, digest, key_of
+from bertsmith.data.corpus.corpus import Corpus
+from bertsmith.data.shards import validation
+from bertsmith.data.shards.duplicates import DigestSet
+from bertsmith.data.shards.validation import Counted, Validation, choose, chosen, digest, key_of
 
 TEXT = "the old house on a hill by the sea stood still while dark water rose and fell under pale moonlight"
 
@@ -38,7 +38,7 @@ def documents(sizes: list[int]) -> str:
 def sides(corpus: Corpus, plan: Validation) -> tuple[list[list[str]], list[list[str]]]:
     """Documents for training and for validation."""
     both: tuple[list[list[str]], list[list[str]]] = ([], [])
-    seen = Seen()
+    seen = DigestSet()
     for passage in corpus.passages():
         found, size = digest(passage.texts)
         if seen.add(found):
@@ -131,7 +131,7 @@ def test_standard_input_is_copied_so_that_it_can_be_counted(monkeypatch: pytest.
     assert plan == choose(named, 0.05)
     assert sides(piped, plan) == sides(named, plan)
     assert piped.bytes == named.bytes
-    assert piped.words == named.words
+    assert piped.estimated_words == named.estimated_words
 
 
 def test_what_is_large_is_read_once_and_cut_into_stretches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +141,7 @@ def test_what_is_large_is_read_once_and_cut_into_stretches(tmp_path: Path, monke
     (tmp_path / "a.txt").write_text(lines(8_000))
     corpus = Corpus([str(tmp_path)], layout="lines")
     plan = choose(corpus, 0.05)
-    assert corpus.share == 0.0  # nothing has been read
+    assert corpus.progress == 0.0  # nothing has been read
     train, apart = sides(corpus, plan)
     assert weight(apart) == pytest.approx(0.05 * weight([*train, *apart]), rel=0.1)
 

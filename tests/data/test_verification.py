@@ -10,11 +10,13 @@ import pytest
 from data.test_shards import flip, made
 from tiny import prepared, recipe, write_text
 
-from bertsmith import kit, maker, measures, race, run
-from bertsmith.data import files, verification
-from bertsmith.data.shards import Shards
-from bertsmith.data.verification import Verification, verify
+from bertsmith import files
+from bertsmith.commands import make, pretrain, race
+from bertsmith.data.shards import verification
+from bertsmith.data.shards.shards import Shards
+from bertsmith.data.shards.verification import Verification, verify
 from bertsmith.errors import FolderError
+from bertsmith.runs import build, race_metrics
 from bertsmith.train.trainer import Trainer
 
 RECIPES = Path(__file__).resolve().parents[2] / "src" / "bertsmith" / "recipes" / "tiny"
@@ -54,7 +56,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 def test_a_flipped_bit_is_named_before_the_first_step(data: Path, tmp_path: Path, split: str) -> None:
     flip(data / split / "000000.tokens", 0)  # another token of the vocabulary
     with pytest.raises(FolderError, match=DAMAGED.format("tokens")) as told:
-        run.pretrain(recipe(data, tmp_path / "run"))
+        pretrain.pretrain(recipe(data, tmp_path / "run"))
     assert str(told.value).startswith(str(data / split))
     assert not (tmp_path / "run" / "log.jsonl").exists()
     assert not (tmp_path / "run" / "checkpoints").exists()
@@ -64,16 +66,16 @@ def test_ends_that_are_in_order_and_wrong_are_named(data: Path, tmp_path: Path) 
     in_order(data / "train")
     Shards(data / "train")
     with pytest.raises(FolderError, match=DAMAGED.format("sentences")):
-        run.pretrain(recipe(data, tmp_path / "run"))
+        pretrain.pretrain(recipe(data, tmp_path / "run"))
 
 
 def test_check_and_a_race_name_a_damaged_shard(data: Path, tmp_path: Path) -> None:
     flip(data / "train" / "000000.tokens", 0)
     with pytest.raises(FolderError, match=DAMAGED.format("tokens")):
-        run.check(recipe(data, tmp_path / "run"))
-    rules, questions = race.Rules(budget="1s", points=1), measures.Questions()
+        pretrain.check(recipe(data, tmp_path / "run"))
+    rules, questions = race.Rules(budget="1s", points=1), race_metrics.MetricsConfig()
     with pytest.raises(FolderError, match=DAMAGED.format("tokens")):
-        race.race([str(RECIPES / "bert.toml")], tmp_path / "race", rules=rules, questions=questions, data=data)
+        race.race([str(RECIPES / "bert.toml")], tmp_path / "race", rules=rules, metrics=questions, data=data)
 
 
 def test_prepare_and_make_name_a_damaged_shard_of_an_earlier_call(
@@ -84,12 +86,12 @@ def test_prepare_and_make_name_a_damaged_shard_of_an_earlier_call(
     def stopping(*_: object) -> None:
         raise ConnectionAbortedError
 
-    monkeypatch.setattr(maker, "_chosen", stopping)  # the text is prepared by then
+    monkeypatch.setattr(make, "_chosen", stopping)  # the text is prepared by then
     with pytest.raises(ConnectionAbortedError):
-        maker.make(text, tmp_path / "made", budget="10m")
+        make.make(text, tmp_path / "made", budget="10m")
     flip(tmp_path / "made" / "data" / "train" / "000000.tokens", 0)
     with pytest.raises(FolderError, match=DAMAGED.format("tokens")):
-        maker.make(text, tmp_path / "made", budget="10m")
+        make.make(text, tmp_path / "made", budget="10m")
 
 
 def test_much_text_is_verified_beside_the_first_steps_and_before_anything_is_written(
@@ -106,7 +108,7 @@ def test_much_text_is_verified_beside_the_first_steps_and_before_anything_is_wri
 
     monkeypatch.setattr(Trainer, "save", saving)
     with pytest.raises(FolderError, match=DAMAGED.format("tokens")):
-        run.pretrain(recipe(data, tmp_path / "run"))
+        pretrain.pretrain(recipe(data, tmp_path / "run"))
     assert steps == [4]  # the first of ten checkpoints of forty steps
     assert not (tmp_path / "run" / "checkpoints").exists()
     assert not (tmp_path / "run" / "model").exists()
@@ -126,7 +128,7 @@ def test_a_run_that_saves_nothing_still_writes_no_model_of_damaged_text(
 
     monkeypatch.setattr(Trainer, "update", updating)
     with pytest.raises(FolderError, match=DAMAGED.format("tokens")):
-        run.pretrain(recipe(data, tmp_path / "run", "train.steps=2", "train.saves=0", "train.evaluations=0"))
+        pretrain.pretrain(recipe(data, tmp_path / "run", "train.steps=2", "train.checkpoints=0", "train.evaluations=0"))
     assert not (tmp_path / "run" / "model").exists()
 
 
@@ -148,7 +150,7 @@ def test_training_stops_at_the_next_batch_after_damage_is_found(
     last = []
     monkeypatch.setattr(Trainer, "save", lambda self: last.append(self.step))
     with pytest.raises(FolderError, match=DAMAGED.format("tokens")):
-        run.pretrain(recipe(data, tmp_path / "run", "train.saves=1"))
+        pretrain.pretrain(recipe(data, tmp_path / "run", "train.checkpoints=1"))
     assert last == []  # what the loader had made ahead was learnt from, and no more
 
 
@@ -156,8 +158,8 @@ def test_sound_text_verified_beside_the_first_steps_changes_nothing(
     data: Path, tmp_path: Path, slow: threading.Event, capsys: pytest.CaptureFixture[str]
 ) -> None:
     slow.set()
-    tokenizer, train, _ = kit.data(recipe(data, tmp_path / "run"))
-    figures = run.pretrain(recipe(data, tmp_path / "run", "train.steps=4"))
+    tokenizer, train, _ = build.load_data(recipe(data, tmp_path / "run"))
+    figures = pretrain.pretrain(recipe(data, tmp_path / "run", "train.steps=4"))
     assert figures["step"] == 4
     assert tokenizer.fingerprint == train.tokenizer
 
@@ -196,7 +198,7 @@ def test_text_of_another_tokenizer_is_refused_before_training(data: Path, tmp_pa
         path.read_text(encoding="utf-8").replace('"lowercase": true', '"lowercase": false'), encoding="utf-8"
     )
     with pytest.raises(FolderError, match="was prepared with another tokenizer"):
-        run.pretrain(recipe(data, tmp_path / "run"))
+        pretrain.pretrain(recipe(data, tmp_path / "run"))
 
 
 def test_a_file_is_hashed_once_in_a_process_unless_it_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bertsmith import config, run
-from bertsmith.data.corpus import Corpus
-from bertsmith.data.prepare import prepare
+from bertsmith import config
+from bertsmith.commands import pretrain
+from bertsmith.data.corpus.corpus import Corpus
+from bertsmith.data.shards.prepare import prepare
 from bertsmith.recipe import Recipe
 from bertsmith.text.tokenizer import TokenizerConfig, train
 from bertsmith.train import log
@@ -20,7 +21,7 @@ from bertsmith.train import log
 HERE = Path(__file__).parent
 STEPS = 12
 VALID = 0.0394  # gives the 22 documents that the curve was made without, when 0.05 was a chance for each document
-ONCE = ("train.evaluations=0", "train.saves=0")  # the last figures are all that is kept
+ONCE = ("train.evaluations=0", "train.checkpoints=0")  # the last figures are all that is kept
 
 
 def test_the_tiny_elmo_learns_as_it_always_has(tmp_path: Path) -> None:
@@ -30,7 +31,7 @@ def test_the_tiny_elmo_learns_as_it_always_has(tmp_path: Path) -> None:
         prepare(corpus, words, tmp_path / "data", valid=VALID, workers=1)
     path = HERE.parents[1] / "src" / "bertsmith" / "recipes" / "tiny" / "elmo.toml"
     changes = [f"out={tmp_path / 'run'}", f"data.folder={tmp_path / 'data'}", f"train.steps={STEPS}"]
-    figures = run.pretrain(config.read(path, Recipe, [*changes, "data.valid=2_048", *ONCE]))
+    figures = pretrain.pretrain(config.read(path, Recipe, [*changes, "data.validation_tokens=2_048", *ONCE]))
     steps = [entry["loss"] for entry in log.read(tmp_path / "run" / log.NAME) if entry["kind"] == "step"]
     seen = {"losses": [round(loss, 5) for loss in steps], "valid": round(figures["loss"], 5)}
     kept = HERE / "elmo.json"

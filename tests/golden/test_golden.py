@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 from workers import made_once
 
-from bertsmith import config, run
-from bertsmith.data.corpus import Corpus
-from bertsmith.data.prepare import prepare
+from bertsmith import config
+from bertsmith.commands import pretrain
+from bertsmith.data.corpus.corpus import Corpus
+from bertsmith.data.shards.prepare import prepare
 from bertsmith.recipe import Recipe
-from bertsmith.text.pieces import Kind
 from bertsmith.text.tokenizer import TokenizerConfig, train
+from bertsmith.text.train import Kind
 from bertsmith.train import log
 
 HERE = Path(__file__).parent
@@ -58,8 +59,12 @@ def make(kind: Kind, folder: Path) -> None:
 def test_a_tiny_recipe_learns_as_it_always_has(name: str, data: Callable[[Kind], Path], tmp_path: Path) -> None:
     path = HERE.parents[1] / "src" / "bertsmith" / "recipes" / "tiny" / f"{name}.toml"
     changes = [f"out={tmp_path / 'run'}", f"data.folder={data(MEMBERS[name])}", f"train.steps={STEPS[name]}"]
-    changes += ["data.valid=4_096", "train.evaluations=0", "train.saves=0"]  # the last figures are all that is kept
-    figures = run.pretrain(config.read(path, Recipe, changes))
+    changes += [
+        "data.validation_tokens=4_096",
+        "train.evaluations=0",
+        "train.checkpoints=0",
+    ]  # the last figures are all that is kept
+    figures = pretrain.pretrain(config.read(path, Recipe, changes))
     steps = [entry["loss"] for entry in log.read(tmp_path / "run" / log.NAME) if entry["kind"] == "step"]
     seen = {"losses": [round(loss, 5) for loss in steps], "valid": round(figures["loss"], 5)}
     kept = HERE / f"{name}.json"

@@ -12,7 +12,7 @@ import pytest
 from letters import letters
 
 import bertsmith
-from bertsmith import tune
+from bertsmith.runs import finetuning, task_recipe
 from bertsmith.train import log
 
 HERE = Path(__file__).parent
@@ -25,7 +25,9 @@ def test_letters_are_learnt_without_a_mistake_as_they_always_were(name: str, tmp
     path = HERE.parents[1] / "src" / "bertsmith" / "recipes" / "tiny" / f"{name}.toml"
     changes = ["train.device=cpu", "data.workers=1"]
     data, out = letters(tmp_path / "data"), tmp_path / "run"
-    result = tune.finetune(tune.recipe(path, data, out, dev=None, task=None, seeds=1, overrides=changes))
+    result = finetuning.finetune(
+        task_recipe.build_recipe(path, data, out, dev=None, task=None, seeds=1, overrides=changes)
+    )
     entries = [entry for entry in log.read(out / "seed-0" / log.NAME) if entry["kind"] == "step"]
     losses = [entry["loss"] for entry in entries]
     kept = HERE / f"{name}.json"
@@ -47,6 +49,6 @@ def test_letters_are_learnt_without_a_mistake_as_they_always_were(name: str, tmp
     if name == "seq2seq":  # what is said from the last to the first is looked at from the last to the first
         [found] = model.translate_all(["back a b c d"], beams=1)
         looks = model.align(found)
-        assert looks.read == ["back", "a", "b", "c", "d", "[SEP]"]
-        assert looks.written[:4] == ["d", "c", "b", "a"]
+        assert looks.source == ["back", "a", "b", "c", "d", "[SEP]"]
+        assert looks.target[:4] == ["d", "c", "b", "a"]
         assert np.argmax(looks.weights[:4], 1).tolist() == [4, 3, 2, 1]

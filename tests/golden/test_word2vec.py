@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bertsmith import words
+from bertsmith.commands import word2vec
 from bertsmith.train import log
 
 HERE = Path(__file__).parent
@@ -19,11 +19,11 @@ KINDS = ("skip-gram", "cbow")
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_word_vectors_are_learnt_as_they_always_have_been(kind: str, tmp_path: Path) -> None:
-    recipe = words.recipe(
-        tmp_path / "run", model={"kind": kind, "width": 50}, train={"epochs": 1.0, "saves": 0, "device": "cpu"}
+    recipe = word2vec.build_recipe(
+        tmp_path / "run", model={"kind": kind, "width": 50}, train={"epochs": 1.0, "checkpoints": 0, "device": "cpu"}
     )
     with resources.as_file(resources.files("bertsmith.text") / "sample" / "sample.txt.xz") as sample:
-        words.vectors([str(sample)], recipe, layout="lines")
+        word2vec.train_vectors([str(sample)], recipe, layout="lines")
     losses = [entry["loss"] for entry in log.read(tmp_path / "run" / log.NAME)]
     kept = HERE / f"word2vec-{kind}.json"
     if os.environ.get("BERTSMITH_GOLDEN") == "write":

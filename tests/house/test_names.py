@@ -16,12 +16,12 @@ from data.test_shards import rewrite
 from models.small import saved
 from train.test_checkpoint import made as made_checkpoint
 
-from bertsmith.data import files
-from bertsmith.data.shards import Shards
-from bertsmith.data.verification import verify
+from bertsmith import files
+from bertsmith.data.shards.shards import Shards
+from bertsmith.data.shards.verification import verify
 from bertsmith.errors import BertsmithError
-from bertsmith.models import folder as folders
-from bertsmith.models import sentence
+from bertsmith.models.hf import folder as folders
+from bertsmith.models.hf import sentence_transformers
 from bertsmith.train import checkpoint
 
 OURS = tuple(str(Path(place).resolve()) for place in (sys.prefix, sys.base_prefix, Path(__file__).parents[2] / "src"))
@@ -67,7 +67,7 @@ def in_an_index(folder: Path, name: str) -> object:
 def in_modules(folder: Path, name: str) -> object:
     modules = [{"path": "", "type": "x.Transformer"}, {"path": name, "type": "x.Pooling"}]
     (folder / "modules.json").write_text(json.dumps(modules))
-    return sentence.read(folder)
+    return sentence_transformers.read(folder)
 
 
 def in_a_manifest(folder: Path, name: str) -> object:
@@ -87,7 +87,7 @@ def in_a_checkpoint(folder: Path, name: str) -> object:
     digests = {one.name: files.digest(one) for one in path.iterdir() if one.name != "MANIFEST.json"}
     digests[_utf8(name)] = files.Digest(6, "0" * 64)
     (path / "MANIFEST.json").write_bytes(checkpoint._manifest(3, digests))
-    return checkpoint.newest(folder)
+    return checkpoint.load_newest(folder)
 
 
 PLACES: dict[str, Callable[[Path, str], object]] = {

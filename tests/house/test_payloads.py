@@ -13,14 +13,15 @@ import pytest
 import torch
 from tiny import prepared, recipe
 
-from bertsmith import config, run
-from bertsmith.data.corpus import Corpus
-from bertsmith.data.shards import Shards
+from bertsmith import config
+from bertsmith.commands import pretrain
+from bertsmith.data.corpus.corpus import Corpus
+from bertsmith.data.shards.shards import Shards
 from bertsmith.errors import BertsmithError
+from bertsmith.inference.load import load
 from bertsmith.recipe import Recipe
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import checkpoint
-from bertsmith.use.load import load
 
 
 class Bomb:
@@ -80,7 +81,7 @@ PAYLOADS: dict[str, Callable[[Path], bytes]] = {
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("payloads")
-    run.pretrain(recipe(prepared(folder), folder / "run", "train.steps=2"))
+    pretrain.pretrain(recipe(prepared(folder), folder / "run", "train.steps=2"))
     (folder / "run/model/MANIFEST.json").unlink()  # else its hashes would refuse a file before anything reads it
     pieces = folder / "pieces"  # as they were first published
     pieces.mkdir()
@@ -104,9 +105,9 @@ READERS: dict[str, Callable[[Path], object]] = {
     "pieces/spiece.model": lambda folder: Tokenizer.load(folder / "pieces"),
     "pieces/byte_pairs/*": lambda folder: Tokenizer.load(folder / "pieces/byte_pairs"),
     "pieces/words/*": lambda folder: Tokenizer.load(folder / "pieces/words"),
-    "run/checkpoints/*/model.safetensors": lambda folder: checkpoint.newest(folder / "run/checkpoints"),
-    "run/checkpoints/*/state.json": lambda folder: checkpoint.newest(folder / "run/checkpoints"),
-    "run/checkpoints/*/MANIFEST.json": lambda folder: checkpoint.newest(folder / "run/checkpoints"),
+    "run/checkpoints/*/model.safetensors": lambda folder: checkpoint.load_newest(folder / "run/checkpoints"),
+    "run/checkpoints/*/state.json": lambda folder: checkpoint.load_newest(folder / "run/checkpoints"),
+    "run/checkpoints/*/MANIFEST.json": lambda folder: checkpoint.load_newest(folder / "run/checkpoints"),
     "run/recipe.toml": lambda folder: config.read(folder / "run/recipe.toml", Recipe),
     "data/train/index.json": lambda folder: Shards(folder / "data/train").verify(),
     "data/train/000000.tokens": lambda folder: Shards(folder / "data/train").verify(),

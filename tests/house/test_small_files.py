@@ -16,12 +16,11 @@ from models.test_refusals import header
 from pace import pace, work
 from train.test_checkpoint import made as made_checkpoint
 
-from bertsmith import config
-from bertsmith.data import files
-from bertsmith.data.shards import Shards
+from bertsmith import config, files
+from bertsmith.data.shards.shards import Shards
 from bertsmith.errors import BertsmithError
-from bertsmith.models import folder as folders
-from bertsmith.models import sentence
+from bertsmith.models.hf import folder as folders
+from bertsmith.models.hf import sentence_transformers
 from bertsmith.recipe import Recipe
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import checkpoint
@@ -92,7 +91,7 @@ def resumed(home: Path) -> object:
     path = home / "checkpoints" / "step-000000001"
     digests = {one.name: files.digest(one) for one in path.iterdir() if one.name != "MANIFEST.json"}
     (path / "MANIFEST.json").write_bytes(checkpoint._manifest(1, digests))
-    return checkpoint.newest(home / "checkpoints")
+    return checkpoint.load_newest(home / "checkpoints")
 
 
 def indexed(home: Path) -> object:
@@ -108,7 +107,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "model/config.json": lambda home: folders.read(home / "model"),
     "model/model.safetensors": lambda home: folders.read(home / "model"),
     "model/model.safetensors.index.json": indexed,
-    "model/modules.json": lambda home: sentence.read(home / "model"),
+    "model/modules.json": lambda home: sentence_transformers.read(home / "model"),
     "model/MANIFEST.json": lambda home: folders.read(home / "model"),
     "tokenizer/tokenizer.json": lambda home: encoded(home / "tokenizer"),
     "tokenizer/tokenizer_config.json": lambda home: encoded(home / "tokenizer"),
@@ -119,7 +118,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "pieces/spiece.model": lambda home: encoded(home / "pieces"),
     "train/index.json": lambda home: Shards(home / "train"),
     "train/MANIFEST.json": lambda home: Shards(home / "train"),
-    "checkpoints/step-000000001/MANIFEST.json": lambda home: checkpoint.newest(home / "checkpoints"),
+    "checkpoints/step-000000001/MANIFEST.json": lambda home: checkpoint.load_newest(home / "checkpoints"),
     "checkpoints/step-000000001/model.safetensors": resumed,
     "recipe.toml": lambda home: config.read(home / "recipe.toml", Recipe),
 }
@@ -165,6 +164,8 @@ def test_a_small_file_costs_little(home: Path, record_property: Callable[[str, o
         before = path.read_bytes() if path.exists() else None
         path.write_bytes(content)
         took = spent(refused(READERS[target], home))
+        if took[0] > longest:  # the machine may have become slower since its pace was taken: both once more
+            longest, took = 4 * pace(), spent(refused(READERS[target], home))
         if took[0] > longest or took[1] > MOST:
             dear.append((target, name, took))
         worst = max(worst[0], took[0]), max(worst[1], took[1])

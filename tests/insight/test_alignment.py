@@ -35,7 +35,7 @@ def test_what_a_model_writes_is_no_markup() -> None:
 
 
 def test_rows_and_columns_stand_where_their_words_do() -> None:
-    drawn = alignment.drawing(ONE)
+    drawn = alignment.svg(ONE)
     places = [tuple(map(float, found)) for found in re.findall(r'<rect x="([\d.]+)" y="([\d.]+)"', drawn)]
     assert len(set(places)) == 12
     assert places == sorted(places, key=lambda place: place[::-1])
@@ -65,5 +65,5 @@ def test_without_the_library_a_png_is_refused_in_one_line(tmp_path: Path, monkey
 
 def test_another_ending_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TextError) as caught:
-        alignment.check(tmp_path / "page.jpg")
+        alignment.check_path(tmp_path / "page.jpg")
     assert str(caught.value) == f"{tmp_path / 'page.jpg'}: has the unknown ending '.jpg'. Use .html or .png."

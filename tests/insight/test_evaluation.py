@@ -8,28 +8,28 @@ from typing import Any
 
 import pytest
 
-from bertsmith.data.examples import Example
-from bertsmith.insight.evaluation import beside, page, write
-from bertsmith.tasks.class_findings import Classes
+from bertsmith.data.labelled.examples import Example
+from bertsmith.insight.evaluation import comparison_lines, page, write
+from bertsmith.tasks.class_findings import ClassificationFindings
 from bertsmith.tasks.findings import Prior, warnings
-from bertsmith.tasks.value_findings import Numbers
+from bertsmith.tasks.value_findings import RegressionFindings
 
 EVIL = "<script>alert(1)</script>"
 
 
 def result(classes: int = 2, right: float = 0.8) -> dict[str, Any]:
     labels = [f"{EVIL}{number}" if number == 1 else f"class {number}" for number in range(classes)]
-    found = Classes(labels, Prior(counts={labels[0]: 10}))
+    found = ClassificationFindings(labels, Prior(counts={labels[0]: 10}))
     for number in range(40 * classes):
         gold, said = labels[number % classes], labels[(number + (number % 10 >= 10 * right)) % classes]
         chances = {label: 0.9 if label == said else 0.1 / (classes - 1) for label in labels}
-        found.add([Example(place=f"a.csv:{number}", texts=(f"{EVIL} text {number}",), label=gold)],
-                  [{"label": said, "chances": chances}])  # fmt: skip
+        found.add([Example(location=f"a.csv:{number}", texts=(f"{EVIL} text {number}",), label=gold)],
+                  [{"label": said, "probabilities": chances}])  # fmt: skip
     return whole(found)
 
 
 def whole(found: Any) -> dict[str, Any]:
-    details = found.plain()
+    details = found.to_dict()
     headline = next(iter(details["figures"]))
     summary = {name: {"mean": one, "low": one - 0.1, "high": one + 0.1} for name, one in details["figures"].items()}
     return {
@@ -79,15 +79,17 @@ def test_a_warning_stands_first() -> None:
     text = page("bad", result(right=0.0))
     assert text.index("Look here first") < text.index("Key figures")
     assert "is not better than always predicting" in text
-    lines = beside(result(right=0.0))
+    lines = comparison_lines(result(right=0.0))
     assert lines[0].startswith("baseline: accuracy 0.5000, always predicting 'class 0'")
     assert lines[1] == "before training: accuracy 0.4000"
     assert any(line.startswith("warning: accuracy") for line in lines)
 
 
 def test_numbers_are_drawn_against_the_true_ones() -> None:
-    found = Numbers(None)
-    found.add([Example(place="x", texts=("t",), label=float(n)) for n in range(20)], [{"number": n} for n in range(20)])
+    found = RegressionFindings(None)
+    found.add(
+        [Example(location="x", texts=("t",), label=float(n)) for n in range(20)], [{"number": n} for n in range(20)]
+    )
     text = page("numbers", whole(found))
     assert text.count('<circle class="dot"') == 20
     assert "MAE" in text
@@ -95,8 +97,8 @@ def test_numbers_are_drawn_against_the_true_ones() -> None:
 
 
 def test_numbers_that_are_none_leave_a_page_all_the_same() -> None:
-    found = Numbers(None)
-    found.add([Example(place="x", texts=("t",), label=float(n)) for n in range(3)], [{"number": math.nan}] * 3)
+    found = RegressionFindings(None)
+    found.add([Example(location="x", texts=("t",), label=float(n)) for n in range(3)], [{"number": math.nan}] * 3)
     text = page("astray", whole(found))
     assert "Look here first" in text
     assert "Predicted number" not in text

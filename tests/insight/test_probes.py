@@ -12,17 +12,17 @@ import torch
 import torch.nn.functional as F
 
 from bertsmith.data.batch import Tokens
-from bertsmith.data.examples import Example, Sentence
+from bertsmith.data.labelled.examples import Example, Sentence
 from bertsmith.data.rows import Row
 from bertsmith.errors import TextError
 from bertsmith.insight import probes
-from bertsmith.insight.probes import PENALTY, Probed, draw, probe, read_off
+from bertsmith.insight.probes import PENALTY, ProbeResults, draw, probe, probe_accuracy
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 
 WORDS = ["red", "blue", "green", "pink", "one", "two", "three", "four", "and", "or"]
 TAGS = dict(zip(WORDS, ["colour"] * 4 + ["number"] * 4 + ["link"] * 2, strict=True))
-PROBED = Probed(
+PROBED = ProbeResults(
     kind="tag", labels=("A", "B"), accuracy=(0.8, 0.9, 0.95, 0.95), control=(0.7, 0.6, 0.5, 0.4),
     majority=0.55, learnt=1200, judged=300, seed=0,
 )  # fmt: skip
@@ -30,14 +30,14 @@ PROBED = Probed(
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return train([" ".join(WORDS)] * 4, TokenizerConfig(vocabulary=100, least=1))
+    return train([" ".join(WORDS)] * 4, TokenizerConfig(vocabulary=100, min_frequency=1))
 
 
 @pytest.fixture(scope="module")
 def trunk() -> Transformer:
     torch.manual_seed(0)
     return Transformer(
-        TransformerConfig(vocabulary=100, width=16, layers=3, heads=2, feed_forward=32, length=16, dropout=0.5)
+        TransformerConfig(vocabulary=100, width=16, layers=3, heads=2, feed_forward=32, max_length=16, dropout=0.5)
     )
 
 
@@ -47,7 +47,7 @@ def sentences(count: int, start: int = 0) -> list[Sentence]:
     found = []
     for number in range(count):
         words = [WORDS[which] for which in draw.integers(0, 10, draw.integers(2, 7))]
-        found.append(Sentence(place=f"made:{number}", words=tuple(words), tags=tuple(TAGS[word] for word in words)))
+        found.append(Sentence(location=f"made:{number}", words=tuple(words), tags=tuple(TAGS[word] for word in words)))
     return found
 
 
@@ -69,7 +69,7 @@ def test_a_tag_that_depends_on_the_word_is_read_off_the_embedding(trunk: Transfo
     assert found.control[0] > 0.99
     assert found.selectivity == tuple(np.subtract(found.accuracy, found.control))
     assert found == probe(trunk, tokenizer, sentences(60), sentences(30, 1), "tag")
-    assert len(json.loads(json.dumps(found.plain()))["accuracy"]) == 4
+    assert len(json.loads(json.dumps(found.to_dict()))["accuracy"]) == 4
 
 
 def test_vectors_are_those_of_every_layer_in_order_at_the_words_first_pieces(trunk: Transformer) -> None:
@@ -79,7 +79,7 @@ def test_vectors_are_those_of_every_layer_in_order_at_the_words_first_pieces(tru
     trunk.eval()
     found = probes._vectors(trunk, flat, places)
     assert found.shape == (4, 3, 16)
-    first, second = trunk.states(Tokens.of(rows[:1])), trunk.states(Tokens.of(rows[1:2]))
+    first, second = trunk.hidden_states(Tokens.from_rows(rows[:1])), trunk.hidden_states(Tokens.from_rows(rows[1:2]))
     for layer in range(4):
         true = torch.stack([first[layer][1], second[layer][1], second[layer][4]])
         torch.testing.assert_close(found[layer], true, rtol=0, atol=1e-5)
@@ -93,7 +93,7 @@ def test_vectors_are_those_of_every_layer_in_order_at_the_words_first_pieces(tru
 def test_a_class_of_texts_is_read_off_some_layer(trunk: Transformer, tokenizer: Tokenizer, pooling: str) -> None:
     def texts(count: int, start: int) -> list[Example]:
         return [
-            Example(place="made", texts=(" ".join(said.words),), label=str(TAGS[said.words[0]]))
+            Example(location="made", texts=(" ".join(said.words),), label=str(TAGS[said.words[0]]))
             for said in sentences(count, start)
         ]
 
@@ -112,8 +112,8 @@ def test_every_layer_has_its_own_fit_and_reaches_the_lowest_point() -> None:
     targets = (known[0, :, 0] + known[0, :, 1] + torch.randn(200) > 2).long() + (known[0, :, 2] > 4).long()
     known[1] = unknown[1] = 7.0
     truth = targets[:100].numpy()
-    both = read_off(known, targets[:, None].numpy(), unknown, truth[:, None], 3)[0]
-    assert both[0] == read_off(known[:1], targets[:, None].numpy(), unknown[:1], truth[:, None], 3)[0][0]
+    both = probe_accuracy(known, targets[:, None].numpy(), unknown, truth[:, None], 3)[0]
+    assert both[0] == probe_accuracy(known[:1], targets[:, None].numpy(), unknown[:1], truth[:, None], 3)[0][0]
     assert both[1] == (truth == np.bincount(targets.numpy()).argmax()).mean()
 
     standard = (known[0] - known[0].mean(0)) / known[0].std(0, correction=0)
@@ -144,7 +144,7 @@ def test_the_control_gives_a_word_one_tag_as_often_as_real_tags_are() -> None:
 
 
 def test_no_more_examples_are_taken_than_asked_for(trunk: Transformer, tokenizer: Tokenizer) -> None:
-    found = probe(trunk, tokenizer, sentences(60), sentences(30), "tag", most=40)
+    found = probe(trunk, tokenizer, sentences(60), sentences(30), "tag", limit=40)
     assert 40 <= found.learnt < 46
     assert 40 <= found.judged < 46
 
@@ -155,7 +155,7 @@ def test_examples_that_cannot_be_probed_are_refused(trunk: Transformer, tokenize
             probe(trunk, tokenizer, examples, examples, "classify")
         return str(caught.value)
 
-    plain = Example(place="a.tsv:1", texts=("red",))
+    plain = Example(location="a.tsv:1", texts=("red",))
     assert refusal(plain) == "probe: none of 1 examples has a label. Give examples with labels."
     assert refusal(replace(plain, label=3.5)) == "a.tsv:1: the label 3.5 is no class. Probe for classes."
     alone = refusal(replace(plain, label="x"))

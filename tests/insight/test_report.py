@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bertsmith.insight import report
-from bertsmith.insight.report import Example, RunStory
+from bertsmith.insight.report import ClozeExample, RunSummary
 
 EVIL = "<script>alert('x')</script> & \"quotes\" [MASK]"
 VOID = {"meta", "link", "line", "path", "circle", "i"}
@@ -19,7 +19,7 @@ def records(steps: int = 400) -> list[dict[str, Any]]:
     told: list[dict[str, Any]] = []
     for step in range(1, steps + 1):
         share = step / steps
-        terms = {"masked": 9 - 4 * share, "next": 0.7 - 0.2 * share}
+        terms = {"masked": 9 - 4 * share, "nsp": 0.7 - 0.2 * share}
         told.append({"kind": "step", "step": step, "loss": sum(terms.values()), "terms": terms})
         told[-1] |= {
             "rate": share / 1000,
@@ -29,22 +29,22 @@ def records(steps: int = 400) -> list[dict[str, Any]]:
         }
         if step % 50 == 0:
             told.append({"kind": "valid", "step": step, "masked_loss": 9 - 4 * share, "masked_accuracy": 0.3})
-            told[-1] |= {"next_loss": 0.6, "next_accuracy": 0.7, "bits_per_byte": 1.9}
+            told[-1] |= {"nsp_loss": 0.6, "nsp_accuracy": 0.7, "bits_per_byte": 1.9}
     return told
 
 
-EXAMPLE = Example("once upon a [MASK] .", "time", [("##q", 0.002), ("leaf", 0.001)], [("Time", 0.8), ("day", 0.1)])
-STORY = RunStory(
+EXAMPLE = ClozeExample("once upon a [MASK] .", "time", [("##q", 0.002), ("leaf", 0.001)], [("Time", 0.8), ("day", 0.1)])
+STORY = RunSummary(
     title="bert-mini from 500,000 words",
     records=records(),
     figures={"validation loss of hidden words": "5.000 nats", "training time": "4 min"},
     examples=[
-        Example("once upon a [MASK] .", "time", [("##q", 0.002), ("leaf", 0.001)], [("Time", 0.8), ("day", 0.1)])
+        ClozeExample("once upon a [MASK] .", "time", [("##q", 0.002), ("leaf", 0.001)], [("Time", 0.8), ("day", 0.1)])
     ],
     data={"documents": "700", "data SHA-256": "ab" * 32},
     recipe='[train]\nbudget = "4m"\n',
     machine={"device": "a laptop", "torch": "2.13.0"},
-    guess=6.4,
+    unigram_loss=6.4,
 )
 
 
@@ -99,11 +99,11 @@ def test_the_page_loads_nothing() -> None:
 
 
 def test_whatever_comes_from_outside_is_escaped() -> None:
-    evil = RunStory(
+    evil = RunSummary(
         title=EVIL,
         records=[{"kind": "note", "step": 3, "text": EVIL}],
         figures={EVIL: EVIL},
-        examples=[Example(EVIL, EVIL, [(EVIL, 0.5)], [(EVIL, 0.5)])],
+        examples=[ClozeExample(EVIL, EVIL, [(EVIL, 0.5)], [(EVIL, 0.5)])],
         data={EVIL: EVIL},
         recipe=EVIL,
         machine={EVIL: EVIL},
@@ -115,7 +115,7 @@ def test_whatever_comes_from_outside_is_escaped() -> None:
 
 def test_what_is_written_stands_behind_its_prompt_or_below_it() -> None:
     told = [("Once upon", "Once upon a <time>"), ("fill <extra_id_0> in", "<extra_id_0> it")]
-    page = report.page(RunStory(title="writes", written=told))
+    page = report.page(RunSummary(title="writes", generations=told))
     assert "<b>Once upon</b> a &lt;time&gt;</p>" in page
     assert "<b>fill &lt;extra_id_0&gt; in</b><br>&lt;extra_id_0&gt; it</p>" in page
 
@@ -151,12 +151,12 @@ def test_the_bars_of_an_example_share_one_scale() -> None:
                 "speed": 0,
             }
         ],
-        [{"kind": "valid", "step": 0, "masked_loss": 9.0, "next_accuracy": 0.5}],
+        [{"kind": "valid", "step": 0, "masked_loss": 9.0, "nsp_accuracy": 0.5}],
         [{"kind": "note"}],
     ],
 )
 def test_an_empty_or_broken_log_still_makes_a_page(lines: list[dict[str, Any]]) -> None:
-    assert "bare" in Outline(report.page(RunStory(title="bare", records=lines, guess=6.0))).text
+    assert "bare" in Outline(report.page(RunSummary(title="bare", records=lines, unigram_loss=6.0))).text
 
 
 def test_notes_and_left_out_updates_are_told() -> None:
@@ -175,7 +175,7 @@ def test_a_long_run_makes_a_light_page() -> None:
 
 def test_a_loss_that_falls_far_is_drawn_by_orders_of_magnitude() -> None:
     steep = [{"kind": "step", "step": step, "loss": 10 / step**2} for step in range(1, 30)]
-    assert ">0.1</text>" in report.page(RunStory(title="steep", records=steep))
+    assert ">0.1</text>" in report.page(RunSummary(title="steep", records=steep))
 
 
 def test_writing_replaces_the_page_and_leaves_nothing_beside_it(tmp_path: Path) -> None:

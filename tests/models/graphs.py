@@ -9,7 +9,7 @@ from bertsmith.data.batch import Tokens
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.nn.init import initialise
 
-CONFIG = TransformerConfig(vocabulary=60, width=64, layers=1, heads=4, feed_forward=96, length=24)
+CONFIG = TransformerConfig(vocabulary=60, width=64, layers=1, heads=4, feed_forward=96, max_length=24)
 RAGGED = [[7, 8, 9], [1] * 24, list(range(20)), [5], [9, 8, 7, 6] * 5, [], []]
 OTHER = [[5], list(range(24)), [3] * 20, [7, 8, 9], [1] * 20, [], []]  # as many tokens, other bounds
 
@@ -22,8 +22,8 @@ def network(config: TransformerConfig = CONFIG) -> Transformer:
 
 def without_a_device() -> None:
     """Equal rows for real; ragged rows on the meta device, which tries the graph and its shapes."""
-    tokens = Tokens.of([list(range(9)), list(range(9, 18))])
-    for config in (CONFIG, replace(CONFIG, layers=3, local=2, positions="rotary")):
+    tokens = Tokens.from_rows([list(range(9)), list(range(9, 18))])
+    for config in (CONFIG, replace(CONFIG, layers=3, window=2, positions="rotary")):
         module = network(config)
         compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
         torch.testing.assert_close(compiled(tokens), module(tokens))
@@ -31,14 +31,14 @@ def without_a_device() -> None:
         with torch.device("meta"):
             hollow = Transformer(config).bfloat16()
         compiled = torch.compile(hollow, fullgraph=True, backend="aot_eager")
-        answer = compiled(Tokens.of(RAGGED).to("meta"), "varlen")
+        answer = compiled(Tokens.from_rows(RAGGED).to("meta"), "varlen")
         assert answer.shape == (68, 64)
         answer.sum().backward()
 
 
 def ragged_rows_by_autocast() -> None:
     module = network().cuda()
-    ragged, other = (Tokens.of(rows).to("cuda") for rows in (RAGGED, OTHER))
+    ragged, other = (Tokens.from_rows(rows).to("cuda") for rows in (RAGGED, OTHER))
     exact = module(other, "recorded")
     compiled = torch.compile(module, fullgraph=True, dynamic=False)
     with torch.autocast("cuda", torch.bfloat16):
@@ -52,7 +52,7 @@ def ragged_rows_by_autocast() -> None:
 
 def ragged_rows_in_training() -> None:
     module = network().cuda().bfloat16().train()
-    tokens = Tokens.of(RAGGED).to("cuda")
+    tokens = Tokens.from_rows(RAGGED).to("cuda")
     compiled = torch.compile(module, fullgraph=True, dynamic=False)
     answers = []
     for seed in (1, 1, 2):

@@ -9,20 +9,20 @@ import torch
 from torch import Tensor, nn
 
 from bertsmith.errors import FolderError
-from bertsmith.models import folder as folders
+from bertsmith.models.hf import folder as folders
 from bertsmith.models.transformer import Transformer, TransformerConfig
-from bertsmith.nn.heads import MaskedHead, NextHead, Pooler
+from bertsmith.nn.heads import MaskedLMHead, Pooler, SentencePairHead
 
-SMALL = TransformerConfig(vocabulary=30, width=8, layers=2, heads=2, feed_forward=12, length=10)
+SMALL = TransformerConfig(vocabulary=30, width=8, layers=2, heads=2, feed_forward=12, max_length=10)
 EVERY = ("head", "pooler", "next")
 
 
 def state(config: TransformerConfig = SMALL, parts: tuple[str, ...] = EVERY) -> dict[str, Tensor]:
     torch.manual_seed(0)
     heads = {
-        "head": MaskedHead(config.width, config.vocabulary, config.activation, config.norm_eps),
+        "head": MaskedLMHead(config.width, config.vocabulary, config.activation, config.norm_eps),
         "pooler": Pooler(config.width),
-        "next": NextHead(config.width),
+        "next": SentencePairHead(config.width),
     }
     whole = nn.ModuleDict({"trunk": Transformer(config), **{part: heads[part] for part in parts}})
     return {name: torch.randn_like(weight) for name, weight in whole.state_dict().items()}

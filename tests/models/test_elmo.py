@@ -9,16 +9,23 @@ from torch import Tensor, nn
 
 from bertsmith.data.batch import Tokens
 from bertsmith.errors import FolderError
-from bertsmith.models import folder as folders
 from bertsmith.models.elmo import Elmo, ElmoConfig
 from bertsmith.models.family import FAMILY
-from bertsmith.models.networks import network
+from bertsmith.models.hf import folder as folders
+from bertsmith.models.networks import build_network
 from bertsmith.nn.init import initialise
-from bertsmith.text.spelling import spell
+from bertsmith.text.characters import encode_characters
 
 WORDS = ["<unk>", "<s>", "the", "cat", "sat", "on", "a", "mat", "extraordinarily", "zoo"]
 SMALL = ElmoConfig(
-    vocabulary=len(WORDS), letters=12, table=4, filters=(4, 4, 6), highways=1, hidden=10, width=12, length=20
+    vocabulary=len(WORDS),
+    max_characters=12,
+    character_width=4,
+    filters=(4, 4, 6),
+    highway_layers=1,
+    hidden=10,
+    width=12,
+    max_length=20,
 )
 ROWS = [[1, 2, 3, 4], [5, 6, 7, 8, 9, 2], [3]]
 
@@ -26,7 +33,7 @@ ROWS = [[1, 2, 3, 4], [5, 6, 7, 8, 9, 2], [3]]
 def elmo(config: ElmoConfig = SMALL) -> Elmo:
     made = Elmo(config)
     initialise(made, 0)
-    made.spell(torch.from_numpy(spell(WORDS, config.letters)))
+    made.set_characters(torch.from_numpy(encode_characters(WORDS, config.max_characters)))
     return made.eval()
 
 
@@ -42,11 +49,11 @@ def test_it_has_as_many_parameters_as_the_published_ones(name: str, count: int, 
     biases for each gate, of which one would do."""
     shape = FAMILY[name]
     assert isinstance(shape, ElmoConfig)
-    assert shape.count == count
+    assert shape.parameter_count == count
     assert round(count / 1e6, 1) == published
     with torch.device("meta"):
-        there = sum(weight.numel() for weight in network(replace(shape, vocabulary=10)).parameters())
-    assert there - shape.count == 2 * shape.layers * 4 * shape.hidden
+        there = sum(weight.numel() for weight in build_network(replace(shape, vocabulary=10)).parameters())
+    assert there - shape.parameter_count == 2 * shape.layers * 4 * shape.hidden
 
 
 def test_the_papers_number_is_made_as_the_paper_says() -> None:
@@ -55,20 +62,20 @@ def test_the_papers_number_is_made_as_the_paper_says() -> None:
     highways = 2 * (2048 * 4096 + 4096)
     narrow = 2048 * 512 + 512
     lstm = (512 + 512) * 4 * 4096 + 4 * 4096 + 4096 * 512
-    assert letters + filters + highways + narrow + 4 * lstm == FAMILY["elmo"].count
+    assert letters + filters + highways + narrow + 4 * lstm == FAMILY["elmo"].parameter_count
 
 
 @pytest.mark.filterwarnings("ignore:LSTM with projections")  # which torch tells once a process
 def test_states_are_the_words_twice_and_then_every_layer_with_what_it_read_added() -> None:
     """By hand, with torch's own LSTM, sequence by sequence."""
-    made, tokens = elmo(), Tokens.of(ROWS)
+    made, tokens = elmo(), Tokens.from_rows(ROWS)
     begin = 0
-    states = made.states(tokens)
+    states = made.hidden_states(tokens)
     assert [state.shape for state in states] == [(11, 12)] * 3
     for row in ROWS:
         words = made.characters(made.spelling[row])
         both = []
-        for end, turned in (("onward", False), ("backward", True)):
+        for end, turned in (("left_to_right", False), ("right_to_left", True)):
             read = words.flip(0) if turned else words
             layers = [read]
             for number, lstm in enumerate(made.stacks[end]):  # type: ignore[arg-type]
@@ -84,11 +91,11 @@ def test_states_are_the_words_twice_and_then_every_layer_with_what_it_read_added
 
 def slopes(made: Elmo, place: int, half: slice, monkeypatch: pytest.MonkeyPatch) -> Tensor:
     """How much each word of a sequence moves one direction's vector of the word at a place."""
-    tokens = Tokens.of([[2, 3, 4, 5, 6, 7]])
-    words = made.words(tokens).detach().requires_grad_()
+    tokens = Tokens.from_rows([[2, 3, 4, 5, 6, 7]])
+    words = made.embed_words(tokens).detach().requires_grad_()
     with monkeypatch.context() as patch:
-        patch.setattr(made, "words", lambda _tokens: words)
-        made.states(tokens)[-1][place, half].sum().backward()
+        patch.setattr(made, "embed_words", lambda _tokens: words)
+        made.hidden_states(tokens)[-1][place, half].sum().backward()
     assert words.grad is not None
     return words.grad.abs().sum(1)
 
@@ -108,37 +115,39 @@ def test_neither_direction_has_a_gradient_from_what_it_has_not_read(
 
 def test_neighbours_in_a_batch_do_not_change_a_vector() -> None:
     made = elmo()
-    together = made.states(Tokens.of(ROWS))
-    alone = [made.states(Tokens.of([row])) for row in ROWS]
+    together = made.hidden_states(Tokens.from_rows(ROWS))
+    alone = [made.hidden_states(Tokens.from_rows([row])) for row in ROWS]
     for number, state in enumerate(together):
         torch.testing.assert_close(state, torch.cat([one[number] for one in alone]), rtol=0, atol=1e-5)
 
 
 def test_equal_lengths_and_unequal_ones_are_read_alike() -> None:
     made = elmo()
-    equal = Tokens.of([[2, 3, 4], [5, 6, 7]])
-    ragged = Tokens.of([[2, 3, 4], [5, 6, 7], [8]])
+    equal = Tokens.from_rows([[2, 3, 4], [5, 6, 7]])
+    ragged = Tokens.from_rows([[2, 3, 4], [5, 6, 7], [8]])
     torch.testing.assert_close(made(equal), made(ragged)[:6], rtol=0, atol=1e-5)
 
 
 def test_a_known_word_has_the_same_vectors_by_the_table_and_by_its_letters() -> None:
-    made, tokens = elmo(), Tokens.of(ROWS)
-    letters = torch.from_numpy(spell([WORDS[number] for row in ROWS for number in row], SMALL.letters))
-    torch.testing.assert_close(made(replace(tokens, letters=letters)), made(tokens), rtol=0, atol=1e-6)
+    made, tokens = elmo(), Tokens.from_rows(ROWS)
+    letters = torch.from_numpy(
+        encode_characters([WORDS[number] for row in ROWS for number in row], SMALL.max_characters)
+    )
+    torch.testing.assert_close(made(replace(tokens, character_ids=letters)), made(tokens), rtol=0, atol=1e-6)
 
 
 def test_two_unknown_words_have_vectors_of_their_own_if_their_letters_are_told() -> None:
-    made, tokens = elmo(), Tokens.of([[2, 0], [2, 0]])
+    made, tokens = elmo(), Tokens.from_rows([[2, 0], [2, 0]])
     same = made(tokens)
     torch.testing.assert_close(same[1], same[3])
-    letters = torch.from_numpy(spell(["the", "zebra", "the", "gnu"], SMALL.letters))
-    own = made(replace(tokens, letters=letters))
+    letters = torch.from_numpy(encode_characters(["the", "zebra", "the", "gnu"], SMALL.max_characters))
+    own = made(replace(tokens, character_ids=letters))
     assert (own[1] - own[3]).abs().max() > 1e-3
     assert (own[1] - same[1]).abs().max() > 1e-3
 
 
 def test_dropout_forgets_while_it_learns_and_not_in_use() -> None:
-    made, tokens = elmo(replace(SMALL, dropout=0.5)), Tokens.of(ROWS)
+    made, tokens = elmo(replace(SMALL, dropout=0.5)), Tokens.from_rows(ROWS)
     torch.testing.assert_close(made(tokens), made(tokens))
     made.train()
     assert (made(tokens) - made(tokens)).abs().max() > 1e-3
@@ -148,7 +157,7 @@ def test_the_same_seed_gives_the_same_weights_and_gates_begin_open() -> None:
     one, other = elmo(), elmo()
     for name, weight in one.state_dict().items():
         assert torch.equal(weight, other.state_dict()[name]), name
-    lstm = one.stacks["onward"][0]  # type: ignore[index]
+    lstm = one.stacks["left_to_right"][0]  # type: ignore[index]
     assert lstm.bias_ih_l0[10:20].tolist() == [1.0] * 10
     assert lstm.bias_ih_l0[:10].tolist() == [0.0] * 10
     assert (one.characters.highways[0].dense.bias[14:] > 0).all()
@@ -158,11 +167,11 @@ def test_the_same_seed_gives_the_same_weights_and_gates_begin_open() -> None:
     ("change", "line"),
     [
         ({"hidden": 0}, "hidden is 0. Give at least 1"),
-        ({"highways": -1}, "highways is -1. Give at least 0"),
+        ({"highway_layers": -1}, "highway_layers is -1. Give at least 0"),
         ({"filters": (0, 0)}, r"filters are \[0, 0\]. Give how many for one letter, for two, and so on"),
         ({"filters": ()}, r"filters are \[\]. Give how many"),
-        ({"letters": 2}, "words of 2 letters are too short. Give at least 3"),
-        ({"letters": 3, "filters": (1, 1, 1, 1)}, "words of 3 letters are too short. Give at least 4"),
+        ({"max_characters": 2}, "words of 2 letters are too short. Give at least 3"),
+        ({"max_characters": 3, "filters": (1, 1, 1, 1)}, "words of 3 letters are too short. Give at least 4"),
         ({"width": 13}, "a width of 13 cannot be shared by two directions. Take an even one"),
         ({"hidden": 6}, "6 cells cannot be made 6 numbers in each direction. Raise hidden, or lower width"),
         ({"dropout": 1.0}, "dropout is 1.0. Give a share, at least 0 and below 1"),
@@ -186,9 +195,9 @@ def test_a_folder_holds_weights_and_spelling(tmp_path: Path) -> None:
     opened = folders.read(tmp_path / "model")
     assert opened.config == SMALL
     again = Elmo(SMALL)
-    again.load_state_dict({name.removeprefix("trunk."): weight for name, weight in opened.state.items()})
+    again.load_state_dict({name.removeprefix("trunk."): weight for name, weight in opened.state_dict.items()})
     assert again.spelling.dtype == torch.int16
-    torch.testing.assert_close(again.eval()(Tokens.of(ROWS)), made(Tokens.of(ROWS)))
+    torch.testing.assert_close(again.eval()(Tokens.from_rows(ROWS)), made(Tokens.from_rows(ROWS)))
 
 
 def test_a_folder_whose_spelling_has_points_is_refused(tmp_path: Path) -> None:

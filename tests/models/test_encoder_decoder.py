@@ -9,12 +9,20 @@ from tasks.small import stirred
 from bertsmith.data.batch import Tokens
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.family import BERT_TINY, T5
-from bertsmith.models.networks import network
+from bertsmith.models.networks import build_network
 from bertsmith.models.transformer import Transformer, TransformerConfig
 
-SIZES = {"vocabulary": 50, "width": 16, "layers": 2, "decoder": 2, "heads": 2, "feed_forward": 24, "length": 40}
+SIZES = {
+    "vocabulary": 50,
+    "width": 16,
+    "layers": 2,
+    "decoder_layers": 2,
+    "heads": 2,
+    "feed_forward": 24,
+    "max_length": 40,
+}
 # The Transformer of 2017 is the same two networks with other answers: norms after, biases, waves for places.
-OLD = TransformerConfig(**SIZES, positions="sinusoidal", segments=0, activation="relu", table_norm=False)
+OLD = TransformerConfig(**SIZES, positions="sinusoidal", segments=0, activation="relu", embedding_norm=False)
 BOTH = pytest.mark.parametrize("config", [replace(T5, **SIZES), OLD], ids=["t5", "2017"])
 READ, WRITTEN = [[3, 4, 5, 6], [7, 8]], [[0, 9, 10], [0, 11, 12, 13, 14]]
 
@@ -26,7 +34,7 @@ def made(config: TransformerConfig) -> EncoderDecoder:
 
 def vectors(model: EncoderDecoder, read: list[list[int]], written: list[list[int]]) -> list[torch.Tensor]:
     with torch.no_grad():
-        found = model(Tokens.of(read), Tokens.of(written))
+        found = model(Tokens.from_rows(read), Tokens.from_rows(written))
     return list(found.split([len(row) for row in written]))
 
 
@@ -54,13 +62,13 @@ def test_nothing_that_is_to_come_is_seen_and_all_that_was_read_is(config: Transf
 def test_only_what_is_read_of_the_last_layer_is_computed(config: TransformerConfig) -> None:
     model, which = made(config), torch.tensor([0, 2, 7])
     with torch.no_grad():
-        some = model(Tokens.of(READ), Tokens.of(WRITTEN), read=which)
+        some = model(Tokens.from_rows(READ), Tokens.from_rows(WRITTEN), read=which)
     torch.testing.assert_close(some, torch.cat(vectors(model, READ, WRITTEN))[which], rtol=0, atol=1e-6)
 
 
 def test_a_configuration_says_how_many_networks_there_are() -> None:
-    assert isinstance(network(BERT_TINY), Transformer)
-    assert isinstance(network(OLD), EncoderDecoder)
+    assert isinstance(build_network(BERT_TINY), Transformer)
+    assert isinstance(build_network(OLD), EncoderDecoder)
 
 
 def test_both_halves_read_words_by_one_table() -> None:

@@ -3,7 +3,7 @@ import torch
 
 from bertsmith.errors import RecipeError
 from bertsmith.models.family import FAMILY, member
-from bertsmith.models.networks import network
+from bertsmith.models.networks import build_network
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.heads import Pooler
 
@@ -67,21 +67,21 @@ def test_a_member_has_the_published_number_of_parameters(name: str) -> None:
     with torch.device("meta"):
         parts = [Transformer(config), Pooler(config.width)]
     assert sum(part.numel() for module in parts for part in module.parameters()) == PUBLISHED[name]
-    assert config.count == PUBLISHED[name]
+    assert config.parameter_count == PUBLISHED[name]
 
 
 @pytest.mark.parametrize("name", WITHOUT_POOLER)
 def test_a_member_that_leaves_the_pooler_to_tasks_has_the_published_number_of_parameters(name: str) -> None:
     with torch.device("meta"):
-        trunk = network(member(name))
-    assert sum(part.numel() for part in trunk.parameters()) == WITHOUT_POOLER[name] == member(name).count
+        trunk = build_network(member(name))
+    assert sum(part.numel() for part in trunk.parameters()) == WITHOUT_POOLER[name] == member(name).parameter_count
 
 
 @pytest.mark.parametrize("name", OURS)
 def test_our_own_have_as_many_as_their_matrices(name: str) -> None:
     with torch.device("meta"):
-        trunk = network(member(name))
-    assert sum(part.numel() for part in trunk.parameters()) == OURS[name] == member(name).count
+        trunk = build_network(member(name))
+    assert sum(part.numel() for part in trunk.parameters()) == OURS[name] == member(name).parameter_count
 
 
 def test_every_member_is_checked() -> None:

@@ -9,9 +9,9 @@ from safetensors import safe_open
 from torch import Tensor
 
 from bertsmith.errors import FolderError
-from bertsmith.models import folder as folders
-from bertsmith.models import foreign
-from bertsmith.models.dialects import BERT
+from bertsmith.models.hf import convert
+from bertsmith.models.hf import folder as folders
+from bertsmith.models.hf.layouts import BERT
 from bertsmith.models.transformer import Transformer
 
 
@@ -30,10 +30,10 @@ def test_what_is_written_is_read_again(parts: tuple[str, ...], architecture: str
     folders.write(tmp_path / "model", SMALL, weights, {"pad_token_id": 3})
     opened = folders.read(tmp_path / "model")
     assert (opened.config, opened.parts) == (SMALL, set(parts))
-    assert opened.raw["architectures"] == [architecture]
-    assert opened.raw["pad_token_id"] == 3
-    assert opened.state.keys() == weights.keys()
-    assert all(torch.equal(opened.state[name], weights[name]) for name in weights)
+    assert opened.config_json["architectures"] == [architecture]
+    assert opened.config_json["pad_token_id"] == 3
+    assert opened.state_dict.keys() == weights.keys()
+    assert all(torch.equal(opened.state_dict[name], weights[name]) for name in weights)
     with safe_open(tmp_path / "model/model.safetensors", "pt") as file:
         assert file.metadata() == {"format": "pt"}
         assert "cls.predictions.decoder.weight" not in file.keys()  # noqa: SIM118 (no mapping)
@@ -43,19 +43,21 @@ def test_what_is_written_is_read_again(parts: tuple[str, ...], architecture: str
 def test_folders_of_transformers_are_read(kind: str, tmp_path: Path) -> None:
     import transformers
 
-    model = getattr(transformers, kind)(transformers.BertConfig(**foreign.words_of(SMALL, ())))
+    model = getattr(transformers, kind)(transformers.BertConfig(**convert.to_config_json(SMALL, ())))
     model.save_pretrained(tmp_path / "whole")
     model.save_pretrained(tmp_path / "sharded", max_shard_size="2KB")
     assert len(list((tmp_path / "sharded").glob("*.safetensors"))) > 2
     whole, sharded = (folders.read(tmp_path / name) for name in ("whole", "sharded"))
     assert BERT.architecture(whole.parts) == kind
-    assert sum(weight.numel() for weight in whole.state.values()) == sum(part.numel() for part in model.parameters())
-    assert all(torch.equal(whole.state[name], weight) for name, weight in sharded.state.items())
+    assert sum(weight.numel() for weight in whole.state_dict.values()) == sum(
+        part.numel() for part in model.parameters()
+    )
+    assert all(torch.equal(whole.state_dict[name], weight) for name, weight in sharded.state_dict.items())
 
 
 def test_old_names_and_second_names_are_understood(tmp_path: Path) -> None:
     folder = saved(tmp_path / "model")
-    before = folders.read(folder).state
+    before = folders.read(folder).state_dict
 
     def age(tensors: dict[str, Tensor]) -> None:
         for name in list(tensors):
@@ -66,7 +68,7 @@ def test_old_names_and_second_names_are_understood(tmp_path: Path) -> None:
         tensors["cls.predictions.decoder.bias"] = tensors.pop("cls.predictions.bias")
 
     change(folder, age)
-    after = folders.read(folder).state
+    after = folders.read(folder).state_dict
     assert after.keys() == before.keys()
     assert all(torch.equal(after[name], before[name]) for name in before)
 
@@ -75,9 +77,9 @@ def test_half_precision_is_read_as_float32_and_written_by_its_name(tmp_path: Pat
     half = {name: weight.bfloat16() for name, weight in state().items()}
     folders.write(tmp_path / "model", SMALL, half)
     opened = folders.read(tmp_path / "model")
-    assert opened.raw["dtype"] == "bfloat16"
-    assert all(weight.dtype == torch.float32 for weight in opened.state.values())
-    assert torch.equal(opened.state["head.bias"], half["head.bias"].float())
+    assert opened.config_json["dtype"] == "bfloat16"
+    assert all(weight.dtype == torch.float32 for weight in opened.state_dict.values())
+    assert torch.equal(opened.state_dict["head.bias"], half["head.bias"].float())
 
 
 def test_sinusoidal_positions_travel_as_a_table(tmp_path: Path) -> None:
@@ -95,7 +97,7 @@ def test_what_is_read_outlives_its_file(tmp_path: Path) -> None:
     opened = folders.read(folder)
     size = (folder / "model.safetensors").stat().st_size
     (folder / "model.safetensors").write_bytes(bytes(size))
-    assert all(torch.equal(opened.state[name], weight) for name, weight in state().items())
+    assert all(torch.equal(opened.state_dict[name], weight) for name, weight in state().items())
 
 
 def test_a_link_to_the_blobs_of_the_hub_is_followed(tmp_path: Path) -> None:
@@ -112,7 +114,7 @@ def test_a_folder_appears_when_all_is_written_and_takes_the_place_of_an_older_mo
     final = tmp_path / "runs/model"
     for vocabulary in (30, 40):
         config = replace(SMALL, vocabulary=vocabulary)
-        with folders.writing(final) as fresh:
+        with folders.atomic_folder(final) as fresh:
             folders.write(fresh, config, state(config))
             assert final.exists() == (vocabulary == 40)
         assert folders.read(final).config == config
@@ -121,7 +123,7 @@ def test_a_folder_appears_when_all_is_written_and_takes_the_place_of_an_older_mo
 
 def test_a_failure_while_writing_leaves_the_older_model(tmp_path: Path) -> None:
     final = saved(tmp_path / "model")
-    with pytest.raises(FolderError, match="odd"), folders.writing(final) as fresh:
+    with pytest.raises(FolderError, match="odd"), folders.atomic_folder(final) as fresh:
         folders.write(fresh, SMALL, {"odd": torch.zeros(1)})
     assert folders.read(final).config == SMALL
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
@@ -129,7 +131,7 @@ def test_a_failure_while_writing_leaves_the_older_model(tmp_path: Path) -> None:
 
 def test_a_folder_of_something_else_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "letters").mkdir()
-    with pytest.raises(FolderError) as caught, folders.writing(tmp_path / "letters"):
+    with pytest.raises(FolderError) as caught, folders.atomic_folder(tmp_path / "letters"):
         pass
     assert str(caught.value) == f"{tmp_path}/letters: exists and is not a model folder. Choose another name."
 

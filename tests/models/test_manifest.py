@@ -10,11 +10,11 @@ import pytest
 import torch
 from models.small import SMALL, refusal, state
 
-from bertsmith.data import files
-from bertsmith.models import folder as folders
-from bertsmith.models import manifest
+from bertsmith import files
+from bertsmith.inference.load import load
+from bertsmith.models.hf import folder as folders
+from bertsmith.models.hf import manifest
 from bertsmith.text.tokenizer import TokenizerConfig, train
-from bertsmith.use.load import load
 
 ON_PURPOSE = "Fetch it again; or, if you changed it on purpose, delete MANIFEST.json."
 
@@ -23,9 +23,9 @@ ON_PURPOSE = "Fetch it again; or, if you changed it on purpose, delete MANIFEST.
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder as runs leave it."""
     place = tmp_path_factory.mktemp("exported") / "model"
-    with folders.writing(place) as folder:
+    with folders.atomic_folder(place) as folder:
         folders.write(folder, SMALL, state())
-        train(["a b c"] * 5, TokenizerConfig(vocabulary=100, least=1)).save(folder)
+        train(["a b c"] * 5, TokenizerConfig(vocabulary=100, min_frequency=1)).save(folder)
         files.write(folder / "README.md", b"# A model\n")
         (folder / "1_Pooling").mkdir()
         files.write_json(folder / "1_Pooling" / "config.json", {})

@@ -8,14 +8,14 @@ import torch
 
 from bertsmith.data.batch import Tokens
 from bertsmith.models.family import AWD_LSTM, FAMILY, LSTM_LARGE, LSTM_MEDIUM
-from bertsmith.models.networks import network
+from bertsmith.models.networks import build_network
 from bertsmith.models.recurrent import Recurrent, RecurrentConfig
-from bertsmith.nn.cells import Cell
 from bertsmith.nn.init import initialise
+from bertsmith.nn.rnn.cells import Cell
 
 ALL: list[Cell] = ["rnn", "lstm", "gru"]
 ROWS = [[1, 2, 3], [4], [5, 6, 7, 8, 9, 10], [11, 12]]
-SMALL = RecurrentConfig(vocabulary=20, width=6, hidden=8, layers=3, tied=True)
+SMALL = RecurrentConfig(vocabulary=20, width=6, hidden=8, layers=3, tie_embeddings=True)
 
 
 def small(**changes: Any) -> Recurrent:
@@ -25,7 +25,7 @@ def small(**changes: Any) -> Recurrent:
 
 
 def stream(rows: list[list[int]], place: int) -> Tokens:
-    tokens = Tokens.of(rows)
+    tokens = Tokens.from_rows(rows)
     return replace(tokens, positions=tokens.positions + place)
 
 
@@ -33,11 +33,11 @@ def stream(rows: list[list[int]], place: int) -> Tokens:
 @pytest.mark.parametrize("rows", [ROWS, [[1, 2], [3, 4]]], ids=["ragged", "equal"])
 def test_neighbours_do_not_change_a_vector(cell: Cell, rows: list[list[int]]) -> None:
     trunk = small(cell=cell)
-    whole, bounds = trunk(Tokens.of(rows)), Tokens.of(rows).bounds
+    whole, bounds = trunk(Tokens.from_rows(rows)), Tokens.from_rows(rows).bounds
     for number, row in enumerate(rows):
-        torch.testing.assert_close(whole[bounds[number] : bounds[number + 1]], trunk(Tokens.of([row])))
+        torch.testing.assert_close(whole[bounds[number] : bounds[number + 1]], trunk(Tokens.from_rows([row])))
     chosen = torch.tensor([2, 0])
-    assert torch.equal(trunk(Tokens.of(rows), read=chosen), whole[chosen])
+    assert torch.equal(trunk(Tokens.from_rows(rows), read=chosen), whole[chosen])
 
 
 @pytest.mark.parametrize("cell", ALL)
@@ -45,7 +45,7 @@ def test_no_gradient_comes_from_the_future(cell: Cell) -> None:
     trunk = small(cell=cell)
     embedded: list[torch.Tensor] = []
     trunk.embedding.register_forward_hook(lambda module, args, out: embedded.append(out) or out.retain_grad())
-    trunk(Tokens.of([[1, 2, 3, 4, 5]]))[2].sum().backward()
+    trunk(Tokens.from_rows([[1, 2, 3, 4, 5]]))[2].sum().backward()
     assert (embedded[0].grad[:3] != 0).any(1).all()
     assert (embedded[0].grad[3:] == 0).all()
 
@@ -53,43 +53,44 @@ def test_no_gradient_comes_from_the_future(cell: Cell) -> None:
 @pytest.mark.parametrize("cell", ALL)
 def test_a_stream_in_parts_is_read_as_a_whole_and_place_nought_begins_anew(cell: Cell) -> None:
     trunk = small(cell=cell)
-    whole = trunk(Tokens.of([[1, 2, 3, 4], [5, 6, 7, 8]])).view(2, 4, -1)
-    nothing = whole.new_zeros(2, trunk.stack.remembered)
-    first, state = trunk.onward(stream([[1, 2], [5, 6]], 0), nothing)
-    second, _ = trunk.onward(stream([[3, 4], [7, 8]], 2), state)
+    whole = trunk(Tokens.from_rows([[1, 2, 3, 4], [5, 6, 7, 8]])).view(2, 4, -1)
+    nothing = whole.new_zeros(2, trunk.stack.state_size)
+    first, state = trunk.forward_from_state(stream([[1, 2], [5, 6]], 0), nothing)
+    second, _ = trunk.forward_from_state(stream([[3, 4], [7, 8]], 2), state)
     torch.testing.assert_close(torch.cat([first.view(2, 2, -1), second.view(2, 2, -1)], 1), whole)
-    anew, _ = trunk.onward(stream([[1, 2], [5, 6]], 0), state)
+    anew, _ = trunk.forward_from_state(stream([[1, 2], [5, 6]], 0), state)
     assert torch.equal(anew, first)
 
 
 @pytest.mark.parametrize("cell", ALL)
 def test_a_cached_step_gives_what_a_whole_reading_gives(cell: Cell) -> None:
     trunk = small(cell=cell)
-    cache = trunk.cache(len(ROWS), room=99, ways=2, dtype=torch.float64)
+    cache = trunk.cache(len(ROWS), capacity=99, beams=2, dtype=torch.float64)
     torch.testing.assert_close(
-        trunk.begin(Tokens.of(ROWS), cache), trunk(Tokens.of(ROWS))[Tokens.of(ROWS).bounds[1:] - 1]
+        trunk.prefill(Tokens.from_rows(ROWS), cache),
+        trunk(Tokens.from_rows(ROWS))[Tokens.from_rows(ROWS).bounds[1:] - 1],
     )
     ids = torch.tensor([[1, 2]] * len(ROWS))
     found = trunk.step(ids, cache)
     for number, row in enumerate(ROWS):
         for way, token in enumerate((1, 2)):
-            torch.testing.assert_close(found[number, way], trunk(Tokens.of([[*row, token]]))[-1])
+            torch.testing.assert_close(found[number, way], trunk(Tokens.from_rows([[*row, token]]))[-1])
     # Both ways go on with the second one's past.
     found = trunk.step(torch.tensor([[3, 4]] * len(ROWS)), cache, torch.ones_like(ids))
     for number, row in enumerate(ROWS):
         for way, token in enumerate((3, 4)):
-            torch.testing.assert_close(found[number, way], trunk(Tokens.of([[*row, 2, token]]))[-1])
+            torch.testing.assert_close(found[number, way], trunk(Tokens.from_rows([[*row, 2, token]]))[-1])
 
 
 def test_words_are_told_by_the_table_that_reads_them_or_by_one_more() -> None:
-    tied, own = small(), small(tied=False)
+    tied, own = small(), small(tie_embeddings=False)
     hidden = torch.randn(4, 6).double()
     torch.testing.assert_close(tied.logits(hidden), hidden @ tied.embedding.weight.T + tied.bias)
     torch.testing.assert_close(own.logits(hidden), hidden @ own.words.weight.T + own.bias)
 
 
 def test_a_forgotten_word_is_forgotten_wherever_it_stands() -> None:
-    trunk = small(word_dropout=0.5).train()
+    trunk = small(embedding_dropout=0.5).train()
     torch.manual_seed(0)
     embedded = trunk._embed(torch.arange(20).repeat(3)).view(3, 20, -1)
     assert torch.equal(embedded[0], embedded[1])
@@ -103,18 +104,18 @@ def test_a_forgotten_word_is_forgotten_wherever_it_stands() -> None:
 def test_the_number_of_weights_is_known_beforehand(name: str) -> None:
     config = FAMILY[name]
     with torch.device("meta"):
-        trunk = network(config)
+        trunk = build_network(config)
     assert isinstance(trunk, Recurrent)
-    assert sum(weight.numel() for weight in trunk.parameters()) == config.count
+    assert sum(weight.numel() for weight in trunk.parameters()) == config.parameter_count
     assert set(trunk.matrices()) <= dict(trunk.named_parameters()).keys()
 
 
 def test_members_are_as_large_as_their_papers_say() -> None:
     """Zaremba et al. 2014: 20 M and 66 M; Merity et al. 2017: 24 M on the Penn Treebank, 33 M on WikiText-2."""
-    assert round(LSTM_MEDIUM.count / 1e6) == 20
-    assert round(LSTM_LARGE.count / 1e6) == 66
-    assert round(replace(AWD_LSTM, vocabulary=10_000).count / 1e6) == 24
-    assert 33 <= AWD_LSTM.count / 1e6 < 34
+    assert round(LSTM_MEDIUM.parameter_count / 1e6) == 20
+    assert round(LSTM_LARGE.parameter_count / 1e6) == 66
+    assert round(replace(AWD_LSTM, vocabulary=10_000).parameter_count / 1e6) == 24
+    assert 33 <= AWD_LSTM.parameter_count / 1e6 < 34
 
 
 def test_a_token_costs_its_weights_however_long_the_text() -> None:

@@ -15,9 +15,9 @@ from models.small import SMALL, change, refusal, saved
 from pace import pace, work
 
 from bertsmith.errors import FolderError
-from bertsmith.inside import inside
-from bertsmith.models import folder as folders
-from bertsmith.models import foreign
+from bertsmith.files import file_inside
+from bertsmith.models.hf import convert
+from bertsmith.models.hf import folder as folders
 
 KNOWN = (
     "'bert', 'roberta', 'xlm-roberta', 'camembert', 'distilbert', 'mpnet', 'albert', 'electra', 'modernbert', "
@@ -211,7 +211,7 @@ def test_a_malicious_header_is_refused_at_once(data: bytes, tmp_path: Path) -> N
 
 
 def test_a_file_of_ten_thousand_empty_weights_is_refused_at_once(tmp_path: Path) -> None:
-    names = [rule.theirs for rule in foreign.rules(replace(SMALL, layers=600), ())]
+    names = [rule.theirs for rule in convert.weight_rules(replace(SMALL, layers=600), ())]
     entry = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
     folder = saved(tmp_path / "model", num_hidden_layers=600)
     (folder / "model.safetensors").write_bytes(header({name: entry for group in names for name in group}))
@@ -296,7 +296,7 @@ def test_no_generated_name_leads_out_of_the_folder(tmp_path: Path) -> None:
     for _ in range(10_000):
         name = "".join(dice.choices(pieces, k=dice.randint(1, 5)))
         try:
-            opened.add(inside(folder, name).resolve())
+            opened.add(file_inside(folder, name).resolve())
         except FolderError:
             continue
     assert opened == {folder / "config.json"}

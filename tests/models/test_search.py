@@ -8,9 +8,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from bertsmith.data.shuffle import uniform
 from bertsmith.errors import RecipeError
-from bertsmith.models.search import CHUNK, MANY, SearchConfig, beam, draws, highest, pick, write
+from bertsmith.models.generation.search import (
+    CHUNK,
+    MANY,
+    GenerationConfig,
+    beam_search,
+    chunked_topk,
+    draw_uniforms,
+    sample,
+    sample_token,
+)
+from bertsmith.random_bits import uniform
 
 STOP = torch.tensor([0])
 NONE = torch.tensor([], dtype=torch.long)
@@ -59,8 +68,8 @@ def wholes(vocabulary: int, most: int) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize("samples", [1, 4])
 def test_a_beam_wide_enough_finds_what_is_best_of_all(penalty: float, samples: int) -> None:
     toy = Toy(4)
-    config = SearchConfig(most=4, beams=120, penalty=penalty, samples=samples)
-    found = beam(toy.first, toy, config, limits(4, 4), STOP)
+    config = GenerationConfig(max_new_tokens=4, beams=120, length_penalty=penalty, samples=samples)
+    found = beam_search(toy.first, toy, config, limits(4, 4), STOP)
     for sequence, ours in enumerate(found):
         every = {text: toy.likelihood(sequence, text) / len(text) ** penalty for text in wholes(4, 4)}
         best = sorted(every, key=every.__getitem__, reverse=True)[:samples]
@@ -70,13 +79,13 @@ def test_a_beam_wide_enough_finds_what_is_best_of_all(penalty: float, samples: i
 
 def test_there_are_no_more_texts_than_can_be_written() -> None:
     toy = Toy(3)
-    found = beam(toy.first, toy, SearchConfig(most=1, beams=5, samples=5), limits(1, 1), STOP)
+    found = beam_search(toy.first, toy, GenerationConfig(max_new_tokens=1, beams=5, samples=5), limits(1, 1), STOP)
     assert [sorted(text for text, _ in ours) for ours in found] == [[[], [1], [2]]] * 2
 
 
 def test_a_narrow_beam_never_says_more_than_is_true() -> None:
     toy = Toy(5)
-    found = beam(toy.first, toy, SearchConfig(most=6, beams=3, samples=3), limits(6, 6), STOP)
+    found = beam_search(toy.first, toy, GenerationConfig(max_new_tokens=6, beams=3, samples=3), limits(6, 6), STOP)
     for sequence, ours in enumerate(found):
         scores = [score for _, score in ours]
         assert scores == sorted(scores, reverse=True)
@@ -93,56 +102,68 @@ def test_a_beam_stops_when_none_can_become_better() -> None:
         steps.append(ids)
         return torch.tensor([[[9.0, 0.0, 0.0]] * 2])
 
-    [[best]] = beam(certain, step, SearchConfig(most=500, beams=2, penalty=0.0), limits(500), STOP)
+    [[best]] = beam_search(
+        certain, step, GenerationConfig(max_new_tokens=500, beams=2, length_penalty=0.0), limits(500), STOP
+    )
     assert best == ([], pytest.approx(log(1 / (1 + 2 * 2.718281828**-9)), abs=1e-6))
     assert not steps
 
 
 def test_one_beam_is_greedy() -> None:
     greedy, narrow = Toy(7), Toy(7)
-    config = SearchConfig(most=9, temperature=0)
-    one = write(greedy.first, greedy, config, draws([[1], [2]], config), limits(9, 9), NONE)
-    other = beam(narrow.first, narrow, config, limits(9, 9), NONE)
+    config = GenerationConfig(max_new_tokens=9, temperature=0)
+    one = sample(greedy.first, greedy, config, draw_uniforms([[1], [2]], config), limits(9, 9), NONE)
+    other = beam_search(narrow.first, narrow, config, limits(9, 9), NONE)
     assert one == [best[0][0] for best in other]
 
 
 def test_the_likeliest_of_one_is_greedy() -> None:
     greedy, drawn = Toy(7), Toy(7)
-    first, second = SearchConfig(most=9, temperature=0), SearchConfig(most=9, top_k=1, temperature=3.0)
-    chance = draws([[1], [2]], first)
-    one = write(greedy.first, greedy, first, chance, limits(9, 9), STOP)
-    assert one == write(drawn.first, drawn, second, chance, limits(9, 9), STOP)
+    first, second = (
+        GenerationConfig(max_new_tokens=9, temperature=0),
+        GenerationConfig(max_new_tokens=9, top_k=1, temperature=3.0),
+    )
+    chance = draw_uniforms([[1], [2]], first)
+    one = sample(greedy.first, greedy, first, chance, limits(9, 9), STOP)
+    assert one == sample(drawn.first, drawn, second, chance, limits(9, 9), STOP)
 
 
 @pytest.mark.parametrize("search", ["write", "beam"])
 def test_stops_and_limits_and_the_least_are_kept(search: str) -> None:
-    def texts(config: SearchConfig, most: Tensor) -> list[list[int]]:
+    def texts(config: GenerationConfig, most: Tensor) -> list[list[int]]:
         toy = Toy(3, sequences=40)
         if search == "write":
-            return write(toy.first, toy, config, draws([[n] for n in range(40)], config), most, STOP)
-        return [best[0][0] for best in beam(toy.first, toy, config, most, STOP)]
+            return sample(toy.first, toy, config, draw_uniforms([[n] for n in range(40)], config), most, STOP)
+        return [best[0][0] for best in beam_search(toy.first, toy, config, most, STOP)]
 
     beams = 1 if search == "write" else 3
-    free = texts(SearchConfig(most=8, beams=beams, temperature=1.0, penalty=0.0), limits(*[8] * 40))
+    free = texts(
+        GenerationConfig(max_new_tokens=8, beams=beams, temperature=1.0, length_penalty=0.0), limits(*[8] * 40)
+    )
     assert {len(text) for text in free} >= {0, 1}
     assert all(0 not in text for text in free)
-    least = texts(SearchConfig(most=8, least=3, beams=beams, temperature=1.0, penalty=0.0), limits(*[8] * 40))
+    least = texts(
+        GenerationConfig(max_new_tokens=8, min_new_tokens=3, beams=beams, temperature=1.0, length_penalty=0.0),
+        limits(*[8] * 40),
+    )
     assert min(map(len, least)) == 3
-    bound = texts(SearchConfig(most=8, least=8, beams=beams), limits(*[1 + n % 10 for n in range(40)]))
+    bound = texts(
+        GenerationConfig(max_new_tokens=8, min_new_tokens=8, beams=beams), limits(*[1 + n % 10 for n in range(40)])
+    )
     assert [len(text) for text in bound] == [min(8, 1 + n % 10) for n in range(40)]
 
 
 @pytest.mark.parametrize(
     "config",
     [
-        SearchConfig(temperature=1.0, top_k=0, top_p=1.0),
-        SearchConfig(temperature=0.7, top_k=0, top_p=0.8),
-        SearchConfig(temperature=1.5, top_k=6, top_p=1.0),
-        SearchConfig(temperature=1.3, top_k=9, top_p=0.6),
-        SearchConfig(temperature=1.3, top_k=9, top_p=1e-6),
+        GenerationConfig(temperature=1.0, top_k=0, top_p=1.0),
+        GenerationConfig(temperature=0.7, top_k=0, top_p=0.8),
+        GenerationConfig(temperature=1.5, top_k=6, top_p=1.0),
+        GenerationConfig(temperature=1.3, top_k=9, top_p=0.6),
+        GenerationConfig(temperature=1.3, top_k=9, top_p=1e-6),
     ],
 )
-def test_shares_are_those_of_transformers(config: SearchConfig) -> None:
+def test_shares_are_those_of_transformers(config: GenerationConfig) -> None:
     from transformers.generation import logits_process as theirs
 
     torch.manual_seed(3)
@@ -155,35 +176,35 @@ def test_shares_are_those_of_transformers(config: SearchConfig) -> None:
         warped = warper(None, warped)
     steps = 20_000  # chances that lie evenly: how many meet a token is its share
     chances = (torch.arange(steps, dtype=torch.float64) + 0.5) / steps
-    found = pick(scores.expand(steps, -1), config, chances).bincount(minlength=30) / steps
+    found = sample_token(scores.expand(steps, -1), config, chances).bincount(minlength=30) / steps
     torch.testing.assert_close(found, warped.softmax(-1)[0], rtol=0, atol=2 / steps)
     assert (found[warped[0].isinf()] == 0).all()
 
 
 def test_samples_come_as_often_as_they_are_likely() -> None:
-    config = SearchConfig(most=4, temperature=1.0, top_k=0, top_p=1.0, samples=500, seed=5)
-    chance = draws([[1, 2, 3], [4]], config)
+    config = GenerationConfig(max_new_tokens=4, temperature=1.0, top_k=0, top_p=1.0, samples=500, seed=5)
+    chance = draw_uniforms([[1, 2, 3], [4]], config)
     scores = torch.tensor([[2.0, 1.0, 0.0, -1.0, 0.5]])
-    ids = torch.stack([pick(scores.expand(1000, -1), config, chance[:, place]) for place in range(4)])
+    ids = torch.stack([sample_token(scores.expand(1000, -1), config, chance[:, place]) for place in range(4)])
     expected = scores.softmax(-1)[0] * 4000
     counts = ids.flatten().bincount(minlength=5)
     assert ((counts - expected) ** 2 / expected).sum() < 18.5  # chi-square with four degrees, one in a thousand
 
 
 def test_chance_belongs_to_seed_prompt_sample_and_place() -> None:
-    config = SearchConfig(most=6, samples=2)
-    both = draws([[1, 2], [3]], config)
+    config = GenerationConfig(max_new_tokens=6, samples=2)
+    both = draw_uniforms([[1, 2], [3]], config)
     assert both.shape == (4, 6)
     assert len(both.unique()) == 24
-    assert torch.equal(both[2:], draws([[3]], config))
-    assert torch.equal(both[2:3, :4], draws([[3]], SearchConfig(most=4)))
-    assert not torch.equal(both, draws([[1, 2], [3]], SearchConfig(most=6, samples=2, seed=1)))
+    assert torch.equal(both[2:], draw_uniforms([[3]], config))
+    assert torch.equal(both[2:3, :4], draw_uniforms([[3]], GenerationConfig(max_new_tokens=4)))
+    assert not torch.equal(both, draw_uniforms([[1, 2], [3]], GenerationConfig(max_new_tokens=6, samples=2, seed=1)))
 
 
 @pytest.mark.parametrize(
     ("wrong", "line"),
     [
-        ({"most": 0}, "most: is 0. Give at least 1."),
+        ({"max_new_tokens": 0}, "max_new_tokens: is 0. Give at least 1."),
         ({"temperature": -0.5}, "temperature: is -0.5. Give at least 0."),
         ({"top_k": -1}, "top_k: is -1. Give at least 0."),
         ({"top_p": 0.0}, "top_p: is 0.0. Give a share above 0, at most 1."),
@@ -194,7 +215,7 @@ def test_chance_belongs_to_seed_prompt_sample_and_place() -> None:
 )
 def test_what_cannot_be_searched_is_refused(wrong: dict, line: str) -> None:
     with pytest.raises(RecipeError) as caught:
-        SearchConfig(**wrong)
+        GenerationConfig(**wrong)
     assert str(caught.value) == line
 
 
@@ -206,7 +227,7 @@ def test_the_highest_scores_are_those_that_topk_finds(size: int, together: bool)
     chance = torch.Generator().manual_seed(size)
     scores = torch.randperm(2 * 3 * size, generator=chance).view(2, 3, size).float()
     scores = scores.sort(-1).values if together else scores
-    values, ids = highest(scores, count)
+    values, ids = chunked_topk(scores, count)
     truth = scores.topk(count)
     assert torch.equal(values, truth.values)
     assert torch.equal(ids, truth.indices)
@@ -215,7 +236,7 @@ def test_the_highest_scores_are_those_that_topk_finds(size: int, together: bool)
 def test_where_all_but_a_few_must_not_be_written_the_highest_are_those_few() -> None:
     scores = torch.full((1, 1, 700), -torch.inf)
     scores[..., [3, 650, 699]] = torch.tensor([1.0, 3.0, 2.0])
-    values, ids = highest(scores, 10)
+    values, ids = chunked_topk(scores, 10)
     assert ids[0, 0, :3].tolist() == [650, 699, 3]
     assert values[0, 0].tolist() == [3.0, 2.0, 1.0, *[-torch.inf] * 7]
     assert int(ids.max()) < 700
@@ -224,7 +245,7 @@ def test_where_all_but_a_few_must_not_be_written_the_highest_are_those_few() -> 
 @pytest.mark.gpu
 def test_beams_find_among_many_scores_on_a_gpu_what_they_find_on_a_cpu() -> None:
     sequences, vocabulary = 5, 50_000
-    config = SearchConfig(most=4, beams=5, samples=5)
+    config = GenerationConfig(max_new_tokens=4, beams=5, samples=5)
     assert sequences * config.beams * vocabulary >= MANY
     row = torch.randn(vocabulary, generator=torch.Generator().manual_seed(3)) * 3
 
@@ -236,7 +257,7 @@ def test_beams_find_among_many_scores_on_a_gpu_what_they_find_on_a_cpu() -> None
             return turned * (1 + ids[..., None] % 101 / 300)  # so that no two texts are just as likely
 
         first = step(torch.arange(sequences, device=device), None)
-        return beam(first, step, config, limits(*[4] * sequences).to(device), NONE.to(device))
+        return beam_search(first, step, config, limits(*[4] * sequences).to(device), NONE.to(device))
 
     for one, other in zip(found("cpu"), found("cuda"), strict=True):
         assert [text for text, _ in one] == [text for text, _ in other]

@@ -11,20 +11,20 @@ from tasks.small import stirred
 from torch import Tensor
 
 from bertsmith.data.batch import Tokens
-from bertsmith.models.decoder import Decoder, continued
-from bertsmith.models.networks import name_of, network
-from bertsmith.models.search import SearchConfig
+from bertsmith.models.generation.engine import GenerationEngine, generate_ids
+from bertsmith.models.generation.search import GenerationConfig
+from bertsmith.models.networks import build_network, native_name
 from bertsmith.models.seq2seq import Attention, Seq2Seq, Seq2SeqConfig
 from bertsmith.nn.init import initialise
 
-SIZES: dict[str, Any] = {"vocabulary": 40, "width": 12, "hidden": 16, "length": 20, "dropout": 0.3}
+SIZES: dict[str, Any] = {"vocabulary": 40, "width": 12, "hidden": 16, "max_length": 20, "dropout": 0.3}
 WAYS: tuple[Attention, ...] = ("none", "dot", "bilinear", "mlp")
 SHAPES = {
     **{way: Seq2SeqConfig(**SIZES, attention=way) for way in WAYS},
-    "deep": Seq2SeqConfig(**SIZES, layers=2, decoder=3, attention="mlp", tied=False),
-    "unfed": Seq2SeqConfig(**SIZES, layers=2, decoder=2, feeding=False),
-    "2014": Seq2SeqConfig(**SIZES, layers=2, decoder=2, attention="none", direction="backward"),
-    "onward": Seq2SeqConfig(**SIZES, attention="dot", direction="onward"),
+    "deep": Seq2SeqConfig(**SIZES, layers=2, decoder_layers=3, attention="mlp", tie_embeddings=False),
+    "unfed": Seq2SeqConfig(**SIZES, layers=2, decoder_layers=2, input_feeding=False),
+    "2014": Seq2SeqConfig(**SIZES, layers=2, decoder_layers=2, attention="none", direction="right_to_left"),
+    "left_to_right": Seq2SeqConfig(**SIZES, attention="dot", direction="left_to_right"),
 }
 EVERY = pytest.mark.parametrize("config", SHAPES.values(), ids=SHAPES)
 READ, WRITTEN = [[3, 4, 5, 6], [7, 8]], [[0, 9, 10], [0, 11, 12, 13, 14]]
@@ -40,19 +40,19 @@ def made(config: Seq2SeqConfig) -> Seq2Seq:
 
 @torch.no_grad()
 def vectors(model: Seq2Seq, read: list[list[int]], written: list[list[int]]) -> list[Tensor]:
-    return list(model(Tokens.of(read), Tokens.of(written)).split([len(row) for row in written]))
+    return list(model(Tokens.from_rows(read), Tokens.from_rows(written)).split([len(row) for row in written]))
 
 
 @EVERY
 def test_the_number_of_weights_is_told_and_a_folder_has_a_name_for_it(config: Seq2SeqConfig) -> None:
     with torch.device("meta"):
-        built = network(config)
+        built = build_network(config)
     assert isinstance(built, Seq2Seq)
-    assert sum(part.numel() for part in built.parameters()) == config.count
-    assert name_of(config) == "seq2seq"
+    assert sum(part.numel() for part in built.parameters()) == config.parameter_count
+    assert native_name(config) == "seq2seq"
     names = built.matrices()
     assert names.keys() <= dict(built.named_parameters()).keys()
-    assert len(names) == 2 * config.ends * config.layers + 2 * config.decoder
+    assert len(names) == 2 * config.directions * config.layers + 2 * config.decoder_layers
 
 
 @EVERY
@@ -67,9 +67,9 @@ def test_neighbours_do_not_matter(config: Seq2SeqConfig) -> None:
 @EVERY
 def test_empty_texts_and_a_longest_that_is_only_a_limit_change_nothing(config: Seq2SeqConfig) -> None:
     model = made(config)
-    read, written = Tokens.of(READ), Tokens.of(WRITTEN)
+    read, written = Tokens.from_rows(READ), Tokens.from_rows(WRITTEN)
     more = [
-        replace(part, bounds=torch.cat([part.bounds, part.bounds[-1:].expand(2)]), longest=19, equal=False)
+        replace(part, bounds=torch.cat([part.bounds, part.bounds[-1:].expand(2)]), max_length=19, equal_lengths=False)
         for part in (read, written)
     ]
     with torch.no_grad():
@@ -92,7 +92,7 @@ def test_nothing_that_is_to_come_is_seen_and_all_that_was_read_is(config: Seq2Se
 def test_only_what_is_asked_for_is_given(config: Seq2SeqConfig) -> None:
     model, which = made(config), torch.tensor([0, 2, 7])
     with torch.no_grad():
-        some = model(Tokens.of(READ), Tokens.of(WRITTEN), read=which)
+        some = model(Tokens.from_rows(READ), Tokens.from_rows(WRITTEN), read=which)
     torch.testing.assert_close(some, torch.cat(vectors(model, READ, WRITTEN))[which], rtol=0, atol=1e-6)
 
 
@@ -105,7 +105,7 @@ def test_token_by_token_says_what_is_said_at_once(config: Seq2SeqConfig) -> None
     model, written = made(config), [[0, 9, 10, 11], [0, 12, 13, 14]]
     whole = torch.stack(vectors(model, READ, written))
     cache = model.cache(2, 0)
-    said = [model.begin(Tokens.of(READ), cache, Tokens.of([row[:2] for row in written]))]
+    said = [model.prefill(Tokens.from_rows(READ), cache, Tokens.from_rows([row[:2] for row in written]))]
     said += [model.step(torch.tensor([[row[place]] for row in written]), cache)[:, 0] for place in (2, 3)]
     torch.testing.assert_close(torch.stack(said, 1), whole[:, 1:], rtol=0, atol=1e-6)
 
@@ -114,8 +114,8 @@ def test_token_by_token_says_what_is_said_at_once(config: Seq2SeqConfig) -> None
 @torch.no_grad()
 def test_a_way_goes_on_with_the_past_it_came_from(config: Seq2SeqConfig) -> None:
     model = made(config)
-    cache = model.cache(2, 0, ways=3)
-    model.begin(Tokens.of(READ), cache, Tokens.of([[0], [0]]))
+    cache = model.cache(2, 0, beams=3)
+    model.prefill(Tokens.from_rows(READ), cache, Tokens.from_rows([[0], [0]]))
     model.step(torch.tensor([[9, 10, 11], [12, 13, 14]]), cache)
     came = torch.tensor([[2, 0, 2], [1, 1, 0]])
     found = model.step(torch.tensor([[5, 6, 7], [8, 9, 10]]), cache, came)
@@ -129,8 +129,8 @@ def test_a_way_goes_on_with_the_past_it_came_from(config: Seq2SeqConfig) -> None
 def test_samples_go_on_by_themselves(config: Seq2SeqConfig) -> None:
     model = made(config)
     cache = model.cache(2, 0)
-    model.begin(Tokens.of(READ), cache, Tokens.of([[0], [0]]))
-    cache.spread(2)
+    model.prefill(Tokens.from_rows(READ), cache, Tokens.from_rows([[0], [0]]))
+    cache.repeat_interleave(2)
     found = model.step(torch.tensor([[9], [10], [11], [12]]), cache)[:, 0]
     true = [vectors(model, [READ[number // 2]], [[0, 9 + number]])[0][-1] for number in range(4)]
     torch.testing.assert_close(found, torch.stack(true), rtol=0, atol=1e-6)
@@ -146,10 +146,10 @@ def test_a_beam_wide_enough_finds_what_is_likeliest_of_all(way: Attention) -> No
     wholes += list(product(words, repeat=most))
 
     sources = [[2, 3, 4], [4], [3, 2]]
-    config = SearchConfig(most=most, beams=80, temperature=0)
-    found = continued(Decoder(model), sources, config, [stop])
+    config = GenerationConfig(max_new_tokens=most, beams=80, temperature=0)
+    found = generate_ids(GenerationEngine(model), sources, config, [stop])
     for read, (best,) in zip(sources, found, strict=True):
-        hidden = model(Tokens.of([read] * len(wholes)), Tokens.of([[0, *text[:-1]] for text in wholes]))
+        hidden = model(Tokens.from_rows([read] * len(wholes)), Tokens.from_rows([[0, *text[:-1]] for text in wholes]))
         shares = model.logits(hidden).log_softmax(-1).split([len(text) for text in wholes])
         means = [float(F.nll_loss(one, torch.tensor(text))) for one, text in zip(shares, wholes, strict=True)]
         likeliest = wholes[means.index(min(means))]
@@ -158,14 +158,14 @@ def test_a_beam_wide_enough_finds_what_is_likeliest_of_all(way: Attention) -> No
 
 def test_greedily_the_likeliest_token_is_written_and_half_precision_says_nearly_the_same() -> None:
     model = made(SHAPES["bilinear"])
-    config = SearchConfig(most=6, temperature=0)
-    found = continued(Decoder(model), READ, config)
+    config = GenerationConfig(max_new_tokens=6, temperature=0)
+    found = generate_ids(GenerationEngine(model), READ, config)
     for read, (text,) in zip(READ, found, strict=True):
         for place, token in enumerate(text):
             [hidden] = vectors(model, [read], [[0, *text[:place]]])
             assert int(model.logits(hidden[-1:]).argmax()) == token
-    half = Decoder(model, torch.bfloat16)
-    scores, step = half.begin(READ, 6)
+    half = GenerationEngine(model, torch.bfloat16)
+    scores, step = half.prefill(READ, 6)
     assert scores.dtype == step(torch.tensor([[3], [4]]), None).dtype == torch.bfloat16
 
 
@@ -174,7 +174,7 @@ def test_greedily_the_likeliest_token_is_written_and_half_precision_says_nearly_
 
 @EVERY
 def test_what_a_token_takes_sums_to_one_over_what_was_read(config: Seq2SeqConfig) -> None:
-    looks = made(config).alignment(Tokens.of(READ), Tokens.of(WRITTEN))
+    looks = made(config).alignment(Tokens.from_rows(READ), Tokens.from_rows(WRITTEN))
     if config.attention == "none":
         assert looks is None
         return
@@ -199,14 +199,14 @@ def lesson(seed: int, count: int = 64) -> tuple[Tokens, Tokens, Tensor]:
         row = torch.randint(LETTERS[0], LETTERS[-1] + 1, (size,), generator=dice).tolist()
         read.append([2 + back, *row, STOP])
         written.append([0, *(row[::-1] if back else row), STOP])
-    given, wanted = Tokens.of([row[:-1] for row in written]), Tokens.of([row[1:] for row in written])
-    return Tokens.of(read), given, wanted.ids.long()
+    given, wanted = Tokens.from_rows([row[:-1] for row in written]), Tokens.from_rows([row[1:] for row in written])
+    return Tokens.from_rows(read), given, wanted.ids.long()
 
 
 @pytest.mark.parametrize(("way", "steps"), [("dot", 120), ("mlp", 120), ("none", 200)])
 def test_copying_and_turning_round_are_learnt_without_a_mistake(way: Attention, steps: int) -> None:
     """By bilinear scores, too, as the tiny recipe learns it in tests/golden."""
-    model = Seq2Seq(Seq2SeqConfig(vocabulary=8, width=32, hidden=64, attention=way, dropout=0.0, length=8))
+    model = Seq2Seq(Seq2SeqConfig(vocabulary=8, width=32, hidden=64, attention=way, dropout=0.0, max_length=8))
     initialise(model, 0)
     optimizer = torch.optim.Adam(model.parameters(), 0.0, betas=(0.9, 0.98))
     for step in range(steps):
@@ -218,7 +218,9 @@ def test_copying_and_turning_round_are_learnt_without_a_mistake(way: Attention, 
         optimizer.step()
     read, given, wanted = lesson(10_000, 100)
     rows = [row.tolist() for row in read.ids.split(read.bounds.diff().tolist())]
-    said = continued(Decoder(model.eval()), rows, SearchConfig(most=MOST + 2, temperature=0), [STOP])
+    said = generate_ids(
+        GenerationEngine(model.eval()), rows, GenerationConfig(max_new_tokens=MOST + 2, temperature=0), [STOP]
+    )
     true = [row[row != STOP].tolist() for row in wanted.split(given.bounds.diff().tolist())]
     assert [text for (text,) in said] == true
 
@@ -258,7 +260,7 @@ def test_more_costs_more() -> None:
     ("wrong", "line"),
     [
         ({"vocabulary": 0}, "vocabulary is 0. Give at least 1"),
-        ({"decoder": 0}, "decoder is 0. Give at least 1"),
+        ({"decoder_layers": 0}, "decoder_layers is 0. Give at least 1"),
         ({"hidden": 7}, "hidden is 7, half of it from either end. Give an even number"),
         ({"dropout": 1.0}, "dropout is 1.0. Give a share, at least 0 and below 1"),
     ],
@@ -270,7 +272,7 @@ def test_what_cannot_be_built_is_refused(wrong: dict[str, Any], line: str) -> No
 
 
 def test_one_end_alone_may_be_odd() -> None:
-    assert Seq2SeqConfig(hidden=7, direction="onward").count > 0
+    assert Seq2SeqConfig(hidden=7, direction="left_to_right").parameter_count > 0
 
 
 # ------------------------------------------------------------------------------------------------------ a GPU
@@ -281,7 +283,7 @@ def test_one_end_alone_may_be_odd() -> None:
 def test_a_gpu_gives_the_numbers_of_a_cpu_and_nearly_so_in_half_precision(config: Seq2SeqConfig) -> None:
     model = stirred(Seq2Seq(replace(config, dropout=0.0)))
     true = torch.cat(vectors(model, READ, WRITTEN))
-    moved, read, written = model.cuda(), Tokens.of(READ).to("cuda"), Tokens.of(WRITTEN).to("cuda")
+    moved, read, written = model.cuda(), Tokens.from_rows(READ).to("cuda"), Tokens.from_rows(WRITTEN).to("cuda")
     with torch.no_grad():
         torch.testing.assert_close(moved(read, written).cpu(), true, rtol=1e-4, atol=1e-4)
     moved.train()  # else cuDNN keeps nothing for the way back
@@ -296,10 +298,10 @@ def test_a_gpu_gives_the_numbers_of_a_cpu_and_nearly_so_in_half_precision(config
 @EVERY
 def test_a_step_is_recorded_and_a_search_on_a_gpu_finds_what_a_cpu_finds(config: Seq2SeqConfig) -> None:
     model = stirred(Seq2Seq(replace(config, dropout=0.0)))
-    searches = [SearchConfig(most=8, temperature=0, beams=beams) for beams in (1, 3)]
-    true = [continued(Decoder(model), READ, search, [1]) for search in searches]
-    moved, read, written = model.cuda(), Tokens.of(READ).to("cuda"), Tokens.of(WRITTEN).to("cuda")
-    assert [continued(Decoder(moved), READ, search, [1]) for search in searches] == true
+    searches = [GenerationConfig(max_new_tokens=8, temperature=0, beams=beams) for beams in (1, 3)]
+    true = [generate_ids(GenerationEngine(model), READ, search, [1]) for search in searches]
+    moved, read, written = model.cuda(), Tokens.from_rows(READ).to("cuda"), Tokens.from_rows(WRITTEN).to("cuda")
+    assert [generate_ids(GenerationEngine(moved), READ, search, [1]) for search in searches] == true
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     moved.train()
 

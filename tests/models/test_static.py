@@ -7,25 +7,25 @@ import torch
 
 from bertsmith.data.batch import Tokens
 from bertsmith.errors import FolderError
-from bertsmith.models import folder as folders
-from bertsmith.models.networks import network
+from bertsmith.inference.load import load
+from bertsmith.models.hf import folder as folders
+from bertsmith.models.networks import build_network
 from bertsmith.models.static import Static, StaticConfig
 from bertsmith.text.tokenizer import TokenizerConfig, train
-from bertsmith.use.load import load
 
 SMALL = StaticConfig(vocabulary=10, width=4)
 
 
 def test_a_words_vector_is_its_own_whatever_stands_beside_it() -> None:
-    made = network(SMALL)
+    made = build_network(SMALL)
     assert isinstance(made, Static)
-    [state] = made.states(Tokens.of([[3, 1], [1]]))
+    [state] = made.hidden_states(Tokens.from_rows([[3, 1], [1]]))
     assert torch.equal(state, made.embedding.weight[[3, 1, 1]])
-    assert sum(weight.numel() for weight in made.parameters()) == SMALL.count == 40
+    assert sum(weight.numel() for weight in made.parameters()) == SMALL.parameter_count == 40
     assert SMALL.flops(5.0, 0.0) == 0
 
 
-@pytest.mark.parametrize("wrong", ["vocabulary", "width", "length"])
+@pytest.mark.parametrize("wrong", ["vocabulary", "width", "max_length"])
 def test_sizes_without_sense_are_refused(wrong: str) -> None:
     with pytest.raises(ValueError, match=f"{wrong} is 0. Give at least 1"):
         StaticConfig(**{"vocabulary": 10, "width": 4, wrong: 0})
@@ -33,7 +33,7 @@ def test_sizes_without_sense_are_refused(wrong: str) -> None:
 
 def test_whoever_wants_to_use_a_folder_of_vectors_alone_is_told_what_they_are(tmp_path: Path) -> None:
     folders.write(tmp_path, SMALL, {"trunk.embedding.weight": torch.randn(10, 4)})
-    train(["a b"] * 2, TokenizerConfig(kind="words", vocabulary=10, least=1)).save(tmp_path)
+    train(["a b"] * 2, TokenizerConfig(kind="words", vocabulary=10, min_frequency=1)).save(tmp_path)
     with pytest.raises(FolderError) as caught:
         load(tmp_path)
     assert str(caught.value) == (

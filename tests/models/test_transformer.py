@@ -8,9 +8,9 @@ from bertsmith.errors import TextError
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.nn.attention import Kernel
 from bertsmith.nn.init import initialise
-from bertsmith.nn.positions import waves
+from bertsmith.nn.positions import sinusoids
 
-SMALL = TransformerConfig(vocabulary=60, width=32, layers=3, heads=4, feed_forward=48, length=24)
+SMALL = TransformerConfig(vocabulary=60, width=32, layers=3, heads=4, feed_forward=48, max_length=24)
 ROWS = [[7, 8, 9], [1] * 24, [], list(range(20)), [5], [9, 8, 7, 6] * 5]
 
 
@@ -21,7 +21,7 @@ def network(config: TransformerConfig = SMALL) -> Transformer:
 
 
 def pairs(rows: list[list[int]]) -> Tokens:
-    return Tokens.of(rows, [[int(place > 2) for place in range(len(row))] for row in rows])
+    return Tokens.from_rows(rows, [[int(place > 2) for place in range(len(row))] for row in rows])
 
 
 def test_grouped_and_recorded_give_the_same_vectors() -> None:
@@ -31,7 +31,7 @@ def test_grouped_and_recorded_give_the_same_vectors() -> None:
 
 def test_equal_rows_take_the_dense_kernel_and_give_the_same_vectors() -> None:
     module, tokens = network(), pairs([list(range(9)), list(range(9, 18))])
-    assert tokens.equal
+    assert tokens.equal_lengths
     for kernel in (None, "grouped", "recorded"):
         torch.testing.assert_close(module(tokens, kernel), module(tokens, "dense"), rtol=0, atol=1e-5)
 
@@ -48,9 +48,9 @@ def test_positions_and_segments_are_felt() -> None:
     module = network()
     forwards, backwards = module(pairs([[1, 2, 3]])), module(pairs([[3, 2, 1]]))
     assert not torch.allclose(forwards, backwards.flip(0), atol=1e-3)
-    first, second = (module(Tokens.of([[1, 2, 3]], [[kind] * 3])) for kind in (0, 1))
+    first, second = (module(Tokens.from_rows([[1, 2, 3]], [[kind] * 3])) for kind in (0, 1))
     assert not torch.allclose(first, second, atol=1e-3)
-    assert torch.equal(first, module(Tokens.of([[1, 2, 3]])))  # without segments all is the first text
+    assert torch.equal(first, module(Tokens.from_rows([[1, 2, 3]])))  # without segments all is the first text
 
 
 @pytest.mark.parametrize("kernel", ["grouped", "recorded", None])
@@ -75,13 +75,13 @@ def test_what_is_read_alone_teaches_what_the_whole_would() -> None:
 
 def test_states_are_the_embedding_and_every_layer() -> None:
     module, tokens = network(), pairs(ROWS)
-    states = module.states(tokens)
+    states = module.hidden_states(tokens)
     assert len(states) == SMALL.layers + 1
     assert torch.equal(states[-1], module(tokens))
 
 
 def test_record_tells_who_looked_at_whom() -> None:
-    record = network().record(pairs(ROWS))
+    record = network().attention_maps(pairs(ROWS))
     assert len(record) == SMALL.layers
     for layer in record:
         assert [tuple(weights.shape) for weights in layer] == [(4, len(row), len(row)) for row in ROWS]
@@ -90,9 +90,9 @@ def test_record_tells_who_looked_at_whom() -> None:
 
 def test_sinusoidal_positions_need_no_parameters() -> None:
     module = network(replace(SMALL, positions="sinusoidal"))
-    assert torch.equal(module.positions.weight, waves(SMALL.length, SMALL.width))
-    assert sum(part.numel() for part in module.parameters()) == SMALL.count - 24 * 32 - 33 * 32
-    assert replace(SMALL, positions="sinusoidal").count == SMALL.count - 24 * 32
+    assert torch.equal(module.positions.weight, sinusoids(SMALL.max_length, SMALL.width))
+    assert sum(part.numel() for part in module.parameters()) == SMALL.parameter_count - 24 * 32 - 33 * 32
+    assert replace(SMALL, positions="sinusoidal").parameter_count == SMALL.parameter_count - 24 * 32
 
 
 def test_every_parameter_learns() -> None:
@@ -106,9 +106,9 @@ def test_every_parameter_learns() -> None:
 def test_the_embedding_is_dropped_out_in_training_only() -> None:
     module, tokens = network(replace(SMALL, dropout=0.5, attention_dropout=0.0)).train(), pairs(ROWS)
     torch.manual_seed(0)
-    dropped = (module.states(tokens)[0] == 0).float().mean()
+    dropped = (module.hidden_states(tokens)[0] == 0).float().mean()
     assert abs(dropped - 0.5) < 0.05
-    assert (module.eval().states(tokens)[0] == 0).sum() == 0
+    assert (module.eval().hidden_states(tokens)[0] == 0).sum() == 0
 
 
 def test_the_kernel_is_chosen_by_the_precision_of_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,13 +146,13 @@ def test_half_precision_stays_half() -> None:
     [
         ({"layers": 0}, "layers is 0. Give at least 1"),
         ({"heads": 5}, "a width of 32 cannot be shared by 5 heads. Take a multiple"),
-        ({"decoder": -1}, "decoder is -1. Give at least 0"),
+        ({"decoder_layers": -1}, "decoder_layers is -1. Give at least 0"),
         (
             {"positions": "relative", "buckets": 2},
             "2 buckets for distances up to 128. Take at least 4, and fewer than twice that",
         ),
         (
-            {"positions": "relative", "local": 4},
+            {"positions": "relative", "window": 4},
             "local layers have no relative positions. Take rotary or learned ones, or local = 0",
         ),
         ({"dropout": 1.0}, "dropout is 1.0. Give a share, at least 0 and below 1"),
@@ -165,7 +165,7 @@ def test_impossible_sizes_are_refused(change: dict[str, float], message: str) ->
 
 def test_a_text_with_too_many_tokens_is_refused() -> None:
     with pytest.raises(TextError) as caught:
-        network()(Tokens.of([[1] * 25]))
+        network()(Tokens.from_rows([[1] * 25]))
     assert str(caught.value) == (
         "tokens: sequences of 25 tokens do not fit into 24 positions. "
         "Cut the text shorter, or train a model with more positions."

@@ -15,7 +15,7 @@ WORDS, COUNTS = ["the", "naïve", "cat's"], np.array([9, 5, 5])
 
 
 def saved(folder: Path) -> Word2Vec:
-    model = Word2Vec.new(Word2VecConfig(kind="cbow", width=4), len(WORDS), seed=3)
+    model = Word2Vec.initialise(Word2VecConfig(kind="cbow", width=4), len(WORDS), seed=3)
     model.outputs.normal_(generator=torch.Generator().manual_seed(0))
     word2vec.write(folder, model, WORDS, COUNTS)
     return model
@@ -30,18 +30,22 @@ def test_a_folder_comes_back_as_it_was(tmp_path: Path) -> None:
     assert torch.equal(opened.model.outputs, model.outputs)
     assert (opened.words, opened.counts.tolist()) == (WORDS, COUNTS.tolist())
     field = word_vectors.read(tmp_path / "model" / "vectors.bin")
-    for found in (field, word2vec.vectors(tmp_path / "model"), word2vec.vectors(tmp_path / "model" / "vectors.bin")):
+    for found in (
+        field,
+        word2vec.load_vectors(tmp_path / "model"),
+        word2vec.load_vectors(tmp_path / "model" / "vectors.bin"),
+    ):
         assert found.words == WORDS
         assert np.array_equal(found.table, model.inputs.numpy())
 
 
 def test_tables_begin_as_word2vec_begins_them() -> None:
-    model = Word2Vec.new(Word2VecConfig(width=50), 1_000, seed=1)
+    model = Word2Vec.initialise(Word2VecConfig(width=50), 1_000, seed=1)
     assert model.inputs.abs().max() <= 0.5 / 50
     assert model.inputs.std() == pytest.approx(1 / 50 / 12**0.5, rel=0.02)
     assert not model.outputs.any()
-    assert torch.equal(model.inputs, Word2Vec.new(Word2VecConfig(width=50), 1_000, seed=1).inputs)
-    assert not torch.equal(model.inputs, Word2Vec.new(Word2VecConfig(width=50), 1_000, seed=2).inputs)
+    assert torch.equal(model.inputs, Word2Vec.initialise(Word2VecConfig(width=50), 1_000, seed=1).inputs)
+    assert not torch.equal(model.inputs, Word2Vec.initialise(Word2VecConfig(width=50), 1_000, seed=2).inputs)
 
 
 def _change(folder: Path, **changes: object) -> None:
@@ -81,4 +85,4 @@ def test_what_is_no_folder_is_told(tmp_path: Path) -> None:
     with pytest.raises(FolderError, match="is missing"):
         word2vec.read(tmp_path / "nowhere")
     with pytest.raises(FolderError, match="is missing"):
-        word2vec.vectors(tmp_path / "nowhere")
+        word2vec.load_vectors(tmp_path / "nowhere")

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertsmith.errors import FolderError
-from bertsmith.models.word_vectors import Form, WordVectors, read, write
+from bertsmith.models.word_vectors import Format, WordVectors, read, write
 
-FORMS: tuple[Form, ...] = ("binary", "text")
+FORMS: tuple[Format, ...] = ("binary", "text")
 WORD = st.text(st.characters(codec="utf-8", exclude_categories=["Z", "C"]), min_size=1, max_size=8)
 NUMBER = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
@@ -25,7 +25,7 @@ def some(words: int = 5, width: int = 3) -> WordVectors:
 @settings(max_examples=60, deadline=None)
 @given(st.data(), st.sampled_from(FORMS))
 def test_what_is_written_is_read_again_bit_for_bit(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, form: Form
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, form: Format
 ) -> None:
     words = data.draw(st.lists(WORD.filter(lambda word: not any(map(str.isspace, word))), min_size=1, max_size=6))
     width = data.draw(st.integers(2, 5))
@@ -42,7 +42,7 @@ def test_what_is_written_is_read_again_bit_for_bit(
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_gensim_opens_what_we_write_and_we_what_it_writes(tmp_path: Path, form: Form) -> None:
+def test_gensim_opens_what_we_write_and_we_what_it_writes(tmp_path: Path, form: Format) -> None:
     gensim = pytest.importorskip("gensim.models", reason="gensim is not installed")
     vectors, binary = some(50, 20), form == "binary"
     write(tmp_path / "ours", vectors, form)
@@ -101,7 +101,7 @@ def test_a_bad_file_is_told_in_one_line(tmp_path: Path, data: bytes, fact: str) 
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_truncation_is_noticed(tmp_path: Path, form: Form) -> None:
+def test_every_truncation_is_noticed(tmp_path: Path, form: Format) -> None:
     write(tmp_path / "whole", some(), form)
     data = (tmp_path / "whole").read_bytes()
     last = 1 if form == "binary" else 2  # the line feed of the last vector may lack; of a text then perhaps a digit
@@ -122,7 +122,7 @@ def test_what_is_not_there_or_no_word_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_packed_files_are_read_whatever_they_are_called(tmp_path: Path, form: Form) -> None:
+def test_packed_files_are_read_whatever_they_are_called(tmp_path: Path, form: Format) -> None:
     vectors = some(5_000)  # more than memory is taken for at first
     write(tmp_path / "plain", vectors, form)
     data = (tmp_path / "plain").read_bytes()

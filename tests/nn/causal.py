@@ -14,22 +14,22 @@ CONFIG = TransformerConfig(
     layers=4,
     heads=4,
     feed_forward=64,
-    length=40,
+    max_length=40,
     segments=0,
     causal=True,
-    norm="before",
-    table_norm=False,
+    norm_position="pre",
+    embedding_norm=False,
 )
 PROMPTS = [7, 3, 12, 1]
 NETWORKS: dict[str, dict[str, Any]] = {
     "gpt2": {},
-    "gpt": {"norm": "after"},
+    "gpt": {"norm_position": "post"},
     "waves": {"positions": "sinusoidal"},
     "turned": {"positions": "rotary"},
-    "local": {"positions": "rotary", "local": 3, "every": 2},
-    "near": {"local": 2},
-    "shared": {"shared": True, "gated": True},
-    "offset": {"offset": 2, "table_norm": True},
+    "local": {"positions": "rotary", "window": 3, "global_every": 2},
+    "near": {"window": 2},
+    "shared": {"share_layers": True, "gated": True},
+    "offset": {"position_offset": 2, "embedding_norm": True},
 }
 everywhere = pytest.mark.parametrize("changes", NETWORKS.values(), ids=NETWORKS)
 

@@ -6,14 +6,14 @@ import sys
 import torch
 import torch.nn.functional as F
 
-from bertsmith.nn.dropout import drawn, dropout, forgetful, mixed
-from bertsmith.nn.heads import MaskedHead
+from bertsmith.nn.dropout import draw_keys, dropout, dropout_by_keys, hashed_dropout
+from bertsmith.nn.heads import MaskedLMHead
 from bertsmith.nn.layers import FeedForward
 
 
 def without_a_device() -> None:
     numbers = torch.linspace(1, 5, 100_000, requires_grad=True)
-    found = torch.compile(mixed, backend="aot_eager", fullgraph=True)(numbers, 0.2)
+    found = torch.compile(hashed_dropout, backend="aot_eager", fullgraph=True)(numbers, 0.2)
     kept = found != 0
     assert abs(kept.float().mean().item() - 0.8) < 1e-2
     torch.testing.assert_close(found[kept], numbers[kept] / 0.8)
@@ -37,15 +37,15 @@ def forgetting() -> None:
 def summing() -> None:
     """Rows of narrow vectors are added up in parts: what is drawn for a row is then found from two places."""
     # In double precision: what is fused does not round the rest to half precision before it is added up.
-    numbers, keys = torch.ones(16384, 128, device="cuda", dtype=torch.float64), drawn(torch.device("cuda"))
-    summed = torch.compile(lambda part: forgetful(part, 0.1, keys).sum(0), fullgraph=True)
-    torch.testing.assert_close(summed(numbers), forgetful(numbers, 0.1, keys).sum(0))
+    numbers, keys = torch.ones(16384, 128, device="cuda", dtype=torch.float64), draw_keys(torch.device("cuda"))
+    summed = torch.compile(lambda part: dropout_by_keys(part, 0.1, keys).sum(0), fullgraph=True)
+    torch.testing.assert_close(summed(numbers), dropout_by_keys(numbers, 0.1, keys).sum(0))
 
 
 def a_head() -> None:
     """A vocabulary that is no multiple of anything, filled up for the step, loses as the plain one does."""
     torch.manual_seed(0)
-    head, table = MaskedHead(64, 1001, "gelu", 1e-12).cuda(), torch.randn(1001, 64, device="cuda", requires_grad=True)
+    head, table = MaskedLMHead(64, 1001, "gelu", 1e-12).cuda(), torch.randn(1001, 64, device="cuda", requires_grad=True)
     hidden, targets = torch.randn(50, 64, device="cuda"), torch.randint(1001, (50,), device="cuda")
     found = {}
     for training in (True, False):
@@ -58,10 +58,10 @@ def a_head() -> None:
 
 def attention() -> None:
     """Our own kernels within a compiled layer, through both their doors, give what they give alone."""
-    from bertsmith.nn import long, short
+    from bertsmith.nn.kernels import attention_long, attention_short
 
     lengths = {"short": [127, 128, 64, 0, 65, 1, 0, 0], "long": [512, 300, 257, 0, 1, 64, 0, 0]}
-    for name, module in (("short", short), ("long", long)):
+    for name, module in (("short", attention_short), ("long", attention_long)):
         for apart, share in itertools.product((False, True), (0.0, 0.1)):
             torch.manual_seed(0)
             bounds = torch.tensor([0, *lengths[name]], device="cuda").cumsum(0).to(torch.int32)
@@ -70,7 +70,7 @@ def attention() -> None:
 
             def layer(hidden, module=module, name=name, apart=apart, rest=rest, weight=weight):  # type: ignore[no-untyped-def]
                 whole = (hidden @ weight).unflatten(1, (3, 2, 64))
-                return getattr(module, name)(*whole.unbind(1), *rest) if apart else module.joined(whole, *rest)
+                return getattr(module, name)(*whole.unbind(1), *rest) if apart else module.qkv_attention(whole, *rest)
 
             hidden = torch.randn(sum(lengths[name]), 128, device="cuda", dtype=torch.bfloat16, requires_grad=True)
             kept, found, true = hidden.detach().clone(), torch.compile(layer, fullgraph=True)(hidden), layer(hidden)

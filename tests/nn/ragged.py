@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bertsmith.nn.reach import ALL, Reach
+from bertsmith.nn.window import FULL, Window
 
 Attend = Callable[..., Tensor]  # `short` or `long`
 
@@ -24,7 +24,7 @@ if INTERPRETED:
 OUTSIDE = pytest.mark.skipif(INTERPRETED, reason="not for the interpreter")
 INSIDE = pytest.mark.skipif(not INTERPRETED, reason="test_interpreted.py runs it in a process of its own")
 CPU, CUDA = pytest.param("cpu", marks=INSIDE), pytest.param("cuda", marks=pytest.mark.gpu)
-REACHES = [Reach(behind=0), Reach(64, 64), Reach(5, 3), Reach(before=40)]
+REACHES = [Window(right=0), Window(64, 64), Window(5, 3), Window(left=40)]
 everywhere = pytest.mark.parametrize("device", [CPU, CUDA])
 
 
@@ -39,13 +39,13 @@ def product(lengths: list[int], device: str, heads: int = 2, width: int = 32, se
     return drawn.to(device, dtype).requires_grad_()
 
 
-def formula(whole: Tensor, lengths: list[int], masks: list[Tensor] | None = None, reach: Reach = ALL) -> Tensor:
+def formula(whole: Tensor, lengths: list[int], masks: list[Tensor] | None = None, reach: Window = FULL) -> Tensor:
     """Softmax, then the mask of each sequence (H L L, already scaled), then the values. In float64."""
     taken = []
     for place, part in enumerate(torch.split(whole.double(), lengths)):
         query, key, value = part.permute(1, 2, 0, 3)  # H L K
         scores = query @ key.transpose(1, 2) / query.shape[-1] ** 0.5
-        seen = reach.seen(lengths[place], lengths[place], whole.device)
+        seen = reach.mask(lengths[place], lengths[place], whole.device)
         weights = scores.masked_fill(~seen, -torch.inf).softmax(-1)
         taken.append(((weights if masks is None else weights * masks[place]) @ value).transpose(0, 1))
     return torch.cat(taken)

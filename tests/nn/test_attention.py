@@ -2,10 +2,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from bertsmith.nn.attention import GROUPS, Kernel, Layout, attend, best_kernel, lacking
-from bertsmith.nn.reach import ALL, Reach
+from bertsmith.nn.attention import GROUPS, Kernel, Layout, attend, best_kernel, kernels_unavailable
+from bertsmith.nn.window import FULL, Window
 
-reaches = pytest.mark.parametrize("reach", [Reach(behind=0), Reach(3, 2), Reach(2, 0), Reach(before=4), Reach(20, 20)])
+reaches = pytest.mark.parametrize(
+    "reach", [Window(right=0), Window(3, 2), Window(2, 0), Window(left=4), Window(20, 20)]
+)
 
 RAGGED = [5, 17, 1, 64, 0, 16, 40, 64, 3, 63, 2, 0, 0]
 
@@ -20,7 +22,7 @@ def inputs(lengths: list[int], heads: int = 3, width: int = 8, seed: int = 0) ->
     return tuple(torch.randn(shape, generator=generator).requires_grad_() for _ in range(3))
 
 
-def run(parts: tuple[Tensor, ...], lengths: list[int], kernel: Kernel, reach: Reach = ALL) -> tuple[Tensor, ...]:
+def run(parts: tuple[Tensor, ...], lengths: list[int], kernel: Kernel, reach: Window = FULL) -> tuple[Tensor, ...]:
     """What comes out, and the gradient of a fixed mixture of it."""
     layout = Layout.of(bounds_of(lengths), max(lengths), kernel, reach)
     attended = attend(*parts, layout)
@@ -60,14 +62,14 @@ def test_recorded_is_the_formula() -> None:
     attended = attend(query, key, value, layout)
     scores = torch.tensor([[float(q @ k) for k in key[:, 0]] for q in query[:, 0]]) / 2**0.5
     weights = scores.exp() / scores.exp().sum(1, keepdim=True)
-    torch.testing.assert_close(layout.weights[0][0][0], weights)
+    torch.testing.assert_close(layout.attention_weights[0][0][0], weights)
     torch.testing.assert_close(attended[:, 0], weights @ value[:, 0])
 
 
 def test_recorded_weights_are_shares_of_each_sequence() -> None:
     layout = Layout.of(bounds_of(RAGGED), 64, "recorded")
     attend(*inputs(RAGGED), layout)
-    [weights] = layout.weights
+    [weights] = layout.attention_weights
     assert [tuple(one.shape) for one in weights] == [(3, length, length) for length in RAGGED]
     for one in weights:
         torch.testing.assert_close(one.sum(2), torch.ones(one.shape[:2]))
@@ -182,27 +184,27 @@ def test_our_own_kernel_is_chosen_in_a_compiled_step_where_it_can_run(monkeypatc
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: Card)
     assert best_kernel(False, 128, cuda, half, 64) == "varlen"
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    assert lacking(cuda) is None
+    assert kernels_unavailable(cuda) is None
     assert best_kernel(False, 128, cuda, half, 64) == "short"
     assert best_kernel(False, 512, cuda, half, 64) == "long"
     assert best_kernel(False, 128, cuda, half, 40) == "varlen"  # heads of a width that no program has
     assert best_kernel(False, 128, cuda, torch.float32, 64) == "grouped"
     assert best_kernel(True, 128, cuda, half, 64) == "dense"
     Card.major = 7
-    assert lacking(cuda) == "the GPU is older than an A100, or smaller"
+    assert kernels_unavailable(cuda) == "the GPU is older than an A100, or smaller"
     assert best_kernel(False, 128, cuda, half, 64) == "grouped"
     monkeypatch.setattr("bertsmith.nn.attention.find_spec", lambda name: None)
-    assert lacking(cuda) == "Triton is not installed"
+    assert kernels_unavailable(cuda) == "Triton is not installed"
     Card.major = 9
     assert best_kernel(False, 128, cuda, half, 64) == "varlen"
 
 
 @reaches
-def test_a_reach_is_the_formula_with_the_rest_left_out(reach: Reach) -> None:
+def test_a_reach_is_the_formula_with_the_rest_left_out(reach: Window) -> None:
     query, key, value = (part.detach() for part in inputs([9], heads=1))
     layout = Layout.of(bounds_of([9]), 9, "recorded", reach)
     attended = attend(query, key, value, layout)
-    before, behind = (9 if number is None else number for number in (reach.before, reach.behind))
+    before, behind = (9 if number is None else number for number in (reach.left, reach.right))
     for place in range(9):
         seen = slice(max(0, place - before), place + behind + 1)
         weights = (key[seen, 0] @ query[place, 0] / 8**0.5).softmax(0)
@@ -210,7 +212,7 @@ def test_a_reach_is_the_formula_with_the_rest_left_out(reach: Reach) -> None:
 
 
 @reaches
-def test_every_kernel_has_the_same_reach_with_its_gradients(reach: Reach) -> None:
+def test_every_kernel_has_the_same_reach_with_its_gradients(reach: Window) -> None:
     parts = inputs(RAGGED)
     recorded = run(parts, RAGGED, "recorded", reach)
     assert_alike(run(parts, RAGGED, "grouped", reach), recorded)
@@ -223,14 +225,14 @@ def test_every_kernel_has_the_same_reach_with_its_gradients(reach: Reach) -> Non
 
 
 @reaches
-def test_dropout_keeps_within_reach(reach: Reach) -> None:
+def test_dropout_keeps_within_reach(reach: Window) -> None:
     """In training a CPU takes plain products, and has to mask them itself."""
     parts = inputs([12] * 5)
     layout = Layout.of(bounds_of([12] * 5), 12, "grouped", reach)
     torch.manual_seed(0)
     attended = attend(*parts, layout, 0.5)
     [gradient] = torch.autograd.grad(attended[4].sum(), [parts[2]])
-    before, behind = (12 if number is None else number for number in (reach.before, reach.behind))
+    before, behind = (12 if number is None else number for number in (reach.left, reach.right))
     outside = [place for place in range(60) if place >= 12 or not 4 - before <= place <= 4 + behind]
     assert gradient[outside].count_nonzero() == 0
     assert gradient.count_nonzero() > 0

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from bertsmith.nn.cells import CELLS, GATES, LAYERS, PARTS, Cell, Weights
+from bertsmith.nn.rnn.cells import CELLS, GATES, LAYERS, STATE_VECTORS, Cell, Weights
 
 ALL: list[Cell] = ["rnn", "lstm", "gru"]
 WIDTH, HIDDEN, ROWS, LENGTH = 5, 7, 3, 11
@@ -15,7 +15,7 @@ def drawn(cell: Cell) -> tuple[nn.RNNBase, torch.Tensor, list[torch.Tensor]]:
     torch.manual_seed(3)
     layer = LAYERS[cell](WIDTH, HIDDEN, batch_first=True).double()
     texts = torch.randn(ROWS, LENGTH, WIDTH, dtype=torch.float64, requires_grad=True)
-    state = [torch.randn(ROWS, HIDDEN, dtype=torch.float64, requires_grad=True) for _ in range(PARTS[cell])]
+    state = [torch.randn(ROWS, HIDDEN, dtype=torch.float64, requires_grad=True) for _ in range(STATE_VECTORS[cell])]
     return layer, texts, state
 
 
@@ -55,8 +55,8 @@ def test_a_cell_equals_torchs_own_in_values_and_gradients(cell: Cell) -> None:
 def test_weights_lie_one_gate_above_the_other(cell: Cell) -> None:
     layer, *_ = drawn(cell)
     weights = Weights.of(layer)
-    assert weights.token.shape == (GATES[cell] * HIDDEN, WIDTH)
-    assert weights.state.shape == (GATES[cell] * HIDDEN, HIDDEN)
+    assert weights.weight_ih.shape == (GATES[cell] * HIDDEN, WIDTH)
+    assert weights.weight_hh.shape == (GATES[cell] * HIDDEN, HIDDEN)
 
 
 def test_an_open_forget_gate_lets_the_gradient_through_as_it_was() -> None:

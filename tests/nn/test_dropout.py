@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from bertsmith.nn.dropout import BACK, SPREAD, Dropout, _lots, dropout, mixed
+from bertsmith.nn.dropout import BACK, SPREAD, Dropout, _lots, dropout, hashed_dropout
 
 Way = Callable[[Tensor, float], Tensor]
-both = pytest.mark.parametrize("way", [dropout, mixed])
+both = pytest.mark.parametrize("way", [dropout, hashed_dropout])
 
 
 @both

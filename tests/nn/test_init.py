@@ -6,18 +6,18 @@ from torch import nn
 from bertsmith.data.batch import Tokens
 from bertsmith.models.family import SMITH
 from bertsmith.models.transformer import Transformer
-from bertsmith.nn.heads import MaskedHead
+from bertsmith.nn.heads import MaskedLMHead
 from bertsmith.nn.init import initialise
-from bertsmith.nn.positions import Learned
+from bertsmith.nn.positions import LearnedPositions
 
 
 def network() -> nn.Module:
     return nn.Sequential(
         nn.Embedding(500, 64),
-        Learned(64, 64),
+        LearnedPositions(64, 64),
         nn.Linear(64, 256),
         nn.LayerNorm(64),
-        MaskedHead(64, 500, "gelu", 1e-12),
+        MaskedLMHead(64, 500, "gelu", 1e-12),
     )
 
 
@@ -50,6 +50,6 @@ def test_the_same_seed_gives_the_same_weights() -> None:
 def test_layers_with_norms_before_begin_as_if_they_were_not_there() -> None:
     trunk = Transformer(replace(SMITH, vocabulary=50, width=32, heads=4, feed_forward=48, layers=3))
     initialise(trunk, 0)
-    states = trunk.states(Tokens.of([[1, 2, 3], [4]]))
+    states = trunk.hidden_states(Tokens.from_rows([[1, 2, 3], [4]]))
     assert all(torch.equal(state, states[0]) for state in states[1:-1])
     assert not torch.equal(states[0], torch.zeros_like(states[0]))

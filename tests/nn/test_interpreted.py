@@ -12,7 +12,15 @@ from nn.ragged import OUTSIDE
 pytest.importorskip("triton", reason="Triton is not installed here")
 
 HERE = Path(__file__).resolve().parent
-KERNELS = ("gelu", "norm", "entropy", "short", "biased", "long", "company")
+KERNELS = (
+    "bias_gelu",
+    "residual_layer_norm",
+    "linear_cross_entropy",
+    "attention_short",
+    "attention_bias",
+    "attention_long",
+    "word2vec",
+)
 
 
 @OUTSIDE

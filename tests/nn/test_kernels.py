@@ -21,8 +21,15 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from bertsmith.nn import biased, entropy, gelu, long, norm, short
-from bertsmith.nn.dropout import drawn
+from bertsmith.nn.dropout import draw_keys
+from bertsmith.nn.kernels import (
+    attention_bias,
+    attention_long,
+    attention_short,
+    bias_gelu,
+    linear_cross_entropy,
+    residual_layer_norm,
+)
 
 HOPPER = GPUTarget("cuda", 90, 32)
 TYPES = {torch.bfloat16: "*bf16", torch.float32: "*fp32", torch.int32: "*i32", torch.int64: "*i64"}
@@ -46,9 +53,9 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[Launch]:
             names = self.kernel.arg_names
             return lambda *given, **told: seen.append((self.kernel, dict(zip(names, given, strict=False)) | told))
 
-    for module in (gelu, norm, short, biased, long):
+    for module in (bias_gelu, residual_layer_norm, attention_short, attention_bias, attention_long):
         monkeypatch.setattr(module, "wrap_triton", Noted)
-    monkeypatch.setattr(entropy, "_slopes", Noted(entropy._slopes))
+    monkeypatch.setattr(linear_cross_entropy, "_slopes", Noted(linear_cross_entropy._slopes))
     return seen
 
 
@@ -73,23 +80,23 @@ def half(*shape: int) -> Tensor:
 
 
 def bend() -> Tensor:
-    return gelu.gelu(half(20, 512), half(512), gated=True)
+    return bias_gelu.bias_gelu(half(20, 512), half(512), gated=True)
 
 
 def join() -> Tensor:
-    return norm.norm(
-        half(20, 768), half(768), half(20, 768), half(768), half(768), 1e-12, 0.1, drawn(torch.device("cpu"))
+    return residual_layer_norm.residual_layer_norm(
+        half(20, 768), half(768), half(20, 768), half(768), half(768), 1e-12, 0.1, draw_keys(torch.device("cpu"))
     )
 
 
 def guess() -> Tensor:
-    return entropy.entropy(half(6, 32), half(40, 32), half(40), torch.arange(6))
+    return linear_cross_entropy.linear_cross_entropy(half(6, 32), half(40, 32), half(40), torch.arange(6))
 
 
 def attend(module: ModuleType, longest: int) -> Tensor:
     lengths = [longest, 5, 0]
     whole = product(lengths, "cpu", width=64).detach().bfloat16().requires_grad_()
-    found: Tensor = module.joined(whole, bounds_of(lengths, "cpu"), longest, 0.1, torch.tensor(7))
+    found: Tensor = module.qkv_attention(whole, bounds_of(lengths, "cpu"), longest, 0.1, torch.tensor(7))
     return found
 
 
@@ -97,7 +104,7 @@ def relate() -> Tensor:
     lengths = [120, 5, 0]
     whole = product(lengths, "cpu", width=64).detach().bfloat16().requires_grad_()
     bounds, bias = bounds_of(lengths, "cpu"), half(2, 120, 120)
-    return biased.biased(*whole.unbind(1), bias, bounds, 120, 0.1, torch.tensor(7))
+    return attention_bias.biased_attention(*whole.unbind(1), bias, bounds, 120, 0.1, torch.tensor(7))
 
 
 @pytest.mark.parametrize(
@@ -106,9 +113,9 @@ def relate() -> Tensor:
         (bend, {"_gelu_forward", "_gelu_backward"}),
         (join, {"_norm_forward", "_norm_backward"}),
         (guess, {"_slopes"}),
-        (lambda: attend(short, 128), {"_forward", "_backward"}),
+        (lambda: attend(attention_short, 128), {"_forward", "_backward"}),
         (relate, {"_forward", "_backward", "_of_bias"}),
-        (lambda: attend(long, 300), {"_forward", "_of_queries", "_of_keys"}),
+        (lambda: attend(attention_long, 300), {"_forward", "_of_queries", "_of_keys"}),
     ],
     ids=["gelu", "norm", "entropy", "short", "biased", "long"],
 )

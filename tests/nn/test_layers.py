@@ -52,7 +52,7 @@ def test_one_projection_makes_query_key_and_value_in_this_order() -> None:
     query, key, _ = (hidden @ part.T for part in module.project.weight.split(12))
     query, key = query + module.project.bias[:12], key + module.project.bias[12:24]
     scores = query[:4, 4:8] @ key[:4, 4:8].T / 2  # the second head of the first sequence
-    torch.testing.assert_close(recorded.weights[0][0][1], scores.softmax(1))
+    torch.testing.assert_close(recorded.attention_weights[0][0][1], scores.softmax(1))
 
 
 @pytest.mark.parametrize(("dropout", "attention_dropout"), [(0.5, 0.0), (0.0, 0.5)])

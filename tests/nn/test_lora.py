@@ -8,15 +8,15 @@ from bertsmith.data.batch import Tokens
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.nn.lora import TARGETS, Lora, adapt, merge, pairs
 
-SMALL = TransformerConfig(vocabulary=50, width=16, layers=2, heads=2, feed_forward=24, length=16)
-TOKENS = Tokens.of([[1, 2, 3, 4, 5], [6, 7, 8]])
+SMALL = TransformerConfig(vocabulary=50, width=16, layers=2, heads=2, feed_forward=24, max_length=16)
+TOKENS = Tokens.from_rows([[1, 2, 3, 4, 5], [6, 7, 8]])
 EVERY = tuple(name for name in TARGETS if name != "project")
 
 
 SHAPES = {
     "bert": SMALL,
-    "albert": replace(SMALL, shared=True, layers=3, embedding=8),
-    "modern": replace(SMALL, norm="before", gated=True, biases=False, positions="rotary", segments=0),
+    "albert": replace(SMALL, share_layers=True, layers=3, embedding_width=8),
+    "modern": replace(SMALL, norm_position="pre", gated=True, biases=False, positions="rotary", segments=0),
 }
 
 
@@ -86,7 +86,10 @@ def test_merged_it_says_the_same_in_plain_linears(shape: str, targets: tuple[str
 
 
 def test_a_shared_layer_has_one_adapter_whose_gradient_is_the_sum_of_its_uses() -> None:
-    shared, apart = adapted("query", "narrow", shape="albert"), Transformer(replace(SHAPES["albert"], shared=False))
+    shared, apart = (
+        adapted("query", "narrow", shape="albert"),
+        Transformer(replace(SHAPES["albert"], share_layers=False)),
+    )
     assert [(pair.layer, pair.target) for pair in pairs(shared)] == [(0, "query"), (0, "narrow")]
     learn(shared)
     own = {name: weight for name, weight in shared.state_dict().items() if not name.endswith((".down", ".up"))}

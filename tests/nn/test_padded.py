@@ -5,11 +5,11 @@ import torch
 from torch import Tensor
 
 from bertsmith.nn.attention import Kernel, Layout, Sequences, attend
-from bertsmith.nn.reach import ALL, Reach
+from bertsmith.nn.window import FULL, Window
 
 RAGGED = [5, 17, 1, 20, 0, 16, 3, 0, 0]
 OTHERS = [2, 1, 30, 4, 0, 9, 12, 0, 0]
-reaches = pytest.mark.parametrize("reach", [ALL, Reach(behind=0), Reach(3, 2)])
+reaches = pytest.mark.parametrize("reach", [FULL, Window(right=0), Window(3, 2)])
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:
@@ -21,7 +21,7 @@ def sequences(lengths: list[int]) -> Sequences:
     return Sequences(bounds, max(lengths), sum(lengths))
 
 
-def run(kernel: Kernel, parts: list[Tensor], lengths: list[list[int]], reach: Reach = ALL) -> list[Tensor]:
+def run(kernel: Kernel, parts: list[Tensor], lengths: list[list[int]], reach: Window = FULL) -> list[Tensor]:
     """What comes out, and the gradients of a fixed mixture of it; a fourth part is added to the scores."""
     rows = [sequences(each) for each in lengths]
     queries, keys = (rows[0], rows[0]) if len(rows) == 1 else rows
@@ -37,7 +37,7 @@ def assert_alike(first: list[Tensor], second: list[Tensor]) -> None:
 
 
 @reaches
-def test_what_is_added_to_scores_and_its_gradient_are_those_of_the_formula(reach: Reach) -> None:
+def test_what_is_added_to_scores_and_its_gradient_are_those_of_the_formula(reach: Window) -> None:
     parts = [drawn(sum(RAGGED), 3, 8, seed=seed) for seed in range(3)] + [drawn(3, 20, 20, seed=3)]
     assert_alike(run("padded", parts, [RAGGED], reach), run("recorded", parts, [RAGGED], reach))
 

@@ -1,6 +1,6 @@
 import torch
 
-from bertsmith.nn.pooling import first, greatest, last, mean
+from bertsmith.nn.pooling import first, last, maximum, mean
 
 BOUNDS = torch.tensor([0, 3, 4, 9, 9, 9], dtype=torch.int32)
 
@@ -37,7 +37,7 @@ def test_mean_adds_up_in_full_precision() -> None:
 def test_greatest_is_taken_of_each_number_over_each_sequence_and_nought_over_an_empty_one() -> None:
     hidden = torch.randn(9, 4) - 5.0  # all below nought
     hidden.requires_grad_()
-    pooled = greatest(hidden, BOUNDS)
+    pooled = maximum(hidden, BOUNDS)
     true = [hidden[:3].amax(0), hidden[3], hidden[4:].amax(0), torch.zeros(4), torch.zeros(4)]
     torch.testing.assert_close(pooled, torch.stack(true))
     pooled[2].sum().backward()

@@ -2,11 +2,11 @@ import math
 
 import torch
 
-from bertsmith.nn.positions import Learned, Rotary, Sinusoidal, turned, waves
+from bertsmith.nn.positions import LearnedPositions, RotaryPositions, SinusoidalPositions, apply_rotary, sinusoids
 
 
 def test_waves_follow_the_formula_of_2017() -> None:
-    table = waves(50, 8)
+    table = sinusoids(50, 8)
     for place in (0, 1, 7, 49):
         for pair in range(4):
             angle = place / 10_000 ** (2 * pair / 8)
@@ -15,18 +15,18 @@ def test_waves_follow_the_formula_of_2017() -> None:
 
 
 def test_an_odd_width_loses_only_its_last_cosine() -> None:
-    assert torch.equal(waves(6, 5)[:, 4], (torch.arange(6, dtype=torch.float64) / 10_000 ** (4 / 5)).sin().float())
+    assert torch.equal(sinusoids(6, 5)[:, 4], (torch.arange(6, dtype=torch.float64) / 10_000 ** (4 / 5)).sin().float())
 
 
 def test_sinusoidal_positions_are_looked_up_and_never_learned() -> None:
-    module = Sinusoidal(10, 4)
+    module = SinusoidalPositions(10, 4)
     places = torch.tensor([3, 0, 3], dtype=torch.int32)
-    assert torch.equal(module(places), waves(10, 4)[[3, 0, 3]])
+    assert torch.equal(module(places), sinusoids(10, 4)[[3, 0, 3]])
     assert not list(module.parameters())
 
 
 def test_learned_positions_are_looked_up_and_learned() -> None:
-    module = Learned(10, 4)
+    module = LearnedPositions(10, 4)
     places = torch.tensor([3, 0, 3], dtype=torch.int32)
     assert torch.equal(module(places), module.weight[[3, 0, 3]])
     module(places).sum().backward()
@@ -36,7 +36,7 @@ def test_learned_positions_are_looked_up_and_learned() -> None:
 
 def test_queries_and_keys_are_turned_and_values_are_not() -> None:
     product, places = torch.randn(5, 3, 2, 8), torch.tensor([0, 1, 2, 7, 500], dtype=torch.int32)
-    query, key, value = turned(product, Rotary(8, 100.0)(places)).unbind(1)
+    query, key, value = apply_rotary(product, RotaryPositions(8, 100.0)(places)).unbind(1)
     assert torch.equal(value, product[:, 2])
     for part, found in enumerate((query, key)):
         pairs = torch.complex(*product[:, part].double().chunk(2, -1))
@@ -48,6 +48,8 @@ def test_queries_and_keys_are_turned_and_values_are_not() -> None:
 def test_only_the_distance_of_two_places_tells() -> None:
     query, key = torch.randn(2, 1, 1, 16, dtype=torch.float64)
     together = torch.stack((query, key, key), 1).expand(4, 3, 1, 16)
-    moved = turned(together, tuple(part.double() for part in Rotary(16, 10_000.0)(torch.tensor([3, 5, 40, 42]))))
+    moved = apply_rotary(
+        together, tuple(part.double() for part in RotaryPositions(16, 10_000.0)(torch.tensor([3, 5, 40, 42])))
+    )
     scores = [(moved[first, 0] * moved[second, 1]).sum() for first, second in ((0, 1), (2, 3))]
     torch.testing.assert_close(scores[0], scores[1], rtol=0, atol=1e-4)

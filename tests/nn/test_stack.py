@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bertsmith.nn import stack as stacks
-from bertsmith.nn.cells import LAYERS, PARTS, Cell
 from bertsmith.nn.init import initialise
-from bertsmith.nn.stack import SPAN, Stack
+from bertsmith.nn.rnn import stack as stacks
+from bertsmith.nn.rnn.cells import LAYERS, STATE_VECTORS, Cell
+from bertsmith.nn.rnn.stack import SPAN, RecurrentStack
 
 ALL: list[Cell] = ["rnn", "lstm", "gru"]
 ROWS, LENGTH, WIDTH = 4, 9, 6
@@ -20,15 +20,15 @@ def texts(seed: int = 0) -> Tensor:
     return torch.randn(ROWS, LENGTH, WIDTH, generator=torch.Generator().manual_seed(seed))
 
 
-def small(cell: Cell = "lstm", **shares: Any) -> Stack:
-    stack = Stack(cell, WIDTH, (8, WIDTH), **shares)
+def small(cell: Cell = "lstm", **shares: Any) -> RecurrentStack:
+    stack = RecurrentStack(cell, WIDTH, (8, WIDTH), **shares)
     initialise(stack, 1)
     return stack
 
 
 @pytest.mark.parametrize("cell", ALL)
 def test_without_forgetting_it_is_torchs_own_stack_bit_for_bit(cell: Cell) -> None:
-    ours = Stack(cell, WIDTH, (8, 8, 8))
+    ours = RecurrentStack(cell, WIDTH, (8, 8, 8))
     theirs = LAYERS[cell](WIDTH, 8, num_layers=3, batch_first=True)
     for number, layer in enumerate(ours.layers):
         layer.load_state_dict(
@@ -55,18 +55,18 @@ def test_a_text_in_two_parts_is_read_as_a_whole_one(cell: Cell) -> None:
 def test_one_token_at_a_time_gives_the_same(cell: Cell) -> None:
     stack = small(cell).double()
     whole, end = stack(texts().double())
-    state = whole.new_zeros(ROWS, stack.remembered)
+    state = whole.new_zeros(ROWS, stack.state_size)
     for place in range(LENGTH):
         vectors, state = stack.step(texts()[:, place].double(), state)
         torch.testing.assert_close(vectors, whole[:, place])
     torch.testing.assert_close(state, end)
-    assert stack.remembered == PARTS[cell] * (8 + WIDTH)
+    assert stack.state_size == STATE_VECTORS[cell] * (8 + WIDTH)
 
 
 @pytest.mark.parametrize("cell", ALL)
 def test_gradients_go_through_dropped_weights_exactly(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it computes is a plain stack whose weights were multiplied by the mask; and so are its gradients."""
-    stack, plain = small(cell, weights=0.5).train(), small(cell)
+    stack, plain = small(cell, weight_dropout=0.5).train(), small(cell)
     masks = [torch.rand_like(layer.weight_hh_l0).round() * 2 for layer in stack.layers]
     with torch.no_grad():
         for layer, mask in zip(plain.layers, masks, strict=True):
@@ -83,7 +83,7 @@ def test_gradients_go_through_dropped_weights_exactly(cell: Cell, monkeypatch: p
 
 
 def test_weights_are_dropped_once_a_batch_and_stay_as_they_are() -> None:
-    stack = small(weights=0.5).train()
+    stack = small(weight_dropout=0.5).train()
     before = {name: weight.clone() for name, weight in stack.named_parameters()}
     torch.manual_seed(1)
     first, _ = stack(texts())
@@ -110,14 +110,14 @@ class Recorder(nn.Module):
         return rows.new_ones(*rows.shape[:2], self.width), state
 
 
-@pytest.mark.parametrize("place", ["before", "between", "behind"])
+@pytest.mark.parametrize("place", ["input_dropout", "layer_dropout", "output_dropout"])
 def test_the_same_numbers_are_forgotten_all_along_a_sequence(place: str) -> None:
-    stack = Stack("lstm", WIDTH, (8, WIDTH), **{place: 0.5}).train()
+    stack = RecurrentStack("lstm", WIDTH, (8, WIDTH), **{place: 0.5}).train()
     recorders = [Recorder(8), Recorder(WIDTH)]
     stack.layers = nn.ModuleList(recorders)
     torch.manual_seed(0)
     out, _ = stack(torch.ones(ROWS, LENGTH, WIDTH))
-    seen = {"before": recorders[0].seen[0], "between": recorders[1].seen[0], "behind": out}
+    seen = {"input_dropout": recorders[0].seen[0], "layer_dropout": recorders[1].seen[0], "output_dropout": out}
     for name, rows in seen.items():
         if name != place:
             assert torch.equal(rows, torch.ones_like(rows))
@@ -129,7 +129,7 @@ def test_the_same_numbers_are_forgotten_all_along_a_sequence(place: str) -> None
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_cells_keep_for_a_while_at_first_what_came_in(cell: Cell) -> None:
-    stack = Stack(cell, 50, (50,))
+    stack = RecurrentStack(cell, 50, (50,))
     initialise(stack, 1)
     reach = 50**-0.5
     enter, keep, *_ = stack.layers[0].bias_ih_l0.detach().split(50)
@@ -144,7 +144,7 @@ def test_cells_keep_for_a_while_at_first_what_came_in(cell: Cell) -> None:
 
 
 def test_a_seed_gives_the_first_weights() -> None:
-    stack, again, other = small(), small(), Stack("lstm", WIDTH, (8, WIDTH))
+    stack, again, other = small(), small(), RecurrentStack("lstm", WIDTH, (8, WIDTH))
     initialise(other, 2)
     assert all(torch.equal(one, two) for one, two in zip(stack.parameters(), again.parameters(), strict=True))
     assert not torch.equal(stack.layers[0].weight_ih_l0, other.layers[0].weight_ih_l0)

@@ -10,16 +10,16 @@ from bertsmith.data.batch import Batch, Tokens
 from bertsmith.models.family import GPT2
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.init import initialise
-from bertsmith.objectives.causal import NextToken
+from bertsmith.objectives.causal import CausalLM
 
-SIZES = {"vocabulary": 300, "width": 128, "heads": 2, "layers": 2, "feed_forward": 96, "length": 24}
+SIZES = {"vocabulary": 300, "width": 128, "heads": 2, "layers": 2, "feed_forward": 96, "max_length": 24}
 SHAPE = replace(GPT2, **SIZES, dropout=0.0, attention_dropout=0.0)
 EQUAL = [list(range(9)), list(range(9, 18))]
 RAGGED = [[7, 8, 9], [1] * 24, list(range(20)), [5], [9, 8, 7, 6] * 5, [], []]
 
 
-def objective() -> NextToken:
-    made = NextToken(Transformer(SHAPE), NextToken.Config())
+def objective() -> CausalLM:
+    made = CausalLM(Transformer(SHAPE), CausalLM.Config())
     initialise(made, 0, deviation=0.1)
     return made
 
@@ -29,7 +29,7 @@ def batch(rows: list[list[int]], seed: int = 1) -> Batch:
     chosen = torch.randperm(size, generator=dice)[: size - 4].sort().values
     targets = torch.randint(300, (size - 4,), generator=dice)
     targets[-3:] = -100
-    return Batch(tokens=Tokens.of(rows), chosen=chosen, targets=targets)
+    return Batch(tokens=Tokens.from_rows(rows), target_positions=chosen, targets=targets)
 
 
 def without_a_device() -> None:

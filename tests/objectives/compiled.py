@@ -37,7 +37,7 @@ def without_a_device(make: Callable[[], Objective], some: Batch, ragged: Batch, 
         if isinstance(part, Transformer):
             part.kernel = kernel
     trainer = SimpleNamespace(objective=hollow, precision=torch.bfloat16)
-    terms = torch.compile(partial(Trainer._rounded, trainer), **how)(ragged.to("meta"))
+    terms = torch.compile(partial(Trainer._cast_weights, trainer), **how)(ragged.to("meta"))
     sum(term.total for term in terms.values()).backward()
 
 
@@ -45,7 +45,7 @@ def on_a_device(make: Callable[[], Objective], first: Batch, second: Batch) -> N
     """A step in half precision by the real compiler; the second batch must never wait for the device."""
     made = make().cuda()
     trainer = SimpleNamespace(objective=made, precision=torch.bfloat16)
-    compiled = torch.compile(partial(Trainer._rounded, trainer), fullgraph=True, dynamic=False)
+    compiled = torch.compile(partial(Trainer._cast_weights, trainer), fullgraph=True, dynamic=False)
     compare(made, first.to("cuda"), compiled, 2e-2)
     there = second.to("cuda")
     torch.cuda.set_sync_debug_mode("error")

@@ -12,18 +12,18 @@ from bertsmith.data.batch import Batch, Tokens
 from bertsmith.models.family import ELECTRA_SMALL
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.init import initialise
-from bertsmith.objectives.replaced import ReplacedTokens
+from bertsmith.objectives.replaced import ReplacedTokenDetection
 from bertsmith.train.trainer import Trainer
 
 SHAPE = replace(
     ELECTRA_SMALL,
     vocabulary=300,
     width=128,
-    embedding=32,
+    embedding_width=32,
     heads=2,
     layers=2,
     feed_forward=96,
-    length=24,
+    max_length=24,
     dropout=0.0,
     attention_dropout=0.0,
 )
@@ -31,8 +31,10 @@ EQUAL = [list(range(9)), list(range(9, 18))]
 RAGGED = [[7, 8, 9], [1] * 24, list(range(20)), [5], [9, 8, 7, 6] * 5, [], []]
 
 
-def objective(layers: int = 2, **config: Any) -> ReplacedTokens:
-    made = ReplacedTokens(Transformer(replace(SHAPE, layers=layers)), ReplacedTokens.Config(generator=0.5, **config))
+def objective(layers: int = 2, **config: Any) -> ReplacedTokenDetection:
+    made = ReplacedTokenDetection(
+        Transformer(replace(SHAPE, layers=layers)), ReplacedTokenDetection.Config(generator_size=0.5, **config)
+    )
     initialise(made, 0, deviation=0.1)
     return made
 
@@ -41,15 +43,15 @@ def batch(rows: list[list[int]], seed: int = 1) -> Batch:
     dice, size = torch.Generator().manual_seed(seed), sum(map(len, rows))
     chosen = torch.randperm(size, generator=dice)[:6].sort().values
     return Batch(
-        tokens=Tokens.of(rows),
-        chosen=chosen,
+        tokens=Tokens.from_rows(rows),
+        target_positions=chosen,
         targets=torch.randint(300, (6,), generator=dice),
-        draws=torch.randint(-(1 << 31), 1 << 31, (6, 2), generator=dice).int(),
-        real=torch.arange(size) < size - 2,
+        random_bits=torch.randint(-(1 << 31), 1 << 31, (6, 2), generator=dice).int(),
+        text_mask=torch.arange(size) < size - 2,
     )
 
 
-def compare(made: ReplacedTokens, given: Batch, compute: Any, exact: bool = True) -> None:
+def compare(made: ReplacedTokenDetection, given: Batch, compute: Any, exact: bool = True) -> None:
     """Losses and gradients of a compiled step against those of a plain one."""
     found = []
     for step in (made, compute):
@@ -72,13 +74,13 @@ def compare(made: ReplacedTokens, given: Batch, compute: Any, exact: bool = True
 def without_a_device() -> None:
     """Equal rows for real; ragged rows on the meta device, which tries the graph and its shapes."""
     how: dict[str, Any] = {"fullgraph": True, "dynamic": False, "backend": "aot_eager"}
-    for judged, layers in (("all", 2), ("hidden", 1), ("none", 1)):  # what is judged, the last layer is told
-        made = objective(layers, judged=judged)
+    for judged, layers in (("all", 2), ("masked", 1), ("none", 1)):  # what is judged, the last layer is told
+        made = objective(layers, discriminator_loss=judged)
         compare(made, batch(EQUAL), torch.compile(made, **how))
     hollow = objective().to("meta")
     hollow.trunk.kernel = hollow.generator.trunk.kernel = "varlen"
     trainer = SimpleNamespace(objective=hollow, precision=torch.bfloat16)
-    terms = torch.compile(partial(Trainer._rounded, trainer), **how)(batch(RAGGED).to("meta"))
+    terms = torch.compile(partial(Trainer._cast_weights, trainer), **how)(batch(RAGGED).to("meta"))
     sum(term.total for term in terms.values()).backward()
 
 
@@ -86,7 +88,7 @@ def on_a_device() -> None:
     """A step in pure half precision by the real compiler; the second batch must never wait for the device."""
     made = objective().cuda()
     trainer = SimpleNamespace(objective=made, precision=torch.bfloat16)
-    compiled = torch.compile(partial(Trainer._rounded, trainer), fullgraph=True, dynamic=False)
+    compiled = torch.compile(partial(Trainer._cast_weights, trainer), fullgraph=True, dynamic=False)
     first, second = (batch(RAGGED, seed).to("cuda") for seed in (1, 2))
     compare(made, first, compiled, exact=False)
     torch.cuda.set_sync_debug_mode("error")

@@ -10,20 +10,20 @@ from causal_graphs import EQUAL, RAGGED, SIZES
 from bertsmith.data.batch import Batch
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.nn.init import initialise
-from bertsmith.objectives.mixed import Mixed
+from bertsmith.objectives.mixed import MixedLM
 
 SHAPE = TransformerConfig(**SIZES, dropout=0.0, attention_dropout=0.0)
 
 
-def objective() -> Mixed:
-    made = Mixed(Transformer(SHAPE), Mixed.Config(weight=0.5))
+def objective() -> MixedLM:
+    made = MixedLM(Transformer(SHAPE), MixedLM.Config(causal_weight=0.5))
     initialise(made, 0, deviation=0.1)
     return made
 
 
 def batch(rows: list[list[int]], seed: int = 1) -> Batch:
-    back = causal_graphs.batch(rows[::-1] if rows is EQUAL else rows, seed + 10)
-    return replace(causal_graphs.batch(rows, seed), back=back)
+    causal = causal_graphs.batch(rows[::-1] if rows is EQUAL else rows, seed + 10)
+    return replace(causal_graphs.batch(rows, seed), causal=causal)
 
 
 def without_a_device() -> None:

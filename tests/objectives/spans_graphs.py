@@ -21,14 +21,22 @@ from bertsmith.nn.init import initialise
 from bertsmith.objectives.spans import SpanCorruption
 from bertsmith.train.trainer import Trainer
 
-SIZES = {"vocabulary": 300, "width": 128, "heads": 2, "layers": 2, "decoder": 2, "feed_forward": 96, "length": 24}
+SIZES = {
+    "vocabulary": 300,
+    "width": 128,
+    "heads": 2,
+    "layers": 2,
+    "decoder_layers": 2,
+    "feed_forward": 96,
+    "max_length": 24,
+}
 SHAPE = replace(T5, **SIZES, dropout=0.0, attention_dropout=0.0)
 READ = [[7, 8, 9], [1] * 24, list(range(20)), [5], [9, 8, 7, 6] * 5, [], []]
 WRITTEN = [[0, 5], [0, 3, 4, 4, 2], [0] * 6, [0], [0, 9], [], []]
 
 
 # For gradients that are looked at one by one: that of ReLU jumps where rounding changes a sign.
-SMOOTH = replace(SHAPE, activation="gelu_tanh", length=128)
+SMOOTH = replace(SHAPE, activation="gelu_tanh", max_length=128)
 NEAR = 0.1  # how far off a gradient may be, of its own length: rounding alone makes it 0.04
 
 
@@ -46,8 +54,8 @@ def batch(seed: int = 1) -> Batch:
     dice, size = torch.Generator().manual_seed(seed), sum(map(len, WRITTEN))
     targets = torch.randint(300, (size,), generator=dice)
     targets[-2:] = -100
-    tokens, written = Tokens.of(READ), Tokens.of(WRITTEN)
-    return Batch(tokens=tokens, written=written, targets=targets, real=targets >= 20)
+    tokens, written = Tokens.from_rows(READ), Tokens.from_rows(WRITTEN)
+    return Batch(tokens=tokens, decoder_tokens=written, targets=targets, text_mask=targets >= 20)
 
 
 def many(texts: int, seed: int = 3) -> Batch:
@@ -55,11 +63,11 @@ def many(texts: int, seed: int = 3) -> Batch:
     dice = torch.Generator().manual_seed(seed)
     sizes = [(int(read), int(read) // 5 + 2) for read in torch.randint(2, 117, (texts,), generator=dice)]
     read, written = (
-        Tokens.of([torch.randint(20, 300, (size,), generator=dice).tolist() for size in lengths] + [[], []])
+        Tokens.from_rows([torch.randint(20, 300, (size,), generator=dice).tolist() for size in lengths] + [[], []])
         for lengths in zip(*sizes, strict=True)
     )
     targets = torch.randint(300, (len(written.ids),), generator=dice)
-    return Batch(tokens=read, written=written, targets=targets, real=targets >= 20)
+    return Batch(tokens=read, decoder_tokens=written, targets=targets, text_mask=targets >= 20)
 
 
 def slopes(made: SpanCorruption, given: Batch, compute: Callable[[Batch], Any]) -> dict[str, Tensor]:
@@ -73,7 +81,7 @@ def every_gradient(device: str, texts: int, *, compiles: bool) -> None:
     is a hundredth as long as the whole, could be wrong and nobody would see it."""
     made, given = objective(SMOOTH).to(device), many(texts).to(device)
     rounded: Callable[[Batch], Any] = partial(
-        Trainer._rounded, SimpleNamespace(objective=made, precision=torch.bfloat16)
+        Trainer._cast_weights, SimpleNamespace(objective=made, precision=torch.bfloat16)
     )
     step = torch.compile(rounded, fullgraph=True, dynamic=False) if compiles else rounded
     true, found = slopes(made, given, made), slopes(made, given, step)

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from bertsmith.errors import RecipeError
-from bertsmith.models.networks import NetworkConfig, network
+from bertsmith.models.networks import NetworkConfig, build_network
 from bertsmith.models.recurrent import RecurrentConfig
 from bertsmith.models.seq2seq import Seq2SeqConfig
 from bertsmith.models.static import StaticConfig
 from bertsmith.objectives import OBJECTIVES
-from bertsmith.objectives.base import Unlabelled
+from bertsmith.objectives.base import Pretraining
 
 SHAPES: dict[str, NetworkConfig] = {
     "recurrent": RecurrentConfig(vocabulary=10, width=4),
@@ -19,11 +19,13 @@ SHAPES: dict[str, NetworkConfig] = {
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-@pytest.mark.parametrize("kind", [OBJECTIVES[name] for name in ("masked", "replaced", "next_token", "mixed", "spans")])
-def test_what_is_made_for_attention_refuses_other_networks(kind: type[Unlabelled], shape: NetworkConfig) -> None:
+@pytest.mark.parametrize(
+    "kind", [OBJECTIVES[name] for name in ("masked_lm", "replaced_tokens", "causal_lm", "mixed", "span_corruption")]
+)
+def test_what_is_made_for_attention_refuses_other_networks(kind: type[Pretraining], shape: NetworkConfig) -> None:
     with torch.device("meta"), pytest.raises(RecipeError) as caught:
-        kind(network(shape), kind.Config())
+        kind(build_network(shape), kind.Config())
     assert str(caught.value) == (
         "objective.kind: the network is not made of attention. "
-        "Use 'onward' for a recurrent one; one that writes about what it reads learns by bertsmith finetune."
+        "Use 'recurrent_lm' for a recurrent one; one that writes about what it reads learns by bertsmith finetune."
     )

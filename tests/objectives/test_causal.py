@@ -9,25 +9,25 @@ import torch.nn.functional as F
 from prose import PADDING, START, STOP, VOCABULARY, prose
 
 from bertsmith.data.batch import Batch, Tokens
-from bertsmith.data.pack import Pack, Packed
+from bertsmith.data.packing.pack import PackedBatch, Packer
 from bertsmith.errors import RecipeError
 from bertsmith.models.family import GPT, GPT2
 from bertsmith.models.transformer import Transformer, TransformerConfig
-from bertsmith.nn.heads import filled
+from bertsmith.nn.heads import pad_vocabulary
 from bertsmith.nn.init import initialise
-from bertsmith.objectives.base import Unlabelled
-from bertsmith.objectives.causal import NextToken, collate, following, scores
+from bertsmith.objectives.base import Pretraining
+from bertsmith.objectives.causal import CausalLM, collate, next_token_targets, tied_logits
 from bertsmith.objectives.masked import MaskedLM
-from bertsmith.objectives.replaced import ReplacedTokens
+from bertsmith.objectives.replaced import ReplacedTokenDetection
 from bertsmith.train.evaluate import evaluate
 
-SIZES = {"vocabulary": VOCABULARY, "width": 32, "layers": 2, "heads": 2, "feed_forward": 128, "length": 64}
+SIZES = {"vocabulary": VOCABULARY, "width": 32, "layers": 2, "heads": 2, "feed_forward": 128, "max_length": 64}
 SHAPE = replace(GPT2, **SIZES)
 BOTH = pytest.mark.parametrize("shape", [SHAPE, replace(GPT, **SIZES)], ids=["gpt2", "gpt"])
 
 
-def objective(shape: TransformerConfig = SHAPE) -> NextToken:
-    made = NextToken(Transformer(shape), NextToken.Config())
+def objective(shape: TransformerConfig = SHAPE) -> CausalLM:
+    made = CausalLM(Transformer(shape), CausalLM.Config())
     initialise(made, 0, deviation=0.1)
     with torch.no_grad():  # norms before make layers begin as if they were not there
         for layer in made.trunk.layers:
@@ -36,19 +36,19 @@ def objective(shape: TransformerConfig = SHAPE) -> NextToken:
     return made.eval()
 
 
-def packed(position: int = 0, *, across: bool = True, length: int = 64, tokens: int = 1024) -> Packed:
+def packed(position: int = 0, *, across: bool = True, length: int = 64, tokens: int = 1024) -> PackedBatch:
     how = {"start": START, "stop": STOP, "padding": PADDING, "seed": 1}
-    return Pack(prose(300), length=length, tokens=tokens, pairs="none", across=across, **how)(position)
+    return Packer(prose(300), length=length, tokens=tokens, pairs="none", cross_documents=across, **how)(position)
 
 
-def sequences(given: Packed) -> list[np.ndarray]:
-    return [given.ids[a:b] for a, b in zip(given.bounds, given.bounds[1 : given.sequences + 1], strict=False)]
+def sequences(given: PackedBatch) -> list[np.ndarray]:
+    return [given.ids[a:b] for a, b in zip(given.bounds, given.bounds[1 : given.real_sequences + 1], strict=False)]
 
 
-def loss(made: NextToken, row: list[int]) -> torch.Tensor:
+def loss(made: CausalLM, row: list[int]) -> torch.Tensor:
     """Of each token of a sequence but its first, one after the other, by the formula."""
     with torch.no_grad():
-        logits = made.logits(made.trunk(Tokens.of([row[:-1]]), "recorded"))
+        logits = made.logits(made.trunk(Tokens.from_rows([row[:-1]]), "recorded"))
     return F.cross_entropy(logits, torch.tensor(row[1:]), reduction="none")
 
 
@@ -60,7 +60,7 @@ def test_every_token_but_the_first_and_the_end_of_its_sequence_is_guessed(
     sizes = set()
     for position in range(4):
         given = packed(position, across=across, length=length, tokens=tokens)
-        chosen, targets = following(given)
+        chosen, targets = next_token_targets(given)
         sizes.add(chosen.shape)
         wanted = np.concatenate([row[1:-1] for row in sequences(given)])
         assert np.array_equal(targets[targets != -100], wanted)
@@ -70,8 +70,8 @@ def test_every_token_but_the_first_and_the_end_of_its_sequence_is_guessed(
         assert (given.positions[real + 1] == given.positions[real] + 1).all()
         assert (wanted == STOP).any() == (across and any((row[:-1] == STOP).any() for row in sequences(given)))
         batch = collate(given)
-        assert batch.counts["next_token"] == len(wanted) == given.real - 2 * given.sequences
-        assert batch.counts["tokens"] == given.real
+        assert batch.counts["next_token"] == len(wanted) == given.real_tokens - 2 * given.real_sequences
+        assert batch.counts["tokens"] == given.real_tokens
     assert len(sizes) == 1  # a compiled step knows one shape
     assert tokens * 0.8 < next(iter(sizes))[0] < tokens
 
@@ -83,8 +83,8 @@ def test_the_loss_is_the_sum_over_all_sequences_each_alone(shape: TransformerCon
         term = made(collate(given))["next_token"]
     alone = torch.cat([loss(made, row[:-1].tolist()) for row in sequences(given)])
     assert float(term.total) == pytest.approx(float(alone.sum()), rel=1e-5)
-    assert term.right is not None
-    assert made.train()(collate(given))["next_token"].right is None
+    assert term.correct is not None
+    assert made.train()(collate(given))["next_token"].correct is None
 
 
 @BOTH
@@ -94,7 +94,7 @@ def test_what_is_to_come_does_not_change_what_was_guessed(shape: TransformerConf
     for size in (2, len(row) // 2, len(row) - 1):
         torch.testing.assert_close(loss(made, row[:size]), whole[: size - 1], rtol=1e-5, atol=1e-5)
     embedded = made.trunk.embedding.weight
-    made.trunk(Tokens.of([[5, 6, 7, 8]]))[1, 0].backward()
+    made.trunk(Tokens.from_rows([[5, 6, 7, 8]]))[1, 0].backward()
     assert embedded.grad is not None
     assert embedded.grad[[5, 6]].abs().sum(1).min() > 0
     assert not embedded.grad[[7, 8]].any()
@@ -110,9 +110,9 @@ def test_micro_batches_do_not_change_the_sums() -> None:
     total, count = 0.0, 0
     rows = [row.tolist() for row in sequences(given)]
     for some in (rows[:1], rows[1:6], rows[6:]):
-        tokens = Tokens.of(some)
+        tokens = Tokens.from_rows(some)
         chosen = torch.cat([torch.arange(a, b - 2) for a, b in zip(tokens.bounds, tokens.bounds[1:], strict=False)])
-        part = Batch(tokens=tokens, chosen=chosen, targets=tokens.ids[chosen + 1].long())
+        part = Batch(tokens=tokens, target_positions=chosen, targets=tokens.ids[chosen + 1].long())
         term = made(part)["next_token"].total
         term.backward()
         total, count = total + float(term.detach()), count + len(chosen)
@@ -124,8 +124,8 @@ def test_micro_batches_do_not_change_the_sums() -> None:
 
 def test_filler_never_counts() -> None:
     made, given = objective(), packed(across=False)
-    assert given.real < len(given.ids)
-    other = replace(given, ids=np.where(np.arange(len(given.ids)) < given.real, given.ids, 9))
+    assert given.real_tokens < len(given.ids)
+    other = replace(given, ids=np.where(np.arange(len(given.ids)) < given.real_tokens, given.ids, 9))
     with torch.no_grad():
         one, two = (made(collate(each))["next_token"].total for each in (given, other))
     assert torch.equal(one, two)
@@ -134,13 +134,13 @@ def test_filler_never_counts() -> None:
 def test_there_are_no_weights_beside_the_network() -> None:
     made = objective()
     assert made.state_dict().keys() == {f"trunk.{name}" for name in made.trunk.state_dict()}
-    assert (made.pairs, made.folders) == ("none", {"model": made})
+    assert (made.pairs, made.exports) == ("none", {"model": made})
     table = torch.randn(VOCABULARY, 32)
     hidden = torch.randn(5, 32)
-    wide = F.linear(hidden, *filled(table, torch.zeros(VOCABULARY)))
+    wide = F.linear(hidden, *pad_vocabulary(table, torch.zeros(VOCABULARY)))
     targets = torch.arange(5)
     assert wide.shape[1] % 64 == 0
-    torch.testing.assert_close(F.cross_entropy(wide, targets), F.cross_entropy(scores(hidden, table), targets))
+    torch.testing.assert_close(F.cross_entropy(wide, targets), F.cross_entropy(tied_logits(hidden, table), targets))
 
 
 def test_a_token_costs_its_share_of_the_layers_and_the_whole_vocabulary() -> None:
@@ -157,14 +157,14 @@ def test_validation_tells_bits_per_byte() -> None:
 
 def test_a_network_that_looks_ahead_is_refused() -> None:
     with pytest.raises(RecipeError) as caught:
-        NextToken(Transformer(replace(SHAPE, causal=False)), NextToken.Config())
+        CausalLM(Transformer(replace(SHAPE, causal=False)), CausalLM.Config())
     fact = "the network looks ahead, and would see the tokens that it is to guess"
-    assert str(caught.value) == f"objective.kind: {fact}. Use 'masked', or a member such as gpt2."
+    assert str(caught.value) == f"objective.kind: {fact}. Use 'masked_lm', or a member such as gpt2."
 
 
-@pytest.mark.parametrize("kind", [MaskedLM, ReplacedTokens])
-def test_a_network_that_looks_only_back_learns_from_nothing_hidden(kind: type[Unlabelled]) -> None:
+@pytest.mark.parametrize("kind", [MaskedLM, ReplacedTokenDetection])
+def test_a_network_that_looks_only_back_learns_from_nothing_hidden(kind: type[Pretraining]) -> None:
     with pytest.raises(RecipeError) as caught:
         kind(Transformer(SHAPE), kind.Config())
     fact = "the network looks only back, and what is hidden is guessed from both sides"
-    assert str(caught.value) == f"objective.kind: {fact}. Use 'next_token', or a member such as bert-base."
+    assert str(caught.value) == f"objective.kind: {fact}. Use 'causal_lm', or a member such as bert-base."

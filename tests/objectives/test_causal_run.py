@@ -10,16 +10,17 @@ import torch
 import transformers
 from tiny import prepared
 
-from bertsmith import run, suites, tune
+from bertsmith.commands import pretrain
 from bertsmith.errors import FolderError, RecipeError
-from bertsmith.models import folder as folders
+from bertsmith.inference.load import load
+from bertsmith.models.hf import folder as folders
+from bertsmith.runs import finetuning, suites, task_recipe
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import log
-from bertsmith.use.load import load
 
 RECIPES = Path(__file__).parents[2] / "src" / "bertsmith" / "recipes"
-SIZES = ["width=32", "layers=2", "heads=2", "feed_forward=128", "length=32"]
-SMALL = [*(f"model.{size}" for size in SIZES), "data.length=32", "data.tokens=512"]
+SIZES = ["width=32", "layers=2", "heads=2", "feed_forward=128", "max_length=32"]
+SMALL = [*(f"model.{size}" for size in SIZES), "data.max_length=32", "data.batch_tokens=512"]
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +31,14 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("gpt") / "run"
-    changes = [f"out={out}", f"data.folder={data}", "train.steps=60", "optimizer.rate=0.01", "train.precision=float32"]
-    run.pretrain(run.read(RECIPES / "tiny" / "gpt.toml", [*SMALL, *changes]))
+    changes = [
+        f"out={out}",
+        f"data.folder={data}",
+        "train.steps=60",
+        "optimizer.learning_rate=0.01",
+        "train.precision=float32",
+    ]
+    pretrain.pretrain(pretrain.read_recipe(RECIPES / "tiny" / "gpt.toml", [*SMALL, *changes]))
     return out
 
 
@@ -97,35 +104,37 @@ def test_minimal_pairs_are_judged_from_left_to_right(finished: Path, tmp_path: P
         for verb in ("sees", "likes", "finds")
     ]
     (tmp_path / "order.jsonl").write_text("\n".join(json.dumps(pair) for pair in pairs))
-    found = suites.evaluate("blimp", finished / "model", tmp_path, tmp_path / "out", seeds=1, most=None, overrides=[])
+    found = suites.run_suite("blimp", finished / "model", tmp_path, tmp_path / "out", seeds=1, limit=None, overrides=[])
     assert found.figures["accuracy"] == 1.0
     assert found.protocol["score"] == "log-likelihood from left to right"
 
 
-def tuned(model: Path, folder: Path, *changes: str, task: str | None = None) -> tune.FineTune:
+def tuned(model: Path, folder: Path, *changes: str, task: str | None = None) -> finetuning.FineTune:
     rows = [f"the cat {verb} the dog,{verb}" for verb in ("sees", "likes") for _ in range(16)]
     (folder / "train.csv").write_text("\n".join(["text,label", *rows]) + "\n")
-    usual = ["train.device=cpu", "train.precision=float32", "data.items=8", "data.length=16", "train.steps=30"]
+    usual = ["train.device=cpu", "train.precision=float32", "data.batch_size=8", "data.max_length=16", "train.steps=30"]
     where = {"model": model, "data": folder / "train.csv", "out": folder / "tuned", "dev": folder / "train.csv"}
-    return tune.recipe(**where, task=task, seeds=1, overrides=[*usual, "optimizer.rate=0.003", *changes])
+    return task_recipe.build_recipe(
+        **where, task=task, seeds=1, overrides=[*usual, "optimizer.learning_rate=0.003", *changes]
+    )
 
 
 @pytest.mark.parametrize("language", [0.0, 0.5])
 def test_fine_tuning_reads_the_last_token_and_may_go_on_guessing(
     language: float, finished: Path, tmp_path: Path
 ) -> None:
-    recipe = tuned(finished / "model", tmp_path, f"task.language={language}")
-    assert tune.finetune(recipe)["summary"]["accuracy"]["mean"] == 1.0
+    recipe = tuned(finished / "model", tmp_path, f"task.lm_weight={language}")
+    assert finetuning.finetune(recipe)["summary"]["accuracy"]["mean"] == 1.0
     steps = [line for line in log.read(tmp_path / "tuned" / "seed-0" / log.NAME) if line["kind"] == "step"]
     for step in steps:
         terms = step["terms"]
         assert terms.keys() == ({"class", "language"} if language else {"class"})
         assert step["loss"] == pytest.approx(terms["class"] + language * terms.get("language", 0), rel=1e-5)
     opened = folders.read(tmp_path / "tuned" / "model")
-    assert opened.raw["architectures"] == ["GPT2ForSequenceClassification"]
-    assert opened.learnt is not None
-    assert opened.learnt.pooling == "last"
-    assert "classifier.dense.bias" not in opened.state
+    assert opened.config_json["architectures"] == ["GPT2ForSequenceClassification"]
+    assert opened.finetuned is not None
+    assert opened.finetuned.pooling == "last"
+    assert "classifier.dense.bias" not in opened.state_dict
     theirs = transformers.pipeline("text-classification", str(tmp_path / "tuned" / "model"))
     texts = ["the cat likes the dog", "the cat sees the dog"]
     assert [one["label"] for one in theirs(texts, batch_size=2)] == ["likes", "sees"]
@@ -141,7 +150,7 @@ def test_fine_tuning_reads_the_last_token_and_may_go_on_guessing(
 )
 def test_what_a_folder_could_not_say_is_refused(change: str, line: str, finished: Path, tmp_path: Path) -> None:
     with pytest.raises(RecipeError) as caught:
-        tune.finetune(tuned(finished / "model", tmp_path, change))
+        finetuning.finetune(tuned(finished / "model", tmp_path, change))
     assert str(caught.value) == line
 
 
@@ -150,27 +159,27 @@ def test_a_task_that_transformers_has_no_class_for_is_refused(finished: Path, tm
     recipe = tuned(finished / "model", tmp_path, task="choose")
     (tmp_path / "train.csv").write_text("\n".join([header, row, row, row]) + "\n")
     with pytest.raises(RecipeError) as caught:
-        tune.finetune(recipe)
+        finetuning.finetune(recipe)
     fact = "transformers has no class that learns to choose with this network"
     assert str(caught.value) == f"task.kind: {fact}. Use classify or tag or answer."
 
 
 def test_a_run_goes_on_with_a_folder(finished: Path, data: Path, tmp_path: Path) -> None:
     changes = [f"out={tmp_path}", f"data.folder={data}", "train.steps=2", f"start={finished / 'model'}"]
-    run.pretrain(run.read(RECIPES / "tiny" / "gpt.toml", [*SMALL, *changes]))
+    pretrain.pretrain(pretrain.read_recipe(RECIPES / "tiny" / "gpt.toml", [*SMALL, *changes]))
     first = next(line for line in log.read(tmp_path / log.NAME) if line["kind"] == "step")
     last = [line for line in log.read(finished / log.NAME) if line["kind"] == "step"][-1]
     assert first["loss"] == pytest.approx(last["loss"], abs=0.5)
 
 
-@pytest.mark.parametrize("change", ["objective.kind=masked", "model.kind=bert-tiny"])
+@pytest.mark.parametrize("change", ["objective.kind=masked_lm", "model.kind=bert-tiny"])
 def test_an_objective_that_does_not_fit_is_refused_before_training(change: str) -> None:
     with pytest.raises(RecipeError, match=r"^objective\.kind: the network looks "):
-        run.check(run.read(RECIPES / "tiny" / "gpt.toml", [change, "data.across=false"]))
+        pretrain.check(pretrain.read_recipe(RECIPES / "tiny" / "gpt.toml", [change, "data.cross_documents=false"]))
 
 
 def test_a_recipe_is_counted(capsys: Any) -> None:
-    run.check(run.read(RECIPES / "tiny" / "gpt.toml", []))
+    pretrain.check(pretrain.read_recipe(RECIPES / "tiny" / "gpt.toml", []))
     assert "gpt2: 2 layers of width 128" in capsys.readouterr().out
 
 

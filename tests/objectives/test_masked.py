@@ -9,18 +9,18 @@ import torch.nn.functional as F
 from prose import MASK, PADDING, START, STOP, VOCABULARY, prose
 
 from bertsmith.data.batch import Batch
-from bertsmith.data.pack import Pack
-from bertsmith.data.plan import Pairs
+from bertsmith.data.packing.pack import Packer
+from bertsmith.data.packing.plan import Pairs
 from bertsmith.models.family import SMITH
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.nn.init import initialise
 from bertsmith.nn.pooling import first
-from bertsmith.objectives.hide import Pieces
 from bertsmith.objectives.masked import Collator, MaskedLM
-from bertsmith.tasks.classify import Classify
+from bertsmith.objectives.masking import MaskingVocabulary
+from bertsmith.tasks.classification import SequenceClassification
 from bertsmith.train.evaluate import evaluate
 
-SHAPE = TransformerConfig(vocabulary=VOCABULARY, width=32, layers=2, heads=2, feed_forward=48, length=64)
+SHAPE = TransformerConfig(vocabulary=VOCABULARY, width=32, layers=2, heads=2, feed_forward=48, max_length=64)
 SPECIAL = np.arange(VOCABULARY) < 5
 
 
@@ -32,65 +32,65 @@ def objective(pairs: Pairs) -> MaskedLM:
 
 def batch(pairs: Pairs, packed: Pairs | None = None) -> Batch:
     how = {"start": START, "stop": STOP, "padding": PADDING, "seed": 1}
-    pack = Pack(prose(300), length=64, tokens=1024, pairs=packed or pairs, **how)
-    return Collator(MaskedLM.Config(pairs=pairs), Pieces.of(~SPECIAL, SPECIAL, MASK))(pack(0))
+    pack = Packer(prose(300), length=64, tokens=1024, pairs=packed or pairs, **how)
+    return Collator(MaskedLM.Config(pairs=pairs), MaskingVocabulary.of(~SPECIAL, SPECIAL, MASK))(pack(0))
 
 
-@pytest.mark.parametrize("pairs", ["none", "next", "order"])
+@pytest.mark.parametrize("pairs", ["none", "nsp", "sop"])
 def test_losses_are_those_of_the_whole_last_layer(pairs: Pairs) -> None:
     made, given = objective(pairs), batch(pairs)
     terms = made(given)
     hidden = made.trunk(given.tokens, "recorded")
-    masked = F.cross_entropy(made.logits(hidden[given.chosen]), given.targets, reduction="sum")
+    masked = F.cross_entropy(made.logits(hidden[given.target_positions]), given.targets, reduction="sum")
     torch.testing.assert_close(terms["masked"].total, masked)
     assert terms.keys() == ({"masked"} if pairs == "none" else {"masked", pairs})
     if pairs != "none":
         scores = made.next(made.pooler(first(hidden, given.tokens.bounds)))
         torch.testing.assert_close(terms[pairs].total, F.cross_entropy(scores, given.labels, reduction="sum"))
-        assert terms[pairs].right == (scores.argmax(-1) == given.labels).sum()
+        assert terms[pairs].correct == (scores.argmax(-1) == given.labels).sum()
 
 
 def test_later_networks_read_whole_texts_as_their_tasks_will() -> None:
-    shape = replace(SMITH, vocabulary=VOCABULARY, width=32, layers=2, heads=2, feed_forward=48, length=64)
-    made, given = MaskedLM(Transformer(shape), MaskedLM.Config()), batch("next")
+    shape = replace(SMITH, vocabulary=VOCABULARY, width=32, layers=2, heads=2, feed_forward=48, max_length=64)
+    made, given = MaskedLM(Transformer(shape), MaskedLM.Config()), batch("nsp")
     initialise(made, 0, deviation=0.1)
     assert {name.partition(".")[0] for name in made.state_dict()} == {"trunk", "head", "next"}
     hidden = first(made.eval().trunk(given.tokens), given.tokens.bounds)
-    task = Classify(made.trunk, Classify.Config(), ("no", "yes"))
+    task = SequenceClassification(made.trunk, SequenceClassification.Config(), ("no", "yes"))
     task.pooler.load_state_dict({name: made.head.state_dict()[name] for name in task.pooler.state_dict()})
     scores = made.next(task.pooler(hidden))  # fine-tuning begins with the head: tune._weights
-    torch.testing.assert_close(made(given)["next"].total, F.cross_entropy(scores, given.labels, reduction="sum"))
+    torch.testing.assert_close(made(given)["nsp"].total, F.cross_entropy(scores, given.labels, reduction="sum"))
 
 
 def test_what_is_told_of_pairs_weighs_as_much_as_is_said() -> None:
     light = MaskedLM(Transformer(SHAPE), MaskedLM.Config(pair_weight=0.25))
     initialise(light, 0, deviation=0.1)
-    terms, usual = light.eval()(batch("next")), objective("next")(batch("next"))
-    assert {name: term.weight for name, term in terms.items()} == {"masked": 1.0, "next": 0.25}
-    assert terms["next"].total == usual["next"].total  # what is told of it is never weighted
+    terms, usual = light.eval()(batch("nsp")), objective("nsp")(batch("nsp"))
+    assert {name: term.weight for name, term in terms.items()} == {"masked": 1.0, "nsp": 0.25}
+    assert terms["nsp"].total == usual["nsp"].total  # what is told of it is never weighted
     for weight in (0.0, -1.0, float("inf"), float("nan")):
         with pytest.raises(ValueError, match=f"pair_weight is {weight}. Give more than 0, usually 1"):
             MaskedLM.Config(pair_weight=weight)
 
 
 def test_only_pairs_are_asked_for_their_order() -> None:
-    given = batch("order")
+    given = batch("sop")
     assert given.labels is not None
-    assert given.counts.keys() == {"masked", "order", "tokens", "squares"}
+    assert given.counts.keys() == {"masked", "sop", "tokens", "squares"}
     real = int((given.tokens.ids == START).sum())
-    assert 0 < given.counts["order"] == int((given.labels >= 0).sum()) < real
+    assert 0 < given.counts["sop"] == int((given.labels >= 0).sum()) < real
     with torch.no_grad():
-        assert {"order_loss", "order_accuracy"} <= evaluate(objective("order"), [given], 4.0).keys()
+        assert {"sop_loss", "sop_accuracy"} <= evaluate(objective("sop"), [given], 4.0).keys()
 
 
 def test_a_batch_of_single_texts_asks_for_no_order() -> None:
-    made, alone, given = objective("order"), batch("order", packed="none"), batch("order")
-    assert alone.counts["order"] == 0
-    term = made(alone)["order"]
-    assert (term.total, term.right) == (0, 0)
+    made, alone, given = objective("sop"), batch("sop", packed="none"), batch("sop")
+    assert alone.counts["sop"] == 0
+    term = made(alone)["sop"]
+    assert (term.total, term.correct) == (0, 0)
     term.total.backward()
     assert not any(weight.grad.any() for weight in made.parameters() if weight.grad is not None)
     with torch.no_grad():
         both, one, none = (evaluate(made, batches, 4.0) for batches in ([alone, given], [given], [alone]))
-    assert (both["order_loss"], both["order_accuracy"]) == (one["order_loss"], one["order_accuracy"])
-    assert "order_loss" not in none
+    assert (both["sop_loss"], both["sop_accuracy"]) == (one["sop_loss"], one["sop_accuracy"])
+    assert "sop_loss" not in none

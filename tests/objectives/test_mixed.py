@@ -13,37 +13,37 @@ from hypothesis import strategies as st
 from prose import MASK, PADDING, START, STOP, VOCABULARY, prose
 from tiny import assert_same, fail_at, prepared, recipe
 
-from bertsmith import run
+from bertsmith.commands import pretrain
 from bertsmith.data.batch import Batch, Tokens
-from bertsmith.data.pack import Pack, Packed
+from bertsmith.data.packing.pack import PackedBatch, Packer
 from bertsmith.errors import RecipeError
+from bertsmith.inference.load import load
 from bertsmith.models.family import MODERN_BERT
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.nn.init import initialise
 from bertsmith.objectives import causal
-from bertsmith.objectives.hide import Pieces
 from bertsmith.objectives.masked import Collator as Hide
 from bertsmith.objectives.masked import MaskedLM
-from bertsmith.objectives.mixed import Collator, Mixed, parted
+from bertsmith.objectives.masking import MaskingVocabulary
+from bertsmith.objectives.mixed import Collator, MixedLM, split
 from bertsmith.train import log
 from bertsmith.train.evaluate import evaluate
-from bertsmith.use.load import load
 
-SIZES = {"vocabulary": VOCABULARY, "width": 32, "layers": 2, "heads": 2, "feed_forward": 48, "length": 64}
+SIZES = {"vocabulary": VOCABULARY, "width": 32, "layers": 2, "heads": 2, "feed_forward": 48, "max_length": 64}
 SHAPE = TransformerConfig(**SIZES)
 SPECIAL = np.arange(VOCABULARY) < 5
-HIDE = Hide(MaskedLM.Config(pairs="none"), Pieces.of(~SPECIAL, SPECIAL, MASK))
+HIDE = Hide(MaskedLM.Config(pairs="none"), MaskingVocabulary.of(~SPECIAL, SPECIAL, MASK))
 
 
-def objective(shape: TransformerConfig = SHAPE, **settings: float) -> Mixed:
-    made = Mixed(Transformer(shape), Mixed.Config(**settings))
+def objective(shape: TransformerConfig = SHAPE, **settings: float) -> MixedLM:
+    made = MixedLM(Transformer(shape), MixedLM.Config(**settings))
     initialise(made, 0, deviation=0.1)
     return made.eval()
 
 
-def packed(position: int = 0, *, length: int = 64, tokens: int = 1024) -> Packed:
+def packed(position: int = 0, *, length: int = 64, tokens: int = 1024) -> PackedBatch:
     how = {"start": START, "stop": STOP, "padding": PADDING, "seed": 1}
-    return Pack(prose(300), length=length, tokens=tokens, pairs="none", **how)(position)
+    return Packer(prose(300), length=length, tokens=tokens, pairs="none", **how)(position)
 
 
 def batch(position: int = 0, share: float = 0.5) -> Batch:
@@ -54,33 +54,33 @@ def batch(position: int = 0, share: float = 0.5) -> Batch:
 @given(st.integers(0, 50), st.integers(1, 1023), st.sampled_from([16, 48, 64]))
 def test_two_parts_have_all_that_the_whole_had(position: int, size: int, length: int) -> None:
     whole = packed(position, length=length)
-    first, rest = parted(whole, size)
-    for name in ("ids", "positions", "segments", "places"):
+    first, rest = split(whole, size)
+    for name in ("ids", "positions", "segments", "corpus_positions"):
         assert np.array_equal(np.concatenate([getattr(part, name) for part in (first, rest)]), getattr(whole, name))
-    assert first.real + rest.real == whole.real
+    assert first.real_tokens + rest.real_tokens == whole.real_tokens
     for part, begin in ((first, 0), (rest, size)):
         assert len(part.bounds) == len(whole.bounds)
         assert part.bounds[0] == 0
         assert part.bounds[-1] == len(part.ids)
         assert (np.diff(part.bounds) >= 0).all()
-        assert part.bounds[part.sequences] == part.real
+        assert part.bounds[part.real_sequences] == part.real_tokens
         inner = set((part.bounds + begin).tolist()) - {begin, begin + len(part.ids)}
         assert inner == {bound for bound in whole.bounds.tolist() if begin < bound < begin + len(part.ids)}
         begins = np.searchsorted(whole.bounds, begin, "right") - 1
-        assert np.array_equal(part.epochs[: part.sequences], whole.epochs[begins:][: part.sequences])
+        assert np.array_equal(part.epochs[: part.real_sequences], whole.epochs[begins:][: part.real_sequences])
 
 
 @pytest.mark.parametrize("share", [0.25, 0.5, 0.9])
 def test_each_part_is_what_its_own_objective_makes_of_it(share: float) -> None:
     shapes = set()
     for position in range(4):
-        first, rest = parted(packed(position), round(share * 1024))
+        first, rest = split(packed(position), round(share * 1024))
         back, hidden, both = causal.collate(first), HIDE(rest), batch(position, share)
-        assert both.back is not None
-        for one, other in ((both, hidden), (both.back, back)):
+        assert both.causal is not None
+        for one, other in ((both, hidden), (both.causal, back)):
             assert torch.equal(one.tokens.ids, other.tokens.ids)
             assert torch.equal(one.tokens.bounds, other.tokens.bounds)
-            assert torch.equal(one.chosen, other.chosen)
+            assert torch.equal(one.target_positions, other.target_positions)
             assert torch.equal(one.targets, other.targets)
         assert both.counts == {
             "masked": hidden.counts["masked"],
@@ -88,13 +88,20 @@ def test_each_part_is_what_its_own_objective_makes_of_it(share: float) -> None:
             "tokens": hidden.counts["tokens"] + back.counts["tokens"],
             "squares": hidden.counts["squares"] + back.counts["squares"],
         }
-        shapes.add((len(both.chosen), len(both.back.chosen), len(both.tokens.ids), len(both.tokens.bounds)))
+        shapes.add(
+            (
+                len(both.target_positions),
+                len(both.causal.target_positions),
+                len(both.tokens.ids),
+                len(both.tokens.bounds),
+            )
+        )
     assert len(shapes) == 1  # a compiled step knows one shape
 
 
-@pytest.mark.parametrize("shape", [SHAPE, replace(MODERN_BERT, **SIZES, local=4)], ids=["bert", "modernbert"])
+@pytest.mark.parametrize("shape", [SHAPE, replace(MODERN_BERT, **SIZES, window=4)], ids=["bert", "modernbert"])
 def test_losses_are_those_of_a_network_that_looks_back_and_one_that_does_not(shape: TransformerConfig) -> None:
-    made, asked = objective(shape, weight=0.5), batch()
+    made, asked = objective(shape, causal_weight=0.5), batch()
     masked = MaskedLM(Transformer(shape), MaskedLM.Config(pairs="none")).eval()
     masked.load_state_dict(made.state_dict())  # strictly: no weight is added
     backwards = Transformer(replace(shape, causal=True)).eval()
@@ -102,16 +109,16 @@ def test_losses_are_those_of_a_network_that_looks_back_and_one_that_does_not(sha
     with torch.no_grad():
         terms = made(asked)
         torch.testing.assert_close(terms["masked"].total, masked(asked)["masked"].total)
-        logits = masked.logits(backwards(asked.back.tokens, "recorded")[asked.back.chosen])
-    wanted = torch.nn.functional.cross_entropy(logits, asked.back.targets, reduction="sum")
+        logits = masked.logits(backwards(asked.causal.tokens, "recorded")[asked.causal.target_positions])
+    wanted = torch.nn.functional.cross_entropy(logits, asked.causal.targets, reduction="sum")
     torch.testing.assert_close(terms["next_token"].total, wanted)
-    assert terms["next_token"].right == (logits.argmax(-1) == asked.back.targets).sum()
+    assert terms["next_token"].correct == (logits.argmax(-1) == asked.causal.targets).sum()
     assert [terms[name].weight for name in ("masked", "next_token")] == [1.0, 0.5]
 
 
 def test_looking_back_nothing_to_come_is_seen() -> None:
     made = objective()
-    made.trunk(Tokens.of([[5, 6, 7, 8]]), back=True)[1, 0].backward()
+    made.trunk(Tokens.from_rows([[5, 6, 7, 8]]), back=True)[1, 0].backward()
     slopes = made.trunk.embedding.weight.grad
     assert slopes is not None
     assert slopes[[5, 6]].abs().sum(1).min() > 0
@@ -120,7 +127,7 @@ def test_looking_back_nothing_to_come_is_seen() -> None:
 
 def test_the_neighbours_and_the_other_part_do_not_change_a_loss() -> None:
     made, one, other = objective(), batch(0), batch(1)
-    crossed = replace(one, back=other.back)
+    crossed = replace(one, causal=other.causal)
     with torch.no_grad():
         mixed, first, second = made(crossed), made(one), made(other)
     assert torch.equal(mixed["masked"].total, first["masked"].total)
@@ -128,10 +135,10 @@ def test_the_neighbours_and_the_other_part_do_not_change_a_loss() -> None:
 
 
 def test_a_token_costs_what_its_part_costs() -> None:
-    made = objective(share=0.25, rate=0.2)
+    made = objective(causal_share=0.25, mask_rate=0.2)
     back = replace(SHAPE, causal=True).flops(40.0, 1.0)
     assert made.flops(40.0) == pytest.approx(0.25 * back + 0.75 * SHAPE.flops(40.0, 0.2))
-    assert made.guesses == pytest.approx(0.25 + 0.75 * 0.2)
+    assert made.prediction_share == pytest.approx(0.25 + 0.75 * 0.2)
 
 
 def test_bits_per_byte_are_those_of_hidden_words() -> None:
@@ -143,26 +150,30 @@ def test_bits_per_byte_are_those_of_hidden_words() -> None:
 
 def test_it_travels_whole() -> None:
     moved = batch().to("meta")
-    assert moved.back is not None
-    assert {moved.tokens.ids.device.type, moved.back.tokens.ids.device.type, moved.back.chosen.device.type} == {"meta"}
+    assert moved.causal is not None
+    assert {
+        moved.tokens.ids.device.type,
+        moved.causal.tokens.ids.device.type,
+        moved.causal.target_positions.device.type,
+    } == {"meta"}
 
 
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ({"pairs": "next"}, "pairs is next, and half of the text looks only back. Say none"),
-        ({"share": 1.0}, "share is 1.0. Give one of all tokens, above 0 and below 1"),
-        ({"weight": 0.0}, "weight is 0.0. Give more than 0, usually 1"),
+        ({"pairs": "nsp"}, "pairs is nsp, and half of the text looks only back. Say none"),
+        ({"causal_share": 1.0}, "causal_share is 1.0. Give one of all tokens, above 0 and below 1"),
+        ({"causal_weight": 0.0}, "causal_weight is 0.0. Give more than 0, usually 1"),
     ],
 )
 def test_what_makes_no_sense_is_refused(setting: dict[str, float | str], said: str) -> None:
     with pytest.raises(ValueError, match="^" + said.replace(".", r"\.") + "$"):
-        Mixed.Config(**setting)
+        MixedLM.Config(**setting)
 
 
 def test_a_network_that_looks_only_back_is_refused() -> None:
     with pytest.raises(RecipeError, match="the network looks only back"):
-        Mixed(Transformer(replace(SHAPE, causal=True)), Mixed.Config())
+        MixedLM(Transformer(replace(SHAPE, causal=True)), MixedLM.Config())
 
 
 def test_a_step_is_one_graph_and_gives_what_a_plain_one_gives() -> None:
@@ -176,8 +187,8 @@ def test_on_a_gpu_a_step_is_one_graph_that_never_waits() -> None:
 
 def test_a_run_learns_both_and_leaves_a_bert_that_is_a_decoder_too(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    changes = ["objective.kind=mixed", "objective.pairs=none", "train.steps=80", "optimizer.rate=0.01"]
-    run.pretrain(recipe(prepared(tmp_path), out, *changes))
+    changes = ["objective.kind=mixed", "objective.pairs=none", "train.steps=80", "optimizer.learning_rate=0.01"]
+    pretrain.pretrain(recipe(prepared(tmp_path), out, *changes))
     steps = [line["terms"] for line in log.read(out / log.NAME) if line["kind"] == "step"]
     for name in ("masked", "next_token"):
         assert steps[-1][name] < 0.7 * steps[0][name]
@@ -189,7 +200,7 @@ def test_a_run_learns_both_and_leaves_a_bert_that_is_a_decoder_too(tmp_path: Pat
     decoder = transformers.BertLMHeadModel
     theirs, report = decoder.from_pretrained(out / "model", is_decoder=True, output_loading_info=True)
     assert not report["missing_keys"]
-    tokens = Tokens.of(model.tokenizer.encode(["the cat sees the dog"]))
+    tokens = Tokens.from_rows(model.tokenizer.encode(["the cat sees the dog"]))
     with torch.no_grad():
         ours = model.objective.logits(model.objective.trunk(tokens, back=True))
         logits = theirs.eval()(input_ids=tokens.ids[None].long()).logits[0]
@@ -199,7 +210,7 @@ def test_a_run_learns_both_and_leaves_a_bert_that_is_a_decoder_too(tmp_path: Pat
 def test_a_run_that_breaks_off_goes_on_exactly(tmp_path: Path) -> None:
     data = prepared(tmp_path)
     changes = ["objective.kind=mixed", "objective.pairs=none", "train.steps=20"]
-    run.pretrain(recipe(data, tmp_path / "whole", *changes))
+    pretrain.pretrain(recipe(data, tmp_path / "whole", *changes))
     fail_at(13, recipe(data, tmp_path / "broken", *changes))
-    run.pretrain(recipe(data, tmp_path / "broken", *changes))
+    pretrain.pretrain(recipe(data, tmp_path / "broken", *changes))
     assert_same(tmp_path / "whole", tmp_path / "broken")

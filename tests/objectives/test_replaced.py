@@ -15,14 +15,22 @@ from torch import Tensor
 
 from bertsmith import config
 from bertsmith.data.batch import Batch, Tokens
-from bertsmith.data.pack import Pack
+from bertsmith.data.packing.pack import Packer
 from bertsmith.errors import RecipeError
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.nn.init import initialise
-from bertsmith.objectives.hide import Pieces
 from bertsmith.objectives.masked import Collator as Hide
 from bertsmith.objectives.masked import MaskedLM
-from bertsmith.objectives.replaced import BLOCK, Collator, ReplacedTokens, blocks, drawn, drawn_by_chance, gumbel
+from bertsmith.objectives.masking import MaskingVocabulary
+from bertsmith.objectives.replaced import (
+    BLOCK,
+    Collator,
+    ReplacedTokenDetection,
+    block_count,
+    gumbel_noise,
+    sample_from_logits,
+    sample_from_probabilities,
+)
 from bertsmith.recipe import Recipe
 from bertsmith.train.evaluate import evaluate
 from bertsmith.train.trainer import Trainer
@@ -30,30 +38,32 @@ from bertsmith.train.trainer import Trainer
 SHAPE = TransformerConfig(
     vocabulary=VOCABULARY,
     width=32,
-    embedding=12,
+    embedding_width=12,
     layers=2,
     heads=2,
     feed_forward=48,
-    length=64,
+    max_length=64,
     dropout=0.0,
     attention_dropout=0.0,
     pooler="gelu",
 )
 SPECIAL = np.arange(VOCABULARY) < 5
-JUDGED = ("all", "hidden", "none")
+JUDGED = ("all", "masked", "none")
 
 
-def objective(**changes: Any) -> ReplacedTokens:
-    made = ReplacedTokens(Transformer(SHAPE), ReplacedTokens.Config(**{"generator": 0.5, **changes}))
+def objective(**changes: Any) -> ReplacedTokenDetection:
+    made = ReplacedTokenDetection(
+        Transformer(SHAPE), ReplacedTokenDetection.Config(**{"generator_size": 0.5, **changes})
+    )
     initialise(made, 0, deviation=0.1)
     return made.eval()
 
 
 def batch(index: int = 0, tokens: int = 1024, **changes: Any) -> Batch:
     how = {"start": START, "stop": STOP, "padding": PADDING, "seed": 1}
-    pack = Pack(prose(300), length=64, tokens=tokens, pairs="none", **how)
-    settings = ReplacedTokens.Config(**changes)
-    hide = Hide(MaskedLM.Config(pairs="none", **settings.hiding), Pieces.of(~SPECIAL, SPECIAL, MASK))
+    pack = Packer(prose(300), length=64, tokens=tokens, pairs="none", **how)
+    settings = ReplacedTokenDetection.Config(**changes)
+    hide = Hide(MaskedLM.Config(pairs="none", **settings.masking), MaskingVocabulary.of(~SPECIAL, SPECIAL, MASK))
     return Collator(settings, hide)(pack(index))
 
 
@@ -63,16 +73,18 @@ def some(given: Batch, keep: list[int]) -> Batch:
     rows = [(bounds[number], bounds[number + 1]) for number in keep]
     places = torch.tensor([place for begin, end in rows for place in range(begin, end)])
     new = {int(place): number for number, place in enumerate(places)}
-    mine = [number for number, place in enumerate(given.chosen.tolist()) if place in new]
-    real = given.real[places]
+    mine = [number for number, place in enumerate(given.target_positions.tolist()) if place in new]
+    real = given.text_mask[places]
     judged = "replaced" if "replaced" in given.counts else "guessed"
-    every = given.counts[judged] != len(given.chosen)
+    every = given.counts[judged] != len(given.target_positions)
     return Batch(
-        tokens=Tokens.of([ids[begin:end] for begin, end in rows], [[0] * (end - begin) for begin, end in rows]),
-        chosen=torch.tensor([new[place] for place in given.chosen[mine].tolist()], dtype=torch.int64),
+        tokens=Tokens.from_rows([ids[begin:end] for begin, end in rows], [[0] * (end - begin) for begin, end in rows]),
+        target_positions=torch.tensor(
+            [new[place] for place in given.target_positions[mine].tolist()], dtype=torch.int64
+        ),
         targets=given.targets[mine],
-        draws=given.draws[mine],
-        real=real,
+        random_bits=given.random_bits[mine],
+        text_mask=real,
         counts={"masked": len(mine), judged: int(real.sum()) if every else len(mine)},
     )
 
@@ -82,27 +94,27 @@ def sequences(given: Batch) -> list[int]:
     return [number for number, length in enumerate(given.tokens.bounds.diff().tolist()) if length]
 
 
-def formula(made: ReplacedTokens, given: Batch) -> dict[str, Tensor]:
+def formula(made: ReplacedTokenDetection, given: Batch) -> dict[str, Tensor]:
     """The losses, written out for one sequence at a time."""
     sums: dict[str, Tensor] = Counter()
     for number in sequences(given):
         one = some(given, [number])
         hidden = made.generator.trunk(one.tokens, "recorded")
-        logits = made.generator.logits(hidden[one.chosen])
-        words = drawn(logits, one.draws)
+        logits = made.generator.logits(hidden[one.target_positions])
+        words = sample_from_logits(logits, one.random_bits)
         sums["masked"] += sum(-logits[n].log_softmax(-1)[target] for n, target in enumerate(one.targets))
         ids = one.tokens.ids.clone()
-        ids[one.chosen] = one.targets.int()
+        ids[one.target_positions] = one.targets.int()
         true = ids.clone()
-        ids[one.chosen] = words.int()
+        ids[one.target_positions] = words.int()
         vectors = made.trunk(replace(one.tokens, ids=ids), "recorded")
-        if made.config.judged == "none":
-            guessed = made.head(vectors[one.chosen], made.trunk.embedding.weight).log_softmax(-1)
+        if made.config.discriminator_loss == "none":
+            guessed = made.head(vectors[one.target_positions], made.trunk.embedding.weight).log_softmax(-1)
             sums["guessed"] += sum(-guessed[n, target] for n, target in enumerate(one.targets))
             continue
-        asked = range(len(ids)) if made.config.judged == "all" else one.chosen.tolist()
+        asked = range(len(ids)) if made.config.discriminator_loss == "all" else one.target_positions.tolist()
         for place in asked:
-            if one.real[place]:
+            if one.text_mask[place]:
                 chance = torch.sigmoid(made.judge(vectors[place : place + 1])[0])
                 sums["replaced"] -= torch.log(chance if ids[place] != true[place] else 1 - chance)
     return sums
@@ -110,7 +122,7 @@ def formula(made: ReplacedTokens, given: Batch) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("judged", JUDGED)
 def test_losses_are_those_of_the_formula(judged: str) -> None:
-    made, given = objective(judged=judged), batch(judged=judged)
+    made, given = objective(discriminator_loss=judged), batch(discriminator_loss=judged)
     with torch.no_grad():
         terms = made(given)
         expected = formula(made, given)
@@ -123,14 +135,14 @@ def test_losses_are_those_of_the_formula(judged: str) -> None:
 def test_learning_has_the_losses_of_measuring_and_the_slopes_of_the_plain_way(
     judged: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, given = objective(judged=judged), batch(judged=judged)
+    made, given = objective(discriminator_loss=judged), batch(discriminator_loss=judged)
 
     def learnt() -> tuple[list[Tensor], list[Tensor]]:
         totals = [term.total for term in made(given).values()]
         return totals, list(torch.autograd.grad(sum(totals), made.parameters(), allow_unused=True))
 
     quick, quick_slopes = learnt()
-    monkeypatch.setattr("bertsmith.nn.slopes.able", lambda *_: False)
+    monkeypatch.setattr("bertsmith.nn.kernels.linear_cross_entropy_cpu.available", lambda *_: False)
     plain, plain_slopes = learnt()
     torch.testing.assert_close(quick, plain)
     for one, other in zip(quick_slopes, plain_slopes, strict=True):
@@ -143,8 +155,8 @@ def test_words_drawn_by_chances_are_those_drawn_by_scores() -> None:
     dice = torch.Generator().manual_seed(2)
     logits = 3 * torch.randn(2_000, VOCABULARY, generator=dice)
     draws = torch.randint(-(1 << 31), 1 << 31, (2_000, 2), generator=dice).int()
-    noise = gumbel(draws, blocks(VOCABULARY) + BLOCK)
-    assert torch.equal(drawn_by_chance(logits.softmax(1), noise), drawn(logits, draws))
+    noise = gumbel_noise(draws, block_count(VOCABULARY) + BLOCK)
+    assert torch.equal(sample_from_probabilities(logits.softmax(1), noise), sample_from_logits(logits, draws))
 
 
 def test_draws_follow_the_softmax() -> None:
@@ -153,7 +165,7 @@ def test_draws_follow_the_softmax() -> None:
     logits[0, 300:] = -math.inf  # many that never come, and blocks of nothing else
     count = 200_000
     draws = torch.randint(-(1 << 31), 1 << 31, (count, 2), generator=dice).int()
-    found = torch.cat([drawn(logits.expand(len(part), -1), part) for part in draws.split(20_000)])
+    found = torch.cat([sample_from_logits(logits.expand(len(part), -1), part) for part in draws.split(20_000)])
     shares, wanted = torch.bincount(found, minlength=VOCABULARY)[:300] / count, logits.softmax(-1)[0, :300]
     assert found.max() < 300
     deviation = (shares - wanted) / (wanted * (1 - wanted) / count).sqrt()
@@ -167,12 +179,12 @@ def test_words_that_never_come_are_drawn_as_words_that_are_not_there() -> None:
     logits = torch.randn(50, 2 * BLOCK, generator=dice)
     logits[:, -6:] = -math.inf
     draws = torch.randint(-(1 << 31), 1 << 31, (50, 2), generator=dice).int()
-    assert torch.equal(drawn(logits, draws), drawn(logits[:, :-6], draws))
+    assert torch.equal(sample_from_logits(logits, draws), sample_from_logits(logits[:, :-6], draws))
 
 
 def test_noise_is_gumbel_and_never_infinite_upwards() -> None:
     dice = torch.Generator().manual_seed(0)
-    noise = gumbel(torch.randint(-(1 << 31), 1 << 31, (2000, 2), generator=dice).int(), 1000)
+    noise = gumbel_noise(torch.randint(-(1 << 31), 1 << 31, (2000, 2), generator=dice).int(), 1000)
     assert noise.mean() == pytest.approx(0.5772, abs=0.01)
     assert noise.std() == pytest.approx(math.pi / math.sqrt(6), abs=0.01)
     assert noise.max() < 23
@@ -192,9 +204,9 @@ def test_a_word_that_was_there_before_counts_as_original() -> None:
         term = made(given)["replaced"]
     put = int((given.targets != 7).sum())
     assert put < len(given.targets)
-    assert term.shares is not None
-    assert [int(one) for one in term.shares["found"]] == [put, put]
-    assert term.right == put
+    assert term.ratios is not None
+    assert [int(one) for one in term.ratios["found"]] == [put, put]
+    assert term.correct == put
     chance = 1 / (1 + math.exp(-2.0))
     expected = -put * math.log(chance) - (given.counts["replaced"] - put) * math.log(1 - chance)
     assert float(term.total) == pytest.approx(expected, rel=1e-5)
@@ -202,23 +214,23 @@ def test_a_word_that_was_there_before_counts_as_original() -> None:
 
 def test_special_tokens_are_judged_and_filler_is_not() -> None:
     given = batch(tokens=4096)
-    real = int(given.real.sum())
+    real = int(given.text_mask.sum())
     assert given.counts["replaced"] == real == given.counts["tokens"] < 4096
-    assert (given.tokens.ids[~given.real] == PADDING).all()
-    assert given.real[given.tokens.ids == START].all()
+    assert (given.tokens.ids[~given.text_mask] == PADDING).all()
+    assert given.text_mask[given.tokens.ids == START].all()
     made = objective()
     with torch.no_grad():
         before = made(given)
-        ids = torch.where(given.real, given.tokens.ids, 77)
+        ids = torch.where(given.text_mask, given.tokens.ids, 77)
         after = made(replace(given, tokens=replace(given.tokens, ids=ids)))
     torch.testing.assert_close(after["replaced"].total, before["replaced"].total)
-    assert after["replaced"].right == before["replaced"].right
+    assert after["replaced"].correct == before["replaced"].correct
 
 
 def test_all_that_is_chosen_is_hidden() -> None:
     given = batch()
-    assert (given.tokens.ids[given.chosen] == MASK).all()
-    assert len(given.chosen) == round(0.15 * 1024)
+    assert (given.tokens.ids[given.target_positions] == MASK).all()
+    assert len(given.target_positions) == round(0.15 * 1024)
 
 
 def test_no_gradient_goes_through_a_draw() -> None:
@@ -241,13 +253,13 @@ def test_both_networks_have_one_set_of_tables() -> None:
         assert getattr(made.generator.trunk, name) is getattr(made.trunk, name)
     assert made.generator.trunk.mapping is not made.trunk.mapping
     assert made.generator.trunk.mapping.weight.shape == (16, 12)
-    assert made.matrices().keys() <= dict(made.named_parameters()).keys()
-    assert sum(name.startswith("generator.trunk.layers") for name in made.matrices()) == 2 * 4
+    assert made.hidden_matrices().keys() <= dict(made.named_parameters()).keys()
+    assert sum(name.startswith("generator.trunk.layers") for name in made.hidden_matrices()) == 2 * 4
 
 
 @pytest.mark.parametrize("judged", JUDGED)
 def test_neighbours_in_a_batch_do_not_matter(judged: str) -> None:
-    made, given = objective(judged=judged), batch(judged=judged)
+    made, given = objective(discriminator_loss=judged), batch(discriminator_loss=judged)
     whole = sequences(given)
     with torch.no_grad():
         together = made(some(given, whole))
@@ -257,13 +269,13 @@ def test_neighbours_in_a_batch_do_not_matter(judged: str) -> None:
         parts = sum(one[name].total for one in alone)
         assert abs(float(term.total - parts) / float(parts)) < 1e-6
         assert abs(float(term.total - backwards[name].total) / float(parts)) < 1e-6
-        assert int(term.right) == sum(int(one[name].right) for one in alone)
+        assert int(term.correct) == sum(int(one[name].correct) for one in alone)
 
 
 @pytest.mark.parametrize("judged", JUDGED)
 def test_micro_batches_add_up(judged: str) -> None:
     """Three uneven micro-batches give the gradient of their union: losses are sums, divided once."""
-    made, given = objective(judged=judged).train(), batch(judged=judged)
+    made, given = objective(discriminator_loss=judged).train(), batch(discriminator_loss=judged)
     whole = sequences(given)
     parts = [some(given, whole[:3]), some(given, whole[3:4]), some(given, whole[4:])]
     union = some(given, whole)
@@ -283,7 +295,7 @@ def test_the_weight_is_learnt_by_and_never_told() -> None:
     found: dict[float, tuple[Tensor, Tensor, Mapping[str, float]]] = {}
     given = batch()
     for weight in (1.0, 50.0):
-        made, trainer = objective(weight=weight), object.__new__(Trainer)
+        made, trainer = objective(discriminator_weight=weight), object.__new__(Trainer)
         told = trainer._backward(made(given), given.counts)
         with torch.no_grad():
             figures = evaluate(made, [given], 4.0)
@@ -299,38 +311,38 @@ def test_the_weight_is_learnt_by_and_never_told() -> None:
 
 def test_in_training_only_losses_are_computed() -> None:
     terms = objective().train()(batch())
-    assert [(term.right, term.shares) for term in terms.values()] == [(None, None)] * 2
+    assert [(term.correct, term.ratios) for term in terms.values()] == [(None, None)] * 2
     assert (terms["masked"].weight, terms["replaced"].weight) == (1.0, 50.0)
 
 
 def test_only_the_hidden_are_judged_where_so_asked() -> None:
-    given = batch(judged="hidden")
-    assert given.counts["replaced"] == len(given.chosen)
-    made, every = objective(judged="hidden"), objective()
+    given = batch(discriminator_loss="masked")
+    assert given.counts["replaced"] == len(given.target_positions)
+    made, every = objective(discriminator_loss="masked"), objective()
     read: list[int] = []
     made.judge.register_forward_hook(lambda part, arguments, scores: read.append(len(scores)))
     with torch.no_grad():
         terms = made(given)
-        _, there = every(batch())["replaced"].shares["found"]
-    assert read == [len(given.chosen)]
-    assert int(terms["replaced"].shares["found"][1]) == int(there)  # the same tokens were replaced
+        _, there = every(batch())["replaced"].ratios["found"]
+    assert read == [len(given.target_positions)]
+    assert int(terms["replaced"].ratios["found"][1]) == int(there)  # the same tokens were replaced
 
 
 def test_the_true_words_are_guessed_where_none_is_judged() -> None:
-    made, given = objective(judged="none"), batch(judged="none")
+    made, given = objective(discriminator_loss="none"), batch(discriminator_loss="none")
     assert not hasattr(made, "judge")
     with torch.no_grad():
         terms = made(given)
     assert terms["guessed"].weight == 1.0
-    assert given.counts["guessed"] == len(given.chosen)
+    assert given.counts["guessed"] == len(given.target_positions)
     # Never does the trunk see a token that says that something is hidden.
     seen: list[Tensor] = []
     made.trunk.embedding.register_forward_hook(lambda part, arguments, found: seen.append(arguments[0]))
     with torch.no_grad():
         made(given)
     generator, trunk = seen
-    assert (generator[given.chosen] == MASK).all()
-    assert (trunk[given.chosen] == MASK).float().mean() < 0.05
+    assert (generator[given.target_positions] == MASK).all()
+    assert (trunk[given.target_positions] == MASK).float().mean() < 0.05
 
 
 def test_validation_says_the_same_every_time_and_disturbs_no_chance() -> None:
@@ -345,17 +357,19 @@ def test_validation_says_the_same_every_time_and_disturbs_no_chance() -> None:
 
 def test_every_visit_draws_anew() -> None:
     one, same, other = batch(0), batch(0), batch(1)
-    assert torch.equal(one.draws, same.draws)
-    assert len({tuple(bits) for bits in torch.cat([one.draws, other.draws]).tolist()}) == 2 * len(one.draws)
+    assert torch.equal(one.random_bits, same.random_bits)
+    assert len({tuple(bits) for bits in torch.cat([one.random_bits, other.random_bits]).tolist()}) == 2 * len(
+        one.random_bits
+    )
 
 
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        ("generator=0", "generator is 0.0. Give a share of the network, above 0 and at most 1"),
-        ("generator=1.5", "generator is 1.5. Give a share of the network, above 0 and at most 1"),
-        ("weight=-1", "weight is -1.0. Give more than 0, usually 50"),
-        ("judged=some", "judged"),
+        ("generator_size=0", "generator_size is 0.0. Give a share of the network, above 0 and at most 1"),
+        ("generator_size=1.5", "generator_size is 1.5. Give a share of the network, above 0 and at most 1"),
+        ("discriminator_weight=-1", "discriminator_weight is -1.0. Give more than 0, usually 50"),
+        ("discriminator_loss=some", "discriminator_loss"),
         ("pairs=next", "unknown key 'pairs'"),
     ],
 )
@@ -368,8 +382,8 @@ def test_settings_that_make_no_sense_are_refused_in_one_line(change: str, line: 
 
 
 def test_a_generator_that_cannot_be_is_refused_in_one_line() -> None:
-    turned = replace(SHAPE, width=12, embedding=0, positions="rotary")
+    turned = replace(SHAPE, width=12, embedding_width=0, positions="rotary")
     with pytest.raises(RecipeError) as caught:
-        ReplacedTokens(Transformer(turned), ReplacedTokens.Config())
-    line = "objective.generator: heads of width 3 cannot be turned in pairs. Take an even width."
+        ReplacedTokenDetection(Transformer(turned), ReplacedTokenDetection.Config())
+    line = "objective.generator_size: heads of width 3 cannot be turned in pairs. Take an even width."
     assert str(caught.value) == line

@@ -7,7 +7,8 @@ import scripts
 import torch
 from tiny import assert_same, fail_at, losses, prepared, weights
 
-from bertsmith import config, run
+from bertsmith import config
+from bertsmith.commands import pretrain
 from bertsmith.recipe import Recipe
 from bertsmith.train import log
 
@@ -22,23 +23,23 @@ def test_on_a_gpu_a_step_is_one_graph_that_never_waits() -> None:
 
 
 def tiny(data: Path, out: Path, *changes: str) -> Recipe:
-    shape = {"layers": 2, "width": 32, "embedding": 16, "heads": 2, "feed_forward": 64, "length": 32}
+    shape = {"layers": 2, "width": 32, "embedding_width": 16, "heads": 2, "feed_forward": 64, "max_length": 32}
     values = {
         "out": str(out),
         "model": {"kind": "electra-small", **shape},
-        "objective": {"kind": "replaced", "generator": 0.5},
-        "data": {"folder": str(data), "length": 32, "tokens": 512, "workers": 1},
-        "optimizer": {"rate": 0.003},
-        "train": {"steps": 20, "precision": "float32", "evaluations": 2, "saves": 5},
+        "objective": {"kind": "replaced_tokens", "generator_size": 0.5},
+        "data": {"folder": str(data), "max_length": 32, "batch_tokens": 512, "workers": 1},
+        "optimizer": {"learning_rate": 0.003},
+        "train": {"steps": 20, "precision": "float32", "evaluations": 2, "checkpoints": 5},
     }
     return config.build(config.override(values, changes), Recipe, "tiny.toml")
 
 
 def test_a_run_that_is_stopped_goes_on_exactly(tmp_path: Path) -> None:
     data = prepared(tmp_path)
-    run.pretrain(tiny(data, tmp_path / "whole"))
+    pretrain.pretrain(tiny(data, tmp_path / "whole"))
     fail_at(13, tiny(data, tmp_path / "broken"))
-    run.pretrain(tiny(data, tmp_path / "broken"))
+    pretrain.pretrain(tiny(data, tmp_path / "broken"))
     assert_same(tmp_path / "whole", tmp_path / "broken")
     assert len(losses(tmp_path / "whole")) == 20
     whole, broken = (
@@ -50,8 +51,8 @@ def test_a_run_that_is_stopped_goes_on_exactly(tmp_path: Path) -> None:
 
 def test_micro_batches_of_a_run_and_muon_move_both_networks(tmp_path: Path) -> None:
     data = prepared(tmp_path)
-    changes = ["train.accumulate=2", "train.steps=3", "optimizer.matrices=muon"]
-    run.pretrain(tiny(data, tmp_path / "run", *changes))
+    changes = ["train.gradient_accumulation=2", "train.steps=3", "optimizer.hidden_optimizer=muon"]
+    pretrain.pretrain(tiny(data, tmp_path / "run", *changes))
     steps = [line for line in log.read(tmp_path / "run" / log.NAME) if line["kind"] == "step"]
     assert [line["skipped"] for line in steps] == [0, 0, 0]
     assert all(line["terms"].keys() == {"masked", "replaced"} for line in steps)
@@ -60,9 +61,9 @@ def test_micro_batches_of_a_run_and_muon_move_both_networks(tmp_path: Path) -> N
 def test_tables_of_both_networks_learn_in_pure_half_precision(tmp_path: Path) -> None:
     """Rounded for a step, the shared tables must be themselves again behind it."""
     data, seen = prepared(tmp_path), {}
-    few = ["data.length=16", "data.tokens=128"]  # it is slow on a processor that lacks bfloat16
+    few = ["data.max_length=16", "data.batch_tokens=128"]  # it is slow on a processor that lacks bfloat16
     for precision in ("float32", "pure"):
-        run.pretrain(tiny(data, tmp_path / precision, *few, f"train.precision={precision}"))
+        pretrain.pretrain(tiny(data, tmp_path / precision, *few, f"train.precision={precision}"))
         seen[precision] = [loss for _, loss in losses(tmp_path / precision)]
     assert seen["pure"] == pytest.approx(seen["float32"], rel=0.02)
     learnt = {name: weights(tmp_path / name)["trunk.embedding.weight"] for name in seen}

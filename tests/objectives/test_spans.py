@@ -9,7 +9,7 @@ import torch
 from prose import PADDING, START, STOP, VOCABULARY, prose
 
 from bertsmith.data.batch import Batch, Tokens
-from bertsmith.data.pack import Pack, Packed
+from bertsmith.data.packing.pack import PackedBatch, Packer
 from bertsmith.errors import RecipeError
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.family import BERT_TINY, T5
@@ -19,13 +19,15 @@ from bertsmith.objectives.masked import MaskedLM
 from bertsmith.objectives.spans import Collator, SpanCorruption, _cut
 
 SENTINELS = tuple(range(VOCABULARY + 99, VOCABULARY - 1, -1))
-SHAPE = replace(T5, vocabulary=VOCABULARY + 100, width=32, layers=2, decoder=2, heads=2, feed_forward=64, length=64)
+SHAPE = replace(
+    T5, vocabulary=VOCABULARY + 100, width=32, layers=2, decoder_layers=2, heads=2, feed_forward=64, max_length=64
+)
 LENGTHS = pytest.mark.parametrize(("length", "tokens"), [(64, 1024), (16, 512), (8, 256), (48, 500)])
 
 
-def packed(position: int = 0, *, length: int = 64, tokens: int = 1024) -> Packed:
+def packed(position: int = 0, *, length: int = 64, tokens: int = 1024) -> PackedBatch:
     how = {"start": START, "stop": STOP, "padding": PADDING, "seed": 1}
-    return Pack(prose(300), length=length, tokens=tokens, pairs="none", across=True, **how)(position)
+    return Packer(prose(300), length=length, tokens=tokens, pairs="none", cross_documents=True, **how)(position)
 
 
 def collator(**config: float) -> Collator:
@@ -36,15 +38,15 @@ def rows(tokens: Tokens, count: int) -> list[list[int]]:
     return [tokens.ids[start:stop].tolist() for start, stop in tokens.bounds.unfold(0, 2, 1)[:count].tolist()]
 
 
-def texts(given: Packed) -> list[list[int]]:
-    bounds = given.bounds[: given.sequences + 1]
+def texts(given: PackedBatch) -> list[list[int]]:
+    bounds = given.bounds[: given.real_sequences + 1]
     return [given.ids[start + 1 : stop - 1].tolist() for start, stop in pairwise(bounds)]
 
 
 def asked(batch: Batch, count: int) -> list[list[int]]:
-    assert batch.written is not None
+    assert batch.decoder_tokens is not None
     assert batch.targets is not None
-    return rows(replace(batch.written, ids=batch.targets), count)
+    return rows(replace(batch.decoder_tokens, ids=batch.targets), count)
 
 
 def together(read: list[int], written: list[int]) -> list[int]:
@@ -64,13 +66,13 @@ def together(read: list[int], written: list[int]) -> list[int]:
 @LENGTHS
 @pytest.mark.parametrize(("rate", "mean"), [(0.15, 3.0), (0.5, 3.0), (0.15, 1.0), (0.3, 8.0)])
 def test_what_is_left_and_what_is_written_make_up_the_text(length: int, tokens: int, rate: float, mean: float) -> None:
-    collate = collator(rate=rate, mean=mean)
+    collate = collator(corruption_rate=rate, mean_span_length=mean)
     for index in range(3):
         given = packed(index, length=length, tokens=tokens)
         batch = collate(given)
-        assert batch.written is not None
-        parts = texts(given), rows(batch.tokens, given.sequences), asked(batch, given.sequences)
-        begun = rows(batch.written, given.sequences)
+        assert batch.decoder_tokens is not None
+        parts = texts(given), rows(batch.tokens, given.real_sequences), asked(batch, given.real_sequences)
+        begun = rows(batch.decoder_tokens, given.real_sequences)
         for text, read, target, prompt in zip(*parts, begun, strict=True):
             assert read[-1] == STOP
             if target == [-100]:  # too short for anything to be taken out
@@ -87,11 +89,11 @@ def test_shapes_never_change_and_bounds_hold_all_tokens(length: int, tokens: int
     collate, seen = collator(), set()
     for index in range(12):
         batch = collate(packed(index, length=length, tokens=tokens))
-        assert batch.written is not None
-        for part in (batch.tokens, batch.written):
+        assert batch.decoder_tokens is not None
+        for part in (batch.tokens, batch.decoder_tokens):
             assert int(part.bounds[-1]) == len(part.ids)
-            assert int(part.bounds.diff().max()) <= part.longest
-        halves = ((len(part.ids), len(part.bounds), part.longest) for part in (batch.tokens, batch.written))
+            assert int(part.bounds.diff().max()) <= part.max_length
+        halves = ((len(part.ids), len(part.bounds), part.max_length) for part in (batch.tokens, batch.decoder_tokens))
         seen.add(tuple(halves))
     assert len(seen) == 1
 
@@ -103,8 +105,8 @@ def test_so_many_tokens_are_taken_out_in_spans_of_the_mean() -> None:
         targets = collator()(given).targets
         assert targets is not None
         marks = int((targets >= VOCABULARY).sum())
-        spans, taken = spans + marks, taken + int((targets >= 0).sum()) - marks - given.sequences
-        text += given.real - 2 * given.sequences
+        spans, taken = spans + marks, taken + int((targets >= 0).sum()) - marks - given.real_sequences
+        text += given.real_tokens - 2 * given.real_sequences
     assert taken / text == pytest.approx(0.15, abs=0.01)
     assert taken / spans == pytest.approx(3.0, abs=0.2)
 
@@ -145,17 +147,17 @@ def test_neighbours_and_filler_have_no_say_in_a_loss() -> None:
     with torch.no_grad():
         whole = sum(float(term.total) for term in made(batch).values())
         alone = 0.0
-        read = rows(batch.tokens, given.sequences)
-        for row, target in zip(read, asked(batch, given.sequences), strict=True):
+        read = rows(batch.tokens, given.real_sequences)
+        for row, target in zip(read, asked(batch, given.real_sequences), strict=True):
             if target == [-100]:
                 continue
-            written = Tokens.of([[PADDING, *target[:-1]]])
+            written = Tokens.from_rows([[PADDING, *target[:-1]]])
             true = torch.tensor(target)
             text = (true < VOCABULARY) & (true != STOP)
-            single = Batch(tokens=Tokens.of([row]), written=written, targets=true, real=text)
+            single = Batch(tokens=Tokens.from_rows([row]), decoder_tokens=written, targets=true, text_mask=text)
             alone += sum(float(term.total) for term in made(single).values())
     assert whole == pytest.approx(alone, rel=1e-5)
-    written = [token for target in asked(batch, given.sequences) for token in target if token >= 0]
+    written = [token for target in asked(batch, given.real_sequences) for token in target if token >= 0]
     assert batch.counts["spans"] == sum(token < VOCABULARY and token != STOP for token in written)
     assert batch.counts["spans"] + batch.counts["sentinels"] == len(written)
 

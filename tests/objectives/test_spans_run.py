@@ -8,16 +8,17 @@ import scripts
 import torch
 from tiny import assert_same, fail_at, losses, prepared
 
-from bertsmith import config, run
-from bertsmith.models import folder as folders
+from bertsmith import config
+from bertsmith.commands import pretrain
+from bertsmith.inference.load import load
 from bertsmith.models.encoder_decoder import EncoderDecoder
+from bertsmith.models.hf import folder as folders
 from bertsmith.objectives.spans import SpanCorruption
 from bertsmith.recipe import Recipe
-from bertsmith.start import start
+from bertsmith.runs.warm_start import warm_start
 from bertsmith.text.extend import extend
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import log
-from bertsmith.use.load import load
 
 
 def test_a_step_is_one_graph_and_gives_what_a_plain_one_gives() -> None:
@@ -40,23 +41,23 @@ def test_on_a_gpu_every_weight_has_its_gradient() -> None:
 
 
 def tiny(data: Path, out: Path, *changes: str) -> Recipe:
-    shape = {"layers": 2, "decoder": 1, "width": 32, "heads": 2, "feed_forward": 64, "length": 32}
+    shape = {"layers": 2, "decoder_layers": 1, "width": 32, "heads": 2, "feed_forward": 64, "max_length": 32}
     values = {
         "out": str(out),
         "model": {"kind": "t5-base", **shape},
-        "objective": {"kind": "spans"},
-        "data": {"folder": str(data), "length": 32, "tokens": 512, "workers": 1, "across": True},
-        "optimizer": {"rate": 0.01},
-        "train": {"steps": 12, "precision": "float32", "evaluations": 2, "saves": 3},
+        "objective": {"kind": "span_corruption"},
+        "data": {"folder": str(data), "max_length": 32, "batch_tokens": 512, "workers": 1, "cross_documents": True},
+        "optimizer": {"learning_rate": 0.01},
+        "train": {"steps": 12, "precision": "float32", "evaluations": 2, "checkpoints": 3},
     }
     return config.build(config.override(values, changes), Recipe, "tiny.toml")
 
 
 def test_a_run_that_is_stopped_goes_on_exactly(tmp_path: Path) -> None:
     data = prepared(tmp_path, "t5")
-    run.pretrain(tiny(data, tmp_path / "whole"))
+    pretrain.pretrain(tiny(data, tmp_path / "whole"))
     fail_at(7, tiny(data, tmp_path / "broken"))
-    run.pretrain(tiny(data, tmp_path / "broken"))
+    pretrain.pretrain(tiny(data, tmp_path / "broken"))
     assert_same(tmp_path / "whole", tmp_path / "broken")
     seen = [loss for _, loss in losses(tmp_path / "whole")]
     assert len(seen) == 12
@@ -65,9 +66,14 @@ def test_a_run_that_is_stopped_goes_on_exactly(tmp_path: Path) -> None:
 
 def test_micro_batches_half_precision_and_muon_move_both_networks(tmp_path: Path) -> None:
     data = prepared(tmp_path, "t5")
-    changes = ["train.accumulate=2", "train.steps=3", "optimizer.matrices=muon", "train.precision=pure"]
-    changes += ["data.length=16", "data.tokens=128"]  # it is slow on a processor that lacks bfloat16
-    run.pretrain(tiny(data, tmp_path / "run", *changes))
+    changes = [
+        "train.gradient_accumulation=2",
+        "train.steps=3",
+        "optimizer.hidden_optimizer=muon",
+        "train.precision=pure",
+    ]
+    changes += ["data.max_length=16", "data.batch_tokens=128"]  # it is slow on a processor that lacks bfloat16
+    pretrain.pretrain(tiny(data, tmp_path / "run", *changes))
     steps = [line for line in log.read(tmp_path / "run" / log.NAME) if line["kind"] == "step"]
     assert [line["skipped"] for line in steps] == [0, 0, 0]
     assert all(line["terms"].keys() == {"spans", "sentinels"} for line in steps)
@@ -75,15 +81,15 @@ def test_micro_batches_half_precision_and_muon_move_both_networks(tmp_path: Path
 
 def test_its_folder_writes_and_its_reader_gives_vectors(tmp_path: Path) -> None:
     data = prepared(tmp_path, "t5")
-    run.pretrain(tiny(data, tmp_path / "run", "train.steps=2"))
+    pretrain.pretrain(tiny(data, tmp_path / "run", "train.steps=2"))
     opened = folders.read(tmp_path / "run" / "model")
-    assert opened.raw["decoder_start_token_id"] == opened.raw["pad_token_id"] == 0
+    assert opened.config_json["decoder_start_token_id"] == opened.config_json["pad_token_id"] == 0
     model = load(tmp_path / "run" / "model")
-    one, other = model.generate(["some <extra_id_0> text"], most=5, samples=2)
+    one, other = model.generate(["some <extra_id_0> text"], max_new_tokens=5, samples=2)
     assert isinstance(one, str)
     assert isinstance(other, str)
-    assert model.trunk.config.decoder == 0
-    saved = torch.equal(opened.state["trunk.encoder.embedding.weight"], model.objective.trunk.embedding.weight)
+    assert model.trunk.config.decoder_layers == 0
+    saved = torch.equal(opened.state_dict["trunk.encoder.embedding.weight"], model.objective.trunk.embedding.weight)
     assert saved
     assert "text2text-generation" in (tmp_path / "run" / "model" / "README.md").read_text()
     assert "spans taken out" in (tmp_path / "run" / "report.html").read_text()
@@ -92,15 +98,15 @@ def test_its_folder_writes_and_its_reader_gives_vectors(tmp_path: Path) -> None:
 def test_a_run_goes_on_with_a_folder_and_other_words(tmp_path: Path) -> None:
     """Every table of both networks has a row for each piece of the new vocabulary."""
     data, model = prepared(tmp_path, "t5"), tmp_path / "run" / "model"
-    run.pretrain(tiny(data, tmp_path / "run", "train.steps=2", "model.kind=t5-v1.1-base", "model.gated=true"))
+    pretrain.pretrain(tiny(data, tmp_path / "run", "train.steps=2", "model.kind=t5-v1.1-base", "model.gated=true"))
     before = Tokenizer.load(model)
     after = extend(before, ["cats catsdogs catsdogs birdfish birdfish"] * 20, 3)
     assert after.vocabulary > before.vocabulary
     config = replace(folders.read(model).config, vocabulary=after.vocabulary)
     objective = SpanCorruption(EncoderDecoder(config), SpanCorruption.Config())
-    start(objective, model, after)
-    old, new = folders.read(model).state, objective.state_dict()
+    warm_start(objective, model, after)
+    old, new = folders.read(model).state_dict, objective.state_dict()
     for name in ("trunk.encoder.embedding.weight", "trunk.words.weight"):
         assert torch.equal(new[name][: before.vocabulary], old[name][: before.vocabulary])
-        parts = before.spelt(after.piece(before.vocabulary))
+        parts = before.split_piece(after.piece(before.vocabulary))
         torch.testing.assert_close(new[name][before.vocabulary], old[name][parts].mean(0))

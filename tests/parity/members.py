@@ -10,16 +10,16 @@ from tasks.small import CASES, LENGTH, stirred
 from torch import Tensor, nn
 
 from bertsmith.data.batch import Tokens
-from bertsmith.data.rows import lay
-from bertsmith.models import folder as folders
-from bertsmith.models import foreign
-from bertsmith.models.dialects import dialect_of
-from bertsmith.models.foreign import Learnt
+from bertsmith.data.rows import pack_rows
+from bertsmith.inference.load import load
+from bertsmith.models.hf import convert
+from bertsmith.models.hf import folder as folders
+from bertsmith.models.hf.convert import FinetunedTask
+from bertsmith.models.hf.layouts import layout_of
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.tasks.base import Task
 from bertsmith.text.tokenizer import Tokenizer
-from bertsmith.use.load import load
 
 KINDS = {
     "class": "classify",
@@ -29,6 +29,7 @@ KINDS = {
     "answer": "answer",
     "choose": "choose",
 }
+PROBLEMS = {"class": "single_label", "number": "regression", "labels": "multi_label"}
 ROWS = [[7, 8, 9], list(range(5, 65)), [5], [9, 8, 7, 6] * 5]
 
 
@@ -43,19 +44,19 @@ def padded(rows: list[list[int]], padding: int, segments: list[list[int]] | None
 @torch.no_grad()
 def assert_masked_words(config: TransformerConfig, folder: Path) -> None:
     """Random weights of transformers, opened here and written back, guess the same all the way."""
-    words = foreign.words_of(config, ("head",))
-    model = getattr(transformers, dialect_of(config).classes["masked"])
+    words = convert.to_config_json(config, ("head",))
+    model = getattr(transformers, layout_of(config).architectures["masked"])
     reference = stirred(model(transformers.CONFIG_MAPPING[words["model_type"]](**words)))
     reference.save_pretrained(folder / "theirs")
     opened = folders.read(folder / "theirs")
     assert opened.config == config
     assert opened.parts == {"head"}
     ours = MaskedLM(Transformer(config), MaskedLM.Config(pairs="none")).eval()
-    ours.load_state_dict(opened.state)
+    ours.load_state_dict(opened.state_dict)
     assert sum(part.numel() for part in ours.parameters()) == sum(part.numel() for part in reference.parameters())
     inputs = padded(ROWS, words["pad_token_id"])
     said = reference(**inputs, output_hidden_states=True)
-    states = ours.trunk.states(Tokens.of(ROWS))
+    states = ours.trunk.hidden_states(Tokens.from_rows(ROWS))
     for number, row in enumerate(ROWS):
         start = sum(map(len, ROWS[:number]))
         for own, theirs in zip(states[:-1], said.hidden_states[:-1], strict=True):
@@ -72,27 +73,27 @@ def assert_masked_words(config: TransformerConfig, folder: Path) -> None:
 @torch.no_grad()
 def assert_task(name: str, config: TransformerConfig, tokenizer: Tokenizer, folder: Path, **pooled: Any) -> None:
     """A task of ours, opened by transformers and saved by it, answers the same; `pooled` changes its settings."""
-    case, dialect = CASES[name], dialect_of(config)
+    case, dialect = CASES[name], layout_of(config)
     task: Task = stirred(case.make(Transformer(config)))
     if pooled:
         task.config = type(task.config)(**pooled)
-    answer = name if name in ("number", "labels") else "class"
-    learnt = Learnt(task=KINDS[name], labels=task.labels, answer=answer, **pooled)
-    extra = tokenizer.numbers(dialect.specials)
-    folders.write(folder / "ours", task.trunk.config, task.state_dict(), extra, learnt=learnt)
-    named = dialect.classes[KINDS[name]]
+    problem = PROBLEMS.get(name, "single_label")
+    learnt = FinetunedTask(task=KINDS[name], labels=task.labels, problem=problem, **pooled)
+    extra = tokenizer.special_ids(dialect.special_tokens)
+    folders.write(folder / "ours", task.trunk.config, task.state_dict(), extra, finetuned=learnt)
+    named = dialect.architectures[KINDS[name]]
     model, report = getattr(transformers, named).from_pretrained(folder / "ours", output_loading_info=True)
     assert not any(report.values()), report
-    items = task.items(case.examples, tokenizer, LENGTH)
+    items = task.preprocess(case.examples, tokenizer, LENGTH)
     rows = [row for item in items for row in item.rows]
     segments = [row.segments.tolist() for row in rows] if config.segments > 1 else None
-    inputs = padded([row.ids.tolist() for row in rows], tokenizer.padding, segments)
+    inputs = padded([row.ids.tolist() for row in rows], tokenizer.padding_id, segments)
     if name == "choose":
         inputs = {word: part.unflatten(0, (len(items), -1)) for word, part in inputs.items()}
     said = model.eval()(**inputs)
     theirs = torch.stack([said.start_logits, said.end_logits], -1) if name == "answer" else said.logits
     theirs = theirs.flatten() if name == "choose" else theirs
-    own = task.outputs(lay(rows))
+    own = task.outputs(pack_rows(rows))
     wanted = [one[: len(row)] if one.ndim > 1 else one for one, row in zip(theirs, rows, strict=True)]
     assert difference(own, wanted) <= MOST
     model.save_pretrained(folder / "theirs")
@@ -100,4 +101,4 @@ def assert_task(name: str, config: TransformerConfig, tokenizer: Tokenizer, fold
     again = load(folder / "theirs").objective
     assert type(again) is type(task)
     assert again.labels == (() if name == "choose" else task.labels)
-    assert difference(again.outputs(lay(rows)), own) <= MOST
+    assert difference(again.outputs(pack_rows(rows)), own) <= MOST

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, AutoModelForPreTraining, BertConfig, BertForPreTraining
 
 from bertsmith.data.batch import Tokens
-from bertsmith.models import folder as folders
-from bertsmith.models import foreign
+from bertsmith.models.hf import convert
+from bertsmith.models.hf import folder as folders
 from bertsmith.models.transformer import Transformer, TransformerConfig
-from bertsmith.nn.heads import MaskedHead, NextHead, Pooler
+from bertsmith.nn.heads import MaskedLMHead, Pooler, SentencePairHead
 from bertsmith.nn.pooling import first
 
 MOST = 1e-5  # the largest difference allowed anywhere
@@ -23,9 +23,9 @@ class Whole(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.trunk = Transformer(config)
-        self.head = MaskedHead(config.width, config.vocabulary, config.activation, config.norm_eps)
+        self.head = MaskedLMHead(config.width, config.vocabulary, config.activation, config.norm_eps)
         self.pooler = Pooler(config.width)
-        self.next = NextHead(config.width)
+        self.next = SentencePairHead(config.width)
 
 
 def assert_parity(config: TransformerConfig, folder: Path) -> dict[str, float]:
@@ -39,12 +39,12 @@ def assert_parity(config: TransformerConfig, folder: Path) -> dict[str, float]:
     assert opened.config == config
     assert opened.parts == {"head", "pooler", "next"}
     ours = Whole(opened.config).eval()
-    ours.load_state_dict(opened.state)
+    ours.load_state_dict(opened.state_dict)
     assert count(ours) == count(reference)
     rows, segments = batch(config)
     with torch.no_grad():
         theirs = answers(reference, rows, segments)
-        differences = compare(ours, Tokens.of(rows, segments), theirs)
+        differences = compare(ours, Tokens.from_rows(rows, segments), theirs)
         folders.write(folder / "ours", ours.trunk.config, ours.state_dict())
         for kind, heads in (
             (AutoModelForPreTraining, ("masked", "next")),
@@ -58,7 +58,7 @@ def assert_parity(config: TransformerConfig, folder: Path) -> dict[str, float]:
 
 def reference_of(config: TransformerConfig) -> BertForPreTraining:
     """A random model of transformers in which no norm and no bias is trivial."""
-    words = foreign.words_of(config, ("head", "pooler", "next"))
+    words = convert.to_config_json(config, ("head", "pooler", "next"))
     torch.manual_seed(0)
     model = BertForPreTraining(BertConfig(**words, attn_implementation="eager")).eval()
     with torch.no_grad():
@@ -71,7 +71,7 @@ def reference_of(config: TransformerConfig) -> BertForPreTraining:
 def batch(config: TransformerConfig) -> tuple[list[list[int]], list[list[int]]]:
     """Ragged rows, from one token to as many as fit, in two segments."""
     dice = torch.Generator().manual_seed(1)
-    lengths = [5, 1, min(config.length, 60), 17, 17, 44]
+    lengths = [5, 1, min(config.max_length, 60), 17, 17, 44]
     rows = [torch.randint(0, config.vocabulary, (length,), generator=dice).tolist() for length in lengths]
     return rows, [[int(place >= len(row) // 2) for place in range(len(row))] for row in rows]
 
@@ -104,11 +104,11 @@ def answers(model: Any, rows: list[list[int]], segments: list[list[int]]) -> dic
 def compare(ours: Whole, tokens: Tokens, theirs: dict[str, list[Tensor]]) -> dict[str, float]:
     """The largest difference of each kind of answer."""
     hidden = ours.trunk(tokens)
-    record = [weights for layer in ours.trunk.record(tokens) for weights in layer]
+    record = [weights for layer in ours.trunk.attention_maps(tokens) for weights in layer]
     guesses = ours.head(hidden, ours.trunk.embedding.weight)
     return {
-        "grouped": difference(ours.trunk.states(tokens, "grouped"), theirs["states"]),
-        "recorded": difference(ours.trunk.states(tokens, "recorded"), theirs["states"]),
+        "grouped": difference(ours.trunk.hidden_states(tokens, "grouped"), theirs["states"]),
+        "recorded": difference(ours.trunk.hidden_states(tokens, "recorded"), theirs["states"]),
         "attention": difference(record, theirs["attention"]),
         "masked": difference([guesses], [torch.cat(theirs["masked"])]),
         "next": difference([ours.next(ours.pooler(first(hidden, tokens.bounds)))], theirs["next"]),

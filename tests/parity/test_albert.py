@@ -13,17 +13,17 @@ from parity.parity import MOST, difference
 from tasks.small import WORDS, shape, stirred
 from tiny import prepared
 
-from bertsmith import run
+from bertsmith.commands import pretrain
 from bertsmith.data.batch import Tokens
 from bertsmith.errors import FolderError
-from bertsmith.models import folder as folders
-from bertsmith.models import foreign
+from bertsmith.inference.load import load
+from bertsmith.models.hf import convert
+from bertsmith.models.hf import folder as folders
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.nn.pooling import first
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 from bertsmith.train import log
-from bertsmith.use.load import load
 
 
 @cache
@@ -32,7 +32,7 @@ def tokenizer() -> Tokenizer:
 
 
 def albert(**changes: Any) -> TransformerConfig:
-    own = {"embedding": 12, "shared": True, "layers": 3, "activation": "gelu_tanh"}
+    own = {"embedding_width": 12, "share_layers": True, "layers": 3, "activation": "gelu_tanh"}
     return shape(**{**own, "vocabulary": 100, **changes})
 
 
@@ -51,14 +51,14 @@ def test_tasks_both_ways(name: str, tmp_path: Path) -> None:
 @torch.no_grad()
 def test_sentence_order_both_ways(tmp_path: Path) -> None:
     config = albert()
-    words = foreign.words_of(config, ("head", "pooler", "next"))
+    words = convert.to_config_json(config, ("head", "pooler", "next"))
     reference = stirred(transformers.AlbertForPreTraining(transformers.AlbertConfig(**words)))
     reference.save_pretrained(tmp_path / "theirs")
     opened = folders.read(tmp_path / "theirs")
     assert (opened.config, opened.parts) == (config, {"head", "pooler", "next"})
-    ours = MaskedLM(Transformer(config), MaskedLM.Config(pairs="order")).eval()
-    ours.load_state_dict(opened.state)
-    said, tokens = reference(**padded(ROWS, 0)), Tokens.of(ROWS)
+    ours = MaskedLM(Transformer(config), MaskedLM.Config(pairs="sop")).eval()
+    ours.load_state_dict(opened.state_dict)
+    said, tokens = reference(**padded(ROWS, 0)), Tokens.from_rows(ROWS)
     scores = ours.next(ours.pooler(first(ours.trunk(tokens), tokens.bounds)))
     assert difference([scores], [said.sop_logits]) <= MOST
     folders.write(tmp_path / "ours", config, ours.state_dict())
@@ -79,34 +79,39 @@ def test_a_file_cannot_name_any_number_of_layers_that_are_one(tmp_path: Path) ->
 def test_all_layers_are_one_and_its_gradient_is_the_sum_of_all() -> None:
     trunk = stirred(Transformer(albert()))
     assert len(trunk.layers) == 1
-    assert len(trunk.states(Tokens.of(ROWS))) == 4
-    assert sum(part.numel() for part in trunk.parameters()) + 32 * 32 + 32 == albert().count
-    plain = stirred(Transformer(albert(shared=False)))
+    assert len(trunk.hidden_states(Tokens.from_rows(ROWS))) == 4
+    assert sum(part.numel() for part in trunk.parameters()) + 32 * 32 + 32 == albert().parameter_count
+    plain = stirred(Transformer(albert(share_layers=False)))
     plain.load_state_dict({**plain.state_dict(), **trunk.state_dict()})
     for layer in plain.layers:
         layer.load_state_dict(trunk.layers[0].state_dict())
     for network in (trunk, plain):
-        network(Tokens.of(ROWS)).square().sum().backward()
+        network(Tokens.from_rows(ROWS)).square().sum().backward()
     for name, weight in trunk.layers[0].named_parameters():
         every = sum(dict(layer.named_parameters())[name].grad for layer in plain.layers)
         torch.testing.assert_close(weight.grad, every, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize(("kind", "pairs", "said"), [("albert-base", "order", None), ("bert-base", "order", "order")])
+@pytest.mark.parametrize(("kind", "pairs", "said"), [("albert-base", "sop", None), ("bert-base", "sop", "sop")])
 def test_a_run_ends_in_a_folder_that_knows_what_its_pairs_were(
     kind: str, pairs: str, said: str | None, tmp_path: Path
 ) -> None:
     """ALBERT's head for two texts tells their order; where BERT's does, the folder says so in our own word."""
     pieces = "unigram" if kind == "albert-base" else "wordpiece"
-    sizes = ["width=32", "layers=2", "heads=4", "feed_forward=48", "length=64"]
-    changes = [*(f"model.{size}" for size in sizes), f"model.kind={kind}", f"objective.pairs={pairs}", "data.length=32"]
-    changes += ["data.tokens=512", "train.steps=3", "train.accumulate=1", f"out={tmp_path / 'run'}"]
+    sizes = ["width=32", "layers=2", "heads=4", "feed_forward=48", "max_length=64"]
+    changes = [
+        *(f"model.{size}" for size in sizes),
+        f"model.kind={kind}",
+        f"objective.pairs={pairs}",
+        "data.max_length=32",
+    ]
+    changes += ["data.batch_tokens=512", "train.steps=3", "train.gradient_accumulation=1", f"out={tmp_path / 'run'}"]
     recipe = Path(__file__).parents[2] / "src" / "bertsmith" / "recipes" / "albert-base.toml"
-    run.pretrain(run.read(recipe, [*changes, f"data.folder={prepared(tmp_path, pieces)}"]))
+    pretrain.pretrain(pretrain.read_recipe(recipe, [*changes, f"data.folder={prepared(tmp_path, pieces)}"]))
     model = load(tmp_path / "run" / "model")
     assert model.objective.pairs == pairs
     assert json.loads((tmp_path / "run" / "model" / "config.json").read_text()).get("pairs") == said
     figures = [line for line in log.read(tmp_path / "run" / log.NAME) if line["kind"] == "valid"][-1]
-    assert 0 <= figures["order_accuracy"] <= 1
+    assert 0 <= figures["sop_accuracy"] <= 1
     again = transformers.AutoModelForPreTraining.from_pretrained(tmp_path / "run" / "model")
     assert type(again).__name__ == ("AlbertForPreTraining" if said is None else "BertForPreTraining")

@@ -16,18 +16,19 @@ from parity.parity import MOST, count, difference
 from tasks.small import WORDS, shape, stirred
 from tiny import prepared
 
-from bertsmith import run, tune
+from bertsmith.commands import pretrain
 from bertsmith.data.batch import Tokens
 from bertsmith.errors import FolderError, RecipeError
-from bertsmith.models import folder as folders
-from bertsmith.models import foreign
-from bertsmith.models.dialects import ELECTRA, dialect_of
+from bertsmith.inference.load import load
 from bertsmith.models.family import FAMILY, member
+from bertsmith.models.hf import convert
+from bertsmith.models.hf import folder as folders
+from bertsmith.models.hf.layouts import ELECTRA, layout_of
 from bertsmith.models.transformer import Transformer, TransformerConfig
-from bertsmith.objectives.replaced import ReplacedTokens, smaller
+from bertsmith.objectives.replaced import ReplacedTokenDetection, generator_config
+from bertsmith.runs import finetuning, task_recipe
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 from bertsmith.train import log
-from bertsmith.use.load import load
 
 MEMBERS = [name for name in FAMILY if name.startswith("electra-")]
 RECIPES = Path(__file__).parents[2] / "src" / "bertsmith" / "recipes"
@@ -36,36 +37,36 @@ SEGMENTS = [[int(place >= len(row) // 2) for place in range(len(row))] for row i
 
 @cache
 def tokenizer() -> Tokenizer:
-    return train([" ".join(WORDS)] * 3, TokenizerConfig(vocabulary=120, least=1))
+    return train([" ".join(WORDS)] * 3, TokenizerConfig(vocabulary=120, min_frequency=1))
 
 
 def electra(**changes: Any) -> TransformerConfig:
-    return shape(**{"embedding": 12, "pooler": "gelu", "vocabulary": tokenizer().vocabulary, **changes})
+    return shape(**{"embedding_width": 12, "pooler": "gelu", "vocabulary": tokenizer().vocabulary, **changes})
 
 
 @pytest.mark.parametrize("name", MEMBERS)
 def test_a_member_counts_as_many_parameters_as_in_transformers(name: str) -> None:
     with torch.device("meta"):
-        reference = transformers.ElectraModel(transformers.ElectraConfig(**foreign.words_of(member(name), ())))
-    assert count(reference) == member(name).count
+        reference = transformers.ElectraModel(transformers.ElectraConfig(**convert.to_config_json(member(name), ())))
+    assert count(reference) == member(name).parameter_count
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("embedding", [0, 12, 48])
-def test_judging_both_ways(embedding: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("embedding_width", [0, 12, 48])
+def test_judging_both_ways(embedding_width: int, tmp_path: Path) -> None:
     """Random weights of transformers, opened here and written back, judge the same all the way."""
-    config = electra(embedding=embedding)
-    words = foreign.words_of(config, ("judge",))
+    config = electra(embedding_width=embedding_width)
+    words = convert.to_config_json(config, ("judge",))
     reference = stirred(transformers.ElectraForPreTraining(transformers.ElectraConfig(**words)))
     reference.save_pretrained(tmp_path / "theirs")
     opened = folders.read(tmp_path / "theirs")
-    assert (opened.config, opened.parts, opened.learnt) == (config, {"judge"}, None)
-    ours = ReplacedTokens(Transformer(config), ReplacedTokens.Config()).eval()
-    assert not ours.load_state_dict(opened.state, strict=False).unexpected_keys
+    assert (opened.config, opened.parts, opened.finetuned) == (config, {"judge"}, None)
+    ours = ReplacedTokenDetection(Transformer(config), ReplacedTokenDetection.Config()).eval()
+    assert not ours.load_state_dict(opened.state_dict, strict=False).unexpected_keys
     assert count(ours.trunk) + count(ours.judge) == count(reference)
     inputs = padded(ROWS, 0, SEGMENTS)
     said = reference(**inputs, output_hidden_states=True)
-    states = ours.trunk.states(Tokens.of(ROWS, SEGMENTS))
+    states = ours.trunk.hidden_states(Tokens.from_rows(ROWS, SEGMENTS))
     lengths = [len(row) for row in ROWS]
     for own, theirs in zip(states, said.hidden_states, strict=True):
         cut = torch.cat([row[:length] for row, length in zip(theirs, lengths, strict=True)])
@@ -82,7 +83,7 @@ def test_judging_both_ways(embedding: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("share", [0.25, 0.5, 1.0])
 def test_the_generator_guesses_words_both_ways(share: float, tmp_path: Path) -> None:
-    assert_masked_words(smaller(electra(), share), tmp_path)
+    assert_masked_words(generator_config(electra(), share), tmp_path)
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -91,7 +92,7 @@ def test_tasks_both_ways(name: str, tmp_path: Path) -> None:
 
 
 def test_tasks_of_a_network_as_wide_as_its_tables_both_ways(tmp_path: Path) -> None:
-    assert_task("class", electra(embedding=0), tokenizer(), tmp_path)
+    assert_task("class", electra(embedding_width=0), tokenizer(), tmp_path)
 
 
 @torch.no_grad()
@@ -101,7 +102,7 @@ def test_a_bare_network_both_ways(tmp_path: Path) -> None:
     again, report = transformers.AutoModel.from_pretrained(tmp_path, output_loading_info=True)
     assert (type(again).__name__, any(report.values())) == ("ElectraModel", False)
     said = again(**padded(ROWS[1:2], 0)).last_hidden_state[0]
-    assert difference([trunk(Tokens.of(ROWS[1:2]))], [said]) <= MOST
+    assert difference([trunk(Tokens.from_rows(ROWS[1:2]))], [said]) <= MOST
     again.save_pretrained(tmp_path / "theirs")
     assert folders.read(tmp_path / "theirs").config == trunk.config
 
@@ -112,10 +113,10 @@ def test_a_bare_network_both_ways(tmp_path: Path) -> None:
 )
 def test_generators_are_as_large_as_published(name: str, sizes: tuple[int, ...]) -> None:
     """The paper's table 6; base and large as the published generators are."""
-    share = run.read(RECIPES / f"{name}.toml", []).objective.settings.generator
-    shape = smaller(member(name), share)
+    share = pretrain.read_recipe(RECIPES / f"{name}.toml", []).objective.settings.generator_size
+    shape = generator_config(member(name), share)
     assert (shape.width, shape.heads, shape.feed_forward) == sizes
-    assert (shape.layers, shape.embedding) == (member(name).layers, member(name).table)
+    assert (shape.layers, shape.embedding_width) == (member(name).layers, member(name).table)
 
 
 @pytest.mark.parametrize(
@@ -152,29 +153,33 @@ def test_weights_that_do_not_belong_are_refused(tmp_path: Path) -> None:
 
 def saved(folder: Path, **words: Any) -> Path:
     """A judge's folder with some words of config.json changed."""
-    ours = ReplacedTokens(Transformer(electra()), ReplacedTokens.Config())
+    ours = ReplacedTokenDetection(Transformer(electra()), ReplacedTokenDetection.Config())
     kept = {name: weight for name, weight in ours.state_dict().items() if name.startswith(("trunk.", "judge."))}
     folders.write(folder, ours.trunk.config, kept, words)
     return folder
 
 
-@pytest.mark.parametrize("changes", [{"embedding": 32}, {"activation": "gelu_tanh"}, {"norm": "before"}, {"offset": 2}])
+@pytest.mark.parametrize(
+    "changes", [{"embedding_width": 32}, {"activation": "gelu_tanh"}, {"norm_position": "pre"}, {"position_offset": 2}]
+)
 def test_a_network_that_transformers_has_no_words_for_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(RecipeError, match=r"^model: no class of transformers is a network with .*, pooler = gelu"):
-        dialect_of(electra(**changes))
+        layout_of(electra(**changes))
 
 
 def test_a_generator_that_could_not_be_saved_is_refused_before_training() -> None:
-    recipe = run.read(RECIPES / "electra-base.toml", ["model.kind=roberta-base"])
-    with pytest.raises(RecipeError, match=r"^model: no class of transformers is a network with .*, embedding = 768"):
-        run.check(recipe)
+    recipe = pretrain.read_recipe(RECIPES / "electra-base.toml", ["model.kind=roberta-base"])
+    with pytest.raises(
+        RecipeError, match=r"^model: no class of transformers is a network with .*, embedding_width = 768"
+    ):
+        pretrain.check(recipe)
 
 
 def test_bert_can_learn_to_judge_too() -> None:
-    shape = smaller(member("bert-base"), 1 / 3)
-    assert dialect_of(member("bert-base")) is not ELECTRA
-    assert dialect_of(shape) is ELECTRA
-    assert replace(shape, pooler="tanh", embedding=0) == replace(
+    shape = generator_config(member("bert-base"), 1 / 3)
+    assert layout_of(member("bert-base")) is not ELECTRA
+    assert layout_of(shape) is ELECTRA
+    assert replace(shape, pooler="tanh", embedding_width=0) == replace(
         member("bert-base"), width=256, heads=4, feed_forward=1024
     )
 
@@ -182,10 +187,10 @@ def test_bert_can_learn_to_judge_too() -> None:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("electra")
-    sizes = ["width=32", "embedding=16", "layers=2", "heads=2", "feed_forward=64", "length=32"]
-    changes = [f"model.{size}" for size in sizes] + ["data.length=32", "data.tokens=512", "train.steps=6"]
-    changes += [f"out={folder / 'run'}", f"data.folder={prepared(folder)}", "objective.generator=0.5"]
-    run.pretrain(run.read(RECIPES / "electra-small.toml", changes))
+    sizes = ["width=32", "embedding_width=16", "layers=2", "heads=2", "feed_forward=64", "max_length=32"]
+    changes = [f"model.{size}" for size in sizes] + ["data.max_length=32", "data.batch_tokens=512", "train.steps=6"]
+    changes += [f"out={folder / 'run'}", f"data.folder={prepared(folder)}", "objective.generator_size=0.5"]
+    pretrain.pretrain(pretrain.read_recipe(RECIPES / "electra-small.toml", changes))
     return folder / "run"
 
 
@@ -199,7 +204,7 @@ def test_a_run_leaves_a_judge_and_a_generator_that_transformers_opens(finished: 
     judge, generator = (folders.read(finished / name) for name in ("model", "generator"))
     assert (judge.config.width, generator.config.width) == (32, 16)
     for table in ("embedding.weight", "positions.weight", "segments.weight", "norm.weight", "norm.bias"):
-        assert torch.equal(judge.state[f"trunk.{table}"], generator.state[f"trunk.{table}"])
+        assert torch.equal(judge.state_dict[f"trunk.{table}"], generator.state_dict[f"trunk.{table}"])
 
 
 def test_the_generator_fills_blanks_as_in_transformers_and_the_judge_says_why_it_does_not(finished: Path) -> None:
@@ -217,17 +222,23 @@ def test_the_generator_fills_blanks_as_in_transformers_and_the_judge_says_why_it
 def test_fine_tuning_opens_the_judge_and_keeps_what_it_has_learnt(finished: Path, tmp_path: Path) -> None:
     rows = [f"the cat {verb} the dog,{verb}" for verb in ("sees", "likes") for _ in range(16)]
     (tmp_path / "train.csv").write_text("\n".join(["text,label", *rows]) + "\n")
-    overrides = ["train.device=cpu", "train.precision=float32", "data.items=8", "data.length=16", "train.steps=30"]
-    recipe = tune.recipe(
+    overrides = [
+        "train.device=cpu",
+        "train.precision=float32",
+        "data.batch_size=8",
+        "data.max_length=16",
+        "train.steps=30",
+    ]
+    recipe = task_recipe.build_recipe(
         finished / "model",
         tmp_path / "train.csv",
         tmp_path / "tuned",
         dev=tmp_path / "train.csv",
         task=None,
         seeds=1,
-        overrides=[*overrides, "optimizer.rate=0.003"],
+        overrides=[*overrides, "optimizer.learning_rate=0.003"],
     )
-    assert tune.finetune(recipe)["summary"]["accuracy"]["mean"] == 1.0
+    assert finetuning.finetune(recipe)["summary"]["accuracy"]["mean"] == 1.0
     named = json.loads((tmp_path / "tuned" / "model" / "config.json").read_text())["architectures"]
     assert named == ["ElectraForSequenceClassification"]
     theirs = transformers.pipeline("text-classification", str(tmp_path / "tuned" / "model"))

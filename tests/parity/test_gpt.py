@@ -18,71 +18,71 @@ from text.test_gpt import gpt2 as published
 
 from bertsmith.data.batch import Tokens
 from bertsmith.errors import RecipeError
-from bertsmith.models import folder as folders
-from bertsmith.models import foreign
-from bertsmith.models.dialects import GPT, GPT2, dialect_of
+from bertsmith.inference.likelihood import score
+from bertsmith.inference.load import load
 from bertsmith.models.family import FAMILY, member
+from bertsmith.models.hf import convert
+from bertsmith.models.hf import folder as folders
+from bertsmith.models.hf.layouts import GPT, GPT2, layout_of
 from bertsmith.models.transformer import Transformer, TransformerConfig
-from bertsmith.objectives.causal import NextToken
+from bertsmith.objectives.causal import CausalLM
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
-from bertsmith.use.likelihood import score
-from bertsmith.use.load import load
 
 MOST = 5e-6  # of the largest number there is
 MEMBERS = [name for name in FAMILY if name.startswith("gpt")]
-NAMES = ("causal", "table_norm", "segments", "activation", "norm_eps")
+NAMES = ("causal", "embedding_norm", "segments", "activation", "norm_eps")
 
 
 @cache
 def tokenizer() -> Tokenizer:
-    return train([" ".join(WORDS)] * 3, TokenizerConfig(kind="bpe", vocabulary=300, least=1))
+    return train([" ".join(WORDS)] * 3, TokenizerConfig(kind="bpe", vocabulary=300, min_frequency=1))
 
 
-def gpt(standard: TransformerConfig = GPT2.standard, **changes: Any) -> TransformerConfig:
-    own = {name: getattr(standard, name) for name in (*NAMES, "norm")}
+def gpt(standard: TransformerConfig = GPT2.defaults, **changes: Any) -> TransformerConfig:
+    own = {name: getattr(standard, name) for name in (*NAMES, "norm_position")}
     return shape(**{**own, "vocabulary": tokenizer().vocabulary, "feed_forward": 128, **changes})
 
 
-BOTH = pytest.mark.parametrize("standard", [GPT.standard, GPT2.standard], ids=["gpt", "gpt2"])
+BOTH = pytest.mark.parametrize("standard", [GPT.defaults, GPT2.defaults], ids=["gpt", "gpt2"])
 
 
-def objective(config: TransformerConfig) -> NextToken:
-    made: NextToken = stirred(NextToken(Transformer(config), NextToken.Config()))
+def objective(config: TransformerConfig) -> CausalLM:
+    made: CausalLM = stirred(CausalLM(Transformer(config), CausalLM.Config()))
     return made
 
 
 @pytest.mark.parametrize("name", MEMBERS)
 def test_a_member_counts_as_many_parameters_as_in_transformers(name: str) -> None:
-    words = foreign.words_of(member(name), ())
+    words = convert.to_config_json(member(name), ())
     with torch.device("meta"):
         reference = getattr(transformers, words["architectures"][0])(
             transformers.CONFIG_MAPPING[words["model_type"]](**words)
         )
-    assert count(reference) == member(name).count
+    assert count(reference) == member(name).parameter_count
 
 
 @torch.no_grad()
 @pytest.mark.parametrize(
     ("standard", "changes"),
-    [(GPT.standard, {}), (GPT2.standard, {}), (GPT2.standard, {"feed_forward": 48, "activation": "gelu", "layers": 1})],
+    [(GPT.defaults, {}), (GPT2.defaults, {}), (GPT2.defaults, {"feed_forward": 48, "activation": "gelu", "layers": 1})],
 )
 def test_next_tokens_both_ways(standard: TransformerConfig, changes: dict[str, Any], tmp_path: Path) -> None:
     """Random weights of transformers, opened here and written back, guess the same all the way."""
     config = gpt(standard, **changes)
-    words = foreign.words_of(config, ())
+    words = convert.to_config_json(config, ())
     reference = stirred(
         getattr(transformers, words["architectures"][0])(transformers.CONFIG_MAPPING[words["model_type"]](**words))
     )
     reference.save_pretrained(tmp_path / "theirs")
     opened = folders.read(tmp_path / "theirs")
-    assert (opened.config, opened.parts, opened.learnt) == (config, frozenset(), None)
-    ours = NextToken(Transformer(config), NextToken.Config()).eval()
-    ours.load_state_dict(opened.state)
+    assert (opened.config, opened.parts, opened.finetuned) == (config, frozenset(), None)
+    ours = CausalLM(Transformer(config), CausalLM.Config()).eval()
+    ours.load_state_dict(opened.state_dict)
     assert count(ours) == count(reference)
     inputs = padded(ROWS, 0)
     said = reference(**inputs, output_hidden_states=True)
     for kernel in ("grouped", "recorded"):
-        states = ours.trunk.states(Tokens.of(ROWS), kernel)
+        states = ours.trunk.hidden_states(Tokens.from_rows(ROWS), kernel)
         for number, row in enumerate(ROWS):
             start = sum(map(len, ROWS[:number]))
             pairs = [(own[start : start + len(row)], theirs[number, : len(row)]) for own, theirs in
@@ -107,22 +107,22 @@ def test_folders_of_bare_networks_and_old_ones_are_read(standard: TransformerCon
     assert all(name.startswith("transformer.") for name in tensors)
     old = {name.removeprefix("transformer."): weight for name, weight in tensors.items()}
     old |= {f"h.{n}.attn.bias": torch.ones(1, 1, 64, 64) for n in range(2)}
-    if standard is GPT2.standard:
+    if standard is GPT2.defaults:
         old |= {f"h.{n}.attn.masked_bias": torch.tensor(-1e4) for n in range(2)}
-    old["lm_head.weight"] = old["wte.weight" if standard is GPT2.standard else "tokens_embed.weight"].clone()
+    old["lm_head.weight"] = old["wte.weight" if standard is GPT2.defaults else "tokens_embed.weight"].clone()
     safetensors.torch.save_file(old, tmp_path / "model.safetensors")
     opened = folders.read(tmp_path)
-    assert all(torch.equal(weight, opened.state[name]) for name, weight in ours.state_dict().items())
-    bare = getattr(transformers, dialect_of(ours.trunk.config).classes["trunk"]).from_pretrained(tmp_path)
+    assert all(torch.equal(weight, opened.state_dict[name]) for name, weight in ours.state_dict().items())
+    bare = getattr(transformers, layout_of(ours.trunk.config).architectures["trunk"]).from_pretrained(tmp_path)
     bare.save_pretrained(tmp_path / "bare")
-    assert all(torch.equal(weight, one) for weight, one in
-               zip(folders.read(tmp_path / "bare").state.values(), opened.state.values(), strict=True))  # fmt: skip
+    again = folders.read(tmp_path / "bare").state_dict
+    assert all(torch.equal(weight, one) for weight, one in zip(again.values(), opened.state_dict.values(), strict=True))
     old["lm_head.weight"] += 1
     safetensors.torch.save_file(old, tmp_path / "model.safetensors")
     assert "Only a decoder tied to the embedding can be opened." in refusal(tmp_path)
 
 
-def saved(folder: Path, standard: TransformerConfig = GPT2.standard, **words: Any) -> Path:
+def saved(folder: Path, standard: TransformerConfig = GPT2.defaults, **words: Any) -> Path:
     """A folder with some words of config.json changed."""
     ours = objective(gpt(standard))
     folders.write(folder, ours.trunk.config, ours.state_dict(), words)
@@ -132,23 +132,23 @@ def saved(folder: Path, standard: TransformerConfig = GPT2.standard, **words: An
 @pytest.mark.parametrize(
     ("standard", "words", "line"),
     [
-        (GPT2.standard, {"scale_attn_weights": False}, "scale_attn_weights is False. Only True can be opened."),
+        (GPT2.defaults, {"scale_attn_weights": False}, "scale_attn_weights is False. Only True can be opened."),
         (
-            GPT2.standard,
+            GPT2.defaults,
             {"scale_attn_by_inverse_layer_idx": True},
             "scale_attn_by_inverse_layer_idx is True. Only False can be opened.",
         ),
-        (GPT2.standard, {"add_cross_attention": True}, "add_cross_attention is True. Only False can be opened."),
-        (GPT2.standard, {"tie_word_embeddings": False}, "tie_word_embeddings is False. Only True can be opened."),
-        (GPT2.standard, {"n_inner": "wide"}, "n_inner is 'wide'. Give a whole number."),
-        (GPT2.standard, {"embd_pdrop": 0.3}, "embd_pdrop is 0.3. Only 0.1 can be opened."),
+        (GPT2.defaults, {"add_cross_attention": True}, "add_cross_attention is True. Only False can be opened."),
+        (GPT2.defaults, {"tie_word_embeddings": False}, "tie_word_embeddings is False. Only True can be opened."),
+        (GPT2.defaults, {"n_inner": "wide"}, "n_inner is 'wide'. Give a whole number."),
+        (GPT2.defaults, {"embd_pdrop": 0.3}, "embd_pdrop is 0.3. Only 0.1 can be opened."),
         (
-            GPT2.standard,
+            GPT2.defaults,
             {"activation_function": "swish"},
             "unknown activation_function 'swish'. Known: gelu, gelu_fast, gelu_new, gelu_python, gelu_pytorch_tanh.",
         ),
-        (GPT.standard, {"afn": "gelu_new"}, "unknown afn 'gelu_new'. Known: gelu."),
-        (GPT.standard, {"n_head": 3}, "a width of 32 cannot be shared by 3 heads. Take a multiple."),
+        (GPT.defaults, {"afn": "gelu_new"}, "unknown afn 'gelu_new'. Known: gelu."),
+        (GPT.defaults, {"n_head": 3}, "a width of 32 cannot be shared by 3 heads. Take a multiple."),
     ],
 )
 def test_words_that_are_not_understood_are_refused(
@@ -171,33 +171,35 @@ def test_the_inner_width_may_be_left_out(tmp_path: Path) -> None:
     assert folders.read(saved(tmp_path, n_inner=None)).config.feed_forward == 4 * 32
 
 
-@pytest.mark.parametrize("changes", [{"positions": "rotary"}, {"segments": 2}, {"gated": True}, {"table_norm": True}])
+@pytest.mark.parametrize(
+    "changes", [{"positions": "rotary"}, {"segments": 2}, {"gated": True}, {"embedding_norm": True}]
+)
 def test_a_network_that_transformers_has_no_words_for_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(RecipeError, match=r"^model: no class of transformers is a network with .*, causal = True"):
-        dialect_of(gpt(**changes))
+        layout_of(gpt(**changes))
 
 
 def test_gpt_is_four_times_as_wide_inside() -> None:
     with pytest.raises(RecipeError, match=r"width = 32, feed_forward = 64\. See bertsmith list for members\.$"):
-        dialect_of(gpt(GPT.standard, feed_forward=64))
-    assert dialect_of(gpt(feed_forward=64)) is GPT2
+        layout_of(gpt(GPT.defaults, feed_forward=64))
+    assert layout_of(gpt(feed_forward=64)) is GPT2
 
 
-@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind in GPT2.classes])
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind in GPT2.architectures])
 def test_tasks_both_ways(name: str, tmp_path: Path) -> None:
     assert_task(name, gpt(), tokenizer(), tmp_path)
 
 
-@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind in GPT.classes])
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind in GPT.architectures])
 def test_tasks_of_the_first_gpt_both_ways(name: str, tmp_path: Path) -> None:
-    assert_task(name, gpt(GPT.standard), tokenizer(), tmp_path)
+    assert_task(name, gpt(GPT.defaults), tokenizer(), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["class", "tag", "answer"])
 def test_tasks_with_one_special_piece_for_all_both_ways(name: str, tmp_path: Path) -> None:
     """A piece that pads and ends is no token to classify by: transformers looks past it."""
     own = Tokenizer.load(published(tmp_path / "published"))
-    assert own.stop == own.padding
+    assert own.stop_id == own.padding_id
     assert_task(name, gpt(vocabulary=own.vocabulary), own, tmp_path)
 
 
@@ -205,14 +207,14 @@ def test_tasks_with_one_special_piece_for_all_both_ways(name: str, tmp_path: Pat
 @torch.no_grad()
 def test_likelihoods_are_those_of_transformers(standard: TransformerConfig, tmp_path: Path) -> None:
     ours, own = objective(gpt(standard)), tokenizer()
-    folders.write(tmp_path, ours.trunk.config, ours.state_dict(), own.numbers(GPT.specials))
+    folders.write(tmp_path, ours.trunk.config, ours.state_dict(), own.special_ids(GPT.special_tokens))
     own.save(tmp_path)
     theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
     texts = ["the old cat sees the dog", "cat", "", "unbelievable Œuvre in the garden", "the old cat sees the dog"]
     scored = load(tmp_path).score(texts)
     assert [one.text for one in scored] == texts
     for text, one in zip(texts, scored, strict=True):
-        ids = torch.tensor([[own.start, *own.encode([text])[0]]])
+        ids = torch.tensor([[own.start_id, *own.encode([text])[0]]])
         assert one.tokens == ids.shape[1] - 1
         if one.tokens:
             loss = theirs(input_ids=ids, labels=ids).loss
@@ -223,9 +225,9 @@ def test_likelihoods_are_those_of_transformers(standard: TransformerConfig, tmp_
 
 def test_what_is_written_names_the_pieces_that_begin_and_end(tmp_path: Path) -> None:
     ours = objective(gpt())
-    folders.write(tmp_path, ours.trunk.config, ours.state_dict(), tokenizer().numbers(GPT2.specials))
+    folders.write(tmp_path, ours.trunk.config, ours.state_dict(), tokenizer().special_ids(GPT2.special_tokens))
     words = json.loads((tmp_path / "config.json").read_text())
     assert words["architectures"] == ["GPT2LMHeadModel"]
     assert (words["bos_token_id"], words["pad_token_id"], words["eos_token_id"]) == (0, 1, 2)
     assert words["activation_function"] == "gelu_new"
-    assert foreign.config_of({**words, "n_inner": None}, "here") == replace(gpt(), feed_forward=128)
+    assert convert.from_config_json({**words, "n_inner": None}, "here") == replace(gpt(), feed_forward=128)

@@ -12,23 +12,30 @@ from parity.parity import count, difference
 from tasks.small import stirred
 
 from bertsmith.data.batch import Tokens
-from bertsmith.models import folder as folders
-from bertsmith.models import foreign
-from bertsmith.models.decoder import Decoder, continued
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.family import FAMILY, TRANSFORMER, member
-from bertsmith.models.search import SearchConfig
+from bertsmith.models.generation.engine import GenerationEngine, generate_ids
+from bertsmith.models.generation.search import GenerationConfig
+from bertsmith.models.hf import convert
+from bertsmith.models.hf import folder as folders
 from bertsmith.models.transformer import TransformerConfig
 from bertsmith.nn.init import initialise
 
-SIZES: dict[str, Any] = {"vocabulary": 99, "width": 32, "layers": 3, "decoder": 2, "heads": 4, "feed_forward": 48}
-CONFIG = replace(TRANSFORMER, **SIZES, length=64, attention_dropout=0.2)
+SIZES: dict[str, Any] = {
+    "vocabulary": 99,
+    "width": 32,
+    "layers": 3,
+    "decoder_layers": 2,
+    "heads": 4,
+    "feed_forward": 48,
+}
+CONFIG = replace(TRANSFORMER, **SIZES, max_length=64, attention_dropout=0.2)
 READ = [list(range(2, 32)), [5, 9, 1], [7], list(range(60, 79))]
 WRITTEN = [[0, 4, 8, 2], [0, *range(40, 64)], [0, 3, 3, 3, 9], [0]]
 
 
 def theirs(config: TransformerConfig) -> Any:
-    words = foreign.words_of(config, ())
+    words = convert.to_config_json(config, ())
     made = stirred(transformers.MarianMTModel(transformers.MarianConfig(**words)))
     with torch.no_grad():
         for half in (made.model.encoder, made.model.decoder):  # waves are no weights to be stirred
@@ -55,15 +62,15 @@ def loaded(state: dict[str, torch.Tensor], config: TransformerConfig) -> Encoder
 def test_a_member_counts_as_many_parameters_as_in_transformers(name: str) -> None:
     config = member(name)
     with torch.device("meta"):
-        reference = transformers.MarianMTModel(transformers.MarianConfig(**foreign.words_of(config, ())))
-    waves = 2 * config.length * config.width  # which they count, though they never learn
-    assert count(reference) - waves == config.count
+        reference = transformers.MarianMTModel(transformers.MarianConfig(**convert.to_config_json(config, ())))
+    waves = 2 * config.max_length * config.width  # which they count, though they never learn
+    assert count(reference) - waves == config.parameter_count
 
 
 def test_the_base_model_is_that_of_the_paper() -> None:
     """Table 3 says 65 million, with a shared vocabulary of about 37,000; exactly so many pieces make 63.1."""
-    assert round(TRANSFORMER.count / 1e6, 1) == 63.1
-    assert TRANSFORMER.count - TRANSFORMER.vocabulary * TRANSFORMER.width == 44_138_496
+    assert round(TRANSFORMER.parameter_count / 1e6, 1) == 63.1
+    assert TRANSFORMER.parameter_count - TRANSFORMER.vocabulary * TRANSFORMER.width == 44_138_496
 
 
 @torch.no_grad()
@@ -71,11 +78,11 @@ def test_hidden_states_and_scores_are_theirs(tmp_path: Path) -> None:
     reference = theirs(CONFIG)
     reference.save_pretrained(tmp_path / "theirs")
     opened = folders.read(tmp_path / "theirs")
-    assert (opened.config, opened.parts, opened.learnt) == (CONFIG, frozenset(), None)
-    made = loaded(opened.state, CONFIG)
+    assert (opened.config, opened.parts, opened.finetuned) == (CONFIG, frozenset(), None)
+    made = loaded(opened.state_dict, CONFIG)
     for kernel in (None, "recorded"):
-        vectors = made.memory(Tokens.of(READ), kernel).vectors
-        scores = made.logits(made(Tokens.of(READ), Tokens.of(WRITTEN), kernel))
+        vectors = made.encode(Tokens.from_rows(READ), kernel).vectors
+        scores = made.logits(made(Tokens.from_rows(READ), Tokens.from_rows(WRITTEN), kernel))
         for number, (read, written) in enumerate(zip(READ, WRITTEN, strict=True)):
             true = reference(input_ids=torch.tensor([read]), decoder_input_ids=torch.tensor([written]))
             own = torch.split(vectors, [len(row) for row in READ])[number]
@@ -90,11 +97,11 @@ def test_a_folder_of_ours_says_the_same_in_transformers(tmp_path: Path) -> None:
     folders.write(tmp_path / "ours", CONFIG, named(made))
     reference, report = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "ours", output_loading_info=True)
     assert not any(report.values()), report
-    scores = made.logits(made(Tokens.of(READ[:1]), Tokens.of(WRITTEN[:1])))
+    scores = made.logits(made(Tokens.from_rows(READ[:1]), Tokens.from_rows(WRITTEN[:1])))
     true = reference.eval()(input_ids=torch.tensor(READ[:1]), decoder_input_ids=torch.tensor(WRITTEN[:1])).logits[0]
     assert difference(scores, true) < 1e-5
     again = folders.read(tmp_path / "ours")
-    assert all(torch.equal(again.state[name], weight) for name, weight in named(made).items())
+    assert all(torch.equal(again.state_dict[name], weight) for name, weight in named(made).items())
 
 
 @torch.no_grad()
@@ -106,14 +113,14 @@ def test_beams_find_what_theirs_find(tmp_path: Path) -> None:
     reference = transformers.MarianMTModel.from_pretrained(tmp_path).eval()
     how: dict[str, Any] = {"max_new_tokens": 5, "min_new_tokens": 5, "num_beams": 4, "do_sample": False}
     how |= {"decoder_start_token_id": 0, "bos_token_id": 0, "eos_token_id": None, "forced_eos_token_id": None}
-    found = continued(Decoder(made), READ, SearchConfig(most=5, beams=4, temperature=0))
+    found = generate_ids(GenerationEngine(made), READ, GenerationConfig(max_new_tokens=5, beams=4, temperature=0))
     for row, (best, *_) in zip(READ, found, strict=True):
         assert reference.generate(input_ids=torch.tensor([row]), **how)[0, 1:].tolist() == best
 
 
 def test_settings_are_read_as_they_are_written() -> None:
-    words = foreign.words_of(CONFIG, ())
-    assert foreign.config_of(words, "config.json") == CONFIG
+    words = convert.to_config_json(CONFIG, ())
+    assert convert.from_config_json(words, "config.json") == CONFIG
 
 
 @pytest.mark.parametrize(

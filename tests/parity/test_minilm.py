@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from bertsmith.data.batch import Tokens
-from bertsmith.models import folder as folders
+from bertsmith.models.hf import folder as folders
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.pooling import mean
 
@@ -58,12 +58,12 @@ def vectors(folder: Path) -> dict[str, Tensor]:
     opened = folders.read(folder)
     trunk = Transformer(opened.config).eval()
     trunk.load_state_dict(
-        {name.removeprefix("trunk."): part for name, part in opened.state.items() if name.startswith("trunk.")}
+        {name.removeprefix("trunk."): part for name, part in opened.state_dict.items() if name.startswith("trunk.")}
     )
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.enable_truncation(256)  # as its sentence_bert_config.json has it
-    tokens = Tokens.of([encoding.ids for encoding in tokenizer.encode_batch(SENTENCES)])
+    tokens = Tokens.from_rows([encoding.ids for encoding in tokenizer.encode_batch(SENTENCES)])
     with torch.no_grad():
         pooled = torch.nn.functional.normalize(mean(trunk(tokens), tokens.bounds))
     return dict(zip(SENTENCES, pooled, strict=True))

@@ -14,23 +14,23 @@ from parity.parity import MOST, difference
 from tasks.small import WORDS, shape, stirred
 
 from bertsmith.data.batch import Tokens
-from bertsmith.models import folder as folders
-from bertsmith.models import foreign
-from bertsmith.models.dialects import dialect_of
+from bertsmith.inference.load import load
 from bertsmith.models.family import CAMEMBERT, DISTILBERT, MPNET, ROBERTA, XLM_ROBERTA
+from bertsmith.models.hf import convert
+from bertsmith.models.hf import folder as folders
+from bertsmith.models.hf.layouts import layout_of
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
-from bertsmith.use.load import load
 
 RELATIVES = {"xlm-roberta": XLM_ROBERTA, "camembert": CAMEMBERT, "distilbert": DISTILBERT, "mpnet": MPNET}
-OWN = ("offset", "segments", "norm_eps", "positions", "pooler", "alias")
+OWN = ("position_offset", "segments", "norm_eps", "positions", "pooler", "alias")
 EACH = pytest.mark.parametrize("member", RELATIVES)
 
 
 @cache
 def tokenizer() -> Tokenizer:
-    return train([" ".join(WORDS)] * 3, TokenizerConfig(kind="bpe", vocabulary=300, least=1))
+    return train([" ".join(WORDS)] * 3, TokenizerConfig(kind="bpe", vocabulary=300, min_frequency=1))
 
 
 def small(member: TransformerConfig) -> TransformerConfig:
@@ -54,13 +54,13 @@ def test_tasks_both_ways(name: str, member: str, tmp_path: Path) -> None:
 def test_a_padding_piece_in_a_text_is_not_counted(member: str, tmp_path: Path) -> None:
     """Someone may write <pad> in a text; whoever pads on the right never meets it."""
     config = small(ROBERTA if member == "roberta" else MPNET)
-    words = foreign.words_of(config, ("head",))
-    kind = getattr(transformers, dialect_of(config).classes["masked"])
+    words = convert.to_config_json(config, ("head",))
+    kind = getattr(transformers, layout_of(config).architectures["masked"])
     theirs = stirred(kind(transformers.CONFIG_MAPPING[member](**words)))
     theirs.save_pretrained(tmp_path)
     ours = MaskedLM(Transformer(config), MaskedLM.Config(pairs="none")).eval()
-    ours.load_state_dict(folders.read(tmp_path).state)
-    pad = tokenizer().padding
+    ours.load_state_dict(folders.read(tmp_path).state_dict)
+    pad = tokenizer().padding_id
     assert pad == 1
     [written] = tokenizer().encode(["the old <pad> cat <pad><pad> sees"])
     assert written.count(pad) == 3
@@ -69,13 +69,13 @@ def test_a_padding_piece_in_a_text_is_not_counted(member: str, tmp_path: Path) -
     said = [theirs(torch.tensor([row]), attention_mask=torch.ones(1, len(row)), **with_states) for row in rows]
     wanted = [torch.cat([one.hidden_states[layer][0] for one in said]) for layer in range(3)]
     for kernel in ("grouped", "recorded"):
-        assert difference(ours.trunk.states(Tokens.of(rows), kernel), wanted) <= MOST
+        assert difference(ours.trunk.hidden_states(Tokens.from_rows(rows), kernel), wanted) <= MOST
 
 
 @EACH
 def test_a_folder_is_opened_and_saved_under_its_own_name(member: str, tmp_path: Path) -> None:
     config = small(RELATIVES[member])
-    words = foreign.words_of(config, ())
+    words = convert.to_config_json(config, ())
     bare = stirred(transformers.AutoModel.from_config(transformers.CONFIG_MAPPING[member](**words)))
     bare.save_pretrained(tmp_path / "bare")
     tokenizer().save(tmp_path / "bare", segments=False)

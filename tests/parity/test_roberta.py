@@ -11,23 +11,24 @@ from parity.members import KINDS, assert_masked_words, assert_task
 from tasks import small
 from tasks.small import WORDS, prose, shape
 
-from bertsmith import kit, prepare, run
+from bertsmith.commands import prepare, pretrain
 from bertsmith.errors import RecipeError
-from bertsmith.models import folder as folders
+from bertsmith.inference.load import load
 from bertsmith.models.family import ROBERTA
+from bertsmith.models.hf import folder as folders
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.objectives.masked import MaskedLM
+from bertsmith.runs import build
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
-from bertsmith.use.load import load
 
 
 @cache
 def tokenizer() -> Tokenizer:
-    return train([" ".join(WORDS)] * 3, TokenizerConfig(kind="bpe", vocabulary=300, least=1))
+    return train([" ".join(WORDS)] * 3, TokenizerConfig(kind="bpe", vocabulary=300, min_frequency=1))
 
 
 def roberta(**changes: Any) -> TransformerConfig:
-    own = {name: getattr(ROBERTA, name) for name in ("offset", "segments", "norm_eps")}
+    own = {name: getattr(ROBERTA, name) for name in ("position_offset", "segments", "norm_eps")}
     return shape(vocabulary=tokenizer().vocabulary, **own, **changes)
 
 
@@ -43,15 +44,15 @@ def test_tasks_both_ways(name: str, tmp_path: Path) -> None:
 def test_two_texts_are_parted_as_the_tokenizer_of_transformers_does_it(tmp_path: Path) -> None:
     config = roberta()
     folders.write(tmp_path, config, MaskedLM(Transformer(config), MaskedLM.Config(pairs="none")).state_dict())
-    tokenizer().save(tmp_path, length=config.length, segments=False)
+    tokenizer().save(tmp_path, length=config.max_length, segments=False)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     for one, other in zip(prose(5, 1), prose(5, 2), strict=True):
         said = theirs(one, other)
         assert "token_type_ids" not in said
         ids, _ = tokenizer().encode_pair(one, other)
         assert said["input_ids"] == ids
-        assert ids.count(tokenizer().stop) == 3
-    assert tokenizer().between == 2
+        assert ids.count(tokenizer().stop_id) == 3
+    assert tokenizer().separator_count == 2
 
 
 def test_places_are_counted_from_behind_the_padding_piece() -> None:
@@ -61,9 +62,9 @@ def test_places_are_counted_from_behind_the_padding_piece() -> None:
 
 
 def test_a_vocabulary_whose_padding_has_another_number_is_refused() -> None:
-    recipe = run.read(Path(__file__).parents[2] / "src" / "bertsmith" / "recipes" / "roberta-base.toml", [])
+    recipe = pretrain.read_recipe(Path(__file__).parents[2] / "src" / "bertsmith" / "recipes" / "roberta-base.toml", [])
     with pytest.raises(RecipeError) as caught:
-        kit.objective(recipe, small.tokenizer())
+        build.objective(recipe, small.tokenizer())
     fact = "roberta-base counts places from behind a padding piece of number 1, and here it has number 0"
     assert str(caught.value) == f"model.kind: {fact}. Train the tokenizer with --kind bpe, and prepare the text again."
 
@@ -73,10 +74,14 @@ def test_a_run_ends_in_a_folder_that_guesses_alike_in_transformers(tmp_path: Pat
     text = [str(tmp_path / "text.txt")]
     prepare.tokenizer(text, tmp_path / "tokenizer", TokenizerConfig(kind="bpe", vocabulary=300))
     prepare.prepare(text, tmp_path / "data", tmp_path / "tokenizer")
-    sizes = ["width=32", "layers=2", "heads=4", "feed_forward=48", "length=64"]
-    overrides = [f"model.{size}" for size in sizes] + ["data.length=32", "data.tokens=512", "train.steps=3"]
-    overrides += ["train.accumulate=1", f"out={tmp_path / 'run'}", f"data.folder={tmp_path / 'data'}"]
-    run.pretrain(run.read(Path(__file__).parents[2] / "src" / "bertsmith" / "recipes" / "roberta-base.toml", overrides))
+    sizes = ["width=32", "layers=2", "heads=4", "feed_forward=48", "max_length=64"]
+    overrides = [f"model.{size}" for size in sizes] + ["data.max_length=32", "data.batch_tokens=512", "train.steps=3"]
+    overrides += ["train.gradient_accumulation=1", f"out={tmp_path / 'run'}", f"data.folder={tmp_path / 'data'}"]
+    pretrain.pretrain(
+        pretrain.read_recipe(
+            Path(__file__).parents[2] / "src" / "bertsmith" / "recipes" / "roberta-base.toml", overrides
+        )
+    )
     theirs = transformers.pipeline("fill-mask", str(tmp_path / "run" / "model"))
     ours = load(tmp_path / "run" / "model")
     for text in ("the old <mask> sees", "in 1984 the green river likes <mask> dog ."):

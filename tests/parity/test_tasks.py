@@ -9,21 +9,22 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from parity.members import PROBLEMS
 from parity.parity import MOST
 from tasks.small import CASES, LENGTH, Case, prose, shape, stirred, tokenizer
 from torch import Tensor
 
-from bertsmith.data.rows import Row, lay
-from bertsmith.models import folder as folders
-from bertsmith.models import foreign
-from bertsmith.models.foreign import Learnt
-from bertsmith.models.sentence import SentenceConfig
-from bertsmith.models.sentence import write as write_sentence
+from bertsmith.data.rows import Row, pack_rows
+from bertsmith.inference.load import load
+from bertsmith.inference.model import Model
+from bertsmith.models.hf import convert
+from bertsmith.models.hf import folder as folders
+from bertsmith.models.hf.convert import FinetunedTask
+from bertsmith.models.hf.sentence_transformers import SentenceConfig
+from bertsmith.models.hf.sentence_transformers import write as write_sentence
 from bertsmith.models.transformer import Transformer
-from bertsmith.tasks.base import Item, Mould, Task
-from bertsmith.tasks.embed import Embed
-from bertsmith.use.load import load
-from bertsmith.use.model import Model
+from bertsmith.tasks.base import Bucket, Item, Task
+from bertsmith.tasks.embedding import SentenceEmbedding
 
 KINDS = {  # the case, and transformers' class with what its configuration says
     "class": ("BertForSequenceClassification", {"num_labels": 3}),
@@ -47,7 +48,7 @@ AUTO = {
 def reference(name: str, **words: Any) -> Any:
     """A random model of transformers."""
     kind, own = KINDS[name]
-    config = transformers.BertConfig(**{**foreign.words_of(shape(), ()), **own, **words})
+    config = transformers.BertConfig(**{**convert.to_config_json(shape(), ()), **own, **words})
     return stirred(getattr(transformers, kind)(config))
 
 
@@ -75,7 +76,7 @@ def theirs(model: Any, rows: Sequence[Row], endings: int = 1) -> list[Tensor]:
 
 def ours(task: Task, rows: Sequence[Row]) -> list[Tensor]:
     with torch.inference_mode():
-        return task.outputs(lay(rows))
+        return task.outputs(pack_rows(rows))
 
 
 def assert_same(one: list[Tensor], other: list[Tensor]) -> None:
@@ -84,7 +85,7 @@ def assert_same(one: list[Tensor], other: list[Tensor]) -> None:
 
 
 def items_of(task: Task, case: Case) -> list[Item]:
-    return task.items(case.examples, tokenizer(), LENGTH)
+    return task.preprocess(case.examples, tokenizer(), LENGTH)
 
 
 def opened(folder: Path) -> tuple[Model, Task]:
@@ -110,12 +111,10 @@ def test_what_transformers_has_saved_says_the_same_here(name: str, tmp_path: Pat
 def test_what_is_written_here_says_the_same_in_transformers(name: str, tmp_path: Path) -> None:
     case, (kind, _) = CASES[name], KINDS[name]
     task = case.task()
-    answer = name if name in ("class", "number", "labels") else "class"
-    learnt = Learnt(
-        task="classify" if name in ("class", "number", "labels") else name, labels=task.labels, answer=answer
-    )
-    folders.write(tmp_path, shape(), task.state_dict(), learnt=learnt)
-    assert folders.read(tmp_path).learnt == learnt
+    problem = PROBLEMS.get(name, "single_label")
+    learnt = FinetunedTask(task="classify" if name in PROBLEMS else name, labels=task.labels, problem=problem)
+    folders.write(tmp_path, shape(), task.state_dict(), finetuned=learnt)
+    assert folders.read(tmp_path).finetuned == learnt
     model, report = getattr(transformers, AUTO[kind]).from_pretrained(tmp_path, output_loading_info=True)
     assert type(model).__name__ == kind
     assert not any(report.values()), report
@@ -134,9 +133,9 @@ def test_losses_equal_those_of_transformers(name: str, tmp_path: Path) -> None:
     case, model = CASES[name], reference(name)
     model.save_pretrained(tmp_path)
     task = case.task()
-    task.load_state_dict(folders.read(tmp_path).state)
+    task.load_state_dict(folders.read(tmp_path).state_dict)
     items = items_of(task, case)
-    batch = task.collate(items, Mould(items=len(items), length=LENGTH))
+    batch = task.collate(items, Bucket(batch_size=len(items), max_length=LENGTH))
     rows = [row for item in items for row in item.rows]
     inputs = padded(rows, len(items[0].rows))
     targets = [item.target for item in items]
@@ -188,7 +187,8 @@ def test_from_text_to_answer_a_pipeline_of_transformers_says_what_we_say(tmp_pat
     texts = [text for text in prose(12, 30) if text]
     pipe = transformers.pipeline("text-classification", str(tmp_path), device="cpu", top_k=None)
     for text, theirs_said, said in zip(texts, pipe(texts), loaded.classify(texts), strict=True):
-        assert said["chances"] == pytest.approx({one["label"]: one["score"] for one in theirs_said}, abs=MOST), text
+        scores = {one["label"]: one["score"] for one in theirs_said}
+        assert said["probabilities"] == pytest.approx(scores, abs=MOST), text
 
 
 def test_a_model_that_was_saved_without_names_has_numbered_labels(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_a_model_that_was_saved_without_names_has_numbered_labels(tmp_path: Path
 def test_four_endings_are_compared_as_in_transformers(tmp_path: Path) -> None:
     reference("choose").save_pretrained(tmp_path)
     model, _ = opened(tmp_path)
-    assert len(model.choose("the cat", ["sees", "likes the dog", "old", "in the garden"])["chances"]) == 4
+    assert len(model.choose("the cat", ["sees", "likes the dog", "old", "in the garden"])["probabilities"]) == 4
 
 
 # ---------------------------------------------------------------------------------------------- sentence vectors
@@ -214,7 +214,9 @@ def test_four_endings_are_compared_as_in_transformers(tmp_path: Path) -> None:
 def test_sentence_transformers_opens_what_is_written(pooling: Any, normalise: bool, tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer  # slow to import
 
-    task: Embed = stirred(Embed(Transformer(shape()), Embed.Config(pooling=pooling)))
+    task: SentenceEmbedding = stirred(
+        SentenceEmbedding(Transformer(shape()), SentenceEmbedding.Config(pooling=pooling))
+    )
     folders.write(tmp_path, shape(), task.state_dict())
     tokenizer().save(tmp_path, length=64)
     config = SentenceConfig(pooling=pooling, normalise=normalise, length=LENGTH)
@@ -222,7 +224,7 @@ def test_sentence_transformers_opens_what_is_written(pooling: Any, normalise: bo
     texts = prose(20, 40, 40)
     vectors = SentenceTransformer(str(tmp_path), device="cpu").encode(texts, show_progress_bar=False)
     model = load(tmp_path)
-    assert model.sentence == config
+    assert model.sentence_config == config
     assert np.abs(model.embed(texts, precision="float32") - vectors).max() <= MOST
     if normalise:
         rows = [Row(np.array(ids, np.int32), np.zeros(len(ids), np.int32)) for ids in _framed(texts)]
@@ -234,7 +236,7 @@ def test_sentence_transformers_opens_what_is_written(pooling: Any, normalise: bo
 def test_what_sentence_transformers_has_saved_is_opened(pooling: str, tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer, models
 
-    bert = stirred(transformers.BertModel(transformers.BertConfig(**foreign.words_of(shape(), ()))))
+    bert = stirred(transformers.BertModel(transformers.BertConfig(**convert.to_config_json(shape(), ()))))
     bert.save_pretrained(tmp_path / "bert")
     tokenizer().save(tmp_path / "bert", length=64)
     inner = models.Transformer(str(tmp_path / "bert"), max_seq_length=20)
@@ -243,11 +245,13 @@ def test_what_sentence_transformers_has_saved_is_opened(pooling: str, tmp_path: 
     whole.save(str(tmp_path / "whole"), create_model_card=False)
     texts = prose(20, 41, 40)
     model = load(tmp_path / "whole")
-    assert model.sentence == SentenceConfig(pooling="mean" if pooling == "mean" else "first", normalise=True, length=20)
+    assert model.sentence_config == SentenceConfig(
+        pooling="mean" if pooling == "mean" else "first", normalise=True, length=20
+    )
     theirs_said = whole.encode(texts, show_progress_bar=False)
     assert np.abs(model.embed(texts, precision="float32") - theirs_said).max() <= MOST
 
 
 def _framed(texts: list[str]) -> list[list[int]]:
-    begin, end = tokenizer().start, tokenizer().stop
+    begin, end = tokenizer().start_id, tokenizer().stop_id
     return [[begin, *ids[: LENGTH - 2], end] for ids in tokenizer().encode(texts)]

@@ -7,12 +7,13 @@ import pytest
 import torch
 from tiny import prepared
 
-from bertsmith import config, run
+from bertsmith import config
+from bertsmith.commands import pretrain
 from bertsmith.errors import RecipeError
-from bertsmith.models.networks import network
+from bertsmith.models.networks import build_network
 from bertsmith.objectives import OBJECTIVES
 from bertsmith.recipe import Recipe
-from bertsmith.text.pieces import Kind
+from bertsmith.text.train import Kind
 from bertsmith.train import log
 
 ROOT = Path(__file__).resolve().parents[2] / "src" / "bertsmith" / "recipes"
@@ -23,7 +24,7 @@ RECIPES = sorted(path for path in ROOT.rglob("*.toml") if "[task]" not in path.r
 @pytest.mark.parametrize("path", sorted(set(ROOT.rglob("*.toml")) - set(RECIPES)), ids=lambda path: path.stem)
 def test_what_is_learnt_from_labelled_examples_is_not_pretrained(path: Path) -> None:
     with pytest.raises(RecipeError) as caught:
-        run.read(path, [])
+        pretrain.read_recipe(path, [])
     fact = f"{path}: learns from labelled examples."
     assert str(caught.value) == f"{fact} Say: bertsmith finetune {path} DATA --out DIR."
 
@@ -38,8 +39,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> dict[Kind, Path]:
 def test_a_recipe_is_read_and_its_network_built(path: Path) -> None:
     recipe = config.read(path, Recipe)
     with torch.device("meta"):
-        objective = OBJECTIVES[recipe.objective.kind](network(recipe.model.settings), recipe.objective.settings)
-    assert sum(parameter.numel() for parameter in objective.parameters()) > recipe.model.settings.count - 600_000
+        objective = OBJECTIVES[recipe.objective.kind](build_network(recipe.model.settings), recipe.objective.settings)
+    assert (
+        sum(parameter.numel() for parameter in objective.parameters()) > recipe.model.settings.parameter_count - 600_000
+    )
     assert config.build(_values(recipe), Recipe, "again") == recipe
 
 
@@ -57,22 +60,34 @@ def test_a_recipe_is_stepped_twice(path: Path, data: dict[Kind, Path], tmp_path:
         "model.width=32",
         "model.heads=2",
         "model.feed_forward=128",  # four times the width, as GPT has it
-        "data.length=32",
-        "data.tokens=512",
+        "data.max_length=32",
+        "data.batch_tokens=512",
     ]
     kinds: dict[str, Kind] = {"roberta": "bpe", "albert": "unigram", "gpt": "bpe", "gpt2": "bpe", "t5": "t5"}
     kinds |= {"elmo": "words"} | dict.fromkeys(("rnn", "lstm", "gru", "awd"), "words")
     if kinds.get(path.stem.partition("-")[0]) == "words":
-        small = ["model.layers=2", "model.width=32", "model.hidden=16", "data.length=32", "data.tokens=512"]
+        small = ["model.layers=2", "model.width=32", "model.hidden=16", "data.max_length=32", "data.batch_tokens=512"]
     if path.stem.startswith("elmo"):
-        small = ["model.width=32", "model.hidden=32", "model.filters=[8,8]", "model.letters=10", "objective.sampled=8"]
-        small += ["data.length=32", "data.tokens=512"]
+        small = [
+            "model.width=32",
+            "model.hidden=32",
+            "model.filters=[8,8]",
+            "model.max_characters=10",
+            "objective.sampled_softmax=8",
+        ]
+        small += ["data.max_length=32", "data.batch_tokens=512"]
     kind = kinds.get(path.stem.partition("-")[0], "wordpiece")
     folder = data[kind]
-    small += ["model.decoder=1"] if kind == "t5" else []
-    changes = [f"out={tmp_path / 'run'}", f"data.folder={folder}", "train.steps=2", "train.accumulate=1", *small]
-    changes += ["train.evaluations=0", "data.valid=1_024"]  # at both ends it is measured all the same
-    run.pretrain(run.read(path, changes))
+    small += ["model.decoder_layers=1"] if kind == "t5" else []
+    changes = [
+        f"out={tmp_path / 'run'}",
+        f"data.folder={folder}",
+        "train.steps=2",
+        "train.gradient_accumulation=1",
+        *small,
+    ]
+    changes += ["train.evaluations=0", "data.validation_tokens=1_024"]  # at both ends it is measured all the same
+    pretrain.pretrain(pretrain.read_recipe(path, changes))
     steps = [entry for entry in log.read(tmp_path / "run" / log.NAME) if entry["kind"] == "step"]
     assert [entry["step"] for entry in steps] == [1, 2]
     most = 60 if path.stem.startswith("electra") else 20  # judging, ln 2 at first, weighs up to fifty times
@@ -83,14 +98,17 @@ def test_a_recipe_is_stepped_twice(path: Path, data: dict[Kind, Path], tmp_path:
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        ("data.length=600", "sequences of 600 tokens do not fit a model of 512 positions. Lower data.length"),
-        ("data.length=8", "a length of 8 leaves no room for a pair of texts. Use 16 or more"),
-        ("data.tokens=256", "tokens=256 holds too few sequences of 128. Use 1024 or more"),
-        ("data.across=true", "holds no pair, and here pairs = 'next'. Set data.across=false, or objective.pairs=none"),
+        ("data.max_length=600", "sequences of 600 tokens do not fit a model of 512 positions. Lower data.max_length"),
+        ("data.max_length=8", "a length of 8 leaves no room for a pair of texts. Use 16 or more"),
+        ("data.batch_tokens=256", "batch_tokens=256 holds too few sequences of 128. Use 1024 or more"),
+        (
+            "data.cross_documents=true",
+            "holds no pair, and here pairs = 'nsp'. Set data.cross_documents=false, or objective.pairs=none",
+        ),
         ("train.epochs=2", "give exactly one of steps, epochs and budget, as in train.steps=1000"),
         ("train.budget=soon", "give exactly one of steps, epochs and budget"),
         ("train.steps=0", "a run of 0 is no run. Give more than 0"),
-        ("train.keep=0", "accumulate and keep are at least 1"),
+        ("train.keep_checkpoints=0", "gradient_accumulation and keep_checkpoints are at least 1"),
         ("schedule.warmup=2", "warmup is a share of the run, from 0 to 1, and not 2.0"),
         ("model.heads=5", "a width of 768 cannot be shared by 5 heads. Take a multiple"),
     ],
@@ -115,14 +133,14 @@ def test_published_parameter_counts_are_kept() -> None:
         "bert-mini": 11.2,
         "bert-tiny": 4.4,
     }
-    assert {name: round(FAMILY[name].count / 1e6, 1) for name in published} == published
-    assert replace(FAMILY["bert-base"], vocabulary=30_522).count == 109_482_240
+    assert {name: round(FAMILY[name].parameter_count / 1e6, 1) for name in published} == published
+    assert replace(FAMILY["bert-base"], vocabulary=30_522).parameter_count == 109_482_240
 
 
 def test_how_long_is_said_once_and_the_command_line_has_the_last_word() -> None:
     for name in ("bert-base", "smith-base"):
         for change in ("train.budget=30s", "train.steps=7", "train.epochs=0.5"):
-            train = run.read(ROOT / f"{name}.toml", [change]).train
+            train = pretrain.read_recipe(ROOT / f"{name}.toml", [change]).train
             given = {key: getattr(train, key) for key in ("budget", "steps", "epochs")}
             assert {f"train.{key}={value}" for key, value in given.items() if value is not None} == {change}
 
@@ -130,5 +148,5 @@ def test_how_long_is_said_once_and_the_command_line_has_the_last_word() -> None:
 def test_a_network_that_could_not_be_saved_is_refused_by_the_check_too() -> None:
     from bertsmith.errors import RecipeError
 
-    with pytest.raises(RecipeError, match="no class of transformers is a network with norm = after"):
-        run.check(run.read(ROOT / "smith-base.toml", ["model.norm=after"]))
+    with pytest.raises(RecipeError, match="no class of transformers is a network with norm_position = post"):
+        pretrain.check(pretrain.read_recipe(ROOT / "smith-base.toml", ["model.norm_position=post"]))

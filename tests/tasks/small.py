@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from bertsmith.data.examples import Answer as Stretch
-from bertsmith.data.examples import Example, Question, Sentence
+from bertsmith.data.labelled.examples import Answer as Stretch
+from bertsmith.data.labelled.examples import Example, Question, Sentence
 from bertsmith.models.transformer import Transformer, TransformerConfig
-from bertsmith.tasks.answer import Answer
 from bertsmith.tasks.base import Task
-from bertsmith.tasks.choose import Choose
-from bertsmith.tasks.classify import Classify
-from bertsmith.tasks.embed import Embed
-from bertsmith.tasks.tag import Tag
+from bertsmith.tasks.classification import SequenceClassification
+from bertsmith.tasks.embedding import SentenceEmbedding
+from bertsmith.tasks.multiple_choice import MultipleChoice
+from bertsmith.tasks.question_answering import QuestionAnswering
+from bertsmith.tasks.tagging import TokenClassification
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 
 WORDS = ["cat", "dog", "river", "garden", "sees", "likes", "the", "old", "green", "unbelievable", "in", "1984", "Œuvre"]
@@ -26,7 +26,7 @@ LENGTH = 32
 @cache
 def tokenizer() -> Tokenizer:
     return train([" ".join(WORDS)] * 3 + ["a b c d e f g h i j k l m n o p q r s t u v w x y z , . ? ' - ( )"],
-                 TokenizerConfig(vocabulary=120, least=1))  # fmt: skip
+                 TokenizerConfig(vocabulary=120, min_frequency=1))  # fmt: skip
 
 
 def prose(count: int, seed: int, most: int = 24) -> list[str]:
@@ -36,7 +36,9 @@ def prose(count: int, seed: int, most: int = 24) -> list[str]:
 
 
 def shape(**changes: Any) -> TransformerConfig:
-    base = TransformerConfig(vocabulary=tokenizer().vocabulary, width=32, layers=2, heads=4, feed_forward=48, length=64)
+    base = TransformerConfig(
+        vocabulary=tokenizer().vocabulary, width=32, layers=2, heads=4, feed_forward=48, max_length=64
+    )
     return replace(base, **changes)
 
 
@@ -67,7 +69,7 @@ def _texts(label: Callable[[int], Any], texts: int, seed: int) -> list[Example]:
     written = prose(8 * texts, seed)
     return [
         Example(
-            place=f"made:{number}", texts=tuple(written[number * texts : (number + 1) * texts]), label=label(number)
+            location=f"made:{number}", texts=tuple(written[number * texts : (number + 1) * texts]), label=label(number)
         )
         for number in range(8)
     ]
@@ -86,7 +88,7 @@ def _questions() -> list[Question]:
         word = passage.split(" ")[number * 3 % max(1, passage.count(" "))] if passage else ""
         answers = (Stretch(text=word, start=passage.index(word)),) if word and number % 4 else ()
         found.append(
-            Question(place=f"made:{number}", name=str(number), question=question, passage=passage, answers=answers)
+            Question(location=f"made:{number}", name=str(number), question=question, context=passage, answers=answers)
         )
     return found
 
@@ -94,7 +96,7 @@ def _questions() -> list[Question]:
 def _sentences() -> list[Sentence]:
     cut = [tuple(text.split()) for text in prose(8, 7, 60)]
     tags = [tuple("B-X" if word == "cat" else "O" for word in words) for words in cut]
-    return [Sentence(place=f"made:{n}", words=words, tags=tags[n]) for n, words in enumerate(cut)]
+    return [Sentence(location=f"made:{n}", words=words, tags=tags[n]) for n, words in enumerate(cut)]
 
 
 def _case(make: Callable[[Transformer], Task], examples: list[Any], nothing: str = "") -> Case:
@@ -103,34 +105,50 @@ def _case(make: Callable[[Transformer], Task], examples: list[Any], nothing: str
 
 CASES: dict[str, Case] = {
     "class": _case(
-        lambda trunk: Classify(trunk, Classify.Config(), ("no", "so-so", "yes")),
+        lambda trunk: SequenceClassification(trunk, SequenceClassification.Config(), ("no", "so-so", "yes")),
         _mixed(lambda number: ("no", "yes", "so-so")[number % 3]),
         "label",
     ),
     "number": _case(
-        lambda trunk: Classify(trunk, Classify.Config(answer="number"), ()),
+        lambda trunk: SequenceClassification(trunk, SequenceClassification.Config(problem="regression"), ()),
         _mixed(lambda number: number / 2),
         "label",
     ),
     "labels": _case(
-        lambda trunk: Classify(trunk, Classify.Config(answer="labels"), ("a", "b", "c")),
+        lambda trunk: SequenceClassification(
+            trunk, SequenceClassification.Config(problem="multi_label"), ("a", "b", "c")
+        ),
         _mixed(lambda number: ((), ("a",), ("b", "c"))[number % 3]),
         "label",
     ),
-    "tag": _case(lambda trunk: Tag(trunk, Tag.Config(), ("B-X", "O")), _sentences(), "tags"),
+    "tag": _case(
+        lambda trunk: TokenClassification(trunk, TokenClassification.Config(), ("B-X", "O")), _sentences(), "tags"
+    ),
     "answer": _case(
-        lambda trunk: Answer(trunk, Answer.Config(question=8, overlap=6, longest=5, best=4)), _questions(), "answers"
+        lambda trunk: QuestionAnswering(
+            trunk, QuestionAnswering.Config(max_question_length=8, overlap=6, max_answer_length=5, n_best=4)
+        ),
+        _questions(),
+        "answers",
     ),
     "choose": _case(
-        lambda trunk: Choose(trunk, Choose.Config(), ("0", "1", "2")),
+        lambda trunk: MultipleChoice(trunk, MultipleChoice.Config(), ("0", "1", "2")),
         _texts(lambda number: str(number % 3), 4, 8),
         "label",
     ),
-    "pairs": _case(lambda trunk: Embed(trunk, Embed.Config()), _texts(lambda number: None, 2, 9)),
-    "triples": _case(lambda trunk: Embed(trunk, Embed.Config(pooling="first")), _texts(lambda number: None, 3, 10)),
+    "pairs": _case(
+        lambda trunk: SentenceEmbedding(trunk, SentenceEmbedding.Config()), _texts(lambda number: None, 2, 9)
+    ),
+    "triples": _case(
+        lambda trunk: SentenceEmbedding(trunk, SentenceEmbedding.Config(pooling="first")),
+        _texts(lambda number: None, 3, 10),
+    ),
     "scores": _case(
-        lambda trunk: Embed(trunk, Embed.Config(lesson="scores", highest=5.0)),
+        lambda trunk: SentenceEmbedding(trunk, SentenceEmbedding.Config(loss="scores", max_score=5.0)),
         _texts(lambda number: number / 2, 2, 11),
     ),
-    "dropout": _case(lambda trunk: Embed(trunk, Embed.Config(lesson="dropout")), _texts(lambda number: None, 1, 12)),
+    "dropout": _case(
+        lambda trunk: SentenceEmbedding(trunk, SentenceEmbedding.Config(loss="dropout")),
+        _texts(lambda number: None, 1, 12),
+    ),
 }

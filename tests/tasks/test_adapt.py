@@ -15,44 +15,44 @@ from torch import Tensor
 
 from bertsmith.data.batch import Tokens
 from bertsmith.errors import FolderError, RecipeError
-from bertsmith.models import folder as folders
-from bertsmith.models.dialects import dialect_of
 from bertsmith.models.family import FAMILY
+from bertsmith.models.hf import folder as folders
+from bertsmith.models.hf.layouts import layout_of
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.nn import lora
-from bertsmith.tasks.adapt import AdaptConfig, finish, prepare, rates
-from bertsmith.tasks.adapter import read as read_adapter
-from bertsmith.tasks.adapter import write as write_adapter
-from bertsmith.tasks.answer import Answer
+from bertsmith.tasks.adapt import AdaptConfig, adapt_task, learning_rate_scales, merge_and_unfreeze
+from bertsmith.tasks.adapter import load as read_adapter
+from bertsmith.tasks.adapter import save as write_adapter
 from bertsmith.tasks.base import Task
-from bertsmith.tasks.choose import Choose
-from bertsmith.tasks.classify import Classify
-from bertsmith.tasks.embed import Embed
-from bertsmith.tasks.tag import Tag
+from bertsmith.tasks.classification import SequenceClassification
+from bertsmith.tasks.embedding import SentenceEmbedding
+from bertsmith.tasks.multiple_choice import MultipleChoice
+from bertsmith.tasks.question_answering import QuestionAnswering
+from bertsmith.tasks.tagging import TokenClassification
 from bertsmith.train.optimizers import Optimizer, OptimizerConfig
 
-SMALL = TransformerConfig(vocabulary=40, width=16, layers=3, heads=2, feed_forward=24, length=16)
+SMALL = TransformerConfig(vocabulary=40, width=16, layers=3, heads=2, feed_forward=24, max_length=16)
 ROWS = [[9, 2, 3, 4, 5], [6, 7, 8]]
-TOKENS = Tokens.of(ROWS, [[0, 0, 1, 1, 1], [0, 1, 1]])
+TOKENS = Tokens.from_rows(ROWS, [[0, 0, 1, 1, 1], [0, 1, 1]])
 LORA = AdaptConfig(kind="lora", rank=2, alpha=5.0, targets=("query", "value"))
 PARTED = ("query", "key", "value", "output", "widen", "narrow")
 WHOLE = ("output", "widen", "narrow", "project")
 TASKS: dict[str, Callable[[Transformer], Task]] = {
-    "classify": lambda trunk: Classify(trunk, Classify.Config(), ("no", "so-so", "yes")),
-    "tag": lambda trunk: Tag(trunk, Tag.Config(), ("O", "B", "I")),
-    "answer": lambda trunk: Answer(trunk, Answer.Config(), ()),
-    "choose": lambda trunk: Choose(trunk, Choose.Config(), ("0", "1")),
-    "embed": lambda trunk: Embed(trunk, Embed.Config(), ()),
+    "classify": lambda trunk: SequenceClassification(trunk, SequenceClassification.Config(), ("no", "so-so", "yes")),
+    "tag": lambda trunk: TokenClassification(trunk, TokenClassification.Config(), ("O", "B", "I")),
+    "answer": lambda trunk: QuestionAnswering(trunk, QuestionAnswering.Config(), ()),
+    "choose": lambda trunk: MultipleChoice(trunk, MultipleChoice.Config(), ("0", "1")),
+    "embed": lambda trunk: SentenceEmbedding(trunk, SentenceEmbedding.Config(), ()),
 }
 
 
-SIZES: dict[str, Any] = {"vocabulary": 40, "width": 16, "layers": 3, "heads": 2, "feed_forward": 24, "length": 16}
+SIZES: dict[str, Any] = {"vocabulary": 40, "width": 16, "layers": 3, "heads": 2, "feed_forward": 24, "max_length": 16}
 MEMBERS: dict[str, TransformerConfig] = {
     "bert": SMALL,
     "roberta": replace(FAMILY["roberta-base"], **SIZES),
-    "albert": replace(FAMILY["albert-base"], **SIZES, embedding=8),
-    "electra": replace(FAMILY["electra-small"], **SIZES, embedding=8),
-    "modernbert": replace(FAMILY["modernbert-base"], **SIZES, local=2),
+    "albert": replace(FAMILY["albert-base"], **SIZES, embedding_width=8),
+    "electra": replace(FAMILY["electra-small"], **SIZES, embedding_width=8),
+    "modernbert": replace(FAMILY["modernbert-base"], **SIZES, window=2),
     "smith": replace(FAMILY["smith-base"], **SIZES),
     "gpt2": replace(FAMILY["gpt2"], **SIZES),
 }
@@ -81,7 +81,7 @@ CASES = [
 
 def learnt(task: Task, config: AdaptConfig = LORA) -> Task:
     """As after training: adapted, and nothing that can learn is as it was."""
-    prepare(task, config, seed=0)
+    adapt_task(task, config, seed=0)
     dice = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in task.parameters():
@@ -104,14 +104,14 @@ def learning(task: Task) -> set[str]:
 
 def test_in_full_everything_learns() -> None:
     task = made()
-    prepare(task, AdaptConfig(), seed=0)
+    adapt_task(task, AdaptConfig(), seed=0)
     assert learning(task) == {name for name, _ in task.named_parameters()}
 
 
 @pytest.mark.parametrize(("freeze", "layers"), [(1, 3), (2, 2), (4, 0)])
 def test_from_below_the_embeddings_and_some_layers_can_be_frozen(freeze: int, layers: int) -> None:
     task = made()
-    prepare(task, AdaptConfig(freeze=freeze), seed=0)
+    adapt_task(task, AdaptConfig(freeze=freeze), seed=0)
     top = tuple(f"trunk.layers.{3 - number}." for number in range(1, layers + 1))
     names = {name for name, _ in task.named_parameters()}
     assert learning(task) == {name for name in names if name.startswith(("pooler.", "classifier.", *top))}
@@ -119,13 +119,13 @@ def test_from_below_the_embeddings_and_some_layers_can_be_frozen(freeze: int, la
 
 def test_with_a_frozen_trunk_the_heads_alone_learn() -> None:
     task = made()
-    prepare(task, AdaptConfig(kind="frozen"), seed=0)
+    adapt_task(task, AdaptConfig(kind="frozen"), seed=0)
     assert learning(task) == {f"{head}.dense.{end}" for head in ("pooler", "classifier") for end in ("weight", "bias")}
 
 
 def test_a_frozen_trunk_stays_without_dropout_and_out_of_the_graph() -> None:
     task = made()
-    prepare(task, AdaptConfig(kind="frozen"), seed=0)
+    adapt_task(task, AdaptConfig(kind="frozen"), seed=0)
     task.train()
     for copied in (task, copy.deepcopy(task).train()):
         assert not any(module.training for module in copied.trunk.modules())
@@ -133,7 +133,7 @@ def test_a_frozen_trunk_stays_without_dropout_and_out_of_the_graph() -> None:
         hidden = copied.trunk(TOKENS)
         assert torch.equal(hidden, copied.trunk(TOKENS))
         assert hidden.grad_fn is None
-    finish(task)
+    merge_and_unfreeze(task)
     assert all(module.training for module in task.modules())
     assert not torch.equal(task.trunk(TOKENS), task.trunk(TOKENS))
     task.eval()
@@ -142,7 +142,7 @@ def test_a_frozen_trunk_stays_without_dropout_and_out_of_the_graph() -> None:
 
 def test_with_lora_the_heads_and_the_thin_matrices_learn() -> None:
     task = made("tag")
-    prepare(task, LORA, seed=0)
+    adapt_task(task, LORA, seed=0)
     thin = {f"trunk.layers.{n}.attention.project.{end}" for n in range(3) for end in ("down", "up")}
     assert learning(task) == thin | {"classifier.dense.weight", "classifier.dense.bias"}
 
@@ -151,7 +151,7 @@ def test_with_lora_the_heads_and_the_thin_matrices_learn() -> None:
 def test_what_is_finished_has_its_first_names_and_says_the_same(kind: Any) -> None:
     task = learnt(made(), AdaptConfig(kind=kind, targets=("key", "narrow")))
     before = said(task)
-    finish(task)
+    merge_and_unfreeze(task)
     torch.testing.assert_close(said(task), before, rtol=0, atol=1e-5)
     assert list(task.state_dict()) == list(made().state_dict())
     assert learning(task) == {name for name, _ in task.named_parameters()}
@@ -161,13 +161,13 @@ def test_what_is_finished_has_its_first_names_and_says_the_same(kind: Any) -> No
 def test_an_optimizer_moves_what_learns_and_nothing_else(kind: Any) -> None:
     task = made()
     config = AdaptConfig(kind=kind, layer_decay=1.0 if kind == "frozen" else 0.5)
-    prepare(task, config, seed=0)
+    adapt_task(task, config, seed=0)
     task.train()
     before = {name: weight.clone() for name, weight in task.state_dict().items()}
-    optimizer = Optimizer(task, OptimizerConfig(rate=0.01), rates(task, config))
+    optimizer = Optimizer(task, OptimizerConfig(learning_rate=0.01), learning_rate_scales(task, config))
     for _ in range(2):  # in the first step LoRA's `down` waits for `up`
         sum(output.square().sum() for output in task.outputs(TOKENS)).backward()  # type: ignore[union-attr]
-        optimizer.step(1.0)
+        optimizer.step_at(1.0)
     moved = {name for name, weight in task.state_dict().items() if not torch.equal(weight, before[name])}
     unmoved = learning(task) - moved
     assert moved <= learning(task)
@@ -176,18 +176,18 @@ def test_an_optimizer_moves_what_learns_and_nothing_else(kind: Any) -> None:
 
 def test_each_layer_learns_slower_than_the_one_above_it() -> None:
     task = made()
-    shares = rates(task, AdaptConfig(layer_decay=0.5))
+    shares = learning_rate_scales(task, AdaptConfig(layer_decay=0.5))
     assert shares.keys() == {name for name, _ in task.named_parameters()}
     assert shares["classifier.dense.bias"] == shares["pooler.dense.weight"] == 1.0
     assert shares["trunk.layers.2.attention.project.weight"] == 0.5
     assert shares["trunk.layers.0.feed_forward_norm.bias"] == 0.125
     assert shares["trunk.embedding.weight"] == shares["trunk.norm.bias"] == 0.0625
-    assert set(rates(task, AdaptConfig()).values()) == {1.0}
+    assert set(learning_rate_scales(task, AdaptConfig()).values()) == {1.0}
 
 
 def test_a_task_without_a_head_cannot_learn_on_a_frozen_trunk() -> None:
     with pytest.raises(RecipeError) as caught:
-        prepare(made("embed"), AdaptConfig(kind="frozen"), seed=0)
+        adapt_task(made("embed"), AdaptConfig(kind="frozen"), seed=0)
     assert str(caught.value) == (
         "adapt: with kind 'frozen' nothing is left to learn, as this task has no head. Use 'lora', or freeze less."
     )
@@ -195,7 +195,7 @@ def test_a_task_without_a_head_cannot_learn_on_a_frozen_trunk() -> None:
 
 def test_more_cannot_be_frozen_than_there_is() -> None:
     with pytest.raises(RecipeError) as caught:
-        prepare(made(), AdaptConfig(freeze=5), seed=0)
+        adapt_task(made(), AdaptConfig(freeze=5), seed=0)
     assert str(caught.value) == "adapt.freeze: 5 is more than the embeddings and 3 layers. Give at most 4."
 
 
@@ -225,7 +225,7 @@ def test_settings_that_make_no_sense_are_told(settings: dict[str, Any], line: st
 @pytest.mark.parametrize("member", MEMBERS)
 def test_where_no_target_is_named_the_usual_are_adapted(member: str) -> None:
     task = made(member=member)
-    prepare(task, AdaptConfig(kind="lora"), seed=0)
+    adapt_task(task, AdaptConfig(kind="lora"), seed=0)
     assert {pair.target for pair in lora.pairs(task.trunk)} == set(usual(member))
 
 
@@ -238,16 +238,16 @@ def test_where_no_target_is_named_the_usual_are_adapted(member: str) -> None:
 )
 def test_a_target_that_no_folder_has_a_name_for_is_refused(member: str, target: str, known: str) -> None:
     with pytest.raises(RecipeError) as caught:
-        prepare(made(member=member), AdaptConfig(kind="lora", targets=(target,)), seed=0)
+        adapt_task(made(member=member), AdaptConfig(kind="lora", targets=(target,)), seed=0)
     fact = f"'{target}' is no weight of its own in this network's folder"
     assert str(caught.value) == f"adapt.targets: {fact}. Known: {known}."
 
 
 def test_a_task_that_transformers_has_no_class_for_is_refused_before_it_learns() -> None:
     with pytest.raises(RecipeError) as caught:
-        prepare(made("choose", "gpt2"), AdaptConfig(kind="lora"), seed=0)
+        adapt_task(made("choose", "gpt2"), AdaptConfig(kind="lora"), seed=0)
     assert str(caught.value) == (
-        "adapt.kind: transformers has no class for Choose with this network, and LoRA so no names. "
+        "adapt.kind: transformers has no class for MultipleChoice with this network, and LoRA so no names. "
         "Use 'full' or 'frozen'."
     )
 
@@ -255,16 +255,18 @@ def test_a_task_that_transformers_has_no_class_for_is_refused_before_it_learns()
 @pytest.mark.parametrize("member", MEMBERS)
 def test_every_member_learns_by_lora_and_is_whole_again_afterwards(member: str) -> None:
     task = made(member=member)
-    prepare(task, AdaptConfig(kind="lora", targets=every(member)), seed=0)
+    adapt_task(task, AdaptConfig(kind="lora", targets=every(member)), seed=0)
     before = {name: weight.clone() for name, weight in task.state_dict().items()}
-    optimizer = Optimizer(task, OptimizerConfig(rate=0.01), rates(task, AdaptConfig(kind="lora", layer_decay=0.5)))
+    optimizer = Optimizer(
+        task, OptimizerConfig(learning_rate=0.01), learning_rate_scales(task, AdaptConfig(kind="lora", layer_decay=0.5))
+    )
     for _ in range(2):
         sum(output.square().sum() for output in task.outputs(TOKENS)).backward()  # type: ignore[union-attr]
-        optimizer.step(1.0)
+        optimizer.step_at(1.0)
     moved = {name for name, weight in task.state_dict().items() if not torch.equal(weight, before[name])}
     assert moved == learning(task)
     after = said(task)
-    finish(task)
+    merge_and_unfreeze(task)
     torch.testing.assert_close(said(task), after, rtol=0, atol=1e-5)
     assert list(task.state_dict()) == list(made(member=member).state_dict())
 
@@ -398,7 +400,7 @@ def test_peft_opens_what_is_written_and_what_it_writes_is_read(
     assert read_adapter(tmp_path / "theirs", back) == config
     torch.testing.assert_close(said(back), said(task), rtol=0, atol=0)
     merged = model.merge_and_unload()
-    finish(task)
+    merge_and_unfreeze(task)
     torch.testing.assert_close(asked(merged), said(task), rtol=0, atol=1e-5)
 
 
@@ -414,7 +416,7 @@ def test_what_peft_makes_by_itself_is_read(member: str, tmp_path: Path) -> None:
     model.save_pretrained(tmp_path / "theirs")
     task = made(member=member)
     opened = folders.read(tmp_path / "base")
-    task.load_state_dict(opened.state, strict=False)
+    task.load_state_dict(opened.state_dict, strict=False)
     assert read_adapter(tmp_path / "theirs", task) == AdaptConfig(kind="lora", rank=2, alpha=5, targets=usual(member))
     torch.testing.assert_close(asked(model), said(task), rtol=0, atol=1e-5)
 
@@ -424,13 +426,18 @@ def theirs(task: Task, folder: Path) -> Any:
     import transformers
 
     config, state = task.trunk.config, task.state_dict()
-    dialect = dialect_of(config)
-    heads = ("trunk.", "pooler.") if "pooler" in dialect.pretrained or dialect.shares else ("trunk.",)
+    dialect = layout_of(config)
+    heads = ("trunk.", "pooler.") if "pooler" in dialect.pretrained or dialect.shares_head else ("trunk.",)
     plain = {name: weight for name, weight in state.items() if name.startswith(heads)}
     folders.write(folder, config, plain, {"pad_token_id": 39} if config.causal else {})
-    kind = {Classify: "classify", Tag: "tag", Answer: "answer", Embed: "trunk"}[type(task)]
+    kind = {
+        SequenceClassification: "classify",
+        TokenClassification: "tag",
+        QuestionAnswering: "answer",
+        SentenceEmbedding: "trunk",
+    }[type(task)]
     labels = {"num_labels": len(task.labels)} if task.labels else {}
-    return getattr(transformers, dialect.classes[kind]).from_pretrained(folder, **labels).eval()
+    return getattr(transformers, dialect.architectures[kind]).from_pretrained(folder, **labels).eval()
 
 
 def asked(model: Any) -> Tensor:

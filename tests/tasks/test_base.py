@@ -12,24 +12,24 @@ from tasks.small import CASES, LENGTH, tokenizer
 from tokenizers import Tokenizer as Library
 from torch import Tensor
 
-from bertsmith.data.rows import Row, lay
+from bertsmith.data.rows import Row, pack_rows
 from bertsmith.tasks import TASKS
-from bertsmith.tasks.base import Item, Mould, Task, fitted, framed, predict
+from bertsmith.tasks.base import Bucket, Item, Task, predict, truncate, with_special_tokens
 
 LABELLED = [name for name, case in CASES.items() if case.nameless]
 
 
 def items_of(task: Task, examples: Sequence[Any]) -> list[Item]:
-    return task.items(examples, tokenizer(), LENGTH)
+    return task.preprocess(examples, tokenizer(), LENGTH)
 
 
-def learnt(task: Task, items: Sequence[Item], mould: Mould) -> tuple[float, dict[str, Tensor]]:
+def learnt(task: Task, items: Sequence[Item], bucket: Bucket) -> tuple[float, dict[str, Tensor]]:
     """The loss of a batch, divided as a trainer divides it, and its gradients."""
     task.zero_grad()
-    batch = task.collate(items, mould)
+    batch = task.collate(items, bucket)
     (name, term), *others = task(batch).items()
     assert not others
-    assert term.right is None
+    assert term.correct is None
     loss = term.total / batch.counts[name]
     loss.backward()
     return float(loss.detach()), {
@@ -65,9 +65,9 @@ def test_neighbours_do_not_change_what_the_network_says(name: str) -> None:
     rows = [row for item in items_of(task, CASES[name].examples) for row in item.rows]
     assert len({len(row) for row in rows}) > 3
     with torch.inference_mode():
-        crowd = task.outputs(lay(rows))
+        crowd = task.outputs(pack_rows(rows))
         for row, said in zip(rows, crowd, strict=True):
-            (alone,) = task.outputs(lay([row]))
+            (alone,) = task.outputs(pack_rows([row]))
             torch.testing.assert_close(alone, said, rtol=0, atol=1e-6)
 
 
@@ -85,27 +85,29 @@ def test_predictions_come_in_the_order_of_the_examples_whatever_their_lengths(na
         assert_close(predict(task, [example], items_of(task, [example]), device="cpu"), [said], 1e-5)
 
 
-@pytest.mark.parametrize("bucket", [16, 512])
+@pytest.mark.parametrize("multiple", [16, 512])
 @pytest.mark.parametrize("name", CASES)
-def test_filler_and_missing_items_change_neither_loss_nor_gradients(name: str, bucket: int) -> None:
+def test_filler_and_missing_items_change_neither_loss_nor_gradients(name: str, multiple: int) -> None:
     task = CASES[name].task()
     items = items_of(task, CASES[name].examples)
-    plain = learnt(task, items, Mould(items=len(items), length=LENGTH))
+    plain = learnt(task, items, Bucket(batch_size=len(items), max_length=LENGTH))
     assert plain[0] > 0.01
     assert max(float(gradient.abs().max()) for gradient in plain[1].values()) > 0.01
     for places in (len(items), len(items) + 3):
-        mould = Mould(items=places, length=LENGTH, bucket=bucket, padding=tokenizer().padding)
-        assert_same(learnt(task, items, mould), plain, 1e-6)
+        bucket = Bucket(
+            batch_size=places, max_length=LENGTH, pad_to_multiple_of=multiple, padding=tokenizer().padding_id
+        )
+        assert_same(learnt(task, items, bucket), plain, 1e-6)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_batches_of_any_items_have_one_shape_but_for_a_few_numbers_of_tokens(name: str) -> None:
     task = CASES[name].task()
     items = items_of(task, CASES[name].examples)
-    mould = Mould(items=6, length=LENGTH, bucket=64, padding=tokenizer().padding)
-    batches = [task.collate(items[begin:end], mould) for begin, end in ((0, 6), (1, 7), (0, 2))]
+    bucket = Bucket(batch_size=6, max_length=LENGTH, pad_to_multiple_of=64, padding=tokenizer().padding_id)
+    batches = [task.collate(items[begin:end], bucket) for begin, end in ((0, 6), (1, 7), (0, 2))]
     shapes = {
-        (batch.tokens.bounds.shape, batch.tokens.longest, None if batch.labels is None else batch.labels.shape)
+        (batch.tokens.bounds.shape, batch.tokens.max_length, None if batch.labels is None else batch.labels.shape)
         for batch in batches
     }
     assert len(shapes) == 1
@@ -118,24 +120,28 @@ def test_batches_of_any_items_have_one_shape_but_for_a_few_numbers_of_tokens(nam
         assert int(tokens.positions.max()) < LENGTH
 
 
-@pytest.mark.parametrize("bucket", [0, 64])
+@pytest.mark.parametrize("multiple", [0, 64])
 @pytest.mark.parametrize("name", LABELLED)
-def test_examples_without_a_label_change_neither_loss_nor_gradients(name: str, bucket: int) -> None:
+def test_examples_without_a_label_change_neither_loss_nor_gradients(name: str, multiple: int) -> None:
     task, case = CASES[name].task(), CASES[name]
     known, nameless = items_of(task, case.examples), items_of(task, case.nameless)
-    plain = learnt(task, known, Mould(items=len(known), length=LENGTH))
+    plain = learnt(task, known, Bucket(batch_size=len(known), max_length=LENGTH))
     mixed = [item for both in zip(nameless, known, strict=True) for item in both]
-    mould = Mould(items=len(mixed) + 1, length=LENGTH, bucket=bucket, padding=tokenizer().padding)
-    assert_same(learnt(task, mixed, mould), plain, 1e-6)
+    bucket = Bucket(
+        batch_size=len(mixed) + 1, max_length=LENGTH, pad_to_multiple_of=multiple, padding=tokenizer().padding_id
+    )
+    assert_same(learnt(task, mixed, bucket), plain, 1e-6)
 
 
-@pytest.mark.parametrize("bucket", [0, 64])
+@pytest.mark.parametrize("multiple", [0, 64])
 @pytest.mark.parametrize("name", LABELLED)
-def test_where_nobody_has_said_anything_nothing_is_learnt(name: str, bucket: int) -> None:
+def test_where_nobody_has_said_anything_nothing_is_learnt(name: str, multiple: int) -> None:
     task = CASES[name].task()
     items = items_of(task, CASES[name].nameless)
-    mould = Mould(items=len(items) + 2, length=LENGTH, bucket=bucket, padding=tokenizer().padding)
-    loss, gradients = learnt(task, items, mould)
+    bucket = Bucket(
+        batch_size=len(items) + 2, max_length=LENGTH, pad_to_multiple_of=multiple, padding=tokenizer().padding_id
+    )
+    loss, gradients = learnt(task, items, bucket)
     assert loss == 0.0
     assert gradients
     assert all(not gradient.any() for gradient in gradients.values())  # nan would be some
@@ -146,7 +152,7 @@ def test_counts_are_those_of_the_real_tokens(name: str) -> None:
     task = CASES[name].task()
     items = items_of(task, CASES[name].examples)
     lengths = [len(row) for item in items for row in item.rows]
-    counts = task.collate(items, Mould(items=20, length=LENGTH, bucket=64)).counts
+    counts = task.collate(items, Bucket(batch_size=20, max_length=LENGTH, pad_to_multiple_of=64)).counts
     assert counts["tokens"] == sum(lengths)
     assert counts["squares"] == sum(length**2 for length in lengths)
 
@@ -155,17 +161,17 @@ def test_counts_are_those_of_the_real_tokens(name: str) -> None:
 def test_no_row_is_longer_than_the_length_and_every_one_is_framed(name: str) -> None:
     task, tokens = CASES[name].task(), tokenizer()
     for length in (12, 17, LENGTH):
-        changed = {} if name != "answer" else {"overlap": 1, "question": 3}
+        changed = {} if name != "answer" else {"overlap": 1, "max_question_length": 3}
         task.config = type(task.config)(**{**vars(task.config), **changed})
-        for item in task.items(CASES[name].examples, tokens, length):
+        for item in task.preprocess(CASES[name].examples, tokens, length):
             for row in item.rows:
                 ids, segments = row.ids.tolist(), row.segments.tolist()
                 assert 2 <= len(row) <= length
-                assert (ids[0], ids[-1]) == (tokens.start, tokens.stop)
-                assert ids.count(tokens.stop) == 1 + max(segments)
+                assert (ids[0], ids[-1]) == (tokens.start_id, tokens.stop_id)
+                assert ids.count(tokens.stop_id) == 1 + max(segments)
                 assert segments == sorted(segments)
                 if max(segments):
-                    assert segments.index(1) == ids.index(tokens.stop) + 1
+                    assert segments.index(1) == ids.index(tokens.stop_id) + 1
 
 
 def test_one_text_and_two_are_framed_as_the_library_frames_them() -> None:
@@ -173,7 +179,7 @@ def test_one_text_and_two_are_framed_as_the_library_frames_them() -> None:
     for first, second in (("the old cat", None), ("the old cat", "sees 1984"), ("", "dog"), ("dog", "")):
         ids, segments = tokens.encode_pair(first, second)
         pieces = tokens.encode([first, second or ""])
-        row = framed(tokens, pieces[0], None if second is None else pieces[1])
+        row = with_special_tokens(tokens, pieces[0], None if second is None else pieces[1])
         assert (row.ids.tolist(), row.segments.tolist()) == (ids, segments)
 
 
@@ -188,8 +194,8 @@ def test_texts_are_cut_as_the_library_cuts_the_longest_first(first: int, second:
     theirs = LIBRARY.encode(*texts)
     encoded = tokenizer().encode(texts)
     room = length - len(texts) - 1
-    one, other, cut = fitted(encoded[0], encoded[1] if len(texts) > 1 else None, room)
-    row = framed(tokenizer(), one, other)
+    one, other, cut = truncate(encoded[0], encoded[1] if len(texts) > 1 else None, room)
+    row = with_special_tokens(tokenizer(), one, other)
     assert row.ids.tolist() == theirs.ids
     assert row.segments.tolist() == theirs.type_ids
     assert cut == first + (second or 0) - len(one) - len(other or ())
@@ -203,7 +209,7 @@ def test_the_items_of_one_example_are_read_together() -> None:
     heard = []
 
     class Listening(type(task)):  # type: ignore[misc]
-        def read(self, example: Any, items: Sequence[Item], outputs: Sequence[Any]) -> Any:
+        def postprocess(self, example: Any, items: Sequence[Item], outputs: Sequence[Any]) -> Any:
             heard.append([len(output) for output in outputs] == [len(item.rows[0]) for item in items])
             return [item.example for item in items]
 
@@ -224,8 +230,8 @@ def test_every_task_is_in_the_table_under_a_name_of_its_own() -> None:
     assert len(set(TASKS.values())) == len(TASKS)
 
 
-def test_a_mould_without_buckets_adds_nothing() -> None:
+def test_a_bucket_without_a_multiple_adds_nothing() -> None:
     rows = [Row(np.arange(size, dtype=np.int32), np.zeros(size, np.int32)) for size in (3, 5)]
-    tokens = Mould(items=9, length=8).pour(rows, 9)
+    tokens = Bucket(batch_size=9, max_length=8).collate(rows, 9)
     assert tokens.bounds.tolist() == [0, 3, 8]
-    assert tokens.longest == 5
+    assert tokens.max_length == 5

@@ -10,13 +10,13 @@ from tasks.small import CASES, LENGTH, tokenizer
 from tasks.written import task as writer
 from tasks.written import tokenizer as pieces
 
-from bertsmith.data.examples import Answer, Example, Question, Sentence
+from bertsmith.data.labelled.examples import Answer, Example, Question, Sentence
 from bertsmith.tasks.base import predict
-from bertsmith.tasks.class_findings import Classes, Labels, Tags
+from bertsmith.tasks.class_findings import ClassificationFindings, MultiLabelFindings, TaggingFindings
 from bertsmith.tasks.findings import Prior, warnings
-from bertsmith.tasks.measure import Measure, findings_of
+from bertsmith.tasks.measure import DevEvaluator, findings_of
 from bertsmith.tasks.mistakes import Mistakes, Sample
-from bertsmith.tasks.value_findings import Numbers
+from bertsmith.tasks.value_findings import RegressionFindings
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -26,10 +26,10 @@ def test_findings_in_blocks_score_as_the_task_does(name: str) -> None:
     found, said = findings_of(task), list[Any]()
     for start in (0, 3, 6):
         block = case.examples[start : start + 3]
-        predictions = predict(task, block, task.items(block, tokenizer(), LENGTH), device="cpu", detailed=True)
+        predictions = predict(task, block, task.preprocess(block, tokenizer(), LENGTH), device="cpu", detailed=True)
         found.add(block, predictions)
         said += predictions
-    whole = found.plain()
+    whole = found.to_dict()
     for figure, score in task.score(case.examples, said).items():
         assert whole["figures"][figure] == pytest.approx(score), figure
     assert next(iter(whole["figures"])) == next(iter(task.score(case.examples, said)))
@@ -40,8 +40,8 @@ def test_findings_in_blocks_score_as_the_task_does(name: str) -> None:
 @pytest.mark.parametrize(
     ("config", "labels", "label"),
     [
-        ({"translates": True}, (), "the old cat"),
-        ({"answer": "number"}, (), 2.5),
+        ({"translation": True}, (), "the old cat"),
+        ({"output": "number"}, (), 2.5),
         ({}, ("purr", "bark"), "purr"),
         ({}, (), "sentence"),
     ],
@@ -50,12 +50,13 @@ def test_written_predictions_are_found_out_about_too(config: dict, labels: tuple
     task = writer(labels, **config)
     others = {"the old cat": "green dog", 2.5: 4.0, "purr": "bark", "sentence": "the cat sees"}
     examples = [
-        Example(place=f"made:{n}", texts=("the cat sees",), label=label if n % 2 else others[label]) for n in range(4)
+        Example(location=f"made:{n}", texts=("the cat sees",), label=label if n % 2 else others[label])
+        for n in range(4)
     ]
-    said = predict(task, examples, task.items(examples, pieces(), LENGTH), device="cpu", detailed=True)
+    said = predict(task, examples, task.preprocess(examples, pieces(), LENGTH), device="cpu", detailed=True)
     found = findings_of(task)
     found.add(examples, said)
-    whole = found.plain()
+    whole = found.to_dict()
     assert {name: whole["figures"][name] for name in task.score(examples, said)} == task.score(examples, said)
     json.dumps(whole)
 
@@ -63,28 +64,28 @@ def test_written_predictions_are_found_out_about_too(config: dict, labels: tuple
 def test_what_was_found_before_an_interruption_is_measured_again_without_dropout() -> None:
     case = CASES["class"]
     task = case.task(dropout=0.5)
-    items = task.items(case.examples, tokenizer(), LENGTH)
-    measure = Measure(task, case.examples, items, torch.device("cpu"), 4096)
+    items = task.preprocess(case.examples, tokenizer(), LENGTH)
+    measure = DevEvaluator(task, case.examples, items, torch.device("cpu"), 4096)
     figures = measure()
     found = measure.findings({**figures, "step": 3})
     task.train()
-    again = Measure(task, case.examples, items, torch.device("cpu"), 4096)
+    again = DevEvaluator(task, case.examples, items, torch.device("cpu"), 4096)
     assert again.findings({**figures, "step": 3}) == found
 
 
 def text(label: Any, number: int = 0) -> Example:
-    return Example(place=f"made:{number}", texts=("a text",), label=label)
+    return Example(location=f"made:{number}", texts=("a text",), label=label)
 
 
 def said(label: str, chance: float = 0.9) -> dict[str, Any]:
     other = "b" if label == "a" else "a"
-    return {"label": label, "chances": {label: chance, other: 1 - chance}}
+    return {"label": label, "probabilities": {label: chance, other: 1 - chance}}
 
 
 def test_a_model_that_only_says_the_majority_class_is_warned_of() -> None:
-    found = Classes(("a", "b"), Prior(counts={"a": 80, "b": 20}))
+    found = ClassificationFindings(("a", "b"), Prior(counts={"a": 80, "b": 20}))
     found.add([text("a"), text("b"), text("a")], [said("a")] * 3)
-    lines = warnings(found.plain(), "accuracy", 2 / 3)
+    lines = warnings(found.to_dict(), "accuracy", 2 / 3)
     assert lines == [
         "the model predicts 'a' for all 3 examples: it has learnt nothing that tells examples apart",
         "accuracy 0.6667 is not better than always predicting 'a', the commonest class of training (0.6667)",
@@ -92,22 +93,22 @@ def test_a_model_that_only_says_the_majority_class_is_warned_of() -> None:
 
 
 def test_a_good_model_is_not_warned_of() -> None:
-    found = Classes(("a", "b"), None)
+    found = ClassificationFindings(("a", "b"), None)
     found.add([text("a"), text("b"), text("a")], [said("a"), said("b"), said("a")])
-    assert warnings(found.plain(), "accuracy", 1.0, 0.3) == []
+    assert warnings(found.to_dict(), "accuracy", 1.0, 0.3) == []
 
 
 def test_a_score_below_the_one_before_training_is_warned_of() -> None:
-    found = Classes(("a", "b"), None)
+    found = ClassificationFindings(("a", "b"), None)
     found.add([text("a"), text("b"), text("b"), text("a")], [said("a"), said("b"), said("b"), said("b")])
-    (line,) = warnings(found.plain(), "accuracy", 0.75, 0.8)
+    (line,) = warnings(found.to_dict(), "accuracy", 0.75, 0.8)
     assert line == "accuracy 0.7500 is not better than before training (0.8000)"
 
 
 def test_labels_that_were_never_learnt_count_as_wrong_and_are_named() -> None:
-    found = Classes(("a", "b"), None)
+    found = ClassificationFindings(("a", "b"), None)
     found.add([text("a"), text("c"), text("b")], [said("a"), said("a"), said("b")])
-    whole = found.plain()
+    whole = found.to_dict()
     assert whole["figures"]["accuracy"] == pytest.approx(2 / 3)
     assert [(row["label"], row["recall"]) for row in whole["classes"]] == [("a", 1.0), ("b", 1.0), ("c", 0.0)]
     lines = warnings(whole, "accuracy", 2 / 3)
@@ -115,10 +116,10 @@ def test_labels_that_were_never_learnt_count_as_wrong_and_are_named() -> None:
 
 
 def test_a_tagger_that_says_only_o_is_warned_of() -> None:
-    found = Tags(("B-PER", "O"), Prior(counts={"O": 9, "B-PER": 1}))
-    sentence = Sentence(place="made", words=("see", "Ann"), tags=("O", "B-PER"))
-    found.add([sentence], [{"tags": ["O", "O"], "chances": [0.9, 0.8]}])
-    whole = found.plain()
+    found = TaggingFindings(("B-PER", "O"), Prior(counts={"O": 9, "B-PER": 1}))
+    sentence = Sentence(location="made", words=("see", "Ann"), tags=("O", "B-PER"))
+    found.add([sentence], [{"tags": ["O", "O"], "probabilities": [0.9, 0.8]}])
+    whole = found.to_dict()
     lines = warnings(whole, "f1", whole["figures"]["f1"])
     assert lines[0].startswith("the model predicts 'O' for all 2 words, and so no entity at all")
     assert lines[1] == "F1 0.0000 is not better than always predicting 'O', the commonest tag of training (0.0000)"
@@ -129,18 +130,18 @@ def test_a_tagger_that_says_only_o_is_warned_of() -> None:
 
 
 def test_a_constant_number_is_warned_of() -> None:
-    found = Numbers(Prior(mean=2.0))
+    found = RegressionFindings(Prior(mean=2.0))
     found.add([text(float(n), n) for n in range(5)], [{"number": 2.1}] * 5)
-    whole = found.plain()
+    whole = found.to_dict()
     lines = warnings(whole, "spearman", whole["figures"]["spearman"])
     assert lines[0].startswith("the model predicts about 2.1 for all 5 examples")
     assert any("RMSE" in line and "always predicting 2, the mean of training" in line for line in lines)
 
 
 def test_the_same_labels_for_every_text_are_warned_of() -> None:
-    found = Labels(("a", "b"), None)
-    found.add([text(("a",)), text(("b",))], [{"labels": [], "chances": {"a": 0.2, "b": 0.1}}] * 2)
-    whole = found.plain()
+    found = MultiLabelFindings(("a", "b"), None)
+    found.add([text(("a",)), text(("b",))], [{"labels": [], "probabilities": {"a": 0.2, "b": 0.1}}] * 2)
+    whole = found.to_dict()
     assert whole["constant"] == "no label for all 2 examples"
     assert whole["mistakes"][0]["about"] == "b"
 
@@ -150,11 +151,11 @@ def test_answers_are_told_apart_by_their_length() -> None:
     found = findings_of(task)
     asked = [("1", "x"), ("2", "x y"), ("3", "")]
     questions = [
-        Question(place=n, name=n, question="?", passage=t, answers=(Answer(text=t, start=0),) if t else ())
+        Question(location=n, name=n, question="?", context=t, answers=(Answer(text=t, start=0),) if t else ())
         for n, t in asked
     ]
     found.add(questions, [{"answer": "x", "score": 1.0, "best": "x", "none": 0.0} for _ in asked])
-    groups = found.plain()["groups"]
+    groups = found.to_dict()["groups"]
     assert [(one["name"], one["exact"]) for one in groups] == [
         ("1 word", 1.0),
         ("2 or 3 words", 0.0),
@@ -167,10 +168,10 @@ def test_of_a_million_predictions_only_the_surest_mistakes_and_a_sample_are_kept
     for number in range(10_000):
         worst.add((number * 7919) % 10_000 / 10_000, str(number), ["x" * 1000], "a", "b", probability=0.5)
         some.add(number)
-    found = worst.plain()
+    found = worst.to_list()
     chosen = sorted(range(10_000), key=lambda n: -((n * 7919) % 10_000))[:3]
     assert [one["place"] for one in found] == [str(n) for n in chosen]
-    assert worst.seen == 10_000
+    assert worst.count == 10_000
     assert len(found[0]["texts"][0]) == 400
     assert 5 <= len(some.kept) <= 10
     assert len(set(np.diff(some.kept))) == 1
@@ -178,7 +179,7 @@ def test_of_a_million_predictions_only_the_surest_mistakes_and_a_sample_are_kept
 
 def test_what_training_says_without_reading_is_counted() -> None:
     found = Prior.of([text("b"), text("a"), text("b")])
-    assert (found.commonest, found.counts) == ("b", {"b": 2, "a": 1})
+    assert (found.most_frequent, found.counts) == ("b", {"b": 2, "a": 1})
     assert Prior.of([text(1.0), text(3.0)]).mean == 2.0
-    assert Prior.of([Sentence(place="x", words=("a",), tags=("O",))]).commonest == "O"
-    assert Prior.of([]).commonest is None
+    assert Prior.of([Sentence(location="x", words=("a",), tags=("O",))]).most_frequent == "O"
+    assert Prior.of([]).most_frequent is None

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tasks.small import CASES, LENGTH, tokenizer
 
-from bertsmith.data import examples as kept_examples
-from bertsmith.data.examples import kept
+from bertsmith.data.labelled import examples as kept_examples
+from bertsmith.data.labelled.examples import collect
 from bertsmith.data.rows import Row
 from bertsmith.tasks import base, items
 from bertsmith.tasks.base import Item, predict
@@ -23,8 +23,8 @@ def same(one: Any, other: Any) -> bool:
 
 def assert_same(one: Item, other: Item) -> None:
     for left, right in zip(one.rows, other.rows, strict=True):
-        assert same((left.ids, left.segments, left.letters), (right.ids, right.segments, right.letters))
-    assert (one.example, one.cut) == (other.example, other.cut)
+        assert same((left.ids, left.segments, left.character_ids), (right.ids, right.segments, right.character_ids))
+    assert (one.example, one.truncated) == (other.example, other.truncated)
     assert same(one.target, other.target)
     assert same(one.notes, other.notes)
 
@@ -33,18 +33,18 @@ def assert_same(one: Item, other: Item) -> None:
 def test_items_from_a_spool_are_those_of_a_list(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES[name]
     task, told = case.task(), [*case.examples, *case.nameless]
-    whole = task.items(told, tokenizer(), LENGTH)
+    whole = task.preprocess(told, tokenizer(), LENGTH)
     monkeypatch.setattr(items, "SOME", 3)
     monkeypatch.setattr(kept_examples, "MANY", 2)
     seen: list[int] = []
-    many = items.made(task, kept(told), tokenizer(), LENGTH, progress=seen.append)
+    many = items.make_items(task, collect(told), tokenizer(), LENGTH, progress=seen.append)
     assert isinstance(many, items.ItemSpool)
     assert seen[-1] == len(told)
-    for listed in (many, items.made(task, told, tokenizer(), LENGTH)):
+    for listed in (many, items.make_items(task, told, tokenizer(), LENGTH)):
         assert len(listed) == len(whole)
         for one, other in zip(listed, whole, strict=True):
             assert_same(one, other)
-        assert items.cut(listed) == sum(item.cut > 0 for item in whole)
+        assert items.count_truncated(listed) == sum(item.truncated > 0 for item in whole)
 
 
 def test_letters_odd_segments_and_shared_notes_come_back() -> None:
@@ -53,11 +53,14 @@ def test_letters_odd_segments_and_shared_notes_come_back() -> None:
     row = Row(ids, np.array([1, 0, 1], np.int32), np.arange(12, dtype=np.int16).reshape(3, 4))
     spool = items.ItemSpool()
     for number in range(3):
-        spool.add(Item(rows=(row, Row(ids, ids * 0)), example=number, target=np.float32("nan"), notes=notes, cut=2))
+        spool.add(
+            Item(rows=(row, Row(ids, ids * 0)), example=number, target=np.float32("nan"), notes=notes, truncated=2)
+        )
     found = list(spool.sealed())
     for number, item in enumerate(found):
         assert_same(
-            item, Item(rows=(row, Row(ids, ids * 0)), example=number, target=np.float32("nan"), notes=notes, cut=2)
+            item,
+            Item(rows=(row, Row(ids, ids * 0)), example=number, target=np.float32("nan"), notes=notes, truncated=2),
         )
         assert item.notes is notes
     assert len(spool._objects) == 1
@@ -67,7 +70,7 @@ def test_letters_odd_segments_and_shared_notes_come_back() -> None:
 def test_predictions_in_parts_are_those_of_the_whole(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES[name]
     task = case.task()
-    found = task.items(case.examples, tokenizer(), LENGTH)
+    found = task.preprocess(case.examples, tokenizer(), LENGTH)
     whole = predict(task, case.examples, found, device="cpu")
     monkeypatch.setattr(base, "HELD", 3)
     parts = predict(task, case.examples, found, device="cpu")

@@ -10,18 +10,19 @@ from letters import letters
 from typer.testing import CliRunner
 
 import bertsmith
-from bertsmith import config, tune
+from bertsmith import config
 from bertsmith.cli import app
 from bertsmith.errors import FolderError
-from bertsmith.models import folder as folders
+from bertsmith.inference.model import Model
+from bertsmith.inference.translate import align
 from bertsmith.models.family import TRANSFORMER_TINY, member
-from bertsmith.models.networks import network
+from bertsmith.models.hf import folder as folders
+from bertsmith.models.networks import build_network
 from bertsmith.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from bertsmith.recipe import FineTune
-from bertsmith.tasks.write import Write
+from bertsmith.runs import finetuning, task_recipe
+from bertsmith.tasks.text_to_text import TextToText
 from bertsmith.text.tokenizer import Tokenizer
-from bertsmith.use.model import Model
-from bertsmith.use.translate import align
 
 ROOT = Path(__file__).resolve().parents[2] / "src" / "bertsmith" / "recipes"
 RECIPES = [ROOT / "seq2seq-multi30k.toml", ROOT / "seq2seq-multi30k-plain.toml", ROOT / "tiny" / "seq2seq.toml"]
@@ -29,14 +30,14 @@ SIDES = ['data.texts=["src"]', "data.label=tgt"]
 QUICK = [
     "train.device=cpu",
     "train.precision=float32",
-    "train.saves=0",
+    "train.checkpoints=0",
     "data.workers=1",
-    "data.length=12",
-    "data.items=8",
-    "task.most=8",
+    "data.max_length=12",
+    "data.batch_size=8",
+    "task.max_new_tokens=8",
     "network.width=16",
     "network.hidden=24",
-    "network.length=16",
+    "network.max_length=16",
     "tokenizer.kind=t5",
     "tokenizer.vocabulary=200",
 ]
@@ -48,7 +49,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def asked(model: str, data: Path, out: Path, *changes: str) -> FineTune:
-    return tune.recipe(Path(model), data, out, dev=None, task=None, seeds=1, overrides=[*SIDES, *changes])
+    return task_recipe.build_recipe(Path(model), data, out, dev=None, task=None, seeds=1, overrides=[*SIDES, *changes])
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +58,7 @@ def runs(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path
     place = tmp_path_factory.mktemp("runs")
     members = {"attention": "lstm-attention", "again": "lstm-attention", "plain": "seq2seq"}
     for name, kind in members.items():
-        tune.finetune(asked(kind, data, place / name, *QUICK, "train.steps=3"))
+        finetuning.finetune(asked(kind, data, place / name, *QUICK, "train.steps=3"))
     return {name: place / name for name in members}
 
 
@@ -66,9 +67,9 @@ def test_a_recipe_is_read_and_built_and_written_again(path: Path, tmp_path: Path
     recipe = config.read(path, FineTune)
     assert recipe.network is not None
     with torch.device("meta"):
-        trunk = network(recipe.network.settings)
+        trunk = build_network(recipe.network.settings)
         assert isinstance(trunk, Seq2Seq)
-        Write(trunk, recipe.task.settings)
+        TextToText(trunk, recipe.task.settings)
     (tmp_path / "again.toml").write_text(config.dump(recipe))
     assert config.read(tmp_path / "again.toml", FineTune) == recipe
 
@@ -85,23 +86,23 @@ def test_a_member_begins_from_chance(data: Path, tmp_path: Path) -> None:
     recipe = asked("lstm-attention", data, tmp_path)
     assert recipe.network is not None
     assert (recipe.model, recipe.network.settings) == (None, member("lstm-attention"))
-    assert (recipe.task.kind, recipe.task.settings.translates) == ("write", True)
+    assert (recipe.task.kind, recipe.task.settings.translation) == ("write", True)
 
 
 def test_a_run_leaves_a_folder_in_our_own_words(runs: dict[str, Path]) -> None:
     folder = runs["attention"] / "model"
     opened, model = folders.read(folder), bertsmith.load(folder)
     assert isinstance(opened.config, Seq2SeqConfig)
-    assert (opened.raw["model_type"], opened.raw["network"]) == ("bertsmith", "seq2seq")
+    assert (opened.config_json["model_type"], opened.config_json["network"]) == ("bertsmith", "seq2seq")
     assert (opened.config.width, opened.config.hidden, opened.config.attention) == (16, 24, "bilinear")
     assert opened.config.vocabulary == model.tokenizer.vocabulary
-    assert isinstance(model.objective, Write)
+    assert isinstance(model.objective, TextToText)
     assert len(model.translate(["same a b", "", "back c"], beams=2)) == 3
     assert model.write(["same a b"])[0].keys() == {"text"}
 
 
 def test_the_same_run_twice_is_the_same(runs: dict[str, Path]) -> None:
-    one, other = (folders.read(runs[name] / "model").state for name in ("attention", "again"))
+    one, other = (folders.read(runs[name] / "model").state_dict for name in ("attention", "again"))
     assert one.keys() == other.keys()
     assert all(torch.equal(other[name], weight) for name, weight in one.items())
 
@@ -109,9 +110,9 @@ def test_the_same_run_twice_is_the_same(runs: dict[str, Path]) -> None:
 def test_a_folder_is_gone_on_with(runs: dict[str, Path], data: Path, tmp_path: Path) -> None:
     changes = [change for change in QUICK if not change.startswith(("network", "tokenizer"))]
     folder = str(runs["attention"] / "model")
-    again = asked(folder, data, tmp_path, *changes, "train.steps=1", "task.translates=true", "dropout=0.1")
+    again = asked(folder, data, tmp_path, *changes, "train.steps=1", "task.translation=true", "dropout=0.1")
     assert (again.network, again.task.kind) == (None, "write")
-    assert tune.finetune(again)["headline"] == "bleu"
+    assert finetuning.finetune(again)["headline"] == "bleu"
 
 
 def test_a_translation_is_the_same_alone_and_in_a_crowd(runs: dict[str, Path]) -> None:
@@ -129,22 +130,22 @@ def test_an_alignment_has_a_row_for_each_piece_written(runs: dict[str, Path]) ->
     model = bertsmith.load(runs["attention"] / "model")
     [found] = model.translate_all(["same a b c"])
     looks = model.align(found)
-    assert looks.weights.shape == (len(found.pieces) + 1, len(looks.read))
-    assert looks.weights.shape == (len(looks.written), len(looks.read))
+    assert looks.weights.shape == (len(found.token_ids) + 1, len(looks.source))
+    assert looks.weights.shape == (len(looks.target), len(looks.source))
     np.testing.assert_allclose(looks.weights.sum(1), 1, atol=1e-5)
-    assert looks.read[-1] == looks.written[-1] == "</s>"
+    assert looks.source[-1] == looks.target[-1] == "</s>"
 
 
 def test_a_transformer_aligns_by_the_mean_of_its_last_heads(runs: dict[str, Path]) -> None:
     tokenizer = Tokenizer.load(runs["attention"] / "model")
-    sizes = {"width": 16, "layers": 1, "decoder": 2, "heads": 2, "feed_forward": 24, "length": 16}
+    sizes = {"width": 16, "layers": 1, "decoder_layers": 2, "heads": 2, "feed_forward": 24, "max_length": 16}
     torch.manual_seed(0)
-    trunk = network(replace(TRANSFORMER_TINY, vocabulary=tokenizer.vocabulary, **sizes))
-    task = Write(trunk, Write.Config(translates=True, most=6)).eval()
+    trunk = build_network(replace(TRANSFORMER_TINY, vocabulary=tokenizer.vocabulary, **sizes))
+    task = TextToText(trunk, TextToText.Config(translation=True, max_new_tokens=6)).eval()
     [found] = Model(task, tokenizer, "here").translate_all(["same a b c"])
     looks = align(task, tokenizer, found)
     assert looks is not None
-    assert looks.weights.shape == (len(found.pieces) + 1, len(looks.read))
+    assert looks.weights.shape == (len(found.token_ids) + 1, len(looks.source))
     np.testing.assert_allclose(looks.weights.sum(1), 1, atol=1e-5)
 
 
@@ -177,7 +178,7 @@ def test_texts_have_no_vectors_here(runs: dict[str, Path]) -> None:
 
 def test_a_folder_that_does_not_say_what_was_learnt_is_refused(runs: dict[str, Path], tmp_path: Path) -> None:
     opened = folders.read(runs["plain"] / "model")
-    folders.write(tmp_path, opened.config, opened.state)
+    folders.write(tmp_path, opened.config, opened.state_dict)
     Tokenizer.load(runs["plain"] / "model").save(tmp_path)
     remedy = "Teach it first: bertsmith finetune lstm-attention DATA --out runs/mine."
     with pytest.raises(FolderError) as caught:

@@ -11,25 +11,32 @@ from tasks.small import stirred
 from tasks.written import task, tokenizer
 
 import bertsmith
-from bertsmith import config, tune
-from bertsmith.data.examples import Example
+from bertsmith import config
+from bertsmith.data.labelled.examples import Example
 from bertsmith.errors import BertsmithError, RecipeError
-from bertsmith.models import folder as folders
 from bertsmith.models.family import member
+from bertsmith.models.hf import folder as folders
 from bertsmith.recipe import FineTune
-from bertsmith.tasks.base import Mould
-from bertsmith.tasks.write import Write
+from bertsmith.runs import finetuning, task_recipe
+from bertsmith.tasks.base import Bucket
+from bertsmith.tasks.text_to_text import TextToText
 
 ROOT = Path(__file__).resolve().parents[2] / "src" / "bertsmith" / "recipes"
 SIDES = ['data.texts=["src"]', "data.label=tgt"]
-SMALL = ["network.width=32", "network.layers=1", "network.decoder=1", "network.feed_forward=48", "network.length=16"]
+SMALL = [
+    "network.width=32",
+    "network.layers=1",
+    "network.decoder_layers=1",
+    "network.feed_forward=48",
+    "network.max_length=16",
+]
 QUICK = [
     "train.device=cpu",
     "train.precision=float32",
     "data.workers=1",
-    "data.length=12",
-    "data.items=8",
-    "task.most=8",
+    "data.max_length=12",
+    "data.batch_size=8",
+    "task.max_new_tokens=8",
 ]
 
 
@@ -39,7 +46,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def asked(model: str, data: Path, out: Path, *changes: str) -> FineTune:
-    return tune.recipe(Path(model), data, out, dev=None, task=None, seeds=1, overrides=[*SIDES, *changes])
+    return task_recipe.build_recipe(Path(model), data, out, dev=None, task=None, seeds=1, overrides=[*SIDES, *changes])
 
 
 def test_a_member_begins_from_chance_with_the_settings_of_the_paper(data: Path, tmp_path: Path) -> None:
@@ -48,7 +55,11 @@ def test_a_member_begins_from_chance_with_the_settings_of_the_paper(data: Path, 
     assert (recipe.model, recipe.network.settings) == (None, member("transformer-base"))
     assert (recipe.data.train, recipe.data.dev) == (data / "train", data / "dev")
     assert (recipe.schedule.kind, recipe.optimizer.betas) == ("inverse_root", (0.9, 0.98))
-    assert (recipe.task.kind, recipe.task.settings.smoothing, recipe.task.settings.translates) == ("write", 0.1, True)
+    assert (recipe.task.kind, recipe.task.settings.label_smoothing, recipe.task.settings.translation) == (
+        "write",
+        0.1,
+        True,
+    )
 
 
 @pytest.mark.parametrize("path", sorted({ROOT / "transformer-multi30k.toml", ROOT / "tiny" / "transformer.toml"}))
@@ -56,7 +67,7 @@ def test_a_recipe_is_read_and_built_and_written_again(path: Path, data: Path, tm
     recipe = config.read(path, FineTune)
     assert recipe.network is not None
     with torch.device("meta"):
-        Write(bertsmith.models.encoder_decoder.EncoderDecoder(recipe.network.settings), recipe.task.settings)
+        TextToText(bertsmith.models.encoder_decoder.EncoderDecoder(recipe.network.settings), recipe.task.settings)
     (tmp_path / "again.toml").write_text(config.dump(recipe))
     assert config.read(tmp_path / "again.toml", FineTune) == recipe
     found = asked(str(path), data, tmp_path / "run", "train.steps=7")
@@ -65,38 +76,38 @@ def test_a_recipe_is_read_and_built_and_written_again(path: Path, data: Path, tm
 
 
 def test_a_run_leaves_a_folder_that_goes_on_and_translates(data: Path, tmp_path: Path) -> None:
-    recipe = asked("transformer-tiny", data, tmp_path / "run", *SMALL, *QUICK, "train.steps=2", "train.saves=0")
-    pieces = tune.finetune(replace(recipe, tokenizer=None))
+    recipe = asked("transformer-tiny", data, tmp_path / "run", *SMALL, *QUICK, "train.steps=2", "train.checkpoints=0")
+    pieces = finetuning.finetune(replace(recipe, tokenizer=None))
     assert list(pieces["summary"]) == ["bleu", "exact", "loss"]
     folder = tmp_path / "run" / "model"
     opened, model = folders.read(folder), bertsmith.load(folder)
     assert recipe.network is not None
     assert opened.config == replace(recipe.network.settings, vocabulary=model.tokenizer.vocabulary)
-    assert opened.raw["architectures"] == ["MarianMTModel"]
-    assert isinstance(model.objective, Write)
+    assert opened.config_json["architectures"] == ["MarianMTModel"]
+    assert isinstance(model.objective, TextToText)
     assert model.objective.config == recipe.task.settings
     assert len(model.translate(["same a b", "back c"], beams=2)) == 2
     again = asked(
-        str(folder), data, tmp_path / "more", *QUICK, "train.steps=1", "train.saves=0", "task.translates=true"
+        str(folder), data, tmp_path / "more", *QUICK, "train.steps=1", "train.checkpoints=0", "task.translation=true"
     )
     assert again.network is None
-    assert tune.finetune(again)["headline"] == "bleu"
+    assert finetuning.finetune(again)["headline"] == "bleu"
 
 
 def test_the_same_run_twice_is_the_same(data: Path, tmp_path: Path) -> None:
-    changes = [*SMALL, *QUICK, "train.steps=3", "train.saves=0", "tokenizer.kind=t5", "tokenizer.vocabulary=200"]
+    changes = [*SMALL, *QUICK, "train.steps=3", "train.checkpoints=0", "tokenizer.kind=t5", "tokenizer.vocabulary=200"]
     states = []
     for name in ("one", "other"):
-        tune.finetune(asked("transformer-tiny", data, tmp_path / name, *changes))
-        states.append(folders.read(tmp_path / name / "model").state)
+        finetuning.finetune(asked("transformer-tiny", data, tmp_path / name, *changes))
+        states.append(folders.read(tmp_path / name / "model").state_dict)
     assert all(torch.equal(states[1][name], weight) for name, weight in states[0].items())
 
 
 def test_a_tokenizer_may_be_given(data: Path, tmp_path: Path) -> None:
-    changes = [*SMALL, *QUICK, "train.steps=1", "train.saves=0"]
-    tune.finetune(asked("transformer-tiny", data, tmp_path / "one", *changes, "tokenizer.kind=t5"))
+    changes = [*SMALL, *QUICK, "train.steps=1", "train.checkpoints=0"]
+    finetuning.finetune(asked("transformer-tiny", data, tmp_path / "one", *changes, "tokenizer.kind=t5"))
     given = f"tokenizer={tmp_path / 'one' / 'tokenizer'}"
-    tune.finetune(asked("transformer-tiny", data, tmp_path / "other", *changes, given))
+    finetuning.finetune(asked("transformer-tiny", data, tmp_path / "other", *changes, given))
     assert not (tmp_path / "other" / "tokenizer").exists()
     one, other = (bertsmith.load(tmp_path / name / "model").tokenizer.fingerprint for name in ("one", "other"))
     assert one == other
@@ -106,13 +117,13 @@ def test_a_tokenizer_may_be_given(data: Path, tmp_path: Path) -> None:
 
 
 def test_labels_are_smoothed_as_torch_smooths_them_and_only_while_they_are_learnt() -> None:
-    teacher: Write = stirred(task(translates=True, smoothing=0.1, most=8))
-    examples = [Example(place="here", texts=("the old cat",), label=label) for label in ("dog", "cat in the garden")]
-    items = teacher.items(examples, tokenizer(), 16)
-    batch = teacher.collate(items, Mould(items=2, length=16, bucket=64))
-    assert batch.written is not None
+    teacher: TextToText = stirred(task(translation=True, label_smoothing=0.1, max_new_tokens=8))
+    examples = [Example(location="here", texts=("the old cat",), label=label) for label in ("dog", "cat in the garden")]
+    items = teacher.preprocess(examples, tokenizer(), 16)
+    batch = teacher.collate(items, Bucket(batch_size=2, max_length=16, pad_to_multiple_of=64))
+    assert batch.decoder_tokens is not None
     assert batch.targets is not None
-    logits = teacher.trunk.logits(teacher.trunk(batch.tokens, batch.written))
+    logits = teacher.trunk.logits(teacher.trunk(batch.tokens, batch.decoder_tokens))
     for learning, smoothing in ((True, 0.1), (False, 0.0)):
         teacher.train(learning)
         wanted = F.cross_entropy(logits, batch.targets, label_smoothing=smoothing, reduction="sum")
@@ -123,9 +134,9 @@ def test_labels_are_smoothed_as_torch_smooths_them_and_only_while_they_are_learn
 
 
 def test_translations_are_judged_by_bleu_though_some_are_said_again_and_again() -> None:
-    teacher = task(("dog", "cat"), translates=True)
+    teacher = task(("dog", "cat"), translation=True)
     assert teacher.labels == ()
-    examples = [Example(place="here", texts=("a",), label="der alte Hund bellt laut")] * 3
+    examples = [Example(location="here", texts=("a",), label="der alte Hund bellt laut")] * 3
     said = [{"text": text} for text in ("der alte Hund bellt laut", "der alte Hund bellt", "Katze")]
     figures = teacher.score(examples, said)
     assert list(figures) == ["bleu", "exact"]
@@ -139,8 +150,8 @@ def test_translations_are_judged_by_bleu_though_some_are_said_again_and_again() 
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        (["task.smoothing=1.0"], "smoothing is 1.0. Give a share, at least 0 and below 1, usually 0.1"),
-        (["task.answer=number"], "translations are texts, and no classes or numbers. Leave answer and words out"),
+        (["task.label_smoothing=1.0"], "label_smoothing is 1.0. Give a share, at least 0 and below 1, usually 0.1"),
+        (["task.output=number"], "translations are texts, and no classes or numbers. Leave output and label_words out"),
         (["schedule.warmup=0.0"], "an inverse root falls from the end of a rise. Give warmup more than 0"),
         (
             ["model=runs/other"],
@@ -148,14 +159,14 @@ def test_translations_are_judged_by_bleu_though_some_are_said_again_and_again() 
         ),
         (["network.kind=bert-tiny"], "'bert-tiny' only reads, and only networks that write learn a task from chance"),
         (["tokenizer.kind=letters"], "[tokenizer] kind: 'letters' is not a choice"),
-        (["network.norm=before"], "no class of transformers is a network with norm = before"),
+        (["network.norm_position=pre"], "no class of transformers is a network with norm_position = pre"),
     ],
 )
 def test_a_recipe_that_cannot_work_is_refused_in_one_line(
     changes: list[str], line: str, data: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(BertsmithError) as caught:
-        tune.finetune(asked("transformer-tiny", data, tmp_path / "run", *QUICK, *changes))
+        finetuning.finetune(asked("transformer-tiny", data, tmp_path / "run", *QUICK, *changes))
     assert line in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -173,6 +184,11 @@ def test_a_folder_with_a_tokenizer_takes_no_other(data: Path, tmp_path: Path) ->
 def test_pieces_whose_padding_is_not_the_first_are_refused(data: Path, tmp_path: Path) -> None:
     changes = [*SMALL, *QUICK, "train.steps=1", "tokenizer.kind=bpe", "tokenizer.vocabulary=300"]
     with pytest.raises(BertsmithError, match="its padding is piece 1"):
-        tune.finetune(asked("transformer-tiny", data, tmp_path / "run", *changes))
-    mended = ["tokenizer.kind=t5", "train.saves=0"]  # in the same folder: nothing stays of a start that was refused
-    assert tune.finetune(asked("transformer-tiny", data, tmp_path / "run", *changes, *mended))["headline"] == "bleu"
+        finetuning.finetune(asked("transformer-tiny", data, tmp_path / "run", *changes))
+    mended = [
+        "tokenizer.kind=t5",
+        "train.checkpoints=0",
+    ]  # in the same folder: nothing stays of a start that was refused
+    assert (
+        finetuning.finetune(asked("transformer-tiny", data, tmp_path / "run", *changes, *mended))["headline"] == "bleu"
+    )

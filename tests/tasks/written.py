@@ -7,14 +7,14 @@ from typing import Any
 
 from tasks.small import WORDS, stirred
 
-from bertsmith.models import folder as folders
-from bertsmith.models.dialects import dialect_of
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.family import T5
+from bertsmith.models.hf import folder as folders
+from bertsmith.models.hf.layouts import layout_of
 from bertsmith.models.transformer import TransformerConfig
 from bertsmith.nn.init import initialise
 from bertsmith.objectives.spans import SpanCorruption
-from bertsmith.tasks.write import Write
+from bertsmith.tasks.text_to_text import TextToText
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 
 LENGTH = 32
@@ -25,18 +25,26 @@ SAID = ["purr", "bark", "positive", "negative", "sentence1", "sentence2", "quest
 @cache
 def tokenizer() -> Tokenizer:
     """Words that are used often are pieces of their own."""
-    letters = train([*WORDS, ALPHABET], TokenizerConfig(kind="t5", vocabulary=230, least=1))
-    return letters.extended([f"▁{word}" for word in (*WORDS, *SAID) if f"▁{word}" not in letters.numbered])
+    letters = train([*WORDS, ALPHABET], TokenizerConfig(kind="t5", vocabulary=230, min_frequency=1))
+    return letters.with_pieces([f"▁{word}" for word in (*WORDS, *SAID) if f"▁{word}" not in letters.piece_ids])
 
 
 def shape(**changes: Any) -> TransformerConfig:
-    sizes = {"width": 32, "layers": 2, "decoder": 2, "heads": 4, "feed_forward": 48, "length": 64, "buckets": 8}
-    still = {"dropout": 0.0, "attention_dropout": 0.0, "farthest": 20}
+    sizes = {
+        "width": 32,
+        "layers": 2,
+        "decoder_layers": 2,
+        "heads": 4,
+        "feed_forward": 48,
+        "max_length": 64,
+        "buckets": 8,
+    }
+    still = {"dropout": 0.0, "attention_dropout": 0.0, "max_distance": 20}
     return replace(T5, vocabulary=tokenizer().vocabulary, **{**sizes, **still, **changes})
 
 
-def task(labels: tuple[str, ...] = (), **config: Any) -> Write:
-    made: Write = stirred(Write(EncoderDecoder(shape()), Write.Config(**config), labels))
+def task(labels: tuple[str, ...] = (), **config: Any) -> TextToText:
+    made: TextToText = stirred(TextToText(EncoderDecoder(shape()), TextToText.Config(**config), labels))
     return made
 
 
@@ -44,6 +52,6 @@ def saved(folder: Path, shape: TransformerConfig) -> Path:
     """A model folder that knows nothing yet."""
     objective = SpanCorruption(EncoderDecoder(shape), SpanCorruption.Config())
     initialise(objective, 0)
-    folders.write(folder, shape, objective.state_dict(), tokenizer().numbers(dialect_of(shape).specials))
-    tokenizer().save(folder, length=shape.length)
+    folders.write(folder, shape, objective.state_dict(), tokenizer().special_ids(layout_of(shape).special_tokens))
+    tokenizer().save(folder, length=shape.max_length)
     return folder

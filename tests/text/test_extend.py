@@ -9,9 +9,9 @@ from transformers import AutoTokenizer
 
 from bertsmith.errors import BertsmithError
 from bertsmith.text.extend import extend
-from bertsmith.text.measure import measure
-from bertsmith.text.pieces import learn
+from bertsmith.text.fertility import measure_fertility
 from bertsmith.text.tokenizer import Kind, Tokenizer, TokenizerConfig, train
+from bertsmith.text.train import train_library_tokenizer
 
 PLAIN = ["The patient has a fever and a cough.", "A doctor saw the child in the house."] * 20
 DOMAIN = ["Thrombocytopenia after heparin, and no nephritis.", "Heparin and thrombocytopenia again.", "Arthritis."] * 20
@@ -27,7 +27,9 @@ WHOLE: dict[Kind, str] = {
 
 
 def made(kind: Kind) -> Tokenizer:
-    return train([*PLAIN, ALPHABET], TokenizerConfig(kind=kind, vocabulary=SIZES[kind], lowercase=True, least=1))
+    return train(
+        [*PLAIN, ALPHABET], TokenizerConfig(kind=kind, vocabulary=SIZES[kind], lowercase=True, min_frequency=1)
+    )
 
 
 @pytest.fixture(scope="module", params=SIZES)
@@ -37,7 +39,7 @@ def old(request: pytest.FixtureRequest) -> Tokenizer:
 
 def expanded(new: Tokenizer, old: Tokenizer, texts: list[str]) -> list[list[int]]:
     """Texts as the new vocabulary cuts them, with each piece cut further as the old one does it."""
-    return [[part for number in row for part in old.spelt(new.piece(number))] for row in new.encode(texts)]
+    return [[part for number in row for part in old.split_piece(new.piece(number))] for row in new.encode(texts)]
 
 
 def test_old_pieces_keep_their_numbers_and_roles(old: Tokenizer, tmp_path: Path) -> None:
@@ -66,26 +68,28 @@ def test_the_first_new_pieces_are_those_that_save_the_most(kind: Kind) -> None:
     old = made(kind)
     one, many = extend(old, DOMAIN, 1), extend(old, DOMAIN, 40)
     assert one.piece(old.vocabulary) == WHOLE[kind]
-    tokens = [measure(tokenizer, DOMAIN).tokens for tokenizer in (old, one, many)]
-    assert tokens[0] - tokens[1] == 40 * (len(old.spelt(WHOLE[kind])) - 1)
+    tokens = [measure_fertility(tokenizer, DOMAIN).tokens for tokenizer in (old, one, many)]
+    assert tokens[0] - tokens[1] == 40 * (len(old.split_piece(WHOLE[kind])) - 1)
     assert tokens[2] < tokens[1]
 
 
 def test_bytes_are_merged_behind_the_old_merges_the_commonest_first() -> None:
     old = made("bpe")
     new = extend(old, DOMAIN, 40)
-    counts = [measure(extend(old, DOMAIN, more), DOMAIN).tokens for more in range(1, 6)]
-    saved = [before - after for before, after in zip([measure(old, DOMAIN).tokens, *counts], counts, strict=False)]
+    counts = [measure_fertility(extend(old, DOMAIN, more), DOMAIN).tokens for more in range(1, 6)]
+    saved = [
+        before - after for before, after in zip([measure_fertility(old, DOMAIN).tokens, *counts], counts, strict=False)
+    ]
     assert saved == sorted(saved, reverse=True)
     assert min(saved) > 0
-    assert WHOLE["bpe"] in new.numbered
+    assert WHOLE["bpe"] in new.piece_ids
     assert len(new.encode([" thrombocytopenia"])[0]) == 1
 
 
 def test_words_of_the_text_need_fewer_pieces(old: Tokenizer) -> None:
     new = extend(old, DOMAIN, 60)
-    assert measure(new, DOMAIN).tokens_per_word < 1.6 < 3 < measure(old, DOMAIN).tokens_per_word
-    assert measure(new, DOMAIN).unknown == measure(old, DOMAIN).unknown
+    assert measure_fertility(new, DOMAIN).tokens_per_word < 1.6 < 3 < measure_fertility(old, DOMAIN).tokens_per_word
+    assert measure_fertility(new, DOMAIN).unknown == measure_fertility(old, DOMAIN).unknown
 
 
 def test_text_without_new_words_is_cut_as_before(old: Tokenizer) -> None:
@@ -116,12 +120,12 @@ def test_a_text_is_cut_as_before_and_then_joined(kind: Kind) -> None:
 
 def test_a_merge_that_would_make_an_old_piece_is_left_out() -> None:
     """`abc` is made of `a` and `bc`; where a text has `ab` and `c`, a new merge of the two would make it, too."""
-    inner = learn(["x"], TokenizerConfig(kind="bpe", vocabulary=261))
+    inner = train_library_tokenizer(["x"], TokenizerConfig(kind="bpe", vocabulary=261))
     base = Tokenizer(inner)
-    old = base.extended(["bc", "abc", "ab", "cd"], [("b", "c"), ("a", "bc"), ("a", "b"), ("c", "d")])
+    old = base.with_pieces(["bc", "abc", "ab", "cd"], [("b", "c"), ("a", "bc"), ("a", "b"), ("c", "d")])
     texts = ["abcd", "abcd", "abcd"]
     assert [old.piece(number) for number in old.encode(texts)[0]] == ["abc", "d"]
-    tricky = base.extended(["ab", "bc", "abc"], [("a", "b"), ("b", "c"), ("a", "bc")])  # `abc` is out of reach
+    tricky = base.with_pieces(["ab", "bc", "abc"], [("a", "b"), ("b", "c"), ("a", "bc")])  # `abc` is out of reach
     assert [tricky.piece(number) for number in tricky.encode(["abc"])[0]] == ["ab", "c"]
     new = extend(tricky, ["abc", "abcd", "abcd", "xy", "xy"], 100)
     assert new.encode(["abc"]) == tricky.encode(["abc"])
@@ -138,7 +142,7 @@ def test_special_pieces_behind_the_others_keep_their_numbers(old: Tokenizer, tmp
     new = extend(behind, DOMAIN, 5)
     assert new.vocabulary == behind.vocabulary + 5
     assert all(new.piece(number) == behind.piece(number) for number in range(behind.vocabulary))
-    assert (new.special[: behind.vocabulary] == behind.special).all()
+    assert (new.special_mask[: behind.vocabulary] == behind.special_mask).all()
     texts = ["the <first> patient<second> plainword has a plainwords", *PLAIN]
     assert new.encode(texts) == behind.encode(texts)
     new.save(tmp_path)
@@ -155,26 +159,26 @@ def test_no_piece_of_unigram_joins_a_word_and_the_mark_behind_it() -> None:
 
 def test_a_new_piece_is_spelt_by_those_it_was_cut_into(old: Tokenizer) -> None:
     for number in range(old.vocabulary, (new := extend(old, DOMAIN, 40)).vocabulary):
-        parts = old.spelt(new.piece(number))
+        parts = old.split_piece(new.piece(number))
         assert len(parts) > 1
         mark = "##" if old.kind == "wordpiece" else ""
         first, *others = (old.piece(part) for part in parts)
         assert first + "".join(other.removeprefix(mark) for other in others) == new.piece(number)
     for role, number in old.roles.items():
-        assert new.spelt(old.piece(number)) == [new.roles[role]]
+        assert new.split_piece(old.piece(number)) == [new.roles[role]]
 
 
 def test_bytes_are_spelt_as_they_are_merged_and_not_by_the_longest_pieces() -> None:
-    base = Tokenizer(learn(["x"], TokenizerConfig(kind="bpe", vocabulary=261)))
-    old = base.extended(["bc", "ab"], [("b", "c"), ("a", "b")])
-    assert [old.piece(number) for number in old.spelt("abc")] == ["a", "bc"]
+    base = Tokenizer(train_library_tokenizer(["x"], TokenizerConfig(kind="bpe", vocabulary=261)))
+    old = base.with_pieces(["bc", "ab"], [("b", "c"), ("a", "b")])
+    assert [old.piece(number) for number in old.split_piece("abc")] == ["a", "bc"]
 
 
 def test_unigram_spells_by_the_likeliest_pieces_and_not_with_unknown_ones() -> None:
     scores = [("<unk>", 0.0), ("a", -5.0), ("b", -5.0), ("c", -5.0), ("ab", -4.0), ("bc", -1.0)]
     old = Tokenizer(tokenizers.Tokenizer(models.Unigram(scores, unk_id=0)))
-    assert [old.piece(number) for number in old.spelt("abc")] == ["a", "bc"]
-    assert old.spelt("abz") == []
+    assert [old.piece(number) for number in old.split_piece("abc")] == ["a", "bc"]
+    assert old.split_piece("abz") == []
 
 
 def test_what_the_vocabulary_has_is_not_added(old: Tokenizer) -> None:

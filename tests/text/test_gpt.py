@@ -10,8 +10,8 @@ from text.syllables import lines
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from bertsmith.errors import FolderError
-from bertsmith.tasks.base import framed
-from bertsmith.text.tokenizer import END, Frame, Tokenizer, TokenizerConfig, train
+from bertsmith.tasks.base import with_special_tokens
+from bertsmith.text.tokenizer import END, Template, Tokenizer, TokenizerConfig, train
 
 TEXTS = ["Ka lo mi.", "", "  two  spaces", "élan 漢字", "ka"]
 
@@ -49,46 +49,46 @@ def _saved(inner: tokenizers.Tokenizer, folder: Path, settings: dict[str, Any]) 
 @pytest.mark.parametrize("settings", [{}, {"bos_token": END, "eos_token": {"content": END}, "unk_token": END}])
 def test_one_piece_has_every_role_but_the_mask(settings: dict[str, Any], tmp_path: Path) -> None:
     found = Tokenizer.load(gpt2(tmp_path / "published", **settings))
-    assert found.start == found.stop == found.padding == found.vocabulary - 1
-    assert found.special.sum() == 1
+    assert found.start_id == found.stop_id == found.padding_id == found.vocabulary - 1
+    assert found.special_mask.sum() == 1
     with pytest.raises(FolderError, match=r"has no piece for mask\. Use the tokenizer of a masked model\.$"):
-        _ = found.mask
+        _ = found.mask_id
 
 
 def test_names_in_the_settings_go_before_usual_ones(tmp_path: Path) -> None:
     folder = gpt2(tmp_path / "published", bos_token="a", eos_token="b")
     found = Tokenizer.load(folder)
-    assert (found.piece(found.start), found.piece(found.stop), found.piece(found.padding)) == ("a", "b", END)
+    assert (found.piece(found.start_id), found.piece(found.stop_id), found.piece(found.padding_id)) == ("a", "b", END)
 
 
 def test_nothing_stands_round_a_text_unless_a_task_is_learnt(tmp_path: Path) -> None:
     plain = Tokenizer.load(gpt2(tmp_path / "published"))
-    assert plain.frame == Frame()
-    end, (first, second) = plain.start, plain.encode(["Ka lo", " mi"])
-    assert plain.encode_pair("Ka lo")[0] == first == framed(plain, first).ids.tolist()
-    assert framed(plain, []).ids.tolist() == [end]
+    assert plain.template == Template()
+    end, (first, second) = plain.start_id, plain.encode(["Ka lo", " mi"])
+    assert plain.encode_pair("Ka lo")[0] == first == with_special_tokens(plain, first).ids.tolist()
+    assert with_special_tokens(plain, []).ids.tolist() == [end]
     found = plain.for_tasks()
-    assert (found.between, found.closes) == (1, False)
-    assert found.encode_pair("Ka lo")[0] == [end, *first] == framed(found, first).ids.tolist()
-    row = framed(found, first, second)
+    assert (found.separator_count, found.ends_with_special) == (1, False)
+    assert found.encode_pair("Ka lo")[0] == [end, *first] == with_special_tokens(found, first).ids.tolist()
+    row = with_special_tokens(found, first, second)
     assert found.encode_pair("Ka lo", " mi") == (row.ids.tolist(), row.segments.tolist())
     assert row.ids.tolist() == [end, *first, end, *second]
-    assert framed(found, []).ids.tolist() == [end]
-    assert framed(found, first, []).ids.tolist() == [end, *first]
+    assert with_special_tokens(found, []).ids.tolist() == [end]
+    assert with_special_tokens(found, first, []).ids.tolist() == [end, *first]
     assert found.for_tasks() is found
     assert found.for_prompts() is found
 
 
 def test_our_own_pieces_of_bytes_close_a_text_but_not_a_prompt() -> None:
     own = train(lines(100), TokenizerConfig(kind="bpe", vocabulary=300))
-    assert own.closes
-    assert framed(own, [7, 8]).ids.tolist() == [own.start, 7, 8, own.stop]
+    assert own.ends_with_special
+    assert with_special_tokens(own, [7, 8]).ids.tolist() == [own.start_id, 7, 8, own.stop_id]
     prompts = own.for_prompts()
-    assert prompts.frame == Frame((own.start,), (own.stop,), ())
-    assert prompts.encode_pair("ka")[0] == [own.start, *own.encode(["ka"])[0]]
+    assert prompts.template == Template((own.start_id,), (own.stop_id,), ())
+    assert prompts.encode_pair("ka")[0] == [own.start_id, *own.encode(["ka"])[0]]
     assert prompts.roles == own.roles
     again = prompts.for_tasks()
-    assert again.frame == own.frame == Frame((own.start,), (own.stop, own.stop), (own.stop,))
+    assert again.template == own.template == Template((own.start_id,), (own.stop_id, own.stop_id), (own.stop_id,))
     assert again.fingerprint == own.fingerprint
 
 
@@ -105,7 +105,7 @@ def test_transformers_opens_what_is_saved_and_gives_the_same_ids(tmp_path: Path)
     assert theirs("a", "b")["input_ids"] == found.encode_pair("a", "b")[0]
     again = Tokenizer.load(tmp_path / "saved")
     assert again.fingerprint == found.fingerprint
-    assert again.roles == dict.fromkeys(("padding", "start", "stop"), found.start)
+    assert again.roles == dict.fromkeys(("padding", "start", "stop"), found.start_id)
 
 
 def test_our_own_pieces_of_bytes_have_names_for_what_goes_on(tmp_path: Path) -> None:
@@ -121,11 +121,11 @@ def test_roles_that_are_missing_are_only_asked_for_where_they_are_needed(tmp_pat
     assert found.roles == {"unknown": 0}
     [ids] = found.encode(["Ka lo mi"])
     assert found.decode(ids) == "ka lo mi"
-    assert not found.continues.any()
+    assert not found.continuation_mask.any()
     found.save(tmp_path / "saved")
     assert transformers.AutoTokenizer.from_pretrained(tmp_path / "saved")("Ka lo mi")["input_ids"] == ids
     for role in ("start", "stop", "padding"):
         with pytest.raises(FolderError) as caught:
-            getattr(found, role)
+            getattr(found, f"{role}_id")
         place = tmp_path / "published" / "tokenizer.json"
         assert str(caught.value) == f"{place}: has no piece for {role}. Use a tokenizer that has one."

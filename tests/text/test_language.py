@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bertsmith import prepare
+from bertsmith.commands import prepare
 from bertsmith.text import language
 from bertsmith.text.language import Writing
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
@@ -40,26 +40,26 @@ TEXTS = {
     ],
 )
 def test_what_is_done_to_capitals_and_accents_is_said_with_its_reason(name: str, line: str) -> None:
-    found = language.writing([TEXTS[name]])
-    assert language.said(found.lowercase, found.strip_accents, found.reason) == line
+    found = language.detect_writing([TEXTS[name]])
+    assert language.describe(found.lowercase, found.strip_accents, found.reason) == line
 
 
 def test_a_text_of_few_letters_is_treated_as_bert_uncased() -> None:
-    found = language.writing(["12 34 !", "a"])
+    found = language.detect_writing(["12 34 !", "a"])
     assert (found, found.lowercase, found.strip_accents) == (Writing(None), True, True)
     assert found.reason == "the text has few letters"
 
 
 def test_a_language_that_is_not_known_keeps_its_accents() -> None:
-    found = language.writing(["lorem ipsum dolor sit amet consectetur adipiscing elit"])
+    found = language.detect_writing(["lorem ipsum dolor sit amet consectetur adipiscing elit"])
     assert (found.language, found.lowercase, found.strip_accents) == (None, True, False)
 
 
 def test_scripts_without_spaces_count_characters() -> None:
-    assert language.count("the cat sat") == 3
-    assert language.count("das Geschäft öffnet") == 3
-    assert language.count("我爱 BERT 学习") == 5
-    units = {name: language.writing([text]).units for name, text in TEXTS.items()}
+    assert language.count_words("the cat sat") == 3
+    assert language.count_words("das Geschäft öffnet") == 3
+    assert language.count_words("我爱 BERT 学习") == 5
+    units = {name: language.detect_writing([text]).units for name, text in TEXTS.items()}
     assert {name for name, unit in units.items() if unit == "characters"} == {"Chinese", "Japanese", "Thai"}
 
 
@@ -70,7 +70,7 @@ def test_words_may_carry_marks() -> None:
 
 @cache
 def learnt(lowercase: bool | None, strip_accents: bool | None) -> Tokenizer:
-    settings = TokenizerConfig(vocabulary=200, least=1, lowercase=lowercase, strip_accents=strip_accents)
+    settings = TokenizerConfig(vocabulary=200, min_frequency=1, lowercase=lowercase, strip_accents=strip_accents)
     return train(["Öl ol Geschäft geschaft ışık isik हिन्दी"] * 3, settings)
 
 
@@ -90,7 +90,7 @@ def test_each_choice_does_what_it_says_in_ours_and_in_transformers(
     transformers = pytest.importorskip("transformers")
     made = learnt(lowercase, strip_accents)
     text = "Öl ol Geschäft ışık हिन्दी"
-    assert made.normalised("Öl ol Geschäft ışık") == normal
+    assert made.normalise("Öl ol Geschäft ışık") == normal
     assert (made.lowercase, made.strips_accents) == (lowercase is not False, strip_accents is not False)
     made.save(tmp_path)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
@@ -104,16 +104,20 @@ def test_what_bert_uncased_does_is_the_same_file_however_it_is_said() -> None:
 
 @pytest.mark.parametrize("kind", ["words", "unigram"])
 def test_other_kinds_keep_accents_too(kind: str) -> None:
-    settings = TokenizerConfig(kind=kind, vocabulary=120, least=1, lowercase=True, strip_accents=False)  # type: ignore[arg-type]
-    assert train(["Öl und Ol Geschäft geschaft"] * 9, settings).normalised("Öl Geschäft") == "öl geschäft"
+    settings = TokenizerConfig(kind=kind, vocabulary=120, min_frequency=1, lowercase=True, strip_accents=False)  # type: ignore[arg-type]
+    assert train(["Öl und Ol Geschäft geschaft"] * 9, settings).normalise("Öl Geschäft") == "öl geschäft"
 
 
 def test_turkish_is_known_by_a_letter_where_its_common_words_are_rare() -> None:
-    found = language.writing(["Yaşlı adam gölün kıyısında balık tutmayı seviyordu.", "Işıklı sokakta on kişi yürüdü."])
+    found = language.detect_writing(
+        ["Yaşlı adam gölün kıyısında balık tutmayı seviyordu.", "Işıklı sokakta on kişi yürüdü."]
+    )
     assert found.language == "Turkish"
     assert not found.lowercase
     assert not found.strip_accents
-    assert language.writing(["The ı of Turkish is a letter that the rest of the world does not have." * 3]).lowercase
+    assert language.detect_writing(
+        ["The ı of Turkish is a letter that the rest of the world does not have." * 3]
+    ).lowercase
 
 
 PYTHON = """def first_of(items):
@@ -132,8 +136,8 @@ JAVA = """public class Main {
 
 @pytest.mark.parametrize("text", [PYTHON, JAVA, Path(language.__file__).read_text(encoding="utf-8")])
 def test_source_code_keeps_its_capitals_though_its_comments_are_english(text: str) -> None:
-    found = language.writing(text.splitlines())
-    assert language.said(found.lowercase, found.strip_accents, found.reason) == (
+    found = language.detect_writing(text.splitlines())
+    assert language.describe(found.lowercase, found.strip_accents, found.reason) == (
         "capitals kept, accents kept: the text looks like source code, where capitals tell names apart"
     )
 

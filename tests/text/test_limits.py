@@ -114,7 +114,7 @@ def test_a_refused_tokenizer_takes_no_memory(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return train(["ka lo mi"] * 20, TokenizerConfig(vocabulary=100, least=1))
+    return train(["ka lo mi"] * 20, TokenizerConfig(vocabulary=100, min_frequency=1))
 
 
 @pytest.mark.parametrize(

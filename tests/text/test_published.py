@@ -12,7 +12,7 @@ from tokenizers import models, pre_tokenizers, trainers
 
 from bertsmith.errors import FolderError
 from bertsmith.text import sentencepiece
-from bertsmith.text.tokenizer import END, Frame, Tokenizer
+from bertsmith.text.tokenizer import END, Template, Tokenizer
 
 TEXTS = ["Ka lo mi.", "", "  two  spaces ", "élan 漢字 ﬁ", "ka Ka, 12, 3,4", "lo\tmi\n", "zzz☃"]
 
@@ -49,7 +49,7 @@ def test_added_pieces_beside_a_vocabulary_are_honoured(tmp_path: Path) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": decoder}))
     again = Tokenizer.load(folder)
     assert again.encode(["ka NEWS <user>"]) == [[5, 10, 9]]
-    assert (bool(again.special[9]), bool(again.special[10])) == (True, False)
+    assert (bool(again.special_mask[9]), bool(again.special_mask[10])) == (True, False)
     theirs = pytest.importorskip("transformers").AutoTokenizer
     again.save(tmp_path / "saved")
     assert theirs.from_pretrained(tmp_path / "saved")("ka NEWS <user>")["input_ids"] == [2, 5, 10, 9, 3]
@@ -58,9 +58,9 @@ def test_added_pieces_beside_a_vocabulary_are_honoured(tmp_path: Path) -> None:
 def test_names_in_the_map_of_special_pieces_are_honoured(tmp_path: Path) -> None:
     folder = vocabulary(tmp_path, "<end>")
     (folder / "special_tokens_map.json").write_text(json.dumps({"sep_token": {"content": "<end>"}}))
-    assert Tokenizer.load(folder).piece(Tokenizer.load(folder).stop) == "<end>"
+    assert Tokenizer.load(folder).piece(Tokenizer.load(folder).stop_id) == "<end>"
     (folder / "tokenizer_config.json").write_text(json.dumps({"sep_token": "[SEP]"}))
-    assert Tokenizer.load(folder).piece(Tokenizer.load(folder).stop) == "[SEP]"
+    assert Tokenizer.load(folder).piece(Tokenizer.load(folder).stop_id) == "[SEP]"
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_mpnets_vocabulary_is_framed_as_its_own(tmp_path: Path) -> None:
     (tmp_path / "vocab.txt").write_text("\n".join(["<s>", "<pad>", "</s>", "[UNK]", "ka", "##lo", "<mask>"]))
     found = Tokenizer.load(tmp_path)
     assert found.encode_pair("Kalo", "ka")[0] == [0, 4, 5, 2, 2, 4, 2]
-    assert (found.padding, found.mask, found.unknown) == (1, 6, 3)
+    assert (found.padding_id, found.mask_id, found.unknown_id) == (1, 6, 3)
     assert found.encode(["ka <mask>"]) == [[4, 6]]
 
 
@@ -123,9 +123,9 @@ def test_pairs_of_bytes_are_read_as_transformers_reads_them(member: str, special
         assert ours.encode_pair(text)[0] == theirs(text)["input_ids"]
     assert ours.encode_pair("ka", "lo")[0] == theirs("ka", "lo")["input_ids"]
     assert ours.decode(ours.encode(["Ka lo élan"])[0]) == "Ka lo élan"
-    assert ours.frame == (Frame() if member == "GPT2" else Frame((0,), (2, 2), (2,)))
+    assert ours.template == (Template() if member == "GPT2" else Template((0,), (2, 2), (2,)))
     if member == "Roberta":  # the blank before it belongs to it, as in the file that was published later
-        assert ours.encode(["ka <mask>"])[0] == [*ours.encode(["ka"])[0], ours.mask]
+        assert ours.encode(["ka <mask>"])[0] == [*ours.encode(["ka"])[0], ours.mask_id]
 
 
 def test_the_first_gpts_pairs_are_read_by_the_ends_of_words(tmp_path: Path) -> None:
@@ -193,11 +193,17 @@ def test_robertas_of_other_languages_number_pieces_as_transformers_does(
     theirs = spm.SentencePieceProcessor(model_file=str(tmp_path / "sentencepiece.bpe.model"))
     ours = Tokenizer.load(tmp_path)
     start, stop = (0, 2) if member == "xlm-roberta" else (5, 6)
-    assert (ours.start, ours.padding, ours.stop, ours.unknown, ours.mask) == (start, 1, stop, 3, ours.vocabulary - 1)
+    assert (ours.start_id, ours.padding_id, ours.stop_id, ours.unknown_id, ours.mask_id) == (
+        start,
+        1,
+        stop,
+        3,
+        ours.vocabulary - 1,
+    )
     for text in [*TEXTS, *lines(20)]:
         wanted = [3 if number == 0 else number + shift for number in theirs.encode(text)]
         assert ours.encode([text])[0] == wanted, text
-    assert ours.frame == Frame((start,), (stop, stop), (stop,))
+    assert ours.template == Template((start,), (stop, stop), (stop,))
 
 
 def test_alberts_model_lowers_and_cuts_commas_off_numbers(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bertsmith.errors import TextError
 from bertsmith.text import sentences
-from bertsmith.text.sentences import WINDOW, guess, split, wrapped
+from bertsmith.text.sentences import WINDOW, guess_layout, is_wrapped, split_sentences
 
 pytest.importorskip("sentencex")
 
@@ -29,16 +29,16 @@ pytest.importorskip("sentencex")
 )
 def test_sentences_end_where_a_reader_ends_them(expected: list[str]) -> None:
     join = "" if expected[0][0] == "日" else " "
-    assert list(split(join.join(expected))) == expected
+    assert list(split_sentences(join.join(expected))) == expected
 
 
 def test_a_text_longer_than_the_window_is_split_as_if_it_were_short() -> None:
     expected = [f"This is the sentence with the number {number}, and nothing else." for number in range(500)]
-    assert list(split(" ".join(expected))) == expected
+    assert list(split_sentences(" ".join(expected))) == expected
 
 
 def test_a_sentence_without_end_is_cut_at_spaces() -> None:
-    found = list(split("word " * 5_000))
+    found = list(split_sentences("word " * 5_000))
     assert " ".join(found) == ("word " * 5_000).strip()
     assert max(map(len, found)) <= WINDOW
 
@@ -46,7 +46,7 @@ def test_a_sentence_without_end_is_cut_at_spaces() -> None:
 @given(st.text(alphabet=st.sampled_from("aB .!?\"'(\n\t。é\u2028")) | st.text())
 def test_no_character_is_lost(text: str) -> None:
     text = text.encode("utf-8", "ignore").decode()
-    found = list(split(text * 40))
+    found = list(split_sentences(text * 40))
     assert "".join("".join(found).split()) == "".join((text * 40).split())
     assert all(sentence == sentence.strip() != "" for sentence in found)
 
@@ -55,15 +55,15 @@ def test_no_character_is_lost(text: str) -> None:
 def test_time_grows_linearly(unit: str) -> None:
     def seconds(characters: int) -> float:
         text, began = unit * (characters // len(unit)), time.process_time()
-        list(split(text))
+        list(split_sentences(text))
         return time.process_time() - began
 
     assert seconds(400_000) < 16 * seconds(100_000) + 0.5
 
 
 def test_what_the_library_cannot_split_stays_whole() -> None:
-    assert list(split("One. Half \ud800 of it. Three.")) == ["One. Half \ud800 of it. Three."]
-    assert list(split("Wide\u2028.\u3000Two. Three.")) == ["Wide\u2028.", "Two.", "Three."]
+    assert list(split_sentences("One. Half \ud800 of it. Three.")) == ["One. Half \ud800 of it. Three."]
+    assert list(split_sentences("Wide\u2028.\u3000Two. Three.")) == ["Wide\u2028.", "Two.", "Three."]
 
 
 def test_without_sentencex_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +71,7 @@ def test_without_sentencex_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) 
     sentences._segment.cache_clear()
     remedy = r"Install it with: pip install 'bertsmith\[sentences\]'\.$"
     with pytest.raises(TextError, match=rf"^sentences: running text needs sentencex to be split\. {remedy}"):
-        list(split("One. Two."))
+        list(split_sentences("One. Two."))
 
 
 PARAGRAPH = (
@@ -81,20 +81,20 @@ PARAGRAPH = (
 
 
 def test_layouts_are_told_apart() -> None:
-    lines = list(split(PARAGRAPH)) * 20
-    assert guess(lines) == "lines"
-    assert guess([*lines, ""] * 2) == "lines"
-    assert guess(["short title", "another one entirely here", "a third"] * 20) == "lines"
-    assert guess([]) == "lines"
-    assert guess([PARAGRAPH] * 3) == "running"
-    assert guess(["A Heading", "", PARAGRAPH, "", PARAGRAPH]) == "running"
-    assert guess(["吾輩は猫である。名前はまだ無い。どこで生れたか見当がつかぬ。"] * 3) == "running"
+    lines = list(split_sentences(PARAGRAPH)) * 20
+    assert guess_layout(lines) == "lines"
+    assert guess_layout([*lines, ""] * 2) == "lines"
+    assert guess_layout(["short title", "another one entirely here", "a third"] * 20) == "lines"
+    assert guess_layout([]) == "lines"
+    assert guess_layout([PARAGRAPH] * 3) == "running"
+    assert guess_layout(["A Heading", "", PARAGRAPH, "", PARAGRAPH]) == "running"
+    assert guess_layout(["吾輩は猫である。名前はまだ無い。どこで生れたか見当がつかぬ。"] * 3) == "running"
     for width in (40, 72, 100):
         broken = textwrap.wrap(PARAGRAPH * 9, width)
-        assert guess(broken) == "running"
-        assert wrapped(broken)
-    assert not wrapped(lines)
-    assert not wrapped([PARAGRAPH] * 9)
+        assert guess_layout(broken) == "running"
+        assert is_wrapped(broken)
+    assert not is_wrapped(lines)
+    assert not is_wrapped([PARAGRAPH] * 9)
 
 
 @pytest.mark.shared
@@ -103,7 +103,7 @@ def test_real_texts_are_told_apart(shared: Path) -> None:
     for name in ("corpus-small/valid", "corpus/wiki-val", "corpus/books-val"):
         lines = lzma.decompress((data / f"{name}.txt.xz").read_bytes()).decode().split("\n")
         blocks = [lines[start : start + 200] for start in range(0, len(lines) - 200, 1_000)]
-        assert {guess(block) for block in blocks} == {"lines"}
+        assert {guess_layout(block) for block in blocks} == {"lines"}
         documents = "\n".join(lines).split("\n\n")[:40]
-        assert guess([document.replace("\n", " ") for document in documents]) == "running"
-        assert guess([line for text in documents for line in textwrap.wrap(text, 72)][:200]) == "running"
+        assert guess_layout([document.replace("\n", " ") for document in documents]) == "running"
+        assert guess_layout([line for text in documents for line in textwrap.wrap(text, 72)][:200]) == "running"

@@ -13,11 +13,11 @@ from text.syllables import lines
 from typer.testing import CliRunner
 
 from bertsmith.cli import app
-from bertsmith.data.encode import Encoder
-from bertsmith.data.shards import Shards
+from bertsmith.data.shards.encode import Encoder
+from bertsmith.data.shards.shards import Shards
 from bertsmith.errors import FolderError
 from bertsmith.text.extend import extend
-from bertsmith.text.measure import measure
+from bertsmith.text.fertility import measure_fertility
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 
 SIZE = 350
@@ -90,8 +90,8 @@ def test_sentinels_end_the_vocabulary_and_the_first_has_the_highest_number(token
     ]
     assert tokenizer.roles == {"padding": 0, "stop": 1, "unknown": 2}
     special = [0, 1, 2, *range(SIZE - 100, SIZE)]
-    assert tokenizer.special.nonzero()[0].tolist() == special
-    assert not tokenizer.continues[special].any()
+    assert tokenizer.special_mask.nonzero()[0].tolist() == special
+    assert not tokenizer.continuation_mask[special].any()
 
 
 def test_a_small_text_has_fewer_pieces_and_all_sentinels() -> None:
@@ -110,17 +110,17 @@ def test_a_text_with_names_of_special_pieces_makes_no_pieces_of_them() -> None:
     named = [line.replace(" ", name) for name in names for line in lines(100)]
     found = train(named, TokenizerConfig(kind="t5", vocabulary=SIZE))
     assert found.roles == {"padding": 0, "stop": 1, "unknown": 2}
-    assert found.special.sum() == 103
+    assert found.special_mask.sum() == 103
     assert len(found.sentinels) == 100
 
 
 def test_a_role_that_is_missing_is_told(tokenizer: Tokenizer) -> None:
     with pytest.raises(FolderError, match=r"^tokenizer: has no piece for start\. Use a tokenizer that has one\.$"):
-        _ = tokenizer.start
+        _ = tokenizer.start_id
     with pytest.raises(
         FolderError, match=r"^tokenizer: has no piece for mask\. Use the tokenizer of a masked model\.$"
     ):
-        _ = tokenizer.mask
+        _ = tokenizer.mask_id
 
 
 def test_a_text_is_closed_and_two_are_parted_by_one_piece(tokenizer: Tokenizer) -> None:
@@ -129,7 +129,7 @@ def test_a_text_is_closed_and_two_are_parted_by_one_piece(tokenizer: Tokenizer) 
     ids, sides = tokenizer.encode_pair("Ka lo", "mi")
     assert ids == [*first, 1, *second, 1]
     assert sides == [0] * (len(first) + 1) + [1] * (len(second) + 1)
-    assert (tokenizer.closes, tokenizer.between) == (True, 1)
+    assert (tokenizer.ends_with_special, tokenizer.separator_count) == (True, 1)
 
 
 def test_special_pieces_in_a_text_are_kept_whole(tokenizer: Tokenizer) -> None:
@@ -144,7 +144,7 @@ def test_pieces_that_go_on_with_a_word_are_known(tokenizer: Tokenizer) -> None:
     words: list[str] = []
     for number in tokenizer.encode(["Ka lomise <extra_id_3> sekavo"])[0]:
         piece = tokenizer.piece(number).removeprefix("▁")
-        if tokenizer.continues[number]:
+        if tokenizer.continuation_mask[number]:
             words[-1] += piece
         else:
             words.append(piece)
@@ -179,8 +179,8 @@ def test_a_published_folder_is_opened_and_gives_the_same_ids(published: Path, to
     assert type(theirs).__name__ == "T5Tokenizer"
     assert found.roles == tokenizer.roles
     assert found.sentinels == tokenizer.sentinels
-    assert (found.special == tokenizer.special).all()
-    assert (found.closes, found.between) == (True, 1)
+    assert (found.special_mask == tokenizer.special_mask).all()
+    assert (found.ends_with_special, found.separator_count) == (True, 1)
     for text in [*lines(50, seed=1), *ODD]:
         assert found.encode_pair(text)[0] == theirs(text)["input_ids"]
     assert found.encode_pair("Ka", "lo")[0] == theirs("Ka", "lo")["input_ids"]
@@ -191,7 +191,7 @@ def test_sentinels_behind_the_models_own_pieces_are_special_though_nobody_says_s
     inner.add_tokens(["<extra_id_1>", "<extra_id_0>", "<extra_id_3>"])
     found = Tokenizer(inner)
     assert found.sentinels == (4, 3)
-    assert found.special.tolist() == [True, True, False, True, True, False]
+    assert found.special_mask.tolist() == [True, True, False, True, True, False]
 
 
 @pytest.mark.parametrize("source", ["learnt", "published"])
@@ -201,11 +201,11 @@ def test_an_extended_vocabulary_keeps_its_sentinels(
     old = tokenizer if source == "learnt" else Tokenizer.load(published)
     new = extend(old, ["Kalozi kalozi <extra_id_0> kalozi."] * 20, 3)
     assert new.vocabulary > SIZE
-    assert "▁kalozi" in new.numbered
+    assert "▁kalozi" in new.piece_ids
     assert new.sentinels == old.sentinels
     assert new.roles == old.roles
-    assert new.special[:SIZE].tolist() == old.special.tolist()
-    assert not new.special[SIZE:].any()
+    assert new.special_mask[:SIZE].tolist() == old.special_mask.tolist()
+    assert not new.special_mask[SIZE:].any()
     new.save(tmp_path)
     theirs = opened(tmp_path)
     for text in ["kalozi <extra_id_0> kalozi<extra_id_1>", *ODD]:
@@ -214,7 +214,7 @@ def test_an_extended_vocabulary_keeps_its_sentinels(
 
 
 def test_measures_count_no_sentinel_among_the_pieces_of_text(tokenizer: Tokenizer) -> None:
-    found = measure(tokenizer, lines(1_000))
+    found = measure_fertility(tokenizer, lines(1_000))
     assert (found.vocabulary, found.unknown) == (SIZE, 0)
     used = {number for row in tokenizer.encode(lines(1_000)) for number in row}
     assert found.unused == SIZE - 103 - len(used)
@@ -246,4 +246,4 @@ def test_a_vocabulary_is_made_and_a_text_prepared_from_the_command_line(tmp_path
     shards = [Shards(folder) for folder in sorted((tmp_path / "data").iterdir()) if (folder / "index.json").is_file()]
     assert sum(found.documents for found in shards) == 300
     for found in shards:
-        found.expect(words.fingerprint)
+        found.check_tokenizer(words.fingerprint)

@@ -77,7 +77,13 @@ def test_transformers_opens_what_is_saved_and_gives_the_same_ids(tokenizer: Toke
         theirs.sep_token_id,
         theirs.mask_token_id,
     )
-    assert roles == (tokenizer.padding, tokenizer.unknown, tokenizer.start, tokenizer.stop, tokenizer.mask)
+    assert roles == (
+        tokenizer.padding_id,
+        tokenizer.unknown_id,
+        tokenizer.start_id,
+        tokenizer.stop_id,
+        tokenizer.mask_id,
+    )
     assert (len(theirs), theirs.model_max_length) == (tokenizer.vocabulary, 128)
 
 
@@ -104,7 +110,7 @@ def test_texts_are_framed_as_the_papers_frame_them() -> None:
     def shown(name: str) -> list[str]:
         tokenizer = made(name)
         return [
-            "".join(tokenizer.piece(number) if tokenizer.special[number] else "x" for number in ids)
+            "".join(tokenizer.piece(number) if tokenizer.special_mask[number] else "x" for number in ids)
             for ids, _ in (tokenizer.encode_pair("ka"), tokenizer.encode_pair("ka", "lo"))
         ]
 
@@ -119,22 +125,22 @@ def test_pieces_that_go_on_with_a_word_are_known(tokenizer: Tokenizer) -> None:
     words: list[str] = []
     for number in tokenizer.encode([" " + text])[0]:
         piece = tokenizer.piece(number).removeprefix("##").lstrip("Ġ▁")
-        if tokenizer.continues[number]:
+        if tokenizer.continuation_mask[number]:
             words[-1] += piece
         else:
             words.append(piece)
     assert " ".join(words) == text
-    assert not tokenizer.continues[tokenizer.special].any()
-    assert tokenizer.special.sum() == 5
-    assert tokenizer.continues.shape == tokenizer.special.shape == (tokenizer.vocabulary,)
+    assert not tokenizer.continuation_mask[tokenizer.special_mask].any()
+    assert tokenizer.special_mask.sum() == 5
+    assert tokenizer.continuation_mask.shape == tokenizer.special_mask.shape == (tokenizer.vocabulary,)
 
 
 def test_ids_become_text_again(tokenizer: Tokenizer) -> None:
     text = "ka lo mi nu ra se ti vo"
     ids, _ = tokenizer.encode_pair(text)
     assert tokenizer.decode(ids) == text
-    blank = tokenizer.piece(tokenizer.mask)
-    assert blank in tokenizer.decode([*ids[:2], tokenizer.mask, *ids[3:]], keep_special=True)
+    blank = tokenizer.piece(tokenizer.mask_id)
+    assert blank in tokenizer.decode([*ids[:2], tokenizer.mask_id, *ids[3:]], keep_special=True)
     with pytest.raises(TextError, match=r"^ids: the library gave up \("):
         tokenizer.decode([-1])
 
@@ -160,7 +166,7 @@ def test_a_folder_with_only_a_vocabulary_is_opened(published: Path, tmp_path: Pa
     }
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
     cased = Tokenizer.load(tmp_path)
-    assert cased.encode(["Hello héllo"]) == [[cased.unknown, 7592]]
+    assert cased.encode(["Hello héllo"]) == [[cased.unknown_id, 7592]]
 
 
 @pytest.mark.shared
@@ -186,7 +192,7 @@ def test_names_of_special_pieces_may_be_told_by_the_folder(wordpiece: Tokenizer,
     }
     file.write_text(json.dumps(settings))
     tokenizer = Tokenizer.load(tmp_path)
-    assert [tokenizer.piece(number) for number in (tokenizer.mask, tokenizer.padding, tokenizer.start)] == [
+    assert [tokenizer.piece(number) for number in (tokenizer.mask_id, tokenizer.padding_id, tokenizer.start_id)] == [
         "ka",
         "lo",
         "[CLS]",
@@ -199,9 +205,9 @@ def test_a_missing_role_is_told_when_it_is_needed(wordpiece: Tokenizer, tmp_path
     (tmp_path / "tokenizer.json").write_text(text.replace("[MASK]", "[BLANK]"))
     (tmp_path / "tokenizer_config.json").unlink()
     tokenizer = Tokenizer.load(tmp_path)
-    assert tokenizer.padding == 0
+    assert tokenizer.padding_id == 0
     with pytest.raises(FolderError, match=r"tokenizer\.json: has no piece for mask\. Use the tokenizer of a masked"):
-        _ = tokenizer.mask
+        _ = tokenizer.mask_id
 
 
 def broken(folder: Path, name: str, content: bytes) -> Path:
@@ -304,10 +310,10 @@ def test_any_text_is_encoded(text: str, any_kind: Tokenizer) -> None:
 @pytest.mark.parametrize(("name", "blank"), [("bpe", "Ġ"), ("wordpiece", ""), ("unigram", "▁")])
 def test_pieces_are_shown_as_a_person_reads_them(name: str, blank: str) -> None:
     tokenizer = made(name)
-    words = [piece for piece in tokenizer.numbered if piece.startswith(blank) and piece[len(blank) :].isalpha()]
+    words = [piece for piece in tokenizer.piece_ids if piece.startswith(blank) and piece[len(blank) :].isalpha()]
     words = [piece for piece in words if piece.isascii() or (blank and piece[1:].isascii())]
     assert len(words) > 20
-    assert [tokenizer.readable(tokenizer.numbered[word]) for word in words] == [word.lstrip("Ġ▁") for word in words]
-    assert tokenizer.readable(tokenizer.mask) == tokenizer.piece(tokenizer.mask)
-    for piece in (piece for piece in tokenizer.numbered if piece.startswith("##")):
-        assert tokenizer.readable(tokenizer.numbered[piece]) == piece
+    assert [tokenizer.readable(tokenizer.piece_ids[word]) for word in words] == [word.lstrip("Ġ▁") for word in words]
+    assert tokenizer.readable(tokenizer.mask_id) == tokenizer.piece(tokenizer.mask_id)
+    for piece in (piece for piece in tokenizer.piece_ids if piece.startswith("##")):
+        assert tokenizer.readable(tokenizer.piece_ids[piece]) == piece

@@ -17,9 +17,9 @@ def learnt(**settings: object) -> Tokenizer:
 
 
 def test_words_are_numbered_by_how_common_they_are() -> None:
-    tokenizer = learnt(vocabulary=8, least=1)
+    tokenizer = learnt(vocabulary=8, min_frequency=1)
     assert [tokenizer.piece(number) for number in range(8)] == ["<unk>", END, "the", "cat", "sat", "zebra", "'", ","]
-    assert learnt(vocabulary=100, least=2).vocabulary == 6  # of two, three and four times: nothing else
+    assert learnt(vocabulary=100, min_frequency=2).vocabulary == 6  # of two, three and four times: nothing else
     assert train(lines(500), TokenizerConfig(kind="words", vocabulary=50)).vocabulary == 50
 
 
@@ -41,14 +41,14 @@ def test_a_text_begins_with_what_ends_the_one_before_it(tmp_path: Path) -> None:
 
 
 def test_case_is_kept_where_it_is_asked_for() -> None:
-    assert "The" not in learnt(least=1).numbered
-    assert {"The", "the"} <= learnt(least=1, lowercase=False).numbered.keys()
+    assert "The" not in learnt(min_frequency=1).piece_ids
+    assert {"The", "the"} <= learnt(min_frequency=1, lowercase=False).piece_ids.keys()
 
 
 def test_marks_are_words_and_no_word_goes_on_with_another() -> None:
-    tokenizer = learnt(least=1)
+    tokenizer = learnt(min_frequency=1)
     assert len(tokenizer.encode(["the cat's mat."])[0]) == 6
-    assert not tokenizer.continues.any()
+    assert not tokenizer.continuation_mask.any()
     assert tokenizer.decode(tokenizer.encode(["the cat sat, flat."])[0]) == "the cat sat, flat."
 
 

@@ -102,10 +102,10 @@ def main() -> None:
         sys.path[:0] = [str(ROOT / "src"), str(ROOT / "bench")]
         from record import record
 
-        from bertsmith.train import machine
+        from bertsmith.train import hardware
 
         figures = {"guards": len(rows), "caught": len(rows) - len(missed), "missed": missed, "rows": rows}
-        record(asked.out, figures, machine.describe(torch.device("cpu")))
+        record(asked.out, figures, hardware.describe(torch.device("cpu")))
     sys.exit(1 if missed else 0)
 
 

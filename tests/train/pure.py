@@ -17,7 +17,7 @@ from bertsmith.objectives.base import Term
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.train.trainer import Trainer
 
-SMALL: dict[str, Any] = {"vocabulary": 60, "width": 64, "heads": 2, "layers": 2, "feed_forward": 96, "length": 24}
+SMALL: dict[str, Any] = {"vocabulary": 60, "width": 64, "heads": 2, "layers": 2, "feed_forward": 96, "max_length": 24}
 NETWORKS = [
     replace(BERT, **SMALL | {"layers": 1}, positions="sinusoidal"),
     replace(BERT, **SMALL),
@@ -44,7 +44,7 @@ def batch(objective: MaskedLM, rows: list[list[int]]) -> Batch:
         else torch.tensor([number % 2 if row else -100 for number, row in enumerate(rows)])
     )
     chosen, targets = torch.tensor([1, 6, 12]), torch.tensor([7, 8, 9])
-    return Batch(tokens=Tokens.of(rows), chosen=chosen, targets=targets, labels=labels)
+    return Batch(tokens=Tokens.from_rows(rows), target_positions=chosen, targets=targets, labels=labels)
 
 
 def learnt(terms: dict[str, Term]) -> Tensor:
@@ -56,7 +56,7 @@ def learnt(terms: dict[str, Term]) -> Tensor:
 
 def compiled(objective: MaskedLM, **how: Any) -> Any:
     trainer = SimpleNamespace(objective=objective, precision=torch.bfloat16)
-    return torch.compile(partial(Trainer._rounded, trainer), fullgraph=True, dynamic=False, **how)
+    return torch.compile(partial(Trainer._cast_weights, trainer), fullgraph=True, dynamic=False, **how)
 
 
 def gradients(objective: MaskedLM, total: Tensor) -> Tensor:

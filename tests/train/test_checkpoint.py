@@ -21,11 +21,11 @@ import pytest
 import safetensors.torch
 import torch
 
-from bertsmith.data import files
-from bertsmith.data.files import Digest
+from bertsmith import files
 from bertsmith.errors import FolderError, RunError
+from bertsmith.files import Digest
 from bertsmith.train import checkpoint
-from bertsmith.train.checkpoint import Checkpoint, newest, save
+from bertsmith.train.checkpoint import Checkpoint, load_newest, save
 
 FILES = ["MANIFEST.json", "state.json", "model.safetensors", "optimizer.safetensors"]
 # Every way in which a save touches the disk.
@@ -68,7 +68,7 @@ def bits(tensor: torch.Tensor) -> tuple[torch.dtype, torch.Size, bytes]:
 
 
 def found(folder: Path) -> Checkpoint:
-    result = newest(folder)
+    result = load_newest(folder)
     assert result is not None
     return result[0]
 
@@ -124,8 +124,8 @@ def test_parameters_are_saved_without_their_gradients(tmp_path: Path) -> None:
 
 
 def test_an_empty_or_missing_folder_has_no_checkpoint(tmp_path: Path) -> None:
-    assert newest(tmp_path) is None
-    assert newest(tmp_path / "nowhere") is None
+    assert load_newest(tmp_path) is None
+    assert load_newest(tmp_path / "nowhere") is None
 
 
 def test_the_newest_is_the_one_with_the_highest_step(tmp_path: Path) -> None:
@@ -371,7 +371,7 @@ def test_every_flipped_bit_is_found_and_the_checkpoint_before_is_used(tmp_path: 
     places = [(file, bit) for file in sorted(path.iterdir()) for bit in range(8 * file.stat().st_size)]
     for file, bit in random.Random(0).sample(places, times):
         flip(file, bit)
-        result = newest(tmp_path)
+        result = load_newest(tmp_path)
         assert result is not None
         assert result[0].step == 1, (file.name, bit)
         assert result[1][0].startswith(f"{path}: ")
@@ -410,7 +410,7 @@ def test_a_file_of_another_checkpoint_is_found(name: str, tmp_path: Path) -> Non
     shutil.move(tmp_path / "step-000000003" / name, tmp_path / "kept")
     shutil.move(tmp_path / "step-000000002" / name, tmp_path / "step-000000003" / name)
     shutil.move(tmp_path / "kept", tmp_path / "step-000000002" / name)
-    result = newest(tmp_path)
+    result = load_newest(tmp_path)
     assert result is not None
     assert result[0].step == 1
     assert len(result[1]) == 2
@@ -431,7 +431,7 @@ def test_the_lines_about_broken_checkpoints_say_what_is_wrong(tmp_path: Path) ->
     (tmp_path / "step-000000003" / "MANIFEST.json").write_text('{"files": {}}')
     (tmp_path / "step-000000002" / "optimizer.safetensors").unlink()
     size = (tmp_path / "step-000000001" / "state.json").stat().st_size
-    result = newest(tmp_path)
+    result = load_newest(tmp_path)
     assert result is not None
     assert result[0].step == 1
     wrong = "model.safetensors is damaged (its SHA-256 is not the one in MANIFEST.json)."
@@ -448,7 +448,7 @@ def test_a_run_whose_checkpoints_are_all_broken_does_not_begin_anew_unasked(tmp_
         flip(save(tmp_path, made(step)) / "state.json", 5)
     both = r"no checkpoint in it is whole \(.*02: state.json.*01: state.json"
     with pytest.raises(FolderError, match=both) as told:
-        newest(tmp_path)
+        load_newest(tmp_path)
     assert str(told.value).startswith(f"{tmp_path}: ")
     assert str(told.value).endswith(". Remove the folder to begin anew.")
 
@@ -477,7 +477,7 @@ def test_no_code_runs_from_a_checkpoint(tmp_path: Path) -> None:
     archive = (tmp_path / "archive").read_bytes()
     forge(tmp_path / "step-000000003", {"state.json": state, "optimizer.safetensors": archive}, 3)
     with pytest.raises(FolderError, match="no checkpoint in it is whole"):
-        newest(tmp_path)
+        load_newest(tmp_path)
     assert not mark.exists()
 
 
@@ -499,7 +499,7 @@ def test_a_forged_header_is_refused(header: bytes, tmp_path: Path) -> None:
     data = len(header).to_bytes(8, "little") + header + bytes(4)
     forge(tmp_path / "step-000000001", {"state.json": b"{}", "model.safetensors": data}, 1)
     with pytest.raises(FolderError, match="cannot be read"):
-        newest(tmp_path)
+        load_newest(tmp_path)
 
 
 def test_a_manifest_that_points_outside_is_refused(tmp_path: Path) -> None:
@@ -508,7 +508,7 @@ def test_a_manifest_that_points_outside_is_refused(tmp_path: Path) -> None:
     listed = {"state.json": files.digest(path / "state.json"), "../outside.safetensors": outside}
     (path / "MANIFEST.json").write_bytes(checkpoint._manifest(1, listed))
     with pytest.raises(FolderError, match=r"MANIFEST\.json is damaged"):
-        newest(tmp_path)
+        load_newest(tmp_path)
 
 
 # A full disk --------------------------------------------------------------------------------------
@@ -592,7 +592,7 @@ def test_an_old_checkpoint_that_cannot_be_removed_does_not_stop_the_run(tmp_path
 def test_restoring_costs_little_more_than_hashing(tmp_path: Path) -> None:
     """A hash runs at 1.2 GB/s, so that 440 MB are restored well under a second."""
     table = torch.zeros(11_000_000)  # 44 MB, a tenth of BERT-base
-    save(tmp_path, Checkpoint(1, {"model": {"table": table}}, {}))
+    save(tmp_path, Checkpoint(1, {"model": {"character_width": table}}, {}))
 
     def seconds(act: Callable[[], object]) -> float:
         began = time.process_time()
@@ -600,7 +600,7 @@ def test_restoring_costs_little_more_than_hashing(tmp_path: Path) -> None:
         return time.process_time() - began
 
     hashing = min(seconds(lambda: hashlib.sha256(table.numpy().data)) for _ in range(5))
-    assert min(seconds(lambda: newest(tmp_path)) for _ in range(5)) < 3 * hashing
+    assert min(seconds(lambda: load_newest(tmp_path)) for _ in range(5)) < 3 * hashing
 
 
 def test_the_manifest_tells_size_and_hash_of_every_file(tmp_path: Path) -> None:

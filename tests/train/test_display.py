@@ -10,7 +10,13 @@ import pytest
 from bertsmith.train.display import Display, Progress
 
 HALF = Progress(
-    step=1_500, share=0.5, loss=3.21449, rate=1e-4, tokens_per_second=12_345.0, mfu=0.4321, seconds_left=245.0
+    step=1_500,
+    fraction=0.5,
+    loss=3.21449,
+    learning_rate=1e-4,
+    tokens_per_second=12_345.0,
+    mfu=0.4321,
+    seconds_left=245.0,
 )
 
 
@@ -42,7 +48,7 @@ def test_plain_lines_say_everything() -> None:
     with Display("pretraining", stream=stream) as display:
         display.say("going on from step 1000")
         display.update(HALF)
-        display.validated("step 1500: validation loss 3.1")
+        display.show_validation("step 1500: validation loss 3.1")
     assert stream.getvalue().splitlines() == [
         "going on from step 1000",
         "pretraining 50%, step 1,500, loss 3.214, rate 1.0e-04, 12.3k tokens/s, MFU 43.2%, 4 min 05 s left",
@@ -59,7 +65,7 @@ def test_what_is_not_known_is_not_said() -> None:
 
 def test_plain_lines_are_few_and_the_last_is_always_shown() -> None:
     stream = io.StringIO()
-    with Display(stream=stream, every=3600.0) as display:
+    with Display(stream=stream, interval=3600.0) as display:
         for step in range(1, 1001):
             display.update(replace(HALF, step=step))
     assert re.findall(r"step ([\d,]+),", stream.getvalue()) == ["1", "1,000"]
@@ -67,7 +73,7 @@ def test_plain_lines_are_few_and_the_last_is_always_shown() -> None:
 
 def test_every_update_is_a_line_when_asked() -> None:
     stream = io.StringIO()
-    with Display(stream=stream, every=0.0) as display:
+    with Display(stream=stream, interval=0.0) as display:
         for step in range(5):
             display.update(replace(HALF, step=step))
     assert len(stream.getvalue().splitlines()) == 5
@@ -84,7 +90,7 @@ def test_a_terminal_shows_a_bar_with_the_figures_below(monkeypatch: pytest.Monke
     with Display("pretraining", terminal=True, stream=stream) as display:
         display.say("[bold] is no markup")
         display.update(HALF)
-        display.validated("step 1500: validation loss 3.1")
+        display.show_validation("step 1500: validation loss 3.1")
         display.say("a word above the bar")
     first, second, bar, facts, validation = screen(stream.getvalue())
     assert (first, second) == ("[bold] is no markup", "a word above the bar")
@@ -108,7 +114,7 @@ def test_a_terminal_is_left_with_the_end_of_the_run_and_a_cursor() -> None:
     stream = io.StringIO()
     with Display(terminal=True, stream=stream) as display:
         display.update(HALF)
-        display.update(replace(HALF, step=3_000, share=1.0, seconds_left=0.0))
+        display.update(replace(HALF, step=3_000, fraction=1.0, seconds_left=0.0))
     assert "step 3,000" in screen(stream.getvalue())[-1]
     assert stream.getvalue().rindex("\x1b[?25h") > stream.getvalue().rindex("\x1b[?25l")
 
@@ -116,11 +122,11 @@ def test_a_terminal_is_left_with_the_end_of_the_run_and_a_cursor() -> None:
 @pytest.mark.parametrize("terminal", [False, True])
 def test_a_closed_terminal_does_not_end_the_run(terminal: bool) -> None:
     before = sys.stdout
-    with Display(terminal=terminal, stream=Broken(), every=0.0) as display:
+    with Display(terminal=terminal, stream=Broken(), interval=0.0) as display:
         for _ in range(3):
             display.say("hello")
             display.update(HALF)
-            display.validated("fine")
+            display.show_validation("fine")
     assert sys.stdout is before
 
 
@@ -128,7 +134,7 @@ def test_a_closed_terminal_does_not_end_the_run(terminal: bool) -> None:
 def test_a_stream_closed_in_between_does_not_end_the_run(terminal: bool) -> None:
     before = sys.stdout
     stream = io.StringIO()
-    with Display(terminal=terminal, stream=stream, every=0.0) as display:
+    with Display(terminal=terminal, stream=stream, interval=0.0) as display:
         display.update(HALF)
         stream.close()
         display.update(replace(HALF, step=1_501))

@@ -12,13 +12,13 @@ import pytest
 import torch
 from tiny import assert_same, losses, prepared, recipe, write_text
 
-from bertsmith import kit
-from bertsmith.data.corpus import Corpus
-from bertsmith.data.prepare import prepare
+from bertsmith.data.corpus.corpus import Corpus
+from bertsmith.data.shards.prepare import prepare
 from bertsmith.errors import RunError
 from bertsmith.objectives.base import Term
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.recipe import Recipe
+from bertsmith.runs import build
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import checkpoint, log, trainer
 from bertsmith.train.display import Display
@@ -35,17 +35,17 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def learner(recipe: Recipe, measure: Callable[[], dict[str, float]] = dict, *, headline: bool = False) -> Trainer:
     """The trainer alone, without what a verb does before and after."""
-    tokenizer, train, _ = kit.data(recipe)
-    objective = kit.objective(recipe, tokenizer)
+    tokenizer, train, _ = build.load_data(recipe)
+    objective = build.objective(recipe, tokenizer)
     return Trainer(
         objective,
-        kit.feed(recipe, objective, tokenizer, train),
+        build.feed(recipe, objective, tokenizer, train),
         Optimizer(objective, recipe.optimizer),
         recipe.schedule,
         recipe.train,
         folder=recipe.out,
-        measure=measure,
-        headline=headline,
+        compute_metrics=measure,
+        keep_best=headline,
         precision=torch.float32,
         speed=Speed(None, lambda attended: 1.0),
         display=Display("training"),
@@ -70,8 +70,8 @@ def pulled_at(step: int, one: Trainer) -> None:
 def test_what_was_logged_after_the_last_checkpoint_is_logged_once(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trainer, "PENDING", 1)  # every step is in the log as soon as it is taken
-    shape = ("train.steps=12", "train.saves=3", "train.evaluations=0")
+    monkeypatch.setattr(trainer, "MAX_PENDING", 1)  # every step is in the log as soon as it is taken
+    shape = ("train.steps=12", "train.checkpoints=3", "train.evaluations=0")
     learner(recipe(data, tmp_path / "whole", *shape)).fit()
     pulled_at(3, learner(recipe(data, tmp_path / "broken", *shape)))  # before the first checkpoint
     pulled_at(7, learner(recipe(data, tmp_path / "broken", *shape)))  # the last one is of step 4
@@ -99,12 +99,12 @@ def test_the_log_is_on_the_disk_before_the_checkpoint_that_it_leads_to(
 
     monkeypatch.setattr(os, "fsync", watched)
     monkeypatch.setattr(checkpoint, "save", saving)
-    learner(recipe(data, tmp_path / "run", "train.steps=4", "train.saves=2", "train.evaluations=0")).fit()
+    learner(recipe(data, tmp_path / "run", "train.steps=4", "train.checkpoints=2", "train.evaluations=0")).fit()
     assert [path.name for path in synced].count(log.NAME) == 2
 
 
 def test_a_run_goes_on_with_the_time_it_has_used(data: Path, tmp_path: Path) -> None:
-    changes = ("train.steps=8", "train.saves=4", "train.evaluations=0")
+    changes = ("train.steps=8", "train.checkpoints=4", "train.evaluations=0")
     first = learner(recipe(data, tmp_path / "run", *changes))
     start = first.clock.start
 
@@ -118,7 +118,7 @@ def test_a_run_goes_on_with_the_time_it_has_used(data: Path, tmp_path: Path) -> 
     second.fit()
     steps = [entry for entry in log.read(tmp_path / "run" / log.NAME) if entry["kind"] == "step"]
     assert all(1000 < entry["seconds"] < 1200 for entry in steps)
-    assert second.clock.used > 1000
+    assert second.clock.training_seconds > 1000
 
 
 def poisoned(monkeypatch: pytest.MonkeyPatch, bad: Callable[[int], bool]) -> None:
@@ -128,7 +128,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch, bad: Callable[[int], bool]) -> Non
     def forwarding(self: MaskedLM, batch: Any) -> dict[str, Term]:
         terms = forward(self, batch)
         if self.training and bad(next(calls)):
-            terms["masked"] = Term(terms["masked"].total * math.nan, terms["masked"].right)
+            terms["masked"] = Term(terms["masked"].total * math.nan, terms["masked"].correct)
         return terms
 
     monkeypatch.setattr(MaskedLM, "forward", forwarding)
@@ -138,7 +138,7 @@ def test_steps_left_out_before_a_stop_are_counted_after_it(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     poisoned(monkeypatch, lambda call: call in (2, 3, 7))
-    changes = ("train.steps=8", "train.saves=2", "train.evaluations=0")
+    changes = ("train.steps=8", "train.checkpoints=2", "train.evaluations=0")
     pulled_at(4, learner(recipe(data, tmp_path / "run", *changes)))
     learner(recipe(data, tmp_path / "run", *changes)).fit()
     steps = [entry["skipped"] for entry in log.read(tmp_path / "run" / log.NAME) if entry["kind"] == "step"]
@@ -150,7 +150,7 @@ def test_bad_steps_in_a_row_are_counted_across_a_stop(
 ) -> None:
     """Six before the stop and four after it are ten; counted anew, four would be let pass."""
     poisoned(monkeypatch, lambda call: True)
-    changes = ("train.steps=12", "train.saves=2", "train.evaluations=0")
+    changes = ("train.steps=12", "train.checkpoints=2", "train.evaluations=0")
     pulled_at(6, learner(recipe(data, tmp_path / "run", *changes)))
     monkeypatch.undo()
     poisoned(monkeypatch, lambda call: call <= 4)
@@ -160,7 +160,7 @@ def test_bad_steps_in_a_row_are_counted_across_a_stop(
 
 def test_the_best_weights_before_a_stop_are_the_best_after_it(data: Path, tmp_path: Path) -> None:
     """The first validation is the best one. A start after it sees only worse ones, and goes back to the first."""
-    changes = ("train.steps=12", "train.saves=3", "train.evaluations=3")
+    changes = ("train.steps=12", "train.checkpoints=3", "train.evaluations=3")
     scores: Iterator[float] = iter([0.9, 0.2, 0.1, 0.1])
 
     def measure() -> dict[str, float]:
@@ -168,19 +168,19 @@ def test_the_best_weights_before_a_stop_are_the_best_after_it(data: Path, tmp_pa
 
     first = learner(recipe(data, tmp_path / "run", *changes), measure, headline=True)
     pulled_at(9, first)
-    assert first.best == {"accuracy": 0.9, "step": 4}
+    assert first.best_metrics == {"accuracy": 0.9, "step": 4}
     best = first._best
     second = learner(recipe(data, tmp_path / "run", *changes), measure, headline=True)
     second.fit()
-    assert second.best == {"accuracy": 0.9, "step": 4}
-    second.recall()
+    assert second.best_metrics == {"accuracy": 0.9, "step": 4}
+    second.load_best()
     assert best
     for name, weight in second.objective.state_dict().items():
         assert torch.equal(weight, best[name]), name
 
 
 def test_waiting_for_a_better_score_goes_on_across_a_stop(data: Path, tmp_path: Path) -> None:
-    changes = ("train.steps=24", "train.saves=6", "train.evaluations=6", "train.patience=3")
+    changes = ("train.steps=24", "train.checkpoints=6", "train.evaluations=6", "train.patience=3")
     scores = iter([0.9, 0.2, 0.2, 0.1, 0.1, 0.1])
     measure = partial(_next_score, scores)
     pulled_at(13, learner(recipe(data, tmp_path / "run", *changes), measure, headline=True))
@@ -194,7 +194,7 @@ def _next_score(scores: Iterator[float]) -> dict[str, float]:
 
 
 def test_a_run_does_not_go_on_with_other_data(data: Path, tmp_path: Path) -> None:
-    changes = ("train.steps=4", "train.saves=2", "train.evaluations=0")
+    changes = ("train.steps=4", "train.checkpoints=2", "train.evaluations=0")
     pulled_at(3, learner(recipe(data, tmp_path / "run", *changes)))
     tokenizer = Tokenizer.load(data / "tokenizer")
     other = Corpus([str(write_text(tmp_path / "other.txt", documents=50))], layout="lines")

@@ -17,7 +17,7 @@ from tiny import assert_same, losses, prepared, recipe, train_in_a_child
 
 from bertsmith.train import checkpoint
 
-SHAPE = ("train.saves=8", "train.evaluations=3", "train.steps=24")
+SHAPE = ("train.checkpoints=8", "train.evaluations=3", "train.steps=24")
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def test_being_asked_to_stop_costs_at_most_one_step(
                 continue
             assert process.exitcode == 3, (out.parent / "output.txt").read_text()
             asked += 1
-            found = checkpoint.newest(out / "checkpoints")
+            found = checkpoint.load_newest(out / "checkpoints")
             assert found is not None
             assert losses(out)[-1][0] == found[0].step  # every step that was taken is saved
             if asked >= times:

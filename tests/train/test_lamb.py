@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bertsmith.train.lamb import moments, step, trust
+from bertsmith.train.lamb import initial_state, step, trust_ratio
 from bertsmith.train.optimizers import Optimizer, OptimizerConfig
 
 GOOD, BAD = torch.tensor(False), torch.tensor(True)
-WORDS: dict[str, Any] = {"betas": (0.9, 0.999), "epsilon": 1e-6, "decay": 0.1, "trusting": True}
+WORDS: dict[str, Any] = {"betas": (0.9, 0.999), "epsilon": 1e-6, "weight_decay": 0.1, "use_trust_ratio": True}
 SHAPES = [(8, 4), (3, 8), (1, 1), (6,), (2, 3, 4)]
 
 
@@ -25,7 +25,7 @@ def drawn(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Ten
 
 
 def fresh(weights: list[Tensor]) -> list[dict[str, Tensor]]:
-    return [moments(nn.Parameter(weight)) for weight in weights]
+    return [initial_state(nn.Parameter(weight)) for weight in weights]
 
 
 def plain(
@@ -57,7 +57,7 @@ def test_a_step_over_many_is_the_papers_for_each(
     rates = [0.1 / (turn + 1) for turn in range(6)]
     states = fresh(weights)
     for given_now, rate in zip(gradients, rates, strict=True):
-        step(weights, given_now, states, rate, GOOD, **WORDS | {"decay": decay, "trusting": trusting})
+        step(weights, given_now, states, rate, GOOD, **WORDS | {"weight_decay": decay, "use_trust_ratio": trusting})
     for index, weight in enumerate(weights):
         own = [given_now[index].double() for given_now in gradients]
         expected = plain(before[index], own, rates, decay=decay, trusting=trusting)
@@ -75,7 +75,9 @@ def test_matrices_decay_and_are_trusted_while_biases_and_norms_are_neither(
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.Linear(8, 3)).double()
     before = {name: weight.detach().clone() for name, weight in module.named_parameters()}
-    optimizer = Optimizer(module, OptimizerConfig(kind="lamb", rate=0.1, decay=decay, clip=clip), shares)
+    optimizer = Optimizer(
+        module, OptimizerConfig(kind="lamb", learning_rate=0.1, weight_decay=decay, max_grad_norm=clip), shares
+    )
     factors = [1.0, 0.5, 0.25, 0.1]
     gradients: dict[str, list[Tensor]] = {name: [] for name in before}
     for turn, factor in enumerate(factors):
@@ -84,7 +86,7 @@ def test_matrices_decay_and_are_trusted_while_biases_and_norms_are_neither(
         assert float(length) > 0.5
         for name, weight in module.named_parameters():
             gradients[name].append(weight.grad.clone() * (clip / (length + 1e-6) if clip else 1.0))  # type: ignore[union-attr]
-        optimizer.step(factor)
+        optimizer.step_at(factor)
     for name, weight in module.named_parameters():
         matrix = weight.ndim > 1
         rates = [0.1 * factor * shares.get(name, 1.0) for factor in factors]
@@ -96,7 +98,9 @@ def test_trust_is_a_ratio_of_lengths_and_one_where_either_is_nought() -> None:
     nothing, something = torch.zeros(2, 2), torch.tensor([[0.0, 3.0], [4.0, 0.0]])
     weights = [something, nothing, something, nothing, 1e6 * something]
     updates = [2 * something, something, nothing, nothing, 1e-6 * something]
-    torch.testing.assert_close(trust(weights, updates), torch.tensor([0.5, 1.0, 1.0, 1.0, 1e12]))  # clipped nowhere
+    torch.testing.assert_close(
+        trust_ratio(weights, updates), torch.tensor([0.5, 1.0, 1.0, 1.0, 1e12])
+    )  # clipped nowhere
 
 
 def test_weights_of_nought_move_as_by_adamw() -> None:
@@ -109,7 +113,7 @@ def test_a_gradient_of_nought_leaves_decay_alone() -> None:
     """The update is then the weights' own direction: they shrink by the rate itself, and without decay stand still."""
     weights, nothing = [drawn(3, 4)], [torch.zeros(3, 4, dtype=torch.float64)]
     before = weights[0].clone()
-    step(weights, nothing, fresh(weights), 0.1, GOOD, **WORDS | {"decay": 0.0})
+    step(weights, nothing, fresh(weights), 0.1, GOOD, **WORDS | {"weight_decay": 0.0})
     assert torch.equal(weights[0], before)
     step(weights, nothing, fresh(weights), 0.1, GOOD, **WORDS)
     torch.testing.assert_close(weights[0], before * 0.9, rtol=1e-12, atol=0)
@@ -120,7 +124,7 @@ def test_a_gradient_of_nought_leaves_decay_alone() -> None:
 def test_a_matrix_moves_by_the_rates_share_of_its_length(rate: float, size: float, decay: float, seed: int) -> None:
     weights = [drawn(3, 5, seed=seed) * size]
     before = weights[0].clone()
-    step(weights, [drawn(3, 5, seed=seed + 1)], fresh(weights), rate, GOOD, **WORDS | {"decay": decay})
+    step(weights, [drawn(3, 5, seed=seed + 1)], fresh(weights), rate, GOOD, **WORDS | {"weight_decay": decay})
     assert float((weights[0] - before).norm()) == pytest.approx(rate * float(before.norm()), rel=1e-6)
 
 
@@ -128,7 +132,7 @@ def test_a_matrix_moves_by_the_rates_share_of_its_length(rate: float, size: floa
 @pytest.mark.parametrize("trusting", [True, False])
 @pytest.mark.parametrize("broken", [torch.nan, torch.inf, -torch.inf])
 def test_a_bad_step_leaves_every_bit_and_the_next_goes_on(broken: float, trusting: bool, turns: int) -> None:
-    words = WORDS | {"trusting": trusting}
+    words = WORDS | {"use_trust_ratio": trusting}
     weights = [drawn(4, 6, dtype=torch.float32), drawn(3, 2, seed=1, dtype=torch.float32)]
     states = fresh(weights)
     gradients = [drawn(*weight.shape, seed=3, dtype=torch.float32) for weight in weights]
@@ -162,8 +166,8 @@ def test_what_has_no_gradient_stands_still_and_counts_no_step() -> None:
     optimizer = Optimizer(module, OptimizerConfig(kind="lamb"))
     module(torch.ones(1, 4)).sum().backward()
     module.get_parameter("1.weight").grad = None
-    optimizer.step(1.0)
-    state = optimizer.state()
+    optimizer.step_at(1.0)
+    state = optimizer.state_dict()
     assert torch.equal(module.get_parameter("1.weight"), before)
     assert [float(state[f"step.{name}"]) for name in ("0.weight", "0.bias", "1.weight", "1.bias")] == [1, 1, 0, 1]
 
@@ -171,14 +175,14 @@ def test_what_has_no_gradient_stands_still_and_counts_no_step() -> None:
 def test_it_learns() -> None:
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 3))
-    optimizer = Optimizer(module, OptimizerConfig(kind="lamb", rate=0.03))
+    optimizer = Optimizer(module, OptimizerConfig(kind="lamb", learning_rate=0.03))
     inputs = drawn(64, 4, dtype=torch.float32)
     losses = []
     for _ in range(100):
         loss = (module(inputs) - inputs[:, :3].sin()).square().mean()
         loss.backward()
         losses.append(float(loss.detach()))
-        optimizer.step(1.0)
+        optimizer.step_at(1.0)
     assert losses[-1] < losses[0] / 10
 
 

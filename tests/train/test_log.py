@@ -49,7 +49,7 @@ def test_what_is_not_a_number_stays_json(tmp_path: Path) -> None:
         "kind": "step",
         "step": 1,
         "loss": math.nan,
-        "terms": {"next": -math.inf},
+        "terms": {"nsp": -math.inf},
         "norms": [math.inf, 1.0],
     }
     written(tmp_path, [odd])
@@ -58,7 +58,7 @@ def test_what_is_not_a_number_stays_json(tmp_path: Path) -> None:
         raise AssertionError(f"{word} is not JSON")
 
     record = json.loads((tmp_path / NAME).read_text(), parse_constant=refuse)
-    assert (record["loss"], record["terms"], record["norms"]) == ("nan", {"next": "-inf"}, ["inf", 1.0])
+    assert (record["loss"], record["terms"], record["norms"]) == ("nan", {"nsp": "-inf"}, ["inf", 1.0])
     assert math.isnan(float(record["loss"]))
 
 
@@ -208,7 +208,7 @@ def test_damaged_lines_are_left_out_and_said(tmp_path: Path) -> None:
         assert log.rewind(6) == f"{tmp_path / NAME}: 1 damaged lines left out"
         assert log.rewind(6) == ""
         lost = "damaged, the records of 2 of 6 steps are lost. Only the curves lack them"
-        assert log.rewind(6, every=True) == f"{tmp_path / NAME}: {lost}"
+        assert log.rewind(6, every_step=True) == f"{tmp_path / NAME}: {lost}"
 
 
 def test_one_damaged_number_does_not_cut_off_what_follows(tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_one_damaged_number_does_not_cut_off_what_follows(tmp_path: Path) -> Non
     path = tmp_path / NAME
     path.write_bytes(path.read_bytes().replace(b'"step": 3', b'"step": 93'))
     with Log(tmp_path, tensorboard=False) as log:
-        assert "the records of 1 of 5 steps are lost" in log.rewind(5, every=True)
+        assert "the records of 1 of 5 steps are lost" in log.rewind(5, every_step=True)
     assert [record["step"] for record in read(path)] == [1, 2, 4, 5]
 
 
@@ -225,4 +225,4 @@ def test_a_torn_last_line_is_no_damage(tmp_path: Path) -> None:
     with (tmp_path / NAME).open("ab") as file:
         file.write(b'{"kind": "step", "st')
     with Log(tmp_path, tensorboard=False) as log:
-        assert log.rewind(3, every=True) == ""
+        assert log.rewind(3, every_step=True) == ""

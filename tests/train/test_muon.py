@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from bertsmith.train.muon import COEFFICIENTS, EPSILON, ROUNDS, orthogonalise, scale, step
+from bertsmith.train.muon import COEFFICIENTS, EPSILON, ROUNDS, orthogonalise, step, update_scale
 
 LEAST, MOST = 0.68, 1.21  # where singular values end that were at least 1 / 500 of the matrix's length
 SHAPES = [(8, 8), (4, 12), (12, 4), (1, 5), (5, 1), (1, 1)]
@@ -127,7 +127,7 @@ def test_a_batched_step_is_the_plain_one_for_every_matrix(rows: int, columns: in
     gradients = [[drawn(count, rows, columns, seed=9 * turn + count) for count in counts] for turn in range(1, 4)]
     for given_now in gradients:
         rate = torch.tensor(0.03, dtype=torch.float64)
-        step(weights, given_now, momenta, rate, GOOD, momentum=momentum, decay=0.2)
+        step(weights, given_now, momenta, rate, GOOD, momentum=momentum, weight_decay=0.2)
     together = [torch.cat(given_now) for given_now in gradients]
     for index, after in enumerate(torch.cat(weights)):
         own = [given_now[index] for given_now in together]
@@ -146,7 +146,7 @@ def test_it_is_pytorchs_own_in_full_precision(rows: int, columns: int, monkeypat
         gradient = drawn(rows, columns, seed=turn + 1, dtype=torch.float32)
         theirs.grad = gradient.clone()
         optimizer.step()
-        step([ours], [gradient[None]], [kept], torch.tensor(0.02), GOOD, momentum=0.9, decay=0.1)
+        step([ours], [gradient[None]], [kept], torch.tensor(0.02), GOOD, momentum=0.9, weight_decay=0.1)
     torch.testing.assert_close(ours[0], theirs.detach(), rtol=0, atol=2e-6)
 
 
@@ -157,10 +157,10 @@ def test_a_bad_step_leaves_every_bit_and_the_next_goes_on(broken: float) -> None
     gradient = drawn(2, 4, 6, seed=2, dtype=torch.float32)
     spoilt = gradient.clone()
     spoilt[1, 2, 3] = broken
-    step(weights, [spoilt], momenta, torch.tensor(0.1), BAD, momentum=0.95, decay=0.3)
+    step(weights, [spoilt], momenta, torch.tensor(0.1), BAD, momentum=0.95, weight_decay=0.3)
     assert torch.equal(weights[0].view(torch.int32), before.view(torch.int32))
     assert torch.equal(momenta[0].view(torch.int32), kept.view(torch.int32))
-    step(weights, [gradient], momenta, torch.tensor(0.1), GOOD, momentum=0.95, decay=0.3)
+    step(weights, [gradient], momenta, torch.tensor(0.1), GOOD, momentum=0.95, weight_decay=0.3)
     assert bool(torch.isfinite(weights[0]).all())
     assert not torch.equal(weights[0], before)
 
@@ -168,7 +168,7 @@ def test_a_bad_step_leaves_every_bit_and_the_next_goes_on(broken: float) -> None
 def test_weights_decay_beside_the_movement() -> None:
     weights, nothing = [drawn(2, 4, 6)], [torch.zeros(2, 4, 6, dtype=torch.float64)]
     before = weights[0].clone()
-    step(weights, nothing, [torch.zeros_like(before)], torch.tensor(0.1), GOOD, momentum=0.95, decay=0.3)
+    step(weights, nothing, [torch.zeros_like(before)], torch.tensor(0.1), GOOD, momentum=0.95, weight_decay=0.3)
     torch.testing.assert_close(weights[0], before * (1 - 0.1 * 0.3), rtol=1e-7, atol=0)
 
 
@@ -177,14 +177,14 @@ def test_weights_decay_beside_the_movement() -> None:
 def test_a_step_is_never_longer_than_the_rate_allows(rows: int, columns: int, rate: float, seed: int) -> None:
     weight = torch.zeros(1, rows, columns, dtype=torch.float64)
     gradient = drawn(1, rows, columns, seed=seed)
-    step([weight], [gradient], [torch.zeros_like(weight)], torch.tensor(rate), GOOD, momentum=0.95, decay=0.0)
-    assert float(torch.linalg.svdvals(weight[0]).max()) <= MOST * rate * scale(rows, columns) * (1 + 1e-6)
+    step([weight], [gradient], [torch.zeros_like(weight)], torch.tensor(rate), GOOD, momentum=0.95, weight_decay=0.0)
+    assert float(torch.linalg.svdvals(weight[0]).max()) <= MOST * rate * update_scale(rows, columns) * (1 + 1e-6)
 
 
 def test_a_gradient_is_read_and_not_written() -> None:
     gradient = drawn(1, 3, 4)
     before = gradient.clone()
-    step([drawn(1, 3, 4)], [gradient], [drawn(1, 3, 4)], torch.tensor(0.1), GOOD, momentum=0.9, decay=0.0)
+    step([drawn(1, 3, 4)], [gradient], [drawn(1, 3, 4)], torch.tensor(0.1), GOOD, momentum=0.9, weight_decay=0.0)
     assert torch.equal(gradient, before)
 
 

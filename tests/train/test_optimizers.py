@@ -9,10 +9,12 @@ from bertsmith.errors import RecipeError
 from bertsmith.train import muon
 from bertsmith.train.optimizers import Optimizer, OptimizerConfig
 
-CONFIG = OptimizerConfig(rate=0.01, decay=0.1)
-MUON = OptimizerConfig(rate=0.01, decay=0.1, matrices="muon", matrix_rate=0.05)
-LAMB = OptimizerConfig(kind="lamb", rate=0.01, decay=0.1)
-BOTH = OptimizerConfig(kind="lamb", rate=0.01, decay=0.1, matrices="muon", matrix_rate=0.05)
+CONFIG = OptimizerConfig(learning_rate=0.01, weight_decay=0.1)
+MUON = OptimizerConfig(learning_rate=0.01, weight_decay=0.1, hidden_optimizer="muon", muon_learning_rate=0.05)
+LAMB = OptimizerConfig(kind="lamb", learning_rate=0.01, weight_decay=0.1)
+BOTH = OptimizerConfig(
+    kind="lamb", learning_rate=0.01, weight_decay=0.1, hidden_optimizer="muon", muon_learning_rate=0.05
+)
 ALL = pytest.mark.parametrize("settings", [CONFIG, MUON, LAMB, BOTH], ids=["adamw", "muon", "lamb", "lamb-muon"])
 HIDDEN = {"0.weight": 2, "3.weight": 1}  # of shapes 8 x 4 and 3 x 8
 
@@ -31,7 +33,7 @@ def backward(module: nn.Module, step: int) -> None:
 def walk(module: nn.Module, optimizer: Optimizer, steps: range) -> dict[str, Tensor]:
     for step in steps:
         backward(module, step)
-        optimizer.step(1 / (step + 1))
+        optimizer.step_at(1 / (step + 1))
     return {name: weight.clone() for name, weight in module.state_dict().items()}
 
 
@@ -70,7 +72,7 @@ def test_a_parameter_moves_at_its_own_share_of_the_rate() -> None:
     """A half everywhere is a half of the rate; and where only some have it, the others move as without."""
     first, second, third = network(), network(), network()
     some = {"0.weight": 0.5, "2.bias": 0.5}
-    halved = walk(first, Optimizer(first, OptimizerConfig(rate=0.005, decay=0.1)), range(1))
+    halved = walk(first, Optimizer(first, OptimizerConfig(learning_rate=0.005, weight_decay=0.1)), range(1))
     whole = walk(second, Optimizer(second, CONFIG), range(1))
     mixed = walk(third, Optimizer(third, CONFIG, some), range(1))
     for name, weight in mixed.items():
@@ -84,7 +86,7 @@ def test_parameters_that_decay_alike_and_share_a_rate_are_one_group() -> None:
     named = {parameter: name for name, parameter in module.named_parameters()}
     groups = [
         (group["weight_decay"], group["share"], [named[parameter] for parameter in group["params"]])
-        for group in optimizer.rest.param_groups
+        for group in optimizer.base.param_groups
     ]
     assert groups == [
         (0.1, 0.5, ["0.weight"]),
@@ -101,7 +103,7 @@ def test_what_asks_for_no_gradient_takes_no_part() -> None:
     optimizer = Optimizer(module, CONFIG)
     after = walk(module, optimizer, range(2))
     assert torch.equal(after["0.weight"], before)
-    names = {name.split(".", 1)[1] for name in optimizer.state()}
+    names = {name.split(".", 1)[1] for name in optimizer.state_dict()}
     assert names == {"2.weight", "2.bias", "3.weight", "3.bias"}
 
 
@@ -113,19 +115,19 @@ def test_a_restored_state_goes_on_to_the_bit(
 ) -> None:
     module = network()
     module[2].requires_grad_(False)  # type: ignore[index]
-    optimizer = Optimizer(module, settings, shares, capturable=capturable, hidden=HIDDEN)
+    optimizer = Optimizer(module, settings, shares, capturable=capturable, hidden_matrices=HIDDEN)
     half = walk(module, optimizer, range(3))
-    state = {name: tensor.clone() for name, tensor in optimizer.state().items()}
+    state = {name: tensor.clone() for name, tensor in optimizer.state_dict().items()}
     assert all(isinstance(tensor, Tensor) for tensor in state.values())
     whole = walk(module, optimizer, range(3, 6))
 
     again = network()
     again[2].requires_grad_(False)  # type: ignore[index]
-    other = Optimizer(again, settings, shares, capturable=capturable, hidden=HIDDEN)
+    other = Optimizer(again, settings, shares, capturable=capturable, hidden_matrices=HIDDEN)
     again.load_state_dict(half)
-    other.restore(state)
+    other.load_state_dict(state)
     assert_same(walk(again, other, range(3, 6)), whole)
-    assert_same(other.state(), optimizer.state())
+    assert_same(other.state_dict(), optimizer.state_dict())
 
 
 @ALL
@@ -136,19 +138,19 @@ def test_a_gradient_that_is_no_number_changes_nothing(
     broken: float, place: str, capturable: bool, settings: OptimizerConfig
 ) -> None:
     module = network()
-    optimizer = Optimizer(module, settings, capturable=capturable, hidden=HIDDEN)
+    optimizer = Optimizer(module, settings, capturable=capturable, hidden_matrices=HIDDEN)
     before = walk(module, optimizer, range(2))
-    state = {name: tensor.clone() for name, tensor in optimizer.state().items()}
+    state = {name: tensor.clone() for name, tensor in optimizer.state_dict().items()}
     backward(module, 2)
     module.get_parameter(place).grad.fill_(broken)  # type: ignore[union-attr]
-    norm, bad = optimizer.step(1.0)
+    norm, bad = optimizer.step_at(1.0)
     assert bool(bad)
     assert not torch.isfinite(norm)
     assert_same(dict(module.state_dict()), before)
-    assert_same(optimizer.state(), state)
+    assert_same(optimizer.state_dict(), state)
     assert all(parameter.grad is None for parameter in module.parameters())
     backward(module, 3)
-    assert not bool(optimizer.step(1.0)[1])
+    assert not bool(optimizer.step_at(1.0)[1])
 
 
 def test_the_clip_bounds_the_gradient_and_nought_is_no_limit() -> None:
@@ -157,10 +159,10 @@ def test_the_clip_bounds_the_gradient_and_nought_is_no_limit() -> None:
         module = network()
         backward(module, 0)
         gradient = torch.cat([parameter.grad.flatten() for parameter in module.parameters()])  # type: ignore[union-attr]
-        optimizer = Optimizer(module, OptimizerConfig(clip=clip))
-        norm, _ = optimizer.step(1.0)
+        optimizer = Optimizer(module, OptimizerConfig(max_grad_norm=clip))
+        norm, _ = optimizer.step_at(1.0)
         torch.testing.assert_close(norm, gradient.norm())
-        moments = torch.cat([tensor.flatten() for name, tensor in optimizer.state().items() if "exp_avg." in name])
+        moments = torch.cat([tensor.flatten() for name, tensor in optimizer.state_dict().items() if "exp_avg." in name])
         lengths.append(float(moments.norm()) / 0.1)  # the first moment is a tenth of the first gradient
     assert lengths[0] == pytest.approx(1e-3, rel=1e-3)
     assert lengths[1] == pytest.approx(float(gradient.norm()), rel=1e-5)
@@ -170,17 +172,17 @@ def test_the_clip_bounds_the_gradient_and_nought_is_no_limit() -> None:
 def test_a_capturable_optimizer_keeps_its_rates_in_tensors_and_says_the_same(settings: OptimizerConfig) -> None:
     first, second = network(), network()
     shares = {"0.weight": 0.25, "3.bias": 0.5}
-    optimizer = Optimizer(second, settings, shares, capturable=True, hidden=HIDDEN)
-    places = [group["lr"].data_ptr() for group in optimizer.rest.param_groups]
-    for group in optimizer.rest.param_groups:
+    optimizer = Optimizer(second, settings, shares, capturable=True, hidden_matrices=HIDDEN)
+    places = [group["lr"].data_ptr() for group in optimizer.base.param_groups]
+    for group in optimizer.base.param_groups:
         assert (group["lr"].shape, group["lr"].dtype) == (torch.Size([]), torch.float32)
-    expected = walk(first, Optimizer(first, settings, shares, hidden=HIDDEN), range(4))
+    expected = walk(first, Optimizer(first, settings, shares, hidden_matrices=HIDDEN), range(4))
     for name, weight in walk(second, optimizer, range(4)).items():
         torch.testing.assert_close(weight, expected[name], rtol=1e-6, atol=1e-7)
-    assert [group["lr"].data_ptr() for group in optimizer.rest.param_groups] == places
-    optimizer.set_rate(0.5)
-    rates = [float(group["lr"]) for group in optimizer.rest.param_groups]
-    assert rates == pytest.approx([0.005 * group["share"] for group in optimizer.rest.param_groups])
+    assert [group["lr"].data_ptr() for group in optimizer.base.param_groups] == places
+    optimizer.set_learning_rate(0.5)
+    rates = [float(group["lr"]) for group in optimizer.base.param_groups]
+    assert rates == pytest.approx([0.005 * group["share"] for group in optimizer.base.param_groups])
 
 
 @pytest.mark.parametrize(
@@ -190,11 +192,11 @@ def test_a_capturable_optimizer_keeps_its_rates_in_tensors_and_says_the_same(set
 )
 def test_a_capturable_optimizer_has_its_state_before_the_first_step(settings: OptimizerConfig, tensors: int) -> None:
     module = network()
-    optimizer = Optimizer(module, settings, capturable=True, hidden=HIDDEN)
-    state = optimizer.state()
+    optimizer = Optimizer(module, settings, capturable=True, hidden_matrices=HIDDEN)
+    state = optimizer.state_dict()
     assert len(state) == tensors
     walk(module, optimizer, range(1))
-    for name, tensor in optimizer.state().items():
+    for name, tensor in optimizer.state_dict().items():
         assert tensor.data_ptr() == state[name].data_ptr()
 
 
@@ -206,10 +208,10 @@ def test_muon_moves_what_is_hidden_and_adamw_the_rest_as_ever() -> None:
     gradients = {name: weight.grad.clone() for name, weight in module.named_parameters()}  # type: ignore[union-attr]
     length = torch.cat([gradient.flatten() for gradient in gradients.values()]).norm()
     assert float(length) > 2  # so that it is clipped
-    norm, bad = Optimizer(module, MUON, hidden=HIDDEN).step(0.5)
+    norm, bad = Optimizer(module, MUON, hidden_matrices=HIDDEN).step_at(0.5)
     torch.testing.assert_close(norm, length)
     assert not bool(bad)
-    alone = walk(other, Optimizer(other, OptimizerConfig(rate=0.005, decay=0.1)), range(1))
+    alone = walk(other, Optimizer(other, OptimizerConfig(learning_rate=0.005, weight_decay=0.1)), range(1))
     for name, weight in module.named_parameters():
         if name not in HIDDEN:
             assert torch.equal(weight, alone[name]), name
@@ -218,27 +220,27 @@ def test_muon_moves_what_is_hidden_and_adamw_the_rest_as_ever() -> None:
             *(tensor.chunk(HIDDEN[name]) for tensor in (weight.detach(), first[name], gradients[name])), strict=True
         ):
             direction = muon.orthogonalise(gradient[None] / length)[0]
-            expected = before * (1 - 0.025 * 0.1) - 0.025 * muon.scale(*gradient.shape) * direction
+            expected = before * (1 - 0.025 * 0.1) - 0.025 * muon.update_scale(*gradient.shape) * direction
             torch.testing.assert_close(moved, expected, rtol=0, atol=1e-5)
 
 
 def test_muon_keeps_one_momentum_for_a_matrix_and_adamw_nothing_of_it() -> None:
     module = network()
-    optimizer = Optimizer(module, MUON, hidden=HIDDEN)
+    optimizer = Optimizer(module, MUON, hidden_matrices=HIDDEN)
     walk(module, optimizer, range(2))
-    state = optimizer.state()
+    state = optimizer.state_dict()
     assert {name for name in state if "0.weight" in name or "3.weight" in name} == {
         "momentum.0.weight",
         "momentum.3.weight",
     }
     assert len(state) == 2 + 3 * 4
-    assert set(optimizer.named) == {name for name, _ in module.named_parameters()}
+    assert set(optimizer.parameters) == {name for name, _ in module.named_parameters()}
     assert all(float(state[f"momentum.{name}"].norm()) > 0 for name in HIDDEN)
 
 
 def test_hidden_matrices_are_not_asked_for_by_adamw() -> None:
     first, second = network(), network()
-    named = Optimizer(second, CONFIG, hidden=HIDDEN)
+    named = Optimizer(second, CONFIG, hidden_matrices=HIDDEN)
     assert_same(walk(first, Optimizer(first, CONFIG), range(4)), walk(second, named, range(4)))
 
 
@@ -253,13 +255,13 @@ def test_matrices_of_one_shape_move_alike_whatever_moves_beside_them() -> None:
         before = {name: module.get_parameter(name).detach().clone() for name in gradients}
         optimizer = Optimizer(
             module,
-            OptimizerConfig(matrices="muon", decay=0.0, clip=0.0),
+            OptimizerConfig(hidden_optimizer="muon", weight_decay=0.0, max_grad_norm=0.0),
             rates,
-            hidden=dict.fromkeys(gradients, 1),
+            hidden_matrices=dict.fromkeys(gradients, 1),
         )
         for name, gradient in gradients.items():
             module.get_parameter(name).grad = gradient.clone()
-        optimizer.step(1.0)
+        optimizer.step_at(1.0)
         moved.append({name: module.get_parameter(name).detach() - before[name] for name in gradients})
     torch.testing.assert_close(moved[1]["1.weight"], moved[0]["1.weight"] / 2, rtol=0, atol=1e-6)
     for name in ("0.weight", "2.weight"):
@@ -269,26 +271,26 @@ def test_matrices_of_one_shape_move_alike_whatever_moves_beside_them() -> None:
 def test_a_hidden_matrix_without_a_gradient_stands_still() -> None:
     module = network()
     before = module.state_dict()["3.weight"].clone()
-    optimizer = Optimizer(module, MUON, hidden=HIDDEN)
+    optimizer = Optimizer(module, MUON, hidden_matrices=HIDDEN)
     backward(module, 0)
     module.get_parameter("3.weight").grad = None
-    optimizer.step(1.0)
+    optimizer.step_at(1.0)
     assert torch.equal(module.state_dict()["3.weight"], before)
-    assert float(optimizer.state()["momentum.3.weight"].norm()) == 0
-    assert float(optimizer.state()["momentum.0.weight"].norm()) > 0
+    assert float(optimizer.state_dict()["momentum.3.weight"].norm()) == 0
+    assert float(optimizer.state_dict()["momentum.0.weight"].norm()) > 0
 
 
 def test_gradients_can_be_dropped_without_a_step() -> None:
     module = network()
-    optimizer = Optimizer(module, MUON, hidden=HIDDEN)
+    optimizer = Optimizer(module, MUON, hidden_matrices=HIDDEN)
     backward(module, 0)
-    optimizer.forget()
+    optimizer.zero_grad()
     assert all(parameter.grad is None for parameter in module.parameters())
 
 
 def test_muon_learns() -> None:
     module = network()
-    optimizer = Optimizer(module, MUON, hidden=HIDDEN)
+    optimizer = Optimizer(module, MUON, hidden_matrices=HIDDEN)
     inputs = torch.randn(64, 4, generator=torch.Generator().manual_seed(5))
     targets = inputs[:, :3].sin()
     losses = []
@@ -296,23 +298,25 @@ def test_muon_learns() -> None:
         loss = (module(inputs) - targets).square().mean()
         loss.backward()
         losses.append(float(loss.detach()))
-        optimizer.step(1.0)
+        optimizer.step_at(1.0)
     assert losses[-1] < losses[0] / 10
 
 
 @pytest.mark.parametrize("hidden", [None, {}])
 def test_muon_without_a_hidden_matrix_is_refused(hidden: dict[str, int] | None) -> None:
-    with pytest.raises(RecipeError, match=r"^optimizer.matrices: no hidden matrix learns here .* Use 'adamw'.$"):
-        Optimizer(network(), MUON, hidden=hidden)
+    with pytest.raises(
+        RecipeError, match=r"^optimizer.hidden_optimizer: no hidden matrix learns here .* Use 'adamw'.$"
+    ):
+        Optimizer(network(), MUON, hidden_matrices=hidden)
 
 
 def test_a_frozen_hidden_matrix_is_left_out_and_one_is_needed() -> None:
     module = network()
     module[0].requires_grad_(False)  # type: ignore[index]
-    assert set(Optimizer(module, MUON, hidden=HIDDEN).state()) == {"momentum.3.weight"}
+    assert set(Optimizer(module, MUON, hidden_matrices=HIDDEN).state_dict()) == {"momentum.3.weight"}
     module[3].requires_grad_(False)  # type: ignore[index]
     with pytest.raises(RecipeError, match="no hidden matrix learns here"):
-        Optimizer(module, MUON, hidden=HIDDEN)
+        Optimizer(module, MUON, hidden_matrices=HIDDEN)
 
 
 @pytest.mark.parametrize(
@@ -325,16 +329,22 @@ def test_a_frozen_hidden_matrix_is_left_out_and_one_is_needed() -> None:
 )
 def test_what_is_no_stack_of_matrices_is_refused(hidden: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Optimizer(network(), MUON, hidden=hidden)
+        Optimizer(network(), MUON, hidden_matrices=hidden)
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"matrices": "sgd"}, "sgd"),
+        ({"hidden_optimizer": "sgd"}, "sgd"),
         ({"kind": "lam"}, "lam"),
-        ({"matrix_rate": 0.0}, "matrix_rate is 0.0. Give more than 0, as in optimizer.matrix_rate=0.02."),
-        ({"matrix_rate": float("inf")}, "matrix_rate is inf. Give more than 0, as in optimizer.matrix_rate=0.02."),
+        (
+            {"muon_learning_rate": 0.0},
+            "muon_learning_rate is 0.0. Give more than 0, as in optimizer.muon_learning_rate=0.02.",
+        ),
+        (
+            {"muon_learning_rate": float("inf")},
+            "muon_learning_rate is inf. Give more than 0, as in optimizer.muon_learning_rate=0.02.",
+        ),
         ({"momentum": 1.0}, "momentum is 1.0. Give a share, at least 0 and below 1."),
         ({"momentum": -0.1}, "momentum is -0.1. Give a share, at least 0 and below 1."),
     ],
@@ -355,14 +365,14 @@ def test_a_recorded_move_follows_the_schedule_leaves_bad_steps_out_and_mixes_wit
     shares = {"0.weight": 0.25, "3.bias": 0.5}
     first, second = network().to(device), network().to(device)
     gradients = [torch.randn(parameter.shape, device=device) for parameter in first.parameters()]
-    plain = Optimizer(first, settings, shares, hidden=HIDDEN)
-    optimizer = Optimizer(second, settings, shares, capturable=True, hidden=HIDDEN)
+    plain = Optimizer(first, settings, shares, hidden_matrices=HIDDEN)
+    optimizer = Optimizer(second, settings, shares, capturable=True, hidden_matrices=HIDDEN)
     places = [torch.zeros_like(gradient) for gradient in gradients]
 
     def moved() -> tuple[Tensor, Tensor]:
         for parameter, place in zip(second.parameters(), places, strict=True):
             parameter.grad = place * 1
-        return optimizer.move()
+        return optimizer.step()
 
     muon.orthogonalise(torch.ones(1, 2, 2, device=device))  # libraries set themselves up outside a recording
     torch.cuda.synchronize()
@@ -374,8 +384,8 @@ def test_a_recorded_move_follows_the_schedule_leaves_bad_steps_out_and_mixes_wit
         for parameter, place, gradient in zip(first.parameters(), places, gradients, strict=True):
             parameter.grad = gradient * broken
             place.copy_(gradient * broken)
-        expected = plain.step(1 / (step + 1))
-        optimizer.set_rate(1 / (step + 1))
+        expected = plain.step_at(1 / (step + 1))
+        optimizer.set_learning_rate(1 / (step + 1))
         if step == 0:
             moved()  # outside the graph, without a warning
             continue
@@ -384,4 +394,4 @@ def test_a_recorded_move_follows_the_schedule_leaves_bad_steps_out_and_mixes_wit
         torch.testing.assert_close(norm, expected[0], equal_nan=True)
     for one, other in zip(first.parameters(), second.parameters(), strict=True):
         torch.testing.assert_close(other, one, rtol=1e-6, atol=1e-7)
-    assert float(next(iter(optimizer.state().values()))) == 4  # steps, the bad one left out
+    assert float(next(iter(optimizer.state_dict().values()))) == 4  # steps, the bad one left out

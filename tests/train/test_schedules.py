@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bertsmith import config
 from bertsmith.errors import RecipeError
-from bertsmith.train.schedules import ScheduleConfig, factor
+from bertsmith.train.schedules import ScheduleConfig, learning_rate_factor
 
 SHARES = st.floats(0, 1)
 
@@ -25,15 +25,15 @@ def schedules(draw: st.DrawFn) -> ScheduleConfig:
 @settings(deadline=None)
 @given(schedule=schedules(), share=SHARES)
 def test_a_factor_lies_between_nought_and_one(schedule: ScheduleConfig, share: float) -> None:
-    assert 0 <= factor(share, schedule) <= 1
+    assert 0 <= learning_rate_factor(share, schedule) <= 1
 
 
 @settings(deadline=None)
 @given(schedule=schedules())
 def test_every_schedule_ends_at_nought_and_begins_there_if_it_rises(schedule: ScheduleConfig) -> None:
-    assert factor(1.0, schedule) == 0
-    assert factor(0.0, schedule) == pytest.approx(0 if schedule.warmup else 1, abs=1e-7)
-    assert factor(schedule.warmup, schedule) == pytest.approx(1, abs=1e-7)
+    assert learning_rate_factor(1.0, schedule) == 0
+    assert learning_rate_factor(0.0, schedule) == pytest.approx(0 if schedule.warmup else 1, abs=1e-7)
+    assert learning_rate_factor(schedule.warmup, schedule) == pytest.approx(1, abs=1e-7)
 
 
 @settings(deadline=None)
@@ -42,7 +42,7 @@ def test_an_inverse_root_is_that_of_the_transformer(warmup: int, step: int) -> N
     """Vaswani et al. 2017, equation 3, but for the factor that makes the highest rate one."""
     schedule = ScheduleConfig(kind="inverse_root", warmup=warmup / 20_000)
     paper = min(step**-0.5, step * warmup**-1.5) * warmup**0.5
-    assert factor(step / 20_000, schedule) == pytest.approx(paper)
+    assert learning_rate_factor(step / 20_000, schedule) == pytest.approx(paper)
 
 
 @settings(deadline=None)
@@ -56,7 +56,7 @@ def test_a_schedule_has_no_jump(schedule: ScheduleConfig, first: float, second: 
         "cosine": math.pi / 2 * apart / (1 - schedule.warmup),
         "trapezoid": math.sqrt(apart / schedule.cooldown),
     }[schedule.kind]
-    assert abs(factor(first, schedule) - factor(second, schedule)) <= rise + fall + 1e-7
+    assert abs(learning_rate_factor(first, schedule) - learning_rate_factor(second, schedule)) <= rise + fall + 1e-7
 
 
 @settings(deadline=None)
@@ -64,9 +64,9 @@ def test_a_schedule_has_no_jump(schedule: ScheduleConfig, first: float, second: 
 def test_a_schedule_rises_and_then_only_falls(schedule: ScheduleConfig, first: float, second: float) -> None:
     early, late = sorted((first, second))
     if late <= schedule.warmup:
-        assert factor(early, schedule) <= factor(late, schedule) + 1e-7
+        assert learning_rate_factor(early, schedule) <= learning_rate_factor(late, schedule) + 1e-7
     elif early >= schedule.warmup:
-        assert factor(early, schedule) >= factor(late, schedule) - 1e-7
+        assert learning_rate_factor(early, schedule) >= learning_rate_factor(late, schedule) - 1e-7
 
 
 @settings(deadline=None)
@@ -75,16 +75,16 @@ def test_a_trapezoid_is_flat_between_its_slopes(warmup: float, cooldown: float, 
     schedule = ScheduleConfig(kind="trapezoid", warmup=warmup, cooldown=cooldown)
     share = warmup + between * (1 - cooldown - warmup)
     if (1 - share) / cooldown >= 1:  # rounding may put the last of them behind the edge
-        assert factor(share, schedule) == 1
+        assert learning_rate_factor(share, schedule) == 1
     else:
-        assert factor(share, schedule) == pytest.approx(1, abs=1e-6)
+        assert learning_rate_factor(share, schedule) == pytest.approx(1, abs=1e-6)
 
 
 @settings(deadline=None)
 @given(warmup=st.floats(0, 0.99), share=SHARES)
 def test_a_straight_fall_is_bit_for_bit_that_of_berts_recipes(warmup: float, share: float) -> None:
     expected = share / warmup if share < warmup else (1 - share) / (1 - warmup)
-    assert factor(share, ScheduleConfig(warmup=warmup)) == expected
+    assert learning_rate_factor(share, ScheduleConfig(warmup=warmup)) == expected
 
 
 def test_the_curves_at_a_few_places() -> None:
@@ -92,9 +92,11 @@ def test_the_curves_at_a_few_places() -> None:
     trapezoid = ScheduleConfig(kind="trapezoid", warmup=0.1, cooldown=0.2)
     cosine = ScheduleConfig(kind="cosine", warmup=0.1)
     falling = [1 - math.sqrt(0.25), 1 - math.sqrt(0.75)]
-    assert [factor(place, trapezoid) for place in places] == pytest.approx([0, 0.5, 1, 1, 1, *falling, 0], abs=1e-7)
-    assert [factor(place, cosine) for place in places[:4]] == pytest.approx([0, 0.5, 1, 0.5])
-    assert factor(0.325, cosine) == pytest.approx(0.5 + math.sqrt(0.5) / 2)
+    assert [learning_rate_factor(place, trapezoid) for place in places] == pytest.approx(
+        [0, 0.5, 1, 1, 1, *falling, 0], abs=1e-7
+    )
+    assert [learning_rate_factor(place, cosine) for place in places[:4]] == pytest.approx([0, 0.5, 1, 0.5])
+    assert learning_rate_factor(0.325, cosine) == pytest.approx(0.5 + math.sqrt(0.5) / 2)
 
 
 @pytest.mark.parametrize(
@@ -118,5 +120,5 @@ def test_a_schedule_that_cannot_be_is_refused_in_one_line(values: dict[str, obje
 
 
 def test_what_does_not_cool_down_may_rise_for_long() -> None:
-    assert factor(0.9, ScheduleConfig(warmup=0.9)) == pytest.approx(1)
+    assert learning_rate_factor(0.9, ScheduleConfig(warmup=0.9)) == pytest.approx(1)
     assert asdict(ScheduleConfig()) == {"warmup": 0.01, "kind": "linear", "cooldown": 0.2}

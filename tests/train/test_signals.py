@@ -16,9 +16,9 @@ def send(number: int) -> None:
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
 def test_a_signal_only_sets_a_flag(name: str) -> None:
     with Signals() as signals:
-        assert signals.asked is None
+        assert signals.received is None
         send(getattr(signal, name))
-        assert signals.asked == name
+        assert signals.received == name
 
 
 def test_a_second_interrupt_stops_at_once() -> None:
@@ -26,7 +26,7 @@ def test_a_second_interrupt_stops_at_once() -> None:
         send(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             send(signal.SIGINT)
-        assert signals.asked == "SIGINT"
+        assert signals.received == "SIGINT"
 
 
 def test_asking_twice_to_terminate_still_only_asks() -> None:
@@ -34,7 +34,7 @@ def test_asking_twice_to_terminate_still_only_asks() -> None:
         send(signal.SIGTERM)
         send(signal.SIGTERM)
         send(signal.SIGINT)
-        assert signals.asked == "SIGTERM"
+        assert signals.received == "SIGTERM"
 
 
 def test_what_listened_before_listens_again() -> None:
@@ -52,7 +52,7 @@ def test_other_threads_do_not_listen() -> None:
 
     def listen() -> None:
         with Signals() as signals:
-            found.append((signals.asked, signal.getsignal(signal.SIGTERM)))
+            found.append((signals.received, signal.getsignal(signal.SIGTERM)))
 
     thread = threading.Thread(target=listen)
     thread.start()

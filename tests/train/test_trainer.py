@@ -11,19 +11,20 @@ import pytest
 import torch
 from tiny import assert_same, fail_at, losses, prepared, recipe, weights, write_text
 
-from bertsmith import kit, run
+from bertsmith.commands import pretrain
 from bertsmith.data.batch import Batch
-from bertsmith.data.corpus import Corpus
-from bertsmith.data.prepare import prepare
+from bertsmith.data.corpus.corpus import Corpus
+from bertsmith.data.shards.prepare import prepare
 from bertsmith.errors import RunError
 from bertsmith.objectives.base import Term
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.recipe import Recipe
+from bertsmith.runs import build
 from bertsmith.text.tokenizer import TokenizerConfig, train
 from bertsmith.train import log
-from bertsmith.train.clock import Clock, Extent, seconds, spoken
+from bertsmith.train.clock import Clock, Extent, format_duration, parse_duration
 from bertsmith.train.optimizers import Optimizer, OptimizerConfig
-from bertsmith.train.schedules import ScheduleConfig, factor
+from bertsmith.train.schedules import ScheduleConfig, learning_rate_factor
 
 
 @pytest.fixture(scope="module")
@@ -35,17 +36,17 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that nobody disturbs."""
     out = tmp_path_factory.mktemp("runs") / "whole"
-    run.pretrain(recipe(data, out))
+    pretrain.pretrain(recipe(data, out))
     return out
 
 
 def test_a_run_learns_and_leaves_what_it_promises(data: Path, tmp_path: Path) -> None:
-    figures = run.pretrain(recipe(data, tmp_path / "run", "train.steps=120", "model.dropout=0.0"))
+    figures = pretrain.pretrain(recipe(data, tmp_path / "run", "train.steps=120", "model.dropout=0.0"))
     records = log.read(tmp_path / "run" / log.NAME)
     first = next(entry for entry in records if entry["kind"] == "valid")
     assert first["step"] == 0
     assert figures["masked_loss"] < first["masked_loss"] - 0.5
-    assert {"masked_accuracy", "next_accuracy", "bits_per_byte", "loss"} <= figures.keys()
+    assert {"masked_accuracy", "nsp_accuracy", "bits_per_byte", "loss"} <= figures.keys()
     for name in (
         "recipe.toml",
         "log.jsonl",
@@ -59,16 +60,16 @@ def test_a_run_learns_and_leaves_what_it_promises(data: Path, tmp_path: Path) ->
 
 def test_micro_batches_do_not_change_the_step(data: Path, tmp_path: Path) -> None:
     """Three uneven micro-batches give the gradient of their union: losses are sums, divided once."""
-    built = recipe(data, tmp_path, "model.dropout=0.0", "model.attention_dropout=0.0", "data.tokens=256")
-    tokenizer, train, _ = kit.data(built)
-    objective = kit.objective(built, tokenizer)
-    feed = kit.feed(built, objective, tokenizer, train)
-    parts, position = [], feed.first()
+    built = recipe(data, tmp_path, "model.dropout=0.0", "model.attention_dropout=0.0", "data.batch_tokens=256")
+    tokenizer, train, _ = build.load_data(built)
+    objective = build.objective(built, tokenizer)
+    feed = build.feed(built, objective, tokenizer, train)
+    parts, position = [], feed.first_position()
     for _ in range(3):
         parts.append(feed(position))
-        position = feed.after(position)
+        position = feed.next_position(position)
     parts[1] = _cut(parts[1], keep=10)
-    counts = {name: sum(part.counts[name] for part in parts) for name in ("masked", "next")}
+    counts = {name: sum(part.counts[name] for part in parts) for name in ("masked", "nsp")}
     union = _joined(parts)
 
     def gradients(batches: list[Batch]) -> list[torch.Tensor]:
@@ -85,7 +86,10 @@ def _cut(batch: Batch, keep: int) -> Batch:
     from dataclasses import replace
 
     return replace(
-        batch, chosen=batch.chosen[:keep], targets=batch.targets[:keep], counts={**batch.counts, "masked": keep}
+        batch,
+        target_positions=batch.target_positions[:keep],
+        targets=batch.targets[:keep],
+        counts={**batch.counts, "masked": keep},
     )
 
 
@@ -102,21 +106,23 @@ def _joined(parts: list[Batch]) -> Batch:
     ends = torch.tensor([sum(sizes)], dtype=torch.int32)
     return Batch(
         tokens=replace(tokens, bounds=torch.cat([*bounds, ends]).int(), **joined),
-        chosen=torch.cat([part.chosen + offset for part, offset in zip(parts, offsets, strict=True)]),
+        target_positions=torch.cat(
+            [part.target_positions + offset for part, offset in zip(parts, offsets, strict=True)]
+        ),
         targets=torch.cat([part.targets for part in parts]),
         labels=torch.cat([part.labels for part in parts]),
     )
 
 
 def test_accumulation_equals_the_larger_batch_in_what_it_sees(data: Path, tmp_path: Path) -> None:
-    run.pretrain(recipe(data, tmp_path / "two", "train.steps=4", "train.accumulate=2"))
+    pretrain.pretrain(recipe(data, tmp_path / "two", "train.steps=4", "train.gradient_accumulation=2"))
     tokens = [entry["tokens"] for entry in log.read(tmp_path / "two" / log.NAME) if entry["kind"] == "step"]
     assert all(980 < after - before <= 1024 for before, after in zip([0, *tokens], tokens, strict=False))
 
 
 def test_the_number_of_workers_does_not_change_a_run(data: Path, tmp_path: Path) -> None:
-    run.pretrain(recipe(data, tmp_path / "none", "data.workers=0", "train.steps=12"))
-    run.pretrain(recipe(data, tmp_path / "three", "data.workers=3", "train.steps=12"))
+    pretrain.pretrain(recipe(data, tmp_path / "none", "data.workers=0", "train.steps=12"))
+    pretrain.pretrain(recipe(data, tmp_path / "three", "data.workers=3", "train.steps=12"))
     assert_same(tmp_path / "none", tmp_path / "three")
 
 
@@ -124,7 +130,7 @@ def test_a_run_stopped_anywhere_goes_on_exactly(data: Path, whole: Path, tmp_pat
     """Stopped by an error at steps 7, 15 and 23; each start goes on from the newest checkpoint."""
     for stop in (7, 15, 23):
         fail_at(stop, recipe(data, tmp_path / "broken"))
-    run.pretrain(recipe(data, tmp_path / "broken"))
+    pretrain.pretrain(recipe(data, tmp_path / "broken"))
     assert_same(whole, tmp_path / "broken")
 
 
@@ -139,13 +145,13 @@ def test_a_step_that_is_not_a_number_changes_nothing_and_is_counted(
         if self.training:
             calls.append({name: tensor.clone() for name, tensor in self.state_dict().items()})
             if len(calls) == 3 and poison == "loss":
-                terms["masked"] = Term(terms["masked"].total * math.nan, terms["masked"].right)
+                terms["masked"] = Term(terms["masked"].total * math.nan, terms["masked"].correct)
             if len(calls) == 3 and poison == "gradient":
                 terms["masked"].total.register_hook(lambda gradient: gradient * math.inf)
         return terms
 
     monkeypatch.setattr(MaskedLM, "forward", poisoned)
-    run.pretrain(recipe(data, tmp_path / "run", "train.steps=5"))
+    pretrain.pretrain(recipe(data, tmp_path / "run", "train.steps=5"))
     skipped = [entry["skipped"] for entry in log.read(tmp_path / "run" / log.NAME) if entry["kind"] == "step"]
     assert skipped == [0, 0, 1, 1, 1]
     assert all(torch.equal(calls[2][name], calls[3][name]) for name in calls[2])  # step 3 moved nothing
@@ -159,13 +165,13 @@ def test_ten_bad_steps_in_a_row_end_the_run(data: Path, tmp_path: Path, monkeypa
     def poisoned(self: MaskedLM, batch: Batch) -> dict[str, Term]:
         terms = forward(self, batch)
         return {
-            name: Term(term.total * math.nan if self.training else term.total, term.right)
+            name: Term(term.total * math.nan if self.training else term.total, term.correct)
             for name, term in terms.items()
         }
 
     monkeypatch.setattr(MaskedLM, "forward", poisoned)
     with pytest.raises(RunError, match=r"not a number .* steps in a row"):
-        run.pretrain(recipe(data, tmp_path / "run", "train.steps=200"))
+        pretrain.pretrain(recipe(data, tmp_path / "run", "train.steps=200"))
 
 
 def test_a_run_by_budget_ends_in_time_and_its_rate_follows_the_time(
@@ -174,16 +180,16 @@ def test_a_run_by_budget_ends_in_time_and_its_rate_follows_the_time(
     """By a clock that goes on whenever it is looked at, since a busy machine takes its time for a step."""
     looks = itertools.count()
     monkeypatch.setattr("bertsmith.train.clock.time", SimpleNamespace(monotonic=lambda: 0.01 * next(looks)))
-    run.pretrain(_by("budget", '"2s"', data, tmp_path / "run"))
+    pretrain.pretrain(_by("budget", '"2s"', data, tmp_path / "run"))
     steps = [entry for entry in log.read(tmp_path / "run" / log.NAME) if entry["kind"] == "step"]
     assert 1.8 < steps[-1]["seconds"] < 2.2
     assert steps[-1]["rate"] < 0.1 * max(entry["rate"] for entry in steps)
 
 
 def test_a_run_by_epochs_sees_the_text_so_often(data: Path, tmp_path: Path) -> None:
-    run.pretrain(_by("epochs", "1", data, tmp_path / "run"))
+    pretrain.pretrain(_by("epochs", "1", data, tmp_path / "run"))
     tokens = [entry["tokens"] for entry in log.read(tmp_path / "run" / log.NAME) if entry["kind"] == "step"][-1]
-    _, train, _ = kit.data(recipe(data, tmp_path))
+    _, train, _ = build.load_data(recipe(data, tmp_path))
     assert train.tokens < tokens < 3 * train.tokens  # random second texts and special tokens come on top
 
 
@@ -200,10 +206,12 @@ def _by(kind: str, value: str, data: Path, out: Path) -> Recipe:
 def test_validation_text_of_one_document_is_measured_without_pairs(tmp_path: Path) -> None:
     text = write_text(tmp_path / "text.txt", documents=6)
     corpus = Corpus([str(text)], layout="lines")
-    prepare(corpus, train(corpus.lines(), TokenizerConfig(vocabulary=100, least=1)), tmp_path / "data", valid=0.0001)
-    figures = run.pretrain(recipe(tmp_path / "data", tmp_path / "run", "train.steps=2"))
+    prepare(
+        corpus, train(corpus.lines(), TokenizerConfig(vocabulary=100, min_frequency=1)), tmp_path / "data", valid=0.0001
+    )
+    figures = pretrain.pretrain(recipe(tmp_path / "data", tmp_path / "run", "train.steps=2"))
     assert "masked_loss" in figures
-    assert "next_loss" not in figures
+    assert "nsp_loss" not in figures
 
 
 def test_a_batch_in_which_nothing_was_asked_of_pairs_still_teaches_words(tmp_path: Path) -> None:
@@ -213,13 +221,15 @@ def test_a_batch_in_which_nothing_was_asked_of_pairs_still_teaches_words(tmp_pat
     lines = [f"{number} {line}" for number, line in enumerate(single * 40)]
     text.write_text("\n".join(lines) + "\none sentence .\nand another .\n")
     corpus = Corpus([str(text)], layout="lines")
-    prepare(corpus, train(corpus.lines(), TokenizerConfig(vocabulary=100, least=1)), tmp_path / "data", workers=1)
-    changes = ["objective.pairs=order", "train.steps=6", "data.valid=512"]
-    figures = run.pretrain(recipe(tmp_path / "data", tmp_path / "run", *changes))
-    assert "order_loss" not in figures  # of the validation text no document has two sentences
+    prepare(
+        corpus, train(corpus.lines(), TokenizerConfig(vocabulary=100, min_frequency=1)), tmp_path / "data", workers=1
+    )
+    changes = ["objective.pairs=sop", "train.steps=6", "data.validation_tokens=512"]
+    figures = pretrain.pretrain(recipe(tmp_path / "data", tmp_path / "run", *changes))
+    assert "sop_loss" not in figures  # of the validation text no document has two sentences
     steps = [entry for entry in log.read(tmp_path / "run" / log.NAME) if entry["kind"] == "step"]
     assert steps[-1]["skipped"] == 0
-    assert any(entry["terms"]["order"] == 0 for entry in steps)
+    assert any(entry["terms"]["sop"] == 0 for entry in steps)
     assert all(entry["terms"]["masked"] > 0 for entry in steps)
 
 
@@ -238,23 +248,23 @@ def test_a_disk_that_fills_up_stops_the_run_in_one_line_and_loses_nothing(
     with pytest.raises(
         RunError, match=r"the disk is full: [\d,]+ bytes needed, [\d,]+ free. Free space and run the same"
     ):
-        run.pretrain(recipe(data, tmp_path / "full"))
+        pretrain.pretrain(recipe(data, tmp_path / "full"))
     monkeypatch.setattr(os, "write", write)
-    run.pretrain(recipe(data, tmp_path / "full"))
+    pretrain.pretrain(recipe(data, tmp_path / "full"))
     assert_same(whole, tmp_path / "full")
 
 
 def test_the_folder_of_another_recipe_is_refused(data: Path, tmp_path: Path) -> None:
-    run.pretrain(recipe(data, tmp_path / "run", "train.steps=2"))
-    with pytest.raises(RunError, match=r"was begun with another recipe: optimizer.rate was 0.003, is 0.1"):
-        run.pretrain(recipe(data, tmp_path / "run", "train.steps=2", "optimizer.rate=0.1"))
-    run.pretrain(recipe(data, tmp_path / "run", "train.steps=4"))  # a longer run is the same run
+    pretrain.pretrain(recipe(data, tmp_path / "run", "train.steps=2"))
+    with pytest.raises(RunError, match=r"was begun with another recipe: optimizer.learning_rate was 0.003, is 0.1"):
+        pretrain.pretrain(recipe(data, tmp_path / "run", "train.steps=2", "optimizer.learning_rate=0.1"))
+    pretrain.pretrain(recipe(data, tmp_path / "run", "train.steps=4"))  # a longer run is the same run
     assert losses(tmp_path / "run")[-1][0] == 4
 
 
 def test_decay_spares_biases_and_norms() -> None:
     module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4))
-    groups = Optimizer(module, OptimizerConfig(decay=0.5)).rest.param_groups
+    groups = Optimizer(module, OptimizerConfig(weight_decay=0.5)).base.param_groups
     decayed = {id(parameter): group["weight_decay"] for group in groups for parameter in group["params"]}
     assert {name: decayed[id(parameter)] for name, parameter in module.named_parameters()} == {
         "0.weight": 0.5,
@@ -266,7 +276,13 @@ def test_decay_spares_biases_and_norms() -> None:
 
 def test_the_rate_rises_and_falls_in_straight_lines() -> None:
     schedule = ScheduleConfig(warmup=0.1)
-    assert [round(factor(share, schedule), 6) for share in (0, 0.05, 0.1, 0.55, 1.0)] == [0, 0.5, 1, 0.5, 0]
+    assert [round(learning_rate_factor(share, schedule), 6) for share in (0, 0.05, 0.1, 0.55, 1.0)] == [
+        0,
+        0.5,
+        1,
+        0.5,
+        0,
+    ]
     with pytest.raises(ValueError, match="warmup is a share"):
         ScheduleConfig(warmup=1.5)
 
@@ -275,20 +291,20 @@ def test_the_rate_rises_and_falls_in_straight_lines() -> None:
     ("written", "value"), [("90s", 90), ("10m", 600), ("1h30m", 5400), ("2d", 172_800), ("1.5h", 5400)]
 )
 def test_durations_are_read_as_people_write_them(written: str, value: float) -> None:
-    assert seconds(written) == value
+    assert parse_duration(written) == value
 
 
 @pytest.mark.parametrize("written", ["", "10", "ten minutes", "m", "5 m x"])
 def test_what_is_no_duration_is_refused(written: str) -> None:
     with pytest.raises(ValueError, match=r"is not a duration. Write 90s, 10m"):
-        seconds(written)
+        parse_duration(written)
 
 
 def test_durations_are_said_as_people_say_them() -> None:
-    assert [spoken(value) for value in (9.4, 245, 7805)] == ["9 s", "4 min 05 s", "2 h 10 min"]
+    assert [format_duration(value) for value in (9.4, 245, 7805)] == ["9 s", "4 min 05 s", "2 h 10 min"]
 
 
 def test_the_clock_goes_on_with_the_time_that_is_left() -> None:
-    assert Clock(Extent(budget=100.0), used=25.0).share(0, 0.0) == pytest.approx(0.25)
-    assert Clock(Extent(steps=10)).share(5, 0.0) == 0.5
-    assert Clock(Extent(epochs=4.0)).share(5, 1.0) == 0.25
+    assert Clock(Extent(budget=100.0), training_seconds=25.0).progress(0, 0.0) == pytest.approx(0.25)
+    assert Clock(Extent(steps=10)).progress(5, 0.0) == 0.5
+    assert Clock(Extent(epochs=4.0)).progress(5, 1.0) == 0.25

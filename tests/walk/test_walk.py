@@ -22,9 +22,9 @@ from walk.labelled import LABELLED, ROWS, one_class_per_row
 from workers import made_once
 
 from bertsmith import cli
-from bertsmith.train import machine
+from bertsmith.inference.load import load
+from bertsmith.train import hardware
 from bertsmith.train.clock import Clock
-from bertsmith.use.load import load
 
 STEPS = {"one big file": 40}  # the model that is fine-tuned below; the others take only a few
 FEW_STEPS = 6
@@ -32,7 +32,7 @@ SHARE = 0.05  # of a small text, for validation
 BETTER = re.compile(r"It has (begun to learn|learnt): \d+\.\d\d nats better than word frequency")
 NOT_BETTER = re.compile(r"It has not learnt yet: its guesses are (worse|no better) than word frequency")
 REFUSED = re.compile(r"bertsmith: [^\n]+: [^\n]+\. [^\n]+[.?]\n")  # place: fact. remedy.
-PACES = ("train.epochs=6", "optimizer.rate=2e-3", "data.items=16")
+PACES = ("train.epochs=6", "optimizer.learning_rate=2e-3", "data.batch_size=16")
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,11 @@ class Models:
 
 def by_steps(patch: pytest.MonkeyPatch, steps: int) -> None:
     """A run by time takes this many steps on any machine, and is chosen as on a slow one."""
-    share = Clock.share
-    patch.setattr(machine, "training_flops", lambda where: 1e8)
+    share = Clock.progress
+    patch.setattr(hardware, "training_flops", lambda where: 1e8)
     patch.setattr(
         Clock,
-        "share",
+        "progress",
         lambda clock, step, epoch: share(clock, step, epoch) if clock.wall is None else min(1.0, step / steps),
     )
 
@@ -192,7 +192,7 @@ TASKS = {
     "Latin-1": ("Task: classification, 2 classes in 'label'", "always predicting 'bad'"),
     "missing labels": ("Task: classification, 2 classes in 'label'", "always predicting 'bad'"),
     "prices": ("Task: regression, numbers from 12.51 to 16.05 in 'price'", "the mean of training"),
-    "stars": ("Task: classification, 2 classes in 'stars'; task.answer=number", "always predicting '1'"),
+    "stars": ("Task: classification, 2 classes in 'stars'; task.problem=regression", "always predicting '1'"),
     "topics in one cell": (
         "Task: multi-label classification, 4 labels separated by ','",
         "always predicting 'sea' alone",

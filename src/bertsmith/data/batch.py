@@ -16,13 +16,15 @@ class Tokens:
     ids: Int[Tensor, "T"]
     bounds: Int[Tensor, "ends"]  # int32 [B + 1]: where each sequence begins, then the end; empty sequences may close it
     positions: Int[Tensor, "T"]  # each token's place in its own sequence
-    longest: int  # no sequence is longer than this
+    max_length: int  # no sequence is longer than this
     segments: Int[Tensor, "T"] | None = None  # 0 in the first text of a pair, 1 in the second
-    equal: bool = False  # every sequence has exactly `longest` tokens
-    letters: Int[Tensor, "T C"] | None = None  # how each is spelt, where a network is to read words it has never met
+    equal_lengths: bool = False  # every sequence has exactly `longest` tokens
+    character_ids: Int[Tensor, "T C"] | None = (
+        None  # how each is spelt, where a network is to read words it has never met
+    )
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[int]], segments: Sequence[Sequence[int]] | None = None) -> "Tokens":
+    def from_rows(cls, rows: Sequence[Sequence[int]], segments: Sequence[Sequence[int]] | None = None) -> "Tokens":
         """Lay rows of ids end to end."""
         lengths = torch.tensor([len(row) for row in rows], dtype=torch.int32)
         bounds = torch.zeros(len(rows) + 1, dtype=torch.int32)
@@ -32,9 +34,9 @@ class Tokens:
             ids=_flat(rows),
             bounds=bounds,
             positions=torch.cat([torch.arange(len(row), dtype=torch.int32) for row in rows]),
-            longest=longest,
+            max_length=longest,
             segments=None if segments is None else _flat(segments),
-            equal=bool((lengths == longest).all()),
+            equal_lengths=bool((lengths == longest).all()),
         )
 
     def to(self, device: torch.device | str) -> "Tokens":
@@ -47,14 +49,16 @@ class Batch:
     """Tokens, what to guess about them, and how many guesses each loss is a sum of."""
 
     tokens: Tokens
-    written: Tokens | None = None  # what a second network is given to write, each token behind those it guesses from
-    chosen: Int[Tensor, "N"] | None = None  # positions whose true token is to be guessed
+    decoder_tokens: Tokens | None = (
+        None  # what a second network is given to write, each token behind those it guesses from
+    )
+    target_positions: Int[Tensor, "N"] | None = None  # positions whose true token is to be guessed
     targets: Int[Tensor, "N"] | None = None  # the true tokens there; or a tag for every token, -100 where none is
-    draws: Int[Tensor, "N 2"] | None = None  # chance: random bits for each chosen position, where words are drawn
-    real: Bool[Tensor, "T"] | None = None  # which tokens are text, where all of them are asked about
-    others: Int[Tensor, "S"] | None = None  # words drawn to be told from the true ones, instead of all
+    random_bits: Int[Tensor, "N 2"] | None = None  # chance: random bits for each chosen position, where words are drawn
+    text_mask: Bool[Tensor, "T"] | None = None  # which tokens are text, where all of them are asked about
+    negatives: Int[Tensor, "S"] | None = None  # words drawn to be told from the true ones, instead of all
     labels: Shaped[Tensor, "B ..."] | None = None  # one per sequence, or group of them; -100 or nan where there is none
-    back: "Batch | None" = None  # more text, which is read looking only back, where both ways are learnt
+    causal: "Batch | None" = None  # more text, which is read looking only back, where both ways are learnt
     counts: dict[str, int] = field(default_factory=dict)  # by the name of the loss term
 
     def to(self, device: torch.device | str) -> "Batch":

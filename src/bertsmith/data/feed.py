@@ -6,16 +6,16 @@ from typing import Any, Protocol, runtime_checkable
 
 from bertsmith.data.batch import Batch
 from bertsmith.data.loader import Loader
-from bertsmith.data.verification import Verification
+from bertsmith.data.shards.verification import Verification
 
 
 @runtime_checkable
-class Positions(Protocol):
+class PositionSource(Protocol):
     """Whatever gives something for a position, which is one integer, and knows the position after it."""
 
     def __call__(self, position: int) -> Any: ...
-    def first(self) -> int: ...
-    def after(self, position: int) -> int: ...
+    def first_position(self) -> int: ...
+    def next_position(self, position: int) -> int: ...
     def epoch(self, position: int) -> float: ...
 
 
@@ -23,7 +23,7 @@ class Positions(Protocol):
 class Feed:
     """What lies at a position, handed through a collator: a pure function from a position to a batch."""
 
-    source: Positions
+    source: PositionSource
     collate: Callable[[Any], Batch]
     fingerprint: str  # of the data: a run goes on only with the data it was begun with
     workers: int = 2
@@ -34,11 +34,11 @@ class Feed:
             self.verification.poll()
         return self.collate(self.source(position))
 
-    def first(self) -> int:
-        return self.source.first()
+    def first_position(self) -> int:
+        return self.source.first_position()
 
-    def after(self, position: int) -> int:
-        return self.source.after(position)
+    def next_position(self, position: int) -> int:
+        return self.source.next_position(position)
 
     def epoch(self, position: int) -> float:
         """How many times the data had been seen before this position."""
@@ -49,5 +49,5 @@ class Feed:
         if self.verification is not None:
             self.verification.wait()
 
-    def loader(self, position: int, *, pin: bool) -> Loader:
-        return Loader(self, self.source.after, position, self.workers, pin=pin)
+    def loader(self, position: int, *, pin_memory: bool) -> Loader:
+        return Loader(self, self.source.next_position, position, self.workers, pin=pin_memory)

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from bertsmith.data import files
+from bertsmith import files
 from bertsmith.errors import BertsmithError, FolderError, RunError, TextError
 
 EVERY = 2.0  # seconds between two notes in the journal: what a kill may cost, but for the rows under way
@@ -46,7 +46,7 @@ class Output:
             self.straight = self.out.exists() and not stat.S_ISREG(self.out.stat().st_mode) and not self.out.is_dir()
             if self.out.is_dir():
                 raise RunError(self.out, "is a folder", "Name a file in it")
-            with files.explained(self.out):
+            with files.explain_os_errors(self.out):
                 there = next(place for place in self.out.absolute().parents if place.exists())
                 if not there.is_dir():
                     raise RunError(self.out, f"'{there}' is a file and not a folder", "Choose another place")
@@ -66,7 +66,7 @@ class Output:
             self._restart()
         return self
 
-    def resumed(self, inputs: Callable[[], Iterator[R]], key: Callable[[R], str]) -> Iterator[R]:
+    def resume(self, inputs: Callable[[], Iterator[R]], key: Callable[[R], str]) -> Iterator[R]:
         """The inputs whose rows are still to be made; all of them, if those of the rows that are there have changed.
 
         `key` is all of an input that its row depends on.
@@ -100,7 +100,7 @@ class Output:
         """Put the file in place: as it is, with another head of the same length, or as `convert` writes it anew."""
         if self.straight:
             return
-        with files.explained(self.out, self.size):
+        with files.explain_os_errors(self.out, self.size):
             if head:
                 assert len(head) == len(self._head)
                 os.pwrite(self._file, head, 0)
@@ -110,9 +110,9 @@ class Output:
         else:
             self._note()  # what was computed outlives a conversion that fails
             ready = self.out.with_name(self.out.name + ".writing")
-            with files.explained(self.out, self.size):
+            with files.explain_os_errors(self.out, self.size):
                 convert(self.part, ready)
-        with files.explained(self.out):
+        with files.explain_os_errors(self.out):
             ready.replace(self.out)
             self.journal.unlink(missing_ok=True)
             self.part.unlink(missing_ok=True)
@@ -148,14 +148,14 @@ class Output:
         except (FolderError, LookupError, TypeError, ValueError):
             self.anew = "a journal that cannot be read"
         if self.rows:
-            with files.explained(self.part):
+            with files.explain_os_errors(self.part):
                 os.ftruncate(self._file, self.size)
                 os.lseek(self._file, self.size, os.SEEK_SET)
 
     def _restart(self) -> None:
         self.rows, self.size, self.state, self._hash = 0, 0, {}, hashlib.sha256()
         if not self.straight:
-            with files.explained(self.part):
+            with files.explain_os_errors(self.part):
                 self.journal.unlink(missing_ok=True)
                 os.ftruncate(self._file, 0)
                 os.lseek(self._file, 0, os.SEEK_SET)
@@ -165,7 +165,7 @@ class Output:
     def _write(self, data: bytes) -> None:
         view = memoryview(data)
         while view:  # a disk may take less than it was given
-            with files.explained(self.out, len(view)):
+            with files.explain_os_errors(self.out, len(view)):
                 try:
                     view = view[os.write(self._file, view) :]
                 except OSError as error:
@@ -177,7 +177,7 @@ class Output:
         if self.straight:
             return
         self._noted = time.monotonic()
-        with files.explained(self.part):
+        with files.explain_os_errors(self.part):
             os.fsync(self._file)
         said = {"format": FORMAT, "asked": self._asked(), "rows": self.rows, "size": self.size, "state": self.state}
         files.write_json(self.journal, said | {"inputs": self._hash.hexdigest()})

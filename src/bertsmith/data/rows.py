@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bertsmith.data.batch import Tokens
 
-BUDGET = 16_384  # tokens in one pass, unless told otherwise
+BATCH_TOKENS = 16_384  # tokens in one pass, unless told otherwise
 
 R = TypeVar("R")
 
@@ -23,13 +23,13 @@ class Row:
 
     ids: NDArray[np.int32]
     segments: NDArray[np.int32]
-    letters: NDArray[np.int16] | None = None  # how each token is spelt, for networks that read letters
+    character_ids: NDArray[np.int16] | None = None  # how each token is spelt, for networks that read letters
 
     def __len__(self) -> int:
         return len(self.ids)
 
 
-def lay(rows: Sequence[Row]) -> Tokens:
+def pack_rows(rows: Sequence[Row]) -> Tokens:
     """Rows end to end."""
     lengths = np.fromiter(map(len, rows), np.int32, len(rows))
     bounds = np.zeros(len(rows) + 1, np.int32)
@@ -39,23 +39,26 @@ def lay(rows: Sequence[Row]) -> Tokens:
         ids=torch.from_numpy(np.concatenate([row.ids for row in rows])),
         bounds=torch.from_numpy(bounds),
         positions=torch.from_numpy(np.arange(bounds[-1], dtype=np.int32) - np.repeat(bounds[:-1], lengths)),
-        longest=longest,
+        max_length=longest,
         segments=torch.from_numpy(np.concatenate([row.segments for row in rows])),
-        equal=bool((lengths == longest).all()),
-        letters=_letters(rows),
+        equal_lengths=bool((lengths == longest).all()),
+        character_ids=_letters(rows),
     )
 
 
 def _letters(rows: Sequence[Row]) -> Int16[Tensor, "T C"] | None:
     """How all tokens are spelt; filler, which nobody reads, by nothing but noughts."""
-    spelt = next((row.letters for row in rows if row.letters is not None), None)
+    spelt = next((row.character_ids for row in rows if row.character_ids is not None), None)
     if spelt is None:
         return None
-    empty = (np.zeros((len(row), spelt.shape[1]), np.int16) if row.letters is None else row.letters for row in rows)
+    empty = (
+        np.zeros((len(row), spelt.shape[1]), np.int16) if row.character_ids is None else row.character_ids
+        for row in rows
+    )
     return torch.from_numpy(np.concatenate(list(empty)))
 
 
-def passes(lengths: Sequence[int], budget: int = BUDGET) -> Iterator[list[int]]:
+def batch_by_length(lengths: Sequence[int], budget: int = BATCH_TOKENS) -> Iterator[list[int]]:
     """Which rows go together: the longest first, so that memory is known at once, none over the budget but alone."""
     order = np.argsort(-np.asarray(lengths, np.int64), kind="stable")
     ends = np.cumsum(np.asarray(lengths, np.int64)[order])
@@ -66,16 +69,16 @@ def passes(lengths: Sequence[int], budget: int = BUDGET) -> Iterator[list[int]]:
         start, taken = stop, int(ends[stop - 1])
 
 
-def flow(
+def map_rows(
     rows: Sequence[Row],
     compute: Callable[[Tokens], Sequence[R]],
     device: torch.device | str = "cpu",
-    budget: int = BUDGET,
+    budget: int = BATCH_TOKENS,
 ) -> list[R]:
     """What `compute` says of each row, in the order of the rows."""
     found: list[R | None] = [None] * len(rows)
-    for some in passes([len(row) for row in rows], budget):
-        results = compute(lay([rows[row] for row in some]).to(device))
+    for some in batch_by_length([len(row) for row in rows], budget):
+        results = compute(pack_rows([rows[row] for row in some]).to(device))
         for row, result in zip(some, results, strict=True):
             found[row] = result
     return found  # type: ignore[return-value]

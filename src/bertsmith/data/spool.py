@@ -16,7 +16,7 @@ from typing import Any, Generic, SupportsIndex, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from bertsmith.data.files import explained
+from bertsmith.files import explain_os_errors
 
 BUFFER = 1 << 20  # bytes that wait to be written
 AHEAD = 1024  # records that are read at a time where all are read in order
@@ -28,7 +28,7 @@ class _File:
     """A file without a name, open as long as a spool, or a part of one, is there."""
 
     def __init__(self, folder: Path | None) -> None:
-        with explained(folder or Path(tempfile.gettempdir())), tempfile.TemporaryFile(dir=folder) as file:
+        with explain_os_errors(folder or Path(tempfile.gettempdir())), tempfile.TemporaryFile(dir=folder) as file:
             self.number = os.dup(file.fileno())
 
     def __del__(self) -> None:
@@ -97,7 +97,7 @@ class Spool(Sequence[R], Generic[R]):
 
     def _flush(self) -> None:
         if self._waiting:
-            with explained(self._folder or Path(tempfile.gettempdir())):
+            with explain_os_errors(self._folder or Path(tempfile.gettempdir())):
                 left = memoryview(b"".join(self._waiting))
                 while left:  # a disk may take less than it was given
                     left = left[os.write(self._file.number, left) :]

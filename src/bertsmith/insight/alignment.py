@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from bertsmith.data import files
+from bertsmith import files
 from bertsmith.errors import TextError
 from bertsmith.insight import png
-from bertsmith.insight.sheet import sheet
+from bertsmith.insight.page import html_page
 
 ENDINGS = (".html", ".png")
 INSTEAD = "write .html, which needs nothing"
@@ -25,21 +25,21 @@ class Alignment:
     """Two texts in pieces, and the weights between them: a row for each piece written, which sums to one."""
 
     title: str
-    read: Sequence[str]
-    written: Sequence[str]
+    source: Sequence[str]
+    target: Sequence[str]
     weights: Float[np.ndarray, "L M"]
 
 
 def write(path: Path, title: str, alignments: Sequence[Alignment]) -> None:
     """All pictures in one file: a page, or a PNG where the name ends so."""
-    check(path)
+    check_path(path)
     if path.suffix == ".png":
-        png.put(path, _drawn(path, alignments))
+        png.save(path, _drawn(path, alignments))
     else:
-        files.put(path, page(title, alignments).encode())
+        files.write_atomic(path, page(title, alignments).encode())
 
 
-def check(path: Path) -> None:
+def check_path(path: Path) -> None:
     """Whether a picture can be written there, asked before the work is done."""
     if path.suffix not in ENDINGS:
         raise TextError(path, f"has the unknown ending '{path.suffix}'", "Use .html or .png")
@@ -49,23 +49,23 @@ def check(path: Path) -> None:
 
 def page(title: str, alignments: Sequence[Alignment]) -> str:
     """One page that loads nothing. Whatever comes from outside is escaped."""
-    return sheet(title, [f'<p class="lead">{LEAD}</p>', *(f"<section>{drawing(one)}</section>" for one in alignments)])
+    return html_page(title, [f'<p class="lead">{LEAD}</p>', *(f"<section>{svg(one)}</section>" for one in alignments)])
 
 
-def drawing(one: Alignment) -> str:
+def svg(one: Alignment) -> str:
     """One picture as SVG, its squares as dark as the weights; pointed at, a square tells its own."""
-    left = 16 + LETTER * max(map(len, one.written), default=0)
-    top = 20 + LETTER * SLANT * max(map(len, one.read), default=0)
-    ahead = LETTER * SLANT * len(one.read[-1]) if one.read else 0  # slanted names reach beyond the last column
-    width, height = left + CELL * len(one.read) + ahead + 8, top + CELL * len(one.written) + 8
+    left = 16 + LETTER * max(map(len, one.target), default=0)
+    top = 20 + LETTER * SLANT * max(map(len, one.source), default=0)
+    ahead = LETTER * SLANT * len(one.source[-1]) if one.source else 0  # slanted names reach beyond the last column
+    width, height = left + CELL * len(one.source) + ahead + 8, top + CELL * len(one.target) + 8
     parts = []
-    for column, word in enumerate(one.read):
+    for column, word in enumerate(one.source):
         place = f"translate({left + CELL * (column + 0.5):.1f} {top - 6:.1f}) rotate(-45)"
         parts.append(f'<text transform="{place}">{escape(word)}</text>')
-    for row, word in enumerate(one.written):
+    for row, word in enumerate(one.target):
         place = f'x="{left - 8:.1f}" y="{top + CELL * (row + 0.5) + 4:.1f}"'
         parts.append(f'<text class="value" {place}>{escape(word)}</text>')
-        for column, (name, weight) in enumerate(zip(one.read, one.weights[row].tolist(), strict=True)):
+        for column, (name, weight) in enumerate(zip(one.source, one.weights[row].tolist(), strict=True)):
             where = f'x="{left + CELL * column:.1f}" y="{top + CELL * row:.1f}" width="{CELL - 1}" height="{CELL - 1}"'
             told = f"<title>{escape(word)} from {escape(name)}: {weight:.2f}</title>"
             look = f'style="fill:var(--tone1);stroke:var(--line)" fill-opacity="{weight:.3f}"'
@@ -78,14 +78,14 @@ def drawing(one: Alignment) -> str:
 
 def _drawn(path: Path, alignments: Sequence[Alignment]) -> Any:
     """All pictures below each other, in one figure."""
-    sizes = [(1.6 + 0.34 * len(one.read), 1.5 + 0.34 * len(one.written)) for one in alignments] or [(4.0, 2.0)]
+    sizes = [(1.6 + 0.34 * len(one.source), 1.5 + 0.34 * len(one.target)) for one in alignments] or [(4.0, 2.0)]
     figure = png.figure(path, max(wide for wide, _ in sizes), sum(high for _, high in sizes), INSTEAD)
     grid = figure.subplots(len(sizes), 1, squeeze=False, height_ratios=[high for _, high in sizes])
     for axes, one in zip(grid[:, 0], alignments, strict=False):
         axes.imshow(one.weights, cmap="Blues", vmin=0.0, vmax=1.0)
         how: dict[str, Any] = {"rotation": 45, "ha": "left", "rotation_mode": "anchor", "parse_math": False}
-        axes.set_xticks(range(len(one.read)), one.read, **how)
-        axes.set_yticks(range(len(one.written)), one.written, parse_math=False)
+        axes.set_xticks(range(len(one.source)), one.source, **how)
+        axes.set_yticks(range(len(one.target)), one.target, parse_math=False)
         axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
     if not alignments:
         grid[0, 0].set_axis_off()

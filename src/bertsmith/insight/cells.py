@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bertsmith.insight import png
 from bertsmith.models.recurrent import Recurrent
-from bertsmith.nn.cells import PARTS
+from bertsmith.nn.rnn.cells import STATE_VECTORS
 from bertsmith.text.tokenizer import Tokenizer
 
 Span = tuple[int, int]  # the characters that a token stands for
@@ -34,44 +34,46 @@ LEAD = (
 
 
 @dataclass(frozen=True)
-class Found:
+class InterpretableCell:
     """A cell and the property that it goes with."""
 
     layer: int  # counted from one
-    number: int
-    goes_with: str
+    unit: int
+    feature: str
     correlation: float  # in the half of the text that it was not chosen by
     values: Sequence[float]  # for each token of that half, from -1 to 1
 
     @property
     def title(self) -> str:
-        return f"{self.goes_with}: layer {self.layer}, cell {self.number} (r = {self.correlation:+.2f})"
+        return f"{self.feature}: layer {self.layer}, cell {self.unit} (r = {self.correlation:+.2f})"
 
 
-def looked_for(trunk: Recurrent, tokenizer: Tokenizer, text: str) -> tuple[list[Span], list[Found]]:
+def find_cells(trunk: Recurrent, tokenizer: Tokenizer, text: str) -> tuple[list[Span], list[InterpretableCell]]:
     """The second half of a text by its tokens, and the cells that go with something in it."""
-    ((ids, spans),) = tokenizer.encode_places([text])
-    start = [tokenizer.start] if "start" in tokenizer.roles else []
-    values = trace(trunk, torch.tensor([*start, *ids]))[len(start) :].double().numpy()
-    found = chosen(np.asarray(values), properties(text, spans), trunk.config.widths)
+    ((ids, spans),) = tokenizer.encode_with_offsets([text])
+    start = [tokenizer.start_id] if "start" in tokenizer.roles else []
+    values = cell_states(trunk, torch.tensor([*start, *ids]))[len(start) :].double().numpy()
+    found = select_cells(np.asarray(values), text_features(text, spans), trunk.config.widths)
     return list(spans[len(spans) // 2 :]), found
 
 
 @torch.inference_mode()
-def trace(trunk: Recurrent, ids: Int[Tensor, "L"]) -> Float[Tensor, "L N"]:
+def cell_states(trunk: Recurrent, ids: Int[Tensor, "L"]) -> Float[Tensor, "L N"]:
     """What every cell of every layer holds behind every token, from -1 to 1; of an LSTM what it keeps."""
     stack, found = trunk.stack, []
     embedded = trunk.embedding(ids.to(trunk.embedding.weight.device))
-    state = embedded.new_zeros(1, stack.remembered)
+    state = embedded.new_zeros(1, stack.state_size)
     for token in embedded:
         state = stack.step(token[None], state)[1]
         found.append(state[0])
-    kept = torch.split(torch.stack(found).cpu(), stack.sizes, 1)[PARTS[stack.cell] - 1 :: PARTS[stack.cell]]
+    kept = torch.split(torch.stack(found).cpu(), stack.sizes, 1)[
+        STATE_VECTORS[stack.cell] - 1 :: STATE_VECTORS[stack.cell]
+    ]
     cells = torch.cat(kept, 1)
-    return torch.tanh(cells) if PARTS[stack.cell] == 2 else cells
+    return torch.tanh(cells) if STATE_VECTORS[stack.cell] == 2 else cells
 
 
-def properties(text: str, spans: Sequence[Span]) -> dict[str, Float64[np.ndarray, "L"]]:
+def text_features(text: str, spans: Sequence[Span]) -> dict[str, Float64[np.ndarray, "L"]]:
     """What a reader could say of each token behind which he has come, as numbers."""
     quoted, bracketed, column, upper = (np.zeros(len(text) + 1) for _ in range(4))
     inside, opened, depth, place, capital = "", 0, 0, 0, 0
@@ -107,14 +109,14 @@ def _inside(mark: str, letter: str, before: str) -> str:
     return CLOSES[letter]
 
 
-def chosen(
-    values: Float64[np.ndarray, "L N"], wanted: Mapping[str, Float64[np.ndarray, "L"]], widths: Sequence[int]
-) -> list[Found]:
+def select_cells(
+    values: Float64[np.ndarray, "L N"], features: Mapping[str, Float64[np.ndarray, "L"]], widths: Sequence[int]
+) -> list[InterpretableCell]:
     """For each property the cell that goes with it best; none where that was chance, or the text has none of it."""
     half, found = len(values) // 2, []
     layers = np.repeat(np.arange(len(widths)), widths)
     firsts = np.concatenate([[0], np.cumsum(widths)])
-    for name, told in wanted.items():
+    for name, told in features.items():
         if told[:half].std() == 0 or told[half:].std() == 0:
             continue
         best = int(np.abs(_correlations(values[:half], told[:half])).argmax())
@@ -123,7 +125,7 @@ def chosen(
             continue
         layer = int(layers[best])
         shown = values[half:, best].tolist()
-        found.append(Found(layer + 1, best - int(firsts[layer]), name, judged, shown))
+        found.append(InterpretableCell(layer + 1, best - int(firsts[layer]), name, judged, shown))
     return found
 
 
@@ -134,7 +136,7 @@ def _correlations(values: Float64[np.ndarray, "L N"], told: Float64[np.ndarray, 
     return np.asarray(np.divide(other @ centred, lengths, out=np.zeros(len(lengths)), where=lengths > 0))
 
 
-def section(text: str, spans: Sequence[Span], found: Sequence[Found]) -> str:
+def section(text: str, spans: Sequence[Span], found: Sequence[InterpretableCell]) -> str:
     """Each cell with its text, every token on its colour."""
     articles = "".join(
         f'<article><h3>{escape(one.title)}</h3><p class="sentence" style="white-space:pre-line">'
@@ -163,7 +165,7 @@ def _shown(spans: Sequence[Span], values: Sequence[float]) -> list[tuple[Span, f
     return [(span, value) for span, value in zip(spans, values, strict=True) if span[1] <= stop]
 
 
-def draw(path: Path, text: str, spans: Sequence[Span], found: Sequence[Found]) -> None:
+def draw(path: Path, text: str, spans: Sequence[Span], found: Sequence[InterpretableCell]) -> None:
     """The same as a PNG, letter by letter."""
     rows = -(-SHOWN // COLUMNS) + 1
     figure = png.figure(path, 10.0, max(1.0, 0.19 * (rows + 3) * len(found)))
@@ -191,4 +193,4 @@ def draw(path: Path, text: str, spans: Sequence[Span], found: Sequence[Found]) -
             if not letter.isspace():
                 how = {"fontsize": 7, "family": "monospace", "ha": "center", "va": "center", "parse_math": False}
                 axes.text(column + 0.5, row + 0.5, letter, **how)
-    png.put(path, figure)
+    png.save(path, figure)

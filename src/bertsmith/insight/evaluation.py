@@ -9,10 +9,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from bertsmith.data import files
-from bertsmith.insight.draw import Point, Series, chart, short
-from bertsmith.insight.plots import reliability, scatter
-from bertsmith.insight.sheet import section, sheet
+from bertsmith import files
+from bertsmith.insight.charts import Point, Series, chart, format_number
+from bertsmith.insight.page import html_page, section
+from bertsmith.insight.plots import reliability_diagram, scatter
 from bertsmith.tasks.findings import name_of
 
 PAGE = "report.html"
@@ -25,7 +25,7 @@ LEARNED = "Faint: every step. Strong: the running mean. Point at a curve to read
 SEVERAL = 8  # classes whose names still fit above the columns of a matrix
 
 
-def called(model: Path) -> str:
+def model_name(model: Path) -> str:
     """A model by its folder; by its run's where that is called `model`, as all our runs have it."""
     whole = model.resolve()
     return whole.parent.name if whole.name == "model" else whole.name
@@ -36,7 +36,7 @@ def plain_text(text: str) -> str:
     return "".join(character if character.isprintable() else "?" for character in text).replace("[", "\\[")
 
 
-def beside(result: Mapping[str, Any]) -> list[str]:
+def comparison_lines(result: Mapping[str, Any]) -> list[str]:
     """For the terminal: what the headline is to be compared with, how well calibrated it is, and warnings."""
     headline, found = result["headline"], result.get("details") or {}
     untrained, baseline, lines = result.get("untrained") or {}, found.get("baseline") or {}, []
@@ -55,7 +55,7 @@ def beside(result: Mapping[str, Any]) -> list[str]:
 def write(folder: Path, title: str, result: Mapping[str, Any], records: Sequence[Mapping[str, Any]] = ()) -> Path:
     """Put the page into the folder at once."""
     path = folder / PAGE
-    files.put(path, page(title, result, records).encode())
+    files.write_atomic(path, page(title, result, records).encode())
     return path
 
 
@@ -64,7 +64,7 @@ def page(title: str, result: Mapping[str, Any], records: Sequence[Mapping[str, A
     found, protocol = result.get("details") or {}, result.get("protocol") or {}
     tables, names = _tables(found), {"tags": "Kinds of words confused"}
     cut = "The largest classes; the others are one. " if "(others)" in _labels(found) else ""
-    return sheet(
+    return html_page(
         title,
         [
             _warnings(result.get("warnings") or ()),
@@ -214,8 +214,8 @@ def _calibration(found: Mapping[str, Any]) -> str:
     one = found.get("calibration")
     if not one:
         return ""
-    before = reliability("As it is", one["before"], f"expected calibration error {one['error_before']:.3f}")
-    after = reliability(f"At temperature {one['temperature']:.3f}", one["after"],
+    before = reliability_diagram("As it is", one["before"], f"expected calibration error {one['error_before']:.3f}")
+    after = reliability_diagram(f"At temperature {one['temperature']:.3f}", one["after"],
                         f"expected calibration error {one['error_after']:.3f}")  # fmt: skip
     return f'<div class="plots">{before}{after}</div>'
 
@@ -319,5 +319,5 @@ def _number(name: str, value: Any) -> str:
     if name == "step":
         return f"{value:,.0f}"
     if name in ("mae", "rmse", "seconds", "loss", "bleu", "best_threshold"):
-        return short(float(value))
+        return format_number(float(value))
     return f"{value:.3f}"

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from html import escape
 
-from bertsmith.insight.draw import Axis
+from bertsmith.insight.charts import Axis
 
-Named = tuple[str, Sequence[float]]  # a curve: what it is, and its value at each layer, 0 the embedding
+NamedCurve = tuple[str, Sequence[float]]  # a curve: what it is, and its value at each layer, 0 the embedding
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 880, 520, 84, 36, 112, 74
 LETTER = 7.4  # about the width of one, in the legend
@@ -37,19 +37,25 @@ body { max-width: 1080px; margin: 0 auto; background: #fdfdfb; }
 """
 
 
-def page(drawn: str) -> str:
+def page(svg: str) -> str:
     """A picture as a page of its own."""
-    return f"{PAGE}{drawn}</body></html>\n"
+    return f"{PAGE}{svg}</body></html>\n"
 
 
-def picture(
-    title: str, told: str, upright: str, curve: Named, *, reference: tuple[str, float], other: Named | None = None
+def layer_chart(
+    title: str,
+    subtitle: str,
+    y_label: str,
+    curve: NamedCurve,
+    *,
+    reference: tuple[str, float],
+    comparison: NamedCurve | None = None,
 ) -> str:
     """The curve as SVG, its best layer marked; with a dashed line to compare it with, and perhaps a second curve.
 
     `told` stands below the title, and `upright` beside the axis of the values.
     """
-    values, others = curve[1], other[1] if other else ()
+    values, others = curve[1], comparison[1] if comparison else ()
     low, high = min(*values, *others, reference[1]), max(*values, *others, reference[1])
     air = max(0.08 * (high - low), 0.01)
     y = Axis(max(0.0, low - air), min(1.0, high + air), HEIGHT - BOTTOM, TOP)
@@ -57,15 +63,15 @@ def picture(
     parts = [
         f'<rect class="paper" width="{WIDTH}" height="{HEIGHT}"/>',
         f'<text class="title" x="28" y="40">{escape(title)}</text>',
-        f'<text x="28" y="63">{escape(told)}</text>',
-        *_scaffold(x, y, len(values), upright),
+        f'<text x="28" y="63">{escape(subtitle)}</text>',
+        *_scaffold(x, y, len(values), y_label),
         f'<line class="majority" x1="{LEFT}" x2="{WIDTH - RIGHT}" {_level(y, reference[1])}/>',
     ]
     if others:
         parts.append(f'<path class="wash" d="M{_path(values, x, y)} L{_path(others, x, y, back=True)} Z"/>')
         parts += _curve(others, x, y, " control")
     parts += [*_curve(values, x, y), *_marked(values, x, y)]
-    parts += _legend(curve[0], other[0] if other else None, f"{reference[0]}: {reference[1]:.1%}")
+    parts += _legend(curve[0], comparison[0] if comparison else None, f"{reference[0]}: {reference[1]:.1%}")
     said = f"By layer, from the embeddings: {', '.join(f'{value:.1%}' for value in values)}."
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">'
@@ -79,9 +85,11 @@ def _scaffold(x: Axis, y: Axis, layers: int, upright: str) -> list[str]:
     digits = 0 if len(ticks) < 2 or ticks[1] - ticks[0] > 0.0099 else 1
     for tick in ticks:
         parts.append(f'<line class="level" x1="{LEFT}" x2="{WIDTH - RIGHT}" {_level(y, tick)}/>')
-        parts.append(f'<text class="end" x="{LEFT - 10}" y="{y.place(tick):.1f}" dy=".35em">{tick:.{digits}%}</text>')
+        parts.append(
+            f'<text class="end" x="{LEFT - 10}" y="{y.position(tick):.1f}" dy=".35em">{tick:.{digits}%}</text>'
+        )
     for layer in range(0, layers, -(-layers // MOST)):
-        parts.append(f'<text class="middle" x="{x.place(layer):.1f}" y="{HEIGHT - BOTTOM + 26}">{layer}</text>')
+        parts.append(f'<text class="middle" x="{x.position(layer):.1f}" y="{HEIGHT - BOTTOM + 26}">{layer}</text>')
     across, down = (LEFT + WIDTH - RIGHT) / 2, (TOP + HEIGHT - BOTTOM) / 2
     parts.append(f'<text class="middle" x="{across:g}" y="{HEIGHT - 18}">layer (0: embeddings)</text>')
     parts.append(f'<text class="middle" transform="translate(26 {down:g}) rotate(-90)">{escape(upright)}</text>')
@@ -116,7 +124,7 @@ def _legend(curve: str, other: str | None, reference: str) -> list[str]:
 
 
 def _places(values: Sequence[float], x: Axis, y: Axis) -> list[tuple[str, str]]:
-    return [(f"{x.place(layer):.1f}", f"{y.place(value):.1f}") for layer, value in enumerate(values)]
+    return [(f"{x.position(layer):.1f}", f"{y.position(value):.1f}") for layer, value in enumerate(values)]
 
 
 def _path(values: Sequence[float], x: Axis, y: Axis, *, back: bool = False) -> str:
@@ -125,4 +133,4 @@ def _path(values: Sequence[float], x: Axis, y: Axis, *, back: bool = False) -> s
 
 
 def _level(y: Axis, value: float) -> str:
-    return f'y1="{y.place(value):.1f}" y2="{y.place(value):.1f}"'
+    return f'y1="{y.position(value):.1f}" y2="{y.position(value):.1f}"'

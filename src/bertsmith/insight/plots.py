@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from bertsmith.insight.draw import Axis, short
+from bertsmith.insight.charts import Axis, format_number
 
 SIDE, LEFT, RIGHT, TOP, BOTTOM = 420, 52, 12, 14, 44
 
 
-def scatter(title: str, points: Sequence[Sequence[float]], across: str, up: str, *, diagonal: bool) -> str:
+def scatter(title: str, points: Sequence[Sequence[float]], x_label: str, y_label: str, *, diagonal: bool) -> str:
     """A dot for each example; with a diagonal where both axes are one scale, and a dot on it is right."""
     points = [point for point in points if all(map(math.isfinite, point))]
     if not points:
@@ -23,15 +23,17 @@ def scatter(title: str, points: Sequence[Sequence[float]], across: str, up: str,
         x_high, y_high = (max(x_high, y_high),) * 2
     x = Axis(x_low, x_high, LEFT, SIDE - RIGHT)
     y = Axis(y_low, y_high, SIDE - BOTTOM, TOP)
-    parts = _scaffold(x, y, across, up)
+    parts = _scaffold(x, y, x_label, y_label)
     if diagonal:
         parts.append(_straight("reference", (x.start, y.start), (x.stop, y.stop)))
-    parts += [f'<circle class="dot" r="3" cx="{x.place(one):.1f}" cy="{y.place(other):.1f}"/>' for one, other in points]
-    told = f"{len(points):,} examples; {across} from {short(x_low)} to {short(x_high)}"
+    parts += [
+        f'<circle class="dot" r="3" cx="{x.position(one):.1f}" cy="{y.position(other):.1f}"/>' for one, other in points
+    ]
+    told = f"{len(points):,} examples; {x_label} from {format_number(x_low)} to {format_number(x_high)}"
     return _figure(title, "", told, parts)
 
 
-def reliability(title: str, bins: Sequence[Mapping[str, Any]], note: str = "") -> str:
+def reliability_diagram(title: str, bins: Sequence[Mapping[str, Any]], note: str = "") -> str:
     """How many are right among those of about equal confidence. A calibrated model's bars end on the diagonal.
 
     A bar is the stronger, the more examples it stands for.
@@ -41,7 +43,7 @@ def reliability(title: str, bins: Sequence[Mapping[str, Any]], note: str = "") -
     parts = _scaffold(x, y, "confidence", "share that is right")
     for part in bins:
         if part["count"]:
-            left, right, top = x.place(part["low"]), x.place(part["high"]), y.place(part["accuracy"])
+            left, right, top = x.position(part["low"]), x.position(part["high"]), y.position(part["accuracy"])
             strength = 0.35 + 0.65 * (part["count"] / most) ** 0.5
             told = f"{part['count']:,} examples, {part['confidence']:.1%} sure, {part['accuracy']:.1%} right"
             parts.append(
@@ -67,11 +69,11 @@ def _scaffold(x: Axis, y: Axis, across: str, up: str) -> list[str]:
     """Faint level lines, numbers beside both axes, and what the axes are."""
     parts = []
     for tick in y.ticks():
-        at = f"{y.place(tick):.1f}"
+        at = f"{y.position(tick):.1f}"
         parts.append(f'<line class="level" x1="{LEFT}" x2="{x.stop:g}" y1="{at}" y2="{at}"/>')
         parts.append(f'<text class="value" x="{LEFT - 8}" y="{at}" dy=".35em">{tick:g}</text>')
     for tick in x.ticks():
-        parts.append(f'<text class="place" x="{x.place(tick):.1f}" y="{SIDE - BOTTOM + 18}">{tick:g}</text>')
+        parts.append(f'<text class="place" x="{x.position(tick):.1f}" y="{SIDE - BOTTOM + 18}">{tick:g}</text>')
     middle, low = (x.start + x.stop) / 2, (y.start + y.stop) / 2
     parts.append(f'<text class="place" x="{middle:.1f}" y="{SIDE - 6}">{escape(across)}</text>')
     turned = f'transform="translate(12 {low:.1f}) rotate(-90)"'

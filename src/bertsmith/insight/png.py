@@ -5,21 +5,23 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from bertsmith.data import files
+from bertsmith import files
 from bertsmith.errors import RunError
 
 
-def figure(path: Path, width: float, height: float, instead: str = "leave --png out: the page needs nothing") -> Any:
+def figure(
+    path: Path, width: float, height: float, alternative: str = "leave --png out: the page needs nothing"
+) -> Any:
     """An empty figure of so many inches; it needs no screen. `instead` is what can be done without the library."""
     try:
         made = import_module("matplotlib.figure").Figure
     except ImportError:
-        raise RunError(path, "needs matplotlib", f"Install it with: pip install matplotlib; or {instead}") from None
+        raise RunError(path, "needs matplotlib", f"Install it with: pip install matplotlib; or {alternative}") from None
     return made(figsize=(width, height), layout="constrained")
 
 
-def put(path: Path, drawn: Any) -> None:
+def save(path: Path, drawn: Any) -> None:
     """Write a figure; one that is there already is replaced whole."""
     stream = BytesIO()
     drawn.savefig(stream, format="png", dpi=150)
-    files.put(path, stream.getvalue())
+    files.write_atomic(path, stream.getvalue())

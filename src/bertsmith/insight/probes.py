@@ -21,16 +21,16 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bertsmith.data import files
-from bertsmith.data.examples import Example, Sentence
-from bertsmith.data.rows import Row, lay, passes
-from bertsmith.data.shuffle import permute, uniform
+from bertsmith import files
+from bertsmith.data.labelled.examples import Example, Sentence
+from bertsmith.data.rows import Row, batch_by_length, pack_rows
 from bertsmith.errors import TextError
-from bertsmith.insight.layers import page, picture
+from bertsmith.insight.layers import layer_chart, page
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn import pooling as pools
-from bertsmith.tasks.classify import Classify
-from bertsmith.tasks.tag import Tag, windowed
+from bertsmith.random_bits import permute, uniform
+from bertsmith.tasks.classification import SequenceClassification
+from bertsmith.tasks.tagging import TokenClassification, make_windows
 from bertsmith.text.tokenizer import Tokenizer
 
 Kind = Literal["tag", "classify"]
@@ -40,7 +40,7 @@ TOGETHER = 4096  # tokens in one pass: the vectors of all layers are kept
 
 
 @dataclass(frozen=True, kw_only=True)
-class Probed:
+class ProbeResults:
     """What was read off each layer."""
 
     kind: Kind
@@ -64,7 +64,7 @@ class Probed:
             return None
         return tuple(real - drawn for real, drawn in zip(self.accuracy, self.control, strict=True))
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As values that JSON can hold."""
         protocol = {"steps": STEPS, "rate": RATE, "penalty": PENALTY}
         return {**asdict(self), "selectivity": self.selectivity, "best": self.best, "protocol": protocol}
@@ -78,16 +78,16 @@ def probe(
     kind: Kind,
     *,
     pooling: pools.Pooling = "mean",
-    most: int = 20_000,
+    limit: int = 20_000,
     seed: int = 0,
-) -> Probed:
+) -> ProbeResults:
     """Read labels off every layer: of words by their first piece, of texts by their mean or first vector.
 
     `most` is how many words or texts are taken of either set, more or less; vectors of all layers are kept of them.
     """
-    train, dev = (_sample(examples, kind, most, seed) for examples in (train_examples, dev_examples))
-    reader = Tag if kind == "tag" else Classify
-    labels = reader.classes([*train, *dev])
+    train, dev = (_sample(examples, kind, limit, seed) for examples in (train_examples, dev_examples))
+    reader = TokenClassification if kind == "tag" else SequenceClassification
+    labels = reader.collect_labels([*train, *dev])
     if len(labels) < 2:
         raise TextError("probe", f"there is but one label, {labels}", "Give examples of at least two")
     was_training = trunk.training
@@ -101,8 +101,8 @@ def probe(
         shares = np.bincount(targets, minlength=len(labels)) / len(targets)
         questions.append(_drawn(words, shares, seed))
         answers.append(_drawn(unseen, shares, seed))
-    found = read_off(known, np.stack(questions, 1), unknown, np.stack(answers, 1), len(labels))
-    return Probed(
+    found = probe_accuracy(known, np.stack(questions, 1), unknown, np.stack(answers, 1), len(labels))
+    return ProbeResults(
         kind=kind,
         labels=labels,
         accuracy=tuple(found[0]),
@@ -114,34 +114,38 @@ def probe(
     )
 
 
-def draw(probed: Probed, path: str | Path) -> None:
+def draw(probed: ProbeResults, path: str | Path) -> None:
     """The curve over the layers: a picture if the name ends in .svg, else a page with the picture in it."""
     of = "words" if probed.kind == "tag" else "texts"
-    drawn = picture(
+    drawn = layer_chart(
         "What a linear probe reads off each layer",
         f"{len(probed.labels)} labels · {probed.learnt:,} {of} learnt, {probed.judged:,} judged",
         f"dev {of} judged right",
         ("probe", probed.accuracy),
         reference=("always the commonest label", probed.majority),
-        other=None if probed.control is None else ("control: for each word a tag drawn at random", probed.control),
+        comparison=None if probed.control is None else ("control: for each word a tag drawn at random", probed.control),
     )
     path = Path(path)
-    files.put(path, (drawn if path.suffix.lower() == ".svg" else page(drawn)).encode())
+    files.write_atomic(path, (drawn if path.suffix.lower() == ".svg" else page(drawn)).encode())
 
 
-def read_off(
-    known: Float[Tensor, "layers N D"],
-    targets: NDArray[np.int64],  # N questions
-    unknown: Float[Tensor, "layers M D"],
-    truth: NDArray[np.int64],  # M questions
+def probe_accuracy(
+    train_vectors: Float[Tensor, "layers N D"],
+    train_targets: NDArray[np.int64],  # N questions
+    dev_vectors: Float[Tensor, "layers M D"],
+    dev_targets: NDArray[np.int64],  # M questions
     classes: int,
 ) -> list[list[float]]:
     """The accuracy of each question at each layer. All are fitted at once, and none has a part in another's fit."""
-    mean, deviation = known.mean(1, keepdim=True), known.std(1, keepdim=True, correction=0)
+    mean, deviation = train_vectors.mean(1, keepdim=True), train_vectors.std(1, keepdim=True, correction=0)
     scale = 1 / deviation.clamp(min=1e-6)  # a number that never changes says nothing
-    weight, bias = _fitted((known - mean) * scale, torch.from_numpy(targets).to(known.device), classes)
-    logits = torch.baddbmm(bias, (unknown - mean) * scale, weight)  # layers M QC
-    right = logits.view(*logits.shape[:2], -1, classes).argmax(-1) == torch.from_numpy(truth).to(known.device)
+    weight, bias = _fitted(
+        (train_vectors - mean) * scale, torch.from_numpy(train_targets).to(train_vectors.device), classes
+    )
+    logits = torch.baddbmm(bias, (dev_vectors - mean) * scale, weight)  # layers M QC
+    right = logits.view(*logits.shape[:2], -1, classes).argmax(-1) == torch.from_numpy(dev_targets).to(
+        train_vectors.device
+    )
     accuracy: list[list[float]] = right.double().mean(1).T.tolist()
     return accuracy
 
@@ -177,7 +181,7 @@ def _sample(examples: Sequence[Any], kind: Kind, most: int, seed: int) -> list[A
     for number in permute(np.arange(len(labelled)), len(labelled), seed):
         example = labelled[number]
         if isinstance(example, Example) and not isinstance(example.label, str):
-            raise TextError(example.place, f"the label {example.label} is no class", "Probe for classes")
+            raise TextError(example.location, f"the label {example.label} is no class", "Probe for classes")
         taken.append(example)
         count += len(example.words) if isinstance(example, Sentence) else 1
         if count >= most:
@@ -194,16 +198,16 @@ def _asked(
     pooled: pools.Pooling,
 ) -> tuple[Tensor, NDArray[np.int64], list[str]]:
     """Vectors (layers N D), the numbers of their labels, and the words they stand for, if words."""
-    length = trunk.config.length
+    length = trunk.config.max_length
     if kind == "tag":
-        items = windowed(examples, tokenizer, length, labels, 0.5)
+        items = make_windows(examples, tokenizer, length, labels, 0.5)
         places = [item.notes[0] for item in items]
         targets = [item.target[where] for item, where in zip(items, places, strict=True)]
         words = [examples[item.example].words[word] for item in items for word in item.notes[1]]
         return _vectors(trunk, [item.rows[0] for item in items], places), np.concatenate(targets), words
     with torch.device("meta"):  # only asked how it reads texts: its own weights need neither memory nor chance
-        task = Classify(trunk, Classify.Config(), labels)
-    items = task.items(examples, tokenizer, length)
+        task = SequenceClassification(trunk, SequenceClassification.Config(), labels)
+    items = task.preprocess(examples, tokenizer, length)
     vectors = _vectors(trunk, [item.rows[0] for item in items], pooled)
     return vectors, np.array([item.target for item in items]), []
 
@@ -213,9 +217,9 @@ def _vectors(trunk: Transformer, rows: Sequence[Row], where: Sequence[NDArray[np
     """The vectors of all layers at some places of each row, or one for the whole row; in the order of the rows."""
     device = trunk.embedding.weight.device
     found = [torch.empty(0)] * len(rows)
-    for some in passes([len(row) for row in rows], TOGETHER):
-        tokens = lay([rows[row] for row in some]).to(device)
-        states = torch.stack(trunk.states(tokens), 1).float()  # T layers D
+    for some in batch_by_length([len(row) for row in rows], TOGETHER):
+        tokens = pack_rows([rows[row] for row in some]).to(device)
+        states = torch.stack(trunk.hidden_states(tokens), 1).float()  # T layers D
         if isinstance(where, str):
             pooled = pools.POOLS[where](states.flatten(1), tokens.bounds)  # B layers * D
             parts = torch.split(pooled.view(-1, *states.shape[1:]), 1)

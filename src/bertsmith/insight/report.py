@@ -7,19 +7,24 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from bertsmith.insight.draw import Point, Series, chart, percent
-from bertsmith.insight.sheet import section, sheet
+from bertsmith.insight.charts import Point, Series, chart, format_percent
+from bertsmith.insight.page import html_page, section
 
 MASKS = ("[MASK]", "<mask>")
 STEEP = 30  # a loss that falls to a thirtieth is read better by orders of magnitude
-GUESSED = {"masked": "hidden words", "next_token": "next tokens", "spans": "spans taken out", "onward": "next words"}
+GUESSED = {
+    "masked": "hidden words",
+    "next_token": "next tokens",
+    "spans": "spans taken out",
+    "left_to_right": "next words",
+}
 BESIDE = {  # what may be learnt beside hidden words
     "next_token": "next tokens",
-    "next": "next sentence",
-    "order": "sentence order",
+    "nsp": "next sentence",
+    "sop": "sentence order",
     "replaced": "tokens, replaced or not",
     "guessed": "words that were replaced",
-    "backward": "words before",
+    "right_to_left": "words before",
 }
 LEARNED = "Faint: every step. Strong: the running mean. Point at a curve to read it."
 WRITTEN = "Beginnings of sentences that it has never read, in bold, and what it made of them."
@@ -28,7 +33,7 @@ FILLED = "Sentences kept from the training, with one word taken out. A right gue
 
 
 @dataclass(frozen=True)
-class Example:
+class ClozeExample:
     """A sentence with a blank, the word that stood there, and the best guesses before and after training."""
 
     text: str  # the blank is written [MASK] or <mask>
@@ -38,7 +43,7 @@ class Example:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunStory:
+class RunSummary:
     """What a run has to tell, in plain values."""
 
     title: str
@@ -46,38 +51,40 @@ class RunStory:
     reasons: Sequence[str] = ()  # why it is as it is, where that was chosen and not asked for
     records: Sequence[Mapping[str, Any]] = ()  # the lines of log.jsonl
     figures: Mapping[str, str] = field(default_factory=dict)  # what was measured, and the measure
-    examples: Sequence[Example] = ()
-    written: Sequence[tuple[str, str]] = ()  # prompts, and what the model made of them
-    inside: Sequence[tuple[str, str, str]] = ()  # pictures of what goes on in it: heading, HTML and what is to be seen
+    examples: Sequence[ClozeExample] = ()
+    generations: Sequence[tuple[str, str]] = ()  # prompts, and what the model made of them
+    visualisations: Sequence[
+        tuple[str, str, str]
+    ] = ()  # pictures of what goes on in it: heading, HTML and what is to be seen
     data: Mapping[str, str] = field(default_factory=dict)
     recipe: str = ""  # TOML
     machine: Mapping[str, str] = field(default_factory=dict)
-    guess: float | None = None  # the loss of guessing words by their frequency
+    unigram_loss: float | None = None  # the loss of guessing words by their frequency
 
 
-def write(path: Path, story: RunStory) -> None:
+def write(path: Path, run: RunSummary) -> None:
     """Write the page; one that is there already is replaced whole, never in part."""
     beside = path.with_name(path.name + ".writing")
-    beside.write_text(page(story), encoding="utf-8")
+    beside.write_text(page(run), encoding="utf-8")
     beside.replace(path)
 
 
-def page(story: RunStory) -> str:
+def page(run: RunSummary) -> str:
     """The page as a text. Whatever comes from outside is escaped."""
     sections = [
-        section("In short", f"<p>{escape(story.verdict)}</p>" if story.verdict else ""),
-        section("Key figures", _cards(story.figures)),
-        section("How it learned", _curves(story), LEARNED),
-        section("Blanks, before and after", _examples(story.examples), FILLED),
-        section("What it writes", _writings(story.written), WRITTEN),
-        *(section(*one) for one in story.inside),
-        section("Why it was trained so", _items(story.reasons), CHOSEN),
-        section("What was trained on what", _table(story.data)),
-        section("On the way", _notes(story.records)),
-        section("Machine", _table(story.machine)),
-        section("Recipe", _recipe(story.recipe)),
+        section("In short", f"<p>{escape(run.verdict)}</p>" if run.verdict else ""),
+        section("Key figures", _cards(run.figures)),
+        section("How it learned", _curves(run), LEARNED),
+        section("Blanks, before and after", _examples(run.examples), FILLED),
+        section("What it writes", _writings(run.generations), WRITTEN),
+        *(section(*one) for one in run.visualisations),
+        section("Why it was trained so", _items(run.reasons), CHOSEN),
+        section("What was trained on what", _table(run.data)),
+        section("On the way", _notes(run.records)),
+        section("Machine", _table(run.machine)),
+        section("Recipe", _recipe(run.recipe)),
     ]
-    return sheet(story.title, sections)
+    return html_page(run.title, sections)
 
 
 def _cards(figures: Mapping[str, str]) -> str:
@@ -85,7 +92,7 @@ def _cards(figures: Mapping[str, str]) -> str:
     return f'<dl class="cards">{"".join(entries)}</dl>' if entries else ""
 
 
-def _curves(story: RunStory) -> str:
+def _curves(story: RunSummary) -> str:
     steps = [record for record in story.records if record.get("kind") == "step"]
     checks = [record for record in story.records if record.get("kind") == "valid"]
     guessed = next((kind for kind in GUESSED if _points(steps, "terms", kind)), "masked")
@@ -95,11 +102,11 @@ def _curves(story: RunStory) -> str:
     first = chart(
         f"Loss of {GUESSED[guessed]}, in nats",
         [Series("training", hidden, noisy=True), Series("validation", checked)],
-        reference=None if story.guess is None else ("guessing by word frequency", story.guess),
+        reference=None if story.unigram_loss is None else ("guessing by word frequency", story.unigram_loss),
         logarithmic=bool(losses) and 0 < STEEP * min(losses) < max(losses),
         wide=True,
     )
-    kind = next((kind for kind in BESIDE if kind != guessed and _points(steps, "terms", kind)), "next")
+    kind = next((kind for kind in BESIDE if kind != guessed and _points(steps, "terms", kind)), "nsp")
     other, other_checked = _points(steps, "terms", kind), _points(checks, f"{kind}_loss")
     words_right, other_right = _points(checks, f"{guessed}_accuracy"), _points(checks, f"{kind}_accuracy")
     rest = [
@@ -110,9 +117,9 @@ def _curves(story: RunStory) -> str:
                 Series(BESIDE[kind], other_right),
                 Series("replaced tokens found", _points(checks, f"{kind}_found")),
             ],
-            show=percent,
-            reference=("tossing a coin", 0.5) if other_right and kind in ("next", "order") else None,
-            zero=True,
+            format_value=format_percent,
+            reference=("tossing a coin", 0.5) if other_right and kind in ("nsp", "sop") else None,
+            from_zero=True,
         ),
         chart(
             f"Loss of {BESIDE[kind]}, in nats",
@@ -121,9 +128,9 @@ def _curves(story: RunStory) -> str:
         chart(
             "Speed, in tokens a second",
             [Series("tokens/s", _points(steps, "speed"), noisy=True)],
-            zero=True,
+            from_zero=True,
         ),
-        chart("Learning rate", [Series("rate", _points(steps, "rate"))], zero=True),
+        chart("Learning rate", [Series("rate", _points(steps, "rate"))], from_zero=True),
     ]
     drawn = [figure for figure in rest if figure]
     return first + (f'<div class="charts of{len(drawn)}">{"".join(drawn)}</div>' if drawn else "")
@@ -146,7 +153,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
 
 
-def _examples(examples: Sequence[Example]) -> str:
+def _examples(examples: Sequence[ClozeExample]) -> str:
     return f'<div class="examples">{"".join(map(_example, examples))}</div>' if examples else ""
 
 
@@ -160,7 +167,7 @@ def _writing(prompt: str, text: str) -> str:
     return f'<article><p class="sentence"><b>{escape(prompt)}</b>{rest}</p></article>'
 
 
-def _example(example: Example) -> str:
+def _example(example: ClozeExample) -> str:
     text = escape(example.text)
     for mask in MASKS:
         text = text.replace(escape(mask), '<span class="blank" role="img" aria-label="blank"></span>')

@@ -9,8 +9,8 @@ from typing import Any
 from rich.table import Table as Printed
 from rich.text import Text
 
-from bertsmith.data import files
-from bertsmith.insight.sheet import section, sheet
+from bertsmith import files
+from bertsmith.insight.page import html_page, section
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,9 +23,9 @@ class Results:
     rows: Sequence[Sequence[str]]  # each as long as the columns; the first cell names it
     protocol: Mapping[str, str] = field(default_factory=dict)
     figures: Mapping[str, Any] = field(default_factory=dict)  # the same, not rounded
-    picture: str = ""  # SVG, where there is more to see than to read
+    chart: str = ""  # SVG, where there is more to see than to read
 
-    def printed(self) -> Printed:
+    def to_table(self) -> Printed:
         under = f"\n{self.subtitle}" if self.subtitle else ""
         title = Text(self.title, "bold").append(under, "not bold")
         table = Printed(box=None, title=title, title_justify="left", title_style="")
@@ -46,20 +46,20 @@ def write(folder: Path, name: str, results: Results) -> None:
         "figures": dict(results.figures),
     }
     files.write_json(folder / f"{name}.json", plain)
-    files.put(folder / f"{name}.html", page(results).encode())
+    files.write_atomic(folder / f"{name}.html", page(results).encode())
 
 
 def page(results: Results) -> str:
     """One page that loads nothing. Whatever comes from outside is escaped."""
     sections = [f'<section><div class="results">{_table(results.columns, results.rows)}</div></section>']
-    if results.picture:
-        sections.insert(0, f"<section>{results.picture}</section>")
+    if results.chart:
+        sections.insert(0, f"<section>{results.chart}</section>")
     if results.subtitle:
         sections.insert(0, f'<p class="lead">{escape(results.subtitle)}</p>')
     if results.protocol:
         rows = [(name, value) for name, value in results.protocol.items()]
         sections.append(section("How it was measured", _pairs(rows)))
-    return sheet(results.title, sections)
+    return html_page(results.title, sections)
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

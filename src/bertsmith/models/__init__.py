@@ -20,6 +20,17 @@
 A network that is not a transformer gets a file of its own and a line in `networks.OWN`.
 """
 
-from bertsmith.callable import make_callable
+import sys
+from importlib import import_module
+from types import ModuleType
 
-make_callable(__name__)  # bertsmith.models("bert*") lists names
+
+class _Callable(ModuleType):
+    """`bertsmith.models("bert*")` lists names, although this package has the same name as that function."""
+
+    def __call__(self, pattern: str = "*") -> list[str]:
+        names: list[str] = import_module("bertsmith.commands.api").models(pattern)
+        return names
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -7,13 +7,13 @@ from jaxtyping import Float, Int, Int16
 from torch import Tensor, nn
 
 from bertsmith.data.batch import Tokens
-from bertsmith.nn.characters import PADDING, Characters, Highway
 from bertsmith.nn.dropout import Dropout
-from bertsmith.nn.init import OwnStart
-from bertsmith.nn.projected import ProjectedLSTM
-from bertsmith.nn.recurrent import readings
+from bertsmith.nn.init import CustomInit
+from bertsmith.nn.rnn.bilstm import reading_orders
+from bertsmith.nn.rnn.char_cnn import PADDING, CharCNN, Highway
+from bertsmith.nn.rnn.projected_lstm import ProjectedLSTM
 
-ENDS = ("onward", "backward")
+ENDS = ("left_to_right", "right_to_left")
 LOUD = 3.0  # what filters notice at first, and what cells show, is about a third of one
 PASSED = 2.0  # with this bias a highway lets most of a vector go on as it is
 HIGH = -0.8  # with this bias a filter notices only what fits it well, so that words differ
@@ -24,27 +24,27 @@ class ElmoConfig:
     """How large the network is. As it stands: the one that was published."""
 
     vocabulary: int = 793_471  # words whose spelling it knows, and which it is taught to tell
-    letters: int = 50  # of a word at most, the marks round it included
-    table: int = 16  # width of the vector that stands for a letter
+    max_characters: int = 50  # of a word at most, the marks round it included
+    character_width: int = 16  # width of the vector that stands for a letter
     filters: tuple[int, ...] = (32, 32, 64, 128, 256, 512, 1024)  # for one letter, for two, for three ...
-    highways: int = 2
+    highway_layers: int = 2
     hidden: int = 4096  # cells of each LSTM
     width: int = 1024  # of the vector that stands for a word, read from both ends
     layers: int = 2
-    length: int = 512  # most words in a sequence
+    max_length: int = 512  # most words in a sequence
     dropout: float = 0.1  # of what each LSTM reads, and of what the last ones say
 
     def __post_init__(self) -> None:
-        for name in ("vocabulary", "table", "hidden", "width", "layers", "length"):
+        for name in ("vocabulary", "character_width", "hidden", "width", "layers", "max_length"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}. Give at least 1")
-        if self.highways < 0:
-            raise ValueError(f"highways is {self.highways}. Give at least 0")
+        if self.highway_layers < 0:
+            raise ValueError(f"highway_layers is {self.highway_layers}. Give at least 0")
         if not sum(self.filters) or min(self.filters) < 0:
             raise ValueError(f"filters are {list(self.filters)}. Give how many for one letter, for two, and so on")
         least = max(3, len(self.filters))
-        if self.letters < least:
-            raise ValueError(f"words of {self.letters} letters are too short. Give at least {least}")
+        if self.max_characters < least:
+            raise ValueError(f"words of {self.max_characters} letters are too short. Give at least {least}")
         if self.width % 2:
             raise ValueError(f"a width of {self.width} cannot be shared by two directions. Take an even one")
         if self.direction >= self.hidden:
@@ -54,7 +54,7 @@ class ElmoConfig:
             raise ValueError(f"dropout is {self.dropout}. Give a share, at least 0 and below 1")
 
     causal = False  # each direction is, but both together know what is to come
-    decoder = segments = offset = 0
+    decoder_layers = segments = position_offset = 0
 
     @property
     def distinct(self) -> int:
@@ -67,11 +67,11 @@ class ElmoConfig:
         return self.width // 2
 
     @property
-    def count(self) -> int:
+    def parameter_count(self) -> int:
         """Parameters as they were published: without the table that tells words, and with one bias for each gate."""
         F, P, H = sum(self.filters), self.direction, self.hidden
-        letters = (PADDING + 1) * self.table + self._slid(1) + F
-        upwards = self.highways * (F * 2 * F + 2 * F) + F * P + P
+        letters = (PADDING + 1) * self.character_width + self._slid(1) + F
+        upwards = self.highway_layers * (F * 2 * F + 2 * F) + F * P + P
         return letters + upwards + 2 * self.layers * (self._cell + 4 * H)
 
     @property
@@ -81,7 +81,7 @@ class ElmoConfig:
 
     def _slid(self, places: int) -> int:
         """Products of all filters, each at so many places."""
-        return places * self.table * sum(size * count for size, count in enumerate(self.filters, 1))
+        return places * self.character_width * sum(size * count for size, count in enumerate(self.filters, 1))
 
     def flops(self, attended: int | float, chosen: float) -> float:
         """Floating-point operations that training takes for one word, forwards and backwards, as papers count them.
@@ -90,11 +90,11 @@ class ElmoConfig:
         how many words are guessed from the whole vocabulary, for each that is read.
         """
         F, P = sum(self.filters), self.direction
-        words = self._slid(self.letters) + self.highways * 2 * F * F + F * P
+        words = self._slid(self.max_characters) + self.highway_layers * 2 * F * F + F * P
         return 6 * (words + 2 * self.layers * self._cell + chosen * self.vocabulary * P)
 
 
-class Elmo(OwnStart):
+class Elmo(CustomInit):
     """A vector for each word, made of its letters and of what stands before it and behind it. Peters et al. 2018.
 
     Neither direction ever sees what the other has read. From the second layer on an LSTM's input is added to what it
@@ -109,13 +109,13 @@ class Elmo(OwnStart):
         super().__init__()
         self.config = config
         width = config.direction
-        self.characters = Characters(config.table, config.filters, config.highways, width)
+        self.characters = CharCNN(config.character_width, config.filters, config.highway_layers, width)
         sizes = width, config.hidden, width
         self.stacks = nn.ModuleDict(
             {end: nn.ModuleList(ProjectedLSTM(*sizes) for _ in range(config.layers)) for end in ENDS}
         )
         self.dropout = Dropout(config.dropout)
-        unknown = torch.full((config.vocabulary, config.letters), PADDING, dtype=torch.int16)
+        unknown = torch.full((config.vocabulary, config.max_characters), PADDING, dtype=torch.int16)
         self.register_buffer("spelling", unknown)
 
     @property
@@ -123,7 +123,7 @@ class Elmo(OwnStart):
         """The table of letters."""
         return self.characters.embedding
 
-    def start(self, generator: torch.Generator) -> None:
+    def init_weights(self, generator: torch.Generator) -> None:
         """What goes through a matrix keeps its length; letters are about one; gates begin open."""
         for parameter in self.parameters():
             if parameter.ndim > 1:
@@ -143,32 +143,32 @@ class Elmo(OwnStart):
                     bias[part.hidden_size : 2 * part.hidden_size] = 1.0
                     out.mul_(LOUD)
 
-    def spell(self, table: Int16[Tensor, "V C"]) -> None:
+    def set_characters(self, table: Int16[Tensor, "V C"]) -> None:
         """Be told how the words of the vocabulary are spelt."""
         self.spelling.copy_(table)
 
     def forward(self, tokens: Tokens, *, read: Int[Tensor, "N"] | None = None) -> Float[Tensor, "_ D"]:
         """The last layer's vectors: what was read onward, then what was read backward."""
-        vectors: Tensor = self.dropout(self.states(tokens)[-1])
+        vectors: Tensor = self.dropout(self.hidden_states(tokens)[-1])
         return vectors if read is None else vectors.index_select(0, read)
 
-    def states(self, tokens: Tokens) -> list[Float[Tensor, "T D"]]:
+    def hidden_states(self, tokens: Tokens) -> list[Float[Tensor, "T D"]]:
         """The words' own vectors, once for each direction, and those after every layer."""
-        words = self.words(tokens)
-        ways = readings(tokens.bounds, tokens.longest, words)
+        words = self.embed_words(tokens)
+        ways = reading_orders(tokens.bounds, tokens.max_length, words)
         found = []
         for end in ENDS:
             states = [words]
             for number, lstm in enumerate(self.stacks[end].children()):
                 below = self.dropout(states[-1])
-                said = ways[end].by(lstm, below)
+                said = ways[end].run(lstm, below)
                 states.append(said + below if number else said)
             found.append(states)
         return [torch.cat(both, -1) for both in zip(*found, strict=True)]
 
-    def words(self, tokens: Tokens) -> Float[Tensor, "T K"]:
+    def embed_words(self, tokens: Tokens) -> Float[Tensor, "T K"]:
         """A vector for each word by its letters alone. A CPU looks at each different word once."""
-        letters, ids = tokens.letters, tokens.ids
+        letters, ids = tokens.character_ids, tokens.ids
         if ids.is_cuda:
             return self._read(self.spelling.index_select(0, ids) if letters is None else letters)
         if letters is None:

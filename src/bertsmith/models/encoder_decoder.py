@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from bertsmith.data.batch import Tokens
 from bertsmith.models.transformer import Memory, Transformer, TransformerConfig
 from bertsmith.nn.attention import Kernel
-from bertsmith.nn.cache import Cache
 from bertsmith.nn.init import ScaledEmbedding, WideEmbedding
-from bertsmith.nn.positions import Sinusoidal
+from bertsmith.nn.kv_cache import KVCache
+from bertsmith.nn.positions import SinusoidalPositions
 
 
 class EncoderDecoder(nn.Module):
@@ -21,16 +21,18 @@ class EncoderDecoder(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
-        self.encoder = Transformer(replace(config, decoder=0))
-        self.decoder = Transformer(replace(config, layers=config.decoder, decoder=0, causal=True, crossed=True))
+        self.encoder = Transformer(replace(config, decoder_layers=0))
+        self.decoder = Transformer(
+            replace(config, layers=config.decoder_layers, decoder_layers=0, causal=True, cross_attention=True)
+        )
         if config.positions == "sinusoidal":
             self.encoder.embedding = ScaledEmbedding(config.vocabulary, config.table)
             for half in (self.encoder, self.decoder):
-                half.positions = Sinusoidal(config.length, config.table, halves=True)
-        elif config.tied:
+                half.positions = SinusoidalPositions(config.max_length, config.table, halves=True)
+        elif config.tie_embeddings:
             self.encoder.embedding = WideEmbedding(config.vocabulary, config.table)
         self.decoder.embedding = self.encoder.embedding
-        self.words = None if config.tied else nn.Linear(config.table, config.vocabulary, bias=False)
+        self.words = None if config.tie_embeddings else nn.Linear(config.table, config.vocabulary, bias=False)
 
     @property
     def embedding(self) -> nn.Embedding:
@@ -45,10 +47,10 @@ class EncoderDecoder(nn.Module):
         read: Int[Tensor, "N"] | None = None,
     ) -> Float[Tensor, "_ D"]:
         """The vectors that tell what comes behind each token written, or behind those to `read`."""
-        vectors: Tensor = self.decoder(written, kernel, read=read, memory=self.memory(tokens, kernel))
+        vectors: Tensor = self.decoder(written, kernel, read=read, memory=self.encode(tokens, kernel))
         return vectors
 
-    def memory(self, tokens: Tokens, kernel: Kernel | None = None) -> Memory:
+    def encode(self, tokens: Tokens, kernel: Kernel | None = None) -> Memory:
         """What the encoder makes of a text."""
         return Memory(self.encoder(tokens, kernel), tokens)
 
@@ -57,34 +59,34 @@ class EncoderDecoder(nn.Module):
         """Of each text how much each token written (row) took from each that was read (column): by the last layer, in
         the mean of its heads."""
         hidden = self.decoder._embed(written)
-        layouts = self.decoder._layouts(written, hidden, "recorded", self.memory(tokens))
+        layouts = self.decoder._layouts(written, hidden, "recorded", self.encode(tokens))
         self.decoder._through(hidden, layouts)
-        assert layouts[-1].across is not None
-        return [heads.mean(0) for heads in layouts[-1].across.weights[-1]]
+        assert layouts[-1].cross is not None
+        return [heads.mean(0) for heads in layouts[-1].cross.attention_weights[-1]]
 
-    def cache(self, sequences: int, room: int, ways: int = 1, dtype: torch.dtype = torch.float32) -> Cache:
+    def cache(self, sequences: int, capacity: int, beams: int = 1, dtype: torch.dtype = torch.float32) -> KVCache:
         """Room for what is written, of so many sequences; each row takes `room` tokens, those of all its ways."""
-        return self.decoder.cache(sequences, room, ways, dtype)
+        return self.decoder.cache(sequences, capacity, beams, dtype)
 
-    def begin(self, tokens: Tokens, cache: Cache, written: Tokens) -> Float[Tensor, "B D"]:
+    def prefill(self, tokens: Tokens, cache: KVCache, target_tokens: Tokens) -> Float[Tensor, "B D"]:
         """Read texts, and what is written already: the vectors that tell what comes next."""
-        return self.decoder.begin(written, cache, self.memory(tokens))
+        return self.decoder.prefill(target_tokens, cache, self.encode(tokens))
 
     def step(
-        self, ids: Int[Tensor, "B W"], cache: Cache, came: Int[Tensor, "B W"] | None = None
+        self, ids: Int[Tensor, "B W"], cache: KVCache, parents: Int[Tensor, "B W"] | None = None
     ) -> Float[Tensor, "B W D"]:
         """Write one more token on every way of every sequence."""
-        return self.decoder.step(ids, cache, came)
+        return self.decoder.step(ids, cache, parents)
 
     def logits(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
         """The score of every word to come next."""
         if self.words is not None:
             scores: Tensor = self.words(hidden)
             return scores
-        return F.linear(hidden * self.dimmed, self.embedding.weight)
+        return F.linear(hidden * self.logit_scale, self.embedding.weight)
 
     @property
-    def dimmed(self) -> float:
+    def logit_scale(self) -> float:
         """What a tied table's scores are multiplied by: of one whose numbers are about one, by less than one."""
         # Raffel et al. 2020, in their code.
         return self.config.width**-0.5 if isinstance(self.embedding, WideEmbedding) else 1.0

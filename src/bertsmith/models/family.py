@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from bertsmith.errors import RecipeError, nearest
+from bertsmith.errors import RecipeError, suggest
 from bertsmith.models.elmo import ElmoConfig
 from bertsmith.models.networks import NetworkConfig
 from bertsmith.models.recurrent import RecurrentConfig
@@ -29,10 +29,10 @@ SEQ2SEQ_LARGE = Seq2SeqConfig(
     width=1000,
     hidden=1000,
     layers=4,
-    decoder=4,
-    direction="backward",
+    decoder_layers=4,
+    direction="right_to_left",
     attention="none",
-    tied=False,
+    tie_embeddings=False,
     dropout=0.0,
 )
 # Luong et al. 2015, "Effective Approaches to Attention-based Neural Machine Translation": those that write look back at
@@ -47,24 +47,26 @@ TRANSFORMER = TransformerConfig(
     vocabulary=37_000,
     width=512,
     layers=6,
-    decoder=6,
+    decoder_layers=6,
     heads=8,
     feed_forward=2048,
     positions="sinusoidal",
     segments=0,
     activation="relu",
-    table_norm=False,
+    embedding_norm=False,
     norm_eps=1e-5,
 )
 # For tens of thousands of sentences, of which the large one learns too much by heart. Wu et al. 2021, "Good for
 # Misconceived Reasons", have the tiny one for image captions.
-TRANSFORMER_SMALL = replace(TRANSFORMER, vocabulary=8_192, width=256, layers=3, decoder=3, heads=4, feed_forward=1024)
-TRANSFORMER_TINY = replace(TRANSFORMER_SMALL, width=128, layers=4, decoder=4, feed_forward=256)
+TRANSFORMER_SMALL = replace(
+    TRANSFORMER, vocabulary=8_192, width=256, layers=3, decoder_layers=3, heads=4, feed_forward=1024
+)
+TRANSFORMER_TINY = replace(TRANSFORMER_SMALL, width=128, layers=4, decoder_layers=4, feed_forward=256)
 
 # Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training": the decoder of a translator that
 # reads nothing but what it has said itself; every token is guessed from those before it.
 GPT = TransformerConfig(
-    vocabulary=40_478, causal=True, segments=0, activation="gelu_tanh", table_norm=False, norm_eps=1e-5
+    vocabulary=40_478, causal=True, segments=0, activation="gelu_tanh", embedding_norm=False, norm_eps=1e-5
 )
 
 # Merity et al. 2017, "Regularizing and Optimizing LSTM Language Models": words told by the table that reads them (Press
@@ -74,8 +76,8 @@ AWD_LSTM = RecurrentConfig(
     width=400,
     hidden=1150,
     layers=3,
-    tied=True,
-    word_dropout=0.1,
+    tie_embeddings=True,
+    embedding_dropout=0.1,
     input_dropout=0.65,
     weight_dropout=0.5,
     layer_dropout=0.2,
@@ -85,7 +87,7 @@ AWD_LSTM = RecurrentConfig(
 # Peters et al. 2018, "Deep contextualized word representations": words spelt by letters, read from either end by LSTMs;
 # what each layer has learnt is a feature for others. The small and the medium one are of those they published, too.
 ELMO = ElmoConfig()
-ELMO_SMALL = replace(ELMO, hidden=1024, width=256, highways=1)
+ELMO_SMALL = replace(ELMO, hidden=1024, width=256, highway_layers=1)
 ELMO_MEDIUM = replace(ELMO_SMALL, hidden=2048, width=512)
 
 # Devlin et al. 2018, "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding".
@@ -102,7 +104,7 @@ BERT_TINY = replace(BERT_MINI, width=128, layers=2, heads=2, feed_forward=512)
 
 # Radford et al. 2019, "Language Models are Unsupervised Multitask Learners": GPT with norms before, pieces of bytes and
 # twice the length; and ever larger, until it did what nobody had trained it for.
-GPT2 = replace(GPT, vocabulary=50_257, length=1024, norm="before")
+GPT2 = replace(GPT, vocabulary=50_257, max_length=1024, norm_position="pre")
 GPT2_MEDIUM = replace(GPT2, width=1024, layers=24, heads=16, feed_forward=4096)
 GPT2_LARGE = replace(GPT2, width=1280, layers=36, heads=20, feed_forward=5120)
 GPT2_XL = replace(GPT2, width=1600, layers=48, heads=25, feed_forward=6400)
@@ -110,7 +112,7 @@ GPT2_XL = replace(GPT2, width=1600, layers=48, heads=25, feed_forward=6400)
 # Liu et al. 2019, "RoBERTa: A Robustly Optimized BERT Pretraining Approach": the same network for longer on more text,
 # hidden words drawn anew at every visit, no next sentence, pieces of bytes. Places are counted from behind the number
 # of the padding piece.
-ROBERTA = replace(BERT, vocabulary=50_265, offset=2, segments=1, norm_eps=1e-5)
+ROBERTA = replace(BERT, vocabulary=50_265, position_offset=2, segments=1, norm_eps=1e-5)
 # Conneau et al. 2019, "Unsupervised Cross-lingual Representation Learning at Scale": the same for a hundred languages;
 # Martin et al. 2019, "CamemBERT: a Tasty French Language Model": and for one.
 XLM_ROBERTA = replace(ROBERTA, vocabulary=250_002, alias="xlm-roberta")
@@ -130,30 +132,36 @@ MPNET = replace(ROBERTA, vocabulary=30_527, positions="learned_relative", segmen
 T5 = replace(
     BERT,
     vocabulary=32_128,
-    decoder=12,
+    decoder_layers=12,
     positions="relative",
-    scaled=False,
+    scale_scores=False,
     segments=0,
     activation="relu",
-    norm="before",
-    table_norm=False,
-    root_norm=True,
+    norm_position="pre",
+    embedding_norm=False,
+    norm="rms",
     biases=False,
     norm_eps=1e-6,
 )
-T5_SMALL = replace(T5, width=512, layers=6, decoder=6, heads=8, feed_forward=2048)
-T5_LARGE = replace(T5, width=1024, layers=24, decoder=24, heads=16, feed_forward=4096)
+T5_SMALL = replace(T5, width=512, layers=6, decoder_layers=6, heads=8, feed_forward=2048)
+T5_LARGE = replace(T5, width=1024, layers=24, decoder_layers=24, heads=16, feed_forward=4096)
 # Its version 1.1, of the year after: a gate, words told by a table of their own, nothing forgotten while pretraining.
-T5_LATER = replace(
-    T5, feed_forward=2048, activation="gelu_tanh", gated=True, tied=False, dropout=0.0, attention_dropout=0.0
+T5_V1_1 = replace(
+    T5, feed_forward=2048, activation="gelu_tanh", gated=True, tie_embeddings=False, dropout=0.0, attention_dropout=0.0
 )
-T5_LATER_SMALL = replace(T5_LATER, width=512, layers=8, decoder=8, heads=6, head_width=64, feed_forward=1024)
-T5_LATER_LARGE = replace(T5_LATER, width=1024, layers=24, decoder=24, heads=16, feed_forward=2816)
+T5_LATER_SMALL = replace(T5_V1_1, width=512, layers=8, decoder_layers=8, heads=6, head_width=64, feed_forward=1024)
+T5_LATER_LARGE = replace(T5_V1_1, width=1024, layers=24, decoder_layers=24, heads=16, feed_forward=2816)
 
 # Lan et al. 2019, "ALBERT: A Lite BERT for Self-supervised Learning of Language Representations": one layer for all and
 # narrow tables mapped up, so that a wide network has few parameters; and were two texts swapped?
 ALBERT = replace(
-    BERT, vocabulary=30_000, embedding=128, shared=True, activation="gelu_tanh", dropout=0.0, attention_dropout=0.0
+    BERT,
+    vocabulary=30_000,
+    embedding_width=128,
+    share_layers=True,
+    activation="gelu_tanh",
+    dropout=0.0,
+    attention_dropout=0.0,
 )
 ALBERT_LARGE = replace(ALBERT, width=1024, layers=24, heads=16, feed_forward=4096)
 ALBERT_XLARGE = replace(ALBERT_LARGE, width=2048, feed_forward=8192)
@@ -163,7 +171,7 @@ ALBERT_XXLARGE = replace(ALBERT, width=4096, heads=64, feed_forward=16_384)
 # finds the words that a smaller one has put in. Every task brings its own pooler.
 ELECTRA = replace(BERT, pooler="gelu")
 ELECTRA_LARGE = replace(ELECTRA, width=1024, layers=24, heads=16, feed_forward=4096)
-ELECTRA_SMALL = replace(ELECTRA, width=256, embedding=128, heads=4, feed_forward=1024)
+ELECTRA_SMALL = replace(ELECTRA, width=256, embedding_width=128, heads=4, feed_forward=1024)
 
 # Warner et al. 2024, "Smarter, Better, Faster, Longer": what six years changed. Su et al. 2021 turn queries and keys,
 # Shazeer 2020 gates, Xiong et al. 2020 norm before, and two in three layers look only at a token's neighbours.
@@ -172,12 +180,12 @@ MODERN_BERT = replace(
     vocabulary=50_368,
     layers=22,
     feed_forward=1152,
-    length=8192,
+    max_length=8192,
     positions="rotary",
     rotary_base=160_000.0,
-    local=64,
+    window=64,
     segments=0,
-    norm="before",
+    norm_position="pre",
     gated=True,
     biases=False,
     norm_eps=1e-5,
@@ -188,7 +196,9 @@ MODERN_BERT_LARGE = replace(MODERN_BERT, width=1024, layers=28, heads=16, feed_f
 
 # Our own, for the most that can be learnt in a few minutes: the same at BERT-base's size. The gate's third matrix is
 # paid for by a feed-forward network narrower than BERT's.
-SMITH = replace(MODERN_BERT, vocabulary=30_522, layers=12, feed_forward=2048, length=512, rotary_base=10_000.0, local=0)
+SMITH = replace(
+    MODERN_BERT, vocabulary=30_522, layers=12, feed_forward=2048, max_length=512, rotary_base=10_000.0, window=0
+)
 
 FAMILY: dict[str, NetworkConfig] = {
     "rnn-small": RNN_SMALL,
@@ -228,7 +238,7 @@ FAMILY: dict[str, NetworkConfig] = {
     "t5-base": T5,
     "t5-large": T5_LARGE,
     "t5-v1.1-small": T5_LATER_SMALL,
-    "t5-v1.1-base": T5_LATER,
+    "t5-v1.1-base": T5_V1_1,
     "t5-v1.1-large": T5_LATER_LARGE,
     "albert-base": ALBERT,
     "albert-large": ALBERT_LARGE,
@@ -246,5 +256,5 @@ FAMILY: dict[str, NetworkConfig] = {
 def member(name: str) -> NetworkConfig:
     """A member's network by its name."""
     if name not in FAMILY:
-        raise RecipeError("model.kind", f"unknown member '{name}'", nearest(name, FAMILY))
+        raise RecipeError("model.kind", f"unknown member '{name}'", suggest(name, FAMILY))
     return FAMILY[name]

@@ -11,10 +11,10 @@ from bertsmith.models.transformer import Transformer, TransformerConfig
 
 NetworkConfig = TransformerConfig | RecurrentConfig | Seq2SeqConfig | ElmoConfig | StaticConfig
 Network = Transformer | EncoderDecoder | Recurrent | Seq2Seq | Elmo | Static
-Translator = EncoderDecoder | Seq2Seq  # one part reads a text, another writes about it
+EncoderDecoderNetwork = EncoderDecoder | Seq2Seq  # one part reads a text, another writes about it
 
 # Those that transformers has no class for, by the names that our folders call them: what describes one, and what it is.
-OWN: dict[str, tuple[type[Any], type[Any]]] = {
+NATIVE: dict[str, tuple[type[Any], type[Any]]] = {
     "recurrent": (RecurrentConfig, Recurrent),
     "seq2seq": (Seq2SeqConfig, Seq2Seq),
     "elmo": (ElmoConfig, Elmo),
@@ -22,14 +22,14 @@ OWN: dict[str, tuple[type[Any], type[Any]]] = {
 }
 
 
-def network(config: NetworkConfig) -> Network:
+def build_network(config: NetworkConfig) -> Network:
     """The network that a configuration describes."""
     if isinstance(config, TransformerConfig):
-        return EncoderDecoder(config) if config.decoder else Transformer(config)
-    built: Network = OWN[name_of(config)][1](config)
+        return EncoderDecoder(config) if config.decoder_layers else Transformer(config)
+    built: Network = NATIVE[native_name(config)][1](config)
     return built
 
 
-def name_of(config: NetworkConfig) -> str:
+def native_name(config: NetworkConfig) -> str:
     """What our folders call a network that transformers has no class for."""
-    return next(name for name, (kind, _) in OWN.items() if isinstance(config, kind))
+    return next(name for name, (kind, _) in NATIVE.items() if isinstance(config, kind))

@@ -10,12 +10,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from bertsmith.data.batch import Tokens
-from bertsmith.nn.cells import GATES, Cell
 from bertsmith.nn.dropout import dropout
-from bertsmith.nn.heads import filled
-from bertsmith.nn.recurrent import packed
-from bertsmith.nn.remembered import Remembered
-from bertsmith.nn.stack import Stack
+from bertsmith.nn.heads import pad_vocabulary
+from bertsmith.nn.rnn.bilstm import packed_orders
+from bertsmith.nn.rnn.cache import RecurrentCache
+from bertsmith.nn.rnn.cells import GATES, Cell
+from bertsmith.nn.rnn.stack import RecurrentStack
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,27 +27,27 @@ class RecurrentConfig:
     width: int = 1500  # of the table, and of the vectors that come out
     hidden: int = 0  # of the layers below the last; 0: as wide as the rest
     layers: int = 2
-    tied: bool = False  # the table that reads words also tells them; else there is one more
-    length: int = 16_384  # tokens that a person may give at once: the network itself reads on and on
+    tie_embeddings: bool = False  # the table that reads words also tells them; else there is one more
+    max_length: int = 16_384  # tokens that a person may give at once: the network itself reads on and on
     # Shares that are forgotten while it learns, in the order in which a word passes them: Merity et al. 2017.
-    word_dropout: float = 0.0  # of the vocabulary: a word is forgotten wherever it stands
+    embedding_dropout: float = 0.0  # of the vocabulary: a word is forgotten wherever it stands
     input_dropout: float = 0.0
     weight_dropout: float = 0.0  # of the weights from state to state
     layer_dropout: float = 0.0  # between layers
     dropout: float = 0.0  # of what comes out
 
     def __post_init__(self) -> None:
-        for name in ("vocabulary", "width", "layers", "length"):
+        for name in ("vocabulary", "width", "layers", "max_length"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}. Give at least 1")
         if self.hidden < 0:
             raise ValueError(f"hidden is {self.hidden}. Give a width, or 0 for that of the table")
-        for name in ("word_dropout", "input_dropout", "weight_dropout", "layer_dropout", "dropout"):
+        for name in ("embedding_dropout", "input_dropout", "weight_dropout", "layer_dropout", "dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}. Give a share, at least 0 and below 1")
 
     causal = True  # what is to come has not been read yet
-    decoder = segments = offset = 0
+    decoder_layers = segments = position_offset = 0
 
     @property
     def distinct(self) -> int:
@@ -70,11 +70,11 @@ class RecurrentConfig:
         return (*[self.hidden or self.width] * (self.layers - 1), self.width)
 
     @property
-    def count(self) -> int:
+    def parameter_count(self) -> int:
         """How many weights there are."""
         below = (self.width, *self.widths)
         layers = sum(GATES[self.cell] * out * (into + out + 2) for into, out in zip(below, self.widths, strict=False))
-        return layers + (1 if self.tied else 2) * self.vocabulary * self.width + self.vocabulary
+        return layers + (1 if self.tie_embeddings else 2) * self.vocabulary * self.width + self.vocabulary
 
     def flops(self, attended: int | float, chosen: float) -> float:
         """Floating-point operations that training takes for one token, as `TransformerConfig.flops` counts them.
@@ -98,16 +98,16 @@ class Recurrent(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(config.vocabulary, config.width)
-        self.stack = Stack(
+        self.stack = RecurrentStack(
             config.cell,
             config.width,
             config.widths,
-            before=config.input_dropout,
-            between=config.layer_dropout,
-            behind=config.dropout,
-            weights=config.weight_dropout,
+            input_dropout=config.input_dropout,
+            layer_dropout=config.layer_dropout,
+            output_dropout=config.dropout,
+            weight_dropout=config.weight_dropout,
         )
-        self.words = None if config.tied else nn.Linear(config.width, config.vocabulary, bias=False)
+        self.words = None if config.tie_embeddings else nn.Linear(config.width, config.vocabulary, bias=False)
         self.bias = nn.Parameter(torch.zeros(config.vocabulary))  # how common each word is, whatever came before
 
     def forward(
@@ -117,12 +117,14 @@ class Recurrent(nn.Module):
         vectors, _ = self._from_nothing(tokens)
         return vectors if read is None else vectors[read]
 
-    def onward(self, tokens: Tokens, state: Float[Tensor, "B S"]) -> tuple[Float[Tensor, "T D"], Float[Tensor, "B S"]]:
+    def forward_from_state(
+        self, tokens: Tokens, state: Float[Tensor, "B S"]
+    ) -> tuple[Float[Tensor, "T D"], Float[Tensor, "B S"]]:
         """The vectors of streams that go on from a state, and the state behind them. All have the same length.
 
         A stream whose first token has place nought begins here, and from nothing.
         """
-        rows = self._embed(tokens.ids).view(len(tokens.bounds) - 1, tokens.longest, -1)
+        rows = self._embed(tokens.ids).view(len(tokens.bounds) - 1, tokens.max_length, -1)
         goes_on = (tokens.positions.view(len(rows), -1)[:, :1] > 0).to(state.dtype)
         with _full(rows):
             vectors, after = self.stack(rows, state * goes_on)
@@ -130,32 +132,34 @@ class Recurrent(nn.Module):
 
     def logits(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
         """The score of every word to come next; while a GPU trains, with filler up to a width it likes."""
-        table, bias = self.told
+        table, bias = self.output_weights
         if self.training and hidden.is_cuda:
-            table, bias = filled(table, bias)
+            table, bias = pad_vocabulary(table, bias)
         return F.linear(hidden, table, bias)
 
     @property
-    def told(self) -> tuple[Float[Tensor, "V D"], Float[Tensor, "V"]]:
+    def output_weights(self) -> tuple[Float[Tensor, "V D"], Float[Tensor, "V"]]:
         """The table and the bias that words are told by."""
         return (self.embedding.weight if self.words is None else self.words.weight), self.bias
 
-    def cache(self, sequences: int, room: int, ways: int = 1, dtype: torch.dtype = torch.float32) -> Remembered:
+    def cache(
+        self, sequences: int, capacity: int, beams: int = 1, dtype: torch.dtype = torch.float32
+    ) -> RecurrentCache:
         """Room for what is remembered of so many sequences; it takes no more for a longer text."""
-        return Remembered(sequences, self.stack.remembered, ways, dtype, self.embedding.weight.device)
+        return RecurrentCache(sequences, self.stack.state_size, beams, dtype, self.embedding.weight.device)
 
-    def begin(self, tokens: Tokens, cache: Remembered) -> Float[Tensor, "B D"]:
+    def prefill(self, tokens: Tokens, cache: RecurrentCache) -> Float[Tensor, "B D"]:
         """Read prompts into an empty memory: the vectors of their last tokens, which tell what comes next."""
         vectors, state = self._from_nothing(tokens)
-        cache.begin(state)
+        cache.prefill(state)
         return vectors[tokens.bounds[1:] - 1]
 
     def step(
-        self, ids: Int[Tensor, "B W"], cache: Remembered, came: Int[Tensor, "B W"] | None = None
+        self, ids: Int[Tensor, "B W"], cache: RecurrentCache, parents: Int[Tensor, "B W"] | None = None
     ) -> Float[Tensor, "B W D"]:
         """Read one more token on every way of every sequence; `came` is the way that each goes on with."""
-        vectors, after = self.stack.step(self.embedding(ids.flatten()), cache.grow(came))
-        cache.grown(after)
+        vectors, after = self.stack.step(self.embedding(ids.flatten()), cache.gather(parents))
+        cache.update(after)
         return vectors.view(*ids.shape, -1)
 
     def matrices(self) -> dict[str, int]:
@@ -167,21 +171,21 @@ class Recurrent(nn.Module):
     def _from_nothing(self, tokens: Tokens) -> tuple[Float[Tensor, "T D"], Float[Tensor, "B S"]]:
         embedded, rows = self._embed(tokens.ids), len(tokens.bounds) - 1
         with _full(embedded):
-            if tokens.longest * rows == len(embedded):
-                vectors, state = self.stack(embedded.view(rows, tokens.longest, -1))
+            if tokens.max_length * rows == len(embedded):
+                vectors, state = self.stack(embedded.view(rows, tokens.max_length, -1))
                 return vectors.flatten(0, 1), state
             lengths = tokens.bounds.diff()
-            reading = packed(tokens.bounds)["onward"]
-            assert reading.sizes is not None
+            reading = packed_orders(tokens.bounds)["left_to_right"]
+            assert reading.batch_sizes is not None
             order, slots = (part.to(embedded.device) for part in (reading.tokens, reading.slots))
-            vectors, state = self.stack.ragged(embedded[order], reading.sizes)
+            vectors, state = self.stack.forward_packed(embedded[order], reading.batch_sizes)
             # The longest sequence stands first; empty ones have fallen out, and remember nothing.
             places = lengths.argsort(descending=True, stable=True)[: len(state)]
             return vectors[slots], state.new_zeros(rows, state.shape[1]).index_copy(0, places, state)
 
     def _embed(self, ids: Int[Tensor, "T"]) -> Float[Tensor, "T D"]:
         embedded: Tensor = self.embedding(ids)
-        share = self.config.word_dropout
+        share = self.config.embedding_dropout
         if self.training and share:
             embedded = embedded * dropout(embedded.new_ones(self.config.vocabulary, 1), share)[ids]
         return embedded

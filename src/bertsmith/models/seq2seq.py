@@ -9,13 +9,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from bertsmith.data.batch import Tokens
-from bertsmith.models.carried import Carried
 from bertsmith.nn.dropout import Dropout
-from bertsmith.nn.init import OwnStart, ScaledEmbedding
-from bertsmith.nn.looks import Source, look
-from bertsmith.nn.padded import Rows
-from bertsmith.nn.recurrent import BiLSTM, Direction
-from bertsmith.nn.writer import Gates, States, Writer
+from bertsmith.nn.init import CustomInit, ScaledEmbedding
+from bertsmith.nn.padded import PaddedRows
+from bertsmith.nn.rnn.attention import Source, make_attention
+from bertsmith.nn.rnn.bilstm import BiLSTM, Direction
+from bertsmith.nn.rnn.decoder import LSTMDecoder, States, StepWeights
+from bertsmith.nn.rnn.decoder_cache import DecoderCache
 
 Attention = Literal["none", "dot", "bilinear", "mlp"]
 
@@ -30,35 +30,35 @@ class Seq2SeqConfig:
     width: int = 256  # of the table's vectors, and of those that come out
     hidden: int = 512  # of what an LSTM says; of one that reads from both ends, half of it from either
     layers: int = 1  # that read
-    decoder: int = 1  # that write
+    decoder_layers: int = 1  # that write
     direction: Direction = "both"  # in which a text is read; from its last word on in Sutskever et al. 2014
     attention: Attention = "bilinear"  # how words that were read are scored; "none": all from one vector
-    feeding: bool = True  # each token is told where the one before has looked. Luong et al. 2015, section 3.3
-    tied: bool = True  # words are told by the table that they are read by
-    length: int = 128  # most tokens in a sequence
+    input_feeding: bool = True  # each token is told where the one before has looked. Luong et al. 2015, section 3.3
+    tie_embeddings: bool = True  # words are told by the table that they are read by
+    max_length: int = 128  # most tokens in a sequence
     dropout: float = 0.3  # of the table's vectors, between layers, of what was read and of what comes out
 
     def __post_init__(self) -> None:
-        for name in ("vocabulary", "width", "hidden", "layers", "decoder", "length"):
+        for name in ("vocabulary", "width", "hidden", "layers", "decoder_layers", "max_length"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}. Give at least 1")
-        if self.hidden % self.ends:
+        if self.hidden % self.directions:
             raise ValueError(f"hidden is {self.hidden}, half of it from either end. Give an even number")
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"dropout is {self.dropout}. Give a share, at least 0 and below 1")
 
     causal = False  # what is read is seen as a whole
-    segments = offset = 0
+    segments = position_offset = 0
 
     @property
-    def ends(self) -> int:
+    def directions(self) -> int:
         """From how many ends a text is read."""
         return 2 if self.direction == "both" else 1
 
     @property
-    def fed(self) -> int:
+    def input_feed_width(self) -> int:
         """The width of what each token is told by the one before."""
-        return self.width if self.feeding and self.attention != "none" else 0
+        return self.width if self.input_feeding and self.attention != "none" else 0
 
     @property
     def table(self) -> int:
@@ -76,26 +76,26 @@ class Seq2SeqConfig:
         return self.hidden
 
     @property
-    def count(self) -> int:
+    def parameter_count(self) -> int:
         """The number of weights."""
-        biases = 8 * self.hidden * (self.layers + self.decoder)
+        biases = 8 * self.hidden * (self.layers + self.decoder_layers)
         looks = {"none": 0, "dot": 0, "bilinear": self.hidden**2, "mlp": 2 * self.hidden**2 + 2 * self.hidden}
-        tables = (1 if self.tied else 2) * self.vocabulary * self.width
-        bridge = 2 * self.decoder * self.hidden * (self.hidden + 1)
+        tables = (1 if self.tie_embeddings else 2) * self.vocabulary * self.width
+        bridge = 2 * self.decoder_layers * self.hidden * (self.hidden + 1)
         return tables + biases + bridge + looks[self.attention] + self._reading + self._writing + self.width
 
     @property
     def _reading(self) -> int:
         """Weights in the matrices that each token goes through that is read."""
         below = self.width + (self.layers - 1) * self.hidden
-        return 4 * self.hidden * (below + self.layers * self.hidden // self.ends)
+        return 4 * self.hidden * (below + self.layers * self.hidden // self.directions)
 
     @property
     def _writing(self) -> int:
         """And each that is written."""
-        below = self.width + self.fed + (self.decoder - 1) * self.hidden
+        below = self.width + self.input_feed_width + (self.decoder_layers - 1) * self.hidden
         mixed = self.width * self.hidden * (1 if self.attention == "none" else 2)
-        return 4 * self.hidden * (below + self.decoder * self.hidden) + mixed
+        return 4 * self.hidden * (below + self.decoder_layers * self.hidden) + mixed
 
     def flops(self, attended: int | float, chosen: float) -> float:
         """Floating-point operations that training takes for one token, forwards and backwards, as papers count them.
@@ -108,7 +108,7 @@ class Seq2SeqConfig:
         return 3 * (self._reading + self._writing + looks + rows) + 6 * chosen * self.vocabulary * self.width
 
 
-class Seq2Seq(OwnStart):
+class Seq2Seq(CustomInit):
     """Any text to any text, by LSTMs alone. Sutskever et al. 2014; with attention Luong et al. 2015, "global".
 
     A layer that looks comes behind the LSTMs that write: what it takes is mixed with what they say, and the mixture
@@ -124,16 +124,16 @@ class Seq2Seq(OwnStart):
         self.config = config
         width, hidden, dropout = config.width, config.hidden, config.dropout
         self.embedding = ScaledEmbedding(config.vocabulary, width)
-        self.reader = BiLSTM(width, hidden // config.ends, config.layers, dropout, config.direction)
-        self.bridge = nn.Linear(hidden, 2 * config.decoder * hidden)
-        self.writer = Writer(width, hidden, config.decoder, dropout, config.fed)
-        self.look = None if config.attention == "none" else look(config.attention, hidden)
+        self.reader = BiLSTM(width, hidden // config.directions, config.layers, dropout, config.direction)
+        self.bridge = nn.Linear(hidden, 2 * config.decoder_layers * hidden)
+        self.writer = LSTMDecoder(width, hidden, config.decoder_layers, dropout, config.input_feed_width)
+        self.look = None if config.attention == "none" else make_attention(config.attention, hidden)
         self.mix = nn.Linear(hidden if self.look is None else 2 * hidden, width)
-        self.words = None if config.tied else nn.Linear(width, config.vocabulary, bias=False)
+        self.words = None if config.tie_embeddings else nn.Linear(width, config.vocabulary, bias=False)
         self.dropout = Dropout(dropout)
-        self.dimmed = 1.0  # what a tied table's scores are multiplied by
+        self.logit_scale = 1.0  # what a tied table's scores are multiplied by
 
-    def start(self, generator: torch.Generator) -> None:
+    def init_weights(self, generator: torch.Generator) -> None:
         """Matrices as torch begins them, small enough that states neither grow nor die; and cells that keep."""
         for part in self.modules():
             if isinstance(part, nn.Linear):
@@ -158,30 +158,30 @@ class Seq2Seq(OwnStart):
         sizes = zip(written.bounds.diff().tolist(), tokens.bounds.diff().tolist(), strict=True)
         return None if looks is None else [one[:long, :wide] for one, (long, wide) in zip(looks, sizes, strict=True)]
 
-    def cache(self, sequences: int, room: int, ways: int = 1, dtype: torch.dtype = torch.float32) -> Carried:
+    def cache(self, sequences: int, capacity: int, beams: int = 1, dtype: torch.dtype = torch.float32) -> DecoderCache:
         """What is carried from token to token, of so many sequences, however long they become."""
         config, device = self.config, self.embedding.weight.device
-        return Carried(config.decoder, sequences, ways, config.hidden, config.width, dtype, device)
+        return DecoderCache(config.decoder_layers, sequences, beams, config.hidden, config.width, dtype, device)
 
-    def begin(self, tokens: Tokens, cache: Carried, written: Tokens) -> Float[Tensor, "B D"]:
+    def prefill(self, tokens: Tokens, cache: DecoderCache, written: Tokens) -> Float[Tensor, "B D"]:
         """Read texts, and what is written already, as much for each: the vectors that tell what comes next."""
         cache.source, states = self._read(tokens)
-        cache.gates = self.writer.gates()
+        cache.weights = self.writer.step_weights()
         ids = written.ids.view(len(written.bounds) - 1, -1)
         said = states[0][0].new_zeros(len(ids), self.config.width)
         for place in range(ids.shape[1]):
-            said, states = self._next(ids[:, place : place + 1], said[:, None], states, cache.source, cache.gates)
-        cache.begin(states, said)
+            said, states = self._next(ids[:, place : place + 1], said[:, None], states, cache.source, cache.weights)
+        cache.prefill(states, said)
         return said
 
     def step(
-        self, ids: Int[Tensor, "B W"], cache: Carried, came: Int[Tensor, "B W"] | None = None
+        self, ids: Int[Tensor, "B W"], cache: DecoderCache, parents: Int[Tensor, "B W"] | None = None
     ) -> Float[Tensor, "B W D"]:
         """Write one more token on every way of every sequence; `came` is the way that each goes on with."""
-        assert cache.gates is not None
-        fed, states = cache.take(came)
-        said, states = self._next(ids, fed, states, cache.source, cache.gates)
-        cache.put(states, said)
+        assert cache.weights is not None
+        fed, states = cache.gather(parents)
+        said, states = self._next(ids, fed, states, cache.source, cache.weights)
+        cache.update(states, said)
         return said.view(*ids.shape, -1)
 
     def logits(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
@@ -200,30 +200,30 @@ class Seq2Seq(OwnStart):
 
     def _read(self, tokens: Tokens) -> tuple[Source | None, States]:
         """What is made of texts: vectors to look at, and the states to begin writing with."""
-        hidden = self.reader(self.dropout(self.embedding(tokens.ids)), tokens.bounds, tokens.longest)
+        hidden = self.reader(self.dropout(self.embedding(tokens.ids)), tokens.bounds, tokens.max_length)
         firsts, lasts = tokens.bounds[:-1].clamp(max=len(hidden) - 1), (tokens.bounds[1:] - 1).clamp(min=0)
-        half = self.config.hidden // self.config.ends
-        ends = {"onward": (hidden[:, :half], lasts), "backward": (hidden[:, -half:], firsts)}
-        whole = torch.cat([ends[end][0].index_select(0, ends[end][1]) for end in self.reader.ends], -1)  # B K
-        parts = self.bridge(whole).chunk(2 * self.config.decoder, -1)
+        half = self.config.hidden // self.config.directions
+        ends = {"left_to_right": (hidden[:, :half], lasts), "right_to_left": (hidden[:, -half:], firsts)}
+        whole = torch.cat([ends[end][0].index_select(0, ends[end][1]) for end in self.reader.directions], -1)  # B K
+        parts = self.bridge(whole).chunk(2 * self.config.decoder_layers, -1)
         states = [(said.tanh(), kept) for said, kept in zip(parts[::2], parts[1::2], strict=True)]
         if self.look is None:
             return None, states
-        rows = Rows.of(tokens.bounds, _longest(tokens), len(tokens.ids))
-        return self.look.source(self.dropout(hidden), rows), states
+        rows = PaddedRows.of(tokens.bounds, _longest(tokens), len(tokens.ids))
+        return self.look.make_source(self.dropout(hidden), rows), states
 
-    def _write(self, tokens: Tokens, written: Tokens) -> tuple[Tensor, Tensor | None, Rows]:
+    def _write(self, tokens: Tokens, written: Tokens) -> tuple[Tensor, Tensor | None, PaddedRows]:
         """What is said behind each token of each row, and from where it was taken."""
         source, states = self._read(tokens)
-        rows = Rows.of(written.bounds, _longest(written), len(written.ids))
+        rows = PaddedRows.of(written.bounds, _longest(written), len(written.ids))
         words = self.dropout(self.embedding(written.ids))[rows.tokens]  # B L E
-        if not self.config.fed:
+        if not self.config.input_feed_width:
             return *self._said(self.writer(words, states), source), rows
-        gates = self.writer.gates()
+        gates = self.writer.step_weights()
         states = [(said, kept.float()) for said, kept in states]  # what is kept is added to at every token
         said = words.new_zeros(len(words), 1, self.config.width)
         vectors, looks = list[Tensor](), list[Tensor]()
-        for told in self.writer.told(words, gates).unbind(1):
+        for told in self.writer.input_gates(words, gates).unbind(1):
             hidden, states = self.writer.step(told, said[:, 0], states, gates)
             said, weights = self._said(hidden[:, None], source)
             assert weights is not None  # what looks at nothing is fed nothing
@@ -232,11 +232,18 @@ class Seq2Seq(OwnStart):
         return torch.cat(vectors, 1), torch.cat(looks, 1), rows
 
     def _next(
-        self, ids: Int[Tensor, "B W"], fed: Float[Tensor, "B W D"], states: States, source: Source | None, gates: Gates
+        self,
+        ids: Int[Tensor, "B W"],
+        fed: Float[Tensor, "B W D"],
+        states: States,
+        source: Source | None,
+        gates: StepWeights,
     ) -> tuple[Float[Tensor, "_ D"], States]:
         """One more token on every way, none of which is learnt from."""
-        told = self.writer.told(self.embedding(ids.flatten()), gates)
-        hidden, states = self.writer.step(told, fed.flatten(0, 1) if self.config.fed else None, states, gates)
+        told = self.writer.input_gates(self.embedding(ids.flatten()), gates)
+        hidden, states = self.writer.step(
+            told, fed.flatten(0, 1) if self.config.input_feed_width else None, states, gates
+        )
         said, _ = self._said(hidden.view(*ids.shape, -1), source)
         return said.flatten(0, 1), states
 
@@ -252,4 +259,4 @@ class Seq2Seq(OwnStart):
 
 def _longest(tokens: Tokens) -> int:
     """How long rows must be. A GPU is not asked, which would have to be waited for."""
-    return tokens.longest if tokens.bounds.is_cuda else int(tokens.bounds.diff().max())
+    return tokens.max_length if tokens.bounds.is_cuda else int(tokens.bounds.diff().max())

@@ -14,23 +14,23 @@ class StaticConfig:
 
     vocabulary: int
     width: int
-    length: int = 512  # most words in a sequence
+    max_length: int = 512  # most words in a sequence
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("vocabulary", "width", "length"):
+        for name in ("vocabulary", "width", "max_length"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}. Give at least 1")
 
     causal = False
-    layers = distinct = decoder = segments = offset = 0
+    layers = distinct = decoder_layers = segments = position_offset = 0
 
     @property
     def table(self) -> int:
         return self.width
 
     @property
-    def count(self) -> int:
+    def parameter_count(self) -> int:
         return self.vocabulary * self.width
 
     def flops(self, attended: int | float, chosen: float) -> float:
@@ -41,7 +41,7 @@ class StaticConfig:
 class Static(nn.Module):
     """Word vectors as a network that has no layers, so that whatever reads features can read them. Mikolov et al. 2013.
 
-    It learns nothing more: its vectors are those of a file in word2vec's format, or of a run of `bertsmith vectors`.
+    It learns nothing more: its vectors are those of a file in word2vec's format, or of a run of `bertsmith word2vec`.
     """
 
     def __init__(self, config: StaticConfig) -> None:
@@ -53,7 +53,7 @@ class Static(nn.Module):
         vectors: Tensor = self.embedding(tokens.ids)
         return vectors
 
-    def states(self, tokens: Tokens) -> list[Float[Tensor, "T D"]]:
+    def hidden_states(self, tokens: Tokens) -> list[Float[Tensor, "T D"]]:
         """The one vector of each word."""
         return [self(tokens)]
 

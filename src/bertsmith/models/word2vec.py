@@ -16,12 +16,13 @@ from jaxtyping import Float, Int64
 from safetensors import SafetensorError
 from torch import Tensor
 
+from bertsmith import files
 from bertsmith.config import build
-from bertsmith.data import files
 from bertsmith.errors import FolderError
-from bertsmith.inside import inside, shown
-from bertsmith.models import manifest, word_vectors
-from bertsmith.models.folder import model_folder, writing
+from bertsmith.files import file_inside, short_repr
+from bertsmith.models import word_vectors
+from bertsmith.models.hf import manifest
+from bertsmith.models.hf.folder import atomic_folder, model_folder
 from bertsmith.models.word_vectors import WordVectors
 
 KIND = "word2vec"
@@ -49,7 +50,9 @@ class Word2Vec:
     outputs: Float[Tensor, "V D"]
 
     @classmethod
-    def new(cls, config: Word2VecConfig, vocabulary: int, seed: int, device: torch.device | str = "cpu") -> "Word2Vec":
+    def initialise(
+        cls, config: Word2VecConfig, vocabulary: int, seed: int, device: torch.device | str = "cpu"
+    ) -> "Word2Vec":
         """As word2vec begins: inputs at random within half a width's part of nought, outputs at nought."""
         chance = torch.Generator().manual_seed(seed)
         inputs = (torch.rand(vocabulary, config.width, generator=chance) - 0.5) / config.width
@@ -57,7 +60,7 @@ class Word2Vec:
 
 
 @dataclass(frozen=True)
-class Opened:
+class Word2VecFolder:
     """What a folder holds."""
 
     model: Word2Vec
@@ -69,7 +72,7 @@ def write(folder: Path, model: Word2Vec, words: list[str], counts: Int64[np.ndar
     """A model folder, whole or not there."""
     inputs, outputs = (table.detach().cpu().contiguous() for table in (model.inputs, model.outputs))
     listed = "".join(f"{word}\t{count}\n" for word, count in zip(words, counts.tolist(), strict=True))
-    with writing(folder) as fresh:
+    with atomic_folder(folder) as fresh:
         files.write(fresh / WEIGHTS, safetensors.torch.save({"inputs": inputs, "outputs": outputs}, {"format": "pt"}))
         files.write(fresh / WORDS, listed.encode())
         word_vectors.write(fresh / FIELD, WordVectors(words, inputs.numpy()))
@@ -77,32 +80,32 @@ def write(folder: Path, model: Word2Vec, words: list[str], counts: Int64[np.ndar
         files.write(fresh / CONFIG, (json.dumps(said, indent=1) + "\n").encode())
 
 
-def read(folder: Path) -> Opened:
+def read(folder: Path) -> Word2VecFolder:
     """Open a folder that `write` has left, or that of a run."""
     folder = model_folder(folder)
     if not folder.is_dir():
         raise FolderError(folder, "is not a folder" if folder.exists() else "is missing")
     manifest.verify(folder)
-    said = files.read_json(inside(folder, CONFIG))
+    said = files.read_json(file_inside(folder, CONFIG))
     if said.pop("model_type", None) != KIND:
-        remedy = "Make some with bertsmith vectors, or look among texts by bertsmith neighbours --among FILE"
+        remedy = "Make some with bertsmith word2vec, or search texts with bertsmith search --corpus FILE"
         raise FolderError(folder, "holds no word vectors", remedy)
     vocabulary = said.pop("vocabulary", None)
     config = build(said, Word2VecConfig, str(folder / CONFIG))
-    words, counts = _words(inside(folder, WORDS))
+    words, counts = _words(file_inside(folder, WORDS))
     try:
-        tables = safetensors.torch.load(inside(folder, WEIGHTS).read_bytes())
+        tables = safetensors.torch.load(file_inside(folder, WEIGHTS).read_bytes())
     except (SafetensorError, OSError) as error:
-        raise FolderError(folder / WEIGHTS, f"is not a sound safetensors file: {shown(str(error))}") from None
+        raise FolderError(folder / WEIGHTS, f"is not a sound safetensors file: {short_repr(str(error))}") from None
     for name in ("inputs", "outputs"):
         shape = list(tables[name].shape) if name in tables else []
         if shape != [vocabulary, config.width] or vocabulary != len(words):
             fact = f"'{name}' has shape {shape} for {len(words):,} words of {config.width} numbers"
             raise FolderError(folder / WEIGHTS, fact, "Its files are not of one model")
-    return Opened(Word2Vec(config, tables["inputs"].float(), tables["outputs"].float()), words, counts)
+    return Word2VecFolder(Word2Vec(config, tables["inputs"].float(), tables["outputs"].float()), words, counts)
 
 
-def vectors(path: Path) -> WordVectors:
+def load_vectors(path: Path) -> WordVectors:
     """The vectors that one keeps, from a folder of ours or from any file in word2vec's formats."""
     if path.is_dir():
         opened = read(path)

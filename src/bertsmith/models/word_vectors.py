@@ -13,12 +13,12 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float32
 
-from bertsmith.data import files
-from bertsmith.data.lines import BROKEN
-from bertsmith.data.sources import Source
+from bertsmith import files
+from bertsmith.data.corpus.lines import BROKEN
+from bertsmith.data.corpus.sources import Source
 from bertsmith.errors import FolderError
 
-Form = Literal["binary", "text"]
+Format = Literal["binary", "text"]
 LONGEST = 1 << 12  # bytes a word may have
 HEADER = 64  # bytes the first line may have
 WIDEST = 1 << 16  # numbers a vector may have
@@ -38,7 +38,7 @@ class WordVectors:
     table: Float32[np.ndarray, "V D"]
 
 
-def write(path: Path, vectors: WordVectors, form: Form = "binary") -> None:
+def write(path: Path, vectors: WordVectors, format_name: Format = "binary") -> None:
     """Put a file in place that any reader of word2vec's formats opens."""
     beside = path.with_name(path.name + ".writing")
     with files.Writer(beside) as writer:
@@ -46,14 +46,14 @@ def write(path: Path, vectors: WordVectors, form: Form = "binary") -> None:
         for start in range(0, len(vectors.words), TOGETHER):
             some = slice(start, start + TOGETHER)
             rows = zip(vectors.words[some], vectors.table[some].astype("<f4"), strict=True)
-            writer.write(b"".join(_line(word, row, form) for word, row in rows))
+            writer.write(b"".join(_line(word, row, format_name) for word, row in rows))
         writer.close()
-    with files.explained(path):
+    with files.explain_os_errors(path):
         beside.replace(path)
     files.sync_folder(path.parent)
 
 
-def _line(word: str, row: Float32[np.ndarray, " D"], form: Form) -> bytes:
+def _line(word: str, row: Float32[np.ndarray, " D"], form: Format) -> bytes:
     if not word or any(character.isspace() for character in word):
         raise FolderError("words", f"{word!r} is no word", "A word has no spaces in it")
     if form == "binary":
@@ -74,7 +74,9 @@ def read(path: Path) -> WordVectors:
         raise FolderError(path, "is missing") from None
     except BROKEN as error:
         reason = getattr(error, "strerror", None) or str(error) or "it is damaged"
-        raise FolderError(path, f"cannot be read ({reason})", "Fetch it again" if packed_by(path) else "") from None
+        raise FolderError(
+            path, f"cannot be read ({reason})", "Fetch it again" if compression_of(path) else ""
+        ) from None
 
 
 def _read(path: Path, data: "_Bytes", size: int) -> WordVectors:
@@ -126,7 +128,7 @@ class _Bytes:
         return found
 
 
-def packed_by(path: Path) -> str:
+def compression_of(path: Path) -> str:
     """How a file is packed, by its first bytes: .gz, .xz, .zst, .zip; or not at all."""
     try:
         with path.open("rb") as raw:
@@ -137,7 +139,7 @@ def packed_by(path: Path) -> str:
 
 
 def _unpacked(path: Path, raw: Any) -> tuple[Any, bool]:
-    packing = packed_by(path)
+    packing = compression_of(path)
     if packing == ".zip":
         raise FolderError(path, "is a zip archive", "Unpack it, and name a file of it")
     return Source(path, ".txt", packing).unpacked(raw), bool(packing)

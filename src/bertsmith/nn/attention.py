@@ -25,10 +25,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from bertsmith.nn.cache import Store
 from bertsmith.nn.dropout import dropout as forget
-from bertsmith.nn.padded import Rows, allowed, padded
-from bertsmith.nn.reach import ALL, Reach
+from bertsmith.nn.kv_cache import LayerCache
+from bertsmith.nn.padded import PaddedRows, attend_padded, build_mask
+from bertsmith.nn.window import FULL, Window
 
 Kernel = Literal["varlen", "short", "long", "dense", "grouped", "windowed", "recorded", "cached", "padded"]
 
@@ -50,8 +50,9 @@ def best_kernel(equal: bool, longest: int, device: torch.device, dtype: torch.dt
     if device.type != "cuda" or dtype not in (torch.float16, torch.bfloat16):
         return "grouped"
     # Our own kernels are compiled before they run for the first time, which pays where the whole step is.
-    if compiling and lacking(device) is None:
-        from bertsmith.nn import long, short  # need Triton
+    if compiling and kernels_unavailable(device) is None:
+        from bertsmith.nn.kernels import attention_long as long  # need Triton
+        from bertsmith.nn.kernels import attention_short as short
 
         if short.fits(longest, head_width):
             return "short"
@@ -62,17 +63,17 @@ def best_kernel(equal: bool, longest: int, device: torch.device, dtype: torch.dt
     return "varlen" if ampere and head_width % 8 == 0 and head_width <= 256 else "grouped"
 
 
-def lacking(device: torch.device) -> str | None:
+def kernels_unavailable(device: torch.device) -> str | None:
     """What our own kernels lack on this GPU, if anything."""
     if find_spec("triton") is None:
         return "Triton is not installed"
-    from bertsmith.nn import program
+    from bertsmith.nn.kernels import shared
 
-    return None if program.available(device) else "the GPU is older than an A100, or smaller"
+    return None if shared.available(device) else "the GPU is older than an A100, or smaller"
 
 
 # What torch.compiler.assume_constant_result does; but that imports the compiler, and with it Triton.
-lacking._dynamo_marked_constant = True  # type: ignore[attr-defined]
+kernels_unavailable._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 class Sequences(NamedTuple):
@@ -116,13 +117,13 @@ class Run:
 
     start: int  # its first token
     tiles: int
-    together: int  # sequences in a tile
+    sequences_per_tile: int  # sequences in a tile
     length: int
-    window: int  # keys a tile reads from its own start on; those of the next sequence are masked
+    key_length: int  # keys a tile reads from its own start on; those of the next sequence are masked
 
 
 @dataclass(frozen=True)
-class Windows:
+class Tiling:
     """All sequences in runs, and the way there and back where they did not lie sorted by length."""
 
     runs: tuple[Run, ...]
@@ -137,27 +138,27 @@ class Layout:
     bounds: Int[Tensor, "..."]  # int32: where each sequence begins, then the end
     longest: int
     kernel: Kernel
-    reach: Reach  # how far each token looks
+    window: Window  # how far each token looks
     grouping: Grouping | None = None  # for 'grouped'
-    windows: Windows | None = None  # for 'windowed'
-    turn: tuple[Float[Tensor, "T 3 1 R"], Float[Tensor, "T 3 1 R"]] | None = None  # with rotary positions
+    tiling: Tiling | None = None  # for 'windowed'
+    rotary: tuple[Float[Tensor, "T 3 1 R"], Float[Tensor, "T 3 1 R"]] | None = None  # with rotary positions
     bias: Float[Tensor, "H Q S"] | None = None  # with relative positions: what is added to scores
-    rows: tuple[Rows, Rows] | None = None  # for 'padded': queries and keys
-    looks: Tensor | None = None  # for 'padded': who may look at whom, or what is added to the scores
+    rows: tuple[PaddedRows, PaddedRows] | None = None  # for 'padded': queries and keys
+    mask: Tensor | None = None  # for 'padded': who may look at whom, or what is added to the scores
     lengths: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))  # for 'recorded': queries and keys
-    weights: list[list[Float[Tensor, "H _ _"]]] = field(default_factory=list)  # from 'recorded': by layer
-    store: Store | None = None  # where a layer keeps its keys and values, and 'cached' finds them
+    attention_weights: list[list[Float[Tensor, "H _ _"]]] = field(default_factory=list)  # from 'recorded': by layer
+    cache: LayerCache | None = None  # where a layer keeps its keys and values, and 'cached' finds them
     memory: Float[Tensor, "S D"] | None = None  # the vectors of another text, whose keys are looked at
-    keys: Sequences | None = None  # for 'varlen': where that text lies
-    across: "Layout | None" = None  # how such a text is looked at, by layers that do that too
+    key_sequences: Sequences | None = None  # for 'varlen': where that text lies
+    cross: "Layout | None" = None  # how such a text is looked at, by layers that do that too
 
     @classmethod
-    def of(cls, bounds: Int[Tensor, "..."], longest: int, kernel: Kernel, reach: Reach = ALL) -> "Layout":
+    def of(cls, bounds: Int[Tensor, "..."], longest: int, kernel: Kernel, window: Window = FULL) -> "Layout":
         """Only 'grouped', 'windowed' and 'recorded' read the bounds here, and so may wait for the device."""
-        layout = cls(bounds=bounds, longest=longest, kernel=kernel, reach=reach)
+        layout = cls(bounds=bounds, longest=longest, kernel=kernel, window=window)
         match kernel:
             case "windowed":
-                return replace(layout, windows=_windows(bounds))
+                return replace(layout, tiling=_windows(bounds))
             case "grouped":
                 return replace(layout, grouping=_grouping(bounds))
             case "recorded":
@@ -166,22 +167,22 @@ class Layout:
 
     @classmethod
     def between(
-        cls, queries: Sequences, keys: Sequences, kernel: Kernel, reach: Reach = ALL, bias: Tensor | None = None
+        cls, queries: Sequences, keys: Sequences, kernel: Kernel, window: Window = FULL, bias: Tensor | None = None
     ) -> "Layout":
         """Queries and keys of two texts, or of one with relative positions: for 'padded' and 'recorded', and of two
         texts for 'varlen'."""
-        layout = cls(bounds=queries.bounds, longest=queries.longest, kernel=kernel, reach=reach, bias=bias)
+        layout = cls(bounds=queries.bounds, longest=queries.longest, kernel=kernel, window=window, bias=bias)
         if kernel == "varlen":
-            return replace(layout, keys=keys)
+            return replace(layout, key_sequences=keys)
         if kernel == "recorded":
             return replace(layout, lengths=(queries.bounds.diff().tolist(), keys.bounds.diff().tolist()))
         queries, keys = _filled(queries, keys)
-        rows = Rows.of(*queries)
-        pair = (rows, rows if keys is queries else Rows.of(*keys))
-        looks = allowed(*pair, reach)
+        rows = PaddedRows.of(*queries)
+        pair = (rows, rows if keys is queries else PaddedRows.of(*keys))
+        looks = build_mask(*pair, window)
         if bias is not None:
             looks = torch.where(looks, bias, -torch.inf)  # B H Q S: once for all layers
-        return replace(layout, rows=pair, looks=looks)
+        return replace(layout, rows=pair, mask=looks)
 
 
 def attend(
@@ -192,17 +193,19 @@ def attend(
     dropout: float = 0.0,
 ) -> Float[Tensor, "T H K"]:
     """What each token takes from its own sequence, or from another; `dropout` forgets that share of the weights."""
-    if layout.store is not None:
-        layout.store.put(key, value)
+    if layout.cache is not None:
+        layout.cache.update(key, value)
     match layout.kernel:
         case "varlen":
             return _varlen(query, key, value, layout, dropout)
         case "short":
             return _short(query, key, value, layout, dropout)
         case "long":
-            from bertsmith.nn.long import long  # needs Triton
+            from bertsmith.nn.kernels.attention_long import long_attention  # needs Triton
 
-            return long(query, key, value, layout.bounds, layout.longest, dropout, _seed(query, dropout), layout.reach)
+            return long_attention(
+                query, key, value, layout.bounds, layout.longest, dropout, _seed(query, dropout), layout.window
+            )
         case "dense":
             return _dense(query, key, value, layout, dropout)
         case "grouped":
@@ -212,22 +215,23 @@ def attend(
         case "recorded":
             return _recorded(query, key, value, layout, dropout)
         case "cached":
-            return recall(query, layout)
+            return attend_cached(query, layout)
         case "padded":
             assert layout.rows is not None
-            assert layout.looks is not None
-            looks = layout.looks if layout.bias is None else layout.looks.to(query.dtype)
-            return padded(query, key, value, *layout.rows, looks, dropout)
+            assert layout.mask is not None
+            looks = layout.mask if layout.bias is None else layout.mask.to(query.dtype)
+            return attend_padded(query, key, value, *layout.rows, looks, dropout)
 
 
-def attend_product(product: Float[Tensor, "T 3 H K"], layout: Layout, dropout: float = 0.0) -> Float[Tensor, "T H K"]:
+def attend_qkv(qkv: Float[Tensor, "T 3 H K"], layout: Layout, dropout: float = 0.0) -> Float[Tensor, "T H K"]:
     """The same for query, key and value as one product made them, whose gradient then need not be put together."""
-    if layout.kernel in ("short", "long") and layout.store is None and layout.bias is None:
-        from bertsmith.nn import long, short  # need Triton
+    if layout.kernel in ("short", "long") and layout.cache is None and layout.bias is None:
+        from bertsmith.nn.kernels import attention_long as long  # need Triton
+        from bertsmith.nn.kernels import attention_short as short
 
-        joined = short.joined if layout.kernel == "short" else long.joined
-        return joined(product, layout.bounds, layout.longest, dropout, _seed(product, dropout), layout.reach)
-    query, key, value = product.unbind(1)
+        joined = short.qkv_attention if layout.kernel == "short" else long.qkv_attention
+        return joined(qkv, layout.bounds, layout.longest, dropout, _seed(qkv, dropout), layout.window)
+    query, key, value = qkv.unbind(1)
     return attend(query, key, value, layout, dropout)
 
 
@@ -239,10 +243,10 @@ def _seed(like: Tensor, dropout: float) -> Tensor | None:
 def _varlen(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout: float) -> Tensor:
     # The public varlen_attn calls this same operation with dropout fixed at nought. These arguments are the
     # same in torch 2.11 and 2.13, and the gradient is built in.
-    bounds, longest, reach = layout.bounds, layout.longest, layout.reach
-    others, most = (bounds, longest) if layout.keys is None else layout.keys[:2]
-    before, behind = reach.numbers
-    window = {} if reach.whole or reach.causal else {"window_size_left": before, "window_size_right": behind}
+    bounds, longest, reach = layout.bounds, layout.longest, layout.window
+    others, most = (bounds, longest) if layout.key_sequences is None else layout.key_sequences[:2]
+    before, behind = reach.sizes
+    window = {} if reach.full or reach.causal else {"window_size_left": before, "window_size_right": behind}
     attended: Tensor = torch.ops.aten._flash_attention_forward(
         query, key, value, bounds, others, longest, most, dropout, reach.causal, False, **window
     )[0]
@@ -250,16 +254,20 @@ def _varlen(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout: 
 
 
 def _short(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout: float) -> Tensor:
-    from bertsmith.nn.biased import biased  # need Triton
-    from bertsmith.nn.short import short
+    from bertsmith.nn.kernels.attention_bias import biased_attention  # need Triton
+    from bertsmith.nn.kernels.attention_short import short_attention
 
-    rest = (layout.bounds, layout.longest, dropout, _seed(query, dropout), layout.reach)
-    return short(query, key, value, *rest) if layout.bias is None else biased(query, key, value, layout.bias, *rest)
+    rest = (layout.bounds, layout.longest, dropout, _seed(query, dropout), layout.window)
+    return (
+        short_attention(query, key, value, *rest)
+        if layout.bias is None
+        else biased_attention(query, key, value, layout.bias, *rest)
+    )
 
 
 def _dense(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout: float) -> Tensor:
     group = Group(layout.bounds.shape[0] - 1, layout.longest, None)
-    return _rectangle(query, key, value, group, layout.reach, dropout)
+    return _rectangle(query, key, value, group, layout.window, dropout)
 
 
 def _grouped(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout: float) -> Tensor:
@@ -271,31 +279,31 @@ def _grouped(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout:
     sizes = [group.rows * group.length for group in groups]
     queries, keys, values = (torch.split(part.index_select(0, tokens), sizes) for part in (query, key, value))
     attended = [
-        _rectangle(query, key, value, group, layout.reach, dropout)
+        _rectangle(query, key, value, group, layout.window, dropout)
         for query, key, value, group in zip(queries, keys, values, groups, strict=True)
     ]
     return torch.cat(attended).index_select(0, layout.grouping.slots)
 
 
-def _rectangle(query: Tensor, key: Tensor, value: Tensor, group: Group, reach: Reach, dropout: float) -> Tensor:
+def _rectangle(query: Tensor, key: Tensor, value: Tensor, group: Group, reach: Window, dropout: float) -> Tensor:
     shape = (group.rows, group.length, *query.shape[1:])
     query, key, value = (part.reshape(shape).transpose(1, 2) for part in (query, key, value))  # B H L K
     if query.requires_grad and query.device.type == "cpu" and (dropout > 0 or query.dtype != torch.float32):
         # A CPU's fused kernel knows no dropout, and is slow backwards in half precision: plain products take a third.
-        attended, _ = _formula(query, key, value, _looks(group, reach, query.device), dropout)
+        attended, _ = _eager(query, key, value, _group_mask(group, reach, query.device), dropout)
     elif reach.causal:
         attended = F.scaled_dot_product_attention(query, key, value, None, dropout, is_causal=True)
     else:
-        mask = _looks(group, reach, query.device)
+        mask = _group_mask(group, reach, query.device)
         attended = F.scaled_dot_product_attention(query, key, value, mask, dropout)
     return attended.transpose(1, 2).flatten(0, 1)
 
 
-def _looks(group: Group, reach: Reach, device: torch.device) -> Tensor | None:
+def _group_mask(group: Group, reach: Window, device: torch.device) -> Tensor | None:
     """Who may look at whom in the rows of a rectangle; None where all may."""
-    if reach.whole:
+    if reach.full:
         return group.mask
-    seen = reach.seen(group.length, group.length, device)
+    seen = reach.mask(group.length, group.length, device)
     if group.mask is None or reach.causal:  # padding stands behind all that is not
         return seen
     # What is padding looks at all that is not, so that it finds something: nothing at all would be no number.
@@ -303,25 +311,25 @@ def _looks(group: Group, reach: Reach, device: torch.device) -> Tensor | None:
 
 
 def _windowed(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout: float) -> Tensor:
-    assert layout.windows is not None
-    runs, tokens, slots = layout.windows.runs, layout.windows.tokens, layout.windows.slots
+    assert layout.tiling is not None
+    runs, tokens, slots = layout.tiling.runs, layout.tiling.tokens, layout.tiling.slots
     if not runs:
         return query  # every sequence is empty
     if tokens is not None:
         query, key, value = (part.index_select(0, tokens) for part in (query, key, value))
-    attended = [_tiles(query, key, value, run, layout.reach, dropout) for run in runs]
+    attended = [_tiles(query, key, value, run, layout.window, dropout) for run in runs]
     together = attended[0] if len(attended) == 1 else torch.cat(attended)
     return together if slots is None else together.index_select(0, slots)
 
 
-def _tiles(query: Tensor, key: Tensor, value: Tensor, run: Run, reach: Reach, dropout: float) -> Tensor:
+def _tiles(query: Tensor, key: Tensor, value: Tensor, run: Run, reach: Window, dropout: float) -> Tensor:
     # A weight of nought makes nought of every number but inf and nan: those alone would reach the sequence before.
-    size = run.together * run.length
-    causal = reach.causal and run.together == 1  # what follows a sequence is to come, too
-    make = _mask if reach.whole or run.together > 1 else _mask.__wrapped__  # large ones are not kept
-    mask = None if causal else make(run.together, run.length, run.window, query.dtype, reach)
+    size = run.sequences_per_tile * run.length
+    causal = reach.causal and run.sequences_per_tile == 1  # what follows a sequence is to come, too
+    make = _tile_mask if reach.full or run.sequences_per_tile > 1 else _tile_mask.__wrapped__  # large ones are not kept
+    mask = None if causal else make(run.sequences_per_tile, run.length, run.key_length, query.dtype, reach)
 
-    parts = _view(query, run, size), _view(key, run, run.window), _view(value, run, run.window)
+    parts = _view(query, run, size), _view(key, run, run.key_length), _view(value, run, run.key_length)
     attended = F.scaled_dot_product_attention(*parts, mask, dropout, is_causal=causal)
     return attended.transpose(1, 2).flatten(0, 1)
 
@@ -329,24 +337,27 @@ def _tiles(query: Tensor, key: Tensor, value: Tensor, run: Run, reach: Reach, dr
 def _view(part: Tensor, run: Run, length: int) -> Tensor:
     """The tiles of a run, so many tokens from the beginning of each: B H L K, without a copy."""
     token, head, number = part.stride()
-    shape, steps = (run.tiles, part.shape[1], length, part.shape[2]), (run.together * run.length * token, head, token)
+    shape, steps = (
+        (run.tiles, part.shape[1], length, part.shape[2]),
+        (run.sequences_per_tile * run.length * token, head, token),
+    )
     return part.as_strided(shape, (*steps, number), part.storage_offset() + run.start * token)
 
 
 @lru_cache(4096)
-def _mask(together: int, length: int, window: int, dtype: torch.dtype, reach: Reach) -> Tensor | None:
+def _tile_mask(together: int, length: int, window: int, dtype: torch.dtype, reach: Window) -> Tensor | None:
     """What is added to the scores of a tile: nought within each sequence and reach, minus infinity elsewhere."""
-    if together == 1 and length == window and reach.whole:
+    if together == 1 and length == window and reach.full:
         return None
     with torch.inference_mode(False):
-        one = together == 1 and reach.whole  # the same for all tokens
+        one = together == 1 and reach.full  # the same for all tokens
         rows = torch.arange(1 if one else together * length)
         own = rows[:, None] // length == torch.arange(window) // length
-        own = own & reach.seen(len(rows), window)
+        own = own & reach.mask(len(rows), window)
         return torch.zeros(own.shape, dtype=dtype).masked_fill(~own, -torch.inf)
 
 
-def _windows(bounds: Tensor) -> Windows:
+def _windows(bounds: Tensor) -> Tiling:
     """Sequences by length, the longest first, as those who sort them put them. Empty sequences fall out."""
     ends = bounds.numpy().astype(np.int64)
     starts, lengths = ends[:-1], np.diff(ends)
@@ -369,11 +380,11 @@ def _windows(bounds: Tensor) -> Windows:
         if rest := rows - tiles * together:
             runs.append(Run(start + tiles * size, rest, 1, length, length))
     if (starts[order] == places).all():
-        return Windows(tuple(runs))
+        return Tiling(tuple(runs))
     tokens = np.repeat(starts[order] - places, sizes) + np.arange(total)
     slots = np.empty(total, np.int64)
     slots[tokens] = np.arange(total)
-    return Windows(tuple(runs), torch.from_numpy(tokens), torch.from_numpy(slots))
+    return Tiling(tuple(runs), torch.from_numpy(tokens), torch.from_numpy(slots))
 
 
 def _recorded(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout: float) -> Tensor:
@@ -385,29 +396,29 @@ def _recorded(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout
     shapes, bias = zip(queries, keys, strict=True), layout.bias
     added = [
         (
-            None if layout.reach.whole else layout.reach.seen(rows, columns, query.device),
+            None if layout.window.full else layout.window.mask(rows, columns, query.device),
             None if bias is None else bias[:, :rows, :columns],
         )
         for rows, columns in shapes
     ]
     found = [
-        _formula(query, key, value, mask, dropout, bias)
+        _eager(query, key, value, mask, dropout, bias)
         for query, key, value, (mask, bias) in zip(*parts, added, strict=True)
     ]
-    layout.weights.append([weights for _, weights in found])
+    layout.attention_weights.append([weights for _, weights in found])
     return torch.cat([attended for attended, _ in found], 1).transpose(0, 1)
 
 
-def recall(query: Float[Tensor, "T H K"], layout: Layout) -> Float[Tensor, "T H K"]:
+def attend_cached(query: Float[Tensor, "T H K"], layout: Layout) -> Float[Tensor, "T H K"]:
     """What each token takes from what is kept already; nothing is added to it."""
-    store = layout.store
+    store = layout.cache
     assert store is not None
     query = torch.unflatten(query, 0, (len(store.keys), -1)).transpose(1, 2)  # B H W K
     attended = F.scaled_dot_product_attention(query, store.keys, store.values, store.mask)
     return attended.transpose(1, 2).flatten(0, 1)
 
 
-def _formula(
+def _eager(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, bias: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """What is taken, and the weights by which it is taken."""

@@ -13,44 +13,46 @@ BACK = 0x0E8B2F51  # multiplied by both, a number of thirty-two bits is what it 
 class Dropout(nn.Module):
     """Forgets a share of what passes through while the network learns."""
 
-    def __init__(self, share: float) -> None:
+    def __init__(self, probability: float) -> None:
         super().__init__()
-        self.share = share
+        self.probability = probability
 
     def forward(self, numbers: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-        return dropout(numbers, self.share) if self.training else numbers
+        return dropout(numbers, self.probability) if self.training else numbers
 
 
-def dropout(numbers: Float[Tensor, "..."], share: float) -> Float[Tensor, "..."]:
+def dropout(numbers: Float[Tensor, "..."], probability: float) -> Float[Tensor, "..."]:
     """Each number forgotten with this probability, by the device's own chance."""
-    if share == 0:
+    if probability == 0:
         return numbers
     if numbers.device.type != "cpu":
-        return mixed(numbers, share) if torch.compiler.is_compiling() else F.dropout(numbers, share)
+        return (
+            hashed_dropout(numbers, probability) if torch.compiler.is_compiling() else F.dropout(numbers, probability)
+        )
     # A processor draws numbers one after the other, and torch one for each element: a sixth of a small training step.
     # One draw of sixty-four bits is enough for four elements.
     draws = torch.empty((numbers.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
     chances = draws.view(torch.int16)[: numbers.numel()].view(numbers.shape)
-    forgotten = round(share * STEPS)
+    forgotten = round(probability * STEPS)
     kept = (chances >= forgotten - STEPS // 2).to(numbers.dtype)
     return numbers * (kept * (STEPS / (STEPS - forgotten)))
 
 
-def mixed(numbers: Float[Tensor, "... D"], share: float) -> Float[Tensor, "... D"]:
+def hashed_dropout(numbers: Float[Tensor, "... D"], share: float) -> Float[Tensor, "... D"]:
     """The same by two numbers drawn for all: for a compiler, which computes the rest on the way.
 
     A compiler draws ten rounds of Philox for each number, which takes a GPU three times as long as to read and write
     it. Here each row has a number and each column, and the upper bits of their product decide, as in `program.kept`.
     """
-    return forgetful(numbers, share, drawn(numbers.device))
+    return dropout_by_keys(numbers, share, draw_keys(numbers.device))
 
 
-def drawn(device: torch.device) -> Int[Tensor, "2"]:
+def draw_keys(device: torch.device) -> Int[Tensor, "2"]:
     """Two numbers by the device's own chance."""
     return torch.randint(-(1 << 31), 1 << 31, (2,), device=device, dtype=torch.int64).int()
 
 
-def forgetful(numbers: Float[Tensor, "... D"], share: float, keys: Int[Tensor, "2"]) -> Float[Tensor, "... D"]:
+def dropout_by_keys(numbers: Float[Tensor, "... D"], share: float, keys: Int[Tensor, "2"]) -> Float[Tensor, "... D"]:
     """What is left of the numbers, by two numbers drawn for all."""
     columns = numbers.shape[-1]
     counts = numbers.numel() // columns, columns

@@ -8,14 +8,14 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from bertsmith.nn import slopes
 from bertsmith.nn.activations import ACTIVATIONS, Activation, gelu
-from bertsmith.nn.attention import lacking
+from bertsmith.nn.attention import kernels_unavailable
 from bertsmith.nn.dropout import Dropout
+from bertsmith.nn.kernels import linear_cross_entropy_cpu
 
-Bend = Literal["tanh", "gelu", "relu"]
+PoolerActivation = Literal["tanh", "gelu", "relu"]
 
-BENDS: dict[Bend, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "gelu": gelu, "relu": torch.relu}
+BENDS: dict[PoolerActivation, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "gelu": gelu, "relu": torch.relu}
 ALIGNED = 64  # words that a vocabulary is filled up to a multiple of, inside a step
 
 
@@ -35,7 +35,7 @@ class Transform(nn.Module):
         return normed
 
 
-class MaskedHead(Transform):
+class MaskedLMHead(Transform):
     """Scores of every word at the chosen places: a small transform, then the embedding read backwards."""
 
     def __init__(
@@ -56,27 +56,29 @@ class MaskedHead(Transform):
         """`table` is the trunk's embedding: one weight for reading words and for guessing them."""
         bias: Tensor = self.bias
         if self.training and hidden.is_cuda:
-            table, bias = filled(table, bias)
-        return F.linear(self.transformed(hidden), table, bias)
+            table, bias = pad_vocabulary(table, bias)
+        return F.linear(self.transform(hidden), table, bias)
 
-    def cost(
+    def loss(
         self, hidden: Float[Tensor, "N D"], table: Float[Tensor, "V E"], targets: Int[Tensor, "N"]
     ) -> Float[Tensor, ""]:
         """The sum of what the true words cost, where `some_at_a_time` says that no scores need be kept."""
-        return cost(self.transformed(hidden), table, self.bias, targets)
+        return chunked_cross_entropy(self.transform(hidden), table, self.bias, targets)
 
-    def transformed(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N E"]:
+    def transform(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N E"]:
         """What is compared with the table, before it is."""
         return super().forward(hidden)
 
 
-def some_at_a_time(hidden: Float[Tensor, "N D"], table: Float[Tensor, "V E"]) -> bool:
+def can_chunk_loss(hidden: Float[Tensor, "N D"], table: Float[Tensor, "V E"]) -> bool:
     """Whether some scores can be taken after the others: on a CPU, and as with attention in compiled steps on a GPU."""
     half = hidden.is_cuda and hidden.dtype == table.dtype == torch.bfloat16
-    return slopes.able(hidden, table) or (half and torch.compiler.is_compiling() and lacking(hidden.device) is None)
+    return linear_cross_entropy_cpu.available(hidden, table) or (
+        half and torch.compiler.is_compiling() and kernels_unavailable(hidden.device) is None
+    )
 
 
-def cost(
+def chunked_cross_entropy(
     vectors: Float[Tensor, "N E"],
     table: Float[Tensor, "V E"],
     bias: Float[Tensor, "V"] | None,
@@ -84,13 +86,17 @@ def cost(
 ) -> Float[Tensor, ""]:
     """The sum of what the true words cost, with never all scores there at once."""
     if vectors.device.type == "cpu":
-        return slopes.entropy(vectors, table, bias, targets)
-    from bertsmith.nn.entropy import entropy  # needs Triton
+        return linear_cross_entropy_cpu.linear_cross_entropy(vectors, table, bias, targets)
+    from bertsmith.nn.kernels.linear_cross_entropy import linear_cross_entropy  # needs Triton
 
-    return entropy(vectors, *filled(table, table.new_zeros(len(table)) if bias is None else bias), targets)
+    return linear_cross_entropy(
+        vectors, *pad_vocabulary(table, table.new_zeros(len(table)) if bias is None else bias), targets
+    )
 
 
-def filled(table: Float[Tensor, "V D"], bias: Float[Tensor, "V"]) -> tuple[Float[Tensor, "W D"], Float[Tensor, "W"]]:
+def pad_vocabulary(
+    table: Float[Tensor, "V D"], bias: Float[Tensor, "V"]
+) -> tuple[Float[Tensor, "W D"], Float[Tensor, "W"]]:
     """A table filled up to a multiple, for which a GPU has faster products; what is no word is never likely."""
     spare = -len(table) % ALIGNED
     return F.pad(table, (0, 0, 0, spare)), F.pad(bias, (0, spare), value=-torch.inf)
@@ -99,16 +105,16 @@ def filled(table: Float[Tensor, "V D"], bias: Float[Tensor, "V"]) -> tuple[Float
 class Pooler(nn.Module):
     """What stands for a whole sequence: the vector of its first token, through one more layer."""
 
-    def __init__(self, width: int, bend: Bend = "tanh") -> None:
+    def __init__(self, width: int, bend: PoolerActivation = "tanh") -> None:
         super().__init__()
         self.dense = nn.Linear(width, width)
-        self.bend = BENDS[bend]
+        self.activation = BENDS[bend]
 
     def forward(self, firsts: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        return self.bend(self.dense(firsts))
+        return self.activation(self.dense(firsts))
 
 
-class NextHead(nn.Module):
+class SentencePairHead(nn.Module):
     """Does the second text follow the first? Scores of 0, it does, and 1, it is a random one."""
 
     def __init__(self, width: int) -> None:
@@ -120,7 +126,7 @@ class NextHead(nn.Module):
         return scores
 
 
-class JudgeHead(nn.Module):
+class DiscriminatorHead(nn.Module):
     """Was this token replaced by another? A score for each, above nought if it was. Clark et al. 2020, section 2."""
 
     def __init__(self, width: int, activation: Activation) -> None:

@@ -31,11 +31,11 @@ class ScaledEmbedding(nn.Embedding):
         return scaled
 
 
-class OwnStart(nn.Module, ABC):
+class CustomInit(nn.Module, ABC):
     """A part whose weights begin in a way of its own, whatever the others do."""
 
     @abstractmethod
-    def start(self, generator: torch.Generator) -> None:
+    def init_weights(self, generator: torch.Generator) -> None:
         """Give every parameter its first value, with no chance but the generator's."""
 
 
@@ -60,10 +60,10 @@ def initialise(module: nn.Module, seed: int | torch.Generator, deviation: float 
             else:
                 parameter.zero_()
     for part in module.modules():
-        if isinstance(part, Layer) and part.before:
+        if isinstance(part, Layer) and part.pre_norm:
             part.attention.output.weight.zero_()
-            if part.crossed:
+            if part.has_cross_attention:
                 part.cross.output.weight.zero_()
             part.feed_forward.narrow.weight.zero_()
-        if isinstance(part, OwnStart):
-            part.start(generator)
+        if isinstance(part, CustomInit):
+            part.init_weights(generator)

@@ -8,11 +8,11 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from bertsmith.nn.activations import ACTIVATIONS, Activation
-from bertsmith.nn.attention import Layout, attend, attend_product, lacking, recall
-from bertsmith.nn.dropout import Dropout, drawn
-from bertsmith.nn.positions import turned
+from bertsmith.nn.attention import Layout, attend, attend_cached, attend_qkv, kernels_unavailable
+from bertsmith.nn.dropout import Dropout, draw_keys
+from bertsmith.nn.positions import apply_rotary
 
-Norm = Literal["after", "before"]
+NormPosition = Literal["post", "pre"]
 
 
 class Attention(nn.Module):
@@ -25,7 +25,7 @@ class Attention(nn.Module):
         super().__init__()
         inner = inner or width
         self.heads, self.dropout = heads, dropout
-        self.factor = 1.0 if scaled else (inner // heads) ** 0.5  # kernels divide by it
+        self.query_scale = 1.0 if scaled else (inner // heads) ** 0.5  # kernels divide by it
         self.project = nn.Linear(width, 3 * inner, biases)  # query, key and value in one product
         self.output = nn.Linear(inner, width, biases)
 
@@ -39,14 +39,14 @@ class Attention(nn.Module):
         """What all heads have taken, before it is projected once more."""
         product = self.project(hidden).unflatten(1, (3, self.heads, -1))  # T 3 H K
         dropout = self.dropout if self.training else 0.0
-        if layout.turn is not None:
-            product = turned(product, layout.turn)
-        if self.factor != 1:
+        if layout.rotary is not None:
+            product = apply_rotary(product, layout.rotary)
+        if self.query_scale != 1:
             query, key, value = product.unbind(1)
-            attended = attend(query * self.factor, key, value, layout, dropout)
+            attended = attend(query * self.query_scale, key, value, layout, dropout)
         else:
-            attended = attend_product(product, layout, dropout)
-        return only(attended.flatten(1), read)
+            attended = attend_qkv(product, layout, dropout)
+        return take(attended.flatten(1), read)
 
 
 class CrossAttention(nn.Module):
@@ -55,22 +55,22 @@ class CrossAttention(nn.Module):
     def __init__(self, width: int, heads: int, dropout: float, biases: bool, inner: int, scaled: bool) -> None:
         super().__init__()
         self.heads, self.dropout = heads, dropout
-        self.factor = 1.0 if scaled else (inner // heads) ** 0.5  # kernels divide by it
+        self.query_scale = 1.0 if scaled else (inner // heads) ** 0.5  # kernels divide by it
         self.query = nn.Linear(width, inner, biases)
         self.project = nn.Linear(width, 2 * inner, biases)  # key and value in one product
         self.output = nn.Linear(inner, width, biases)
 
     def forward(self, hidden: Float[Tensor, "T D"], across: Layout) -> Float[Tensor, "T D"]:
-        query = self.query(hidden).unflatten(1, (self.heads, -1)) * self.factor  # T H K
+        query = self.query(hidden).unflatten(1, (self.heads, -1)) * self.query_scale  # T H K
         if across.kernel == "cached":  # keys and values of the memory never change
-            attended = recall(query, across)
+            attended = attend_cached(query, across)
         else:
             assert across.memory is not None
-            attended = attend(query, *self.made(across.memory), across, self.dropout if self.training else 0.0)
+            attended = attend(query, *self.key_value(across.memory), across, self.dropout if self.training else 0.0)
         projected: Tensor = self.output(attended.flatten(1))
         return projected
 
-    def made(self, memory: Float[Tensor, "S D"]) -> tuple[Float[Tensor, "S H K"], Float[Tensor, "S H K"]]:
+    def key_value(self, memory: Float[Tensor, "S D"]) -> tuple[Float[Tensor, "S H K"], Float[Tensor, "S H K"]]:
         """The keys and values of the other text."""
         key, value = self.project(memory).unflatten(1, (2, self.heads, -1)).unbind(1)
         return key, value
@@ -87,19 +87,19 @@ class FeedForward(nn.Module):
     ) -> None:
         super().__init__()
         self.activation, self.gated = ACTIVATIONS[activation], gated
-        self.smooth, self.tanh = activation != "relu", activation == "gelu_tanh"
+        self.is_gelu, self.tanh_approximation = activation != "relu", activation == "gelu_tanh"
         self.widen = nn.Linear(width, 2 * feed_forward if gated else feed_forward, biases)
         self.narrow = nn.Linear(feed_forward, width, biases)
 
     def forward(self, hidden: Float[Tensor, "T D"]) -> Float[Tensor, "T D"]:
-        narrowed: Tensor = self.narrow(self.bent(hidden))
+        narrowed: Tensor = self.narrow(self.activated(hidden))
         return narrowed
 
-    def bent(self, hidden: Float[Tensor, "T D"]) -> Float[Tensor, "T F"]:
+    def activated(self, hidden: Float[Tensor, "T D"]) -> Float[Tensor, "T F"]:
         """Widened and bent, before it is narrowed."""
-        return self._at_once(hidden) if self._can(hidden) else self._bent(self.widen(hidden))
+        return self._at_once(hidden) if self._can(hidden) else self._activate(self.widen(hidden))
 
-    def _bent(self, wide: Float[Tensor, "T W"]) -> Float[Tensor, "T F"]:
+    def _activate(self, wide: Float[Tensor, "T W"]) -> Float[Tensor, "T F"]:
         if not self.gated:
             return self.activation(wide)
         gate, passed = wide.chunk(2, -1)
@@ -107,15 +107,15 @@ class FeedForward(nn.Module):
 
     def _can(self, hidden: Tensor) -> bool:
         """Whether our own kernel can widen and bend at once."""
-        return self.smooth and _compiled(hidden, self.widen)
+        return self.is_gelu and _compiled(hidden, self.widen)
 
     def _at_once(self, hidden: Float[Tensor, "T D"]) -> Float[Tensor, "T F"]:
-        from bertsmith.nn.gelu import gelu  # needs Triton
+        from bertsmith.nn.kernels.bias_gelu import bias_gelu  # needs Triton
 
         wide, bias = F.linear(hidden, self.widen.weight), self.widen.bias
         if wide.dtype == torch.float32:  # whose last bits the kernel does not have
-            return self._bent(wide if bias is None else wide + bias)
-        return gelu(wide, bias, gated=self.gated, tanh=self.tanh)
+            return self._activate(wide if bias is None else wide + bias)
+        return bias_gelu(wide, bias, gated=self.gated, tanh=self.tanh_approximation)
 
 
 class Layer(nn.Module):
@@ -134,49 +134,51 @@ class Layer(nn.Module):
         norm_eps: float,
         dropout: float,
         attention_dropout: float,
-        norm: Norm = "after",
+        norm_position: NormPosition = "post",
         gated: bool = False,
         biases: bool = True,
         first: bool = False,
         inner: int | None = None,
-        scaled: bool = True,
-        root: bool = False,
-        crossed: bool = False,
+        scale_scores: bool = True,
+        rms: bool = False,
+        cross_attention: bool = False,
     ) -> None:
         super().__init__()
-        self.before, self.crossed = norm == "before", crossed
-        self.attention = Attention(width, heads, attention_dropout, biases, inner, scaled)
-        bare = self.before and first
-        self.attention_norm = nn.Identity() if bare else normed(width, norm_eps, biases, root)
-        if crossed:
-            self.cross = CrossAttention(width, heads, attention_dropout, biases, inner or width, scaled)
-            self.cross_norm = normed(width, norm_eps, biases, root)
+        self.pre_norm, self.has_cross_attention = norm_position == "pre", cross_attention
+        self.attention = Attention(width, heads, attention_dropout, biases, inner, scale_scores)
+        bare = self.pre_norm and first
+        self.attention_norm = nn.Identity() if bare else make_norm(width, norm_eps, biases, rms)
+        if cross_attention:
+            self.cross = CrossAttention(width, heads, attention_dropout, biases, inner or width, scale_scores)
+            self.cross_norm = make_norm(width, norm_eps, biases, rms)
         self.feed_forward = FeedForward(width, feed_forward, activation, gated, biases)
-        self.feed_forward_norm = normed(width, norm_eps, biases, root)
+        self.feed_forward_norm = make_norm(width, norm_eps, biases, rms)
         self.dropout = Dropout(dropout)
 
     def forward(
         self, hidden: Float[Tensor, "T D"], layout: Layout, read: Int[Tensor, "N"] | None = None
     ) -> Float[Tensor, "_ D"]:
         """The vectors after this layer, or only those of the tokens to `read`: the others are not computed."""
-        if layout.across is not None:
-            hidden = self._crossed(self._attended(hidden, layout, None), layout.across)
-            hidden = only(hidden, read)
+        if layout.cross is not None:
+            hidden = self._crossed(self._attended(hidden, layout, None), layout.cross)
+            hidden = take(hidden, read)
         else:
             hidden = self._attended(hidden, layout, read)
-        if self.before:
+        if self.pre_norm:
             summed: Tensor = hidden + self.dropout(self.feed_forward(self.feed_forward_norm(hidden)))
             return summed
-        return self._joined(hidden, self.feed_forward.bent(hidden), self.feed_forward.narrow, self.feed_forward_norm)
+        return self._residual(
+            hidden, self.feed_forward.activated(hidden), self.feed_forward.narrow, self.feed_forward_norm
+        )
 
     def _attended(self, hidden: Tensor, layout: Layout, read: Tensor | None) -> Tensor:
-        if self.before:
+        if self.pre_norm:
             attended: Tensor = self.dropout(self.attention(self.attention_norm(hidden), layout, read))
-            return only(hidden, read) + attended
+            return take(hidden, read) + attended
         attended = self.attention.attended(hidden, layout, read)
-        return self._joined(only(hidden, read), attended, self.attention.output, self.attention_norm)
+        return self._residual(take(hidden, read), attended, self.attention.output, self.attention_norm)
 
-    def _joined(self, beside: Tensor, given: Tensor, product: nn.Module, norm: nn.Module) -> Tensor:
+    def _residual(self, beside: Tensor, given: Tensor, product: nn.Module, norm: nn.Module) -> Tensor:
         """The product of what is given, added to what is beside it, and normed."""
         half = beside.dtype == given.dtype == torch.bfloat16  # full precision has more bits than our kernel keeps
         biased = isinstance(norm, nn.LayerNorm) and norm.bias is not None
@@ -186,14 +188,14 @@ class Layer(nn.Module):
         return summed
 
     def _at_once(self, beside: Tensor, given: Tensor, product: nn.Linear, norm: nn.LayerNorm) -> Tensor:
-        from bertsmith.nn.norm import norm as joined  # needs Triton
+        from bertsmith.nn.kernels.residual_layer_norm import residual_layer_norm as joined  # needs Triton
 
-        share, keys = self.dropout.share if self.training else 0.0, drawn(beside.device)
+        share, keys = self.dropout.probability if self.training else 0.0, draw_keys(beside.device)
         wide = F.linear(given, product.weight)  # the bias comes with the sum
         return joined(wide, product.bias, beside, norm.weight, norm.bias, norm.eps, share, keys)
 
     def _crossed(self, hidden: Tensor, across: Layout) -> Tensor:
-        if self.before:
+        if self.pre_norm:
             looked: Tensor = self.dropout(self.cross(self.cross_norm(hidden), across))
             return hidden + looked
         after: Tensor = self.cross_norm(hidden + self.dropout(self.cross(hidden, across)))
@@ -203,14 +205,14 @@ class Layer(nn.Module):
 def _compiled(hidden: Tensor, product: nn.Module) -> bool:
     """Whether a kernel of ours can take what stands around a product: as with attention, in compiled steps on a GPU."""
     plain = type(product) is nn.Linear  # and not one that learns by LoRA
-    return torch.compiler.is_compiling() and hidden.is_cuda and plain and lacking(hidden.device) is None
+    return torch.compiler.is_compiling() and hidden.is_cuda and plain and kernels_unavailable(hidden.device) is None
 
 
-def normed(width: int, eps: float, biases: bool, root: bool) -> nn.Module:
+def make_norm(width: int, eps: float, biases: bool, root: bool) -> nn.Module:
     """A norm: of mean nought and deviation one; or by the `root` of the mean square alone. Zhang and Sennrich 2019."""
     return nn.RMSNorm(width, eps) if root else nn.LayerNorm(width, eps, bias=biases)
 
 
-def only(vectors: Float[Tensor, "T D"], read: Int[Tensor, "N"] | None) -> Float[Tensor, "_ D"]:
+def take(vectors: Float[Tensor, "T D"], read: Int[Tensor, "N"] | None) -> Float[Tensor, "_ D"]:
     """The vectors of some tokens, or all of them."""
     return vectors if read is None else vectors.index_select(0, read)

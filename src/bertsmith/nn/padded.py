@@ -13,19 +13,19 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from bertsmith.nn.dropout import dropout as forget
-from bertsmith.nn.reach import Reach
+from bertsmith.nn.window import Window
 
 
 @dataclass(frozen=True)
-class Rows:
+class PaddedRows:
     """Sequences as rows of a rectangle, and the way there and back."""
 
     tokens: Int[Tensor, "B L"]  # the token that stands in each slot
-    real: Bool[Tensor, "B L"]  # whether it belongs there
+    mask: Bool[Tensor, "B L"]  # whether it belongs there
     slots: Int[Tensor, "T"]  # for each token its slot
 
     @classmethod
-    def of(cls, bounds: Int[Tensor, "ends"], longest: int, count: int) -> "Rows":
+    def of(cls, bounds: Int[Tensor, "ends"], longest: int, count: int) -> "PaddedRows":
         """Of `count` tokens, in sequences that are no longer than `longest`; some may be empty."""
         bounds = bounds.long()
         places, all_tokens = (torch.arange(size, device=bounds.device) for size in (longest, count))
@@ -35,11 +35,11 @@ class Rows:
         rows = torch.searchsorted(bounds, all_tokens, right=True) - 1  # of all bounds: a compiler may refuse a slice
         return cls(tokens.clamp(max=count - 1), real, rows * longest + all_tokens - bounds[rows])
 
-    def lay(self, part: Float[Tensor, "T H K"]) -> Float[Tensor, "B H L K"]:
+    def pad(self, part: Float[Tensor, "T H K"]) -> Float[Tensor, "B H L K"]:
         laid: Tensor = _Lay.apply(part, self.tokens, self.slots)  # type: ignore[no-untyped-call]
         return laid.transpose(1, 2)
 
-    def take(self, part: Float[Tensor, "B H L K"]) -> Float[Tensor, "T H K"]:
+    def unpad(self, part: Float[Tensor, "B H L K"]) -> Float[Tensor, "T H K"]:
         taken: Tensor = _Take.apply(part.transpose(1, 2), self.slots)  # type: ignore[no-untyped-call]
         return taken
 
@@ -75,31 +75,31 @@ class _Take(torch.autograd.Function):
         return laid.view(ctx.shape), None
 
 
-def allowed(queries: Rows, keys: Rows, reach: Reach) -> Bool[Tensor, "B 1 _ M"]:
+def build_mask(queries: PaddedRows, keys: PaddedRows, window: Window) -> Bool[Tensor, "B 1 _ M"]:
     """Which keys the queries of each row may look at."""
-    real = keys.real[:, None, None]
-    if reach.whole:
+    real = keys.mask[:, None, None]
+    if window.full:
         return real
-    size, length = queries.real.shape[1], keys.real.shape[1]
-    seen = reach.seen(size, length, real.device)
-    return real & (seen | ~queries.real[:, None, :, None])  # what is padding looks at all, and so finds something
+    size, length = queries.mask.shape[1], keys.mask.shape[1]
+    seen = window.mask(size, length, real.device)
+    return real & (seen | ~queries.mask[:, None, :, None])  # what is padding looks at all, and so finds something
 
 
-def padded(
+def attend_padded(
     query: Float[Tensor, "T H K"],
     key: Float[Tensor, "S H K"],
     value: Float[Tensor, "S H K"],
-    queries: Rows,
-    keys: Rows,
-    looks: Bool[Tensor, "B 1 _ M"] | Float[Tensor, "B H L M"],
+    queries: PaddedRows,
+    keys: PaddedRows,
+    mask: Bool[Tensor, "B 1 _ M"] | Float[Tensor, "B H L M"],
     dropout: float,
 ) -> Float[Tensor, "T H K"]:
     """What each query takes from the keys of its row; `looks` says which it sees, or what is added to their scores."""
-    query, key, value = queries.lay(query), keys.lay(key), keys.lay(value)
+    query, key, value = queries.pad(query), keys.pad(key), keys.pad(value)
     if dropout and query.device.type == "cpu":  # whose fused kernel knows no dropout
         scores = (query * query.shape[-1] ** -0.5) @ key.mT
-        scores = scores.masked_fill(~looks, -torch.inf) if looks.dtype == torch.bool else scores + looks
+        scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
         attended = forget(scores.softmax(-1), dropout) @ value
     else:
-        attended = F.scaled_dot_product_attention(query, key, value, looks, dropout)
-    return queries.take(attended)
+        attended = F.scaled_dot_product_attention(query, key, value, mask, dropout)
+    return queries.unpad(attended)

@@ -9,24 +9,24 @@ from torch import Tensor
 Pooling = Literal["mean", "first", "last"]
 
 
-def firsts(bounds: Int[Tensor, "..."], tokens: int) -> Int[Tensor, "B"]:
+def first_positions(bounds: Int[Tensor, "..."], tokens: int) -> Int[Tensor, "B"]:
     """Where each sequence's first token stands, which in BERT is [CLS]."""
     return bounds[:-1].clamp(max=tokens - 1)
 
 
-def lasts(bounds: Int[Tensor, "..."]) -> Int[Tensor, "B"]:
+def last_positions(bounds: Int[Tensor, "..."]) -> Int[Tensor, "B"]:
     """Where each sequence's last token stands, the only one in GPT that has seen all the others."""
     return (bounds[1:] - 1).clamp(min=0)
 
 
 def first(hidden: Float[Tensor, "T D"], bounds: Int[Tensor, "..."]) -> Float[Tensor, "B D"]:
     """The vector of each sequence's first token."""
-    return hidden.index_select(0, firsts(bounds, hidden.shape[0]))
+    return hidden.index_select(0, first_positions(bounds, hidden.shape[0]))
 
 
 def last(hidden: Float[Tensor, "T D"], bounds: Int[Tensor, "..."]) -> Float[Tensor, "B D"]:
     """The vector of each sequence's last token."""
-    return hidden.index_select(0, lasts(bounds))
+    return hidden.index_select(0, last_positions(bounds))
 
 
 def mean(hidden: Float[Tensor, "T D"], bounds: Int[Tensor, "..."]) -> Float[Tensor, "B D"]:
@@ -38,7 +38,7 @@ def mean(hidden: Float[Tensor, "T D"], bounds: Int[Tensor, "..."]) -> Float[Tens
     return (sums / bounds.diff().clamp(min=1)[:, None]).to(hidden.dtype)
 
 
-def greatest(hidden: Float[Tensor, "T D"], bounds: Int[Tensor, "..."]) -> Float[Tensor, "B D"]:
+def maximum(hidden: Float[Tensor, "T D"], bounds: Int[Tensor, "..."]) -> Float[Tensor, "B D"]:
     """The largest of each number over each sequence's vectors; nought for an empty sequence."""
     places = torch.arange(hidden.shape[0], device=hidden.device, dtype=bounds.dtype)
     owners = torch.searchsorted(bounds[1:], places, right=True)  # T: the sequence each token is in

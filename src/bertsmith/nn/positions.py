@@ -6,7 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 
-class Learned(nn.Module):
+class LearnedPositions(nn.Module):
     """A table of vectors, one per place, learned like any other weight. Devlin et al. 2018, figure 2.
 
     RoBERTa's begins behind the number of its padding piece, so that a few rows are never read.
@@ -21,7 +21,7 @@ class Learned(nn.Module):
         return F.embedding(positions + self.offset if self.offset else positions, self.weight)
 
 
-class Sinusoidal(nn.Module):
+class SinusoidalPositions(nn.Module):
     """Fixed waves, slower from one pair of columns to the next. Vaswani et al. 2017, section 3.5.
 
     Or in `halves`, all sines before all cosines, as the authors' code had them and translators of today have.
@@ -32,13 +32,13 @@ class Sinusoidal(nn.Module):
     def __init__(self, length: int, width: int, *, halves: bool = False) -> None:
         super().__init__()
         # Saved with the weights, so that a folder can hand it to readers who only know a learned table.
-        self.register_buffer("weight", waves(length, width, halves=halves))
+        self.register_buffer("weight", sinusoids(length, width, halves=halves))
 
     def forward(self, positions: Int[Tensor, "T"]) -> Float[Tensor, "T D"]:
         return F.embedding(positions, self.weight)
 
 
-class Rotary(nn.Module):
+class RotaryPositions(nn.Module):
     """Queries and keys are turned by angles that grow with the place, so that only distances tell. Su et al. 2021.
 
     The first half of a head's numbers are one side of the pairs that turn together, the second half the other.
@@ -70,7 +70,7 @@ def _(positions: Tensor, head_width: int, base: float) -> tuple[Tensor, Tensor]:
     return empty, torch.empty_like(empty)
 
 
-def turned(
+def apply_rotary(
     product: Float[Tensor, "T 3 H K"], turn: tuple[Float[Tensor, "T 3 1 R"], Float[Tensor, "T 3 1 R"]]
 ) -> Float[Tensor, "T 3 H K"]:
     """Query, key and value turned by the angles of their places, side by side as they were."""
@@ -79,7 +79,7 @@ def turned(
     return torch.stack((left * cosine - right * sine, right * cosine + left * sine), 3).flatten(3).to(product.dtype)
 
 
-def waves(length: int, width: int, *, halves: bool = False) -> Float[Tensor, "L D"]:
+def sinusoids(length: int, width: int, *, halves: bool = False) -> Float[Tensor, "L D"]:
     """sin(place / 10000^(2i/D)) in column 2i, the cosine of the same in column 2i + 1; or one half behind the other."""
     rates = 10_000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
     angles = torch.arange(length, dtype=torch.float64)[:, None] * rates

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 
-class Relative(nn.Module):
+class RelativePositionBias(nn.Module):
     """A number for each head and each bucket of distances: near ones have a bucket each, farther ones share them.
 
     Half of the buckets are for tokens to come, unless a network looks only back. One table serves all layers.
@@ -16,15 +16,15 @@ class Relative(nn.Module):
 
     def __init__(self, heads: int, buckets: int, farthest: int, *, causal: bool) -> None:
         super().__init__()
-        self.buckets, self.farthest, self.causal = buckets, farthest, causal
+        self.buckets, self.max_distance, self.causal = buckets, farthest, causal
         self.weight = nn.Parameter(torch.empty(buckets, heads).normal_(std=0.02))
 
     def forward(self, ahead: Int[Tensor, "*N"]) -> Float[Tensor, "*N H"]:
         """What to add to the score of a key so many tokens ahead of its query; behind it, less than nought."""
-        which = bucket(ahead, self.buckets, self.farthest, causal=self.causal)
+        which = relative_position_bucket(ahead, self.buckets, self.max_distance, causal=self.causal)
         return F.embedding(which, self.weight)
 
-    def square(self, queries: int, keys: int) -> Float[Tensor, "H Q K"]:
+    def compute_bias(self, queries: int, keys: int) -> Float[Tensor, "H Q K"]:
         """The same for the first queries and keys of every sequence, counted from the same token."""
         # Each distance is looked up once; a row of the square is a stretch of them.
         device = self.weight.device
@@ -33,7 +33,9 @@ class Relative(nn.Module):
         return line[:, rows]
 
 
-def bucket(ahead: Int[Tensor, "*N"], buckets: int, farthest: int, *, causal: bool) -> Int[Tensor, "*N"]:
+def relative_position_bucket(
+    ahead: Int[Tensor, "*N"], buckets: int, farthest: int, *, causal: bool
+) -> Int[Tensor, "*N"]:
     """The bucket of a distance. Half of a side's are exact, and the others grow by powers up to the farthest."""
     if causal:
         behind, first = (-ahead).clamp(min=0), torch.zeros_like(ahead)

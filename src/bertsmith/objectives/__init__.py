@@ -1,20 +1,20 @@
 """Learning without labels. One file per objective: what it is, its Config, heads and loss, how it corrupts."""
 
-from bertsmith.objectives.base import Unlabelled
-from bertsmith.objectives.both_ways import BothWays
-from bertsmith.objectives.causal import NextToken
+from bertsmith.objectives.base import Pretraining
+from bertsmith.objectives.bilm import BidirectionalLM
+from bertsmith.objectives.causal import CausalLM
 from bertsmith.objectives.masked import MaskedLM
-from bertsmith.objectives.mixed import Mixed
-from bertsmith.objectives.onward import Onward
-from bertsmith.objectives.replaced import ReplacedTokens
+from bertsmith.objectives.mixed import MixedLM
+from bertsmith.objectives.recurrent_lm import RecurrentLM
+from bertsmith.objectives.replaced import ReplacedTokenDetection
 from bertsmith.objectives.spans import SpanCorruption
 
-OBJECTIVES: dict[str, type[Unlabelled]] = {
-    "masked": MaskedLM,
-    "replaced": ReplacedTokens,
-    "onward": Onward,
-    "next_token": NextToken,
-    "spans": SpanCorruption,
-    "mixed": Mixed,
-    "both_ways": BothWays,
+OBJECTIVES: dict[str, type[Pretraining]] = {
+    "masked_lm": MaskedLM,
+    "replaced_tokens": ReplacedTokenDetection,
+    "recurrent_lm": RecurrentLM,
+    "causal_lm": CausalLM,
+    "span_corruption": SpanCorruption,
+    "mixed": MixedLM,
+    "bilm": BidirectionalLM,
 }

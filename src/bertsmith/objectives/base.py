@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from bertsmith.data.batch import Batch
-from bertsmith.data.plan import Pairs
+from bertsmith.data.packing.plan import Pairs
 from bertsmith.errors import RecipeError
 from bertsmith.models.elmo import Elmo
 from bertsmith.models.encoder_decoder import EncoderDecoder
@@ -22,9 +22,9 @@ class Term(NamedTuple):
     """One loss, as a sum over its guesses. Whoever knows all the counts divides, once."""
 
     total: Float[Tensor, ""]
-    right: Int[Tensor, ""] | None  # how many guesses were right; not counted in training
+    correct: Int[Tensor, ""] | None  # how many guesses were right; not counted in training
     weight: float = 1.0  # of its mean in what is learnt; what is told of it is never weighted
-    shares: Mapping[str, tuple[Int[Tensor, ""], Int[Tensor, ""]]] | None = None  # more to tell: how many, of how many
+    ratios: Mapping[str, tuple[Int[Tensor, ""], Int[Tensor, ""]]] | None = None  # more to tell: how many, of how many
 
 
 class Objective(nn.Module, ABC):
@@ -32,7 +32,7 @@ class Objective(nn.Module, ABC):
 
     trunk: Network
 
-    def matrices(self) -> dict[str, int]:
+    def hidden_matrices(self) -> dict[str, int]:
         """The matrices inside the network's layers by name, and how many each is made of: what Muon may move."""
         return {f"trunk.{name}": count for name, count in self.trunk.matrices().items()}
 
@@ -41,44 +41,43 @@ class Objective(nn.Module, ABC):
         """The loss terms by name, each summed over the guesses that `batch.counts` counts."""
 
 
-class Unlabelled(Objective):
+class Pretraining(Objective):
     """Learning without labels: it makes its own questions out of packed text."""
 
     Config: ClassVar[Any]
     causal: ClassVar[bool] = False  # whether its networks may look at nothing that is to come
-    writes: ClassVar[bool] = False  # whether a second network writes while it looks at what the first has read
-    streams: ClassVar[bool] = False  # whether each batch goes on where the one before it ended
-    apart: ClassVar[bool] = False  # whether its networks read from both ends, and neither sees what the other has read
+    encoder_decoder: ClassVar[bool] = False  # whether a second network writes while it looks at what the first has read
+    stateful: ClassVar[bool] = False  # whether each batch goes on where the one before it ended
+    bilm: ClassVar[bool] = False  # whether its networks read from both ends, and neither sees what the other has read
 
     def __init__(self, trunk: Network, config: Any) -> None:
         super().__init__()
-        if self.apart and not isinstance(trunk, Elmo):
+        if self.bilm and not isinstance(trunk, Elmo):
             fact = "the network does not read from both ends apart, and would see the words that it is to guess"
             raise RecipeError("objective.kind", fact, "Use another, or a member such as elmo")
-        if isinstance(trunk, Elmo) and not self.apart:
+        if isinstance(trunk, Elmo) and not self.bilm:
             fact = "the network reads from both ends apart, and is to guess every word from either"
-            raise RecipeError("objective.kind", fact, "Use 'both_ways', or a member such as bert-base")
-        if not (self.apart or self.streams or isinstance(trunk, Transformer | EncoderDecoder)):
+            raise RecipeError("objective.kind", fact, "Use 'bilm', or a member such as bert-base")
+        if not (self.bilm or self.stateful or isinstance(trunk, Transformer | EncoderDecoder)):
             fact = "the network is not made of attention"
-            remedy = (
-                "Use 'onward' for a recurrent one; one that writes about what it reads learns by bertsmith finetune"
-            )
+            remedy = "Use 'recurrent_lm' for a recurrent one; "
+            remedy += "one that writes about what it reads learns by bertsmith finetune"
             raise RecipeError("objective.kind", fact, remedy)
         if self.causal and not trunk.config.causal:
             fact = "the network looks ahead, and would see the tokens that it is to guess"
-            raise RecipeError("objective.kind", fact, "Use 'masked', or a member such as gpt2")
+            raise RecipeError("objective.kind", fact, "Use 'masked_lm', or a member such as gpt2")
         if trunk.config.causal and not self.causal:
             fact = "the network looks only back, and what is hidden is guessed from both sides"
-            raise RecipeError("objective.kind", fact, "Use 'next_token', or a member such as bert-base")
-        if self.writes and not trunk.config.decoder:
+            raise RecipeError("objective.kind", fact, "Use 'causal_lm', or a member such as bert-base")
+        if self.encoder_decoder and not trunk.config.decoder_layers:
             fact = "the network has no second network to write what is asked for"
-            raise RecipeError("objective.kind", fact, "Use 'masked', or a member such as t5-base")
-        if trunk.config.decoder and not self.writes:
+            raise RecipeError("objective.kind", fact, "Use 'masked_lm', or a member such as t5-base")
+        if trunk.config.decoder_layers and not self.encoder_decoder:
             fact = "the network has a second network, which would learn nothing"
-            raise RecipeError("objective.kind", fact, "Use 'spans', or a member such as bert-base")
+            raise RecipeError("objective.kind", fact, "Use 'span_corruption', or a member such as bert-base")
         self.trunk, self.config = trunk, config
 
-    def meet(self, tokenizer: Tokenizer) -> None:
+    def bind(self, tokenizer: Tokenizer) -> None:
         """Be told what must be known of the vocabulary before anything is learnt."""
 
     @property
@@ -92,7 +91,7 @@ class Unlabelled(Objective):
 
     @property
     @abstractmethod
-    def guesses(self) -> float:
+    def prediction_share(self) -> float:
         """The share of a batch's positions that are given to the vocabulary, for counting memory."""
 
     @abstractmethod
@@ -101,7 +100,7 @@ class Unlabelled(Objective):
 
     @property
     @abstractmethod
-    def folders(self) -> "dict[str, Unlabelled]":
+    def exports(self) -> "dict[str, Pretraining]":
         """The model folders that a run leaves, by name, and what each holds. The last one guesses words."""
 
 
@@ -110,15 +109,15 @@ class Sums:
     """Plain totals of a term over many batches, for validation."""
 
     total: float = 0.0
-    right: int = 0
+    correct: int = 0
     count: int = 0
     weight: float = 1.0
-    shares: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # how many, of how many
+    ratios: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # how many, of how many
 
     def plus(self, term: Term, count: int) -> "Sums":
-        right = 0 if term.right is None else int(term.right)
+        right = 0 if term.correct is None else int(term.correct)
         shares = {}
-        for name, (some, every) in (term.shares or {}).items():
-            before, out_of = self.shares.get(name, (0, 0))
+        for name, (some, every) in (term.ratios or {}).items():
+            before, out_of = self.ratios.get(name, (0, 0))
             shares[name] = (before + int(some), out_of + int(every))
-        return Sums(self.total + float(term.total), self.right + right, self.count + count, term.weight, shares)
+        return Sums(self.total + float(term.total), self.correct + right, self.count + count, term.weight, shares)

@@ -10,27 +10,27 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from bertsmith.data.batch import Batch, Tokens
-from bertsmith.data.pack import Packed
-from bertsmith.data.plan import Pairs
+from bertsmith.data.packing.pack import PackedBatch
+from bertsmith.data.packing.plan import Pairs
 from bertsmith.models.networks import Network
 from bertsmith.models.transformer import Transformer
-from bertsmith.nn.heads import MaskedHead, NextHead, Pooler, some_at_a_time
-from bertsmith.nn.pooling import firsts
-from bertsmith.objectives.base import Term, Unlabelled
-from bertsmith.objectives.hide import Hiding, Pieces, hide
+from bertsmith.nn.heads import MaskedLMHead, Pooler, SentencePairHead, can_chunk_loss
+from bertsmith.nn.pooling import first_positions
+from bertsmith.objectives.base import Pretraining, Term
+from bertsmith.objectives.masking import MaskingConfig, MaskingVocabulary, mask_tokens
 from bertsmith.text.tokenizer import Tokenizer
 
 
-class MaskedLM(Unlabelled):
+class MaskedLM(Pretraining):
     """Hide some tokens, guess them from both sides; and tell whether the second text follows the first.
 
-    Devlin et al. 2018, section 3.1. `pairs = "none"` leaves the next-sentence half out, as later work does; `"order"`
+    Devlin et al. 2018, section 3.1. `pairs = "none"` leaves the next-sentence half out, as later work does; `"sop"`
     asks instead whether two texts that belong together stand swapped (Lan et al. 2019, section 3.1).
     """
 
     @dataclass(frozen=True, kw_only=True)
-    class Config(Hiding):
-        pairs: Pairs = "next"
+    class Config(MaskingConfig):
+        pairs: Pairs = "nsp"
         pair_weight: float = 1.0  # of what is told of pairs, beside guessing words
 
         def __post_init__(self) -> None:
@@ -44,66 +44,68 @@ class MaskedLM(Unlabelled):
         super().__init__(trunk, config)
         shape = self.trunk.config
         bent = (shape.activation, shape.norm_eps, shape.biases)
-        self.head = MaskedHead(shape.width, shape.vocabulary, *bent, shape.table)
+        self.head = MaskedLMHead(shape.width, shape.vocabulary, *bent, shape.table)
         if config.pairs != "none":
             if not self._shares:
                 self.pooler = Pooler(shape.width)
-            self.next = NextHead(shape.width)
+            self.next = SentencePairHead(shape.width)
 
     @property
     def _shares(self) -> bool:
         """Whether a whole text is read through the transform of words, as tasks of later networks will: `pooler`."""
-        return self.trunk.config.norm == "before" and not self.trunk.config.embedding
+        return self.trunk.config.norm_position == "pre" and not self.trunk.config.embedding_width
 
     @property
     def pairs(self) -> Pairs:
         return self.config.pairs
 
     def forward(self, batch: Batch) -> dict[str, Term]:
-        assert batch.chosen is not None
+        assert batch.target_positions is not None
         assert batch.targets is not None
-        read, guesses = batch.chosen, len(batch.chosen)
+        read, guesses = batch.target_positions, len(batch.target_positions)
         if batch.labels is not None:
-            read = torch.cat((read, firsts(batch.tokens.bounds, len(batch.tokens.ids))))
+            read = torch.cat((read, first_positions(batch.tokens.bounds, len(batch.tokens.ids))))
         hidden = self.trunk(batch.tokens, read=read)  # only what is read costs a last layer
-        terms = {"masked": self.guessed(hidden[:guesses], batch.targets)}  # and only the guesses a vocabulary
+        terms = {"masked": self.prediction_term(hidden[:guesses], batch.targets)}  # and only the guesses a vocabulary
         if batch.labels is not None:
-            pool = self.head.transformed if self._shares else self.pooler
+            pool = self.head.transform if self._shares else self.pooler
             told = self.next(pool(hidden[guesses:]))
-            terms[self.config.pairs] = self.term(told, batch.labels, self.config.pair_weight)
+            terms[self.config.pairs] = self.cross_entropy_term(told, batch.labels, self.config.pair_weight)
         return terms
 
-    def guessed(self, hidden: Float[Tensor, "N D"], targets: Int[Tensor, "N"], weight: float = 1.0) -> Term:
+    def prediction_term(self, hidden: Float[Tensor, "N D"], targets: Int[Tensor, "N"], weight: float = 1.0) -> Term:
         """The loss of guessing words at these positions."""
         table = self.trunk.embedding.weight
-        if self.training and some_at_a_time(hidden, table):
-            return Term(self.head.cost(hidden, table, targets), None, weight)
-        return self.term(self.logits(hidden), targets, weight)  # N V
+        if self.training and can_chunk_loss(hidden, table):
+            return Term(self.head.loss(hidden, table, targets), None, weight)
+        return self.cross_entropy_term(self.logits(hidden), targets, weight)  # N V
 
     def logits(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
         """The score of every word at each position: the output layer is the embedding table itself."""
         scores: Tensor = self.head(hidden, self.trunk.embedding.weight)
         return scores
 
-    def term(self, logits: Float[Tensor, "N V"], targets: Int[Tensor, "N"], weight: float = 1.0) -> Term:
+    def cross_entropy_term(self, logits: Float[Tensor, "N V"], targets: Int[Tensor, "N"], weight: float = 1.0) -> Term:
         """The loss of guesses, each one of several."""
         total = F.cross_entropy(logits.float(), targets, reduction="sum", ignore_index=-100)
         if self.training:  # the best word of thousands is looked for only where somebody asks how often it was right
             return Term(total, None, weight)
         return Term(total, (logits.argmax(-1) == targets).sum(), weight)
 
-    def collator(self, tokenizer: Tokenizer) -> Callable[[Packed], Batch]:
-        return Collator(self.config, Pieces.of(tokenizer.continues, tokenizer.special, tokenizer.mask))
+    def collator(self, tokenizer: Tokenizer) -> Callable[[PackedBatch], Batch]:
+        return Collator(
+            self.config, MaskingVocabulary.of(tokenizer.continuation_mask, tokenizer.special_mask, tokenizer.mask_id)
+        )
 
     @property
-    def guesses(self) -> float:
-        return self.config.rate
+    def prediction_share(self) -> float:
+        return self.config.mask_rate
 
     def flops(self, attended: float) -> float:
-        return self.trunk.config.flops(attended, self.guesses)
+        return self.trunk.config.flops(attended, self.prediction_share)
 
     @property
-    def folders(self) -> dict[str, Unlabelled]:
+    def exports(self) -> dict[str, Pretraining]:
         return {"model": self}
 
 
@@ -112,12 +114,12 @@ class Collator:
     """Packed text -> batch: the pure function that corrupts."""
 
     config: MaskedLM.Config
-    pieces: Pieces
+    vocabulary: MaskingVocabulary
 
-    def __call__(self, packed: Packed) -> Batch:
-        ids, chosen, targets = hide(packed, self.config, self.pieces)
-        lengths = np.diff(packed.bounds[: packed.sequences + 1]).astype(np.int64)
-        counts = {"masked": len(chosen), "tokens": packed.real, "squares": int((lengths * lengths).sum())}
+    def __call__(self, packed: PackedBatch) -> Batch:
+        ids, chosen, targets = mask_tokens(packed, self.config, self.vocabulary)
+        lengths = np.diff(packed.bounds[: packed.real_sequences + 1]).astype(np.int64)
+        counts = {"masked": len(chosen), "tokens": packed.real_tokens, "squares": int((lengths * lengths).sum())}
         labels = None
         if self.config.pairs != "none":
             labels = torch.from_numpy(packed.labels)
@@ -127,11 +129,11 @@ class Collator:
             bounds=torch.from_numpy(packed.bounds),
             positions=torch.from_numpy(packed.positions),
             segments=torch.from_numpy(packed.segments),
-            longest=packed.longest,
+            max_length=packed.max_length,
         )
         return Batch(
             tokens=tokens,
-            chosen=torch.from_numpy(chosen),
+            target_positions=torch.from_numpy(chosen),
             targets=torch.from_numpy(targets),
             labels=labels,
             counts=counts,

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bertsmith.data.batch import Batch
-from bertsmith.data.pack import Packed
-from bertsmith.data.plan import Pairs
+from bertsmith.data.packing.pack import PackedBatch
+from bertsmith.data.packing.plan import Pairs
 from bertsmith.objectives import causal
 from bertsmith.objectives.base import Term
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.text.tokenizer import Tokenizer
 
 
-class Mixed(MaskedLM):
+class MixedLM(MaskedLM):
     """Read a part of every batch looking only back, guessing what comes next, and the rest as BERT does.
 
     Dong et al. 2019; Charpentier and Samuel 2024. One network and one head learn both, so that no weight is added. What
@@ -24,60 +24,60 @@ class Mixed(MaskedLM):
     @dataclass(frozen=True, kw_only=True)
     class Config(MaskedLM.Config):
         pairs: Pairs = "none"
-        share: float = 0.5  # of the tokens are read looking only back
-        weight: float = 1.0  # of guessing what comes next, beside guessing what is hidden
+        causal_share: float = 0.5  # of the tokens are read looking only back
+        causal_weight: float = 1.0  # of guessing what comes next, beside guessing what is hidden
 
         def __post_init__(self) -> None:
             if self.pairs != "none":
                 raise ValueError(f"pairs is {self.pairs}, and half of the text looks only back. Say none")
-            if not 0 < self.share < 1:
-                raise ValueError(f"share is {self.share}. Give one of all tokens, above 0 and below 1")
-            if not 0 < self.weight < np.inf:
-                raise ValueError(f"weight is {self.weight}. Give more than 0, usually 1")
+            if not 0 < self.causal_share < 1:
+                raise ValueError(f"causal_share is {self.causal_share}. Give one of all tokens, above 0 and below 1")
+            if not 0 < self.causal_weight < np.inf:
+                raise ValueError(f"causal_weight is {self.causal_weight}. Give more than 0, usually 1")
 
     config: Config
 
     def forward(self, batch: Batch) -> dict[str, Term]:
         terms = super().forward(batch)
-        assert batch.back is not None
-        assert batch.back.targets is not None
-        hidden = self.trunk(batch.back.tokens, read=batch.back.chosen, back=True)
-        return terms | {"next_token": self.guessed(hidden, batch.back.targets, self.config.weight)}
+        assert batch.causal is not None
+        assert batch.causal.targets is not None
+        hidden = self.trunk(batch.causal.tokens, read=batch.causal.target_positions, back=True)
+        return terms | {"next_token": self.prediction_term(hidden, batch.causal.targets, self.config.causal_weight)}
 
-    def collator(self, tokenizer: Tokenizer) -> Callable[[Packed], Batch]:
-        return Collator(self.config.share, super().collator(tokenizer))
+    def collator(self, tokenizer: Tokenizer) -> Callable[[PackedBatch], Batch]:
+        return Collator(self.config.causal_share, super().collator(tokenizer))
 
     @property
-    def guesses(self) -> float:
-        share = self.config.share
-        return share + (1 - share) * self.config.rate
+    def prediction_share(self) -> float:
+        share = self.config.causal_share
+        return share + (1 - share) * self.config.mask_rate
 
     def flops(self, attended: float) -> float:
-        share, shape = self.config.share, self.trunk.config
+        share, shape = self.config.causal_share, self.trunk.config
         back = replace(shape, causal=True).flops(attended, 1.0)
-        return share * back + (1 - share) * shape.flops(attended, self.config.rate)
+        return share * back + (1 - share) * shape.flops(attended, self.config.mask_rate)
 
 
 @dataclass(frozen=True)
 class Collator:
     """Packed text -> batch: what is read looking back lies before what is hidden in."""
 
-    share: float
-    hide: Callable[[Packed], Batch]
+    causal_share: float
+    masked_collator: Callable[[PackedBatch], Batch]
 
-    def __call__(self, packed: Packed) -> Batch:
-        first, rest = parted(packed, round(self.share * len(packed.ids)))
-        back, batch = causal.collate(first), self.hide(rest)
+    def __call__(self, packed: PackedBatch) -> Batch:
+        first, rest = split(packed, round(self.causal_share * len(packed.ids)))
+        back, batch = causal.collate(first), self.masked_collator(rest)
         counts = {name: back.counts.get(name, 0) + batch.counts.get(name, 0) for name in back.counts | batch.counts}
-        return replace(batch, back=replace(back, counts={}), counts=counts)
+        return replace(batch, causal=replace(back, counts={}), counts=counts)
 
 
-def parted(packed: Packed, size: int) -> tuple[Packed, Packed]:
+def split(packed: PackedBatch, size: int) -> tuple[PackedBatch, PackedBatch]:
     """The first so many tokens, and the rest. A sequence that lies in both goes on in the second as one of its own."""
     return _part(packed, 0, size), _part(packed, size, len(packed.ids))
 
 
-def _part(packed: Packed, begin: int, end: int) -> Packed:
+def _part(packed: PackedBatch, begin: int, end: int) -> PackedBatch:
     bounds = packed.bounds
     first = int(np.searchsorted(bounds, begin, side="right")) - 1  # the sequence that the first token is in
     last = int(np.searchsorted(bounds, end))  # the one behind that of the last token
@@ -85,16 +85,16 @@ def _part(packed: Packed, begin: int, end: int) -> Packed:
     cuts = np.full(count + 1, end - begin, np.int32)
     cuts[: last - first + 1] = np.clip(bounds[first : last + 1], begin, end) - begin
     empty = np.zeros(count - (last - first), np.int64)
-    real = min(max(packed.real - begin, 0), end - begin)
+    real = min(max(packed.real_tokens - begin, 0), end - begin)
     return replace(
         packed,
         ids=packed.ids[begin:end],
         positions=packed.positions[begin:end],
         segments=packed.segments[begin:end],
-        places=packed.places[begin:end],
+        corpus_positions=packed.corpus_positions[begin:end],
         labels=np.concatenate((packed.labels[first:last], empty - 100)),
         epochs=np.concatenate((packed.epochs[first:last], empty)),
         bounds=cuts,
-        real=real,
-        sequences=int(np.searchsorted(cuts, real)) if real else 0,
+        real_tokens=real,
+        real_sequences=int(np.searchsorted(cuts, real)) if real else 0,
     )

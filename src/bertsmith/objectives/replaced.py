@@ -11,24 +11,24 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from bertsmith.data.batch import Batch
-from bertsmith.data.pack import Packed
-from bertsmith.data.plan import Pairs
-from bertsmith.data.shuffle import mix
+from bertsmith.data.packing.pack import PackedBatch
+from bertsmith.data.packing.plan import Pairs
 from bertsmith.errors import RecipeError
 from bertsmith.models.networks import Network
 from bertsmith.models.transformer import Transformer, TransformerConfig
-from bertsmith.nn import slopes
-from bertsmith.nn.heads import JudgeHead, MaskedHead
-from bertsmith.objectives.base import Term, Unlabelled
-from bertsmith.objectives.hide import Hiding
+from bertsmith.nn.heads import DiscriminatorHead, MaskedLMHead
+from bertsmith.nn.kernels import linear_cross_entropy_cpu
+from bertsmith.objectives.base import Pretraining, Term
 from bertsmith.objectives.masked import MaskedLM
+from bertsmith.objectives.masking import MaskingConfig
+from bertsmith.random_bits import mix
 from bertsmith.text.tokenizer import Tokenizer
 
 DRAWS = -1  # what sets the chance of draws apart from that of hiding, which counts places from nought
 BLOCK = 128  # words that are drawn from together; about as many as there are blocks in a vocabulary of BERT's size
 
 
-class ReplacedTokens(Unlabelled):
+class ReplacedTokenDetection(Pretraining):
     """Hide some tokens, have a small generator put words there, and tell of every token whether it was replaced.
 
     Clark et al. 2020, section 2. The generator learns to guess hidden tokens; one word drawn from its guesses takes the
@@ -36,28 +36,30 @@ class ReplacedTokens(Unlabelled):
     ones too. A word that was there before counts as original. Both networks read by the same tables.
 
     Departs from the paper's code: a text is not split into two segments, and all that is chosen is hidden, where the
-    code leaves 15 % of it in sight (`keep = 0.15`).
+    code leaves 15 % of it in sight (`keep_rate = 0.15`).
     """
 
     @dataclass(frozen=True, kw_only=True)
-    class Config(Hiding):
-        keep: float = 0.0
-        random: float = 0.0
-        generator: float = 0.25  # its width, heads and feed-forward network, as a share of the trunk's
-        weight: float = 50.0  # of judging, which is easier than guessing one word of thousands
+    class Config(MaskingConfig):
+        keep_rate: float = 0.0
+        random_rate: float = 0.0
+        generator_size: float = 0.25  # its width, heads and feed-forward network, as a share of the trunk's
+        discriminator_weight: float = 50.0  # of judging, which is easier than guessing one word of thousands
         # Which tokens the trunk judges. "none": it guesses the true words where others may stand instead. Section 3.4.
-        judged: Literal["all", "hidden", "none"] = "all"
+        discriminator_loss: Literal["all", "masked", "none"] = "all"
 
         def __post_init__(self) -> None:
-            if not 0 < self.generator <= 1:
-                raise ValueError(f"generator is {self.generator}. Give a share of the network, above 0 and at most 1")
-            if not 0 < self.weight < np.inf:
-                raise ValueError(f"weight is {self.weight}. Give more than 0, usually 50")
+            if not 0 < self.generator_size <= 1:
+                raise ValueError(
+                    f"generator_size is {self.generator_size}. Give a share of the network, above 0 and at most 1"
+                )
+            if not 0 < self.discriminator_weight < np.inf:
+                raise ValueError(f"discriminator_weight is {self.discriminator_weight}. Give more than 0, usually 50")
 
         @property
-        def hiding(self) -> dict[str, object]:
+        def masking(self) -> dict[str, object]:
             """What the generator has to guess."""
-            return {part.name: getattr(self, part.name) for part in fields(Hiding)}
+            return {part.name: getattr(self, part.name) for part in fields(MaskingConfig)}
 
     trunk: Transformer
     config: Config
@@ -65,39 +67,39 @@ class ReplacedTokens(Unlabelled):
     def __init__(self, trunk: Network, config: Config) -> None:
         super().__init__(trunk, config)
         shape = self.trunk.config
-        if config.judged == "none":
+        if config.discriminator_loss == "none":
             bent = (shape.activation, shape.norm_eps, shape.biases)
-            self.head = MaskedHead(shape.width, shape.vocabulary, *bent, shape.table)
+            self.head = MaskedLMHead(shape.width, shape.vocabulary, *bent, shape.table)
         else:
-            self.judge = JudgeHead(shape.width, shape.activation)
-        small = Transformer(smaller(shape, config.generator))
-        small.share_tables(self.trunk)
-        self.generator = MaskedLM(small, MaskedLM.Config(pairs="none", **config.hiding))  # type: ignore[arg-type]
+            self.judge = DiscriminatorHead(shape.width, shape.activation)
+        small = Transformer(generator_config(shape, config.generator_size))
+        small.share_embeddings(self.trunk)
+        self.generator = MaskedLM(small, MaskedLM.Config(pairs="none", **config.masking))  # type: ignore[arg-type]
 
     @property
     def pairs(self) -> Pairs:
         return "none"
 
     def forward(self, batch: Batch) -> dict[str, Term]:
-        assert batch.chosen is not None
+        assert batch.target_positions is not None
         assert batch.targets is not None
-        assert batch.draws is not None
-        hidden = self.generator.trunk(batch.tokens, read=batch.chosen)
-        masked, words = self._guessed(hidden, batch.targets, batch.draws)  # only the guesses cost a vocabulary
+        assert batch.random_bits is not None
+        hidden = self.generator.trunk(batch.tokens, read=batch.target_positions)
+        masked, words = self._guessed(hidden, batch.targets, batch.random_bits)  # only the guesses cost a vocabulary
         terms = {"masked": masked}
-        ids = batch.tokens.ids.index_copy(0, batch.chosen, words.to(batch.tokens.ids.dtype))
+        ids = batch.tokens.ids.index_copy(0, batch.target_positions, words.to(batch.tokens.ids.dtype))
         tokens, replaced = replace(batch.tokens, ids=ids), words != batch.targets
-        match self.config.judged:
+        match self.config.discriminator_loss:
             case "all":
-                assert batch.real is not None
-                every = torch.zeros_like(batch.real).index_copy(0, batch.chosen, replaced)
-                terms["replaced"] = self._judged(self.judge(self.trunk(tokens)), every, batch.real)
-            case "hidden":
-                scores = self.judge(self.trunk(tokens, read=batch.chosen))
+                assert batch.text_mask is not None
+                every = torch.zeros_like(batch.text_mask).index_copy(0, batch.target_positions, replaced)
+                terms["replaced"] = self._judged(self.judge(self.trunk(tokens)), every, batch.text_mask)
+            case "masked":
+                scores = self.judge(self.trunk(tokens, read=batch.target_positions))
                 terms["replaced"] = self._judged(scores, replaced, torch.ones_like(replaced))
             case "none":
-                guessed = self.head(self.trunk(tokens, read=batch.chosen), self.trunk.embedding.weight)
-                terms["guessed"] = self.generator.term(guessed, batch.targets)
+                guessed = self.head(self.trunk(tokens, read=batch.target_positions), self.trunk.embedding.weight)
+                terms["guessed"] = self.generator.cross_entropy_term(guessed, batch.targets)
         return terms
 
     def _guessed(
@@ -105,47 +107,52 @@ class ReplacedTokens(Unlabelled):
     ) -> tuple[Term, Int[Tensor, "N"]]:
         """The loss of guessing words at these positions, and a word for each, drawn from the guesses."""
         table, head = self.trunk.embedding.weight, self.generator.head
-        if self.training and slopes.able(hidden, table):
-            words, noise = torch.empty_like(targets), gumbel(draws, blocks(len(table)) + BLOCK)
+        if self.training and linear_cross_entropy_cpu.available(hidden, table):
+            words, noise = torch.empty_like(targets), gumbel_noise(draws, block_count(len(table)) + BLOCK)
 
             def look(here: slice, chances: Tensor) -> None:
-                words[here] = drawn_by_chance(chances, noise[here])
+                words[here] = sample_from_probabilities(chances, noise[here])
 
-            return Term(slopes.entropy(head.transformed(hidden), table, head.bias, targets, look), None), words
+            return Term(
+                linear_cross_entropy_cpu.linear_cross_entropy(head.transform(hidden), table, head.bias, targets, look),
+                None,
+            ), words
         logits = self.generator.logits(hidden)  # N V
-        return self.generator.term(logits, targets), drawn(logits, draws)
+        return self.generator.cross_entropy_term(logits, targets), sample_from_logits(logits, draws)
 
     def _judged(self, scores: Float[Tensor, "N"], replaced: Bool[Tensor, "N"], real: Bool[Tensor, "N"]) -> Term:
         losses = F.binary_cross_entropy_with_logits(scores.float(), replaced.float(), reduction="none")
         total = torch.where(real, losses, 0.0).sum()
         if self.training:
-            return Term(total, None, self.config.weight)
+            return Term(total, None, self.config.discriminator_weight)
         said, there = scores > 0, replaced & real
         right = ((said == replaced) & real).sum()
-        return Term(total, right, self.config.weight, {"found": ((said & there).sum(), there.sum())})
+        return Term(total, right, self.config.discriminator_weight, {"found": ((said & there).sum(), there.sum())})
 
-    def matrices(self) -> dict[str, int]:
-        return super().matrices() | {f"generator.{name}": count for name, count in self.generator.matrices().items()}
+    def hidden_matrices(self) -> dict[str, int]:
+        return super().hidden_matrices() | {
+            f"generator.{name}": count for name, count in self.generator.hidden_matrices().items()
+        }
 
-    def collator(self, tokenizer: Tokenizer) -> Callable[[Packed], Batch]:
+    def collator(self, tokenizer: Tokenizer) -> Callable[[PackedBatch], Batch]:
         return Collator(self.config, self.generator.collator(tokenizer))
 
     @property
-    def guesses(self) -> float:
-        return self.config.rate * (2 if self.config.judged == "none" else 1)
+    def prediction_share(self) -> float:
+        return self.config.mask_rate * (2 if self.config.discriminator_loss == "none" else 1)
 
     def flops(self, attended: float) -> float:
-        guessed = self.config.rate if self.config.judged == "none" else 0.0
-        judged = {"all": 1.0, "hidden": self.config.rate, "none": 0.0}[self.config.judged]
+        guessed = self.config.mask_rate if self.config.discriminator_loss == "none" else 0.0
+        judged = {"all": 1.0, "masked": self.config.mask_rate, "none": 0.0}[self.config.discriminator_loss]
         own = self.trunk.config.flops(attended, guessed) + judged * 6 * self.trunk.config.width**2
         return own + self.generator.flops(attended)
 
     @property
-    def folders(self) -> dict[str, Unlabelled]:
+    def exports(self) -> dict[str, Pretraining]:
         return {"model": self, "generator": self.generator}
 
 
-def smaller(shape: TransformerConfig, share: float) -> TransformerConfig:
+def generator_config(shape: TransformerConfig, share: float) -> TransformerConfig:
     """The generator's network: as deep, its width, heads and feed-forward network a share. Section 3.2 and table 6."""
     heads = max(1, round(share * shape.heads))
     width = heads * max(1, round(share * shape.width / heads))
@@ -153,58 +160,58 @@ def smaller(shape: TransformerConfig, share: float) -> TransformerConfig:
         return replace(
             shape,
             width=width,
-            embedding=0 if width == shape.table else shape.table,  # the tables are the trunk's
+            embedding_width=0 if width == shape.table else shape.table,  # the tables are the trunk's
             heads=heads,
             feed_forward=max(1, round(share * shape.feed_forward)),
             pooler="gelu",  # none is pretrained: whatever the trunk is, the generator is an ELECTRA's
         )
     except ValueError as error:
-        raise RecipeError("objective.generator", str(error)) from None
+        raise RecipeError("objective.generator_size", str(error)) from None
 
 
 @dataclass(frozen=True)
 class Collator:
     """Packed text -> batch: hidden as for the generator, with chance for what it will put there."""
 
-    config: ReplacedTokens.Config
-    hide: Callable[[Packed], Batch]
+    config: ReplacedTokenDetection.Config
+    masked_collator: Callable[[PackedBatch], Batch]
 
-    def __call__(self, packed: Packed) -> Batch:
-        batch = self.hide(packed)
-        assert batch.chosen is not None
-        draws = mix(packed.key, DRAWS, batch.chosen.numpy()).view(np.int32).reshape(-1, 2)
-        real, counts = np.arange(len(packed.ids)) < packed.real, dict(batch.counts)
-        match self.config.judged:
+    def __call__(self, packed: PackedBatch) -> Batch:
+        batch = self.masked_collator(packed)
+        assert batch.target_positions is not None
+        draws = mix(packed.key, DRAWS, batch.target_positions.numpy()).view(np.int32).reshape(-1, 2)
+        real, counts = np.arange(len(packed.ids)) < packed.real_tokens, dict(batch.counts)
+        match self.config.discriminator_loss:
             case "all":
-                counts["replaced"] = packed.real
-            case "hidden":
+                counts["replaced"] = packed.real_tokens
+            case "masked":
                 counts["replaced"] = len(draws)
             case "none":
                 counts["guessed"] = len(draws)
-        return replace(batch, draws=torch.from_numpy(draws), real=torch.from_numpy(real), counts=counts)
+        return replace(batch, random_bits=torch.from_numpy(draws), text_mask=torch.from_numpy(real), counts=counts)
 
 
 @torch.no_grad()
-def drawn(logits: Float[Tensor, "N V"], draws: Int[Tensor, "N 2"]) -> Int[Tensor, "N"]:
+def sample_from_logits(logits: Float[Tensor, "N V"], random_bits: Int[Tensor, "N 2"]) -> Int[Tensor, "N"]:
     """A word for each row, drawn by its softmax: first a block of words by what they have together, then one of them.
 
     The highest score, once Gumbel noise is added to each, is such a draw. By blocks it takes a hundredth of the noise.
     """
     words = _in_blocks(logits.float(), -torch.inf)
-    block, noise = _highest(words.logsumexp(-1), gumbel(draws, words.shape[1] + BLOCK))
+    block, noise = _highest(words.logsumexp(-1), gumbel_noise(random_bits, words.shape[1] + BLOCK))
     return block * BLOCK + _highest(_inside(words, block), noise)[0]
 
 
-def drawn_by_chance(chances: Float[Tensor, "N V"], noise: Float[Tensor, "N M"]) -> Int[Tensor, "N"]:
+def sample_from_probabilities(probabilities: Float[Tensor, "N V"], noise: Float[Tensor, "N M"]) -> Int[Tensor, "N"]:
     """The same words, where the softmax has been taken already, and the noise made."""
-    words = _in_blocks(chances, 0.0)
+    words = _in_blocks(probabilities, 0.0)
     block, noise = _highest(words.sum(-1).log_(), noise)
     return block * BLOCK + _highest(_inside(words, block).log_(), noise)[0]
 
 
-def blocks(words: int) -> int:
+def block_count(vocabulary: int) -> int:
     """How many blocks a vocabulary is drawn from."""
-    return -(-words // BLOCK)
+    return -(-vocabulary // BLOCK)
 
 
 def _in_blocks(numbers: Float[Tensor, "N V"], filler: float) -> Float[Tensor, "N M B"]:
@@ -227,14 +234,14 @@ def _inside(words: Float[Tensor, "N M B"], block: Int[Tensor, "N"]) -> Float[Ten
     return words.gather(1, block[:, None, None].expand(-1, 1, BLOCK))[:, 0]
 
 
-def gumbel(draws: Int[Tensor, "N 2"], count: int) -> Float[Tensor, "N M"]:
+def gumbel_noise(random_bits: Int[Tensor, "N 2"], count: int) -> Float[Tensor, "N M"]:
     """Gumbel noise, so many numbers for each row: a hash of the row's random bits and the number's place.
 
     So a draw depends on its row alone, validation draws the same every time, no generator's state is touched, and a
     compiler has nothing to wait for. Two rounds of xor-shift and multiply, as of dropout in a compiled step.
     """
-    one, other = draws.unsqueeze(-1).unbind(1)  # N 1 each
-    bits = torch.arange(count, device=draws.device, dtype=torch.int32) + one
+    one, other = random_bits.unsqueeze(-1).unbind(1)  # N 1 each
+    bits = torch.arange(count, device=random_bits.device, dtype=torch.int32) + one
     bits = (bits ^ (bits >> 16 & 0xFFFF)) * 0x7FEB352D  # a shift repeats the sign, and the mask takes it off again
     bits = (bits ^ (bits >> 15 & 0x1FFFF) ^ other) * (0x846CA68B - (1 << 32))
     # The highest noise comes of chances next to nought, where a float tells numbers apart most finely.

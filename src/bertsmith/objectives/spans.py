@@ -10,21 +10,21 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Int32, Int64
 
 from bertsmith.data.batch import Batch, Tokens
-from bertsmith.data.pack import Packed
-from bertsmith.data.plan import Pairs
-from bertsmith.data.shuffle import mix
+from bertsmith.data.packing.pack import PackedBatch
+from bertsmith.data.packing.plan import Pairs
 from bertsmith.errors import RecipeError
 from bertsmith.models.encoder_decoder import EncoderDecoder
-from bertsmith.objectives.base import Term, Unlabelled
+from bertsmith.objectives.base import Pretraining, Term
+from bertsmith.random_bits import mix
 from bertsmith.text.tokenizer import Tokenizer
 
 CUTS = -2  # what sets the chance of cuts apart from that of other objectives
 
-Whole = Int64[np.ndarray, "_"]
+Integers = Int64[np.ndarray, "_"]
 Flags = Bool[np.ndarray, "_"]
 
 
-class SpanCorruption(Unlabelled):
+class SpanCorruption(Pretraining):
     """Take stretches out of a text and put a sentinel in the place of each; write what each of them stands for.
 
     Raffel et al. 2020, section 3.1.4: "Thank you <X> me to your party <Y> week" asks for "<X> for inviting <Y> last".
@@ -32,16 +32,18 @@ class SpanCorruption(Unlabelled):
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
-        rate: float = 0.15  # of all tokens are taken out
-        mean: float = 3.0  # tokens in a stretch
+        corruption_rate: float = 0.15  # of all tokens are taken out
+        mean_span_length: float = 3.0  # tokens in a stretch
 
         def __post_init__(self) -> None:
-            if not 0 < self.rate < 1:
-                raise ValueError(f"rate is {self.rate}. Give a share above 0 and below 1, usually 0.15")
-            if self.mean < 1:
-                raise ValueError(f"mean is {self.mean}. Give at least 1, usually 3")
+            if not 0 < self.corruption_rate < 1:
+                raise ValueError(
+                    f"corruption_rate is {self.corruption_rate}. Give a share above 0 and below 1, usually 0.15"
+                )
+            if self.mean_span_length < 1:
+                raise ValueError(f"mean_span_length is {self.mean_span_length}. Give at least 1, usually 3")
 
-    writes = True
+    encoder_decoder = True
     trunk: EncoderDecoder
     config: Config
 
@@ -50,43 +52,43 @@ class SpanCorruption(Unlabelled):
         return "none"
 
     def forward(self, batch: Batch) -> dict[str, Term]:
-        assert batch.written is not None
+        assert batch.decoder_tokens is not None
         assert batch.targets is not None
-        assert batch.real is not None
-        logits = self.trunk.logits(self.trunk(batch.tokens, batch.written))  # N V
+        assert batch.text_mask is not None
+        logits = self.trunk.logits(self.trunk(batch.tokens, batch.decoder_tokens))  # N V
         losses = F.cross_entropy(logits.float(), batch.targets, reduction="none", ignore_index=-100)
         right = None if self.training else logits.argmax(-1) == batch.targets
         # Apart, since sentinels are soon known by heart; weighted so, both together are the mean over all that is
         # written, but for a factor.
-        weights = {"spans": (batch.real, 1.0), "sentinels": (~batch.real, 1 / self.config.mean)}
+        weights = {"spans": (batch.text_mask, 1.0), "sentinels": (~batch.text_mask, 1 / self.config.mean_span_length)}
         return {
             name: Term(torch.where(asked, losses, 0.0).sum(), None if right is None else (right & asked).sum(), weight)
             for name, (asked, weight) in weights.items()
         }
 
-    def collator(self, tokenizer: Tokenizer) -> Callable[[Packed], Batch]:
+    def collator(self, tokenizer: Tokenizer) -> Callable[[PackedBatch], Batch]:
         if not tokenizer.sentinels:
             remedy = "Train the tokenizer with --kind t5, and prepare the text again"
             raise RecipeError("objective.kind", "the vocabulary has no sentinels such as <extra_id_0>", remedy)
-        return Collator(self.config, tokenizer.sentinels, tokenizer.padding, tokenizer.stop)
+        return Collator(self.config, tokenizer.sentinels, tokenizer.padding_id, tokenizer.stop_id)
 
     @property
-    def guesses(self) -> float:
-        return self.config.rate * (1 + 1 / self.config.mean)
+    def prediction_share(self) -> float:
+        return self.config.corruption_rate * (1 + 1 / self.config.mean_span_length)
 
     def flops(self, attended: float) -> float:
         """Of the tokens of a text most are read, and some are written, each looking at all that is read."""
-        shape, written = self.trunk.config, self.guesses
-        read = 1 - self.config.rate * (1 - 1 / self.config.mean)
+        shape, written = self.trunk.config, self.prediction_share
+        read = 1 - self.config.corruption_rate * (1 - 1 / self.config.mean_span_length)
         D, A = shape.width, shape.inner
         layer = 6 * (4 * D * A + (3 if shape.gated else 2) * D * shape.feed_forward)
         reading = read * shape.layers * (layer + 12 * A * attended * read)
         looks = 6 * (2 * D * A * (1 + read / written) + 2 * A * attended * read)  # at what was read: keys made of it
-        writing = written * shape.decoder * (layer + looks + 12 * A * (attended * written + 1) / 2)
+        writing = written * shape.decoder_layers * (layer + looks + 12 * A * (attended * written + 1) / 2)
         return reading + writing + 6 * written * shape.vocabulary * shape.table
 
     @property
-    def folders(self) -> dict[str, Unlabelled]:
+    def exports(self) -> dict[str, Pretraining]:
         return {"model": self}
 
 
@@ -99,59 +101,59 @@ class Collator:
     padding: int  # also what the writer begins with
     stop: int
 
-    def __call__(self, packed: Packed) -> Batch:
-        starts, ends = (packed.bounds[place : packed.sequences + place].astype(np.int64) for place in (0, 1))
+    def __call__(self, packed: PackedBatch) -> Batch:
+        starts, ends = (packed.bounds[place : packed.real_sequences + place].astype(np.int64) for place in (0, 1))
         lengths = ends - starts - 2  # of texts without their frames
-        taken, spans = self.counted(lengths)
+        taken, spans = self.span_counts(lengths)
         if spans.max(initial=0) > len(self.sentinels):
             most = f"{spans.max()} spans, and there are {len(self.sentinels)} sentinels"
-            remedy = "Take shorter sequences, or a larger objective.mean"
-            raise RecipeError("data.length", f"a text of {lengths.max()} tokens has {most}", remedy)
+            remedy = "Take shorter sequences, or a larger objective.mean_span_length"
+            raise RecipeError("data.max_length", f"a text of {lengths.max()} tokens has {most}", remedy)
         places = np.repeat(starts + 1 - _begins(lengths), lengths) + np.arange(lengths.sum())
         left, asked = self._parted(packed.ids[places], lengths, _hidden(lengths, taken, spans, packed.key))
-        rooms, most_of = self.rooms(packed), self.longest(packed.longest)
+        rooms, most_of = self.capacities(packed), self.max_lengths(packed.max_length)
         read = self._laid(left, lengths - taken + spans, packed, rooms[0], most_of[0])
         written = self._laid(asked, taken + spans, packed, rooms[1], most_of[1])
         given, targets = self._shifted(written.ids.numpy(), taken + spans)
         marks = np.append(self.sentinels, (self.stop, -100))
         text = ~np.isin(targets, marks)
         counts = {"spans": int(text.sum()), "sentinels": int((targets != -100).sum() - text.sum())}
-        counts |= {"tokens": packed.real, "squares": int(((lengths + 2) * (lengths + 2)).sum())}
+        counts |= {"tokens": packed.real_tokens, "squares": int(((lengths + 2) * (lengths + 2)).sum())}
         return Batch(
             tokens=read,
-            written=replace(written, ids=torch.from_numpy(given)),
+            decoder_tokens=replace(written, ids=torch.from_numpy(given)),
             targets=torch.from_numpy(targets),
-            real=torch.from_numpy(text),
+            text_mask=torch.from_numpy(text),
             counts=counts,
         )
 
-    def counted(self, lengths: Whole) -> tuple[Whole, Whole]:
+    def span_counts(self, lengths: Integers) -> tuple[Integers, Integers]:
         """How many tokens are taken out of texts of these lengths, and in how many spans; each leaves something."""
-        wanted = np.maximum(np.rint(lengths * self.config.rate), 1).astype(np.int64)
+        wanted = np.maximum(np.rint(lengths * self.config.corruption_rate), 1).astype(np.int64)
         taken = np.minimum(wanted, np.maximum(lengths - 1, 0))
-        spans = np.maximum(np.rint(taken / self.config.mean), 1).astype(np.int64)
+        spans = np.maximum(np.rint(taken / self.config.mean_span_length), 1).astype(np.int64)
         return taken, np.minimum(np.minimum(spans, taken), lengths - taken)
 
-    def longest(self, length: int) -> tuple[int, int]:
+    def max_lengths(self, max_length: int) -> tuple[int, int]:
         """The most tokens that are read and that are written, of a sequence of at most so many."""
-        lengths = np.arange(max(1, length - 1))
-        taken, spans = self.counted(lengths)
+        lengths = np.arange(max(1, max_length - 1))
+        taken, spans = self.span_counts(lengths)
         return int((lengths - taken + spans).max()) + 1, int((taken + spans).max()) + 1
 
-    def rooms(self, packed: Packed) -> tuple[int, int]:
+    def capacities(self, packed: PackedBatch) -> tuple[int, int]:
         """Tokens that are read and that are written of a batch at most. It is filled up to them, so that shapes stay.
 
         A text of n tokens gives at most (rate n + 1/2)(1 + 1/mean) + 3/2 to be written, and keeps the rest.
         """
-        rate, share = self.config.rate, 1 / self.config.mean
+        rate, share = self.config.corruption_rate, 1 / self.config.mean_span_length
         size = len(packed.ids)
-        rows = len(packed.bounds) - 1 + (-size // packed.longest)  # without those that are kept for filler
+        rows = len(packed.bounds) - 1 + (-size // packed.max_length)  # without those that are kept for filler
         kept = 1 - rate * (1 - share)
         read = kept * size + 2 * (1 - kept) * rows
         written = rate * (1 + share) * size + (0.5 * (1 + share) + 1.5) * rows
         return math.ceil(read), math.ceil(written)
 
-    def _parted(self, ids: Int32[np.ndarray, "T"], lengths: Whole, hidden: Flags) -> tuple[Whole, Whole]:
+    def _parted(self, ids: Int32[np.ndarray, "T"], lengths: Integers, hidden: Flags) -> tuple[Integers, Integers]:
         """What is left of texts, with a sentinel for each span; and the spans, each behind its sentinel."""
         owner = np.repeat(np.arange(len(lengths)), lengths)
         first = hidden.copy()  # of its span
@@ -166,7 +168,7 @@ class Collator:
         asked[_begins(twice)[first[hidden]]] = marks
         return left[~hidden | first], asked
 
-    def _laid(self, ids: Whole, sizes: Whole, packed: Packed, room: int, longest: int) -> Tokens:
+    def _laid(self, ids: Integers, sizes: Integers, packed: PackedBatch, room: int, longest: int) -> Tokens:
         """Texts with a stop behind each, then filler up to the room there is, then empty sequences."""
         ends = np.cumsum(sizes + 1)
         real = int(ends[-1]) if len(ends) else 0
@@ -182,10 +184,10 @@ class Collator:
             ids=torch.from_numpy(laid),
             bounds=torch.from_numpy(bounds),
             positions=torch.from_numpy(positions.astype(np.int32)),
-            longest=longest,
+            max_length=longest,
         )
 
-    def _shifted(self, ids: Int32[np.ndarray, "T"], sizes: Whole) -> tuple[Int32[np.ndarray, "T"], Whole]:
+    def _shifted(self, ids: Int32[np.ndarray, "T"], sizes: Integers) -> tuple[Int32[np.ndarray, "T"], Integers]:
         """What the writer is given, which begins with padding, and behind each of its tokens the one to guess."""
         begins, real = _begins(sizes + 1), int((sizes + 1).sum())
         given, targets = np.full_like(ids, self.padding), np.full(len(ids), -100)
@@ -195,20 +197,20 @@ class Collator:
         return given, targets
 
 
-def _begins(lengths: Whole) -> Whole:
+def _begins(lengths: Integers) -> Integers:
     """Where each begins of those that stand end to end."""
-    begins: Whole = np.cumsum(lengths) - lengths
+    begins: Integers = np.cumsum(lengths) - lengths
     return begins
 
 
-def _hidden(lengths: Whole, taken: Whole, spans: Whole, key: int) -> Flags:
+def _hidden(lengths: Integers, taken: Integers, spans: Integers, key: int) -> Flags:
     """Which tokens are taken out: in each text by turns a stretch that stays and one that goes, cut at random."""
     parts = np.maximum(spans, 1)
     stay, go = _cut(lengths - taken, parts, key, 0), _cut(taken, parts, key, 1)
     return np.repeat(np.tile([False, True], len(stay)), np.stack([stay, go], 1).ravel())
 
 
-def _cut(sizes: Whole, parts: Whole, key: int, which: int) -> Whole:
+def _cut(sizes: Integers, parts: Integers, key: int, which: int) -> Integers:
     """Each size as a sum of so many parts, none of them nought if that can be, every way to do it equally likely."""
     inner = np.maximum(sizes - 1, 0)  # places where a cut may be
     owner, begins = np.repeat(np.arange(len(sizes)), inner), _begins(inner)

@@ -5,7 +5,7 @@ Those of `tiny/` train on a laptop in minutes.
 
 from pathlib import Path
 
-from bertsmith.errors import RecipeError, nearest
+from bertsmith.errors import RecipeError, suggest
 
 FOLDER = Path(__file__).resolve().parent
 
@@ -29,7 +29,7 @@ def find(recipe: str | Path) -> Path:
     if path.is_dir():
         raise RecipeError(path, "is a folder", "Name a recipe, as bert-base, or a file ending in .toml")
     # A path from the time when recipes lay beside the package still says which recipe is meant.
-    remedy = nearest(name.removesuffix(".toml").removeprefix("recipes/"), names())
+    remedy = suggest(name.removesuffix(".toml").removeprefix("recipes/"), names())
     if remedy.startswith("Known"):
         remedy = "`bertsmith list` shows those that come with it"
     raise RecipeError(recipe, "there is no such recipe", remedy)

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from types import MethodType
 from typing import Literal
 
-from bertsmith.errors import RecipeError, nearest
+from bertsmith.errors import RecipeError, suggest
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn import lora
 from bertsmith.tasks import peft
 from bertsmith.tasks.base import Task
 
 Kind = Literal["full", "frozen", "lora"]
-USUAL = ("query", "value", "project")  # Hu et al. 2021, section 7.1; and the whole where there are no parts
+DEFAULT_TARGETS = ("query", "value", "project")  # Hu et al. 2021, section 7.1; and the whole where there are no parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class AdaptConfig:
             raise ValueError(f"targets are {list(self.targets)}. Name none twice")
         for target in self.targets:
             if target not in lora.TARGETS:
-                raise ValueError(f"unknown target '{target}'. {nearest(target, lora.TARGETS)}")
+                raise ValueError(f"unknown target '{target}'. {suggest(target, lora.TARGETS)}")
         if not 0 < self.layer_decay <= 1:
             raise ValueError(f"layer_decay is {self.layer_decay}. Give more than 0 and at most 1")
         if self.layer_decay < 1 and self.kind == "frozen":
@@ -50,7 +50,7 @@ class AdaptConfig:
             raise ValueError(f"freeze is {self.freeze}. Give at least 0, and more only with kind 'full'")
 
 
-def prepare(task: Task, config: AdaptConfig, seed: int) -> None:
+def adapt_task(task: Task, config: AdaptConfig, seed: int) -> None:
     """Freeze what is to stay as it is, and put LoRA where it is asked for. Heads always learn.
 
     A frozen trunk is no part of the graph: none of its weights asks for a gradient, and neither does what comes in, so
@@ -85,7 +85,7 @@ def prepare(task: Task, config: AdaptConfig, seed: int) -> None:
         raise RecipeError("adapt", fact, "Use 'lora', or freeze less")
 
 
-def finish(task: Task) -> None:
+def merge_and_unfreeze(task: Task) -> None:
     """The network as it was built, for saving: LoRA merged, every weight under its first name and free to learn."""
     lora.merge(task.trunk)
     vars(task.trunk).pop("train", None)
@@ -93,7 +93,7 @@ def finish(task: Task) -> None:
     task.trunk.train(task.training)
 
 
-def rates(task: Task, config: AdaptConfig) -> dict[str, float]:
+def learning_rate_scales(task: Task, config: AdaptConfig) -> dict[str, float]:
     """The share of the learning rate that each parameter has, by name: the deeper, the less.
 
     With N layers, the embeddings lie at depth 0, layer n at n + 1 and heads (the pooler is one) at N + 1; a share is
@@ -120,10 +120,10 @@ def _stay(trunk: Transformer, mode: bool = True) -> Transformer:
 
 def _targets(task: Task, config: AdaptConfig) -> tuple[str, ...]:
     """What is to be adapted, or the usual; refused before it has learnt what no folder can hold."""
-    peft.class_of(task)
-    known = peft.known(task)
+    peft.transformers_class(task)
+    known = peft.supported_targets(task)
     for target in config.targets:
         if target not in known:
             fact = f"'{target}' is no weight of its own in this network's folder"
             raise RecipeError("adapt.targets", fact, f"Known: {', '.join(known)}")
-    return config.targets or tuple(target for target in USUAL if target in known)
+    return config.targets or tuple(target for target in DEFAULT_TARGETS if target in known)

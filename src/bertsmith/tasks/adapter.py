@@ -7,16 +7,16 @@ from typing import Any
 import safetensors.torch
 from safetensors import SafetensorError, safe_open
 
-from bertsmith.data import files
+from bertsmith import files
 from bertsmith.errors import FolderError
-from bertsmith.inside import inside, shown
-from bertsmith.models import folder as folders
-from bertsmith.models import foreign
-from bertsmith.models.dialect import Dialect
-from bertsmith.models.dialects import dialect_of
+from bertsmith.files import file_inside, short_repr
+from bertsmith.models.hf import convert
+from bertsmith.models.hf import folder as folders
+from bertsmith.models.hf.layout import HFLayout
+from bertsmith.models.hf.layouts import layout_of
 from bertsmith.nn import lora
 from bertsmith.tasks import peft
-from bertsmith.tasks.adapt import AdaptConfig, prepare
+from bertsmith.tasks.adapt import AdaptConfig, adapt_task
 from bertsmith.tasks.base import Task
 
 CONFIG, WEIGHTS, PICKLE = "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"
@@ -33,42 +33,42 @@ FIXED: dict[str, Any] = {  # the only value that can be written and read
 NUMBERS = {"rank": "r", "alpha": "lora_alpha", "dropout": "lora_dropout"}  # ours: theirs
 
 
-def write(folder: str | Path, task: Task, config: AdaptConfig, base: str) -> None:
+def save(folder: str | Path, task: Task, config: AdaptConfig, base_model: str) -> None:
     """What LoRA and the heads have learnt, without the trunk, as PEFT writes and reads it. `base` is the trunk's
     model folder, or its name on the Hub."""
     folder = Path(folder)
     learnt = list(lora.pairs(task.trunk))
     if not learnt:
         raise FolderError(folder, "the network has no LoRA to write", "Train it with adapt.kind=lora")
-    state, dialect = task.state_dict(), dialect_of(task.trunk.config)
-    if unknown := peft.parts(task) - dialect.parts.keys():
+    state, dialect = task.state_dict(), layout_of(task.trunk.config)
+    if unknown := peft.head_names(task) - dialect.parts.keys():
         raise FolderError(folder, f"transformers has no name for the head '{min(unknown)}'")
-    heads = peft.heads(task)
+    heads = peft.head_weight_names(task)
     tensors = {name: state[ours] for ours, name in heads.items()}
     for layer, target, down, up in learnt:
-        tensors |= dict(zip(peft.names(task, layer, target), (down, up), strict=True))
+        tensors |= dict(zip(peft.lora_weight_names(task, layer, target), (down, up), strict=True))
     words = {
         **_fixed(dialect),
-        "base_model_name_or_path": base,
+        "base_model_name_or_path": base_model,
         "task_type": peft.KINDS[type(task)][1],
         "r": len(learnt[0].down),
         "lora_alpha": int(config.alpha) if config.alpha == int(config.alpha) else config.alpha,
         "lora_dropout": config.dropout,
         # In full: `output.dense` alone would also mean the attention's.
-        "target_modules": [peft.module(task, layer, target) for layer, target, _, _ in learnt],
-        "modules_to_save": sorted({peft.saved(name, dialect) for name in heads.values()}) or None,
+        "target_modules": [peft.target_module(task, layer, target) for layer, target, _, _ in learnt],
+        "modules_to_save": sorted({peft.module_to_save(name, dialect) for name in heads.values()}) or None,
         "init_lora_weights": True,
         "inference_mode": True,
     }
-    with files.explained(folder):
+    with files.explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / CONFIG).unlink(missing_ok=True)  # an older adapter's words never stand beside newer weights
     whole = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    files.put(folder / WEIGHTS, safetensors.torch.save(whole, {"format": "pt"}))
+    files.write_atomic(folder / WEIGHTS, safetensors.torch.save(whole, {"format": "pt"}))
     files.write_json(folder / CONFIG, words)
 
 
-def read(folder: str | Path, task: Task) -> AdaptConfig:
+def load(folder: str | Path, task: Task) -> AdaptConfig:
     """Put what `write` or PEFT has written onto a task whose trunk is the base. Returns how it was adapted.
 
     All is checked before anything changes. A pooler that is not there is the base's own, as is PEFT's habit.
@@ -78,14 +78,14 @@ def read(folder: str | Path, task: Task) -> AdaptConfig:
         raise FolderError(folder, "is not a folder" if folder.exists() else "is missing")
     if next(lora.pairs(task.trunk), None):
         raise FolderError(folder, "the network is adapted already", "Read it onto a fresh one")
-    path = inside(folder, CONFIG)
+    path = file_inside(folder, CONFIG)
     if path.stat().st_size > folders.MOST_JSON:
         raise FolderError(path, f"is larger than {folders.MOST_JSON >> 20} MiB")
     words = files.read_json(path)
     if not (folder / WEIGHTS).exists() and (folder / PICKLE).exists():
         remedy = f"A pickle can run code: save it again with a newer PEFT, which writes {WEIGHTS}"
         raise FolderError(folder / PICKLE, "is a pickle and is not opened", remedy)
-    weights = inside(folder, WEIGHTS)
+    weights = file_inside(folder, WEIGHTS)
     try:
         with safe_open(weights, "pt") as opened:
             stored = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118 (no mapping)
@@ -94,35 +94,37 @@ def read(folder: str | Path, task: Task) -> AdaptConfig:
             _check(stored, expected, weights)
             tensors = {name: opened.get_tensor(name) for name in expected}
     except (SafetensorError, OSError) as error:
-        fact = f"is not a sound safetensors file: {shown(str(error))}"
+        fact = f"is not a sound safetensors file: {short_repr(str(error))}"
         raise FolderError(weights, fact, "Fetch it again") from None
-    prepare(task, config, seed=0)  # all that is drawn is written over
+    adapt_task(task, config, seed=0)  # all that is drawn is written over
     state = task.state_dict()
-    for ours, name in peft.heads(task).items():
+    for ours, name in peft.head_weight_names(task).items():
         if name in tensors:
             state[ours].copy_(tensors[name])
     for layer, target, *pair in lora.pairs(task.trunk):
-        for place, name in zip(pair, peft.names(task, layer, target), strict=True):
+        for place, name in zip(pair, peft.lora_weight_names(task, layer, target), strict=True):
             place.copy_(tensors[name])
     return config
 
 
 def _config(words: dict[str, Any], stored: Mapping[str, Any], task: Task, place: Path) -> AdaptConfig:
     """How the network was adapted, as the words say; where, as the names of the weights say."""
-    for name, only in _fixed(dialect_of(task.trunk.config)).items():
+    for name, only in _fixed(layout_of(task.trunk.config)).items():
         said = words.get(name, None if name == "peft_type" else only)
         if said != only and not (said is None and name != "peft_type"):
-            raise FolderError(place, f"{name} is {shown(said)}", f"Only {shown(only)} can be opened")
-    targets = tuple(target for target in peft.known(task) if peft.names(task, 0, target)[0] in stored)
+            raise FolderError(place, f"{name} is {short_repr(said)}", f"Only {short_repr(only)} can be opened")
+    targets = tuple(
+        target for target in peft.supported_targets(task) if peft.lora_weight_names(task, 0, target)[0] in stored
+    )
     if not targets:
-        wanted = peft.names(task, 0, peft.known(task)[0])[0]
+        wanted = peft.lora_weight_names(task, 0, peft.supported_targets(task)[0])[0]
         raise FolderError(place.parent, "adapts no matrix of layer 0", f"Its weights are to be named as in '{wanted}'")
     numbers: dict[str, Any] = {ours: words.get(theirs) for ours, theirs in NUMBERS.items()}
     for ours, value in numbers.items():
         whole = ours == "rank"
         known = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-        if not known or not 0 <= value <= foreign.LARGEST:
-            fact = f"{NUMBERS[ours]} is {shown(value)}"
+        if not known or not 0 <= value <= convert.LARGEST:
+            fact = f"{NUMBERS[ours]} is {short_repr(value)}"
             raise FolderError(place, fact, f"Give a {'whole ' if whole else ''}number")
     try:
         return AdaptConfig(kind="lora", targets=targets, **numbers)
@@ -133,9 +135,11 @@ def _config(words: dict[str, Any], stored: Mapping[str, Any], task: Task, place:
 def _expected(stored: Mapping[str, Any], task: Task, config: AdaptConfig) -> dict[str, tuple[int, ...]]:
     """The shape of every weight that must be there."""
     state, shape, expected = task.state_dict(), task.trunk.config, {}
-    for ours, name in peft.heads(task).items():
+    for ours, name in peft.head_weight_names(task).items():
         pretrained = (
-            ours.startswith("pooler.") and shape.pooler != "gelu" and peft.saved(name, dialect_of(shape)) != peft.WHOLE
+            ours.startswith("pooler.")
+            and shape.pooler != "gelu"
+            and peft.module_to_save(name, layout_of(shape)) != peft.WHOLE
         )
         if name in stored or not pretrained:
             expected[name] = tuple(state[ours].shape)
@@ -143,7 +147,7 @@ def _expected(stored: Mapping[str, Any], task: Task, config: AdaptConfig) -> dic
         for target in config.targets:
             path, _, count = lora.TARGETS[target]
             outputs, inputs = state[f"trunk.layers.{layer}.{path}.weight"].shape
-            down, up = peft.names(task, layer, target)
+            down, up = peft.lora_weight_names(task, layer, target)
             expected |= {down: (config.rank, inputs), up: (outputs // count, config.rank)}
     return expected
 
@@ -154,14 +158,14 @@ def _check(stored: Mapping[str, Any], expected: Mapping[str, tuple[int, ...]], p
             raise FolderError(place, f"lacks the weight '{name}'")
         found, dtype = stored[name].get_shape(), stored[name].get_dtype()
         if tuple(found) != shape:
-            raise FolderError(place, f"'{name}' has shape {shown(found)}, not {list(shape)}")
+            raise FolderError(place, f"'{name}' has shape {short_repr(found)}, not {list(shape)}")
         if dtype not in folders.FLOATS:
             raise FolderError(place, f"'{name}' holds {dtype}, not numbers with a point")
     if unknown := stored.keys() - expected.keys():
-        fact = f"unknown weight {shown(min(unknown))}"
+        fact = f"unknown weight {short_repr(min(unknown))}"
         raise FolderError(place, fact, "Only LoRA in the layers and the heads of this task are known")
 
 
-def _fixed(dialect: Dialect) -> dict[str, Any]:
+def _fixed(dialect: HFLayout) -> dict[str, Any]:
     """What is fixed, with what a network's folder decides: whether its matrices lie on their side, as GPT's do."""
     return {**FIXED, "fan_in_fan_out": dialect.transposed}

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bertsmith.data.batch import Batch, Tokens
-from bertsmith.data.labelled import Kind
-from bertsmith.data.rows import BUDGET, Row, flow, lay
+from bertsmith.data.labelled.reader import Kind
+from bertsmith.data.rows import BATCH_TOKENS, Row, map_rows, pack_rows
 from bertsmith.models.transformer import Transformer
 from bertsmith.objectives.base import Objective
-from bertsmith.text.spelling import edges
+from bertsmith.text.characters import boundary_characters
 from bertsmith.text.tokenizer import Tokenizer
 
 HELD = 65_536  # items whose outputs are held at a time
@@ -29,27 +29,27 @@ class Item:
     example: int  # the number of the example it is made from; a long one becomes several items
     target: Any = None  # as the task wants it; None where nobody has said
     notes: Any = None  # what the task needs to read its own outputs
-    cut: int = 0  # tokens that did not fit
+    truncated: int = 0  # tokens that did not fit
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mould:
+class Bucket:
     """The shape that batches are poured into. On a GPU few shapes, so that a recorded step can be played again."""
 
-    items: int  # in every batch; the last of an epoch may lack some
-    length: int  # no sequence is longer
-    bucket: int = 0  # the number of tokens is a multiple of this; 0: as many as there are
+    batch_size: int  # in every batch; the last of an epoch may lack some
+    max_length: int  # no sequence is longer
+    pad_to_multiple_of: int = 0  # the number of tokens is a multiple of this; 0: as many as there are
     padding: int = 0  # the token that fills up
 
-    def pour(self, rows: Sequence[Row], sequences: int) -> Tokens:
+    def collate(self, rows: Sequence[Row], sequences: int) -> Tokens:
         """Rows end to end; with buckets also empty sequences up to their usual number, and filler behind them."""
-        if not self.bucket:
-            return lay(rows)
+        if not self.pad_to_multiple_of:
+            return pack_rows(rows)
         tokens = sum(map(len, rows))
-        gap = -tokens % self.bucket
-        filler = [self._filler(min(self.length, gap - begin)) for begin in range(0, gap, self.length)]
-        laid = lay([*rows, *filler])
-        most = sequences + -(-self.bucket // self.length)
+        gap = -tokens % self.pad_to_multiple_of
+        filler = [self._filler(min(self.max_length, gap - begin)) for begin in range(0, gap, self.max_length)]
+        laid = pack_rows([*rows, *filler])
+        most = sequences + -(-self.pad_to_multiple_of // self.max_length)
         bounds = torch.full((most + 1,), int(laid.bounds[-1]), dtype=torch.int32)
         # Sequences that are missing from the last batch are empty ones at its end: heads read the first `sequences`.
         bounds[: len(laid.bounds)] = laid.bounds
@@ -57,9 +57,9 @@ class Mould:
             ids=laid.ids,
             bounds=bounds,
             positions=laid.positions,
-            longest=self.length,
+            max_length=self.max_length,
             segments=laid.segments,
-            letters=laid.letters,
+            character_ids=laid.character_ids,
         )
 
     def _filler(self, length: int) -> Row:
@@ -79,20 +79,20 @@ class Task(Objective):
 
     @classmethod
     @abstractmethod
-    def reads(cls, config: Any) -> Kind:
+    def file_kind(cls, config: Any) -> Kind:
         """The kind of file that its examples come from."""
 
     @classmethod
-    def classes(cls, examples: Iterable[Any]) -> tuple[str, ...]:
+    def collect_labels(cls, examples: Iterable[Any]) -> tuple[str, ...]:
         """The labels that examples name, in the order of their numbers; none where the task has none."""
         return ()
 
     @abstractmethod
-    def items(self, examples: Sequence[Any], tokenizer: Tokenizer, length: int) -> list[Item]:
+    def preprocess(self, examples: Sequence[Any], tokenizer: Tokenizer, max_length: int) -> list[Item]:
         """Examples as the network sees them, in order."""
 
     @abstractmethod
-    def collate(self, items: Sequence[Item], mould: Mould) -> Batch:
+    def collate(self, items: Sequence[Item], bucket: Bucket) -> Batch:
         """Items as one batch."""
 
     @abstractmethod
@@ -100,12 +100,12 @@ class Task(Objective):
         """What the network says of each sequence."""
 
     @abstractmethod
-    def read(self, example: Any, items: Sequence[Item], outputs: Sequence[NDArray[np.float32]]) -> Any:
+    def postprocess(self, example: Any, items: Sequence[Item], outputs: Sequence[NDArray[np.float32]]) -> Any:
         """The prediction for an example, from the outputs of all its sequences: a value that JSON can hold."""
 
-    def detail(self, example: Any, items: Sequence[Item], outputs: Sequence[NDArray[np.float32]]) -> Any:
+    def postprocess_detailed(self, example: Any, items: Sequence[Item], outputs: Sequence[NDArray[np.float32]]) -> Any:
         """The same prediction, with how sure the network is where `read` does not say it: for reports."""
-        return self.read(example, items, outputs)
+        return self.postprocess(example, items, outputs)
 
     @abstractmethod
     def score(self, examples: Sequence[Any], predictions: Sequence[Any]) -> dict[str, float]:
@@ -119,7 +119,7 @@ def predict(
     items: Sequence[Item],
     *,
     device: torch.device | str,
-    budget: int = BUDGET,
+    budget: int = BATCH_TOKENS,
     detailed: bool = False,
 ) -> list[Any]:
     """A prediction for every example, in order, whatever the lengths."""
@@ -139,13 +139,13 @@ def _predicted(
     detailed: bool,
 ) -> list[Any]:
     rows = [row for item in items for row in item.rows]
-    found = iter(flow(rows, lambda tokens: _fetched(task.outputs(tokens)), device, budget))
+    found = iter(map_rows(rows, lambda tokens: _fetched(task.outputs(tokens)), device, budget))
     own: list[list[Item]] = [[] for _ in examples]
     said: list[list[NDArray[np.float32]]] = [[] for _ in examples]
     for item in items:
         own[item.example - start].append(item)
         said[item.example - start] += [next(found) for _ in item.rows]
-    read = task.detail if detailed else task.read
+    read = task.postprocess_detailed if detailed else task.postprocess
     return [read(*whole) for whole in zip(examples, own, said, strict=True)]
 
 
@@ -173,34 +173,34 @@ def _fetched(outputs: list[Tensor]) -> list[NDArray[np.float32]]:
     return [part.reshape(shape) for part, shape in zip(np.split(flat, ends[:-1]), shapes, strict=True)]
 
 
-def framed(tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int] | None = None) -> Row:
+def with_special_tokens(tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int] | None = None) -> Row:
     """[CLS] first [SEP], or [CLS] first [SEP] second [SEP], with the special pieces that the tokenizer has for it."""
-    before, between, after = tokenizer.frame
+    before, between, after = tokenizer.template
     if second is None or not (len(second) or after):  # what only parts texts is no last token to read from
-        ids = np.array([*before, *first, *after] or [tokenizer.start], np.int32)  # no text at all begins, at least
+        ids = np.array([*before, *first, *after] or [tokenizer.start_id], np.int32)  # no text at all begins, at least
         return Row(ids, np.zeros(len(ids), np.int32))
     sizes = len(before) + len(first) + len(between), len(second) + len(after)
     ids = np.array([*before, *first, *between, *second, *after], np.int32)
     return Row(ids, np.repeat(np.array([0, 1], np.int32), sizes))
 
 
-def spelt(tokenizer: Tokenizer, ids: Sequence[int], letters: NDArray[np.int16]) -> Row:
+def with_characters(tokenizer: Tokenizer, ids: Sequence[int], letters: NDArray[np.int16]) -> Row:
     """The same of one text for a network that reads letters: what begins it, its words, and always what ends it."""
-    begin, end = edges(letters.shape[1])
-    framed_ids = np.array([tokenizer.start, *ids, tokenizer.stop], np.int32)
+    begin, end = boundary_characters(letters.shape[1])
+    framed_ids = np.array([tokenizer.start_id, *ids, tokenizer.stop_id], np.int32)
     return Row(framed_ids, np.zeros(len(framed_ids), np.int32), np.concatenate([[begin], letters, [end]]))
 
 
-def fitted(first: list[int], second: list[int] | None, room: int) -> tuple[list[int], list[int] | None, int]:
+def truncate(first: list[int], second: list[int] | None, max_tokens: int) -> tuple[list[int], list[int] | None, int]:
     """Texts cut to the room there is, the longer one first; and how many tokens were cut."""
     if second is None:
-        return first[:room], None, max(0, len(first) - room)
-    half = (room + (len(first) > len(second))) // 2  # the odd one goes to the longer text, as in `tokenizers`
-    keep = min(len(first), max(half, room - len(second)))
-    return first[:keep], second[: room - keep], max(0, len(first) + len(second) - room)
+        return first[:max_tokens], None, max(0, len(first) - max_tokens)
+    half = (max_tokens + (len(first) > len(second))) // 2  # the odd one goes to the longer text, as in `tokenizers`
+    keep = min(len(first), max(half, max_tokens - len(second)))
+    return first[:keep], second[: max_tokens - keep], max(0, len(first) + len(second) - max_tokens)
 
 
-def counted(items: Sequence[Item]) -> dict[str, int]:
+def count_tokens(items: Sequence[Item]) -> dict[str, int]:
     """How many tokens a batch has, and how many each of them looks at, for measuring speed."""
     lengths = [len(row) for item in items for row in item.rows]
     return {"tokens": sum(lengths), "squares": sum(length * length for length in lengths)}

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertsmith.data.examples import Example, Sentence
-from bertsmith.tasks.calibration import calibration
-from bertsmith.tasks.confusion import ClassScores, Confusion, means, plain
-from bertsmith.tasks.entities import entity_scores
+from bertsmith.data.labelled.examples import Example, Sentence
+from bertsmith.metrics.calibration import calibration
+from bertsmith.metrics.confusion import ClassScores, ConfusionMatrix, averages, to_dicts
+from bertsmith.metrics.entities import entity_scores
 from bertsmith.tasks.findings import Findings, Prior
 from bertsmith.tasks.mistakes import Sample
 
@@ -20,7 +20,7 @@ NO_CLASS = "(no class)"  # what a text-to-text model has written, and is none
 CONTEXT = 12  # words to either side of a wrong tag
 
 
-class Classes(Findings):
+class ClassificationFindings(Findings):
     """One class for each example."""
 
     form = "classes"
@@ -29,20 +29,20 @@ class Classes(Findings):
         self, labels: Sequence[str], prior: Prior | None, temperature: float | None = None, headline: str = "accuracy"
     ) -> None:
         super().__init__(labels, prior, temperature)
-        self.headline, self.confusion = headline, Confusion(labels)
+        self.headline, self.confusion = headline, ConfusionMatrix(labels)
         rows = max(100, min(ROWS, NUMBERS // max(1, len(labels) or 8)))
         self.sample: Sample[tuple[NDArray[np.float64], int]] = Sample(rows)
 
     def add(self, examples: Sequence[Example], predictions: Sequence[Any]) -> None:
         pairs = []
         for example, said in zip(examples, predictions, strict=True):
-            gold, label, chances = str(example.label), said["label"] or NO_CLASS, said.get("chances")
+            gold, label, chances = str(example.label), said["label"] or NO_CLASS, said.get("probabilities")
             pairs.append((gold, label))
             if gold != label:
                 chance = chances[label] if chances else None
                 texts = example.texts[:1] if "ending" in said else example.texts
                 true, predicted = (_ending(example, one) if "ending" in said else one for one in (gold, label))
-                self.mistakes.add(chance or 0.0, example.place, texts, true, predicted, probability=chance)
+                self.mistakes.add(chance or 0.0, example.location, texts, true, predicted, probability=chance)
             if chances and gold in chances:
                 names = list(chances)
                 row = np.array([chances[name] for name in names])
@@ -51,21 +51,21 @@ class Classes(Findings):
         self.examples += len(pairs)
         self.confusion.add(pairs)
 
-    def figures(self) -> dict[str, float]:
-        found = self.confusion.figures()
+    def metrics(self) -> dict[str, float]:
+        found = self.confusion.metrics()
         return {self.headline: found[self.headline], **found} if self.headline in found else found
 
     def details(self) -> dict[str, Any]:
         rows = self.confusion.scores()
         labels, counts = self.confusion.matrix()
-        found: dict[str, Any] = {"classes": plain(rows), "means": means(rows)}
+        found: dict[str, Any] = {"classes": to_dicts(rows), "means": averages(rows)}
         found["confusion"] = {"labels": labels, "counts": counts}
         if (positive := self.confusion.positive) is not None:
             found["positive"] = positive
         true, predicted = self.confusion.true, self.confusion.predicted
         prior = self.prior or Prior(counts=dict(true), source="this file")
-        if (commonest := prior.commonest) is not None:
-            figures = self.confusion.constant(commonest).figures()
+        if (commonest := prior.most_frequent) is not None:
+            figures = self.confusion.constant_baseline(commonest).metrics()
             name = f"always predicting '{commonest}', the commonest class of {prior.source}"
             found["baseline"] = {"name": name, "label": commonest, "figures": figures}
         if len(predicted) == 1 and len(true) > 1:
@@ -79,13 +79,13 @@ class Classes(Findings):
         return found
 
 
-class Choices(Classes):
+class MultipleChoiceFindings(ClassificationFindings):
     """One of several endings: classes by their number, with no table for each, since a number means nothing."""
 
     form = "choices"
 
-    def figures(self) -> dict[str, float]:
-        return {"accuracy": self.confusion.figures()["accuracy"]}
+    def metrics(self) -> dict[str, float]:
+        return {"accuracy": self.confusion.metrics()["accuracy"]}
 
     def details(self) -> dict[str, Any]:
         found = super().details()
@@ -96,129 +96,131 @@ class Choices(Classes):
         return {name: part for name, part in found.items() if name in ("baseline", "constant", "calibration")}
 
 
-class Labels(Findings):
+class MultiLabelFindings(Findings):
     """Any of several labels for each example."""
 
     form = "labels"
 
     def __init__(self, labels: Sequence[str], prior: Prior | None) -> None:
         super().__init__(labels, prior)
-        self.right, self.true, self.predicted = Counter[str](), Counter[str](), Counter[str]()
-        self.same, self.alike, self.common = 0, Counter[frozenset[str]](), Counter[str]()
+        self.correct, self.true, self.predicted = Counter[str](), Counter[str](), Counter[str]()
+        self.exact_matches, self.distinct_predictions, self.common = 0, Counter[frozenset[str]](), Counter[str]()
 
     def add(self, examples: Sequence[Example], predictions: Sequence[Any]) -> None:
         for example, said in zip(examples, predictions, strict=True):
             assert isinstance(example.label, tuple)
-            gold, given, chances = set(example.label), set(said["labels"]), said["chances"]
-            self.right.update(gold & given)
+            gold, given, chances = set(example.label), set(said["labels"]), said["probabilities"]
+            self.correct.update(gold & given)
             self.true.update(gold)
             self.predicted.update(given)
-            self.same += gold == given
-            if len(self.alike) < 2:
-                self.alike[frozenset(given)] += 1
+            self.exact_matches += gold == given
+            if len(self.distinct_predictions) < 2:
+                self.distinct_predictions[frozenset(given)] += 1
             if gold != given:
                 wrong = {label: chances[label] if label in given else 1 - chances.get(label, 0.0)
                          for label in gold ^ given}  # fmt: skip
                 worst = max(wrong, key=lambda label: (wrong[label], label))
                 true, guess = (", ".join(sorted(one)) or "(none)" for one in (gold, given))
                 more = {"probability": wrong[worst], "about": worst}
-                self.mistakes.add(wrong[worst], example.place, example.texts, true, guess, **more)
+                self.mistakes.add(wrong[worst], example.location, example.texts, true, guess, **more)
         self.examples += len(examples)
 
-    def figures(self) -> dict[str, float]:
-        micro = ClassScores.of("", self.right.total(), self.true.total(), self.predicted.total())
-        return {"micro_f1": micro.f1, "accuracy": self.same / max(1, self.examples)}
+    def metrics(self) -> dict[str, float]:
+        micro = ClassScores.from_counts("", self.correct.total(), self.true.total(), self.predicted.total())
+        return {"micro_f1": micro.f1, "accuracy": self.exact_matches / max(1, self.examples)}
 
     def details(self) -> dict[str, Any]:
         others = sorted(set(self.true) - set(self.labels))
         names = [*self.labels, *others]
-        rows = [ClassScores.of(name, self.right[name], self.true[name], self.predicted[name]) for name in names]
-        micro = ClassScores.of("", self.right.total(), self.true.total(), self.predicted.total())
-        found: dict[str, Any] = {"classes": plain(rows), "means": {"micro": plain([micro])[0], **means(rows)}}
+        rows = [
+            ClassScores.from_counts(name, self.correct[name], self.true[name], self.predicted[name]) for name in names
+        ]
+        micro = ClassScores.from_counts("", self.correct.total(), self.true.total(), self.predicted.total())
+        found: dict[str, Any] = {"classes": to_dicts(rows), "means": {"micro": to_dicts([micro])[0], **averages(rows)}}
         prior = self.prior or Prior(counts=dict(self.true), source="this file")
-        if (commonest := prior.commonest) is not None:
-            always = ClassScores.of("", self.true[commonest], self.true.total(), self.examples)
+        if (commonest := prior.most_frequent) is not None:
+            always = ClassScores.from_counts("", self.true[commonest], self.true.total(), self.examples)
             name = f"always predicting '{commonest}' alone, the commonest label of {prior.source}"
             found["baseline"] = {"name": name, "figures": {"micro_f1": always.f1}}
-        if len(self.alike) == 1 and self.same < self.examples:
-            only = ", ".join(f"'{label}'" for label in sorted(next(iter(self.alike)))) or "no label"
+        if len(self.distinct_predictions) == 1 and self.exact_matches < self.examples:
+            only = ", ".join(f"'{label}'" for label in sorted(next(iter(self.distinct_predictions)))) or "no label"
             found["constant"] = f"{only} for all {self.examples:,} examples"
         if others and self.labels:
             found["unknown"] = {label: self.true[label] for label in others}
         return found
 
 
-class Tags(Findings):
+class TaggingFindings(Findings):
     """A tag for each word; of tags like B-PER the entities they mark, by conlleval's rules."""
 
     form = "tags"
 
     def __init__(self, labels: Sequence[str], prior: Prior | None) -> None:
         super().__init__(labels, prior)
-        self.marked = any(label[:2] in ("B-", "I-") for label in labels)
-        self.right, self.true, self.predicted = Counter[str](), Counter[str](), Counter[str]()
-        self.words = Confusion(() if self.marked else labels)  # by kind of entity, or by tag
-        self.tags, self.agreed = Counter[str](), 0
-        self.said: set[str] = set()
+        self.has_entities = any(label[:2] in ("B-", "I-") for label in labels)
+        self.correct, self.true, self.predicted = Counter[str](), Counter[str](), Counter[str]()
+        self.confusion = ConfusionMatrix(() if self.has_entities else labels)  # by kind of entity, or by tag
+        self.tags, self.correct_words = Counter[str](), 0
+        self.predicted_tags: set[str] = set()
 
     def add(self, examples: Sequence[Sentence], predictions: Sequence[Any]) -> None:
         known = [(one, said) for one, said in zip(examples, predictions, strict=True) if one.tags is not None]
         gold, guessed = [one.tags or () for one, _ in known], [said["tags"] for _, said in known]
-        for kind, found in entity_scores(gold, guessed).by_kind.items():
-            self.right[kind] += found.right
+        for kind, found in entity_scores(gold, guessed).by_type.items():
+            self.correct[kind] += found.correct
             self.true[kind] += found.gold
-            self.predicted[kind] += found.guessed
+            self.predicted[kind] += found.predicted
         for example, said in known:
             assert example.tags is not None
             self.tags.update(example.tags)
-            self.said.update(said["tags"])
-            self.words.add(zip(map(self._kind, example.tags), map(self._kind, said["tags"]), strict=True))
-            chances = said.get("chances") or [None] * len(example.words)
+            self.predicted_tags.update(said["tags"])
+            self.confusion.add(zip(map(self._kind, example.tags), map(self._kind, said["tags"]), strict=True))
+            chances = said.get("probabilities") or [None] * len(example.words)
             for at, (one, other, chance) in enumerate(zip(example.tags, said["tags"], chances, strict=True)):
                 if one == other:
-                    self.agreed += 1
+                    self.correct_words += 1
                 else:
                     first = max(0, at - CONTEXT)
                     words = [" ".join(part) for part in (example.words[first:at], example.words[at + 1 : at + CONTEXT])]
                     more = {"probability": chance, "word": example.words[at]}
-                    self.mistakes.add(chance or 0.0, example.place, words, one, other, **more)
+                    self.mistakes.add(chance or 0.0, example.location, words, one, other, **more)
         self.examples += len(known)
 
-    def figures(self) -> dict[str, float]:
-        accuracy = self.agreed / max(1, self.tags.total())
-        if not self.marked:
+    def metrics(self) -> dict[str, float]:
+        accuracy = self.correct_words / max(1, self.tags.total())
+        if not self.has_entities:
             return {"accuracy": accuracy}
-        whole = ClassScores.of("", self.right.total(), self.true.total(), self.predicted.total())
+        whole = ClassScores.from_counts("", self.correct.total(), self.true.total(), self.predicted.total())
         return {"f1": whole.f1, "precision": whole.precision, "recall": whole.recall, "accuracy": accuracy}
 
     def details(self) -> dict[str, Any]:
         found: dict[str, Any] = {"words": self.tags.total()}
-        if self.marked:
-            rows = [ClassScores.of(kind, self.right[kind], self.true[kind], self.predicted[kind])
+        if self.has_entities:
+            rows = [ClassScores.from_counts(kind, self.correct[kind], self.true[kind], self.predicted[kind])
                     for kind in sorted(self.true | self.predicted)]  # fmt: skip
-            whole = ClassScores.of("", self.right.total(), self.true.total(), self.predicted.total())
-            found |= {"entities": plain(rows), "means": {"micro": plain([whole])[0], **means(rows)}}
+            whole = ClassScores.from_counts("", self.correct.total(), self.true.total(), self.predicted.total())
+            found |= {"entities": to_dicts(rows), "means": {"micro": to_dicts([whole])[0], **averages(rows)}}
         else:
-            rows = self.words.scores()
-            found |= {"classes": plain(rows), "means": means(rows)}
-        labels, counts = self.words.matrix()
+            rows = self.confusion.scores()
+            found |= {"classes": to_dicts(rows), "means": averages(rows)}
+        labels, counts = self.confusion.matrix()
         found["confusion"] = {"labels": labels, "counts": counts}
         prior = self.prior or Prior(counts=dict(self.tags), source="this file")
-        if (commonest := prior.commonest) is not None:
+        if (commonest := prior.most_frequent) is not None:
             figures = {"accuracy": self.tags[commonest] / max(1, self.tags.total())}
-            figures |= {"f1": 0.0} if self.marked and commonest == "O" else {}
+            figures |= {"f1": 0.0} if self.has_entities and commonest == "O" else {}
             name = f"always predicting '{commonest}', the commonest tag of {prior.source}"
             found["baseline"] = {"name": name, "figures": figures}
-        if self.marked and self.true.total() and not self.predicted.total():
+        if self.has_entities and self.true.total() and not self.predicted.total():
             found["constant"] = f"'O' for all {self.tags.total():,} words, and so no entity at all"
-        elif len(self.said) == 1 and len(self.tags) > 1:
-            found["constant"] = f"'{next(iter(self.said))}' for all {self.tags.total():,} words"
+        elif len(self.predicted_tags) == 1 and len(self.tags) > 1:
+            found["constant"] = f"'{next(iter(self.predicted_tags))}' for all {self.tags.total():,} words"
         if unknown := {tag: count for tag, count in self.tags.items() if tag not in self.labels}:
             found["unknown"] = unknown
         return found
 
     def _kind(self, tag: str) -> str:
-        return (tag.partition("-")[2] or tag) if self.marked else tag
+        return (tag.partition("-")[2] or tag) if self.has_entities else tag
 
 
 def _ending(example: Example, number: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bertsmith.data.examples import Example, Sentence
+from bertsmith.data.labelled.examples import Example, Sentence
 from bertsmith.tasks.mistakes import Mistakes
 
 COUNTED = 200_000  # training examples whose labels are counted, evenly spread
@@ -47,11 +47,11 @@ class Prior:
     source: str = "training"
 
     @property
-    def commonest(self) -> str | None:
+    def most_frequent(self) -> str | None:
         """The most frequent label; of equally frequent ones the first by the alphabet."""
         return min(self.counts, key=lambda label: (-self.counts[label], label)) if self.counts else None
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """What a model folder keeps of it."""
         return {"counts": dict(self.counts), "mean": self.mean}
 
@@ -90,18 +90,18 @@ class Findings(ABC):
         """Take in some more examples with what was predicted for them."""
 
     @abstractmethod
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """The scores, by the same rules as `Task.score`; the first is the headline."""
 
     @abstractmethod
     def details(self) -> dict[str, Any]:
         """What else there is to say: tables, a baseline, samples. `constant` where all predictions are alike."""
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """All of it as JSON can hold it."""
-        found = {"form": self.form, "examples": self.examples, "figures": self.figures(), **self.details()}
-        if self.mistakes.seen:
-            found |= {"mistakes": self.mistakes.plain(), "mistaken": self.mistakes.seen}
+        found = {"form": self.form, "examples": self.examples, "figures": self.metrics(), **self.details()}
+        if self.mistakes.count:
+            found |= {"mistakes": self.mistakes.to_list(), "mistaken": self.mistakes.count}
         return found
 
 

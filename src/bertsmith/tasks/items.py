@@ -24,20 +24,20 @@ ARRAY = struct.Struct("<ccB")  # kind and size of a number, and how many axes
 AXIS = struct.Struct("<i")
 
 
-def made(
+def make_items(
     task: Task,
     examples: Sequence[Any],
     tokenizer: Tokenizer,
-    length: int,
+    max_length: int,
     folder: Path | None = None,
     progress: Callable[[int], object] = int,
 ) -> Sequence[Item]:
     """The items of all examples: a list where the examples are one, else a spool in a file of the folder."""
     if not isinstance(examples, Spool):
-        return _listed(task, examples, tokenizer, length, progress)
+        return _listed(task, examples, tokenizer, max_length, progress)
     found = ItemSpool(folder)
     for start in range(0, len(examples), SOME):
-        for item in task.items(examples[start : start + SOME], tokenizer, length):
+        for item in task.preprocess(examples[start : start + SOME], tokenizer, max_length):
             found.add(replace(item, example=start + item.example))
         progress(min(start + SOME, len(examples)))
     return found.sealed()
@@ -48,15 +48,15 @@ def _listed(
 ) -> list[Item]:
     found = list[Item]()
     for start in range(0, max(1, len(examples)), SOME):
-        some = task.items(examples[start : start + SOME], tokenizer, length)
+        some = task.preprocess(examples[start : start + SOME], tokenizer, length)
         found += [replace(item, example=start + item.example) for item in some] if start else some
         progress(min(start + SOME, len(examples)))
     return found
 
 
-def cut(items: Sequence[Item]) -> int:
+def count_truncated(items: Sequence[Item]) -> int:
     """How many items were longer than a sequence may be."""
-    return items.cut if isinstance(items, ItemSpool) else sum(item.cut > 0 for item in items)
+    return items.truncated if isinstance(items, ItemSpool) else sum(item.truncated > 0 for item in items)
 
 
 class ItemSpool(Spool[Item]):
@@ -64,19 +64,19 @@ class ItemSpool(Spool[Item]):
 
     def __init__(self, folder: Path | None = None) -> None:
         super().__init__(self._unpacked, folder)
-        self.cut = 0
+        self.truncated = 0
         self._objects: list[Any] = []
 
     def add(self, item: Item) -> None:
-        self.cut += item.cut > 0
-        parts = [HEAD.pack(item.example, item.cut, len(item.rows))]
+        self.truncated += item.truncated > 0
+        parts = [HEAD.pack(item.example, item.truncated, len(item.rows))]
         for row in item.rows:
             first = int(len(row) - row.segments.sum())
             parted = bool((row.segments[:first] == 0).all() and (row.segments[first:] == 1).all())
-            letters = 0 if row.letters is None else row.letters.shape[1]
+            letters = 0 if row.character_ids is None else row.character_ids.shape[1]
             parts += [LAID.pack(len(row), first if parted else -1, letters), row.ids.astype(np.int32).tobytes()]
             parts += [] if parted else [row.segments.astype(np.int32).tobytes()]
-            parts += [] if row.letters is None else [row.letters.astype(np.int16).tobytes()]
+            parts += [] if row.character_ids is None else [row.character_ids.astype(np.int16).tobytes()]
         self.append(b"".join([*parts, self._value(item.target), self._value(item.notes)]))
 
     def _value(self, value: Any) -> bytes:
@@ -119,7 +119,7 @@ class ItemSpool(Spool[Item]):
             found.append(Row(ids, segments, spelt))
         target, at = self._read_value(record, at)
         notes, _ = self._read_value(record, at)
-        return Item(rows=tuple(found), example=example, target=target, notes=notes, cut=lost)
+        return Item(rows=tuple(found), example=example, target=target, notes=notes, truncated=lost)
 
     def _read_value(self, record: bytes, at: int) -> tuple[Any, int]:
         """The value at a place, and where the next begins."""

@@ -13,39 +13,39 @@ T = TypeVar("T")
 class Mistakes:
     """The mistakes that a model was surest of, the surest first; ties in the order of the file."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self.most, self.seen = most, 0
+    def __init__(self, limit: int = MOST) -> None:
+        self.limit, self.count = limit, 0
         self._heap: list[tuple[float, int, dict[str, Any]]] = []
 
     def add(self, confidence: float, place: str, texts: Sequence[str], true: str, predicted: str, **more: Any) -> None:
         """Count a mistake, and keep it if it is among the surest."""
-        self.seen += 1
-        if len(self._heap) == self.most and confidence <= self._heap[0][0]:
+        self.count += 1
+        if len(self._heap) == self.limit and confidence <= self._heap[0][0]:
             return
-        entry = {"place": place, "texts": [clipped(text) for text in texts], "true": clipped(true)}
-        entry |= {"predicted": clipped(predicted), **more}
-        push = heapq.heappush if len(self._heap) < self.most else heapq.heappushpop
-        push(self._heap, (confidence, -self.seen, entry))
+        entry = {"place": place, "texts": [clip_text(text) for text in texts], "true": clip_text(true)}
+        entry |= {"predicted": clip_text(predicted), **more}
+        push = heapq.heappush if len(self._heap) < self.limit else heapq.heappushpop
+        push(self._heap, (confidence, -self.count, entry))
 
-    def plain(self) -> list[dict[str, Any]]:
+    def to_list(self) -> list[dict[str, Any]]:
         return [entry for _, _, entry in sorted(self._heap, key=lambda one: (-one[0], -one[1]))]
 
 
 class Sample(Generic[T]):
     """At most so many of a stream, evenly spread: when it is full, every other one goes, and so on."""
 
-    def __init__(self, most: int) -> None:
-        self.most, self.seen, self.step = most, 0, 1
+    def __init__(self, limit: int) -> None:
+        self.limit, self.count, self.step = limit, 0, 1
         self.kept: list[T] = []
 
     def add(self, one: T) -> None:
-        if self.seen % self.step == 0:
+        if self.count % self.step == 0:
             self.kept.append(one)
-            if len(self.kept) > self.most:
+            if len(self.kept) > self.limit:
                 self.kept, self.step = self.kept[::2], 2 * self.step
-        self.seen += 1
+        self.count += 1
 
 
-def clipped(text: str) -> str:
+def clip_text(text: str) -> str:
     """A text that a page has room for."""
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertsmith.data.examples import Example, Question
-from bertsmith.tasks import scores
+from bertsmith.data.labelled.examples import Example, Question
+from bertsmith.metrics import scores
+from bertsmith.metrics.squad import question_scores, token_f1
 from bertsmith.tasks.findings import Findings, Prior
 from bertsmith.tasks.mistakes import Sample
-from bertsmith.tasks.squad import overlap, squad_marks
 
 POINTS = 600  # of a scatter plot
 PARTNERS = 20_000  # pairs among which the right partner is looked for
@@ -21,22 +21,22 @@ SPANS = ((1, 1, "1 word"), (2, 3, "2 or 3 words"), (4, 7, "4 to 7 words"), (8, m
 Score = Callable[[Sequence[Any], Sequence[Any]], dict[str, float]]
 
 
-class Numbers(Findings):
+class RegressionFindings(Findings):
     """A number for each example. All numbers are kept, 16 bytes an example: ranks need them all."""
 
     form = "numbers"
 
-    def __init__(self, prior: Prior | None, *, errors: bool = True, score: Score | None = None) -> None:
+    def __init__(self, prior: Prior | None, *, same_scale: bool = True, score: Score | None = None) -> None:
         super().__init__((), prior)
         self.true, self.predicted, self.missing = array("d"), array("d"), 0
         self.points: Sample[tuple[float, float]] = Sample(POINTS)
-        self.errors = errors  # whether both are on one scale, so that their difference means something
+        self.same_scale = same_scale  # whether both are on one scale, so that their difference means something
         self._score, self._kept = score, (list[Any](), list[Any]())  # of models that may write no number at all
 
     def add(self, examples: Sequence[Example], predictions: Sequence[Any]) -> None:
         largest = max((abs(float(one.label)) for one in examples), default=1.0)  # type: ignore[arg-type]
         for example, said in zip(examples, predictions, strict=True):
-            gold, number = float(example.label), said["number"] if self.errors else said["cosine"]  # type: ignore[arg-type]
+            gold, number = float(example.label), said["number"] if self.same_scale else said["cosine"]  # type: ignore[arg-type]
             if self._score is not None:
                 self._kept[0].append(replace(example, texts=()))
                 self._kept[1].append(said)
@@ -47,38 +47,38 @@ class Numbers(Findings):
             self.predicted.append(number)
             self.points.add((gold, number))
             # A cosine is no score, but both have an upper end: how far each is from its own.
-            gap = abs(number - gold) if self.errors else abs(number - gold / max(1.0, largest))
-            self.mistakes.add(gap, example.place, example.texts, f"{gold:.4g}", f"{number:.4g}")
+            gap = abs(number - gold) if self.same_scale else abs(number - gold / max(1.0, largest))
+            self.mistakes.add(gap, example.location, example.texts, f"{gold:.4g}", f"{number:.4g}")
         self.examples += len(examples)
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         true, predicted = np.array(self.true), np.array(self.predicted)
         found = {"spearman": scores.spearman(true, predicted), "pearson": scores.pearson(true, predicted)}
         if self._score is not None:
             found = self._score(*self._kept)
-        return found | (errors(true, predicted) if self.errors else {})
+        return found | (regression_errors(true, predicted) if self.same_scale else {})
 
     def details(self) -> dict[str, Any]:
         true, predicted = np.array(self.true), np.array(self.predicted)
         found: dict[str, Any] = {"scatter": {"points": [list(point) for point in self.points.kept]}}
-        found["scatter"]["across"] = "true number" if self.errors else "true score"
-        found["scatter"]["up"] = "predicted number" if self.errors else "cosine of the two vectors"
-        found["scatter"]["diagonal"] = self.errors
-        if self.errors and len(true):
+        found["scatter"]["across"] = "true number" if self.same_scale else "true score"
+        found["scatter"]["up"] = "predicted number" if self.same_scale else "cosine of the two vectors"
+        found["scatter"]["diagonal"] = self.same_scale
+        if self.same_scale and len(true):
             source = self.prior.source if self.prior and self.prior.mean is not None else "this file"
             mean = self.prior.mean if self.prior and self.prior.mean is not None else float(true.mean())
-            figures = {**errors(true, np.full_like(true, mean)), "spearman": 0.0, "pearson": 0.0}
+            figures = {**regression_errors(true, np.full_like(true, mean)), "spearman": 0.0, "pearson": 0.0}
             found["baseline"] = {"name": f"always predicting {mean:.4g}, the mean of {source}", "figures": figures}
         elif len(true):
             found["baseline"] = {"name": "vectors that say nothing", "figures": {"spearman": 0.0}}
-        if len(true) > 1 and np.ptp(predicted) < 0.01 * np.ptp(true) and np.ptp(true) > 0 and self.errors:
+        if len(true) > 1 and np.ptp(predicted) < 0.01 * np.ptp(true) and np.ptp(true) > 0 and self.same_scale:
             found["constant"] = f"about {predicted.mean():.4g} for all {self.examples:,} examples"
         if self.missing:
             found["missing"] = self.missing
         return found
 
 
-def errors(true: NDArray[np.float64], predicted: NDArray[np.float64]) -> dict[str, float]:
+def regression_errors(true: NDArray[np.float64], predicted: NDArray[np.float64]) -> dict[str, float]:
     """Mean absolute error, and the root of the mean squared error."""
     if not len(true):
         return {"mae": 0.0, "rmse": 0.0}
@@ -86,7 +86,7 @@ def errors(true: NDArray[np.float64], predicted: NDArray[np.float64]) -> dict[st
     return {"mae": float(np.abs(gaps).mean()), "rmse": float(np.sqrt(np.square(gaps).mean()))}
 
 
-class Partners(Findings):
+class RetrievalFindings(Findings):
     """Vectors of pairs: how often the nearest second text is the right one."""
 
     form = "partners"
@@ -104,7 +104,7 @@ class Partners(Findings):
                 self.vectors.append([np.array(vector, np.float32) for vector in said["vectors"][:2]])
         self.examples += len(examples)
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         if any(len(example.texts) == 1 for example in self.kept):
             exact = [{"vectors": [one.astype(np.float64) for one in vectors]} for vectors in self.vectors]
             return self.score(self.kept, exact)
@@ -119,7 +119,7 @@ class Partners(Findings):
         for at, (found, cosine) in enumerate(zip(nearest.tolist(), cosines.tolist(), strict=True)):
             if found != at:
                 first, right = self.kept[at].texts[:2]
-                self.mistakes.add(cosine, self.kept[at].place, [first], right, self.kept[found].texts[1])
+                self.mistakes.add(cosine, self.kept[at].location, [first], right, self.kept[found].texts[1])
         count = max(1, len(self.kept))
         found = {"baseline": {"name": "a random partner", "figures": {"accuracy": 1 / count}}, "partners": count}
         if len(set(nearest.tolist())) == 1 and count > 1:
@@ -137,7 +137,7 @@ class Partners(Findings):
         return np.concatenate(found), np.concatenate(cosines)
 
 
-class Pairs(Findings):
+class SimilarityFindings(Findings):
     """Vectors of pairs, with scores or without: what the first rows have decides."""
 
     form = "pairs"
@@ -150,12 +150,12 @@ class Pairs(Findings):
     def add(self, examples: Sequence[Example], predictions: Sequence[Any]) -> None:
         if self.inner is None:
             scored = all(isinstance(example.label, float) for example in examples)
-            self.inner = Numbers(None, errors=False) if scored else Partners(self.score)
+            self.inner = RegressionFindings(None, same_scale=False) if scored else RetrievalFindings(self.score)
         self.inner.add(examples, predictions)
         self.examples = self.inner.examples
 
-    def figures(self) -> dict[str, float]:
-        return self.inner.figures() if self.inner else {}
+    def metrics(self) -> dict[str, float]:
+        return self.inner.metrics() if self.inner else {}
 
     def details(self) -> dict[str, Any]:
         found = self.inner.details() if self.inner else {}
@@ -163,7 +163,7 @@ class Pairs(Findings):
         return found
 
 
-class Answers(Findings):
+class QuestionAnsweringFindings(Findings):
     """Answers to questions. Kept are answers and predictions, and no passages."""
 
     form = "answers"
@@ -172,27 +172,29 @@ class Answers(Findings):
         super().__init__((), None)
         self.score = score
         self.kept: list[Question] = []
-        self.said: list[Any] = []
+        self.predictions: list[Any] = []
 
     def add(self, examples: Sequence[Question], predictions: Sequence[Any]) -> None:
         for example, said in zip(examples, predictions, strict=True):
             if example.answers is None:
                 continue
-            self.kept.append(replace(example, question="", passage=""))
-            self.said.append(said)
+            self.kept.append(replace(example, question="", context=""))
+            self.predictions.append(said)
             texts = [answer.text for answer in example.answers] or [""]
-            if not any(overlap(text, said["answer"]) for text in texts):
+            if not any(token_f1(text, said["answer"]) for text in texts):
                 true, guess = texts[0] or "(no answer)", said["answer"] or "(no answer)"
-                self.mistakes.add(said.get("score", 0.0), example.place, [example.question, example.passage],
+                self.mistakes.add(said.get("score", 0.0), example.location, [example.question, example.context],
                                   true, guess)  # fmt: skip
         self.examples = len(self.kept)
 
-    def figures(self) -> dict[str, float]:
-        return self.score(self.kept, self.said)
+    def metrics(self) -> dict[str, float]:
+        return self.score(self.kept, self.predictions)
 
     def details(self) -> dict[str, Any]:
         gold = {one.name: tuple(answer.text for answer in one.answers or ()) for one in self.kept}
-        marks = squad_marks(gold, {one.name: said["answer"] for one, said in zip(self.kept, self.said, strict=True)})
+        marks = question_scores(
+            gold, {one.name: said["answer"] for one, said in zip(self.kept, self.predictions, strict=True)}
+        )
         groups: dict[str, list[tuple[float, float]]] = {}
         for name, texts in gold.items():
             words = len(texts[0].split()) if texts else 0
@@ -208,13 +210,17 @@ class Answers(Findings):
         none = sum(not texts for texts in gold.values()) / max(1, len(gold))
         figures = {"f1": none, "exact": none}
         details["baseline"] = {"name": "always predicting that there is no answer", "figures": figures}
-        if len(self.said) > 1 and len({said["answer"] for said in self.said}) == 1 and len(set(gold.values())) > 1:
-            answer = self.said[0]["answer"]
+        if (
+            len(self.predictions) > 1
+            and len({said["answer"] for said in self.predictions}) == 1
+            and len(set(gold.values())) > 1
+        ):
+            answer = self.predictions[0]["answer"]
             details["constant"] = f"'{answer}' for all questions" if answer else "no answer to any question"
         return details
 
 
-class Texts(Findings):
+class TextFindings(Findings):
     """Written texts beside those that people wrote."""
 
     form = "texts"
@@ -223,23 +229,23 @@ class Texts(Findings):
         super().__init__((), None)
         self.score = score
         self.kept: list[Example] = []
-        self.said: list[Any] = []
+        self.predictions: list[Any] = []
 
     def add(self, examples: Sequence[Example], predictions: Sequence[Any]) -> None:
         for example, said in zip(examples, predictions, strict=True):
             self.kept.append(replace(example, texts=()))
-            self.said.append(said)
-            shared = overlap(str(example.label), said["text"])
+            self.predictions.append(said)
+            shared = token_f1(str(example.label), said["text"])
             if shared < 1:
-                self.mistakes.add(1 - shared, example.place, example.texts, str(example.label), said["text"])
+                self.mistakes.add(1 - shared, example.location, example.texts, str(example.label), said["text"])
         self.examples = len(self.kept)
 
-    def figures(self) -> dict[str, float]:
-        return self.score(self.kept, self.said)
+    def metrics(self) -> dict[str, float]:
+        return self.score(self.kept, self.predictions)
 
     def details(self) -> dict[str, Any]:
-        alike = len({said["text"] for said in self.said}) == 1 and len({one.label for one in self.kept}) > 1
-        return {"constant": f"'{self.said[0]['text'][:80]}' for all {self.examples:,} examples"} if alike else {}
+        alike = len({said["text"] for said in self.predictions}) == 1 and len({one.label for one in self.kept}) > 1
+        return {"constant": f"'{self.predictions[0]['text'][:80]}' for all {self.examples:,} examples"} if alike else {}
 
 
 def _mean(values: Any) -> float:

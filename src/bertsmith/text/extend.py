@@ -10,9 +10,9 @@ import tokenizers
 from tokenizers import models, trainers
 
 from bertsmith.errors import FolderError, RecipeError
-from bertsmith.text.measure import batches, needed
-from bertsmith.text.pieces import LONGEST_WORD
+from bertsmith.text.fertility import batches, token_counts
 from bertsmith.text.tokenizer import BEGINS, Tokenizer
+from bertsmith.text.train import LONGEST_WORD
 
 FIRST_LETTER = 0x10000  # of those that stand for pieces: from here on every code is a character
 Run = tuple[int, ...]  # pieces that stand one after the other inside a word
@@ -34,7 +34,7 @@ def extend(tokenizer: Tokenizer, texts: Sequence[str], more: int) -> Tokenizer:
         case "wordpiece" | "unigram":
             return _chosen(tokenizer, texts, more)
     fact = "is neither WordPiece nor byte-level BPE nor Unigram"
-    raise FolderError(tokenizer.place, fact, "Only such vocabularies can be extended")
+    raise FolderError(tokenizer.location, fact, "Only such vocabularies can be extended")
 
 
 def _merged(tokenizer: Tokenizer, texts: Sequence[str], more: int) -> Tokenizer:
@@ -49,26 +49,28 @@ def _merged(tokenizer: Tokenizer, texts: Sequence[str], more: int) -> Tokenizer:
     for first, second in _joins(tokenizer, texts, 2 * more):
         piece = _spelling(tokenizer, first + second)
         room = piece in new or len(new) < more
-        if piece in tokenizer.numbered or not room or not left_out.isdisjoint((first, second)):
+        if piece in tokenizer.piece_ids or not room or not left_out.isdisjoint((first, second)):
             left_out.add(first + second)
             continue
         new[piece] = None
         merges.append((_spelling(tokenizer, first), _spelling(tokenizer, second)))
-    return tokenizer.extended(list(new), merges)
+    return tokenizer.with_pieces(list(new), merges)
 
 
 def _chosen(tokenizer: Tokenizer, texts: Sequence[str], more: int) -> Tokenizer:
     """Of all joins those that save the most."""
     joins = _joins(tokenizer, texts, tokenizer.vocabulary + 2 * more)
     spellings = dict.fromkeys(_spelling(tokenizer, first + second) for first, second in joins)
-    lacking = [piece for piece in spellings if piece not in tokenizer.numbered]
-    all_of_them = tokenizer.extended(lacking)
+    lacking = [piece for piece in spellings if piece not in tokenizer.piece_ids]
+    all_of_them = tokenizer.with_pieces(lacking)
     counts = np.zeros(all_of_them.vocabulary, np.int64)
     for batch in batches(texts):
-        counts += needed(all_of_them, batch)
-    saved = {piece: int(counts[all_of_them.numbered[piece]]) * (len(tokenizer.spelt(piece)) - 1) for piece in lacking}
+        counts += token_counts(all_of_them, batch)
+    saved = {
+        piece: int(counts[all_of_them.piece_ids[piece]]) * (len(tokenizer.split_piece(piece)) - 1) for piece in lacking
+    }
     best = sorted(lacking, key=lambda piece: (-saved[piece], piece))
-    return tokenizer.extended([piece for piece in best[:more] if saved[piece]])
+    return tokenizer.with_pieces([piece for piece in best[:more] if saved[piece]])
 
 
 def _joins(tokenizer: Tokenizer, texts: Sequence[str], most: int) -> list[tuple[Run, Run]]:
@@ -93,11 +95,11 @@ def _joins(tokenizer: Tokenizer, texts: Sequence[str], most: int) -> list[tuple[
 
 def _runs(tokenizer: Tokenizer, texts: Sequence[str]) -> Iterator[Run]:
     """The pieces of words that may be joined: no special or unknown ones, and no marks."""
-    alone = tokenizer.special.copy()
+    alone = tokenizer.special_mask.copy()
     if tokenizer.kind == "unigram":  # the others part words from marks before they cut them
         alone |= np.array([_is_mark(tokenizer.piece(number)) for number in range(tokenizer.vocabulary)])
     for batch in batches(texts):
-        for word in tokenizer.words(batch):
+        for word in tokenizer.encode_each_word(batch):
             if 1 < len(word) <= LONGEST_WORD:
                 for apart, run in groupby(word, alone.__getitem__):
                     if not apart:

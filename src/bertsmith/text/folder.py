@@ -9,9 +9,9 @@ import tokenizers
 from tokenizers import AddedToken
 
 from bertsmith.errors import FolderError
-from bertsmith.inside import bounded, inside
+from bertsmith.files import check_size, file_inside
 from bertsmith.text import limits, published
-from bertsmith.text.pieces import END
+from bertsmith.text.train import END
 
 # By role: the key in tokenizer_config.json, and the names it usually has.
 ROLES = {
@@ -26,14 +26,14 @@ MOST, MOST_JSON = 1 << 28, 1 << 24  # bytes of a file of pieces, and of settings
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")  # of an added piece
 
 
-def found(place: Path) -> Path:
+def find_file(place: Path) -> Path:
     """The file that holds the pieces: the one that is named, or the one of a folder, which it cannot lead out of."""
     if place.is_file():
         return place
     for name in ("tokenizer.json", "vocab.txt", "vocab.json", *published.MODELS):
         whole = name != "vocab.json" or (place / "merges.txt").exists()
         if whole and lexists(place / name):
-            return inside(place, name)
+            return file_inside(place, name)
     fact = (
         "holds no tokenizer.json, vocab.txt, vocab.json with merges.txt or spiece.model"
         if place.is_dir()
@@ -53,12 +53,12 @@ def read(file: Path, settings: dict[str, Any]) -> tokenizers.Tokenizer:
         case ".json" if file.name != "vocab.json":
             made = tokenizers.Tokenizer.from_str(_text(file))
         case ".json":
-            merges = _text(inside(file.parent, "merges.txt"))
+            merges = _text(file_inside(file.parent, "merges.txt"))
             made = _added(
                 published.byte_pairs(file, _text(file), merges, settings, _member(file.parent, settings)), file
             )
         case ".model":
-            bounded(file, MOST)
+            check_size(file, MOST)
             made = _added(published.sentence_pieces(file, settings, _member(file.parent, settings)), file)
         case _:
             made = _added(published.word_pieces(file, _text(file), settings), file)
@@ -87,7 +87,7 @@ def _said(folder: Path, name: str) -> dict[str, Any]:
     """A JSON object of the folder; empty where there is no such file."""
     if not lexists(folder / name):
         return {}
-    file = bounded(inside(folder, name), MOST_JSON)
+    file = check_size(file_inside(folder, name), MOST_JSON)
     try:
         said = json.loads(_text(file))
     except (ValueError, RecursionError):
@@ -130,7 +130,7 @@ def _added(tokenizer: tokenizers.Tokenizer, file: Path) -> tokenizers.Tokenizer:
 
 def _text(file: Path) -> str:
     try:
-        return bounded(file, MOST).read_text(encoding="utf-8")
+        return check_size(file, MOST).read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise FolderError(file, "is not UTF-8 text") from None
     except OSError as error:

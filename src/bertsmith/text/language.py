@@ -118,13 +118,13 @@ class Writing:
         return f"the text looks {self.language}" if self.language else f"the text is in {self.script} letters"
 
 
-def said(lowercase: bool, strip_accents: bool, reason: str) -> str:
+def describe(lowercase: bool, strip_accents: bool, reason: str) -> str:
     """One line on what is done to capitals and accents, and why."""
     capitals = "lowercased" if lowercase else "capitals kept"
     return f"{capitals}, accents {'stripped' if strip_accents else 'kept'}: {reason}"
 
 
-def writing(texts: Iterable[str]) -> Writing:
+def detect_writing(texts: Iterable[str]) -> Writing:
     """How texts are written, guessed from the first of them."""
     text = sample(texts)
     counts = Counter[str]()
@@ -159,7 +159,7 @@ def sample(texts: Iterable[str], most: int = SAMPLE) -> str:
     return "\n".join(found)
 
 
-def count(text: str) -> int:
+def count_words(text: str) -> int:
     """How many words there are; in scripts without spaces every character counts."""
     if text.isascii():
         return len(text.split())

@@ -13,8 +13,8 @@ from tokenizers import pre_tokenizers as splitters
 
 from bertsmith.errors import FolderError
 from bertsmith.text import sentencepiece
-from bertsmith.text.pieces import END, SENTINELS, SPECIALS, bert, set_frame
 from bertsmith.text.sentencepiece import NEVER, Piece, SentencePiece
+from bertsmith.text.train import END, SENTINELS, SPECIALS, bert_tokenizer, set_template
 
 MODELS = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model")  # what SentencePiece's files are called
 MPNET = ("<s>", "<pad>", "</s>", "[UNK]", "<mask>")
@@ -35,12 +35,12 @@ def word_pieces(file: Path, text: str, settings: dict[str, Any]) -> Tokenizer:
         "han": bool(settings.get("tokenize_chinese_chars", True)),
     }
     if "[CLS]" not in vocabulary and vocabulary.keys() >= set(MPNET):
-        made = bert({}, **rules)
+        made = bert_tokenizer({}, **rules)
         made.model = models.WordPiece(vocabulary, unk_token="[UNK]")
         return _marked(made, MPNET, *ROBERTA)
     if missing := [name for name in SPECIALS["wordpiece"] if name not in vocabulary]:
         raise FolderError(file, f"has no line {missing[0]}", "BERT's vocabulary has one piece a line")
-    return bert(vocabulary, **rules)
+    return bert_tokenizer(vocabulary, **rules)
 
 
 def byte_pairs(file: Path, text: str, merged: str, settings: dict[str, Any], member: str) -> Tokenizer:
@@ -155,5 +155,5 @@ def _marked(tokenizer: Tokenizer, names: tuple[str, ...], single: str = "", pair
         [AddedToken(name, lstrip=name in ("<mask>", "[MASK]"), special=True) for name in there]
     )
     if single:
-        set_frame(tokenizer, single, pair, there)
+        set_template(tokenizer, single, pair, there)
     return tokenizer

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Literal
 
 from bertsmith.errors import TextError
-from bertsmith.text.panic import told
+from bertsmith.text.library_errors import wrap_library_errors
 
 Layout = Literal["lines", "running"]
 
@@ -19,7 +19,7 @@ END = re.compile(r"""[.!?…。！？।]["'”’»」』)\]]*$""")
 ENDS_WITHIN = re.compile(r"""[^\W\d]{2} ?["'”’)\]]*[.!?…]["'”’»)\]]*\s+["'“‘«(\[]*[A-ZÀ-ÞΑ-ΩА-Я]|[。！？][」』]*\w""")
 
 
-def split(text: str) -> Iterator[str]:
+def split_sentences(text: str) -> Iterator[str]:
     """The sentences of a paragraph, in order, by the `sentencex` library. Time grows linearly."""
     # The library loses its way among straight quotation marks, and panics at spaces of more than one byte.
     # So it is shown turned marks and plain spaces; lengths stay the same.
@@ -32,7 +32,7 @@ def split(text: str) -> Iterator[str]:
         if stop < len(text):
             stop = turned.rfind(" ", before, stop) + 1 or stop
         try:
-            with told("sentences", TextError):
+            with wrap_library_errors("sentences", TextError):
                 found = segment("en", turned[start:stop])
         except TextError:
             found = [turned[start:stop]]  # what it cannot split stays whole
@@ -45,17 +45,17 @@ def split(text: str) -> Iterator[str]:
             start = end
 
 
-def guess(lines: Sequence[str]) -> Layout:
+def guess_layout(lines: Sequence[str]) -> Layout:
     """How a text is laid out, from its first lines: one sentence a line, or running text.
 
     It runs if sentences end within many lines, or if lines are broken by hand wherever they are full.
     """
     lines = [line for line in map(str.strip, lines) if line]
     within = sum(bool(ENDS_WITHIN.search(line)) for line in lines)
-    return "running" if within > 0.4 * len(lines) or wrapped(lines) else "lines"
+    return "running" if within > 0.4 * len(lines) or is_wrapped(lines) else "lines"
 
 
-def wrapped(lines: Sequence[str]) -> bool:
+def is_wrapped(lines: Sequence[str]) -> bool:
     """Whether lines were broken by hand: most end no sentence, and most of those are about equally long."""
     lines = [line for line in map(str.strip, lines) if line]
     open_ended = sorted(len(line) for line in lines if not END.search(line))

@@ -16,8 +16,8 @@ from tokenizers import decoders, models, normalizers
 from bertsmith.errors import FolderError, TextError
 from bertsmith.text import folder as folders
 from bertsmith.text.folder import LEFT_TO_RIGHT, ROLES
-from bertsmith.text.panic import told
-from bertsmith.text.pieces import END, Kind, TokenizerConfig, learn, set_frame
+from bertsmith.text.library_errors import wrap_library_errors
+from bertsmith.text.train import END, Kind, TokenizerConfig, set_template, train_library_tokenizer
 
 __all__ = ["END", "Tokenizer", "TokenizerConfig", "train"]
 
@@ -31,7 +31,7 @@ TOGETHER = 16  # parts of a longer text that it gets at once
 LIKELIER = 0.001  # than its parts is a new piece, as a logarithm, for each piece that it saves
 
 
-class Frame(NamedTuple):
+class Template(NamedTuple):
     """The special pieces before a text, between two texts, and after the last."""
 
     before: tuple[int, ...] = ()
@@ -43,22 +43,22 @@ class Tokenizer:
     """A vocabulary and the rules that cut text by it; a thin hull round the `tokenizers` library."""
 
     def __init__(
-        self, inner: tokenizers.Tokenizer, names: dict[str, str] | None = None, place: object = "tokenizer"
+        self, inner: tokenizers.Tokenizer, names: dict[str, str] | None = None, location: object = "tokenizer"
     ) -> None:
         inner.no_padding()
         inner.no_truncation()
-        self._inner, self.place = inner, place
+        self._inner, self.location = inner, location
         self._pieces = {number: piece for piece, number in inner.get_vocab().items()}
         if not self._pieces or max(self._pieces) >= MOST:
-            raise FolderError(place, f"its pieces are not numbered from 0 to at most {MOST:,}")
+            raise FolderError(location, f"its pieces are not numbered from 0 to at most {MOST:,}")
         self._roles = {role: self._find(role, (names or {}).get(role)) for role in ROLES}
 
     @classmethod
     def load(cls, folder: str | Path) -> "Tokenizer":
         """Open a folder with tokenizer.json, or with pieces as they were first published. No code in it is ever run."""
-        file = folders.found(Path(folder))
+        file = folders.find_file(Path(folder))
         settings = folders.settings(file.parent)
-        with told(file, FolderError):
+        with wrap_library_errors(file, FolderError):
             return cls(folders.read(file, settings), folders.names(settings), file)
 
     def save(self, folder: str | Path, *, length: int | None = None, segments: bool = True) -> None:
@@ -95,51 +95,51 @@ class Tokenizer:
         return max(self._pieces) + 1
 
     @property
-    def padding(self) -> int:
+    def padding_id(self) -> int:
         return self._role("padding")
 
     @property
-    def unknown(self) -> int:
+    def unknown_id(self) -> int:
         return self._role("unknown")
 
     @property
-    def start(self) -> int:
+    def start_id(self) -> int:
         return self._role("start")
 
     @property
-    def stop(self) -> int:
+    def stop_id(self) -> int:
         return self._role("stop")
 
     @property
-    def mask(self) -> int:
+    def mask_id(self) -> int:
         return self._role("mask")
 
     @cached_property
-    def frame(self) -> Frame:
+    def template(self) -> Template:
         """What the tokenizer itself sets round texts: [CLS] and [SEP] in BERT, a last piece in T5, nothing in GPT-2.
 
         transformers' tokenizers do the same with the same file, so that a model reads the same here and there.
         """
-        with told("text", TextError):
+        with wrap_library_errors("text", TextError):
             whole, sides = (lambda found: (found.ids, found.sequence_ids))(self._inner.encode("a", "a"))
             if not {0, 1} <= set(sides):  # a vocabulary that has no piece for "a", and none for what it does not know
-                return Frame()
+                return Template()
             first, last = sides.index(0), len(sides) - 1 - sides[::-1].index(1)
             middle = [number for number, side in zip(whole[first:last], sides[first:last], strict=True) if side is None]
             alone, owners = (lambda found: (found.ids, found.sequence_ids))(self._inner.encode("a"))
-        return Frame(
+        return Template(
             tuple(alone[: owners.index(0)]), tuple(middle), tuple(alone[len(owners) - owners[::-1].index(0) :])
         )
 
     @property
-    def between(self) -> int:
+    def separator_count(self) -> int:
         """How many pieces part two texts: one in BERT, two in RoBERTa."""
-        return len(self.frame.between)
+        return len(self.template.between)
 
     @property
-    def closes(self) -> bool:
+    def ends_with_special(self) -> bool:
         """Whether a special piece ends a text."""
-        return len(self.frame.after) > 0
+        return len(self.template.after) > 0
 
     def for_tasks(self) -> "Tokenizer":
         """The same with special pieces round texts, for a model that learns a task: GPT's add nothing by themselves.
@@ -147,28 +147,28 @@ class Tokenizer:
         GPT-2 has but one, which stands before a text and between two, as texts were parted when it was pretrained.
         None ends a text: it pads, too, and a classifier that reads the last piece but padding would look past it.
         """
-        if self.closes or not {"start", "stop"} <= self.roles.keys():
+        if self.ends_with_special or not {"start", "stop"} <= self.roles.keys():
             return self
-        start, stop = self.piece(self.start), self.piece(self.stop)
+        start, stop = self.piece(self.start_id), self.piece(self.stop_id)
         if start == stop:
-            framed = Frame((self.start,), (self.start,)) == self.frame
+            framed = Template((self.start_id,), (self.start_id,)) == self.template
             return self if framed else self._framed(f"{start}:0 $A:0", f"{start}:0 $A:0 {start}:0 $B:1")
         parted = f"{stop}:0 {stop}:0" if stop == "</s>" else f"{stop}:0"  # RoBERTa's vocabulary parts two texts twice
         return self._framed(f"{start}:0 $A:0 {stop}:0", f"{start}:0 $A:0 {parted} $B:1 {stop}:1")
 
     def for_prompts(self) -> "Tokenizer":
         """The same without special pieces after a text, for a model that goes on with it."""
-        if not self.closes:
+        if not self.ends_with_special:
             return self
         if "start" not in self.roles:
             return self._framed("$A:0", "$A:0 $B:1")
-        start, stop = self.piece(self.start), self.piece(self.stop)
+        start, stop = self.piece(self.start_id), self.piece(self.stop_id)
         return self._framed(f"{start}:0 $A:0", f"{start}:0 $A:0 {stop}:0 $B:1")
 
     def _framed(self, single: str, pair: str) -> "Tokenizer":
         inner = tokenizers.Tokenizer.from_str(self._inner.to_str())
-        set_frame(inner, single, pair, [self.piece(number) for number in self.roles.values()])
-        return Tokenizer(inner, {role: self.piece(number) for role, number in self.roles.items()}, self.place)
+        set_template(inner, single, pair, [self.piece(number) for number in self.roles.values()])
+        return Tokenizer(inner, {role: self.piece(number) for role, number in self.roles.items()}, self.location)
 
     @property
     def roles(self) -> dict[str, int]:
@@ -179,30 +179,30 @@ class Tokenizer:
     def sentinels(self) -> tuple[int, ...]:
         """The numbers of the pieces that stand for spans, the first span's first; none but in T5 and its like."""
         names = map("<extra_id_{}>".format, count())
-        return tuple(self.numbered[name] for name in takewhile(self.numbered.__contains__, names))
+        return tuple(self.piece_ids[name] for name in takewhile(self.piece_ids.__contains__, names))
 
-    def numbers(self, roles: Mapping[str, str]) -> dict[str, int]:
+    def special_ids(self, roles: Mapping[str, str]) -> dict[str, int]:
         """The numbers of special pieces, each under the name that its role is given."""
         return {name: self._role(role) for name, role in roles.items()}
 
     @cached_property
-    def special(self) -> NDArray[np.bool_]:
+    def special_mask(self) -> NDArray[np.bool_]:
         """Of each piece, whether it is no text: padding, start, stop, mask and their like."""
         marked = {number for number, token in self._inner.get_added_tokens_decoder().items() if token.special}
         marked.update(self.roles.values(), self.sentinels)
         return np.isin(np.arange(self.vocabulary), sorted(marked))
 
     @cached_property
-    def continues(self) -> NDArray[np.bool_]:
+    def continuation_mask(self) -> NDArray[np.bool_]:
         """Of each piece, whether it goes on with the word before it."""
         kind = type(self._inner.model)
         if kind is models.BPE and self._inner.model.end_of_word_suffix:
             return np.zeros(self.vocabulary, np.bool_)  # as of GPT: pieces tell where words end, not where they begin
         pieces = [self.piece(number) for number in range(self.vocabulary)]
         if kind in BEGINS:
-            return np.array([not piece.startswith(BEGINS[kind]) for piece in pieces]) & ~self.special
+            return np.array([not piece.startswith(BEGINS[kind]) for piece in pieces]) & ~self.special_mask
         mark = CONTINUES.get(kind)
-        return np.array([mark is not None and piece.startswith(mark) for piece in pieces]) & ~self.special
+        return np.array([mark is not None and piece.startswith(mark) for piece in pieces]) & ~self.special_mask
 
     @cached_property
     def fingerprint(self) -> str:
@@ -212,7 +212,7 @@ class Tokenizer:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The pieces of each text, without special ones round it."""
-        with told("text", TextError):
+        with wrap_library_errors("text", TextError):
             if max(map(len, texts), default=0) <= LONGEST:
                 found = self._inner.encode_batch_fast(list(texts), add_special_tokens=False)
                 return [encoding.ids for encoding in found]
@@ -220,41 +220,41 @@ class Tokenizer:
 
     def encode_pair(self, first: str, second: str | None = None) -> tuple[list[int], list[int]]:
         """One text or two, framed by special pieces; and for each piece whether it belongs to the second."""
-        with told("text", TextError):
+        with wrap_library_errors("text", TextError):
             found = self._inner.encode(first, second)
         return found.ids, found.type_ids
 
     def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[tuple[list[int], list[int]]]:
         """The pieces of each sentence whose words are known, and for each piece the number of its word."""
-        with told("words", TextError):
+        with wrap_library_errors("words", TextError):
             found = self._inner.encode_batch(
                 [list(words) for words in sentences], is_pretokenized=True, add_special_tokens=False
             )
             return [(encoding.ids, [word for word in encoding.word_ids if word is not None]) for encoding in found]
 
-    def words(self, texts: Sequence[str]) -> Iterator[list[int]]:
+    def encode_each_word(self, texts: Sequence[str]) -> Iterator[list[int]]:
         """The pieces of each word of the texts; what a word is, the tokenizer says."""
         parts = (part for text in texts for part in _parts(text))
-        with told("text", TextError):
+        with wrap_library_errors("text", TextError):
             while some := list(islice(parts, TOGETHER)):
                 for found in self._inner.encode_batch(some, add_special_tokens=False):
                     pieces = iter(found.ids)
                     yield from (list(islice(pieces, len(list(word)))) for _, word in groupby(found.word_ids))
 
-    def encode_places(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+    def encode_with_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """The pieces of each text, and for each piece the characters that it stands for."""
-        with told("text", TextError):
+        with wrap_library_errors("text", TextError):
             found = self._inner.encode_batch(list(texts), add_special_tokens=False)
             return [(encoding.ids, encoding.offsets) for encoding in found]
 
-    def normalised(self, text: str) -> str:
+    def normalise(self, text: str) -> str:
         """The text as it is before it is cut: without capitals, say, where the vocabulary has none."""
-        with told("text", TextError):
+        with wrap_library_errors("text", TextError):
             return text if self._inner.normalizer is None else str(self._inner.normalizer.normalize_str(text))
 
     def decode(self, ids: Sequence[int], *, keep_special: bool = False) -> str:
         """Text again, as near as the pieces allow."""
-        with told("ids", TextError):
+        with wrap_library_errors("ids", TextError):
             return str(self._inner.decode(list(ids), skip_special_tokens=not keep_special))
 
     def piece(self, number: int) -> str:
@@ -267,26 +267,26 @@ class Tokenizer:
         return piece if piece.startswith("##") else self.decode([number], keep_special=True).strip() or piece
 
     @cached_property
-    def numbered(self) -> dict[str, int]:
+    def piece_ids(self) -> dict[str, int]:
         """The number of every piece."""
         return {piece: number for number, piece in self._pieces.items()}
 
-    def spelt(self, piece: str) -> list[int]:
+    def split_piece(self, piece: str) -> list[int]:
         """The pieces here that make up one of another vocabulary of this kind, as text is cut; none if they cannot."""
-        if piece in self.numbered:
-            return [self.numbered[piece]]
+        if piece in self.piece_ids:
+            return [self.piece_ids[piece]]
         if self.kind in ("bpe", "unigram"):
-            with told("piece", TextError):
+            with wrap_library_errors("piece", TextError):
                 tokens = self._inner.model.tokenize(piece)
             numbers = [token.id for token in tokens]
             whole = "".join(token.value for token in tokens) == piece and self._roles["unknown"] not in numbers
             return numbers if whole else []
         mark, found = CONTINUES.get(type(self._inner.model), ""), []
         while piece not in ("", mark):
-            size = next((size for size in range(len(piece), 0, -1) if piece[:size] in self.numbered), 0)
+            size = next((size for size in range(len(piece), 0, -1) if piece[:size] in self.piece_ids), 0)
             if size == 0 or piece[:size] == mark:
                 return []
-            found.append(self.numbered[piece[:size]])
+            found.append(self.piece_ids[piece[:size]])
             piece = mark + piece[size:]
         return found
 
@@ -320,7 +320,7 @@ class Tokenizer:
                 return "unigram"
         return None
 
-    def extended(self, pieces: Sequence[str], merges: Sequence[tuple[str, str]] = ()) -> "Tokenizer":
+    def with_pieces(self, pieces: Sequence[str], merges: Sequence[tuple[str, str]] = ()) -> "Tokenizer":
         """The same with more pieces behind those there are; for BPE also with the merges that make them.
 
         The library counts on from where the model's own pieces end, so that special ones behind those would move: all
@@ -333,15 +333,15 @@ class Tokenizer:
             scores = [score for _, score in model["vocab"]]
             model["vocab"] += [[self.piece(number), min(scores)] for number in range(len(scores), self.vocabulary)]
             for piece in pieces:
-                parts = self.spelt(piece)
+                parts = self.split_piece(piece)
                 model["vocab"].append([piece, sum(scores[part] for part in parts) + LIKELIER * (len(parts) - 1)])
         else:
             new = {piece: number for number, piece in enumerate(pieces, self.vocabulary)}
-            model["vocab"] |= self.numbered | new
+            model["vocab"] |= self.piece_ids | new
         if merges:
             model["merges"] += merges
         names = {role: self.piece(number) for role, number in self.roles.items()}
-        return Tokenizer(tokenizers.Tokenizer.from_str(json.dumps(written)), names, self.place)
+        return Tokenizer(tokenizers.Tokenizer.from_str(json.dumps(written)), names, self.location)
 
     def _encode_long(self, text: str) -> list[int]:
         """In parts cut before a space, where cutting changes nothing, so that time and memory stay small."""
@@ -361,13 +361,13 @@ class Tokenizer:
         number = self._roles[role]
         if number is None:
             remedy = "Use the tokenizer of a masked model" if role == "mask" else "Use a tokenizer that has one"
-            raise FolderError(self.place, f"has no piece for {role}", remedy)
+            raise FolderError(self.location, f"has no piece for {role}", remedy)
         return number
 
 
 def train(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     """A tokenizer learnt from texts, which may be far more than fits in memory."""
-    return Tokenizer(learn(texts, config))
+    return Tokenizer(train_library_tokenizer(texts, config))
 
 
 def _parts(text: str) -> Iterator[str]:

@@ -18,9 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bertsmith.data import files
-from bertsmith.data.files import Digest
+from bertsmith import files
 from bertsmith.errors import FolderError, RunError
+from bertsmith.files import Digest
 
 FORMAT, VERSION = "bertsmith-checkpoint", 1
 MANIFEST, STATE = "MANIFEST.json", "state.json"
@@ -54,7 +54,7 @@ class Checkpoint:
 def save(folder: Path, checkpoint: Checkpoint, *, keep: int = 2) -> Path:
     """Put a checkpoint in the folder, whole or not at all, and remove all but the newest `keep`."""
     final = folder / f"step-{checkpoint.step:09d}"
-    with files.explained(final, _bytes(checkpoint)):
+    with files.explain_os_errors(final, _bytes(checkpoint)):
         if not folder.exists():
             folder.mkdir(parents=True)
             files.sync_folder(folder.parent)
@@ -69,7 +69,7 @@ def save(folder: Path, checkpoint: Checkpoint, *, keep: int = 2) -> Path:
     return final
 
 
-def newest(folder: Path) -> tuple[Checkpoint, list[str]] | None:
+def load_newest(folder: Path) -> tuple[Checkpoint, list[str]] | None:
     """The newest checkpoint that verifies, and a line for each broken one that was stepped over."""
     broken: list[str] = []
     for _, path in _all(folder):
@@ -83,7 +83,7 @@ def newest(folder: Path) -> tuple[Checkpoint, list[str]] | None:
     return None
 
 
-def each(folder: Path) -> Iterator[Checkpoint]:
+def load_all(folder: Path) -> Iterator[Checkpoint]:
     """All checkpoints that verify, the earliest first, read one at a time."""
     for _, path in reversed(_all(folder)):
         with suppress(FolderError):

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
-def seconds(written: str) -> float:
+def parse_duration(duration: str) -> float:
     """A duration as people write it: 90s, 10m, 1h30m, 2d."""
-    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([smhd])", written)
-    if not parts or re.sub(r"\d+(?:\.\d+)?\s*[smhd]\s*", "", written):
-        raise ValueError(f"'{written}' is not a duration. Write 90s, 10m, 1h30m or 2d")
+    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([smhd])", duration)
+    if not parts or re.sub(r"\d+(?:\.\d+)?\s*[smhd]\s*", "", duration):
+        raise ValueError(f"'{duration}' is not a duration. Write 90s, 10m, 1h30m or 2d")
     return sum(float(number) * _UNITS[unit] for number, unit in parts)
 
 
-def spoken(duration: float) -> str:
+def format_duration(duration: float) -> str:
     """A duration as people say it: 9 s, 4 min 05 s, 2 h 10 min."""
     whole = round(duration)
     if whole < 60:
@@ -35,16 +35,16 @@ class Extent:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wall:
+class WallBudget:
     """The time of a whole command by the clock on the wall: what comes before and after training is part of it."""
 
-    began: float  # by time.monotonic(), when the command was given
+    started: float  # by time.monotonic(), when the command was given
     budget: float  # seconds, over all commands that go on with the same run
     reserve: float = 0.0  # seconds that are known to be needed after training
 
-    def left(self, spent: float) -> float:
+    def remaining(self, spent: float) -> float:
         """Seconds until all must be over, of a run on which earlier commands have spent some."""
-        return self.budget - spent - (time.monotonic() - self.began)
+        return self.budget - spent - (time.monotonic() - self.started)
 
 
 class Clock:
@@ -53,12 +53,14 @@ class Clock:
     With a wall, the end is a moment, and not a time of training: whatever took longer before, trains shorter.
     """
 
-    def __init__(self, extent: Extent, used: float = 0.0, wall: Wall | None = None, spent: float = 0.0) -> None:
+    def __init__(
+        self, extent: Extent, training_seconds: float = 0.0, wall: WallBudget | None = None, total_seconds: float = 0.0
+    ) -> None:
         self.extent, self.wall = extent, wall
         self.reserve = 0.0 if wall is None else wall.reserve  # seconds to keep for what comes after; may be corrected
-        self.over = False  # a run that has ended stays ended, however little its last command took
-        self._before = used  # seconds that earlier starts of this run have used
-        self._spent = spent  # seconds that earlier commands took in all
+        self.finished = False  # a run that has ended stays ended, however little its last command took
+        self._before = training_seconds  # seconds that earlier starts of this run have used
+        self._spent = total_seconds  # seconds that earlier commands took in all
         self._began: float | None = None
         self._share = 0.0
 
@@ -66,16 +68,16 @@ class Clock:
         self._began = time.monotonic()
 
     @property
-    def used(self) -> float:
+    def training_seconds(self) -> float:
         """Seconds of training so far, over all starts of this run."""
         return self._before + (0.0 if self._began is None else time.monotonic() - self._began)
 
     @property
-    def spent(self) -> float:
+    def total_seconds(self) -> float:
         """Seconds that all commands of this run have taken so far, with what was not training."""
-        return self._spent + (0.0 if self.wall is None else time.monotonic() - self.wall.began)
+        return self._spent + (0.0 if self.wall is None else time.monotonic() - self.wall.started)
 
-    def share(self, step: int, epoch: float) -> float:
+    def progress(self, step: int, epoch: float) -> float:
         """The part of the run that is done, 1 when it is over."""
         if self.wall is not None:
             return self._share_of_wall(self.wall)
@@ -84,14 +86,14 @@ class Clock:
         if self.extent.epochs is not None:
             return min(1.0, epoch / self.extent.epochs)
         assert self.extent.budget is not None
-        return min(1.0, self.used / self.extent.budget)
+        return min(1.0, self.training_seconds / self.extent.budget)
 
-    def left(self, share: float) -> float | None:
+    def remaining(self, progress: float) -> float | None:
         """Seconds to go, once there is something to judge by."""
-        return self.used * (1 - share) / share if share > 0 and self.used > 0 else None
+        return self.training_seconds * (1 - progress) / progress if progress > 0 and self.training_seconds > 0 else None
 
-    def _share_of_wall(self, wall: Wall) -> float:
-        used, left = self.used, wall.left(self._spent) - self.reserve
-        now = 1.0 if self.over or left <= 0 else used / (used + left)
+    def _share_of_wall(self, wall: WallBudget) -> float:
+        used, left = self.training_seconds, wall.remaining(self._spent) - self.reserve
+        now = 1.0 if self.finished or left <= 0 else used / (used + left)
         self._share = max(self._share, now)  # a larger reserve may bring the end nearer, and a smaller one not back
         return self._share

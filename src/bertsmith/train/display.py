@@ -15,8 +15,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from bertsmith.terminal import plain
-from bertsmith.train.clock import spoken
+from bertsmith.terminal import escape_control
+from bertsmith.train.clock import format_duration
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,9 +24,9 @@ class Progress:
     """Where a run stands."""
 
     step: int
-    share: float  # of the run that lies behind, 0 to 1
+    fraction: float  # of the run that lies behind, 0 to 1
     loss: float
-    rate: float  # the learning rate
+    learning_rate: float  # the learning rate
     tokens_per_second: float
     mfu: float | None = None  # share of the device's arithmetic that is used, where known
     seconds_left: float | None = None
@@ -34,13 +34,13 @@ class Progress:
     @property
     def facts(self) -> list[str]:
         """All but the share and the time, in words."""
-        facts = [f"step {self.step:,}", f"loss {self.loss:.3f}", f"rate {self.rate:.1e}"]
+        facts = [f"step {self.step:,}", f"loss {self.loss:.3f}", f"rate {self.learning_rate:.1e}"]
         facts += [f"{_short(self.tokens_per_second)} tokens/s"]
         return facts if self.mfu is None else [*facts, f"MFU {self.mfu:.1%}"]
 
     @property
-    def left(self) -> str:
-        return "" if self.seconds_left is None else f"{spoken(self.seconds_left)} left"
+    def time_left(self) -> str:
+        return "" if self.seconds_left is None else f"{format_duration(self.seconds_left)} left"
 
 
 class Display:
@@ -52,12 +52,12 @@ class Display:
         *,
         terminal: bool | None = None,  # by default, what the stream is
         stream: Any = None,  # anything that text can be written to; by default, the standard output
-        every: float = 10.0,  # seconds between two plain lines
+        interval: float = 10.0,  # seconds between two plain lines
     ) -> None:
         stream = sys.stdout if stream is None else stream
         terminal = _is_terminal(stream) if terminal is None else terminal
         self._form: _Form | None = _Bar(title, stream) if terminal else _Lines(title, stream)
-        self._every = 0.1 if terminal else every
+        self._every = 0.1 if terminal else interval
         self._latest: Progress | None = None
         self._shown: Progress | None = None
         self._next = 0.0
@@ -72,7 +72,7 @@ class Display:
         """A line of its own; on a terminal it stands above the bar."""
         self._safely(lambda form: form.say(text))
 
-    def validated(self, text: str) -> None:
+    def show_validation(self, text: str) -> None:
         """The newest validation; on a terminal it stays below the bar."""
         self._safely(lambda form: form.validated(text))
 
@@ -123,12 +123,12 @@ class _Lines:
         self.title, self.stream = title, stream
 
     def show(self, progress: Progress) -> None:
-        facts = [f"{self.title} {progress.share:.0%}", *progress.facts, progress.left]
+        facts = [f"{self.title} {progress.fraction:.0%}", *progress.facts, progress.time_left]
         self.say(", ".join(fact for fact in facts if fact))
 
     def say(self, text: str) -> None:
         encoding = self.stream.encoding or "utf-8"
-        self.stream.write(plain(text).encode(encoding, "replace").decode(encoding) + "\n")
+        self.stream.write(escape_control(text).encode(encoding, "replace").decode(encoding) + "\n")
         self.stream.flush()
 
     validated = say
@@ -158,7 +158,7 @@ class _Bar:
         self._draw()
 
     def say(self, text: str) -> None:
-        self.console.print(plain(text), markup=False, emoji=False, soft_wrap=True)
+        self.console.print(escape_control(text), markup=False, emoji=False, soft_wrap=True)
 
     def validated(self, text: str) -> None:
         self.validation = text
@@ -175,13 +175,13 @@ class _Bar:
     def _picture(self) -> Group:
         lines: list[Table | Text] = []
         if self.progress is not None:
-            bar = ProgressBar(total=1.0, completed=self.progress.share, complete_style="cyan")
+            bar = ProgressBar(total=1.0, completed=self.progress.fraction, complete_style="cyan")
             top = Table.grid(padding=(0, 2), expand=True)
             top.add_column(no_wrap=True)
             top.add_column(ratio=1)
             top.add_column(no_wrap=True, justify="right")
             top.add_column(no_wrap=True, justify="right", style="dim")
-            top.add_row(Text(self.title, "bold"), bar, f"{self.progress.share:4.0%}", self.progress.left)
+            top.add_row(Text(self.title, "bold"), bar, f"{self.progress.fraction:4.0%}", self.progress.time_left)
             lines += [top, Text("   ".join(self.progress.facts), no_wrap=True, overflow="ellipsis")]
         if self.validation:
             lines.append(Text(self.validation, "green", no_wrap=True, overflow="ellipsis"))

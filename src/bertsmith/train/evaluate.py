@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from bertsmith.data.batch import Batch
 from bertsmith.objectives.base import Objective, Sums
 
-SHARE = 0.05  # of a run's time that evaluations may take, all together
-EACH = SHARE / 8  # and one of them at most
+EVALUATION_SHARE = 0.05  # of a run's time that evaluations may take, all together
+EACH = EVALUATION_SHARE / 8  # and one of them at most
 LEAST = 4  # batches, however slow they are
 
 
@@ -22,8 +22,8 @@ def evaluate(objective: Objective, batches: Sequence[Batch], bytes_per_token: fl
     figures = {"loss": sum(part.weight * part.total / part.count for part in sums.values())}
     for name, part in sums.items():
         figures[f"{name}_loss"] = part.total / part.count
-        figures[f"{name}_accuracy"] = part.right / part.count
-        figures |= {f"{name}_{share}": some / max(1, every) for share, (some, every) in part.shares.items()}
+        figures[f"{name}_accuracy"] = part.correct / part.count
+        figures |= {f"{name}_{share}": some / max(1, every) for share, (some, every) in part.ratios.items()}
     for name in [name for name in ("next_token", "masked") if name in sums][-1:]:
         figures["bits_per_byte"] = figures[f"{name}_loss"] / math.log(2) / bytes_per_token
     return figures
@@ -40,7 +40,7 @@ class Validation:
     ) -> None:
         self.objective, self.bytes_per_token, self.seconds = objective, bytes_per_token, seconds
         self._batches = batches
-        self.took = 0.0  # seconds of the last evaluation, without what was tried before the first
+        self.last_seconds = 0.0  # seconds of the last evaluation, without what was tried before the first
         self.count: int | None = None if seconds is not None else len(batches)
 
     @property
@@ -53,7 +53,7 @@ class Validation:
             self.count = self._measured()
         began = time.monotonic()
         figures = evaluate(self.objective, self.batches, self.bytes_per_token)
-        self.took = time.monotonic() - began
+        self.last_seconds = time.monotonic() - began
         return figures
 
     def _measured(self) -> int:

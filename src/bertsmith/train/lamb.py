@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 
-def moments(parameter: nn.Parameter) -> dict[str, Tensor]:
+def initial_state(parameter: nn.Parameter) -> dict[str, Tensor]:
     """What AdamW and LAMB know of a parameter before the first step, where and as PyTorch would keep it."""
     return {
         "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
@@ -22,7 +22,9 @@ def moments(parameter: nn.Parameter) -> dict[str, Tensor]:
     }
 
 
-def trust(weights: Sequence[Float[Tensor, "..."]], updates: Sequence[Float[Tensor, "..."]]) -> Float[Tensor, " n"]:
+def trust_ratio(
+    weights: Sequence[Float[Tensor, "..."]], updates: Sequence[Float[Tensor, "..."]]
+) -> Float[Tensor, " n"]:
     """How many times as long as its update each weight is; one where either is nought."""
     lengths, moved = (torch.stack(torch._foreach_norm(list(tensors))) for tensors in (weights, updates))
     return (lengths / moved).masked_fill_((lengths == 0) | (moved == 0), 1.0)
@@ -33,13 +35,13 @@ def step(
     weights: Sequence[Float[Tensor, "..."]],
     gradients: Sequence[Float[Tensor, "..."]],
     states: Sequence[dict[str, Tensor]],
-    rate: float | Float[Tensor, ""],
-    bad: Bool[Tensor, ""],
+    learning_rate: float | Float[Tensor, ""],
+    found_inf: Bool[Tensor, ""],
     *,
     betas: Sequence[float],
     epsilon: float,
-    decay: float,
-    trusting: bool,
+    weight_decay: float,
+    use_trust_ratio: bool,
 ) -> None:
     """Move weights and states in place, unless the gradient is bad: then everything stays as it is to the bit.
 
@@ -48,8 +50,8 @@ def step(
     """
     steps, means, squares = ([state[part] for state in states] for part in ("step", "exp_avg", "exp_avg_sq"))
     first, second = betas
-    good = 1 - bad.to(weights[0].dtype)
-    stack = torch.cat([gradient.flatten() for gradient in gradients]).masked_fill_(bad, -0.0)
+    good = 1 - found_inf.to(weights[0].dtype)
+    stack = torch.cat([gradient.flatten() for gradient in gradients]).masked_fill_(found_inf, -0.0)
     counts = [weight.numel() for weight in weights]
     pieces = [piece.view(weight.shape) for piece, weight in zip(torch.split(stack, counts), weights, strict=True)]
     torch._foreach_add_(steps, [good] * len(steps))  # one tensor for all would be read by the host
@@ -64,10 +66,10 @@ def step(
     stack.sqrt_().add_(epsilon).reciprocal_()
     torch._foreach_mul_(pieces, means)
     torch._foreach_div_(pieces, (1 - first**taken).unbind())
-    torch._foreach_add_(pieces, list(weights), alpha=decay)
-    if trusting:
-        torch._foreach_mul_(pieces, trust(weights, pieces).unbind())
-    stack.mul_(-rate).masked_fill_(bad, -0.0)
+    torch._foreach_add_(pieces, list(weights), alpha=weight_decay)
+    if use_trust_ratio:
+        torch._foreach_mul_(pieces, trust_ratio(weights, pieces).unbind())
+    stack.mul_(-learning_rate).masked_fill_(found_inf, -0.0)
     torch._foreach_add_(list(weights), pieces)
 
 
@@ -84,7 +86,7 @@ class Lamb(torch.optim.Optimizer):
         super().__init__(groups, {"lr": lr, "betas": betas, "eps": eps})
         for group in self.param_groups:
             for parameter in group["params"]:
-                self.state[parameter] = moments(parameter)
+                self.state[parameter] = initial_state(parameter)
 
     def step(self) -> None:  # type: ignore[override]
         """Move what has a gradient, unless it is bad."""
@@ -100,6 +102,6 @@ class Lamb(torch.optim.Optimizer):
                     bad,
                     betas=group["betas"],
                     epsilon=group["eps"],
-                    decay=group["weight_decay"],
-                    trusting=group["matrices"],
+                    weight_decay=group["weight_decay"],
+                    use_trust_ratio=group["matrices"],
                 )

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from weakref import WeakSet
 
-from bertsmith.data.files import check_own, explained
 from bertsmith.errors import RunError
+from bertsmith.files import check_not_foreign, explain_os_errors
 
 NAME = ".lock"
 MARKS = (NAME, "recipe.toml", "log.jsonl", "failure.txt")  # a folder with one of these is a run's
@@ -23,8 +23,8 @@ class Lock:
         self._file = -1
 
     def __enter__(self) -> "Lock":
-        check_own(self.folder, marks=MARKS, written=WRITTEN)
-        with explained(self.folder):
+        check_not_foreign(self.folder, marks=MARKS, written=WRITTEN)
+        with explain_os_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self.folder / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             _held.add(self)
@@ -33,7 +33,7 @@ class Lock:
                 os.ftruncate(self._file, 0)
                 os.pwrite(self._file, str(os.getpid()).encode(), 0)
             except BaseException:
-                self.forget()
+                self.release()
                 raise
         return self
 
@@ -43,9 +43,9 @@ class Lock:
         if self._file >= 0:
             with suppress(OSError):  # what matters is that the lock is given back
                 os.ftruncate(self._file, 0)
-        self.forget()
+        self.release()
 
-    def forget(self) -> None:
+    def release(self) -> None:
         """Close the file. When nobody else has it open, that gives the lock back."""
         _held.discard(self)
         file, self._file = self._file, -1
@@ -67,7 +67,7 @@ class Lock:
 
 def _forget_all() -> None:
     for lock in list(_held):
-        lock.forget()
+        lock.release()
 
 
 # A forked loader worker would hold its parent's lock until it noticed that the parent was killed.

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from bertsmith.data import files
+from bertsmith import files
 from bertsmith.errors import FolderError
 
 NAME = "log.jsonl"
@@ -27,26 +27,26 @@ class Log:
         self._wants_curves = tensorboard
         self._curves: Any = None
 
-    def write(self, record: Mapping[str, Any], *, curves: bool = True) -> None:
+    def write(self, record: Mapping[str, Any], *, scalars: bool = True) -> None:
         """Add a record; and its numbers to the curves, which for a GPU that waits takes long."""
         if self._file < 0:
             self.rewind(math.inf)  # opens the file; no line may be added to a torn one
         data = (json.dumps(_plain(record), ensure_ascii=False, allow_nan=False) + "\n").encode()
         while data:  # a disk may take less than it was given
-            with files.explained(self.path, len(data)):
+            with files.explain_os_errors(self.path, len(data)):
                 data = data[os.write(self._file, data) :]
-        if curves and "step" in record:
+        if scalars and "step" in record:
             self._draw(record)
 
     def sync(self) -> None:
         """Put all that was written on the disk. Comes before a checkpoint: the log is never behind one."""
-        with files.explained(self.path):
+        with files.explain_os_errors(self.path):
             if self._file >= 0:
                 os.fsync(self._file)
             if self._curves is not None:
                 self._curves.flush()
 
-    def rewind(self, step: int | float, *, every: bool = False) -> str:
+    def rewind(self, step: int | float, *, every_step: bool = False) -> str:
         """Forget all after this step: a resumed run's log then equals an undisturbed one's.
 
         Returns a line for the user where lines before it are damaged and left out, else nothing; `every`: whether
@@ -54,12 +54,12 @@ class Log:
         """
         self.close()
         damage = ""
-        with files.explained(self.path):
+        with files.explain_os_errors(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             old = self.path.read_bytes() if self.path.exists() else b""
             lines = _until(old, step)
             kept = b"".join(lines)
-            damage = _damage(self.path, old, lines, step if every else 0)
+            damage = _damage(self.path, old, lines, step if every_step else 0)
             if kept != old:
                 beside = self.path.with_name(NAME + ".writing")
                 files.write(beside, kept)
@@ -75,7 +75,7 @@ class Log:
         if file >= 0:
             os.close(file)
         if curves is not None:
-            with files.explained(self.path):
+            with files.explain_os_errors(self.path):
                 curves.close()
 
     def __enter__(self) -> "Log":
@@ -92,7 +92,7 @@ class Log:
             self._curves = _curves(self.path.parent / "tensorboard", record["step"])
             self._wants_curves = self._curves is not None
         if self._curves is not None:
-            with files.explained(self.path):
+            with files.explain_os_errors(self.path):
                 for name, value in _numbers(record):
                     self._curves.add_scalar(f"{record.get('kind', 'step')}/{name}", value, record["step"])
 

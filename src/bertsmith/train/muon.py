@@ -38,7 +38,7 @@ def orthogonalise(matrices: Float[Tensor, "n rows columns"]) -> Float[Tensor, "n
     return wide.mT if tall else wide
 
 
-def scale(rows: int, columns: int) -> float:
+def update_scale(rows: int, columns: int) -> float:
     """What the rate of a matrix is multiplied by: more for one that widens, so that its output moves as much."""
     return float(max(1.0, rows / columns) ** 0.5)
 
@@ -48,11 +48,11 @@ def step(
     weights: Sequence[Float[Tensor, "_ rows columns"]],
     gradients: Sequence[Float[Tensor, "_ rows columns"]],
     momenta: Sequence[Float[Tensor, "_ rows columns"]],
-    rate: Float[Tensor, ""],
-    bad: Bool[Tensor, ""],
+    learning_rate: Float[Tensor, ""],
+    found_inf: Bool[Tensor, ""],
     *,
     momentum: float,
-    decay: float,
+    weight_decay: float,
 ) -> None:
     """Move weights and momenta in place, unless the gradient is bad: then everything stays as it is to the bit.
 
@@ -61,8 +61,8 @@ def step(
     """
     counts = [len(weight) for weight in weights]
     _, rows, columns = weights[0].shape
-    good = 1 - bad.to(weights[0].dtype)  # multiplied by it, a number stays or is nought
-    stack = torch.cat(list(gradients)).masked_fill_(bad, 0.0)  # what is no number times nought is none
+    good = 1 - found_inf.to(weights[0].dtype)  # multiplied by it, a number stays or is nought
+    stack = torch.cat(list(gradients)).masked_fill_(found_inf, 0.0)  # what is no number times nought is none
     pieces = list(torch.split(stack, counts))
     torch._foreach_mul_(list(momenta), good * momentum + (1 - good))
     torch._foreach_add_(list(momenta), pieces, alpha=1 - momentum)
@@ -70,8 +70,8 @@ def step(
     stack.mul_(1 - momentum)
     torch._foreach_add_(pieces, list(momenta), alpha=momentum)
     stack.copy_(orthogonalise(stack))
-    stack.mul_(good * rate * -scale(rows, columns))
-    torch._foreach_mul_(list(weights), 1 - good * rate * decay)
+    stack.mul_(good * learning_rate * -update_scale(rows, columns))
+    torch._foreach_mul_(list(weights), 1 - good * learning_rate * weight_decay)
     torch._foreach_add_(list(weights), pieces)
 
 
@@ -85,43 +85,43 @@ class Muon:
 
     def __init__(
         self,
-        named: Mapping[str, nn.Parameter],
-        parts: Mapping[str, int],
-        shares: Mapping[str, float],
+        parameters: Mapping[str, nn.Parameter],
+        matrix_counts: Mapping[str, int],
+        learning_rate_scales: Mapping[str, float],
         *,
-        rate: float,
+        learning_rate: float,
         momentum: float,
-        decay: float,
+        weight_decay: float,
     ) -> None:
-        self.named, self._parts = dict(named), dict(parts)
-        self._rate, self._momentum, self._decay = rate, momentum, decay
-        self.momenta = {name: torch.zeros_like(parameter) for name, parameter in named.items()}
+        self.parameters, self._parts = dict(parameters), dict(matrix_counts)
+        self._rate, self._momentum, self._decay = learning_rate, momentum, weight_decay
+        self.momenta = {name: torch.zeros_like(parameter) for name, parameter in parameters.items()}
         together: dict[tuple[float, torch.Size], list[str]] = {}
-        for name, parameter in named.items():
+        for name, parameter in parameters.items():
             shape = self._matrices(name, parameter.detach()).shape[1:]
-            together.setdefault((shares.get(name, 1.0), shape), []).append(name)
+            together.setdefault((learning_rate_scales.get(name, 1.0), shape), []).append(name)
         self._stacks = list(together.values())
-        device = next(iter(named.values())).device
+        device = next(iter(parameters.values())).device
         self._shares = torch.tensor([share for share, _ in together], dtype=torch.float32, device=device)
-        self._rates = rate * self._shares
+        self._rates = learning_rate * self._shares
 
-    def set_rate(self, factor: float) -> None:
+    def set_learning_rate(self, factor: float) -> None:
         """Have the next move go at this share of the highest rate."""
         torch.mul(self._shares, self._rate * factor, out=self._rates)
 
-    def move(self, bad: Bool[Tensor, ""]) -> None:
+    def step(self, found_inf: Bool[Tensor, ""]) -> None:
         """Move what has a gradient, unless it is bad."""
         for names, rate in zip(self._stacks, self._rates.unbind(), strict=True):
-            gradients = {name: gradient for name in names if (gradient := self.named[name].grad) is not None}
+            gradients = {name: gradient for name in names if (gradient := self.parameters[name].grad) is not None}
             if gradients:
                 step(
-                    [self._matrices(name, self.named[name].detach()) for name in gradients],
+                    [self._matrices(name, self.parameters[name].detach()) for name in gradients],
                     [self._matrices(name, gradient) for name, gradient in gradients.items()],
                     [self._matrices(name, self.momenta[name]) for name in gradients],
                     rate,
-                    bad,
+                    found_inf,
                     momentum=self._momentum,
-                    decay=self._decay,
+                    weight_decay=self._decay,
                 )
 
     def _matrices(self, name: str, tensor: Float[Tensor, "all columns"]) -> Float[Tensor, "parts rows columns"]:

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from bertsmith.errors import RecipeError
-from bertsmith.train.lamb import Lamb, moments
+from bertsmith.train.lamb import Lamb, initial_state
 from bertsmith.train.muon import Muon
 
 
@@ -32,18 +32,19 @@ class OptimizerConfig:
     """
 
     kind: Literal["adamw", "lamb"] = "adamw"
-    rate: float = 1e-4  # the highest learning rate
+    learning_rate: float = 1e-4  # the highest learning rate
     betas: tuple[float, ...] = (0.9, 0.999)
     epsilon: float = 1e-6
-    decay: float = 0.01  # of matrices and tables; biases and norms have none
-    clip: float = 1.0  # the longest gradient; 0 for no limit
-    matrices: Literal["adamw", "muon"] = "adamw"  # "muon": hidden matrices move by it, all else by `kind`
-    matrix_rate: float = 0.02  # the highest learning rate of what moves by Muon
+    weight_decay: float = 0.01  # of matrices and tables; biases and norms have none
+    max_grad_norm: float = 1.0  # the longest gradient; 0 for no limit
+    hidden_optimizer: Literal["adamw", "muon"] = "adamw"  # "muon": hidden matrices move by it, all else by `kind`
+    muon_learning_rate: float = 0.02  # the highest learning rate of what moves by Muon
     momentum: float = 0.95  # of Muon: how much of the last steps' direction is kept
 
     def __post_init__(self) -> None:
-        if not 0 < self.matrix_rate < math.inf:
-            raise ValueError(f"matrix_rate is {self.matrix_rate}. Give more than 0, as in optimizer.matrix_rate=0.02")
+        if not 0 < self.muon_learning_rate < math.inf:
+            remedy = "Give more than 0, as in optimizer.muon_learning_rate=0.02"
+            raise ValueError(f"muon_learning_rate is {self.muon_learning_rate}. {remedy}")
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum is {self.momentum}. Give a share, at least 0 and below 1")
 
@@ -64,71 +65,75 @@ class Optimizer:
         self,
         module: nn.Module,
         config: OptimizerConfig,
-        rates: Mapping[str, float] | None = None,
+        learning_rate_scales: Mapping[str, float] | None = None,
         *,
         capturable: bool = False,
-        hidden: Mapping[str, int] | None = None,
+        hidden_matrices: Mapping[str, int] | None = None,
     ) -> None:
         self.config = config
-        self.named = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
-        self.muon = self._muon(module, hidden or {}, rates or {}) if config.matrices == "muon" else None
-        taken = self.muon.named if self.muon else {}
-        self._others = {name: parameter for name, parameter in self.named.items() if name not in taken}
-        groups = self._groups(rates or {})
+        self.parameters = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
+        self.muon = (
+            self._muon(module, hidden_matrices or {}, learning_rate_scales or {})
+            if config.hidden_optimizer == "muon"
+            else None
+        )
+        taken = self.muon.parameters if self.muon else {}
+        self._others = {name: parameter for name, parameter in self.parameters.items() if name not in taken}
+        groups = self._groups(learning_rate_scales or {})
         self._rates: Tensor | None = None  # of each group, where they live on the device
         if capturable:
-            device = next(iter(self.named.values())).device
+            device = next(iter(self.parameters.values())).device
             self._shares = torch.tensor([group["share"] for group in groups], dtype=torch.float32, device=device)
-            self._rates = config.rate * self._shares
+            self._rates = config.learning_rate * self._shares
             for group, rate in zip(groups, self._rates.unbind(), strict=True):
                 group["lr"] = rate
-        self.rest = self._rest(groups, capturable)  # AdamW, or LAMB, of which all but its step is the same
+        self.base = self._rest(groups, capturable)  # AdamW, or LAMB, of which all but its step is the same
 
-    def step(self, factor: float) -> tuple[Float[Tensor, ""], Bool[Tensor, ""]]:
+    def step_at(self, factor: float) -> tuple[Float[Tensor, ""], Bool[Tensor, ""]]:
         """Clip, and move the weights at this share of the rate. Returns what `move` does."""
-        self.set_rate(factor)
-        return self.move()
+        self.set_learning_rate(factor)
+        return self.step()
 
-    def set_rate(self, factor: float) -> None:
+    def set_learning_rate(self, factor: float) -> None:
         """Have the next move go at this share of the highest rate."""
         if self.muon is not None:
-            self.muon.set_rate(factor)
+            self.muon.set_learning_rate(factor)
         if self._rates is not None:
-            torch.mul(self._shares, self.config.rate * factor, out=self._rates)
+            torch.mul(self._shares, self.config.learning_rate * factor, out=self._rates)
             return
-        for group in self.rest.param_groups:
-            group["lr"] = self.config.rate * factor * group["share"]
+        for group in self.base.param_groups:
+            group["lr"] = self.config.learning_rate * factor * group["share"]
 
-    def move(self) -> tuple[Float[Tensor, ""], Bool[Tensor, ""]]:
+    def step(self) -> tuple[Float[Tensor, ""], Bool[Tensor, ""]]:
         """Clip, and move the weights unless the gradient is not a number. Returns its length, and whether it was bad.
 
         The decision is taken on the device: AdamW and LAMB read the flag themselves, so nothing waits for the host.
         """
-        limit = self.config.clip or float("inf")
-        norm = nn.utils.clip_grad_norm_(list(self.named.values()), limit)
+        limit = self.config.max_grad_norm or float("inf")
+        norm = nn.utils.clip_grad_norm_(list(self.parameters.values()), limit)
         bad = ~torch.isfinite(norm)
-        self.rest.found_inf = bad.float()  # type: ignore[attr-defined]
-        self.rest.step()
+        self.base.found_inf = bad.float()  # type: ignore[attr-defined]
+        self.base.step()
         if self.muon is not None:
-            self.muon.move(bad)
-        self.forget()
+            self.muon.step(bad)
+        self.zero_grad()
         return norm, bad
 
-    def forget(self) -> None:
+    def zero_grad(self) -> None:
         """Drop every gradient."""
-        for parameter in self.named.values():
+        for parameter in self.parameters.values():
             parameter.grad = None
 
-    def state(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Tensor]:
         """Every tensor the next step depends on, by name."""
         return {f"{part}.{name}": tensor for name, part, tensor in self._parts()}
 
-    def restore(self, state: dict[str, Tensor]) -> None:
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
         for name, momentum in self._momenta().items():
             momentum.copy_(state[f"momentum.{name}"])
         for name, parameter in self._others.items():
             own = {part: state[f"{part}.{name}"] for part in ("step", "exp_avg", "exp_avg_sq")}
-            self.rest.state[parameter] = {part: tensor.to(parameter.device, copy=True) for part, tensor in own.items()}
+            self.base.state[parameter] = {part: tensor.to(parameter.device, copy=True) for part, tensor in own.items()}
 
     def _groups(self, rates: Mapping[str, float]) -> list[dict[str, Any]]:
         """The parameters that decay alike and share a rate, matrices first."""
@@ -141,7 +146,7 @@ class Optimizer:
             {
                 "params": parameters,
                 "matrices": matrices,
-                "weight_decay": self.config.decay if matrices else 0.0,
+                "weight_decay": self.config.weight_decay if matrices else 0.0,
                 "share": share,
             }
             for (matrices, share), parameters in together.items()
@@ -152,10 +157,10 @@ class Optimizer:
         config = self.config
         first, second = config.betas
         if config.kind == "lamb":
-            return Lamb(groups, lr=config.rate, betas=(first, second), eps=config.epsilon)
+            return Lamb(groups, lr=config.learning_rate, betas=(first, second), eps=config.epsilon)
         adamw = torch.optim.AdamW(
             groups,
-            lr=config.rate,
+            lr=config.learning_rate,
             betas=(first, second),
             eps=config.epsilon,
             fused=True,
@@ -166,7 +171,7 @@ class Optimizer:
             adamw._warned_capturable_if_run_uncaptured = True
             # Made within a graph, it would be nought again at every replay.
             for parameter in self._others.values():
-                adamw.state[parameter] = moments(parameter)
+                adamw.state[parameter] = initial_state(parameter)
         return adamw
 
     def _muon(self, module: nn.Module, hidden: Mapping[str, int], rates: Mapping[str, float]) -> Muon:
@@ -178,18 +183,27 @@ class Optimizer:
             shape = tuple(parameters[name].shape)
             if len(shape) != 2 or parts < 1 or shape[0] % parts:
                 raise ValueError(f"hidden: '{name}' of shape {shape} is not {parts} matrices one below the other")
-        learning = {name: self.named[name] for name in hidden if name in self.named}
+        learning = {name: self.parameters[name] for name in hidden if name in self.parameters}
         if not learning:
-            raise RecipeError("optimizer.matrices", "no hidden matrix learns here that Muon could move", "Use 'adamw'")
+            raise RecipeError(
+                "optimizer.hidden_optimizer", "no hidden matrix learns here that Muon could move", "Use 'adamw'"
+            )
         config = self.config
-        return Muon(learning, hidden, rates, rate=config.matrix_rate, momentum=config.momentum, decay=config.decay)
+        return Muon(
+            learning,
+            hidden,
+            rates,
+            learning_rate=config.muon_learning_rate,
+            momentum=config.momentum,
+            weight_decay=config.weight_decay,
+        )
 
     def _momenta(self) -> dict[str, Tensor]:
         return {} if self.muon is None else self.muon.momenta
 
     def _parts(self) -> Iterator[tuple[str, str, Tensor]]:
         for name, parameter in self._others.items():
-            for part, tensor in self.rest.state[parameter].items():
+            for part, tensor in self.base.state[parameter].items():
                 yield name, part, tensor
         for name, momentum in self._momenta().items():
             yield name, "momentum", momentum

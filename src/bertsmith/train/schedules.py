@@ -31,16 +31,16 @@ class ScheduleConfig:
             raise ValueError(f"warmup {self.warmup} and cooldown {self.cooldown} are more than the run. Lower one")
 
 
-def factor(share: float, config: ScheduleConfig) -> float:
+def learning_rate_factor(progress: float, config: ScheduleConfig) -> float:
     """What the peak rate is multiplied by at this share of the run."""
-    if share < config.warmup:
-        return share / config.warmup
+    if progress < config.warmup:
+        return progress / config.warmup
     match config.kind:
         case "linear":
-            return (1 - share) / (1 - config.warmup)
+            return (1 - progress) / (1 - config.warmup)
         case "trapezoid":
-            return 1 - math.sqrt(1 - min(1.0, (1 - share) / config.cooldown))
+            return 1 - math.sqrt(1 - min(1.0, (1 - progress) / config.cooldown))
         case "cosine":
-            return 0.5 + 0.5 * math.cos(math.pi * (share - config.warmup) / (1 - config.warmup))
+            return 0.5 + 0.5 * math.cos(math.pi * (progress - config.warmup) / (1 - config.warmup))
         case "inverse_root":
-            return math.sqrt(config.warmup / share)
+            return math.sqrt(config.warmup / progress)

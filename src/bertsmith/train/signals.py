@@ -15,7 +15,7 @@ class Signals:
     """
 
     def __init__(self) -> None:
-        self.asked: str | None = None  # the name of the first signal that came
+        self.received: str | None = None  # the name of the first signal that came
         self._impatient = False
         self._before: dict[int, Any] = {}
 
@@ -36,4 +36,4 @@ class Signals:
         if number == signal.SIGINT and self._impatient:
             raise KeyboardInterrupt
         self._impatient = self._impatient or number == signal.SIGINT
-        self.asked = self.asked or signal.Signals(number).name
+        self.received = self.received or signal.Signals(number).name

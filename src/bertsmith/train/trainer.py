@@ -16,25 +16,25 @@ from torch.func import functional_call
 
 from bertsmith.data.batch import Batch
 from bertsmith.data.feed import Feed
-from bertsmith.data.shuffle import mix
 from bertsmith.errors import RecipeError, RunError, StopError
 from bertsmith.objectives.base import Objective, Term
+from bertsmith.random_bits import mix
 from bertsmith.train import checkpoint
 from bertsmith.train.checkpoint import Checkpoint
-from bertsmith.train.clock import Clock, Extent, Wall, seconds
+from bertsmith.train.clock import Clock, Extent, WallBudget, parse_duration
+from bertsmith.train.cuda_graphs import CudaGraphs
 from bertsmith.train.display import Display, Progress
-from bertsmith.train.evaluate import SHARE, Validation
-from bertsmith.train.graphs import Graphs
+from bertsmith.train.evaluate import EVALUATION_SHARE, Validation
+from bertsmith.train.hardware import keep_freed_memory
 from bertsmith.train.log import Log
-from bertsmith.train.machine import keep_memory
 from bertsmith.train.optimizers import Optimizer
-from bertsmith.train.schedules import ScheduleConfig, factor
+from bertsmith.train.schedules import ScheduleConfig, learning_rate_factor
 from bertsmith.train.signals import Signals
 
-PATIENCE = 10  # steps in a row whose gradient is not a number, before a run gives up
-PENDING = 100  # steps whose figures may wait on the device before they are read
-DISK = 5e7  # bytes a second: how fast a checkpoint is written, before one was
-RECORD = 3e-5  # seconds that the report takes for each step in the log
+MAX_SKIPPED_IN_A_ROW = 10  # steps in a row whose gradient is not a number, before a run gives up
+MAX_PENDING = 100  # steps whose figures may wait on the device before they are read
+DISK_BYTES_PER_SECOND = 5e7  # bytes a second: how fast a checkpoint is written, before one was
+REPORT_SECONDS_PER_STEP = 3e-5  # seconds that the report takes for each step in the log
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class TrainConfig:
     steps: int | None = None
     epochs: float | None = None
     budget: str | None = None  # wall-clock time, as in "10m"
-    accumulate: int = 1  # micro-batches in one update
+    gradient_accumulation: int = 1  # micro-batches in one update
     seed: int = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
     # bfloat16 keeps what layers hand on in full precision; pure does not, and so moves half as much memory.
@@ -52,8 +52,8 @@ class TrainConfig:
     precision: Literal["auto", "float32", "bfloat16", "pure"] = "auto"
     compile: Literal["auto", "never", "always"] = "auto"
     evaluations: int = 10  # over the run, evenly
-    saves: int = 10  # over the run, evenly
-    keep: int = 2  # checkpoints
+    checkpoints: int = 10  # over the run, evenly
+    keep_checkpoints: int = 2  # checkpoints
     patience: int | None = None  # evaluations without a better score before a run ends early
 
     def __post_init__(self) -> None:
@@ -61,15 +61,15 @@ class TrainConfig:
         if len(given) != 1:
             raise ValueError("give exactly one of steps, epochs and budget, as in train.steps=1000")
         if self.budget is not None:
-            seconds(self.budget)
+            parse_duration(self.budget)
         elif not given[0] > 0:  # type: ignore[operator]
             raise ValueError(f"a run of {given[0]} is no run. Give more than 0")
-        if self.accumulate < 1 or self.keep < 1:
-            raise ValueError("accumulate and keep are at least 1")
+        if self.gradient_accumulation < 1 or self.keep_checkpoints < 1:
+            raise ValueError("gradient_accumulation and keep_checkpoints are at least 1")
 
     @property
     def extent(self) -> Extent:
-        budget = None if self.budget is None else seconds(self.budget)
+        budget = None if self.budget is None else parse_duration(self.budget)
         return Extent(steps=self.steps, epochs=self.epochs, budget=budget)
 
 
@@ -77,8 +77,8 @@ class TrainConfig:
 class Speed:
     """How fast the arithmetic could go, so that a run can say how near it is."""
 
-    peak: float | None  # FLOP/s of this device, None where it was not measured
-    flops: Callable[[float], float]  # FLOPs a token needs, by the mean length it attends to
+    peak_flops: float | None  # FLOP/s of this device, None where it was not measured
+    flops_per_token: Callable[[float], float]  # FLOPs a token needs, by the mean length it attends to
 
 
 class Trainer:
@@ -93,99 +93,100 @@ class Trainer:
         config: TrainConfig,
         *,
         folder: Path,
-        measure: Callable[[], dict[str, float]],  # the figures of a validation
-        headline: bool = False,  # whether the first figure is a score, whose best weights are kept
-        untrained: bool = False,  # whether that score is also measured before the first step, as a baseline
+        compute_metrics: Callable[[], dict[str, float]],  # the figures of a validation
+        keep_best: bool = False,  # whether the first figure is a score, whose best weights are kept
+        evaluate_untrained: bool = False,  # whether that score is also measured before the first step, as a baseline
         precision: torch.dtype,
         speed: Speed,
         display: Display,
         graphs: bool = False,  # whether batches come in few shapes, so that a GPU can play steps again
         tensorboard: bool = True,
-        wall: Wall | None = None,  # the time of the whole command, where that and not the training is bounded
+        wall: WallBudget | None = None,  # the time of the whole command, where that and not the training is bounded
     ) -> None:
         self.objective, self.feed, self.optimizer = objective, feed, optimizer
         self.schedule, self.config, self.folder = schedule, config, folder
-        self.measure, self.headline, self.untrained = measure, headline, untrained
+        self.compute_metrics, self.keep_best, self.evaluate_untrained = compute_metrics, keep_best, evaluate_untrained
         self.speed, self.display = speed, display
         self.device = next(objective.parameters()).device
         self.precision = precision
         self.compiles = self._compiles()
         half = self.compiles and precision != torch.float32
-        self.pure = config.precision == "pure" or (config.precision == "auto" and half)
-        self.compute = self._compute()
-        self.graphs = Graphs(self._move, self.device) if graphs and self.device.type == "cuda" else None
+        self.casts_weights = config.precision == "pure" or (config.precision == "auto" and half)
+        self.forward = self._compute()
+        self.graphs = CudaGraphs(self._training_step, self.device) if graphs and self.device.type == "cuda" else None
         self._weights: dict[str, float] = {}  # of the losses by name, in the order of their figures
         self.log = Log(folder, tensorboard=tensorboard)
         self.wall = wall
         self.clock = Clock(config.extent, wall=wall)
-        self.evaluating = self.saving = 0.0  # seconds of all evaluations and saves of this start, while the clock runs
-        self._evaluation, self._save, self._stride = 0.0, self._bytes() / DISK, 0.0  # seconds of the last of each
-        self.step, self.position, self.tokens, self.bad_in_a_row, self.skipped = 0, feed.first(), 0, 0, 0
-        self.figures: dict[str, float] = {}
-        self.best: dict[str, float] = {}  # the figures of the best validation
+        # Seconds of all evaluations and saves of this start, while the clock runs; and of the last of each.
+        self.evaluation_seconds = self.checkpoint_seconds = 0.0
+        self._evaluation, self._save, self._stride = 0.0, self._bytes() / DISK_BYTES_PER_SECOND, 0.0
+        self.step, self.position, self.tokens, self.skipped_in_a_row, self.skipped = 0, feed.first_position(), 0, 0, 0
+        self.metrics: dict[str, float] = {}
+        self.best_metrics: dict[str, float] = {}  # the figures of the best validation
         self._best: dict[str, Tensor] = {}  # and its weights
-        self.waited = 0  # validations since then
+        self.evaluations_since_best = 0  # validations since then
         self._pending: list[tuple[dict[str, Any], Tensor]] = []
         self._lap = _Lap(0.0, 0, 0)
 
     def fit(self) -> dict[str, float]:
         """Train to the end of the run, going on from the newest checkpoint. Returns the last validation figures."""
         if self.device.type == "cpu":
-            keep_memory()
+            keep_freed_memory()
         self._resume()
-        with Signals() as signals, self.feed.loader(self.position, pin=self.device.type == "cuda") as loader:
-            if self.step == 0 and not self.headline:
+        with Signals() as signals, self.feed.loader(self.position, pin_memory=self.device.type == "cuda") as loader:
+            if self.step == 0 and not self.keep_best:
                 self.evaluate()
-            if self.step == 0 and self.untrained:
+            if self.step == 0 and self.evaluate_untrained:
                 figures = self._measured()
                 self.log.write({"kind": "untrained", "step": 0, **figures})
                 self.display.say(f"before training: {_words(figures)}")
             self.objective.train()
             self._warm_up()
             self.clock.start()
-            self.evaluating = self.saving = 0.0
+            self.evaluation_seconds = self.checkpoint_seconds = 0.0
             self._lap = _Lap(time.monotonic(), self.tokens, 0)
-            share = self._share()
-            while (share < 1 or self.step == 0) and not self._weary():  # a run takes a step, however late it is
+            share = self._progress()
+            while (share < 1 or self.step == 0) and not self._should_stop():  # a run takes a step, however late it is
                 began = time.monotonic()
-                batches = [next(loader) for _ in range(self.config.accumulate)]
-                self.update([batch for _, batch in batches], factor(share, self.schedule))
-                self.position = self.feed.after(batches[-1][0])
+                batches = [next(loader) for _ in range(self.config.gradient_accumulation)]
+                self.update([batch for _, batch in batches], learning_rate_factor(share, self.schedule))
+                self.position = self.feed.next_position(batches[-1][0])
                 self._stride = time.monotonic() - began
-                before, share = share, self._share()
+                before, share = share, self._progress()
                 self._read_pending(share)
                 if _passed(before, share, self.config.evaluations) and self._may_evaluate(share):
                     self.evaluate()
-                if signals.asked or (_passed(before, share, self.config.saves) and self._may_save(share)):
+                if signals.received or (_passed(before, share, self.config.checkpoints) and self._may_save(share)):
                     self.save()
-                if signals.asked:
+                if signals.received:
                     raise StopError(
                         self.folder, f"stopped at step {self.step}, saved", "The same command goes on from there"
                     )
-            if self.figures.get("step") != self.step:
+            if self.metrics.get("step") != self.step:
                 self.evaluate()
-            if self.config.saves:
+            if self.config.checkpoints:
                 self.save()
             self.feed.verify()
         self.log.close()
-        return self.figures
+        return self.metrics
 
     def update(self, batches: Sequence[Batch], rate_factor: float) -> None:
         """One update. Losses are sums; they are divided once, by the counts of all micro-batches together."""
         counts: Counter[str] = Counter()
         for batch in batches:
             counts.update(batch.counts)
-        self.optimizer.set_rate(rate_factor)
+        self.optimizer.set_learning_rate(rate_factor)
         if self.graphs is not None and len(batches) == 1:
             self._seed(0)
             figures = self.graphs(batches[0])
         else:
             losses = torch.stack([self._losses(batch, counts, index) for index, batch in enumerate(batches)]).sum(0)
-            figures = self._moved(losses)
+            figures = self._optimizer_step(losses)
         self.step += 1
         self.tokens += counts["tokens"]
         record = {"kind": "step", "step": self.step, "terms": self._weights, "tokens": self.tokens}
-        record["rate"] = self.optimizer.config.rate * rate_factor
+        record["rate"] = self.optimizer.config.learning_rate * rate_factor
         self._lap.squares += counts["squares"]
         self._pending.append((record, figures))
 
@@ -194,9 +195,9 @@ class Trainer:
         self._seed(index)
         return self._backward(self._terms(batch), counts)
 
-    def _move(self, batch: Batch, counts: Mapping[str, Any]) -> Tensor:
+    def _training_step(self, batch: Batch, counts: Mapping[str, Any]) -> Tensor:
         """A whole update by one batch that is on the device already: what can be recorded and played again."""
-        return self._moved(self._backward(self._guess(batch), counts))
+        return self._optimizer_step(self._backward(self._forward(batch), counts))
 
     def _backward(self, terms: Mapping[str, Term], counts: Mapping[str, Any]) -> Tensor:
         self._weights = {name: term.weight for name, term in terms.items()}
@@ -207,9 +208,9 @@ class Trainer:
         weighted.sum().backward()  # type: ignore[no-untyped-call]
         return torch.stack(list(losses.values())).detach()
 
-    def _moved(self, losses: Tensor) -> Tensor:
+    def _optimizer_step(self, losses: Tensor) -> Tensor:
         """The update itself: losses, the gradient's length, and whether it was no number."""
-        norm, bad = self.optimizer.move()
+        norm, bad = self.optimizer.step()
         return torch.cat([losses, torch.stack([norm, bad.float()])])
 
     def _seed(self, index: int) -> None:
@@ -224,13 +225,17 @@ class Trainer:
         self._read_pending(0.0, force=True)
         began = time.monotonic()
         figures = self._measured()
-        self.figures = {"step": self.step, **figures}
-        self.log.write({"kind": "valid", **self.figures})
-        self.display.validated(_validation_line(self.step, figures))
-        if self.headline:
+        self.metrics = {"step": self.step, **figures}
+        self.log.write({"kind": "valid", **self.metrics})
+        self.display.show_validation(_validation_line(self.step, figures))
+        if self.keep_best:
             self._keep_best(next(iter(figures)))
-        self._evaluation = self.measure.took if isinstance(self.measure, Validation) else time.monotonic() - began
-        self.evaluating += self._evaluation
+        self._evaluation = (
+            self.compute_metrics.last_seconds
+            if isinstance(self.compute_metrics, Validation)
+            else time.monotonic() - began
+        )
+        self.evaluation_seconds += self._evaluation
         self._lap = _Lap(time.monotonic(), self.tokens, 0)
 
     def _measured(self) -> dict[str, float]:
@@ -238,14 +243,14 @@ class Trainer:
         was_training = self.objective.training
         self.objective.eval()
         with torch.inference_mode(), self._autocast():
-            figures = self.measure()
+            figures = self.compute_metrics()
         self.objective.train(was_training)
         return figures
 
-    def recall(self) -> None:
+    def load_best(self) -> None:
         """Go back to the weights of the best validation."""
         self.objective.load_state_dict(self._best)
-        self.figures = self.best
+        self.metrics = self.best_metrics
 
     def save(self) -> None:
         """A checkpoint of all that the next step depends on."""
@@ -253,33 +258,35 @@ class Trainer:
         self._read_pending(0.0, force=True)
         began = time.monotonic()
         self.log.sync()
-        tensors = {"model": dict(self.objective.state_dict()), "optimizer": self.optimizer.state()}
+        tensors = {"model": dict(self.objective.state_dict()), "optimizer": self.optimizer.state_dict()}
         if self._best:
             tensors["best"] = self._best
         state = {
             "position": self.position,
             "tokens": self.tokens,
-            "seconds": self.clock.used,
-            "bad_in_a_row": self.bad_in_a_row,
+            "seconds": self.clock.training_seconds,
+            "bad_in_a_row": self.skipped_in_a_row,
             "skipped": self.skipped,
-            "figures": self.figures,
-            "best": self.best,
-            "waited": self.waited,
+            "figures": self.metrics,
+            "best": self.best_metrics,
+            "waited": self.evaluations_since_best,
             "data": self.feed.fingerprint,
         }
-        if isinstance(self.measure, Validation):
-            state["validation"] = self.measure.count
+        if isinstance(self.compute_metrics, Validation):
+            state["validation"] = self.compute_metrics.count
         if self.wall is not None:
-            over = self._share() >= 1
-            spent, evaluation = round(self.clock.spent, 3), round(self._evaluation, 3)
+            over = self._progress() >= 1
+            spent, evaluation = round(self.clock.total_seconds, 3), round(self._evaluation, 3)
             state["wall"] = {"budget": self.wall.budget, "spent": spent, "evaluation": evaluation, "over": over}
-        checkpoint.save(self.folder / "checkpoints", Checkpoint(self.step, tensors, state), keep=self.config.keep)
+        checkpoint.save(
+            self.folder / "checkpoints", Checkpoint(self.step, tensors, state), keep=self.config.keep_checkpoints
+        )
         self._save = time.monotonic() - began
-        self.saving += self._save
+        self.checkpoint_seconds += self._save
         self._lap = _Lap(time.monotonic(), self.tokens, 0)
 
     def _resume(self) -> None:
-        found = checkpoint.newest(self.folder / "checkpoints")
+        found = checkpoint.load_newest(self.folder / "checkpoints")
         if found is None:
             self.log.rewind(-1)
             return
@@ -289,15 +296,16 @@ class Trainer:
         if saved.state["data"] != self.feed.fingerprint:
             raise RunError(self.folder, "was begun with other data", "Choose another folder, or give it the same data")
         self.objective.load_state_dict(saved.tensors["model"])
-        self.optimizer.restore(saved.tensors["optimizer"])
+        self.optimizer.load_state_dict(saved.tensors["optimizer"])
         self.step, state = saved.step, saved.state
-        self.position, self.tokens, self.figures = state["position"], state["tokens"], state["figures"]
-        self.bad_in_a_row, self.skipped = state["bad_in_a_row"], state["skipped"]
-        self.best, self.waited, self._best = state["best"], state["waited"], saved.tensors.get("best", {})
-        if isinstance(self.measure, Validation) and state.get("validation"):
-            self.measure.count = state["validation"]
+        self.position, self.tokens, self.metrics = state["position"], state["tokens"], state["figures"]
+        self.skipped_in_a_row, self.skipped = state["bad_in_a_row"], state["skipped"]
+        self.best_metrics, self._best = state["best"], saved.tensors.get("best", {})
+        self.evaluations_since_best = state["waited"]
+        if isinstance(self.compute_metrics, Validation) and state.get("validation"):
+            self.compute_metrics.count = state["validation"]
         self._go_on(state)
-        if damage := self.log.rewind(self.step, every=True):
+        if damage := self.log.rewind(self.step, every_step=True):
             self.display.say(damage)
         self.display.say(f"going on from step {self.step}")
 
@@ -305,11 +313,11 @@ class Trainer:
         """The clock of a run that was begun before. One that has ended goes on only if its time was made longer."""
         walled = state.get("wall")
         if self.wall is None or not walled:  # what was trained then is what was spent then, as far as is known
-            self.clock = Clock(self.config.extent, state["seconds"], self.wall, spent=state["seconds"])
+            self.clock = Clock(self.config.extent, state["seconds"], self.wall, total_seconds=state["seconds"])
             return
-        self.clock = Clock(self.config.extent, state["seconds"], self.wall, spent=walled["spent"])
+        self.clock = Clock(self.config.extent, state["seconds"], self.wall, total_seconds=walled["spent"])
         self._evaluation = walled["evaluation"]
-        self.clock.over = walled["over"] and self.wall.budget <= walled["budget"]
+        self.clock.finished = walled["over"] and self.wall.budget <= walled["budget"]
 
     def _may_evaluate(self, share: float) -> bool:
         """Whether one more evaluation keeps them to a small share of the time, the last one included.
@@ -317,28 +325,31 @@ class Trainer:
         Only where time bounds the run: else its length is known in updates, and so is what evaluations cost of it. A
         score by which the best weights are chosen is always taken.
         """
-        if self.headline or (self.wall is None and self.config.budget is None):
+        if self.keep_best or (self.wall is None and self.config.budget is None):
             return True
-        return self.evaluating + 2 * self._evaluation <= SHARE * self.clock.used / share
+        return self.evaluation_seconds + 2 * self._evaluation <= EVALUATION_SHARE * self.clock.training_seconds / share
 
     def _may_save(self, share: float) -> bool:
         """The same of a save, where a person waits for the end: a kill costs what was done since the last one."""
-        return self.wall is None or self.saving + 2 * self._save <= SHARE * self.clock.used / share
+        return (
+            self.wall is None
+            or self.checkpoint_seconds + 2 * self._save <= EVALUATION_SHARE * self.clock.training_seconds / share
+        )
 
     def _bytes(self) -> int:
         """Of a checkpoint, about: weights and two moments."""
         return 3 * sum(parameter.nbytes for parameter in self.objective.parameters())
 
     def _keep_best(self, headline: str) -> None:
-        before = self.best.get(headline, math.nan)
-        if not (math.isnan(before) or self.figures[headline] > before):
-            self.waited += 1
+        before = self.best_metrics.get(headline, math.nan)
+        if not (math.isnan(before) or self.metrics[headline] > before):
+            self.evaluations_since_best += 1
             return
-        self.best, self.waited = dict(self.figures), 0
+        self.best_metrics, self.evaluations_since_best = dict(self.metrics), 0
         self._best = {name: weight.detach().clone() for name, weight in self.objective.state_dict().items()}
 
-    def _weary(self) -> bool:
-        return self.config.patience is not None and self.waited >= self.config.patience
+    def _should_stop(self) -> bool:
+        return self.config.patience is not None and self.evaluations_since_best >= self.config.patience
 
     def _warm_up(self) -> None:
         """Compile before the clock starts: one pass whose gradient is thrown away."""
@@ -346,32 +357,32 @@ class Trainer:
             self.display.say("compiling the step")
             warnings.filterwarnings("ignore", module="torch._inductor")  # notes from one of its authors to another
             sum(term.total for term in self._terms(self.feed(self.position)).values()).backward()
-            self.optimizer.forget()
+            self.optimizer.zero_grad()
             if self.device.type == "cuda":
                 torch.cuda.synchronize()
 
     def _terms(self, batch: Batch) -> dict[str, Any]:
         # The counts are for the host: a compiled step that saw them would be compiled anew for each.
-        return self._guess(replace(batch.to(self.device), counts={}))
+        return self._forward(replace(batch.to(self.device), counts={}))
 
-    def _guess(self, batch: Batch) -> dict[str, Any]:
-        with nullcontext() if self.pure else self._autocast():
-            terms: dict[str, Any] = self.compute(batch)
+    def _forward(self, batch: Batch) -> dict[str, Any]:
+        with nullcontext() if self.casts_weights else self._autocast():
+            terms: dict[str, Any] = self.forward(batch)
         return terms
 
     def _compiles(self) -> bool:
-        if not recurs(self.objective):
-            return compiles(self.config, self.precision, self.device)
+        if not is_recurrent(self.objective):
+            return should_compile(self.config, self.precision, self.device)
         if self.config.compile == "always":
             fact = "recurrent layers have kernels of their own, which the compiler cannot look into"
             raise RecipeError("train.compile", fact, "Use auto or never")
         return False
 
     def _compute(self) -> Callable[[Batch], Any]:
-        compute: Callable[[Batch], Any] = self._rounded if self.pure else self.objective
+        compute: Callable[[Batch], Any] = self._cast_weights if self.casts_weights else self.objective
         return torch.compile(compute, fullgraph=True, dynamic=False) if self.compiles else compute
 
-    def _rounded(self, batch: Batch) -> Any:
+    def _cast_weights(self, batch: Batch) -> Any:
         """The objective with every weight rounded once for the whole step; the weights themselves stay as they are."""
         weights = {**dict(self.objective.named_parameters()), **dict(self.objective.named_buffers())}
         rounded = {name: one.to(self.precision) if one.is_floating_point() else one for name, one in weights.items()}
@@ -384,76 +395,80 @@ class Trainer:
             return nullcontext()
         return torch.autocast(self.device.type, dtype=self.precision)
 
-    def _share(self) -> float:
+    def _progress(self) -> float:
         if self.wall is not None:
             # After the last step: an evaluation, a save, a model folder of about half its size, and the report. Beside
             # other work each may take longer than the last time.
-            after = 1.3 * self._evaluation + 2.0 * self._save + RECORD * self.step + self._stride
+            after = 1.3 * self._evaluation + 2.0 * self._save + REPORT_SECONDS_PER_STEP * self.step + self._stride
             self.clock.reserve = self.wall.reserve + after
-        return self.clock.share(self.step, self.feed.epoch(self.position))
+        return self.clock.progress(self.step, self.feed.epoch(self.position))
 
     def _read_pending(self, share: float, *, force: bool = False) -> None:
         """Bring the figures of the last steps to the host, now and then, and show and log them."""
         now = time.monotonic()
-        if not self._pending or not (force or len(self._pending) >= PENDING or now - self._lap.began > 0.5):
+        if not self._pending or not (force or len(self._pending) >= MAX_PENDING or now - self._lap.began > 0.5):
             return
         rows = torch.stack([figures for _, figures in self._pending]).tolist()  # here alone the host waits
         now, longest = time.monotonic(), 0
         rate = (self.tokens - self._lap.tokens) / max(now - self._lap.began, 1e-9)
-        timing = {"seconds": round(self.clock.used, 3), "speed": round(rate)}
+        timing = {"seconds": round(self.clock.training_seconds, 3), "speed": round(rate)}
         for number, ((record, _), row) in enumerate(zip(self._pending, rows, strict=True), 1):
             *losses, norm, bad = row
             terms = dict(zip(record["terms"], losses, strict=True))
-            self.bad_in_a_row = self.bad_in_a_row + 1 if bad else 0
-            longest = max(longest, self.bad_in_a_row)
+            self.skipped_in_a_row = self.skipped_in_a_row + 1 if bad else 0
+            longest = max(longest, self.skipped_in_a_row)
             self.skipped += bool(bad)
             loss = sum(weight * terms[name] for name, weight in record["terms"].items())
             self.log.write(
                 {**record, "loss": loss, "terms": terms, "norm": norm, "skipped": self.skipped} | timing,
-                curves=number == len(rows),  # a point now and then is curve enough
+                scalars=number == len(rows),  # a point now and then is curve enough
             )
         attended = self._lap.squares / max(self.tokens - self._lap.tokens, 1)
-        used = None if self.speed.peak is None else rate * self.speed.flops(attended) / self.speed.peak
+        used = (
+            None
+            if self.speed.peak_flops is None
+            else rate * self.speed.flops_per_token(attended) / self.speed.peak_flops
+        )
         self._pending.clear()
         self._lap = _Lap(now, self.tokens, 0)
         if not force:
-            left = self.clock.left(share)
+            left = self.clock.remaining(share)
             self.display.update(
                 Progress(
                     step=self.step,
-                    share=share,
+                    fraction=share,
                     loss=loss,
-                    rate=record["rate"],
+                    learning_rate=record["rate"],
                     tokens_per_second=rate,
                     mfu=used,
                     seconds_left=left,
                 )
             )
-        if longest >= PATIENCE:
+        if longest >= MAX_SKIPPED_IN_A_ROW:
             raise RunError(
                 self.folder,
                 f"the gradient was not a number {longest} steps in a row, up to step {self.step}",
-                "The last checkpoint is whole; lower optimizer.rate and run again",
+                "The last checkpoint is whole; lower optimizer.learning_rate and run again",
             )
 
 
-def compiles(config: TrainConfig, precision: torch.dtype, device: torch.device) -> bool:
+def should_compile(config: TrainConfig, precision: torch.dtype, device: torch.device) -> bool:
     """Whether steps are compiled, of networks that can be."""
     # In full precision attention looks at the bounds on the host, which cannot be compiled into one graph.
     fits = device.type == "cuda" and precision != torch.float32
     return config.compile == "always" or (config.compile == "auto" and fits)
 
 
-def records(objective: Objective, config: TrainConfig, precision: torch.dtype, device: torch.device) -> bool:
+def should_capture(objective: Objective, config: TrainConfig, precision: torch.dtype, device: torch.device) -> bool:
     """Whether pretraining is played on a GPU, and not told step by step: then kernels follow each other at once.
 
     Micro-batches are told one by one, and so are steps that wait for the host.
     """
-    whole = recurs(objective) or compiles(config, precision, device)
-    return device.type == "cuda" and config.accumulate == 1 and whole
+    whole = is_recurrent(objective) or should_compile(config, precision, device)
+    return device.type == "cuda" and config.gradient_accumulation == 1 and whole
 
 
-def recurs(objective: Objective) -> bool:
+def is_recurrent(objective: Objective) -> bool:
     """Whether it has recurrent layers: on a GPU such steps are not compiled, but recorded."""
     return any(isinstance(part, nn.RNNBase) for part in objective.modules())
 

@@ -1,0 +1,269 @@
+"""The composition root of measuring a model: a fine-tuned one on any labelled file, or any one by a whole suite."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.progress import Progress
+from rich.table import Table
+
+from bertsmith import config, files, terminal
+from bertsmith.data.labelled import glue, reader
+from bertsmith.data.labelled.examples import Example, Sentence
+from bertsmith.data.labelled.mismatch import held, mismatch
+from bertsmith.data.labelled.reader import GUESS, Columns, Kind, LabelledData
+from bertsmith.errors import FolderError, RecipeError, RunError, TextError
+from bertsmith.inference.load import load
+from bertsmith.inference.model import Model
+from bertsmith.insight import evaluation
+from bertsmith.models.hf import folder as folders
+from bertsmith.models.hf import sentence_transformers as sentences
+from bertsmith.runs import suites, task_data
+from bertsmith.tasks.base import Task, predict
+from bertsmith.tasks.embedding import SentenceEmbedding
+from bertsmith.tasks.findings import Prior, name_of, warnings
+from bertsmith.tasks.measure import findings_of
+from bertsmith.train import hardware
+
+CONSOLE = terminal.console()
+TOGETHER = 1024  # examples predicted at a time: no more are in memory, however long the file is
+SHOWN = 30  # classes in the terminal's table
+RESULT = "result.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """Which columns of the file hold what. Where nothing is said, those that the model learnt from; else guessed."""
+
+    texts: tuple[str, ...] | None = None
+    label: str | None = None
+    separator: str | None = None
+    bad: Literal["skip", "fail"] = "skip"
+    length: int | None = None  # tokens of a sequence at most; None: as in training, or as many as the model reads
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateConfig:
+    """What may be changed on the command line."""
+
+    data: DataConfig = field(default_factory=DataConfig)
+
+
+def evaluate(
+    model: Path,
+    arguments: Sequence[str],
+    *,
+    suite: str | None,
+    data: Path | None,
+    out: Path | None,
+    seeds: int,
+    limit: int | None,
+    shots: str | None,
+) -> None:
+    """Measure on the file that the first word names; or by a suite, whose data may also follow `--data`."""
+    if data is None:
+        if not arguments or ("=" in arguments[0] and not Path(arguments[0]).exists()):
+            remedy = "Name a labelled file: bertsmith evaluate MODEL test.csv; or --suite and its --data"
+            raise RecipeError("evaluate", "there is no data", remedy)
+        data, arguments = Path(arguments[0]), arguments[1:]
+    if suite is None and data.is_dir() and glue.recognise(data) is None and _is_glue(data):
+        suite = "glue"
+    if suite is None:
+        show(evaluate_file(model, data, out, overrides=arguments), out)
+        return
+    if out is None:
+        raise RecipeError("--out", f"the suite {suite} leaves a folder", "Name it: --out runs/measured")
+    changes = [*arguments, *([f"shots=[{shots}]"] if shots is not None else [])]
+    suites.run_suite(suite, model, data, out, seeds=seeds, limit=limit, overrides=changes)
+
+
+def evaluate_file(model: Path, data: Path, out: Path | None = None, *, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Scores of a fine-tuned model on a labelled file, with all that there is to say about them.
+
+    With a folder to write to, it leaves `result.json` and a page there.
+    """
+    if out is not None:
+        _check(out)
+    settings = config.build(config.override({}, overrides), EvaluateConfig, "evaluate").data
+    loaded = load(model)
+    task, source = _task(loaded, model), loaded.training_data
+    read, place = _read(data, type(task).file_kind(task.config), settings, source)
+    CONSOLE.print(f"{len(read.examples):,} examples: {read.description}")
+    for reason, count in read.dropped.items():
+        CONSOLE.print(f"  left out: {count:,} {reason}")
+    own = Prior.of(read.examples, source="this file")
+    names = _names(task.labels, own, place)
+    if renamed := {one: other for one, other in names.items() if one != other}:
+        told = ", ".join(f"'{one}' is '{other}'" for one, other in list(renamed.items())[:8])
+        CONSOLE.print(f"labels by the model's names: {told}")
+    length = settings.length or source.get("length")
+    length = min(length, loaded.max_length) if isinstance(length, int) and length >= 8 else loaded.max_length
+    temperature = source.get("temperature")
+    found = findings_of(task, _prior(source), temperature if isinstance(temperature, float) else None)
+    for block in _blocks(read.examples):
+        named = [_renamed(example, names) for example in block]
+        items = task.preprocess([_unlabelled(example) for example in block], loaded.tokenizer, length)
+        found.add(named, predict(task, named, items, device=loaded.device, detailed=True))
+    result = _result(found.to_dict(), loaded, place, read, length)
+    if out is not None:
+        with files.explain_os_errors(out):
+            out.mkdir(parents=True, exist_ok=True)
+        files.write_json(out / RESULT, result)
+        evaluation.write(out, f"{evaluation.model_name(Path(loaded.path))} on {place.name}", result)
+    return result
+
+
+def show(result: Mapping[str, Any], out: Path | None) -> None:
+    """The figures on the terminal: all of them, then class by class."""
+    table, details = Table("", "score", box=None), result["details"]
+    for name, one in result["summary"].items():
+        table.add_row(evaluation.plain_text(name_of(name, details)), f"{one['mean']:.4f}")
+    CONSOLE.print(table)
+    rows = details.get("classes") or details.get("entities") or []
+    if rows:
+        by_class = Table("\nclass" if "classes" in details else "\nentity", box=None)
+        for column in evaluation.COLUMNS:
+            by_class.add_column(f"\n{column}", justify="right")
+        for row in sorted(rows, key=lambda row: -row["support"])[:SHOWN]:
+            scores = [f"{row[name]:.3f}" for name in ("precision", "recall", "f1")]
+            by_class.add_row(evaluation.plain_text(row["label"]), *scores, f"{row['support']:,}")
+        CONSOLE.print(by_class)
+        if len(rows) > SHOWN:
+            CONSOLE.print(f"the {SHOWN} largest of {len(rows):,} classes")
+    for line in evaluation.comparison_lines(result):
+        CONSOLE.print(line)
+    if out is not None:
+        CONSOLE.print(f"result {out / RESULT}, page {out / evaluation.PAGE}")
+
+
+def _check(out: Path) -> None:
+    """No other run's result and no model may be written over."""
+    if out.exists() and not out.is_dir():
+        raise RunError(out, "is a file", "Name a folder to write to")
+    for name, kind in (("recipe.toml", "a run"), (folders.CONFIG, "a model")):
+        if (out / name).exists():
+            raise RunError(out, f"is the folder of {kind}", "Choose another folder for the measurement")
+
+
+def _task(loaded: Model, model: Path) -> Task:
+    """What the model was taught; of sentence vectors, to put texts that mean the same near each other."""
+    if isinstance(loaded.objective, Task):
+        return loaded.objective
+    if sentences.read(Path(loaded.path)) is not None:
+        pooling = loaded.sentence_config.pooling
+        return SentenceEmbedding(loaded.trunk, SentenceEmbedding.Config(pooling=pooling)).eval()  # type: ignore[arg-type]
+    raise FolderError(model, "was not fine-tuned", "Fine-tune it first with: bertsmith finetune")
+
+
+def _prior(source: Mapping[str, Any]) -> Prior | None:
+    counts, mean = source.get("counts"), source.get("mean")
+    known = counts if isinstance(counts, dict) and all(isinstance(one, int) for one in counts.values()) else {}
+    return Prior(counts=known, mean=mean if isinstance(mean, float) else None) if known or mean else None
+
+
+def _read(data: Path, kind: Kind, settings: DataConfig, source: Mapping[str, Any]) -> tuple[LabelledData, Path]:
+    """The examples of a file, by the columns that were named, by those the model learnt from, or guessed."""
+    asked = Columns(texts=settings.texts, label=settings.label, separator=settings.separator)
+    place = task_data.held_out_file(data, asked)
+    texts, label = source.get("texts"), source.get("label")
+    if asked == GUESS and texts and source.get("joined") == 1 and glue.recognise(place) is None and kind != "tag":
+        try:
+            learnt = Columns(texts=tuple(map(str, texts)), label=str(label) if label is not None else None)
+            if flags := source.get("labels"):
+                learnt = replace(learnt, labels=tuple(map(str, flags)))
+            if separator := source.get("separator"):
+                learnt = replace(learnt, separator=str(separator))
+            return reader.read(place, kind, learnt, settings.bad), place
+        except TextError:
+            pass  # the file has other columns: they are guessed, or whoever cannot guess says so
+    if kind != "choose" and asked == GUESS and held(place) == "choose":  # whose number of an ending looks like a class
+        raise mismatch(place, kind) or AssertionError
+    try:
+        read = reader.read(place, kind, asked, settings.bad)
+    except TextError:
+        if asked == GUESS and (other := mismatch(place, kind, strictly=kind == "number")):
+            raise other from None
+        raise
+    alone = kind == "pairs" and any(isinstance(one, Example) and len(one.texts) < 2 for one in read.examples[:1])
+    if alone and (other := mismatch(place, kind)):
+        raise other
+    return read, place
+
+
+def _names(labels: Sequence[str], own: Prior, place: Path) -> dict[str, str]:
+    """For each label of the file the model's: the same, the same but for capitals, or the one of that number.
+
+    Published models are often labelled by names where files have numbers: LABEL_0 or NEGATIVE is 0.
+    """
+    seen = [label for label in own.counts if labels]
+    if not seen or any(label in labels for label in seen):
+        return {label: label for label in seen}
+    folded = {label.casefold(): label for label in labels}
+    if len(folded) == len(labels) and any(label.casefold() in folded for label in seen):
+        return {label: folded.get(label.casefold(), label) for label in seen}
+    if all(label.isdecimal() and int(label) < len(labels) for label in seen):
+        return {label: labels[int(label)] for label in seen}
+    if held(place) == "number" and (other := mismatch(place, "classify", strictly=True)):
+        raise other
+    some, known = (", ".join(sorted(names)[:5]) for names in (seen, labels))
+    fact = f"none of its labels ({some}) is one that the model knows ({known})"
+    raise TextError(place, fact, "Name the column of the label with data.label='...', or rename the labels")
+
+
+def _renamed(example: Any, names: Mapping[str, str]) -> Any:
+    if not names:
+        return example
+    match example:
+        case Sentence(tags=tuple(tags)):
+            return replace(example, tags=tuple(names.get(tag, tag) for tag in tags))
+        case Example(label=tuple(labels)):
+            return replace(example, label=tuple(names.get(label, label) for label in labels))
+        case Example(label=str(label)):
+            return replace(example, label=names.get(label, label))
+    return example
+
+
+def _unlabelled(example: Any) -> Any:
+    """The example as the network sees it: a label that it never learnt is wrong, and no reason to stop."""
+    if isinstance(example, Sentence):
+        return replace(example, tags=None)
+    return replace(example, label=None) if isinstance(example, Example) else example
+
+
+def _blocks(examples: Sequence[Any]) -> Iterator[list[Any]]:
+    """Examples a block at a time, with a bar on a terminal."""
+    rest = iter(examples)
+    with Progress(console=CONSOLE, transient=True, disable=not CONSOLE.is_terminal) as progress:
+        bar = progress.add_task("measuring", total=len(examples))
+        while block := list(islice(rest, TOGETHER)):
+            yield block
+            progress.advance(bar, len(block))
+
+
+def _result(found: dict[str, Any], loaded: Model, place: Path, read: LabelledData, length: int) -> dict[str, Any]:
+    figures = found["figures"]
+    headline = next(iter(figures))
+    summary = {name: {"mean": one, "deviation": 0.0, "low": None, "high": None} for name, one in figures.items()}
+    told = [f"{len(read.examples):,} examples: {read.description}"]
+    told += [f"left out: {count:,} {reason}" for reason, count in read.dropped.items()]
+    protocol = {
+        "model": str(loaded.path),
+        "measured_on": str(place),
+        "data": told,
+        "length": f"{length} tokens of a text at most",
+        "data_sha256": read.fingerprint,
+        "machine": hardware.describe(loaded.device),
+    }
+    return {
+        "headline": headline,
+        "summary": summary,
+        "details": found,
+        "warnings": warnings(found, headline, figures[headline]),
+        "protocol": protocol,
+    }
+
+
+def _is_glue(data: Path) -> bool:
+    return any(glue.recognise(path) for path in data.iterdir() if path.is_dir())

@@ -1,0 +1,191 @@
+"""The composition root of text made ready to be read: `tokenizer` learns a vocabulary, `prepare` makes shards."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from rich import progress as bars
+
+from bertsmith import files, terminal
+from bertsmith.data.corpus.corpus import Corpus
+from bertsmith.data.shards.prepare import Summary
+from bertsmith.data.shards.prepare import prepare as tokenise
+from bertsmith.models.hf.folder import model_folder
+from bertsmith.text import language
+from bertsmith.text import tokenizer as pieces
+from bertsmith.text.extend import extend as extended
+from bertsmith.text.fertility import Sample, measure_fertility
+from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig
+from bertsmith.train.clock import format_duration
+
+CONSOLE = terminal.console()
+KEPT = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "tokenizer.json.writing")  # in a tokenizer's folder
+QUICKLY = 300_000  # characters that a vocabulary is measured on where time is short
+
+
+def tokenizer(texts: Sequence[str], out: Path, settings: TokenizerConfig, **reading: Any) -> None:
+    """Train a vocabulary and say how well it fits. What was not said of capitals and accents follows the text."""
+    check_tokenizer_folder(out)
+    train_tokenizer(Corpus(texts, **reading), settings, out)
+
+
+def check_tokenizer_folder(out: Path) -> None:
+    """Refuse, before any work, a folder that holds more than a tokenizer: a model's own would be written over."""
+    files.check_folder(out)
+    others = [path for path in sorted(out.iterdir()) if path.name not in KEPT] if out.is_dir() else []
+    if others:
+        files.check_not_foreign(out, marks=(), written=[path.name for path in others])
+
+
+def extend(texts: Sequence[str], out: Path, base: Path, more: int, **reading: Any) -> None:
+    """A vocabulary with more pieces for a text, and how well it fits before and after."""
+    check_tokenizer_folder(out)
+    before = Tokenizer.load(model_folder(base))
+    with CONSOLE.status("learning new pieces"):
+        corpus = Corpus(texts, **reading)
+        sample = Sample(corpus.lines())
+        for _ in sample:
+            pass  # it keeps what it lets through
+        after = extended(before, sample.kept, more)
+        after.save(out)
+        measures = {"before": measure_fertility(before, sample.kept), "after": measure_fertility(after, sample.kept)}
+    print_notes(corpus)
+    for name, found in measures.items():
+        CONSOLE.print(name, style="bold")
+        CONSOLE.print(str(found))
+    new = [after.piece(number) for number in range(before.vocabulary, after.vocabulary)]
+    CONSOLE.print(f"new              {'  '.join(new[:24])}{' ...' if len(new) > 24 else ''}")
+    if len(new) < more:
+        CONSOLE.print(f"{len(new):,} pieces are new, not {more:,}: the text repeats no more that the vocabulary lacks")
+
+
+def prepare(
+    texts: Sequence[str], out: Path, tokenizer: Path, *, valid: float = 0.01, workers: int | None = None, **reading: Any
+) -> Summary:
+    """Tokenise a text once, into shards."""
+    files.check_folder(out)
+    return prepare_shards(Corpus(texts, **reading), Tokenizer.load(model_folder(tokenizer)), out, valid, workers)
+
+
+@dataclass(frozen=True)
+class TrainedTokenizer:
+    """A vocabulary that was learnt, and what it took."""
+
+    tokenizer: Tokenizer
+    reason: str  # for what was done to capitals and accents
+    characters: int  # that it was learnt from
+    seconds_per_character: float  # seconds to cut a character into pieces
+
+
+def train_tokenizer(
+    corpus: Corpus, settings: TokenizerConfig, out: Path, seconds: float | None = None
+) -> TrainedTokenizer:
+    """A vocabulary of a text that is open already. `seconds`: how long text is read for it, if not all of it is."""
+    with CONSOLE.status("training the vocabulary"):
+        fitted, reason, lines = _fitted(corpus, settings)
+        if reason:
+            CONSOLE.print(reason)
+        sample = Sample(lines if seconds is None else _for(seconds, lines))
+        trained = pieces.train(sample, fitted)
+        trained.save(out)
+        began = time.monotonic()
+        measures = measure_fertility(trained, sample.kept, None if seconds is None else QUICKLY)
+        pace = (time.monotonic() - began) / max(min(sum(map(len, sample.kept)), QUICKLY), 1)
+    print_notes(corpus)
+    CONSOLE.print(str(measures))
+    if trained.vocabulary < settings.vocabulary and seconds is None:
+        CONSOLE.print(smaller_vocabulary(trained.vocabulary, settings.vocabulary))
+    return TrainedTokenizer(trained, reason, sample.taken, pace)
+
+
+def smaller_vocabulary(size: int, wanted: int) -> str:
+    """Why a vocabulary is smaller than was asked for."""
+    return f"{size:,} pieces, not {wanted:,}: the text has no more that occur at least twice"
+
+
+def _fitted(corpus: Corpus, settings: TokenizerConfig) -> tuple[TokenizerConfig, str, Iterable[str]]:
+    """The settings that suit the text's language, a line that says so, and the lines of the text.
+
+    What was said stays as it was said; byte-level BPE and T5 keep capitals and accents in any case.
+    """
+    lines: Iterable[str] = corpus.lines()
+    if settings.kind in ("bpe", "t5") or None not in (settings.lowercase, settings.strip_accents):
+        return settings, "", lines
+    some = corpus.sample(language.SAMPLE)
+    if not some:  # standard input can be read but once
+        rest = iter(lines)
+        some = list(islice(rest, 1_000))
+        lines = chain(some, rest)
+    found = language.detect_writing(some)
+    lower = found.lowercase if settings.lowercase is None else settings.lowercase
+    strip = found.strip_accents and lower if settings.strip_accents is None else settings.strip_accents
+    return replace(settings, lowercase=lower, strip_accents=strip), language.describe(lower, strip, found.reason), lines
+
+
+def _for(seconds: float, lines: Iterable[str]) -> Iterator[str]:
+    """The lines that can be read in a time."""
+    end = time.monotonic() + seconds
+    for line in lines:
+        yield line
+        if time.monotonic() > end:
+            return
+
+
+def print_notes(corpus: Corpus) -> None:
+    """Say what was skipped, and how files were read that are not plain UTF-8 text."""
+    for line in corpus.news():
+        CONSOLE.print(f"text: {line}")
+
+
+def prepare_shards(
+    corpus: Corpus, tokenizer: Tokenizer, out: Path, valid: float = 0.01, workers: int | None = None
+) -> Summary:
+    """Shards of a text that is open already."""
+    with _bar("preparing") as show:
+        summary = tokenise(corpus, tokenizer, out, valid=valid, workers=workers, progress=show)
+    print_notes(corpus)
+    for line in _lines(summary, language.detect_writing(corpus.sample(language.SAMPLE // 10)).units):
+        CONSOLE.print(line)
+    return summary
+
+
+def _lines(summary: Summary, units: str = "words") -> Iterator[str]:
+    """A summary as a person reads it; in which units its words are counted."""
+    yield "already prepared" if summary.already else f"prepared in {format_duration(summary.seconds)}"
+    for name, split in (("training", summary.train), ("validation", summary.valid)):
+        parts = {"documents": "documents", "sentences": "sentences", "words": units, "tokens": "tokens"}
+        counts = ", ".join(f"{split[part]:,} {name}" for part, name in parts.items())
+        share = split["bytes"] / max(summary.train["bytes"] + summary.valid["bytes"], 1)
+        yield f"  {name}: {counts} ({share:.1%} of the text)"
+    left_out = {
+        "duplicate documents": summary.duplicates,
+        "empty documents": summary.empty,
+        "empty sentences": summary.dropped,
+    }
+    told = [f"{count:,} {name}" for name, count in (left_out | summary.text).items() if count]
+    if told:
+        yield "  replaced or left out: " + ", ".join(told)
+
+
+@contextmanager
+def _bar(title: str) -> Iterator[Callable[[float, int], None]]:
+    """A bar with the time left on a terminal, a line at every tenth elsewhere."""
+    if CONSOLE.is_terminal:
+        columns = ("{task.description}", bars.BarColumn(), bars.TaskProgressColumn(), bars.TimeRemainingColumn())
+        with bars.Progress(*columns, console=CONSOLE) as bar:
+            task = bar.add_task(title, total=1.0)
+            yield lambda share, tokens: bar.update(task, completed=share, description=f"{title}, {tokens:,} tokens")
+        return
+    shown = 0
+
+    def line(share: float, tokens: int) -> None:
+        nonlocal shown
+        if int(share * 10) > shown:
+            shown = int(share * 10)
+            CONSOLE.print(f"{title} {share:.0%}, {tokens:,} tokens")
+
+    yield line

@@ -1,0 +1,124 @@
+"""The composition root of word vectors: `vectors` makes them, `similar` and `analogy` ask them."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bertsmith import terminal
+from bertsmith.config import build
+from bertsmith.data.corpus.corpus import Corpus
+from bertsmith.data.corpus.word_ids import encode_words
+from bertsmith.errors import TextError
+from bertsmith.inference.word_vectors import KeyedVectors, Method, Neighbour, read_analogies, read_word_pairs
+from bertsmith.models import word2vec, word_vectors
+from bertsmith.models.word2vec import Word2Vec, Word2VecConfig
+from bertsmith.models.word_vectors import WordVectors
+from bertsmith.objectives.word2vec import NegativeSamplingConfig
+from bertsmith.recipe import settle
+from bertsmith.train import hardware
+from bertsmith.train.clock import format_duration
+from bertsmith.train.display import Display
+from bertsmith.train.lock import Lock
+from bertsmith.train.word2vec import Word2VecTrainConfig, Word2VecTrainer
+
+CONSOLE = terminal.console()
+MAY_CHANGE = frozenset(
+    {"out", "train.epochs", "train.budget", "train.device", "train.checkpoints", "train.keep_checkpoints"}
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Word2VecRecipe:
+    """A run that makes word vectors, whole."""
+
+    out: Path
+    min_count: int = 5  # words that occur less often have no vector
+    lowercase: bool = True
+    model: Word2VecConfig = field(default_factory=Word2VecConfig)
+    sampling: NegativeSamplingConfig = field(default_factory=NegativeSamplingConfig)
+    train: Word2VecTrainConfig = field(default_factory=Word2VecTrainConfig)
+
+
+def build_recipe(out: Path, **values: Any) -> Word2VecRecipe:
+    """The recipe of what was asked for on the command line; what is wrong with it is told in one line."""
+    return build({"out": str(out), **values}, Word2VecRecipe, "word2vec")
+
+
+def train_vectors(
+    texts: Sequence[str], recipe: Word2VecRecipe, *, as_text: bool = False, **reading: Any
+) -> dict[str, float]:
+    """Learn a vector for each word of a text, from where the run stands, and leave a model folder."""
+    with Lock(recipe.out):
+        settle(recipe, MAY_CHANGE)
+        corpus = Corpus(texts, **reading)
+        with CONSOLE.status("counting words"):
+            sentences = (sentence for document in corpus.documents() for sentence in document.sentences)
+            text = encode_words(sentences, min_count=recipe.min_count, lowercase=recipe.lowercase)
+        for line in corpus.news():
+            CONSOLE.print(f"text: {line}")
+        CONSOLE.print(
+            f"{text.total_words:,} words, {len(text.words):,} of which occur {recipe.min_count} times or more"
+        )
+        device = hardware.select_device(recipe.train.device)
+        model = Word2Vec.initialise(recipe.model, len(text.words), recipe.train.seed, device)
+        with Display("word2vec") as display:
+            trainer = Word2VecTrainer(model, text, recipe.sampling, recipe.train, folder=recipe.out, display=display)
+            figures = trainer.fit()
+        word2vec.write(recipe.out / "model", model, text.words, text.counts)
+        if as_text:
+            made = WordVectors(text.words, model.inputs.cpu().numpy())
+            word_vectors.write(recipe.out / "vectors.txt", made, "text")
+        CONSOLE.print(f"{len(text.words):,} vectors in {recipe.out / 'model'}, {format_duration(figures['seconds'])}")
+    return figures
+
+
+def similar(model: Path, words: Sequence[str], *, pairs_file: Path | None, top_k: int, as_json: bool) -> None:
+    """The words that lie nearest to each word; and how well a file of judged pairs is agreed with."""
+    _asked(words, pairs_file, "bertsmith similar --pairs")
+    opened = KeyedVectors(word2vec.load_vectors(model))
+    for word in words:
+        _show({"word": word}, opened.most_similar(word, top_k), as_json)
+    if pairs_file is not None:
+        found = opened.evaluate_pairs(read_word_pairs(pairs_file))
+        line = f"correlation {found.correlation:.3f} over {found.found:,} of {found.pairs:,} pairs"
+        _say({"file": str(pairs_file), **asdict(found)}, line, as_json)
+
+
+def analogy(
+    model: Path, words: Sequence[str], *, questions_file: Path | None, method: Method, top_k: int, as_json: bool
+) -> None:
+    """What is to the third word as the first is to the second; and how many questions of a file are answered."""
+    if words and len(words) != 3:
+        raise TextError("words", f"an analogy is asked with 3 words, not {len(words)}", "As in: king man woman")
+    _asked(words, questions_file, "bertsmith analogy --questions")
+    opened = KeyedVectors(word2vec.load_vectors(model))
+    if words:
+        word, minus, plus = words
+        found = opened.analogy(word, minus, plus, top_k, method)
+        _show({"word": word, "minus": minus, "plus": plus}, found, as_json)
+    if questions_file is not None:
+        answered = opened.evaluate_analogies(read_analogies(questions_file), method)
+        facts = [f"{share:6.1%}  {group}" for group, share in answered.groups.items()]
+        whole = f"of {answered.found:,} of {answered.questions:,} questions, those whose words are all known"
+        facts.append(f"{answered.accuracy:6.1%}  {whole}")
+        _say({"file": str(questions_file), **answered.to_dict()}, "\n".join(facts), as_json)
+
+
+def _asked(words: Sequence[str], file: Path | None, command: str) -> None:
+    if not words and file is None:
+        raise TextError("words", "none are given", f"Give some, or a file to {command}")
+
+
+def _show(said: dict[str, str], found: list[Neighbour], as_json: bool) -> None:
+    if not as_json:
+        CONSOLE.print(f"\n{' '.join(said.values())}", style="bold")
+    lines = "\n".join(f"  {one.score:.3f}  {one.word}" for one in found)
+    _say({**said, "found": [asdict(one) for one in found]}, lines, as_json)
+
+
+def _say(record: dict[str, Any], line: str, as_json: bool) -> None:
+    if as_json:
+        print(terminal.json_line(record), flush=True)
+    else:
+        CONSOLE.print(line)

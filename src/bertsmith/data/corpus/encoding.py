@@ -1,0 +1,148 @@
+"""The encoding of a text that is not UTF-8: what most of its bytes mean, guessed from the first of them that are odd.
+
+Western, Central European, Turkish and Baltic texts differ in a few letters only, so they are told apart by the
+alphabets of their languages; other scripts by the library `charset_normalizer`. Bad bytes in a text that is otherwise
+UTF-8 are no other encoding, and neither are bytes that make sense in none.
+"""
+
+import codecs
+import logging
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+UTF8 = "utf-8"
+HALVES = re.compile(
+    rb"\xed[\xa0-\xbf][\x80-\xbf]"
+)  # halves of characters, as some programs write them: UTF-8 but for these
+SAMPLE = 1 << 16  # bytes that are looked at
+SHORTEST = 16  # bytes from which UTF-16 can be told without a mark
+BLANKS = 4  # line ends and spaces of two bytes, before text like Chinese, whose other bytes are no sign, is UTF-16
+CONTROLS = 0.2  # of the bytes of UTF-16 are control characters, 0 among them, if it is not Chinese
+ODD = 0.01  # of the characters of a text may be such as no text holds; and so many are ASCII, if only as line ends
+PLAUSIBLE = 0.9  # of the letters beyond ASCII are of the language's alphabet
+FOREIGN = 0.5  # of all letters beyond ASCII: more, and the script is not Latin
+MARKS = frozenset("„“”‘’‚–—…«»‹›€£§°©®™·•¿¡ªº½¼¾²³×±µ¢†‡\u00a0\u00ad´`¨")
+ALPHABETS = {
+    "cp1252": [
+        "äöüß",
+        "àâæçéèêëîïôœùûüÿ",
+        "áéíóúñü",
+        "ãõáàâéêíóôúç",
+        "àèéìíîòóùú",
+        "åäöæøéü",
+        "áðéíóúýþæö",
+        "éëïöüèê",
+    ],
+    "cp1250": ["ąćęłńóśźż", "áčďéěíňóřšťúůýž", "áäčďéíĺľňóôŕšťúýž", "áéíóöőúüű", "čćđšž", "ăâîşţ"],
+    "cp1254": ["çğıiöşüâîû"],
+    "cp1257": ["āčēģīķļņšūž", "ąčęėįšųūž", "äõöüšž"],
+}
+# What the library may answer: it also knows encodings that no text file has been written in for decades.
+KNOWN = {
+    *("cp1250", "cp1251", "cp1252", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258", "cp866", "cp874"),
+    *("big5", "big5hkscs", "cp932", "cp949", "cp950", "euc_jp", "euc_kr", "gb18030", "gb2312", "gbk", "johab"),
+    *("iso8859_5", "iso8859_6", "iso8859_7", "iso8859_8", "koi8_r", "koi8_u", "mac_cyrillic", "shift_jis", "tis_620"),
+    *("shift_jis_2004", "shift_jisx0213", "euc_jis_2004", "euc_jisx0213"),
+}
+MARKED = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+
+
+def marked(first: bytes) -> str:
+    """UTF-16 or UTF-32, where a byte-order mark says so; else nothing. The longer marks are asked for first."""
+    return next((name for mark, name in MARKED.items() if first.startswith(mark)), "")
+
+
+def wide(first: bytes) -> str:
+    """UTF-16 or UTF-32 by a byte-order mark, or UTF-16 by its bytes, where it is saved without one; else nothing.
+
+    Of most scripts every second byte is 0 or another control character; of Chinese, only of line ends and the like.
+    """
+    if found := marked(first):
+        return found
+    head = first[: min(SAMPLE, len(first)) & ~1]
+    if b"\0" not in head or len(head) < SHORTEST:
+        return ""
+    controls = sum(head.count(bytes([byte])) for byte in range(32) if byte not in b"\n\r")
+    try:
+        head.decode()
+        is_utf8 = True
+    except UnicodeDecodeError:
+        is_utf8 = False
+    texts = {name: head.decode(name, "replace") for name in ("utf-16-le", "utf-16-be")}
+    blanks = max(text.count("\n") + text.count(" ") for text in texts.values())
+    if controls < CONTROLS * len(head) and (is_utf8 or blanks < BLANKS):
+        return ""  # stray NULs, which are bad characters and no sign of another encoding
+    ascii_share = {name: sum(map(str.isascii, text)) / len(text) for name, text in texts.items()}
+    best = max(texts, key=lambda name: ascii_share[name])
+    odd = sum(not (letter.isprintable() or letter.isspace()) for letter in texts[best])
+    return best if ascii_share[best] >= ODD and odd <= ODD * len(texts[best]) else ""
+
+
+def guess(raw: bytes) -> str:
+    """The encoding of some lines that are not all UTF-8; UTF-8 where it is the best guess in spite of that."""
+    sample = _sample(HALVES.sub(b"", raw))
+    text = sample.decode(errors="replace")
+    bad = text.count("\ufffd")
+    good = sum(not letter.isascii() for letter in text) - bad
+    if not bad or good > bad:
+        return UTF8
+    return _latin(sample) or _other(sample) or UTF8
+
+
+def legible(first: bytes) -> bool:
+    """Whether the first bytes of a file may be text: no NUL, unless a mark says that characters have two bytes."""
+    return bool(wide(first)) or (b"\0" not in first and not first.startswith((b"%PDF-", b"\x1f\x8b", b"PK\x03\x04")))
+
+
+def transcoded(blocks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+    """The same text in UTF-8."""
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    for block in blocks:
+        yield decoder.decode(block).encode()
+    yield decoder.decode(b"", final=True).encode()
+
+
+def _sample(raw: bytes) -> bytes:
+    """The lines that are not ASCII, so many of them: the others say nothing."""
+    found, size = list[bytes](), 0
+    for line in raw.split(b"\n"):
+        if not line.isascii():
+            found.append(line[:SAMPLE])
+            size += len(found[-1])
+            if size >= SAMPLE:
+                break
+    return b"\n".join(found)
+
+
+def _latin(sample: bytes) -> str:
+    """The encoding in which nearly all letters are those of one language; the first of equals, cp1252 before all."""
+    best, found = 0.0, ""
+    for encoding, alphabets in ALPHABETS.items():
+        text = sample.decode(encoding, errors="replace")
+        letters = Counter(letter for letter in text if not letter.isascii() and letter not in MARKS)
+        plain = sum(letter.isascii() and letter.isalpha() for letter in text)
+        count = letters.total()
+        if count > FOREIGN * (count + plain):
+            return ""
+        for alphabet in alphabets:
+            fitting = sum(number for letter, number in letters.items() if letter.lower() in alphabet) / max(count, 1)
+            fitting = fitting if count else 1.0
+            if fitting > best:
+                best, found = fitting, encoding
+    return found if best >= PLAUSIBLE else ""
+
+
+def _other(sample: bytes) -> str:
+    try:
+        from charset_normalizer import from_bytes
+    except ImportError:
+        return ""
+    logging.getLogger("charset_normalizer").setLevel(logging.ERROR)
+    names = (match.encoding for match in from_bytes(sample, enable_fallback=False))
+    return next((name for name in names if name in KNOWN), "")

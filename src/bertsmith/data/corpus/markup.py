@@ -1,0 +1,159 @@
+"""Markup: the paragraphs of Markdown, reStructuredText and HTML, without what is there for the eye or for a browser.
+
+Headings, items of lists and rows of tables are paragraphs of their own. Code that is set apart from the text is left
+out, as are scripts, styles and navigation.
+"""
+
+import html
+import re
+from collections.abc import Iterable, Iterator
+from html.parser import HTMLParser
+
+from bertsmith.data.corpus.lines import Run
+from bertsmith.errors import TextError
+
+Paragraph = tuple[int, str]  # the line where it begins, and its text
+
+FENCE = re.compile(r"^\s{0,3}(```+|~~~+)")
+RULE = re.compile(r"^\s*([-=*_~^\"'+#`.:])(\s*\1){2,}\s*$|^\s*\|?[\s:|+=-]*-[\s:|+=-]*\|[\s:|+=-]*$")
+HEADING = re.compile(r"^\s{0,3}#{1,6}\s+(.*?)\s*#*\s*$")
+ITEM = re.compile(r"^\s*(?:>\s?)*(?:[-*+•]|\d{1,3}[.)]|#\.)\s+(?:\[[ xX]\]\s+)?")
+QUOTE = re.compile(r"^\s*(?:>\s?)+")
+DEFINITION = re.compile(r"^\s{0,3}\[[^\]]+\]:\s*\S+")
+DIRECTIVE = re.compile(r"^\s*\.\.(\s|$)|^\s*:[\w -]+:(\s|$)")
+INLINE = [
+    (re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\([^()]*\))?[^()]*\)"), r"\1"),  # links and images
+    (re.compile(r"!?\[([^\[\]]+)\]\[[^\[\]]*\]"), r"\1"),
+    (re.compile(r":[\w:-]+:`([^`<]*?)\s*(?:<[^`>]*>)?`"), r"\1"),  # roles of reStructuredText
+    (re.compile(r"`([^`<]+?)\s*<[^`>]+>`__?"), r"\1"),
+    (re.compile(r"<(?:https?://|mailto:)[^<>\s]*>|</?[a-zA-Z][^<>]{0,500}>"), ""),
+    (re.compile(r"`+([^`]+)`+_{0,2}"), r"\1"),
+    (re.compile(r"(\*\*\*|\*\*|\*|~~)(?=\S)(.+?)(?<=\S)\1"), r"\2"),
+    (re.compile(r"(?<!\w)(__|_)(?=\S)(.+?)(?<=\S)\1(?!\w)"), r"\2"),
+    (re.compile(r"\\([\\`*_{}\[\]()#+.!|<>~-])"), r"\1"),
+]
+LONGEST = 1 << 14  # characters of a line whose marks are looked for: patterns take longer than reading
+
+DROPPED = {"script", "style", "nav", "template", "svg", "noscript", "head", "iframe", "object", "select", "button"}
+INNER = {"a", "abbr", "b", "bdi", "bdo", "cite", "code", "data", "del", "dfn", "em", "font", "i", "ins", "kbd", "label"}
+INNER |= {"mark", "q", "s", "samp", "small", "span", "strong", "sub", "sup", "time", "tt", "u", "var", "wbr", "ruby"}
+TAG = 1 << 22  # characters of a tag, or of a comment, that may be waited for
+
+
+def markdown(found: Iterable[Run], *, rst: bool = False) -> Iterator[Paragraph]:
+    """The paragraphs of Markdown, or of reStructuredText."""
+    held, first, fence, hidden = list[str](), 0, "", -1
+    front = False  # within the settings that some files begin with
+    for start, lines in found:
+        for number, line in enumerate(lines, start):
+            if number == 1 and not rst and line.rstrip() == "---":
+                front = True
+                continue
+            if front:
+                front = line.rstrip() not in ("---", "...")
+                continue
+            opening = None if rst else FENCE.match(line)
+            if fence or opening:
+                mark = opening[1] if opening else ""
+                fence = (mark if not fence else "" if mark.startswith(fence) else fence) if opening else fence
+                ends, text = True, ""
+            elif hidden >= 0 and (not line.strip() or len(line) - len(line.lstrip()) > hidden):
+                ends, text = True, ""  # what belongs to a directive, by its indent
+            else:
+                hidden = -1
+                if rst and DIRECTIVE.match(line):
+                    hidden = len(line) - len(line.lstrip())
+                ends, text = _line(line, rst)
+                if rst and text.endswith("::"):
+                    text, hidden = text[:-1], len(line) - len(line.lstrip())
+            if ends and held:
+                yield first, _inline(" ".join(held))
+                held = []
+            if text:
+                first = first if held else number
+                held.append(text)
+                if HEADING.match(line) or line.lstrip().startswith("|"):
+                    yield first, _inline(text)
+                    held = []
+    if held:
+        yield first, _inline(" ".join(held))
+
+
+def _line(line: str, rst: bool) -> tuple[bool, str]:
+    """Whether a line ends the paragraph before it, and its own text."""
+    if not line.strip() or RULE.match(line) or (DIRECTIVE.match(line) if rst else DEFINITION.match(line)):
+        return True, ""
+    if not rst and (heading := HEADING.match(line)):
+        return True, heading[1]
+    if line.lstrip().startswith("|"):
+        return True, " ".join(cell.strip() for cell in line.strip().strip("|").split("|") if cell.strip())
+    if item := ITEM.match(line):
+        return True, line[item.end() :].strip()
+    return False, QUOTE.sub("", line).strip() if not rst else line.strip()
+
+
+def _inline(text: str) -> str:
+    """A paragraph without marks; of links only what one reads."""
+    if len(text) <= LONGEST:
+        for pattern, kept in INLINE:
+            text = pattern.sub(kept, text)
+    return " ".join(html.unescape(text).split())
+
+
+def page(found: Iterable[Run], name: str) -> Iterator[Paragraph]:
+    """The paragraphs of an HTML page, as they come by."""
+    parser = _Page()
+    for start, lines in found:
+        for number, line in enumerate(lines, start):
+            parser.number = number
+            parser.feed(line + "\n")
+            if len(parser.rawdata) > TAG:
+                raise TextError(f"{name}:{number}", "has a tag that never ends", "Mend the file, or add --as text")
+            yield from parser.taken()
+    parser.close()
+    parser.end()
+    yield from parser.taken()
+
+
+class _Page(HTMLParser):
+    """Gathers the text between tags; a tag that is not within a line ends the paragraph."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.number, self.first = 1, 1
+        self._held, self._done = list[str](), list[Paragraph]()
+        self._dropped, self._depth = "", 0
+
+    def taken(self) -> list[Paragraph]:
+        """The paragraphs that have ended since it was last asked."""
+        done, self._done = self._done, []
+        return done
+
+    def end(self) -> None:
+        if text := " ".join("".join(self._held).split()):
+            self._done.append((self.first, text))
+        self._held = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if self._dropped:
+            self._depth += tag == self._dropped
+        elif tag == "body":
+            self.end()
+        elif tag in DROPPED:
+            self._dropped, self._depth = tag, 1
+        elif tag not in INNER:
+            self.end()
+        if self._dropped == "head" and tag == "body":  # a head that nobody closed
+            self._dropped = ""
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == self._dropped:
+            self._depth -= 1
+            self._dropped = self._dropped if self._depth else ""
+        elif tag not in INNER:
+            self.end()
+
+    def handle_data(self, data: str) -> None:
+        if not self._dropped:
+            self.first = self.first if self._held else self.number
+            self._held.append(data)

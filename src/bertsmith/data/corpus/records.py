@@ -1,0 +1,96 @@
+"""Records: the texts in JSON lines, in Parquet and in a column of a table, one document each."""
+
+import json
+from collections.abc import Callable, Iterator
+
+from bertsmith.data.corpus.lines import Cleaner, runs, unreadable
+from bertsmith.data.corpus.sources import Source, pyarrow
+from bertsmith.data.labelled.tables import BadRows, Table, open_table, recoded
+from bertsmith.errors import TextError, suggest
+
+LONGEST = 1 << 24  # characters a line of JSON may have
+ROWS = 256  # of a Parquet file, held at a time
+FIELD = "text"  # the field that is meant where none was named
+
+Record = tuple[int, str]  # the number of the line or row, and the text in it
+
+
+def from_json(blocks: Iterator[bytes], name: str, field: str, cleaner: Cleaner) -> Iterator[Record]:
+    """The text in one field of each JSON object. A field that the first one lacks must be misspelt."""
+    whole = Cleaner(cleaner.policy, LONGEST, cleaner.tally, guessing=cleaner.guessing)
+    known = False
+    for first, lines in runs(blocks, name, whole):
+        for number, line in enumerate(lines, first):
+            if not line or line.isspace():
+                continue
+            place = f"{name}:{number}"
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError):
+                record = None
+            if not isinstance(record, dict):
+                cleaner.mends("broken records", place)
+                continue
+            if field not in record and not known:
+                raise TextError(place, f"has no field '{field}'", suggest(field, record))
+            known = True
+            text = record.get(field)
+            if not isinstance(text, str):
+                cleaner.mends("records without text", place)
+            elif (text := cleaner.cleaned(text, place)) is not None:
+                yield number, text
+    cleaner.encoding, cleaner.marked = whole.encoding, whole.marked
+
+
+def from_parquet(source: Source, field: str, cleaner: Cleaner, reached: Callable[[int], object]) -> Iterator[Record]:
+    """The texts in one column."""
+    arrow = pyarrow(source.name)
+    done = 0  # rows
+    try:
+        with arrow.parquet.ParquetFile(source.path) as file:
+            names = file.schema_arrow.names
+            if field not in names:
+                raise TextError(source.name, f"has no column '{field}'", suggest(field, names))
+            rows = file.metadata.num_rows
+            for batch in file.iter_batches(batch_size=ROWS, columns=[field]):
+                # As bytes: a file may claim that its text is UTF-8 when it is not.
+                for row, raw in enumerate(batch.column(0).cast(arrow.large_binary()).to_pylist(), done + 1):
+                    place = f"{source.name}:{row}"
+                    if raw is None:
+                        cleaner.mends("records without text", place)
+                    elif (text := cleaner.decoded(raw, place)) is not None:
+                        yield row, text
+                done += len(batch)
+                reached(source.size * done // rows)
+    except arrow.ArrowNotImplementedError:
+        raise TextError(source.name, f"the column '{field}' does not hold text") from None
+    except (arrow.ArrowException, OSError, LookupError) as error:
+        raise unreadable(f"{source.name}:{done + 1}", error) from None
+
+
+def from_table(
+    source: Source, field: str, cleaner: Cleaner, reached: Callable[[int], object], note: Callable[[str], object]
+) -> Iterator[Record]:
+    """The texts in one column of CSV or TSV: the one that was named, else the one whose texts are the longest."""
+    source = recoded(source)
+    if source.encoding:
+        note(f"{source.name}: read as {source.encoding}, not UTF-8")
+    table = open_table(source, {field})
+    if field == FIELD and field not in map(str.casefold, table.columns):
+        field = _longest(table)
+        note(f"{source.name}: text from column '{field}', the one with the longest texts; --field names another")
+    column = table.column(field)
+    dropped = BadRows("fail" if cleaner.policy == "fail" else "skip")
+    for number, (place, row) in enumerate(table.rows((column,), dropped), 1):
+        text = row[column]
+        if not isinstance(text, str) or not text.strip():
+            cleaner.mends("records without text", place)
+        elif (text := cleaner.cleaned(text, place)) is not None:
+            yield number, text
+    reached(source.size)
+    cleaner.tally.update(dropped.counts)
+
+
+def _longest(table: Table) -> str:
+    sizes = {name: sum(len(str(row.get(name) or "")) for row in table.head) for name in table.columns}
+    return max(table.columns, key=lambda name: sizes[name])

@@ -1,0 +1,146 @@
+"""GLUE: nine tasks of understanding language, their files as they are published. Wang et al. 2018, table 1.
+
+The names of the classes stand in the order that `transformers` numbers them in, so that a model means the same by
+class 0 here and there.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from bertsmith.data.corpus.sources import COMPRESSIONS
+from bertsmith.data.labelled.tables import Table, find_source, open_table
+from bertsmith.errors import TextError
+
+ENDINGS = (".tsv", ".jsonl")
+BINARY = ("0", "1")
+ENTAILMENT = ("entailment", "not_entailment")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlueTask:
+    """A task of GLUE: where its files hold what, and how it is scored."""
+
+    name: str
+    texts: tuple[str, ...]  # columns of the TSV file; numbers where it has no header
+    label: str
+    record: tuple[str, ...]  # the same columns where the file is JSON lines, the label last
+    kind: Literal["classify", "number"] = "classify"
+    classes: tuple[str, ...] = BINARY  # in the order of their numbers; none where the label is a number
+    metrics: tuple[str, ...] = ("accuracy",)
+    dev: str = "dev"  # the name of the file to be judged by, without its ending
+    headline: str = "accuracy"  # the one that GLUE averages; "mean" is the mean of the metrics
+
+
+GLUE: dict[str, GlueTask] = {
+    task.name: task
+    for task in (
+        GlueTask(
+            name="CoLA",
+            texts=("3",),
+            label="1",
+            record=("sentence", "label"),
+            metrics=("matthews",),
+            headline="matthews",
+        ),
+        GlueTask(name="SST-2", texts=("sentence",), label="label", record=("sentence", "label")),
+        GlueTask(
+            name="MRPC",
+            texts=("#1 String", "#2 String"),
+            label="Quality",
+            record=("sentence1", "sentence2", "label"),
+            metrics=("accuracy", "f1"),
+            headline="mean",
+        ),
+        GlueTask(
+            name="STS-B",
+            texts=("sentence1", "sentence2"),
+            label="score",
+            record=("sentence1", "sentence2", "label"),
+            kind="number",
+            classes=(),
+            metrics=("spearman", "pearson"),
+            headline="spearman",
+        ),
+        GlueTask(
+            name="QQP",
+            texts=("question1", "question2"),
+            label="is_duplicate",
+            record=("question1", "question2", "label"),
+            metrics=("accuracy", "f1"),
+            headline="mean",
+        ),
+        GlueTask(
+            name="MNLI",
+            texts=("sentence1", "sentence2"),
+            label="gold_label",
+            record=("premise", "hypothesis", "label"),
+            classes=("entailment", "neutral", "contradiction"),
+            dev="dev_matched",
+        ),
+        GlueTask(
+            name="QNLI",
+            texts=("question", "sentence"),
+            label="label",
+            record=("question", "sentence", "label"),
+            classes=ENTAILMENT,
+        ),
+        GlueTask(
+            name="RTE",
+            texts=("sentence1", "sentence2"),
+            label="label",
+            record=("sentence1", "sentence2", "label"),
+            classes=ENTAILMENT,
+        ),
+        GlueTask(
+            name="WNLI",
+            texts=("sentence1", "sentence2"),
+            label="label",
+            record=("sentence1", "sentence2", "label"),
+        ),
+    )
+}
+HEADINGS = frozenset(name for task in GLUE.values() for name in (*task.texts, task.label) if not name.isdigit())
+
+
+def recognise(path: Path) -> GlueTask | None:
+    """The task whose file or folder this is: by the name of the folder, if the columns agree."""
+    if path.is_dir():
+        task = _named(path.name)
+        inside = list(files(path, task).values()) if task else []
+        return recognise(inside[0]) if inside else None
+    task = _named(path.absolute().parent.name)
+    if task is None or not path.is_file():
+        return None
+    try:
+        return task if columns(open_table(find_source(path), HEADINGS), task) else None
+    except TextError:
+        return None  # whoever reads it in earnest will hear of it
+
+
+def files(folder: Path, task: GlueTask) -> dict[str, Path]:
+    """The files to learn from ('train') and to be judged by ('dev'), where they are there."""
+    found = {}
+    for part, stems in {"train": ("train",), "dev": (task.dev, "dev", "valid", "validation")}.items():
+        names = [stem + ending + packing for ending in ENDINGS for stem in stems for packing in ("", *COMPRESSIONS)]
+        there = [folder / name for name in names if (folder / name).is_file()]
+        if there:
+            found[part] = there[0]
+    return found
+
+
+def columns(table: Table, task: GlueTask) -> tuple[tuple[str, ...], str] | None:
+    """The columns of the texts and of the label in one of the task's files; None if it is not laid out like one."""
+    if task.name == "CoLA" and table.delimiter and not table.has_header:
+        judged = [row[task.label] in task.classes for row in table.head if len(table.columns) == 4]
+        return (task.texts, task.label) if 2 * sum(judged) > len(judged) else None
+    for *texts, label in ((*task.texts, task.label), task.record):
+        if {*texts, label} <= set(table.columns):
+            return tuple(texts), label
+    return None
+
+
+def _named(folder: str) -> GlueTask | None:
+    plain = re.sub(r"[^a-z0-9]", "", folder.lower())
+    return next((task for name, task in GLUE.items() if name.lower().replace("-", "") == plain), None)

@@ -1,0 +1,68 @@
+"""How far an unfinished preparation has come: written down after every shard, so that it can go on."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bertsmith import files
+from bertsmith.data.shards.shards import AGAIN
+from bertsmith.errors import FolderError
+
+FOLDER, NAME, FORMAT = "unfinished", "journal.json", "bertsmith-journal 2"
+DIGEST = 16
+
+
+class Journal:
+    """A folder within the one being made: the state after the last shard, and all digests so far.
+
+    An entry counts once its JSON is in place; the digests are written before it, one file for each entry.
+    """
+
+    def __init__(self, out: Path, inputs: dict[str, Any]) -> None:
+        self.folder = out / FOLDER
+        self.entries, self.state = 0, dict[str, Any]()
+        if (self.folder / NAME).exists():
+            journal = files.read_json(self.folder / NAME)
+            if journal.get("format") != FORMAT:
+                raise FolderError(self.folder / NAME, "is no journal of this version", AGAIN)
+            self.entries, self.state = journal["entries"], journal["state"]
+            if self.entries and (changed := differences(journal["inputs"], inputs)):
+                fact = f"was begun with {changed}, and is not finished"
+                raise FolderError(out, fact, "Run it as it was begun, or delete the folder to begin anew")
+        elif found := [path.name for path in out.iterdir() if path.name != FOLDER]:
+            raise FolderError(out, f"holds {found[0]!r}, so it is not a new folder", "Choose another folder")
+        self.inputs = inputs
+        if not self.entries:  # nothing is lost by beginning anew, even with other text
+            with files.explain_os_errors(self.folder):
+                self.folder.mkdir(exist_ok=True)
+            self._write()
+
+    def record(self, state: dict[str, Any], digests: bytes) -> None:
+        """Make an entry: from here the work can go on."""
+        files.write(self.folder / f"{self.entries:06}.digests", digests)
+        self.entries, self.state = self.entries + 1, state
+        self._write()
+
+    def digests(self) -> Iterator[bytes]:
+        for entry in range(self.entries):
+            data = (self.folder / f"{entry:06}.digests").read_bytes()
+            for start in range(0, len(data), DIGEST):
+                yield data[start : start + DIGEST]
+
+    def _write(self) -> None:
+        journal = {"format": FORMAT, "entries": self.entries, "inputs": self.inputs, "state": self.state}
+        files.write_json(self.folder / NAME, journal)
+
+
+def delete_journal(out: Path) -> None:
+    """The work is finished; its journal goes."""
+    shutil.rmtree(out / FOLDER, ignore_errors=True)
+
+
+def differences(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """What is not the same, in words: `another tokenizer`, `valid=0.01 (now 0.05)`. Empty if all is."""
+    named = {"files": "other text", "tokenizer": "another tokenizer"}
+    changed = [key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key)]
+    told = [named.get(key, f"{key}={before.get(key)} (now {now.get(key)})") for key in changed]
+    return ", ".join(told)

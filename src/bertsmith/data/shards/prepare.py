@@ -1,0 +1,247 @@
+"""Text is tokenised once, on all cores, into shards that training reads at any speed.
+
+Documents keep the order of the corpus; the second of two equal ones is dropped; a share of the text, chosen by
+what it says and not by where it stands, is kept apart for validation (`validation.py` says how). Killed at any
+moment and run again, the work goes on after the last finished shard, and what comes out is the same, byte for byte.
+"""
+
+import fcntl
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from bertsmith import files
+from bertsmith.data.corpus.corpus import Corpus
+from bertsmith.data.shards.chunks import Chunk, chunks
+from bertsmith.data.shards.duplicates import DigestSet
+from bertsmith.data.shards.encoded import EncodedDocuments
+from bertsmith.data.shards.journal import Journal, delete_journal, differences
+from bertsmith.data.shards.shards import FORMAT, VERSION, Shards, token_dtype
+from bertsmith.data.shards.validation import choose
+from bertsmith.data.shards.verification import verify
+from bertsmith.data.shards.workers import encode_all
+from bertsmith.data.shards.writer import ShardWriter
+from bertsmith.errors import FolderError, RecipeError, RunError, TextError
+from bertsmith.text.tokenizer import Tokenizer
+
+SMALL = 1 << 20  # bytes of text that are encoded before workers have started
+COUNTING = 0.1  # of the bar: the first reading of a large text, which only counts
+Progress = Callable[[float, int], object]  # the share of the text that is done, and the tokens so far
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What was read, and what became of it."""
+
+    documents: int  # read
+    duplicates: int  # dropped: an earlier document had the same sentences
+    empty: int  # dropped: documents of no tokens
+    dropped: int  # sentences of no tokens
+    train: dict[str, int]  # tokens, sentences, documents, bytes, words
+    valid: dict[str, int]
+    text: dict[str, int]  # what reading replaced or skipped
+    seconds: float
+    already: bool = False  # the folder was there, made of the same text
+
+
+def prepare(
+    corpus: Corpus,
+    tokenizer: Tokenizer,
+    out: Path | str,
+    *,
+    valid: float = 0.01,
+    shard_tokens: int = 1 << 25,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Summary:
+    """Tokenise a corpus into `out/train`, `out/valid` and `out/tokenizer`, or go on with what was begun."""
+    if not 0 <= valid < 1:
+        raise RecipeError("validation_share", f"{valid} is not a share", "Give a number from 0 to 1, such as 0.01")
+    if workers is None:
+        workers = _cores() if not 0 < corpus.bytes <= SMALL else 0
+    elif workers < 0:
+        raise RecipeError("workers", f"{workers} is too few", "Give 0 or more")
+    out = Path(out)
+    inputs = _inputs(corpus, tokenizer) | {"valid": valid, "shard_tokens": shard_tokens}
+    if (out / "summary.json").exists():  # which comes last: any number of runs may read what is whole
+        return _finished(out, inputs)
+    with _alone(out):
+        if (out / "summary.json").exists():
+            return _finished(out, inputs)
+        work = Preparation(out, tokenizer, Journal(out, inputs))
+        try:
+            work.run(corpus, valid, shard_tokens, workers, progress)
+            return work.finish(corpus, valid)
+        finally:
+            work.close()
+
+
+class Preparation:
+    """A preparation under way: two growing splits, what has been counted, and the journal of both."""
+
+    def __init__(self, out: Path, tokenizer: Tokenizer, journal: Journal) -> None:
+        self.out, self.tokenizer, self.journal = out, tokenizer, journal
+        state = journal.state
+        self.train = ShardWriter(out / "train", state.get("train"))
+        self.valid = ShardWriter(out / "valid", state.get("valid"))
+        self.counts = Counter[str](state.get("counts", {}))
+        self.text: dict[str, int] = state.get("text", {})
+        self.began = time.monotonic() - state.get("seconds", 0.0)
+        self.held: EncodedDocuments | None = None  # the last documents for training, kept back until more come
+        self.digests = bytearray()  # of the documents since the journal's last entry
+        tokenizer.save(out / "tokenizer")
+        for path in (out / "tokenizer").iterdir():
+            files.write(path, path.read_bytes())
+        files.sync_folder(out / "tokenizer")
+        files.sync_folder(out)
+
+    def run(self, corpus: Corpus, valid: float, shard_tokens: int, workers: int, progress: Progress | None) -> None:
+        """Read, encode and write all documents that no finished shard holds."""
+        seen = DigestSet()
+        for digest in self.journal.digests():
+            seen.add(digest)
+        reached = 0.0  # of the bar, by the first reading
+
+        def counted(share: float) -> None:
+            nonlocal reached
+            if progress and not self.journal.entries:
+                reached = COUNTING
+                progress(COUNTING * share, 0)
+
+        text = chunks(corpus, self.counts["documents"], seen, choose(corpus, valid, counted))
+        encoded = encode_all(text, self.out / "tokenizer", token_dtype(self.tokenizer.vocabulary), workers)
+        with closing(encoded):
+            for chunk, (train, apart) in encoded:
+                if len(train.documents):
+                    self._release()
+                    if self.train.open_tokens + self.valid.open_tokens >= shard_tokens:
+                        self._cut()
+                    self.held = train
+                self.valid.add(apart)
+                self._count(chunk, train, apart)
+                if progress:
+                    held = int(self.held.lengths.sum()) if self.held else 0
+                    share = reached + (1 - reached) * chunk.share
+                    progress(share, self.train.total("tokens") + self.valid.total("tokens") + held)
+
+    def finish(self, corpus: Corpus, valid: float) -> Summary:
+        """Close the last shards, write both manifests and the summary, and forget the journal."""
+        if self.held and valid and not self.valid.total("documents"):
+            before, last = self.held.split_last()
+            if len(before.documents) or self.train.total("documents"):
+                self.held = before  # what was kept apart had no tokens: the last document is for validation
+                self.valid.add(last)
+        self._release()
+        if not self.train.total("documents"):
+            place = corpus.files[0] if len(corpus.files) == 1 else f"{len(corpus.files)} files"
+            fact = f"no text to train on ({self.counts['documents']:,} documents read)"
+            raise TextError(place, fact, "Give more text")
+        about = {
+            "dtype": token_dtype(self.tokenizer.vocabulary),
+            "vocabulary": self.tokenizer.vocabulary,
+            "tokenizer": self.tokenizer.fingerprint,
+        }
+        for split in (self.train, self.valid):
+            split.close_shard()
+            split.finish(about)
+        summary = Summary(
+            documents=self.counts["documents"],
+            duplicates=self.counts["duplicates"],
+            empty=self.counts["empty"],
+            dropped=self.counts["dropped"],
+            train=self.train.totals,
+            valid=self.valid.totals,
+            text=self.text,
+            seconds=round(time.monotonic() - self.began, 1),
+        )
+        told = {key: value for key, value in asdict(summary).items() if key != "already"}
+        files.write_json(self.out / "summary.json", told | {"inputs": self.journal.inputs})
+        delete_journal(self.out)
+        return summary
+
+    def close(self) -> None:
+        self.train.close()
+        self.valid.close()
+
+    def _release(self) -> None:
+        if self.held is not None:
+            self.train.add(self.held)
+            self.held = None
+
+    def _cut(self) -> None:
+        """Close both shards and write down that all before is done."""
+        self.train.close_shard()
+        self.valid.close_shard()
+        state = {
+            "train": self.train.state,
+            "valid": self.valid.state,
+            "counts": self.counts,
+            "text": self.text,
+            "seconds": time.monotonic() - self.began,
+        }
+        self.journal.record(state, bytes(self.digests))
+        self.digests.clear()
+
+    def _count(self, chunk: Chunk, *blocks: EncodedDocuments) -> None:
+        self.counts["documents"] += chunk.documents
+        self.counts["duplicates"] += chunk.duplicates
+        self.counts["empty"] += chunk.empty + sum(block.empty for block in blocks)
+        self.counts["dropped"] += sum(block.dropped for block in blocks)
+        self.digests += chunk.digests
+        self.text = chunk.text
+
+
+def _inputs(corpus: Corpus, tokenizer: Tokenizer) -> dict[str, Any]:
+    """All that decides what comes out."""
+    text = []
+    for path in corpus.files:
+        if path.is_file():
+            found = path.stat()
+            text.append([path.name, found.st_size, found.st_mtime_ns])
+        else:  # what comes through a pipe is never known to be the same
+            text.append([path.name, 0, time.time_ns()])
+    settings = {key: getattr(corpus, key) for key in ("field", "policy", "layout", "longest")}
+    if corpus.plain:
+        settings["plain"] = True
+    if corpus.max_characters is not None:
+        settings["most"] = corpus.max_characters
+    return {"format": f"{FORMAT} {VERSION}", "files": text, "tokenizer": tokenizer.fingerprint, **settings}
+
+
+def _cores() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _finished(out: Path, inputs: dict[str, Any]) -> Summary:
+    """The summary of a folder that is whole already, if it was made of the same."""
+    told = files.read_json(out / "summary.json")
+    if changed := differences(told.pop("inputs", {}), inputs):
+        raise FolderError(out, f"was prepared with {changed}", "Choose another folder, or delete this one")
+    for name in ("train", "valid"):
+        verify(Shards(out / name)).wait()
+    delete_journal(out)  # a run may have ended between its last two steps
+    return Summary(**told, already=True)
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Make the folder, and let no other run write there; the lock dies with its process."""
+    files.check_folder(out)
+    with files.explain_os_errors(out):
+        out.mkdir(parents=True, exist_ok=True)
+    lock = os.open(out, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fact = "another run is preparing this folder"
+            raise RunError(out, fact, "Wait for it, or choose another") from None
+        yield
+    finally:
+        os.close(lock)

@@ -1,0 +1,228 @@
+"""Validation: which part of a corpus is kept apart, so that it is the share that was asked for, in any layout.
+
+The unit is a document. One that is longer than a fifth of what validation shall hold is cut, between sentences, into
+stretches of about a tenth of it, and each stretch belongs to one side; neighbours on the same side stay together as
+one document. So ordinary documents stay whole, and a book in one file loses a few stretches to validation, between
+which next-sentence pairs are not drawn.
+
+Which units are taken depends on their text alone, by a hash, and never on the order of files or the number of
+processes. A first reading counts: units are taken in the order of their hashes until the share is full, and a last
+few are exchanged for others of a better size. A corpus so large that a threshold on the hash gives the share by
+itself (the deviation of its size is below a fortieth) is read only once.
+"""
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from itertools import groupby
+
+import numpy as np
+from jaxtyping import Float64, Int64, UInt64
+
+from bertsmith.data.corpus.corpus import Corpus
+from bertsmith.data.shards.duplicates import DigestSet
+from bertsmith.data.shards.journal import DIGEST
+
+KEYS = 1 << 64
+LONG, STRETCH = 5, 10  # documents above 1/5 of validation are cut into stretches of 1/10
+LARGE = 1600 << 15  # bytes of validation from which a threshold is enough: 1,600 stretches of 32 kB and more
+LARGE_LONG, LARGE_STRETCH = 1 << 16, 1 << 15
+SPLIT = 1 << 24  # bytes on disk up to which running text is cut into sentences in the first reading, too
+MANY = 1 << 20  # sentences whose sizes are kept, and documents that are all kept
+COARSE = 1 << 10  # bytes: the smallest stretch where sizes of sentences are not known
+NEAR = 0.02  # of the size that is wanted: near enough
+REPORT = 1 << 25  # bytes between two reports of progress
+
+
+@dataclass(frozen=True)
+class Validation:
+    """The units that are kept apart: hashes below a threshold, but for some exceptions."""
+
+    threshold: int = 0
+    exceptions: frozenset[int] = field(default_factory=frozenset)
+    long: float = float("inf")  # bytes; longer documents are cut
+    stretch: float = float("inf")  # bytes of a stretch, about
+
+    def holds(self, key: int) -> bool:
+        """Whether a unit is kept apart."""
+        return (key < self.threshold) != (key in self.exceptions)
+
+    def parts(self, key: int, size: int, sentences: list[str]) -> Iterator[tuple[bool, list[str]]]:
+        """A document's sentences in runs that belong to one side, and whether it is validation."""
+        if size <= self.long:
+            yield self.holds(key), sentences
+            return
+        numbers = places(np.array(list(map(measured, sentences)), np.int64), pieces(size, self.stretch)).tolist()
+        sides = {number: self.holds(stretch_key(key, number)) for number in set(numbers)}
+        pairs = zip(numbers, sentences, strict=True)
+        for apart, run in groupby(pairs, lambda pair: sides[pair[0]]):
+            yield apart, [sentence for _, sentence in run]
+
+
+def digest(texts: Sequence[str]) -> tuple[bytes, int]:
+    """A hash of some texts in their order, and how many bytes they are."""
+    joined = "\n".join(texts).encode()
+    return blake2b(joined, digest_size=DIGEST).digest(), len(joined) - len(texts) + 1
+
+
+def key_of(found: bytes) -> int:
+    """The number that decides on which side a whole document goes: as good as a die."""
+    return int.from_bytes(found[:8], "big")
+
+
+def stretch_key(key: int, number: int) -> int:
+    """The same of a document's n-th stretch."""
+    return int.from_bytes(blake2b(key.to_bytes(8, "big") + number.to_bytes(8, "big"), digest_size=8).digest(), "big")
+
+
+def pieces(size: int, stretch: float) -> int:
+    """How many stretches a long document has."""
+    return max(2, int(size / stretch))
+
+
+def places(sizes: Int64[np.ndarray, " S"], number: int) -> Int64[np.ndarray, " S"]:
+    """In which of so many equal stretches the middle of each sentence lies."""
+    middles = np.cumsum(sizes) - sizes / 2
+    return np.minimum(middles * (number / max(int(sizes.sum()), 1)), number - 1).astype(np.int64)
+
+
+def measured(text: str) -> int:
+    """The bytes of a text in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def choose(corpus: Corpus, share: float, progress: Callable[[float], object] | None = None) -> Validation:
+    """What to keep apart of a corpus, after a first reading of all but the largest."""
+    if not share:
+        return Validation()
+    corpus.keep()
+    if share * corpus.bytes >= LARGE:
+        return Validation(int(share * KEYS), long=LARGE_LONG, stretch=LARGE_STRETCH)
+    counted = _counted(corpus, share, progress)
+    wanted = share * counted.size
+    long, stretch = max(wanted / LONG, 1.0), max(wanted / STRETCH, 1.0)
+    if counted.sentences is None:
+        long, stretch = max(long, 2.0 * COARSE), max(stretch, 1.0 * COARSE)
+    if counted.thinned:
+        long, stretch = max(long, 1.0 * LARGE_LONG), max(stretch, 1.0 * LARGE_STRETCH)
+    keys, sizes = counted.units(long, stretch)
+    threshold, exceptions = chosen(keys, sizes, wanted)
+    return Validation(threshold, exceptions, long, stretch)
+
+
+class Counted:
+    """What the first reading keeps of each document: its key and its size, and the sizes of sentences while few."""
+
+    def __init__(self, share: float) -> None:
+        self.size = 0  # bytes of all documents
+        self.share, self.thinned = share, False
+        self.keys, self.sizes = array("Q"), array("Q")
+        self.counts, self.sentences = array("I"), array("I")  # type: array[int], array[int] | None
+
+    def add(self, key: int, size: int, sentences: Sequence[int]) -> None:
+        """Count a document; no sentences means that their sizes are not known."""
+        self.size += size
+        self.keys.append(key)
+        self.sizes.append(size)
+        if self.sentences is not None:
+            self.counts.append(len(sentences))
+            self.sentences.extend(sentences)
+            if len(self.sentences) > MANY:
+                self.sentences, self.counts = None, array("I")
+        if len(self.keys) > MANY and len(self.keys) & (MANY - 1) == 0:
+            self._thin()
+
+    def units(self, long: float, stretch: float) -> tuple[UInt64[np.ndarray, " U"], Float64[np.ndarray, " U"]]:
+        """Keys and sizes of all units, when documents above a size are cut."""
+        if len(self.keys) > MANY or self.thinned:
+            self._thin()
+        keys, sizes = np.array(self.keys, np.uint64), np.array(self.sizes, np.float64)
+        more_keys, more_sizes = [keys[sizes <= long]], [sizes[sizes <= long]]
+        ends = np.cumsum(np.array(self.counts, np.int64))
+        for at in np.flatnonzero(sizes > long).tolist():
+            number = pieces(int(sizes[at]), stretch)
+            if self.sentences is not None and self.counts[at]:
+                start = int(ends[at]) - self.counts[at]
+                inner = np.array(self.sentences[start : int(ends[at])], np.int64)
+                where, back = np.unique(places(inner, number), return_inverse=True)
+                found = np.bincount(back, inner).astype(np.float64)
+            else:
+                where, found = np.arange(number), np.full(number, sizes[at] / number)
+            more_keys.append(np.array([stretch_key(self.keys[at], one) for one in where.tolist()], np.uint64))
+            more_sizes.append(found)
+        return np.concatenate(more_keys), np.concatenate(more_sizes)
+
+    def _thin(self) -> None:
+        """Forget short documents with hashes so large that they are never taken: memory follows the share."""
+        self.thinned, last = True, int(min(3 * self.share, 1.0) * (KEYS - 1))
+        pairs = zip(self.keys, self.sizes, strict=True)
+        kept = [(key, size) for key, size in pairs if key <= last or size > LARGE_LONG]
+        self.keys = array("Q", [key for key, _ in kept])
+        self.sizes = array("Q", [size for _, size in kept])
+        self.sentences, self.counts = None, array("I")
+
+
+def chosen(
+    keys: UInt64[np.ndarray, " U"], sizes: Float64[np.ndarray, " U"], wanted: float
+) -> tuple[int, frozenset[int]]:
+    """Which units make up a size, as a threshold and its exceptions. Never none of two or more, and never all."""
+    if len(keys) < 2:
+        return 0, frozenset()
+    order = np.argsort(keys, kind="stable")
+    keys, sizes = keys[order], sizes[order]
+    first = int(np.searchsorted(np.cumsum(sizes), wanted, "right"))
+    first = min(first, len(keys) - 1)
+    taken = np.arange(len(keys)) < first
+    gap = wanted - float(sizes[:first].sum())
+    place = first
+    while gap > NEAR * wanted and len(fits := np.flatnonzero(sizes[place:] <= gap)):  # the next ones that still fit
+        place += int(fits[0])
+        taken[place] = True
+        gap -= float(sizes[place])
+        place += 1
+    for _ in range(STRETCH):
+        if abs(gap) <= NEAR * wanted or not (better := _exchange(sizes, taken, gap)):
+            break
+        gap += float(sizes[list(better)][taken[list(better)]].sum() - sizes[list(better)][~taken[list(better)]].sum())
+        taken[list(better)] ^= True
+    if not taken.any():
+        taken[int(np.argmin(sizes))] = True
+    exceptions = np.flatnonzero(taken != (np.arange(len(keys)) < first))
+    return int(keys[first]), frozenset(keys[exceptions].tolist())
+
+
+def _exchange(sizes: Float64[np.ndarray, " U"], taken: np.ndarray, gap: float) -> tuple[int, ...]:
+    """The units to take instead of one that is taken, or besides all, that bring the size nearest; perhaps none."""
+    free = np.flatnonzero(~taken)
+    if len(free) < 2:
+        return ()
+    free = free[np.argsort(sizes[free], kind="stable")]
+    mine = np.flatnonzero(taken)
+    gone = np.concatenate(([0.0], sizes[mine]))  # the first: nothing is given for it
+    right = np.searchsorted(sizes[free], gone + gap)
+    best, found = abs(gap), ()  # type: float, tuple[int, ...]
+    for side in (np.clip(right, 0, len(free) - 1), np.clip(right - 1, 0, len(free) - 1)):
+        left = np.abs(gap + gone - sizes[free[side]])
+        at = int(np.argmin(left))
+        if left[at] < best:
+            best, found = float(left[at]), (int(free[side[at]]), *([int(mine[at - 1])] if at else []))
+    return found
+
+
+def _counted(corpus: Corpus, share: float, progress: Callable[[float], object] | None) -> Counted:
+    counted, seen, reported = Counted(share), DigestSet(), 0
+    split = corpus.bytes <= SPLIT
+    short = share * corpus.bytes / (4 * LONG)  # bytes: such a document will hardly be cut, so nothing in it is measured
+    for passage in corpus.passages():
+        found, size = digest(passage.texts)
+        if not seen.add(found):
+            continue
+        known = list[int]()
+        if counted.sentences is not None and size > short and (split or passage.layout == "lines"):
+            known = list(map(measured, passage.sentences()))
+        counted.add(key_of(found), size, known)
+        if progress and counted.size - reported >= REPORT:
+            reported = counted.size
+            progress(corpus.progress)
+    return counted

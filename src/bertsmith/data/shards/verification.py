@@ -1,0 +1,96 @@
+"""The verification of shards: every file's SHA-256 held against the manifest before a model learns from it.
+
+A core hashes more than a gigabyte a second. Little text is verified before the first step; much of it by threads beside
+the first steps, and a run that is waiting for them writes no checkpoint and no model.
+"""
+
+import os
+import threading
+import time
+from collections import deque
+from pathlib import Path
+
+from bertsmith import files
+from bertsmith.data.shards.shards import Shards
+
+SMALL = 256 << 20  # bytes; more than that is verified beside the first steps
+# A file written again within one tick of the file system's clock keeps its time: one so young is not remembered.
+RECENT = 2_000_000_000  # nanoseconds
+
+_Stamp = tuple[str, int, int, int, str]
+_verified: set[_Stamp] = set()  # by this process; bits that rot change no time, so nothing is remembered beyond it
+_running: dict[tuple[Path, str], "Verification"] = {}
+
+
+class Verification:
+    """One folder's files hashed by threads that end with the process. `poll` and `wait` raise what they find."""
+
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+        self._failure: BaseException | None = None
+        names = [name for name in shards.manifest if not _is_known(shards, name)]
+        self.bytes = sum(shards.manifest[name].size for name in names)
+        self._jobs = deque(sorted(names, key=lambda name: -shards.manifest[name].size))
+        self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(min(_cores(), len(names)))]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def runs(self) -> bool:
+        """Whether some file is still unknown."""
+        return any(thread.is_alive() for thread in self._threads)
+
+    def poll(self) -> None:
+        """Raise what was found so far, without waiting."""
+        if self._failure is not None:
+            raise self._failure
+
+    def wait(self) -> None:
+        """Return when every file is known to be whole; raise as soon as one is not."""
+        for thread in self._threads:
+            thread.join()
+        self.poll()
+
+    def _work(self) -> None:
+        while self._failure is None:
+            try:
+                name = self._jobs.popleft()
+            except IndexError:
+                return
+            try:
+                before = _stamp(self._shards, name)
+                self._shards.compare(name, files.digest)
+            except BaseException as error:  # whatever it is, the file is not known to be whole
+                self._failure = error
+                return
+            if before is not None and time.time_ns() - before[3] > RECENT:
+                _verified.add(before)
+
+
+def verify(shards: Shards) -> Verification:
+    """Begin to verify a folder, once in a process. Little text is verified when this returns."""
+    key = shards.folder.resolve(), shards.fingerprint
+    running = _running.get(key)
+    if running is None or not running.runs:
+        running = _running[key] = Verification(shards)
+    if running.bytes <= SMALL:
+        running.wait()
+    return running
+
+
+def _stamp(shards: Shards, name: str) -> _Stamp | None:
+    """What a file must keep to be taken for the one that was verified."""
+    path = shards.folder.resolve() / name
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return str(path), found.st_ino, found.st_size, found.st_mtime_ns, shards.manifest[name].sha256
+
+
+def _is_known(shards: Shards, name: str) -> bool:
+    return _stamp(shards, name) in _verified
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,92 @@
+"""The shards of one folder while they grow: tokens go straight to the disk, and memory stays flat."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bertsmith import files
+from bertsmith.data.shards.encoded import EncodedDocuments
+from bertsmith.data.shards.shards import AGAIN, ENDS, FORMAT, PARTS, VERSION
+from bertsmith.errors import FolderError
+
+
+class ShardWriter:
+    """One part of a corpus, `train` or `valid`. What `cut` has closed is safe; `state` says what that is."""
+
+    def __init__(self, folder: Path, state: dict[str, Any] | None = None) -> None:
+        self.folder = folder
+        state = state or {"shards": [], "files": {}, "bytes": 0, "words": 0}
+        self.shards: list[dict[str, Any]] = state["shards"]
+        self.files: dict[str, dict[str, Any]] = state["files"]
+        self.bytes: int = state["bytes"]
+        self.words: int = state["words"]
+        self._writers: dict[str, files.Writer] = {}
+        self._clear()
+        with files.explain_os_errors(folder):
+            folder.mkdir(exist_ok=True)
+            for path in folder.iterdir():
+                if path.name not in self.files:
+                    path.unlink()  # the beginning of a shard that was never cut
+        for name, digest in self.files.items():
+            path = folder / name
+            if not path.is_file() or path.stat().st_size != digest["size"]:
+                raise FolderError(path, "is not as it was left", AGAIN)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return {"shards": self.shards, "files": self.files, "bytes": self.bytes, "words": self.words}
+
+    def total(self, part: str) -> int:
+        """How many tokens, sentences or documents there are, the open shard's included."""
+        return self._open[part] + sum(int(shard[part]) for shard in self.shards)
+
+    @property
+    def totals(self) -> dict[str, int]:
+        return {part: self.total(part) for part in PARTS} | {"bytes": self.bytes, "words": self.words}
+
+    @property
+    def open_tokens(self) -> int:
+        return self._open["tokens"]
+
+    def add(self, block: EncodedDocuments) -> None:
+        """Put some documents at the end of the open shard."""
+        if not len(block.lengths):
+            return
+        if not self._writers:
+            name = f"{len(self.shards):06}"
+            self._writers = {part: files.Writer(self.folder / f"{name}.{part}") for part in PARTS}
+        sentence_ends = self._open["tokens"] + np.cumsum(block.lengths, dtype=ENDS)
+        document_ends = self._open["sentences"] + np.cumsum(block.documents[:, 0], dtype=ENDS)
+        for part, data in zip(PARTS, (block.tokens, sentence_ends.tobytes(), document_ends.tobytes()), strict=True):
+            self._writers[part].write(data)
+        self._open["tokens"] = int(sentence_ends[-1])
+        self._open["sentences"] = int(document_ends[-1])
+        self._open["documents"] += len(block.documents)
+        self.bytes += int(block.documents[:, 1].sum())
+        self.words += int(block.documents[:, 2].sum())
+
+    def close_shard(self) -> None:
+        """Close the open shard, synced to the disk; the next document begins another."""
+        if not self._writers:
+            return
+        for writer in self._writers.values():
+            self.files[writer.path.name] = vars(writer.close())
+        files.sync_folder(self.folder)
+        self.shards.append({"name": f"{len(self.shards):06}", **self._open})
+        self._clear()
+
+    def finish(self, about: dict[str, Any]) -> None:
+        """Write the index and the manifest, which make the folder whole."""
+        index = {"format": FORMAT, "version": VERSION, **about, **self.totals, "shards": self.shards}
+        digest = files.write_json(self.folder / "index.json", index)
+        files.write_json(self.folder / "MANIFEST.json", {"files": self.files | {"index.json": vars(digest)}})
+
+    def close(self) -> None:
+        """Let go of the open shard, which is lost."""
+        for writer in self._writers.values():
+            writer.__exit__(None, None, None)
+
+    def _clear(self) -> None:
+        self._writers = {}
+        self._open = dict.fromkeys(PARTS, 0)

@@ -1,0 +1,254 @@
+"""Files that survive a crash: written whole, hashed on the way, synced to the disk, put in place by a rename.
+
+The one place that writes durably. Every call that can fail goes through `os.open`, `os.write`, `os.fsync` and
+`os.replace`, so that a test can make each of them fail; what the disk refuses becomes one line for the user.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from bertsmith.errors import FolderError, RunError
+
+Bytes = bytes | bytearray | memoryview
+PIECE = 1 << 20  # hashed and written while it is still in the processor's cache
+
+
+@dataclass(frozen=True)
+class Digest:
+    """What a file must be: how long, and its SHA-256."""
+
+    size: int
+    sha256: str
+
+
+class Writer:
+    """A file that grows piece by piece; `close` syncs it to the disk and tells its digest."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.size, self._hash = path, 0, hashlib.sha256()
+        with explain_os_errors(path):
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+
+    def write(self, data: Bytes) -> None:
+        view = memoryview(data).cast("B")
+        for start in range(0, len(view), PIECE):
+            piece = view[start : start + PIECE]
+            self._hash.update(piece)
+            while piece:  # a disk may take less than it was given
+                with explain_os_errors(self.path, len(view) - start):
+                    taken = os.write(self._file, piece)
+                self.size, piece = self.size + taken, piece[taken:]
+
+    def close(self) -> Digest:
+        with explain_os_errors(self.path):
+            os.fsync(self._file)
+        self._release()
+        return Digest(self.size, self._hash.hexdigest())
+
+    def _release(self) -> None:
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+    def __enter__(self) -> "Writer":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._release()
+
+
+def write(path: Path, data: Bytes) -> Digest:
+    """Write the whole file and sync it. Only a rename or a manifest makes it count."""
+    with Writer(path) as writer:
+        writer.write(data)
+        return writer.close()
+
+
+def write_json(path: Path, value: Any) -> Digest:
+    """Put a JSON file in place at once."""
+    text = json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+    return write_atomic(path, text.encode())
+
+
+def write_atomic(path: Path, data: Bytes) -> Digest:
+    """Put a file in place at once: whoever looks sees the old one or the new one, never half of it."""
+    beside = path.with_name(path.name + ".writing")
+    digest = write(beside, data)
+    with explain_os_errors(path, digest.size):
+        beside.replace(path)
+    sync_folder(path.parent)
+    return digest
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON file that holds one object."""
+    value = _json(path)
+    if not isinstance(value, dict):
+        raise FolderError(path, "does not hold a JSON object")
+    return value
+
+
+def read_list(path: Path) -> list[Any]:
+    """A JSON file that holds a list."""
+    value = _json(path)
+    if not isinstance(value, list):
+        raise FolderError(path, "does not hold a JSON list")
+    return value
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise FolderError(path, "is missing") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise FolderError(path, f"cannot be read as JSON ({error})") from None
+
+
+def check_folder(out: Path) -> None:
+    """Refuse a folder that cannot be made or written, before any work is done. Writes nothing."""
+    with explain_os_errors(out):  # a name may be too long to be asked for
+        is_file = out.exists() and not out.is_dir()
+    if is_file:
+        raise FolderError(out, "is a file, not a folder", "Choose another name")
+    _check_above(out, out if out.is_dir() else out.parent)
+
+
+def check_file(out: Path) -> None:
+    """Refuse a file that cannot be written, before any work is done; folders above it are made."""
+    if out.is_dir():
+        raise FolderError(out, "is a folder, not a file", "Name a file in it")
+    _check_above(out, out.parent)
+    if out.exists() and not os.access(out, os.W_OK):
+        raise RunError(out, "may not be written", "Choose a file that is yours")
+    with explain_os_errors(out.parent):
+        out.parent.mkdir(parents=True, exist_ok=True)
+
+
+def check_not_foreign(out: Path, *, marks: Collection[str], written: Collection[str] = ()) -> None:
+    """Refuse a folder that holds files of somebody else's, such as a model or texts. Writes nothing.
+
+    Ours has one of the `marks` in it. One without them may hold folders, but none that we would write over (`written`).
+    """
+    check_folder(out)
+    if not out.is_dir() or any((out / name).exists() for name in marks):
+        return
+    visible = (path for path in sorted(out.iterdir()) if not path.name.startswith("."))
+    foreign = [path.name for path in visible if path.is_file() or path.name in written]
+    if foreign:
+        shown = ", ".join(foreign[:2]) + (", ..." if len(foreign) > 2 else "")
+        raise FolderError(out, f"holds files that bertsmith has not written there ({shown})", "Choose a new folder")
+
+
+def _check_above(out: Path, place: Path) -> None:
+    """That the nearest folder above that exists is a folder, and may be written into."""
+    with explain_os_errors(out):
+        there = next(one for one in (place.absolute(), *place.absolute().parents) if one.exists() or one.is_symlink())
+    if not there.is_dir():
+        raise FolderError(out, f"{there} is a file, and holds no folders", "Choose another name")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise RunError(out, f"{there} may not be written", "Choose a folder that is yours")
+
+
+def digest(path: Path) -> Digest:
+    """Size and SHA-256 of a file, read piece by piece."""
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        return Digest(file.tell(), sha256)
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder survive a power cut (syncing a file does not sync its name)."""
+    with explain_os_errors(path):
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def publish(temporary: Path, final: Path) -> None:
+    """Rename a folder whose files are all synced to its final name. Nothing is ever overwritten."""
+    sync_folder(temporary)
+    if final.exists():
+        raise FolderError(final, "exists already", "Choose another name")
+    with explain_os_errors(final):
+        temporary.replace(final)
+    sync_folder(final.parent)
+
+
+@contextmanager
+def explain_os_errors(path: Path, needed: int = 0) -> Iterator[None]:
+    """Turn what the disk refuses into one line with the place, the need and the remedy."""
+    try:
+        yield
+    except OSError as error:
+        again = "run the same command again"
+        match error.errno:
+            case errno.ENOSPC:
+                fact = f"the disk is full: {needed:,} bytes needed, {_free(path):,} free"
+                raise RunError(path, fact, f"Free space and {again}") from error
+            case errno.EDQUOT:
+                fact = f"your disk quota is used up: {needed:,} bytes needed"
+                raise RunError(path, fact, f"Free space and {again}") from error
+            case errno.EROFS:
+                raise RunError(path, "the disk is read-only", "Choose a folder on another disk") from error
+            case errno.EACCES | errno.EPERM:
+                raise RunError(path, "may not be written", "Choose a folder that is yours") from error
+            case errno.ENOTDIR | errno.EEXIST:
+                raise RunError(path, "a file stands where a folder is needed", "Choose another name") from error
+            case errno.EISDIR:
+                raise RunError(path, "is a folder, not a file", "Choose another name") from error
+            case errno.ENAMETOOLONG:
+                raise RunError(path.name[:40] + "...", "the name is too long", "Choose a shorter one") from error
+            case errno.EIO:
+                fact = "the disk failed (input/output error)"
+                raise RunError(path, fact, f"Check the disk and {again}") from error
+        raise
+
+
+def _free(path: Path) -> int:
+    """Bytes free on the disk that holds the path, which itself need not exist."""
+    there = next(place for place in (path, *path.absolute().parents) if place.exists())
+    return shutil.disk_usage(there).free
+
+
+def file_inside(folder: Path, name: str, within: str = "") -> Path:
+    """A plain file of the folder, or of one in it. A link may lead beside it, or to the blobs of the Hub's cache."""
+    path, home = folder / within / name, folder.resolve()
+    try:
+        real = path.resolve()
+        plainly = Path(name).name == name and Path(within).name == within and (name + within).isprintable()
+        beside = plainly and real.parent in (home / within, home.parent.parent / "blobs")
+        plain, there = real.is_file(), real.exists()
+    except (OSError, ValueError, RuntimeError):
+        beside = plain = there = False
+    if not beside:
+        raise FolderError(folder, f"the file {short_repr(name)} leads out of the folder", "Put it inside")
+    if not plain:
+        raise FolderError(path, "is not a plain file" if there else "is missing")
+    return path
+
+
+def check_size(path: Path, most: int) -> Path:
+    """The same path, if what is there has at most so many bytes."""
+    if path.stat().st_size > most:
+        raise FolderError(path, f"is larger than {most >> 20} MiB")
+    return path
+
+
+def short_repr(value: object) -> str:
+    """A value from a file, short enough for one line."""
+    text = repr(value)
+    return text if len(text) <= 100 else text[:97] + "..."

@@ -1,0 +1,30 @@
+"""The device that a model is used on: the fastest that works here, unless one is named."""
+
+import torch
+
+from bertsmith.errors import RunError
+
+REMEDY = "Use auto, cpu, cuda, or cuda:1 and so on"
+
+
+def resolve_device(name: str | torch.device = "auto") -> torch.device:
+    """The device asked for; `auto` takes a GPU where there is one that this torch can use, else the CPU."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() and _works("cuda") else "cpu")
+    try:
+        found = torch.device(name)
+    except (RuntimeError, TypeError):
+        raise RunError("device", f"there is none called {name!r}", REMEDY) from None
+    if found.type not in ("cpu", "cuda"):
+        raise RunError("device", f"'{found.type}' is not one that bertsmith computes on", REMEDY)
+    if found.type == "cuda" and not (torch.cuda.is_available() and _works(str(found))):
+        raise RunError("device", f"there is no '{found}' here that torch can use", "Use cpu, or auto")
+    return found
+
+
+def _works(name: str) -> bool:
+    """Whether a GPU computes: a driver may be there without a GPU, and a GPU without kernels for it in this torch."""
+    try:
+        return bool((torch.ones(1, device=name) + 1).item() == 2)
+    except (RuntimeError, AssertionError):  # out of memory, no kernel image, no such ordinal
+        return False

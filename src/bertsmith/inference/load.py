@@ -1,0 +1,124 @@
+"""Opening a model folder: ours, or any BERT that Hugging Face's tools have written."""
+
+from pathlib import Path
+
+import torch
+
+from bertsmith.config import build
+from bertsmith.data.packing.plan import Pairs
+from bertsmith.errors import FolderError
+from bertsmith.files import short_repr
+from bertsmith.inference import device as devices
+from bertsmith.inference import inputs
+from bertsmith.inference.model import Model
+from bertsmith.inference.save import Origin
+from bertsmith.models.elmo import ElmoConfig
+from bertsmith.models.encoder_decoder import EncoderDecoder
+from bertsmith.models.hf import folder as folders
+from bertsmith.models.hf import sentence_transformers as sentences
+from bertsmith.models.hf.folder import ModelFolder
+from bertsmith.models.hf.layouts import layout_of
+from bertsmith.models.networks import EncoderDecoderNetwork, build_network
+from bertsmith.models.recurrent import RecurrentConfig
+from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.objectives.base import Objective
+from bertsmith.objectives.bilm import BidirectionalLM
+from bertsmith.objectives.causal import CausalLM
+from bertsmith.objectives.masked import MaskedLM
+from bertsmith.objectives.recurrent_lm import RecurrentLM
+from bertsmith.objectives.spans import SpanCorruption
+from bertsmith.tasks import TASKS
+from bertsmith.tasks.text_to_text import TextToText
+from bertsmith.text.tokenizer import Tokenizer
+
+
+def load(folder: str | Path, device: str | torch.device = "auto") -> Model:
+    """The model in a folder with config.json, model.safetensors and tokenizer.json; or in the folder of its run.
+
+    It computes on the fastest device there is, or on the one that is named: `load("runs/mine", device="cpu")`.
+    """
+    if not isinstance(folder, str | Path) or not str(folder):
+        raise FolderError("folder", f"is {inputs.short_repr(folder)}", "Give the path of a model folder")
+    path, device = folders.model_folder(folder), devices.resolve_device(device)
+    opened = folders.read(path)
+    tokenizer = Tokenizer.load(path)
+    if tokenizer.vocabulary > opened.config.vocabulary:
+        fact = f"the tokenizer has {tokenizer.vocabulary} pieces, the model {opened.config.vocabulary}"
+        raise FolderError(path, fact, "The two do not belong together")
+    if not (isinstance(opened.config, TransformerConfig) and opened.config.causal):
+        tokenizer = tokenizer.for_tasks()  # a file may leave it to BERT's own code to set pieces round texts
+    with torch.device("meta"):
+        objective = _objective(opened, path / folders.CONFIG)
+    objective.to_empty(device=device)
+    missing, _ = objective.load_state_dict(opened.state_dict, strict=False)
+    if missing and opened.finetuned is not None:
+        raise FolderError(path, f"lacks the weight '{missing[0]}', which {opened.finetuned.task} needs")
+    sentence = sentences.read(path)
+    guesses = "head" in opened.parts or isinstance(objective, CausalLM | RecurrentLM)
+    said = opened.config_json.get("bertsmith")
+    learnt = said.get(folders.TRAINED_ON) if isinstance(said, dict) else None
+    return Model(
+        objective.eval(),
+        tokenizer,
+        str(path),
+        has_lm_head=guesses,
+        sentence_config=sentence,
+        origin=Origin.of(path, opened, objective),
+        training_data=learnt if isinstance(learnt, dict) else None,
+    )
+
+
+def _objective(opened: ModelFolder, place: Path) -> Objective:
+    """The network with the heads that the folder holds."""
+    learnt = opened.finetuned
+    if opened.config.decoder_layers:
+        if said := _said(opened, place):
+            return said
+        if not isinstance(opened.config, TransformerConfig):
+            remedy = "Teach it first: bertsmith finetune lstm-attention DATA --out runs/mine"
+            raise FolderError(place, "does not tell what the network has learnt to write", remedy)
+        return SpanCorruption(EncoderDecoder(opened.config), SpanCorruption.Config())
+    if isinstance(opened.config, RecurrentConfig):
+        return RecurrentLM(build_network(opened.config), RecurrentLM.Config())
+    if isinstance(opened.config, ElmoConfig):
+        return BidirectionalLM(build_network(opened.config), BidirectionalLM.Config())
+    if not isinstance(opened.config, TransformerConfig):
+        remedy = "They are features: bertsmith finetune FOLDER DATA --task features --out runs/mine"
+        raise FolderError(place, "holds word vectors and nothing that uses them", remedy)
+    trunk = Transformer(opened.config)
+    if learnt is None and opened.config.causal:
+        return CausalLM(trunk, CausalLM.Config())
+    if learnt is None:
+        pairs: Pairs = "none"
+        if {"pooler", "next"} <= opened.parts:
+            pairs = "sop" if opened.config_json.get("pairs", layout_of(opened.config).pairs) == "sop" else "nsp"
+        return MaskedLM(trunk, MaskedLM.Config(pairs=pairs))
+    kind, config, labels = TASKS[learnt.task], TASKS[learnt.task].Config(), learnt.labels
+    match learnt.task:
+        case "classify":
+            config = kind.Config(problem=learnt.problem, pooling=learnt.pooling)
+        case "answer":
+            said, length = opened.config_json.get("bertsmith"), opened.config.max_length
+            threshold = said.get("null_threshold") if isinstance(said, dict) else None
+            config = kind.Config(
+                max_question_length=min(config.max_question_length, length // 4),
+                overlap=min(config.overlap, length // 3),
+                null_threshold=threshold if isinstance(threshold, float) else None,
+            )
+        case "choose":
+            labels = ()  # any number of endings can be compared
+    return kind(trunk, config, labels)
+
+
+def _said(opened: ModelFolder, place: Path) -> TextToText | None:
+    """What a T5 was taught to write, which its folder tells in words of ours: it has no head to tell by."""
+    said = opened.config_json.get("bertsmith")
+    if not isinstance(said, dict) or said.get("task") != "write":
+        return None
+    labels = said.get("labels")
+    if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
+        raise FolderError(place, f"'labels' of bertsmith is {short_repr(labels)}", "Give a list of names")
+    settings = {name: value for name, value in said.items() if name not in ("task", "labels", folders.TRAINED_ON)}
+    trunk = build_network(opened.config)
+    assert isinstance(trunk, EncoderDecoderNetwork)  # as it has a decoder
+    return TextToText(trunk, build(settings, TextToText.Config, f"{place} [bertsmith]"), tuple(labels))

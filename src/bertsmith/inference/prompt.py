@@ -1,0 +1,104 @@
+"""Prompts: how labelled examples are written one behind the other, and which of them are shown before a text."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+
+import numpy as np
+
+from bertsmith.data.labelled.examples import Example
+from bertsmith.errors import RecipeError, suggest
+from bertsmith.random_bits import mix, permute
+
+Texts = tuple[str, ...]  # one text, or a pair
+
+TEMPLATES = {1: "{text} => {label}\n", 2: "{text} | {second} => {label}\n"}  # by the number of texts
+FIELD = re.compile(r"\{(text|second)\}")
+YES_NO = {"entailment": "yes", "neutral": "maybe", "contradiction": "no", "not_entailment": "no"}
+NAMES: dict[str, dict[str, str]] = {  # what the classes of GLUE are called in a prompt, in common words of few pieces
+    "CoLA": {"0": "wrong", "1": "right"},
+    "SST-2": {"0": "negative", "1": "positive"},
+    "MRPC": {"0": "different", "1": "same"},
+    "QQP": {"0": "different", "1": "same"},
+    "MNLI": YES_NO,
+    "QNLI": YES_NO,
+    "RTE": YES_NO,
+    "WNLI": {"0": "no", "1": "yes"},
+}
+TURN, MEMBER, PLACE = range(3)  # what a draw is for: the class whose turn it is, one of its examples, or their order
+
+
+class Template:
+    """How an example is written: first what is asked, and behind it the label.
+
+    The blank before a label goes with the label, as pieces of byte-level vocabularies have it: so what is asked is cut
+    into the same pieces whatever is answered.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        head, label, self._tail = pattern.partition("{label}")
+        if not label or "{text}" not in head or FIELD.search(self._tail) or "{label}" in self._tail:
+            fact = f"{pattern!r} has not its texts first and then one label"
+            raise RecipeError("template", fact, "Write it as in '{text} => {label}' or '{text} | {second} => {label}'")
+        self.pattern, self._head = pattern, head.rstrip()
+        self._gap = head[len(self._head) :]
+        self.text_count = 2 if "{second}" in head else 1
+
+    @classmethod
+    def of(cls, pattern: str | None, texts: int) -> "Template":
+        """The form that was given, or the one for so many texts."""
+        return cls(TEMPLATES[min(texts, 2)] if pattern is None else pattern)
+
+    def question(self, texts: Texts) -> str:
+        """An example up to its label. Texts are put on one line, for lines part examples."""
+        if len(texts) != self.text_count:
+            fact = f"{self.pattern!r} has a place for {self.text_count} and not for {len(texts)} texts"
+            raise RecipeError("template", fact, "Write {text} for one, {text} and {second} for two")
+        values = {name: " ".join(text.split()) for name, text in zip(("text", "second"), texts, strict=False)}
+        return FIELD.sub(lambda found: values[found[1]], self._head)
+
+    def answer(self, label_words: str) -> str:
+        """A label as it goes on with the question."""
+        return self._gap + label_words
+
+    def demonstration(self, texts: Texts, label_words: str) -> str:
+        """An example with its label."""
+        return self.question(texts) + self.answer(label_words) + self._tail
+
+
+class DemonstrationPool:
+    """Labelled examples to draw shots from.
+
+    What is drawn for a text is a pure function of the seed and the text's number. The classes take turns, in an order
+    of their own for each text; and fewer shots are the first of more, so that shots differ in nothing but their number.
+    """
+
+    def __init__(self, examples: Sequence[Example]) -> None:
+        self.examples = examples
+        members: dict[str, list[int]] = {}
+        for number, example in enumerate(examples):
+            members.setdefault(str(example.label), []).append(number)
+        self._members = [np.array(members[label]) for label in sorted(members)]
+
+    def draw(self, count: int, seed: int, number: int) -> list[Example]:
+        """So many examples for a text, or all there are."""
+        return [self.examples[one] for one in islice(self._turns(seed, number), count)]
+
+    def _turns(self, seed: int, number: int) -> Iterator[int]:
+        classes = len(self._members)
+        order = permute(np.arange(classes), classes, int(mix(seed, TURN, number))).tolist()
+        for rank in range(max(map(len, self._members), default=0)):
+            for turn in order:
+                own = self._members[turn]
+                if rank < len(own):
+                    [place] = permute(np.array([rank]), len(own), int(mix(seed, MEMBER, number, turn)))
+                    yield int(own[place])
+
+
+def label_words(labels: Sequence[str], overrides: Mapping[str, str], task: str = "") -> dict[str, str]:
+    """The words for each label: those given, else those known for a task of GLUE, else the label itself."""
+    for label in overrides:
+        if label not in labels:
+            raise RecipeError("label_words", f"there is no label '{label}'", suggest(label, labels))
+    known = {**NAMES.get(task, {}), **overrides}
+    return {label: known.get(label, label) for label in labels}

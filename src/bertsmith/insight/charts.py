@@ -1,0 +1,245 @@
+"""Curves as inline SVG: a few lines over the steps of a run, on axes that a person reads at a glance."""
+
+import json
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+
+Point = tuple[float, float]
+Formatter = Callable[[float], str]  # a value as it is written beside an axis or in a legend
+
+WIDTH, WIDE, HEIGHT = 520, 720, 240
+LEFT, RIGHT, TOP, BOTTOM = 52, 12, 14, 30
+MOST = 320  # points a line is drawn with: more than the eye can tell apart would only make the page heavy
+SMOOTHED = 40  # the running mean reaches a fortieth of the line to either side
+TONES = 8  # colours that the page's style has; a ninth line begins again with the first
+UNITS = ((1e18, " E"), (1e15, " P"), (1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k"))
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line: its name and its points, from left to right.
+
+    A noisy line is drawn faint, with its running mean strong on top; a sparse one has a dot at every point.
+    """
+
+    name: str
+    points: Sequence[Point]
+    noisy: bool = False
+
+    @cached_property
+    def main_line(self) -> list[Point]:
+        """The points of the line that the eye should follow."""
+        return downsample(smooth(self.points, len(self.points) // SMOOTHED) if self.noisy else self.points)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A stretch of numbers laid along a stretch of paper, evenly or by orders of magnitude."""
+
+    low: float
+    high: float
+    start: float
+    stop: float
+    logarithmic: bool = False
+
+    def position(self, value: float) -> float:
+        low, high, value = (self._scaled(number) for number in (self.low, self.high, value))
+        return self.start + (value - low) / ((high - low) or 1.0) * (self.stop - self.start)
+
+    def ticks(self, wanted: int = 5) -> list[float]:
+        """About so many round numbers to write beside the axis: 1, 2 and 5 times powers of ten."""
+        if not self.logarithmic:
+            step = _round_step((self.high - self.low) / wanted)
+            first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+            return [index * step for index in range(first, last + 1)]
+        decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+        digits = (1, 2, 5) if self.high < 1000 * self.low else (1,)
+        found = [digit * 10.0**decade for decade in decades for digit in digits]
+        return [tick for tick in found if self.low <= tick <= self.high]
+
+    def _scaled(self, value: float) -> float:
+        return math.log10(value) if self.logarithmic else value
+
+
+def format_number(value: float) -> str:
+    """A number to three digits, as a person writes it: 5.00e-4, 4.80, 1,250, 42.1 k, 3.10 M."""
+    size = abs(value)
+    if 1000 <= size < 10_000 or not value:
+        return f"{value:,.0f}"
+    for unit, name in UNITS:
+        if size >= max(unit, 1e4):
+            return f"{value / unit:.{_decimals(size / unit)}f}{name}"
+    if size < 0.01:
+        digits, _, exponent = f"{value:.2e}".partition("e")
+        return f"{digits}e{int(exponent)}"
+    return f"{value:.{_decimals(size)}f}"
+
+
+def format_percent(value: float) -> str:
+    return f"{value:.1%}"
+
+
+def format_integer(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+@dataclass(frozen=True)
+class HorizontalAxis:
+    """What lies along the level axis: its name, and how a place on it is written below the axis and told in words."""
+
+    name: str
+    tick_label: Formatter
+    value_label: Formatter
+    unit: str = ""  # where a description needs one that the name says already
+
+
+STEPS = HorizontalAxis("step", format_number, format_integer, " steps")
+
+
+def smooth(points: Sequence[Point], radius: int) -> list[Point]:
+    """The running mean over `reach` neighbours to either side: calmer, and neither early nor late."""
+    sums = [0.0]
+    for _, value in points:
+        sums.append(sums[-1] + value)
+    result = []
+    for index, (place, _) in enumerate(points):
+        first, last = max(index - radius, 0), min(index + radius + 1, len(points))
+        result.append((place, (sums[last] - sums[first]) / (last - first)))
+    return result
+
+
+def downsample(points: Sequence[Point], limit: int = MOST) -> list[Point]:
+    """At most so many of the points, evenly spread, the first and the last among them."""
+    if len(points) <= limit:
+        return list(points)
+    step = (len(points) - 1) / (limit - 1)
+    return [points[round(index * step)] for index in range(limit)]
+
+
+def chart(
+    title: str,
+    series: Sequence[Series],
+    *,
+    format_value: Formatter = format_number,
+    reference: tuple[str, float] | None = None,
+    from_zero: bool = False,
+    logarithmic: bool = False,
+    wide: bool = False,
+    horizontal: HorizontalAxis = STEPS,
+) -> str:
+    """A figure: heading, legend with the last values, and the drawing; empty where there is nothing to draw.
+
+    `reference` is a dashed line with a name; `zero` lets the upright axis begin at nothing; a wide chart is
+    meant for the whole width of a page, the others for half of it. A line has the colour of its place among the
+    series, also where another has no points: so it is the same colour in all charts of a page.
+    """
+    toned = [(index % TONES + 1, line) for index, line in enumerate(series) if line.points]
+    series = [line for _, line in toned]
+    if not series:
+        return ""
+    levels = [value for line in series for _, value in line.points]
+    levels += [reference[1]] if reference else []
+    width, last = WIDE if wide else WIDTH, max(line.points[-1][0] for line in series)
+    x = Axis(0, last, LEFT, width - RIGHT)
+    y = _upright(levels, zero=from_zero, logarithmic=logarithmic and min(levels) > 0)
+    drawing, legend = _scaffold(x, y, format_value, horizontal), []
+    if reference:
+        drawing += _reference(*reference, _nearest_end(series, reference[1]), x, y)
+    for tone, line in toned:
+        drawing += _line(line, x, y, tone)
+        legend.append(_key(line, x, y, tone, format_value, horizontal))
+    name = re.sub(r"\W+", "-", title.lower())
+    ends = [
+        f"{line.name} from {format_value(line.points[0][1])} to {format_value(line.points[-1][1])}" for line in series
+    ]
+    return f"""<figure class="chart{" wide" if wide else ""}">
+<figcaption><h3>{escape(title)}</h3><p class="legend">{"".join(legend)}
+<span class="where">{horizontal.name} <output>{horizontal.value_label(last)}</output></span></p></figcaption>
+<svg viewBox="0 0 {width} {HEIGHT}" role="img" aria-labelledby="{name}-title {name}-desc">
+<title id="{name}-title">{escape(title)}</title>
+<desc id="{name}-desc">Over {horizontal.value_label(last)}{horizontal.unit}: {escape("; ".join(ends))}.</desc>
+{"".join(drawing)}
+<g class="hover" hidden><line y1="{TOP}" y2="{HEIGHT - BOTTOM}"/></g>
+</svg></figure>"""
+
+
+def _upright(levels: Sequence[float], *, zero: bool, logarithmic: bool) -> Axis:
+    """The axis of the values: room for all of them and some air, and never nothing."""
+    low, high = min(levels), max(levels)
+    if logarithmic:
+        low, high = low / 1.2, high * 1.2
+    else:
+        low = min(low, 0.0) if zero else low
+        air = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
+        low, high = low if zero else low - air, high + air
+    return Axis(low, high, HEIGHT - BOTTOM, TOP, logarithmic)
+
+
+def _scaffold(x: Axis, y: Axis, show: Formatter, along: HorizontalAxis) -> list[str]:
+    """Faint level lines with their numbers, and the numbers of the steps below."""
+    parts = []
+    for tick in y.ticks():
+        at, text = f"{y.position(tick):.1f}", escape(_bare(show(tick)))
+        parts.append(f'<line class="level" x1="{LEFT}" x2="{x.stop:g}" y1="{at}" y2="{at}"/>')
+        parts.append(f'<text class="value" x="{LEFT - 8}" y="{at}" dy=".35em">{text}</text>')
+    for tick in x.ticks():
+        at, text = f"{x.position(tick):.1f}", escape(_bare(along.tick_label(tick)))
+        parts.append(f'<text class="place" x="{at}" y="{HEIGHT - 8}">{text}</text>')
+    return parts
+
+
+def _reference(name: str, value: float, end: float, x: Axis, y: Axis) -> list[str]:
+    """A dashed line; its name stands on the side where the nearest curve does not end."""
+    at = y.position(value)
+    beside = at - 6 if end < value else at + 16
+    return [
+        f'<line class="reference" x1="{LEFT}" x2="{x.stop:g}" y1="{at:.1f}" y2="{at:.1f}"/>',
+        f'<text class="reference" x="{x.stop:g}" y="{beside:.1f}">{escape(name)}</text>',
+    ]
+
+
+def _nearest_end(series: Sequence[Series], value: float) -> float:
+    return min((line.points[-1][1] for line in series), key=lambda end: abs(end - value))
+
+
+def _line(line: Series, x: Axis, y: Axis, tone: int) -> list[str]:
+    parts = [f'<path class="faint tone{tone}" d="{_path(downsample(line.points), x, y)}"/>'] if line.noisy else []
+    parts.append(f'<path class="tone{tone}" d="{_path(line.main_line, x, y)}"/>')
+    if len(line.points) == 1 or (not line.noisy and len(line.points) <= 40):
+        places = [(x.position(place), y.position(value)) for place, value in line.main_line]
+        parts += [f'<circle class="tone{tone}" r="2.6" cx="{at:.1f}" cy="{top:.1f}"/>' for at, top in places]
+    return parts
+
+
+def _path(points: Sequence[Point], x: Axis, y: Axis) -> str:
+    return "M" + " ".join(f"{x.position(place):.1f},{y.position(value):.1f}" for place, value in points)
+
+
+def _key(line: Series, x: Axis, y: Axis, tone: int, show: Formatter, along: HorizontalAxis) -> str:
+    """A line's entry in the legend. It carries the points, for the page to read out under the pointer."""
+    told = [
+        [round(x.position(place), 1), round(y.position(value), 1), along.value_label(place), show(value)]
+        for place, value in line.main_line
+    ]
+    data, last = escape(json.dumps(told, separators=(",", ":"))), escape(str(told[-1][3]))
+    key = f"<i></i>{escape(line.name)} <output>{last}</output>"
+    return f'<span class="key tone{tone}" data-points="{data}">{key}</span>'
+
+
+def _decimals(size: float) -> int:
+    """How many decimals make three digits."""
+    return max(0, 2 - math.floor(math.log10(size)))
+
+
+def _bare(number: str) -> str:
+    """Without the zeros that a tick does not need: 4.00 is 4, 2.50 k is 2.5 k."""
+    return re.sub(r"\.(?!\d)", "", re.sub(r"(\.\d*?)0+(?!\d)", r"\1", number))
+
+
+def _round_step(step: float) -> float:
+    power = 10.0 ** math.floor(math.log10(step)) if step > 0 else 1.0
+    return next(power * digit for digit in (1, 2, 5, 10) if step <= power * digit * 1.000001)

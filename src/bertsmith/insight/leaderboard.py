@@ -1,0 +1,107 @@
+"""Standings: what several models have learnt, against what it took. Clark et al. 2020, figure 1."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from statistics import mean
+from typing import Any, Literal
+
+from bertsmith.insight.charts import HorizontalAxis, Series, chart, format_number
+from bertsmith.insight.table import Results
+from bertsmith.metrics.intervals import confidence_interval
+
+Row = Mapping[str, Any]  # a name, parameters, the device's peak, and points with scores and what each took
+CostAxis = Literal["seconds", "flops"]
+BITS, BLIMP, MEAN = "bits per byte", "BLiMP", "mean of the tasks"
+UNITS = {"s": 1, "min": 60, "h": 3600}
+LEAD = "Each dot is a model that was saved on the way. Point at a curve to read it."
+
+
+def leaderboard_results(
+    title: str, rows: Sequence[Row], cost_axis: CostAxis, protocol: Mapping[str, str], subtitle: str = ""
+) -> Results:
+    """One chart for each score; and a table of what the last models score, and what they took."""
+    known = {name for row in rows for point in row["points"] for name in point["scores"]}
+    tasks = sorted(known - {BITS, BLIMP})
+    names = [*([MEAN] if len(tasks) > 1 else []), *tasks, *(name for name in (BLIMP, BITS) if name in known)]
+    time, gpu = _time(rows), any(row["peak"] for row in rows)
+    columns = ["recipe", "parameters", "time", "tokens", "tokens/s", "FLOPs", *(["MFU"] if gpu else []), *names]
+    return Results(
+        title=title,
+        subtitle=subtitle,
+        columns=columns,
+        rows=[_cells(row, names, tasks, time, gpu) for row in rows],
+        protocol=protocol,
+        chart=_picture(rows, cost_axis, names, tasks),
+    )
+
+
+def cell(name: str, values: Sequence[float]) -> str:
+    """A score as it is written, with its deviation where there are several seeds."""
+    if not values:
+        return "-"
+    found = confidence_interval(list(values))
+    return _shown(name, found.mean) + (f" ± {_shown(name, found.deviation)}" if len(values) > 1 else "")
+
+
+def _picture(rows: Sequence[Row], against: CostAxis, names: Sequence[str], tasks: Sequence[str]) -> str:
+    """The charts in the order of the names, the first of several as wide as the page."""
+    time = _time(rows)
+    along, unit = (_told(time), UNITS[time]) if against == "seconds" else (COMPUTE, 1)
+    charts: list[partial[str]] = []
+    for name in names:
+        lines = []
+        for row in rows:
+            taken = [(point[against] / unit, score_values(point, name, tasks)) for point in row["points"]]
+            lines.append(Series(row["name"], [(place, mean(found)) for place, found in taken if found]))
+        title = f"{name[0].upper()}{name[1:]}, {'the lower the better' if name == BITS else 'in points'}"
+        if any(line.points for line in lines):
+            charts.append(partial(chart, title, lines, format_value=partial(_shown, name), horizontal=along))
+    if not charts:
+        return ""
+    wide = [] if len(charts) == 2 else charts[:1]  # two stand side by side
+    drawn, beside = [draw(wide=True) for draw in wide], [draw() for draw in charts[len(wide) :]]
+    if beside:
+        drawn.append(f'<div class="charts of{len(beside)}">{"".join(beside)}</div>')
+    return f'<h2>What was learnt, and what it took</h2><p class="lead">{LEAD}</p>{"".join(drawn)}'
+
+
+def score_values(point: Mapping[str, Any], name: str, tasks: Sequence[str]) -> Sequence[float]:
+    """The values of a score, one a seed; none where the model has no answer, or was not asked yet."""
+    if name != MEAN:
+        found: Sequence[float] = point["scores"].get(name, {}).get("values", ())
+        return found
+    known = [score_values(point, task, tasks) for task in tasks]
+    return [mean(map(mean, known))] if all(known) else []
+
+
+def _cells(row: Row, names: Sequence[str], tasks: Sequence[str], time: str, gpu: bool) -> list[str]:
+    """A row of the table."""
+    last = row["points"][-1]
+    cells = [row["name"], format_number(row["parameters"]), f"{format_number(last['seconds'] / UNITS[time])} {time}"]
+    cells += [
+        format_number(last["tokens"]),
+        format_number(last["tokens"] / last["seconds"]),
+        format_number(last["flops"]),
+    ]
+    if gpu:
+        cells.append(f"{last['flops'] / last['seconds'] / row['peak']:.0%}" if row["peak"] else "-")
+    return [*cells, *(cell(name, score_values(last, name, tasks)) for name in names)]
+
+
+def _time(rows: Sequence[Row]) -> str:
+    """The unit that suits the longest run."""
+    longest = max((point["seconds"] for row in rows for point in row["points"]), default=0)
+    return [name for name, size in UNITS.items() if size == 1 or longest >= 3 * size][-1]
+
+
+def _told(unit: str) -> HorizontalAxis:
+    return HorizontalAxis(
+        "time", lambda time: f"{format_number(time)} {unit}", lambda time: f"{format_number(time)} {unit}"
+    )
+
+
+COMPUTE = HorizontalAxis("compute", format_number, lambda flops: f"{format_number(flops)}FLOPs")
+
+
+def _shown(name: str, value: float) -> str:
+    return f"{value:.3f}" if name == BITS else f"{100 * value:z.1f}"

@@ -1,0 +1,181 @@
+"""The model card: what a stranger must know before using a model folder."""
+
+import html
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from bertsmith.insight.report import RunSummary
+from bertsmith.tasks.findings import name_of
+
+Use = Literal["fills", "goes_on", "writes", "is_tuned", "is_read", "reads_on"]
+
+PIPELINES = {  # what model hubs call a task, and how our own Python asks for it
+    "classify": ("text-classification", 'classify(["A text of yours."])'),
+    "tag": ("token-classification", 'tag(["A text of yours."])'),
+    "answer": ("question-answering", 'answer("Who wrote it?", "The passage that tells.")'),
+    "choose": ("multiple-choice", 'choose("It began to rain,", ["so we stayed in.", "so we were a cat."])'),
+    "embed": ("sentence-similarity", 'embed(["A text of yours."])'),
+    "write": ("text2text-generation", 'write(["A text of yours."])'),
+}
+
+
+GUESSES = """```python
+import bertsmith
+bertsmith.load("this/folder").fill("The capital of France is [MASK].")
+```
+
+`transformers.AutoModelForMaskedLM` opens it, too."""
+FINDS = """It has learnt to find words that another network had put in, and is there to be fine-tuned:
+
+```
+bertsmith finetune this/folder DATA --out runs/mine
+```
+
+Blanks are filled by that other network, in the folder `generator` beside it. `transformers.AutoModel` opens it, too."""
+
+
+GOES_ON = """```python
+import bertsmith
+bertsmith.load("this/folder").generate(["Once upon a time"])
+bertsmith.load("this/folder").score(["How likely is this?"])
+```
+
+`transformers.AutoModelForCausalLM` opens it, too."""
+WRITES = """```python
+import bertsmith
+bertsmith.load("this/folder").generate(["Thank you <extra_id_0> me to your party <extra_id_1> week."])
+```
+
+`transformers.AutoModelForSeq2SeqLM` opens it, too."""
+IS_READ = """Its vectors are features: a tagger or a classifier learns to mix its layers, while it stays as it is.
+
+```
+bertsmith finetune this/folder CONLL --task features --out runs/mine
+bertsmith finetune this/folder SST-2 --task classify_features --out runs/mine
+```
+
+Words that it has never met are read by their letters. transformers has no class for it."""
+READS_ON = """```python
+import bertsmith
+bertsmith.load("this/folder").generate(["Once upon a time"])
+bertsmith.load("this/folder").score(["How likely is this?"])
+```
+
+`bertsmith inspect` draws what its cells know. transformers has no class for it."""
+USES: dict[Use, tuple[str, str, str]] = {  # what model hubs call it, what it is, and how it is used
+    "fills": ("fill-mask", "BERT", GUESSES),
+    "goes_on": ("text-generation", "GPT", GOES_ON),
+    "writes": ("text2text-generation", "T5", WRITES),
+    "is_tuned": ("feature-extraction", "BERT", FINDS),
+    "is_read": ("feature-extraction", "ELMo", IS_READ),
+    "reads_on": ("text-generation", "recurrent network", READS_ON),
+}
+
+
+def pretrained_card(run: RunSummary, license_name: str | None = None, *, use: Use = "fills") -> str:
+    """A README.md with the front matter that model hubs read; `use`: what the model is for as it is."""
+    pipeline, kind, example = USES[use]
+    figures = _rows(run.figures)
+    data = _rows(run.data)
+    machine = _plain(", ".join(f"{name} {value}" for name, value in run.machine.items()))
+    license_line = f"license: {json.dumps(license_name)}\n" if license_name else ""
+    return f"""---
+library_name: {"bertsmith" if use in ("is_read", "reads_on") else "transformers"}
+pipeline_tag: {pipeline}
+{license_line}tags: [bertsmith, {json.dumps(kind.lower())}]
+---
+
+# {_plain(run.title)}
+
+A {kind} pretrained from scratch with bertsmith.{f" {run.verdict}" if run.verdict else ""}
+
+{example}
+
+## Figures
+
+| | |
+|---|---|
+{figures}
+
+## Data
+
+| | |
+|---|---|
+{data}
+
+## Recipe
+
+{_code(run.recipe, "toml")}
+
+Made on {machine}.
+"""
+
+
+def finetuned_card(kind: str, result: Mapping[str, Any], network: str | None = None) -> str:
+    """The same for a model that was fine-tuned: its scores with their protocol."""
+    pipeline, call = PIPELINES[kind]
+    network = network or ("T5" if kind == "write" else "BERT")
+    library = "sentence-transformers" if kind == "embed" else "transformers"
+    details = result.get("details")
+    rows = _rows({name_of(name, details): _said(found) for name, found in result["summary"].items()})
+    protocol = result["protocol"]
+    machine = _plain(", ".join(f"{name} {value}" for name, value in protocol["machine"].items()))
+    examples = protocol["examples"]
+    return f"""---
+library_name: {library}
+pipeline_tag: {pipeline}
+tags: [bertsmith, {json.dumps(network.lower())}]
+---
+
+# A {_plain(network)} fine-tuned to {kind}
+
+```python
+import bertsmith
+bertsmith.load("this/folder").{call}
+```
+
+## Figures
+
+Measured on {examples["dev"]:,} examples after training on {examples["train"]:,}, {len(result["runs"])} seeds;
+weights: {protocol["selection"]}.
+
+| | |
+|---|---|
+{rows}
+
+Data SHA-256 (training, dev): {protocol["data_sha256"]}
+
+## Recipe
+
+{_code(protocol["recipe"], "toml")}
+
+Made on {machine}.
+"""
+
+
+def _rows(values: Mapping[str, Any]) -> str:
+    """The rows of a table of names and values."""
+    return "\n".join(f"| {_plain(name)} | {_plain(value)} |" for name, value in values.items())
+
+
+def _plain(value: object) -> str:
+    """A value as Markdown shows it letter by letter: no HTML, no link, no end of a cell or of a line."""
+    text = " ".join(html.escape(str(value), quote=False).split())
+    return re.sub(r"([\\`*\[\]|])", r"\\\1", text)
+
+
+def _code(text: str, language: str) -> str:
+    """A block of code, fenced by more backticks than stand in it."""
+    longest = max((len(found) for found in re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}{language}\n{text.strip()}\n{fence}"
+
+
+def _said(found: Mapping[str, Any]) -> str:
+    """A figure with its deviation and interval, where several seeds tell them."""
+    if found["low"] is None:
+        return f"{found['mean']:.4f}"
+    interval = f"95 % interval {found['low']:.4f} to {found['high']:.4f}"
+    return f"{found['mean']:.4f}, deviation {found['deviation']:.4f}, {interval}"

@@ -1,0 +1,76 @@
+"""Guesses: a text that repeats itself is written several tokens at a time, each the same as one by one.
+
+A token of one text takes a processor as long as memory needs to give it all weights, and a few tokens more take it
+hardly longer. So what came behind the same tokens before (Saxena 2023) is read together with the newest token, and the
+scores behind it tell how much of it was right (Leviathan et al. 2023). The rest is taken back.
+"""
+
+from collections.abc import Callable, Sequence
+from operator import eq
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from bertsmith.models.generation.search import GenerationConfig, Step
+
+AHEAD = 4  # tokens that are guessed at once
+SURE, BOLD = 3, 2  # tokens that must have come before: after a wrong guess, and after a right one
+
+
+class PromptLookup:
+    """A text that remembers what came behind every few of its tokens the last time."""
+
+    def __init__(self, text: Sequence[int]) -> None:
+        self.text: list[int] = []
+        self._behind: dict[tuple[int, ...], int] = {}
+        for token in text:
+            self.add(token)
+
+    def add(self, token: int) -> None:
+        for size in (SURE, BOLD):
+            if len(self.text) >= size:
+                self._behind[tuple(self.text[-size:])] = len(self.text)
+        self.text.append(token)
+
+    def draft(self, size: int, most: int) -> list[int]:
+        """What comes if the text goes on as it did behind its last `size` tokens; nothing, if they are new."""
+        place = self._behind.get(tuple(self.text[-size:]))
+        if place is None:
+            return []
+        turn = len(self.text) - place  # at its end it has come round
+        return [self.text[place + number % turn] for number in range(most)]
+
+
+def speculative_decode(
+    scores: Float[Tensor, "1 V"],
+    step: Step,
+    take_back: Callable[[int], None],
+    config: GenerationConfig,
+    text: Sequence[int],
+    limit: int,
+    stops: Int[Tensor, "_"],
+) -> list[int]:
+    """What `search.write` writes behind one text when it takes the likeliest tokens, in fewer steps.
+
+    `take_back` makes a network forget the last so many tokens that a step gave it.
+    """
+    most, ends = min(config.max_new_tokens, limit), set(stops.tolist())
+    echo, written, guesses, size = PromptLookup(text), list[int](), list[int](), BOLD
+    while True:
+        early = max(0, config.min_new_tokens - len(written))
+        scores[:early].index_fill_(1, stops, -torch.inf)
+        chosen = scores.max(-1).indices.tolist()  # behind the newest token, and behind each guess
+        right = [*map(eq, guesses, chosen), False].index(False)
+        for token in chosen[: right + 1]:
+            if token in ends:
+                return written
+            written.append(token)
+            echo.add(token)
+        if len(written) == most:
+            return written
+        take_back(len(guesses) - right)
+        if guesses:
+            size = BOLD if right else SURE
+        guesses = echo.draft(size, min(AHEAD, most - len(written) - 1))
+        scores = step(torch.tensor([[written[-1], *guesses]]), None)[0]

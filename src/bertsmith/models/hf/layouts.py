@@ -1,0 +1,749 @@
+"""All dialects: tables of transformers' words for our networks, settings and weights, read both ways."""
+
+from dataclasses import replace
+
+from bertsmith.errors import RecipeError
+from bertsmith.models.family import ALBERT_XXLARGE, ELECTRA_SMALL, MODERN_BERT, TRANSFORMER
+from bertsmith.models.family import BERT as BERT_BASE
+from bertsmith.models.family import DISTILBERT as DISTILBERT_BASE
+from bertsmith.models.family import GPT as GPT_BASE
+from bertsmith.models.family import GPT2 as GPT2_BASE
+from bertsmith.models.family import MPNET as MPNET_BASE
+from bertsmith.models.family import ROBERTA as ROBERTA_BASE
+from bertsmith.models.family import T5 as T5_BASE
+from bertsmith.models.family import T5_V1_1 as T5_LATER_BASE
+from bertsmith.models.hf import native
+from bertsmith.models.hf.layout import ACTIVATION_NAMES, HFLayout
+from bertsmith.models.networks import NetworkConfig
+from bertsmith.models.transformer import TransformerConfig
+
+BERT = HFLayout(
+    defaults=BERT_BASE,
+    required=("norm_position", "embedding_norm", "gated", "biases", "position_offset", "pooler", "window", "causal"),
+    positions=("learned", "sinusoidal"),
+    settings={
+        "vocabulary": "vocab_size",
+        "width": "hidden_size",
+        "layers": "num_hidden_layers",
+        "heads": "num_attention_heads",
+        "feed_forward": "intermediate_size",
+        "max_length": "max_position_embeddings",
+        "segments": "type_vocab_size",
+        "norm_eps": "layer_norm_eps",
+        "dropout": "hidden_dropout_prob",
+        "attention_dropout": "attention_probs_dropout_prob",
+    },
+    fixed={
+        "model_type": "bert",
+        "position_embedding_type": "absolute",
+        "is_decoder": False,
+        "add_cross_attention": False,
+    },
+    activations=("hidden_act",),
+    architectures={
+        "trunk": "BertModel",
+        "masked": "BertForMaskedLM",
+        "next": "BertForNextSentencePrediction",
+        "pretraining": "BertForPreTraining",
+        "classify": "BertForSequenceClassification",
+        "tag": "BertForTokenClassification",
+        "answer": "BertForQuestionAnswering",
+        "choose": "BertForMultipleChoice",
+    },
+    prefix="bert.",
+    unprefixed=("cls.", "classifier.", "qa_outputs."),
+    trunk={
+        "trunk.embedding.weight": "embeddings.word_embeddings.weight",
+        "trunk.positions.weight": "embeddings.position_embeddings.weight",
+        "trunk.segments.weight": "embeddings.token_type_embeddings.weight",
+        "trunk.norm": "embeddings.LayerNorm",
+    },
+    layer={
+        "trunk.layers.{n}.attention.project": (
+            "encoder.layer.{n}.attention.self.query",
+            "encoder.layer.{n}.attention.self.key",
+            "encoder.layer.{n}.attention.self.value",
+        ),
+        "trunk.layers.{n}.attention.output": "encoder.layer.{n}.attention.output.dense",
+        "trunk.layers.{n}.attention_norm": "encoder.layer.{n}.attention.output.LayerNorm",
+        "trunk.layers.{n}.feed_forward.widen": "encoder.layer.{n}.intermediate.dense",
+        "trunk.layers.{n}.feed_forward.narrow": "encoder.layer.{n}.output.dense",
+        "trunk.layers.{n}.feed_forward_norm": "encoder.layer.{n}.output.LayerNorm",
+    },
+    parts={
+        "pooler": {"pooler.dense": "pooler.dense"},
+        "head": {
+            "head.dense": "cls.predictions.transform.dense",
+            "head.norm": "cls.predictions.transform.LayerNorm",
+            "head.bias": "cls.predictions.bias",
+        },
+        "next": {"next.dense": "cls.seq_relationship"},
+        "classifier": {"classifier.dense": "classifier"},
+        "span": {"span.dense": "qa_outputs"},
+    },
+    pretrained=frozenset({"head", "pooler", "next"}),
+    special_tokens={"pad_token_id": "padding"},
+    tied_weights={
+        "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    },
+    ignored_buffers=frozenset({"embeddings.position_ids", "embeddings.token_type_ids"}),
+    legacy_suffixes={".LayerNorm.gamma": ".LayerNorm.weight", ".LayerNorm.beta": ".LayerNorm.bias"},
+)
+
+ROBERTA = HFLayout(
+    defaults=replace(ROBERTA_BASE, max_length=510, segments=2, norm_eps=1e-12),  # what is published says otherwise
+    required=BERT.required,
+    positions=("learned",),
+    settings=BERT.settings,
+    fixed={**BERT.fixed, "model_type": "roberta", "pad_token_id": ROBERTA_BASE.position_offset - 1},
+    activations=BERT.activations,
+    architectures={
+        "trunk": "RobertaModel",
+        "masked": "RobertaForMaskedLM",
+        "classify": "RobertaForSequenceClassification",
+        "tag": "RobertaForTokenClassification",
+        "answer": "RobertaForQuestionAnswering",
+        "choose": "RobertaForMultipleChoice",
+    },
+    prefix="roberta.",
+    unprefixed=("lm_head.", "classifier.", "qa_outputs."),
+    trunk=BERT.trunk,
+    layer=BERT.layer,
+    parts={
+        "pooler": BERT.parts["pooler"],
+        "head": {"head.dense": "lm_head.dense", "head.norm": "lm_head.layer_norm", "head.bias": "lm_head.bias"},
+        "classifier": BERT.parts["classifier"],
+        "span": BERT.parts["span"],
+    },
+    pretrained=frozenset({"head"}),
+    special_tokens={"pad_token_id": "padding", "bos_token_id": "start", "eos_token_id": "stop"},
+    tied_weights={
+        "lm_head.decoder.weight": "embeddings.word_embeddings.weight",
+        "lm_head.decoder.bias": "lm_head.bias",
+    },
+    ignored_buffers=BERT.ignored_buffers,
+    legacy_suffixes=BERT.legacy_suffixes,
+    classifier_names={"pooler.dense.": "classifier.dense.", "classifier.": "classifier.out_proj."},
+)
+
+XLM_ROBERTA = replace(
+    ROBERTA,
+    defaults=replace(ROBERTA.defaults, vocabulary=30_522, alias="xlm-roberta"),
+    fixed={**ROBERTA.fixed, "model_type": "xlm-roberta"},
+    architectures={task: f"XLM{name}" for task, name in ROBERTA.architectures.items()},
+)
+CAMEMBERT = replace(
+    ROBERTA,
+    defaults=replace(ROBERTA.defaults, vocabulary=30_522, alias="camembert"),
+    fixed={**ROBERTA.fixed, "model_type": "camembert"},
+    architectures={task: name.replace("Roberta", "Camembert") for task, name in ROBERTA.architectures.items()},
+)
+
+DISTILBERT = HFLayout(
+    defaults=DISTILBERT_BASE,
+    required=(*BERT.required, "norm_eps"),
+    positions=("learned",),
+    settings={
+        "vocabulary": "vocab_size",
+        "width": "dim",
+        "layers": "n_layers",
+        "heads": "n_heads",
+        "feed_forward": "hidden_dim",
+        "max_length": "max_position_embeddings",
+        "dropout": "dropout",
+        "attention_dropout": "attention_dropout",
+    },
+    fixed={"model_type": "distilbert"},
+    activations=("activation",),
+    architectures={
+        "trunk": "DistilBertModel",
+        "masked": "DistilBertForMaskedLM",
+        "classify": "DistilBertForSequenceClassification",
+        "tag": "DistilBertForTokenClassification",
+        "answer": "DistilBertForQuestionAnswering",
+        "choose": "DistilBertForMultipleChoice",
+    },
+    prefix="distilbert.",
+    unprefixed=("vocab_", "pre_classifier.", "classifier.", "qa_outputs."),
+    trunk={name: theirs for name, theirs in BERT.trunk.items() if name != "trunk.segments.weight"},
+    layer={
+        "trunk.layers.{n}.attention.project": (
+            "transformer.layer.{n}.attention.q_lin",
+            "transformer.layer.{n}.attention.k_lin",
+            "transformer.layer.{n}.attention.v_lin",
+        ),
+        "trunk.layers.{n}.attention.output": "transformer.layer.{n}.attention.out_lin",
+        "trunk.layers.{n}.attention_norm": "transformer.layer.{n}.sa_layer_norm",
+        "trunk.layers.{n}.feed_forward.widen": "transformer.layer.{n}.ffn.lin1",
+        "trunk.layers.{n}.feed_forward.narrow": "transformer.layer.{n}.ffn.lin2",
+        "trunk.layers.{n}.feed_forward_norm": "transformer.layer.{n}.output_layer_norm",
+    },
+    parts={
+        "pooler": {"pooler.dense": "pre_classifier"},
+        "head": {
+            "head.dense": "vocab_transform",
+            "head.norm": "vocab_layer_norm",
+            "head.bias": "vocab_projector.bias",
+        },
+        "classifier": BERT.parts["classifier"],
+        "span": BERT.parts["span"],
+    },
+    pretrained=frozenset({"head"}),
+    special_tokens={"pad_token_id": "padding"},
+    tied_weights={"vocab_projector.weight": "embeddings.word_embeddings.weight"},
+    ignored_buffers=BERT.ignored_buffers,
+    legacy_suffixes=BERT.legacy_suffixes,
+)
+
+MPNET = HFLayout(
+    defaults=replace(MPNET_BASE, max_length=510, norm_eps=1e-12),
+    required=(*BERT.required, "buckets", "max_distance"),
+    positions=("learned_relative",),
+    settings={ours: theirs for ours, theirs in BERT.settings.items() if ours != "segments"},
+    fixed={"model_type": "mpnet", "pad_token_id": MPNET_BASE.position_offset - 1, "relative_attention_num_buckets": 32},
+    activations=BERT.activations,
+    architectures={task: name.replace("Roberta", "MPNet") for task, name in ROBERTA.architectures.items()},
+    prefix="mpnet.",
+    unprefixed=ROBERTA.unprefixed,
+    trunk={
+        **DISTILBERT.trunk,
+        "trunk.relative.weight": "encoder.relative_attention_bias.weight",
+    },
+    layer={
+        **BERT.layer,
+        "trunk.layers.{n}.attention.project": (
+            "encoder.layer.{n}.attention.attn.q",
+            "encoder.layer.{n}.attention.attn.k",
+            "encoder.layer.{n}.attention.attn.v",
+        ),
+        "trunk.layers.{n}.attention.output": "encoder.layer.{n}.attention.attn.o",
+        "trunk.layers.{n}.attention_norm": "encoder.layer.{n}.attention.LayerNorm",
+    },
+    parts=ROBERTA.parts,
+    pretrained=ROBERTA.pretrained,
+    special_tokens=ROBERTA.special_tokens,
+    tied_weights=ROBERTA.tied_weights,
+    ignored_buffers=BERT.ignored_buffers,
+    classifier_names=ROBERTA.classifier_names,
+)
+
+ALBERT = HFLayout(
+    defaults=ALBERT_XXLARGE,
+    required=BERT.required,
+    positions=("learned",),
+    tables="mapped",
+    settings={**BERT.settings, "embedding_width": "embedding_size"},
+    fixed={**BERT.fixed, "model_type": "albert", "num_hidden_groups": 1, "inner_group_num": 1},
+    activations=BERT.activations,
+    architectures={
+        "trunk": "AlbertModel",
+        "masked": "AlbertForMaskedLM",
+        "pretraining": "AlbertForPreTraining",
+        "classify": "AlbertForSequenceClassification",
+        "tag": "AlbertForTokenClassification",
+        "answer": "AlbertForQuestionAnswering",
+        "choose": "AlbertForMultipleChoice",
+    },
+    prefix="albert.",
+    unprefixed=("predictions.", "sop_classifier.", "classifier.", "qa_outputs."),
+    trunk={**BERT.trunk, "trunk.mapping": "encoder.embedding_hidden_mapping_in"},
+    layer={  # the one that there is
+        "trunk.layers.{n}.attention.project": (
+            "encoder.albert_layer_groups.{n}.albert_layers.0.attention.query",
+            "encoder.albert_layer_groups.{n}.albert_layers.0.attention.key",
+            "encoder.albert_layer_groups.{n}.albert_layers.0.attention.value",
+        ),
+        "trunk.layers.{n}.attention.output": "encoder.albert_layer_groups.{n}.albert_layers.0.attention.dense",
+        "trunk.layers.{n}.attention_norm": "encoder.albert_layer_groups.{n}.albert_layers.0.attention.LayerNorm",
+        "trunk.layers.{n}.feed_forward.widen": "encoder.albert_layer_groups.{n}.albert_layers.0.ffn",
+        "trunk.layers.{n}.feed_forward.narrow": "encoder.albert_layer_groups.{n}.albert_layers.0.ffn_output",
+        "trunk.layers.{n}.feed_forward_norm": "encoder.albert_layer_groups.{n}.albert_layers.0.full_layer_layer_norm",
+    },
+    parts={
+        "pooler": {"pooler.dense": "pooler"},
+        "head": {
+            "head.dense": "predictions.dense",
+            "head.norm": "predictions.LayerNorm",
+            "head.bias": "predictions.bias",
+        },
+        "next": {"next.dense": "sop_classifier.classifier"},
+        "classifier": BERT.parts["classifier"],
+        "span": BERT.parts["span"],
+    },
+    pretrained=frozenset({"head", "pooler", "next"}),
+    pairs="sop",
+    special_tokens={"pad_token_id": "padding", "bos_token_id": "start", "eos_token_id": "stop"},
+    tied_weights={
+        "predictions.decoder.weight": "embeddings.word_embeddings.weight",
+        "predictions.decoder.bias": "predictions.bias",
+    },
+    ignored_buffers=BERT.ignored_buffers,
+)
+
+ELECTRA = HFLayout(
+    defaults=ELECTRA_SMALL,
+    required=(*BERT.required, "activation"),
+    positions=("learned",),
+    tables="either",
+    settings={**BERT.settings, "embedding_width": "embedding_size"},
+    fixed={
+        **BERT.fixed,
+        "model_type": "electra",
+        "hidden_act": "gelu",  # its generator and its classifier bend so whatever is said
+        "summary_type": "first",
+        "summary_use_proj": True,
+        "summary_activation": "gelu",
+    },
+    activations=BERT.activations,
+    architectures={
+        "trunk": "ElectraModel",
+        "masked": "ElectraForMaskedLM",
+        "pretraining": "ElectraForPreTraining",
+        "classify": "ElectraForSequenceClassification",
+        "tag": "ElectraForTokenClassification",
+        "answer": "ElectraForQuestionAnswering",
+        "choose": "ElectraForMultipleChoice",
+    },
+    prefix="electra.",
+    unprefixed=(
+        "discriminator_predictions.",
+        "generator_predictions.",
+        "generator_lm_head.",
+        "sequence_summary.",
+        "classifier.",
+        "qa_outputs.",
+    ),
+    trunk={**BERT.trunk, "trunk.mapping": "embeddings_project"},
+    layer=BERT.layer,
+    parts={
+        "pooler": {"pooler.dense": "sequence_summary.summary"},
+        "head": {
+            "head.dense": "generator_predictions.dense",
+            "head.norm": "generator_predictions.LayerNorm",
+            "head.bias": "generator_lm_head.bias",
+        },
+        "judge": {
+            "judge.dense": "discriminator_predictions.dense",
+            "judge.output": "discriminator_predictions.dense_prediction",
+        },
+        "classifier": BERT.parts["classifier"],
+        "span": BERT.parts["span"],
+    },
+    pretrained=frozenset({"head", "judge"}),
+    special_tokens={"pad_token_id": "padding"},
+    tied_weights={"generator_lm_head.weight": "embeddings.word_embeddings.weight"},
+    ignored_buffers=BERT.ignored_buffers,
+    legacy_suffixes=BERT.legacy_suffixes,
+    classifier_names={"sequence_summary.summary.": "classifier.dense.", "classifier.": "classifier.out_proj."},
+)
+
+MODERNBERT = HFLayout(
+    defaults=MODERN_BERT,
+    required=("norm_position", "embedding_norm", "gated", "pooler", "causal"),
+    positions=("rotary",),
+    settings={
+        "vocabulary": "vocab_size",
+        "width": "hidden_size",
+        "layers": "num_hidden_layers",
+        "heads": "num_attention_heads",
+        "feed_forward": "intermediate_size",
+        "max_length": "max_position_embeddings",
+        "norm_eps": "norm_eps",
+        "dropout": "mlp_dropout",
+        "attention_dropout": "attention_dropout",
+    },
+    fixed={
+        "model_type": "modernbert",
+        "decoder_bias": True,
+        "tie_word_embeddings": True,
+    },
+    activations=("hidden_activation", "classifier_activation"),
+    architectures={
+        "trunk": "ModernBertModel",
+        "masked": "ModernBertForMaskedLM",
+        "classify": "ModernBertForSequenceClassification",
+        "tag": "ModernBertForTokenClassification",
+        "answer": "ModernBertForQuestionAnswering",
+        "choose": "ModernBertForMultipleChoice",
+    },
+    prefix="model.",
+    unprefixed=("head.", "decoder.", "classifier."),
+    trunk={
+        "trunk.embedding.weight": "embeddings.tok_embeddings.weight",
+        "trunk.norm": "embeddings.norm",
+        "trunk.last_norm": "final_norm",
+    },
+    layer={
+        "trunk.layers.{n}.attention_norm": "layers.{n}.attn_norm",
+        "trunk.layers.{n}.attention.project": "layers.{n}.attn.Wqkv",
+        "trunk.layers.{n}.attention.output": "layers.{n}.attn.Wo",
+        "trunk.layers.{n}.feed_forward_norm": "layers.{n}.mlp_norm",
+        "trunk.layers.{n}.feed_forward.widen": "layers.{n}.mlp.Wi",
+        "trunk.layers.{n}.feed_forward.narrow": "layers.{n}.mlp.Wo",
+    },
+    parts={
+        "pooler": {"pooler.dense": "head.dense", "pooler.norm": "head.norm"},
+        "head": {"head.dense": "head.dense", "head.norm": "head.norm", "head.bias": "decoder.bias"},
+        "classifier": {"classifier.dense": "classifier"},
+        "span": {"span.dense": "classifier"},
+    },
+    pretrained=frozenset({"head"}),
+    special_tokens={
+        "pad_token_id": "padding",
+        "cls_token_id": "start",
+        "sep_token_id": "stop",
+        "bos_token_id": "start",
+        "eos_token_id": "stop",
+    },
+    poolings={"first": "cls", "mean": "mean"},
+    tied_weights={"decoder.weight": "embeddings.tok_embeddings.weight"},
+)
+
+GPT = HFLayout(
+    defaults=GPT_BASE,
+    required=(
+        "norm_position",
+        "embedding_norm",
+        "gated",
+        "biases",
+        "position_offset",
+        "pooler",
+        "window",
+        "causal",
+        "activation",
+    ),
+    positions=("learned",),
+    settings={
+        "vocabulary": "vocab_size",
+        "width": "n_embd",
+        "layers": "n_layer",
+        "heads": "n_head",
+        "max_length": "n_positions",
+        "norm_eps": "layer_norm_epsilon",
+        "dropout": "resid_pdrop",
+        "attention_dropout": "attn_pdrop",
+    },
+    fixed={"model_type": "openai-gpt", "tie_word_embeddings": True},
+    activations=("afn",),
+    activation_names={"gelu": "gelu_tanh"},  # it was the first to have one, and means its own
+    fourfold_feed_forward=True,
+    architectures={
+        "trunk": "OpenAIGPTModel",
+        "writing": "OpenAIGPTLMHeadModel",
+        "classify": "OpenAIGPTForSequenceClassification",
+    },
+    prefix="transformer.",
+    unprefixed=("lm_head.", "score."),
+    trunk={
+        "trunk.embedding.weight": "tokens_embed.weight",
+        "trunk.positions.weight": "positions_embed.weight",
+    },
+    layer={
+        "trunk.layers.{n}.attention.project": "h.{n}.attn.c_attn",
+        "trunk.layers.{n}.attention.output": "h.{n}.attn.c_proj",
+        "trunk.layers.{n}.attention_norm": "h.{n}.ln_1",
+        "trunk.layers.{n}.feed_forward.widen": "h.{n}.mlp.c_fc",
+        "trunk.layers.{n}.feed_forward.narrow": "h.{n}.mlp.c_proj",
+        "trunk.layers.{n}.feed_forward_norm": "h.{n}.ln_2",
+    },
+    transposed=True,
+    parts={"classifier": {"classifier.dense": "classifier"}},
+    pretrained=frozenset(),
+    special_tokens={"pad_token_id": "padding", "bos_token_id": "start", "eos_token_id": "stop"},
+    tied_weights={"lm_head.weight": "tokens_embed.weight"},
+    ignored_buffers=frozenset({"position_ids", "h.{n}.attn.bias"}),
+    classifier_names={"classifier.": "score."},
+)
+
+GPT2 = HFLayout(
+    defaults=GPT2_BASE,
+    required=tuple(name for name in GPT.required if name != "activation"),
+    positions=("learned",),
+    settings=GPT.settings,
+    fixed={
+        "model_type": "gpt2",
+        "scale_attn_weights": True,
+        "scale_attn_by_inverse_layer_idx": False,
+        "add_cross_attention": False,
+        "tie_word_embeddings": True,
+    },
+    activations=("activation_function",),
+    activation_names={"gelu_new": "gelu_tanh", **ACTIVATION_NAMES},
+    architectures={
+        "trunk": "GPT2Model",
+        "writing": "GPT2LMHeadModel",
+        "classify": "GPT2ForSequenceClassification",
+        "tag": "GPT2ForTokenClassification",
+        "answer": "GPT2ForQuestionAnswering",
+    },
+    prefix="transformer.",
+    unprefixed=("lm_head.", "score.", "classifier.", "qa_outputs."),
+    trunk={
+        "trunk.embedding.weight": "wte.weight",
+        "trunk.positions.weight": "wpe.weight",
+        "trunk.last_norm": "ln_f",
+    },
+    layer=GPT.layer,
+    transposed=True,
+    parts={"classifier": {"classifier.dense": "classifier"}, "span": {"span.dense": "qa_outputs"}},
+    pretrained=frozenset(),
+    special_tokens=GPT.special_tokens,
+    tied_weights={"lm_head.weight": "wte.weight"},
+    ignored_buffers=frozenset({"h.{n}.attn.bias", "h.{n}.attn.masked_bias"}),
+    classifier_names=GPT.classifier_names,
+)
+
+T5 = HFLayout(
+    defaults=replace(T5_BASE, width=512, layers=6, decoder_layers=6, heads=8, feed_forward=2048),
+    required=(*BERT.required, "gated", "activation", "tie_embeddings"),
+    positions=("relative",),
+    settings={
+        "vocabulary": "vocab_size",
+        "width": "d_model",
+        "layers": "num_layers",
+        "decoder_layers": "num_decoder_layers",
+        "heads": "num_heads",
+        "head_width": "d_kv",
+        "feed_forward": "d_ff",
+        "max_length": "n_positions",
+        "buckets": "relative_attention_num_buckets",
+        "max_distance": "relative_attention_max_distance",
+        "norm_eps": "layer_norm_epsilon",
+        "dropout": "dropout_rate",
+        "attention_dropout": "dropout_rate",
+    },
+    fixed={"model_type": "t5", "is_encoder_decoder": True},
+    activations=("feed_forward_proj",),
+    activation_names={"relu": "relu"},
+    architectures={"trunk": "T5Model", "writing": "T5ForConditionalGeneration"},
+    prefix="",
+    unprefixed=(),
+    trunk={
+        "trunk.encoder.embedding.weight": "shared.weight",
+        "trunk.encoder.relative.weight": "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
+        "trunk.encoder.last_norm": "encoder.final_layer_norm",
+        "trunk.decoder.embedding.weight": "shared.weight",
+        "trunk.decoder.relative.weight": "decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
+        "trunk.decoder.last_norm": "decoder.final_layer_norm",
+        "trunk.words.weight": "lm_head.weight",
+    },
+    layer={
+        "trunk.encoder.layers.{n}.attention.project": (
+            "encoder.block.{n}.layer.0.SelfAttention.q",
+            "encoder.block.{n}.layer.0.SelfAttention.k",
+            "encoder.block.{n}.layer.0.SelfAttention.v",
+        ),
+        "trunk.encoder.layers.{n}.attention.output": "encoder.block.{n}.layer.0.SelfAttention.o",
+        "trunk.encoder.layers.{n}.attention_norm": "encoder.block.{n}.layer.0.layer_norm",
+        "trunk.encoder.layers.{n}.feed_forward.widen": "encoder.block.{n}.layer.1.DenseReluDense.wi",
+        "trunk.encoder.layers.{n}.feed_forward.narrow": "encoder.block.{n}.layer.1.DenseReluDense.wo",
+        "trunk.encoder.layers.{n}.feed_forward_norm": "encoder.block.{n}.layer.1.layer_norm",
+    },
+    decoder={
+        "trunk.decoder.layers.{n}.attention.project": (
+            "decoder.block.{n}.layer.0.SelfAttention.q",
+            "decoder.block.{n}.layer.0.SelfAttention.k",
+            "decoder.block.{n}.layer.0.SelfAttention.v",
+        ),
+        "trunk.decoder.layers.{n}.attention.output": "decoder.block.{n}.layer.0.SelfAttention.o",
+        "trunk.decoder.layers.{n}.attention_norm": "decoder.block.{n}.layer.0.layer_norm",
+        "trunk.decoder.layers.{n}.cross.query": "decoder.block.{n}.layer.1.EncDecAttention.q",
+        "trunk.decoder.layers.{n}.cross.project": (
+            "decoder.block.{n}.layer.1.EncDecAttention.k",
+            "decoder.block.{n}.layer.1.EncDecAttention.v",
+        ),
+        "trunk.decoder.layers.{n}.cross.output": "decoder.block.{n}.layer.1.EncDecAttention.o",
+        "trunk.decoder.layers.{n}.cross_norm": "decoder.block.{n}.layer.1.layer_norm",
+        "trunk.decoder.layers.{n}.feed_forward.widen": "decoder.block.{n}.layer.2.DenseReluDense.wi",
+        "trunk.decoder.layers.{n}.feed_forward.narrow": "decoder.block.{n}.layer.2.DenseReluDense.wo",
+        "trunk.decoder.layers.{n}.feed_forward_norm": "decoder.block.{n}.layer.2.layer_norm",
+    },
+    parts={},
+    pretrained=frozenset(),
+    special_tokens={"pad_token_id": "padding", "eos_token_id": "stop", "decoder_start_token_id": "padding"},
+    tied_weights={
+        "encoder.embed_tokens.weight": "shared.weight",
+        "decoder.embed_tokens.weight": "shared.weight",
+        "lm_head.weight": "shared.weight",
+    },
+    ignored_buffers=frozenset({"decoder.block.{n}.layer.1.EncDecAttention.relative_attention_bias.weight"}),
+)
+
+_GATE = ("DenseReluDense.wi_0", "DenseReluDense.wi_1")
+
+T5_V1_1 = replace(
+    T5,
+    defaults=replace(T5_LATER_BASE, width=512, layers=6, decoder_layers=6, heads=8, feed_forward=2048, dropout=0.1),
+    activation_names={"gated-gelu": "gelu_tanh"},
+    layer={
+        **T5.layer,
+        "trunk.encoder.layers.{n}.feed_forward.widen": tuple(f"encoder.block.{{n}}.layer.1.{name}" for name in _GATE),
+    },
+    decoder={
+        **T5.decoder,
+        "trunk.decoder.layers.{n}.feed_forward.widen": tuple(f"decoder.block.{{n}}.layer.2.{name}" for name in _GATE),
+    },
+    tied_weights={name: other for name, other in T5.tied_weights.items() if name != "lm_head.weight"},
+)
+
+MARIAN = HFLayout(
+    defaults=replace(
+        TRANSFORMER,
+        vocabulary=58_101,
+        width=1024,
+        layers=12,
+        decoder_layers=12,
+        heads=16,
+        feed_forward=4096,
+        max_length=1024,
+        activation="gelu",
+        attention_dropout=0.0,
+    ),
+    required=(*BERT.required, "norm_eps"),
+    positions=("sinusoidal",),
+    settings={
+        "vocabulary": "vocab_size",
+        "width": "d_model",
+        "layers": "encoder_layers",
+        "decoder_layers": "decoder_layers",
+        "heads": "encoder_attention_heads",
+        "feed_forward": "encoder_ffn_dim",
+        "max_length": "max_position_embeddings",
+        "dropout": "dropout",
+        "attention_dropout": "attention_dropout",
+    },
+    fixed={
+        "model_type": "marian",
+        "is_encoder_decoder": True,
+        "scale_embedding": True,  # though a file that says nothing means the contrary
+        "share_encoder_decoder_embeddings": True,
+        "tie_word_embeddings": True,
+        "activation_dropout": 0.0,
+    },
+    activations=("activation_function",),
+    activation_names={"relu": "relu", **ACTIVATION_NAMES},
+    architectures={"trunk": "MarianModel", "writing": "MarianMTModel"},
+    prefix="model.",
+    unprefixed=("lm_head.", "final_logits_bias"),
+    trunk={
+        "trunk.encoder.embedding.weight": "shared.weight",
+        "trunk.encoder.positions.weight": "encoder.embed_positions.weight",
+        "trunk.decoder.embedding.weight": "shared.weight",
+        "trunk.decoder.positions.weight": "decoder.embed_positions.weight",
+    },
+    layer={
+        "trunk.encoder.layers.{n}.attention.project": (
+            "encoder.layers.{n}.self_attn.q_proj",
+            "encoder.layers.{n}.self_attn.k_proj",
+            "encoder.layers.{n}.self_attn.v_proj",
+        ),
+        "trunk.encoder.layers.{n}.attention.output": "encoder.layers.{n}.self_attn.out_proj",
+        "trunk.encoder.layers.{n}.attention_norm": "encoder.layers.{n}.self_attn_layer_norm",
+        "trunk.encoder.layers.{n}.feed_forward.widen": "encoder.layers.{n}.fc1",
+        "trunk.encoder.layers.{n}.feed_forward.narrow": "encoder.layers.{n}.fc2",
+        "trunk.encoder.layers.{n}.feed_forward_norm": "encoder.layers.{n}.final_layer_norm",
+    },
+    decoder={
+        "trunk.decoder.layers.{n}.attention.project": (
+            "decoder.layers.{n}.self_attn.q_proj",
+            "decoder.layers.{n}.self_attn.k_proj",
+            "decoder.layers.{n}.self_attn.v_proj",
+        ),
+        "trunk.decoder.layers.{n}.attention.output": "decoder.layers.{n}.self_attn.out_proj",
+        "trunk.decoder.layers.{n}.attention_norm": "decoder.layers.{n}.self_attn_layer_norm",
+        "trunk.decoder.layers.{n}.cross.query": "decoder.layers.{n}.encoder_attn.q_proj",
+        "trunk.decoder.layers.{n}.cross.project": (
+            "decoder.layers.{n}.encoder_attn.k_proj",
+            "decoder.layers.{n}.encoder_attn.v_proj",
+        ),
+        "trunk.decoder.layers.{n}.cross.output": "decoder.layers.{n}.encoder_attn.out_proj",
+        "trunk.decoder.layers.{n}.cross_norm": "decoder.layers.{n}.encoder_attn_layer_norm",
+        "trunk.decoder.layers.{n}.feed_forward.widen": "decoder.layers.{n}.fc1",
+        "trunk.decoder.layers.{n}.feed_forward.narrow": "decoder.layers.{n}.fc2",
+        "trunk.decoder.layers.{n}.feed_forward_norm": "decoder.layers.{n}.final_layer_norm",
+    },
+    parts={},
+    pretrained=frozenset(),
+    special_tokens={**T5.special_tokens, "forced_eos_token_id": "stop"},
+    tied_weights=T5.tied_weights,
+    sinusoids=frozenset({"encoder.embed_positions.weight", "decoder.embed_positions.weight"}),
+    zero_weights=frozenset({"final_logits_bias"}),
+)
+
+# Networks that transformers has no class for: their folders hold our own names, of settings and of weights.
+NATIVE = HFLayout(
+    defaults=TransformerConfig(),
+    required=(),
+    positions=(),
+    settings={},
+    fixed={"model_type": native.MODEL_TYPE},
+    activations=(),
+    architectures={"trunk": native.MODEL_TYPE},
+    prefix="",
+    unprefixed=(),
+    trunk={},
+    layer={},
+    parts={},
+    pretrained=frozenset(),
+    tied_weights={},
+    special_tokens=T5.special_tokens,
+)
+
+LAYOUTS = {
+    dialect.fixed["model_type"]: dialect
+    for dialect in (
+        *(BERT, ROBERTA, XLM_ROBERTA, CAMEMBERT, DISTILBERT, MPNET),
+        *(ALBERT, ELECTRA, MODERNBERT, GPT, GPT2, T5, MARIAN),
+    )
+}
+ALL_LAYOUTS = (*LAYOUTS.values(), T5_V1_1)  # T5's two have one name
+
+COMMON = (
+    "share_layers",
+    "scale_scores",
+    "norm",
+    "cross_attention",
+    "tie_embeddings",
+    "alias",
+)  # as in the standard of every dialect
+ASKED = (
+    *("norm_position", "embedding_norm", "gated", "biases", "positions", "position_offset", "segments"),
+    *("embedding_width", "share_layers", "pooler", "window", "causal", "decoder_layers", "dropout", "width"),
+    "feed_forward",
+)
+
+
+def layout_of(config: NetworkConfig) -> HFLayout:
+    """The dialect that has words for a network."""
+    if not isinstance(config, TransformerConfig):
+        return NATIVE
+    for dialect in ALL_LAYOUTS:
+        standard = dialect.defaults
+        alike = all(getattr(config, name) == getattr(standard, name) for name in (*dialect.required, *COMMON))
+        whole = all(
+            bool(getattr(config, name)) == bool(getattr(standard, name)) for name in ("segments", "decoder_layers")
+        )
+        tables = {
+            "wide": not config.embedding_width,
+            "mapped": config.embedding_width,
+            "either": config.embedding_width != config.width,
+        }
+        if (
+            alike
+            and whole
+            and tables[dialect.tables]
+            and config.positions in dialect.positions
+            and _fits(config, dialect)
+        ):
+            return dialect
+    shown = ", ".join(f"{name} = {getattr(config, name)}" for name in ASKED)
+    raise RecipeError("model", f"no class of transformers is a network with {shown}", "See bertsmith list for members")
+
+
+def _fits(config: TransformerConfig, dialect: HFLayout) -> bool:
+    """Whether two settings of ours agree, where theirs has one word for both."""
+    settings = dialect.settings
+    one = settings["dropout"] != settings["attention_dropout"] or config.dropout == config.attention_dropout
+    wide = not dialect.fourfold_feed_forward or config.feed_forward == 4 * config.width
+    return one and wide and ("head_width" in settings or not config.head_width)

@@ -1,0 +1,35 @@
+"""Our own words: the settings of networks that transformers has no class for, as config.json holds them."""
+
+from dataclasses import asdict, fields
+from typing import Any
+
+from bertsmith.config import build
+from bertsmith.errors import FolderError, RecipeError, suggest
+from bertsmith.models.networks import NATIVE, NetworkConfig, native_name
+
+MODEL_TYPE = "bertsmith"
+LARGEST = 1 << 24  # no size in a configuration is larger; a file cannot make us count further
+
+
+def from_config_json(raw: dict[str, Any], place: object) -> NetworkConfig:
+    """The settings that a folder names."""
+    name = raw.get("network")
+    if not isinstance(name, str) or name not in NATIVE:
+        raise FolderError(place, f"network is {str(name)[:100]!r}", suggest(str(name)[:100], NATIVE))
+    kind = NATIVE[name][0]
+    said = {field.name: raw[field.name] for field in fields(kind) if field.name in raw}
+    for key, value in said.items():
+        for number in value if isinstance(value, list) else [value]:
+            if isinstance(number, int | float) and not -LARGEST <= number <= LARGEST:  # which nan is not, either
+                raise FolderError(place, f"{key} is {str(value)[:100]}", f"Give at most {LARGEST}")
+    try:
+        config: NetworkConfig = build(said, kind, str(place))
+    except RecipeError as error:
+        where, fact, remedy = error.parts
+        raise FolderError(where, fact[:200], remedy) from None
+    return config
+
+
+def to_config_json(config: NetworkConfig) -> dict[str, Any]:
+    """The same as config.json says it."""
+    return {"model_type": MODEL_TYPE, "network": native_name(config), **asdict(config)}

@@ -1,0 +1,98 @@
+"""Sentence vectors' own files beside a model: how tokens become one vector, in sentence-transformers' words."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertsmith import files
+from bertsmith.errors import FolderError
+from bertsmith.files import file_inside
+from bertsmith.models.hf.convert import LARGEST
+from bertsmith.nn.pooling import Pooling
+
+MODULES, LENGTHS = "modules.json", "sentence_bert_config.json"
+KINDS = "sentence_transformers.models."  # the spelling that every version reads
+MODES: dict[Pooling, str] = {
+    "mean": "pooling_mode_mean_tokens",
+    "first": "pooling_mode_cls_token",
+    "last": "pooling_mode_lasttoken",
+}
+NAMES: dict[str, Pooling] = {"mean": "mean", "cls": "first", "lasttoken": "last"}  # since version 6, in one word
+OTHERS = (
+    "pooling_mode_max_tokens",
+    "pooling_mode_mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentenceConfig:
+    """How the tokens' vectors become the text's."""
+
+    pooling: Pooling = "mean"
+    normalise: bool = True
+    length: int | None = None  # tokens of a text at most; None: as many as the model takes
+
+
+def read(folder: Path) -> SentenceConfig | None:
+    """What the folder says of it; None where it says nothing."""
+    if not (folder / MODULES).exists():
+        return None
+    modules = files.read_list(file_inside(folder, MODULES))
+    kinds = {str(module.get("type", "")).rpartition(".")[2]: module for module in modules if isinstance(module, dict)}
+    if unknown := kinds.keys() - {"Transformer", "Pooling", "Normalize"}:
+        raise FolderError(
+            folder / MODULES, f"the module '{min(unknown)}' is unknown", "Pooling and Normalize are known"
+        )
+    config = SentenceConfig(normalise="Normalize" in kinds, length=_length(folder))
+    if "Pooling" not in kinds:
+        return config
+    path = str(kinds["Pooling"].get("path", ""))
+    said = files.read_json(file_inside(folder, "config.json", path))
+    pooling = _pooling(said)
+    if pooling is None:
+        raise FolderError(folder / path / "config.json", "is not pooled by mean, first or last token alone")
+    return SentenceConfig(pooling=pooling, normalise=config.normalise, length=config.length)
+
+
+def write(folder: Path, config: SentenceConfig, width: int) -> None:
+    """The files that make sentence-transformers open a model folder."""
+    kinds = ["Transformer", "Pooling", *(["Normalize"] if config.normalise else [])]
+    paths = ["", "1_Pooling", "2_Normalize"]
+    modules = [
+        {"idx": number, "name": str(number), "path": path, "type": KINDS + kind}
+        for number, (kind, path) in enumerate(zip(kinds, paths, strict=False))
+    ]
+    files.write_json(folder / MODULES, modules)
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    modes = {theirs: ours == config.pooling for ours, theirs in MODES.items()}
+    pooling = {"word_embedding_dimension": width, **modes, **dict.fromkeys(OTHERS, False)}
+    files.write_json(folder / "1_Pooling" / "config.json", pooling)
+    if config.normalise:
+        (folder / "2_Normalize").mkdir(exist_ok=True)
+    files.write_json(folder / LENGTHS, {"max_seq_length": config.length, "do_lower_case": False})
+    files.write_json(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
+
+
+def _pooling(said: dict[str, Any]) -> Pooling | None:
+    """How tokens are pooled, if by one of our ways alone."""
+    named = said.get("pooling_mode")
+    if named is not None:
+        alone = named[0] if isinstance(named, list) and len(named) == 1 else named
+        return NAMES.get(alone) if isinstance(alone, str) else None
+    chosen = [ours for ours, theirs in MODES.items() if said.get(theirs) is True]
+    if len(chosen) != 1 or any(said.get(other) for other in OTHERS):
+        return None
+    return chosen[0]
+
+
+def _length(folder: Path) -> int | None:
+    """Tokens of a text at most: in a file of its own, or since version 6 with the tokenizer."""
+    for name, key in ((LENGTHS, "max_seq_length"), ("tokenizer_config.json", "model_max_length")):
+        length = files.read_json(file_inside(folder, name)).get(key) if (folder / name).exists() else None
+        if length is None:
+            continue
+        if not isinstance(length, int) or length < 3:
+            raise FolderError(folder / name, f"{key} is {length!r}", "Give a whole number of at least 3")
+        return length if length <= LARGEST else None  # transformers writes 10^30 for as many as one likes
+    return None

@@ -1,0 +1,208 @@
+"""Packed layers: a trained layer for inference on a CPU, its weights in the order the matrix units read them.
+
+A processor with AMX multiplies half-precision matrices about ten times faster than full ones, but only when the
+weights have been laid out for it beforehand, and only when it has met the number of tokens before: oneDNN compiles a
+kernel for each, which takes longer than the product. Whoever calls should keep to a few numbers of tokens.
+
+Of one token, as whoever writes one text has it, the products take as long as memory needs to give the weights, and
+what Python does between them counts: what is packed makes as few calls as there can be, and is no module of torch,
+each call of which costs a token more than its sums. In full precision one token is multiplied by the weights where they
+are, which is faster; without `lay`, all tokens are.
+"""
+
+import copy
+from functools import cache, partial
+from typing import Any, TypeVar, cast
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from bertsmith.nn.activations import ACTIVATIONS, X86, Activation
+from bertsmith.nn.attention import Layout, attend, attend_cached
+from bertsmith.nn.layers import CrossAttention, Layer, take
+from bertsmith.nn.lora import Lora
+from bertsmith.nn.positions import apply_rotary
+
+# What oneDNN calls its own versions of them.
+ALGORITHMS: dict[Activation, str] = {"gelu": "none", "gelu_tanh": "tanh"}
+# Its bend by tanh is fast on x86 alone: on ARM it takes two hundred times as long as the product and a bend behind it.
+AT_ONCE = set(ALGORITHMS) if X86 else {"gelu"}
+
+M = TypeVar("M", bound=nn.Module)
+
+
+class PrepackedLinear:
+    """A matrix product with what comes after it, a bend or a sum, in one pass over the memory. No gradients."""
+
+    def __init__(
+        self, linear: nn.Module, dtype: torch.dtype, activation: Activation | None = None, *, lay: bool = True
+    ) -> None:
+        self.activation = activation
+        linear = linear.merged() if isinstance(linear, Lora) else linear
+        assert type(linear) is nn.Linear, f"a {type(linear).__name__} cannot be packed"
+        weight = linear.weight.detach().to("cpu", dtype)
+        self.bias = None if linear.bias is None else linear.bias.detach().to("cpu", dtype)
+        # The bytes of the one mean nothing to anyone but oneDNN; the other is the network's own, and takes no memory.
+        self.reordered = torch.ops.mkldnn._reorder_linear_weight(weight) if lay and can_prepack(dtype) else None
+        self.weight = weight if self.reordered is None or dtype == torch.float32 else None
+
+    def __call__(self, hidden: Float[Tensor, "T _"], added: Float[Tensor, "T _"] | None = None) -> Float[Tensor, "T _"]:
+        """The product, bent if an activation was given, plus `added`."""
+        if self.reordered is None or (self.weight is not None and len(hidden) == 1):
+            return self._plain(hidden, added)
+        product = torch.ops.mkldnn._linear_pointwise
+        if self.activation is not None:
+            if self.activation in AT_ONCE:
+                bent: Tensor = product(hidden, self.reordered, self.bias, "gelu", [], ALGORITHMS[self.activation])
+            else:
+                bent = ACTIVATIONS[self.activation](product(hidden, self.reordered, self.bias, "none", [], ""))
+            return bent if added is None else bent + added
+        if added is None:
+            return cast(Tensor, product(hidden, self.reordered, self.bias, "none", [], ""))
+        return cast(Tensor, product.binary(hidden, added, self.reordered, self.bias, "add"))
+
+    def _plain(self, hidden: Tensor, added: Tensor | None) -> Tensor:
+        assert self.weight is not None
+        if self.bias is None and self.activation is None and added is not None:
+            return torch.addmm(added, hidden, self.weight.t())  # which spares a call
+        product = F.linear(hidden, self.weight, self.bias)
+        bent = product if self.activation is None else ACTIVATIONS[self.activation](product)
+        return bent if added is None else bent + added
+
+
+class PrepackedCrossAttention:
+    """What `CrossAttention` takes from another text, before it is projected once more."""
+
+    def __init__(self, cross: CrossAttention, dtype: torch.dtype, lay: bool) -> None:
+        self.dtype, self.heads, self.query_scale = dtype, cross.heads, cross.query_scale
+        self.query, self.kv = (PrepackedLinear(part, dtype, lay=lay) for part in (cross.query, cross.project))
+
+    def __call__(self, hidden: Float[Tensor, "T D"], across: Layout) -> Float[Tensor, "T _"]:
+        query = torch.unflatten(self.query(hidden), 1, (self.heads, -1)) * self.query_scale  # T H K
+        if across.kernel == "cached":  # keys and values of the memory never change
+            return attend_cached(query, across).flatten(1)
+        assert across.memory is not None
+        return attend(query, *self.key_value(across.memory), across).flatten(1)
+
+    def key_value(self, memory: Float[Tensor, "S D"]) -> tuple[Float[Tensor, "S H K"], Float[Tensor, "S H K"]]:
+        """The keys and values of the other text."""
+        key, value = torch.unflatten(self.kv(memory.to(self.dtype)), 1, (2, self.heads, -1)).unbind(1)
+        return key, value
+
+
+class PrepackedLayer:
+    """`Layer` for inference on a CPU: the same sums in fewer passes. Norms count in full precision.
+
+    With the norm before each sublayer, what the layers add up grows from layer to layer, and stays in full precision.
+    """
+
+    def __init__(self, layer: Layer, activation: Activation, dtype: torch.dtype, reorder: bool) -> None:
+        self.dtype, self.pre_norm = dtype, layer.pre_norm
+        self.heads, self.query_scale = layer.attention.heads, layer.attention.query_scale
+        product = partial(PrepackedLinear, dtype=dtype, lay=reorder)
+        self.qkv, self.output = product(layer.attention.project), product(layer.attention.output)
+        self.attention_norm = _full(layer.attention_norm)
+        self.cross = PrepackedCrossAttention(layer.cross, dtype, reorder) if layer.has_cross_attention else None
+        if layer.has_cross_attention:
+            self.cross_output, self.cross_norm = product(layer.cross.output), _full(layer.cross_norm)
+        self.gate = ACTIVATIONS[activation] if layer.feed_forward.gated else None
+        self.up = product(layer.feed_forward.widen, activation=None if self.gate else activation)
+        self.down = product(layer.feed_forward.narrow)
+        self.feed_forward_norm = _full(layer.feed_forward_norm)
+
+    def __call__(
+        self, hidden: Float[Tensor, "T D"], layout: Layout, read: Int[Tensor, "N"] | None = None
+    ) -> Float[Tensor, "_ D"]:
+        hidden = hidden.to(torch.float32 if self.pre_norm else self.dtype)
+        cross, later = self.cross, None
+        if cross is not None:
+            read, later = None, read  # another text is looked at by all tokens
+        attended = take(self._attended(self._given(hidden, self.attention_norm), layout), read)
+        hidden = self._joined(attended, self.output, take(hidden, read), self.attention_norm)
+        if cross is not None:
+            assert layout.cross is not None
+            looked = take(cross(self._given(hidden, self.cross_norm), layout.cross), later)
+            hidden = self._joined(looked, self.cross_output, take(hidden, later), self.cross_norm)
+        bent = self._bent(self._given(hidden, self.feed_forward_norm))
+        return self._joined(bent, self.down, hidden, self.feed_forward_norm)
+
+    def _given(self, hidden: Tensor, norm: "nn.Module | FastRMSNorm") -> Tensor:
+        """What a sublayer gets."""
+        return _norm(norm, hidden).to(self.dtype) if self.pre_norm else hidden
+
+    def _joined(
+        self, found: Tensor, product: PrepackedLinear, beside: Tensor, norm: "nn.Module | FastRMSNorm"
+    ) -> Tensor:
+        """The product of what a sublayer has found, added to what is beside it."""
+        summed = product(found, beside) if self.dtype == beside.dtype else product(found) + beside
+        return summed if self.pre_norm else _norm(norm, summed)
+
+    def _attended(self, hidden: Tensor, layout: Layout) -> Tensor:
+        product = torch.unflatten(self.qkv(hidden), 1, (3, self.heads, -1))  # T 3 H K
+        if layout.rotary is not None:
+            product = apply_rotary(product, layout.rotary)
+        query, key, value = product.unbind(1)
+        return attend(query if self.query_scale == 1 else query * self.query_scale, key, value, layout).flatten(1)
+
+    def _bent(self, hidden: Tensor) -> Tensor:
+        wide = self.up(hidden)
+        if self.gate is None:
+            return wide
+        gate, passed = wide.chunk(2, -1)
+        return self.gate(gate) * passed
+
+
+def prepack(trunk: M, dtype: torch.dtype = torch.bfloat16, *, lay: bool = True) -> M:
+    """A copy of a transformer on the CPU whose layers are packed; it shares the tables of its embedding.
+
+    In bfloat16 the vectors are within a cosine of 0.999 of those in full precision; in float32 they are the same.
+    """
+    whole: Any = trunk
+    light = copy.copy(whole)
+    # Copies of the modules, so that eval() stays here; not of their tables, and not of layers that are thrown away.
+    kept = (pair for pair in whole.named_children() if pair[0] not in ("layers", "last_norm"))
+    light._modules = {name: copy.copy(part) for name, part in kept}
+    if any(part.device.type != "cpu" for part in light.parameters()):
+        light = copy.deepcopy(light).cpu()
+    light.layers = [PrepackedLayer(layer, whole.config.activation, dtype, lay) for layer in whole.layers]
+    light.last_norm = _full(whole.last_norm)
+    return cast(M, light.eval())
+
+
+@cache
+def can_prepack(dtype: torch.dtype) -> bool:
+    """Whether this processor and this build of torch can pack weights of a precision."""
+    names = ("_reorder_linear_weight", "_linear_pointwise")
+    if not torch._C._has_mkldnn or not all(hasattr(torch.ops.mkldnn, name) for name in names):
+        return False
+    return dtype == torch.float32 or (dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+class FastRMSNorm:
+    """`nn.RMSNorm` in four calls. Torch makes a dozen of it on a CPU, each of which costs a token more than sums do."""
+
+    def __init__(self, norm: nn.RMSNorm) -> None:
+        (width,), weight = norm.normalized_shape, norm.weight.detach().to("cpu", torch.float32)
+        eps = torch.finfo(torch.float32).eps if norm.eps is None else norm.eps
+        # The root of a mean is the length by the root of the width: that is in the weight, and in what is added to it.
+        self.weight: Tensor = weight * width**0.5
+        self.eps = torch.tensor((width * eps) ** 0.5)
+
+    def __call__(self, hidden: Float[Tensor, "T D"]) -> Float[Tensor, "T D"]:
+        length = torch.linalg.vector_norm(hidden, dim=-1, keepdim=True, dtype=torch.float32)
+        return (hidden * self.weight).div_(length.hypot_(self.eps)).to(hidden.dtype)
+
+
+def _full(norm: nn.Module) -> nn.Module | FastRMSNorm:
+    """A copy of a norm that counts in full precision."""
+    return FastRMSNorm(norm) if isinstance(norm, nn.RMSNorm) else copy.deepcopy(norm).to("cpu", torch.float32)
+
+
+def _norm(norm: nn.Module | FastRMSNorm, hidden: Tensor) -> Tensor:
+    if isinstance(norm, nn.LayerNorm):
+        # A processor's kernel takes half-precision vectors and full weights, and counts in full precision.
+        return F.layer_norm(hidden, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+    normed: Tensor = norm(hidden)  # or nothing is done: the tables have normed what the first layer gets
+    return normed

@@ -1,0 +1,1 @@
+"""Recurrent networks: cells, LSTM stacks, bidirectional reading, decoders with attention, character CNNs."""

@@ -1,0 +1,119 @@
+"""Looks: how well each word that was read goes with what is being written, scored in one of three ways.
+
+    dot       the product of both vectors as they are. Luong et al. 2015, section 3.1
+    bilinear  the product with a matrix between them; "general" in the same paper
+    mlp       a network of one hidden layer looks at both. Bahdanau et al. 2015, section 3.1
+
+Whatever the way, the scores of a text's own words become weights that sum to one.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from bertsmith.nn.padded import PaddedRows
+
+Scoring = Literal["dot", "bilinear", "mlp"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Texts that were read, a row each, made ready once for all that will be written about them."""
+
+    keys: Float[Tensor, "B M _"]  # what scores are made of
+    values: Float[Tensor, "B M K"]  # what is taken
+    mask: Float[Tensor, "B 1 M"]  # nought for a text's own words, else minus infinity
+
+    def repeat_interleave(self, times: int) -> "Source":
+        """The same for every text so many times, one behind the other."""
+        keys, values, mask = (part.repeat_interleave(times, 0) for part in (self.keys, self.values, self.mask))
+        return replace(self, keys=keys, values=values, mask=mask)
+
+
+class SourceAttention(nn.Module, ABC):
+    """Attention over a text that was read: a weighted mean of its vectors for each vector that asks."""
+
+    @abstractmethod
+    def keys(self, read: Float[Tensor, "T K"]) -> Float[Tensor, "T _"]:
+        """What scores are made of, computed once for each word that was read."""
+
+    @abstractmethod
+    def scores(self, asking: Float[Tensor, "B L K"], source: Source) -> Float[Tensor, "B L M"]:
+        """How well each word goes with each vector that asks; minus infinity for what is no word of the text."""
+
+    def make_source(self, read: Float[Tensor, "T K"], rows: PaddedRows) -> Source:
+        """Texts made ready to be looked at, in the precision of products, which else would be theirs at each look."""
+        device, real = read.device.type, rows.mask[:, None]
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else read.dtype
+        mask = torch.zeros(real.shape, dtype=dtype, device=real.device).masked_fill(~real, -torch.inf)
+        return Source(self.keys(read).to(dtype)[rows.tokens], read.to(dtype)[rows.tokens], mask)
+
+    def forward(
+        self, asking: Float[Tensor, "B L K"], source: Source
+    ) -> tuple[Float[Tensor, "B L K"], Float[Tensor, "B L M"]]:
+        """What is taken from the text, and from where: weights that sum to one over its words."""
+        weights = self.scores(asking, source).softmax(-1)
+        return torch.bmm(weights.to(source.values.dtype), source.values), weights
+
+
+class DotAttention(SourceAttention):
+    """The more two vectors point the same way, the better they go together. It has no weights of its own."""
+
+    def keys(self, read: Float[Tensor, "T K"]) -> Float[Tensor, "T _"]:
+        return read
+
+    def scores(self, asking: Float[Tensor, "B L K"], source: Source) -> Float[Tensor, "B L M"]:
+        return _products(asking, source)
+
+
+class BilinearAttention(SourceAttention):
+    """The same after the words that were read have been turned by a matrix."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.turn = nn.Linear(width, width, bias=False)
+
+    def keys(self, read: Float[Tensor, "T K"]) -> Float[Tensor, "T _"]:
+        turned: Tensor = self.turn(read)
+        return turned
+
+    def scores(self, asking: Float[Tensor, "B L K"], source: Source) -> Float[Tensor, "B L M"]:
+        return _products(asking, source)
+
+
+class AdditiveAttention(SourceAttention):
+    """A network of one hidden layer, which can learn to compare in any way."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.read = nn.Linear(width, width, bias=False)
+        self.asking = nn.Linear(width, width)
+        self.score = nn.Linear(width, 1, bias=False)
+
+    def keys(self, read: Float[Tensor, "T K"]) -> Float[Tensor, "T _"]:
+        mapped: Tensor = self.read(read)
+        return mapped
+
+    def scores(self, asking: Float[Tensor, "B L K"], source: Source) -> Float[Tensor, "B L M"]:
+        both = self.asking(asking)[:, :, None] + source.keys[:, None]  # B L M K
+        scores: Tensor = self.score(both.tanh())[..., 0] + source.mask
+        return scores
+
+
+def make_attention(scoring: Scoring, width: int) -> SourceAttention:
+    """The way to look that has this name."""
+    match scoring:
+        case "dot":
+            return DotAttention()
+        case "bilinear":
+            return BilinearAttention(width)
+        case "mlp":
+            return AdditiveAttention(width)
+
+
+def _products(asking: Float[Tensor, "B L K"], source: Source) -> Float[Tensor, "B L M"]:
+    return torch.baddbmm(source.mask, asking, source.keys.mT)

@@ -1,0 +1,31 @@
+"""A mix: one vector for each token, of what every layer has made of it. Peters et al. 2018, equation 1."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from bertsmith.nn.init import CustomInit
+
+
+class ScalarMix(CustomInit):
+    """Layers added up by weights that sum to one, and times a scale; both are learnt by the task that reads it."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        self.scores = nn.Parameter(torch.zeros(layers))
+        self.scale = nn.Parameter(torch.ones(1))
+
+    def init_weights(self, generator: torch.Generator) -> None:
+        self.scores.zero_()  # every layer counts the same
+        self.scale.fill_(1.0)
+
+    @property
+    def weights(self) -> Float[Tensor, "L"]:
+        """How much each layer counts, the lowest first."""
+        return self.scores.softmax(0)
+
+    def forward(self, states: Sequence[Float[Tensor, "T D"]]) -> Float[Tensor, "T D"]:
+        mixed: Tensor = self.scale * sum(weight * state for weight, state in zip(self.weights, states, strict=True))
+        return mixed

@@ -1,0 +1,144 @@
+"""Onward: the next tokens of a text without end, told by all that came before. The objective of recurrent networks."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.packing.plan import Pairs
+from bertsmith.data.packing.streams import StreamBatch
+from bertsmith.errors import RecipeError
+from bertsmith.models.recurrent import Recurrent
+from bertsmith.nn.kernels import linear_cross_entropy_cpu
+from bertsmith.objectives.base import Pretraining, Term
+from bertsmith.text.tokenizer import Tokenizer
+
+
+class RecurrentLM(Pretraining):
+    """Guess every token of running text; what is remembered at the end of a batch begins the next. Mikolov et al. 2010.
+
+    Gradients go back as far as a batch reaches and no further (truncated backpropagation through time: Williams and
+    Peng 1990), but what was read before it is not forgotten. The state is part of what a checkpoint holds, so that a
+    run that was killed goes on as if nothing had been. Validation has a state of its own.
+    """
+
+    causal = True
+    stateful = True
+    trunk: Recurrent
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        state_reset: float = 0.01  # share of streams that begin from nothing at a batch, so that this is learnt, too
+        # Merity et al. 2017, section 4.4: vectors are to stay small, and not to change much from token to token.
+        activation_penalty: float = 0.0  # weight of their mean square; AWD has 2
+        temporal_penalty: float = 0.0  # weight of the mean square of their change; AWD has 1
+
+        def __post_init__(self) -> None:
+            if not 0 <= self.state_reset <= 1:
+                raise ValueError(f"state_reset is {self.state_reset}. Give a share, from 0 to 1")
+            if self.activation_penalty < 0 or self.temporal_penalty < 0:
+                raise ValueError("activation_penalty and temporal_penalty are weights of losses. Give at least 0")
+
+    def __init__(self, trunk: Any, config: Any) -> None:
+        if not isinstance(trunk, Recurrent):
+            fact = "the network has no state that could be carried on"
+            raise RecipeError("objective.kind", fact, "Use 'causal_lm', or a member such as lstm-small")
+        super().__init__(trunk, config)
+        # Not buffers: a step in half precision works on rounded copies of those, and would carry the copy's state on.
+        self.state: Tensor | None = None
+        self.validation_state: Tensor | None = None  # of validation
+
+    @property
+    def pairs(self) -> Pairs:
+        return "none"
+
+    def forward(self, batch: Batch) -> dict[str, Term]:
+        assert batch.targets is not None
+        hidden = self._read(batch.tokens)
+        told = {"next_token": self._told(hidden, batch.targets)}
+        return told | (self._calm(hidden, batch) if self.training else {})
+
+    def _told(self, hidden: Float[Tensor, "T D"], targets: Int[Tensor, "T"]) -> Term:
+        table, bias = self.trunk.output_weights
+        if self.training and linear_cross_entropy_cpu.available(hidden, table):
+            return Term(linear_cross_entropy_cpu.linear_cross_entropy(hidden, table, bias, targets), None)
+        logits = self.trunk.logits(hidden)  # T V
+        total = F.cross_entropy(logits.float(), targets, reduction="sum", ignore_index=-100)
+        return Term(total, None if self.training else (logits.argmax(-1) == targets).sum())
+
+    def _read(self, tokens: Tokens) -> Float[Tensor, "T D"]:
+        """The vectors of a stretch, from the state that the last one left; and the state for the next."""
+        held = self.state if self.training else self.validation_state
+        shape = (len(tokens.bounds) - 1, self.trunk.stack.state_size)
+        if held is None or held.shape != shape or held.device != tokens.ids.device:
+            same = held is not None and held.shape == shape  # but from a checkpoint, which is on the host
+            held = held.to(tokens.ids.device) if held is not None and same else torch.zeros(shape).to(tokens.ids.device)
+            self.state, self.validation_state = (held, self.validation_state) if self.training else (self.state, held)
+        hidden, after = self.trunk.forward_from_state(
+            tokens, held.clone()
+        )  # which backward still needs when it is written over
+        held.copy_(after.detach())
+        return hidden
+
+    def _calm(self, hidden: Float[Tensor, "T D"], batch: Batch) -> dict[str, Term]:
+        """What vectors are to pay for being large, and for changing."""
+        terms = {}
+        rows = hidden.float().view(len(batch.tokens.bounds) - 1, batch.tokens.max_length, -1)
+        if self.config.activation_penalty:
+            terms["activation"] = Term(rows.square().mean(2).sum(), None, self.config.activation_penalty)
+        if self.config.temporal_penalty:
+            terms["temporal"] = Term(rows.diff(dim=1).square().mean(2).sum(), None, self.config.temporal_penalty)
+        return terms
+
+    def get_extra_state(self) -> Tensor:
+        """What is remembered between two batches, for a checkpoint."""
+        return torch.zeros(0, 0) if self.state is None else self.state
+
+    def set_extra_state(self, state: Tensor) -> None:
+        self.state = state.clone() if state.numel() else None
+
+    def logits(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
+        """The score of every piece to come next."""
+        return self.trunk.logits(hidden)
+
+    def collator(self, tokenizer: Tokenizer) -> Callable[[Any], Batch]:
+        return partial(
+            collate,
+            penalties=("activation",) * (self.config.activation_penalty > 0)
+            + ("temporal",) * (self.config.temporal_penalty > 0),
+        )
+
+    @property
+    def prediction_share(self) -> float:
+        return 1.0
+
+    def flops(self, attended: float) -> float:
+        return self.trunk.config.flops(attended, self.prediction_share)
+
+    @property
+    def exports(self) -> dict[str, Pretraining]:
+        return {"model": self}
+
+
+def collate(stretch: StreamBatch, penalties: tuple[str, ...] = ()) -> Batch:
+    """A stretch of every stream -> batch. A token's position is its place in the stream, so that nought begins one."""
+    streams, length = len(stretch.stream_positions), len(stretch.ids) // len(stretch.stream_positions)
+    within = stretch.stream_positions[:, None] + np.arange(length, dtype=np.int32)
+    tokens = Tokens(
+        ids=torch.from_numpy(stretch.ids),
+        bounds=torch.arange(0, len(stretch.ids) + 1, length, dtype=torch.int32),
+        positions=torch.from_numpy(within.ravel()),
+        max_length=length,
+        equal_lengths=True,
+    )
+    counts = {"next_token": stretch.real_tokens, "tokens": stretch.real_tokens, "squares": stretch.real_tokens * length}
+    counts |= {"activation": len(stretch.ids)} if "activation" in penalties else {}
+    counts |= {"temporal": len(stretch.ids) - streams} if "temporal" in penalties else {}
+    return Batch(tokens=tokens, targets=torch.from_numpy(stretch.targets), counts=counts)

@@ -1,0 +1,169 @@
+"""What suits a text, a machine and a time: the choices `bertsmith make` takes, each with its reason."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from bertsmith.config import Component
+from bertsmith.data.shards.shards import Shards
+from bertsmith.errors import RecipeError
+from bertsmith.models.family import FAMILY
+from bertsmith.models.networks import NetworkConfig
+from bertsmith.models.transformer import TransformerConfig
+from bertsmith.objectives.masked import MaskedLM
+from bertsmith.recipe import DataConfig, Recipe
+from bertsmith.train.clock import format_duration, parse_duration
+from bertsmith.train.evaluate import EACH
+from bertsmith.train.optimizers import OptimizerConfig
+from bertsmith.train.schedules import ScheduleConfig
+from bertsmith.train.trainer import TrainConfig
+
+# Short runs take short sequences: a network that has to learn a vector for every position of 128 still guesses by
+# frequency when one of 32 positions has long learnt to look at the neighbours. Seen in docs/diary.md, 2026-11-15.
+LENGTHS = {32: 0.0, 64: 2e7, 128: 1e8}  # tokens seen from which each length pays
+SMALL_TEXT, MIDDLE_TEXT = 1_500_000, 10_000_000  # words
+
+
+@dataclass(frozen=True)
+class Size:
+    """When a member is worth its price, and how it learns: the rate that suits its width, and what moves matrices."""
+
+    min_tokens: float  # to be seen before it beats the next smaller one
+    learning_rate: float
+    hidden_optimizer: Literal["adamw", "muon"] = "adamw"
+
+
+SIZES = {
+    "bert-tiny": Size(0, 5e-3, "muon"),  # by AdamW it learns half as much in five minutes: docs/diary.md, 2026-11-16
+    "bert-mini": Size(1e7, 1e-3),
+    "bert-small": Size(4e7, 7e-4),
+    "bert-medium": Size(1e8, 5e-4),
+    "bert-base": Size(2.5e8, 4e-4),
+    "bert-large": Size(5e9, 2e-4),
+}
+
+
+@dataclass(frozen=True)
+class RecipeChoice:
+    """A recipe and why it is as it is, a line a reason."""
+
+    recipe: Recipe
+    reasons: list[str]
+
+
+def budget_seconds(budget: str) -> float:
+    """The seconds of a --budget."""
+    try:
+        return parse_duration(budget)
+    except ValueError as error:
+        raise RecipeError("--budget", str(error)) from None
+
+
+def vocabulary_size(words: float, units: str = "words") -> tuple[int, str]:
+    """How many pieces a text of so many words can teach, and why.
+
+    Where words have no spaces between them characters are counted, and as many as there are must find room.
+    """
+    about = f"about {words:,.0f} {units}"
+    if words < SMALL_TEXT and units == "words":
+        return 8_192, f"{about} teach no more"
+    if words < MIDDLE_TEXT:
+        return 16_384, f"{about}, so rarer words are spelt in parts" if units == "words" else about
+    return 30_522, f"as many as BERT's: {about}"
+
+
+def validation_share(words: float) -> float:
+    """The share of the text to keep for validation: enough to measure by, little enough to miss."""
+    return 0.05 if words < SMALL_TEXT else 0.01
+
+
+def choose_recipe(data: Path, out: Path, *, budget: float, flops: float, gpu: bool, seed: int = 0) -> RecipeChoice:
+    """A recipe for the text in a prepared folder, a machine of so many FLOP/s in training, and a time in seconds."""
+    shards = Shards(data / "train")
+    expected = {name: budget * flops / _cost(name, shards.vocabulary) for name in SIZES}
+    name = [size for size in SIZES if expected[size] >= SIZES[size].min_tokens][-1]
+    seen, epochs = expected[name], expected[name] / shards.tokens
+    length = [length for length, least in LENGTHS.items() if seen >= least][-1]
+    pairs = shards.documents >= 2 and shards.sentences >= 2 * shards.documents
+    dropout = 0.1 if epochs > 30 else 0.0
+    shape, tokens = FAMILY[name], 65_536 if gpu else 2_048
+    assert isinstance(shape, TransformerConfig)
+    settings = replace(shape, vocabulary=shards.vocabulary, dropout=dropout, attention_dropout=0.0)
+    recipe = Recipe(
+        out=out,
+        model=Component(name, settings),
+        objective=Component("masked_lm", MaskedLM.Config(pairs="nsp" if pairs else "none")),
+        data=DataConfig(folder=data, max_length=length, batch_tokens=tokens, validation_tokens=_valid(seen, tokens)),
+        optimizer=OptimizerConfig(
+            learning_rate=SIZES[name].learning_rate, betas=(0.9, 0.98), hidden_optimizer=SIZES[name].hidden_optimizer
+        ),
+        schedule=ScheduleConfig(warmup=0.06),
+        train=TrainConfig(budget=f"{budget:.0f}s", seed=seed),
+    )
+    return RecipeChoice(recipe, _reasons(recipe, budget, seen, epochs))
+
+
+def _valid(seen: float, tokens: int) -> int:
+    """Tokens of validation text: in evaluation one costs a third of what it costs in training."""
+    return int(min(max(3 * EACH * seen, 8 * tokens), 1_000_000))
+
+
+def _reasons(recipe: Recipe, budget: float, seen: float, epochs: float) -> list[str]:
+    times = f"{epochs:.1f} times" if epochs < 10 else f"{epochs:.0f} times"
+    dropout, length = recipe.model.settings.dropout, recipe.data.max_length
+    often = "the text is seen often" if dropout else "the text is seen too seldom to be learnt by heart"
+    short = "long enough for a paragraph" if length == max(LENGTHS) else "in a short run positions are learnt sooner"
+    muon = "; matrices move by Muon" if recipe.optimizer.hidden_optimizer == "muon" else ""
+    alone = "masked words alone: the text has no documents to draw pairs from"
+    shown = f"{format_duration(budget)} on this machine show it {seen / 1e6:,.1f} M tokens"
+    return [
+        f"{recipe.model.kind}: {shown}, your text {times}",
+        f"dropout {dropout}: {often}",
+        alone if recipe.objective.settings.pairs == "none" else "masked words and next sentence, as BERT",
+        f"sequences of {length} tokens: {short}",
+        f"learning rate up to {recipe.optimizer.learning_rate:g}, falling to nothing as the time runs out{muon}",
+    ]
+
+
+def reserve_seconds(budget: float, *, gpu: bool) -> float:
+    """Seconds of a whole budget to keep for compiling, the last validation, the model folder and the report."""
+    return 3 + 0.02 * budget + (40 if gpu else 0)
+
+
+def training_memory(
+    networks: Sequence[NetworkConfig], parameters: int, batch_tokens: int, prediction_share: float
+) -> float:
+    """About how many bytes training takes: weights, gradients, two moments, and what the backward pass needs."""
+    states = 16 * parameters
+    # What a second network writes is as long as what it guesses.
+    depths = [(shape, shape.layers + prediction_share * shape.decoder_layers) for shape in networks]
+    widths = sum(depth * (16 * shape.width + 4 * _inner(shape)) for shape, depth in depths)
+    kept = batch_tokens * widths * 2  # bf16, dropout included
+    scores = batch_tokens * prediction_share * networks[0].vocabulary * 8
+    return states + kept + scores
+
+
+def duration(recipe: Recipe, speed: float, shards: Shards | None) -> str:
+    """How long the run will take, in words, at so many tokens a second."""
+    train, update = recipe.train, recipe.data.batch_tokens * recipe.train.gradient_accumulation
+    if train.budget is not None:
+        total = parse_duration(train.budget)
+        return f"{format_duration(total)}, about {total * speed / update:,.0f} updates"
+    if train.steps is not None:
+        return f"{train.steps:,} updates, about {format_duration(train.steps * update / speed)}"
+    assert train.epochs is not None
+    if shards is None:
+        return f"{train.epochs:g} times through a text that is not prepared yet"
+    duration = format_duration(train.epochs * shards.tokens / speed)
+    return f"{train.epochs:g} times through {shards.tokens:,} tokens, about {duration}"
+
+
+def _inner(shape: NetworkConfig) -> int:
+    """The width inside a layer: of the feed-forward network, or of what a recurrent one adds up at every token."""
+    return shape.feed_forward if isinstance(shape, TransformerConfig) else 4 * shape.width
+
+
+def _cost(name: str, pieces: int) -> float:
+    settings = replace(FAMILY[name], vocabulary=pieces)
+    return settings.flops(max(LENGTHS), MaskedLM.Config().mask_rate)

@@ -1,0 +1,192 @@
+"""The recipe of a fine-tuning run: settings that the command line does not give are guessed from the data."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bertsmith import config, recipes, terminal
+from bertsmith.data.labelled import glue
+from bertsmith.data.labelled.guess import Guess, by_ending, counted, guess
+from bertsmith.data.labelled.reader import Columns
+from bertsmith.errors import RecipeError, suggest
+from bertsmith.models.family import FAMILY
+from bertsmith.models.hf import folder as folders
+from bertsmith.recipe import EXTENTS, FineTune, LabelledConfig
+from bertsmith.runs import task_data
+from bertsmith.tasks import TASKS
+from bertsmith.tasks.text_to_text import GLUE_PROMPTS
+
+CONSOLE = terminal.console()
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "optimizer": {"learning_rate": 5e-5},
+    "schedule": {"warmup": 0.1},
+    "train": {"epochs": 3.0, "evaluations": 3, "checkpoints": 3, "compile": "never"},
+}
+FROM_CHANCE: dict[str, dict[str, Any]] = {  # Vaswani et al. 2017, section 5
+    "task": {"label_smoothing": 0.1, "max_new_tokens": 128},
+    "optimizer": {"learning_rate": 1e-3, "betas": [0.9, 0.98], "weight_decay": 0.0},
+    "schedule": {"kind": "inverse_root", "warmup": 0.1},
+    "train": {"epochs": 30.0, "evaluations": 10, "checkpoints": 10, "compile": "never"},
+}
+FEW = 3_000  # rows; more take the defaults as they are
+UPDATES, MOST_EPOCHS = 600, 20  # that few rows are learnt in: so many steps, unless that takes more epochs
+WRITING_RATE = 3e-4  # of a T5; Raffel et al. 2020 took 1e-3, with another optimizer
+FEATURES_RATE = 1e-3  # where a network stays as it is, what is new learns alone, from chance
+LISTED = ("texts", "labels")  # names of several columns
+# The names that people know, and what each means here: a task, and for classification its problem.
+TASK_NAMES: dict[str, tuple[str, str | None]] = {
+    "text-classification": ("classify", None),
+    "regression": ("classify", "regression"),
+    "multi-label": ("classify", "multi_label"),
+    "token-classification": ("tag", None),
+    "ner": ("tag", None),
+    "pos": ("tag", None),
+    "question-answering": ("answer", None),
+    "multiple-choice": ("choose", None),
+    "sentence-similarity": ("embed", None),
+    "text-to-text": ("write", None),
+    "translation": ("write", None),
+    "summarization": ("write", None),
+}
+
+
+def build_recipe(
+    model: Path, data: Path, out: Path, *, dev: Path | None, task: str | None, seeds: int, overrides: Sequence[str]
+) -> FineTune:
+    """A whole recipe from what the command line says; what it does not say is guessed from the data.
+
+    In the place of a model folder there may be a member of the family, which begins from chance, or a recipe: by name,
+    or a TOML file.
+    """
+    task, overrides = _task_name(task, overrides)
+    if _is_written(model):
+        return _read(model, data, out, dev=dev, task=task, seeds=seeds, overrides=overrides)
+    model, found = folders.model_folder(model), glue.recognise(data)
+    given = config.override({}, overrides)
+    columns = _columns(given)
+    train, dev = task_data.find_files(data, dev, found, columns)
+    values: dict[str, Any] = {"out": str(out), "seeds": seeds}
+    member = str(model) if str(model) in FAMILY and not model.exists() else None
+    values |= {"network": {"kind": member}} if member else {"model": str(model)}
+    shape = task_data.network_config(model)
+    # A network with a decoder learns every task as text.
+    writes = member is not None or (shape is not None and shape.decoder_layers > 0)
+    # Text to text takes any label, GLUE's are known, and an answer that was said needs no guess.
+    sure = found is not None or writes or {"problem", "output"} & _section(given, "task").keys()
+    guessed = Guess(task=by_ending(train), rows=0 if found or writes else counted(train))
+    guessed = guessed if sure else guess(train, columns, task)
+    form = guessed.task
+    kind = task or ("write" if writes else form)
+    values["task"] = {"kind": kind}
+    if kind == "classify" and guessed.problem != "single_label":
+        values["task"] |= {"problem": guessed.problem}
+    if found is not None and kind in ("classify", "write"):
+        measure = "accuracy_f1" if found.headline == "mean" else found.headline
+        number = found.kind == "number"
+        values["task"] |= (
+            ({"problem": "regression"} if kind == "classify" else {"output": "number"})
+            if number
+            else {"metric": measure}
+        )
+    if kind == "write":
+        values["task"] |= GLUE_PROMPTS[found.name] if found else {"output": "span"} if form == "answer" else {}
+    if kind == "answer" or values["task"].get("output") == "span":
+        values["data"] = {"max_length": 384}
+    usual = values.get("data", {}).get("max_length", LabelledConfig.max_length)
+    if shape is not None and shape.max_length < usual:
+        values["data"] = {"max_length": shape.max_length}
+    values["data"] = {"train": str(train), **({"dev": str(dev)} if dev else {}), **values.get("data", {})}
+    values["data"] |= {"labels": list(guessed.labels)} if guessed.labels else {}
+    values["data"] |= {"separator": guessed.separator} if guessed.separator else {}
+    values |= {name: dict(section) for name, section in DEFAULTS.items()}
+    few = 0 < guessed.rows < FEW and kind not in task_data.FEATURES
+    if few:
+        _suit_few(values, guessed.rows, shape.width if shape else None)
+    if kind == "write":
+        values["optimizer"]["learning_rate"] = WRITING_RATE
+    if kind in task_data.FEATURES:
+        values["optimizer"] |= {"learning_rate": FEATURES_RATE, "weight_decay": 0.0}
+    if member:
+        values |= {name: {**values[name], **section} for name, section in FROM_CHANCE.items()}
+        values["task"]["translation"] = found is None  # GLUE asks for classes and numbers
+    built: FineTune = config.build(config.override(values, overrides, EXTENTS), FineTune, "finetune")
+    if guessed.message:
+        CONSOLE.print(guessed.message, markup=False)
+    if few:
+        epochs = built.train.epochs
+        length = f"{epochs:g} epoch{'s' * (epochs != 1)}, " if epochs else ""
+        how = f"{length}batches of {built.data.batch_size}, learning rate {built.optimizer.learning_rate:g}"
+        changes = "train.epochs, data.batch_size and optimizer.learning_rate change it"
+        CONSOLE.print(f"{guessed.rows:,} rows are few: {how}; {changes}", markup=False)
+    return built
+
+
+def _task_name(task: str | None, overrides: Sequence[str]) -> tuple[str | None, Sequence[str]]:
+    """The kind of a task by any of its names, and its problem as an override that later ones may change."""
+    if task is None or task in TASKS:
+        return task, overrides
+    if task not in TASK_NAMES:
+        raise RecipeError("--task", f"'{task}' is not known", suggest(task, [*TASK_NAMES, *TASKS]))
+    kind, problem = TASK_NAMES[task]
+    return kind, [*([f"task.problem={problem}"] if problem else []), *overrides]
+
+
+def check(model: Path, task: str | None = None) -> None:
+    """Refuse an unknown task and a model that is not there, before data are read and a task is guessed from them."""
+    _task_name(task, [])
+    if not _is_written(model) and (model.exists() or str(model) not in FAMILY):
+        folders.check_exists(folders.model_folder(model))
+
+
+def _suit_few(values: dict[str, Any], rows: int, width: int | None) -> None:
+    """Defaults for few rows: smaller batches and more epochs, so that there are enough updates to learn from.
+
+    Mosbach et al. 2021: what fails on few examples is mostly too few updates; they take 20 epochs. Networks narrower
+    than BERT-base take larger steps, and wider ones smaller.
+    """
+    items = 16 if rows >= 300 else 8
+    epochs = min(MOST_EPOCHS, max(values["train"]["epochs"], math.ceil(UPDATES * items / rows)))
+    values["data"] |= {"batch_size": items}
+    values["train"] |= {"epochs": float(epochs)}
+    if width is not None:
+        values["optimizer"] |= {
+            "learning_rate": float(f"{values['optimizer']['learning_rate'] * min(4.0, 768 / width):.1g}")
+        }
+
+
+def _read(
+    path: Path, data: Path, out: Path, *, dev: Path | None, task: str | None, seeds: int, overrides: Sequence[str]
+) -> FineTune:
+    """The recipe in a file, for the data and the folder that the command line names."""
+    values = config.override(config.read_toml(recipes.find(path)), overrides, EXTENTS)
+    train, dev = task_data.find_files(data, dev, glue.recognise(data), _columns(values))
+    values["data"] = {**values.get("data", {}), "train": str(train)}
+    values["data"] |= {"dev": str(dev)} if dev else {}
+    values |= {"out": str(out), "seeds": seeds}
+    values |= {"task": {**values.get("task", {}), "kind": task}} if task else {}
+    return config.build(values, FineTune, str(path))
+
+
+def _is_written(model: Path) -> bool:
+    """Whether in the place of a model there is a recipe: a TOML file, or the name of one."""
+    return model.suffix == ".toml" or (not model.exists() and _is_recipe(str(model)))
+
+
+def _is_recipe(name: str) -> bool:
+    """Whether a recipe of this name comes with bertsmith, and learns from labelled examples."""
+    return name in recipes.names() and "task" in config.read_toml(recipes.find(name))
+
+
+def _columns(values: Mapping[str, Any]) -> Columns:
+    """The columns that settings name, as far as they name any."""
+    said = _section(values, "data")
+    texts, labels = (tuple(map(str, named)) if isinstance(named := said.get(name), list) else None for name in LISTED)
+    label, separator = ((value := said.get(name)) and str(value) for name in ("label", "separator"))
+    return Columns(texts=texts, label=label, labels=labels, separator=separator)
+
+
+def _section(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """What settings say of a section, if it is one."""
+    said = values.get(name, {})
+    return said if isinstance(said, Mapping) else {}

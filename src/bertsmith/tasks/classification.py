@@ -1,0 +1,271 @@
+"""Classify: what kind of text, or of pair of texts, this is; or how much of something it has."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.labelled.examples import Example
+from bertsmith.data.labelled.reader import Kind
+from bertsmith.errors import RecipeError, TextError, suggest
+from bertsmith.metrics import scores
+from bertsmith.models.hf.layouts import layout_of
+from bertsmith.models.transformer import Transformer, TransformerConfig, make_pooler
+from bertsmith.nn.heads import Classifier
+from bertsmith.nn.pooling import Pooling, first_positions, last_positions, mean
+from bertsmith.objectives.base import Term
+from bertsmith.objectives.causal import tied_logits as words
+from bertsmith.tasks.base import Bucket, Item, Task, count_tokens, truncate, with_special_tokens
+from bertsmith.text.tokenizer import Tokenizer
+
+Problem = Literal["single_label", "regression", "multi_label"]
+Metric = Literal["accuracy", "f1", "accuracy_f1", "matthews", "macro_f1"]
+
+
+class SequenceClassification(Task):
+    """One of several classes, a number, or any of several labels, for a text or a pair.
+
+    Devlin et al. 2018, section 4.1. The first token's vector, or in later networks also the mean of all, goes through
+    the pooler and one more layer. Losses: cross entropy, squared error, and a yes or no for each label.
+
+    Of networks that look only back the last token has seen all the others: Radford et al. 2018, section 3.2, who have
+    the network go on guessing next tokens meanwhile, at half the weight.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        problem: Problem = "single_label"
+        metric: Metric = "accuracy"  # the headline of a class; all that fit are told
+        threshold: float = 0.5  # of several labels, those at least so probable are given
+        pooling: Pooling | None = None  # what stands for a text: its first token, its last, or the mean of all
+        class_weights: Literal["none", "balanced"] = "none"  # balanced: rare classes weigh more, all of them the same
+        lm_weight: float = 0.0  # weight of guessing next tokens, beside the classes; Radford et al. 2018: 0.5
+
+        def __post_init__(self) -> None:
+            if self.class_weights == "balanced" and self.problem == "regression":
+                raise ValueError("class_weights are balanced, and numbers have no classes. Leave them out")
+            if not 0 <= self.lm_weight < np.inf:
+                raise ValueError(f"lm_weight is {self.lm_weight}. Give at least 0, usually 0.5")
+
+    def __init__(self, trunk: Transformer, config: Config, labels: tuple[str, ...]) -> None:
+        super().__init__(trunk, config, ("number",) if config.problem == "regression" else labels)
+        if config.problem != "regression" and len(labels) < 2:
+            raise RecipeError("task", f"there is but one class, {labels}", "Give examples of at least two")
+        if config.problem == "single_label" and config.metric not in ("accuracy", "macro_f1") and len(labels) != 2:
+            raise RecipeError("task.metric", f"'{config.metric}' needs two classes", "Use accuracy or macro_f1")
+        if config.pooling is not None:
+            _check(config.pooling, trunk.config)
+        if config.lm_weight and not trunk.config.causal:
+            fact = "the network looks ahead, and would see the tokens that it is to guess"
+            raise RecipeError("task.lm_weight", fact, "Set it to 0, or take a network like gpt2")
+        self.pooler = make_pooler(trunk.config)
+        bias = not trunk.config.causal  # as transformers has it
+        self.classifier = Classifier(trunk.config.width, len(self.labels), trunk.config.dropout, bias)
+        self.mean, self.deviation = 0.0, 1.0  # of the numbers that the head's outputs are standardised by
+        self.weights: Tensor | None  # of the classes in the loss; None: all alike
+        self.register_buffer("weights", None, persistent=False)
+
+    def set_class_weights(self, labels: Iterable[Any]) -> None:
+        """Weigh the loss of a class by how rare it is among these labels; of several labels, what is given of each.
+
+        As in scikit-learn: examples / (classes x examples of the class), so that the mean weight is 1. A label of
+        several weighs as often as it is missing for each time that it is given.
+        """
+        counts, total = Counter[str](), 0
+        for label in labels:
+            if label is not None:
+                counts.update(label if isinstance(label, tuple) else [str(label)])
+                total += 1
+        seen = torch.tensor([max(1, counts[name]) for name in self.labels], dtype=torch.float32)
+        self.weights = (
+            (total - seen).clamp(min=1) / seen if self.config.problem == "multi_label" else total / len(seen) / seen
+        )
+
+    def standardise(self, mean: float, deviation: float) -> None:
+        """Learn numbers in units of their deviation around their mean: a head in their own units, as of prices in
+        thousands, would need as many steps only to get there. `fold_standardisation` undoes it. A head without bias
+        stays as it is."""
+        if self.config.problem == "regression" and self.classifier.dense.bias is not None:
+            self.mean, self.deviation = mean, deviation or 1.0
+
+    def fold_standardisation(self) -> None:
+        """Put the mean and the deviation into the head's weights: the same predictions, by a plain linear layer."""
+        if self.config.problem == "regression" and self.classifier.dense.bias is not None:
+            with torch.no_grad():
+                self.classifier.dense.weight.mul_(self.deviation)
+                self.classifier.dense.bias.mul_(self.deviation).add_(self.mean)
+            self.mean, self.deviation = 0.0, 1.0
+
+    @property
+    def pooling(self) -> Pooling:
+        """What stands for a text; where nothing is said, the token that transformers reads."""
+        said: Pooling | None = self.config.pooling
+        return said or ("last" if self.trunk.config.causal else "first")
+
+    @classmethod
+    def file_kind(cls, config: Config) -> Kind:
+        kinds: dict[Problem, Kind] = {"single_label": "classify", "regression": "number", "multi_label": "labels"}
+        return kinds[config.problem]
+
+    @classmethod
+    def collect_labels(cls, examples: Iterable[Example]) -> tuple[str, ...]:
+        """Numbers by their size, names by the alphabet."""
+        named: set[str] = set()
+        for example in examples:
+            if example.label is not None:
+                named.update(example.label if isinstance(example.label, tuple) else [str(example.label)])
+        if all(name.removeprefix("-").isdecimal() for name in named):
+            return tuple(sorted(named, key=lambda name: (int(name), name)))
+        return tuple(sorted(named))
+
+    def logits(self, tokens: Tokens) -> Float[Tensor, "B C"]:
+        match self.pooling:
+            case "mean":
+                return self._classes(mean(self.trunk(tokens), tokens.bounds))
+            case "first":
+                return self._classes(self.trunk(tokens, read=first_positions(tokens.bounds, len(tokens.ids))))
+            case "last":
+                return self._classes(self.trunk(tokens, read=last_positions(tokens.bounds)))
+
+    def forward(self, batch: Batch) -> dict[str, Term]:
+        if not self.config.lm_weight:
+            return {"class": self._class(self.logits(batch.tokens), batch)}
+        assert batch.targets is not None
+        hidden = self.trunk(batch.tokens)
+        logits = words(hidden, self.trunk.embedding.weight, self.training).float()  # T V
+        total = F.cross_entropy(logits, batch.targets, reduction="sum", ignore_index=-100)
+        read = self._classes(hidden.index_select(0, last_positions(batch.tokens.bounds)))
+        return {"class": self._class(read, batch), "language": Term(total, None, self.config.lm_weight)}
+
+    def _classes(self, vectors: Float[Tensor, "B D"]) -> Float[Tensor, "B C"]:
+        scored: Tensor = self.classifier(self.pooler(vectors)).float()
+        return scored if self.config.problem != "regression" else scored * self.deviation + self.mean
+
+    def _class(self, scored: Float[Tensor, "S C"], batch: Batch) -> Term:
+        assert batch.labels is not None
+        logits, labels = scored[: len(batch.labels)], batch.labels
+        match self.config.problem:
+            case "single_label":
+                total = F.cross_entropy(logits, labels, self.weights, reduction="sum", ignore_index=-100)
+            case "regression":
+                guessed = logits[:, 0]
+                off = (guessed - torch.where(labels.isnan(), guessed.detach(), labels)) / self.deviation
+                total = off.square().sum()
+            case "multi_label":
+                known = labels >= 0
+                given = labels.clamp(min=0)
+                losses = F.binary_cross_entropy_with_logits(logits, given, reduction="none", pos_weight=self.weights)
+                total = torch.where(known, losses, 0.0).sum() / len(self.labels)
+        return Term(total, None)
+
+    def preprocess(self, examples: Sequence[Example], tokenizer: Tokenizer, max_length: int) -> list[Item]:
+        firsts = tokenizer.encode([example.texts[0] for example in examples])
+        pairs = [number for number, example in enumerate(examples) if len(example.texts) > 1]
+        seconds = dict(zip(pairs, tokenizer.encode([examples[number].texts[1] for number in pairs]), strict=True))
+        items = []
+        for number, example in enumerate(examples):
+            second = seconds.get(number)
+            room = max_length - 2 - (0 if second is None else tokenizer.separator_count)
+            first, second, cut = truncate(firsts[number], second, room)
+            row = with_special_tokens(tokenizer, first, second)
+            items.append(Item(rows=(row,), example=number, target=self._target(example), truncated=cut))
+        return items
+
+    def collate(self, items: Sequence[Item], bucket: Bucket) -> Batch:
+        tokens = bucket.collate([item.rows[0] for item in items], bucket.batch_size)
+        targets = [item.target for item in items]
+        room = bucket.batch_size if bucket.pad_to_multiple_of else len(items)
+        labels: Tensor
+        match self.config.problem:
+            case "single_label":
+                labels = torch.full((room,), -100)
+            case "regression":
+                labels = torch.full((room,), torch.nan)
+            case "multi_label":
+                labels = torch.full((room, len(self.labels)), -1.0)
+        nothing = labels.flatten()[0].item()
+        labels[: len(items)] = torch.from_numpy(np.array(targets))
+        known = ~(labels.isnan() | (labels == nothing)).view(room, -1)[:, 0]
+        counts = {"class": max(1, int(known.sum())), **count_tokens(items)}
+        if not self.config.lm_weight:
+            return Batch(tokens=tokens, labels=labels, counts=counts)
+        following = torch.full((len(tokens.ids),), -100)
+        ends = tokens.bounds[1 : len(items) + 1].long()
+        following[: ends[-1] - 1] = tokens.ids[1 : ends[-1]]
+        following[ends - 1] = -100  # nothing comes after the last
+        counts["language"] = max(1, int((following != -100).sum()))
+        return Batch(tokens=tokens, labels=labels, targets=following, counts=counts)
+
+    def outputs(self, tokens: Tokens) -> list[Tensor]:
+        return list(self.logits(tokens))
+
+    def postprocess(self, example: Example, items: Sequence[Item], outputs: Sequence[NDArray[np.float32]]) -> Any:
+        logits = outputs[0].astype(np.float64)
+        match self.config.problem:
+            case "regression":
+                return {"number": float(logits[0])}
+            case "multi_label":
+                chances = (1 + np.tanh(logits / 2)) / 2  # the logistic curve, which cannot overflow so
+                named = dict(zip(self.labels, chances.tolist(), strict=True))
+                given = [label for label, chance in named.items() if chance >= self.config.threshold]
+                return {"labels": given, "probabilities": named}
+        chances = np.exp(logits - logits.max())
+        chances /= chances.sum()
+        named = dict(zip(self.labels, chances.tolist(), strict=True))
+        return {"label": self.labels[int(logits.argmax())], "probabilities": named}
+
+    def score(self, examples: Sequence[Example], predictions: Sequence[Any]) -> dict[str, float]:
+        gold = [example.label for example in examples]
+        match self.config.problem:
+            case "regression":
+                truth, guessed = [float(label) for label in gold], [said["number"] for said in predictions]  # type: ignore[arg-type]
+                return {"spearman": scores.spearman(truth, guessed), "pearson": scores.pearson(truth, guessed)}
+            case "multi_label":
+                sets, found = [set(label) for label in gold], [set(said["labels"]) for said in predictions]  # type: ignore[arg-type]
+                whole = float(np.mean([one == other for one, other in zip(sets, found, strict=True)]))
+                return {"micro_f1": scores.micro_f1(sets, found), "accuracy": whole}
+        right = [self.labels.index(str(label)) for label in gold]
+        said = [self.labels.index(prediction["label"]) for prediction in predictions]
+        figures = scores.classification_scores(right, said, len(self.labels))
+        return {self.config.metric: figures.pop(self.config.metric), **figures}
+
+    def _target(self, example: Example) -> Any:
+        """The label as numbers, or as what stands for no label."""
+        label = example.label
+        match self.config.problem:
+            case "regression":
+                return np.float32(label if isinstance(label, float) else np.nan)
+            case "multi_label":
+                if label is None:
+                    return np.full(len(self.labels), -1, np.float32)
+                named = [self._number(name, example.location) for name in label]  # type: ignore[union-attr]
+                return np.isin(np.arange(len(self.labels)), named).astype(np.float32)
+        return -100 if label is None else self._number(str(label), example.location)
+
+    def _number(self, label: str, place: str) -> int:
+        if label not in self.labels:
+            raise TextError(place, f"the label '{label}' is not among those learnt", suggest(label, self.labels))
+        return self.labels.index(label)
+
+
+def _check(pooling: Pooling, shape: TransformerConfig) -> None:
+    """What a folder could not say is refused before it is learnt."""
+    usual: Pooling = "last" if shape.causal else "first"
+    if pooling == usual:
+        return
+    known = layout_of(shape).poolings
+    if not known:
+        kind, other = ("GPT", "") if shape.causal else ("BERT", ", or a network like smith-base")
+        fact = f"transformers' {kind} classifies by the {usual} token alone"
+        raise RecipeError("task.pooling", fact, f"Use '{usual}'{other}")
+    if pooling not in known:
+        fact = f"transformers has no word for '{pooling}' with this network"
+        raise RecipeError("task.pooling", fact, f"Use {' or '.join(known)}")

@@ -1,0 +1,182 @@
+"""Answer: the stretch of a passage that answers a question."""
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.labelled.examples import Question
+from bertsmith.data.labelled.reader import Kind
+from bertsmith.errors import RecipeError
+from bertsmith.metrics.squad import best_threshold, squad_scores
+from bertsmith.models.transformer import Transformer, make_pooler
+from bertsmith.nn.heads import SpanHead
+from bertsmith.objectives.base import Term
+from bertsmith.tasks.base import Bucket, Item, Task, count_tokens, with_special_tokens
+from bertsmith.text.tokenizer import Tokenizer
+
+NOTHING = -1e30  # the score of a place that is not there
+
+
+class QuestionAnswering(Task):
+    """The first and the last token of the answer, each chosen among all. Devlin et al. 2018, sections 4.2 and 4.3.
+
+    A long passage is read in windows that overlap. Where a window holds no answer, [CLS] is the answer; a question
+    whose best answer is not better than that by the threshold has none.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        max_question_length: int = 64  # tokens of a question at most
+        overlap: int = 128  # tokens that neighbouring windows share
+        max_answer_length: int = 30  # tokens of an answer at most
+        n_best: int = 20  # beginnings and ends that are tried with each other
+        null_threshold: float | None = None  # how much better an answer must be than none; None: there always is one
+
+    def __init__(self, trunk: Transformer, config: Config, labels: tuple[str, ...] = ()) -> None:
+        super().__init__(trunk, config, ())
+        self.pooler = make_pooler(trunk.config, whole=False)
+        self.span = SpanHead(trunk.config.width)
+
+    @classmethod
+    def file_kind(cls, config: Config) -> Kind:
+        return "answer"
+
+    def forward(self, batch: Batch) -> dict[str, Term]:
+        assert batch.labels is not None
+        tokens = batch.tokens
+        scores = _rectangle(self.span(self.pooler(self.trunk(tokens))).float(), tokens)[: len(batch.labels)]  # B L 2
+        total = F.cross_entropy(scores, batch.labels, reduction="sum", ignore_index=-100)
+        return {"span": Term(total / 2, None)}
+
+    def preprocess(self, examples: Sequence[Question], tokenizer: Tokenizer, max_length: int) -> list[Item]:
+        questions = tokenizer.encode([example.question for example in examples])
+        once = list(dict.fromkeys(example.context for example in examples))  # many questions share a passage
+        passages = dict(zip(once, tokenizer.encode_with_offsets(once), strict=True))
+        items = []
+        for number, (example, question) in enumerate(zip(examples, questions, strict=True)):
+            question = question[: self.config.max_question_length]
+            ids, places = passages[example.context]
+            room = max_length - len(question) - 2 - tokenizer.separator_count
+            step = room - self.config.overlap
+            if step < 1:
+                fact = f"windows of {room} tokens cannot share {self.config.overlap}"
+                raise RecipeError("task.overlap", fact, "Lower it, or raise data.max_length")
+            marked = np.array(places, np.int64).reshape(-1, 2)
+            held = _held(example, marked)
+            for begin in range(0, max(1, len(ids) - room + step), step):
+                end = min(begin + room, len(ids))
+                row = with_special_tokens(tokenizer, question, ids[begin:end])
+                # Where the passage's first token stands in the row.
+                shift = len(tokenizer.template.before) + len(question) + tokenizer.separator_count
+                target = _target(held, begin, end, shift)
+                items.append(Item(rows=(row,), example=number, target=target, notes=(shift, marked[begin:end])))
+        return items
+
+    def collate(self, items: Sequence[Item], bucket: Bucket) -> Batch:
+        tokens = bucket.collate([item.rows[0] for item in items], bucket.batch_size)
+        labels = np.full((bucket.batch_size if bucket.pad_to_multiple_of else len(items), 2), -100)
+        labels[: len(items)] = [item.target for item in items]
+        counts = {"span": max(1, int((labels[:, 0] != -100).sum())), **count_tokens(items)}
+        return Batch(tokens=tokens, labels=torch.from_numpy(labels), counts=counts)
+
+    def outputs(self, tokens: Tokens) -> list[Tensor]:
+        scores = self.span(self.pooler(self.trunk(tokens)))
+        return list(torch.split(scores, tokens.bounds.diff().tolist()))
+
+    def postprocess(self, example: Question, items: Sequence[Item], outputs: Sequence[NDArray[np.float32]]) -> Any:
+        best, text, begin, none = -np.inf, "", -1, np.inf
+        for item, scores in zip(items, outputs, strict=True):
+            shift, places = item.notes
+            none = min(none, float(scores[0].sum()))
+            found = _stretch(scores[shift : shift + len(places)], self.config.n_best, self.config.max_answer_length)
+            if found is not None and found[0] > best:
+                best, first, last = found
+                begin = int(places[first, 0])
+                text = example.context[begin : _end(example.context, int(places[last, 1]))]
+        gap = none - best if text else 0.0
+        said = {"id": example.name, "answer": text, "start": begin, "score": best if text else none}
+        if self.config.null_threshold is not None and gap > self.config.null_threshold:
+            said |= {"answer": "", "start": -1}
+        return said | {"best": text, "none": gap}  # the best there is, and how much better it is to give none
+
+    def score(self, examples: Sequence[Question], predictions: Sequence[Any]) -> dict[str, float]:
+        known = {
+            example.name: (tuple(answer.text for answer in example.answers), said)
+            for example, said in zip(examples, predictions, strict=True)
+            if example.answers is not None
+        }
+        gold = {name: answers for name, (answers, _) in known.items()}
+        figures = squad_scores(gold, {name: said["answer"] for name, (_, said) in known.items()})
+        figures = {"f1": figures.pop("f1"), **figures}
+        if not all(gold.values()):
+            candidates = {name: said["best"] for name, (_, said) in known.items()}
+            threshold, best = best_threshold(
+                gold, candidates, {name: said["none"] for name, (_, said) in known.items()}
+            )
+            figures |= {"best_f1": best, "best_threshold": threshold}
+        return figures
+
+
+def _rectangle(scores: Float[Tensor, "T 2"], tokens: Tokens) -> Float[Tensor, "B L 2"]:
+    """Flat scores as one row for each sequence, so that a softmax can run over each."""
+    rows = tokens.bounds.shape[0] - 1
+    places = torch.arange(scores.shape[0], device=scores.device, dtype=tokens.bounds.dtype)
+    owners = torch.searchsorted(tokens.bounds[1:], places, right=True)
+    flat = scores.new_full((rows * tokens.max_length, 2), NOTHING)
+    flat = flat.index_put((owners * tokens.max_length + tokens.positions,), scores)
+    return flat.view(rows, tokens.max_length, 2)
+
+
+def _held(example: Question, places: NDArray[np.int64]) -> tuple[int, ...] | None:
+    """The first and last token of the answer in the passage; none where it has none, None where nobody has said."""
+    if not example.answers:
+        return None if example.answers is None else ()
+    begin = example.answers[0].start
+    end = begin + len(example.answers[0].text)
+    inside = np.flatnonzero((places[:, 1] > begin) & (places[:, 0] < end))  # blanks at its ends are no token's
+    return (int(inside[0]), int(inside[-1])) if len(inside) else ()
+
+
+def _target(held: tuple[int, ...] | None, begin: int, end: int, shift: int) -> tuple[int, int]:
+    """The same in the row of a window; [CLS] where it does not hold the whole answer."""
+    if held is None:
+        return -100, -100
+    if held and begin <= held[0] and held[1] < end:
+        return held[0] - begin + shift, held[1] - begin + shift
+    return 0, 0
+
+
+def _end(passage: str, end: int) -> int:
+    """Behind the accents that belong to the last letter: a tokenizer that drops them ends before them."""
+    while end < len(passage) and unicodedata.combining(passage[end]):
+        end += 1
+    return end
+
+
+def _stretch(scores: NDArray[np.float32], count: int, longest: int) -> tuple[float, int, int] | None:
+    """The score, the first and the last token of the best answer among the best beginnings and ends."""
+    for tried in (count, len(scores)):  # where none of the best go together, all are tried
+        starts, ends = _top(scores[:, 0], tried), _top(scores[:, 1], tried)
+        spans = ends - starts[:, None]
+        sums = scores[starts, 0][:, None] + scores[ends, 1]
+        sums = np.where((spans >= 0) & (spans < longest), sums, -np.inf)
+        if sums.size and np.isfinite(sums.max()):
+            one, other = divmod(int(sums.argmax()), len(ends))
+            return float(sums[one, other]), int(starts[one]), int(ends[other])
+    return None
+
+
+def _top(scores: NDArray[np.float32], count: int) -> NDArray[np.int64]:
+    """Where the best scores are."""
+    if len(scores) <= count:
+        return np.arange(len(scores))
+    return np.asarray(np.argpartition(-scores, count)[:count])

@@ -1,0 +1,301 @@
+"""From text to a model in a time: the budget is the clock on the wall, and what was chosen is said."""
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny import fail_at, losses, prepared, recipe, write_text
+
+from bertsmith.commands import make, prepare, pretrain
+from bertsmith.data.batch import Batch
+from bertsmith.data.corpus.corpus import Corpus
+from bertsmith.data.shards.prepare import prepare as tokenise
+from bertsmith.data.shards.shards import Shards
+from bertsmith.errors import FolderError, RecipeError, RunError
+from bertsmith.inference.cloze import cloze_sentences
+from bertsmith.objectives.base import Term
+from bertsmith.objectives.masked import MaskedLM
+from bertsmith.recipe import Recipe
+from bertsmith.runs import autoconfig, build, summary
+from bertsmith.runs.summary import Choices
+from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
+from bertsmith.train import evaluate as evaluation
+from bertsmith.train import log
+from bertsmith.train.clock import Clock, Extent, WallBudget
+from bertsmith.train.evaluate import Validation
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepared(tmp_path_factory.mktemp("tiny"))
+
+
+def timed(recipe: Recipe, budget: str) -> Recipe:
+    return replace(recipe, train=replace(recipe.train, steps=None, budget=budget))
+
+
+# ------------------------------------------------------------------------------------------------------------ the time
+
+
+def test_a_wall_ends_a_run_at_a_moment_whatever_came_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    clock = Clock(Extent(budget=1e9), wall=WallBudget(started=90.0, budget=60.0, reserve=10.0))
+    now[0] = 120.0  # preparing took thirty seconds
+    clock.start()
+    assert clock.progress(0, 0.0) == 0.0
+    now[0] = 130.0
+    assert clock.progress(0, 0.0) == 0.5  # ten of the twenty that are left when ten are kept for the end
+    now[0] = 139.0
+    assert clock.progress(0, 0.0) == pytest.approx(0.95)
+    clock.reserve = 0.0
+    assert clock.progress(0, 0.0) == pytest.approx(0.95)  # a schedule never runs backwards
+    now[0] = 150.0
+    assert clock.progress(0, 0.0) == 1.0
+    assert (clock.training_seconds, clock.total_seconds) == (30.0, 60.0)
+
+
+def test_a_run_that_goes_on_has_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    clock = Clock(Extent(budget=1e9), 20.0, WallBudget(started=100.0, budget=60.0), total_seconds=40.0)
+    assert clock.progress(0, 0.0) == 0.5
+    now[0] = 120.0
+    assert clock.progress(0, 0.0) == 1.0
+
+
+def test_evaluations_take_a_small_share_of_a_budget(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes a tenth of the time: of the twelve that were asked for only the first and the last remain."""
+    real = evaluation.evaluate
+
+    def slow(*arguments: Any) -> dict[str, float]:
+        time.sleep(0.2)
+        return real(*arguments)
+
+    monkeypatch.setattr(evaluation, "evaluate", slow)
+    pretrain.pretrain(timed(recipe(data, tmp_path / "run", "train.evaluations=10"), "2s"))
+    records = log.read(tmp_path / "run" / log.NAME)
+    assert [entry["step"] > 0 for entry in records if entry["kind"] == "valid"] == [False, True]
+
+
+def test_slow_validation_is_done_on_fewer_batches_and_always_the_same(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = recipe(data, tmp_path)
+    tokenizer, _, valid = build.load_data(built)
+    objective, forward, seen = build.objective(built, tokenizer).eval(), MaskedLM.forward, list[Batch]()
+
+    def slow(self: MaskedLM, batch: Batch) -> dict[str, Term]:
+        seen.append(batch)
+        time.sleep(0.02)
+        return forward(self, batch)
+
+    monkeypatch.setattr(MaskedLM, "forward", slow)
+    batches = build.validation_batches(built, objective, tokenizer, valid, torch.device("cpu")) * 100
+    validation = Validation(objective, batches, 4.0, seconds=0.2)
+    with torch.inference_mode():
+        validation()
+    assert validation.count is not None
+    assert 4 <= validation.count <= 10
+    assert len(seen) == 3 + validation.count
+    seen.clear()
+    with torch.inference_mode():
+        validation()
+    assert list(map(id, seen)) == list(map(id, batches[: validation.count]))
+
+
+def test_a_short_run_by_steps_is_validated_on_less_text(data: Path, tmp_path: Path) -> None:
+    few = build._affordable(recipe(data, tmp_path, "train.steps=100"), None)
+    many = build._affordable(recipe(data, tmp_path, "train.steps=1000000"), None)
+    assert few == build.LEAST_TOKENS // 512
+    assert many > 10_000
+    assert build._affordable(timed(recipe(data, tmp_path), "9s"), None) > many
+
+
+# -------------------------------------------------------------------------------------------------------------- the run
+
+
+def test_make_says_what_it_chose_whether_it_has_learnt_and_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a clock that is moved by hand, so that a loaded machine takes steps, too."""
+    text, out, moved = write_text(tmp_path / "text.txt", documents=300), tmp_path / "mine", [0.0]
+
+    def left(wall: WallBudget, spent: float) -> float:
+        moved[0] += 90
+        return wall.budget - moved[0]
+
+    monkeypatch.setattr(WallBudget, "remaining", left)
+    text.write_text(text.read_text().replace("the", "der").replace("in", "und").replace("sees", "hört nicht"))
+    make.make([str(text)], out, budget="10m")
+    said = capsys.readouterr().out
+    assert "why: lowercased, accents kept: the text looks German" in said
+    assert "not 8,192: the text has no more that occur at least twice" in said
+    assert said.count("the word was: ") == pretrain.SHOWN
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "Why it was trained so" in page
+    assert "accents kept: the text looks German" in page
+    verdict = said.strip().splitlines()[-1]
+    assert verdict.startswith("It has ")
+    assert verdict in (out / "model" / "README.md").read_text(encoding="utf-8")
+    settings = json.loads((out / "model" / "tokenizer_config.json").read_text())
+    assert (settings["do_lower_case"], settings["strip_accents"]) == (True, False)
+
+    steps = losses(out)[-1][0]
+    moved[0] = 0.0
+    make.make([str(text)], out, budget="10m")
+    assert (
+        "this run is finished, its 10 min 00 s are used. A longer --budget goes on with it" in capsys.readouterr().out
+    )
+    assert losses(out)[-1][0] == steps
+    moved[0] = 500.0
+    make.make([str(text)], out, budget="12m")
+    assert "which was finished, for another" in capsys.readouterr().out
+    assert losses(out)[-1][0] > steps
+    with pytest.raises(RecipeError, match=r"its vocabulary was made with --lowercase, and not --cased. Choose another"):
+        make.make([str(text)], out, budget="10m", lowercase=False)
+    with pytest.raises(RecipeError, match=r"made with --keep-accents, and not --strip-accents"):
+        make.make([str(text)], out, budget="10m", strip_accents=True)
+    with pytest.raises(
+        RecipeError, match=r"mine: its run was begun with --seed 0, and not 2\. Leave the option out to"
+    ):
+        make.make([str(text)], out, budget="10m", seed=2)
+    moved[0] = 0.0
+    make.make([str(text)], out, budget="10m", seed=0)  # the same one is no other
+
+
+def test_a_run_that_failed_before_its_first_step_does_not_block_the_corrected_one(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(FolderError, match="there is no such folder"):
+        pretrain.pretrain(recipe(tmp_path / "nowhere", tmp_path / "run", "train.steps=2"))
+    pretrain.pretrain(recipe(data, tmp_path / "run", "train.steps=2", "optimizer.learning_rate=0.01"))
+    with pytest.raises(RunError, match="was begun with another recipe"):
+        pretrain.pretrain(recipe(data, tmp_path / "run", "train.steps=2", "optimizer.learning_rate=0.02"))
+
+
+@pytest.mark.parametrize("damage", [b"{", b'{"examples": [[1, 2, 3]]}'])
+def test_damaged_examples_do_not_block_a_run_that_goes_on(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: bytes
+) -> None:
+    fail_at(1, recipe(data, tmp_path / "run", "train.steps=2", "train.checkpoints=2"))
+    path = tmp_path / "run" / "examples.json"
+    before = path.read_bytes()
+    path.write_bytes(damage)
+    pretrain.pretrain(recipe(data, tmp_path / "run", "train.steps=2", "train.checkpoints=2"))
+    assert "examples.json: damaged; the blanks of the report are made again" in capsys.readouterr().out
+    assert path.read_bytes() == before
+
+
+def test_a_damaged_log_is_said_when_a_run_goes_on(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fail_at(3, recipe(data, tmp_path / "run", "train.steps=4", "train.checkpoints=4"))
+    path = tmp_path / "run" / log.NAME
+    path.write_bytes(path.read_bytes().replace(b'"step": 2', b'"step": \x00'))
+    pretrain.pretrain(recipe(data, tmp_path / "run", "train.steps=4", "train.checkpoints=4"))
+    assert "the records of 1 of 3 steps are lost. Only the curves lack them" in capsys.readouterr().out
+
+
+# ------------------------------------------------------------------------------------------------------------- the text
+
+
+def test_a_part_of_a_text_is_read_where_there_is_no_time_for_all(tmp_path: Path) -> None:
+    corpus = Corpus([str(write_text(tmp_path / "text.txt"))], layout="lines")
+    whole = [document.sentences for document in corpus.documents()]
+    corpus.max_characters = sum(map(len, whole[0])) + 1
+    assert [document.sentences for document in corpus.documents()] == whole[:2]
+    pieces = train(corpus.lines(), TokenizerConfig(vocabulary=100, min_frequency=1))
+    tokenise(corpus, pieces, tmp_path / "data", valid=0.1, workers=0)
+    corpus.max_characters = None
+    with pytest.raises(FolderError, match="was prepared with"):
+        tokenise(corpus, pieces, tmp_path / "data", valid=0.1, workers=0)
+
+
+def test_make_says_that_it_reads_a_part(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(make, "CUTTING", 1e-9)
+    corpus = Corpus([str(write_text(tmp_path / "text.txt"))], layout="lines")
+    _, made = make._vocabulary(corpus, TokenizerConfig(), tmp_path / "out", 60.0)
+    assert made.most is not None
+    fact = "of the text: in 1 min 00 s there is no time to read all of it. A longer --budget, with another --out"
+    assert fact in capsys.readouterr().out
+    summary.save_choices(tmp_path / "out", made)
+    assert summary.load_choices(tmp_path / "out") == Choices(made.text, [], made.most)
+    (tmp_path / "out" / summary.CHOICES).write_text('{"text": 7')
+    assert summary.load_choices(tmp_path / "out") == Choices()
+
+
+def test_a_vocabulary_says_how_many_pieces_were_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = write_text(tmp_path / "text.txt")
+    prepare.tokenizer([str(text)], tmp_path / "words", TokenizerConfig(vocabulary=5_000))
+    said = capsys.readouterr().out
+    assert "lowercased, accents stripped: the text looks English" in said
+    made = Tokenizer.load(tmp_path / "words").vocabulary
+    assert f"{made:,} pieces, not 5,000: the text has no more that occur at least twice" in said
+
+
+def test_what_is_said_of_capitals_and_accents_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = TokenizerConfig(vocabulary=120, lowercase=False, strip_accents=False)
+    prepare.tokenizer([str(write_text(tmp_path / "text.txt"))], tmp_path / "words", settings)
+    made = Tokenizer.load(tmp_path / "words")
+    assert (made.lowercase, made.strips_accents) == (False, False)
+    assert "the text looks" not in capsys.readouterr().out
+
+
+def test_scripts_without_spaces_are_counted_in_characters_and_have_blanks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [f"我们今天去北京看{one}朋友，天气很好，大家都很高兴。" for one in "一二三四五六七八九十"]
+    (tmp_path / "text.txt").write_text("\n\n".join(lines * 3) + "\n\n" + "\n".join(lines), encoding="utf-8")
+    prepare.tokenizer([str(tmp_path / "text.txt")], tmp_path / "words", TokenizerConfig(vocabulary=200))
+    made = Tokenizer.load(tmp_path / "words")
+    corpus = Corpus([str(tmp_path / "text.txt")])
+    prepare.prepare_shards(corpus, made, tmp_path / "data", 0.3, 0)
+    said = capsys.readouterr().out
+    assert "tokens per character" in said
+    assert " characters, " in said
+    assert " words, " not in said
+    assert corpus.estimated_words > 900
+    shards = Shards(tmp_path / "data" / "train")
+    assert shards.words == shards.tokens
+    assert summary._units(shards, made) == "characters"
+    found = cloze_sentences(shards, made, 4)
+    assert len(found) == 4
+    assert all(len(cloze.truth) == 1 for cloze in found)
+    assert autoconfig.vocabulary_size(900, "characters") == (16_384, "about 900 characters")
+
+
+@pytest.mark.parametrize(
+    ("loss", "said"),
+    [
+        (
+            6.5,
+            "It has not learnt yet: its guesses are worse than word frequency, by 0.50 nats. Give it more text or more",
+        ),
+        (5.99, "It has not learnt yet: its guesses are no better than word frequency. Give it more text or more time."),
+        (5.8, "It has begun to learn: 0.20 nats better than word frequency. Give it more text or more time."),
+        (3.0, "It has learnt: 3.00 nats better than word frequency, 25% of hidden words guessed right."),
+        (float("nan"), "It has not learnt yet: its guesses are worse than word frequency"),
+    ],
+)
+def test_whether_it_has_learnt_is_said_plainly(loss: float, said: str) -> None:
+    assert summary.verdict({"masked_loss": loss, "masked_accuracy": 0.25}, 6.0, []).startswith(said)
+
+
+def test_a_text_that_is_learnt_by_heart_is_said_so() -> None:
+    records = [{"kind": "valid", "masked_loss": 2.5}, {"kind": "valid", "masked_loss": 3.0}]
+    said = summary.verdict({"masked_loss": 3.0, "masked_accuracy": 0.25}, 6.0, records)
+    assert said.endswith(
+        "was lower before (2.50, now 3.00): it learns the text by heart. Give it more text, or less time."
+    )
+
+
+def test_a_run_killed_before_its_first_checkpoint_says_that_it_begins_again(tmp_path: Path) -> None:
+    said = make._going_on(tmp_path, tmp_path / "recipe.toml", 60.0)
+    assert said.endswith("its run has no checkpoint yet, so it begins again, with all of its time")

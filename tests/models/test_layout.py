@@ -1,0 +1,119 @@
+"""Which networks transformers has words for, and which words of its own are not understood."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import transformers
+from tasks.small import shape
+
+from bertsmith.errors import FolderError, RecipeError
+from bertsmith.models.family import MODERN_BERT, SMITH
+from bertsmith.models.hf import convert
+from bertsmith.models.hf.layouts import BERT, LAYOUTS, MARIAN, MODERNBERT, layout_of
+from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.tasks.classification import SequenceClassification
+
+
+def test_each_dialect_has_words_for_its_own_network() -> None:
+    for dialect in LAYOUTS.values():
+        assert layout_of(dialect.defaults) is dialect
+        words = convert.to_config_json(dialect.defaults, ())
+        assert convert.from_config_json(words, "here") == dialect.defaults
+        kind = dialect.fixed["model_type"]
+        said = {"scale_embedding": True} if dialect is MARIAN else {}
+        assert convert.from_config_json({"model_type": kind, **said}, "here") == dialect.defaults
+        assert convert.from_config_json(transformers.CONFIG_MAPPING[kind](**said).to_dict(), "here") == dialect.defaults
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"norm_position": "pre"},
+        {"gated": True},
+        {"biases": False},
+        {"positions": "rotary"},
+        {"segments": 0},
+        {"embedding_width": 16},
+        {"share_layers": True},
+        {"position_offset": 1},
+        {"window": 4},
+        {"pooler": "gelu", "embedding_width": 32},
+        {"pooler": "gelu", "share_layers": True},
+    ],
+)
+def test_a_network_without_a_name_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(
+        RecipeError, match=r"^model: no class of transformers is a network with norm_position = .*, segments = "
+    ):
+        layout_of(shape(**changes))
+
+
+def test_a_network_of_our_own_marks_no_second_text() -> None:
+    with pytest.raises(RecipeError, match="segments = 2"):
+        layout_of(replace(SMITH, segments=2))
+
+
+@pytest.mark.parametrize(
+    "config", [SMITH, MODERN_BERT, replace(MODERN_BERT, global_every=5, window=9, window_rotary_base=77.0)]
+)
+def test_older_versions_of_transformers_are_told_the_same_angles_and_layers(config: TransformerConfig) -> None:
+    words = convert.to_config_json(config, ())
+    assert convert.from_config_json(words, "here") == config
+    for newer in ("rope_parameters", "layer_types"):
+        del words[newer]
+    assert convert.from_config_json(words, "here") == config
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types is ['full_attention', 'sliding_"),
+        ({"layer_types": 7}, "layer_types is 7. Give 'full_attention' or 'sliding_attention' for every layer."),
+        ({"layer_types": ["no"] * 22}, "layer_types is ['no', 'no', "),
+        (
+            {"num_hidden_layers": 3, "layer_types": ["sliding_attention", "full_attention", "full_attention"]},
+            "the layers that look at all do not follow each other at one distance from the first. Only such networks",
+        ),
+        ({"norm_bias": True}, "attention_bias is False. Only True can be opened."),
+        ({"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_type is 'yarn'"),
+        ({"rope_parameters": {"sliding_attention": {"rope_type": "yarn"}}}, "rope_type is 'yarn'"),
+        ({"hidden_activation": "swish"}, "unknown hidden_activation 'swish'. Known: "),
+        ({"hidden_activation": "gelu_new"}, "hidden_activation and classifier_activation differ."),
+        ({"global_rope_theta": "far"}, "rope_theta is 'far'. Give a number."),
+        ({"global_rope_theta": 0}, "rotary_base is 0.0. Give more than 1, usually 10000."),
+        ({"local_rope_theta": 0.5}, "window_rotary_base is 0.5. Give more than 1, usually 10000."),
+        ({"global_attn_every_n_layers": "often"}, "global_attn_every_n_layers is 'often'. Give a whole number."),
+        ({"global_attn_every_n_layers": 0}, "global_attn_every_n_layers is 0. Give at least 1."),
+        ({"local_attention": 1}, "local_attention is 1. Give at least 2."),
+    ],
+)
+def test_words_of_modernbert_that_are_not_understood_are_refused(words: dict[str, Any], line: str) -> None:
+    biases = {"attention_bias": False} if "norm_bias" in words else {}
+    with pytest.raises(FolderError) as caught:
+        convert.from_config_json({"model_type": "modernbert", **biases, **words}, "here")
+    assert str(caught.value).startswith(f"here: {line}")
+
+
+def test_bert_classifies_by_its_first_token_alone() -> None:
+    with pytest.raises(RecipeError, match=r"^task.pooling: transformers' BERT classifies by the first token alone\."):
+        SequenceClassification(Transformer(shape()), SequenceClassification.Config(pooling="mean"), ("no", "yes"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "line"),
+    [
+        ("classify", "last", "classifier_pooling is 'last'. Only 'cls' or 'mean' can be opened."),
+        ("choose", "mean", "endings are compared by their mean vectors. Only first tokens can be read."),
+    ],
+)
+def test_poolings_that_are_not_understood_are_refused(kind: str, said: str, line: str) -> None:
+    words = {"architectures": [MODERNBERT.architectures[kind]], "classifier_pooling": said}
+    with pytest.raises(FolderError) as caught:
+        convert.finetuned_task(words, MODERNBERT, ("classifier", "pooler"), "here")
+    assert str(caught.value) == f"here: {line}"
+
+
+def test_later_networks_share_one_head_between_guessing_and_tasks() -> None:
+    assert not BERT.shares_head
+    assert MODERNBERT.shares_head

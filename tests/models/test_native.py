@@ -1,0 +1,92 @@
+"""Folders of networks that transformers has no class for: written, opened again, and refused in one line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+from models.small import refusal
+
+from bertsmith.models.elmo import ElmoConfig
+from bertsmith.models.hf import folder as folders
+from bertsmith.models.networks import NATIVE, NetworkConfig, build_network, native_name
+from bertsmith.models.recurrent import RecurrentConfig
+from bertsmith.models.seq2seq import Seq2SeqConfig
+from bertsmith.models.static import StaticConfig
+from bertsmith.nn.init import initialise
+
+SHAPES: dict[str, NetworkConfig] = {
+    "recurrent": RecurrentConfig(vocabulary=10, width=4, hidden=6, cell="gru", dropout=0.25),
+    "seq2seq": Seq2SeqConfig(vocabulary=10, width=4, hidden=6, attention="mlp", input_feeding=False),
+    "elmo": ElmoConfig(vocabulary=10, max_characters=8, character_width=4, filters=(3, 2), hidden=6, width=8),
+    "static": StaticConfig(vocabulary=10, width=4),
+}
+
+
+def saved(folder: Path, name: str) -> dict[str, torch.Tensor]:
+    made = build_network(SHAPES[name])
+    initialise(made, 1)
+    state = {f"trunk.{key}": one for key, one in made.state_dict().items()}
+    folders.write(folder, SHAPES[name], state)
+    return state
+
+
+def changed(folder: Path, **words: Any) -> Path:
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **words}))
+    return folder
+
+
+def test_every_network_of_our_own_is_tried_here() -> None:
+    assert SHAPES.keys() == NATIVE.keys()
+    assert all(native_name(shape) == name for name, shape in SHAPES.items())
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_folder_is_opened_as_it_was_written(name: str, tmp_path: Path) -> None:
+    state = saved(tmp_path / "model", name)
+    opened = folders.read(tmp_path / "model")
+    assert opened.config == SHAPES[name]
+    assert opened.state_dict.keys() == state.keys()
+    for key, weight in state.items():
+        assert torch.equal(opened.state_dict[key], weight), key
+        assert opened.state_dict[key].dtype == weight.dtype
+    said = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert (said["model_type"], said["network"]) == ("bertsmith", name)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ({"network": "recurent"}, "F/config.json: network is 'recurent'. Did you mean 'recurrent'?"),
+        ({"network": None}, "F/config.json: network is 'None'. Known: elmo, recurrent, seq2seq, static."),
+        ({"width": "4"}, "F/config.json width: expected a whole number, got '4'."),
+        ({"width": 10**30}, f"F/config.json: width is {10**30}. Give at most 16777216."),
+        ({"dropout": float("nan")}, "F/config.json: dropout is nan. Give at most 16777216."),
+        ({"cell": "lstmm"}, "F/config.json cell: 'lstmm' is not a choice. Did you mean 'lstm'?"),
+        ({"layers": 0}, "F/config.json: layers is 0. Give at least 1."),
+        ({"layers": 9_000}, "F: config.json names 9000 layers for 11 weights."),
+        (
+            {"vocabulary": 11},
+            "F/model.safetensors: 'trunk.bias' has shape [10] where config.json says [11].",
+        ),
+    ],
+)
+def test_settings_that_are_not_understood_are_refused(words: dict[str, Any], line: str, tmp_path: Path) -> None:
+    saved(tmp_path / "model", "recurrent")
+    assert refusal(changed(tmp_path / "model", **words)) == line
+
+
+def test_weights_of_another_kind_are_refused(tmp_path: Path) -> None:
+    state = saved(tmp_path / "model", "elmo")
+    stored = tmp_path / "model" / "model.safetensors"
+    safetensors.torch.save_file({**state, "trunk.spelling": state["trunk.spelling"].float()}, stored)
+    assert refusal(tmp_path / "model") == "F/model.safetensors: 'trunk.spelling' holds F32, not whole numbers."
+    table = "trunk.characters.embedding.weight"
+    safetensors.torch.save_file({**state, table: state[table].to(torch.int32)}, stored)
+    assert refusal(tmp_path / "model") == f"F/model.safetensors: '{table}' holds I32, not numbers with a point."
+    del state[table]
+    safetensors.torch.save_file(state, stored)
+    assert refusal(tmp_path / "model") == f"F: lacks the weight '{table}'."

@@ -1,0 +1,125 @@
+"""What is read token by token through a cache is what a whole reading says."""
+
+from typing import Any
+
+import pytest
+import torch
+from nn.causal import everywhere, prompts, trunk_of
+from torch import Tensor
+
+from bertsmith.data.batch import Tokens
+from bertsmith.models.transformer import Transformer
+from bertsmith.nn.kv_cache import KVCache
+from bertsmith.nn.prepacked import prepack
+
+
+def last(trunk: Transformer, rows: list[list[int]]) -> Tensor:
+    """The vectors of the last tokens, everything read anew."""
+    tokens = Tokens.from_rows(rows)
+    return trunk(tokens, "recorded")[tokens.bounds[1:].long() - 1]
+
+
+def begun(trunk: Transformer, rows: list[list[int]], steps: int, ways: int = 1) -> tuple[KVCache, Tensor]:
+    cache = trunk.cache(len(rows), max(map(len, rows)) + steps * ways, ways)
+    return cache, trunk.prefill(Tokens.from_rows(rows), cache)
+
+
+@everywhere
+@torch.no_grad()
+def test_steps_say_what_a_whole_reading_says(changes: dict[str, Any]) -> None:
+    trunk, rows = trunk_of(changes), prompts()
+    cache, hidden = begun(trunk, rows, 9)
+    for step in range(9):
+        torch.testing.assert_close(hidden, last(trunk, rows), rtol=0, atol=1e-5)
+        ids = torch.arange(4) * 7 + step
+        rows = [[*row, token] for row, token in zip(rows, ids.tolist(), strict=True)]
+        hidden = trunk.step(ids[:, None], cache)[:, 0]
+    torch.testing.assert_close(hidden, last(trunk, rows), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("slots", ["growing", "fixed", "pruned"])
+@everywhere
+@torch.no_grad()
+def test_every_way_of_a_tree_is_read_as_if_it_were_alone(changes: dict[str, Any], slots: str) -> None:
+    trunk, rows, ways = trunk_of(changes), prompts([5, 2, 8]), 3
+    generator = torch.Generator().manual_seed(2)
+    cache, _ = begun(trunk, rows, 8, ways)
+    cache.fixed = slots == "fixed"
+    texts = [[row] * ways for row in rows]
+    for step in range(8):
+        came = torch.randint(ways, (3, ways), generator=generator)
+        ids = torch.randint(50, (3, ways), generator=generator)
+        texts = [
+            [[*several[old], new] for old, new in zip(olds, news, strict=True)]
+            for several, olds, news in zip(texts, came.tolist(), ids.tolist(), strict=True)
+        ]
+        hidden = trunk.step(ids, cache, came)
+        alone = torch.stack([last(trunk, several) for several in texts])
+        torch.testing.assert_close(hidden, alone, rtol=0, atol=1e-5)
+        if slots == "pruned" and step in (3, 5):
+            cache.prune()
+
+
+@everywhere
+@torch.no_grad()
+def test_a_row_is_read_as_its_tokens_one_by_one_and_can_be_taken_back(changes: dict[str, Any]) -> None:
+    trunk, rows = trunk_of(changes), prompts([5, 2, 8])
+    generator = torch.Generator().manual_seed(2)
+    cache, _ = begun(trunk, rows, 12)
+    for size, wrong in [(4, 3), (1, 0), (3, 0), (5, 5), (2, 1), (4, 0)]:
+        ids = torch.randint(50, (3, size), generator=generator)
+        hidden = trunk.step(ids, cache)
+        for number in range(size):
+            read = [[*row, *new[: number + 1]] for row, new in zip(rows, ids.tolist(), strict=True)]
+            torch.testing.assert_close(hidden[:, number], last(trunk, read), rtol=0, atol=1e-5)
+        cache.rollback(wrong)
+        rows = [[*row, *new[: size - wrong]] for row, new in zip(rows, ids.tolist(), strict=True)]
+    assert cache.lengths.tolist() == [len(row) for row in rows]
+    assert cache.extent == 8 + 10
+
+
+@torch.no_grad()
+def test_pruning_frees_what_no_way_has_seen() -> None:
+    trunk, rows = trunk_of(), prompts([4, 4])
+    cache, _ = begun(trunk, rows, 6, 2)
+    for _ in range(5):
+        trunk.step(torch.ones(2, 2, dtype=torch.long), cache, torch.zeros(2, 2, dtype=torch.long))
+    assert cache.extent == 4 + 5 * 2
+    cache.prune()
+    assert cache.extent == 4 + 4 + 2  # the prompt, four tokens that both ways share, and the last of each
+    assert cache.slots.tolist() == [10, 11]
+
+
+@torch.no_grad()
+def test_sequences_that_were_spread_go_on_each_by_itself() -> None:
+    trunk, rows = trunk_of(), prompts([5, 2])
+    cache, hidden = begun(trunk, rows, 2)
+    cache.repeat_interleave(3)
+    ids = torch.tensor([3, 4, 5, 6, 7, 8])
+    found = trunk.step(ids[:, None], cache)[:, 0]
+    every = [[*rows[number // 3], token] for number, token in enumerate(ids.tolist())]
+    torch.testing.assert_close(found, last(trunk, every), rtol=0, atol=1e-5)
+    assert hidden.shape == (2, 32)
+
+
+@everywhere
+@torch.no_grad()
+def test_packed_layers_keep_what_plain_ones_keep(changes: dict[str, Any]) -> None:
+    trunk, rows = trunk_of(changes), prompts()
+    light = prepack(trunk, torch.float32)
+    cache, hidden = begun(light, rows, 2)
+    torch.testing.assert_close(hidden, last(trunk, rows), rtol=0, atol=2e-5)
+    found = light.step(torch.tensor([[1], [2], [3], [4]]), cache)[:, 0]
+    longer = [[*row, number] for number, row in enumerate(rows, 1)]
+    torch.testing.assert_close(found, last(trunk, longer), rtol=0, atol=2e-5)
+
+
+@torch.no_grad()
+def test_packed_layers_in_half_precision_stay_near() -> None:
+    trunk, rows = trunk_of(), prompts()
+    light = prepack(trunk)
+    cache = light.cache(4, 14, dtype=torch.bfloat16)
+    light.prefill(Tokens.from_rows(rows), cache)
+    found = light.step(torch.tensor([[1], [2], [3], [4]]), cache)[:, 0]
+    longer = [[*row, number] for number, row in enumerate(rows, 1)]
+    assert torch.nn.functional.cosine_similarity(found, last(trunk, longer)).min() > 0.999

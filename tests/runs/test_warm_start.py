@@ -1,0 +1,191 @@
+"""Runs that go on with a model folder: on the same text, on longer sequences, with another vocabulary."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny import losses, prepared, recipe, write_text
+
+from bertsmith.commands import prepare as preparing
+from bertsmith.commands import pretrain
+from bertsmith.data.batch import Tokens
+from bertsmith.data.corpus.corpus import Corpus
+from bertsmith.data.shards.prepare import prepare
+from bertsmith.errors import BertsmithError
+from bertsmith.inference.load import load
+from bertsmith.models.hf import folder as folders
+from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.objectives.masked import MaskedLM
+from bertsmith.runs.warm_start import warm_start
+from bertsmith.text.extend import extend
+from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
+from bertsmith.text.train import Kind
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Prepared text, and a model that has learnt from it."""
+    folder = tmp_path_factory.mktemp("start")
+    pretrain.pretrain(recipe(prepared(folder), folder / "run", "train.steps=80", "model.dropout=0.0"))
+    return folder
+
+
+def fresh(home: Path, **changes: Any) -> tuple[MaskedLM, Path, Tokenizer]:
+    model = home / "run" / "model"
+    shape = replace(folders.read(model).config, **changes)
+    return MaskedLM(Transformer(shape), MaskedLM.Config()).eval(), model, Tokenizer.load(model)
+
+
+def test_a_run_goes_on_where_the_model_was(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = home / "run" / "model"
+    given = recipe(home / "data", tmp_path / "on", f"start={model}", "train.steps=30", "model.dropout=0.0")
+    pretrain.pretrain(given)
+    assert f"starting from {model}" in " ".join(capsys.readouterr().out.split())
+    before, after = losses(home / "run"), losses(tmp_path / "on")
+    assert before[0][1] > before[-1][1] + 1
+    assert after[0][1] < before[0][1] - 1  # nothing was forgotten
+    once = losses(tmp_path / "on")
+    pretrain.pretrain(replace(given, train=replace(given.train, steps=40)))  # and it resumes from its own checkpoint
+    assert losses(tmp_path / "on")[:30] == once
+
+
+def test_all_weights_of_the_folder_are_taken(home: Path) -> None:
+    objective, model, tokenizer = fresh(home)
+    assert warm_start(objective, model, tokenizer) == [f"starting from {model}"]
+    state = folders.read(model).state_dict
+    assert state.keys() == objective.state_dict().keys()
+    for name, weight in objective.state_dict().items():
+        assert torch.equal(weight, state[name]), name
+
+
+def test_more_places_repeat_those_there_are_and_short_texts_stay_as_they_were(home: Path) -> None:
+    objective, model, tokenizer = fresh(home, max_length=80)
+    told = warm_start(objective, model, tokenizer)
+    assert told[1:] == ["positions: 80 instead of 32"]
+    table = objective.trunk.positions.weight
+    assert torch.equal(table[32:64], table[:32])
+    assert torch.equal(table[64:], table[:16])
+    tokens = Tokens.from_rows([[5, 6, 7, 8]])
+    torch.testing.assert_close(objective.trunk(tokens), load(model).trunk(tokens))
+    shorter, *_ = fresh(home, max_length=20)
+    warm_start(shorter, model, tokenizer)
+    torch.testing.assert_close(shorter.trunk(tokens), objective.trunk(tokens))
+
+
+def test_waves_go_on_where_places_are_not_learnt(home: Path, tmp_path: Path) -> None:
+    objective, _, tokenizer = fresh(home, positions="sinusoidal")
+    folders.write(tmp_path / "waves", objective.trunk.config, objective.state_dict())
+    tokenizer.save(tmp_path / "waves")
+    longer, *_ = fresh(home, positions="sinusoidal", max_length=80)
+    waves = longer.trunk.positions.weight.clone()
+    warm_start(longer, tmp_path / "waves", tokenizer)
+    assert torch.equal(longer.trunk.positions.weight, waves)
+    assert torch.equal(waves[:32], objective.trunk.positions.weight)
+
+
+def test_pieces_of_both_vocabularies_keep_their_rows_and_new_ones_start_from_what_they_were_cut_into(
+    home: Path, tmp_path: Path
+) -> None:
+    model, old = home / "run" / "model", Tokenizer.load(home / "run" / "model")
+    new = train(["the doghouse and the cathouse", "a birdhouse"] * 9, TokenizerConfig(vocabulary=100, min_frequency=1))
+    shape = replace(folders.read(model).config, vocabulary=new.vocabulary)
+    objective = MaskedLM(Transformer(shape), MaskedLM.Config())
+    [_, told] = warm_start(objective, model, new)
+    before, after = folders.read(model).state_dict, objective.state_dict()
+    both = [piece for piece in new.piece_ids if piece in old.piece_ids]
+    assert {"the", "[MASK]", "[CLS]"} <= set(both)
+    for name in ("trunk.embedding.weight", "head.bias"):
+        for piece in both:
+            assert torch.equal(after[name][new.piece_ids[piece]], before[name][old.piece_ids[piece]]), piece
+    strange = [piece for piece in new.piece_ids if piece not in old.piece_ids]
+    assert told.startswith(f"{len(strange)} of {new.vocabulary} pieces are new")
+    assert "doghouse" in strange
+    parts = old.split_piece("doghouse")
+    assert len(parts) > 1
+    assert "".join(old.piece(part).removeprefix("##") for part in parts) == "doghouse"
+    row = before["trunk.embedding.weight"][parts].mean(0)
+    torch.testing.assert_close(after["trunk.embedding.weight"][new.piece_ids["doghouse"]], row)
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
+def test_new_pieces_start_from_what_words_were_cut_into(kind: Kind, tmp_path: Path) -> None:
+    """The mean vector of a word's pieces is that of its one new piece, however the vocabulary cuts."""
+    text = write_text(tmp_path / "text.txt").read_text(encoding="utf-8").splitlines()
+    old = train(text, TokenizerConfig(kind=kind, vocabulary=300 if kind == "bpe" else 100, min_frequency=1))
+    new = extend(old, ["the doghouse and the cathouse", "a birdhouse"] * 9, 200)
+    assert new.vocabulary > old.vocabulary
+    small = TransformerConfig(vocabulary=old.vocabulary, width=32, layers=2, heads=2, feed_forward=64, max_length=32)
+    before = MaskedLM(Transformer(small), MaskedLM.Config())
+    torch.nn.init.normal_(before.head.bias)
+    folders.write(tmp_path / "model", small, before.state_dict())
+    old.save(tmp_path / "model")
+    after = MaskedLM(Transformer(replace(small, vocabulary=new.vocabulary)), MaskedLM.Config())
+    [_, told] = warm_start(after, tmp_path / "model", new)
+    assert told.startswith(f"{new.vocabulary - old.vocabulary} of {new.vocabulary} pieces are new")
+    words = [" doghouse", " cathouse", " birdhouse"]
+    for [number], parts in zip(new.encode(words), old.encode(words), strict=True):
+        assert number >= old.vocabulary
+        assert len(parts) > 1
+        for name in ("trunk.embedding.weight", "head.bias"):
+            torch.testing.assert_close(after.state_dict()[name][number], before.state_dict()[name][parts].mean(0))
+    for name in ("trunk.embedding.weight", "head.bias"):
+        assert torch.equal(after.state_dict()[name][: old.vocabulary], before.state_dict()[name])
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
+def test_that_a_text_has_fewer_new_pieces_than_wanted_is_told(
+    kind: Kind, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = write_text(tmp_path / "text.txt")
+    settings = TokenizerConfig(kind=kind, vocabulary=300 if kind == "bpe" else 100, min_frequency=1)
+    old = train(text.read_text(encoding="utf-8").splitlines(), settings)
+    old.save(tmp_path / "old")
+    text.write_text("the doghouse and the cathouse\na birdhouse\n\n" * 9, encoding="utf-8")
+    preparing.extend([str(text)], tmp_path / "new", tmp_path / "old", 1_000)
+    found = Tokenizer.load(tmp_path / "new").vocabulary - old.vocabulary
+    line = f"{found} pieces are new, not 1,000: the text repeats no more that the vocabulary lacks"
+    assert 0 < found < 200
+    assert line in " ".join(capsys.readouterr().out.split())
+    preparing.extend([str(text)], tmp_path / "new", tmp_path / "old", 2)
+    assert "pieces are new" not in capsys.readouterr().out
+
+
+def test_a_run_with_new_words_learns(home: Path, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    plain = write_text(text).read_text(encoding="utf-8")
+    text.write_text(plain.replace("the house", "the doghouse").replace("the city", "the cathouse"), encoding="utf-8")
+    corpus = Corpus([str(text)], layout="lines")
+    tokenizer = train(corpus.lines(), TokenizerConfig(vocabulary=100, min_frequency=1))
+    prepare(corpus, tokenizer, tmp_path / "data", valid=0.1, workers=1)
+    changes = ("objective.pairs=none", "train.steps=5", f"start={home / 'run' / 'model'}")
+    pretrain.pretrain(recipe(tmp_path / "data", tmp_path / "run", *changes))
+    assert load(tmp_path / "run" / "model").tokenizer.vocabulary == tokenizer.vocabulary
+
+
+def test_heads_that_the_folder_lacks_are_named(home: Path, tmp_path: Path) -> None:
+    objective, model, tokenizer = fresh(home)
+    opened = folders.read(model)
+    bare = {name: weight for name, weight in opened.state_dict.items() if name.startswith("trunk.")}
+    folders.write(tmp_path / "bare", opened.config, bare)
+    tokenizer.save(tmp_path / "bare")
+    assert warm_start(objective, tmp_path / "bare", tokenizer)[1:] == [
+        "from chance, since the folder has none: head, next, pooler"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ("model.width=64", "has width = 32, the recipe 64. Set model.width=32."),
+        ("model.segments=1", "has segments = 2, the recipe 1. Set model.segments=2."),
+        ("start=nowhere", "nowhere: is missing."),
+    ],
+)
+def test_what_cannot_be_gone_on_with_is_refused_in_one_line(home: Path, tmp_path: Path, change: str, line: str) -> None:
+    changes = (f"start={home / 'run' / 'model'}", "train.steps=2", change)
+    with pytest.raises(BertsmithError) as caught:
+        pretrain.pretrain(recipe(home / "data", tmp_path / "run", *changes))
+    assert line in str(caught.value)
+    assert "\n" not in str(caught.value)

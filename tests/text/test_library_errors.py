@@ -1,0 +1,31 @@
+"""Whatever a library throws becomes one line; what is ours, and what is a bug, goes on as it is."""
+
+import pytest
+
+from bertsmith.errors import FolderError, TextError
+from bertsmith.text.library_errors import wrap_library_errors
+
+
+class PanicException(BaseException):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (PanicException("index out of bounds\nnote: run with RUST_BACKTRACE"), "index out of bounds"),
+        (Exception("bad vocabulary"), "bad vocabulary"),
+        (TypeError(), "no reason given"),
+    ],
+)
+def test_what_a_library_throws_becomes_one_line(error: BaseException, reason: str) -> None:
+    with pytest.raises(FolderError) as caught, wrap_library_errors("here", FolderError, "Do this"):
+        raise error
+    assert str(caught.value) == f"here: the library gave up ({reason}). Do this."
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), KeyError("x"), TextError("a", "b"), SystemExit(1)])
+def test_everything_else_goes_on(error: BaseException) -> None:
+    with pytest.raises(type(error)) as caught, wrap_library_errors("here", FolderError):
+        raise error
+    assert caught.value is error

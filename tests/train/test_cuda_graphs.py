@@ -1,0 +1,112 @@
+"""A step that is recorded and played again gives the numbers of one that ran."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tiny import losses, prepared, recipe, weights
+
+from bertsmith.commands import pretrain
+from bertsmith.data.feed import Feed
+from bertsmith.data.labelled.examples import Example
+from bertsmith.data.sampler import BatchSampler
+from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.nn.init import initialise
+from bertsmith.tasks.base import Bucket
+from bertsmith.tasks.classification import SequenceClassification
+from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
+from bertsmith.train.display import Display
+from bertsmith.train.optimizers import Optimizer, OptimizerConfig
+from bertsmith.train.schedules import ScheduleConfig
+from bertsmith.train.trainer import Speed, TrainConfig, Trainer
+
+WORDS = ["the", "cat", "saw", "a", "dog", "and", "ran", "far", "away", "from", "here", "to", "there"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return train([" ".join(WORDS)] * 50, TokenizerConfig(vocabulary=120))
+
+
+def trained(tokenizer: Tokenizer, folder: Path, *, graphs: bool, steps: int = 40) -> tuple[Trainer, dict]:
+    chance = torch.Generator().manual_seed(0)
+    examples = []
+    for number in range(150):  # an odd number: the last batch of an epoch is smaller
+        picks = torch.randint(len(WORDS), (int(torch.randint(1, 12, (), generator=chance)),), generator=chance)
+        examples.append(
+            Example(location=str(number), texts=(" ".join(WORDS[n] for n in picks),), label=str(number % 2))
+        )
+    shape = TransformerConfig(
+        vocabulary=tokenizer.vocabulary, width=64, layers=2, heads=4, feed_forward=128, max_length=32
+    )
+    task = SequenceClassification(Transformer(shape), SequenceClassification.Config(), ("0", "1"))
+    initialise(task, 0)
+    task.cuda().train()
+    mould = Bucket(batch_size=16, max_length=32, pad_to_multiple_of=64, padding=tokenizer.padding_id)
+    source = BatchSampler(task.preprocess(examples, tokenizer, 32), 16, seed=0)
+    folder.mkdir()
+    trainer = Trainer(
+        task,
+        Feed(source, lambda items: task.collate(items, mould), "data"),
+        Optimizer(task, OptimizerConfig(learning_rate=1e-3), capturable=True),
+        ScheduleConfig(),
+        TrainConfig(steps=steps, checkpoints=1, compile="never"),
+        folder=folder,
+        compute_metrics=lambda: {"loss": 0.0},
+        precision=torch.bfloat16,
+        speed=Speed(None, lambda attended: 1.0),
+        display=Display(),
+        graphs=graphs,
+        tensorboard=False,
+    )
+    trainer.fit()
+    return trainer, {name: weight.clone() for name, weight in task.state_dict().items()}
+
+
+@pytest.mark.gpu
+def test_played_steps_equal_steps_that_ran(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    ran, weights = trained(tokenizer, tmp_path / "ran", graphs=False)
+    played, same = trained(tokenizer, tmp_path / "played", graphs=True)
+    assert ran.graphs is None
+    assert len(played.graphs._recordings) >= 2
+    assert played.step == ran.step == 40
+    for name, weight in weights.items():
+        torch.testing.assert_close(same[name], weight, rtol=0, atol=2e-3, msg=name)
+    losses = [
+        [line for line in (tmp_path / name / "log.jsonl").read_text().splitlines() if '"step"' in line]
+        for name in ("ran", "played")
+    ]
+    assert len(losses[0]) == len(losses[1])
+
+
+@pytest.mark.gpu
+def test_a_played_step_that_is_not_a_number_changes_nothing(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    trainer, before = trained(tokenizer, tmp_path / "run", graphs=True)
+    batch = trainer.feed(0)
+    for _ in range(3):  # run, recorded, played
+        trainer.update([batch], 0.0)
+    broken = replace(batch, counts={**batch.counts, "class": float("nan")})
+    trainer.update([broken], 1.0)
+    *_, bad = trainer._pending[-1][1].tolist()
+    assert bad == 1.0
+    for name, weight in trainer.objective.state_dict().items():
+        assert torch.equal(weight, before[name]), name
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("matrices", ["adamw", "muon"])
+def test_a_compiled_run_learns_the_same_played_and_told(
+    matrices: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, seen = prepared(tmp_path), {}
+    for name in ("played", "told"):
+        if name == "told":
+            monkeypatch.setattr(pretrain, "should_capture", lambda *_: False)
+        pretrain.pretrain(recipe(data, tmp_path / name, "train.steps=30", f"optimizer.hidden_optimizer={matrices}"))
+        seen[name] = [loss for _, loss in losses(tmp_path / name)]
+    assert seen["told"][-1] < seen["told"][0] - 0.5
+    assert seen["played"] == pytest.approx(seen["told"], rel=1e-3)
+    told = weights(tmp_path / "told")
+    for name, weight in weights(tmp_path / "played").items():
+        torch.testing.assert_close(weight, told[name], rtol=0, atol=2e-3, msg=name)

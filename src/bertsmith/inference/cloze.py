@@ -1,4 +1,4 @@
-"""Blanks to try a model on: sentences it has not seen, with a word taken out, or all that comes after some words."""
+"""Cloze sentences to try a model on: sentences it has not seen, with a word masked, or prompts to be continued."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Vectors of texts: what a trunk makes of each, for any number of them; and which of them lie near.
+"""Embeddings of texts, for any number of them, and semantic search among them.
 
 No text is padded. On a CPU each core works through passes of its own, small enough for its cache; on a GPU passes are
 large, nothing is waited for, and what has been computed is fetched while the next texts are under way.

@@ -1,4 +1,4 @@
-"""Shots: a model that was never taught a task reads a few examples of it and then says more. Brown et al. 2020.
+"""Few-shot prompting: a causal model classifies after a few examples in its prompt. Brown et al. 2020.
 
 A prompt holds labelled examples and a text without its label; the words of each label are scored as what comes next,
 and the likeliest label wins. No weight ever changes: whatever is learnt is learnt while reading.

@@ -1,4 +1,4 @@
-"""Curves as inline SVG: a few lines over the steps of a run, on axes that a person reads at a glance."""
+"""Charts as inline SVG: a few lines over the steps of a run, on axes that a person reads at a glance."""
 
 import json
 import math

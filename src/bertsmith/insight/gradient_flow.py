@@ -1,4 +1,4 @@
-"""Through time: how much of a loss is felt in the states that came before it. Hochreiter 1991; Bengio et al. 1994.
+"""Gradient flow through time: how much of a loss reaches earlier states. Hochreiter 1991; Bengio et al. 1994.
 
 A gradient that goes back through a plain recurrent network is multiplied at every token by the same weights, and soon
 is nought: what was read long ago cannot be learnt from. In an LSTM it is multiplied by a gate, which may stay open.

@@ -1,4 +1,4 @@
-"""Standings: what several models have learnt, against what it took. Clark et al. 2020, figure 1."""
+"""The leaderboard of a race: scores of several models against their cost. Clark et al. 2020, figure 1."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""A sheet: one page for people that loads nothing, in the dress that all our pages wear."""
+"""A page for people that loads nothing, with the style that all our pages share."""
 
 from collections.abc import Iterable
 from html import escape

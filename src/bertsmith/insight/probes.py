@@ -1,4 +1,4 @@
-"""Probes: how well the simplest reader, one matrix, can read a label off each layer. Alain and Bengio 2016.
+"""Probing: how well a linear classifier can read a label off each layer. Alain and Bengio 2016.
 
 The protocol, the same for every layer: vectors of the network as it stands, brought to mean 0 and deviation 1 by the
 training examples; a logistic regression with a small square penalty, begun at nought, moved by 300 full steps of Adam

@@ -1,4 +1,4 @@
-"""The report of a run: one page, with no network, that tells what was trained on what, and how well."""
+"""The report of a run: one page that loads nothing, with learning curves, examples, data and machine."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Seeds: what several runs that differ only by chance say together, and whether two such groups agree."""
+"""Confidence intervals over random seeds, and of the difference between two groups of runs."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Two transformers: one reads a text, the other writes one while it looks at what was read. Vaswani et al. 2017."""
+"""The encoder-decoder: one transformer encodes a text, another decodes with cross-attention. Vaswani et al. 2017."""
 
 from dataclasses import replace
 

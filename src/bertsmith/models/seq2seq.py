@@ -1,4 +1,7 @@
-"""Sequence to sequence: LSTMs read a text, others write one, from one vector or while they look at what was read."""
+"""Sequence-to-sequence LSTMs: an encoder and a decoder, with one vector between them or with attention.
+
+Input feeding hands the last attention vector to the next step (Luong et al. 2015, section 3.3).
+"""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,4 +1,8 @@
-"""The one transformer: every member that is made of attention is this network with another configuration."""
+"""The one transformer: every member that is made of attention is this network with another configuration.
+
+Among the settings: weight tying (the output layer shares the embedding table), parameter sharing across layers and a
+factorised embedding (both ALBERT's).
+"""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple

@@ -1,4 +1,4 @@
-"""Attention: each token takes a weighted mean of the tokens of its sequence. Vaswani et al. 2017.
+"""Self-attention and cross-attention: each token takes a weighted mean of other tokens. Vaswani et al. 2017.
 
 One formula, softmax(Q K' / sqrt K) V, in nine kernels that give the same numbers:
 

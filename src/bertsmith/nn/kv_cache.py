@@ -1,4 +1,4 @@
-"""The cache: keys and values of all tokens so far, so that only the newest is computed. Shazeer 2019, section 2.4.
+"""The KV cache: keys and values of all tokens so far, so that only the newest is computed. Shazeer 2019, section 2.4.
 
 A sequence may be gone on with in several ways at once, as a beam search does. Its ways share one row of slots, which
 are filled in the order in which tokens come, and `seen` says which of them lie on a way. When a way is given up for a

@@ -1,4 +1,8 @@
-"""Layers: attention, perhaps to another text too, and a feed-forward network, each added to what came in and normed."""
+"""Transformer layers: multi-head attention and a feed-forward network, each with a residual connection.
+
+A decoder's layers have cross-attention to the encoder's output as well. Layer normalisation (LayerNorm, or RMSNorm)
+stands after each sum (post-norm), as in BERT, or before each sublayer (pre-norm), as in GPT-2 and T5.
+"""
 
 from typing import Literal, cast
 

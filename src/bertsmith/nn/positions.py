@@ -1,4 +1,4 @@
-"""Positions: a vector for each place in a sequence, since attention alone cannot tell places apart."""
+"""Position embeddings: sinusoidal positions, learned positions, and rotary position embedding (RoPE)."""
 
 import torch
 import torch.nn.functional as F

@@ -1,4 +1,4 @@
-"""Relative positions: what is added to a score tells how far apart two tokens are. Raffel et al. 2020, section 2.1."""
+"""Relative position bias: attention scores get a number for the distance of two tokens. Raffel et al. 2020, 2.1."""
 
 import math
 

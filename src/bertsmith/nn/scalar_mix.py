@@ -1,4 +1,4 @@
-"""A mix: one vector for each token, of what every layer has made of it. Peters et al. 2018, equation 1."""
+"""The scalar mix: a learned weighted sum of all layers for each token. Peters et al. 2018, equation 1."""
 
 from collections.abc import Sequence
 

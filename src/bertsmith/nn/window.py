@@ -1,4 +1,8 @@
-"""Reach: how far a token looks, before itself and behind itself. BERT's look everywhere, GPT's only back."""
+"""The attention window: how many tokens to the left and to the right each token attends to.
+
+BERT attends to everything, GPT is causal; most layers of ModernBERT have sliding-window
+attention, 64 tokens each way.
+"""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Both ways: the objective that made ELMo. Every word is guessed from what stands before it, and from what follows."""
+"""The bidirectional language model (biLM) of ELMo: each word is predicted from those before it, and those after."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Next tokens: the objective that made GPT."""
+"""Causal language modelling: every token is predicted from those before it. The objective of GPT."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

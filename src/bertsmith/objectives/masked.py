@@ -1,4 +1,7 @@
-"""Masked words: the objective that made BERT."""
+"""Masked language modelling (MLM): words hidden in a text are predicted from both sides. The objective of BERT.
+
+With pairs of texts, next-sentence prediction (NSP) or sentence-order prediction (SOP) is learnt beside it.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

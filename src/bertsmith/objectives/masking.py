@@ -1,4 +1,9 @@
-"""Hiding: choose exactly so many tokens of a batch and cover most of them, so that they can be guessed."""
+"""Masking: choose an exact share of a batch's tokens, and corrupt them so that they can be predicted.
+
+BERT's 80/10/10 masking: of the chosen tokens 80 % become [MASK], 10 % a random token and 10 % stay as they are. Units
+are single tokens, whole words (whole-word masking), spans (span masking, SpanBERT) or up to three words (n-gram
+masking, ALBERT).
+"""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,4 +1,4 @@
-"""Replaced tokens: a small network puts words in, a larger one finds them. The objective that made ELECTRA."""
+"""Replaced token detection: a generator puts tokens in, and a discriminator finds them. The objective of ELECTRA."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace

@@ -1,4 +1,4 @@
-"""Spans: the objective that made T5. What is taken out of a text is written by a second network."""
+"""Span corruption: spans of a text become sentinels, and the decoder generates them. The objective of T5."""
 
 import math
 from collections.abc import Callable

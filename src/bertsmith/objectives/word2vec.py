@@ -1,4 +1,4 @@
-"""Neighbours: a word is known by the company it keeps. Skip-gram and CBOW with negative sampling, Mikolov et al. 2013.
+"""word2vec: skip-gram and CBOW with negative sampling and subsampling of frequent words. Mikolov et al. 2013.
 
 word2vec draws false neighbours for every pair of words and moves the tables after each. Here some hundred words in the
 order of the text, a block, share their false neighbours, and the tables are moved once for all of them: so both the

@@ -1,4 +1,4 @@
-"""The kit of a pretraining run, as its recipe asks for it: text, network with heads, and what they are fed."""
+"""The parts of a pretraining run, as its recipe describes them: text, network with heads, and feed."""
 
 import sys
 from dataclasses import replace

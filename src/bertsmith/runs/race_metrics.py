@@ -1,4 +1,4 @@
-"""What the models of a race are asked: words of held-out text, minimal pairs, and tasks to be learnt."""
+"""The metrics of a race: bits per byte on held-out text, minimal pairs, and GLUE tasks to be fine-tuned on."""
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence

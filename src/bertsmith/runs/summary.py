@@ -1,4 +1,4 @@
-"""What a run has to tell when it is over: its figures, its examples, its data and its machine."""
+"""The summary of a finished run: its figures, its examples, its data and its machine."""
 
 import math
 from collections.abc import Mapping, Sequence

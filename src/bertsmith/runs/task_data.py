@@ -1,4 +1,4 @@
-"""A lesson: what a fine-tuning run learns from. Files, examples, classes, and what the network sees of them."""
+"""The data of a fine-tuning run: files, examples, classes, and the items that the network is trained on."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager

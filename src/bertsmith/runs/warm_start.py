@@ -1,4 +1,4 @@
-"""Starting from a model folder: its weights in the place of chance, on new text, for longer texts, with new words."""
+"""Warm start: a run that continues from a model folder, on new text, for longer sequences, with new tokens."""
 
 import re
 from dataclasses import fields

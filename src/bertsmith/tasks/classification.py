@@ -1,4 +1,4 @@
-"""Classify: what kind of text, or of pair of texts, this is; or how much of something it has."""
+"""Text classification: single label, multi-label or regression, of one text or a pair; with class weights."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Embed: one vector for a text, near to those of texts that mean the same."""
+"""Sentence embeddings: one vector for a text, by contrastive learning, from scored pairs or from dropout (SimCSE)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

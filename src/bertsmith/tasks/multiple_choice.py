@@ -1,4 +1,4 @@
-"""Choose: which of several endings goes with a beginning."""
+"""Multiple choice: which of several endings continues a context."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Answer: the stretch of a passage that answers a question."""
+"""Extractive question answering: the span of a context that answers a question."""
 
 import unicodedata
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Tag: a label for every word, such as the name of what it is part of."""
+"""Token classification: a label for every word, as in named entity recognition (NER) and part-of-speech tagging."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

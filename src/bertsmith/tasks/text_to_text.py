@@ -1,4 +1,4 @@
-"""Write: every task as text. A text is read, and what is to be said of it is written, word by word."""
+"""Text-to-text: every task as text, as T5 has it, and translation with label smoothing."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Spelling: a word as the letters it is made of, so that one that was never met can be read, too.
+"""Character ids: a word as the characters it is made of, so that one that was never met can be read, too.
 
 Peters et al. 2018, in their code: a letter is a byte of UTF-8, a word stands between two marks of its own, and what is
 shorter than fifty letters is filled up. The numbers are theirs; nought is for filler, which nobody reads.

@@ -1,4 +1,4 @@
-"""Extending a vocabulary: the pieces that a text of one's own needs, behind those that a model has learnt already."""
+"""Vocabulary extension: the tokens that a text needs, added after those that a model has learnt already."""
 
 import json
 import unicodedata

@@ -1,4 +1,4 @@
-"""Measures: how well a vocabulary fits a text."""
+"""Fertility: how many tokens a vocabulary needs for a word of a text, and which words it cuts into many."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Panics: what the libraries written in Rust throw when they give up, told as one of our errors."""
+"""Errors of the libraries written in Rust, panics included, as one of our own."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

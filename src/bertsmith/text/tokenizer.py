@@ -1,4 +1,4 @@
-"""The tokenizer: text into the numbers of its pieces, and back."""
+"""The tokenizer: text into token ids and back, with the special tokens that a model's inputs begin and end with."""
 
 import hashlib
 import json

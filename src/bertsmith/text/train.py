@@ -1,4 +1,4 @@
-"""Pieces: how a vocabulary of word parts is learnt from text, in one pass and in bounded memory.
+"""Training a tokenizer: WordPiece, byte-level BPE, Unigram, T5's Unigram or whole words; one pass, bounded memory.
 
 The counting and merging is the `tokenizers` library's. What is ours: the same text always gives the same
 vocabulary, the corpus may be of any size, and characters too rare to be learnt take no room.

@@ -1,4 +1,4 @@
-"""Recorded steps: on a GPU a small step is mostly the host telling the device what to do, so it is told once.
+"""CUDA graphs of training steps: a small step is mostly kernel launches, so they are captured once and replayed.
 
 A step over a small batch keeps an H200 busy for two milliseconds and a Python interpreter for twenty. A CUDA graph
 records what the device did for one shape of batch and plays it again; the host only copies the next batch into place.

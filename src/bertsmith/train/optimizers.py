@@ -1,4 +1,4 @@
-"""AdamW as BERT uses it: decay on matrices alone, clipping, and steps that are not numbers left out.
+"""AdamW as BERT uses it: weight decay on matrices alone, gradient clipping, non-finite gradients skipped.
 
 LAMB may take its place (`lamb.py`), as in ALBERT, and hidden matrices may move by Muon instead (`muon.py`); what either
 is worth depends on the run, so BERT's own way stays.

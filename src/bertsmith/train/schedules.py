@@ -1,4 +1,4 @@
-"""Learning rates over a run: pure functions of the share that lies behind."""
+"""The learning rate schedule: warmup, then linear, cosine, trapezoid or inverse square root, by progress alone."""
 
 import math
 from dataclasses import dataclass

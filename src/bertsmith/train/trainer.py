@@ -1,4 +1,8 @@
-"""The loop: step, log, evaluate, save, written out by name. Knows no model and no task."""
+"""The training loop: step, log, evaluate, save, written out by name. Knows no model and no task.
+
+Gradient accumulation over micro-batches, mixed precision (bfloat16 products, float32 weights), early stopping by
+patience, and checkpoints from which a killed run continues exactly.
+"""
 
 import math
 import time

@@ -1,4 +1,4 @@
-"""Packing: a position, which is one integer, becomes a flat run of exactly so many tokens. A pure function."""
+"""Sequence packing: a position, which is one integer, becomes a flat batch of exactly n tokens. A pure function."""
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass

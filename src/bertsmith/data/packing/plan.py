@@ -1,4 +1,7 @@
-"""The plan of an epoch: which stretches of text become which sequences, and in what order."""
+"""The plan of an epoch: which parts of the text become which sequences, and in what order.
+
+Pairs are drawn for next-sentence prediction (NSP) or sentence-order prediction (SOP).
+"""
 
 from dataclasses import dataclass, fields, replace
 from typing import Literal, Protocol, runtime_checkable

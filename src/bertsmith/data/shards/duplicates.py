@@ -1,4 +1,4 @@
-"""What has been seen before: a set of 16-byte digests, packed."""
+"""Deduplication: a packed set of 16-byte digests of the documents that were read before."""
 
 from array import array
 from itertools import compress

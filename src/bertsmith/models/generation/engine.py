@@ -1,4 +1,4 @@
-"""The decoder: a network made ready for writing, one token at a time, with all that came before in a cache."""
+"""The generation engine: greedy decoding, sampling and beam search with a KV cache, one token at a time."""
 
 import copy
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Guesses: a text that repeats itself is written several tokens at a time, each the same as one by one.
+"""Speculative decoding by prompt lookup: a continuation is drafted from the text itself and verified in one pass.
 
 A token of one text takes a processor as long as memory needs to give it all weights, and a few tokens more take it
 hardly longer. So what came behind the same tokens before (Saxena 2023) is read together with the newest token, and the

@@ -1,4 +1,4 @@
-"""Search: which tokens to go on with, from nothing but the scores of the next one. Knows no network and no text.
+"""Sampling and beam search: temperature, top-k, nucleus sampling (top-p). Knows logits, and no network and no text.
 
 A network is a `step`: it is given one more token on every way of every sequence, and, where beams have been given up
 for branches of others, the way that each goes on with; it gives the scores of all tokens that may come next.

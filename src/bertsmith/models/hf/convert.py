@@ -1,4 +1,4 @@
-"""Our words and theirs: how Hugging Face's folders name settings, tasks and weights."""
+"""Configs and state dicts of Hugging Face folders: our settings and tasks, and each weight of a state dict, renamed."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

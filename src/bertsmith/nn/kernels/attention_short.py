@@ -1,4 +1,4 @@
-"""Attention for sequences of a few hundred tokens: one program of the GPU for each sequence and head.
+"""Variable-length attention for sequences of a few hundred tokens: one GPU program for each sequence and head.
 
 General kernels walk through the keys in blocks and correct their softmax as they go. A short sequence fits into one
 program as a whole: keys and values are read once, the softmax is the plain one, and the backward pass writes all three

@@ -1,4 +1,4 @@
-"""GELU in one pass over memory: with the bias before it and the gate behind it, and backwards with the bias' gradient.
+"""Bias and GELU, or GeGLU with its gate, in one pass over memory; and backwards with the gradient of the bias.
 
 To bend the widest vectors of a network and to add up their slopes takes a tenth of a training step. A compiler does
 each in a kernel of its own, and by an error function that takes longer than to read and write the numbers. Here

@@ -1,4 +1,4 @@
-"""Looks: how well each word that was read goes with what is being written, scored in one of three ways.
+"""Attention of an LSTM decoder: dot-product attention, bilinear attention, or additive attention by an MLP.
 
     dot       the product of both vectors as they are. Luong et al. 2015, section 3.1
     bilinear  the product with a matrix between them; "general" in the same paper

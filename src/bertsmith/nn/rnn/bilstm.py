@@ -1,4 +1,4 @@
-"""Recurrence: each sequence read token by token, from one end or from both. Hochreiter and Schmidhuber 1997.
+"""Bi-LSTM: each sequence read token by token, in one direction or in both. Hochreiter and Schmidhuber 1997.
 
 One reading, in two layouts that give the same numbers:
 

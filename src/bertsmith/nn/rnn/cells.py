@@ -1,4 +1,4 @@
-"""Recurrent cells in plain maths: one token is read, and what is remembered changes by it. Slow, and exact.
+"""Recurrent cells in plain maths, RNN, LSTM and GRU: one token is read, and the state changes. Slow, and exact.
 
 torch's own modules do the same for a whole text at once, on a GPU many times as fast, but tell nothing of what happened
 on the way. These show every step: to a student, and to whoever follows a gradient back through time. The weights are

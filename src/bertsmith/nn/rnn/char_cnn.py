@@ -1,4 +1,4 @@
-"""Characters: a vector for each word, made of the letters that it is spelt with. Kim et al. 2016."""
+"""The character CNN: a vector for each word from its characters. Kim et al. 2016."""
 
 from collections.abc import Sequence
 

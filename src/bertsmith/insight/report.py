@@ -199,7 +199,7 @@ def _table(facts: Mapping[str, str]) -> str:
 
 
 def _notes(records: Sequence[Mapping[str, Any]]) -> str:
-    """What else the log says: its notes, and the updates left out because they were not numbers."""
+    """What else the log says: its notes, and the updates skipped because they were not numbers."""
     notes, skipped = [], 0
     for record in records:
         place = f"step {record['step']:,}: " if _is_number(record.get("step")) else ""

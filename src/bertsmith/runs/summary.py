@@ -247,7 +247,7 @@ def _figures(trainer: Trainer, guess: float, words: float) -> dict[str, str]:
     return figures | {
         "tokens seen": f"{trainer.tokens:,}",
         "updates": f"{trainer.step:,}",
-        "updates left out": f"{trainer.skipped:,}",
+        "updates skipped": f"{trainer.skipped:,}",
         "training time": format_duration(trainer.clock.training_seconds),
         "parameters": f"{sum(parameter.numel() for parameter in trainer.objective.parameters()):,}",
     }

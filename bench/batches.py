@@ -68,7 +68,7 @@ def main() -> None:
     pairs: Pairs
     for pairs in ("none", "next"):
         for length in (128, 512):
-            pack = Packer(source, length=length, tokens=TOKENS, pairs=pairs, seed=1, **SPECIALS)
+            pack = Packer(source, max_length=length, batch_tokens=TOKENS, pairs=pairs, seed=1, **SPECIALS)
             filler = 1 - np.mean([pack(index).real_tokens for index in range(given.batches)]) / TOKENS
             for unit, workers in (("token", 0), ("token", 1), ("token", 2), ("word", 2), ("span", 2)):
                 collate = Collator(MaskedLM.Config(pairs=pairs, unit=unit), pieces)
@@ -104,11 +104,11 @@ def restore(pairs: Pairs, tokens: int) -> dict[str, Any]:
     source, seconds, busy = MadeUp(180_000 if pairs == "none" else 137_000), [], []
     for _ in range(3):
         start, cpu_start = time.perf_counter(), time.process_time()
-        pack = Packer(source, length=128, tokens=tokens, pairs=pairs, seed=1, **SPECIALS)
-        packed = pack(1000 * pack.sections << 32 | 100)
+        pack = Packer(source, max_length=128, batch_tokens=tokens, pairs=pairs, seed=1, **SPECIALS)
+        packed = pack(1000 * pack.sections_per_round << 32 | 100)
         seconds.append(time.perf_counter() - start)
         busy.append(time.process_time() - cpu_start)
-    batches = sum(pack.batches(1000 * pack.sections + part) for part in range(pack.sections))
+    batches = sum(pack.batches(1000 * pack.sections_per_round + part) for part in range(pack.sections_per_round))
     sequences = round(packed.real_sequences * batches, -4)
     print(
         f"found epoch {packed.epoch} of {sequences:,} sequences ({pairs}, {tokens:,} tokens a batch): "

@@ -15,7 +15,7 @@ from pathlib import Path
 from record import record
 
 import bertsmith
-from bertsmith.data.corpus.sources import unpacked
+from bertsmith.data.corpus.sources import open_decompressed
 from bertsmith.train import hardware
 
 
@@ -28,7 +28,7 @@ def packaged() -> Path:
 
 def first(path: Path, count: int) -> str:
     """The first sentences of a file, which blank lines part; the marks between documents are none."""
-    with unpacked(path) as stream:
+    with open_decompressed(path) as stream:
         stanzas = stream.read().decode("utf-8").split("\n\n")
     return "\n\n".join([stanza for stanza in stanzas if not stanza.startswith("-DOCSTART-")][:count]) + "\n"
 

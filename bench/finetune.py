@@ -142,7 +142,7 @@ def _random(folder: Path, size: str, tokenizer: Path) -> Path:
     initialise(trunk, 0)
     state = {f"trunk.{name}": weight for name, weight in trunk.state_dict().items()}
     folders.write(folder, trunk.config, state, {"pad_token_id": loaded.padding_id})
-    loaded.save(folder, length=trunk.config.max_length)
+    loaded.save(folder, max_length=trunk.config.max_length)
     return folder
 
 

@@ -25,7 +25,7 @@ from record import record
 from writing import Rows, Write, compared
 
 from bertsmith.models.generation.engine import GenerationEngine, generate_ids
-from bertsmith.models.generation.prompt_lookup import AHEAD
+from bertsmith.models.generation.prompt_lookup import DRAFT_TOKENS
 from bertsmith.models.generation.search import GenerationConfig
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.networks import build_network
@@ -122,7 +122,7 @@ def main() -> None:
             others: dict[str, Write] = {}
             if options.guesses:
                 others["bertsmith, no guesses"] = ours(folder, where, dtype, pack=False)
-                others["transformers, guesses"] = theirs(folder, where, dtype, prompt_lookup_num_tokens=AHEAD)
+                others["transformers, guesses"] = theirs(folder, where, dtype, prompt_lookup_num_tokens=DRAFT_TOKENS)
             for batch in options.batches:
                 generator = torch.Generator().manual_seed(batch)
                 rows = torch.randint(vocabulary, (batch, options.prompt), generator=generator).tolist()

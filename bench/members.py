@@ -108,7 +108,7 @@ def main() -> None:
         recipe = pretrain.read_recipe(name, [*changes, *options.overrides])
         folder = race.prepare_text([str(options.text)], options.work, race.tokenizer_kind(recipe.model.settings), True)
         recipe = replace(recipe, data=replace(recipe.data, folder=folder))
-        race._tidy()
+        race._free_memory()
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
         try:

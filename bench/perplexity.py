@@ -75,7 +75,7 @@ def measured(out: Path, data: Path, valid: Path) -> dict[str, Any]:
     assert isinstance(objective, RecurrentLM)
     text, shape = Articles(valid, tokenizer), objective.trunk.config
     how: dict[str, Any] = {"length": LENGTH, "tokens": STREAMS * LENGTH, "seed": 0, "once": True}
-    streams = Streams(text, frame=(tokenizer.stop_id,), padding=tokenizer.padding_id, **how)
+    streams = Streams(text, separator=(tokenizer.stop_id,), padding_id=tokenizer.padding_id, **how)
     batches = [collate(streams(index)).to(model.device) for index in range(streams.batches())]
     began = time.perf_counter()
     loss = evaluate(objective, batches, bytes_per_token=1.0)["next_token_loss"]
@@ -85,9 +85,9 @@ def measured(out: Path, data: Path, valid: Path) -> dict[str, Any]:
     asked = np.append(text.ids, [tokenizer.stop_id] * ends)
     return {
         "perplexity": round(math.exp(loss), 2),
-        "perplexity by WikiText's words": round(math.exp(loss * streams.total / (text.words + ends)), 2),
+        "perplexity by WikiText's words": round(math.exp(loss * streams.total_tokens / (text.words + ends)), 2),
         "perplexity by frequency alone": round(float(np.exp(-np.log(counts / counts.sum())[asked].mean())), 2),
-        "words": streams.total,
+        "words": streams.total_tokens,
         "words by WikiText": text.words + ends,
         "unknown": round(float((text.ids == tokenizer.unknown_id).mean()), 4),
         "articles": ends,

@@ -90,8 +90,8 @@ class Case:
         ids = {name: getattr(self.tokenizer, name) for name in ("start", "stop", "padding")}
         pack = Packer(
             Cut(shards, shortest, room) if shortest else shards,
-            length=self.length,
-            tokens=self.tokens,
+            max_length=self.length,
+            batch_tokens=self.tokens,
             pairs="none",
             seed=0,
             **ids,

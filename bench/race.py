@@ -51,7 +51,7 @@ from bertsmith.metrics.intervals import confidence_interval
 from bertsmith.models.hf import folder as folders
 from bertsmith.recipe import EXTENTS, FineTune, Recipe
 from bertsmith.runs import finetuning, task_data, task_recipe
-from bertsmith.runs.race_metrics import LENGTH, held_out_scores
+from bertsmith.runs.race_metrics import MAX_LENGTH, held_out_scores
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig
 from bertsmith.train import hardware, log
 
@@ -64,7 +64,7 @@ TASKS = {  # GLUE's, with the measures whose mean is the score
 }
 LONG = "SST-2"  # one epoch and one seed of it are enough
 BLIMP, MEAN = "BLiMP", "mean"
-TUNING = f"data.max_length={LENGTH} data.batch_size=32 optimizer.learning_rate=5e-5"
+TUNING = f"data.max_length={MAX_LENGTH} data.batch_size=32 optimizer.learning_rate=5e-5"
 TUNING += " optimizer.betas=[0.9,0.999] optimizer.weight_decay=0.01"
 TUNING += " dropout=0.1 optimizer.max_grad_norm=1.0 schedule.warmup=0.06 keep=last"
 TUNING += " train.evaluations=0 train.checkpoints=0"  # measured at the end

@@ -116,7 +116,7 @@ def made_up(folder: Path, size: str, vocabulary: Path | None, texts: list[str]) 
     initialise(objective, 0, 0.05)  # wide enough that words differ in probability
     model = folder / "model"
     folders.write(model, config, objective.state_dict())
-    tokenizer.save(model, length=config.max_length)
+    tokenizer.save(model, max_length=config.max_length)
     return model
 
 

@@ -123,6 +123,6 @@ def test_missing_keys_and_files_are_named(tmp_path: Path) -> None:
 def test_the_first_difference_of_two_recipes_is_named() -> None:
     old = config.build({**VALUES, "inner": {"steps": 3}}, Whole, "r.toml")
     new = config.build({**VALUES, "inner": {"name": "y"}}, Whole, "r.toml")
-    assert config.difference(old, old, frozenset()) is None
-    assert config.difference(old, new, frozenset()) == "inner.steps was 3, is not set"
-    assert config.difference(old, new, frozenset({"inner.steps"})) == 'inner.name was "x", is "y"'
+    assert config.first_difference(old, old, frozenset()) is None
+    assert config.first_difference(old, new, frozenset()) == "inner.steps was 3, is not set"
+    assert config.first_difference(old, new, frozenset({"inner.steps"})) == 'inner.name was "x", is "y"'

@@ -59,7 +59,7 @@ def override(
         for group in alternatives:
             if dotted.strip() in group:
                 values = _without(values, group)
-        values = _laid_over(values, keys, _parsed(written.strip()), text)
+        values = _with_value(values, keys, _parse_toml_value(written.strip()), text)
     return values
 
 
@@ -82,146 +82,146 @@ def build(values: Mapping[str, Any], kind: type[C], location: str) -> C:
         if key not in known:
             raise RecipeError(location, f"unknown key '{key}'", suggest(key, known))
         if "table" in known[key].metadata:
-            given[key] = _pick(value, known[key].metadata["table"], f"{location} [{key}]")
+            given[key] = _build_component(value, known[key].metadata["table"], f"{location} [{key}]")
         else:
             given[key] = _convert(value, hints[key], key, location)
     for name, part in known.items():
         if name not in given and part.default is MISSING and part.default_factory is MISSING:
             raise RecipeError(location, f"'{name}' is missing", "Add it to the recipe or give it as an override")
-    built: C = _checked(lambda: kind(**given), location)
+    built: C = _with_location(lambda: kind(**given), location)
     return built
 
 
 def dump(recipe: Any) -> str:
     """The recipe as TOML, every value written out, so that a run can be read and repeated."""
-    tree = _plain(recipe)
-    lines = [f"{key} = {_written(value)}" for key, value in tree.items() if not isinstance(value, dict)]
+    tree = _to_dict(recipe)
+    lines = [f"{key} = {_to_toml(value)}" for key, value in tree.items() if not isinstance(value, dict)]
     for name, section in tree.items():
         if isinstance(section, dict):
-            lines += ["", f"[{name}]", *(f"{key} = {_written(value)}" for key, value in section.items())]
+            lines += ["", f"[{name}]", *(f"{key} = {_to_toml(value)}" for key, value in section.items())]
     return "\n".join(lines).strip() + "\n"
 
 
-def difference(old: Any, new: Any, ignore: frozenset[str]) -> str | None:
+def first_difference(old: Any, new: Any, ignore: frozenset[str]) -> str | None:
     """The first value in which two recipes differ, in words; names in `ignore` do not count."""
-    before, after = dict(_flat(_plain(old))), dict(_flat(_plain(new)))
+    before, after = dict(_flat(_to_dict(old))), dict(_flat(_to_dict(new)))
     for name in dict.fromkeys([*before, *after]):
         if name not in ignore and before.get(name) != after.get(name):
-            return f"{name} was {_said(before.get(name))}, is {_said(after.get(name))}"
+            return f"{name} was {_shown(before.get(name))}, is {_shown(after.get(name))}"
     return None
 
 
-def _flat(tree: Mapping[str, Any], under: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in tree.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{under}{name}.")
+            yield from _flat(value, f"{prefix}{name}.")
         else:
-            yield f"{under}{name}", value
+            yield f"{prefix}{name}", value
 
 
-def _said(value: Any) -> str:
-    return "not set" if value is None else _written(value)
+def _shown(value: Any) -> str:
+    return "not set" if value is None else _to_toml(value)
 
 
-def _laid_over(values: Mapping[str, Any], keys: list[str], value: Any, text: str) -> dict[str, Any]:
+def _with_value(values: Mapping[str, Any], keys: list[str], value: Any, text: str) -> dict[str, Any]:
     head, *rest = keys
     if not rest:
         return {**values, head: value}
     inner = values.get(head, {})
     if not isinstance(inner, Mapping):
         raise RecipeError(f"'{text}'", f"'{head}' is a value, not a section")
-    return {**values, head: _laid_over(inner, rest, value, text)}
+    return {**values, head: _with_value(inner, rest, value, text)}
 
 
-def _parsed(written: str) -> Any:
+def _parse_toml_value(written: str) -> Any:
     try:
         return tomllib.loads(f"value = {written}")["value"]
     except tomllib.TOMLDecodeError:
         return written
 
 
-def _pick(value: Any, table: Mapping[str, Any], place: str) -> Component:
+def _build_component(value: Any, table: Mapping[str, Any], location: str) -> Component:
     if not isinstance(value, Mapping):
-        raise RecipeError(place, "is not a section")
+        raise RecipeError(location, "is not a section")
     rest = dict(value)
     kind = rest.pop("kind", None)
     if kind is None:
-        raise RecipeError(place, "'kind' is missing", f"Known: {', '.join(table)}")
+        raise RecipeError(location, "'kind' is missing", f"Known: {', '.join(table)}")
     if not isinstance(kind, str) or kind not in table:
-        raise RecipeError(place, f"unknown kind '{kind}'", suggest(str(kind), table))
+        raise RecipeError(location, f"unknown kind '{kind}'", suggest(str(kind), table))
     entry = table[kind]
     if is_dataclass(entry) and not isinstance(entry, type):
         hints, known = get_type_hints(type(entry)), {part.name for part in fields(entry)}
         for key in rest:
             if key not in known:
-                raise RecipeError(place, f"unknown key '{key}'", suggest(key, known))
-        changes = {key: _convert(part, hints[key], key, place) for key, part in rest.items()}
-        return Component(kind, _checked(lambda: replace(entry, **changes), place))
-    return Component(kind, build(rest, entry.Config, place))
+                raise RecipeError(location, f"unknown key '{key}'", suggest(key, known))
+        changes = {key: _convert(part, hints[key], key, location) for key, part in rest.items()}
+        return Component(kind, _with_location(lambda: replace(entry, **changes), location))
+    return Component(kind, build(rest, entry.Config, location))
 
 
-def _checked(make: Any, place: str) -> Any:
+def _with_location(make: Any, location: str) -> Any:
     """What a dataclass itself finds wrong (a ValueError in its checks) is told with its place."""
     try:
         return make()
     except ValueError as error:
-        raise RecipeError(place, str(error)) from None
+        raise RecipeError(location, str(error)) from None
 
 
-_WORDS: dict[Any, str] = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+_TYPE_NAMES: dict[Any, str] = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
 
-def _convert(value: Any, hint: Any, key: str, place: str) -> Any:
+def _convert(value: Any, hint: Any, key: str, location: str) -> Any:
     """The value as the type the dataclass asks for, or a line that says what was expected."""
     origin = get_origin(hint)
     if origin in (Union, UnionType):
-        return _convert_any(value, [part for part in get_args(hint) if part is not NoneType], key, place)
+        return _convert_any(value, [part for part in get_args(hint) if part is not NoneType], key, location)
     if origin is Literal:
         if value not in get_args(hint):
             remedy = suggest(str(value), map(str, get_args(hint)))
-            raise RecipeError(f"{place} {key}", f"'{value}' is not a choice", remedy)
+            raise RecipeError(f"{location} {key}", f"'{value}' is not a choice", remedy)
         return value
     if origin is tuple:
         if not isinstance(value, Sequence) or isinstance(value, str):
-            raise RecipeError(f"{place} {key}", f"expected a list, got {value!r}")
+            raise RecipeError(f"{location} {key}", f"expected a list, got {value!r}")
         inner = get_args(hint)[0]
-        return tuple(_convert(part, inner, key, place) for part in value)
+        return tuple(_convert(part, inner, key, location) for part in value)
     if is_dataclass(hint):
         if not isinstance(value, Mapping):
-            raise RecipeError(f"{place} {key}", "is not a section")
-        return build(value, hint, f"{place} [{key}]")  # type: ignore[arg-type]
+            raise RecipeError(f"{location} {key}", "is not a section")
+        return build(value, hint, f"{location} [{key}]")  # type: ignore[arg-type]
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if hint is Path and isinstance(value, str):
         return Path(value)
     if isinstance(value, bool) != (hint is bool) or not isinstance(value, hint):
-        raise RecipeError(f"{place} {key}", f"expected {_WORDS.get(hint, hint.__name__)}, got {value!r}")
+        raise RecipeError(f"{location} {key}", f"expected {_TYPE_NAMES.get(hint, hint.__name__)}, got {value!r}")
     return value
 
 
-def _convert_any(value: Any, hints: list[Any], key: str, place: str) -> Any:
+def _convert_any(value: Any, hints: list[Any], key: str, location: str) -> Any:
     for hint in hints[:-1]:
         try:
-            return _convert(value, hint, key, place)
+            return _convert(value, hint, key, location)
         except BertsmithError:
             continue
-    return _convert(value, hints[-1], key, place)
+    return _convert(value, hints[-1], key, location)
 
 
-def _plain(value: Any) -> Any:
+def _to_dict(value: Any) -> Any:
     if isinstance(value, Component):
-        return {"kind": value.kind, **_plain(value.settings)}
+        return {"kind": value.kind, **_to_dict(value.settings)}
     if is_dataclass(value) and not isinstance(value, type):
         parts = {part.name: getattr(value, part.name) for part in fields(value)}
-        return {name: _plain(part) for name, part in parts.items() if part is not None}
+        return {name: _to_dict(part) for name, part in parts.items() if part is not None}
     return value
 
 
-def _written(value: Any) -> str:
+def _to_toml(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple | list):
-        return f"[{', '.join(_written(part) for part in value)}]"
+        return f"[{', '.join(_to_toml(part) for part in value)}]"
     if isinstance(value, int | float):
         return repr(value)
     # TOML's basic strings escape as JSON's do, but know no surrogates: those cannot come from a TOML file.

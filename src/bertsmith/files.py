@@ -99,7 +99,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
-def read_list(path: Path) -> list[Any]:
+def read_json_list(path: Path) -> list[Any]:
     """A JSON file that holds a list."""
     value = _json(path)
     if not isinstance(value, list):
@@ -122,36 +122,36 @@ def check_folder(out: Path) -> None:
         is_file = out.exists() and not out.is_dir()
     if is_file:
         raise FolderError(out, "is a file, not a folder", "Choose another name")
-    _check_above(out, out if out.is_dir() else out.parent)
+    _check_parents(out, out if out.is_dir() else out.parent)
 
 
 def check_file(out: Path) -> None:
     """Refuse a file that cannot be written, before any work is done; folders above it are made."""
     if out.is_dir():
         raise FolderError(out, "is a folder, not a file", "Name a file in it")
-    _check_above(out, out.parent)
+    _check_parents(out, out.parent)
     if out.exists() and not os.access(out, os.W_OK):
         raise RunError(out, "may not be written", "Choose a file that is yours")
     with explain_os_errors(out.parent):
         out.parent.mkdir(parents=True, exist_ok=True)
 
 
-def check_not_foreign(out: Path, *, marks: Collection[str], written: Collection[str] = ()) -> None:
+def check_not_foreign(out: Path, *, markers: Collection[str], outputs: Collection[str] = ()) -> None:
     """Refuse a folder that holds files of somebody else's, such as a model or texts. Writes nothing.
 
     Ours has one of the `marks` in it. One without them may hold folders, but none that we would write over (`written`).
     """
     check_folder(out)
-    if not out.is_dir() or any((out / name).exists() for name in marks):
+    if not out.is_dir() or any((out / name).exists() for name in markers):
         return
     visible = (path for path in sorted(out.iterdir()) if not path.name.startswith("."))
-    foreign = [path.name for path in visible if path.is_file() or path.name in written]
+    foreign = [path.name for path in visible if path.is_file() or path.name in outputs]
     if foreign:
         shown = ", ".join(foreign[:2]) + (", ..." if len(foreign) > 2 else "")
         raise FolderError(out, f"holds files that bertsmith has not written there ({shown})", "Choose a new folder")
 
 
-def _check_above(out: Path, place: Path) -> None:
+def _check_parents(out: Path, place: Path) -> None:
     """That the nearest folder above that exists is a folder, and may be written into."""
     with explain_os_errors(out):
         there = next(one for one in (place.absolute(), *place.absolute().parents) if one.exists() or one.is_symlink())
@@ -224,13 +224,13 @@ def _free(path: Path) -> int:
     return shutil.disk_usage(there).free
 
 
-def file_inside(folder: Path, name: str, within: str = "") -> Path:
+def file_inside(folder: Path, name: str, subfolder: str = "") -> Path:
     """A plain file of the folder, or of one in it. A link may lead beside it, or to the blobs of the Hub's cache."""
-    path, home = folder / within / name, folder.resolve()
+    path, home = folder / subfolder / name, folder.resolve()
     try:
         real = path.resolve()
-        plainly = Path(name).name == name and Path(within).name == within and (name + within).isprintable()
-        beside = plainly and real.parent in (home / within, home.parent.parent / "blobs")
+        plainly = Path(name).name == name and Path(subfolder).name == subfolder and (name + subfolder).isprintable()
+        beside = plainly and real.parent in (home / subfolder, home.parent.parent / "blobs")
         plain, there = real.is_file(), real.exists()
     except (OSError, ValueError, RuntimeError):
         beside = plain = there = False
@@ -241,10 +241,10 @@ def file_inside(folder: Path, name: str, within: str = "") -> Path:
     return path
 
 
-def check_size(path: Path, most: int) -> Path:
+def check_size(path: Path, max_bytes: int) -> Path:
     """The same path, if what is there has at most so many bytes."""
-    if path.stat().st_size > most:
-        raise FolderError(path, f"is larger than {most >> 20} MiB")
+    if path.stat().st_size > max_bytes:
+        raise FolderError(path, f"is larger than {max_bytes >> 20} MiB")
     return path
 
 

@@ -15,7 +15,7 @@ Integers = int | NDArray[np.integer]
 # What a draw is for: the second part of a hash, after the seed, so that no two purposes ever share their chance.
 WALK, ORDER, RANDOM_SECOND, BATCH, TEXT, DOCUMENT = range(6)
 
-_ALL = 0xFFFF_FFFF_FFFF_FFFF
+_MASK64 = 0xFFFF_FFFF_FFFF_FFFF
 _STEP, _FIRST, _SECOND = 0x9E37_79B9_7F4A_7C15, 0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB
 
 
@@ -24,13 +24,13 @@ def mix(*parts: Integers) -> RandomBits:
     word: int | RandomBits = 0
     for part in parts:
         if isinstance(part, int) and isinstance(word, int):  # numpy is slow on lone numbers
-            word = (word + _STEP & _ALL) ^ (part & _ALL)
-            word = (word ^ word >> 30) * _FIRST & _ALL
-            word = (word ^ word >> 27) * _SECOND & _ALL
+            word = (word + _STEP & _MASK64) ^ (part & _MASK64)
+            word = (word ^ word >> 30) * _FIRST & _MASK64
+            word = (word ^ word >> 27) * _SECOND & _MASK64
             word ^= word >> 31
         else:
-            old = word + _STEP & _ALL if isinstance(word, int) else word + np.uint64(_STEP)
-            new = part & _ALL if isinstance(part, int) else part.astype(np.uint64, copy=False)
+            old = word + _STEP & _MASK64 if isinstance(word, int) else word + np.uint64(_STEP)
+            new = part & _MASK64 if isinstance(part, int) else part.astype(np.uint64, copy=False)
             word = np.bitwise_xor(old, new, dtype=np.uint64)
             word ^= word >> np.uint64(30)
             word *= np.uint64(_FIRST)
@@ -55,7 +55,10 @@ def permute(index: NDArray[np.integer], size: int, key: int) -> NDArray[np.int64
     rows = isqrt(max(size - 1, 0)) + 1
     columns = -(-size // rows)
     moves = [  # a column holds few rows, so that each hash is looked up many times
-        (_below(rows, key, 2 * turn, np.arange(columns)), _below(columns, key, 2 * turn + 1, np.arange(rows)))
+        (
+            _integers_below(rows, key, 2 * turn, np.arange(columns)),
+            _integers_below(columns, key, 2 * turn + 1, np.arange(rows)),
+        )
         for turn in range(3)
     ]
     place = index.astype(np.int64)
@@ -72,6 +75,6 @@ def permute(index: NDArray[np.integer], size: int, key: int) -> NDArray[np.int64
     return place
 
 
-def _below(size: int, *parts: Integers) -> NDArray[np.int64]:
+def _integers_below(size: int, *parts: Integers) -> NDArray[np.int64]:
     """Whole numbers from 0 to size - 1, for sizes of up to 32 bits."""
     return np.asarray(((mix(*parts) >> 32) * np.uint64(size)) >> 32).astype(np.int64)

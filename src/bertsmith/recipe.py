@@ -119,7 +119,7 @@ def settle(recipe: Any, may_change: frozenset[str]) -> None:
     """Write the resolved recipe beside the run; a run that has taken steps with another one is not gone on with."""
     path = recipe.out / "recipe.toml"
     if path.exists() and begun(recipe.out):
-        change = config.difference(config.read(path, type(recipe)), recipe, ignore=may_change)
+        change = config.first_difference(config.read(path, type(recipe)), recipe, ignore=may_change)
         if change:
             raise RunError(
                 recipe.out, f"was begun with another recipe: {change}", "Choose another folder, or remove this one"

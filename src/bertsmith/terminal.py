@@ -43,26 +43,26 @@ class ProgressCounter:
     """How many rows are done, and how fast, on the standard error: in place on a terminal, else a line now and then."""
 
     def __init__(self, noun: str, done: int = 0, *, every: float = EVERY) -> None:
-        self.noun, self.first, self.began, self.every = noun, done, time.monotonic(), every
-        self._next, self._bar = self.began + every, None
+        self.noun, self.done_before, self.started, self.every = noun, done, time.monotonic(), every
+        self._next, self._bar = self.started + every, None
         if sys.stderr.isatty():
             columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
             self._bar = Progress(*columns, console=console(errors=True), transient=True)
-            self._task = self._bar.add_task(self._told(done))
+            self._task = self._bar.add_task(self._message(done))
 
     def update(self, done: int) -> None:
         """Take note of how many are done, and show it when it is time."""
         if self._bar is not None:
-            self._bar.update(self._task, description=self._told(done))
+            self._bar.update(self._task, description=self._message(done))
         elif time.monotonic() >= self._next:
             self._next = time.monotonic() + self.every
-            print(f"bertsmith: {self._told(done)}", file=sys.stderr, flush=True)
+            print(f"bertsmith: {self._message(done)}", file=sys.stderr, flush=True)
 
     def rate(self, done: int) -> float:
         """How many a second, of those that were not done before."""
-        return (done - self.first) / max(time.monotonic() - self.began, 1e-9)
+        return (done - self.done_before) / max(time.monotonic() - self.started, 1e-9)
 
-    def _told(self, done: int) -> str:
+    def _message(self, done: int) -> str:
         return f"{done:,} {self.noun}, {self.rate(done):,.0f} a second"
 
     def __enter__(self) -> "ProgressCounter":

@@ -53,7 +53,7 @@ def test_a_recipe_races_with_nothing_changed_but_its_time_and_its_place(path: Pa
     changed = {f"train.{name}" for name in ("steps", "epochs", "budget", "evaluations", "checkpoints")} | {
         "data.folder"
     }
-    assert config.difference(own, raced, frozenset(changed)) is None
+    assert config.first_difference(own, raced, frozenset(changed)) is None
 
 
 def test_a_recipe_is_the_same_wherever_its_folders_lie_and_another_on_another_text() -> None:
@@ -72,7 +72,7 @@ def test_overrides_behind_a_path_hold_and_are_part_of_the_name() -> None:
     assert name == "bert objective.mask_rate=0.4 optimizer.betas=[0.8,0.9], 2 min"
     assert (raced.objective.settings.mask_rate, raced.optimizer.betas, raced.train.budget) == (0.4, (0.8, 0.9), "120s")
     changed = frozenset({"objective.mask_rate", "optimizer.betas"})
-    assert config.difference(race.raced(tiny, data, 2)[1], raced, changed) is None
+    assert config.first_difference(race.raced(tiny, data, 2)[1], raced, changed) is None
     with pytest.raises(RecipeError, match=r"unknown key 'mask_rat'\. Did you mean 'mask_rate'\?"):
         race.raced(f"{tiny} objective.mask_rat=0.4", data, 2)
 
@@ -130,7 +130,7 @@ def test_a_task_is_learnt_as_the_tuning_says_but_by_the_seed_of_its_job() -> Non
     assert (other.optimizer.learning_rate, other.task.settings.pooling, other.train.epochs) == (1e-4, "mean", 2)
     assert (usual.train.seed, other.train.seed) == (1, 1)
     changed = frozenset({"optimizer.learning_rate", "task.pooling", "train.epochs"})
-    assert config.difference(usual, other, changed) is None
+    assert config.first_difference(usual, other, changed) is None
 
 
 @settings(deadline=None)

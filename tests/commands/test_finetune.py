@@ -437,7 +437,7 @@ def test_a_head_that_means_the_same_is_gone_on_with(tmp_path: Path) -> None:
     def kept(name: str, labels: tuple[str, ...], kind: str = "classify") -> set[str]:
         task = CASES[name].task()
         folders.write(tmp_path / name, shape(), task.state_dict(), finetuned=FinetunedTask(task=kind, labels=labels))
-        found = finetuning._weights(CASES[name].task(), folders.read(tmp_path / name))
+        found = finetuning._pretrained_weights(CASES[name].task(), folders.read(tmp_path / name))
         return {part.split(".")[0] for part in found}
 
     assert kept("class", ("no", "so-so", "yes")) == {"trunk", "pooler", "classifier"}
@@ -722,7 +722,7 @@ def test_a_network_of_our_own_goes_the_whole_way(data: Path, tmp_path: Path) -> 
     assert model.objective.config.pooling == "mean"
     assert model.trunk.config.dropout == model.trunk.config.attention_dropout == 0.2
     assert [said["label"] for said in model.classify(["the old dog", "in the garden the cat"])] == ["bark", "purr"]
-    begun = finetuning._weights(task_data.build_task(chosen, opened.config, task_data.read(chosen)), opened)
+    begun = finetuning._pretrained_weights(task_data.build_task(chosen, opened.config, task_data.read(chosen)), opened)
     assert torch.equal(begun["pooler.dense.weight"], opened.state_dict["head.dense.weight"])
 
 

@@ -111,11 +111,11 @@ def test_slow_validation_is_done_on_fewer_batches_and_always_the_same(
 
 
 def test_a_short_run_by_steps_is_validated_on_less_text(data: Path, tmp_path: Path) -> None:
-    few = build._affordable(recipe(data, tmp_path, "train.steps=100"), None)
-    many = build._affordable(recipe(data, tmp_path, "train.steps=1000000"), None)
-    assert few == build.LEAST_TOKENS // 512
+    few = build._max_validation_batches(recipe(data, tmp_path, "train.steps=100"), None)
+    many = build._max_validation_batches(recipe(data, tmp_path, "train.steps=1000000"), None)
+    assert few == build.MIN_VALIDATION_TOKENS // 512
     assert many > 10_000
-    assert build._affordable(timed(recipe(data, tmp_path), "9s"), None) > many
+    assert build._max_validation_batches(timed(recipe(data, tmp_path), "9s"), None) > many
 
 
 # -------------------------------------------------------------------------------------------------------------- the run
@@ -137,7 +137,7 @@ def test_make_says_what_it_chose_whether_it_has_learnt_and_goes_on(
     said = capsys.readouterr().out
     assert "why: lowercased, accents kept: the text looks German" in said
     assert "not 8,192: the text has no more that occur at least twice" in said
-    assert said.count("the word was: ") == pretrain.SHOWN
+    assert said.count("the word was: ") == pretrain.MAX_EXAMPLES_SHOWN
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "Why it was trained so" in page
     assert "accents kept: the text looks German" in page
@@ -221,7 +221,7 @@ def test_make_says_that_it_reads_a_part(
 ) -> None:
     monkeypatch.setattr(make, "CUTTING", 1e-9)
     corpus = Corpus([str(write_text(tmp_path / "text.txt"))], layout="lines")
-    _, made = make._vocabulary(corpus, TokenizerConfig(), tmp_path / "out", 60.0)
+    _, made = make._train_tokenizer(corpus, TokenizerConfig(), tmp_path / "out", 60.0)
     assert made.most is not None
     fact = "of the text: in 1 min 00 s there is no time to read all of it. A longer --budget, with another --out"
     assert fact in capsys.readouterr().out
@@ -297,5 +297,5 @@ def test_a_text_that_is_learnt_by_heart_is_said_so() -> None:
 
 
 def test_a_run_killed_before_its_first_checkpoint_says_that_it_begins_again(tmp_path: Path) -> None:
-    said = make._going_on(tmp_path, tmp_path / "recipe.toml", 60.0)
+    said = make._resume_message(tmp_path, tmp_path / "recipe.toml", 60.0)
     assert said.endswith("its run has no checkpoint yet, so it begins again, with all of its time")

@@ -37,7 +37,7 @@ def saved(folder: Path, name: str, **learnt_from: object) -> Path:
     extra = {"bertsmith": {folders.TRAINED_ON: learnt_from}} if learnt_from else {}
     learnt = FinetunedTask(task=kind, labels=task.labels, problem=problem)
     folders.write(folder, task.trunk.config, task.state_dict(), extra, learnt)
-    tokenizer().save(folder, length=64)
+    tokenizer().save(folder, max_length=64)
     return folder
 
 
@@ -45,7 +45,7 @@ def saved(folder: Path, name: str, **learnt_from: object) -> Path:
 def masked(tmp_path: Path) -> Path:
     objective = stirred(MaskedLM(Transformer(shape()), MaskedLM.Config()))
     folders.write(tmp_path / "masked", objective.trunk.config, objective.state_dict(), {})
-    tokenizer().save(tmp_path / "masked", length=64)
+    tokenizer().save(tmp_path / "masked", max_length=64)
     return tmp_path / "masked"
 
 
@@ -215,7 +215,7 @@ def verbs(folder: Path) -> dict[str, Verb]:
     model = saved(folder / "class", "class")
     objective = stirred(MaskedLM(Transformer(shape()), MaskedLM.Config()))
     folders.write(folder / "masked", objective.trunk.config, objective.state_dict(), {})
-    tokenizer().save(folder / "masked", length=64)
+    tokenizer().save(folder / "masked", max_length=64)
     (folder / "lines.txt").write_text("\n".join(LINES) + "\n")
     inputs = [str(folder / "lines.txt")]
     return {

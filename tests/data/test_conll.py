@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertsmith.data.labelled.conll import bio, read
+from bertsmith.data.labelled.conll import read, to_bio
 from bertsmith.data.labelled.examples import Sentence
 from bertsmith.data.labelled.tables import BadRows, Policy, find_source
 from bertsmith.errors import TextError
@@ -105,13 +105,13 @@ def test_a_file_without_sentences_or_tags_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_tags_become_bio(before: str, after: str, repaired: int) -> None:
-    assert bio(before.split()) == (tuple(after.split()), repaired)
+    assert to_bio(before.split()) == (tuple(after.split()), repaired)
 
 
 @given(st.lists(st.sampled_from(["O", "B-X", "I-X", "B-Y", "I-Y"]), max_size=12))
 def test_bio_has_no_span_that_begins_inside_and_stays_as_it_is(tags: list[str]) -> None:
-    found, repaired = bio(tags)
-    assert bio(found) == (found, 0)
+    found, repaired = to_bio(tags)
+    assert to_bio(found) == (found, 0)
     assert sum(old != new for old, new in zip(tags, found, strict=True)) == repaired
     assert [tag[1:] for tag in found] == [tag[1:] for tag in tags]
 

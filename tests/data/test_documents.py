@@ -50,7 +50,7 @@ def test_a_damaged_pdf_is_left_out_and_told_or_refused(tmp_path: Path) -> None:
     corpus = Corpus([str(tmp_path)])
     assert [document.sentences for document in corpus.documents()] == [["A text."]]
     assert corpus.tally["unreadable files"] == 1
-    (line,) = corpus.news()
+    (line,) = corpus.new_notes()
     assert line.startswith(f"{tmp_path / 'a.pdf'}: cannot be read (")
     with pytest.raises(TextError, match=r"a\.pdf: cannot be read\."):
         list(Corpus([str(tmp_path)], policy="fail").documents())
@@ -98,7 +98,7 @@ def test_the_longest_column_of_a_table_is_its_text_unless_one_is_named(tmp_path:
         ["This is review number 1."],
     ]
     name = tmp_path / "a.csv"
-    assert corpus.news() == [
+    assert corpus.new_notes() == [
         f"{name}: text from column 'review', the one with the longest texts; --field names another"
     ]
     assert next(Corpus([str(name)], field="stars").documents()).sentences == ["0"]

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertsmith.data.shards import encode
-from bertsmith.data.shards.encode import Encoder, apart, ideographs, marks
+from bertsmith.data.shards.encode import Encoder, splits_ideographs, splits_on_spaces, splitting_punctuation
 from bertsmith.data.shards.workers import Documents, Worker, encode_all
 from bertsmith.errors import RunError
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
@@ -51,7 +51,7 @@ def ids(encoder: Encoder, text: str) -> list[int]:
 
 def agrees(folder: Path, text: str) -> None:
     encoder, tokenizer = Encoder(folder, "uint16"), Tokenizer.load(folder)
-    assert encoder._apart
+    assert encoder._splits_on_spaces
     expected = tokenizer.encode([text])[0]
     assert ids(encoder, text) == expected
     assert ids(encoder, text) == expected  # and once more from memory
@@ -128,8 +128,8 @@ def test_a_full_memory_begins_anew_and_changes_nothing(folder: Path, monkeypatch
     encoder, tokenizer = Encoder(folder, "uint16"), Tokenizer.load(folder)
     for text in TEXT.split("\n") * 2:
         assert ids(encoder, text) == tokenizer.encode([text])[0]
-        assert len(encoder._known) <= 30
-    assert encoder._known
+        assert len(encoder._cache) <= 30
+    assert encoder._cache
 
 
 def test_only_new_words_go_to_the_tokenizer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,32 +149,32 @@ def test_each_chinese_character_is_remembered_as_a_word(plain: Path, monkeypatch
 
 def test_chinese_characters_are_left_to_tokenizers_that_do_not_part_them(plain: Path) -> None:
     about = json.loads((plain / "tokenizer.json").read_text())
-    assert ideographs(about)
-    assert not ideographs(about | {"normalizer": about["normalizer"] | {"handle_chinese_chars": False}})
-    assert not ideographs(about | {"normalizer": None})
-    assert not ideographs(about | {"pre_tokenizer": {"type": "ByteLevel"}})
-    assert not ideographs(about | {"added_tokens": [{"content": "漢"}]})
+    assert splits_ideographs(about)
+    assert not splits_ideographs(about | {"normalizer": about["normalizer"] | {"handle_chinese_chars": False}})
+    assert not splits_ideographs(about | {"normalizer": None})
+    assert not splits_ideographs(about | {"pre_tokenizer": {"type": "ByteLevel"}})
+    assert not splits_ideographs(about | {"added_tokens": [{"content": "漢"}]})
 
 
 def test_a_tokenizer_that_looks_past_spaces_takes_the_plain_way(folder: Path) -> None:
     about = json.loads((folder / "tokenizer.json").read_text())
-    assert apart(about)
+    assert splits_on_spaces(about)
     added = {"content": "New York", "rstrip": False}
-    assert not apart(about | {"added_tokens": [added]})
-    assert not apart(about | {"added_tokens": [{"content": "<end>", "rstrip": True}]})
-    assert not apart(about | {"pre_tokenizer": None})
-    assert not apart(about | {"pre_tokenizer": {"type": "Split"}})
-    assert not apart(about | {"pre_tokenizer": {"type": "ByteLevel", "use_regex": False}})
-    assert not apart(about | {"pre_tokenizer": {"type": "Metaspace", "split": False}})
-    assert not apart(about | {"normalizer": {"type": "Replace"}})
-    assert not apart(about | {"normalizer": {"type": "Sequence", "normalizers": [{"type": "Precompiled"}]}})
-    assert not apart(about | {"model": about["model"] | {"dropout": 0.1}})
+    assert not splits_on_spaces(about | {"added_tokens": [added]})
+    assert not splits_on_spaces(about | {"added_tokens": [{"content": "<end>", "rstrip": True}]})
+    assert not splits_on_spaces(about | {"pre_tokenizer": None})
+    assert not splits_on_spaces(about | {"pre_tokenizer": {"type": "Split"}})
+    assert not splits_on_spaces(about | {"pre_tokenizer": {"type": "ByteLevel", "use_regex": False}})
+    assert not splits_on_spaces(about | {"pre_tokenizer": {"type": "Metaspace", "split": False}})
+    assert not splits_on_spaces(about | {"normalizer": {"type": "Replace"}})
+    assert not splits_on_spaces(about | {"normalizer": {"type": "Sequence", "normalizers": [{"type": "Precompiled"}]}})
+    assert not splits_on_spaces(about | {"model": about["model"] | {"dropout": 0.1}})
 
 
 def test_the_plain_way_gives_the_same_block(folder: Path) -> None:
     documents = [TEXT.split("\n")[:3], ["", " "], [*TEXT.split("\n")[3:], ""]]
     quick, slow = Encoder(folder, "uint16"), Encoder(folder, "uint16")
-    slow._apart = False
+    slow._splits_on_spaces = False
     assert quick.encode(documents).pack() == slow.encode(documents).pack()
 
 
@@ -305,10 +305,10 @@ def test_bert_parts_words_at_punctuation_too(wordpiece: Path, monkeypatch: pytes
     ids(encoder, 'the house, (the "house"); house.')
     assert asked.count(" house") == 1
     about = json.loads((wordpiece / "tokenizer.json").read_text())
-    assert marks(about) == ".,()\"':;-"
-    assert marks(about | {"added_tokens": [{"content": "(c)"}]}) == ".,\"':;-"
-    assert marks(about | {"pre_tokenizer": {"type": "ByteLevel"}}) == ""
-    assert marks(about | {"normalizer": {"type": "NFC"}}) == ""  # joins a mark with an accent after it
+    assert splitting_punctuation(about) == ".,()\"':;-"
+    assert splitting_punctuation(about | {"added_tokens": [{"content": "(c)"}]}) == ".,\"':;-"
+    assert splitting_punctuation(about | {"pre_tokenizer": {"type": "ByteLevel"}}) == ""
+    assert splitting_punctuation(about | {"normalizer": {"type": "NFC"}}) == ""  # joins a mark with an accent after it
 
 
 def test_a_worker_is_light() -> None:

@@ -60,20 +60,20 @@ def test_a_corpus_says_which_file_was_read_in_which_encoding(tmp_path: Path) -> 
     found = [document.sentences for document in corpus.documents()]
     assert found == [[text.strip()]] * 3 + [[text.strip()] * 3 + ["br\ufffdken"]] + [[text.strip()]] * 2
     assert corpus.tally["bad bytes"] == 1
-    assert corpus.news() == [
+    assert corpus.new_notes() == [
         f"{tmp_path / 'a.txt'}: read as cp1252, not UTF-8",
         f"{tmp_path / 'b.txt'}: read as utf-16, not UTF-8",
         f"{tmp_path / 'e.csv'}: read as cp1252, not UTF-8",
         f"{tmp_path / 'f.jsonl'}: read as cp1252, not UTF-8",
     ]
-    assert corpus.news() == []  # each is told once
+    assert corpus.new_notes() == []  # each is told once
 
 
 def test_a_text_that_was_utf_8_so_far_stays_so(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes("größer\n".encode() * 300_000 + b"caf\xe9\n")
     corpus = Corpus([str(tmp_path)], layout="lines")
     assert list(corpus.lines())[-1] == "caf\ufffd"
-    assert corpus.news() == []
+    assert corpus.new_notes() == []
 
 
 WIDE = {
@@ -93,7 +93,7 @@ def test_utf_16_without_a_byte_order_mark_is_read_and_said(language: str, order:
     assert wide(path.read_bytes()) == order
     corpus = Corpus([str(path)], layout="lines")
     assert list(corpus.lines()) == text.split("\r\n" if "\r" in text else "\n")[:-1]
-    assert any(f"read as {order}, not UTF-8" in note for note in corpus.news())
+    assert any(f"read as {order}, not UTF-8" in note for note in corpus.new_notes())
     assert [one.texts[0] for one in examples([str(path)], TrainedOn(kind="classify"))] == text.splitlines()
     table = tmp_path / "wide.csv"
     table.write_bytes("".join(["text,label\n", *(f"{line},no\n" for line in text.splitlines())]).encode(order))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bertsmith.data.labelled.glue import GLUE, files, recognise
+from bertsmith.data.labelled.glue import GLUE, recognise, split_files
 from bertsmith.data.labelled.reader import read
 
 MNLI = (*"01234567", "sentence1", "sentence2", "label1", "gold_label")
@@ -59,7 +59,7 @@ def test_the_official_files_of_mnli_and_qqp_are_read(tmp_path: Path) -> None:
     write(tmp_path / "MNLI" / "train.tsv", MNLI, row("a b", "c", "neutral"), row("d", "e", "contradiction"))
     write(tmp_path / "MNLI" / "dev_mismatched.tsv", MNLI, row("x", "y", "neutral"))
     matched = write(tmp_path / "MNLI" / "dev_matched.tsv", MNLI, row("a", "b", "-"), row("f", "g", "entailment"))
-    assert files(tmp_path / "MNLI", GLUE["MNLI"]) == {"train": tmp_path / "MNLI" / "train.tsv", "dev": matched}
+    assert split_files(tmp_path / "MNLI", GLUE["MNLI"]) == {"train": tmp_path / "MNLI" / "train.tsv", "dev": matched}
     found = read(tmp_path / "MNLI" / "train.tsv", "classify")
     assert [(one.texts, one.label) for one in found.examples] == [
         (("a b", "c"), "neutral"),
@@ -84,7 +84,7 @@ def test_numbers_in_json_lines_become_the_names_of_classes(tmp_path: Path) -> No
     found = read(path, "classify")
     assert [one.label for one in found.examples] == ["entailment", "not_entailment", "entailment"]
     assert found.dropped == {"rows with an unknown label": 2}
-    assert files(path.parent, GLUE["RTE"]) == {"dev": path}
+    assert split_files(path.parent, GLUE["RTE"]) == {"dev": path}
 
 
 PUBLISHED = {  # train and dev: rows, and how many of each class
@@ -106,7 +106,7 @@ PUBLISHED = {  # train and dev: rows, and how many of each class
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_every_file_holds_what_was_published(shared: Path, name: str) -> None:
     folder = shared / "data" / "glue" / name
-    found = files(folder, GLUE[name])
+    found = split_files(folder, GLUE[name])
     assert recognise(folder) is GLUE[name]
     for part, expected in zip(("train", "dev"), PUBLISHED[name], strict=True):
         assert (part in found) is (expected is not None)
@@ -120,7 +120,7 @@ def test_every_file_holds_what_was_published(shared: Path, name: str) -> None:
 
 @pytest.mark.shared
 def test_the_scores_of_sts_b_are_numbers(shared: Path) -> None:
-    found = files(shared / "data" / "glue" / "STS-B", GLUE["STS-B"])
+    found = split_files(shared / "data" / "glue" / "STS-B", GLUE["STS-B"])
     train, dev = (read(found[part], "number") for part in ("train", "dev"))
     assert (len(train.examples), len(dev.examples)) == (5_749, 1_500)
     assert train.dropped == dev.dropped == {}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bertsmith.data.corpus.lines import Cleaner, Policy, parts, runs
+from bertsmith.data.corpus.lines import Cleaner, Policy, clean_lines, split_at_spaces
 from bertsmith.errors import TextError
 
 
@@ -19,7 +19,7 @@ def read(
     """Numbered lines that are not blank, and the tally."""
     tally = Counter[str]()
     blocks = (data[start : start + block] for start in range(0, len(data), block))
-    found = runs(blocks, "a.txt", Cleaner(policy, longest, tally))
+    found = clean_lines(blocks, "a.txt", Cleaner(policy, longest, tally))
     lines = [(number, line) for first, run in found for number, line in enumerate(run, first) if line.strip()]
     return lines, tally
 
@@ -98,9 +98,9 @@ def test_a_line_without_end_and_without_spaces_is_cut_between_characters() -> No
 
 
 def test_a_long_text_is_cut_at_spaces() -> None:
-    assert parts("aaa bbb ccc", 7) == ["aaa bbb", " ccc"]
-    assert parts("aaaaaaaaaa", 4) == ["aaaa", "aaaa", "aa"]
-    assert parts("short", 5) == ["short"]
+    assert split_at_spaces("aaa bbb ccc", 7) == ["aaa bbb", " ccc"]
+    assert split_at_spaces("aaaaaaaaaa", 4) == ["aaaa", "aaaa", "aa"]
+    assert split_at_spaces("short", 5) == ["short"]
 
 
 def test_a_disk_that_fails_is_told_with_the_line(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_disk_that_fails_is_told_with_the_line(tmp_path: Path) -> None:
         (MemoryError(), "a.txt:3: cannot be read from here on (it is damaged). Get the file again."),
     ]:
         with pytest.raises(TextError) as caught:
-            list(runs(failing(error), "a.txt", Cleaner("replace", 100, Counter())))
+            list(clean_lines(failing(error), "a.txt", Cleaner("replace", 100, Counter())))
         assert str(caught.value).startswith(message)
 
 
@@ -153,6 +153,6 @@ def test_where_blocks_end_changes_nothing(data: bytes, block: int) -> None:
     first = max(block, 4)
     blocks = [data[:first], *(data[start : start + block] for start in range(first, len(data), block))]
     tally = Counter[str]()
-    found = runs(iter(blocks), "a.txt", Cleaner("replace", 1_000_000, tally))
+    found = clean_lines(iter(blocks), "a.txt", Cleaner("replace", 1_000_000, tally))
     lines = [(number, line) for first, run in found for number, line in enumerate(run, first) if line.strip()]
     assert (lines, tally) == whole

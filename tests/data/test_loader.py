@@ -35,7 +35,7 @@ def test_batches_are_made_ahead_but_not_too_far():
         made.append(position)
         return make(position)
 
-    with Loader(noted, after, 0, workers=2, ahead=3) as loader:
+    with Loader(noted, after, 0, workers=2, prefetch=3) as loader:
         next(loader)
         deadline = time.monotonic() + 5
         while len(made) < 3 and time.monotonic() < deadline:
@@ -98,7 +98,7 @@ def test_leaving_by_an_error_stops_the_threads_too():
 
 @pytest.mark.gpu
 def test_pinned_batches_are_pinned_throughout():
-    with Loader(make, after, 0, workers=1, pin=True) as loader:
+    with Loader(make, after, 0, workers=1, pin_memory=True) as loader:
         _, batch = next(loader)
     assert batch.labels.is_pinned()
     assert batch.tokens.ids.is_pinned()

@@ -3,7 +3,7 @@
 import pytest
 
 from bertsmith.data.corpus import markup
-from bertsmith.data.corpus.markup import markdown, page
+from bertsmith.data.corpus.markup import html_page, markdown
 from bertsmith.errors import TextError
 
 MARKDOWN = """---
@@ -88,10 +88,10 @@ def test_html_becomes_paragraphs_without_scripts_and_menus() -> None:
     lines = PAGE.split("\n")
     expected = ["A heading", "Some bold text & an inner word.", "Next", "line", "one", "two"]
     for runs in ([(1, lines)], [(number, [line]) for number, line in enumerate(lines, 1)]):
-        assert [text for _, text in page(runs, "a.html")] == expected
+        assert [text for _, text in html_page(runs, "a.html")] == expected
 
 
 def test_a_tag_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(markup, "TAG", 1_000)
     with pytest.raises(TextError, match=r"^a\.html:\d+: has a tag that never ends\. Mend the file, or add --as text\."):
-        list(page([(1, ['<p class="' + "x" * 100] * 50)], "a.html"))
+        list(html_page([(1, ['<p class="' + "x" * 100] * 50)], "a.html"))

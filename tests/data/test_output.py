@@ -28,7 +28,7 @@ def asked() -> dict[str, Any]:
 def run(out: Path, rows: list[str] = ROWS, die: int | None = None, how: Callable[[], Any] = asked) -> list[str]:
     """Write a line for each row; die after some; tell which were computed."""
     made = []
-    with Output(out, how, head=b"head\n") as output:
+    with Output(out, how, header=b"head\n") as output:
         for row in output.resume(lambda: iter(rows), str):
             if die == output.rows:
                 raise KeyboardInterrupt
@@ -186,7 +186,7 @@ def test_a_stream_that_cannot_be_read_again_is_told(tmp_path: Path) -> None:
 
     def stream() -> Iterator[str]:
         if not once:
-            raise outputs.again("standard input")
+            raise outputs.changed_input_error("standard input")
         return once.pop()
 
     with (

@@ -21,7 +21,15 @@ def pack(text, length=64, tokens=1024, pairs="none", seed=1, **settings):
     if pairs == "across":
         pairs, settings["cross_documents"] = "none", True
     return Packer(
-        text, length=length, tokens=tokens, pairs=pairs, seed=seed, start=START, stop=STOP, padding=PADDING, **settings
+        text,
+        max_length=length,
+        batch_tokens=tokens,
+        pairs=pairs,
+        seed=seed,
+        start=START,
+        stop=STOP,
+        padding=PADDING,
+        **settings,
     )
 
 
@@ -90,7 +98,7 @@ def test_every_batch_is_full_but_for_one_percent(tokens, length, pairs):
 def test_the_last_batch_of_a_section_is_full_too(pairs, monkeypatch):
     monkeypatch.setattr("bertsmith.data.packing.pack.SECTION", 256)
     packer = pack(prose(4000), 64, 1024, pairs)
-    assert packer.sections > 1
+    assert packer.sections_per_round > 1
     assert all(packed.real_tokens >= 0.99 * 1024 for packed in whole_round(packer))
 
 
@@ -107,8 +115,8 @@ def test_a_batch_is_laid_out_as_its_bounds_say(pairs, once):
     packer = pack(text, 64, 1024, pairs, once=once)
     for packed in (packer(0), packer(packer.batches() - 1)):
         lengths = np.diff(packed.bounds)
-        assert packed.bounds.shape == (packer.limit + 1,)
-        assert packer.limit % 8 == 0
+        assert packed.bounds.shape == (packer.max_sequences + 1,)
+        assert packer.max_sequences % 8 == 0
         assert packed.bounds[0] == 0
         assert packed.bounds[-1] == 1024
         assert lengths.min() >= 0
@@ -119,7 +127,7 @@ def test_a_batch_is_laid_out_as_its_bounds_say(pairs, once):
         assert (packed.corpus_positions[packed.real_tokens :] == -1).all()
         assert (packed.labels[packed.real_sequences :] == -100).all()
         assert (packed.labels[: packed.real_sequences] == -100).all() == (pairs == "none")
-        for sequence in range(packer.limit):
+        for sequence in range(packer.max_sequences):
             row = slice(packed.bounds[sequence], packed.bounds[sequence + 1])
             assert packed.positions[row].tolist() == list(range(lengths[sequence]))
             if sequence >= packed.real_sequences:
@@ -142,13 +150,15 @@ def test_a_batch_is_laid_out_as_its_bounds_say(pairs, once):
 def test_without_pairs_every_token_is_seen_once_in_every_epoch_of_a_round(documents, tokens, pairs, section):
     text = prose(documents)
     packer = pack(text, 64, tokens, pairs)
-    assert (packer.sections > 1) == (section == 100)
+    assert (packer.sections_per_round > 1) == (section == 100)
     for number in (0, 3):
-        seen = np.zeros((packer.round, text.tokens), int)
+        seen = np.zeros((packer.epochs_per_round, text.tokens), int)
         for packed in whole_round(packer, number):
             real = packed.corpus_positions >= 0
             np.add.at(
-                seen, (spread(packed, packed.epochs)[real] - number * packer.round, packed.corpus_positions[real]), 1
+                seen,
+                (spread(packed, packed.epochs)[real] - number * packer.epochs_per_round, packed.corpus_positions[real]),
+                1,
             )
         assert (seen == 1).all()
 
@@ -173,10 +183,10 @@ def test_across_documents_one_separator_stands_between_the_end_of_one_and_the_be
         real = packed.corpus_positions >= 0
         assert np.array_equal(packed.ids[real], text.ids[packed.corpus_positions[real]])
         assert (packed.ids[packed.real_tokens :] == PADDING).all()
-    assert crossed > 100 * packer.round
+    assert crossed > 100 * packer.epochs_per_round
     for pairs in followers.values():  # nobody has two neighbours on one side
         assert all(len(set(side)) == len(pairs) for side in zip(*pairs, strict=True))
-    if packer.round > 1:
+    if packer.epochs_per_round > 1:
         first, second, *_ = followers.values()
         assert len(set(first) & set(second)) < 0.1 * len(first)
 
@@ -249,12 +259,14 @@ def test_across_documents_a_feed_goes_on_where_it_stood_whatever_the_workers(wor
 def test_with_pairs_every_token_stands_once_an_epoch_in_its_own_place(documents, tokens, section):
     text = prose(documents, sentences=40 if documents == 3 else 12)
     packer = pack(text, 64, tokens, "nsp")
-    seen = np.zeros((packer.round, text.tokens), int)
+    seen = np.zeros((packer.epochs_per_round, text.tokens), int)
     labels, extra = [], 0
     for packed in whole_round(packer, 2):
         label = spread(packed, packed.labels)
         own = (packed.corpus_positions >= 0) & ((packed.segments == 0) | (label == 0))
-        np.add.at(seen, (spread(packed, packed.epochs)[own] - 2 * packer.round, packed.corpus_positions[own]), 1)
+        np.add.at(
+            seen, (spread(packed, packed.epochs)[own] - 2 * packer.epochs_per_round, packed.corpus_positions[own]), 1
+        )
         labels.append(packed.labels[: packed.real_sequences])
         extra += int(((packed.corpus_positions >= 0) & ~own).sum())
         firsts = packed.bounds[: packed.real_sequences] + 1
@@ -276,11 +288,13 @@ def test_in_order_every_token_is_seen_once_in_every_epoch_of_a_round(documents, 
     lengths = (7, 31, 12, 20, 5, 90, 16, 3, 44, 28)
     text = Strict([[*lengths[number % 7 :]] * (number % 3) + [9] for number in range(1, documents + 1)])
     packer = pack(text, 64, 1024, "sop", seed)
-    seen = np.zeros((packer.round, text.tokens), int)
+    seen = np.zeros((packer.epochs_per_round, text.tokens), int)
     labels = []
     for packed in whole_round(packer, 2):
         real = packed.corpus_positions >= 0
-        np.add.at(seen, (spread(packed, packed.epochs)[real] - 2 * packer.round, packed.corpus_positions[real]), 1)
+        np.add.at(
+            seen, (spread(packed, packed.epochs)[real] - 2 * packer.epochs_per_round, packed.corpus_positions[real]), 1
+        )
         labels.append(packed.labels[: packed.real_sequences])
         assert (
             packed.real_tokens >= (0.99 if section == 512 else 0.98) * 1024
@@ -350,17 +364,17 @@ def test_the_next_round_is_planned_before_it_is_needed():
     packer(0)
     assert asked.empty()
     packer(last)
-    assert asked.get(timeout=10) == packer.round
+    assert asked.get(timeout=10) == packer.epochs_per_round
 
 
 def test_epochs_are_counted_as_they_pass(section):
     packer = pack(prose(30))
-    numbers = range(2 * packer.sections)
+    numbers = range(2 * packer.sections_per_round)
     epochs = [packer.epoch(number << 32 | index) for number in numbers for index in range(packer.batches(number))]
     assert epochs[0] == 0
     assert (np.diff(epochs) > 0).all()
-    later = 5 * packer.sections
-    assert packer.epoch(later << 32) == 5 * packer.round
+    later = 5 * packer.sections_per_round
+    assert packer.epoch(later << 32) == 5 * packer.epochs_per_round
     packed = packer(later << 32 | 40)
     assert abs(packed.epoch - packer.epoch(later << 32 | 40)) < 1
     assert packed.epoch == packed.epochs[0]
@@ -371,7 +385,7 @@ def test_once_through_is_one_epoch_in_even_batches(pairs):
     text = prose(60)
     packer = pack(text, tokens=4096, pairs=pairs, once=True)
     batches = whole_round(packer)
-    assert packer.round == 1
+    assert packer.epochs_per_round == 1
     seen = np.zeros(text.tokens, int)
     for packed in batches:
         stand_in = (pairs == "nsp") & (packed.segments == 1) & (spread(packed, packed.labels) == 1)
@@ -406,10 +420,10 @@ class Vast:
 def test_the_billionth_sequence_is_found_again_at_once(tokens, pairs, documents):
     text = Vast(documents)
     packer = pack(text, 128, tokens, pairs)
-    far = 1050 * packer.sections << 32 | 100
+    far = 1050 * packer.sections_per_round << 32 | 100
     packed = packer(far)
-    assert packed.epoch == 1050 * packer.round
-    sequences = sum(packer.batches(number) for number in range(packer.sections)) * packed.real_sequences
+    assert packed.epoch == 1050 * packer.epochs_per_round
+    sequences = sum(packer.batches(number) for number in range(packer.sections_per_round)) * packed.real_sequences
     assert 1050 * sequences > 1e9
     # By one that was just made, as when a run is gone on with. The best counts: others use the machine, too.
     near, billionth = (
@@ -424,13 +438,13 @@ def test_very_uneven_lengths_stay_within_the_limit(pairs):
     text = Prose(([[1, 1]] * 19 + [[510]]) * 100)
     packer = pack(text, 512, 4096, pairs)
     counts = [packed.real_sequences for packed in whole_round(packer)]
-    assert max(counts) <= packer.most
+    assert max(counts) <= packer.max_real_sequences
     assert max(counts) > 1.2 * np.mean(counts)
 
 
 def test_across_very_uneven_documents_batches_stay_within_the_limit():
     packer = pack(Prose(([[1]] * 40 + [[511]]) * 100), 512, 4096, "across")
-    assert max(packed.real_sequences for packed in whole_round(packer)) <= packer.most
+    assert max(packed.real_sequences for packed in whole_round(packer)) <= packer.max_real_sequences
 
 
 def test_a_batch_must_hold_a_sequence():

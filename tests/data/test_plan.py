@@ -175,14 +175,16 @@ def test_in_order_every_sentence_stands_once_an_epoch_beside_its_neighbour(docum
     texts = np.concatenate([first, second[pairs]]), np.concatenate([first_end, second_end[pairs]])
     assert (covered(texts[0], texts[1] - texts[0], text.tokens) == 1).all()
     assert (texts[0] < texts[1]).all()
-    assert np.isin(texts[1], made.starts).all()
+    assert np.isin(texts[1], made.unit_starts).all()
     assert np.array_equal(first_end[own], second[own])
     assert np.array_equal(second_end[swapped], first[swapped])
     assert np.array_equal(text.document[first[pairs]], text.document[second[pairs]])
     assert np.array_equal(text.document[texts[0]], text.document[texts[1] - 1])
     assert not sequences.second_length[single].any()
-    assert np.isin(first_end[single], made.starts[made.walks]).all()  # only what is left over at the end is alone
-    assert np.isin(first[single], made.starts[np.searchsorted(made.starts, first_end[single]) - 1]).all()
+    assert np.isin(
+        first_end[single], made.unit_starts[made.walk_starts]
+    ).all()  # only what is left over at the end is alone
+    assert np.isin(first[single], made.unit_starts[np.searchsorted(made.unit_starts, first_end[single]) - 1]).all()
     special = np.where(sequences.label == -100, 2, 3)
     assert np.array_equal(sequences.lengths, sequences.first_length + sequences.second_length + special)
     assert sequences.lengths.max() <= length
@@ -195,11 +197,11 @@ def test_across_documents_every_sentence_stands_once_an_epoch(documents, length,
     made = plan(text, length, seed=seed, short=short, cross_documents=True)
     sequences, owner, starts, ends = crossed(made, range(epoch, epoch + 1))
     assert (covered(starts, ends - starts, text.tokens) == 1).all()
-    assert np.isin(starts, made.starts).all()
-    assert np.isin(ends, made.starts).all()
+    assert np.isin(starts, made.unit_starts).all()
+    assert np.isin(ends, made.unit_starts).all()
     assert np.array_equal(text.document[starts], text.document[ends - 1])
     within = np.flatnonzero(np.diff(owner) == 0)  # texts with another behind them in their sequence
-    bounds = made.starts[made.documents]
+    bounds = made.unit_starts[made.document_starts]
     assert np.isin(ends[within], bounds).all()
     assert np.isin(starts[within + 1], bounds).all()
     texts = np.bincount(owner, ends - starts).astype(int)
@@ -232,11 +234,11 @@ def test_across_documents_a_sequence_ends_only_where_the_next_sentence_does_not_
     made = plan(Prose(documents), length, seed=seed, short=0.0, cross_documents=True)
     for epoch in (0, 1):
         found, _ = made.plan_epochs(range(epoch, epoch + 1))
-        order = np.searchsorted(np.cumsum([0, *map(sum, documents)]), found.chain.texts)
+        order = np.searchsorted(np.cumsum([0, *map(sum, documents)]), found.chain.corpus_starts)
         assert sorted(order) == list(range(len(documents)))
         by_hand = filled([documents[number] for number in order], length - 2)
-        assert np.sort(found.unit).tolist() == found.unit.tolist()
-        assert (found.last - found.unit).tolist() == by_hand
+        assert np.sort(found.start).tolist() == found.start.tolist()
+        assert (found.stop - found.start).tolist() == by_hand
 
 
 def test_across_documents_every_epoch_and_seed_has_neighbours_of_its_own():

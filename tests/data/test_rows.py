@@ -50,7 +50,7 @@ def test_answers_come_in_the_order_of_the_rows(lengths: list[int], budget: int) 
     def sums(tokens: Tokens) -> list[Tensor]:
         return [part.sum() for part in torch.split(tokens.ids, tokens.bounds.diff().tolist())]
 
-    assert [int(one) for one in map_rows(rows, sums, budget=budget)] == [int(one.ids.sum()) for one in rows]
+    assert [int(one) for one in map_rows(rows, sums, batch_tokens=budget)] == [int(one.ids.sum()) for one in rows]
 
 
 def test_an_answer_too_few_is_an_error() -> None:

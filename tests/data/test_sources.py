@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bertsmith.data.corpus import sources
-from bertsmith.data.corpus.sources import STANDARD_INPUT, Skipped, Source, find_sources, told
+from bertsmith.data.corpus.sources import STANDARD_INPUT, Skipped, Source, find_sources, skipped_summary
 from bertsmith.errors import TextError
 
 
@@ -48,7 +48,7 @@ def test_what_a_folder_leaves_out_is_counted_with_the_reason(tmp_path: Path) -> 
         (tmp_path / name).write_bytes(b"\0\1\2")
     skipped: Skipped = Counter()
     assert [source.path.name for source in find_sources([str(tmp_path)], skipped=skipped)] == ["a.txt"]
-    assert told(skipped) == (
+    assert skipped_summary(skipped) == (
         "skipped: 2 .bin (not text), 2 .py (not a text format: add --as text), "
         "1 without an ending (not a text format: add --as text), 1 .png (not text)"
     )
@@ -56,10 +56,10 @@ def test_what_a_folder_leaves_out_is_counted_with_the_reason(tmp_path: Path) -> 
     every = find_sources([str(tmp_path)], plain=True, skipped=skipped)
     assert [source.path.name for source in every] == ["Makefile", "a.txt", "b.py", "c.py"]
     assert {source.kind for source in every} == {".txt"}
-    assert told(skipped) == "skipped: 2 .bin (not text), 1 .png (not text)"
+    assert skipped_summary(skipped) == "skipped: 2 .bin (not text), 1 .png (not text)"
     many: Skipped = Counter({(f".x{number}", "not text"): number + 1 for number in range(9)})
-    assert told(many).endswith("4 .x3 (not text), 6 others")
-    assert told(Counter()) == ""
+    assert skipped_summary(many).endswith("4 .x3 (not text), 6 others")
+    assert skipped_summary(Counter()) == ""
 
 
 def test_a_named_file_is_read_as_text_whatever_its_ending_unless_it_is_binary(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_documents_in_a_folder_are_left_out_without_the_library(
     skipped: Skipped = Counter()
     assert [source.path.name for source in find_sources([str(tmp_path)], skipped=skipped)] == ["a.txt"]
     remedy = "needs: pip install 'bertsmith[documents]'"
-    assert told(skipped) == f"skipped: 1 .docx ({remedy}), 1 .pdf ({remedy})"
+    assert skipped_summary(skipped) == f"skipped: 1 .docx ({remedy}), 1 .pdf ({remedy})"
 
 
 @pytest.mark.parametrize("packing", [".gz", ".xz"])

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prose import PADDING, START, STOP, Prose, prose
 
-from bertsmith.data.packing.streams import STRETCHES, Streams
+from bertsmith.data.packing.streams import MIN_BATCHES, Streams
 from bertsmith.errors import RecipeError, RunError, TextError
 
 FRAMES = st.sampled_from([(STOP,), (STOP, START)])
@@ -53,9 +53,9 @@ def test_an_epoch_reads_every_document_once_and_guesses_all_of_it(seed, length, 
     assert sorted(cut(chain.tolist(), frame)) == sorted(documents(text))
     assert np.array_equal(following[real], [*chain[1:], frame[0]])
     assert (ids[~real] == PADDING).all()
-    assert real.sum() == source.total == text.tokens + 6 * len(frame)
+    assert real.sum() == source.total_tokens == text.tokens + 6 * len(frame)
     counted = sum(source(index).real_tokens for index in range(source.batches()))
-    assert counted == source.total
+    assert counted == source.total_tokens
 
 
 def test_a_batch_goes_on_where_the_one_before_it_ended():
@@ -97,8 +97,8 @@ def test_validation_stands_as_it_is_in_few_and_long_streams():
     source = streams(text, once=True)
     ids, following = epoch(source)
     assert cut(ids[following != -100].tolist(), (STOP,)) == documents(text)
-    assert source.batches() >= STRETCHES
-    assert source.tokens == source.streams * 4
+    assert source.batches() >= MIN_BATCHES
+    assert source.batch_tokens == source.streams * 4
     assert streams(prose(documents=2), length=64, tokens=1024, once=True).streams == 1
 
 

@@ -15,7 +15,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bertsmith.data.labelled import tables
-from bertsmith.data.labelled.tables import BadRows, Policy, find_source, headed, open_table, whole
+from bertsmith.data.labelled.tables import BadRows, Policy, find_source, has_header, open_table, read_text
 from bertsmith.errors import TextError
 
 CHARACTERS = st.characters(blacklist_categories=["Cs"], blacklist_characters="\0\r\ufeff")
@@ -140,14 +140,14 @@ def test_a_bad_first_line_is_refused_as_it_may_name_the_columns(tmp_path: Path) 
     ],
 )
 def test_a_header_is_told_from_a_row(first: list[str], rest: list[list[str]], named: bool) -> None:
-    assert headed(first, rest, ("text", "label")) is named
+    assert has_header(first, rest, ("text", "label")) is named
 
 
 def test_whoever_goes_by_numbers_has_no_header_but_one_of_known_names() -> None:
     rest = [["a b", "5"], ["c d", "1"]]
-    assert not headed(["opinion", "stars"], rest, ("text", "1"))
-    assert headed(["text", "stars"], rest, ("text", "1"))
-    assert not headed(["1", "stars"], rest, ("1",))
+    assert not has_header(["opinion", "stars"], rest, ("text", "1"))
+    assert has_header(["text", "stars"], rest, ("text", "1"))
+    assert not has_header(["1", "stars"], rest, ("1",))
 
 
 def test_columns_without_names_are_numbered(tmp_path: Path) -> None:
@@ -347,7 +347,7 @@ def test_a_packed_json_file_that_unpacks_to_far_more_is_refused_before_memory_is
     path.write_bytes(lzma.compress(b'{"data": [' + b'"aaaaaa",\n' * (4 << 20), preset=0))
     tracemalloc.start()
     with pytest.raises(TextError, match=r"bomb\.json\.xz: unpacks to more than 100 times its size\."):
-        whole(find_source(path))
+        read_text(find_source(path))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1 << 26
@@ -360,4 +360,4 @@ def test_one_json_value_that_is_too_large_for_memory_is_refused(
     (tmp_path / "a.json").write_text("[" + "1, " * 1_000 + "1]")
     told = r"a\.json: is one JSON value of more than 1,000 bytes\. Write its rows as JSON lines\."
     with pytest.raises(TextError, match=told):
-        whole(find_source(tmp_path / "a.json"))
+        read_text(find_source(tmp_path / "a.json"))

@@ -13,7 +13,14 @@ import pytest
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.data.shards import validation
 from bertsmith.data.shards.duplicates import DigestSet
-from bertsmith.data.shards.validation import Counted, Validation, choose, chosen, digest, key_of
+from bertsmith.data.shards.validation import (
+    UnitSizes,
+    Validation,
+    choose_units,
+    choose_validation,
+    digest,
+    document_key,
+)
 
 TEXT = "the old house on a hill by the sea stood still while dark water rose and fell under pale moonlight"
 
@@ -42,7 +49,7 @@ def sides(corpus: Corpus, plan: Validation) -> tuple[list[list[str]], list[list[
     for passage in corpus.passages():
         found, size = digest(passage.texts)
         if seen.add(found):
-            for apart, part in plan.parts(key_of(found), size, passage.sentences()):
+            for apart, part in plan.split_document(document_key(found), size, passage.sentences()):
                 both[apart].append(part)
     return both
 
@@ -73,7 +80,7 @@ def test_validation_is_the_share_asked_for_within_a_tenth(name: str, share: floa
     for file, text in LAYOUTS[name]().items():
         (tmp_path / file).write_text(text, encoding="utf-8")
     corpus = Corpus([str(tmp_path)])
-    train, apart = sides(corpus, choose(corpus, share))
+    train, apart = sides(corpus, choose_validation(corpus, share))
     everything = weight([document.sentences for document in corpus.documents()])
     assert weight(train) + weight(apart) == everything
     assert weight(apart) == pytest.approx(share * everything, rel=0.1)
@@ -82,21 +89,21 @@ def test_validation_is_the_share_asked_for_within_a_tenth(name: str, share: floa
 def test_a_hundredth_of_four_thousand_lines_is_a_hundredth(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(lines(4_000))
     corpus = Corpus([str(tmp_path)])
-    train, apart = sides(corpus, choose(corpus, 0.01))
+    train, apart = sides(corpus, choose_validation(corpus, 0.01))
     assert weight(apart) == pytest.approx(0.01 * weight([*train, *apart]), rel=0.1)
 
 
 def test_ordinary_documents_stay_whole(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(documents([3 + number % 8 for number in range(300)]))
     corpus = Corpus([str(tmp_path)], layout="lines")
-    train, apart = sides(corpus, choose(corpus, 0.05))
+    train, apart = sides(corpus, choose_validation(corpus, 0.05))
     assert sorted([*train, *apart]) == sorted(document.sentences for document in corpus.documents())
 
 
 def test_neighbouring_stretches_on_one_side_stay_one_document(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(lines(3_000))
     corpus = Corpus([str(tmp_path)], layout="lines")
-    train, apart = sides(corpus, choose(corpus, 0.05))
+    train, apart = sides(corpus, choose_validation(corpus, 0.05))
     assert 5 <= len(apart) <= 20
     assert len(train) <= len(apart) + 1
     assert len(max(train, key=len)) > 100
@@ -111,7 +118,7 @@ def test_the_order_of_files_and_documents_changes_nothing(tmp_path: Path) -> Non
         for number, text in enumerate(order):
             (folder / f"{number:03}.txt").write_text(text)
         corpus = Corpus([str(folder)], layout="lines")
-        found.append(sorted(sides(corpus, choose(corpus, 0.05))[1]))
+        found.append(sorted(sides(corpus, choose_validation(corpus, 0.05))[1]))
     assert found[0] == found[1]
 
 
@@ -119,7 +126,9 @@ def test_documents_that_are_there_twice_count_once(tmp_path: Path) -> None:
     texts = [lines(20, 100 * number) for number in range(50)]
     (tmp_path / "once.txt").write_text("\n".join(texts))
     (tmp_path / "twice.txt").write_text("\n".join([*texts, *texts[:25] * 8]))
-    plans = [choose(Corpus([str(tmp_path / name)], layout="lines"), 0.05) for name in ("once.txt", "twice.txt")]
+    plans = [
+        choose_validation(Corpus([str(tmp_path / name)], layout="lines"), 0.05) for name in ("once.txt", "twice.txt")
+    ]
     assert plans[0] == plans[1]
 
 
@@ -127,8 +136,8 @@ def test_standard_input_is_copied_so_that_it_can_be_counted(monkeypatch: pytest.
     (tmp_path / "a.txt").write_text(lines(400))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines(400).encode())))
     piped, named = Corpus(["-"], layout="lines"), Corpus([str(tmp_path / "a.txt")], layout="lines")
-    plan = choose(piped, 0.05)
-    assert plan == choose(named, 0.05)
+    plan = choose_validation(piped, 0.05)
+    assert plan == choose_validation(named, 0.05)
     assert sides(piped, plan) == sides(named, plan)
     assert piped.bytes == named.bytes
     assert piped.estimated_words == named.estimated_words
@@ -140,7 +149,7 @@ def test_what_is_large_is_read_once_and_cut_into_stretches(tmp_path: Path, monke
     monkeypatch.setattr(validation, "LARGE_STRETCH", 30)
     (tmp_path / "a.txt").write_text(lines(8_000))
     corpus = Corpus([str(tmp_path)], layout="lines")
-    plan = choose(corpus, 0.05)
+    plan = choose_validation(corpus, 0.05)
     assert corpus.progress == 0.0  # nothing has been read
     train, apart = sides(corpus, plan)
     assert weight(apart) == pytest.approx(0.05 * weight([*train, *apart]), rel=0.1)
@@ -148,15 +157,15 @@ def test_what_is_large_is_read_once_and_cut_into_stretches(tmp_path: Path, monke
 
 def test_more_documents_than_are_kept_give_the_same_share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(validation, "MANY", 1 << 9)
-    made = [(key_of(blake2b(bytes([at % 256, at // 256])).digest()), 50 + at % 100) for at in range(4_000)]
+    made = [(document_key(blake2b(bytes([at % 256, at // 256])).digest()), 50 + at % 100) for at in range(4_000)]
     plans = []
     for order in (made, made[::-1]):
-        counted = Counted(0.05)
+        counted = UnitSizes(0.05)
         for key, size in order:
             counted.add(key, size, [])
         keys, sizes = counted.units(1e9, 1e9)
         assert len(keys) < 0.2 * len(made)
-        plans.append(Validation(*chosen(keys, sizes, 0.05 * counted.size)))
+        plans.append(Validation(*choose_units(keys, sizes, 0.05 * counted.size)))
     taken = sum(size for key, size in made if plans[0].holds(key))
     assert taken == pytest.approx(0.05 * counted.size, rel=0.02)
     assert plans[0] == plans[1]
@@ -170,7 +179,7 @@ def test_text_of_which_no_sentence_was_measured_keeps_its_share(
     (tmp_path / "a.txt").write_text(lines(9_000))
     (tmp_path / "b.txt").write_text("\n\n".join(lines(7, 7 * at).replace("\n", " ") for at in range(2_000, 3_000)))
     corpus = Corpus([str(tmp_path)])
-    train, apart = sides(corpus, choose(corpus, 0.05))
+    train, apart = sides(corpus, choose_validation(corpus, 0.05))
     assert corpus.layouts == {str(tmp_path / "a.txt"): "lines", str(tmp_path / "b.txt"): "running"}
     assert weight(apart) == pytest.approx(0.05 * weight([*train, *apart]), rel=0.1)
 
@@ -182,14 +191,14 @@ def test_neither_side_is_ever_empty(units: int, share: float) -> None:
     for _ in range(50):
         keys = chance.integers(0, 2**63, units).astype(np.uint64)
         sizes = chance.integers(1, 1_000, units).astype(np.float64)
-        plan = Validation(*chosen(keys, sizes, share * float(sizes.sum())))
-        assert 0 < sum(map(plan.holds, keys.tolist())) < units
+        plan = Validation(*choose_units(keys, sizes, share * float(sizes.sum())))
+        assert 0 < sum(map(plan.contains, keys.tolist())) < units
 
 
 def test_progress_of_the_first_reading_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(validation, "REPORT", 1_000)
     (tmp_path / "a.txt").write_text(documents([10] * 50))
     told: list[float] = []
-    choose(Corpus([str(tmp_path)], layout="lines"), 0.05, told.append)
+    choose_validation(Corpus([str(tmp_path)], layout="lines"), 0.05, told.append)
     assert told == sorted(told)
     assert len(told) > 10

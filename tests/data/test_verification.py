@@ -143,7 +143,7 @@ def test_training_stops_at_the_next_batch_after_damage_is_found(
         if self.step == 3:
             slow.set()
             assert self.feed.verification is not None
-            while self.feed.verification.runs:
+            while self.feed.verification.is_running:
                 time.sleep(0.01)
 
     monkeypatch.setattr(Trainer, "update", updating)

@@ -174,10 +174,10 @@ def test_several_threads_may_ask_at_once(trunk: Transformer, tokenizer: Tokenize
 
 
 def test_passes_on_a_cpu_come_in_few_sizes() -> None:
-    sizes = {module._filled(tokens) for tokens in range(1, 1025)}
+    sizes = {module._rounded_up(tokens) for tokens in range(1, 1025)}
     assert len(sizes) <= 24
-    assert all(tokens <= module._filled(tokens) < max(17, 1.26 * tokens) + 16 for tokens in range(1, 1025))
-    assert module._filled(1024) == 1024
+    assert all(tokens <= module._rounded_up(tokens) < max(17, 1.26 * tokens) + 16 for tokens in range(1, 1025))
+    assert module._rounded_up(1024) == 1024
 
 
 def test_mistakes_are_told_in_one_line(trunk: Transformer, tokenizer: Tokenizer) -> None:

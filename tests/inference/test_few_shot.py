@@ -18,11 +18,11 @@ from bertsmith.data.labelled.examples import Example
 from bertsmith.data.labelled.glue import GLUE
 from bertsmith.errors import FolderError, RecipeError, TextError
 from bertsmith.inference import few_shot as module
-from bertsmith.inference.few_shot import FREE, FewShotClassifier
+from bertsmith.inference.few_shot import CONTENT_FREE, FewShotClassifier
 from bertsmith.inference.likelihood import score
 from bertsmith.inference.load import load
 from bertsmith.inference.model import Model
-from bertsmith.inference.prompt import NAMES, DemonstrationPool, Template, label_words
+from bertsmith.inference.prompt import GLUE_LABEL_WORDS, DemonstrationPool, Template, label_words
 from bertsmith.models.family import BERT, GPT2
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.transformer import Transformer
@@ -89,7 +89,7 @@ def test_a_label_scores_what_it_adds_to_the_likelihood_of_the_whole_text(tokeniz
 
 def test_a_prompt_is_read_once_for_all_labels_that_one_reading_can_tell() -> None:
     def asked(answers: list[tuple[int, ...]]) -> dict[tuple[int, ...], list[list[int]]]:
-        return {way: found.T.tolist() for way, found in module._ways(answers).items()}
+        return {way: found.T.tolist() for way, found in module._shared_prefixes(answers).items()}
 
     assert asked([(5,), (6,)]) == {(): [[0, 5, 0], [0, 6, 1]]}
     assert asked([(5,), (7, 8, 9), (7, 8), (7, 6)]) == {
@@ -117,7 +117,7 @@ def test_neighbours_and_the_size_of_a_pass_change_nothing(budget: int, tokenizer
 def test_what_is_calibrated_is_told_less_what_is_said_of_a_text_that_says_nothing(tokenizer: Tokenizer) -> None:
     made, shown = shots(tokenizer), examples(PAIRS[:2])
     heard = made.predict([("a cat",)], [shown], calibrate=True)
-    plain, free = (made.predict([(text,)], [shown]).log_likelihoods for text in ("a cat", FREE))
+    plain, free = (made.predict([(text,)], [shown]).log_likelihoods for text in ("a cat", CONTENT_FREE))
     assert heard.log_likelihoods == pytest.approx(plain, rel=1e-4, abs=1e-4)
     assert heard.calibrated == pytest.approx(plain - free, rel=1e-4, abs=1e-4)
     [said] = heard.to_dicts()
@@ -193,7 +193,7 @@ def test_every_class_of_glue_has_a_word_of_its_own() -> None:
     for task in GLUE.values():
         words = label_words(task.classes, {}, task.name)
         assert len(set(words.values())) == len(task.classes)
-        assert not task.classes or task.name in NAMES
+        assert not task.classes or task.name in GLUE_LABEL_WORDS
     assert label_words(("0", "1"), {"1": "fine"}, "SST-2") == {"0": "negative", "1": "fine"}
     assert label_words(("x", "y"), {}) == {"x": "x", "y": "y"}
     with pytest.raises(RecipeError, match=r"^label_words: there is no label 'positiv'\. Did you mean 'positive'\?$"):
@@ -242,7 +242,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
         adam.step()
     folder = tmp_path_factory.mktemp("reader") / "model"
     folders.write(folder, made.trunk.config, made.state_dict(), {"pad_token_id": pieces.padding_id})
-    pieces.save(folder, length=32)
+    pieces.save(folder, max_length=32)
     return folder
 
 

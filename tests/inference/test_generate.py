@@ -79,7 +79,7 @@ def test_neighbours_do_not_change_a_text(config: GenerationConfig, monkeypatch: 
     together = generate_ids(decoder, rows, config, STOPS)
     assert [generate_ids(decoder, [row], config, STOPS)[0] for row in rows] == together
     assert generate_ids(decoder, rows[::-1], config, STOPS) == together[::-1]
-    monkeypatch.setitem(decoders.ROOM, "cpu", 1)  # every prompt in a part of its own
+    monkeypatch.setitem(decoders.CACHE_BYTES, "cpu", 1)  # every prompt in a part of its own
     assert generate_ids(decoder, rows, config, STOPS) == together
 
 
@@ -173,7 +173,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         optimizer.step()
     place = tmp_path_factory.mktemp("gpt")
     folders.write(place, objective.trunk.config, objective.state_dict(), {})
-    tokenizer.save(place, length=24)
+    tokenizer.save(place, max_length=24)
     return place
 
 
@@ -219,7 +219,7 @@ def test_of_a_prompt_that_is_too_long_the_end_is_read(model: Model, capsys: Any,
 @pytest.mark.parametrize(("size", "most", "kept"), [(23, 5, 23), (24, 5, 19), (50, 5, 19), (50, 40, 12)])
 def test_an_end_leaves_space_for_what_is_to_come(size: int, most: int, kept: int) -> None:
     row = list(range(size))
-    assert module._end(row, 24, most) == row[-kept:]
+    assert module._truncate_left(row, 24, most) == row[-kept:]
 
 
 def test_writing_ends_where_the_model_does(model: Model) -> None:

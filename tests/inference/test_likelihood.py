@@ -203,7 +203,9 @@ def test_a_long_text_is_scored_in_windows(tokenizer: Tokenizer) -> None:
     assert found.tokens == len(ids)
     at = 0
     for part in parts:
-        alone = likelihood._computed(objective, likelihood.MaskedCopies.of([part], tokenizer, "within_word"), 1000)
+        alone = likelihood._pseudo_log_likelihoods(
+            objective, likelihood.MaskedCopies.of([part], tokenizer, "within_word"), 1000
+        )
         assert found.logs[at : at + len(part)] == pytest.approx(alone.tolist(), rel=1e-6)
         at += len(part)
 

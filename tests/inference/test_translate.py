@@ -53,7 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     said = {"task": "write", "labels": [], "translation": True, "max_new_tokens": 10, "label_smoothing": 0.1}
     extra = {"bertsmith": said, **tokenizer().special_ids(layout_of(SHAPE).special_tokens)}
     folders.write(place, SHAPE, task.state_dict(), extra)
-    tokenizer().save(place, length=SHAPE.max_length)
+    tokenizer().save(place, max_length=SHAPE.max_length)
     return place
 
 
@@ -116,7 +116,7 @@ def test_a_translation_is_the_same_alone_and_in_a_crowd(
     texts = [" ".join(dict.fromkeys(text.split())) for text in prose(12, 3)]
     together = model.translate(texts, beams=beams)
     assert [model.translate([text], beams=beams)[0] for text in texts] == together
-    monkeypatch.setitem(module.TOGETHER, "cpu", 40)
+    monkeypatch.setitem(module.BATCH_TOKENS, "cpu", 40)
     assert model.translate(texts[::-1], beams=beams) == together[::-1]
     assert len(set(together)) > 2
 

@@ -38,7 +38,7 @@ def test_a_trace_is_what_the_network_remembers(cell: Cell) -> None:
     ids = torch.tensor([3, 1, 4, 1, 5])
     traced = cells.cell_states(trunk, ids)
     assert traced.shape == (5, 12)
-    _, state = trunk._from_nothing(Tokens.from_rows([ids.tolist()]))
+    _, state = trunk._from_zero_state(Tokens.from_rows([ids.tolist()]))
     parts = state[0].detach().split(trunk.stack.sizes)
     last = torch.cat([torch.tanh(part) for part in parts[1::2]] if cell == "lstm" else list(parts))
     torch.testing.assert_close(traced[-1], last, atol=1e-6, rtol=0)

@@ -9,8 +9,8 @@ from html import unescape
 import pytest
 
 from bertsmith.insight.charts import (
-    MOST,
-    TONES,
+    COLOURS,
+    MAX_POINTS,
     Axis,
     HorizontalAxis,
     Series,
@@ -71,7 +71,7 @@ def test_the_running_mean_keeps_a_straight_line_and_calms_a_noisy_one() -> None:
 
 def test_thinning_keeps_the_ends_and_short_lines() -> None:
     long = [(float(step), 0.0) for step in range(100_000)]
-    assert len(downsample(long)) == MOST
+    assert len(downsample(long)) == MAX_POINTS
     assert (downsample(long)[0], downsample(long)[-1]) == (long[0], long[-1])
     assert downsample(FALL) == FALL
 
@@ -127,8 +127,10 @@ def test_the_name_of_the_reference_stands_where_the_nearest_curve_does_not_end()
 def test_a_line_keeps_its_colour_where_another_has_no_points() -> None:
     drawn = chart("Score", [Series("absent", []), Series("present", FALL)])
     assert re.findall(r"<path class=\"(\w+)\"", drawn) == ["tone2"]
-    many = chart("Score", [Series(str(number), FALL) for number in range(TONES + 1)])
-    assert re.findall(r"<path class=\"(\w+)\"", many) == [f"tone{1 + number % TONES}" for number in range(TONES + 1)]
+    many = chart("Score", [Series(str(number), FALL) for number in range(COLOURS + 1)])
+    assert re.findall(r"<path class=\"(\w+)\"", many) == [
+        f"tone{1 + number % COLOURS}" for number in range(COLOURS + 1)
+    ]
 
 
 def test_the_level_axis_may_be_something_other_than_steps() -> None:

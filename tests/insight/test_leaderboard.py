@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bertsmith.insight import leaderboard, table
-from bertsmith.insight.leaderboard import BITS, BLIMP, MEAN
+from bertsmith.insight.leaderboard import BITS_PER_BYTE, BLIMP, MEAN
 
 
 def point(seconds: float, **scores: list[float]) -> dict[str, Any]:
@@ -24,7 +24,7 @@ BERT = row("bert", point(30, bits_per_byte=[2.5], CoLA=[0.0]), point(60, bits_pe
 
 def test_the_table_tells_what_the_last_models_score_and_what_they_took() -> None:
     found = leaderboard.leaderboard_results("Race", [ELECTRA, BERT], "seconds", {})
-    assert found.columns == ["recipe", "parameters", "time", "tokens", "tokens/s", "FLOPs", "CoLA", BITS]
+    assert found.columns == ["recipe", "parameters", "time", "tokens", "tokens/s", "FLOPs", "CoLA", BITS_PER_BYTE]
     assert found.rows == [
         ["electra", "1.50 M", "60.0 s", "60.0 k", "1,000", "240 T", "20.0", "-"],
         ["bert", "1.50 M", "60.0 s", "60.0 k", "1,000", "240 T", "10.0 ± 7.1", "2.250"],

@@ -16,7 +16,7 @@ from bertsmith.data.labelled.examples import Example, Sentence
 from bertsmith.data.rows import Row
 from bertsmith.errors import TextError
 from bertsmith.insight import probes
-from bertsmith.insight.probes import PENALTY, ProbeResults, draw, probe, probe_accuracy
+from bertsmith.insight.probes import L2_PENALTY, ProbeResults, draw, probe, probe_accuracy
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 
@@ -121,7 +121,7 @@ def test_every_layer_has_its_own_fit_and_reaches_the_lowest_point() -> None:
     newton = torch.optim.LBFGS([weight, bias], max_iter=200, line_search_fn="strong_wolfe", tolerance_grad=1e-7)
 
     def loss(weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-        return F.cross_entropy(standard @ weight + bias, targets) + PENALTY / 2 * weight.square().sum()
+        return F.cross_entropy(standard @ weight + bias, targets) + L2_PENALTY / 2 * weight.square().sum()
 
     def closure() -> torch.Tensor:
         newton.zero_grad()
@@ -130,17 +130,17 @@ def test_every_layer_has_its_own_fit_and_reaches_the_lowest_point() -> None:
         return found
 
     newton.step(closure)
-    fitted, offset = probes._fitted(standard[None], targets[:, None], 3)
+    fitted, offset = probes._fit(standard[None], targets[:, None], 3)
     assert loss(fitted[0], offset[0, 0]) < 1.01 * loss(weight, bias).detach()
 
 
 def test_the_control_gives_a_word_one_tag_as_often_as_real_tags_are() -> None:
     shares = np.array([0.7, 0.1, 0.2])
     words = [f"word{number}" for number in range(5000)]
-    drawn = probes._drawn(words, shares, 0)
-    assert drawn.tolist() == probes._drawn(words[::-1], shares, 0)[::-1].tolist()
+    drawn = probes._control_labels(words, shares, 0)
+    assert drawn.tolist() == probes._control_labels(words[::-1], shares, 0)[::-1].tolist()
     assert np.bincount(drawn) / 5000 == pytest.approx(shares, abs=0.02)
-    assert (drawn != probes._drawn(words, shares, 1)).any()
+    assert (drawn != probes._control_labels(words, shares, 1)).any()
 
 
 def test_no_more_examples_are_taken_than_asked_for(trunk: Transformer, tokenizer: Tokenizer) -> None:

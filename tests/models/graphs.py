@@ -16,7 +16,7 @@ OTHER = [[5], list(range(24)), [3] * 20, [7, 8, 9], [1] * 20, [], []]  # as many
 
 def network(config: TransformerConfig = CONFIG) -> Transformer:
     module = Transformer(config)
-    initialise(module, 0, deviation=0.1)
+    initialise(module, 0, std=0.1)
     return module.eval()
 
 

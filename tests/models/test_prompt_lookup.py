@@ -14,7 +14,7 @@ from torch import Tensor
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.family import T5, T5_V1_1
 from bertsmith.models.generation.engine import CachedStep, GenerationEngine, generate_ids
-from bertsmith.models.generation.prompt_lookup import AHEAD, PromptLookup, speculative_decode
+from bertsmith.models.generation.prompt_lookup import DRAFT_TOKENS, PromptLookup, speculative_decode
 from bertsmith.models.generation.search import GenerationConfig, sample
 from bertsmith.models.recurrent import Recurrent, RecurrentConfig
 from bertsmith.nn import prepacked
@@ -94,7 +94,7 @@ def test_what_repeats_itself_takes_a_fifth_of_the_steps() -> None:
     config = GenerationConfig(max_new_tokens=most, temperature=0)
     none = torch.tensor([], dtype=torch.long)
     assert len(speculative_decode(network.scores()[None], network, network.rollback, config, [], most, none)) == most
-    assert network.steps < most / (1 + AHEAD) + 10
+    assert network.steps < most / (1 + DRAFT_TOKENS) + 10
 
 
 class Counted(CachedStep):

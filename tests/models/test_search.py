@@ -11,7 +11,7 @@ from torch import Tensor
 from bertsmith.errors import RecipeError
 from bertsmith.models.generation.search import (
     CHUNK,
-    MANY,
+    CHUNKED_FROM,
     GenerationConfig,
     beam_search,
     chunked_topk,
@@ -246,7 +246,7 @@ def test_where_all_but_a_few_must_not_be_written_the_highest_are_those_few() -> 
 def test_beams_find_among_many_scores_on_a_gpu_what_they_find_on_a_cpu() -> None:
     sequences, vocabulary = 5, 50_000
     config = GenerationConfig(max_new_tokens=4, beams=5, samples=5)
-    assert sequences * config.beams * vocabulary >= MANY
+    assert sequences * config.beams * vocabulary >= CHUNKED_FROM
     row = torch.randn(vocabulary, generator=torch.Generator().manual_seed(3)) * 3
 
     def found(device: str) -> list[list[tuple[list[int], float]]]:

@@ -16,7 +16,7 @@ ROWS = [[7, 8, 9], [1] * 24, [], list(range(20)), [5], [9, 8, 7, 6] * 5]
 
 def network(config: TransformerConfig = SMALL) -> Transformer:
     module = Transformer(config)
-    initialise(module, 0, deviation=0.2)
+    initialise(module, 0, std=0.2)
     return module.eval()
 
 

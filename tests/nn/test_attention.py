@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bertsmith.nn.attention import GROUPS, Kernel, Layout, attend, best_kernel, kernels_unavailable
+from bertsmith.nn.attention import MAX_GROUPS, Kernel, Layout, attend, best_kernel, kernels_unavailable
 from bertsmith.nn.window import FULL, Window
 
 reaches = pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_groups_are_few_and_waste_little() -> None:
     lengths = torch.randint(1, 129, (400,), generator=torch.Generator().manual_seed(0)).tolist()
     grouping = Layout.of(bounds_of(lengths), 128, "grouped").grouping
     assert grouping is not None
-    assert len(grouping.groups) <= GROUPS
+    assert len(grouping.groups) <= MAX_GROUPS
     assert len(grouping.tokens) <= 1.15 * sum(lengths)
     assert sum(group.rows for group in grouping.groups) == 400
 

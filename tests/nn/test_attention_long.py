@@ -322,7 +322,7 @@ def test_the_compiler_takes_the_kernels(kernel: str, tmp_path: Path, monkeypatch
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from bertsmith.nn.kernels.shared import SHARED
+    from bertsmith.nn.kernels.shared import SHARED_MEMORY
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")  # Triton 3.9 warns that it will have another default
@@ -336,7 +336,7 @@ def test_the_compiler_takes_the_kernels(kernel: str, tmp_path: Path, monkeypatch
     signature = {name: signature.get(name, "i32") for name in function.arg_names}
     source = ASTSource(fn=function, signature=signature, constexprs=fixed)
     made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4, "num_stages": 2})
-    assert 0 < made.metadata.shared <= SHARED
+    assert 0 < made.metadata.shared <= SHARED_MEMORY
 
 
 @pytest.mark.gpu

@@ -29,7 +29,7 @@ pytest.importorskip("triton", reason="Triton is not installed here")
 
 from bertsmith.nn.attention import Layout, attend, attend_qkv
 from bertsmith.nn.kernels.attention_short import BACKWARD, BLOCKS, FORWARD, _sizes, fits, qkv_attention, short_attention
-from bertsmith.nn.kernels.shared import SHARED, available
+from bertsmith.nn.kernels.shared import SHARED_MEMORY, available
 from bertsmith.nn.window import Window
 
 SMALL = [1, 15, 16, 17, 0, 3, 31, 0, 0]  # trailing empty sequences, as packing leaves them
@@ -310,7 +310,7 @@ def test_the_compiler_takes_the_kernels(kernel: str, tmp_path: Path, monkeypatch
     signature = {name: signature.get(name, "i32") for name in function.arg_names}
     source = ASTSource(fn=function, signature=signature, constexprs=fixed)
     made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 2})
-    assert 0 < made.metadata.shared <= SHARED
+    assert 0 < made.metadata.shared <= SHARED_MEMORY
 
 
 @OUTSIDE

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bertsmith.nn.rnn.bilstm import BiLSTM, Direction, _rows, packed_orders
+from bertsmith.nn.rnn.bilstm import BiLSTM, Direction, _padded_orders, packed_orders
 
 RAGGED = [3, 7, 1, 7, 5, 0, 0]  # closed by empty sequences, as packing leaves them
 DIRECTIONS: tuple[Direction, ...] = ("both", "left_to_right", "right_to_left")
@@ -47,7 +47,7 @@ def test_rows_and_packed_give_the_same_numbers() -> None:
     torch.manual_seed(0)
     lstm, hidden, bounds = nn.LSTM(5, 4, batch_first=True), torch.randn(sum(RAGGED), 5), bounds_of(RAGGED)
     for end in ("left_to_right", "right_to_left"):
-        rows, beside = _rows(bounds, 7, len(hidden))[end], packed_orders(bounds)[end]
+        rows, beside = _padded_orders(bounds, 7, len(hidden))[end], packed_orders(bounds)[end]
         torch.testing.assert_close(rows.run(lstm, hidden), beside.run(lstm, hidden), rtol=0, atol=1e-6)
     assert len(beside.tokens) == sum(RAGGED)  # nothing is filled up
 

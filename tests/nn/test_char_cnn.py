@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from bertsmith.nn.rnn.char_cnn import LETTERS, PADDING, CharCNN, Highway
+from bertsmith.nn.rnn.char_cnn import CHARACTERS, PADDING, CharCNN, Highway
 from bertsmith.text.characters import encode_characters
 
 WORDS = ["a", "cat", "sat", "on", "the", "mathematicians", "mat"]
@@ -49,7 +49,7 @@ def test_cutting_off_what_all_words_are_filled_up_with_changes_nothing() -> None
     seen: list[int] = []
     made.embedding.register_forward_hook(lambda _module, given, _said: seen.append(given[0].shape[1]))
     short = made(words)
-    made._cut = lambda letters: letters  # type: ignore[method-assign]
+    made._trim_padding = lambda letters: letters  # type: ignore[method-assign]
     torch.testing.assert_close(short, made(words))
     assert seen == [len("mathematicians") + 2 + 3, 50]
 
@@ -61,4 +61,4 @@ def test_neighbours_do_not_change_a_word() -> None:
 
 
 def test_there_are_letters_for_every_byte_and_five_marks_and_filler() -> None:
-    assert network().embedding.num_embeddings == LETTERS == PADDING + 1 == 1 + 256 + 5
+    assert network().embedding.num_embeddings == CHARACTERS == PADDING + 1 == 1 + 256 + 5

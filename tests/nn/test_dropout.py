@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from bertsmith.nn.dropout import BACK, SPREAD, Dropout, _lots, dropout, hashed_dropout
+from bertsmith.nn.dropout import GOLDEN_RATIO, GOLDEN_RATIO_INVERSE, Dropout, _hash_bits, dropout, hashed_dropout
 
 Way = Callable[[Tensor, float], Tensor]
 both = pytest.mark.parametrize("way", [dropout, hashed_dropout])
@@ -75,7 +75,7 @@ def test_nothing_is_forgotten_out_of_training_or_without_a_share() -> None:
 
 def test_a_compiler_finds_no_address_in_what_is_drawn_for_a_place() -> None:
     """It would write places times a number of thirty-two bits in more of them, which a GPU's compiler refuses."""
-    assert BACK * SPREAD % (1 << 32) == 1
-    nodes = make_fx(lambda key: _lots(10, key))(torch.tensor(7, dtype=torch.int32)).graph.nodes
-    [spread] = [node for node in nodes if node.target == torch.ops.aten.mul.Tensor and SPREAD in node.args]
+    assert GOLDEN_RATIO_INVERSE * GOLDEN_RATIO % (1 << 32) == 1
+    nodes = make_fx(lambda key: _hash_bits(10, key))(torch.tensor(7, dtype=torch.int32)).graph.nodes
+    [spread] = [node for node in nodes if node.target == torch.ops.aten.mul.Tensor and GOLDEN_RATIO in node.args]
     assert spread.args[0].target == torch.ops.aten.add.Tensor  # of places and the key

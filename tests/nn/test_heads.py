@@ -1,6 +1,6 @@
 import torch
 
-from bertsmith.nn.heads import ALIGNED, MaskedLMHead, Pooler, SentencePairHead, pad_vocabulary
+from bertsmith.nn.heads import ALIGNMENT, MaskedLMHead, Pooler, SentencePairHead, pad_vocabulary
 
 
 def test_the_masked_head_reads_the_embedding_backwards() -> None:
@@ -17,7 +17,7 @@ def test_words_that_fill_up_a_table_are_never_likely() -> None:
         scores = torch.nn.functional.linear(hidden, words, wanted)
         loss = torch.nn.functional.cross_entropy(scores, targets)
         losses.append((loss, *torch.autograd.grad(loss, [table, bias])))
-    assert scores.shape == (4, ALIGNED)
+    assert scores.shape == (4, ALIGNMENT)
     assert torch.equal(scores.argmax(1), scores[:, :11].argmax(1))
     torch.testing.assert_close(losses[0], losses[1])
 

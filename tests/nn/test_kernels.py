@@ -55,7 +55,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[Launch]:
 
     for module in (bias_gelu, residual_layer_norm, attention_short, attention_bias, attention_long):
         monkeypatch.setattr(module, "wrap_triton", Noted)
-    monkeypatch.setattr(linear_cross_entropy, "_slopes", Noted(linear_cross_entropy._slopes))
+    monkeypatch.setattr(linear_cross_entropy, "_slopes", Noted(linear_cross_entropy._logit_gradients))
     return seen
 
 

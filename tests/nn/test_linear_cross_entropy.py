@@ -83,7 +83,9 @@ def test_large_scores_stay_numbers(device: str) -> None:
 @INSIDE
 def test_the_compiler_is_told_the_truth_about_shapes() -> None:
     given, targets = drawn(7, 30, 4, "cpu")
-    torch.library.opcheck(module._taken, (*given, targets, True), test_utils=("test_schema", "test_faketensor"))
+    torch.library.opcheck(
+        module._loss_and_gradients, (*given, targets, True), test_utils=("test_schema", "test_faketensor")
+    )
 
 
 @pytest.mark.gpu

@@ -17,7 +17,7 @@ from bertsmith.models.hf import folder as folders
 from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.nn import prepacked as module
 from bertsmith.nn.activations import ACTIVATIONS, Activation
-from bertsmith.nn.attention import WINDOW, Layout, attend, best_kernel
+from bertsmith.nn.attention import KEY_MULTIPLE, Layout, attend, best_kernel
 from bertsmith.nn.layers import Layer
 from bertsmith.nn.lora import Lora
 from bertsmith.nn.pooling import mean
@@ -59,7 +59,7 @@ def cosines(one: Tensor, other: Tensor) -> Tensor:
     return torch.nn.functional.cosine_similarity(one.double(), other.double())
 
 
-@pytest.mark.parametrize("lengths", [RAGGED, MIXED, [24] * 9, [3], [WINDOW] * 4, [1] * 70, [512, 100, 3]])
+@pytest.mark.parametrize("lengths", [RAGGED, MIXED, [24] * 9, [3], [KEY_MULTIPLE] * 4, [1] * 70, [512, 100, 3]])
 def test_windowed_equals_recorded(lengths: list[int]) -> None:
     parts, bounds = parts_of(lengths), bounds_of(lengths)
     windowed = attend(*parts, Layout.of(bounds, max(lengths), "windowed"))
@@ -144,7 +144,7 @@ def test_a_packed_product_holds_what_lora_has_learnt() -> None:
 
 def test_without_a_layout_the_weights_stay_where_they_are() -> None:
     linear = nn.Linear(24, 40)
-    assert PrepackedLinear(linear, torch.float32, lay=False).weight.data_ptr() == linear.weight.data_ptr()
+    assert PrepackedLinear(linear, torch.float32, reorder=False).weight.data_ptr() == linear.weight.data_ptr()
 
 
 def test_something_else_than_a_linear_layer_is_not_packed() -> None:
@@ -251,7 +251,7 @@ def test_of_networks_that_write_every_product_is_packed(changes: dict[str, Any],
     looks, dice = made.decoder.layers[0].cross, torch.Generator().manual_seed(0)
     looks.query = Lora(looks.query, rank=2, alpha=4.0, dropout=0.0, generator=dice).eval()
     nn.init.normal_(looks.query.up, std=0.1, generator=dice)
-    light = prepack_trunk(made, torch.float32, lay=lay)
+    light = prepack_trunk(made, torch.float32, reorder=lay)
     layers = [layer for half in (light.encoder, light.decoder) for layer in half.layers]
     assert {type(layer) for layer in layers} == {PrepackedLayer}
     kinds = {type(part) for part in (*light.modules(), *(part for layer in layers for part in vars(layer).values()))}

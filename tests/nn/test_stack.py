@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from bertsmith.nn.init import initialise
 from bertsmith.nn.rnn import stack as stacks
 from bertsmith.nn.rnn.cells import LAYERS, STATE_VECTORS, Cell
-from bertsmith.nn.rnn.stack import SPAN, RecurrentStack
+from bertsmith.nn.rnn.stack import MAX_SPAN, RecurrentStack
 
 ALL: list[Cell] = ["rnn", "lstm", "gru"]
 ROWS, LENGTH, WIDTH = 4, 9, 6
@@ -134,7 +134,7 @@ def test_cells_keep_for_a_while_at_first_what_came_in(cell: Cell) -> None:
     reach = 50**-0.5
     enter, keep, *_ = stack.layers[0].bias_ih_l0.detach().split(50)
     assert (keep >= -reach).all()
-    assert (keep <= math.log(SPAN - 1) + reach).all()
+    assert (keep <= math.log(MAX_SPAN - 1) + reach).all()
     assert keep.std() > 0.5  # each its own span
     assert (torch.sigmoid(keep) > 0.9).float().mean() > 0.5
     if cell == "lstm":  # which lets in as much as it forgets

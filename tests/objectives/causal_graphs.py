@@ -20,7 +20,7 @@ RAGGED = [[7, 8, 9], [1] * 24, list(range(20)), [5], [9, 8, 7, 6] * 5, [], []]
 
 def objective() -> CausalLM:
     made = CausalLM(Transformer(SHAPE), CausalLM.Config())
-    initialise(made, 0, deviation=0.1)
+    initialise(made, 0, std=0.1)
     return made
 
 

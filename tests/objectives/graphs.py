@@ -35,7 +35,7 @@ def objective(layers: int = 2, **config: Any) -> ReplacedTokenDetection:
     made = ReplacedTokenDetection(
         Transformer(replace(SHAPE, layers=layers)), ReplacedTokenDetection.Config(generator_size=0.5, **config)
     )
-    initialise(made, 0, deviation=0.1)
+    initialise(made, 0, std=0.1)
     return made
 
 

@@ -17,7 +17,7 @@ SHAPE = TransformerConfig(**SIZES, dropout=0.0, attention_dropout=0.0)
 
 def objective() -> MixedLM:
     made = MixedLM(Transformer(SHAPE), MixedLM.Config(causal_weight=0.5))
-    initialise(made, 0, deviation=0.1)
+    initialise(made, 0, std=0.1)
     return made
 
 

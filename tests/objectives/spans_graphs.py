@@ -42,7 +42,7 @@ NEAR = 0.1  # how far off a gradient may be, of its own length: rounding alone m
 
 def objective(shape: TransformerConfig = SHAPE) -> SpanCorruption:
     made = SpanCorruption(EncoderDecoder(shape), SpanCorruption.Config())
-    initialise(made, 0, deviation=0.05)
+    initialise(made, 0, std=0.05)
     with torch.no_grad():  # norms before make layers begin as if they were not there
         for name, weight in made.named_parameters():
             if name.endswith(("output.weight", "narrow.weight")):

@@ -39,7 +39,7 @@ SHAPE = ElmoConfig(
 
 def objective(sampled: int = 0, shape: ElmoConfig = SHAPE) -> BidirectionalLM:
     made = BidirectionalLM(Elmo(shape), BidirectionalLM.Config(sampled_softmax=sampled))
-    initialise(made, 0, deviation=0.3)
+    initialise(made, 0, std=0.3)
     letters = torch.Generator().manual_seed(0)
     made.trunk.set_characters(torch.randint(1, 257, made.trunk.spelling.shape, generator=letters, dtype=torch.int16))
     return made.eval()
@@ -47,7 +47,9 @@ def objective(sampled: int = 0, shape: ElmoConfig = SHAPE) -> BidirectionalLM:
 
 def packed(position: int = 0, *, across: bool = False, length: int = 32, tokens: int = 512) -> PackedBatch:
     how = {"start": START, "stop": STOP, "padding": PADDING, "seed": 1}
-    return Packer(prose(300), length=length, tokens=tokens, pairs="none", cross_documents=across, **how)(position)
+    return Packer(prose(300), max_length=length, batch_tokens=tokens, pairs="none", cross_documents=across, **how)(
+        position
+    )
 
 
 @pytest.mark.parametrize("across", [False, True])
@@ -177,14 +179,14 @@ def test_the_loss_by_words_drawn_is_about_that_of_all_words() -> None:
 def test_a_true_word_that_was_drawn_is_not_told_from_itself() -> None:
     made = objective(20).train()
     hidden, targets = torch.randn(6, 8), torch.tensor([5, 9, 5, 9, 5, -100])
-    without = made._sampled(hidden[:5], targets[:5], torch.tensor([1, 2, 3]))
-    both = made._sampled(hidden, targets, torch.tensor([1, 2, 3]))
+    without = made._sampled_softmax(hidden[:5], targets[:5], torch.tensor([1, 2, 3]))
+    both = made._sampled_softmax(hidden, targets, torch.tensor([1, 2, 3]))
     assert both.item() == pytest.approx(without.item(), rel=1e-5)  # nothing is asked where the target is -100
-    drawn = made._sampled(hidden[:5], targets[:5], torch.tensor([1, 2, 3, 5, 9]))
+    drawn = made._sampled_softmax(hidden[:5], targets[:5], torch.tensor([1, 2, 3, 5, 9]))
     alone = 0.0
     for number, target in enumerate(targets[:5].tolist()):
         one, others = slice(number, number + 1), torch.tensor([1, 2, 3, 14 - target])
-        alone += made._sampled(hidden[one], targets[one], others).item()
+        alone += made._sampled_softmax(hidden[one], targets[one], others).item()
     assert drawn.item() == pytest.approx(alone, rel=1e-5)
 
 

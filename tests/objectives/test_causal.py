@@ -28,7 +28,7 @@ BOTH = pytest.mark.parametrize("shape", [SHAPE, replace(GPT, **SIZES)], ids=["gp
 
 def objective(shape: TransformerConfig = SHAPE) -> CausalLM:
     made = CausalLM(Transformer(shape), CausalLM.Config())
-    initialise(made, 0, deviation=0.1)
+    initialise(made, 0, std=0.1)
     with torch.no_grad():  # norms before make layers begin as if they were not there
         for layer in made.trunk.layers:
             layer.attention.output.weight.normal_(0, 0.1)
@@ -38,7 +38,9 @@ def objective(shape: TransformerConfig = SHAPE) -> CausalLM:
 
 def packed(position: int = 0, *, across: bool = True, length: int = 64, tokens: int = 1024) -> PackedBatch:
     how = {"start": START, "stop": STOP, "padding": PADDING, "seed": 1}
-    return Packer(prose(300), length=length, tokens=tokens, pairs="none", cross_documents=across, **how)(position)
+    return Packer(prose(300), max_length=length, batch_tokens=tokens, pairs="none", cross_documents=across, **how)(
+        position
+    )
 
 
 def sequences(given: PackedBatch) -> list[np.ndarray]:

@@ -26,13 +26,13 @@ SPECIAL = np.arange(VOCABULARY) < 5
 
 def objective(pairs: Pairs) -> MaskedLM:
     made = MaskedLM(Transformer(SHAPE), MaskedLM.Config(pairs=pairs))
-    initialise(made, 0, deviation=0.1)
+    initialise(made, 0, std=0.1)
     return made.eval()
 
 
 def batch(pairs: Pairs, packed: Pairs | None = None) -> Batch:
     how = {"start": START, "stop": STOP, "padding": PADDING, "seed": 1}
-    pack = Packer(prose(300), length=64, tokens=1024, pairs=packed or pairs, **how)
+    pack = Packer(prose(300), max_length=64, batch_tokens=1024, pairs=packed or pairs, **how)
     return Collator(MaskedLM.Config(pairs=pairs), MaskingVocabulary.of(~SPECIAL, SPECIAL, MASK))(pack(0))
 
 
@@ -53,7 +53,7 @@ def test_losses_are_those_of_the_whole_last_layer(pairs: Pairs) -> None:
 def test_later_networks_read_whole_texts_as_their_tasks_will() -> None:
     shape = replace(SMITH, vocabulary=VOCABULARY, width=32, layers=2, heads=2, feed_forward=48, max_length=64)
     made, given = MaskedLM(Transformer(shape), MaskedLM.Config()), batch("nsp")
-    initialise(made, 0, deviation=0.1)
+    initialise(made, 0, std=0.1)
     assert {name.partition(".")[0] for name in made.state_dict()} == {"trunk", "head", "next"}
     hidden = first(made.eval().trunk(given.tokens), given.tokens.bounds)
     task = SequenceClassification(made.trunk, SequenceClassification.Config(), ("no", "yes"))
@@ -64,7 +64,7 @@ def test_later_networks_read_whole_texts_as_their_tasks_will() -> None:
 
 def test_what_is_told_of_pairs_weighs_as_much_as_is_said() -> None:
     light = MaskedLM(Transformer(SHAPE), MaskedLM.Config(pair_weight=0.25))
-    initialise(light, 0, deviation=0.1)
+    initialise(light, 0, std=0.1)
     terms, usual = light.eval()(batch("nsp")), objective("nsp")(batch("nsp"))
     assert {name: term.weight for name, term in terms.items()} == {"masked": 1.0, "nsp": 0.25}
     assert terms["nsp"].total == usual["nsp"].total  # what is told of it is never weighted

@@ -14,7 +14,7 @@ PIECES = MaskingVocabulary.of(CONTINUES, SPECIAL, MASK)
 
 def pack(tokens=4096, pairs="nsp", length=64, once=False):
     ids = {"start": START, "stop": STOP, "padding": PADDING}
-    return Packer(prose(300), length=length, tokens=tokens, pairs=pairs, seed=1, once=once, **ids)
+    return Packer(prose(300), max_length=length, batch_tokens=tokens, pairs=pairs, seed=1, once=once, **ids)
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +179,7 @@ def test_static_hiding_comes_back_after_so_many_epochs():
 
 def test_static_hiding_follows_each_sequence_into_its_own_epoch():
     packer = pack(tokens=4096, pairs="none")
-    assert packer.round > 1
+    assert packer.epochs_per_round > 1
     packed = next(packer(index) for index in range(256) if len(set(packer(index).epochs.tolist())) > 1)
     words = mix(packed.seed, TEXT, np.repeat(packed.epochs, np.diff(packed.bounds)) % 10, packed.corpus_positions)
     chosen = mask_tokens(packed, MaskingConfig(static_masks=10), PIECES)[1]

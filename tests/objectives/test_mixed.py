@@ -37,13 +37,13 @@ HIDE = Hide(MaskedLM.Config(pairs="none"), MaskingVocabulary.of(~SPECIAL, SPECIA
 
 def objective(shape: TransformerConfig = SHAPE, **settings: float) -> MixedLM:
     made = MixedLM(Transformer(shape), MixedLM.Config(**settings))
-    initialise(made, 0, deviation=0.1)
+    initialise(made, 0, std=0.1)
     return made.eval()
 
 
 def packed(position: int = 0, *, length: int = 64, tokens: int = 1024) -> PackedBatch:
     how = {"start": START, "stop": STOP, "padding": PADDING, "seed": 1}
-    return Packer(prose(300), length=length, tokens=tokens, pairs="none", **how)(position)
+    return Packer(prose(300), max_length=length, batch_tokens=tokens, pairs="none", **how)(position)
 
 
 def batch(position: int = 0, share: float = 0.5) -> Batch:

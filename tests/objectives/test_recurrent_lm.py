@@ -32,7 +32,7 @@ def objective(cell: Cell = "lstm", **settings: Any) -> RecurrentLM:
 
 def streams(length: int, rows: int = 4, once: bool = False) -> Streams:
     text = prose(documents=6, sentences=4, words=6)
-    return Streams(text, length=length, tokens=rows * length, seed=0, frame=(STOP,), padding=PADDING, once=once)
+    return Streams(text, length=length, tokens=rows * length, seed=0, separator=(STOP,), padding_id=PADDING, once=once)
 
 
 def batches(length: int, count: int) -> list[Batch]:
@@ -106,7 +106,7 @@ def test_validation_carries_a_state_of_its_own_and_leaves_the_other_alone() -> N
     ids, targets = (torch.cat(part, 1) for part in zip(*parts, strict=True))
     hidden = learner.trunk(Tokens.from_rows(ids.tolist()))  # every stream at once
     whole = torch.nn.functional.cross_entropy(learner.logits(hidden), targets.flatten(), reduction="sum")
-    assert figures["next_token_loss"] == pytest.approx(float(whole) / source.total, rel=1e-5)
+    assert figures["next_token_loss"] == pytest.approx(float(whole) / source.total_tokens, rel=1e-5)
     learner.train()(batches(4, 3)[2])  # and it goes on from there
 
 

@@ -23,7 +23,7 @@ from bertsmith.objectives.masked import Collator as Hide
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.objectives.masking import MaskingVocabulary
 from bertsmith.objectives.replaced import (
-    BLOCK,
+    BLOCK_WORDS,
     Collator,
     ReplacedTokenDetection,
     block_count,
@@ -55,13 +55,13 @@ def objective(**changes: Any) -> ReplacedTokenDetection:
     made = ReplacedTokenDetection(
         Transformer(SHAPE), ReplacedTokenDetection.Config(**{"generator_size": 0.5, **changes})
     )
-    initialise(made, 0, deviation=0.1)
+    initialise(made, 0, std=0.1)
     return made.eval()
 
 
 def batch(index: int = 0, tokens: int = 1024, **changes: Any) -> Batch:
     how = {"start": START, "stop": STOP, "padding": PADDING, "seed": 1}
-    pack = Packer(prose(300), length=64, tokens=tokens, pairs="none", **how)
+    pack = Packer(prose(300), max_length=64, batch_tokens=tokens, pairs="none", **how)
     settings = ReplacedTokenDetection.Config(**changes)
     hide = Hide(MaskedLM.Config(pairs="none", **settings.masking), MaskingVocabulary.of(~SPECIAL, SPECIAL, MASK))
     return Collator(settings, hide)(pack(index))
@@ -155,7 +155,7 @@ def test_words_drawn_by_chances_are_those_drawn_by_scores() -> None:
     dice = torch.Generator().manual_seed(2)
     logits = 3 * torch.randn(2_000, VOCABULARY, generator=dice)
     draws = torch.randint(-(1 << 31), 1 << 31, (2_000, 2), generator=dice).int()
-    noise = gumbel_noise(draws, block_count(VOCABULARY) + BLOCK)
+    noise = gumbel_noise(draws, block_count(VOCABULARY) + BLOCK_WORDS)
     assert torch.equal(sample_from_probabilities(logits.softmax(1), noise), sample_from_logits(logits, draws))
 
 
@@ -176,7 +176,7 @@ def test_draws_follow_the_softmax() -> None:
 def test_words_that_never_come_are_drawn_as_words_that_are_not_there() -> None:
     """A vocabulary that fills its last block, and one that does not."""
     dice = torch.Generator().manual_seed(1)
-    logits = torch.randn(50, 2 * BLOCK, generator=dice)
+    logits = torch.randn(50, 2 * BLOCK_WORDS, generator=dice)
     logits[:, -6:] = -math.inf
     draws = torch.randint(-(1 << 31), 1 << 31, (50, 2), generator=dice).int()
     assert torch.equal(sample_from_logits(logits, draws), sample_from_logits(logits[:, :-6], draws))

@@ -16,7 +16,7 @@ from bertsmith.models.family import BERT_TINY, T5
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.init import initialise
 from bertsmith.objectives.masked import MaskedLM
-from bertsmith.objectives.spans import Collator, SpanCorruption, _cut
+from bertsmith.objectives.spans import Collator, SpanCorruption, _random_segmentation
 
 SENTINELS = tuple(range(VOCABULARY + 99, VOCABULARY - 1, -1))
 SHAPE = replace(
@@ -27,7 +27,9 @@ LENGTHS = pytest.mark.parametrize(("length", "tokens"), [(64, 1024), (16, 512), 
 
 def packed(position: int = 0, *, length: int = 64, tokens: int = 1024) -> PackedBatch:
     how = {"start": START, "stop": STOP, "padding": PADDING, "seed": 1}
-    return Packer(prose(300), length=length, tokens=tokens, pairs="none", cross_documents=True, **how)(position)
+    return Packer(prose(300), max_length=length, batch_tokens=tokens, pairs="none", cross_documents=True, **how)(
+        position
+    )
 
 
 def collator(**config: float) -> Collator:
@@ -122,7 +124,7 @@ def test_a_batch_is_a_function_of_its_text_and_key() -> None:
 def test_every_way_to_cut_is_equally_likely() -> None:
     seen: dict[tuple[int, ...], int] = {}
     for key in range(3000):
-        first, *rest = np.split(_cut(np.array([5, 4]), np.array([3, 1]), key, 0), [3])
+        first, *rest = np.split(_random_segmentation(np.array([5, 4]), np.array([3, 1]), key, 0), [3])
         assert rest[0].tolist() == [4]
         seen[tuple(first.tolist())] = seen.get(tuple(first.tolist()), 0) + 1
     assert set(seen) == {(1, 1, 3), (1, 3, 1), (3, 1, 1), (1, 2, 2), (2, 1, 2), (2, 2, 1)}
@@ -137,7 +139,7 @@ def test_a_text_with_more_spans_than_sentinels_is_refused() -> None:
 
 def objective() -> SpanCorruption:
     made = SpanCorruption(EncoderDecoder(SHAPE), SpanCorruption.Config())
-    initialise(made, 0, deviation=0.1)
+    initialise(made, 0, std=0.1)
     return made.eval()
 
 

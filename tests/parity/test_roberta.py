@@ -44,7 +44,7 @@ def test_tasks_both_ways(name: str, tmp_path: Path) -> None:
 def test_two_texts_are_parted_as_the_tokenizer_of_transformers_does_it(tmp_path: Path) -> None:
     config = roberta()
     folders.write(tmp_path, config, MaskedLM(Transformer(config), MaskedLM.Config(pairs="none")).state_dict())
-    tokenizer().save(tmp_path, length=config.max_length, segments=False)
+    tokenizer().save(tmp_path, max_length=config.max_length, segments=False)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     for one, other in zip(prose(5, 1), prose(5, 2), strict=True):
         said = theirs(one, other)

@@ -165,7 +165,7 @@ def test_losses_equal_those_of_transformers(name: str, tmp_path: Path) -> None:
 def test_texts_are_tokenised_alike_on_both_sides(name: str, tmp_path: Path) -> None:
     task, model = CASES[name].task(), reference(name)
     model.save_pretrained(tmp_path)
-    tokenizer().save(tmp_path, length=64)
+    tokenizer().save(tmp_path, max_length=64)
     fast = transformers.AutoTokenizer.from_pretrained(tmp_path)
     for example, item in zip(CASES[name].examples, items_of(task, CASES[name]), strict=False):
         if name == "tag":
@@ -218,7 +218,7 @@ def test_sentence_transformers_opens_what_is_written(pooling: Any, normalise: bo
         SentenceEmbedding(Transformer(shape()), SentenceEmbedding.Config(pooling=pooling))
     )
     folders.write(tmp_path, shape(), task.state_dict())
-    tokenizer().save(tmp_path, length=64)
+    tokenizer().save(tmp_path, max_length=64)
     config = SentenceConfig(pooling=pooling, normalise=normalise, length=LENGTH)
     write_sentence(tmp_path, config, 32)
     texts = prose(20, 40, 40)
@@ -238,7 +238,7 @@ def test_what_sentence_transformers_has_saved_is_opened(pooling: str, tmp_path: 
 
     bert = stirred(transformers.BertModel(transformers.BertConfig(**convert.to_config_json(shape(), ()))))
     bert.save_pretrained(tmp_path / "bert")
-    tokenizer().save(tmp_path / "bert", length=64)
+    tokenizer().save(tmp_path / "bert", max_length=64)
     inner = models.Transformer(str(tmp_path / "bert"), max_seq_length=20)
     parts = [inner, models.Pooling(32, pooling_mode=pooling), models.Normalize()]
     whole = SentenceTransformer(modules=parts, device="cpu")

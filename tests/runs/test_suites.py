@@ -22,7 +22,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("own") / "model"
     objective = stirred(MaskedLM(Transformer(shape(layers=4)), MaskedLM.Config()))
     folders.write(folder, objective.trunk.config, objective.state_dict(), {"pad_token_id": tokenizer().padding_id})
-    tokenizer().save(folder, length=64)
+    tokenizer().save(folder, max_length=64)
     return folder
 
 
@@ -117,7 +117,7 @@ def test_a_network_without_attention_is_not_probed(tmp_path: Path) -> None:
     folder, words = tmp_path / "model", RecurrentConfig(vocabulary=tokenizer().vocabulary, width=4)
     state = build_network(words).state_dict(prefix="trunk.")
     folders.write(folder, words, state)
-    tokenizer().save(folder, length=64)
+    tokenizer().save(folder, max_length=64)
     with pytest.raises(FolderError, match=r"has no layers of attention to probe\. Take a network such as BERT's\.$"):
         suites.run_suite(
             "probes", folder, conll(tmp_path / "conll"), tmp_path / "out", seeds=1, limit=None, overrides=[]

@@ -592,5 +592,5 @@ def test_what_is_no_adapter_is_told_in_one_line(tmp_path: Path) -> None:
     (adapter / "adapter_config.json").write_bytes(b"[1]")
     assert refusal(adapter) == "F/adapter_config.json: does not hold a JSON object."
     with (adapter / "adapter_config.json").open("wb") as file:
-        file.truncate(folders.MOST_JSON + 1)
+        file.truncate(folders.MAX_JSON_BYTES + 1)
     assert refusal(adapter) == "F/adapter_config.json: is larger than 16 MiB."

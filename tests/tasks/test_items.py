@@ -56,7 +56,7 @@ def test_letters_odd_segments_and_shared_notes_come_back() -> None:
         spool.add(
             Item(rows=(row, Row(ids, ids * 0)), example=number, target=np.float32("nan"), notes=notes, truncated=2)
         )
-    found = list(spool.sealed())
+    found = list(spool.seal())
     for number, item in enumerate(found):
         assert_same(
             item,

@@ -53,5 +53,5 @@ def saved(folder: Path, shape: TransformerConfig) -> Path:
     objective = SpanCorruption(EncoderDecoder(shape), SpanCorruption.Config())
     initialise(objective, 0)
     folders.write(folder, shape, objective.state_dict(), tokenizer().special_ids(layout_of(shape).special_tokens))
-    tokenizer().save(folder, length=shape.max_length)
+    tokenizer().save(folder, max_length=shape.max_length)
     return folder

@@ -32,11 +32,11 @@ def test_the_numbers_are_those_that_were_published() -> None:
     assert letters("ab") == [259, 98, 99, 260, 261, 261, 261, 261, 261, 261]
     assert boundary_characters(5).tolist() == [[259, 257, 260, 261, 261], [259, 258, 260, 261, 261]]
     assert spelling.CHARACTER_VOCABULARY == 262
-    assert spelling.FIRST == 1
+    assert spelling.FIRST_BYTE == 1
 
 
 def test_networks_mean_the_same_letters() -> None:
-    assert (char_cnn.LETTERS, char_cnn.PADDING) == (spelling.CHARACTER_VOCABULARY, spelling.PADDING)
+    assert (char_cnn.CHARACTERS, char_cnn.PADDING) == (spelling.CHARACTER_VOCABULARY, spelling.PADDING)
 
 
 def test_a_letter_is_a_byte_of_utf8() -> None:

@@ -95,7 +95,7 @@ def test_our_own_pieces_of_bytes_close_a_text_but_not_a_prompt() -> None:
 def test_transformers_opens_what_is_saved_and_gives_the_same_ids(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     found = Tokenizer.load(gpt2(tmp_path / "published"))
-    found.save(tmp_path / "saved", length=64, segments=False)
+    found.save(tmp_path / "saved", max_length=64, segments=False)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "saved")
     assert theirs.bos_token == theirs.eos_token == theirs.pad_token == END
     assert theirs.mask_token is None

@@ -63,7 +63,7 @@ def opened(folder: Path) -> Any:
 
 
 def test_transformers_opens_what_is_saved_and_gives_the_same_ids(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    tokenizer.save(tmp_path, length=128)
+    tokenizer.save(tmp_path, max_length=128)
     theirs = opened(tmp_path)
     for text, ids in zip(texts := lines(50, seed=1) + ODD, tokenizer.encode(texts), strict=True):
         assert theirs(text, add_special_tokens=False)["input_ids"] == ids

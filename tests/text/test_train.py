@@ -15,7 +15,14 @@ from text.syllables import lines
 
 from bertsmith.errors import RecipeError, TextError
 from bertsmith.text import train
-from bertsmith.text.train import BEHIND, SPECIALS, Kind, TokenizerConfig, TrainingTexts, train_library_tokenizer
+from bertsmith.text.train import (
+    SPECIALS,
+    TRAILING_SPECIALS,
+    Kind,
+    TokenizerConfig,
+    TrainingTexts,
+    train_library_tokenizer,
+)
 
 KINDS: list[Kind] = ["wordpiece", "bpe", "unigram", "t5"]
 FRESH = """
@@ -42,7 +49,7 @@ def test_the_vocabulary_has_the_size_that_was_asked_for(kind: Kind) -> None:
         found = pieces_of(lines(1_000), kind, size)
         assert len(found) == size
         assert tuple(found[: len(SPECIALS[kind])]) == SPECIALS[kind]
-        assert tuple(found[size - len(BEHIND[kind]) :]) == BEHIND[kind]
+        assert tuple(found[size - len(TRAILING_SPECIALS[kind]) :]) == TRAILING_SPECIALS[kind]
 
 
 def test_the_same_text_gives_the_same_vocabulary_in_every_process() -> None:
@@ -149,7 +156,7 @@ def test_very_much_text_is_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fed[100:200] == list(range(100, 300, 2))  # half of the next,
     assert fed[200:300] == list(range(300, 700, 4))  # a quarter
     assert len(fed) < 350
-    assert feed.taken == 10 * len(fed)
+    assert feed.characters == 10 * len(fed)
 
 
 def test_a_giant_text_is_fed_in_parts() -> None:

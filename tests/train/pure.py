@@ -33,7 +33,7 @@ def objectives() -> list[MaskedLM]:
         MaskedLM(Transformer(config), how).eval() for config, how in zip(NETWORKS, (alone, told, told), strict=True)
     ]
     for objective in made:
-        initialise(objective, 0, deviation=0.1)
+        initialise(objective, 0, std=0.1)
     return made
 
 

@@ -110,7 +110,7 @@ def test_a_run_goes_on_with_the_time_it_has_used(data: Path, tmp_path: Path) -> 
 
     def late() -> None:
         start()
-        first.clock._began -= 1000  # type: ignore[operator]
+        first.clock._started -= 1000  # type: ignore[operator]
 
     first.clock.start = late  # type: ignore[method-assign]
     pulled_at(5, first)
@@ -169,7 +169,7 @@ def test_the_best_weights_before_a_stop_are_the_best_after_it(data: Path, tmp_pa
     first = learner(recipe(data, tmp_path / "run", *changes), measure, headline=True)
     pulled_at(9, first)
     assert first.best_metrics == {"accuracy": 0.9, "step": 4}
-    best = first._best
+    best = first._best_weights
     second = learner(recipe(data, tmp_path / "run", *changes), measure, headline=True)
     second.fit()
     assert second.best_metrics == {"accuracy": 0.9, "step": 4}
@@ -216,7 +216,7 @@ def test_a_tokenizer_is_put_in_place_at_once(tmp_path: Path, monkeypatch: pytest
     tokenizer.save(folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     opened = {path.name: path.open("rb") for path in folder.iterdir()}
-    tokenizer.save(folder, length=17)
+    tokenizer.save(folder, max_length=17)
     for name, file in opened.items():
         with file:
             assert file.read() == before[name], name
@@ -230,5 +230,5 @@ def test_a_tokenizer_is_put_in_place_at_once(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(Path, "replace", refuse)
     monkeypatch.setattr(os, "replace", refuse)
     with pytest.raises(Exception, match=r"No space left on device|disk is full"):
-        tokenizer.save(folder, length=18)
+        tokenizer.save(folder, max_length=18)
     assert {name: (folder / name).read_bytes() for name in after} == after

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from bertsmith.train.muon import COEFFICIENTS, EPSILON, ROUNDS, orthogonalise, step, update_scale
+from bertsmith.train.muon import COEFFICIENTS, EPSILON, NEWTON_SCHULZ_STEPS, orthogonalise, step, update_scale
 
 LEAST, MOST = 0.68, 1.21  # where singular values end that were at least 1 / 500 of the matrix's length
 SHAPES = [(8, 8), (4, 12), (12, 4), (1, 5), (5, 1), (1, 1)]
@@ -25,7 +25,7 @@ def conditioned(rows: int, columns: int, condition: float, seed: int = 0) -> Ten
 
 def bent(values: Tensor) -> Tensor:
     """What the rounds do to singular values."""
-    for _ in range(ROUNDS):
+    for _ in range(NEWTON_SCHULZ_STEPS):
         values = sum(weight * values**power for weight, power in zip(COEFFICIENTS, (1, 3, 5), strict=True))
     return values
 

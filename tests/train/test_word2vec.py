@@ -129,7 +129,7 @@ def test_what_was_logged_after_the_last_checkpoint_is_logged_once_and_the_time_g
 
     def late() -> None:
         start()
-        stopped.clock._began -= 1000  # type: ignore[operator]
+        stopped.clock._started -= 1000  # type: ignore[operator]
 
     def interrupted(self: Word2VecTrainer, blocks: object, rate: float) -> None:
         update(self, blocks, rate)  # type: ignore[arg-type]
@@ -166,7 +166,7 @@ def test_a_long_text_is_learnt_in_compiled_loops(tmp_path: Path, monkeypatch: py
     plain, short = trainer(tmp_path / "plain", text, kind), trainer(tmp_path / "short", text, kind)
     monkeypatch.setattr(word2vec, "LONG", len(text.ids))
     fast, again = trainer(tmp_path / "fast", text, kind), trainer(tmp_path / "again", text, kind)
-    assert [one._move.uses_kernel for one in (plain, short, fast, again)] == [False, False, True, True]
+    assert [one._train_blocks.uses_kernel for one in (plain, short, fast, again)] == [False, False, True, True]
     for one in (plain, fast, again):
         one.fit()
     assert torch.equal(fast.model.inputs, again.model.inputs)
@@ -184,7 +184,7 @@ def test_without_numba_torch_learns_and_a_line_says_what_is_missing(
         monkeypatch.setattr(word2vec, "LONG", long)
         run, stream = trainer(tmp_path / str(long), text), io.StringIO()
         run.display = Display(terminal=False, stream=stream)
-        assert not run._move.uses_kernel
+        assert not run._train_blocks.uses_kernel
         run.fit()
         assert ("bertsmith[words]" in stream.getvalue()) == told
 
@@ -204,14 +204,14 @@ def test_recorded_moves_are_those_that_run(
     recorded.uses_kernel = own
     for step, rate in enumerate(rates.tolist()):
         blocks = run.blocks(step)
-        assert len(blocks) % word2vec.GROUP
+        assert len(blocks) % word2vec.BLOCKS_PER_GRAPH
         seen = []
         for place, block in enumerate(blocks.map_tensors(lambda part: part.cuda())):
-            if place % (word2vec.GROUP * word2vec.MEASURED) == 0:
+            if place % (word2vec.BLOCKS_PER_GRAPH * word2vec.LOSS_EVERY) == 0:
                 seen.append([float(part) for part in loss(plain, block, run.sampling.negatives)])
             sgd_step(plain, block, run.sampling.negatives, rate)
         assert recorded(blocks, rate) == pytest.approx(np.sum(seen, 0), rel=1e-4)
-    assert recorded._recorded is not None
+    assert recorded._captured is not None
     torch.testing.assert_close(played.inputs, plain.inputs, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(played.outputs, plain.outputs, rtol=1e-4, atol=1e-5)
     assert (plain.inputs - first.inputs).abs().max() > 0.01

@@ -38,7 +38,7 @@ from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig
 
 PathLike = str | Path
 Paths = PathLike | Iterable[PathLike]
-PRETRAIN = {  # the field's words: keys of a recipe
+PRETRAIN_KEYS = {  # the field's words: keys of a recipe
     "steps": "train.steps",
     "epochs": "train.epochs",
     "budget": "train.budget",
@@ -51,7 +51,7 @@ PRETRAIN = {  # the field's words: keys of a recipe
     "device": "train.device",
     "start": "start",
 }
-FINETUNE = {name: key for name, key in PRETRAIN.items() if name not in ("batch_tokens", "start")} | {
+FINETUNE_KEYS = {name: key for name, key in PRETRAIN_KEYS.items() if name not in ("batch_tokens", "start")} | {
     "batch_size": "data.batch_size"
 }
 
@@ -75,7 +75,7 @@ class Run:
         return self.folder / "report.html"
 
     def __repr__(self) -> str:
-        return f"Run('{self.folder}', {_figures(self.scores)})"
+        return f"Run('{self.folder}', {_format_scores(self.scores)})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,7 +87,7 @@ class Evaluation:
     folder: Path | None = None  # where result.json and the page are, if asked for
 
     def __repr__(self) -> str:
-        return f"Evaluation({_figures(self.scores)})"
+        return f"Evaluation({_format_scores(self.scores)})"
 
 
 def make(texts: Paths, out: PathLike, *, budget: str = "10m", seed: int | None = None, **options: Any) -> Run:
@@ -96,14 +96,14 @@ def make(texts: Paths, out: PathLike, *, budget: str = "10m", seed: int | None =
     `texts` is a file, a folder, a glob, or a list of these; `options` are those of the command line, as `lowercase`.
     """
     given, folder = _paths(texts, "texts"), _path(out, "out")
-    _options(options, making.make, Corpus)
+    _check_options(options, making.make, Corpus)
     return Run(folder, making.make(given, folder, budget=_text(budget, "budget"), seed=seed, **options))
 
 
 def tokenizer(texts: Paths, out: PathLike, *, kind: str = "wordpiece", vocabulary: int = 30_522, **options: Any) -> Any:
     """Train a tokenizer: `tokenizer("texts/", "words", kind="bpe", vocabulary=8192)`."""
     given, folder = _paths(texts, "texts"), _path(out, "out")
-    _options(options, TokenizerConfig, Corpus)
+    _check_options(options, TokenizerConfig, Corpus)
     own = {name: options.pop(name) for name in list(options) if name in inspect.signature(TokenizerConfig).parameters}
     settings = config.build({"kind": kind, "vocabulary": vocabulary, **own}, TokenizerConfig, "tokenizer")
     preparing.tokenizer(given, folder, settings, **options)
@@ -113,7 +113,7 @@ def tokenizer(texts: Paths, out: PathLike, *, kind: str = "wordpiece", vocabular
 def prepare(texts: Paths, out: PathLike, tokenizer: PathLike, **options: Any) -> Path:
     """Tokenise text once, into shards that `pretrain` reads: `prepare("texts/", "data", "words", valid=0.01)`."""
     given, folder = _paths(texts, "texts"), _path(out, "out")
-    _options(options, preparing.prepare, Corpus)
+    _check_options(options, preparing.prepare, Corpus)
     preparing.prepare(given, folder, _path(tokenizer, "tokenizer"), **options)
     return folder
 
@@ -132,7 +132,7 @@ def pretrain(
     text, which is then prepared in the run's folder. Options are steps, epochs, budget, learning_rate, batch_tokens,
     max_length, seed, device and others; `overrides` are any keys of the recipe, as "model.layers=2".
     """
-    changes = [*_changes(options, PRETRAIN), *_overrides(overrides)]
+    changes = [*_as_overrides(options, PRETRAIN_KEYS), *_overrides(overrides)]
     if isinstance(recipe, Recipe):
         if changes:
             raise RecipeError("pretrain", "a Recipe says everything itself", "Change it with dataclasses.replace")
@@ -140,7 +140,7 @@ def pretrain(
     else:
         read = pretraining.read_recipe(recipe, changes)
     folder = _path(out, "out") if out is not None else read.out
-    prepared = None if data is None else _prepared(_paths(data, "data"), folder, read)
+    prepared = None if data is None else _prepared_folder(_paths(data, "data"), folder, read)
     read = pretraining.with_paths(read, prepared, folder)
     return Run(read.out, pretraining.pretrain(read))
 
@@ -162,7 +162,7 @@ def finetune(
     itself. `data` is a labelled file or a folder of them. Options are epochs, steps, learning_rate, batch_size,
     max_length, seed, device and others; `overrides` are any keys of the recipe, as "adapt.kind=lora".
     """
-    changes = [*_changes(options, FINETUNE), *_overrides(overrides)]
+    changes = [*_as_overrides(options, FINETUNE_KEYS), *_overrides(overrides)]
     if isinstance(model, FineTune):
         if changes or data is not None or out is not None:
             raise RecipeError("finetune", "a FineTune says everything itself", "Change it with dataclasses.replace")
@@ -171,13 +171,13 @@ def finetune(
         if not isinstance(seeds, int) or seeds < 1:
             raise RecipeError("seeds", f"is {short_repr(seeds)}", "Give 1 or more")
         held = None if dev is None else _path(dev, "dev")
-        folder, place = _folder(model), _path(out, "out")
+        folder, place = _model_path(model), _path(out, "out")
         task_recipe.check(folder, task)
         recipe = task_recipe.build_recipe(
             folder, _path(data, "data"), place, dev=held, task=task, seeds=seeds, overrides=changes
         )
     result = finetuning.finetune(recipe)
-    return Run(recipe.out, _means(result), result)
+    return Run(recipe.out, _mean_scores(result), result)
 
 
 def evaluate(
@@ -194,13 +194,13 @@ def evaluate(
 
     With `suite`, as "glue" or "blimp", measure any model by a whole benchmark, which leaves its table in `out`.
     """
-    folder, place, changes = _folder(model), None if out is None else _path(out, "out"), _overrides(overrides)
+    folder, place, changes = _model_path(model), None if out is None else _path(out, "out"), _overrides(overrides)
     if suite is not None:
         if place is None:
             raise RecipeError("out", f"the suite {suite} leaves a folder", "Name it: out='runs/measured'")
         return suites.run_suite(suite, folder, _path(data, "data"), place, seeds=seeds, limit=limit, overrides=changes)
     result = measuring.evaluate_file(folder, _path(data, "data"), place, overrides=changes)
-    return Evaluation(_means(result), result, place)
+    return Evaluation(_mean_scores(result), result, place)
 
 
 def models(pattern: str = "*") -> list[str]:
@@ -212,14 +212,14 @@ def models(pattern: str = "*") -> list[str]:
 # ------------------------------------------------------------------------------------------ what people hand in
 
 
-def _prepared(given: list[str], out: Path, recipe: Recipe) -> Path:
+def _prepared_folder(given: list[str], out: Path, recipe: Recipe) -> Path:
     """The one folder of shards that is named; or shards of the text that is, in the tokens the recipe reads."""
     if len(given) == 1 and (Path(given[0]) / "train").is_dir():
         return Path(given[0])
     return entrants.prepare_text(given, out, entrants.tokenizer_kind(recipe.model.settings), True)
 
 
-def _folder(model: Any) -> Path:
+def _model_path(model: Any) -> Path:
     if isinstance(model, Run):
         return folders.model_folder(model.folder)
     return Path(model.path) if isinstance(model, Model) else _path(model, "model")
@@ -253,7 +253,7 @@ def _overrides(given: Any) -> list[str]:
     return _paths(given, "overrides") if isinstance(given, str) or given else []
 
 
-def _changes(options: Mapping[str, Any], known: Mapping[str, str]) -> list[str]:
+def _as_overrides(options: Mapping[str, Any], known: Mapping[str, str]) -> list[str]:
     """Options in the field's words as changes to a recipe; what is None is not said."""
     for name, value in options.items():
         if name not in known:
@@ -264,7 +264,7 @@ def _changes(options: Mapping[str, Any], known: Mapping[str, str]) -> list[str]:
     return [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in said.items()]
 
 
-def _options(options: Mapping[str, Any], *takers: Callable[..., Any]) -> None:
+def _check_options(options: Mapping[str, Any], *takers: Callable[..., Any]) -> None:
     """That each option is one that somebody takes."""
     known = {
         name
@@ -277,9 +277,9 @@ def _options(options: Mapping[str, Any], *takers: Callable[..., Any]) -> None:
             raise RecipeError(name, "is not an option here", suggest(name, known))
 
 
-def _means(result: Mapping[str, Any]) -> dict[str, float]:
+def _mean_scores(result: Mapping[str, Any]) -> dict[str, float]:
     return {name: found["mean"] for name, found in result["summary"].items()}
 
 
-def _figures(scores: Mapping[str, float]) -> str:
+def _format_scores(scores: Mapping[str, float]) -> str:
     return ", ".join(f"{name}={value:.4g}" for name, value in scores.items())

@@ -19,9 +19,13 @@ from bertsmith.runs import autoconfig
 from bertsmith.text.tokenizer import TokenizerConfig
 from bertsmith.text.train import Kind
 
-OWN = frozenset({"out", "data.folder", "train.evaluations", "train.checkpoints", "train.keep_checkpoints", *EXTENTS[0]})
-SIZES = re.compile(r"-(tiny|mini|small|medium|base|large|xl|xlarge|xxlarge)$")  # what a member's name says of its size
-LEGEND = 36  # characters of a label, at most: a legend has six of them in a line
+RACE_KEYS = frozenset(
+    {"out", "data.folder", "train.evaluations", "train.checkpoints", "train.keep_checkpoints", *EXTENTS[0]}
+)
+SIZE_SUFFIX = re.compile(
+    r"-(tiny|mini|small|medium|base|large|xl|xlarge|xxlarge)$"
+)  # what a member's name says of its size
+MAX_LABEL = 36  # characters of a label, at most: a legend has six of them in a line
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ def read_entrants(given: Sequence[str], *, budget: str, points: int) -> dict[str
     found: dict[str, Entrant] = {}
     for entry, *overrides in entries:
         for text in (*shared, *overrides):
-            if text.partition("=")[0].strip() in OWN:
+            if text.partition("=")[0].strip() in RACE_KEYS:
                 raise RecipeError(f"'{text}'", "is for the race to say", "Use --budget, --points, --data and --out")
         stem = recipes.find(entry).stem
         name = " ".join((stem, *overrides))
@@ -65,7 +69,7 @@ def short_name(stem: str, recipe: Recipe) -> str:
     if member is None or replace(shape, vocabulary=member.vocabulary).parameter_count == member.parameter_count:
         return stem
     layers = f"{shape.layers} + {shape.decoder_layers}" if shape.decoder_layers else shape.layers
-    return f"{SIZES.sub('', stem)} {layers} x {shape.width}"
+    return f"{SIZE_SUFFIX.sub('', stem)} {layers} x {shape.width}"
 
 
 def shared_overrides(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -92,7 +96,7 @@ def labels(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         found.append(label)
     seen, letters = Counter(found), Counter[str]()
     for index, (row, label) in enumerate(zip(rows, found, strict=True)):
-        if seen[label] > 1 or (alike[row["called"]] > 1 and len(label) > LEGEND):
+        if seen[label] > 1 or (alike[row["called"]] > 1 and len(label) > MAX_LABEL):
             found[index] = f"{row['called']} ({chr(ord('a') + letters[row['called']])})"
             letters[row["called"]] += 1
     return found

@@ -28,8 +28,8 @@ from bertsmith.tasks.measure import findings_of
 from bertsmith.train import hardware
 
 CONSOLE = terminal.console()
-TOGETHER = 1024  # examples predicted at a time: no more are in memory, however long the file is
-SHOWN = 30  # classes in the terminal's table
+BATCH_EXAMPLES = 1024  # examples predicted at a time: no more are in memory, however long the file is
+MAX_CLASSES_SHOWN = 30  # classes in the terminal's table
 RESULT = "result.json"
 
 
@@ -85,7 +85,7 @@ def evaluate_file(model: Path, data: Path, out: Path | None = None, *, overrides
     With a folder to write to, it leaves `result.json` and a page there.
     """
     if out is not None:
-        _check(out)
+        _check_folder(out)
     settings = config.build(config.override({}, overrides), EvaluateConfig, "evaluate").data
     loaded = load(model)
     task, source = _task(loaded, model), loaded.training_data
@@ -94,7 +94,7 @@ def evaluate_file(model: Path, data: Path, out: Path | None = None, *, overrides
     for reason, count in read.dropped.items():
         CONSOLE.print(f"  left out: {count:,} {reason}")
     own = Prior.of(read.examples, source="this file")
-    names = _names(task.labels, own, place)
+    names = _match_labels(task.labels, own, place)
     if renamed := {one: other for one, other in names.items() if one != other}:
         told = ", ".join(f"'{one}' is '{other}'" for one, other in list(renamed.items())[:8])
         CONSOLE.print(f"labels by the model's names: {told}")
@@ -103,8 +103,8 @@ def evaluate_file(model: Path, data: Path, out: Path | None = None, *, overrides
     temperature = source.get("temperature")
     found = findings_of(task, _prior(source), temperature if isinstance(temperature, float) else None)
     for block in _blocks(read.examples):
-        named = [_renamed(example, names) for example in block]
-        items = task.preprocess([_unlabelled(example) for example in block], loaded.tokenizer, length)
+        named = [_rename_labels(example, names) for example in block]
+        items = task.preprocess([_without_label(example) for example in block], loaded.tokenizer, length)
         found.add(named, predict(task, named, items, device=loaded.device, detailed=True))
     result = _result(found.to_dict(), loaded, place, read, length)
     if out is not None:
@@ -126,19 +126,19 @@ def show(result: Mapping[str, Any], out: Path | None) -> None:
         by_class = Table("\nclass" if "classes" in details else "\nentity", box=None)
         for column in evaluation.COLUMNS:
             by_class.add_column(f"\n{column}", justify="right")
-        for row in sorted(rows, key=lambda row: -row["support"])[:SHOWN]:
+        for row in sorted(rows, key=lambda row: -row["support"])[:MAX_CLASSES_SHOWN]:
             scores = [f"{row[name]:.3f}" for name in ("precision", "recall", "f1")]
             by_class.add_row(evaluation.plain_text(row["label"]), *scores, f"{row['support']:,}")
         CONSOLE.print(by_class)
-        if len(rows) > SHOWN:
-            CONSOLE.print(f"the {SHOWN} largest of {len(rows):,} classes")
+        if len(rows) > MAX_CLASSES_SHOWN:
+            CONSOLE.print(f"the {MAX_CLASSES_SHOWN} largest of {len(rows):,} classes")
     for line in evaluation.comparison_lines(result):
         CONSOLE.print(line)
     if out is not None:
         CONSOLE.print(f"result {out / RESULT}, page {out / evaluation.PAGE}")
 
 
-def _check(out: Path) -> None:
+def _check_folder(out: Path) -> None:
     """No other run's result and no model may be written over."""
     if out.exists() and not out.is_dir():
         raise RunError(out, "is a file", "Name a folder to write to")
@@ -192,7 +192,7 @@ def _read(data: Path, kind: Kind, settings: DataConfig, source: Mapping[str, Any
     return read, place
 
 
-def _names(labels: Sequence[str], own: Prior, place: Path) -> dict[str, str]:
+def _match_labels(labels: Sequence[str], own: Prior, place: Path) -> dict[str, str]:
     """For each label of the file the model's: the same, the same but for capitals, or the one of that number.
 
     Published models are often labelled by names where files have numbers: LABEL_0 or NEGATIVE is 0.
@@ -212,7 +212,7 @@ def _names(labels: Sequence[str], own: Prior, place: Path) -> dict[str, str]:
     raise TextError(place, fact, "Name the column of the label with data.label='...', or rename the labels")
 
 
-def _renamed(example: Any, names: Mapping[str, str]) -> Any:
+def _rename_labels(example: Any, names: Mapping[str, str]) -> Any:
     if not names:
         return example
     match example:
@@ -225,7 +225,7 @@ def _renamed(example: Any, names: Mapping[str, str]) -> Any:
     return example
 
 
-def _unlabelled(example: Any) -> Any:
+def _without_label(example: Any) -> Any:
     """The example as the network sees it: a label that it never learnt is wrong, and no reason to stop."""
     if isinstance(example, Sentence):
         return replace(example, tags=None)
@@ -237,7 +237,7 @@ def _blocks(examples: Sequence[Any]) -> Iterator[list[Any]]:
     rest = iter(examples)
     with Progress(console=CONSOLE, transient=True, disable=not CONSOLE.is_terminal) as progress:
         bar = progress.add_task("measuring", total=len(examples))
-        while block := list(islice(rest, TOGETHER)):
+        while block := list(islice(rest, BATCH_EXAMPLES)):
             yield block
             progress.advance(bar, len(block))
 

@@ -15,13 +15,13 @@ from bertsmith.insight.page import html_page, section
 from bertsmith.models.recurrent import Recurrent
 
 CONSOLE = terminal.console()
-MOST = 40_000  # characters of the text that cells are looked for in
+MAX_CHARACTERS = 40_000  # characters of the text that cells are looked for in
 
 
 def inspect(models: Sequence[Path], text: Path, out: Path, *, pictures: bool = False) -> None:
     """A page of all networks side by side; with `pictures` also as PNGs beside it."""
-    opened = {_name(path): _recurrent(path) for path in models}
-    lines = _lines(text)
+    opened = {_model_name(path): _load_recurrent(path) for path in models}
+    lines = _read_text(text)
     with files.explain_os_errors(out):
         out.parent.mkdir(parents=True, exist_ok=True)
     felt = {name: gradient_flow.gradient_norms(_trunk(model), _windows(model, lines)) for name, model in opened.items()}
@@ -50,13 +50,13 @@ def _windows(model: Model, text: str) -> torch.Tensor:
     return gradient_flow.windows(ids)
 
 
-def _lines(path: Path) -> str:
+def _read_text(path: Path) -> str:
     """The text as it stands, or so much of it as is looked at."""
     read, size = [], 0
     for line in Corpus([str(path)]).lines():
         read.append(line)
         size += len(line) + 1
-        if size >= MOST:
+        if size >= MAX_CHARACTERS:
             break
     text = "\n".join(read).strip()
     if len(text.split()) < 16:
@@ -64,7 +64,7 @@ def _lines(path: Path) -> str:
     return text
 
 
-def _recurrent(path: Path) -> Model:
+def _load_recurrent(path: Path) -> Model:
     model = load(path)
     if not isinstance(model.objective.trunk, Recurrent):
         raise FolderError(path, "has no state that goes from token to token", "Look at a network such as lstm-small")
@@ -77,7 +77,7 @@ def _trunk(model: Model) -> Recurrent:
     return trunk
 
 
-def _name(path: Path) -> str:
+def _model_name(path: Path) -> str:
     """What a person calls the model: its run, where the folder is but `model`."""
     resolved = path.resolve()
     return resolved.parent.name if resolved.name == "model" else resolved.name

@@ -21,9 +21,12 @@ from bertsmith.train.clock import WallBudget, format_duration
 from bertsmith.train.lock import Lock
 
 CONSOLE = terminal.console()
-READING, CUTTING = 0.1, 0.25  # shares of the budget: for the text of the vocabulary, and for cutting text into pieces
-ENDING = 1.0, 0.01  # seconds, and a share of the budget, for what is written last and is not measured before
-LEAST = 0.05  # of the budget, for training: with less there is nothing to wait for
+TOKENIZER_SHARE, PREPARE_SHARE = (
+    0.1,
+    0.25,
+)  # shares of the budget: for the text of the vocabulary, and for cutting text into pieces
+FINAL_RESERVE = 1.0, 0.01  # seconds, and a share of the budget, for what is written last and is not measured before
+MIN_TRAINING_SHARE = 0.05  # of the budget, for training: with less there is nothing to wait for
 DEMO_BLANKS = [
     "the old man shook his [MASK] and said nothing .",
     "she opened the [MASK] and went into the room .",
@@ -55,22 +58,22 @@ def make(
     whole = autoconfig.budget_seconds(budget)
     with Lock(out):
         pieces = TokenizerConfig(lowercase=lowercase, strip_accents=strip_accents)
-        made = _prepared(texts, out, whole, pieces, reading)
+        made = _prepare(texts, out, whole, pieces, reading)
         if path.exists() and begun(out):
             if seed is not None and seed != (was := pretrain.read_recipe(path, []).train.seed):
                 fact = f"its run was begun with --seed {was}, and not {seed}"
                 raise RecipeError(out, fact, "Leave the option out to go on with it, or choose another folder")
-            CONSOLE.print(_going_on(out, path, whole))
+            CONSOLE.print(_resume_message(out, path, whole))
         else:
-            chosen, reasons = _chosen(out, whole, began, seed or 0)
+            chosen, reasons = _choose_recipe(out, whole, began, seed or 0)
             summary.save_choices(out, replace(made, recipe=reasons))
             settle(chosen, pretrain.MAY_CHANGE)
-    ending, share = ENDING
+    ending, share = FINAL_RESERVE
     wall = WallBudget(started=began, budget=whole, reserve=ending + share * whole + reserve)
     return pretrain.pretrain(pretrain.read_recipe(path, []), wall)
 
 
-def _going_on(out: Path, path: Path, whole: float) -> str:
+def _resume_message(out: Path, path: Path, budget: float) -> str:
     """What is about to happen to a run that was begun before."""
     found = checkpoint.load_newest(out / "checkpoints")
     if found is None:
@@ -78,47 +81,47 @@ def _going_on(out: Path, path: Path, whole: float) -> str:
     before = found[0].state.get("wall") or {}
     if not before.get("over"):
         return f"going on with {path}, and with the time it has left"
-    if whole > before["budget"]:
-        return f"going on with {path}, which was finished, for another {format_duration(whole - before['spent'])}"
+    if budget > before["budget"]:
+        return f"going on with {path}, which was finished, for another {format_duration(budget - before['spent'])}"
     used = format_duration(before["budget"])
     return f"{path}: this run is finished, its {used} are used. A longer --budget goes on with it"
 
 
-def _prepared(
-    texts: Sequence[str], out: Path, whole: float, asked: TokenizerConfig, reading: dict[str, Any]
+def _prepare(
+    texts: Sequence[str], out: Path, budget: float, requested: TokenizerConfig, reading: dict[str, Any]
 ) -> Choices:
     """A vocabulary and shards of the text, made now or found to be of the same text; and why they are as they are."""
     corpus, made = Corpus(texts, **reading), summary.load_choices(out)
-    corpus.keep()  # it is read several times
+    corpus.buffer_stdin()  # it is read several times
     if (out / "tokenizer" / "tokenizer.json").exists() and (made.text or (out / "data").exists()):
         tokenizer = Tokenizer.load(out / "tokenizer")
-        _check(out, tokenizer, asked)
+        _check_tokenizer(out, tokenizer, requested)
     else:
-        tokenizer, made = _vocabulary(corpus, asked, out, whole)
+        tokenizer, made = _train_tokenizer(corpus, requested, out, budget)
         summary.save_choices(out, made)
     corpus.max_characters = made.most
     prepare.prepare_shards(corpus, tokenizer, out / "data", autoconfig.validation_share(corpus.estimated_words))
     return made
 
 
-def _vocabulary(corpus: Corpus, asked: TokenizerConfig, out: Path, whole: float) -> tuple[Tokenizer, Choices]:
+def _train_tokenizer(corpus: Corpus, requested: TokenizerConfig, out: Path, budget: float) -> tuple[Tokenizer, Choices]:
     """A vocabulary, why it is as it is, and how many characters of the text there is time for."""
     size, why = autoconfig.vocabulary_size(
         corpus.estimated_words, language.detect_writing(corpus.sample(language.SAMPLE)).units
     )
-    settings = replace(asked, vocabulary=size)
-    learnt = prepare.train_tokenizer(corpus, settings, out / "tokenizer", READING * whole)
+    settings = replace(requested, vocabulary=size)
+    learnt = prepare.train_tokenizer(corpus, settings, out / "tokenizer", TOKENIZER_SHARE * budget)
     made = learnt.tokenizer.vocabulary
     counted = prepare.smaller_vocabulary(made, size) if made < size else f"{made:,} pieces: {why}"
     reasons = [f"vocabulary of {counted}", *([learnt.reason] if learnt.reason else [])]
     most, all_of_it = (
-        int(CUTTING * whole / learnt.seconds_per_character),
+        int(PREPARE_SHARE * budget / learnt.seconds_per_character),
         learnt.characters / max(corpus.progress, 1e-9),
     )
     if most < all_of_it:
         reasons.append(
             f"the first {most / all_of_it:.0%} of the text: "
-            f"in {format_duration(whole)} there is no time to read all of it. "
+            f"in {format_duration(budget)} there is no time to read all of it. "
             "A longer --budget, with another --out, reads more"
         )
     for reason in reasons:
@@ -126,26 +129,26 @@ def _vocabulary(corpus: Corpus, asked: TokenizerConfig, out: Path, whole: float)
     return learnt.tokenizer, Choices(text=reasons, most=most if most < all_of_it else None)
 
 
-def _check(out: Path, tokenizer: Tokenizer, asked: TokenizerConfig) -> None:
+def _check_tokenizer(out: Path, tokenizer: Tokenizer, requested: TokenizerConfig) -> None:
     """That capitals and accents are treated as the command says, in a folder where that was decided before."""
     for option, wanted, is_so in (
-        (("--lowercase", "--cased"), asked.lowercase, tokenizer.lowercase),
-        (("--strip-accents", "--keep-accents"), asked.strip_accents, tokenizer.strips_accents),
+        (("--lowercase", "--cased"), requested.lowercase, tokenizer.lowercase),
+        (("--strip-accents", "--keep-accents"), requested.strip_accents, tokenizer.strips_accents),
     ):
         if wanted is not None and is_so is not None and wanted != is_so:
             fact = f"its vocabulary was made with {option[not is_so]}, and not {option[not wanted]}"
             raise RecipeError(out, fact, "Choose another folder, or remove this one")
 
 
-def _chosen(out: Path, whole: float, began: float, seed: int) -> tuple[Recipe, list[str]]:
+def _choose_recipe(out: Path, budget: float, began: float, seed: int) -> tuple[Recipe, list[str]]:
     """The recipe that suits the prepared text, this machine, and the time that is left of the whole; and why."""
     device = hardware.select_device("auto")
     gpu, flops = device.type == "cuda", hardware.training_flops(device)
     import_module("torch._dynamo")  # which every optimizer imports, and which takes seconds on a loaded machine
-    left = whole - (time.monotonic() - began) - autoconfig.reserve_seconds(whole, gpu=gpu)
-    if left < LEAST * whole:
+    left = budget - (time.monotonic() - began) - autoconfig.reserve_seconds(budget, gpu=gpu)
+    if left < MIN_TRAINING_SHARE * budget:
         rest = format_duration(max(left, 0))
-        fact = f"of {format_duration(whole)}, reading and preparing the text left {rest} for training"
+        fact = f"of {format_duration(budget)}, reading and preparing the text left {rest} for training"
         raise RunError(out, fact, "Give it a longer --budget; what is prepared is kept")
     choice = autoconfig.choose_recipe(out / "data", out, budget=left, flops=flops, gpu=gpu, seed=seed)
     for reason in choice.reasons:

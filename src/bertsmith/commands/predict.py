@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from rich.markup import escape
 
 from bertsmith import terminal
-from bertsmith.data.corpus.sources import pyarrow
+from bertsmith.data.corpus.sources import import_pyarrow
 from bertsmith.data.labelled import unlabelled
-from bertsmith.data.output import Output, again, fingerprint
+from bertsmith.data.output import Output, changed_input_error, fingerprint
 from bertsmith.errors import FolderError, TextError
 from bertsmith.inference import embedder as vectors
 from bertsmith.inference.fill import FilledText
@@ -30,15 +30,15 @@ from bertsmith.metrics.bleu import SIGNATURE, bleu
 from bertsmith.tasks.base import Task
 
 CONSOLE = terminal.console()
-DRAWN = {".html": 40, ".png": 4}  # texts whose alignment is drawn in one file: more would be too heavy
-TOGETHER = 1024  # lines predicted at once: the answer to the first need not wait for the last
-SCORED = 4096  # lines scored at once: the longer the window, the more alike the lengths in a pass
+MAX_ALIGNMENTS = {".html": 40, ".png": 4}  # texts whose alignment is drawn in one file: more would be too heavy
+BATCH_LINES = 1024  # lines predicted at once: the answer to the first need not wait for the last
+SCORE_BATCH_LINES = 4096  # lines scored at once: the longer the window, the more alike the lengths in a pass
 
 
 def predict(model: Path, inputs: Sequence[str], *, out: Path | None, texts: Sequence[str] = ()) -> None:
     """A JSON line for each text of the inputs, in order, as they come. What was interrupted is gone on with."""
-    named = _named(inputs, texts)
-    loaded = _loaded(model)
+    named = _check_inputs(inputs, texts)
+    loaded = _load(model)
     if not isinstance(loaded.objective, Task):
         if loaded.embeds_sentences:
             remedy = f"Use: bertsmith embed {model} FILE --out vectors.npy"
@@ -48,15 +48,15 @@ def predict(model: Path, inputs: Sequence[str], *, out: Path | None, texts: Sequ
     squad = out is not None and out.suffix == ".json"
     if squad and learnt.kind != "answer":
         raise TextError(out, "is for answers, as SQuAD has them", "Use .jsonl")
-    make = partial(unlabelled.examples, named, learnt, _once())
+    make = partial(unlabelled.examples, named, learnt, _notice_once())
     if out is None:
-        for answer in loaded.predict_stream(make(), TOGETHER):
+        for answer in loaded.predict_stream(make(), BATCH_LINES):
             print(terminal.json_line(answer), flush=True)
         return
-    with Output(out, partial(_asked, loaded, "predict", {})) as output:
-        left = _left(output, make, repr, named)
+    with Output(out, partial(_output_settings, loaded, "predict", {})) as output:
+        left = _remaining(output, make, repr, named)
         with terminal.ProgressCounter("answers", output.rows) as count:
-            while some := list(islice(left, TOGETHER)):
+            while some := list(islice(left, BATCH_LINES)):
                 answers = (json.dumps(answer, ensure_ascii=False) + "\n" for answer in loaded.predict(some))
                 output.add(map(repr, some), "".join(answers).encode())
                 count.update(output.rows)
@@ -67,39 +67,39 @@ def embed(model: Path, inputs: Sequence[str], out: Path, **how: Any) -> None:
     """Vectors of the lines of the inputs, as .npy or .parquet, as they come. What was interrupted is gone on with."""
     if out.suffix not in (".npy", ".parquet"):
         raise TextError(out, f"has the unknown ending '{out.suffix}'", "Use .npy or .parquet")
-    named, parquet = _named(inputs), out.suffix == ".parquet"
+    named, parquet = _check_inputs(inputs), out.suffix == ".parquet"
     if parquet:
-        pyarrow(str(out))
-    loaded = _loaded(model)
+        import_pyarrow(str(out))
+    loaded = _load(model)
     embedder = loaded.embedder(**how)
-    head = b"" if parquet else _npy(0, embedder.width)
-    with Output(out, partial(_asked, loaded, "embed", how), head=head) as output:
-        left = _left(output, partial(unlabelled.texts, named, _once()), str, named)
+    head = b"" if parquet else _npy_header(0, embedder.width)
+    with Output(out, partial(_output_settings, loaded, "embed", how), header=head) as output:
+        left = _remaining(output, partial(unlabelled.texts, named, _notice_once()), str, named)
         read: deque[str] = deque()  # by another thread, some thousands ahead of the vectors
         with terminal.ProgressCounter("vectors", output.rows) as count:
-            for found in embedder.stream(_noted(left, read)):
+            for found in embedder.stream(_recorded(left, read)):
                 texts = [read.popleft() for _ in range(len(found))]
-                output.add(texts, _block(texts, found) if parquet else found.tobytes())
+                output.add(texts, _parquet_block(texts, found) if parquet else found.tobytes())
                 count.update(output.rows)
         total, rate = output.rows, count.rate(output.rows)
         if parquet:
             output.finish(partial(_to_parquet, embedder.width))
         else:
-            output.finish(head=_npy(total, embedder.width))
+            output.finish(header=_npy_header(total, embedder.width))
     CONSOLE.print(f"{total:,} vectors of {embedder.width} numbers in {out}, {rate:,.0f} a second")
 
 
 def score(model: Path, inputs: Sequence[str], *, form: Any, as_json: bool, out: Path | None = None) -> None:
     """How likely each line is, as they come, and how well all of them are foretold."""
-    named = _named(inputs)
-    loaded = _loaded(model)
-    make, totals = partial(unlabelled.texts, named, _once()), LikelihoodTotals()
+    named = _check_inputs(inputs)
+    loaded = _load(model)
+    make, totals = partial(unlabelled.texts, named, _notice_once()), LikelihoodTotals()
     if out is not None:
-        with Output(out, partial(_asked, loaded, "score", {"form": form})) as output:
-            left = _left(output, make, str, named)
+        with Output(out, partial(_output_settings, loaded, "score", {"form": form})) as output:
+            left = _remaining(output, make, str, named)
             totals = LikelihoodTotals(**output.state)
             with terminal.ProgressCounter("texts", output.rows) as count:
-                while some := list(islice(left, SCORED)):
+                while some := list(islice(left, SCORE_BATCH_LINES)):
                     found = loaded.score(some, form)
                     totals = totals.plus(found)
                     rows = (json.dumps(one.to_dict(), ensure_ascii=False) + "\n" for one in found)
@@ -108,7 +108,7 @@ def score(model: Path, inputs: Sequence[str], *, form: Any, as_json: bool, out: 
             output.finish()
     else:
         left, header = make(), not as_json
-        while some := list(islice(left, SCORED)):
+        while some := list(islice(left, SCORE_BATCH_LINES)):
             found = loaded.score(some, form)
             if header:  # not before a model without scores is refused
                 CONSOLE.print(f"{'score':>10}  {'a token':>8}  text", style="bold")
@@ -128,8 +128,8 @@ def score(model: Path, inputs: Sequence[str], *, form: Any, as_json: bool, out: 
 
 def search(model: Path, texts: Sequence[str], corpus: Sequence[str], *, top_k: int, as_json: bool) -> None:
     """For each text those of the others that lie nearest."""
-    named = _named(corpus)
-    loaded = _loaded(model)
+    named = _check_inputs(corpus)
+    loaded = _load(model)
     known = list(dict.fromkeys(unlabelled.texts(named)))
     if not known:
         raise TextError("--corpus", "holds no text")
@@ -154,10 +154,10 @@ def fill(model: Path, texts: Sequence[str] | None, *, top_k: int, as_json: bool)
             if as_json:
                 print(terminal.json_line(filled.to_dict()), flush=True)
             else:
-                _show(filled)
+                _show_filled(filled)
 
 
-def _show(filled: FilledText) -> None:
+def _show_filled(filled: FilledText) -> None:
     CONSOLE.print(f"\n{filled.text}", style="bold")
     for blank in filled.blanks:
         for guess in blank:
@@ -168,11 +168,11 @@ def _show(filled: FilledText) -> None:
 
 def generate(model: Path, prompts: Sequence[str], *, as_json: bool, **how: Any) -> None:
     """Each prompt, or each line of standard input, and what comes next."""
-    loaded = _loaded(model)
+    loaded = _load(model)
     for one in loaded.generate_all(list(prompts) or list(unlabelled.texts(["-"])), **how):
         if one.unread:
             fact = f"{one.unread:,} tokens are more than the model reads with the others"
-            _say(f"'{one.prompt[:40]}...': {fact}. They were left out.")
+            _notice(f"'{one.prompt[:40]}...': {fact}. They were left out.")
         if as_json:
             print(terminal.json_line(one.to_dict()), flush=True)
             continue
@@ -196,18 +196,18 @@ def translate(
     """
     if picture is not None:
         alignment.check_path(picture)
-    loaded, said, looks = _loaded(model), list[str](), list[Alignment]()
+    loaded, said, looks = _load(model), list[str](), list[Alignment]()
     shown = terminal.escape_control if sys.stdout.isatty() else str  # a file gets every character as it is
     gold = [] if reference is None else list(unlabelled.every_line(str(reference)))
     asked = (line for name in inputs or ["-"] for line in unlabelled.every_line(name))
-    while some := list(islice(asked, TOGETHER)):
+    while some := list(islice(asked, BATCH_LINES)):
         for number, one in enumerate(loaded.translate_all(some, **how), len(said) + 1):
             if one.unread:
                 fact = f"{one.unread:,} tokens are more than the model reads"
-                _say(f"line {number}: {fact}. They were left out.")
+                _notice(f"line {number}: {fact}. They were left out.")
             print(terminal.json_line(one.to_dict()) if as_json else shown(one.translation), flush=True)
             said.append(one.translation)
-            if picture is not None and one.text.strip() and len(looks) < DRAWN[picture.suffix]:
+            if picture is not None and one.text.strip() and len(looks) < MAX_ALIGNMENTS[picture.suffix]:
                 looks.append(Alignment(f"{one.text.strip()} → {one.translation}", **vars(loaded.align(one))))
     if picture is not None:
         alignment.write(picture, "What each word was taken from", looks)
@@ -219,24 +219,24 @@ def translate(
     print(f"BLEU {bleu(said, gold):.2f} of {len(said):,} lines, {SIGNATURE}", file=sys.stderr)
 
 
-def _loaded(model: Path) -> Model:
+def _load(model: Path) -> Model:
     return load(model)
 
 
-def _named(inputs: Sequence[str], texts: Sequence[str] = ()) -> list[str]:
+def _check_inputs(inputs: Sequence[str], texts: Sequence[str] = ()) -> list[str]:
     """The inputs, all of which are there; and texts that were given as such."""
     unlabelled.check_files(inputs)
     return [*inputs, *map(unlabelled.LiteralText, texts)]
 
 
-def _asked(loaded: Model, verb: str, how: Mapping[str, Any]) -> dict[str, Any]:
+def _output_settings(loaded: Model, verb: str, how: Mapping[str, Any]) -> dict[str, Any]:
     """What makes the rows of an output: the same model and options on the same kind of device."""
     made = fingerprint(Path(loaded.path))
     return {"verb": verb, "model": made, "device": loaded.device.type, "options": {k: str(v) for k, v in how.items()}}
 
 
-def _left(
-    output: Output, make: Callable[[], Iterator[Any]], key: Callable[[Any], str], named: list[str]
+def _remaining(
+    output: Output, read: Callable[[], Iterator[Any]], key: Callable[[Any], str], named: list[str]
 ) -> Iterator[Any]:
     """The inputs that have no row yet."""
     begun = 0
@@ -245,33 +245,33 @@ def _left(
         nonlocal begun
         begun += 1
         if begun > 1 and (not named or "-" in named):
-            raise again("standard input")
-        return make()
+            raise changed_input_error("standard input")
+        return read()
 
     left = output.resume(inputs, key)
     if output.rows:
-        _say(f"{output.out}: going on after {output.rows:,} rows")
-    elif output.anew:
-        _say(f"{output.part}: was begun with {output.anew}, and is begun anew")
+        _notice(f"{output.out}: going on after {output.rows:,} rows")
+    elif output.restart_reason:
+        _notice(f"{output.part}: was begun with {output.restart_reason}, and is begun anew")
     return left
 
 
-def _noted(texts: Iterator[str], read: deque[str]) -> Iterator[str]:
+def _recorded(texts: Iterator[str], read: deque[str]) -> Iterator[str]:
     for text in texts:
         read.append(text)
         yield text
 
 
-def _say(text: str) -> None:
+def _notice(text: str) -> None:
     print(f"bertsmith: {terminal.escape_control(text)}", file=sys.stderr, flush=True)
 
 
-def _once() -> Callable[[str], None]:
+def _notice_once() -> Callable[[str], None]:
     """Says each line once, however often the inputs are read."""
-    return cache(_say)
+    return cache(_notice)
 
 
-def _npy(rows: int, width: int) -> bytes:
+def _npy_header(rows: int, width: int) -> bytes:
     """The head of a .npy file, which has room for any number of rows."""
     raw = io.BytesIO()
     said = {"descr": "<f4", "fortran_order": False, "shape": (rows, width)}
@@ -279,14 +279,14 @@ def _npy(rows: int, width: int) -> bytes:
     return raw.getvalue()
 
 
-def _block(texts: list[str], found: NDArray[np.float32]) -> bytes:
+def _parquet_block(texts: list[str], found: NDArray[np.float32]) -> bytes:
     """Texts and their vectors, until all are there: a Parquet file cannot be gone on with."""
     told = json.dumps(texts).encode()
     return f"{len(texts)} {len(told)}\n".encode() + told + found.tobytes()
 
 
 def _to_parquet(width: int, part: Path, target: Path) -> None:
-    arrow = pyarrow(str(target))
+    arrow = import_pyarrow(str(target))
     schema = arrow.schema([("text", arrow.string()), ("vector", arrow.list_(arrow.float32(), width))])
     with part.open("rb") as blocks, arrow.parquet.ParquetWriter(target, schema) as writer:
         while line := blocks.readline():

@@ -23,8 +23,13 @@ from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig
 from bertsmith.train.clock import format_duration
 
 CONSOLE = terminal.console()
-KEPT = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "tokenizer.json.writing")  # in a tokenizer's folder
-QUICKLY = 300_000  # characters that a vocabulary is measured on where time is short
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+    "tokenizer.json.writing",
+)  # in a tokenizer's folder
+QUICK_SAMPLE = 300_000  # characters that a vocabulary is measured on where time is short
 
 
 def tokenizer(texts: Sequence[str], out: Path, settings: TokenizerConfig, **reading: Any) -> None:
@@ -36,9 +41,9 @@ def tokenizer(texts: Sequence[str], out: Path, settings: TokenizerConfig, **read
 def check_tokenizer_folder(out: Path) -> None:
     """Refuse, before any work, a folder that holds more than a tokenizer: a model's own would be written over."""
     files.check_folder(out)
-    others = [path for path in sorted(out.iterdir()) if path.name not in KEPT] if out.is_dir() else []
+    others = [path for path in sorted(out.iterdir()) if path.name not in TOKENIZER_FILES] if out.is_dir() else []
     if others:
-        files.check_not_foreign(out, marks=(), written=[path.name for path in others])
+        files.check_not_foreign(out, markers=(), outputs=[path.name for path in others])
 
 
 def extend(texts: Sequence[str], out: Path, base: Path, more: int, **reading: Any) -> None:
@@ -86,20 +91,20 @@ def train_tokenizer(
 ) -> TrainedTokenizer:
     """A vocabulary of a text that is open already. `seconds`: how long text is read for it, if not all of it is."""
     with CONSOLE.status("training the vocabulary"):
-        fitted, reason, lines = _fitted(corpus, settings)
+        fitted, reason, lines = _fit_to_language(corpus, settings)
         if reason:
             CONSOLE.print(reason)
-        sample = Sample(lines if seconds is None else _for(seconds, lines))
+        sample = Sample(lines if seconds is None else _read_for(seconds, lines))
         trained = pieces.train(sample, fitted)
         trained.save(out)
         began = time.monotonic()
-        measures = measure_fertility(trained, sample.kept, None if seconds is None else QUICKLY)
-        pace = (time.monotonic() - began) / max(min(sum(map(len, sample.kept)), QUICKLY), 1)
+        measures = measure_fertility(trained, sample.kept, None if seconds is None else QUICK_SAMPLE)
+        pace = (time.monotonic() - began) / max(min(sum(map(len, sample.kept)), QUICK_SAMPLE), 1)
     print_notes(corpus)
     CONSOLE.print(str(measures))
     if trained.vocabulary < settings.vocabulary and seconds is None:
         CONSOLE.print(smaller_vocabulary(trained.vocabulary, settings.vocabulary))
-    return TrainedTokenizer(trained, reason, sample.taken, pace)
+    return TrainedTokenizer(trained, reason, sample.characters, pace)
 
 
 def smaller_vocabulary(size: int, wanted: int) -> str:
@@ -107,7 +112,7 @@ def smaller_vocabulary(size: int, wanted: int) -> str:
     return f"{size:,} pieces, not {wanted:,}: the text has no more that occur at least twice"
 
 
-def _fitted(corpus: Corpus, settings: TokenizerConfig) -> tuple[TokenizerConfig, str, Iterable[str]]:
+def _fit_to_language(corpus: Corpus, settings: TokenizerConfig) -> tuple[TokenizerConfig, str, Iterable[str]]:
     """The settings that suit the text's language, a line that says so, and the lines of the text.
 
     What was said stays as it was said; byte-level BPE and T5 keep capitals and accents in any case.
@@ -126,7 +131,7 @@ def _fitted(corpus: Corpus, settings: TokenizerConfig) -> tuple[TokenizerConfig,
     return replace(settings, lowercase=lower, strip_accents=strip), language.describe(lower, strip, found.reason), lines
 
 
-def _for(seconds: float, lines: Iterable[str]) -> Iterator[str]:
+def _read_for(seconds: float, lines: Iterable[str]) -> Iterator[str]:
     """The lines that can be read in a time."""
     end = time.monotonic() + seconds
     for line in lines:
@@ -137,7 +142,7 @@ def _for(seconds: float, lines: Iterable[str]) -> Iterator[str]:
 
 def print_notes(corpus: Corpus) -> None:
     """Say what was skipped, and how files were read that are not plain UTF-8 text."""
-    for line in corpus.news():
+    for line in corpus.new_notes():
         CONSOLE.print(f"text: {line}")
 
 
@@ -148,12 +153,12 @@ def prepare_shards(
     with _bar("preparing") as show:
         summary = tokenise(corpus, tokenizer, out, valid=valid, workers=workers, progress=show)
     print_notes(corpus)
-    for line in _lines(summary, language.detect_writing(corpus.sample(language.SAMPLE // 10)).units):
+    for line in _summary_lines(summary, language.detect_writing(corpus.sample(language.SAMPLE // 10)).units):
         CONSOLE.print(line)
     return summary
 
 
-def _lines(summary: Summary, units: str = "words") -> Iterator[str]:
+def _summary_lines(summary: Summary, units: str = "words") -> Iterator[str]:
     """A summary as a person reads it; in which units its words are counted."""
     yield "already prepared" if summary.already else f"prepared in {format_duration(summary.seconds)}"
     for name, split in (("training", summary.train), ("validation", summary.valid)):

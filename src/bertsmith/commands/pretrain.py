@@ -37,14 +37,14 @@ from bertsmith.train import hardware
 from bertsmith.train.checkpoint import Checkpoint
 from bertsmith.train.clock import WallBudget
 from bertsmith.train.display import Display
-from bertsmith.train.evaluate import EACH, Validation
+from bertsmith.train.evaluate import SINGLE_EVALUATION_SHARE, Validation
 from bertsmith.train.lock import Lock
 from bertsmith.train.optimizers import Optimizer
 from bertsmith.train.trainer import Speed, Trainer, should_capture
 
 CONSOLE = terminal.console()
-SHOWN = 4  # blanks on the terminal when it is over; the report has more
-SAMPLE = 8  # batches by which the cost of a run is judged
+MAX_EXAMPLES_SHOWN = 4  # blanks on the terminal when it is over; the report has more
+COST_BATCHES = 8  # batches by which the cost of a run is judged
 MAY_CHANGE = frozenset(  # what a run that goes on may have otherwise than when it was begun
     {"out", "data.folder", "data.workers"}
     | {
@@ -115,7 +115,7 @@ def pretrain(recipe: Recipe, wall: WallBudget | None = None) -> dict[str, float]
         report.write(recipe.out / "report.html", told)
         places = {name: str(recipe.out / name) for name in objective.exports}
         places["report"] = str(recipe.out / "report.html")
-        CONSOLE.print(_facts({**told.figures, **places}))
+        CONSOLE.print(_facts_table({**told.figures, **places}))
         _show(told)
     return figures
 
@@ -123,17 +123,17 @@ def pretrain(recipe: Recipe, wall: WallBudget | None = None) -> dict[str, float]
 def _evaluation_seconds(recipe: Recipe, wall: WallBudget | None) -> float | None:
     """How long one evaluation of a run that is bounded by time may take."""
     budget = wall.budget if wall is not None else recipe.train.extent.budget
-    return None if budget is None else EACH * budget
+    return None if budget is None else SINGLE_EVALUATION_SHARE * budget
 
 
-def _show(told: RunSummary) -> None:
+def _show(run: RunSummary) -> None:
     """Some of the blanks, filled, and in one sentence whether it has learnt."""
-    for example in told.examples[:SHOWN]:
+    for example in run.examples[:MAX_EXAMPLES_SHOWN]:
         CONSOLE.print(f"\n{example.text}")
         guesses = ", ".join(f"{word} {chance:.0%}" for word, chance in example.after[:3])
         CONSOLE.print(f"  the word was: {example.truth}   guesses: {guesses}")
-    if told.verdict:
-        CONSOLE.print(f"\n{told.verdict}", style="bold")
+    if run.verdict:
+        CONSOLE.print(f"\n{run.verdict}", style="bold")
 
 
 @dataclass(frozen=True)
@@ -151,13 +151,13 @@ def training_cost(recipe: Recipe) -> TrainingCost:
     objective = build.objective(recipe, tokenizer)
     feed, counts = build.feed(recipe, objective, tokenizer, train), Counter[str]()
     position = feed.first_position()
-    for _ in range(SAMPLE):
+    for _ in range(COST_BATCHES):
         counts.update(feed(position).counts)
         position = feed.next_position(position)
     return TrainingCost(
         parameters=sum(parameter.numel() for parameter in objective.parameters()),
         flops=objective.flops(counts["squares"] / counts["tokens"]),
-        tokens=counts["tokens"] / SAMPLE * recipe.train.gradient_accumulation,
+        tokens=counts["tokens"] / COST_BATCHES * recipe.train.gradient_accumulation,
     )
 
 
@@ -191,7 +191,7 @@ def check(recipe: Recipe) -> None:
         "speed": f"about {speed:,.0f} tokens/s on {hardware.describe(device)['device']}",
         "time": autoconfig.duration(recipe, speed, prepared),
     }
-    CONSOLE.print(_facts(facts))
+    CONSOLE.print(_facts_table(facts))
 
 
 def _verified(folder: Path) -> Shards | None:
@@ -232,7 +232,7 @@ def _title(name: str) -> str:
     return re.split(r"(?<=on a laptop): |\. (?=[A-Z])", line)[0].rstrip(".:")
 
 
-def _facts(facts: Mapping[str, str]) -> Table:
+def _facts_table(facts: Mapping[str, str]) -> Table:
     """Names and values, one below the other."""
     table = Table(show_header=False, box=None)
     for name, value in facts.items():
@@ -245,7 +245,7 @@ def _speed(objective: Pretraining, device: torch.device) -> Speed:
     return Speed(peak, objective.flops)
 
 
-def _export(place: Path, objective: Pretraining, tokenizer: Tokenizer, told: RunSummary) -> None:
+def _export(path: Path, objective: Pretraining, tokenizer: Tokenizer, run: RunSummary) -> None:
     """A model folder: weights, settings, tokenizer and card."""
     shape = objective.trunk.config
     dialect = layout_of(shape)
@@ -253,13 +253,13 @@ def _export(place: Path, objective: Pretraining, tokenizer: Tokenizer, told: Run
     state = {name: one for name, one in objective.state_dict().items() if name.partition(".")[0] in kept}
     if isinstance(shape, TransformerConfig) and shape.causal:
         tokenizer = tokenizer.for_prompts()  # what goes on with a text must not be told that it is over
-    with folders.atomic_folder(place) as folder:
+    with folders.atomic_folder(path) as folder:
         extra: dict[str, Any] = dict(tokenizer.special_ids(dialect.special_tokens))
         if objective.pairs not in ("none", dialect.pairs):
             extra["pairs"] = objective.pairs  # our own word: what transformers' two classes mean here
         folders.write(folder, shape, state, extra)
-        tokenizer.save(folder, length=shape.max_length, segments=shape.segments > 1)
+        tokenizer.save(folder, max_length=shape.max_length, segments=shape.segments > 1)
         fills = any(name.startswith("head.") for name in state)
         use: Use = "goes_on" if shape.causal else "writes" if shape.decoder_layers else "fills" if fills else "is_tuned"
         use = "is_read" if isinstance(objective.trunk, Elmo) else "reads_on" if objective.stateful else use
-        files.write(folder / "README.md", pretrained_card(told, use=use).encode())
+        files.write(folder / "README.md", pretrained_card(run, use=use).encode())

@@ -44,7 +44,9 @@ from bertsmith.train.lock import Lock
 Equal = Literal["time", "flops"]
 CONSOLE = terminal.console()
 RESULT, REPORT, FAILURE = "race.json", "report.html", "failure.txt"
-SAME = frozenset({"out", "data.folder", "data.workers", "train.device", "train.compile"})  # what may differ in a row
+MAY_DIFFER = frozenset(
+    {"out", "data.folder", "data.workers", "train.device", "train.compile"}
+)  # what may differ in a row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +134,7 @@ def report_failure(runner: Runner, error: Exception) -> None:
         files.write_atomic(place, "".join(traceback.format_exception(error)).encode())
         line = f"{type(error).__name__}: {line.partition(chr(10))[0]} ({place} has it all)"
     CONSOLE.print(f"{runner.name} failed. {line}")
-    _tidy()
+    _free_memory()
 
 
 # -------------------------------------------------------------------------------------------------------- the running
@@ -157,7 +159,7 @@ def check(out: Path, known: dict[str, Any], runner: Runner, rules: Rules) -> Non
     if (row := _row(known, runner.name)) is None:
         return
     recipe = with_budget(out, known, runner, rules)
-    settle(recipe, SAME)
+    settle(recipe, MAY_DIFFER)
     if row["data"] != Shards(recipe.data.folder / "train").fingerprint:
         raise RunError(recipe.out, "was raced on another text", "Choose another folder, or give it the same text")
 
@@ -173,7 +175,7 @@ def run_entrant(out: Path, known: dict[str, Any], runner: Runner, rules: Rules) 
         "name": runner.name,
         "called": runner.entrant.label,
         "overrides": runner.entrant.overrides,
-        "what": _what(recipe),
+        "what": _describe(recipe),
         "data": Shards(recipe.data.folder / "train").fingerprint,
         "parameters": runner.cost.parameters,
         "flops": runner.cost.flops,  # for a token
@@ -185,7 +187,7 @@ def run_entrant(out: Path, known: dict[str, Any], runner: Runner, rules: Rules) 
     save(out, known)
     for folder in sorted((recipe.out / "checkpoints").glob("step-*"))[:-1]:
         shutil.rmtree(folder)  # their models stand in folders of their own now
-    _tidy()
+    _free_memory()
     return row
 
 
@@ -233,7 +235,7 @@ def _too_short(place: Path, steps: int, points: int) -> RunError:
     return RunError(place, fact, "Give a longer --budget and another --out, or fewer --points")
 
 
-def _tidy() -> None:
+def _free_memory() -> None:
     """Leave nothing of a run to the next: neither memory nor compiled steps, of which there may be only so many."""
     gc.collect()
     if torch.cuda.is_available():
@@ -257,7 +259,7 @@ def score(
             save()
             told = leaderboard.cell(measure.name, taken)
             CONSOLE.print(f"{row['name']}, point {number} of {len(row['points'])}: {measure.name} {told}")
-            _tidy()
+            _free_memory()
 
 
 def save(out: Path, known: Mapping[str, Any]) -> Results:
@@ -290,7 +292,7 @@ def _protocol(known: Mapping[str, Any]) -> dict[str, str]:
     asked = {name: found["asked"] for row in rows for point in row["points"] for name, found in point["scores"].items()}
     for name, how in asked.items():
         match name:
-            case leaderboard.BITS:
+            case leaderboard.BITS_PER_BYTE:
                 told[name] = (
                     f"of held-out text in sequences as long as in training: {how['hidden']:.0%} of it hidden, or read "
                     "from left to right, which is harder; a model that guesses no words has none"
@@ -308,7 +310,7 @@ def _protocol(known: Mapping[str, Any]) -> dict[str, str]:
     return {**told, **known["machine"]}
 
 
-def _what(recipe: Recipe) -> str:
+def _describe(recipe: Recipe) -> str:
     """A recipe in a line."""
     shape, train = recipe.model.settings, Shards(recipe.data.folder / "train")
     return (

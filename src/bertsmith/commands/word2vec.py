@@ -55,7 +55,7 @@ def train_vectors(
         with CONSOLE.status("counting words"):
             sentences = (sentence for document in corpus.documents() for sentence in document.sentences)
             text = encode_words(sentences, min_count=recipe.min_count, lowercase=recipe.lowercase)
-        for line in corpus.news():
+        for line in corpus.new_notes():
             CONSOLE.print(f"text: {line}")
         CONSOLE.print(
             f"{text.total_words:,} words, {len(text.words):,} of which occur {recipe.min_count} times or more"
@@ -75,14 +75,14 @@ def train_vectors(
 
 def similar(model: Path, words: Sequence[str], *, pairs_file: Path | None, top_k: int, as_json: bool) -> None:
     """The words that lie nearest to each word; and how well a file of judged pairs is agreed with."""
-    _asked(words, pairs_file, "bertsmith similar --pairs")
+    _check_given(words, pairs_file, "bertsmith similar --pairs")
     opened = KeyedVectors(word2vec.load_vectors(model))
     for word in words:
         _show({"word": word}, opened.most_similar(word, top_k), as_json)
     if pairs_file is not None:
         found = opened.evaluate_pairs(read_word_pairs(pairs_file))
         line = f"correlation {found.correlation:.3f} over {found.found:,} of {found.pairs:,} pairs"
-        _say({"file": str(pairs_file), **asdict(found)}, line, as_json)
+        _print_result({"file": str(pairs_file), **asdict(found)}, line, as_json)
 
 
 def analogy(
@@ -91,7 +91,7 @@ def analogy(
     """What is to the third word as the first is to the second; and how many questions of a file are answered."""
     if words and len(words) != 3:
         raise TextError("words", f"an analogy is asked with 3 words, not {len(words)}", "As in: king man woman")
-    _asked(words, questions_file, "bertsmith analogy --questions")
+    _check_given(words, questions_file, "bertsmith analogy --questions")
     opened = KeyedVectors(word2vec.load_vectors(model))
     if words:
         word, minus, plus = words
@@ -102,22 +102,22 @@ def analogy(
         facts = [f"{share:6.1%}  {group}" for group, share in answered.groups.items()]
         whole = f"of {answered.found:,} of {answered.questions:,} questions, those whose words are all known"
         facts.append(f"{answered.accuracy:6.1%}  {whole}")
-        _say({"file": str(questions_file), **answered.to_dict()}, "\n".join(facts), as_json)
+        _print_result({"file": str(questions_file), **answered.to_dict()}, "\n".join(facts), as_json)
 
 
-def _asked(words: Sequence[str], file: Path | None, command: str) -> None:
+def _check_given(words: Sequence[str], file: Path | None, command: str) -> None:
     if not words and file is None:
         raise TextError("words", "none are given", f"Give some, or a file to {command}")
 
 
-def _show(said: dict[str, str], found: list[Neighbour], as_json: bool) -> None:
+def _show(query: dict[str, str], found: list[Neighbour], as_json: bool) -> None:
     if not as_json:
-        CONSOLE.print(f"\n{' '.join(said.values())}", style="bold")
+        CONSOLE.print(f"\n{' '.join(query.values())}", style="bold")
     lines = "\n".join(f"  {one.score:.3f}  {one.word}" for one in found)
-    _say({**said, "found": [asdict(one) for one in found]}, lines, as_json)
+    _print_result({**query, "found": [asdict(one) for one in found]}, lines, as_json)
 
 
-def _say(record: dict[str, Any], line: str, as_json: bool) -> None:
+def _print_result(record: dict[str, Any], line: str, as_json: bool) -> None:
     if as_json:
         print(terminal.json_line(record), flush=True)
     else:

@@ -40,7 +40,7 @@ class Tokens:
         )
 
     def to(self, device: torch.device | str) -> "Tokens":
-        moved: Tokens = _moved(self, device)
+        moved: Tokens = _to_device(self, device)
         return moved
 
 
@@ -62,7 +62,7 @@ class Batch:
     counts: dict[str, int] = field(default_factory=dict)  # by the name of the loss term
 
     def to(self, device: torch.device | str) -> "Batch":
-        moved: Batch = _moved(self, device)
+        moved: Batch = _to_device(self, device)
         return moved
 
 
@@ -70,7 +70,7 @@ def _flat(rows: Sequence[Sequence[int]]) -> Tensor:
     return torch.tensor([token for row in rows for token in row], dtype=torch.int32)
 
 
-def _moved(record: Any, device: torch.device | str) -> Any:
+def _to_device(record: Any, device: torch.device | str) -> Any:
     """The same record with every tensor on the device; pinned tensors travel without waiting."""
     moved = {
         part.name: value.to(device, non_blocking=True) if isinstance(value, Tensor) else value.to(device)

@@ -50,4 +50,4 @@ class Feed:
             self.verification.wait()
 
     def loader(self, position: int, *, pin_memory: bool) -> Loader:
-        return Loader(self, self.source.next_position, position, self.workers, pin=pin_memory)
+        return Loader(self, self.source.next_position, position, self.workers, pin_memory=pin_memory)

@@ -21,17 +21,22 @@ class Loader:
 
     def __init__(
         self,
-        make: Callable[[int], Batch],
-        after: Callable[[int], int],
+        make_batch: Callable[[int], Batch],
+        next_position: Callable[[int], int],
         position: int,
         workers: int,
-        ahead: int = 4,
-        pin: bool = False,
+        prefetch: int = 4,
+        pin_memory: bool = False,
     ) -> None:
-        self._make, self._after, self._next, self._pin = make, after, position, pin
+        self._make_batch, self._next_position, self._position, self._pin_memory = (
+            make_batch,
+            next_position,
+            position,
+            pin_memory,
+        )
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="loader") if workers else None
-        self._ahead = max(ahead, workers)
-        self._waiting: deque[tuple[int, Future[Batch]]] = deque()
+        self._prefetch = max(prefetch, workers)
+        self._pending: deque[tuple[int, Future[Batch]]] = deque()
 
     def __iter__(self) -> "Loader":
         return self
@@ -40,17 +45,17 @@ class Loader:
         if self._pool is None:
             position = self._advance()
             return position, self._prepare(position)
-        while len(self._waiting) < self._ahead:
+        while len(self._pending) < self._prefetch:
             position = self._advance()
-            self._waiting.append((position, self._pool.submit(self._prepare, position)))
-        position, promise = self._waiting.popleft()
+            self._pending.append((position, self._pool.submit(self._prepare, position)))
+        position, promise = self._pending.popleft()
         return position, promise.result()
 
     def close(self) -> None:
         """Stop the threads; what they had not begun is dropped."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
-        self._waiting.clear()
+        self._pending.clear()
 
     def __enter__(self) -> "Loader":
         return self
@@ -61,17 +66,17 @@ class Loader:
         self.close()
 
     def _advance(self) -> int:
-        position, self._next = self._next, self._after(self._next)
+        position, self._position = self._position, self._next_position(self._position)
         return position
 
     def _prepare(self, position: int) -> Batch:
-        batch = self._make(position)
-        return _pinned(batch) if self._pin else batch
+        batch = self._make_batch(position)
+        return _pin_record(batch) if self._pin_memory else batch
 
 
-def _pinned(record: Any) -> Any:
+def _pin_record(record: Any) -> Any:
     """The same record with every tensor in memory that the device can copy from on its own."""
     parts = {part.name: getattr(record, part.name) for part in fields(record)}
     pinned = {name: part.pin_memory() for name, part in parts.items() if isinstance(part, Tensor)}
-    nested = {name: _pinned(part) for name, part in parts.items() if isinstance(part, Tokens | Batch)}
+    nested = {name: _pin_record(part) for name, part in parts.items() if isinstance(part, Tokens | Batch)}
     return replace(record, **pinned, **nested)

@@ -33,17 +33,21 @@ R = TypeVar("R")
 class Output:
     """A growing file. `rows` are done, and `state` is whatever the writer wants to find again."""
 
-    def __init__(self, out: Path, asked: Callable[[], Mapping[str, Any]], *, head: bytes = b"") -> None:
+    def __init__(self, out: Path, made_with: Callable[[], Mapping[str, Any]], *, header: bytes = b"") -> None:
         """`asked` tells which model and options make the rows; `head` is what the file begins with."""
-        self.out, self._asked, self._head = out, cache(asked), head  # to know a model its files are read whole
+        self.out, self._made_with, self._header = (
+            out,
+            cache(made_with),
+            header,
+        )  # to know a model its files are read whole
         self.part, self.journal = (out.with_name(out.name + ending) for ending in (".part", ".part.json"))
-        self.rows, self.size, self.state, self.anew = 0, 0, dict[str, Any](), ""
-        self._hash, self._found, self._file, self._noted = hashlib.sha256(), "", -1, time.monotonic()
-        self.straight = False  # into a device or a pipe, which cannot be gone on with
+        self.rows, self.size, self.state, self.restart_reason = 0, 0, dict[str, Any](), ""
+        self._hash, self._journal_digest, self._file, self._journal_time = hashlib.sha256(), "", -1, time.monotonic()
+        self.is_stream = False  # into a device or a pipe, which cannot be gone on with
 
     def __enter__(self) -> "Output":
         try:
-            self.straight = self.out.exists() and not stat.S_ISREG(self.out.stat().st_mode) and not self.out.is_dir()
+            self.is_stream = self.out.exists() and not stat.S_ISREG(self.out.stat().st_mode) and not self.out.is_dir()
             if self.out.is_dir():
                 raise RunError(self.out, "is a folder", "Name a file in it")
             with files.explain_os_errors(self.out):
@@ -51,16 +55,16 @@ class Output:
                 if not there.is_dir():
                     raise RunError(self.out, f"'{there}' is a file and not a folder", "Choose another place")
                 self.out.parent.mkdir(parents=True, exist_ok=True)
-                flags = os.O_WRONLY if self.straight else os.O_RDWR | os.O_CREAT
-                self._file = os.open(self.out if self.straight else self.part, flags | os.O_CLOEXEC, 0o666)
-                if not self.straight:
+                flags = os.O_WRONLY if self.is_stream else os.O_RDWR | os.O_CREAT
+                self._file = os.open(self.out if self.is_stream else self.part, flags | os.O_CLOEXEC, 0o666)
+                if not self.is_stream:
                     fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._release()
             raise RunError(self.out, "another command is writing it", "Wait for it, or choose another name") from None
         except OSError as error:
-            raise refused(self.out, error) from None
-        if not self.straight:
+            raise write_error(self.out, error) from None
+        if not self.is_stream:
             self._read()
         if not self.rows:
             self._restart()
@@ -78,10 +82,10 @@ class Output:
         for one in islice(left, self.rows):
             _add(digest, key(one))
             count += 1
-        if count == self.rows and digest.hexdigest() == self._found:
+        if count == self.rows and digest.hexdigest() == self._journal_digest:
             self._hash = digest
             return left
-        self.anew = "other inputs"
+        self.restart_reason = "other inputs"
         self._restart()
         return inputs()
 
@@ -93,22 +97,22 @@ class Output:
             self.rows += 1
         self.size += len(data)
         self.state = dict(state or {})
-        if time.monotonic() - self._noted >= EVERY:
-            self._note()
+        if time.monotonic() - self._journal_time >= EVERY:
+            self._write_journal()
 
-    def finish(self, convert: Callable[[Path, Path], None] | None = None, *, head: bytes = b"") -> None:
+    def finish(self, convert: Callable[[Path, Path], None] | None = None, *, header: bytes = b"") -> None:
         """Put the file in place: as it is, with another head of the same length, or as `convert` writes it anew."""
-        if self.straight:
+        if self.is_stream:
             return
         with files.explain_os_errors(self.out, self.size):
-            if head:
-                assert len(head) == len(self._head)
-                os.pwrite(self._file, head, 0)
+            if header:
+                assert len(header) == len(self._header)
+                os.pwrite(self._file, header, 0)
             os.fsync(self._file)
         if convert is None:
             ready = self.part
         else:
-            self._note()  # what was computed outlives a conversion that fails
+            self._write_journal()  # what was computed outlives a conversion that fails
             ready = self.out.with_name(self.out.name + ".writing")
             with files.explain_os_errors(self.out, self.size):
                 convert(self.part, ready)
@@ -125,10 +129,10 @@ class Output:
         if self._file < 0:
             return
         with suppress(OSError, BertsmithError):  # what counts is the first mishap, and the journal's last note holds
-            if not self.straight and self.rows:
+            if not self.is_stream and self.rows:
                 os.ftruncate(self._file, self.size)  # half a row; on a full disk this makes room for the note
-                self._note()
-            elif not self.straight:
+                self._write_journal()
+            elif not self.is_stream:
                 self.part.unlink(missing_ok=True)
         self._release()
 
@@ -138,15 +142,15 @@ class Output:
             return
         try:
             said = files.read_json(self.journal)
-            same = said["format"] == FORMAT and said["asked"] == json.loads(json.dumps(self._asked()))
+            same = said["format"] == FORMAT and said["asked"] == json.loads(json.dumps(self._made_with()))
             there = os.fstat(self._file).st_size >= said["size"]
             if same and there:
                 self.rows, self.size, self.state = int(said["rows"]), int(said["size"]), dict(said["state"])
-                self._found = str(said["inputs"])
+                self._journal_digest = str(said["inputs"])
             else:
-                self.anew = "another model or other options" if there else "a file that has lost its end"
+                self.restart_reason = "another model or other options" if there else "a file that has lost its end"
         except (FolderError, LookupError, TypeError, ValueError):
-            self.anew = "a journal that cannot be read"
+            self.restart_reason = "a journal that cannot be read"
         if self.rows:
             with files.explain_os_errors(self.part):
                 os.ftruncate(self._file, self.size)
@@ -154,13 +158,13 @@ class Output:
 
     def _restart(self) -> None:
         self.rows, self.size, self.state, self._hash = 0, 0, {}, hashlib.sha256()
-        if not self.straight:
+        if not self.is_stream:
             with files.explain_os_errors(self.part):
                 self.journal.unlink(missing_ok=True)
                 os.ftruncate(self._file, 0)
                 os.lseek(self._file, 0, os.SEEK_SET)
-        self._write(self._head)
-        self.size = len(self._head)
+        self._write(self._header)
+        self.size = len(self._header)
 
     def _write(self, data: bytes) -> None:
         view = memoryview(data)
@@ -170,16 +174,16 @@ class Output:
                     view = view[os.write(self._file, view) :]
                 except OSError as error:
                     if error.errno == errno.EFBIG:
-                        raise refused(self.out, error) from None
+                        raise write_error(self.out, error) from None
                     raise
 
-    def _note(self) -> None:
-        if self.straight:
+    def _write_journal(self) -> None:
+        if self.is_stream:
             return
-        self._noted = time.monotonic()
+        self._journal_time = time.monotonic()
         with files.explain_os_errors(self.part):
             os.fsync(self._file)
-        said = {"format": FORMAT, "asked": self._asked(), "rows": self.rows, "size": self.size, "state": self.state}
+        said = {"format": FORMAT, "asked": self._made_with(), "rows": self.rows, "size": self.size, "state": self.state}
         files.write_json(self.journal, said | {"inputs": self._hash.hexdigest()})
 
     def _release(self) -> None:
@@ -197,12 +201,12 @@ def fingerprint(folder: Path) -> str:
     return whole.hexdigest()
 
 
-def refused(out: Path, error: OSError) -> BertsmithError:
+def write_error(out: Path, error: OSError) -> BertsmithError:
     """What to say where a file cannot be made, as by its name."""
     return RunError(out, f"cannot be written ({error.strerror})", "Choose another place")
 
 
-def again(name: str) -> TextError:
+def changed_input_error(name: str) -> TextError:
     """What to say where a stream that has been read is not the one that was read before."""
     return TextError(name, "is not what was read before the interruption", "Remove the .part file, and run it again")
 

@@ -42,11 +42,11 @@ def pack_rows(rows: Sequence[Row]) -> Tokens:
         max_length=longest,
         segments=torch.from_numpy(np.concatenate([row.segments for row in rows])),
         equal_lengths=bool((lengths == longest).all()),
-        character_ids=_letters(rows),
+        character_ids=_character_ids(rows),
     )
 
 
-def _letters(rows: Sequence[Row]) -> Int16[Tensor, "T C"] | None:
+def _character_ids(rows: Sequence[Row]) -> Int16[Tensor, "T C"] | None:
     """How all tokens are spelt; filler, which nobody reads, by nothing but noughts."""
     spelt = next((row.character_ids for row in rows if row.character_ids is not None), None)
     if spelt is None:
@@ -58,13 +58,13 @@ def _letters(rows: Sequence[Row]) -> Int16[Tensor, "T C"] | None:
     return torch.from_numpy(np.concatenate(list(empty)))
 
 
-def batch_by_length(lengths: Sequence[int], budget: int = BATCH_TOKENS) -> Iterator[list[int]]:
+def batch_by_length(lengths: Sequence[int], batch_tokens: int = BATCH_TOKENS) -> Iterator[list[int]]:
     """Which rows go together: the longest first, so that memory is known at once, none over the budget but alone."""
     order = np.argsort(-np.asarray(lengths, np.int64), kind="stable")
     ends = np.cumsum(np.asarray(lengths, np.int64)[order])
     start = taken = 0
     while start < len(order):
-        stop = max(start + 1, int(np.searchsorted(ends, taken + budget, side="right")))
+        stop = max(start + 1, int(np.searchsorted(ends, taken + batch_tokens, side="right")))
         yield order[start:stop].tolist()
         start, taken = stop, int(ends[stop - 1])
 
@@ -73,11 +73,11 @@ def map_rows(
     rows: Sequence[Row],
     compute: Callable[[Tokens], Sequence[R]],
     device: torch.device | str = "cpu",
-    budget: int = BATCH_TOKENS,
+    batch_tokens: int = BATCH_TOKENS,
 ) -> list[R]:
     """What `compute` says of each row, in the order of the rows."""
     found: list[R | None] = [None] * len(rows)
-    for some in batch_by_length([len(row) for row in rows], budget):
+    for some in batch_by_length([len(row) for row in rows], batch_tokens):
         results = compute(pack_rows([rows[row] for row in some]).to(device))
         for row, result in zip(some, results, strict=True):
             found[row] = result

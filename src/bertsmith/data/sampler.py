@@ -11,9 +11,9 @@ from bertsmith.random_bits import ORDER, mix, permute
 class BatchSampler:
     """Lists of items by position. `position = epoch << 32 | index`; the last list of an epoch may be shorter."""
 
-    def __init__(self, items: Sequence[Any], size: int, seed: int) -> None:
-        self.items, self.batch_size, self.seed = items, size, seed
-        self.batches_per_epoch = -(-len(items) // size)  # in an epoch
+    def __init__(self, items: Sequence[Any], batch_size: int, seed: int) -> None:
+        self.items, self.batch_size, self.seed = items, batch_size, seed
+        self.batches_per_epoch = -(-len(items) // batch_size)  # in an epoch
 
     def __call__(self, position: int) -> list[Any]:
         epoch, index = position >> 32, position & 0xFFFF_FFFF

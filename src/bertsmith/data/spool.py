@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from bertsmith.files import explain_os_errors
 
 BUFFER = 1 << 20  # bytes that wait to be written
-AHEAD = 1024  # records that are read at a time where all are read in order
+READ_AHEAD = 1024  # records that are read at a time where all are read in order
 
 R = TypeVar("R")
 
@@ -29,44 +29,44 @@ class _File:
 
     def __init__(self, folder: Path | None) -> None:
         with explain_os_errors(folder or Path(tempfile.gettempdir())), tempfile.TemporaryFile(dir=folder) as file:
-            self.number = os.dup(file.fileno())
+            self.descriptor = os.dup(file.fileno())
 
     def __del__(self) -> None:
         with suppress(OSError, AttributeError):
-            os.close(self.number)
+            os.close(self.descriptor)
 
 
 class Spool(Sequence[R], Generic[R]):
     """An immutable-looking sequence of records: bytes in a file, and the function that makes a record of them."""
 
-    def __init__(self, unpack: Callable[[bytes], R], folder: Path | None = None) -> None:
+    def __init__(self, decode: Callable[[bytes], R], folder: Path | None = None) -> None:
         self._file = _File(folder)
-        self._unpack, self._folder = unpack, folder
-        self._ends, self._waiting, self._written, self._size = array("q", [0]), list[bytes](), 0, 0
-        self._chosen: NDArray[np.int64] | None = None  # which records, where not all of them
+        self._decode, self._folder = decode, folder
+        self._ends, self._buffer, self._written, self._size = array("q", [0]), list[bytes](), 0, 0
+        self._indices: NDArray[np.int64] | None = None  # which records, where not all of them
 
     def append(self, record: bytes) -> None:
-        self._waiting.append(record)
+        self._buffer.append(record)
         self._size += len(record)
         self._ends.append(self._size)
         if self._size - self._written >= BUFFER:
             self._flush()
 
-    def sealed(self) -> "Spool[R]":
+    def seal(self) -> "Spool[R]":
         """The same spool with all of it in its file; from now on threads may read it together."""
         self._flush()
         return self
 
-    def take(self, numbers: NDArray[np.int64]) -> "Spool[R]":
+    def take(self, indices: NDArray[np.int64]) -> "Spool[R]":
         """The records with these numbers, of the same file."""
         self._flush()
         some: Any = object.__new__(type(self))
         some.__dict__.update(self.__dict__)
-        some._chosen = numbers if self._chosen is None else self._chosen[numbers]
+        some._chosen = indices if self._indices is None else self._indices[indices]
         return some  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
-        return len(self._ends) - 1 if self._chosen is None else len(self._chosen)
+        return len(self._ends) - 1 if self._indices is None else len(self._indices)
 
     @overload
     def __getitem__(self, number: SupportsIndex) -> R: ...
@@ -78,35 +78,35 @@ class Spool(Sequence[R], Generic[R]):
         number, size = index(number), len(self)
         if not -size <= number < size:
             raise IndexError(f"record {number} of {size}")
-        row = number % size if self._chosen is None else int(self._chosen[number])
-        return self._unpack(self._read(self._ends[row], self._ends[row + 1]))
+        row = number % size if self._indices is None else int(self._indices[number])
+        return self._decode(self._read(self._ends[row], self._ends[row + 1]))
 
     def __iter__(self) -> Iterator[R]:
         """All records in order, read many at a time."""
-        for start in range(0, len(self), AHEAD):
-            rows = range(start, min(start + AHEAD, len(self)))
-            held = rows if self._chosen is None else self._chosen[start : rows.stop].tolist()
+        for start in range(0, len(self), READ_AHEAD):
+            rows = range(start, min(start + READ_AHEAD, len(self)))
+            held = rows if self._indices is None else self._indices[start : rows.stop].tolist()
             first, last = min(held), max(held)
-            if last - first > 8 * AHEAD:  # far apart
+            if last - first > 8 * READ_AHEAD:  # far apart
                 yield from (self[row] for row in rows)
                 continue
             base = self._ends[first]
             block = self._read(base, self._ends[last + 1])
             for row in held:
-                yield self._unpack(block[self._ends[row] - base : self._ends[row + 1] - base])
+                yield self._decode(block[self._ends[row] - base : self._ends[row + 1] - base])
 
     def _flush(self) -> None:
-        if self._waiting:
+        if self._buffer:
             with explain_os_errors(self._folder or Path(tempfile.gettempdir())):
-                left = memoryview(b"".join(self._waiting))
+                left = memoryview(b"".join(self._buffer))
                 while left:  # a disk may take less than it was given
-                    left = left[os.write(self._file.number, left) :]
-            self._waiting, self._written = [], self._size
+                    left = left[os.write(self._file.descriptor, left) :]
+            self._buffer, self._written = [], self._size
 
     def _read(self, start: int, stop: int) -> bytes:
         if stop > self._written:
             self._flush()
-        found = os.pread(self._file.number, stop - start, start)
+        found = os.pread(self._file.descriptor, stop - start, start)
         while len(found) < stop - start:  # a read may give a part
-            found += os.pread(self._file.number, stop - start - len(found), start + len(found))
+            found += os.pread(self._file.descriptor, stop - start - len(found), start + len(found))
         return found

@@ -11,7 +11,7 @@ from bertsmith.random_bits import mix
 from bertsmith.text.language import is_word
 from bertsmith.text.tokenizer import Tokenizer
 
-SHORTEST, LONGEST = 8, 24  # tokens: enough to guess from, short enough to read
+MIN_TOKENS, MAX_TOKENS = 8, 24  # tokens: enough to guess from, short enough to read
 
 
 @dataclass(frozen=True)
@@ -52,25 +52,25 @@ def openings(shards: Shards, tokenizer: Tokenizer, count: int) -> list[str]:
     return found
 
 
-def _sentences(shards: Shards, cut: bool = False) -> Iterator[tuple[int, np.ndarray]]:
+def _sentences(shards: Shards, truncate: bool = False) -> Iterator[tuple[int, np.ndarray]]:
     """Sentences of a length that is good to read, spread over the text: their numbers and pieces.
 
     `cut`: of longer ones the beginning, too.
     """
     starts = np.concatenate([[0], shards.sentence_ends[:-1]])
     lengths = shards.sentence_ends - starts
-    lengths = np.minimum(lengths, LONGEST) if cut else lengths
-    fitting = np.flatnonzero((lengths >= SHORTEST) & (lengths <= LONGEST))
+    lengths = np.minimum(lengths, MAX_TOKENS) if truncate else lengths
+    fitting = np.flatnonzero((lengths >= MIN_TOKENS) & (lengths <= MAX_TOKENS))
     for sentence in fitting[np.argsort(mix(fitting.astype(np.uint64)))].tolist():
         yield sentence, shards.gather(starts[[sentence]], lengths[[sentence]])
 
 
-def _is_word(ids: np.ndarray, place: int, tokenizer: Tokenizer, least: int) -> bool:
-    here, after = int(ids[place]), int(ids[place + 1])
+def _is_word(ids: np.ndarray, position: int, tokenizer: Tokenizer, min_letters: int) -> bool:
+    here, after = int(ids[position]), int(ids[position + 1])
     word = tokenizer.piece(here).lstrip("Ġ▁")
     return (
         not tokenizer.continuation_mask[here]
         and not tokenizer.continuation_mask[after]
-        and len(word) >= least
+        and len(word) >= min_letters
         and is_word(word)
     )

@@ -34,8 +34,8 @@ Precision = Literal["auto", "float32", "bfloat16"]
 
 CHUNK = {"cpu": 8_192, "cuda": 65_536}  # texts tokenised together, and sorted by length among themselves
 BUDGET = {"cpu": 4_096, "cuda": 131_072}  # tokens in one pass: what a core's cache holds, what fills a GPU
-FEWEST = 128  # tokens: a smaller pass on a CPU costs more than it brings
-STEP = 16  # tokens: passes on a CPU are filled up to a multiple
+MIN_PASS_TOKENS = 128  # tokens: a smaller pass on a CPU costs more than it brings
+ROUND_TO = 16  # tokens: passes on a CPU are filled up to a multiple
 WORKERS = 16  # passes computed at once, at most; on more cores each has several
 BLOCK, QUERIES = 65_536, 256  # vectors and queries that are multiplied at once
 
@@ -88,7 +88,7 @@ class Embedder:
         """The same for texts without end: the vectors of the first some thousands, of the next, and so on."""
         if isinstance(texts, str):
             raise TextError("texts", "is one text, not several", "Put it into a list")
-        source, under_way = iter(texts), _UnderWay()
+        source, under_way = iter(texts), _Pending()
         with ThreadPoolExecutor(1) as reader:
             try:
                 reading = reader.submit(self._encode, source)
@@ -100,24 +100,24 @@ class Embedder:
                 if under_way.fetch is not None:
                     yield under_way.fetch()
             finally:
-                under_way.drop()
+                under_way.cancel()
 
-    def _encode(self, texts: Iterator[str]) -> "_Read | None":
+    def _encode(self, texts: Iterator[str]) -> "_Encoded | None":
         if not (some := list(islice(texts, CHUNK[self.device.type]))):
             return None
         before, _, after = self.tokenizer.template
         rows = [ids if ids or before or after else [self.tokenizer.start_id] for ids in self.tokenizer.encode(some)]
-        return _Read.of(rows, (before[0] if before else None, after[0] if after else None), self.length)
+        return _Encoded.of(rows, (before[0] if before else None, after[0] if after else None), self.length)
 
-    def _submit(self, encoded: "_Read") -> "_UnderWay":
+    def _submit(self, encoded: "_Encoded") -> "_Pending":
         return self._submit_to_cpu(encoded) if self.device.type == "cpu" else self._submit_to_gpu(encoded)
 
-    def _submit_to_cpu(self, encoded: "_Read") -> "_UnderWay":
-        crew, size = _crew(os.getpid(), torch.get_num_threads())
+    def _submit_to_cpu(self, encoded: "_Encoded") -> "_Pending":
+        crew, size = _thread_pool(os.getpid(), torch.get_num_threads())
         vectors = np.empty((len(encoded.lengths), self.width), np.float32)
 
         def compute(some: list[int]) -> None:
-            tokens = encoded.lay(some, _filled(int(encoded.lengths[some].sum())))
+            tokens = encoded.collate(some, _rounded_up(int(encoded.lengths[some].sum())))
             vectors[some] = self._pooled(tokens)[: len(some)].numpy()
 
         def fetch() -> NDArray[np.float32]:
@@ -128,15 +128,15 @@ class Embedder:
         # Every core gets as many passes as the others, of sizes that have been met before.
         total = int(encoded.lengths.sum())
         turns = -(-total // (size * self.budget))
-        share = _filled(max(FEWEST, -(-total // (size * turns))))
+        share = _rounded_up(max(MIN_PASS_TOKENS, -(-total // (size * turns))))
         begun = [
             crew.submit(compute, some) for some in batch_by_length(encoded.lengths.tolist(), min(self.budget, share))
         ]
-        return _UnderWay(fetch, begun)
+        return _Pending(fetch, begun)
 
-    def _submit_to_gpu(self, encoded: "_Read") -> "_UnderWay":
+    def _submit_to_gpu(self, encoded: "_Encoded") -> "_Pending":
         parts = list(batch_by_length(encoded.lengths.tolist(), self.budget))
-        found = [self._pooled(_pinned(encoded.lay(some)).to(self.device)) for some in parts]
+        found = [self._pooled(_pin_memory(encoded.collate(some)).to(self.device)) for some in parts]
         back = torch.from_numpy(np.argsort(np.concatenate(parts))).pin_memory()
         vectors = torch.cat(found).index_select(0, back.to(self.device, non_blocking=True))
         host = torch.empty(vectors.shape, dtype=vectors.dtype, pin_memory=True)
@@ -148,7 +148,7 @@ class Embedder:
             fetched: NDArray[np.float32] = host.numpy().copy()  # pinned memory is scarce
             return fetched
 
-        return _UnderWay(fetch)
+        return _Pending(fetch)
 
     @torch.inference_mode()
     def _pooled(self, tokens: Tokens) -> Tensor:
@@ -183,7 +183,7 @@ def semantic_search(
     for start in range(0, len(vectors), BLOCK):
         table = np.asarray(vectors[start : start + BLOCK]).T
         top = min(top_k, table.shape[1])
-        found = [torch.from_numpy(part @ table).topk(top) for part in _some(queries)]
+        found = [torch.from_numpy(part @ table).topk(top) for part in _query_chunks(queries)]
         scores = torch.cat((scores, torch.cat([best.values for best in found])), 1)
         places = torch.cat((places, torch.cat([best.indices for best in found]) + start), 1)
         scores, kept = scores.topk(min(top_k, scores.shape[1]))
@@ -192,23 +192,30 @@ def semantic_search(
 
 
 @dataclass(frozen=True)
-class _Read:
+class _Encoded:
     """Texts as the ids of their pieces, end to end, without the special ones round each."""
 
     ids: NDArray[np.int32]
     starts: NDArray[np.int64]
     lengths: NDArray[np.int64]  # what is read of each text, special pieces included
-    frame: tuple[int | None, int | None]  # the special piece before a text, and the one after it, where there are any
+    special_tokens: tuple[
+        int | None, int | None
+    ]  # the special piece before a text, and the one after it, where there are any
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[int]], frame: tuple[int | None, int | None], most: int) -> "_Read":
+    def of(
+        cls, rows: Sequence[Sequence[int]], special_tokens: tuple[int | None, int | None], max_length: int
+    ) -> "_Encoded":
         sizes = np.fromiter(map(len, rows), np.int64, len(rows))
         ids = np.fromiter(chain.from_iterable(rows), np.int32, int(sizes.sum()))
         return cls(
-            ids, np.cumsum(sizes) - sizes, np.minimum(sizes + sum(one is not None for one in frame), most), frame
+            ids,
+            np.cumsum(sizes) - sizes,
+            np.minimum(sizes + sum(one is not None for one in special_tokens), max_length),
+            special_tokens,
         )
 
-    def lay(self, some: list[int], total: int = 0) -> Tokens:
+    def collate(self, some: list[int], total: int = 0) -> Tokens:
         """Some texts end to end, filled up to a total with short sequences that nobody reads."""
         count, lengths = len(some), self.lengths[some]
         real, shortest, longest = int(lengths.sum()), int(lengths.min()), int(lengths.max())
@@ -217,7 +224,7 @@ class _Read:
             lengths = np.append(lengths, [shortest] * many + [rest] * (rest > 0)).astype(np.int64)
         bounds = np.concatenate(([0], np.cumsum(lengths)))
         positions = np.arange(bounds[-1]) - np.repeat(bounds[:-1], lengths)
-        start, stop = self.frame
+        start, stop = self.special_tokens
         ids = np.full(len(positions), start or 0, np.int32)
         if len(self.ids):
             places = np.repeat(self.starts[some], lengths[:count]) + positions[:real] - (start is not None)
@@ -236,19 +243,19 @@ class _Read:
 
 
 @dataclass(frozen=True)
-class _UnderWay:
+class _Pending:
     """Vectors that are being computed, and how to wait for them."""
 
     fetch: Callable[[], NDArray[np.float32]] | None = None
-    passes: list[Future[None]] = field(default_factory=list)
+    futures: list[Future[None]] = field(default_factory=list)
 
-    def drop(self) -> None:
-        for one in self.passes:
+    def cancel(self) -> None:
+        for one in self.futures:
             one.cancel()
 
 
 @lru_cache(4)
-def _crew(process: int, threads: int) -> tuple[ThreadPoolExecutor, int]:
+def _thread_pool(process: int, threads: int) -> tuple[ThreadPoolExecutor, int]:
     """Threads that compute passes side by side, one core each: two cores that share a pass wait for each other.
 
     They stay, so that what is set here is set once; a process that was forked gets its own.
@@ -266,13 +273,13 @@ def _crew(process: int, threads: int) -> tuple[ThreadPoolExecutor, int]:
     return crew, size
 
 
-def _filled(tokens: int) -> int:
+def _rounded_up(tokens: int) -> int:
     """So many tokens or at most an eighth more: oneDNN compiles a kernel for each number it meets."""
-    step = max(STEP, 1 << max(0, (tokens - 1).bit_length() - 3))
+    step = max(ROUND_TO, 1 << max(0, (tokens - 1).bit_length() - 3))
     return -(-tokens // step) * step
 
 
-def _pinned(tokens: Tokens) -> Tokens:
+def _pin_memory(tokens: Tokens) -> Tokens:
     return replace(
         tokens,
         ids=tokens.ids.pin_memory(),
@@ -281,7 +288,7 @@ def _pinned(tokens: Tokens) -> Tokens:
     )
 
 
-def _some(queries: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+def _query_chunks(queries: NDArray[np.float32]) -> list[NDArray[np.float32]]:
     return [queries[first : first + QUERIES] for first in range(0, max(1, len(queries)), QUERIES)]
 
 

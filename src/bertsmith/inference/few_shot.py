@@ -20,7 +20,7 @@ from bertsmith.data.labelled.examples import Example
 from bertsmith.data.rows import BATCH_TOKENS, Row, batch_by_length, pack_rows
 from bertsmith.errors import RecipeError, TextError, suggest
 from bertsmith.inference.likelihood import token_log_probabilities
-from bertsmith.inference.prompt import PLACE, DemonstrationPool, Template, Texts
+from bertsmith.inference.prompt import DRAW_ORDER, DemonstrationPool, Template, Texts
 from bertsmith.objectives.causal import CausalLM
 from bertsmith.random_bits import mix, permute
 from bertsmith.text.tokenizer import Tokenizer
@@ -28,7 +28,7 @@ from bertsmith.text.tokenizer import Tokenizer
 Text = str | tuple[str, str]  # one text, or a pair
 TokenIds = tuple[int, ...]
 
-FREE = "N/A"  # a text that says nothing: Zhao et al. 2021, section 4
+CONTENT_FREE = "N/A"  # a text that says nothing: Zhao et al. 2021, section 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +120,7 @@ class FewShotClassifier:
         pieces = dict(zip(distinct, self._encode([self._demonstration(one) for one in distinct]), strict=True))
         free: TokenIds = ()
         if calibrate:
-            [free] = self._encode([self.template.question((FREE,) * self.template.text_count)])
+            [free] = self._encode([self.template.question((CONTENT_FREE,) * self.template.text_count)])
         prompts, empty, shown = list[TokenIds](), list[TokenIds](), list[int]()
         for number, (question, some) in enumerate(zip(questions, shots, strict=True)):
             own = [pieces[one] for one in some]
@@ -147,7 +147,7 @@ class FewShotClassifier:
     ) -> dict[str, float]:
         """The share of examples said right with so many shots, and how many did not have them all, or were cut."""
         shots = [pool.draw(count, seed, number) for number in examples]
-        keys = [int(mix(seed, PLACE, number)) for number in examples]
+        keys = [int(mix(seed, DRAW_ORDER, number)) for number in examples]
         heard = self.predict([one.texts for one in examples.values()], shots, order_keys=keys, calibrate=calibrate)
         gold, names = np.array([one.label for one in examples.values()]), np.array(heard.labels)
         figures = {"accuracy": float((names[heard.log_likelihoods.argmax(1)] == gold).mean())}
@@ -215,7 +215,7 @@ def score_answers(
     answer that begins as another does is guessed along the other's way.
     """
     once = {prompt: number for number, prompt in enumerate(dict.fromkeys(prompts))}
-    ways = _ways(answers)
+    ways = _shared_prefixes(answers)
     rows = [(prompt, way) for prompt in once for way in ways]
     device, training = objective.trunk.embedding.weight.device, objective.training
     found, owners = [torch.empty(0, device=device)], [np.empty(0, np.int64)]
@@ -245,7 +245,7 @@ def score_answers(
     return sums.reshape(len(once), len(answers))[[once[prompt] for prompt in prompts]]
 
 
-def _ways(answers: Sequence[TokenIds]) -> dict[TokenIds, Int64[np.ndarray, "3 N"]]:
+def _shared_prefixes(answers: Sequence[TokenIds]) -> dict[TokenIds, Int64[np.ndarray, "3 N"]]:
     """What must be read behind a prompt; and, along each way, where it is asked, for which piece, of which answer."""
     ways: dict[TokenIds, list[tuple[int, int, int]]] = {}
     for number in sorted(range(len(answers)), key=lambda number: -len(answers[number])):

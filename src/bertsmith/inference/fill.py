@@ -11,7 +11,7 @@ from bertsmith.errors import TextError
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.text.tokenizer import Tokenizer
 
-ROOM = 16_384  # tokens in one pass of the network, so that memory stays small however many texts there are
+BATCH_TOKENS = 16_384  # tokens in one pass of the network, so that memory stays small however many texts there are
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,14 @@ class FilledText:
 def fill(objective: MaskedLM, tokenizer: Tokenizer, texts: Sequence[str], top_k: int = 5) -> list[FilledText]:
     """Each text's blanks filled. Every blank is guessed with the others still blank."""
     objective.eval()
-    rows = [_row(objective, tokenizer, text) for text in texts]
+    rows = [_encode(objective, tokenizer, text) for text in texts]
     filled: list[FilledText] = []
-    for part in _parts(rows):
+    for part in _batches(rows):
         filled += _fill(objective, tokenizer, texts[len(filled) : len(filled) + len(part)], part, top_k)
     return filled
 
 
-def _row(objective: MaskedLM, tokenizer: Tokenizer, text: str) -> list[int]:
+def _encode(objective: MaskedLM, tokenizer: Tokenizer, text: str) -> list[int]:
     ids, _ = tokenizer.encode_pair(text)
     if tokenizer.mask_id not in ids:
         blank = tokenizer.piece(tokenizer.mask_id)
@@ -63,25 +63,25 @@ def _row(objective: MaskedLM, tokenizer: Tokenizer, text: str) -> list[int]:
     return ids
 
 
-def _parts(rows: list[list[int]]) -> list[list[list[int]]]:
+def _batches(rows: list[list[int]]) -> list[list[list[int]]]:
     """Consecutive rows, cut where a part would become too large for one pass."""
     parts: list[list[list[int]]] = []
     for row in rows:
-        if not parts or sum(map(len, parts[-1])) + len(row) > ROOM:
+        if not parts or sum(map(len, parts[-1])) + len(row) > BATCH_TOKENS:
             parts.append([])
         parts[-1].append(row)
     return parts
 
 
 def _fill(
-    objective: MaskedLM, tokenizer: Tokenizer, texts: Sequence[str], rows: list[list[int]], top: int
+    objective: MaskedLM, tokenizer: Tokenizer, texts: Sequence[str], rows: list[list[int]], top_k: int
 ) -> list[FilledText]:
     where = objective.head.bias.device
     tokens = Tokens.from_rows(rows, [[0] * len(row) for row in rows]).to(where)
     chosen = (tokens.ids == tokenizer.mask_id).nonzero()[:, 0]
     scores = objective.logits(objective.trunk(tokens, read=chosen)).float()  # N V
     scores[:, torch.from_numpy(tokenizer.special_mask).to(where)] = -torch.inf  # [SEP] is never a word
-    values, ids = scores.softmax(-1).topk(min(top, scores.shape[-1]))
+    values, ids = scores.softmax(-1).topk(min(top_k, scores.shape[-1]))
     guesses = [
         [WordPrediction(tokenizer.readable(word), probability) for word, probability in zip(*pair, strict=True)]
         for pair in zip(ids.tolist(), values.tolist(), strict=True)

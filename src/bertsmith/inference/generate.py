@@ -50,20 +50,20 @@ def generate(
     begins = before or ([tokenizer.start_id] if "start" in tokenizer.roles else [])  # an empty prompt: a new document
     if not begins and (empty := [number for number, row in enumerate(whole, 1) if not row]):
         raise TextError(f"prompt {empty[0]}", "is empty", "Begin with a word")
-    read = [_end(row, decoder.config.max_length - len(before), config.max_new_tokens) for row in whole]
+    read = [_truncate_left(row, decoder.config.max_length - len(before), config.max_new_tokens) for row in whole]
     written = generate_ids(decoder, [before + row if row else begins for row in read], config, stops)
     return [
-        GeneratedText(prompt, [prompt + _behind(tokenizer, row, new) for new in found], len(full) - len(row))
+        GeneratedText(prompt, [prompt + _continuation(tokenizer, row, new) for new in found], len(full) - len(row))
         for prompt, full, row, found in zip(prompts, whole, read, written, strict=True)
     ]
 
 
-def _end(row: list[int], length: int, most: int) -> list[int]:
+def _truncate_left(row: list[int], length: int, max_new_tokens: int) -> list[int]:
     """A prompt, or, where it fills all that the model reads, its end, with space for what is to come."""
-    return row if len(row) < length else row[min(most, length // 2) - length :]
+    return row if len(row) < length else row[min(max_new_tokens, length // 2) - length :]
 
 
-def _behind(tokenizer: Tokenizer, row: list[int], new: list[int]) -> str:
+def _continuation(tokenizer: Tokenizer, row: list[int], new: list[int]) -> str:
     """What the new pieces say behind the others: whether a blank comes first, only both together tell."""
     before, whole = tokenizer.decode(row), tokenizer.decode(row + new)
     return whole[len(before) :] if whole.startswith(before) else tokenizer.decode(new)

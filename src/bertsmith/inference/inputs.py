@@ -9,14 +9,14 @@ from bertsmith.data.labelled.inputs import Names, TrainedOn
 from bertsmith.errors import RecipeError, TextError
 
 Texts = str | Iterable[str]  # one text, or many
-LONGEST = 40  # characters of a value that a message shows
+MAX_REPR = 40  # characters of a value that a message shows
 
 
 def as_texts(given: Any, name: str = "texts") -> tuple[list[str], bool]:
     """Texts as a list, and whether it was one alone."""
     if isinstance(given, str):
         return [given], True
-    found = _list(given, name, "Give a text, or a list of texts")
+    found = _as_list(given, name, "Give a text, or a list of texts")
     for number, text in enumerate(found, 1):
         if not isinstance(text, str):
             raise TextError(f"{name} {number}", f"is {short_repr(text)}", "Give a text, or a list of texts")
@@ -32,7 +32,7 @@ def as_examples(input_format: TrainedOn, given: Any) -> tuple[list[Any], bool]:
     """
     form = {"tag": "words", "answer": "question", "choose": "choice"}.get(input_format.kind, "text")
     one = isinstance(given, str | tuple | Mapping | Example | Question | Sentence)
-    found = [given] if one else _list(given, "texts", FORMS[form])
+    found = [given] if one else _as_list(given, "texts", FORMS[form])
     names: Names = {}
     made = []
     for number, value in enumerate(found, 1):
@@ -55,7 +55,7 @@ def as_integers(given: Any, name: str) -> tuple[int, ...]:
 def short_repr(value: Any) -> str:
     """A value as a message shows it, not too long."""
     written = repr(value)
-    return written if len(written) <= LONGEST else f"{written[:LONGEST]}..."
+    return written if len(written) <= MAX_REPR else f"{written[:MAX_REPR]}..."
 
 
 FORMS = {
@@ -66,9 +66,9 @@ FORMS = {
 }
 
 
-def _list(given: Any, what: str, remedy: str) -> list[Any]:
+def _as_list(given: Any, name: str, remedy: str) -> list[Any]:
     if given is None or isinstance(given, bytes | bytearray | Mapping) or not isinstance(given, Iterable):
-        raise TextError(what, f"is {short_repr(given)}", remedy)
+        raise TextError(name, f"is {short_repr(given)}", remedy)
     return list(given)
 
 
@@ -91,8 +91,14 @@ def _example(form: str, value: Any, place: str) -> Any:
     return Example(location=place, texts=_strings(parts, value, place, form, 1, 2))
 
 
-def _strings(found: Any, value: Any, place: str, form: str, least: int, most: float = float("inf")) -> tuple[str, ...]:
+def _strings(
+    found: Any, value: Any, place: str, form: str, min_count: int, max_count: float = float("inf")
+) -> tuple[str, ...]:
     """So many texts, or a line that says how they may be given."""
-    if isinstance(found, list | tuple) and least <= len(found) <= most and all(isinstance(one, str) for one in found):
+    if (
+        isinstance(found, list | tuple)
+        and min_count <= len(found) <= max_count
+        and all(isinstance(one, str) for one in found)
+    ):
         return tuple(found)
     raise TextError(place, f"is {short_repr(value)}", FORMS[form])

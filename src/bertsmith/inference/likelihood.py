@@ -27,7 +27,7 @@ from bertsmith.objectives.recurrent_lm import RecurrentLM
 from bertsmith.text.tokenizer import Tokenizer
 
 PllForm = Literal["within_word", "original"]
-SCORES = 1 << 25  # scores of words held at once: memory does not grow with the vocabulary or the pass
+MAX_LOGITS = 1 << 25  # scores of words held at once: memory does not grow with the vocabulary or the pass
 
 
 @dataclass(frozen=True)
@@ -155,9 +155,9 @@ def score(
             raise TextError(f"'{text[:40]}'", f"has {blank} where a word should be", "Write the word")
         own.append([numbers.setdefault(part, len(numbers)) for part in windows(ids, tokenizer.continuation_mask, room)])
     if isinstance(objective, CausalLM | RecurrentLM):
-        logs = _read(objective, list(numbers), tokenizer.start_id if numbers else 0, budget)
+        logs = _causal_log_likelihoods(objective, list(numbers), tokenizer.start_id if numbers else 0, budget)
     else:
-        logs = _computed(objective, MaskedCopies.of(list(numbers), tokenizer, form), budget)
+        logs = _pseudo_log_likelihoods(objective, MaskedCopies.of(list(numbers), tokenizer, form), budget)
     ends = np.cumsum([0, *map(len, numbers)])
     scored = {}
     for text, ids, parts in zip(once, encoded, own, strict=True):
@@ -224,7 +224,7 @@ def windows(ids: Sequence[int], continues: Bool[np.ndarray, "V"], max_length: in
 
 
 @torch.inference_mode()
-def _computed(objective: MaskedLM, copies: MaskedCopies, budget: int) -> Float32[np.ndarray, "N"]:
+def _pseudo_log_likelihoods(objective: MaskedLM, copies: MaskedCopies, budget: int) -> Float32[np.ndarray, "N"]:
     """The logarithm of each copy's guess. Nothing waits for a GPU until all its work is handed over."""
     device = objective.trunk.embedding.weight.device
     lengths = copies.lengths[copies.sequence_numbers].tolist()
@@ -247,7 +247,7 @@ def _computed(objective: MaskedLM, copies: MaskedCopies, budget: int) -> Float32
 
 
 @torch.inference_mode()
-def _read(
+def _causal_log_likelihoods(
     objective: CausalLM | RecurrentLM, sequences: Sequence[Sequence[int]], start: int, budget: int
 ) -> Float32[np.ndarray, "N"]:
     """The logarithm of each piece after the start and the pieces before it, in the order of the sequences."""
@@ -279,7 +279,7 @@ def token_log_probabilities(objective: MaskedLM | CausalLM | RecurrentLM, batch:
     # In bfloat16 a score of 20 is off by up to a sixteenth, more than good and bad sentences often differ by: the
     # head, a small part of the work, computes as exactly as its weights are kept.
     with torch.autocast(device.type, enabled=False):
-        most = max(1, SCORES // objective.trunk.config.vocabulary)
+        most = max(1, MAX_LOGITS // objective.trunk.config.vocabulary)
         parts = zip(torch.split(hidden, most), torch.split(batch.targets, most), strict=True)
         logs = [-F.cross_entropy(objective.logits(some).float(), true, reduction="none") for some, true in parts]
     return torch.cat(logs)

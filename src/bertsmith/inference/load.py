@@ -68,15 +68,15 @@ def load(folder: str | Path, device: str | torch.device = "auto") -> Model:
     )
 
 
-def _objective(opened: ModelFolder, place: Path) -> Objective:
+def _objective(opened: ModelFolder, config_path: Path) -> Objective:
     """The network with the heads that the folder holds."""
     learnt = opened.finetuned
     if opened.config.decoder_layers:
-        if said := _said(opened, place):
+        if said := _text_to_text(opened, config_path):
             return said
         if not isinstance(opened.config, TransformerConfig):
             remedy = "Teach it first: bertsmith finetune lstm-attention DATA --out runs/mine"
-            raise FolderError(place, "does not tell what the network has learnt to write", remedy)
+            raise FolderError(config_path, "does not tell what the network has learnt to write", remedy)
         return SpanCorruption(EncoderDecoder(opened.config), SpanCorruption.Config())
     if isinstance(opened.config, RecurrentConfig):
         return RecurrentLM(build_network(opened.config), RecurrentLM.Config())
@@ -84,7 +84,7 @@ def _objective(opened: ModelFolder, place: Path) -> Objective:
         return BidirectionalLM(build_network(opened.config), BidirectionalLM.Config())
     if not isinstance(opened.config, TransformerConfig):
         remedy = "They are features: bertsmith finetune FOLDER DATA --task features --out runs/mine"
-        raise FolderError(place, "holds word vectors and nothing that uses them", remedy)
+        raise FolderError(config_path, "holds word vectors and nothing that uses them", remedy)
     trunk = Transformer(opened.config)
     if learnt is None and opened.config.causal:
         return CausalLM(trunk, CausalLM.Config())
@@ -110,15 +110,15 @@ def _objective(opened: ModelFolder, place: Path) -> Objective:
     return kind(trunk, config, labels)
 
 
-def _said(opened: ModelFolder, place: Path) -> TextToText | None:
+def _text_to_text(opened: ModelFolder, config_path: Path) -> TextToText | None:
     """What a T5 was taught to write, which its folder tells in words of ours: it has no head to tell by."""
     said = opened.config_json.get("bertsmith")
     if not isinstance(said, dict) or said.get("task") != "write":
         return None
     labels = said.get("labels")
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
-        raise FolderError(place, f"'labels' of bertsmith is {short_repr(labels)}", "Give a list of names")
+        raise FolderError(config_path, f"'labels' of bertsmith is {short_repr(labels)}", "Give a list of names")
     settings = {name: value for name, value in said.items() if name not in ("task", "labels", folders.TRAINED_ON)}
     trunk = build_network(opened.config)
     assert isinstance(trunk, EncoderDecoderNetwork)  # as it has a decoder
-    return TextToText(trunk, build(settings, TextToText.Config, f"{place} [bertsmith]"), tuple(labels))
+    return TextToText(trunk, build(settings, TextToText.Config, f"{config_path} [bertsmith]"), tuple(labels))

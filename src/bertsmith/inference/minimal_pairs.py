@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-from bertsmith.data.corpus.lines import Cleaner, runs
-from bertsmith.data.corpus.sources import BLOCK, find_sources, unpacked
+from bertsmith.data.corpus.lines import Cleaner, clean_lines
+from bertsmith.data.corpus.sources import BLOCK, find_sources, open_decompressed
 from bertsmith.data.rows import BATCH_TOKENS
 from bertsmith.errors import RecipeError, TextError
 from bertsmith.inference.likelihood import PllForm, score
@@ -27,10 +27,10 @@ from bertsmith.objectives.recurrent_lm import RecurrentLM
 from bertsmith.text.tokenizer import Tokenizer
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".txz")
-LONGEST = 1 << 16  # characters a line may have
-LARGEST = 1 << 28  # bytes a file in an archive may unpack to
-MEMBERS = 10_000  # files and folders an archive may hold: BLiMP has 67
-BROKEN = (tarfile.TarError, EOFError, OSError, lzma.LZMAError, zlib.error)
+MAX_LINE_CHARACTERS = 1 << 16  # characters a line may have
+MAX_FILE_BYTES = 1 << 28  # bytes a file in an archive may unpack to
+MAX_ARCHIVE_FILES = 10_000  # files and folders an archive may hold: BLiMP has 67
+ARCHIVE_ERRORS = (tarfile.TarError, EOFError, OSError, lzma.LZMAError, zlib.error)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,18 +134,18 @@ def _files(path: Path) -> Iterator[tuple[str, str, Iterator[bytes]]]:
 
 def _members(path: Path) -> Iterator[tuple[str, str, Iterator[bytes]]]:
     """The same of an archive, whose files are read as they come by; nothing is ever written to disk."""
-    with _explained(path), unpacked(path) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
+    with _explained(path), open_decompressed(path) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
         for number, member in enumerate(archive):
-            if number >= MEMBERS:
-                raise TextError(path, f"holds more than {MEMBERS:,} files", "These are no minimal pairs")
+            if number >= MAX_ARCHIVE_FILES:
+                raise TextError(path, f"holds more than {MAX_ARCHIVE_FILES:,} files", "These are no minimal pairs")
             inner = PurePosixPath(member.name)
             place = f"{path}:{inner}"
             if inner.is_absolute() or ".." in inner.parts:
                 raise TextError(path, f"names '{member.name[:80]}', outside of itself", "Do not trust this archive")
             if not member.isfile() or inner.suffix != ".jsonl" or inner.name.startswith("."):
                 continue
-            if member.size > LARGEST:
-                raise TextError(place, f"is larger than {LARGEST:,} bytes", "These are no minimal pairs")
+            if member.size > MAX_FILE_BYTES:
+                raise TextError(place, f"is larger than {MAX_FILE_BYTES:,} bytes", "These are no minimal pairs")
             yield place, inner.name, _blocks(archive, member, place)
 
 
@@ -162,15 +162,15 @@ def _explained(place: object) -> Iterator[None]:
     """Turn what the unpackers throw into one line."""
     try:
         yield
-    except BROKEN as error:
+    except ARCHIVE_ERRORS as error:
         reason = str(error).splitlines() or ["it is damaged"]
         raise TextError(place, f"cannot be read ({reason[0].rstrip('.')})", "Get the archive again") from None
 
 
 def _read(blocks: Iterator[bytes], place: str, stem: str) -> Iterator[MinimalPair]:
     """The pairs in one file; a line that holds none is refused."""
-    cleaner = Cleaner("fail", LONGEST, Counter())
-    for first, lines in runs(blocks, place, cleaner):
+    cleaner = Cleaner("fail", MAX_LINE_CHARACTERS, Counter())
+    for first, lines in clean_lines(blocks, place, cleaner):
         for number, line in enumerate(lines, first):
             if line and not line.isspace():
                 yield _pair(line, f"{place}:{number}", stem, cleaner)
@@ -190,7 +190,7 @@ def _pair(line: str, place: str, stem: str, cleaner: Cleaner) -> MinimalPair:
         if not isinstance(word, str) or (key not in defaults and not word.strip()):
             raise TextError(place, f"has no text in '{key}'")
         # The line is clean: only what JSON spells out can be something else.
-        words[key] = word if "\\" not in line else cleaner.cleaned(word, place) or ""
+        words[key] = word if "\\" not in line else cleaner.clean(word, place) or ""
     return MinimalPair(
         phenomenon=words["UID"] or stem,
         field=words["field"].replace("/", "_"),  # BLiMP writes syntax_semantics once in another way

@@ -46,7 +46,7 @@ Text = str | tuple[str, str]  # one text, or a pair
 # transformers' word for ours
 SEARCH = {"num_beams": "beams"}
 CHOICES = {"pooling": get_args(Pooling), "join": get_args(Join), "precision": get_args(Precision)}
-SHOWN = 6  # labels that a model's name shows, at most
+MAX_LABELS_SHOWN = 6  # labels that a model's name shows, at most
 
 
 class Model:
@@ -97,7 +97,7 @@ class Model:
         task = self.objective
         if not isinstance(task, Task):
             return "sentence embeddings" if self.embeds_sentences else f"pretrained ({type(task).__name__})"
-        some = ", ".join(task.labels[:SHOWN]) + (", ..." if len(task.labels) > SHOWN else "")
+        some = ", ".join(task.labels[:MAX_LABELS_SHOWN]) + (", ..." if len(task.labels) > MAX_LABELS_SHOWN else "")
         return self.task + (f" ({some})" if some else "")
 
     @property
@@ -181,7 +181,7 @@ class Model:
         """
         asked, one = inputs.as_texts(prompts, "prompts")
         found = self.generate_all(asked, **how)
-        _warn("prompt", found)
+        _warn_truncated("prompt", found)
         written = [text for answer in found for text in answer.texts]
         return written[0] if one and len(written) == 1 else written
 
@@ -197,7 +197,7 @@ class Model:
         if not isinstance(self.objective, CausalLM | RecurrentLM | SpanCorruption | TextToText):
             remedy = "Only a model pretrained on next tokens or on spans can write, as GPT and T5 are"
             raise FolderError(self.path, "was not trained to tell the next token", remedy)
-        config = GenerationConfig(**_known(GenerationConfig, how))
+        config = GenerationConfig(**_known_options(GenerationConfig, how))
         kept = {self.tokenizer.roles.get("stop"), *self.tokenizer.sentinels}
         return generate(self._decoder(precision, kept), self.tokenizer, prompts, config, stop)
 
@@ -213,8 +213,8 @@ class Model:
         `how` is that of `translate_all`: beams, length_penalty and precision.
         """
         asked, one = inputs.as_texts(texts)
-        found = self.translate_all(asked, **_known(self.translate_all, how))
-        _warn("text", found)
+        found = self.translate_all(asked, **_known_options(self.translate_all, how))
+        _warn_truncated("text", found)
         return found[0].translation if one else [answer.translation for answer in found]
 
     def translate_all(
@@ -293,7 +293,7 @@ class Model:
             raise FolderError(self.path, "gives no vectors of texts", "Take a network such as BERT's")
         length = min(self.sentence_config.length or self.max_length, self.max_length)
         own = {"pooling": self.sentence_config.pooling, "normalise": self.sentence_config.normalise, "length": length}
-        wanted = {**own, **_known(Embedder, how)}
+        wanted = {**own, **_known_options(Embedder, how)}
         for name, choices in CHOICES.items():
             if name in wanted and wanted[name] not in choices:
                 raise RecipeError(name, f"is {inputs.short_repr(wanted[name])}", suggest(str(wanted[name]), choices))
@@ -385,17 +385,17 @@ class Model:
         return self.predict(texts)
 
 
-def _known(asked: Any, how: Mapping[str, Any]) -> dict[str, Any]:
+def _known_options(function: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     """Settings by the words that a function has for them; one that it does not know is told with the nearest."""
-    words = [name for name, one in inspect.signature(asked).parameters.items() if one.kind is one.KEYWORD_ONLY]
-    found = {SEARCH.get(name, name) if SEARCH.get(name) in words else name: value for name, value in how.items()}
+    words = [name for name, one in inspect.signature(function).parameters.items() if one.kind is one.KEYWORD_ONLY]
+    found = {SEARCH.get(name, name) if SEARCH.get(name) in words else name: value for name, value in options.items()}
     for name in found:
         if name not in words:
             raise RecipeError(name, "is not an option here", suggest(name, words))
     return found
 
 
-def _warn(name: str, found: Sequence[GeneratedText | TranslatedText]) -> None:
+def _warn_truncated(name: str, found: Sequence[GeneratedText | TranslatedText]) -> None:
     """Tell the caller of a method what was too long to be read."""
     for number, one in enumerate(found, 1):
         if one.unread:

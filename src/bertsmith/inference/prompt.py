@@ -15,7 +15,9 @@ Texts = tuple[str, ...]  # one text, or a pair
 TEMPLATES = {1: "{text} => {label}\n", 2: "{text} | {second} => {label}\n"}  # by the number of texts
 FIELD = re.compile(r"\{(text|second)\}")
 YES_NO = {"entailment": "yes", "neutral": "maybe", "contradiction": "no", "not_entailment": "no"}
-NAMES: dict[str, dict[str, str]] = {  # what the classes of GLUE are called in a prompt, in common words of few pieces
+GLUE_LABEL_WORDS: dict[
+    str, dict[str, str]
+] = {  # what the classes of GLUE are called in a prompt, in common words of few pieces
     "CoLA": {"0": "wrong", "1": "right"},
     "SST-2": {"0": "negative", "1": "positive"},
     "MRPC": {"0": "different", "1": "same"},
@@ -25,7 +27,9 @@ NAMES: dict[str, dict[str, str]] = {  # what the classes of GLUE are called in a
     "RTE": YES_NO,
     "WNLI": {"0": "no", "1": "yes"},
 }
-TURN, MEMBER, PLACE = range(3)  # what a draw is for: the class whose turn it is, one of its examples, or their order
+DRAW_CLASS, DRAW_EXAMPLE, DRAW_ORDER = range(
+    3
+)  # what a draw is for: the class whose turn it is, one of its examples, or their order
 
 
 class Template:
@@ -86,12 +90,12 @@ class DemonstrationPool:
 
     def _turns(self, seed: int, number: int) -> Iterator[int]:
         classes = len(self._members)
-        order = permute(np.arange(classes), classes, int(mix(seed, TURN, number))).tolist()
+        order = permute(np.arange(classes), classes, int(mix(seed, DRAW_CLASS, number))).tolist()
         for rank in range(max(map(len, self._members), default=0)):
             for turn in order:
                 own = self._members[turn]
                 if rank < len(own):
-                    [place] = permute(np.array([rank]), len(own), int(mix(seed, MEMBER, number, turn)))
+                    [place] = permute(np.array([rank]), len(own), int(mix(seed, DRAW_EXAMPLE, number, turn)))
                     yield int(own[place])
 
 
@@ -100,5 +104,5 @@ def label_words(labels: Sequence[str], overrides: Mapping[str, str], task: str =
     for label in overrides:
         if label not in labels:
             raise RecipeError("label_words", f"there is no label '{label}'", suggest(label, labels))
-    known = {**NAMES.get(task, {}), **overrides}
+    known = {**GLUE_LABEL_WORDS.get(task, {}), **overrides}
     return {label: known.get(label, label) for label in labels}

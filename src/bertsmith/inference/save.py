@@ -16,8 +16,8 @@ from bertsmith.models.hf.sentence_transformers import SentenceConfig
 from bertsmith.objectives.base import Objective
 from bertsmith.text.tokenizer import Tokenizer
 
-OURS = ("bertsmith", "pairs")  # in config.json: what transformers has no words for
-CARD = "README.md"
+OWN_CONFIG_KEYS = ("bertsmith", "pairs")  # in config.json: what transformers has no words for
+MODEL_CARD = "README.md"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Origin:
     def of(cls, folder: Path, opened: ModelFolder, objective: Objective) -> "Origin":
         own = objective.state_dict().keys()
         rest = {name: weight for name, weight in opened.state_dict.items() if name not in own}
-        extra = {name: opened.config_json[name] for name in OURS if name in opened.config_json}
+        extra = {name: opened.config_json[name] for name in OWN_CONFIG_KEYS if name in opened.config_json}
         return cls(
             folder=folder,
             learnt=opened.finetuned,
@@ -53,8 +53,8 @@ def save(
     extra = {**tokenizer.special_ids(layout_of(shape).special_tokens), **origin.extra_config}
     with folders.atomic_folder(folder) as place:
         folders.write(place, shape, {**held, **origin.unused_weights}, extra, origin.learnt)
-        tokenizer.save(place, length=shape.max_length, segments=shape.segments > 1)
+        tokenizer.save(place, max_length=shape.max_length, segments=shape.segments > 1)
         if sentence is not None:
             sentences.write(place, sentence, shape.width)
-        if (card := origin.folder / CARD).is_file():
-            files.write(place / CARD, card.read_bytes())
+        if (card := origin.folder / MODEL_CARD).is_file():
+            files.write(place / MODEL_CARD, card.read_bytes())

@@ -16,7 +16,7 @@ from bertsmith.models.generation.search import GenerationConfig
 from bertsmith.tasks.text_to_text import TextToText
 from bertsmith.text.tokenizer import Tokenizer
 
-TOGETHER = {"cpu": 1_024, "cuda": 32_768}  # tokens that are read at once, of texts of nearly one length
+BATCH_TOKENS = {"cpu": 1_024, "cuda": 32_768}  # tokens that are read at once, of texts of nearly one length
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def translate(
     items = task.preprocess(examples, tokenizer, task.trunk.config.max_length)
     rows = [item.rows[0].ids.tolist() for item in items]
     found = [TranslatedText(text, "") for text in texts]
-    for some in batch_by_length([len(row) for row in rows], TOGETHER[decoder.device.type]):
+    for some in batch_by_length([len(row) for row in rows], BATCH_TOKENS[decoder.device.type]):
         written = generate_ids(decoder, [rows[place] for place in some], config, [tokenizer.stop_id])
         for place, (best, *_) in zip(some, written, strict=True):
             number = spoken[place]
@@ -75,11 +75,11 @@ def align(task: TextToText, tokenizer: Tokenizer, translation: TranslatedText) -
     looks = task.trunk.alignment(Tokens.from_rows([read]).to(device), given.to(device))
     if looks is None:
         return None
-    before, behind = ([_shown(tokenizer, number) for number in row] for row in (read, said))
+    before, behind = ([_readable(tokenizer, number) for number in row] for row in (read, said))
     return TokenAlignment(before, behind, looks[0].float().cpu().numpy())
 
 
-def _shown(tokenizer: Tokenizer, number: int) -> str:
+def _readable(tokenizer: Tokenizer, number: int) -> str:
     """A piece as a person reads it; a dot says that it goes on with the word before."""
     piece = tokenizer.piece(number)
     return f"·{piece.removeprefix('##')}" if tokenizer.continuation_mask[number] else piece.lstrip("▁Ġ") or piece

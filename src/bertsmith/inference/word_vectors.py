@@ -10,16 +10,16 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from bertsmith.data.corpus.lines import Cleaner, runs
+from bertsmith.data.corpus.lines import Cleaner, clean_lines
 from bertsmith.data.corpus.sources import COMPRESSIONS, Source
 from bertsmith.errors import TextError
 from bertsmith.metrics.scores import spearman
 from bertsmith.models.word_vectors import WordVectors
 
 Method = Literal["add", "multiply"]  # 3CosAdd, 3CosMul
-LONGEST = 1 << 12  # characters a line may have
-SMALL = 1e-3  # so that nothing is divided by nought, as in the paper
-TOGETHER = 512  # questions that are answered at once
+MAX_LINE_CHARACTERS = 1 << 12  # characters a line may have
+EPSILON = 1e-3  # so that nothing is divided by nought, as in the paper
+BATCH_QUESTIONS = 512  # questions that are answered at once
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ class KeyedVectors:
         known = [(group, [self._index_or_none(word) for word in four]) for group, four in questions]
         asked = [(group, four) for group, four in known if all(one is not None and one < size for one in four)]
         right, seen = Counter[str](), Counter(group for group, _ in asked)
-        for start in range(0, len(asked), TOGETHER):
-            some = asked[start : start + TOGETHER]
+        for start in range(0, len(asked), BATCH_QUESTIONS):
+            some = asked[start : start + BATCH_QUESTIONS]
             a, b, c, d = np.array([four for _, four in some], np.int64).T
             scores = self._scores(np.stack([b, a, c], 1), method, size)
             np.put_along_axis(scores, np.stack([a, b, c], 1), -np.inf, 1)
@@ -116,7 +116,7 @@ class KeyedVectors:
         if method == "add":
             return np.asarray((word - minus + plus) @ among)
         one, without, other = ((part @ among + 1) / 2 for part in (word, minus, plus))
-        return np.asarray(one * other / (without + np.float32(SMALL)))
+        return np.asarray(one * other / (without + np.float32(EPSILON)))
 
     def _top(self, scores: np.ndarray, excluded: Sequence[int], top_k: int) -> list[Neighbour]:
         scores = scores.astype(np.float64)
@@ -161,7 +161,9 @@ def _rows(path: Path) -> Iterator[tuple[str, list[str]]]:
     if not path.is_file():
         raise TextError(path, "is not a file" if path.exists() else "does not exist")
     source = Source(path, ".txt", path.suffix if path.suffix in COMPRESSIONS else "")
-    for first, lines in runs(source.blocks(lambda reached: None), source.name, Cleaner("fail", LONGEST, Counter())):
+    for first, lines in clean_lines(
+        source.blocks(lambda reached: None), source.name, Cleaner("fail", MAX_LINE_CHARACTERS, Counter())
+    ):
         for number, line in enumerate(lines, first):
             if parts := line.split():
                 yield f"{path}:{number}", parts

@@ -14,8 +14,8 @@ from bertsmith.errors import TextError
 from bertsmith.insight import png
 from bertsmith.insight.page import html_page
 
-ENDINGS = (".html", ".png")
-INSTEAD = "write .html, which needs nothing"
+SUFFIXES = (".html", ".png")
+ALTERNATIVE = "write .html, which needs nothing"
 CELL, LETTER, SLANT = 26, 7.4, 0.72  # sizes in a drawing: of a square, of a letter, and what of its length a name rises
 LEAD = "Each row is a word that was written, each column one that was read: the darker, the more was taken from it."
 
@@ -34,17 +34,17 @@ def write(path: Path, title: str, alignments: Sequence[Alignment]) -> None:
     """All pictures in one file: a page, or a PNG where the name ends so."""
     check_path(path)
     if path.suffix == ".png":
-        png.save(path, _drawn(path, alignments))
+        png.save(path, _figure(path, alignments))
     else:
         files.write_atomic(path, page(title, alignments).encode())
 
 
 def check_path(path: Path) -> None:
     """Whether a picture can be written there, asked before the work is done."""
-    if path.suffix not in ENDINGS:
+    if path.suffix not in SUFFIXES:
         raise TextError(path, f"has the unknown ending '{path.suffix}'", "Use .html or .png")
     if path.suffix == ".png":
-        png.figure(path, 1, 1, INSTEAD)
+        png.figure(path, 1, 1, ALTERNATIVE)
 
 
 def page(title: str, alignments: Sequence[Alignment]) -> str:
@@ -76,10 +76,10 @@ def svg(one: Alignment) -> str:
     return f"<figure>{caption}<svg {size}>{''.join(parts)}</svg></figure>"
 
 
-def _drawn(path: Path, alignments: Sequence[Alignment]) -> Any:
+def _figure(path: Path, alignments: Sequence[Alignment]) -> Any:
     """All pictures below each other, in one figure."""
     sizes = [(1.6 + 0.34 * len(one.source), 1.5 + 0.34 * len(one.target)) for one in alignments] or [(4.0, 2.0)]
-    figure = png.figure(path, max(wide for wide, _ in sizes), sum(high for _, high in sizes), INSTEAD)
+    figure = png.figure(path, max(wide for wide, _ in sizes), sum(high for _, high in sizes), ALTERNATIVE)
     grid = figure.subplots(len(sizes), 1, squeeze=False, height_ratios=[high for _, high in sizes])
     for axes, one in zip(grid[:, 0], alignments, strict=False):
         axes.imshow(one.weights, cmap="Blues", vmin=0.0, vmax=1.0)

@@ -21,10 +21,12 @@ from bertsmith.nn.rnn.cells import STATE_VECTORS
 from bertsmith.text.tokenizer import Tokenizer
 
 Span = tuple[int, int]  # the characters that a token stands for
-LEAST = 0.1  # of a correlation: less is none
-CLOSES = {'"': '"', "'": "'", "\u201c": "\u201d", "\u2018": "\u2019"}  # quotation marks, and what ends each
-OPEN = 2000  # characters after which a quotation has been left open by mistake; one ends with its paragraph, too
-SHOWN = 1200  # characters of a text that a picture shows
+MIN_CORRELATION = 0.1  # of a correlation: less is none
+CLOSING_QUOTES = {'"': '"', "'": "'", "\u201c": "\u201d", "\u2018": "\u2019"}  # quotation marks, and what ends each
+MAX_QUOTATION = (
+    2000  # characters after which a quotation has been left open by mistake; one ends with its paragraph, too
+)
+MAX_CHARACTERS = 1200  # characters of a text that a picture shows
 COLUMNS = 100  # of a line of a PNG
 LEAD = (
     "Each text is coloured by one number of the network's state, orange above nought and blue below. The number was "
@@ -81,8 +83,8 @@ def text_features(text: str, spans: Sequence[Span]) -> dict[str, Float64[np.ndar
         before = text[number - 1] if number else "\n"
         if letter == "\n" or (letter.isspace() and before in ".!?"):
             place = 0
-        ended = before == letter == "\n" or number - opened > OPEN
-        inside, was = ("" if ended else _inside(inside, letter, before)), inside
+        ended = before == letter == "\n" or number - opened > MAX_QUOTATION
+        inside, was = ("" if ended else _closing_quote(inside, letter, before)), inside
         opened = number if inside and not was else opened
         depth = max(0, depth + (letter in "([") - (letter in ")]"))
         capital = int(letter.isupper()) if not (before.isalpha() and letter.isalpha()) else capital
@@ -100,13 +102,13 @@ def text_features(text: str, spans: Sequence[Span]) -> dict[str, Float64[np.ndar
     }
 
 
-def _inside(mark: str, letter: str, before: str) -> str:
+def _closing_quote(mark: str, letter: str, before: str) -> str:
     """The mark that closes the quotation one is in behind this letter; none outside. An apostrophe opens none."""
     if letter == mark and (letter != "'" or before in ",.!?;:-"):
         return ""
-    if mark or letter not in CLOSES or (letter == "'" and not before.isspace()):
+    if mark or letter not in CLOSING_QUOTES or (letter == "'" and not before.isspace()):
         return mark
-    return CLOSES[letter]
+    return CLOSING_QUOTES[letter]
 
 
 def select_cells(
@@ -121,7 +123,7 @@ def select_cells(
             continue
         best = int(np.abs(_correlations(values[:half], told[:half])).argmax())
         judged = float(_correlations(values[half:, best : best + 1], told[half:])[0])
-        if abs(judged) < LEAST:
+        if abs(judged) < MIN_CORRELATION:
             continue
         layer = int(layers[best])
         shown = values[half:, best].tolist()
@@ -129,9 +131,9 @@ def select_cells(
     return found
 
 
-def _correlations(values: Float64[np.ndarray, "L N"], told: Float64[np.ndarray, "L"]) -> Float64[np.ndarray, "N"]:
+def _correlations(values: Float64[np.ndarray, "L N"], feature: Float64[np.ndarray, "L"]) -> Float64[np.ndarray, "N"]:
     """Of each column with a property; nought for one that never changes."""
-    centred, other = values - values.mean(0), told - told.mean()
+    centred, other = values - values.mean(0), feature - feature.mean()
     lengths = np.sqrt((centred**2).sum(0) * (other**2).sum())
     return np.asarray(np.divide(other @ centred, lengths, out=np.zeros(len(lengths)), where=lengths > 0))
 
@@ -148,7 +150,7 @@ def section(text: str, spans: Sequence[Span], found: Sequence[InterpretableCell]
 
 def _coloured(text: str, spans: Sequence[Span], values: Sequence[float]) -> str:
     parts, place = [], spans[0][0] if spans else 0
-    for (start, end), value in _shown(spans, values):
+    for (start, end), value in _visible(spans, values):
         tone = "222,120,31" if value > 0 else "47,111,179"
         style = f"background:rgba({tone},{abs(value):.2f})"
         told = f'<span style="{style}" title="{value:+.2f}">{escape(text[start:end])}</span>'
@@ -157,17 +159,17 @@ def _coloured(text: str, spans: Sequence[Span], values: Sequence[float]) -> str:
     return "".join(parts)
 
 
-def _shown(spans: Sequence[Span], values: Sequence[float]) -> list[tuple[Span, float]]:
+def _visible(spans: Sequence[Span], values: Sequence[float]) -> list[tuple[Span, float]]:
     """So much of the text as a picture shows."""
     if not spans:
         return []
-    stop = spans[0][0] + SHOWN
+    stop = spans[0][0] + MAX_CHARACTERS
     return [(span, value) for span, value in zip(spans, values, strict=True) if span[1] <= stop]
 
 
 def draw(path: Path, text: str, spans: Sequence[Span], found: Sequence[InterpretableCell]) -> None:
     """The same as a PNG, letter by letter."""
-    rows = -(-SHOWN // COLUMNS) + 1
+    rows = -(-MAX_CHARACTERS // COLUMNS) + 1
     figure = png.figure(path, 10.0, max(1.0, 0.19 * (rows + 3) * len(found)))
     for axes, one in zip(figure.subplots(max(len(found), 1), 1, squeeze=False)[:, 0], found, strict=False):
         axes.set_title(one.title, fontsize=9, loc="left")
@@ -175,7 +177,7 @@ def draw(path: Path, text: str, spans: Sequence[Span], found: Sequence[Interpret
         axes.set_axis_off()
         first = spans[0][0]
         colours, before = np.zeros((rows, COLUMNS)), first
-        for (_, end), value in _shown(spans, one.values):
+        for (_, end), value in _visible(spans, one.values):
             for place in range(before - first, end - first):
                 colours[divmod(place, COLUMNS)] = value
             before = end
@@ -188,7 +190,7 @@ def draw(path: Path, text: str, spans: Sequence[Span], found: Sequence[Interpret
             aspect="auto",
             interpolation="none",
         )
-        for place, letter in enumerate(text[first : first + SHOWN]):
+        for place, letter in enumerate(text[first : first + MAX_CHARACTERS]):
             row, column = divmod(place, COLUMNS)
             if not letter.isspace():
                 how = {"fontsize": 7, "family": "monospace", "ha": "center", "va": "center", "parse_math": False}

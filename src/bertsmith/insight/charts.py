@@ -13,9 +13,9 @@ Formatter = Callable[[float], str]  # a value as it is written beside an axis or
 
 WIDTH, WIDE, HEIGHT = 520, 720, 240
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 14, 30
-MOST = 320  # points a line is drawn with: more than the eye can tell apart would only make the page heavy
-SMOOTHED = 40  # the running mean reaches a fortieth of the line to either side
-TONES = 8  # colours that the page's style has; a ninth line begins again with the first
+MAX_POINTS = 320  # points a line is drawn with: more than the eye can tell apart would only make the page heavy
+SMOOTHING = 40  # the running mean reaches a fortieth of the line to either side
+COLOURS = 8  # colours that the page's style has; a ninth line begins again with the first
 UNITS = ((1e18, " E"), (1e15, " P"), (1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k"))
 
 
@@ -33,7 +33,7 @@ class Series:
     @cached_property
     def main_line(self) -> list[Point]:
         """The points of the line that the eye should follow."""
-        return downsample(smooth(self.points, len(self.points) // SMOOTHED) if self.noisy else self.points)
+        return downsample(smooth(self.points, len(self.points) // SMOOTHING) if self.noisy else self.points)
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class HorizontalAxis:
     unit: str = ""  # where a description needs one that the name says already
 
 
-STEPS = HorizontalAxis("step", format_number, format_integer, " steps")
+STEP_AXIS = HorizontalAxis("step", format_number, format_integer, " steps")
 
 
 def smooth(points: Sequence[Point], radius: int) -> list[Point]:
@@ -112,7 +112,7 @@ def smooth(points: Sequence[Point], radius: int) -> list[Point]:
     return result
 
 
-def downsample(points: Sequence[Point], limit: int = MOST) -> list[Point]:
+def downsample(points: Sequence[Point], limit: int = MAX_POINTS) -> list[Point]:
     """At most so many of the points, evenly spread, the first and the last among them."""
     if len(points) <= limit:
         return list(points)
@@ -129,7 +129,7 @@ def chart(
     from_zero: bool = False,
     logarithmic: bool = False,
     wide: bool = False,
-    horizontal: HorizontalAxis = STEPS,
+    horizontal: HorizontalAxis = STEP_AXIS,
 ) -> str:
     """A figure: heading, legend with the last values, and the drawing; empty where there is nothing to draw.
 
@@ -137,7 +137,7 @@ def chart(
     meant for the whole width of a page, the others for half of it. A line has the colour of its place among the
     series, also where another has no points: so it is the same colour in all charts of a page.
     """
-    toned = [(index % TONES + 1, line) for index, line in enumerate(series) if line.points]
+    toned = [(index % COLOURS + 1, line) for index, line in enumerate(series) if line.points]
     series = [line for _, line in toned]
     if not series:
         return ""
@@ -145,13 +145,13 @@ def chart(
     levels += [reference[1]] if reference else []
     width, last = WIDE if wide else WIDTH, max(line.points[-1][0] for line in series)
     x = Axis(0, last, LEFT, width - RIGHT)
-    y = _upright(levels, zero=from_zero, logarithmic=logarithmic and min(levels) > 0)
-    drawing, legend = _scaffold(x, y, format_value, horizontal), []
+    y = _vertical_axis(levels, from_zero=from_zero, logarithmic=logarithmic and min(levels) > 0)
+    drawing, legend = _grid(x, y, format_value, horizontal), []
     if reference:
         drawing += _reference(*reference, _nearest_end(series, reference[1]), x, y)
     for tone, line in toned:
         drawing += _line(line, x, y, tone)
-        legend.append(_key(line, x, y, tone, format_value, horizontal))
+        legend.append(_legend_entry(line, x, y, tone, format_value, horizontal))
     name = re.sub(r"\W+", "-", title.lower())
     ends = [
         f"{line.name} from {format_value(line.points[0][1])} to {format_value(line.points[-1][1])}" for line in series
@@ -167,27 +167,27 @@ def chart(
 </svg></figure>"""
 
 
-def _upright(levels: Sequence[float], *, zero: bool, logarithmic: bool) -> Axis:
+def _vertical_axis(values: Sequence[float], *, from_zero: bool, logarithmic: bool) -> Axis:
     """The axis of the values: room for all of them and some air, and never nothing."""
-    low, high = min(levels), max(levels)
+    low, high = min(values), max(values)
     if logarithmic:
         low, high = low / 1.2, high * 1.2
     else:
-        low = min(low, 0.0) if zero else low
+        low = min(low, 0.0) if from_zero else low
         air = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
-        low, high = low if zero else low - air, high + air
+        low, high = low if from_zero else low - air, high + air
     return Axis(low, high, HEIGHT - BOTTOM, TOP, logarithmic)
 
 
-def _scaffold(x: Axis, y: Axis, show: Formatter, along: HorizontalAxis) -> list[str]:
+def _grid(x: Axis, y: Axis, format_value: Formatter, horizontal: HorizontalAxis) -> list[str]:
     """Faint level lines with their numbers, and the numbers of the steps below."""
     parts = []
     for tick in y.ticks():
-        at, text = f"{y.position(tick):.1f}", escape(_bare(show(tick)))
+        at, text = f"{y.position(tick):.1f}", escape(_strip_zeros(format_value(tick)))
         parts.append(f'<line class="level" x1="{LEFT}" x2="{x.stop:g}" y1="{at}" y2="{at}"/>')
         parts.append(f'<text class="value" x="{LEFT - 8}" y="{at}" dy=".35em">{text}</text>')
     for tick in x.ticks():
-        at, text = f"{x.position(tick):.1f}", escape(_bare(along.tick_label(tick)))
+        at, text = f"{x.position(tick):.1f}", escape(_strip_zeros(horizontal.tick_label(tick)))
         parts.append(f'<text class="place" x="{at}" y="{HEIGHT - 8}">{text}</text>')
     return parts
 
@@ -219,10 +219,12 @@ def _path(points: Sequence[Point], x: Axis, y: Axis) -> str:
     return "M" + " ".join(f"{x.position(place):.1f},{y.position(value):.1f}" for place, value in points)
 
 
-def _key(line: Series, x: Axis, y: Axis, tone: int, show: Formatter, along: HorizontalAxis) -> str:
+def _legend_entry(
+    line: Series, x: Axis, y: Axis, tone: int, format_value: Formatter, horizontal: HorizontalAxis
+) -> str:
     """A line's entry in the legend. It carries the points, for the page to read out under the pointer."""
     told = [
-        [round(x.position(place), 1), round(y.position(value), 1), along.value_label(place), show(value)]
+        [round(x.position(place), 1), round(y.position(value), 1), horizontal.value_label(place), format_value(value)]
         for place, value in line.main_line
     ]
     data, last = escape(json.dumps(told, separators=(",", ":"))), escape(str(told[-1][3]))
@@ -235,7 +237,7 @@ def _decimals(size: float) -> int:
     return max(0, 2 - math.floor(math.log10(size)))
 
 
-def _bare(number: str) -> str:
+def _strip_zeros(number: str) -> str:
     """Without the zeros that a tick does not need: 4.00 is 4, 2.50 k is 2.5 k."""
     return re.sub(r"\.(?!\d)", "", re.sub(r"(\.\d*?)0+(?!\d)", r"\1", number))
 

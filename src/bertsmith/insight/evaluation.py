@@ -17,12 +17,14 @@ from bertsmith.tasks.findings import name_of
 
 PAGE = "report.html"
 COLUMNS = ("precision", "recall", "F1", "support")
-CLASSES = "Precision: of those predicted so, how many are right. Recall: of those that are so, how many were found."
-MATRIX = (
+CLASSES_LEAD = (
+    "Precision: of those predicted so, how many are right. Recall: of those that are so, how many were found."
+)
+CONFUSION_LEAD = (
     "A row for each true class, a column for each prediction; the stronger the colour, the larger the share of its row."
 )
-LEARNED = "Faint: every step. Strong: the running mean. Point at a curve to read it."
-SEVERAL = 8  # classes whose names still fit above the columns of a matrix
+CURVES_LEAD = "Faint: every step. Strong: the running mean. Point at a curve to read it."
+MAX_NAMED_COLUMNS = 8  # classes whose names still fit above the columns of a matrix
 
 
 def model_name(model: Path) -> str:
@@ -72,10 +74,12 @@ def page(title: str, result: Mapping[str, Any], records: Sequence[Mapping[str, A
             section("Beside its baselines", _baselines(result, found)),
             section("Seeds", _seeds(result)),
             *tables,
-            section(names.get(found.get("form", ""), "Confusion matrix"), _matrix(found), cut + MATRIX),
-            section("Predicted against true", _scatter(found), _sampled(found)),
-            section("Calibration", _calibration(found), _calibrated(found)),
-            section("How it learned", _curves(result, found, records), LEARNED),
+            section(
+                names.get(found.get("form", ""), "Confusion matrix"), _confusion_matrix(found), cut + CONFUSION_LEAD
+            ),
+            section("Predicted against true", _scatter(found), _scatter_lead(found)),
+            section("Calibration", _calibration(found), _calibration_lead(found)),
+            section("How it learned", _curves(result, found, records), CURVES_LEAD),
             section(*_mistakes(found)),
             section("How it was measured", _protocol(protocol)),
             section("Recipe", _recipe(str(protocol.get("recipe", "")))),
@@ -139,9 +143,9 @@ def _tables(found: Mapping[str, Any]) -> list[str]:
         if found.get(key):
             rows = sorted(found[key], key=lambda row: -row["support"]) if len(found[key]) > 30 else found[key]
             heading = "Label by label" if found.get("form") == "labels" else heading
-            body = [_scored(row["label"], row) for row in rows]
-            foot = [_scored(f"{name} mean", row) for name, row in (found.get("means") or {}).items()]
-            tables.append(section(heading, _table([first, *COLUMNS], body, foot), CLASSES))
+            body = [_score_cells(row["label"], row) for row in rows]
+            foot = [_score_cells(f"{name} mean", row) for name, row in (found.get("means") or {}).items()]
+            tables.append(section(heading, _table([first, *COLUMNS], body, foot), CLASSES_LEAD))
     if found.get("groups"):
         body = [[row["name"], f"{row['exact']:.3f}", f"{row['f1']:.3f}", f"{row['support']:,}"]
                 for row in found["groups"]]  # fmt: skip
@@ -149,7 +153,7 @@ def _tables(found: Mapping[str, Any]) -> list[str]:
     return tables
 
 
-def _scored(name: str, row: Mapping[str, Any]) -> list[str]:
+def _score_cells(name: str, row: Mapping[str, Any]) -> list[str]:
     return [name, *(f"{row[figure]:.3f}" for figure in ("precision", "recall", "f1")), f"{row['support']:,}"]
 
 
@@ -170,11 +174,11 @@ def _labels(found: Mapping[str, Any]) -> Sequence[str]:
     return labels
 
 
-def _matrix(found: Mapping[str, Any]) -> str:
+def _confusion_matrix(found: Mapping[str, Any]) -> str:
     labels = _labels(found)
     if len(labels) < 2:
         return ""
-    many = len(labels) > SEVERAL
+    many = len(labels) > MAX_NAMED_COLUMNS
     heads = "".join(
         f'<th scope="col" title="{escape(label)}"><span>{number if many else escape(label)}</span></th>'
         for number, label in enumerate(labels, 1)
@@ -205,7 +209,7 @@ def _scatter(found: Mapping[str, Any]) -> str:
     )
 
 
-def _sampled(found: Mapping[str, Any]) -> str:
+def _scatter_lead(found: Mapping[str, Any]) -> str:
     shown = len((found.get("scatter") or {}).get("points", ()))
     return f"{shown:,} of {found.get('examples', 0):,} examples, evenly spread."
 
@@ -220,7 +224,7 @@ def _calibration(found: Mapping[str, Any]) -> str:
     return f'<div class="plots">{before}{after}</div>'
 
 
-def _calibrated(found: Mapping[str, Any]) -> str:
+def _calibration_lead(found: Mapping[str, Any]) -> str:
     one = found.get("calibration")
     if not one:
         return ""
@@ -237,7 +241,7 @@ def _curves(result: Mapping[str, Any], found: Mapping[str, Any], records: Sequen
     scores = _points([record for record in records if record.get("kind") in ("valid", "untrained")], headline)
     baseline = (found.get("baseline") or {}).get("figures", {}).get(headline)
     drawn = [
-        chart("Training loss", [Series("loss", _points(_of(records, "step"), "loss"), noisy=True)]),
+        chart("Training loss", [Series("loss", _points(_of_kind(records, "step"), "loss"), noisy=True)]),
         chart(
             f"Dev set: {name_of(headline, found)}",
             [Series(name_of(headline, found), scores)],
@@ -248,7 +252,7 @@ def _curves(result: Mapping[str, Any], found: Mapping[str, Any], records: Sequen
     return f'<div class="charts of{len(drawn)}">{"".join(drawn)}</div>' if drawn else ""
 
 
-def _of(records: Sequence[Mapping[str, Any]], kind: str) -> list[Mapping[str, Any]]:
+def _of_kind(records: Sequence[Mapping[str, Any]], kind: str) -> list[Mapping[str, Any]]:
     return [record for record in records if record.get("kind") == kind]
 
 

@@ -9,9 +9,9 @@ from bertsmith.insight.table import Results
 from bertsmith.metrics.intervals import confidence_interval
 
 TaskRuns = Mapping[str, Any]  # runs with their shots and scores, how many texts, and what guessing would score
-MEASURES = {"accuracy": "% right", "calibrated": "calibrated"}
+METRIC_LABELS = {"accuracy": "% right", "calibrated": "calibrated"}
 LEAD = "By the number of labelled examples in the prompt. Point at a curve to read it."
-SHOWN = HorizontalAxis("shots", format_integer, format_integer, " shots")
+SHOTS_AXIS = HorizontalAxis("shots", format_integer, format_integer, " shots")
 
 
 def few_shot_results(title: str, tasks: Mapping[str, TaskRuns], protocol: Mapping[str, str]) -> Results:
@@ -19,7 +19,7 @@ def few_shot_results(title: str, tasks: Mapping[str, TaskRuns], protocol: Mappin
 
     Counted are prompts with fewer shots than asked for, and texts that were cut, since more did not fit.
     """
-    measures = [name for name in MEASURES if all(name in run for asked in tasks.values() for run in asked["runs"])]
+    measures = [name for name in METRIC_LABELS if all(name in run for asked in tasks.values() for run in asked["runs"])]
     rows = []
     for name, asked in tasks.items():
         guesses = [f"{100 * asked[guess]:.1f}" for guess in ("chance", "commonest")]
@@ -27,7 +27,15 @@ def few_shot_results(title: str, tasks: Mapping[str, TaskRuns], protocol: Mappin
             scores = [str(confidence_interval([run[measure] for run in runs]).scaled(100)) for measure in measures]
             counts = [format_integer(mean(run[what] for run in runs)) for what in ("fewer", "cut")]
             rows.append([name, str(shots), *scores, *guesses, *counts])
-    columns = ["task", "shots", *(MEASURES[name] for name in measures), "chance", "commonest class", "fewer", "cut"]
+    columns = [
+        "task",
+        "shots",
+        *(METRIC_LABELS[name] for name in measures),
+        "chance",
+        "commonest class",
+        "fewer",
+        "cut",
+    ]
     picture = _picture(tasks, measures)
     return Results(title=title, columns=columns, rows=rows, protocol=protocol, figures=tasks, chart=picture)
 
@@ -41,7 +49,12 @@ def _picture(tasks: Mapping[str, TaskRuns], measures: Sequence[str]) -> str:
             lines.append(Series(name if measure == "accuracy" else f"{name}, {measure}", sorted(known.items())))
     guessed = ("always the commonest class", next(iter(tasks.values()))["commonest"]) if len(tasks) == 1 else None
     drawn = chart(
-        "Texts classified right", lines, format_value=format_percent, reference=guessed, horizontal=SHOWN, wide=True
+        "Texts classified right",
+        lines,
+        format_value=format_percent,
+        reference=guessed,
+        horizontal=SHOTS_AXIS,
+        wide=True,
     )
     return f'<h2>What is learnt while reading</h2><p class="lead">{LEAD}</p>{drawn}'
 

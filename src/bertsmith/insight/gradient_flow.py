@@ -24,16 +24,16 @@ LEAD = (
     "The loss of one token, and how much of it is felt in the state so many tokens before: what is not felt cannot be "
     "learnt. At nought it is one."
 )
-BACK = HorizontalAxis("tokens back", format_integer, format_integer, " tokens")
-FAR = 64  # tokens that a gradient is followed
-TEXTS = 64  # at most, that it is the mean of
-LEAST = 1e-9  # of what is felt at once: less is nothing
+LAG_AXIS = HorizontalAxis("tokens back", format_integer, format_integer, " tokens")
+MAX_LAG = 64  # tokens that a gradient is followed
+MAX_TEXTS = 64  # at most, that it is the mean of
+FLOOR = 1e-9  # of what is felt at once: less is nothing
 
 
 def windows(ids: Sequence[int]) -> Int[Tensor, "B L"]:
     """Stretches of a text, each as long as a gradient is followed, and spread over all of it."""
-    length = min(FAR + 2, len(ids))
-    firsts = np.unique(np.linspace(0, len(ids) - length, TEXTS).astype(int))
+    length = min(MAX_LAG + 2, len(ids))
+    firsts = np.unique(np.linspace(0, len(ids) - length, MAX_TEXTS).astype(int))
     return torch.tensor([ids[first : first + length] for first in firsts.tolist()])
 
 
@@ -63,10 +63,10 @@ def gradient_norms(trunk: Recurrent, texts: Int[Tensor, "B L"]) -> list[float]:
 def section(lines: Mapping[str, Sequence[float]]) -> str:
     """The curves of some networks in one chart, by their names."""
     series = [
-        Series(name, [(float(back), max(value, LEAST)) for back, value in enumerate(values)])
+        Series(name, [(float(back), max(value, FLOOR)) for back, value in enumerate(values)])
         for name, values in lines.items()
     ]
-    return chart(TITLE, series, format_value=format_number, logarithmic=True, wide=True, horizontal=BACK)
+    return chart(TITLE, series, format_value=format_number, logarithmic=True, wide=True, horizontal=LAG_AXIS)
 
 
 def draw(path: Path, lines: Mapping[str, Sequence[float]]) -> None:
@@ -74,7 +74,7 @@ def draw(path: Path, lines: Mapping[str, Sequence[float]]) -> None:
     figure = png.figure(path, 7.0, 4.0)
     axes = figure.subplots()
     for name, values in lines.items():
-        axes.semilogy([max(value, LEAST) for value in values], label=name, linewidth=2)
+        axes.semilogy([max(value, FLOOR) for value in values], label=name, linewidth=2)
     axes.set_xlabel("tokens back")
     axes.set_ylabel("share of the gradient")
     axes.set_title(TITLE)

@@ -8,8 +8,8 @@ from bertsmith.insight.charts import Axis
 NamedCurve = tuple[str, Sequence[float]]  # a curve: what it is, and its value at each layer, 0 the embedding
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 880, 520, 84, 36, 112, 74
-LETTER = 7.4  # about the width of one, in the legend
-MOST = 26  # layers whose numbers have room below
+LETTER_WIDTH = 7.4  # about the width of one, in the legend
+MAX_TICKS = 26  # layers whose numbers have room below
 
 STYLE = """
 svg { --ink: #23262b; --soft: #6a707a; --line: #e4e5e1; --tone: #2f6fb3; --other: #c8651b; --paper: #fdfdfb; }
@@ -64,13 +64,13 @@ def layer_chart(
         f'<rect class="paper" width="{WIDTH}" height="{HEIGHT}"/>',
         f'<text class="title" x="28" y="40">{escape(title)}</text>',
         f'<text x="28" y="63">{escape(subtitle)}</text>',
-        *_scaffold(x, y, len(values), y_label),
+        *_grid(x, y, len(values), y_label),
         f'<line class="majority" x1="{LEFT}" x2="{WIDTH - RIGHT}" {_level(y, reference[1])}/>',
     ]
     if others:
         parts.append(f'<path class="wash" d="M{_path(values, x, y)} L{_path(others, x, y, back=True)} Z"/>')
         parts += _curve(others, x, y, " control")
-    parts += [*_curve(values, x, y), *_marked(values, x, y)]
+    parts += [*_curve(values, x, y), *_mark_best(values, x, y)]
     parts += _legend(curve[0], comparison[0] if comparison else None, f"{reference[0]}: {reference[1]:.1%}")
     said = f"By layer, from the embeddings: {', '.join(f'{value:.1%}' for value in values)}."
     return (
@@ -79,7 +79,7 @@ def layer_chart(
     )
 
 
-def _scaffold(x: Axis, y: Axis, layers: int, upright: str) -> list[str]:
+def _grid(x: Axis, y: Axis, layers: int, y_label: str) -> list[str]:
     """Faint level lines with their numbers, the numbers of the layers, and what both axes are."""
     parts, ticks = [], y.ticks()
     digits = 0 if len(ticks) < 2 or ticks[1] - ticks[0] > 0.0099 else 1
@@ -88,23 +88,23 @@ def _scaffold(x: Axis, y: Axis, layers: int, upright: str) -> list[str]:
         parts.append(
             f'<text class="end" x="{LEFT - 10}" y="{y.position(tick):.1f}" dy=".35em">{tick:.{digits}%}</text>'
         )
-    for layer in range(0, layers, -(-layers // MOST)):
+    for layer in range(0, layers, -(-layers // MAX_TICKS)):
         parts.append(f'<text class="middle" x="{x.position(layer):.1f}" y="{HEIGHT - BOTTOM + 26}">{layer}</text>')
     across, down = (LEFT + WIDTH - RIGHT) / 2, (TOP + HEIGHT - BOTTOM) / 2
     parts.append(f'<text class="middle" x="{across:g}" y="{HEIGHT - 18}">layer (0: embeddings)</text>')
-    parts.append(f'<text class="middle" transform="translate(26 {down:g}) rotate(-90)">{escape(upright)}</text>')
+    parts.append(f'<text class="middle" transform="translate(26 {down:g}) rotate(-90)">{escape(y_label)}</text>')
     return parts
 
 
 def _curve(values: Sequence[float], x: Axis, y: Axis, tone: str = "") -> list[str]:
-    dots = [f'<circle class="dot{tone}" r="3.6" cx="{a}" cy="{b}"/>' for a, b in _places(values, x, y)]
+    dots = [f'<circle class="dot{tone}" r="3.6" cx="{a}" cy="{b}"/>' for a, b in _points(values, x, y)]
     return [f'<path class="line{tone}" d="M{_path(values, x, y)}"/>', *dots]
 
 
-def _marked(values: Sequence[float], x: Axis, y: Axis) -> list[str]:
+def _mark_best(values: Sequence[float], x: Axis, y: Axis) -> list[str]:
     """A ring round the best layer, and its number above, kept inside the picture."""
     best = list(values).index(max(values))
-    across, down = _places(values, x, y)[best]
+    across, down = _points(values, x, y)[best]
     at = min(max(float(across), LEFT + 56), WIDTH - RIGHT - 56)
     return [
         f'<circle class="ring" r="6.5" cx="{across}" cy="{down}"/>',
@@ -119,16 +119,16 @@ def _legend(curve: str, other: str | None, reference: str) -> list[str]:
     for style, name in entries:
         parts.append(f'<line class="{style}" x1="{left:.0f}" x2="{left + 24:.0f}" y1="84" y2="84"/>')
         parts.append(f'<text x="{left + 32:.0f}" y="84" dy=".35em">{escape(name)}</text>')
-        left += 32 + LETTER * len(name) + 24
+        left += 32 + LETTER_WIDTH * len(name) + 24
     return parts
 
 
-def _places(values: Sequence[float], x: Axis, y: Axis) -> list[tuple[str, str]]:
+def _points(values: Sequence[float], x: Axis, y: Axis) -> list[tuple[str, str]]:
     return [(f"{x.position(layer):.1f}", f"{y.position(value):.1f}") for layer, value in enumerate(values)]
 
 
 def _path(values: Sequence[float], x: Axis, y: Axis, *, back: bool = False) -> str:
-    places = _places(values, x, y)
+    places = _points(values, x, y)
     return " ".join(",".join(place) for place in (reversed(places) if back else places))
 
 

@@ -11,7 +11,7 @@ from bertsmith.metrics.intervals import confidence_interval
 
 Row = Mapping[str, Any]  # a name, parameters, the device's peak, and points with scores and what each took
 CostAxis = Literal["seconds", "flops"]
-BITS, BLIMP, MEAN = "bits per byte", "BLiMP", "mean of the tasks"
+BITS_PER_BYTE, BLIMP, MEAN = "bits per byte", "BLiMP", "mean of the tasks"
 UNITS = {"s": 1, "min": 60, "h": 3600}
 LEAD = "Each dot is a model that was saved on the way. Point at a curve to read it."
 
@@ -21,9 +21,9 @@ def leaderboard_results(
 ) -> Results:
     """One chart for each score; and a table of what the last models score, and what they took."""
     known = {name for row in rows for point in row["points"] for name in point["scores"]}
-    tasks = sorted(known - {BITS, BLIMP})
-    names = [*([MEAN] if len(tasks) > 1 else []), *tasks, *(name for name in (BLIMP, BITS) if name in known)]
-    time, gpu = _time(rows), any(row["peak"] for row in rows)
+    tasks = sorted(known - {BITS_PER_BYTE, BLIMP})
+    names = [*([MEAN] if len(tasks) > 1 else []), *tasks, *(name for name in (BLIMP, BITS_PER_BYTE) if name in known)]
+    time, gpu = _time_unit(rows), any(row["peak"] for row in rows)
     columns = ["recipe", "parameters", "time", "tokens", "tokens/s", "FLOPs", *(["MFU"] if gpu else []), *names]
     return Results(
         title=title,
@@ -40,22 +40,22 @@ def cell(name: str, values: Sequence[float]) -> str:
     if not values:
         return "-"
     found = confidence_interval(list(values))
-    return _shown(name, found.mean) + (f" ± {_shown(name, found.deviation)}" if len(values) > 1 else "")
+    return _format_score(name, found.mean) + (f" ± {_format_score(name, found.deviation)}" if len(values) > 1 else "")
 
 
-def _picture(rows: Sequence[Row], against: CostAxis, names: Sequence[str], tasks: Sequence[str]) -> str:
+def _picture(rows: Sequence[Row], cost_axis: CostAxis, names: Sequence[str], tasks: Sequence[str]) -> str:
     """The charts in the order of the names, the first of several as wide as the page."""
-    time = _time(rows)
-    along, unit = (_told(time), UNITS[time]) if against == "seconds" else (COMPUTE, 1)
+    time = _time_unit(rows)
+    along, unit = (_time_axis(time), UNITS[time]) if cost_axis == "seconds" else (COMPUTE_AXIS, 1)
     charts: list[partial[str]] = []
     for name in names:
         lines = []
         for row in rows:
-            taken = [(point[against] / unit, score_values(point, name, tasks)) for point in row["points"]]
+            taken = [(point[cost_axis] / unit, score_values(point, name, tasks)) for point in row["points"]]
             lines.append(Series(row["name"], [(place, mean(found)) for place, found in taken if found]))
-        title = f"{name[0].upper()}{name[1:]}, {'the lower the better' if name == BITS else 'in points'}"
+        title = f"{name[0].upper()}{name[1:]}, {'the lower the better' if name == BITS_PER_BYTE else 'in points'}"
         if any(line.points for line in lines):
-            charts.append(partial(chart, title, lines, format_value=partial(_shown, name), horizontal=along))
+            charts.append(partial(chart, title, lines, format_value=partial(_format_score, name), horizontal=along))
     if not charts:
         return ""
     wide = [] if len(charts) == 2 else charts[:1]  # two stand side by side
@@ -88,20 +88,20 @@ def _cells(row: Row, names: Sequence[str], tasks: Sequence[str], time: str, gpu:
     return [*cells, *(cell(name, score_values(last, name, tasks)) for name in names)]
 
 
-def _time(rows: Sequence[Row]) -> str:
+def _time_unit(rows: Sequence[Row]) -> str:
     """The unit that suits the longest run."""
     longest = max((point["seconds"] for row in rows for point in row["points"]), default=0)
     return [name for name, size in UNITS.items() if size == 1 or longest >= 3 * size][-1]
 
 
-def _told(unit: str) -> HorizontalAxis:
+def _time_axis(unit: str) -> HorizontalAxis:
     return HorizontalAxis(
         "time", lambda time: f"{format_number(time)} {unit}", lambda time: f"{format_number(time)} {unit}"
     )
 
 
-COMPUTE = HorizontalAxis("compute", format_number, lambda flops: f"{format_number(flops)}FLOPs")
+COMPUTE_AXIS = HorizontalAxis("compute", format_number, lambda flops: f"{format_number(flops)}FLOPs")
 
 
-def _shown(name: str, value: float) -> str:
-    return f"{value:.3f}" if name == BITS else f"{100 * value:z.1f}"
+def _format_score(name: str, value: float) -> str:
+    return f"{value:.3f}" if name == BITS_PER_BYTE else f"{100 * value:z.1f}"

@@ -21,13 +21,13 @@ PIPELINES = {  # what model hubs call a task, and how our own Python asks for it
 }
 
 
-GUESSES = """```python
+MASKED_LM = """```python
 import bertsmith
 bertsmith.load("this/folder").fill("The capital of France is [MASK].")
 ```
 
 `transformers.AutoModelForMaskedLM` opens it, too."""
-FINDS = """It has learnt to find words that another network had put in, and is there to be fine-tuned:
+DISCRIMINATOR = """It has learnt to find words that another network had put in, and is there to be fine-tuned:
 
 ```
 bertsmith finetune this/folder DATA --out runs/mine
@@ -36,20 +36,20 @@ bertsmith finetune this/folder DATA --out runs/mine
 Blanks are filled by that other network, in the folder `generator` beside it. `transformers.AutoModel` opens it, too."""
 
 
-GOES_ON = """```python
+CAUSAL_LM = """```python
 import bertsmith
 bertsmith.load("this/folder").generate(["Once upon a time"])
 bertsmith.load("this/folder").score(["How likely is this?"])
 ```
 
 `transformers.AutoModelForCausalLM` opens it, too."""
-WRITES = """```python
+SPAN_CORRUPTION = """```python
 import bertsmith
 bertsmith.load("this/folder").generate(["Thank you <extra_id_0> me to your party <extra_id_1> week."])
 ```
 
 `transformers.AutoModelForSeq2SeqLM` opens it, too."""
-IS_READ = """Its vectors are features: a tagger or a classifier learns to mix its layers, while it stays as it is.
+FEATURES = """Its vectors are features: a tagger or a classifier learns to mix its layers, while it stays as it is.
 
 ```
 bertsmith finetune this/folder CONLL --task features --out runs/mine
@@ -57,7 +57,7 @@ bertsmith finetune this/folder SST-2 --task classify_features --out runs/mine
 ```
 
 Words that it has never met are read by their letters. transformers has no class for it."""
-READS_ON = """```python
+RECURRENT_LM = """```python
 import bertsmith
 bertsmith.load("this/folder").generate(["Once upon a time"])
 bertsmith.load("this/folder").score(["How likely is this?"])
@@ -65,12 +65,12 @@ bertsmith.load("this/folder").score(["How likely is this?"])
 
 `bertsmith inspect` draws what its cells know. transformers has no class for it."""
 USES: dict[Use, tuple[str, str, str]] = {  # what model hubs call it, what it is, and how it is used
-    "fills": ("fill-mask", "BERT", GUESSES),
-    "goes_on": ("text-generation", "GPT", GOES_ON),
-    "writes": ("text2text-generation", "T5", WRITES),
-    "is_tuned": ("feature-extraction", "BERT", FINDS),
-    "is_read": ("feature-extraction", "ELMo", IS_READ),
-    "reads_on": ("text-generation", "recurrent network", READS_ON),
+    "fills": ("fill-mask", "BERT", MASKED_LM),
+    "goes_on": ("text-generation", "GPT", CAUSAL_LM),
+    "writes": ("text2text-generation", "T5", SPAN_CORRUPTION),
+    "is_tuned": ("feature-extraction", "BERT", DISCRIMINATOR),
+    "is_read": ("feature-extraction", "ELMo", FEATURES),
+    "reads_on": ("text-generation", "recurrent network", RECURRENT_LM),
 }
 
 
@@ -79,7 +79,7 @@ def pretrained_card(run: RunSummary, license_name: str | None = None, *, use: Us
     pipeline, kind, example = USES[use]
     figures = _rows(run.figures)
     data = _rows(run.data)
-    machine = _plain(", ".join(f"{name} {value}" for name, value in run.machine.items()))
+    machine = _escape_markdown(", ".join(f"{name} {value}" for name, value in run.machine.items()))
     license_line = f"license: {json.dumps(license_name)}\n" if license_name else ""
     return f"""---
 library_name: {"bertsmith" if use in ("is_read", "reads_on") else "transformers"}
@@ -87,7 +87,7 @@ pipeline_tag: {pipeline}
 {license_line}tags: [bertsmith, {json.dumps(kind.lower())}]
 ---
 
-# {_plain(run.title)}
+# {_escape_markdown(run.title)}
 
 A {kind} pretrained from scratch with bertsmith.{f" {run.verdict}" if run.verdict else ""}
 
@@ -119,9 +119,9 @@ def finetuned_card(kind: str, result: Mapping[str, Any], network: str | None = N
     network = network or ("T5" if kind == "write" else "BERT")
     library = "sentence-transformers" if kind == "embed" else "transformers"
     details = result.get("details")
-    rows = _rows({name_of(name, details): _said(found) for name, found in result["summary"].items()})
+    rows = _rows({name_of(name, details): _format_metric(found) for name, found in result["summary"].items()})
     protocol = result["protocol"]
-    machine = _plain(", ".join(f"{name} {value}" for name, value in protocol["machine"].items()))
+    machine = _escape_markdown(", ".join(f"{name} {value}" for name, value in protocol["machine"].items()))
     examples = protocol["examples"]
     return f"""---
 library_name: {library}
@@ -129,7 +129,7 @@ pipeline_tag: {pipeline}
 tags: [bertsmith, {json.dumps(network.lower())}]
 ---
 
-# A {_plain(network)} fine-tuned to {kind}
+# A {_escape_markdown(network)} fine-tuned to {kind}
 
 ```python
 import bertsmith
@@ -157,10 +157,10 @@ Made on {machine}.
 
 def _rows(values: Mapping[str, Any]) -> str:
     """The rows of a table of names and values."""
-    return "\n".join(f"| {_plain(name)} | {_plain(value)} |" for name, value in values.items())
+    return "\n".join(f"| {_escape_markdown(name)} | {_escape_markdown(value)} |" for name, value in values.items())
 
 
-def _plain(value: object) -> str:
+def _escape_markdown(value: object) -> str:
     """A value as Markdown shows it letter by letter: no HTML, no link, no end of a cell or of a line."""
     text = " ".join(html.escape(str(value), quote=False).split())
     return re.sub(r"([\\`*\[\]|])", r"\\\1", text)
@@ -173,7 +173,7 @@ def _code(text: str, language: str) -> str:
     return f"{fence}{language}\n{text.strip()}\n{fence}"
 
 
-def _said(found: Mapping[str, Any]) -> str:
+def _format_metric(found: Mapping[str, Any]) -> str:
     """A figure with its deviation and interval, where several seeds tell them."""
     if found["low"] is None:
         return f"{found['mean']:.4f}"

@@ -35,8 +35,8 @@ from bertsmith.text.tokenizer import Tokenizer
 
 Kind = Literal["tag", "classify"]
 
-STEPS, RATE, PENALTY = 300, 0.1, 1e-3
-TOGETHER = 4096  # tokens in one pass: the vectors of all layers are kept
+STEPS, LEARNING_RATE, L2_PENALTY = 300, 0.1, 1e-3
+BATCH_TOKENS = 4096  # tokens in one pass: the vectors of all layers are kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class ProbeResults:
 
     def to_dict(self) -> dict[str, Any]:
         """As values that JSON can hold."""
-        protocol = {"steps": STEPS, "rate": RATE, "penalty": PENALTY}
+        protocol = {"steps": STEPS, "rate": LEARNING_RATE, "penalty": L2_PENALTY}
         return {**asdict(self), "selectivity": self.selectivity, "best": self.best, "protocol": protocol}
 
 
@@ -92,15 +92,15 @@ def probe(
         raise TextError("probe", f"there is but one label, {labels}", "Give examples of at least two")
     was_training = trunk.training
     trunk.eval()
-    parts = [_asked(trunk, tokenizer, examples, kind, labels, pooling) for examples in (train, dev)]
+    parts = [_labelled_vectors(trunk, tokenizer, examples, kind, labels, pooling) for examples in (train, dev)]
     trunk.train(was_training)
     (known, targets, words), (unknown, truth, unseen) = parts
     commonest = Counter(targets.tolist()).most_common(1)[0][0]
     questions, answers = [targets], [truth]
     if kind == "tag":
         shares = np.bincount(targets, minlength=len(labels)) / len(targets)
-        questions.append(_drawn(words, shares, seed))
-        answers.append(_drawn(unseen, shares, seed))
+        questions.append(_control_labels(words, shares, seed))
+        answers.append(_control_labels(unseen, shares, seed))
     found = probe_accuracy(known, np.stack(questions, 1), unknown, np.stack(answers, 1), len(labels))
     return ProbeResults(
         kind=kind,
@@ -139,7 +139,7 @@ def probe_accuracy(
     """The accuracy of each question at each layer. All are fitted at once, and none has a part in another's fit."""
     mean, deviation = train_vectors.mean(1, keepdim=True), train_vectors.std(1, keepdim=True, correction=0)
     scale = 1 / deviation.clamp(min=1e-6)  # a number that never changes says nothing
-    weight, bias = _fitted(
+    weight, bias = _fit(
         (train_vectors - mean) * scale, torch.from_numpy(train_targets).to(train_vectors.device), classes
     )
     logits = torch.baddbmm(bias, (dev_vectors - mean) * scale, weight)  # layers M QC
@@ -150,20 +150,20 @@ def probe_accuracy(
     return accuracy
 
 
-def _fitted(known: Tensor, targets: Int[Tensor, "N Q"], classes: int) -> tuple[Tensor, Tensor]:
+def _fit(vectors: Tensor, targets: Int[Tensor, "N Q"], classes: int) -> tuple[Tensor, Tensor]:
     """Matrices of all layers and questions. Adam looks at every number alone, so that they do not touch each other."""
-    layers, _, width = known.shape
+    layers, _, width = vectors.shape
     outputs = targets.shape[1] * classes
-    weight = known.new_zeros(layers, width, outputs, requires_grad=True)
-    bias = known.new_zeros(layers, 1, outputs, requires_grad=True)
+    weight = vectors.new_zeros(layers, width, outputs, requires_grad=True)
+    bias = vectors.new_zeros(layers, 1, outputs, requires_grad=True)
     adam = torch.optim.Adam([weight, bias], betas=(0.9, 0.99))
     wanted = targets.expand(layers, -1, -1).flatten()
     for step in range(STEPS):
-        adam.param_groups[0]["lr"] = RATE * (1 + math.cos(math.pi * step / STEPS)) / 2
-        logits = torch.baddbmm(bias, known, weight)  # layers N QC
+        adam.param_groups[0]["lr"] = LEARNING_RATE * (1 + math.cos(math.pi * step / STEPS)) / 2
+        logits = torch.baddbmm(bias, vectors, weight)  # layers N QC
         loss = F.cross_entropy(logits.view(-1, classes), wanted, reduction="sum") / len(targets)
         adam.zero_grad()
-        (loss + PENALTY / 2 * weight.square().sum()).backward()  # type: ignore[no-untyped-call]
+        (loss + L2_PENALTY / 2 * weight.square().sum()).backward()  # type: ignore[no-untyped-call]
         adam.step()
     return weight.detach(), bias.detach()
 
@@ -171,7 +171,7 @@ def _fitted(known: Tensor, targets: Int[Tensor, "N Q"], classes: int) -> tuple[T
 # ------------------------------------------------------------------------------------------ examples to vectors
 
 
-def _sample(examples: Sequence[Any], kind: Kind, most: int, seed: int) -> list[Any]:
+def _sample(examples: Sequence[Any], kind: Kind, limit: int, seed: int) -> list[Any]:
     """Labelled examples, at random, until there are enough."""
     labelled = [example for example in examples if (example.tags if kind == "tag" else example.label) is not None]
     if not labelled:
@@ -184,12 +184,12 @@ def _sample(examples: Sequence[Any], kind: Kind, most: int, seed: int) -> list[A
             raise TextError(example.location, f"the label {example.label} is no class", "Probe for classes")
         taken.append(example)
         count += len(example.words) if isinstance(example, Sentence) else 1
-        if count >= most:
+        if count >= limit:
             break
     return taken
 
 
-def _asked(
+def _labelled_vectors(
     trunk: Transformer,
     tokenizer: Tokenizer,
     examples: Sequence[Any],
@@ -217,7 +217,7 @@ def _vectors(trunk: Transformer, rows: Sequence[Row], where: Sequence[NDArray[np
     """The vectors of all layers at some places of each row, or one for the whole row; in the order of the rows."""
     device = trunk.embedding.weight.device
     found = [torch.empty(0)] * len(rows)
-    for some in batch_by_length([len(row) for row in rows], TOGETHER):
+    for some in batch_by_length([len(row) for row in rows], BATCH_TOKENS):
         tokens = pack_rows([rows[row] for row in some]).to(device)
         states = torch.stack(trunk.hidden_states(tokens), 1).float()  # T layers D
         if isinstance(where, str):
@@ -233,7 +233,7 @@ def _vectors(trunk: Transformer, rows: Sequence[Row], where: Sequence[NDArray[np
     return torch.cat(found).transpose(0, 1).contiguous()
 
 
-def _drawn(words: Sequence[str], shares: NDArray[np.float64], seed: int) -> NDArray[np.int64]:
+def _control_labels(words: Sequence[str], shares: NDArray[np.float64], seed: int) -> NDArray[np.int64]:
     """A label for each word, always the same for the same word, drawn as often as real ones are."""
     keys = [int.from_bytes(blake2b(word.encode(), digest_size=8).digest(), "little") for word in words]
     chance = uniform(seed, np.array(keys, np.uint64))

@@ -11,14 +11,14 @@ from bertsmith.insight.charts import Point, Series, chart, format_percent
 from bertsmith.insight.page import html_page, section
 
 MASKS = ("[MASK]", "<mask>")
-STEEP = 30  # a loss that falls to a thirtieth is read better by orders of magnitude
-GUESSED = {
+LOG_SCALE_RATIO = 30  # a loss that falls to a thirtieth is read better by orders of magnitude
+TERM_LABELS = {
     "masked": "hidden words",
     "next_token": "next tokens",
     "spans": "spans taken out",
     "left_to_right": "next words",
 }
-BESIDE = {  # what may be learnt beside hidden words
+AUXILIARY_LABELS = {  # what may be learnt beside hidden words
     "next_token": "next tokens",
     "nsp": "next sentence",
     "sop": "sentence order",
@@ -26,10 +26,10 @@ BESIDE = {  # what may be learnt beside hidden words
     "guessed": "words that were replaced",
     "right_to_left": "words before",
 }
-LEARNED = "Faint: every step. Strong: the running mean. Point at a curve to read it."
-WRITTEN = "Beginnings of sentences that it has never read, in bold, and what it made of them."
-CHOSEN = "What `bertsmith make` has chosen for this text, this machine and this time, and why."
-FILLED = "Sentences kept from the training, with one word taken out. A right guess is marked."
+CURVES_LEAD = "Faint: every step. Strong: the running mean. Point at a curve to read it."
+GENERATIONS_LEAD = "Beginnings of sentences that it has never read, in bold, and what it made of them."
+REASONS_LEAD = "What `bertsmith make` has chosen for this text, this machine and this time, and why."
+CLOZE_LEAD = "Sentences kept from the training, with one word taken out. A right guess is marked."
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,11 @@ def page(run: RunSummary) -> str:
     sections = [
         section("In short", f"<p>{escape(run.verdict)}</p>" if run.verdict else ""),
         section("Key figures", _cards(run.figures)),
-        section("How it learned", _curves(run), LEARNED),
-        section("Blanks, before and after", _examples(run.examples), FILLED),
-        section("What it writes", _writings(run.generations), WRITTEN),
+        section("How it learned", _curves(run), CURVES_LEAD),
+        section("Blanks, before and after", _examples(run.examples), CLOZE_LEAD),
+        section("What it writes", _generations(run.generations), GENERATIONS_LEAD),
         *(section(*one) for one in run.visualisations),
-        section("Why it was trained so", _items(run.reasons), CHOSEN),
+        section("Why it was trained so", _items(run.reasons), REASONS_LEAD),
         section("What was trained on what", _table(run.data)),
         section("On the way", _notes(run.records)),
         section("Machine", _table(run.machine)),
@@ -92,29 +92,29 @@ def _cards(figures: Mapping[str, str]) -> str:
     return f'<dl class="cards">{"".join(entries)}</dl>' if entries else ""
 
 
-def _curves(story: RunSummary) -> str:
-    steps = [record for record in story.records if record.get("kind") == "step"]
-    checks = [record for record in story.records if record.get("kind") == "valid"]
-    guessed = next((kind for kind in GUESSED if _points(steps, "terms", kind)), "masked")
+def _curves(run: RunSummary) -> str:
+    steps = [record for record in run.records if record.get("kind") == "step"]
+    checks = [record for record in run.records if record.get("kind") == "valid"]
+    guessed = next((kind for kind in TERM_LABELS if _points(steps, "terms", kind)), "masked")
     hidden = _points(steps, "terms", guessed) or _points(steps, "loss")
     checked = _points(checks, f"{guessed}_loss") or _points(checks, "loss")
     losses = [value for _, value in hidden + checked]
     first = chart(
-        f"Loss of {GUESSED[guessed]}, in nats",
+        f"Loss of {TERM_LABELS[guessed]}, in nats",
         [Series("training", hidden, noisy=True), Series("validation", checked)],
-        reference=None if story.unigram_loss is None else ("guessing by word frequency", story.unigram_loss),
-        logarithmic=bool(losses) and 0 < STEEP * min(losses) < max(losses),
+        reference=None if run.unigram_loss is None else ("guessing by word frequency", run.unigram_loss),
+        logarithmic=bool(losses) and 0 < LOG_SCALE_RATIO * min(losses) < max(losses),
         wide=True,
     )
-    kind = next((kind for kind in BESIDE if kind != guessed and _points(steps, "terms", kind)), "nsp")
+    kind = next((kind for kind in AUXILIARY_LABELS if kind != guessed and _points(steps, "terms", kind)), "nsp")
     other, other_checked = _points(steps, "terms", kind), _points(checks, f"{kind}_loss")
     words_right, other_right = _points(checks, f"{guessed}_accuracy"), _points(checks, f"{kind}_accuracy")
     rest = [
         chart(
             "Judged right, on validation text",
             [
-                Series(GUESSED[guessed], words_right),
-                Series(BESIDE[kind], other_right),
+                Series(TERM_LABELS[guessed], words_right),
+                Series(AUXILIARY_LABELS[kind], other_right),
                 Series("replaced tokens found", _points(checks, f"{kind}_found")),
             ],
             format_value=format_percent,
@@ -122,7 +122,7 @@ def _curves(story: RunSummary) -> str:
             from_zero=True,
         ),
         chart(
-            f"Loss of {BESIDE[kind]}, in nats",
+            f"Loss of {AUXILIARY_LABELS[kind]}, in nats",
             [Series("training", other, noisy=True), Series("validation", other_checked)],
         ),
         chart(
@@ -157,11 +157,11 @@ def _examples(examples: Sequence[ClozeExample]) -> str:
     return f'<div class="examples">{"".join(map(_example, examples))}</div>' if examples else ""
 
 
-def _writings(written: Sequence[tuple[str, str]]) -> str:
-    return f'<div class="examples">{"".join(_writing(*one) for one in written)}</div>' if written else ""
+def _generations(generations: Sequence[tuple[str, str]]) -> str:
+    return f'<div class="examples">{"".join(_generation(*one) for one in generations)}</div>' if generations else ""
 
 
-def _writing(prompt: str, text: str) -> str:
+def _generation(prompt: str, text: str) -> str:
     """A prompt gone on with, or a text of its own below it."""
     rest = escape(text[len(prompt) :]) if text.startswith(prompt) else f"<br>{escape(text)}"
     return f'<article><p class="sentence"><b>{escape(prompt)}</b>{rest}</p></article>'
@@ -174,7 +174,7 @@ def _example(example: ClozeExample) -> str:
     most = max((chance for _, chance in [*example.before, *example.after]), default=1.0)
     columns = []
     for when, guesses in (("before", example.before), ("after", example.after)):
-        rows = "".join(_guess(word, chance, most, example.truth) for word, chance in guesses)
+        rows = "".join(_prediction(word, chance, most, example.truth) for word, chance in guesses)
         columns.append(f"<div><h4>{when}</h4>{rows}</div>")
     return (
         f'<article><p class="sentence">{text}</p>'
@@ -183,12 +183,12 @@ def _example(example: ClozeExample) -> str:
     )
 
 
-def _guess(word: str, chance: float, most: float, truth: str) -> str:
+def _prediction(word: str, probability: float, highest: float, truth: str) -> str:
     """A row: the word, its probability, and a bar; both columns of an example share one scale."""
     right = " right" if word.strip().casefold() == truth.strip().casefold() else ""
-    share = 100 * chance / most if most > 0 else 0.0
+    share = 100 * probability / highest if highest > 0 else 0.0
     return (
-        f'<p class="guess{right}"><span>{escape(word)}</span><span>{chance:.1%}</span>'
+        f'<p class="guess{right}"><span>{escape(word)}</span><span>{probability:.1%}</span>'
         f'<i style="width:{share:.1f}%"></i></p>'
     )
 

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 BINS = 15  # Guo et al. 2017, section 5
-COLDEST, HOTTEST = 0.1, 10.0  # temperatures that are tried
+MIN_TEMPERATURE, MAX_TEMPERATURE = 0.1, 10.0  # temperatures that are tried
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
@@ -33,7 +33,7 @@ def fit_temperature(logits: Float[np.ndarray, "N C"], gold: Int[np.ndarray, " N"
     """
     if not len(gold) or (logits.argmax(-1) == gold).all():
         return 1.0
-    low, high = math.log(COLDEST), math.log(HOTTEST)
+    low, high = math.log(MIN_TEMPERATURE), math.log(MAX_TEMPERATURE)
 
     def cost(place: float) -> float:
         return negative_log_likelihood(logits, gold, math.exp(place))
@@ -60,13 +60,13 @@ def probabilities(logits: Float[np.ndarray, "N C"], temperature: float) -> Float
 
 
 def reliability_bins(
-    confidence: Float[np.ndarray, " N"], right: Bool[np.ndarray, " N"], bins: int = BINS
+    confidence: Float[np.ndarray, " N"], correct: Bool[np.ndarray, " N"], bins: int = BINS
 ) -> list[dict[str, Any]]:
     """For each bin of confidence how many fall into it, how sure they are in the mean, and how many are right."""
     number = np.clip(np.ceil(confidence * bins).astype(np.int64) - 1, 0, bins - 1)  # (low, high], as in the paper
     counts = np.bincount(number, minlength=bins)
     sure = np.bincount(number, confidence, minlength=bins)
-    good = np.bincount(number, right.astype(np.float64), minlength=bins)
+    good = np.bincount(number, correct.astype(np.float64), minlength=bins)
     return [
         {
             "low": at / bins,
@@ -79,10 +79,10 @@ def reliability_bins(
     ]
 
 
-def expected_calibration_error(found: list[dict[str, Any]]) -> float:
+def expected_calibration_error(bins: list[dict[str, Any]]) -> float:
     """Expected calibration error: the gap between confidence and accuracy, weighted by how many are in each bin."""
-    total = sum(part["count"] for part in found)
-    gaps = (part["count"] * abs(part["confidence"] - part["accuracy"]) for part in found if part["count"])
+    total = sum(part["count"] for part in bins)
+    gaps = (part["count"] * abs(part["confidence"] - part["accuracy"]) for part in bins if part["count"])
     return sum(gaps) / total if total else 0.0
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-LARGEST = 30  # classes of a matrix that a person can still read
+MAX_CLASSES = 30  # classes of a matrix that a person can still read
 OTHERS = "(others)"
 
 
@@ -24,9 +24,11 @@ class ClassScores:
     support: int
 
     @classmethod
-    def from_counts(cls, label: str, right: int, true: int, predicted: int) -> "ClassScores":
+    def from_counts(cls, label: str, correct: int, true: int, predicted: int) -> "ClassScores":
         """What cannot be divided is 0.0, as scikit-learn has it."""
-        return cls(label, _ratio(right, predicted), _ratio(right, true), _ratio(2 * right, true + predicted), true)
+        return cls(
+            label, _ratio(correct, predicted), _ratio(correct, true), _ratio(2 * correct, true + predicted), true
+        )
 
 
 class ConfusionMatrix:
@@ -44,12 +46,12 @@ class ConfusionMatrix:
         return self.counts.total()
 
     @property
-    def true(self) -> Counter[str]:
+    def true_counts(self) -> Counter[str]:
         """How many examples have each class."""
         return self._side(0)
 
     @property
-    def predicted(self) -> Counter[str]:
+    def predicted_counts(self) -> Counter[str]:
         """How often each class was predicted."""
         return self._side(1)
 
@@ -61,7 +63,7 @@ class ConfusionMatrix:
 
     def scores(self) -> list[ClassScores]:
         """A row for each class."""
-        true, predicted = self.true, self.predicted
+        true, predicted = self.true_counts, self.predicted_counts
         return [
             ClassScores.from_counts(label, self.counts[label, label], true[label], predicted[label])
             for label in self.classes
@@ -82,11 +84,11 @@ class ConfusionMatrix:
             found["accuracy_f1"] = (found["accuracy"] + found["f1"]) / 2  # as GLUE scores MRPC and QQP
         return found
 
-    def matrix(self, max_classes: int = LARGEST) -> tuple[list[str], list[list[int]]]:
+    def matrix(self, max_classes: int = MAX_CLASSES) -> tuple[list[str], list[list[int]]]:
         """The counts as rows of true classes; of many classes the largest, and the others as one."""
         labels = self.classes
         if len(labels) > max_classes:
-            true = self.true
+            true = self.true_counts
             largest = set(sorted(labels, key=lambda label: -true[label])[:max_classes])
             labels = [*(label for label in labels if label in largest), OTHERS]
         place = {label: number for number, label in enumerate(labels)}
@@ -98,7 +100,7 @@ class ConfusionMatrix:
     def constant_baseline(self, label: str) -> "ConfusionMatrix":
         """The same examples, if one class were predicted for all of them."""
         made = ConfusionMatrix(list(self.order))
-        made.counts.update({(gold, label): count for gold, count in self.true.items()})
+        made.counts.update({(gold, label): count for gold, count in self.true_counts.items()})
         return made
 
     def _side(self, side: int) -> Counter[str]:
@@ -109,7 +111,7 @@ class ConfusionMatrix:
 
     def _matthews(self, right: int) -> float:
         """Gorodkin 2004. Whole numbers of any size: nothing is rounded before the root."""
-        true, predicted, count = self.true, self.predicted, self.total
+        true, predicted, count = self.true_counts, self.predicted_counts, self.total
         both = right * count - sum(number * predicted[label] for label, number in true.items())
         spread = count**2 - sum(number**2 for number in true.values())
         spread *= count**2 - sum(number**2 for number in predicted.values())

@@ -94,25 +94,25 @@ def difference(ours: Sequence[float], theirs: Sequence[float], level: float = LE
     return Difference(mean=gap, low=gap - half, high=gap + half)
 
 
-def student_quantile(probability: float, freedom: float) -> float:
+def student_quantile(probability: float, degrees_of_freedom: float) -> float:
     """The number that Student's t with these degrees of freedom stays below with this probability."""
     if not 0 < probability < 1:
         raise ValueError(f"a probability lies between 0 and 1, and {probability} does not")
-    if not freedom >= 1:
-        raise ValueError(f"{freedom} degrees of freedom are too few")
+    if not degrees_of_freedom >= 1:
+        raise ValueError(f"{degrees_of_freedom} degrees of freedom are too few")
     if probability <= 0.5:
-        return -student_quantile(1 - probability, freedom) if probability < 0.5 else 0.0
+        return -student_quantile(1 - probability, degrees_of_freedom) if probability < 0.5 else 0.0
     outside = 2 * (1 - probability)  # on both sides together
     low, high = 0.0, 1.0
-    while _outside(high, freedom) > outside:
+    while _two_sided_tail(high, degrees_of_freedom) > outside:
         low, high = high, 2 * high
     while high - low > 1e-14 * high:
         middle = (low + high) / 2
-        low, high = (middle, high) if _outside(middle, freedom) > outside else (low, middle)
+        low, high = (middle, high) if _two_sided_tail(middle, degrees_of_freedom) > outside else (low, middle)
     return (low + high) / 2
 
 
-def _outside(bound: float, freedom: float) -> float:
+def _two_sided_tail(bound: float, freedom: float) -> float:
     """How probable it is that Student's t lies further from 0 than the bound."""
     squares = freedom + bound * bound
     return _beta(freedom / 2, 0.5, freedom / squares, bound * bound / squares)

@@ -99,7 +99,7 @@ def _counts(gold: Labels, guessed: Labels) -> tuple[list[Hashable], Counter, Cou
     true: Counter[Hashable] = Counter()
     given: Counter[Hashable] = Counter()
     for one, other in zip(*_columns(gold, guessed), strict=True):
-        truth, guess = _several(one), _several(other)
+        truth, guess = _label_set(one), _label_set(other)
         right.update(truth & guess)
         true.update(truth)
         given.update(guess)
@@ -107,7 +107,7 @@ def _counts(gold: Labels, guessed: Labels) -> tuple[list[Hashable], Counter, Cou
     return list(range(np.shape(gold)[1])) if wide else list(true | given), right, true, given
 
 
-def _several(row: Any) -> set[Hashable]:
+def _label_set(row: Any) -> set[Hashable]:
     """The labels of an example, however they are written."""
     if isinstance(row, set | frozenset | tuple):
         return set(row)

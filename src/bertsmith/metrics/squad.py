@@ -23,14 +23,14 @@ def normalise_answer(text: str) -> str:
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
-def exact_match(gold: str, guess: str) -> float:
+def exact_match(gold: str, predicted: str) -> float:
     """Whether two answers are the same but for what does not matter."""
-    return float(normalise_answer(gold) == normalise_answer(guess))
+    return float(normalise_answer(gold) == normalise_answer(predicted))
 
 
-def token_f1(gold: str, guess: str) -> float:
+def token_f1(gold: str, predicted: str) -> float:
     """F1 of the words of two answers. Two answers without words agree."""
-    ours, theirs = normalise_answer(gold).split(), normalise_answer(guess).split()
+    ours, theirs = normalise_answer(gold).split(), normalise_answer(predicted).split()
     if not ours or not theirs:
         return float(ours == theirs)
     return 2 * (Counter(ours) & Counter(theirs)).total() / (len(ours) + len(theirs))
@@ -48,7 +48,7 @@ def squad_scores(gold: Gold, predicted: Mapping[str, str]) -> dict[str, float]:
 
 def question_scores(gold: Gold, predicted: Mapping[str, str]) -> dict[str, tuple[float, float]]:
     """Exact match and F1 of each question."""
-    marks = _Marks(gold)
+    marks = _QuestionScorer(gold)
     return {name: marks(name, predicted[name]) if name in predicted else (0.0, 0.0) for name in gold}
 
 
@@ -61,7 +61,7 @@ def best_threshold(
     go together, the threshold under which nothing is answered lies below all scores, even negative ones, and answers
     without words are marked as they are elsewhere.
     """
-    marks = _Marks(gold)
+    marks = _QuestionScorer(gold)
     names = [name for name in gold if name in predicted]
     missing = sorted(set(names) - set(no_answer_score))
     if missing:
@@ -85,7 +85,7 @@ def apply_threshold(
     return {name: "" if no_answer_score[name] > threshold else guess for name, guess in predicted.items()}
 
 
-class _Marks:
+class _QuestionScorer:
     """Exact match and F1 of a guess at a question: the best over all its answers."""
 
     def __init__(self, gold: Gold) -> None:

@@ -13,10 +13,10 @@ from bertsmith.nn.rnn.bilstm import reading_orders
 from bertsmith.nn.rnn.char_cnn import PADDING, CharCNN, Highway
 from bertsmith.nn.rnn.projected_lstm import ProjectedLSTM
 
-ENDS = ("left_to_right", "right_to_left")
-LOUD = 3.0  # what filters notice at first, and what cells show, is about a third of one
-PASSED = 2.0  # with this bias a highway lets most of a vector go on as it is
-HIGH = -0.8  # with this bias a filter notices only what fits it well, so that words differ
+DIRECTIONS = ("left_to_right", "right_to_left")
+GAIN = 3.0  # what filters notice at first, and what cells show, is about a third of one
+CARRY_BIAS = 2.0  # with this bias a highway lets most of a vector go on as it is
+FILTER_BIAS = -0.8  # with this bias a filter notices only what fits it well, so that words differ
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ class ElmoConfig:
     def parameter_count(self) -> int:
         """Parameters as they were published: without the table that tells words, and with one bias for each gate."""
         F, P, H = sum(self.filters), self.direction, self.hidden
-        letters = (PADDING + 1) * self.character_width + self._slid(1) + F
+        letters = (PADDING + 1) * self.character_width + self._filter_products(1) + F
         upwards = self.highway_layers * (F * 2 * F + 2 * F) + F * P + P
         return letters + upwards + 2 * self.layers * (self._cell + 4 * H)
 
@@ -79,19 +79,19 @@ class ElmoConfig:
         """The numbers of one LSTM's matrices."""
         return 9 * self.direction * self.hidden
 
-    def _slid(self, places: int) -> int:
+    def _filter_products(self, positions: int) -> int:
         """Products of all filters, each at so many places."""
-        return places * self.character_width * sum(size * count for size, count in enumerate(self.filters, 1))
+        return positions * self.character_width * sum(size * count for size, count in enumerate(self.filters, 1))
 
-    def flops(self, attended: int | float, chosen: float) -> float:
+    def flops(self, mean_length: int | float, prediction_share: float) -> float:
         """Floating-point operations that training takes for one word, forwards and backwards, as papers count them.
 
         Every word's letters are counted, although a CPU reads those of each different word of a batch once. `chosen` is
         how many words are guessed from the whole vocabulary, for each that is read.
         """
         F, P = sum(self.filters), self.direction
-        words = self._slid(self.max_characters) + self.highway_layers * 2 * F * F + F * P
-        return 6 * (words + 2 * self.layers * self._cell + chosen * self.vocabulary * P)
+        words = self._filter_products(self.max_characters) + self.highway_layers * 2 * F * F + F * P
+        return 6 * (words + 2 * self.layers * self._cell + prediction_share * self.vocabulary * P)
 
 
 class Elmo(CustomInit):
@@ -112,7 +112,7 @@ class Elmo(CustomInit):
         self.characters = CharCNN(config.character_width, config.filters, config.highway_layers, width)
         sizes = width, config.hidden, width
         self.stacks = nn.ModuleDict(
-            {end: nn.ModuleList(ProjectedLSTM(*sizes) for _ in range(config.layers)) for end in ENDS}
+            {end: nn.ModuleList(ProjectedLSTM(*sizes) for _ in range(config.layers)) for end in DIRECTIONS}
         )
         self.dropout = Dropout(config.dropout)
         unknown = torch.full((config.vocabulary, config.max_characters), PADDING, dtype=torch.int16)
@@ -131,17 +131,17 @@ class Elmo(CustomInit):
             else:
                 parameter.zero_()
         self.embedding.weight.uniform_(-1.0, 1.0, generator=generator)
-        self.characters.dense.weight.mul_(LOUD)
+        self.characters.dense.weight.mul_(GAIN)
         for part in self.modules():
             match part:
                 case Highway():
-                    part.dense.bias[len(part.dense.bias) // 2 :] = PASSED
+                    part.dense.bias[len(part.dense.bias) // 2 :] = CARRY_BIAS
                 case nn.Conv1d(bias=Tensor() as bias):
-                    bias.fill_(HIGH)
+                    bias.fill_(FILTER_BIAS)
                 case ProjectedLSTM():  # Jozefowicz et al. 2015: at first nothing is forgotten
                     _, _, bias, _, out = part.parameters()
                     bias[part.hidden_size : 2 * part.hidden_size] = 1.0
-                    out.mul_(LOUD)
+                    out.mul_(GAIN)
 
     def set_characters(self, table: Int16[Tensor, "V C"]) -> None:
         """Be told how the words of the vocabulary are spelt."""
@@ -157,7 +157,7 @@ class Elmo(CustomInit):
         words = self.embed_words(tokens)
         ways = reading_orders(tokens.bounds, tokens.max_length, words)
         found = []
-        for end in ENDS:
+        for end in DIRECTIONS:
             states = [words]
             for number, lstm in enumerate(self.stacks[end].children()):
                 below = self.dropout(states[-1])
@@ -170,15 +170,15 @@ class Elmo(CustomInit):
         """A vector for each word by its letters alone. A CPU looks at each different word once."""
         letters, ids = tokens.character_ids, tokens.ids
         if ids.is_cuda:
-            return self._read(self.spelling.index_select(0, ids) if letters is None else letters)
+            return self._embed_characters(self.spelling.index_select(0, ids) if letters is None else letters)
         if letters is None:
             different, places = torch.unique(ids, return_inverse=True)
             letters = self.spelling.index_select(0, different)
         else:
             letters, places = torch.unique(letters, dim=0, return_inverse=True)
-        return self._read(letters).index_select(0, places)
+        return self._embed_characters(letters).index_select(0, places)
 
-    def _read(self, letters: Int[Tensor, "N C"]) -> Float[Tensor, "N K"]:
+    def _embed_characters(self, letters: Int[Tensor, "N C"]) -> Float[Tensor, "N K"]:
         vectors: Tensor = self.characters(letters)
         return vectors
 

@@ -41,13 +41,13 @@ class EncoderDecoder(nn.Module):
     def forward(
         self,
         tokens: Tokens,
-        written: Tokens,
+        target_tokens: Tokens,
         kernel: Kernel | None = None,
         *,
         read: Int[Tensor, "N"] | None = None,
     ) -> Float[Tensor, "_ D"]:
         """The vectors that tell what comes behind each token written, or behind those to `read`."""
-        vectors: Tensor = self.decoder(written, kernel, read=read, memory=self.encode(tokens, kernel))
+        vectors: Tensor = self.decoder(target_tokens, kernel, read=read, memory=self.encode(tokens, kernel))
         return vectors
 
     def encode(self, tokens: Tokens, kernel: Kernel | None = None) -> Memory:
@@ -55,12 +55,12 @@ class EncoderDecoder(nn.Module):
         return Memory(self.encoder(tokens, kernel), tokens)
 
     @torch.no_grad()
-    def alignment(self, tokens: Tokens, written: Tokens) -> list[Float[Tensor, "_ _"]]:
+    def alignment(self, tokens: Tokens, target_tokens: Tokens) -> list[Float[Tensor, "_ _"]]:
         """Of each text how much each token written (row) took from each that was read (column): by the last layer, in
         the mean of its heads."""
-        hidden = self.decoder._embed(written)
-        layouts = self.decoder._layouts(written, hidden, "recorded", self.encode(tokens))
-        self.decoder._through(hidden, layouts)
+        hidden = self.decoder._embed(target_tokens)
+        layouts = self.decoder._layouts(target_tokens, hidden, "recorded", self.encode(tokens))
+        self.decoder._run_layers(hidden, layouts)
         assert layouts[-1].cross is not None
         return [heads.mean(0) for heads in layouts[-1].cross.attention_weights[-1]]
 

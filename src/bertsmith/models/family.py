@@ -149,8 +149,8 @@ T5_LARGE = replace(T5, width=1024, layers=24, decoder_layers=24, heads=16, feed_
 T5_V1_1 = replace(
     T5, feed_forward=2048, activation="gelu_tanh", gated=True, tie_embeddings=False, dropout=0.0, attention_dropout=0.0
 )
-T5_LATER_SMALL = replace(T5_V1_1, width=512, layers=8, decoder_layers=8, heads=6, head_width=64, feed_forward=1024)
-T5_LATER_LARGE = replace(T5_V1_1, width=1024, layers=24, decoder_layers=24, heads=16, feed_forward=2816)
+T5_V1_1_SMALL = replace(T5_V1_1, width=512, layers=8, decoder_layers=8, heads=6, head_width=64, feed_forward=1024)
+T5_V1_1_LARGE = replace(T5_V1_1, width=1024, layers=24, decoder_layers=24, heads=16, feed_forward=2816)
 
 # Lan et al. 2019, "ALBERT: A Lite BERT for Self-supervised Learning of Language Representations": one layer for all and
 # narrow tables mapped up, so that a wide network has few parameters; and were two texts swapped?
@@ -237,9 +237,9 @@ FAMILY: dict[str, NetworkConfig] = {
     "t5-small": T5_SMALL,
     "t5-base": T5,
     "t5-large": T5_LARGE,
-    "t5-v1.1-small": T5_LATER_SMALL,
+    "t5-v1.1-small": T5_V1_1_SMALL,
     "t5-v1.1-base": T5_V1_1,
-    "t5-v1.1-large": T5_LATER_LARGE,
+    "t5-v1.1-large": T5_V1_1_LARGE,
     "albert-base": ALBERT,
     "albert-large": ALBERT_LARGE,
     "albert-xlarge": ALBERT_XLARGE,

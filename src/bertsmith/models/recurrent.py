@@ -76,14 +76,14 @@ class RecurrentConfig:
         layers = sum(GATES[self.cell] * out * (into + out + 2) for into, out in zip(below, self.widths, strict=False))
         return layers + (1 if self.tie_embeddings else 2) * self.vocabulary * self.width + self.vocabulary
 
-    def flops(self, attended: int | float, chosen: float) -> float:
+    def flops(self, mean_length: int | float, prediction_share: float) -> float:
         """Floating-point operations that training takes for one token, as `TransformerConfig.flops` counts them.
 
         Nothing is attended to: a token costs the same however many came before.
         """
         below = (self.width, *self.widths)
         layers = sum(GATES[self.cell] * out * (into + out) for into, out in zip(below, self.widths, strict=False))
-        return 6 * (layers + chosen * self.vocabulary * self.width)
+        return 6 * (layers + prediction_share * self.vocabulary * self.width)
 
 
 class Recurrent(nn.Module):
@@ -114,7 +114,7 @@ class Recurrent(nn.Module):
         self, tokens: Tokens, kernel: Any = None, *, read: Int[Tensor, "N"] | None = None
     ) -> Float[Tensor, "_ D"]:
         """The vectors of all tokens, or of those to `read`, each sequence from nothing. There is but one kernel."""
-        vectors, _ = self._from_nothing(tokens)
+        vectors, _ = self._from_zero_state(tokens)
         return vectors if read is None else vectors[read]
 
     def forward_from_state(
@@ -126,7 +126,7 @@ class Recurrent(nn.Module):
         """
         rows = self._embed(tokens.ids).view(len(tokens.bounds) - 1, tokens.max_length, -1)
         goes_on = (tokens.positions.view(len(rows), -1)[:, :1] > 0).to(state.dtype)
-        with _full(rows):
+        with _full_precision(rows):
             vectors, after = self.stack(rows, state * goes_on)
         return vectors.flatten(0, 1), after
 
@@ -150,7 +150,7 @@ class Recurrent(nn.Module):
 
     def prefill(self, tokens: Tokens, cache: RecurrentCache) -> Float[Tensor, "B D"]:
         """Read prompts into an empty memory: the vectors of their last tokens, which tell what comes next."""
-        vectors, state = self._from_nothing(tokens)
+        vectors, state = self._from_zero_state(tokens)
         cache.prefill(state)
         return vectors[tokens.bounds[1:] - 1]
 
@@ -168,9 +168,9 @@ class Recurrent(nn.Module):
         layers = range(self.config.layers)
         return {f"stack.layers.{number}.{name}": GATES[self.config.cell] for number in layers for name in names}
 
-    def _from_nothing(self, tokens: Tokens) -> tuple[Float[Tensor, "T D"], Float[Tensor, "B S"]]:
+    def _from_zero_state(self, tokens: Tokens) -> tuple[Float[Tensor, "T D"], Float[Tensor, "B S"]]:
         embedded, rows = self._embed(tokens.ids), len(tokens.bounds) - 1
-        with _full(embedded):
+        with _full_precision(embedded):
             if tokens.max_length * rows == len(embedded):
                 vectors, state = self.stack(embedded.view(rows, tokens.max_length, -1))
                 return vectors.flatten(0, 1), state
@@ -191,6 +191,6 @@ class Recurrent(nn.Module):
         return embedded
 
 
-def _full(like: Tensor) -> AbstractContextManager[Any]:
+def _full_precision(like: Tensor) -> AbstractContextManager[Any]:
     """Full precision on a processor, whose half-precision recurrence not every machine has; else nothing."""
     return nullcontext() if like.is_cuda else torch.autocast("cpu", enabled=False)

@@ -22,7 +22,7 @@ from bertsmith.nn.rnn.decoder_cache import DecoderCache
 
 Attention = Literal["none", "dot", "bilinear", "mlp"]
 
-FORGET = 1.0  # what a forget gate's bias begins with, so that cells keep at first. Jozefowicz et al. 2015
+FORGET_BIAS = 1.0  # what a forget gate's bias begins with, so that cells keep at first. Jozefowicz et al. 2015
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,30 +85,41 @@ class Seq2SeqConfig:
         looks = {"none": 0, "dot": 0, "bilinear": self.hidden**2, "mlp": 2 * self.hidden**2 + 2 * self.hidden}
         tables = (1 if self.tie_embeddings else 2) * self.vocabulary * self.width
         bridge = 2 * self.decoder_layers * self.hidden * (self.hidden + 1)
-        return tables + biases + bridge + looks[self.attention] + self._reading + self._writing + self.width
+        return (
+            tables
+            + biases
+            + bridge
+            + looks[self.attention]
+            + self._encoder_weights
+            + self._decoder_weights
+            + self.width
+        )
 
     @property
-    def _reading(self) -> int:
+    def _encoder_weights(self) -> int:
         """Weights in the matrices that each token goes through that is read."""
         below = self.width + (self.layers - 1) * self.hidden
         return 4 * self.hidden * (below + self.layers * self.hidden // self.directions)
 
     @property
-    def _writing(self) -> int:
+    def _decoder_weights(self) -> int:
         """And each that is written."""
         below = self.width + self.input_feed_width + (self.decoder_layers - 1) * self.hidden
         mixed = self.width * self.hidden * (1 if self.attention == "none" else 2)
         return 4 * self.hidden * (below + self.decoder_layers * self.hidden) + mixed
 
-    def flops(self, attended: int | float, chosen: float) -> float:
+    def flops(self, mean_length: int | float, prediction_share: float) -> float:
         """Floating-point operations that training takes for one token, forwards and backwards, as papers count them.
 
         Of all tokens half are taken to be read and half to be written. `attended` is the mean length of a text,
         sum(length^2) / sum(length); `chosen` the share of tokens that are guessed from the whole vocabulary.
         """
         looks = {"none": 0.0, "dot": 0.0, "bilinear": self.hidden**2, "mlp": 2 * self.hidden**2}[self.attention]
-        rows = 0 if self.attention == "none" else (3 if self.attention == "mlp" else 2) * attended * self.hidden
-        return 3 * (self._reading + self._writing + looks + rows) + 6 * chosen * self.vocabulary * self.width
+        rows = 0 if self.attention == "none" else (3 if self.attention == "mlp" else 2) * mean_length * self.hidden
+        return (
+            3 * (self._encoder_weights + self._decoder_weights + looks + rows)
+            + 6 * prediction_share * self.vocabulary * self.width
+        )
 
 
 class Seq2Seq(CustomInit):
@@ -145,20 +156,22 @@ class Seq2Seq(CustomInit):
                 below, own, bias, _ = part.parameters()  # in torch's order
                 for matrix in (below, own):
                     matrix.uniform_(-(part.hidden_size**-0.5), part.hidden_size**-0.5, generator=generator)
-                bias[part.hidden_size : 2 * part.hidden_size] = FORGET
+                bias[part.hidden_size : 2 * part.hidden_size] = FORGET_BIAS
 
-    def forward(self, tokens: Tokens, written: Tokens, *, read: Int[Tensor, "N"] | None = None) -> Float[Tensor, "_ D"]:
+    def forward(
+        self, tokens: Tokens, target_tokens: Tokens, *, read: Int[Tensor, "N"] | None = None
+    ) -> Float[Tensor, "_ D"]:
         """The vectors that tell what comes behind each token written, or behind those to `read`."""
-        vectors, _, rows = self._write(tokens, written)
+        vectors, _, rows = self._decode(tokens, target_tokens)
         slots = rows.slots if read is None else rows.slots[read]
         chosen: Tensor = self.dropout(vectors.flatten(0, 1).index_select(0, slots))
         return chosen
 
     @torch.no_grad()
-    def alignment(self, tokens: Tokens, written: Tokens) -> list[Float[Tensor, "_ _"]] | None:
+    def alignment(self, tokens: Tokens, target_tokens: Tokens) -> list[Float[Tensor, "_ _"]] | None:
         """Of each text how much each token written (row) took from each that was read (column); None: none can look."""
-        _, looks, _ = self._write(tokens, written)
-        sizes = zip(written.bounds.diff().tolist(), tokens.bounds.diff().tolist(), strict=True)
+        _, looks, _ = self._decode(tokens, target_tokens)
+        sizes = zip(target_tokens.bounds.diff().tolist(), tokens.bounds.diff().tolist(), strict=True)
         return None if looks is None else [one[:long, :wide] for one, (long, wide) in zip(looks, sizes, strict=True)]
 
     def cache(self, sequences: int, capacity: int, beams: int = 1, dtype: torch.dtype = torch.float32) -> DecoderCache:
@@ -166,14 +179,16 @@ class Seq2Seq(CustomInit):
         config, device = self.config, self.embedding.weight.device
         return DecoderCache(config.decoder_layers, sequences, beams, config.hidden, config.width, dtype, device)
 
-    def prefill(self, tokens: Tokens, cache: DecoderCache, written: Tokens) -> Float[Tensor, "B D"]:
+    def prefill(self, tokens: Tokens, cache: DecoderCache, target_tokens: Tokens) -> Float[Tensor, "B D"]:
         """Read texts, and what is written already, as much for each: the vectors that tell what comes next."""
-        cache.source, states = self._read(tokens)
+        cache.source, states = self._encode(tokens)
         cache.weights = self.writer.step_weights()
-        ids = written.ids.view(len(written.bounds) - 1, -1)
+        ids = target_tokens.ids.view(len(target_tokens.bounds) - 1, -1)
         said = states[0][0].new_zeros(len(ids), self.config.width)
         for place in range(ids.shape[1]):
-            said, states = self._next(ids[:, place : place + 1], said[:, None], states, cache.source, cache.weights)
+            said, states = self._decode_step(
+                ids[:, place : place + 1], said[:, None], states, cache.source, cache.weights
+            )
         cache.prefill(states, said)
         return said
 
@@ -183,7 +198,7 @@ class Seq2Seq(CustomInit):
         """Write one more token on every way of every sequence; `came` is the way that each goes on with."""
         assert cache.weights is not None
         fed, states = cache.gather(parents)
-        said, states = self._next(ids, fed, states, cache.source, cache.weights)
+        said, states = self._decode_step(ids, fed, states, cache.source, cache.weights)
         cache.update(states, said)
         return said.view(*ids.shape, -1)
 
@@ -201,7 +216,7 @@ class Seq2Seq(CustomInit):
             if parameter.ndim == 2
         }
 
-    def _read(self, tokens: Tokens) -> tuple[Source | None, States]:
+    def _encode(self, tokens: Tokens) -> tuple[Source | None, States]:
         """What is made of texts: vectors to look at, and the states to begin writing with."""
         hidden = self.reader(self.dropout(self.embedding(tokens.ids)), tokens.bounds, tokens.max_length)
         firsts, lasts = tokens.bounds[:-1].clamp(max=len(hidden) - 1), (tokens.bounds[1:] - 1).clamp(min=0)
@@ -215,42 +230,42 @@ class Seq2Seq(CustomInit):
         rows = PaddedRows.of(tokens.bounds, _longest(tokens), len(tokens.ids))
         return self.look.make_source(self.dropout(hidden), rows), states
 
-    def _write(self, tokens: Tokens, written: Tokens) -> tuple[Tensor, Tensor | None, PaddedRows]:
+    def _decode(self, tokens: Tokens, target_tokens: Tokens) -> tuple[Tensor, Tensor | None, PaddedRows]:
         """What is said behind each token of each row, and from where it was taken."""
-        source, states = self._read(tokens)
-        rows = PaddedRows.of(written.bounds, _longest(written), len(written.ids))
-        words = self.dropout(self.embedding(written.ids))[rows.tokens]  # B L E
+        source, states = self._encode(tokens)
+        rows = PaddedRows.of(target_tokens.bounds, _longest(target_tokens), len(target_tokens.ids))
+        words = self.dropout(self.embedding(target_tokens.ids))[rows.tokens]  # B L E
         if not self.config.input_feed_width:
-            return *self._said(self.writer(words, states), source), rows
+            return *self._attentional_hidden(self.writer(words, states), source), rows
         gates = self.writer.step_weights()
         states = [(said, kept.float()) for said, kept in states]  # what is kept is added to at every token
         said = words.new_zeros(len(words), 1, self.config.width)
         vectors, looks = list[Tensor](), list[Tensor]()
         for told in self.writer.input_gates(words, gates).unbind(1):
             hidden, states = self.writer.step(told, said[:, 0], states, gates)
-            said, weights = self._said(hidden[:, None], source)
+            said, weights = self._attentional_hidden(hidden[:, None], source)
             assert weights is not None  # what looks at nothing is fed nothing
             vectors.append(said)
             looks.append(weights)
         return torch.cat(vectors, 1), torch.cat(looks, 1), rows
 
-    def _next(
+    def _decode_step(
         self,
         ids: Int[Tensor, "B W"],
-        fed: Float[Tensor, "B W D"],
+        input_feed: Float[Tensor, "B W D"],
         states: States,
         source: Source | None,
-        gates: StepWeights,
+        weights: StepWeights,
     ) -> tuple[Float[Tensor, "_ D"], States]:
         """One more token on every way, none of which is learnt from."""
-        told = self.writer.input_gates(self.embedding(ids.flatten()), gates)
+        told = self.writer.input_gates(self.embedding(ids.flatten()), weights)
         hidden, states = self.writer.step(
-            told, fed.flatten(0, 1) if self.config.input_feed_width else None, states, gates
+            told, input_feed.flatten(0, 1) if self.config.input_feed_width else None, states, weights
         )
-        said, _ = self._said(hidden.view(*ids.shape, -1), source)
+        said, _ = self._attentional_hidden(hidden.view(*ids.shape, -1), source)
         return said.flatten(0, 1), states
 
-    def _said(
+    def _attentional_hidden(
         self, hidden: Float[Tensor, "B L K"], source: Source | None
     ) -> tuple[Float[Tensor, "B L D"], Float[Tensor, "B L M"] | None]:
         """What the LSTMs say, mixed with what is taken from the text that was read; and from where it is taken."""

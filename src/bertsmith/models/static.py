@@ -33,9 +33,9 @@ class StaticConfig:
     def parameter_count(self) -> int:
         return self.vocabulary * self.width
 
-    def flops(self, attended: int | float, chosen: float) -> float:
+    def flops(self, mean_length: int | float, prediction_share: float) -> float:
         """To look a word up takes none."""
-        return 6 * chosen * self.vocabulary * self.width
+        return 6 * prediction_share * self.vocabulary * self.width
 
 
 class Static(nn.Module):

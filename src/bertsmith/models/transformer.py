@@ -26,7 +26,7 @@ from bertsmith.nn.window import CAUSAL, FULL, Window
 
 # How another text is looked at where one's own is looked at so: our own kernels know the bounds of one text alone, and
 # the flash kernel takes those of another, too. By all others: padded.
-ACROSS: dict[Kernel, Kernel] = {"short": "varlen", "long": "varlen", "varlen": "varlen", "recorded": "recorded"}
+CROSS_KERNELS: dict[Kernel, Kernel] = {"short": "varlen", "long": "varlen", "varlen": "varlen", "recorded": "recorded"}
 
 Positions = Literal["learned", "sinusoidal", "rotary", "relative", "learned_relative"]  # the last has both
 
@@ -150,7 +150,7 @@ class TransformerConfig:
         """How many layers have weights of their own."""
         return 1 if self.share_layers else self.layers
 
-    def flops(self, attended: int | float, chosen: float) -> float:
+    def flops(self, mean_length: int | float, prediction_share: float) -> float:
         """Floating-point operations that training takes for one token, forwards and backwards, as papers count them.
 
         All of every layer is counted, although of the last one only what is read is computed: with one token in seven
@@ -161,11 +161,11 @@ class TransformerConfig:
         """
         D, F, E, A = self.width, self.feed_forward, self.table, self.inner
         layer = 6 * (4 * D * A + (3 if self.gated else 2) * D * F)
-        attended = (attended + 1) / 2 if self.causal else attended
-        near = min(attended, (1 if self.causal else 2) * self.window + 1)
-        looks = 12 * A * sum(near if self.is_local(number) else attended for number in range(self.layers))
+        mean_length = (mean_length + 1) / 2 if self.causal else mean_length
+        near = min(mean_length, (1 if self.causal else 2) * self.window + 1)
+        looks = 12 * A * sum(near if self.is_local(number) else mean_length for number in range(self.layers))
         mapped = 6 * E * D if self.embedding_width else 0
-        return mapped + self.layers * layer + looks + 6 * chosen * (self.vocabulary * E + D * E)
+        return mapped + self.layers * layer + looks + 6 * prediction_share * (self.vocabulary * E + D * E)
 
     def is_local(self, number: int) -> bool:
         """Whether a layer looks only at the neighbours of each token."""
@@ -254,7 +254,7 @@ class Transformer(nn.Module):
         that also looks at another text has it in `memory`; one that looks both ways may be asked to look only `back`.
         """
         hidden = self._embed(tokens)
-        return self._through(hidden, self._layouts(tokens, hidden, kernel, memory, back), read)
+        return self._run_layers(hidden, self._layouts(tokens, hidden, kernel, memory, back), read)
 
     def cache(self, sequences: int, capacity: int, beams: int = 1, dtype: torch.dtype = torch.float32) -> KVCache:
         """Room for what the layers make of so many sequences; each row takes `room` tokens, those of all its ways."""
@@ -266,11 +266,11 @@ class Transformer(nn.Module):
         """Read prompts into an empty cache: the vectors of their last tokens, which tell what comes next."""
         cache.prefill(tokens.bounds, tokens.positions, tokens.max_length)
         if memory is not None:
-            cache.cross_layers = self._remembered(memory)
+            cache.cross_layers = self._cross_layer_caches(memory)
         hidden = self._embed(tokens)
         anew = memory if tokens.max_length > 1 else None  # one token looks at what is kept of it, as in a step
-        layouts = self._kept(self._layouts(tokens, hidden, None, anew), cache)
-        return self._through(hidden, layouts, tokens.bounds[1:] - 1)
+        layouts = self._with_cache(self._layouts(tokens, hidden, None, anew), cache)
+        return self._run_layers(hidden, layouts, tokens.bounds[1:] - 1)
 
     def step(
         self, ids: Int[Tensor, "B W"], cache: KVCache, parents: Int[Tensor, "B W"] | None = None
@@ -284,15 +284,15 @@ class Transformer(nn.Module):
         bounds = torch.arange(ids.numel() + 1, dtype=torch.int32, device=ids.device)
         tokens = Tokens(ids=ids.flatten(), bounds=bounds, positions=places, max_length=1, equal_lengths=True)
         hidden = self._embed(tokens)
-        layouts = self._kept(self._layouts(tokens, hidden, "cached"), cache)
-        vectors = self._through(hidden, layouts)
+        layouts = self._with_cache(self._layouts(tokens, hidden, "cached"), cache)
+        vectors = self._run_layers(hidden, layouts)
         cache.commit()
         return vectors.view(*ids.shape, -1)
 
     def hidden_states(self, tokens: Tokens, kernel: Kernel | None = None) -> list[Float[Tensor, "T D"]]:
         """The vectors after the embedding and after every layer."""
         states = [self._embed(tokens)]
-        for layer, layout in zip(self._way(), self._layouts(tokens, states[0], kernel), strict=True):
+        for layer, layout in zip(self._layer_sequence(), self._layouts(tokens, states[0], kernel), strict=True):
             states.append(layer(states[-1], layout))
         return [*states[:-1], self.last_norm(states[-1])]
 
@@ -300,7 +300,7 @@ class Transformer(nn.Module):
         """Who looked at whom: by layer and sequence, how much each token (row) took from each (column)."""
         hidden = self._embed(tokens)
         layouts = self._layouts(tokens, hidden, "recorded")
-        for layer, layout in zip(self._way(), layouts, strict=True):
+        for layer, layout in zip(self._layer_sequence(), layouts, strict=True):
             hidden = layer(hidden, layout)
         return layouts[0].attention_weights  # all write into one list
 
@@ -320,17 +320,17 @@ class Transformer(nn.Module):
             if parameter.ndim == 2
         }
 
-    def _through(
+    def _run_layers(
         self, hidden: Float[Tensor, "T D"], layouts: list[Layout], read: Int[Tensor, "N"] | None = None
     ) -> Float[Tensor, "_ D"]:
-        *before, last = zip(self._way(), layouts, strict=True)
+        *before, last = zip(self._layer_sequence(), layouts, strict=True)
         for layer, layout in before:
             hidden = layer(hidden, layout)
         layer, layout = last
         vectors: Tensor = self.last_norm(layer(hidden, layout, read))
         return vectors
 
-    def _kept(self, layouts: list[Layout], cache: KVCache) -> list[Layout]:
+    def _with_cache(self, layouts: list[Layout], cache: KVCache) -> list[Layout]:
         """What each layer has to know, with its part of the cache, and of what the cache keeps of another text."""
         stores = [cache.layer_cache(number, layout.window, self.relative) for number, layout in enumerate(layouts)]
         if not cache.cross_layers or layouts[0].cross is not None:
@@ -339,18 +339,18 @@ class Transformer(nn.Module):
         parts = zip(layouts, stores, cache.cross_layers, strict=True)
         return [replace(layout, cache=store, cross=replace(looks, cache=kept)) for layout, store, kept in parts]
 
-    def _remembered(self, memory: Memory) -> list[LayerCache]:
+    def _cross_layer_caches(self, memory: Memory) -> list[LayerCache]:
         """Of each layer the keys and values of another text, computed once for all that will be written."""
         rows = PaddedRows.of(*_sequences(memory.tokens))
         real = rows.mask[:, None, None]
         stores = []
-        for layer in self._way():
+        for layer in self._layer_sequence():
             keys, values = (rows.pad(part) for part in layer.cross.key_value(memory.vectors))
             mask = torch.zeros(real.shape, dtype=keys.dtype, device=real.device).masked_fill(~real, -torch.inf)
             stores.append(LayerCache(keys, values, rows.slots, mask=mask))
         return stores
 
-    def _way(self) -> list[Any]:
+    def _layer_sequence(self) -> list[Any]:
         """The layers in the order in which they are gone through."""
         return list(self.layers) * (self.config.layers // self.config.distinct)
 
@@ -360,14 +360,14 @@ class Transformer(nn.Module):
             raise TextError("tokens", fact, "Cut the text shorter, or train a model with more positions")
         embedded = self.embedding(tokens.ids)
         if self.positions is not None:
-            embedded = embedded + self.positions(self._places(tokens))
+            embedded = embedded + self.positions(self._position_rows(tokens))
         if self.segments is not None:
             alike = tokens.segments is None or self.config.segments == 1
             embedded = embedded + (self.segments.weight[0] if alike else self.segments(tokens.segments))
         hidden: Tensor = self.mapping(self.dropout(self.norm(embedded)))
         return hidden
 
-    def _places(self, tokens: Tokens) -> Int[Tensor, "T"]:
+    def _position_rows(self, tokens: Tokens) -> Int[Tensor, "T"]:
         """Each token's row of the table of positions, counted from the first that is read.
 
         RoBERTa does not count its padding piece, which may also stand in a text: it has the row before the first. A
@@ -382,24 +382,24 @@ class Transformer(nn.Module):
         return torch.where(padding, -1, tokens.positions - (passed - before))
 
     def _layouts(
-        self, tokens: Tokens, hidden: Tensor, kernel: Kernel | None, memory: Memory | None = None, back: bool = False
+        self, tokens: Tokens, hidden: Tensor, kernel: Kernel | None, memory: Memory | None = None, causal: bool = False
     ) -> list[Layout]:
         """What each layer has to know of the batch."""
-        wide = self._layout(tokens, hidden, kernel, CAUSAL if back else self.window)
+        wide = self._layout(tokens, hidden, kernel, CAUSAL if causal else self.window)
         if memory is not None:
-            how = ACROSS.get(wide.kernel, "padded")
+            how = CROSS_KERNELS.get(wide.kernel, "padded")
             across = Layout.between(_sequences(tokens), _sequences(memory.tokens), how)
             wide = replace(wide, cross=replace(across, memory=memory.vectors))
         if self.rotary is not None:
             wide = replace(wide, rotary=self.rotary(tokens.positions))
         if not self.config.window:
             return [wide] * self.config.layers
-        near = replace(wide, window=replace(self.local_window, right=0) if back else self.local_window)
+        near = replace(wide, window=replace(self.local_window, right=0) if causal else self.local_window)
         if self.local_rotary is not None:
             near = replace(near, rotary=self.local_rotary(tokens.positions))
         return [near if self.config.is_local(number) else wide for number in range(self.config.layers)]
 
-    def _layout(self, tokens: Tokens, hidden: Tensor, kernel: Kernel | None, reach: Window) -> Layout:
+    def _layout(self, tokens: Tokens, hidden: Tensor, kernel: Kernel | None, window: Window) -> Layout:
         kernel = kernel or self.kernel
         if kernel is None:
             device = hidden.device
@@ -410,16 +410,16 @@ class Transformer(nn.Module):
         if self.relative is not None and kernel != "cached":
             own, bias = _sequences(tokens), self.relative.compute_bias(tokens.max_length, tokens.max_length)
             if kernel == "short":
-                return replace(Layout.of(tokens.bounds, tokens.max_length, kernel, reach), bias=bias)
-            return Layout.between(own, own, "recorded" if kernel == "recorded" else "padded", reach, bias)
-        return Layout.of(tokens.bounds, tokens.max_length, kernel, reach)
+                return replace(Layout.of(tokens.bounds, tokens.max_length, kernel, window), bias=bias)
+            return Layout.between(own, own, "recorded" if kernel == "recorded" else "padded", window, bias)
+        return Layout.of(tokens.bounds, tokens.max_length, kernel, window)
 
 
 def _sequences(tokens: Tokens) -> Sequences:
     return Sequences(tokens.bounds, tokens.max_length, len(tokens.ids))
 
 
-def make_pooler(config: TransformerConfig, *, whole: bool = True) -> nn.Module:
+def make_pooler(config: TransformerConfig, *, whole_text: bool = True) -> nn.Module:
     """What vectors go through before a task reads them, those of whole texts or of tokens.
 
     BERT pools whole texts and leaves tokens alone; later networks have one transform for both, and for guessing words.
@@ -429,4 +429,4 @@ def make_pooler(config: TransformerConfig, *, whole: bool = True) -> nn.Module:
         return nn.Identity()
     if config.norm_position == "pre":
         return Transform(config.width, config.activation, config.norm_eps, config.biases)
-    return Pooler(config.width, config.pooler) if whole else nn.Identity()
+    return Pooler(config.width, config.pooler) if whole_text else nn.Identity()

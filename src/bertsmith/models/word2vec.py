@@ -26,7 +26,7 @@ from bertsmith.models.hf.folder import atomic_folder, model_folder
 from bertsmith.models.word_vectors import WordVectors
 
 KIND = "word2vec"
-CONFIG, WEIGHTS, WORDS, FIELD = "config.json", "vectors.safetensors", "words.tsv", "vectors.bin"
+CONFIG, WEIGHTS, WORDS, WORD2VEC_FILE = "config.json", "vectors.safetensors", "words.tsv", "vectors.bin"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +37,8 @@ class Word2VecConfig:
     width: int = 100
 
     def __post_init__(self) -> None:
-        if not 0 < self.width <= word_vectors.WIDEST:
-            raise ValueError(f"vectors of {self.width} numbers are none. Give 1 to {word_vectors.WIDEST}")
+        if not 0 < self.width <= word_vectors.MAX_WIDTH:
+            raise ValueError(f"vectors of {self.width} numbers are none. Give 1 to {word_vectors.MAX_WIDTH}")
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def write(folder: Path, model: Word2Vec, words: list[str], counts: Int64[np.ndar
     with atomic_folder(folder) as fresh:
         files.write(fresh / WEIGHTS, safetensors.torch.save({"inputs": inputs, "outputs": outputs}, {"format": "pt"}))
         files.write(fresh / WORDS, listed.encode())
-        word_vectors.write(fresh / FIELD, WordVectors(words, inputs.numpy()))
+        word_vectors.write(fresh / WORD2VEC_FILE, WordVectors(words, inputs.numpy()))
         said = {"model_type": KIND, **asdict(model.config), "vocabulary": len(words)}
         files.write(fresh / CONFIG, (json.dumps(said, indent=1) + "\n").encode())
 
@@ -92,7 +92,7 @@ def read(folder: Path) -> Word2VecFolder:
         raise FolderError(folder, "holds no word vectors", remedy)
     vocabulary = said.pop("vocabulary", None)
     config = build(said, Word2VecConfig, str(folder / CONFIG))
-    words, counts = _words(file_inside(folder, WORDS))
+    words, counts = _read_words(file_inside(folder, WORDS))
     try:
         tables = safetensors.torch.load(file_inside(folder, WEIGHTS).read_bytes())
     except (SafetensorError, OSError) as error:
@@ -113,7 +113,7 @@ def load_vectors(path: Path) -> WordVectors:
     return word_vectors.read(path)
 
 
-def _words(path: Path) -> tuple[list[str], Int64[np.ndarray, " V"]]:
+def _read_words(path: Path) -> tuple[list[str], Int64[np.ndarray, " V"]]:
     try:
         rows = [line.split("\t") for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
         return [word for word, _ in rows], np.array([int(count) for _, count in rows], np.int64)

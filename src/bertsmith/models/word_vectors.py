@@ -14,17 +14,17 @@ import numpy as np
 from jaxtyping import Float32
 
 from bertsmith import files
-from bertsmith.data.corpus.lines import BROKEN
+from bertsmith.data.corpus.lines import READ_ERRORS
 from bertsmith.data.corpus.sources import Source
 from bertsmith.errors import FolderError
 
 Format = Literal["binary", "text"]
-LONGEST = 1 << 12  # bytes a word may have
-HEADER = 64  # bytes the first line may have
-WIDEST = 1 << 16  # numbers a vector may have
-TOGETHER = 4_096  # vectors written at once
-BLOCK = 1 << 20  # bytes read at once
-PACKED = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ", ".zst": b"(\xb5/\xfd", ".zip": b"PK\x03\x04"}  # by first bytes
+MAX_WORD_BYTES = 1 << 12  # bytes a word may have
+MAX_HEADER_BYTES = 64  # bytes the first line may have
+MAX_WIDTH = 1 << 16  # numbers a vector may have
+WRITE_ROWS = 4_096  # vectors written at once
+READ_BYTES = 1 << 20  # bytes read at once
+COMPRESSIONS = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ", ".zst": b"(\xb5/\xfd", ".zip": b"PK\x03\x04"}  # by first bytes
 REMEDY = "Word vectors are a file in word2vec's text or binary format, or in GloVe's; also .gz .xz .zst"
 
 Pair = tuple[str, Float32[np.ndarray, " D"]]  # a word and its vector
@@ -43,8 +43,8 @@ def write(path: Path, vectors: WordVectors, format_name: Format = "binary") -> N
     beside = path.with_name(path.name + ".writing")
     with files.Writer(beside) as writer:
         writer.write(f"{len(vectors.words)} {vectors.table.shape[1]}\n".encode())
-        for start in range(0, len(vectors.words), TOGETHER):
-            some = slice(start, start + TOGETHER)
+        for start in range(0, len(vectors.words), WRITE_ROWS):
+            some = slice(start, start + WRITE_ROWS)
             rows = zip(vectors.words[some], vectors.table[some].astype("<f4"), strict=True)
             writer.write(b"".join(_line(word, row, format_name) for word, row in rows))
         writer.close()
@@ -68,24 +68,24 @@ def read(path: Path) -> WordVectors:
     """
     try:
         with path.open("rb") as raw:
-            unpacked, packed = _unpacked(path, raw)
-            return _read(path, _Bytes(unpacked), 0 if packed else path.stat().st_size)
+            unpacked, packed = _decompressed(path, raw)
+            return _read(path, _ByteStream(unpacked), 0 if packed else path.stat().st_size)
     except FileNotFoundError:
         raise FolderError(path, "is missing") from None
-    except BROKEN as error:
+    except READ_ERRORS as error:
         reason = getattr(error, "strerror", None) or str(error) or "it is damaged"
         raise FolderError(
             path, f"cannot be read ({reason})", "Fetch it again" if compression_of(path) else ""
         ) from None
 
 
-def _read(path: Path, data: "_Bytes", size: int) -> WordVectors:
+def _read(path: Path, data: "_ByteStream", size: int) -> WordVectors:
     """The vectors; `size` is that of a file that is not packed, and 0 of one that is."""
     count, width = _header(path, data)
     if size and count * (2 * width + 1) > size:
         fact = f"names {count:,} vectors of {width:,} numbers, which do not fit into {size:,} bytes"
         raise FolderError(path, fact, "Fetch it again")
-    table = np.empty((count if size and count else min(count or TOGETHER, TOGETHER), width), np.float32)
+    table = np.empty((count if size and count else min(count or WRITE_ROWS, WRITE_ROWS), width), np.float32)
     rows = _text(path, data, count, width) if _is_text(data, width) else _binary(path, data, count, width)
     words = list[str]()
     for word, numbers in rows:
@@ -99,32 +99,32 @@ def _read(path: Path, data: "_Bytes", size: int) -> WordVectors:
     return WordVectors(words, table)
 
 
-class _Bytes:
+class _ByteStream:
     """Bytes of a stream, taken by marks or by number, a block held at a time."""
 
     def __init__(self, stream: Any) -> None:
-        self.stream, self.held, self.at = stream, b"", 0
+        self.stream, self.buffer, self.offset = stream, b"", 0
 
-    def ahead(self, size: int) -> bytes:
+    def peek(self, size: int) -> bytes:
         """The next bytes, which stay; fewer where the stream ends."""
-        while len(self.held) - self.at < size and (block := self.stream.read(max(BLOCK, size))):
-            self.held, self.at = self.held[self.at :] + block, 0
-        return self.held[self.at : self.at + size]
+        while len(self.buffer) - self.offset < size and (block := self.stream.read(max(READ_BYTES, size))):
+            self.buffer, self.offset = self.buffer[self.offset :] + block, 0
+        return self.buffer[self.offset : self.offset + size]
 
-    def until(self, mark: bytes, most: int) -> bytes | None:
+    def read_until(self, mark: bytes, limit: int) -> bytes | None:
         """The bytes before the next mark, which is taken with them; None where there is none among the next."""
-        end = self.held.find(mark, self.at, self.at + most)
+        end = self.buffer.find(mark, self.offset, self.offset + limit)
         if end < 0:
-            self.ahead(most)
-            end = self.held.find(mark, self.at, self.at + most)
+            self.peek(limit)
+            end = self.buffer.find(mark, self.offset, self.offset + limit)
         if end < 0:
             return None
-        found, self.at = self.held[self.at : end], end + len(mark)
+        found, self.offset = self.buffer[self.offset : end], end + len(mark)
         return found
 
-    def take(self, size: int) -> bytes:
-        found = self.ahead(size)
-        self.at += len(found)
+    def read(self, size: int) -> bytes:
+        found = self.peek(size)
+        self.offset += len(found)
         return found
 
 
@@ -135,36 +135,36 @@ def compression_of(path: Path) -> str:
             first = raw.read(6)
     except OSError:
         return ""
-    return next((ending for ending, mark in PACKED.items() if first.startswith(mark)), "")
+    return next((ending for ending, mark in COMPRESSIONS.items() if first.startswith(mark)), "")
 
 
-def _unpacked(path: Path, raw: Any) -> tuple[Any, bool]:
+def _decompressed(path: Path, raw: Any) -> tuple[Any, bool]:
     packing = compression_of(path)
     if packing == ".zip":
         raise FolderError(path, "is a zip archive", "Unpack it, and name a file of it")
-    return Source(path, ".txt", packing).unpacked(raw), bool(packing)
+    return Source(path, ".txt", packing).decompressed(raw), bool(packing)
 
 
-def _header(path: Path, data: _Bytes) -> tuple[int, int]:
+def _header(path: Path, data: _ByteStream) -> tuple[int, int]:
     """How many vectors of how many numbers. GloVe's files do not say: 0 vectors, and the width of the first."""
-    line, end, _ = data.ahead(HEADER).partition(b"\n")
+    line, end, _ = data.peek(MAX_HEADER_BYTES).partition(b"\n")
     parts = line.split()
     if end and len(parts) == 2 and all(part.isdigit() for part in parts):
         count, width = map(int, parts)
-        if not count or not 0 < width <= WIDEST:
+        if not count or not 0 < width <= MAX_WIDTH:
             raise FolderError(path, f"names {count:,} vectors of {width:,} numbers", REMEDY)
-        data.take(len(line) + 1)
+        data.read(len(line) + 1)
         return count, width
-    line = data.ahead(LONGEST + 32 * WIDEST).partition(b"\n")[0]
+    line = data.peek(MAX_WORD_BYTES + 32 * MAX_WIDTH).partition(b"\n")[0]
     width = len(line.split()) - 1
     if width < 2 or not _numbers(line.split()[1:]):
         raise FolderError(path, "does not begin with the number of its vectors and of their numbers", REMEDY)
     return 0, width
 
 
-def _is_text(data: _Bytes, width: int) -> bool:
+def _is_text(data: _ByteStream, width: int) -> bool:
     """Whether the first line after the header is a word and so many numbers that can be read."""
-    parts = data.ahead(LONGEST + 32 * width).partition(b"\n")[0].split()
+    parts = data.peek(MAX_WORD_BYTES + 32 * width).partition(b"\n")[0].split()
     return len(parts) > 1 and _numbers(parts[-min(width, len(parts) - 1) :])
 
 
@@ -175,13 +175,13 @@ def _numbers(parts: list[bytes]) -> bool:
         return False
 
 
-def _text(path: Path, data: _Bytes, count: int, width: int) -> Iterator[Pair]:
+def _text(path: Path, data: _ByteStream, count: int, width: int) -> Iterator[Pair]:
     """Words and numbers by lines. A word may have blanks in it: the last numbers of a line are the vector."""
-    row, most = 0, LONGEST + 32 * width
+    row, most = 0, MAX_WORD_BYTES + 32 * width
     while not count or row < count:
         place = f"{path}:{row + (2 if count else 1)}"
-        line = data.until(b"\n", most)
-        line = data.take(most) if line is None else line
+        line = data.read_until(b"\n", most)
+        line = data.read(most) if line is None else line
         word, *numbers = line.rsplit(None, width) or [b""]
         if not word:
             if not count:  # nothing says how many there are to be
@@ -198,25 +198,25 @@ def _text(path: Path, data: _Bytes, count: int, width: int) -> Iterator[Pair]:
         row += 1
 
 
-def _binary(path: Path, data: _Bytes, count: int, width: int) -> Iterator[Pair]:
+def _binary(path: Path, data: _ByteStream, count: int, width: int) -> Iterator[Pair]:
     for row in range(count):
         place = f"{path}, vector {row + 1:,}"
-        while data.ahead(1) == b"\n":  # word2vec ends a vector with a line feed, others do not
-            data.take(1)
-        word = data.until(b" ", LONGEST)
-        numbers = b"" if word is None else data.take(4 * width)
+        while data.peek(1) == b"\n":  # word2vec ends a vector with a line feed, others do not
+            data.read(1)
+        word = data.read_until(b" ", MAX_WORD_BYTES)
+        numbers = b"" if word is None else data.read(4 * width)
         if word is None or len(numbers) < 4 * width:
-            cut = word is not None or len(data.ahead(LONGEST)) < LONGEST
+            cut = word is not None or len(data.peek(MAX_WORD_BYTES)) < MAX_WORD_BYTES
             fact = f"ends after {row:,} of {count:,} vectors" if cut else f"there is no word at vector {row + 1:,}"
             raise FolderError(path, fact, "Fetch it again")
         yield _decoded(word, place), np.frombuffer(numbers, "<f4")
 
 
-def _decoded(word: bytes, place: str) -> str:
+def _decoded(word: bytes, location: str) -> str:
     try:
         return word.decode()
     except UnicodeDecodeError:
-        raise FolderError(place, "its word is not UTF-8 text", REMEDY) from None
+        raise FolderError(location, "its word is not UTF-8 text", REMEDY) from None
 
 
 def _first_bad(table: np.ndarray) -> int:

@@ -14,7 +14,7 @@ from torch import Tensor
 Activation = Literal["gelu", "gelu_tanh", "relu"]
 
 X86 = platform.machine() in ("x86_64", "AMD64")
-HEIGHT = 1 / math.sqrt(2 * math.pi)  # of the bell at nought
+NORMAL_DENSITY_AT_ZERO = 1 / math.sqrt(2 * math.pi)  # of the bell at nought
 
 
 def gelu(numbers: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
@@ -37,11 +37,11 @@ class _Gelu(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(context: Any, slopes: Tensor) -> Tensor:
+    def backward(context: Any, grad_output: Tensor) -> Tensor:
         [numbers] = context.saved_tensors
         bell = numbers.square().mul_(-0.5).exp_()
         share: Tensor = torch.special.ndtr(numbers)
-        return share.addcmul_(numbers, bell, value=HEIGHT).mul_(slopes)
+        return share.addcmul_(numbers, bell, value=NORMAL_DENSITY_AT_ZERO).mul_(grad_output)
 
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {

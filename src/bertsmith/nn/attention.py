@@ -32,12 +32,12 @@ from bertsmith.nn.window import FULL, Window
 
 Kernel = Literal["varlen", "short", "long", "dense", "grouped", "windowed", "recorded", "cached", "padded"]
 
-NEAR = 0.8  # a group takes sequences down to this share of its longest: at most a quarter more tokens
-GROUPS = 8  # more calls cost more than the padding they save
-STEP = 4  # lengths of rectangles are multiples: a CPU prepares a kernel for every new shape
-FREE = 16_384  # looks at padding that cost less than one more call
+MIN_LENGTH_RATIO = 0.8  # a group takes sequences down to this share of its longest: at most a quarter more tokens
+MAX_GROUPS = 8  # more calls cost more than the padding they save
+LENGTH_MULTIPLE = 4  # lengths of rectangles are multiples: a CPU prepares a kernel for every new shape
+FREE_PADDING = 16_384  # looks at padding that cost less than one more call
 # Keys a window is a multiple of: what is left over a processor's vectors is computed one number at a time.
-WINDOW = 32
+KEY_MULTIPLE = 32
 
 
 def best_kernel(equal: bool, longest: int, device: torch.device, dtype: torch.dtype, head_width: int) -> Kernel:
@@ -84,7 +84,7 @@ class Sequences(NamedTuple):
     tokens: int
 
 
-def _filled(queries: Sequences, keys: Sequences) -> tuple[Sequences, Sequences]:
+def _without_empty(queries: Sequences, keys: Sequences) -> tuple[Sequences, Sequences]:
     """The same without empty sequences at the end, where looking for them makes nobody wait and breaks no graph."""
     if queries.bounds.device.type != "cpu" or torch.compiler.is_compiling():
         return queries, keys
@@ -158,7 +158,7 @@ class Layout:
         layout = cls(bounds=bounds, longest=longest, kernel=kernel, window=window)
         match kernel:
             case "windowed":
-                return replace(layout, tiling=_windows(bounds))
+                return replace(layout, tiling=_tiling(bounds))
             case "grouped":
                 return replace(layout, grouping=_grouping(bounds))
             case "recorded":
@@ -176,7 +176,7 @@ class Layout:
             return replace(layout, key_sequences=keys)
         if kernel == "recorded":
             return replace(layout, lengths=(queries.bounds.diff().tolist(), keys.bounds.diff().tolist()))
-        queries, keys = _filled(queries, keys)
+        queries, keys = _without_empty(queries, keys)
         rows = PaddedRows.of(*queries)
         pair = (rows, rows if keys is queries else PaddedRows.of(*keys))
         looks = build_mask(*pair, window)
@@ -267,7 +267,7 @@ def _short(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout: f
 
 def _dense(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout: float) -> Tensor:
     group = Group(layout.bounds.shape[0] - 1, layout.longest, None)
-    return _rectangle(query, key, value, group, layout.window, dropout)
+    return _attend_rectangle(query, key, value, group, layout.window, dropout)
 
 
 def _grouped(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout: float) -> Tensor:
@@ -279,32 +279,34 @@ def _grouped(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout:
     sizes = [group.rows * group.length for group in groups]
     queries, keys, values = (torch.split(part.index_select(0, tokens), sizes) for part in (query, key, value))
     attended = [
-        _rectangle(query, key, value, group, layout.window, dropout)
+        _attend_rectangle(query, key, value, group, layout.window, dropout)
         for query, key, value, group in zip(queries, keys, values, groups, strict=True)
     ]
     return torch.cat(attended).index_select(0, layout.grouping.slots)
 
 
-def _rectangle(query: Tensor, key: Tensor, value: Tensor, group: Group, reach: Window, dropout: float) -> Tensor:
+def _attend_rectangle(
+    query: Tensor, key: Tensor, value: Tensor, group: Group, window: Window, dropout: float
+) -> Tensor:
     shape = (group.rows, group.length, *query.shape[1:])
     query, key, value = (part.reshape(shape).transpose(1, 2) for part in (query, key, value))  # B H L K
     if query.requires_grad and query.device.type == "cpu" and (dropout > 0 or query.dtype != torch.float32):
         # A CPU's fused kernel knows no dropout, and is slow backwards in half precision: plain products take a third.
-        attended, _ = _eager(query, key, value, _group_mask(group, reach, query.device), dropout)
-    elif reach.causal:
+        attended, _ = _eager(query, key, value, _group_mask(group, window, query.device), dropout)
+    elif window.causal:
         attended = F.scaled_dot_product_attention(query, key, value, None, dropout, is_causal=True)
     else:
-        mask = _group_mask(group, reach, query.device)
+        mask = _group_mask(group, window, query.device)
         attended = F.scaled_dot_product_attention(query, key, value, mask, dropout)
     return attended.transpose(1, 2).flatten(0, 1)
 
 
-def _group_mask(group: Group, reach: Window, device: torch.device) -> Tensor | None:
+def _group_mask(group: Group, window: Window, device: torch.device) -> Tensor | None:
     """Who may look at whom in the rows of a rectangle; None where all may."""
-    if reach.full:
+    if window.full:
         return group.mask
-    seen = reach.mask(group.length, group.length, device)
-    if group.mask is None or reach.causal:  # padding stands behind all that is not
+    seen = window.mask(group.length, group.length, device)
+    if group.mask is None or window.causal:  # padding stands behind all that is not
         return seen
     # What is padding looks at all that is not, so that it finds something: nothing at all would be no number.
     return group.mask & (seen | ~group.mask.mT)
@@ -322,19 +324,25 @@ def _windowed(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout
     return together if slots is None else together.index_select(0, slots)
 
 
-def _tiles(query: Tensor, key: Tensor, value: Tensor, run: Run, reach: Window, dropout: float) -> Tensor:
+def _tiles(query: Tensor, key: Tensor, value: Tensor, run: Run, window: Window, dropout: float) -> Tensor:
     # A weight of nought makes nought of every number but inf and nan: those alone would reach the sequence before.
     size = run.sequences_per_tile * run.length
-    causal = reach.causal and run.sequences_per_tile == 1  # what follows a sequence is to come, too
-    make = _tile_mask if reach.full or run.sequences_per_tile > 1 else _tile_mask.__wrapped__  # large ones are not kept
-    mask = None if causal else make(run.sequences_per_tile, run.length, run.key_length, query.dtype, reach)
+    causal = window.causal and run.sequences_per_tile == 1  # what follows a sequence is to come, too
+    make = (
+        _tile_mask if window.full or run.sequences_per_tile > 1 else _tile_mask.__wrapped__
+    )  # large ones are not kept
+    mask = None if causal else make(run.sequences_per_tile, run.length, run.key_length, query.dtype, window)
 
-    parts = _view(query, run, size), _view(key, run, run.key_length), _view(value, run, run.key_length)
+    parts = (
+        _strided_tiles(query, run, size),
+        _strided_tiles(key, run, run.key_length),
+        _strided_tiles(value, run, run.key_length),
+    )
     attended = F.scaled_dot_product_attention(*parts, mask, dropout, is_causal=causal)
     return attended.transpose(1, 2).flatten(0, 1)
 
 
-def _view(part: Tensor, run: Run, length: int) -> Tensor:
+def _strided_tiles(part: Tensor, run: Run, length: int) -> Tensor:
     """The tiles of a run, so many tokens from the beginning of each: B H L K, without a copy."""
     token, head, number = part.stride()
     shape, steps = (
@@ -345,19 +353,21 @@ def _view(part: Tensor, run: Run, length: int) -> Tensor:
 
 
 @lru_cache(4096)
-def _tile_mask(together: int, length: int, window: int, dtype: torch.dtype, reach: Window) -> Tensor | None:
+def _tile_mask(
+    sequences_per_tile: int, length: int, key_length: int, dtype: torch.dtype, window: Window
+) -> Tensor | None:
     """What is added to the scores of a tile: nought within each sequence and reach, minus infinity elsewhere."""
-    if together == 1 and length == window and reach.full:
+    if sequences_per_tile == 1 and length == key_length and window.full:
         return None
     with torch.inference_mode(False):
-        one = together == 1 and reach.full  # the same for all tokens
-        rows = torch.arange(1 if one else together * length)
-        own = rows[:, None] // length == torch.arange(window) // length
-        own = own & reach.mask(len(rows), window)
+        one = sequences_per_tile == 1 and window.full  # the same for all tokens
+        rows = torch.arange(1 if one else sequences_per_tile * length)
+        own = rows[:, None] // length == torch.arange(key_length) // length
+        own = own & window.mask(len(rows), key_length)
         return torch.zeros(own.shape, dtype=dtype).masked_fill(~own, -torch.inf)
 
 
-def _windows(bounds: Tensor) -> Tiling:
+def _tiling(bounds: Tensor) -> Tiling:
     """Sequences by length, the longest first, as those who sort them put them. Empty sequences fall out."""
     ends = bounds.numpy().astype(np.int64)
     starts, lengths = ends[:-1], np.diff(ends)
@@ -370,9 +380,9 @@ def _windows(bounds: Tensor) -> Tiling:
     edges = np.flatnonzero(np.diff(sizes, prepend=0, append=0)).tolist()  # where one run ends, and the next begins
     for first, stop in pairwise(edges):
         length, start, rows = int(sizes[first]), int(places[first]), stop - first
-        together = min(max(1, WINDOW // length), rows)
+        together = min(max(1, KEY_MULTIPLE // length), rows)
         size = together * length
-        window = -(-size // WINDOW) * WINDOW
+        window = -(-size // KEY_MULTIPLE) * KEY_MULTIPLE
         # The last windows might reach beyond the last token: their sequences are read as they are.
         tiles = max(0, min(rows // together, (total - start - window) // size + 1))
         if tiles:
@@ -437,12 +447,12 @@ def _grouping(bounds: Tensor) -> Grouping:
     tokens, slots, filled = [], np.zeros(int(ends[-1]), np.int64), 0
     while order.size:
         longest = int(lengths[order[-1]])
-        last = len(groups) == GROUPS - 1
+        last = len(groups) == MAX_GROUPS - 1
         wasted = np.cumsum(longest**2 - lengths[order[::-1]] ** 2)  # by taking in one more, the longest first
-        most = len(order) - int(np.searchsorted(wasted, FREE, side="right"))
-        cut = 0 if last else min(most, int(np.searchsorted(lengths[order], NEAR * longest)))
+        most = len(order) - int(np.searchsorted(wasted, FREE_PADDING, side="right"))
+        cut = 0 if last else min(most, int(np.searchsorted(lengths[order], MIN_LENGTH_RATIO * longest)))
         order, members = order[:cut], order[cut:]
-        longest += -longest % STEP
+        longest += -longest % LENGTH_MULTIPLE
         places = np.arange(longest)
         real = places < lengths[members, None]  # B L
         # A padded slot repeats its sequence's last token: always finite, never looked at, never read back.

@@ -15,20 +15,24 @@ from bertsmith.nn.kernels import linear_cross_entropy_cpu
 
 PoolerActivation = Literal["tanh", "gelu", "relu"]
 
-BENDS: dict[PoolerActivation, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "gelu": gelu, "relu": torch.relu}
-ALIGNED = 64  # words that a vocabulary is filled up to a multiple of, inside a step
+POOLER_ACTIVATIONS: dict[PoolerActivation, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh,
+    "gelu": gelu,
+    "relu": torch.relu,
+}
+ALIGNMENT = 64  # words that a vocabulary is filled up to a multiple of, inside a step
 
 
 class Transform(nn.Module):
     """One more layer, bent and normed, between the trunk and what reads it; it may make vectors narrower."""
 
     def __init__(
-        self, width: int, activation: Activation, norm_eps: float, biases: bool = True, narrow: int | None = None
+        self, width: int, activation: Activation, norm_eps: float, biases: bool = True, output_width: int | None = None
     ) -> None:
         super().__init__()
-        self.dense = nn.Linear(width, narrow or width, biases)
+        self.dense = nn.Linear(width, output_width or width, biases)
         self.activation = ACTIVATIONS[activation]
-        self.norm = nn.LayerNorm(narrow or width, norm_eps, bias=biases)
+        self.norm = nn.LayerNorm(output_width or width, norm_eps, bias=biases)
 
     def forward(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N E"]:
         normed: Tensor = self.norm(self.activation(self.dense(hidden)))
@@ -45,9 +49,9 @@ class MaskedLMHead(Transform):
         activation: Activation,
         norm_eps: float,
         biases: bool = True,
-        table: int | None = None,  # width of the embedding, where it is not the network's
+        embedding_width: int | None = None,  # width of the embedding, where it is not the network's
     ) -> None:
-        super().__init__(width, activation, norm_eps, biases, table)
+        super().__init__(width, activation, norm_eps, biases, embedding_width)
         self.bias = nn.Parameter(torch.zeros(vocabulary))
 
     def forward(  # type: ignore[override]
@@ -98,20 +102,20 @@ def pad_vocabulary(
     table: Float[Tensor, "V D"], bias: Float[Tensor, "V"]
 ) -> tuple[Float[Tensor, "W D"], Float[Tensor, "W"]]:
     """A table filled up to a multiple, for which a GPU has faster products; what is no word is never likely."""
-    spare = -len(table) % ALIGNED
+    spare = -len(table) % ALIGNMENT
     return F.pad(table, (0, 0, 0, spare)), F.pad(bias, (0, spare), value=-torch.inf)
 
 
 class Pooler(nn.Module):
     """What stands for a whole sequence: the vector of its first token, through one more layer."""
 
-    def __init__(self, width: int, bend: PoolerActivation = "tanh") -> None:
+    def __init__(self, width: int, activation: PoolerActivation = "tanh") -> None:
         super().__init__()
         self.dense = nn.Linear(width, width)
-        self.activation = BENDS[bend]
+        self.activation = POOLER_ACTIVATIONS[activation]
 
-    def forward(self, firsts: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-        return self.activation(self.dense(firsts))
+    def forward(self, first_hidden: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+        return self.activation(self.dense(first_hidden))
 
 
 class SentencePairHead(nn.Module):

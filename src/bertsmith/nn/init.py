@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from bertsmith.nn.layers import Layer
 
-WIDE = 1.0  # how far from nought the numbers of a wide table begin
+WIDE_STD = 1.0  # how far from nought the numbers of a wide table begin
 
 
 class WideEmbedding(nn.Embedding):
@@ -40,7 +40,7 @@ class CustomInit(nn.Module, ABC):
 
 
 @torch.no_grad()
-def initialise(module: nn.Module, seed: int | torch.Generator, deviation: float = 0.02) -> None:
+def initialise(module: nn.Module, seed: int | torch.Generator, std: float = 0.02) -> None:
     """Give every parameter its first value; the same seed gives the same weights, on the CPU bit for bit.
 
     Call it before the network moves to another device. As in transformers, and unlike the paper's code, the
@@ -50,7 +50,7 @@ def initialise(module: nn.Module, seed: int | torch.Generator, deviation: float 
     generator = torch.Generator().manual_seed(seed) if isinstance(seed, int) else seed
     for part in module.modules():
         ones = isinstance(part, nn.LayerNorm | nn.RMSNorm)
-        own = WIDE if isinstance(part, WideEmbedding) else deviation
+        own = WIDE_STD if isinstance(part, WideEmbedding) else std
         own = part.embedding_dim**-0.5 if isinstance(part, ScaledEmbedding) else own
         for parameter in part.parameters(recurse=False):
             if parameter.ndim >= 2:

@@ -28,10 +28,10 @@ class LayerCache:
     sequence_ids: Int[Tensor, "T"] | None = None  # of prompts: the sequence that each token belongs to
     mask: Float[Tensor, "B _ _ M"] | None = None  # of a step: nought for what a way has seen, else minus infinity
 
-    def repeat_interleave(self, times: int) -> "LayerCache":
+    def repeat_interleave(self, repeats: int) -> "LayerCache":
         """The same for every sequence so many times."""
-        keys, values = (part.repeat_interleave(times, 0) for part in (self.keys, self.values))
-        mask = None if self.mask is None else self.mask.repeat_interleave(times, 0)
+        keys, values = (part.repeat_interleave(repeats, 0) for part in (self.keys, self.values))
+        mask = None if self.mask is None else self.mask.repeat_interleave(repeats, 0)
         return replace(self, keys=keys, values=values, mask=mask)
 
     def update(self, key: Float[Tensor, "T H K"], value: Float[Tensor, "T H K"]) -> None:
@@ -72,47 +72,52 @@ class KVCache:
         self.slots: Int[Tensor, W] = torch.arange(beams, device=device)  # that the next step fills, or begins with
         self.extent = 0  # slots that are looked at, those that have been filled: known without asking the device
         self.fixed = False  # or all of them at every step, so that a step can be recorded
-        self._rows: Tensor | None = None  # while prompts are read: of each token its sequence, and its slot
-        self._into, self._here = self.slots, self.lengths[:, None]  # slots and places of tokens about to be read
+        self._sequence_ids: Tensor | None = None  # while prompts are read: of each token its sequence, and its slot
+        self._new_slots, self._new_positions = (
+            self.slots,
+            self.lengths[:, None],
+        )  # slots and places of tokens about to be read
         self._masks: dict[Window, Tensor] = {}
         self.cross_layers: list[LayerCache] = []  # of each layer what it looks at in another text, which never changes
 
     def prefill(self, bounds: Int[Tensor, "ends"], positions: Int[Tensor, "T"], longest: int) -> None:
         """Prompts are about to be read, laid end to end."""
         self.lengths.copy_(bounds.diff())
-        self._rows = torch.repeat_interleave(torch.arange(len(self.lengths), device=bounds.device), bounds.diff())
-        self._into = positions.long()
-        self.positions[self._rows, self._into] = positions
-        self.visible.transpose(1, 2)[self._rows, self._into] = True
+        self._sequence_ids = torch.repeat_interleave(
+            torch.arange(len(self.lengths), device=bounds.device), bounds.diff()
+        )
+        self._new_slots = positions.long()
+        self.positions[self._sequence_ids, self._new_slots] = positions
+        self.visible.transpose(1, 2)[self._sequence_ids, self._new_slots] = True
         self.slots += longest
         self.extent = longest
 
-    def reserve(self, came: Int[Tensor, "B W"] | None = None, row: int = 1) -> Int[Tensor, "B _"]:
+    def reserve(self, parents: Int[Tensor, "B W"] | None = None, tokens: int = 1) -> Int[Tensor, "B _"]:
         """One more token on every way is about to be read, or on the only way a row of them: their places.
 
         `came` is the way that each goes on with.
         """
-        self._rows = None
-        if came is not None:
-            self.visible.copy_(self.visible.gather(1, came[..., None].expand_as(self.visible)))
-        if row == 1:  # and all ways are as long
-            self._into, self._here = self.slots, self.lengths[:, None]
+        self._sequence_ids = None
+        if parents is not None:
+            self.visible.copy_(self.visible.gather(1, parents[..., None].expand_as(self.visible)))
+        if tokens == 1:  # and all ways are as long
+            self._new_slots, self._new_positions = self.slots, self.lengths[:, None]
             self.visible.scatter_(2, self.slots[:, None].expand(len(self.visible), -1, 1), True)
         else:
             assert self.beams == 1
-            behind = torch.arange(row, device=self.slots.device)
-            self._into, self._here = self.slots + behind, self.lengths[:, None] + behind.int()
-            self.visible.index_fill_(2, self._into, True)
-        places = self._here.expand(-1, len(self._into))
-        self.positions.index_copy_(1, self._into, places)
-        self.extent = self.visible.shape[2] if self.fixed else self.extent + len(self._into)
+            behind = torch.arange(tokens, device=self.slots.device)
+            self._new_slots, self._new_positions = self.slots + behind, self.lengths[:, None] + behind.int()
+            self.visible.index_fill_(2, self._new_slots, True)
+        places = self._new_positions.expand(-1, len(self._new_slots))
+        self.positions.index_copy_(1, self._new_slots, places)
+        self.extent = self.visible.shape[2] if self.fixed else self.extent + len(self._new_slots)
         self._masks = {}
         return places
 
     def commit(self) -> None:
         """They have been read."""
-        self.lengths += self._here.shape[1]
-        self.slots += len(self._into)
+        self.lengths += self._new_positions.shape[1]
+        self.slots += len(self._new_slots)
 
     def rollback(self, count: int) -> None:
         """The last so many tokens of the only way were not those that come."""
@@ -121,23 +126,23 @@ class KVCache:
         self.slots -= count
         self.visible[:, :, self.extent :] = False
 
-    def layer_cache(self, layer: int, reach: Window, relative: RelativePositionBias | None = None) -> LayerCache:
+    def layer_cache(self, layer: int, window: Window, relative: RelativePositionBias | None = None) -> LayerCache:
         """A layer's part of the cache, for the tokens that are about to be read."""
         keys, values = self.keys[layer], self.values[layer]
-        if self._rows is not None:
-            return LayerCache(keys, values, self._into, self._rows)
-        if reach not in self._masks:
-            self._masks[reach] = self._mask(reach, relative)
+        if self._sequence_ids is not None:
+            return LayerCache(keys, values, self._new_slots, self._sequence_ids)
+        if window not in self._masks:
+            self._masks[window] = self._mask(window, relative)
         seen = keys[:, :, : self.extent], values[:, :, : self.extent]
-        return LayerCache(*seen, self._into, mask=self._masks[reach])
+        return LayerCache(*seen, self._new_slots, mask=self._masks[window])
 
-    def repeat_interleave(self, times: int) -> None:
+    def repeat_interleave(self, repeats: int) -> None:
         """Every sequence so many times, one behind the other, to be gone on with independently."""
-        self.keys, self.values = (part.repeat_interleave(times, 1) for part in (self.keys, self.values))
+        self.keys, self.values = (part.repeat_interleave(repeats, 1) for part in (self.keys, self.values))
         self.positions, self.visible, self.lengths = (
-            part.repeat_interleave(times, 0) for part in (self.positions, self.visible, self.lengths)
+            part.repeat_interleave(repeats, 0) for part in (self.positions, self.visible, self.lengths)
         )
-        self.cross_layers = [store.repeat_interleave(times) for store in self.cross_layers]
+        self.cross_layers = [store.repeat_interleave(repeats) for store in self.cross_layers]
 
     def prune(self) -> None:
         """Free the slots that lie on no way any more, once beams have come to share most of their past."""
@@ -154,12 +159,15 @@ class KVCache:
         self.slots += count - self.extent
         self.extent = count
 
-    def _mask(self, reach: Window, relative: RelativePositionBias | None) -> Float[Tensor, "B _ _ M"]:
-        seen, ahead = self.visible[:, :, : self.extent], self.positions[:, None, : self.extent] - self._here[..., None]
-        if self._here.shape[1] > 1:  # of a row, each has seen those before it
+    def _mask(self, window: Window, relative: RelativePositionBias | None) -> Float[Tensor, "B _ _ M"]:
+        seen, ahead = (
+            self.visible[:, :, : self.extent],
+            self.positions[:, None, : self.extent] - self._new_positions[..., None],
+        )
+        if self._new_positions.shape[1] > 1:  # of a row, each has seen those before it
             seen = seen & (ahead <= 0)
-        if reach.left is not None:
-            seen = seen & (-ahead <= reach.left)
+        if window.left is not None:
+            seen = seen & (-ahead <= window.left)
         mask = torch.zeros(seen.shape, dtype=self.keys.dtype, device=seen.device)
         mask = mask.masked_fill_(~seen, -torch.inf)[:, None]
         if relative is None:

@@ -23,13 +23,19 @@ class Attention(nn.Module):
     """Every token looks at its own sequence through several heads. Vaswani et al. 2017, section 3.2.2."""
 
     def __init__(
-        self, width: int, heads: int, dropout: float, biases: bool = True, inner: int | None = None, scaled: bool = True
+        self,
+        width: int,
+        heads: int,
+        dropout: float,
+        biases: bool = True,
+        inner: int | None = None,
+        scale_scores: bool = True,
     ) -> None:
         """`inner` is the width of all heads together; without `scaled`, scores are not divided by a head's root."""
         super().__init__()
         inner = inner or width
         self.heads, self.dropout = heads, dropout
-        self.query_scale = 1.0 if scaled else (inner // heads) ** 0.5  # kernels divide by it
+        self.query_scale = 1.0 if scale_scores else (inner // heads) ** 0.5  # kernels divide by it
         self.project = nn.Linear(width, 3 * inner, biases)  # query, key and value in one product
         self.output = nn.Linear(inner, width, biases)
 
@@ -56,21 +62,21 @@ class Attention(nn.Module):
 class CrossAttention(nn.Module):
     """Every token of one text looks at all of another, the memory. Vaswani et al. 2017, section 3.2.3."""
 
-    def __init__(self, width: int, heads: int, dropout: float, biases: bool, inner: int, scaled: bool) -> None:
+    def __init__(self, width: int, heads: int, dropout: float, biases: bool, inner: int, scale_scores: bool) -> None:
         super().__init__()
         self.heads, self.dropout = heads, dropout
-        self.query_scale = 1.0 if scaled else (inner // heads) ** 0.5  # kernels divide by it
+        self.query_scale = 1.0 if scale_scores else (inner // heads) ** 0.5  # kernels divide by it
         self.query = nn.Linear(width, inner, biases)
         self.project = nn.Linear(width, 2 * inner, biases)  # key and value in one product
         self.output = nn.Linear(inner, width, biases)
 
-    def forward(self, hidden: Float[Tensor, "T D"], across: Layout) -> Float[Tensor, "T D"]:
+    def forward(self, hidden: Float[Tensor, "T D"], layout: Layout) -> Float[Tensor, "T D"]:
         query = self.query(hidden).unflatten(1, (self.heads, -1)) * self.query_scale  # T H K
-        if across.kernel == "cached":  # keys and values of the memory never change
-            attended = attend_cached(query, across)
+        if layout.kernel == "cached":  # keys and values of the memory never change
+            attended = attend_cached(query, layout)
         else:
-            assert across.memory is not None
-            attended = attend(query, *self.key_value(across.memory), across, self.dropout if self.training else 0.0)
+            assert layout.memory is not None
+            attended = attend(query, *self.key_value(layout.memory), layout, self.dropout if self.training else 0.0)
         projected: Tensor = self.output(attended.flatten(1))
         return projected
 
@@ -101,7 +107,7 @@ class FeedForward(nn.Module):
 
     def activated(self, hidden: Float[Tensor, "T D"]) -> Float[Tensor, "T F"]:
         """Widened and bent, before it is narrowed."""
-        return self._at_once(hidden) if self._can(hidden) else self._activate(self.widen(hidden))
+        return self._fused(hidden) if self._can_fuse(hidden) else self._activate(self.widen(hidden))
 
     def _activate(self, wide: Float[Tensor, "T W"]) -> Float[Tensor, "T F"]:
         if not self.gated:
@@ -109,11 +115,11 @@ class FeedForward(nn.Module):
         gate, passed = wide.chunk(2, -1)
         return self.activation(gate) * passed
 
-    def _can(self, hidden: Tensor) -> bool:
+    def _can_fuse(self, hidden: Tensor) -> bool:
         """Whether our own kernel can widen and bend at once."""
-        return self.is_gelu and _compiled(hidden, self.widen)
+        return self.is_gelu and _can_fuse(hidden, self.widen)
 
-    def _at_once(self, hidden: Float[Tensor, "T D"]) -> Float[Tensor, "T F"]:
+    def _fused(self, hidden: Float[Tensor, "T D"]) -> Float[Tensor, "T F"]:
         from bertsmith.nn.kernels.bias_gelu import bias_gelu  # needs Triton
 
         wide, bias = F.linear(hidden, self.widen.weight), self.widen.bias
@@ -164,10 +170,10 @@ class Layer(nn.Module):
     ) -> Float[Tensor, "_ D"]:
         """The vectors after this layer, or only those of the tokens to `read`: the others are not computed."""
         if layout.cross is not None:
-            hidden = self._crossed(self._attended(hidden, layout, None), layout.cross)
+            hidden = self._cross_attention(self._self_attention(hidden, layout, None), layout.cross)
             hidden = take(hidden, read)
         else:
-            hidden = self._attended(hidden, layout, read)
+            hidden = self._self_attention(hidden, layout, read)
         if self.pre_norm:
             summed: Tensor = hidden + self.dropout(self.feed_forward(self.feed_forward_norm(hidden)))
             return summed
@@ -175,46 +181,46 @@ class Layer(nn.Module):
             hidden, self.feed_forward.activated(hidden), self.feed_forward.narrow, self.feed_forward_norm
         )
 
-    def _attended(self, hidden: Tensor, layout: Layout, read: Tensor | None) -> Tensor:
+    def _self_attention(self, hidden: Tensor, layout: Layout, read: Tensor | None) -> Tensor:
         if self.pre_norm:
             attended: Tensor = self.dropout(self.attention(self.attention_norm(hidden), layout, read))
             return take(hidden, read) + attended
         attended = self.attention.attended(hidden, layout, read)
         return self._residual(take(hidden, read), attended, self.attention.output, self.attention_norm)
 
-    def _residual(self, beside: Tensor, given: Tensor, product: nn.Module, norm: nn.Module) -> Tensor:
+    def _residual(self, skip: Tensor, hidden: Tensor, linear: nn.Module, norm: nn.Module) -> Tensor:
         """The product of what is given, added to what is beside it, and normed."""
-        half = beside.dtype == given.dtype == torch.bfloat16  # full precision has more bits than our kernel keeps
+        half = skip.dtype == hidden.dtype == torch.bfloat16  # full precision has more bits than our kernel keeps
         biased = isinstance(norm, nn.LayerNorm) and norm.bias is not None
-        if half and biased and _compiled(given, product):
-            return self._at_once(beside, given, cast(nn.Linear, product), cast(nn.LayerNorm, norm))
-        summed: Tensor = norm(beside + self.dropout(product(given)))
+        if half and biased and _can_fuse(hidden, linear):
+            return self._fused_residual(skip, hidden, cast(nn.Linear, linear), cast(nn.LayerNorm, norm))
+        summed: Tensor = norm(skip + self.dropout(linear(hidden)))
         return summed
 
-    def _at_once(self, beside: Tensor, given: Tensor, product: nn.Linear, norm: nn.LayerNorm) -> Tensor:
+    def _fused_residual(self, skip: Tensor, hidden: Tensor, linear: nn.Linear, norm: nn.LayerNorm) -> Tensor:
         from bertsmith.nn.kernels.residual_layer_norm import residual_layer_norm as joined  # needs Triton
 
-        share, keys = self.dropout.probability if self.training else 0.0, draw_keys(beside.device)
-        wide = F.linear(given, product.weight)  # the bias comes with the sum
-        return joined(wide, product.bias, beside, norm.weight, norm.bias, norm.eps, share, keys)
+        share, keys = self.dropout.probability if self.training else 0.0, draw_keys(skip.device)
+        wide = F.linear(hidden, linear.weight)  # the bias comes with the sum
+        return joined(wide, linear.bias, skip, norm.weight, norm.bias, norm.eps, share, keys)
 
-    def _crossed(self, hidden: Tensor, across: Layout) -> Tensor:
+    def _cross_attention(self, hidden: Tensor, layout: Layout) -> Tensor:
         if self.pre_norm:
-            looked: Tensor = self.dropout(self.cross(self.cross_norm(hidden), across))
+            looked: Tensor = self.dropout(self.cross(self.cross_norm(hidden), layout))
             return hidden + looked
-        after: Tensor = self.cross_norm(hidden + self.dropout(self.cross(hidden, across)))
+        after: Tensor = self.cross_norm(hidden + self.dropout(self.cross(hidden, layout)))
         return after
 
 
-def _compiled(hidden: Tensor, product: nn.Module) -> bool:
+def _can_fuse(hidden: Tensor, linear: nn.Module) -> bool:
     """Whether a kernel of ours can take what stands around a product: as with attention, in compiled steps on a GPU."""
-    plain = type(product) is nn.Linear  # and not one that learns by LoRA
+    plain = type(linear) is nn.Linear  # and not one that learns by LoRA
     return torch.compiler.is_compiling() and hidden.is_cuda and plain and kernels_unavailable(hidden.device) is None
 
 
-def make_norm(width: int, eps: float, biases: bool, root: bool) -> nn.Module:
+def make_norm(width: int, eps: float, biases: bool, rms: bool) -> nn.Module:
     """A norm: of mean nought and deviation one; or by the `root` of the mean square alone. Zhang and Sennrich 2019."""
-    return nn.RMSNorm(width, eps) if root else nn.LayerNorm(width, eps, bias=biases)
+    return nn.RMSNorm(width, eps) if rms else nn.LayerNorm(width, eps, bias=biases)
 
 
 def take(vectors: Float[Tensor, "T D"], read: Int[Tensor, "N"] | None) -> Float[Tensor, "_ D"]:

@@ -64,19 +64,19 @@ class Lora(nn.Module):
 
     def forward(self, hidden: Float[Tensor, "T I"]) -> Float[Tensor, "T O"]:
         thin = F.linear(self.dropout(hidden), self.down.flatten(0, 1)) * self.scale  # T, chosen x rank
-        return F.linear(hidden, self.weight, self.bias) + F.linear(thin, self._spread())
+        return F.linear(hidden, self.weight, self.bias) + F.linear(thin, self._block_diagonal())
 
     def merged(self) -> nn.Linear:
         """A plain Linear that says the same."""
         outputs, inputs = self.weight.shape
         linear = nn.Linear(inputs, outputs, bias=self.bias is not None, device="meta")
         with torch.no_grad():
-            update = self._spread().float() @ self.down.flatten(0, 1).float() * self.scale
+            update = self._block_diagonal().float() @ self.down.flatten(0, 1).float() * self.scale
             linear.weight = nn.Parameter((self.weight.float() + update).to(self.weight.dtype), requires_grad=False)
         linear.bias = self.bias
         return linear.train(self.training)
 
-    def _spread(self) -> Float[Tensor, "O R"]:
+    def _block_diagonal(self) -> Float[Tensor, "O R"]:
         """`up` where it belongs: each part's block in its own rows and columns, nought elsewhere.
 
         One product with many noughts is faster than a product for each part.

@@ -36,15 +36,15 @@ class PaddedRows:
         return cls(tokens.clamp(max=count - 1), real, rows * longest + all_tokens - bounds[rows])
 
     def pad(self, part: Float[Tensor, "T H K"]) -> Float[Tensor, "B H L K"]:
-        laid: Tensor = _Lay.apply(part, self.tokens, self.slots)  # type: ignore[no-untyped-call]
+        laid: Tensor = _Pad.apply(part, self.tokens, self.slots)  # type: ignore[no-untyped-call]
         return laid.transpose(1, 2)
 
     def unpad(self, part: Float[Tensor, "B H L K"]) -> Float[Tensor, "T H K"]:
-        taken: Tensor = _Take.apply(part.transpose(1, 2), self.slots)  # type: ignore[no-untyped-call]
+        taken: Tensor = _Unpad.apply(part.transpose(1, 2), self.slots)  # type: ignore[no-untyped-call]
         return taken
 
 
-class _Lay(torch.autograd.Function):
+class _Pad(torch.autograd.Function):
     """Tokens into slots. What does not belong into its slot is looked at by nobody whose answer is taken, and so has no
     slope: each token's gradient is its own slot's alone, and need not be added up, which half precision does slowly."""
 
@@ -54,12 +54,12 @@ class _Lay(torch.autograd.Function):
         return part[tokens]
 
     @staticmethod
-    def backward(ctx: Any, above: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None, None]:
         [slots] = ctx.saved_tensors
-        return above.flatten(0, 1).index_select(0, slots), None, None
+        return grad_output.flatten(0, 1).index_select(0, slots), None, None
 
 
-class _Take(torch.autograd.Function):
+class _Unpad(torch.autograd.Function):
     """And back: a slot that no token was taken from has no slope."""
 
     @staticmethod
@@ -69,9 +69,9 @@ class _Take(torch.autograd.Function):
         return part.flatten(0, 1).index_select(0, slots)
 
     @staticmethod
-    def backward(ctx: Any, above: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
         [slots] = ctx.saved_tensors
-        laid = above.new_zeros(ctx.shape).flatten(0, 1).index_copy(0, slots, above)
+        laid = grad_output.new_zeros(ctx.shape).flatten(0, 1).index_copy(0, slots, grad_output)
         return laid.view(ctx.shape), None
 
 

@@ -71,12 +71,12 @@ def _(positions: Tensor, head_width: int, base: float) -> tuple[Tensor, Tensor]:
 
 
 def apply_rotary(
-    product: Float[Tensor, "T 3 H K"], turn: tuple[Float[Tensor, "T 3 1 R"], Float[Tensor, "T 3 1 R"]]
+    qkv: Float[Tensor, "T 3 H K"], rotary: tuple[Float[Tensor, "T 3 1 R"], Float[Tensor, "T 3 1 R"]]
 ) -> Float[Tensor, "T 3 H K"]:
     """Query, key and value turned by the angles of their places, side by side as they were."""
-    cosine, sine = turn
-    left, right = torch.unflatten(product.float(), 3, (2, -1)).unbind(3)
-    return torch.stack((left * cosine - right * sine, right * cosine + left * sine), 3).flatten(3).to(product.dtype)
+    cosine, sine = rotary
+    left, right = torch.unflatten(qkv.float(), 3, (2, -1)).unbind(3)
+    return torch.stack((left * cosine - right * sine, right * cosine + left * sine), 3).flatten(3).to(qkv.dtype)
 
 
 def sinusoids(length: int, width: int, *, halves: bool = False) -> Float[Tensor, "L D"]:

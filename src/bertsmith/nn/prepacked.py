@@ -28,7 +28,7 @@ from bertsmith.nn.positions import apply_rotary
 # What oneDNN calls its own versions of them.
 ALGORITHMS: dict[Activation, str] = {"gelu": "none", "gelu_tanh": "tanh"}
 # Its bend by tanh is fast on x86 alone: on ARM it takes two hundred times as long as the product and a bend behind it.
-AT_ONCE = set(ALGORITHMS) if X86 else {"gelu"}
+FUSED_ACTIVATIONS = set(ALGORITHMS) if X86 else {"gelu"}
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -37,7 +37,7 @@ class PrepackedLinear:
     """A matrix product with what comes after it, a bend or a sum, in one pass over the memory. No gradients."""
 
     def __init__(
-        self, linear: nn.Module, dtype: torch.dtype, activation: Activation | None = None, *, lay: bool = True
+        self, linear: nn.Module, dtype: torch.dtype, activation: Activation | None = None, *, reorder: bool = True
     ) -> None:
         self.activation = activation
         linear = linear.merged() if isinstance(linear, Lora) else linear
@@ -45,7 +45,7 @@ class PrepackedLinear:
         weight = linear.weight.detach().to("cpu", dtype)
         self.bias = None if linear.bias is None else linear.bias.detach().to("cpu", dtype)
         # The bytes of the one mean nothing to anyone but oneDNN; the other is the network's own, and takes no memory.
-        self.reordered = torch.ops.mkldnn._reorder_linear_weight(weight) if lay and can_prepack(dtype) else None
+        self.reordered = torch.ops.mkldnn._reorder_linear_weight(weight) if reorder and can_prepack(dtype) else None
         self.weight = weight if self.reordered is None or dtype == torch.float32 else None
 
     def __call__(self, hidden: Float[Tensor, "T _"], added: Float[Tensor, "T _"] | None = None) -> Float[Tensor, "T _"]:
@@ -54,7 +54,7 @@ class PrepackedLinear:
             return self._plain(hidden, added)
         product = torch.ops.mkldnn._linear_pointwise
         if self.activation is not None:
-            if self.activation in AT_ONCE:
+            if self.activation in FUSED_ACTIVATIONS:
                 bent: Tensor = product(hidden, self.reordered, self.bias, "gelu", [], ALGORITHMS[self.activation])
             else:
                 bent = ACTIVATIONS[self.activation](product(hidden, self.reordered, self.bias, "none", [], ""))
@@ -75,16 +75,16 @@ class PrepackedLinear:
 class PrepackedCrossAttention:
     """What `CrossAttention` takes from another text, before it is projected once more."""
 
-    def __init__(self, cross: CrossAttention, dtype: torch.dtype, lay: bool) -> None:
+    def __init__(self, cross: CrossAttention, dtype: torch.dtype, reorder: bool) -> None:
         self.dtype, self.heads, self.query_scale = dtype, cross.heads, cross.query_scale
-        self.query, self.kv = (PrepackedLinear(part, dtype, lay=lay) for part in (cross.query, cross.project))
+        self.query, self.kv = (PrepackedLinear(part, dtype, reorder=reorder) for part in (cross.query, cross.project))
 
-    def __call__(self, hidden: Float[Tensor, "T D"], across: Layout) -> Float[Tensor, "T _"]:
+    def __call__(self, hidden: Float[Tensor, "T D"], layout: Layout) -> Float[Tensor, "T _"]:
         query = torch.unflatten(self.query(hidden), 1, (self.heads, -1)) * self.query_scale  # T H K
-        if across.kernel == "cached":  # keys and values of the memory never change
-            return attend_cached(query, across).flatten(1)
-        assert across.memory is not None
-        return attend(query, *self.key_value(across.memory), across).flatten(1)
+        if layout.kernel == "cached":  # keys and values of the memory never change
+            return attend_cached(query, layout).flatten(1)
+        assert layout.memory is not None
+        return attend(query, *self.key_value(layout.memory), layout).flatten(1)
 
     def key_value(self, memory: Float[Tensor, "S D"]) -> tuple[Float[Tensor, "S H K"], Float[Tensor, "S H K"]]:
         """The keys and values of the other text."""
@@ -101,16 +101,16 @@ class PrepackedLayer:
     def __init__(self, layer: Layer, activation: Activation, dtype: torch.dtype, reorder: bool) -> None:
         self.dtype, self.pre_norm = dtype, layer.pre_norm
         self.heads, self.query_scale = layer.attention.heads, layer.attention.query_scale
-        product = partial(PrepackedLinear, dtype=dtype, lay=reorder)
+        product = partial(PrepackedLinear, dtype=dtype, reorder=reorder)
         self.qkv, self.output = product(layer.attention.project), product(layer.attention.output)
-        self.attention_norm = _full(layer.attention_norm)
+        self.attention_norm = _float32_norm(layer.attention_norm)
         self.cross = PrepackedCrossAttention(layer.cross, dtype, reorder) if layer.has_cross_attention else None
         if layer.has_cross_attention:
-            self.cross_output, self.cross_norm = product(layer.cross.output), _full(layer.cross_norm)
+            self.cross_output, self.cross_norm = product(layer.cross.output), _float32_norm(layer.cross_norm)
         self.gate = ACTIVATIONS[activation] if layer.feed_forward.gated else None
         self.up = product(layer.feed_forward.widen, activation=None if self.gate else activation)
         self.down = product(layer.feed_forward.narrow)
-        self.feed_forward_norm = _full(layer.feed_forward_norm)
+        self.feed_forward_norm = _float32_norm(layer.feed_forward_norm)
 
     def __call__(
         self, hidden: Float[Tensor, "T D"], layout: Layout, read: Int[Tensor, "N"] | None = None
@@ -119,34 +119,34 @@ class PrepackedLayer:
         cross, later = self.cross, None
         if cross is not None:
             read, later = None, read  # another text is looked at by all tokens
-        attended = take(self._attended(self._given(hidden, self.attention_norm), layout), read)
-        hidden = self._joined(attended, self.output, take(hidden, read), self.attention_norm)
+        attended = take(self._self_attention(self._sublayer_input(hidden, self.attention_norm), layout), read)
+        hidden = self._residual(attended, self.output, take(hidden, read), self.attention_norm)
         if cross is not None:
             assert layout.cross is not None
-            looked = take(cross(self._given(hidden, self.cross_norm), layout.cross), later)
-            hidden = self._joined(looked, self.cross_output, take(hidden, later), self.cross_norm)
-        bent = self._bent(self._given(hidden, self.feed_forward_norm))
-        return self._joined(bent, self.down, hidden, self.feed_forward_norm)
+            looked = take(cross(self._sublayer_input(hidden, self.cross_norm), layout.cross), later)
+            hidden = self._residual(looked, self.cross_output, take(hidden, later), self.cross_norm)
+        bent = self._activated(self._sublayer_input(hidden, self.feed_forward_norm))
+        return self._residual(bent, self.down, hidden, self.feed_forward_norm)
 
-    def _given(self, hidden: Tensor, norm: "nn.Module | FastRMSNorm") -> Tensor:
+    def _sublayer_input(self, hidden: Tensor, norm: "nn.Module | FastRMSNorm") -> Tensor:
         """What a sublayer gets."""
-        return _norm(norm, hidden).to(self.dtype) if self.pre_norm else hidden
+        return _apply_norm(norm, hidden).to(self.dtype) if self.pre_norm else hidden
 
-    def _joined(
-        self, found: Tensor, product: PrepackedLinear, beside: Tensor, norm: "nn.Module | FastRMSNorm"
+    def _residual(
+        self, hidden: Tensor, linear: PrepackedLinear, skip: Tensor, norm: "nn.Module | FastRMSNorm"
     ) -> Tensor:
         """The product of what a sublayer has found, added to what is beside it."""
-        summed = product(found, beside) if self.dtype == beside.dtype else product(found) + beside
-        return summed if self.pre_norm else _norm(norm, summed)
+        summed = linear(hidden, skip) if self.dtype == skip.dtype else linear(hidden) + skip
+        return summed if self.pre_norm else _apply_norm(norm, summed)
 
-    def _attended(self, hidden: Tensor, layout: Layout) -> Tensor:
+    def _self_attention(self, hidden: Tensor, layout: Layout) -> Tensor:
         product = torch.unflatten(self.qkv(hidden), 1, (3, self.heads, -1))  # T 3 H K
         if layout.rotary is not None:
             product = apply_rotary(product, layout.rotary)
         query, key, value = product.unbind(1)
         return attend(query if self.query_scale == 1 else query * self.query_scale, key, value, layout).flatten(1)
 
-    def _bent(self, hidden: Tensor) -> Tensor:
+    def _activated(self, hidden: Tensor) -> Tensor:
         wide = self.up(hidden)
         if self.gate is None:
             return wide
@@ -154,7 +154,7 @@ class PrepackedLayer:
         return self.gate(gate) * passed
 
 
-def prepack(trunk: M, dtype: torch.dtype = torch.bfloat16, *, lay: bool = True) -> M:
+def prepack(trunk: M, dtype: torch.dtype = torch.bfloat16, *, reorder: bool = True) -> M:
     """A copy of a transformer on the CPU whose layers are packed; it shares the tables of its embedding.
 
     In bfloat16 the vectors are within a cosine of 0.999 of those in full precision; in float32 they are the same.
@@ -166,8 +166,8 @@ def prepack(trunk: M, dtype: torch.dtype = torch.bfloat16, *, lay: bool = True) 
     light._modules = {name: copy.copy(part) for name, part in kept}
     if any(part.device.type != "cpu" for part in light.parameters()):
         light = copy.deepcopy(light).cpu()
-    light.layers = [PrepackedLayer(layer, whole.config.activation, dtype, lay) for layer in whole.layers]
-    light.last_norm = _full(whole.last_norm)
+    light.layers = [PrepackedLayer(layer, whole.config.activation, dtype, reorder) for layer in whole.layers]
+    light.last_norm = _float32_norm(whole.last_norm)
     return cast(M, light.eval())
 
 
@@ -195,12 +195,12 @@ class FastRMSNorm:
         return (hidden * self.weight).div_(length.hypot_(self.eps)).to(hidden.dtype)
 
 
-def _full(norm: nn.Module) -> nn.Module | FastRMSNorm:
+def _float32_norm(norm: nn.Module) -> nn.Module | FastRMSNorm:
     """A copy of a norm that counts in full precision."""
     return FastRMSNorm(norm) if isinstance(norm, nn.RMSNorm) else copy.deepcopy(norm).to("cpu", torch.float32)
 
 
-def _norm(norm: nn.Module | FastRMSNorm, hidden: Tensor) -> Tensor:
+def _apply_norm(norm: nn.Module | FastRMSNorm, hidden: Tensor) -> Tensor:
     if isinstance(norm, nn.LayerNorm):
         # A processor's kernel takes half-precision vectors and full weights, and counts in full precision.
         return F.layer_norm(hidden, norm.normalized_shape, norm.weight, norm.bias, norm.eps)

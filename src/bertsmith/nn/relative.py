@@ -14,14 +14,14 @@ class RelativePositionBias(nn.Module):
     Half of the buckets are for tokens to come, unless a network looks only back. One table serves all layers.
     """
 
-    def __init__(self, heads: int, buckets: int, farthest: int, *, causal: bool) -> None:
+    def __init__(self, heads: int, buckets: int, max_distance: int, *, causal: bool) -> None:
         super().__init__()
-        self.buckets, self.max_distance, self.causal = buckets, farthest, causal
+        self.buckets, self.max_distance, self.causal = buckets, max_distance, causal
         self.weight = nn.Parameter(torch.empty(buckets, heads).normal_(std=0.02))
 
-    def forward(self, ahead: Int[Tensor, "*N"]) -> Float[Tensor, "*N H"]:
+    def forward(self, relative_position: Int[Tensor, "*N"]) -> Float[Tensor, "*N H"]:
         """What to add to the score of a key so many tokens ahead of its query; behind it, less than nought."""
-        which = relative_position_bucket(ahead, self.buckets, self.max_distance, causal=self.causal)
+        which = relative_position_bucket(relative_position, self.buckets, self.max_distance, causal=self.causal)
         return F.embedding(which, self.weight)
 
     def compute_bias(self, queries: int, keys: int) -> Float[Tensor, "H Q K"]:
@@ -34,16 +34,16 @@ class RelativePositionBias(nn.Module):
 
 
 def relative_position_bucket(
-    ahead: Int[Tensor, "*N"], buckets: int, farthest: int, *, causal: bool
+    relative_position: Int[Tensor, "*N"], buckets: int, max_distance: int, *, causal: bool
 ) -> Int[Tensor, "*N"]:
     """The bucket of a distance. Half of a side's are exact, and the others grow by powers up to the farthest."""
     if causal:
-        behind, first = (-ahead).clamp(min=0), torch.zeros_like(ahead)
+        behind, first = (-relative_position).clamp(min=0), torch.zeros_like(relative_position)
     else:
         buckets //= 2
-        behind, first = ahead.abs(), torch.where(ahead > 0, buckets, 0)
+        behind, first = relative_position.abs(), torch.where(relative_position > 0, buckets, 0)
     exact = buckets // 2
     # In full precision, in the order of the published code: a bucket's edge must not move by rounding.
-    powers = torch.log(behind.clamp(min=1).float() / exact) / math.log(farthest / exact) * (buckets - exact)
+    powers = torch.log(behind.clamp(min=1).float() / exact) / math.log(max_distance / exact) * (buckets - exact)
     far = (exact + powers.to(behind.dtype)).clamp(max=buckets - 1)
     return first + torch.where(behind < exact, behind, far)

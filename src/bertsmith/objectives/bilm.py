@@ -23,7 +23,7 @@ from bertsmith.random_bits import uniform
 from bertsmith.text.characters import vocabulary_characters
 from bertsmith.text.tokenizer import Tokenizer
 
-SCORES = 1 << 27  # scores of words that are looked at together where nothing is learnt
+LOGITS_PER_CHUNK = 1 << 27  # scores of words that are looked at together where nothing is learnt
 
 
 class OutputLayer(nn.Linear, CustomInit):
@@ -80,19 +80,19 @@ class BidirectionalLM(Pretraining):
             onward.index_select(0, batch.target_positions - 1),
             backward.index_select(0, batch.target_positions + 1),
         )
-        learn = self._learn if self.training else self._judge
+        learn = self._training_term if self.training else self._validation_term
         return {name: learn(one, batch) for name, one in (("left_to_right", before), ("right_to_left", behind))}
 
-    def _learn(self, hidden: Float[Tensor, "N K"], batch: Batch) -> Term:
+    def _training_term(self, hidden: Float[Tensor, "N K"], batch: Batch) -> Term:
         assert batch.targets is not None
         if batch.negatives is None:
             total = F.cross_entropy(self.words(hidden).float(), batch.targets, reduction="sum", ignore_index=-100)
         else:
-            total = self._sampled(hidden, batch.targets, batch.negatives)
+            total = self._sampled_softmax(hidden, batch.targets, batch.negatives)
         return Term(total, None, 0.5)
 
-    def _sampled(
-        self, hidden: Float[Tensor, "N K"], targets: Int64[Tensor, "N"], others: Int[Tensor, "S"]
+    def _sampled_softmax(
+        self, hidden: Float[Tensor, "N K"], targets: Int64[Tensor, "N"], sampled_ids: Int[Tensor, "S"]
     ) -> Float[Tensor, ""]:
         """The true word told from those drawn, each of which stands for as many as it is seldom drawn.
 
@@ -101,16 +101,18 @@ class BidirectionalLM(Pretraining):
         table, bias, asked = self.words.weight, self.words.bias, targets.clamp(min=0)
         drawn = math.log(self.trunk.config.vocabulary + 1), self.tries
         true = (hidden * table[asked]).sum(-1).float() + bias[asked]
-        false = F.linear(hidden, table[others], bias[others]).float() - _expected(others, *drawn)
-        false = false.masked_fill(others == asked[:, None], -torch.inf)  # a true word that was drawn is not false
+        false = F.linear(hidden, table[sampled_ids], bias[sampled_ids]).float() - _log_expected_count(
+            sampled_ids, *drawn
+        )
+        false = false.masked_fill(sampled_ids == asked[:, None], -torch.inf)  # a true word that was drawn is not false
         losses = torch.cat([true[:, None], false], 1).logsumexp(1) - true
         return torch.where(targets == -100, 0.0, losses).sum()
 
-    def _judge(self, hidden: Float[Tensor, "N K"], batch: Batch) -> Term:
+    def _validation_term(self, hidden: Float[Tensor, "N K"], batch: Batch) -> Term:
         """The same without learning, some words at a time: all scores at once may be more than the memory holds."""
         assert batch.targets is not None
         total, right = hidden.new_zeros((), dtype=torch.float32), hidden.new_zeros((), dtype=torch.int64)
-        some = max(1, SCORES // self.trunk.config.vocabulary)
+        some = max(1, LOGITS_PER_CHUNK // self.trunk.config.vocabulary)
         for begin in range(0, len(hidden), some):
             scores, targets = self.words(hidden[begin : begin + some]).float(), batch.targets[begin : begin + some]
             total = total + F.cross_entropy(scores, targets, reduction="sum", ignore_index=-100)
@@ -133,10 +135,10 @@ class BidirectionalLM(Pretraining):
         return {"model": self}
 
 
-def _expected(words: Int[Tensor, "..."], whole: float, draws: float) -> Float[Tensor, "..."]:
+def _log_expected_count(word_ids: Int[Tensor, "..."], log_range: float, tries: float) -> Float[Tensor, "..."]:
     """The logarithm of the chance that a word is among those drawn; frequent words have small numbers."""
-    chance = torch.log1p(1.0 / (words.float() + 1.0)) / whole
-    return torch.log(-torch.expm1(draws * torch.log1p(-chance)))
+    chance = torch.log1p(1.0 / (word_ids.float() + 1.0)) / log_range
+    return torch.log(-torch.expm1(tries * torch.log1p(-chance)))
 
 
 def collate(packed: PackedBatch, sampled: int = 0, vocabulary: int = 0) -> Batch:

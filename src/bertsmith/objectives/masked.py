@@ -49,12 +49,12 @@ class MaskedLM(Pretraining):
         bent = (shape.activation, shape.norm_eps, shape.biases)
         self.head = MaskedLMHead(shape.width, shape.vocabulary, *bent, shape.table)
         if config.pairs != "none":
-            if not self._shares:
+            if not self._pools_with_head:
                 self.pooler = Pooler(shape.width)
             self.next = SentencePairHead(shape.width)
 
     @property
-    def _shares(self) -> bool:
+    def _pools_with_head(self) -> bool:
         """Whether a whole text is read through the transform of words, as tasks of later networks will: `pooler`."""
         return self.trunk.config.norm_position == "pre" and not self.trunk.config.embedding_width
 
@@ -71,7 +71,7 @@ class MaskedLM(Pretraining):
         hidden = self.trunk(batch.tokens, read=read)  # only what is read costs a last layer
         terms = {"masked": self.prediction_term(hidden[:guesses], batch.targets)}  # and only the guesses a vocabulary
         if batch.labels is not None:
-            pool = self.head.transform if self._shares else self.pooler
+            pool = self.head.transform if self._pools_with_head else self.pooler
             told = self.next(pool(hidden[guesses:]))
             terms[self.config.pairs] = self.cross_entropy_term(told, batch.labels, self.config.pair_weight)
         return terms

@@ -14,8 +14,8 @@ from jaxtyping import Bool, Float64, Int32, Int64, UInt64
 from bertsmith.data.packing.pack import PackedBatch
 from bertsmith.random_bits import TEXT, mix, uniform
 
-SPANS = np.cumsum(0.2 * 0.8 ** np.arange(10))  # of spans of one token, of up to two, ... of up to ten
-GRAMS = np.cumsum(1 / np.arange(1, 4))  # of one word, of up to two, of up to three
+SPAN_LENGTH_WEIGHTS = np.cumsum(0.2 * 0.8 ** np.arange(10))  # of spans of one token, of up to two, ... of up to ten
+NGRAM_LENGTH_WEIGHTS = np.cumsum(1 / np.arange(1, 4))  # of one word, of up to two, of up to three
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,19 +56,21 @@ def mask_tokens(
     text = np.flatnonzero(packed.corpus_positions >= 0)
     full = packed.real_tokens >= 0.98 * len(packed.ids)
     count = min(round(config.mask_rate * (len(packed.ids) if full else packed.real_tokens)), len(text))
-    words = _words(packed, config)[text]
+    words = _random_bits(packed, config)[text]
     fates = words  # what becomes of each; the tokens of a span share theirs
     begins = np.diff(text, prepend=-2) > 1  # whether a token follows no other
     match config.unit:
         case "token":
-            chosen = np.sort(_ranked(words, count))
+            chosen = np.sort(_smallest_first(words, count))
         case "word":
-            chosen = _whole_words(words, np.flatnonzero(begins | ~vocabulary.is_continuation[packed.ids[text]]), count)
+            chosen = _choose_whole_words(
+                words, np.flatnonzero(begins | ~vocabulary.is_continuation[packed.ids[text]]), count
+            )
         case "span":
-            chosen, fates = _spans(words, begins, np.arange(len(words)), SPANS, count)
+            chosen, fates = _choose_spans(words, begins, np.arange(len(words)), SPAN_LENGTH_WEIGHTS, count)
         case "gram":
             starts = np.flatnonzero(begins | ~vocabulary.is_continuation[packed.ids[text]])
-            chosen, fates = _spans(words, begins, starts, GRAMS, count)
+            chosen, fates = _choose_spans(words, begins, starts, NGRAM_LENGTH_WEIGHTS, count)
 
     fate, word, chosen = uniform(fates[chosen], 1), words[chosen], text[chosen]
     masked = fate >= config.keep_rate + config.random_rate
@@ -81,44 +83,46 @@ def mask_tokens(
     return ids, chosen, packed.ids[chosen].astype(np.int64)
 
 
-def _words(packed: PackedBatch, hiding: MaskingConfig) -> UInt64[np.ndarray, "T"]:
+def _random_bits(packed: PackedBatch, config: MaskingConfig) -> UInt64[np.ndarray, "T"]:
     """Sixty-four random bits for each token, from which all else about it follows."""
-    if hiding.static_masks == 0:
+    if config.static_masks == 0:
         return mix(packed.key, np.arange(len(packed.ids)))
-    copy = np.repeat(packed.epochs % hiding.static_masks, np.diff(packed.bounds))
+    copy = np.repeat(packed.epochs % config.static_masks, np.diff(packed.bounds))
     return mix(packed.seed, TEXT, copy, packed.corpus_positions)
 
 
-def _ranked(words: UInt64[np.ndarray, "L"], count: int) -> Int64[np.ndarray, "N"]:
+def _smallest_first(random_bits: UInt64[np.ndarray, "L"], count: int) -> Int64[np.ndarray, "N"]:
     """Where the smallest are, the smallest first. The low bits give way to the place, so that no two are equal."""
     low = np.uint64(0xFF_FFFF)
-    keys = words & ~low | np.arange(len(words), dtype=np.uint64)
+    keys = random_bits & ~low | np.arange(len(random_bits), dtype=np.uint64)
     few = np.partition(keys, count - 1)[:count] if count else keys[:0]
     return (np.sort(few) & low).astype(np.int64)
 
 
-def _whole_words(words: UInt64[np.ndarray, "L"], begins: Int64[np.ndarray, "M"], count: int) -> Int64[np.ndarray, "N"]:
+def _choose_whole_words(
+    random_bits: UInt64[np.ndarray, "L"], begins: Int64[np.ndarray, "M"], count: int
+) -> Int64[np.ndarray, "N"]:
     """Whole words in random order while they fit; one is cut only if none that is short enough is left."""
-    lengths, words = np.diff(begins, append=len(words)), words[begins]
-    order = _ranked(words, min(count, len(begins)))
+    lengths, random_bits = np.diff(begins, append=len(random_bits)), random_bits[begins]
+    order = _smallest_first(random_bits, min(count, len(begins)))
     fit = int(np.searchsorted(np.cumsum(lengths[order]), count, side="right"))
     taken = np.zeros_like(lengths)
     taken[order[:fit]] = lengths[order[:fit]]
     while left := count - int(taken.sum()):
         short = np.flatnonzero((taken == 0) & (lengths <= left))
         if len(short):
-            one = short[np.argmin(words[short])]
+            one = short[np.argmin(random_bits[short])]
             taken[one] = lengths[one]
         else:
             taken[order[fit]] = left
     return np.asarray(np.arange(count) + np.repeat(begins - (np.cumsum(taken) - taken), taken))
 
 
-def _spans(
-    words: UInt64[np.ndarray, "L"],
-    begins: Bool[np.ndarray, "L"],
-    units: Int64[np.ndarray, "M"],
-    shares: Float64[np.ndarray, "S"],
+def _choose_spans(
+    random_bits: UInt64[np.ndarray, "L"],
+    starts_text: Bool[np.ndarray, "L"],
+    unit_starts: Int64[np.ndarray, "M"],
+    cumulative_weights: Float64[np.ndarray, "S"],
     count: int,
 ) -> tuple[Int64[np.ndarray, "N"], UInt64[np.ndarray, "L"]]:
     """Spans in random order until they cover enough, the last cut short; and for each token the word of its span.
@@ -126,16 +130,21 @@ def _spans(
     `units` says where what is counted begins, `shares` how many there are of spans of one unit, of up to two and so on.
     A span ends where its text ends.
     """
-    order = _ranked(words[units], min(count, len(units)))  # as many as could be needed
-    numbers = 1 + np.searchsorted(shares[:-1] / shares[-1], uniform(words[units[order]], 3), side="right")
-    texts = np.append(np.flatnonzero(begins)[1:], len(words))  # where each text ends
-    starts, stops = units[order], np.append(units, len(words))[np.minimum(order + numbers, len(units))]
+    order = _smallest_first(random_bits[unit_starts], min(count, len(unit_starts)))  # as many as could be needed
+    numbers = 1 + np.searchsorted(
+        cumulative_weights[:-1] / cumulative_weights[-1], uniform(random_bits[unit_starts[order]], 3), side="right"
+    )
+    texts = np.append(np.flatnonzero(starts_text)[1:], len(random_bits))  # where each text ends
+    starts, stops = (
+        unit_starts[order],
+        np.append(unit_starts, len(random_bits))[np.minimum(order + numbers, len(unit_starts))],
+    )
     lengths = np.minimum(stops, texts[np.searchsorted(texts, starts, side="right")]) - starts
     covered = np.arange(lengths.sum()) + np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
-    first = np.full(len(words), len(covered))
+    first = np.full(len(random_bits), len(covered))
     first[covered[::-1]] = np.arange(len(covered))[::-1]  # where each is first covered: what is written last stays
     last = np.partition(first, count - 1)[count - 1] if count else -1
     chosen = np.flatnonzero(first <= last)
-    fates = words.copy()
-    fates[chosen] = np.repeat(words[starts], lengths)[first[chosen]]
+    fates = random_bits.copy()
+    fates[chosen] = np.repeat(random_bits[starts], lengths)[first[chosen]]
     return chosen, fates

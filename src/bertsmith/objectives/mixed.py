@@ -74,10 +74,10 @@ class Collator:
 
 def split(packed: PackedBatch, size: int) -> tuple[PackedBatch, PackedBatch]:
     """The first so many tokens, and the rest. A sequence that lies in both goes on in the second as one of its own."""
-    return _part(packed, 0, size), _part(packed, size, len(packed.ids))
+    return _slice(packed, 0, size), _slice(packed, size, len(packed.ids))
 
 
-def _part(packed: PackedBatch, begin: int, end: int) -> PackedBatch:
+def _slice(packed: PackedBatch, begin: int, end: int) -> PackedBatch:
     bounds = packed.bounds
     first = int(np.searchsorted(bounds, begin, side="right")) - 1  # the sequence that the first token is in
     last = int(np.searchsorted(bounds, end))  # the one behind that of the last token

@@ -61,11 +61,11 @@ class RecurrentLM(Pretraining):
 
     def forward(self, batch: Batch) -> dict[str, Term]:
         assert batch.targets is not None
-        hidden = self._read(batch.tokens)
-        told = {"next_token": self._told(hidden, batch.targets)}
-        return told | (self._calm(hidden, batch) if self.training else {})
+        hidden = self._stateful_forward(batch.tokens)
+        told = {"next_token": self._next_token_term(hidden, batch.targets)}
+        return told | (self._activation_penalties(hidden, batch) if self.training else {})
 
-    def _told(self, hidden: Float[Tensor, "T D"], targets: Int[Tensor, "T"]) -> Term:
+    def _next_token_term(self, hidden: Float[Tensor, "T D"], targets: Int[Tensor, "T"]) -> Term:
         table, bias = self.trunk.output_weights
         if self.training and linear_cross_entropy_cpu.available(hidden, table):
             return Term(linear_cross_entropy_cpu.linear_cross_entropy(hidden, table, bias, targets), None)
@@ -73,7 +73,7 @@ class RecurrentLM(Pretraining):
         total = F.cross_entropy(logits.float(), targets, reduction="sum", ignore_index=-100)
         return Term(total, None if self.training else (logits.argmax(-1) == targets).sum())
 
-    def _read(self, tokens: Tokens) -> Float[Tensor, "T D"]:
+    def _stateful_forward(self, tokens: Tokens) -> Float[Tensor, "T D"]:
         """The vectors of a stretch, from the state that the last one left; and the state for the next."""
         held = self.state if self.training else self.validation_state
         shape = (len(tokens.bounds) - 1, self.trunk.stack.state_size)
@@ -87,7 +87,7 @@ class RecurrentLM(Pretraining):
         held.copy_(after.detach())
         return hidden
 
-    def _calm(self, hidden: Float[Tensor, "T D"], batch: Batch) -> dict[str, Term]:
+    def _activation_penalties(self, hidden: Float[Tensor, "T D"], batch: Batch) -> dict[str, Term]:
         """What vectors are to pay for being large, and for changing."""
         terms = {}
         rows = hidden.float().view(len(batch.tokens.bounds) - 1, batch.tokens.max_length, -1)

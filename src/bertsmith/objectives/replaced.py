@@ -24,8 +24,10 @@ from bertsmith.objectives.masking import MaskingConfig
 from bertsmith.random_bits import mix
 from bertsmith.text.tokenizer import Tokenizer
 
-DRAWS = -1  # what sets the chance of draws apart from that of hiding, which counts places from nought
-BLOCK = 128  # words that are drawn from together; about as many as there are blocks in a vocabulary of BERT's size
+SAMPLING_KEY = -1  # what sets the chance of draws apart from that of hiding, which counts places from nought
+BLOCK_WORDS = (
+    128  # words that are drawn from together; about as many as there are blocks in a vocabulary of BERT's size
+)
 
 
 class ReplacedTokenDetection(Pretraining):
@@ -85,7 +87,9 @@ class ReplacedTokenDetection(Pretraining):
         assert batch.targets is not None
         assert batch.random_bits is not None
         hidden = self.generator.trunk(batch.tokens, read=batch.target_positions)
-        masked, words = self._guessed(hidden, batch.targets, batch.random_bits)  # only the guesses cost a vocabulary
+        masked, words = self._generator_term(
+            hidden, batch.targets, batch.random_bits
+        )  # only the guesses cost a vocabulary
         terms = {"masked": masked}
         ids = batch.tokens.ids.index_copy(0, batch.target_positions, words.to(batch.tokens.ids.dtype))
         tokens, replaced = replace(batch.tokens, ids=ids), words != batch.targets
@@ -93,22 +97,22 @@ class ReplacedTokenDetection(Pretraining):
             case "all":
                 assert batch.text_mask is not None
                 every = torch.zeros_like(batch.text_mask).index_copy(0, batch.target_positions, replaced)
-                terms["replaced"] = self._judged(self.judge(self.trunk(tokens)), every, batch.text_mask)
+                terms["replaced"] = self._discriminator_term(self.judge(self.trunk(tokens)), every, batch.text_mask)
             case "masked":
                 scores = self.judge(self.trunk(tokens, read=batch.target_positions))
-                terms["replaced"] = self._judged(scores, replaced, torch.ones_like(replaced))
+                terms["replaced"] = self._discriminator_term(scores, replaced, torch.ones_like(replaced))
             case "none":
                 guessed = self.head(self.trunk(tokens, read=batch.target_positions), self.trunk.embedding.weight)
                 terms["guessed"] = self.generator.cross_entropy_term(guessed, batch.targets)
         return terms
 
-    def _guessed(
-        self, hidden: Float[Tensor, "N D"], targets: Int[Tensor, "N"], draws: Int[Tensor, "N 2"]
+    def _generator_term(
+        self, hidden: Float[Tensor, "N D"], targets: Int[Tensor, "N"], random_bits: Int[Tensor, "N 2"]
     ) -> tuple[Term, Int[Tensor, "N"]]:
         """The loss of guessing words at these positions, and a word for each, drawn from the guesses."""
         table, head = self.trunk.embedding.weight, self.generator.head
         if self.training and linear_cross_entropy_cpu.available(hidden, table):
-            words, noise = torch.empty_like(targets), gumbel_noise(draws, block_count(len(table)) + BLOCK)
+            words, noise = torch.empty_like(targets), gumbel_noise(random_bits, block_count(len(table)) + BLOCK_WORDS)
 
             def look(here: slice, chances: Tensor) -> None:
                 words[here] = sample_from_probabilities(chances, noise[here])
@@ -118,14 +122,16 @@ class ReplacedTokenDetection(Pretraining):
                 None,
             ), words
         logits = self.generator.logits(hidden)  # N V
-        return self.generator.cross_entropy_term(logits, targets), sample_from_logits(logits, draws)
+        return self.generator.cross_entropy_term(logits, targets), sample_from_logits(logits, random_bits)
 
-    def _judged(self, scores: Float[Tensor, "N"], replaced: Bool[Tensor, "N"], real: Bool[Tensor, "N"]) -> Term:
-        losses = F.binary_cross_entropy_with_logits(scores.float(), replaced.float(), reduction="none")
+    def _discriminator_term(
+        self, logits: Float[Tensor, "N"], replaced: Bool[Tensor, "N"], real: Bool[Tensor, "N"]
+    ) -> Term:
+        losses = F.binary_cross_entropy_with_logits(logits.float(), replaced.float(), reduction="none")
         total = torch.where(real, losses, 0.0).sum()
         if self.training:
             return Term(total, None, self.config.discriminator_weight)
-        said, there = scores > 0, replaced & real
+        said, there = logits > 0, replaced & real
         right = ((said == replaced) & real).sum()
         return Term(total, right, self.config.discriminator_weight, {"found": ((said & there).sum(), there.sum())})
 
@@ -179,7 +185,7 @@ class Collator:
     def __call__(self, packed: PackedBatch) -> Batch:
         batch = self.masked_collator(packed)
         assert batch.target_positions is not None
-        draws = mix(packed.key, DRAWS, batch.target_positions.numpy()).view(np.int32).reshape(-1, 2)
+        draws = mix(packed.key, SAMPLING_KEY, batch.target_positions.numpy()).view(np.int32).reshape(-1, 2)
         real, counts = np.arange(len(packed.ids)) < packed.real_tokens, dict(batch.counts)
         match self.config.discriminator_loss:
             case "all":
@@ -197,41 +203,41 @@ def sample_from_logits(logits: Float[Tensor, "N V"], random_bits: Int[Tensor, "N
 
     The highest score, once Gumbel noise is added to each, is such a draw. By blocks it takes a hundredth of the noise.
     """
-    words = _in_blocks(logits.float(), -torch.inf)
-    block, noise = _highest(words.logsumexp(-1), gumbel_noise(random_bits, words.shape[1] + BLOCK))
-    return block * BLOCK + _highest(_inside(words, block), noise)[0]
+    words = _split_into_blocks(logits.float(), -torch.inf)
+    block, noise = _gumbel_argmax(words.logsumexp(-1), gumbel_noise(random_bits, words.shape[1] + BLOCK_WORDS))
+    return block * BLOCK_WORDS + _gumbel_argmax(_take_block(words, block), noise)[0]
 
 
 def sample_from_probabilities(probabilities: Float[Tensor, "N V"], noise: Float[Tensor, "N M"]) -> Int[Tensor, "N"]:
     """The same words, where the softmax has been taken already, and the noise made."""
-    words = _in_blocks(probabilities, 0.0)
-    block, noise = _highest(words.sum(-1).log_(), noise)
-    return block * BLOCK + _highest(_inside(words, block).log_(), noise)[0]
+    words = _split_into_blocks(probabilities, 0.0)
+    block, noise = _gumbel_argmax(words.sum(-1).log_(), noise)
+    return block * BLOCK_WORDS + _gumbel_argmax(_take_block(words, block).log_(), noise)[0]
 
 
 def block_count(vocabulary: int) -> int:
     """How many blocks a vocabulary is drawn from."""
-    return -(-vocabulary // BLOCK)
+    return -(-vocabulary // BLOCK_WORDS)
 
 
-def _in_blocks(numbers: Float[Tensor, "N V"], filler: float) -> Float[Tensor, "N M B"]:
-    missing = -numbers.shape[-1] % BLOCK
+def _split_into_blocks(numbers: Float[Tensor, "N V"], filler: float) -> Float[Tensor, "N M B"]:
+    missing = -numbers.shape[-1] % BLOCK_WORDS
     # Filled up with nothing, it would still be a copy of all numbers.
     filled = F.pad(numbers, (0, missing), value=filler) if missing else numbers
-    return torch.unflatten(filled, 1, (-1, BLOCK))
+    return torch.unflatten(filled, 1, (-1, BLOCK_WORDS))
 
 
-def _highest(
-    scores: Float[Tensor, "N M"], noise: Float[Tensor, "N K"]
+def _gumbel_argmax(
+    logits: Float[Tensor, "N M"], noise: Float[Tensor, "N K"]
 ) -> tuple[Int[Tensor, "N"], Float[Tensor, "N L"]]:
     """Which of each row the noise makes the highest, and the noise that is left."""
-    count = scores.shape[1]
-    return (scores + noise[:, :count]).argmax(-1), noise[:, count:]
+    count = logits.shape[1]
+    return (logits + noise[:, :count]).argmax(-1), noise[:, count:]
 
 
-def _inside(words: Float[Tensor, "N M B"], block: Int[Tensor, "N"]) -> Float[Tensor, "N B"]:
+def _take_block(words: Float[Tensor, "N M B"], block: Int[Tensor, "N"]) -> Float[Tensor, "N B"]:
     """Of each row the words of one block."""
-    return words.gather(1, block[:, None, None].expand(-1, 1, BLOCK))[:, 0]
+    return words.gather(1, block[:, None, None].expand(-1, 1, BLOCK_WORDS))[:, 0]
 
 
 def gumbel_noise(random_bits: Int[Tensor, "N 2"], count: int) -> Float[Tensor, "N M"]:

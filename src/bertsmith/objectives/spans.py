@@ -18,7 +18,7 @@ from bertsmith.objectives.base import Pretraining, Term
 from bertsmith.random_bits import mix
 from bertsmith.text.tokenizer import Tokenizer
 
-CUTS = -2  # what sets the chance of cuts apart from that of other objectives
+SPANS_KEY = -2  # what sets the chance of cuts apart from that of other objectives
 
 Integers = Int64[np.ndarray, "_"]
 Flags = Bool[np.ndarray, "_"]
@@ -109,12 +109,14 @@ class Collator:
             most = f"{spans.max()} spans, and there are {len(self.sentinels)} sentinels"
             remedy = "Take shorter sequences, or a larger objective.mean_span_length"
             raise RecipeError("data.max_length", f"a text of {lengths.max()} tokens has {most}", remedy)
-        places = np.repeat(starts + 1 - _begins(lengths), lengths) + np.arange(lengths.sum())
-        left, asked = self._parted(packed.ids[places], lengths, _hidden(lengths, taken, spans, packed.key))
+        places = np.repeat(starts + 1 - _starts(lengths), lengths) + np.arange(lengths.sum())
+        left, asked = self._inputs_and_targets(
+            packed.ids[places], lengths, _noise_mask(lengths, taken, spans, packed.key)
+        )
         rooms, most_of = self.capacities(packed), self.max_lengths(packed.max_length)
-        read = self._laid(left, lengths - taken + spans, packed, rooms[0], most_of[0])
-        written = self._laid(asked, taken + spans, packed, rooms[1], most_of[1])
-        given, targets = self._shifted(written.ids.numpy(), taken + spans)
+        read = self._pack(left, lengths - taken + spans, packed, rooms[0], most_of[0])
+        written = self._pack(asked, taken + spans, packed, rooms[1], most_of[1])
+        given, targets = self._shift_right(written.ids.numpy(), taken + spans)
         marks = np.append(self.sentinels, (self.stop, -100))
         text = ~np.isin(targets, marks)
         counts = {"spans": int(text.sum()), "sentinels": int((targets != -100).sum() - text.sum())}
@@ -153,43 +155,45 @@ class Collator:
         written = rate * (1 + share) * size + (0.5 * (1 + share) + 1.5) * rows
         return math.ceil(read), math.ceil(written)
 
-    def _parted(self, ids: Int32[np.ndarray, "T"], lengths: Integers, hidden: Flags) -> tuple[Integers, Integers]:
+    def _inputs_and_targets(
+        self, ids: Int32[np.ndarray, "T"], lengths: Integers, noise_mask: Flags
+    ) -> tuple[Integers, Integers]:
         """What is left of texts, with a sentinel for each span; and the spans, each behind its sentinel."""
         owner = np.repeat(np.arange(len(lengths)), lengths)
-        first = hidden.copy()  # of its span
-        first[1:] &= ~(hidden[:-1] & (owner[1:] == owner[:-1]))
+        first = noise_mask.copy()  # of its span
+        first[1:] &= ~(noise_mask[:-1] & (owner[1:] == owner[:-1]))
         before = np.concatenate([[0], np.cumsum(first)])
-        number = before[:-1] - before[_begins(lengths)][owner]  # of a span in its text
+        number = before[:-1] - before[_starts(lengths)][owner]  # of a span in its text
         marks = np.asarray(self.sentinels)[number[first]]
         left = ids.astype(np.int64)
         left[first] = marks
-        twice = 1 + first[hidden]  # a first token makes room for the sentinel before it
-        asked = np.repeat(ids[hidden], twice).astype(np.int64)
-        asked[_begins(twice)[first[hidden]]] = marks
-        return left[~hidden | first], asked
+        twice = 1 + first[noise_mask]  # a first token makes room for the sentinel before it
+        asked = np.repeat(ids[noise_mask], twice).astype(np.int64)
+        asked[_starts(twice)[first[noise_mask]]] = marks
+        return left[~noise_mask | first], asked
 
-    def _laid(self, ids: Integers, sizes: Integers, packed: PackedBatch, room: int, longest: int) -> Tokens:
+    def _pack(self, ids: Integers, sizes: Integers, packed: PackedBatch, capacity: int, max_length: int) -> Tokens:
         """Texts with a stop behind each, then filler up to the room there is, then empty sequences."""
         ends = np.cumsum(sizes + 1)
         real = int(ends[-1]) if len(ends) else 0
-        laid = np.full(room, self.padding, np.int32)
+        laid = np.full(capacity, self.padding, np.int32)
         text = np.ones(real, np.bool_)
         text[ends - 1] = False
         laid[:real][text], laid[ends - 1] = ids, self.stop
-        filler = np.append(np.arange(real + longest, room, longest), room)
-        bounds = np.full(len(packed.bounds), room, np.int32)
+        filler = np.append(np.arange(real + max_length, capacity, max_length), capacity)
+        bounds = np.full(len(packed.bounds), capacity, np.int32)
         bounds[: 1 + len(ends) + len(filler)] = np.concatenate([[0], ends, filler])
-        positions = np.arange(room) - np.repeat(bounds[:-1], np.diff(bounds))
+        positions = np.arange(capacity) - np.repeat(bounds[:-1], np.diff(bounds))
         return Tokens(
             ids=torch.from_numpy(laid),
             bounds=torch.from_numpy(bounds),
             positions=torch.from_numpy(positions.astype(np.int32)),
-            max_length=longest,
+            max_length=max_length,
         )
 
-    def _shifted(self, ids: Int32[np.ndarray, "T"], sizes: Integers) -> tuple[Int32[np.ndarray, "T"], Integers]:
+    def _shift_right(self, ids: Int32[np.ndarray, "T"], sizes: Integers) -> tuple[Int32[np.ndarray, "T"], Integers]:
         """What the writer is given, which begins with padding, and behind each of its tokens the one to guess."""
-        begins, real = _begins(sizes + 1), int((sizes + 1).sum())
+        begins, real = _starts(sizes + 1), int((sizes + 1).sum())
         given, targets = np.full_like(ids, self.padding), np.full(len(ids), -100)
         given[1:real], targets[:real] = ids[: max(real - 1, 0)], ids[:real]
         given[begins] = self.padding
@@ -197,24 +201,24 @@ class Collator:
         return given, targets
 
 
-def _begins(lengths: Integers) -> Integers:
+def _starts(lengths: Integers) -> Integers:
     """Where each begins of those that stand end to end."""
     begins: Integers = np.cumsum(lengths) - lengths
     return begins
 
 
-def _hidden(lengths: Integers, taken: Integers, spans: Integers, key: int) -> Flags:
+def _noise_mask(lengths: Integers, taken: Integers, spans: Integers, key: int) -> Flags:
     """Which tokens are taken out: in each text by turns a stretch that stays and one that goes, cut at random."""
     parts = np.maximum(spans, 1)
-    stay, go = _cut(lengths - taken, parts, key, 0), _cut(taken, parts, key, 1)
+    stay, go = _random_segmentation(lengths - taken, parts, key, 0), _random_segmentation(taken, parts, key, 1)
     return np.repeat(np.tile([False, True], len(stay)), np.stack([stay, go], 1).ravel())
 
 
-def _cut(sizes: Integers, parts: Integers, key: int, which: int) -> Integers:
+def _random_segmentation(sizes: Integers, parts: Integers, key: int, which: int) -> Integers:
     """Each size as a sum of so many parts, none of them nought if that can be, every way to do it equally likely."""
     inner = np.maximum(sizes - 1, 0)  # places where a cut may be
-    owner, begins = np.repeat(np.arange(len(sizes)), inner), _begins(inner)
-    order = np.lexsort((mix(key, CUTS, which, np.arange(len(owner))), owner))
+    owner, begins = np.repeat(np.arange(len(sizes)), inner), _starts(inner)
+    order = np.lexsort((mix(key, SPANS_KEY, which, np.arange(len(owner))), owner))
     rank = np.arange(len(owner)) - begins[owner]  # of those in order
     chosen = np.sort(order[rank < (parts - 1)[owner]])
     sums = np.empty(int(parts.sum()), np.int64)

@@ -28,12 +28,15 @@ from bertsmith.models.word2vec import Word2Vec
 from bertsmith.random_bits import uniform
 
 TILE = 32  # words whose windows are one product: more waste arithmetic on pairs too far apart, fewer the overlap
-MOST = 8.0  # to which the rates of all that moves one row in a block may add up: found by trial
+MAX_SUMMED_LEARNING_RATE = 8.0  # to which the rates of all that moves one row in a block may add up: found by trial
 # Farther than this no block moves a false neighbour: seldom is it more than 5, but where both tables run away.
 MAX_UPDATE_NORM = 8.0
-WIDEST = 100  # words a window may have on each side
-SHARED = {"skip-gram": 64, "cbow": 32}  # fewer are faster and, in skip-gram, worse; in CBOW less hangs on each
-KEEP, REACH, FALSE = range(16, 19)  # what a draw is for
+MAX_WINDOW = 100  # words a window may have on each side
+SHARED_NEGATIVES = {
+    "skip-gram": 64,
+    "cbow": 32,
+}  # fewer are faster and, in skip-gram, worse; in CBOW less hangs on each
+SUBSAMPLING_KEY, WINDOW_KEY, NEGATIVES_KEY = range(16, 19)  # what a draw is for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +51,8 @@ class NegativeSamplingConfig:
     shared_negatives: int | None = None  # how many false neighbours they share; None: as many as suit the kind
 
     def __post_init__(self) -> None:
-        if not 1 <= self.window <= WIDEST:
-            raise ValueError(f"a window of {self.window} words is none. Give 1 to {WIDEST}")
+        if not 1 <= self.window <= MAX_WINDOW:
+            raise ValueError(f"a window of {self.window} words is none. Give 1 to {MAX_WINDOW}")
         if self.negatives < 1 or (self.shared_negatives is not None and self.shared_negatives < 1):
             raise ValueError("negatives and shared_negatives are at least 1")
         if self.block < TILE or self.block % TILE:
@@ -230,8 +233,8 @@ def resolve_config(
     left = counts * keep_probability(counts, config.subsample)
     told = config.window + 1 if kind == "skip-gram" else 1  # that often in the mean
     each = learning_rate * told * (1 + config.negatives) * left.max() / left.sum()
-    block = max(TILE, min(config.block, int(MOST / each) // TILE * TILE))
-    return replace(config, block=block, shared_negatives=config.shared_negatives or SHARED[kind])
+    block = max(TILE, min(config.block, int(MAX_SUMMED_LEARNING_RATE / each) // TILE * TILE))
+    return replace(config, block=block, shared_negatives=config.shared_negatives or SHARED_NEGATIVES[kind])
 
 
 def cumulative_distribution(counts: Int64[np.ndarray, " V"], power: float) -> Float64[np.ndarray, " V"]:
@@ -262,9 +265,9 @@ def make_blocks(
     tiled = sliding_window_view(words, wide)[::TILE].copy() if count else np.zeros((0, wide), np.int64)
     sides = np.zeros((2, count * config.block), np.int64)  # what only fills the last block has no neighbours
     left, right = sides
-    left[:size], right[:size] = _sides(sentences, window_sizes)
-    near = _within(window, left, -1)
-    near |= _within(window, right, 1)
+    left[:size], right[:size] = _neighbours_per_side(sentences, window_sizes)
+    near = _neighbour_mask(window, left, -1)
+    near |= _neighbour_mask(window, right, 1)
     drawn = np.searchsorted(distribution, uniform_numbers, side="right").clip(max=len(distribution) - 1)
     return Blocks(
         torch.from_numpy(tiled).view(count, tiles, wide),
@@ -275,29 +278,31 @@ def make_blocks(
     )
 
 
-def _within(window: int, reach: Int64[np.ndarray, " T"], side: Literal[-1, 1]) -> Bool[np.ndarray, "T C"]:
+def _neighbour_mask(
+    window: int, window_sizes: Int64[np.ndarray, " T"], side: Literal[-1, 1]
+) -> Bool[np.ndarray, "T C"]:
     """Who stands on one side of each word, as far as it reaches: looked up, eight times as fast as worked out."""
-    tiled = reach.reshape(-1, TILE) + np.arange(TILE) * (window + 1)
-    return np.asarray(_reached(window, side).take(tiled.ravel(), 0))
+    tiled = window_sizes.reshape(-1, TILE) + np.arange(TILE) * (window + 1)
+    return np.asarray(_neighbour_table(window, side).take(tiled.ravel(), 0))
 
 
 @lru_cache(4)
-def _reached(window: int, side: Literal[-1, 1]) -> Bool[np.ndarray, "WN C"]:
+def _neighbour_table(window: int, side: Literal[-1, 1]) -> Bool[np.ndarray, "WN C"]:
     """The same for every place of a tile and every reach, from none to the whole window."""
     apart = (np.arange(TILE + 2 * window) - window - np.arange(TILE)[:, None, None]) * side  # W 1 C
     return np.asarray((apart > 0) & (apart <= np.arange(window + 1)[:, None])).reshape(-1, TILE + 2 * window)
 
 
-def _sides(
-    sentences: Integer[np.ndarray, " T"], reach: Integer[np.ndarray, " T"]
+def _neighbours_per_side(
+    sentences: Integer[np.ndarray, " T"], window_sizes: Integer[np.ndarray, " T"]
 ) -> tuple[Integer[np.ndarray, " T"], Integer[np.ndarray, " T"]]:
     """How many neighbours each word has on its left and on its right."""
     ends = np.flatnonzero(np.diff(sentences, append=-1)) + 1  # behind the last word of each sentence
     lengths = np.diff(ends, prepend=0)
-    places = np.arange(len(reach))
+    places = np.arange(len(window_sizes))
     before = places - np.repeat(ends - lengths, lengths)
     behind = np.repeat(ends - 1, lengths) - places
-    return np.minimum(before, reach), np.minimum(behind, reach)
+    return np.minimum(before, window_sizes), np.minimum(behind, window_sizes)
 
 
 def sample_blocks(
@@ -313,9 +318,9 @@ def sample_blocks(
     `chances` are those of `kept` and of `cumulative`. A word that is dropped makes its neighbours each other's.
     """
     (seed, epoch, step), read = key, len(ids)
-    left = np.flatnonzero(uniform(seed, KEEP, epoch, positions) < distributions[0].take(ids))
+    left = np.flatnonzero(uniform(seed, SUBSAMPLING_KEY, epoch, positions) < distributions[0].take(ids))
     ids, sentences, positions = ids[left], sentences[left], positions[left]
-    reach = (uniform(seed, REACH, epoch, positions) * config.window).astype(np.int64) + 1
+    reach = (uniform(seed, WINDOW_KEY, epoch, positions) * config.window).astype(np.int64) + 1
     assert config.shared_negatives is not None  # it was fitted
-    false = uniform(seed, FALSE, step, np.arange(-(-len(ids) // config.block) * config.shared_negatives))
+    false = uniform(seed, NEGATIVES_KEY, step, np.arange(-(-len(ids) // config.block) * config.shared_negatives))
     return make_blocks(ids, sentences, reach, false, distributions[1], config, read)

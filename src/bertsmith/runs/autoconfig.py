@@ -14,7 +14,7 @@ from bertsmith.models.transformer import TransformerConfig
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.recipe import DataConfig, Recipe
 from bertsmith.train.clock import format_duration, parse_duration
-from bertsmith.train.evaluate import EACH
+from bertsmith.train.evaluate import SINGLE_EVALUATION_SHARE
 from bertsmith.train.optimizers import OptimizerConfig
 from bertsmith.train.schedules import ScheduleConfig
 from bertsmith.train.trainer import TrainConfig
@@ -81,7 +81,7 @@ def validation_share(words: float) -> float:
 def choose_recipe(data: Path, out: Path, *, budget: float, flops: float, gpu: bool, seed: int = 0) -> RecipeChoice:
     """A recipe for the text in a prepared folder, a machine of so many FLOP/s in training, and a time in seconds."""
     shards = Shards(data / "train")
-    expected = {name: budget * flops / _cost(name, shards.vocabulary) for name in SIZES}
+    expected = {name: budget * flops / _flops_per_token(name, shards.vocabulary) for name in SIZES}
     name = [size for size in SIZES if expected[size] >= SIZES[size].min_tokens][-1]
     seen, epochs = expected[name], expected[name] / shards.tokens
     length = [length for length, least in LENGTHS.items() if seen >= least][-1]
@@ -94,7 +94,9 @@ def choose_recipe(data: Path, out: Path, *, budget: float, flops: float, gpu: bo
         out=out,
         model=Component(name, settings),
         objective=Component("masked_lm", MaskedLM.Config(pairs="nsp" if pairs else "none")),
-        data=DataConfig(folder=data, max_length=length, batch_tokens=tokens, validation_tokens=_valid(seen, tokens)),
+        data=DataConfig(
+            folder=data, max_length=length, batch_tokens=tokens, validation_tokens=_validation_tokens(seen, tokens)
+        ),
         optimizer=OptimizerConfig(
             learning_rate=SIZES[name].learning_rate, betas=(0.9, 0.98), hidden_optimizer=SIZES[name].hidden_optimizer
         ),
@@ -104,19 +106,19 @@ def choose_recipe(data: Path, out: Path, *, budget: float, flops: float, gpu: bo
     return RecipeChoice(recipe, _reasons(recipe, budget, seen, epochs))
 
 
-def _valid(seen: float, tokens: int) -> int:
+def _validation_tokens(tokens_seen: float, batch_tokens: int) -> int:
     """Tokens of validation text: in evaluation one costs a third of what it costs in training."""
-    return int(min(max(3 * EACH * seen, 8 * tokens), 1_000_000))
+    return int(min(max(3 * SINGLE_EVALUATION_SHARE * tokens_seen, 8 * batch_tokens), 1_000_000))
 
 
-def _reasons(recipe: Recipe, budget: float, seen: float, epochs: float) -> list[str]:
+def _reasons(recipe: Recipe, budget: float, tokens_seen: float, epochs: float) -> list[str]:
     times = f"{epochs:.1f} times" if epochs < 10 else f"{epochs:.0f} times"
     dropout, length = recipe.model.settings.dropout, recipe.data.max_length
     often = "the text is seen often" if dropout else "the text is seen too seldom to be learnt by heart"
     short = "long enough for a paragraph" if length == max(LENGTHS) else "in a short run positions are learnt sooner"
     muon = "; matrices move by Muon" if recipe.optimizer.hidden_optimizer == "muon" else ""
     alone = "masked words alone: the text has no documents to draw pairs from"
-    shown = f"{format_duration(budget)} on this machine show it {seen / 1e6:,.1f} M tokens"
+    shown = f"{format_duration(budget)} on this machine show it {tokens_seen / 1e6:,.1f} M tokens"
     return [
         f"{recipe.model.kind}: {shown}, your text {times}",
         f"dropout {dropout}: {often}",
@@ -138,7 +140,7 @@ def training_memory(
     states = 16 * parameters
     # What a second network writes is as long as what it guesses.
     depths = [(shape, shape.layers + prediction_share * shape.decoder_layers) for shape in networks]
-    widths = sum(depth * (16 * shape.width + 4 * _inner(shape)) for shape, depth in depths)
+    widths = sum(depth * (16 * shape.width + 4 * _inner_width(shape)) for shape, depth in depths)
     kept = batch_tokens * widths * 2  # bf16, dropout included
     scores = batch_tokens * prediction_share * networks[0].vocabulary * 8
     return states + kept + scores
@@ -159,11 +161,11 @@ def duration(recipe: Recipe, speed: float, shards: Shards | None) -> str:
     return f"{train.epochs:g} times through {shards.tokens:,} tokens, about {duration}"
 
 
-def _inner(shape: NetworkConfig) -> int:
+def _inner_width(shape: NetworkConfig) -> int:
     """The width inside a layer: of the feed-forward network, or of what a recurrent one adds up at every token."""
     return shape.feed_forward if isinstance(shape, TransformerConfig) else 4 * shape.width
 
 
-def _cost(name: str, pieces: int) -> float:
-    settings = replace(FAMILY[name], vocabulary=pieces)
+def _flops_per_token(name: str, vocabulary: int) -> float:
+    settings = replace(FAMILY[name], vocabulary=vocabulary)
     return settings.flops(max(LENGTHS), MaskedLM.Config().mask_rate)

@@ -26,8 +26,8 @@ from bertsmith.train import checkpoint
 from bertsmith.train.evaluate import EVALUATION_SHARE
 
 CONSOLE = terminal.console()
-LEAST_TOKENS = 32_768  # of validation text, of which fewer would say little
-VALID_SEED = 1  # validation is masked once and for all, whatever the run's own seed
+MIN_VALIDATION_TOKENS = 32_768  # of validation text, of which fewer would say little
+VALIDATION_SEED = 1  # validation is masked once and for all, whatever the run's own seed
 
 
 def load_data(recipe: Recipe) -> tuple[Tokenizer, Shards, Shards]:
@@ -41,7 +41,7 @@ def load_data(recipe: Recipe) -> tuple[Tokenizer, Shards, Shards]:
     train, valid = Shards(folder / "train"), Shards(folder / "valid")
     for shards in (train, valid):
         shards.check_tokenizer(tokenizer.fingerprint)
-        if (running := verify(shards)).runs:
+        if (running := verify(shards)).is_running:
             CONSOLE.print(
                 f"verifying {running.bytes / 1e9:,.1f} GB of {shards.folder} beside the first steps", markup=False
             )
@@ -92,13 +92,13 @@ def validation_batches(
     alone = valid.sentences == valid.documents or (objective.pairs == "nsp" and valid.documents == 1)
     pairs: Pairs = "none" if alone else objective.pairs
     source = _streams if objective.stateful else _pack
-    text = source(recipe, tokenizer, valid, pairs, VALID_SEED, once=True)
+    text = source(recipe, tokenizer, valid, pairs, VALIDATION_SEED, once=True)
     collate = objective.collator(tokenizer)
-    most = min(max(1, recipe.data.validation_tokens // text.tokens), _affordable(recipe, train))
+    most = min(max(1, recipe.data.validation_tokens // text.batch_tokens), _max_validation_batches(recipe, train))
     return [collate(text(position)).to(device) for position in range(min(most, text.batches()))]
 
 
-def _affordable(recipe: Recipe, train: Shards | None) -> int:
+def _max_validation_batches(recipe: Recipe, train: Shards | None) -> int:
     """How many batches one evaluation may take, so that all take a small share of the run.
 
     A batch costs a third in evaluation of what it costs in training. Of a run that time bounds this is measured later.
@@ -111,14 +111,14 @@ def _affordable(recipe: Recipe, train: Shards | None) -> int:
     else:
         return sys.maxsize
     batches = 3 * EVALUATION_SHARE * updates * length.gradient_accumulation / (length.evaluations + 2)
-    return max(int(batches), -(-LEAST_TOKENS // recipe.data.batch_tokens))
+    return max(int(batches), -(-MIN_VALIDATION_TOKENS // recipe.data.batch_tokens))
 
 
 def _pack(recipe: Recipe, tokenizer: Tokenizer, shards: Shards, pairs: Pairs, seed: int, once: bool = False) -> Packer:
     return Packer(
         shards,
-        length=recipe.data.max_length,
-        tokens=recipe.data.batch_tokens,
+        max_length=recipe.data.max_length,
+        batch_tokens=recipe.data.batch_tokens,
         pairs=pairs,
         seed=seed,
         start=tokenizer.roles.get("start", tokenizer.padding_id),  # T5 has none, and takes off what it is given
@@ -139,8 +139,8 @@ def _streams(
         tokens=recipe.data.batch_tokens,
         seed=seed,
         # One piece where it both ends a text and begins one; a person's prompt begins as texts did here.
-        frame=(tokenizer.stop_id,) if start == tokenizer.stop_id else (tokenizer.stop_id, start),
-        padding=tokenizer.padding_id,
+        separator=(tokenizer.stop_id,) if start == tokenizer.stop_id else (tokenizer.stop_id, start),
+        padding_id=tokenizer.padding_id,
         state_reset=recipe.objective.settings.state_reset,
         once=once,
     )

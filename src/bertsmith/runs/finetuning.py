@@ -46,8 +46,10 @@ from bertsmith.train.trainer import Speed, Trainer
 
 CONSOLE = terminal.console()
 MAY_CHANGE = frozenset({"out", "data.workers", "train.device", "seeds", "train.checkpoints", "train.keep_checkpoints"})
-PIECES = TokenizerConfig(kind="t5", vocabulary=8_192)  # of a network from chance: they end a text and begin none
-CUDA_BUDGET = 131_072  # tokens in one pass of an evaluation
+DEFAULT_TOKENIZER = TokenizerConfig(
+    kind="t5", vocabulary=8_192
+)  # of a network from chance: they end a text and begin none
+CUDA_EVALUATION_TOKENS = 131_072  # tokens in one pass of an evaluation
 RESULT = "result.json"
 
 
@@ -60,7 +62,7 @@ def finetune(recipe: FineTune) -> dict[str, Any]:
             data = task_data.read(recipe)
         else:
             data = task_data.read(recipe)
-            base, tokenizer = _from_chance(recipe, data)
+            base, tokenizer = _from_scratch(recipe, data)
         for line in task_data.summary_lines(data):
             CONSOLE.print(line)
         encoded = task_data.encode(recipe, base.config, tokenizer, data)
@@ -73,19 +75,19 @@ def finetune(recipe: FineTune) -> dict[str, Any]:
         settle(recipe, MAY_CHANGE)  # now that nothing is wrong with it: a mistake may be mended in the same folder
         runs: list[dict[str, Any]] = []
         for number in range(recipe.seeds):
-            one = replace(recipe, out=recipe.out / f"seed-{number}", train=_seeded(recipe, number))
+            one = replace(recipe, out=recipe.out / f"seed-{number}", train=_seed_config(recipe, number))
             done = one.out / RESULT
             if not done.exists():
                 task, figures, found = run_seed(one, base, tokenizer, data, encoded)
                 headline = next(iter(figures))
-                if all(_beats(figures[headline], other["figures"][headline]) for other in runs):
+                if all(_is_better(figures[headline], other["figures"][headline]) for other in runs):
                     _export(recipe, task, tokenizer, data, found["details"])
                 files.write_json(done, {"seed": one.train.seed, "headline": headline, "figures": figures, **found})
                 shutil.rmtree(one.out / "checkpoints", ignore_errors=True)
             runs.append(files.read_json(done))
         result = _result(recipe, data, encoded, runs)
         files.write_json(recipe.out / RESULT, result)
-        best = max(range(len(runs)), key=lambda at: _order(runs[at]["figures"][result["headline"]]))
+        best = max(range(len(runs)), key=lambda at: _nan_last(runs[at]["figures"][result["headline"]]))
         evaluation.write(recipe.out, _title(recipe), result, log.read(recipe.out / f"seed-{best}" / log.NAME))
         if (recipe.out / "model").is_dir():
             network = recipe.network.kind if recipe.network else None
@@ -95,7 +97,7 @@ def finetune(recipe: FineTune) -> dict[str, Any]:
     return result
 
 
-def _from_chance(recipe: FineTune, data: TaskData) -> tuple[ModelFolder, Tokenizer]:
+def _from_scratch(recipe: FineTune, data: TaskData) -> tuple[ModelFolder, Tokenizer]:
     """A network without weights, and pieces that both sides of the training examples are made of."""
     assert recipe.network is not None
     place = recipe.out / "tokenizer"
@@ -106,7 +108,7 @@ def _from_chance(recipe: FineTune, data: TaskData) -> tuple[ModelFolder, Tokeniz
     else:
         examples = (one for one in data.train.examples if isinstance(one, Example))
         sides = (side for one in examples for side in (*one.texts, str(one.label)))
-        tokenizer = learn(sides, recipe.tokenizer or PIECES)
+        tokenizer = learn(sides, recipe.tokenizer or DEFAULT_TOKENIZER)
         tokenizer.save(place)
     shape = replace(recipe.network.settings, vocabulary=tokenizer.vocabulary)
     CONSOLE.print(
@@ -121,7 +123,7 @@ def run_seed(
     """One seed: train, and measure on the dev set: figures, and what a report has to say about them."""
     device = hardware.select_device(recipe.train.device)
     task, feed, optimizer, graphs = build_training(recipe, base, tokenizer, data, encoded, device)
-    budget = CUDA_BUDGET if device.type == "cuda" else 8192
+    budget = CUDA_EVALUATION_TOKENS if device.type == "cuda" else 8192
     measure = DevEvaluator(task, data.dev.examples, encoded.dev, device, budget, Prior.of(data.train.examples))
     began = time.monotonic()
     with Display(f"{recipe.task.kind}, seed {recipe.train.seed}:") as display:
@@ -145,13 +147,13 @@ def run_seed(
         if recipe.keep == "best":
             trainer.load_best()
             figures = trainer.best_metrics
-        found = {"details": measure.findings(figures), "untrained": _untrained(recipe.out)}
+        found = {"details": measure.findings(figures), "untrained": _untrained_scores(recipe.out)}
     if isinstance(task, SequenceClassification):
         task.fold_standardisation()
     if recipe.adapt.kind == "lora":
         adapter.save(recipe.out / "adapter", task, recipe.adapt, str(recipe.model))
     # Who writes learns as a whole, and who reads features leaves the network as it is: nothing is to be undone.
-    if not isinstance(task, TextToText) and recipe.task.kind not in task_data.FEATURES:
+    if not isinstance(task, TextToText) and recipe.task.kind not in task_data.FEATURE_TASKS:
         adapt.merge_and_unfreeze(task)
     step = figures.pop("step")
     return task.eval(), {**figures, "step": step, "seconds": round(time.monotonic() - began, 2)}, found
@@ -170,7 +172,7 @@ def build_training(
     # From chance, matrices keep a vector's length, as the Transformer's did; heads on a trained one begin small.
     trained = base.state_dict and isinstance(base.config, TransformerConfig)
     initialise(task, recipe.train.seed, 0.02 if trained else base.config.width**-0.5)
-    known = _weights(task, base)
+    known = _pretrained_weights(task, base)
     task.load_state_dict(known, strict=False)
     if isinstance(task, SequenceClassification) and not any(name.startswith("classifier.") for name in known):
         prior = Prior.of(data.train.examples)
@@ -178,7 +180,7 @@ def build_training(
             task.standardise(prior.mean, prior.deviation)
     adapt.adapt_task(task, recipe.adapt, recipe.train.seed)
     task = task.to(device)
-    mould = _mould(recipe, encoded, tokenizer)
+    mould = _bucket(recipe, encoded, tokenizer)
     source = BatchSampler(encoded.train, recipe.data.batch_size, recipe.train.seed)
     feed = Feed(source, partial(task.collate, bucket=mould), data.fingerprint, recipe.data.workers)
     graphs = device.type == "cuda"
@@ -187,7 +189,7 @@ def build_training(
     return task, feed, Optimizer(task, recipe.optimizer, rates, capturable=graphs, hidden_matrices=hidden), graphs
 
 
-def _weights(task: Task, base: ModelFolder) -> dict[str, torch.Tensor]:
+def _pretrained_weights(task: Task, base: ModelFolder) -> dict[str, torch.Tensor]:
     """What the model folder has for this task: the trunk and the pooler, and heads only if they mean the same."""
     learnt, own, state = base.finetuned, task.state_dict(), base.state_dict
     same = (
@@ -203,15 +205,15 @@ def _weights(task: Task, base: ModelFolder) -> dict[str, torch.Tensor]:
     return {name: weight for name, weight in state.items() if name in own and name.startswith(parts)}
 
 
-def _beats(score: float, other: float) -> bool:
+def _is_better(score: float, other: float) -> bool:
     return math.isnan(other) or score > other
 
 
-def _order(score: float) -> float:
+def _nan_last(score: float) -> float:
     return -math.inf if math.isnan(score) else score
 
 
-def _untrained(folder: Path) -> dict[str, float] | None:
+def _untrained_scores(folder: Path) -> dict[str, float] | None:
     """The figures before the first step, by the log; None where they were not measured."""
     for record in log.read(folder / log.NAME):
         if record.get("kind") == "untrained":
@@ -224,11 +226,11 @@ def _title(recipe: FineTune) -> str:
     return f"{began}, fine-tuned on {recipe.data.train.name}"
 
 
-def _seeded(recipe: FineTune, number: int) -> Any:
+def _seed_config(recipe: FineTune, number: int) -> Any:
     return replace(recipe.train, seed=recipe.train.seed + number)
 
 
-def _mould(recipe: FineTune, encoded: EncodedData, tokenizer: Tokenizer) -> Bucket:
+def _bucket(recipe: FineTune, encoded: EncodedData, tokenizer: Tokenizer) -> Bucket:
     """Few shapes of batch, each a multiple of about an eighth of the usual one: a GPU plays recorded steps, and a CPU
     prepares its half-precision kernels once for each shape."""
     sample = encoded.train[:: max(1, len(encoded.train) // 4096)]
@@ -264,7 +266,7 @@ def _result(
         "recipe": config.dump(recipe),
         "machine": hardware.describe(hardware.select_device(recipe.train.device)),
     }
-    best = max(runs, key=lambda one: _order(one["figures"][headline]))  # whose model is kept
+    best = max(runs, key=lambda one: _nan_last(one["figures"][headline]))  # whose model is kept
     details, untrained, score = best.get("details") or {}, best.get("untrained"), best["figures"][headline]
     return {
         "headline": headline,
@@ -280,7 +282,7 @@ def _result(
 def _export(recipe: FineTune, task: Task, tokenizer: Tokenizer, data: TaskData, details: Mapping[str, Any]) -> None:
     """The model folder: weights, settings, labels and tokenizer, and what was learnt from: `evaluate` compares."""
     shape, kind = task.trunk.config, recipe.task.kind
-    if kind in task_data.FEATURES:
+    if kind in task_data.FEATURE_TASKS:
         return  # a Bi-LSTM on frozen features has no folder that others could open
     learnt = None
     extra: dict[str, Any] = dict(tokenizer.special_ids(layout_of(shape).special_tokens))
@@ -301,7 +303,7 @@ def _export(recipe: FineTune, task: Task, tokenizer: Tokenizer, data: TaskData, 
     extra["bertsmith"] = {**extra.get("bertsmith", {}), TRAINED_ON: source}
     with folders.atomic_folder(recipe.out / "model") as folder:
         folders.write(folder, shape, task.state_dict(), extra, learnt)
-        tokenizer.save(folder, length=shape.max_length, segments=shape.segments > 1)
+        tokenizer.save(folder, max_length=shape.max_length, segments=shape.segments > 1)
         if kind == "embed":
             pooling = recipe.task.settings.pooling
             sentence_transformers.write(

@@ -15,18 +15,18 @@ from bertsmith.data.shards.verification import verify
 from bertsmith.errors import RecipeError, suggest
 from bertsmith.inference import minimal_pairs
 from bertsmith.inference.load import load
-from bertsmith.insight.leaderboard import BITS, BLIMP
+from bertsmith.insight.leaderboard import BITS_PER_BYTE, BLIMP
 from bertsmith.objectives.base import Pretraining
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.recipe import Recipe
 from bertsmith.runs import build, finetuning, task_recipe
-from bertsmith.runs.suites import QUICK, glue_folders
+from bertsmith.runs.suites import NO_CHECKPOINTS, glue_folders
 from bertsmith.train import hardware
 from bertsmith.train.evaluate import evaluate
 
-HIDDEN = 0.15  # of the pieces of held-out text, whatever a recipe hides
-TOKENS = 16_384  # in a batch of it; fewer where all are guessed, so that a batch has as many guesses
-LENGTH = 128  # of texts in fine-tuning, or less where the model takes less
+MASK_RATE = 0.15  # of the pieces of held-out text, whatever a recipe hides
+BATCH_TOKENS = 16_384  # in a batch of it; fewer where all are guessed, so that a batch has as many guesses
+MAX_LENGTH = 128  # of texts in fine-tuning, or less where the model takes less
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class Metric:
 
 def build_metrics(config: MetricsConfig) -> list[Metric]:
     """All that the models are asked. What cannot be understood is told before any time is spent."""
-    found = [Metric(BITS, {"hidden": HIDDEN}, _bits)]
+    found = [Metric(BITS_PER_BYTE, {"hidden": MASK_RATE}, _bits_per_byte)]
     if config.blimp is not None:
         pairs = minimal_pairs.read_minimal_pairs(config.blimp, config.limit)
         how = {"data": str(config.blimp), "most": config.limit}
@@ -65,7 +65,7 @@ def build_metrics(config: MetricsConfig) -> list[Metric]:
     for name in config.tasks or there:
         if name not in there:
             raise RecipeError("--tasks", f"there is no '{name}' in {config.glue}", suggest(name, there))
-        learn = partial(_tuned, there[name], config.seeds, tuple(config.finetune_overrides))
+        learn = partial(_finetuned, there[name], config.seeds, tuple(config.finetune_overrides))
         task_recipe.build_recipe(
             Path(), there[name], Path(), dev=None, task="classify", seeds=1, overrides=config.finetune_overrides
         )
@@ -74,12 +74,12 @@ def build_metrics(config: MetricsConfig) -> list[Metric]:
     return found
 
 
-def _bits(recipe: Recipe, folder: Path) -> Sequence[float]:
+def _bits_per_byte(recipe: Recipe, folder: Path) -> Sequence[float]:
     figures = held_out_scores(folder, recipe.data.folder / "valid", recipe.data.max_length)
     return [figures["bits_per_byte"]] if "bits_per_byte" in figures else []
 
 
-def held_out_scores(folder: Path, text: Path, length: int = LENGTH) -> dict[str, float]:
+def held_out_scores(folder: Path, text: Path, length: int = MAX_LENGTH) -> dict[str, float]:
     """How well a model guesses words of held-out text; nothing of one that guesses none, as ELECTRA.
 
     Hidden words are asked alike of all models of one vocabulary: 15 % of the pieces, hidden as BERT's were.
@@ -90,11 +90,13 @@ def held_out_scores(folder: Path, text: Path, length: int = LENGTH) -> dict[str,
     if not model.has_lm_head or not isinstance(objective, Pretraining):
         return {}
     if isinstance(objective, MaskedLM):
-        objective.config = MaskedLM.Config(mask_rate=HIDDEN, pairs="none")
+        objective.config = MaskedLM.Config(mask_rate=MASK_RATE, pairs="none")
     length = min(length, model.max_length)
-    tokens = max(length, round(TOKENS * HIDDEN / objective.prediction_share))
+    tokens = max(length, round(BATCH_TOKENS * MASK_RATE / objective.prediction_share))
     ids: dict[str, Any] = {"start": tokenizer.start_id, "stop": tokenizer.stop_id, "padding": tokenizer.padding_id}
-    pack = Packer(shards, length=length, tokens=tokens, pairs="none", seed=build.VALID_SEED, once=True, **ids)
+    pack = Packer(
+        shards, max_length=length, batch_tokens=tokens, pairs="none", seed=build.VALIDATION_SEED, once=True, **ids
+    )
     collate = objective.collator(tokenizer)
     batches = [collate(pack(position)).to(model.device) for position in range(pack.batches())]
     half = hardware.select_precision("auto", model.device) == torch.bfloat16
@@ -111,9 +113,9 @@ def _blimp(pairs: Sequence[minimal_pairs.MinimalPair], recipe: Recipe, folder: P
     return [minimal_pairs.accuracies(pairs, list(zip(totals[::2], totals[1::2], strict=True))).accuracy]
 
 
-def _tuned(data: Path, seeds: int, tuning: Sequence[str], recipe: Recipe, folder: Path) -> Sequence[float]:
+def _finetuned(data: Path, seeds: int, changes: Sequence[str], recipe: Recipe, folder: Path) -> Sequence[float]:
     """A task of GLUE as `bertsmith finetune` learns it, scored on its dev set."""
-    overrides = [f"data.max_length={min(LENGTH, recipe.model.settings.max_length)}", *QUICK, *tuning]
+    overrides = [f"data.max_length={min(MAX_LENGTH, recipe.model.settings.max_length)}", *NO_CHECKPOINTS, *changes]
     with tempfile.TemporaryDirectory() as place:
         learnt = task_recipe.build_recipe(
             folder, data, Path(place), dev=None, task=None, seeds=seeds, overrides=overrides

@@ -35,8 +35,13 @@ LAYERS = {  # Devlin et al. 2018, table 7
     "concatenate_last_four": "the last four side by side",
     "sum_all": "sum of all",
 }
-FEATURES = ["optimizer.learning_rate=1e-3", "optimizer.weight_decay=0.0", "train.epochs=5", "train.evaluations=5"]
-QUICK = ["train.checkpoints=0"]  # what takes seconds is run again rather than saved
+FEATURE_OVERRIDES = [
+    "optimizer.learning_rate=1e-3",
+    "optimizer.weight_decay=0.0",
+    "train.epochs=5",
+    "train.evaluations=5",
+]
+NO_CHECKPOINTS = ["train.checkpoints=0"]  # what takes seconds is run again rather than saved
 
 
 def run_suite(
@@ -59,7 +64,7 @@ def glue(model: Path, data: Path, out: Path, seeds: int, limit: int | None, over
     began, found, rows = time.monotonic(), {}, []
     for name, folder in there.items():
         # No task is named: its files say that texts are to be classified, and a T5 that it writes the class.
-        changes = [*QUICK, *overrides]
+        changes = [*NO_CHECKPOINTS, *overrides]
         recipe = task_recipe.build_recipe(
             model, folder, out / name, dev=None, task=None, seeds=seeds, overrides=changes
         )
@@ -69,7 +74,7 @@ def glue(model: Path, data: Path, out: Path, seeds: int, limit: int | None, over
     means = [result["summary"][result["headline"]]["mean"] for result in found.values()]
     rows.append(["mean", "", f"{100 * sum(means) / len(means):.1f}", "", "", ""])
     return Results(
-        title=f"GLUE, dev sets: {_named(model)}",
+        title=f"GLUE, dev sets: {_model_name(model)}",
         columns=["task", "measure", "mean", "95 % interval", "deviation", "seconds a seed"],
         rows=rows,
         protocol=_protocol(next(iter(found.values())), seeds, time.monotonic() - began),
@@ -81,7 +86,7 @@ def layers(model: Path, data: Path, out: Path, seeds: int, limit: int | None, ov
     """Tags read by a Bi-LSTM off the frozen vectors of each choice of layers."""
     began, found, rows = time.monotonic(), {}, []
     for layer, words in LAYERS.items():
-        chosen = [*FEATURES, *QUICK, f"task.layers={layer}", *overrides]
+        chosen = [*FEATURE_OVERRIDES, *NO_CHECKPOINTS, f"task.layers={layer}", *overrides]
         recipe = task_recipe.build_recipe(
             model, data, out / layer, dev=None, task="features", seeds=seeds, overrides=chosen
         )
@@ -89,7 +94,7 @@ def layers(model: Path, data: Path, out: Path, seeds: int, limit: int | None, ov
         found[layer] = result
         rows.append(_row(words, result))
     return Results(
-        title=f"Features from layers: {_named(model)}",
+        title=f"Features from layers: {_model_name(model)}",
         columns=["layers", "measure", "mean", "95 % interval", "deviation", "seconds a seed"],
         rows=rows,
         protocol=_protocol(next(iter(found.values())), seeds, time.monotonic() - began),
@@ -99,7 +104,7 @@ def layers(model: Path, data: Path, out: Path, seeds: int, limit: int | None, ov
 
 def blimp(model: Path, data: Path, out: Path, seeds: int, limit: int | None, overrides: Sequence[str]) -> Results:
     """Minimal pairs: how often the good sentence is the likelier one."""
-    _nothing_to_change(overrides)
+    _refuse_overrides(overrides)
     opened = load(model, device=hardware.select_device("auto").type)
     pairs = minimal_pairs.read_minimal_pairs(data, limit)
     began = time.monotonic()
@@ -116,7 +121,7 @@ def blimp(model: Path, data: Path, out: Path, seeds: int, limit: int | None, ove
         **hardware.describe(opened.device),
     }
     return Results(
-        title=f"Minimal pairs judged right: {_named(model)}",
+        title=f"Minimal pairs judged right: {_model_name(model)}",
         columns=["phenomenon", "% right"],
         rows=rows,
         protocol=protocol,
@@ -126,7 +131,7 @@ def blimp(model: Path, data: Path, out: Path, seeds: int, limit: int | None, ove
 
 def probes(model: Path, data: Path, out: Path, seeds: int, limit: int | None, overrides: Sequence[str]) -> Results:
     """One matrix on each layer: what can be read off it."""
-    _nothing_to_change(overrides)
+    _refuse_overrides(overrides)
     recipe = task_recipe.build_recipe(model, data, out, dev=None, task=None, seeds=1, overrides=[])
     kind: Any = recipe.task.kind
     if kind not in ("tag", "classify"):
@@ -141,7 +146,7 @@ def probes(model: Path, data: Path, out: Path, seeds: int, limit: int | None, ov
     rows = [[str(layer), f"{100 * share:.1f}"] for layer, share in enumerate(found.accuracy)]
     rows.append(["the commonest label", f"{100 * found.majority:.1f}"])
     return Results(
-        title=f"Linear probes: {_named(model)}",
+        title=f"Linear probes: {_model_name(model)}",
         columns=["layer", "% right"],
         rows=rows,
         protocol={"data": examples.train.description, **hardware.describe(opened.device)},
@@ -158,7 +163,7 @@ def few_shot(model: Path, data: Path, out: Path, seeds: int, limit: int | None, 
     opened, began = load(model, device=hardware.select_device("auto").type), time.monotonic()
     opened.causal_lm()  # whoever has none hears of it before any data is read
     found = {}
-    for name, place in _classified(data).items():
+    for name, place in _classification_tasks(data).items():
         recipe = task_recipe.build_recipe(
             model, place, out / name, dev=None, task="classify", seeds=1, overrides=columns
         )
@@ -167,7 +172,7 @@ def few_shot(model: Path, data: Path, out: Path, seeds: int, limit: int | None, 
         examples = task_data.read(recipe)
         for line in task_data.summary_lines(examples):
             CONSOLE.print(line)
-        found[name] = _prompted(name, opened, examples, how, out / name, seeds, limit)
+        found[name] = _few_shot_task(name, opened, examples, how, out / name, seeds, limit)
     protocol = {
         "said": "the label whose words are likeliest after the prompt",
         "shots": "examples drawn anew for each text and seed, the classes in turn; fewer where more do not fit",
@@ -178,10 +183,10 @@ def few_shot(model: Path, data: Path, out: Path, seeds: int, limit: int | None, 
         "time": format_duration(time.monotonic() - began),
         **hardware.describe(opened.device),
     }
-    return few_shot_results(f"By examples in the prompt: {_named(model)}", found, protocol)
+    return few_shot_results(f"By examples in the prompt: {_model_name(model)}", found, protocol)
 
 
-def _classified(data: Path) -> dict[str, Path]:
+def _classification_tasks(data: Path) -> dict[str, Path]:
     """A labelled file or folder by its name; or all tasks of GLUE in a folder that have classes."""
     task = tasks.recognise(data)
     if task is None and data.is_dir() and any(tasks.recognise(path) for path in data.iterdir() if path.is_dir()):
@@ -189,8 +194,14 @@ def _classified(data: Path) -> dict[str, Path]:
     return {task.name if task else data.resolve().name.partition(".")[0]: data}
 
 
-def _prompted(
-    name: str, opened: Model, data: task_data.TaskData, how: FewShotConfig, out: Path, seeds: int, limit: int | None
+def _few_shot_task(
+    name: str,
+    opened: Model,
+    data: task_data.TaskData,
+    shots_config: FewShotConfig,
+    out: Path,
+    seeds: int,
+    limit: int | None,
 ) -> dict[str, Any]:
     """One task, as often as there are numbers of shots and seeds, and what guessing would score."""
     train, dev = list[Any](data.train.examples), list[Any](data.dev.examples)
@@ -198,17 +209,22 @@ def _prompted(
         raise RecipeError("--limit", f"{limit} texts are none", "Give at least 1")
     chosen = permute(np.arange(min(limit or len(dev), len(dev))), len(dev), 0)
     asked = {number: dev[number] for number in sorted(chosen.tolist())}
-    template, words = Template.of(how.template, len(train[0].texts)), label_words(data.labels, how.label_words, name)
+    template, words = (
+        Template.of(shots_config.template, len(train[0].texts)),
+        label_words(data.labels, shots_config.label_words, name),
+    )
     made, pool = FewShotClassifier(opened.causal_lm(), opened.tokenizer, words, template), DemonstrationPool(train)
     settings = {"template": template.pattern, "words": words, "texts": len(asked)}
     weights = [files.digest(path).sha256 for path in sorted(Path(opened.path).glob("*.safetensors"))]
-    same = {**settings, "calibrate": how.calibrate, "data": data.fingerprint, "weights": weights}
+    same = {**settings, "calibrate": shots_config.calibrate, "data": data.fingerprint, "weights": weights}
     same["tokenizer"] = opened.tokenizer.fingerprint
-    runs = _kept(out / "runs.json", same)
-    wanted = [(count, seed) for count in how.shots for seed in range(seeds if count else 1)]  # none are always the same
+    runs = _saved_runs(out / "runs.json", same)
+    wanted = [
+        (count, seed) for count in shots_config.shots for seed in range(seeds if count else 1)
+    ]  # none are always the same
     for count, seed in wanted:
         if (count, seed) not in runs:
-            figures = made.evaluate(asked, pool, count, seed, how.calibrate)
+            figures = made.evaluate(asked, pool, count, seed, shots_config.calibrate)
             runs[count, seed] = {"shots": count, "seed": seed, **figures}
             files.write_json(out / "runs.json", {"settings": same, "runs": list(runs.values())})
             CONSOLE.print(f"{name}, shots {count}, seed {seed}: {figures['accuracy']:.1%} right")
@@ -217,7 +233,7 @@ def _prompted(
     return {**settings, "chance": 1 / len(words), "commonest": guessed, "runs": [runs[one] for one in wanted]}
 
 
-def _kept(path: Path, settings: Mapping[str, Any]) -> dict[tuple[int, int], Any]:
+def _saved_runs(path: Path, settings: Mapping[str, Any]) -> dict[tuple[int, int], Any]:
     """What was measured before with the same settings, by its shots and seed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     kept = files.read_json(path) if path.exists() else {}
@@ -228,7 +244,7 @@ Suite = Callable[[Path, Path, Path, int, int | None, Sequence[str]], Results]
 SUITES: dict[str, Suite] = {"glue": glue, "layers": layers, "blimp": blimp, "probes": probes, "few-shot": few_shot}
 
 
-def _named(model: Path) -> str:
+def _model_name(model: Path) -> str:
     """A model by its folder, or by its run's where all models are called `model`."""
     whole = model.resolve()
     return whole.parent.name if whole.name == "model" else whole.name
@@ -241,7 +257,7 @@ def glue_folders(data: Path) -> dict[str, Path]:
     known = {}
     for folder in sorted(path for path in data.iterdir() if path.is_dir()):
         task = tasks.recognise(folder)
-        if task is not None and {"train", "dev"} <= tasks.files(folder, task).keys():
+        if task is not None and {"train", "dev"} <= tasks.split_files(folder, task).keys():
             known[task.name] = folder
     if not known:
         raise TextError(data, "holds no task of GLUE", f"Known: {', '.join(tasks.GLUE)}")
@@ -257,18 +273,18 @@ def _row(name: str, result: Mapping[str, Any]) -> list[str]:
     return [name, *cells, f"{sum(seconds) / len(seconds):.1f}"]
 
 
-def _protocol(result: Mapping[str, Any], seeds: int, took: float) -> dict[str, str]:
+def _protocol(result: Mapping[str, Any], seeds: int, seconds: float) -> dict[str, str]:
     """What all rows have in common, by the first of them."""
     protocol = result["protocol"]
     return {
         "seeds": str(seeds),
         "weights": protocol["selection"],
-        "time": format_duration(took),
+        "time": format_duration(seconds),
         "recipe of the first": protocol["recipe"],
         **protocol["machine"],
     }
 
 
-def _nothing_to_change(overrides: Sequence[str]) -> None:
+def _refuse_overrides(overrides: Sequence[str]) -> None:
     if overrides:
         raise RecipeError(f"'{overrides[0]}'", "this suite trains nothing that could be changed so")

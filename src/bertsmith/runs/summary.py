@@ -18,7 +18,7 @@ from bertsmith.errors import FolderError
 from bertsmith.inference.cloze import cloze_sentences, openings
 from bertsmith.inference.model import Model
 from bertsmith.insight import cells, gradient_flow
-from bertsmith.insight.report import GUESSED, ClozeExample, RunSummary
+from bertsmith.insight.report import TERM_LABELS, ClozeExample, RunSummary
 from bertsmith.models.recurrent import Recurrent
 from bertsmith.objectives.causal import CausalLM
 from bertsmith.objectives.masked import MaskedLM
@@ -35,10 +35,10 @@ from bertsmith.train.trainer import Trainer
 CONSOLE = terminal.console()
 CHOICES = "choices.json"
 EXAMPLES = 12
-BARELY, LITTLE = 0.02, 0.3  # nats below the loss of word frequency: no learning, and its beginning
-RISEN = 0.15  # nats above the lowest validation loss
-WRITTEN = 24  # tokens of each text that is written
-PASSAGE, LEAST = 4_000, 200  # tokens, at most and at least, by which a network is looked into
+NO_GAIN, SMALL_GAIN = 0.02, 0.3  # nats below the loss of word frequency: no learning, and its beginning
+OVERFIT_RISE = 0.15  # nats above the lowest validation loss
+MAX_NEW_TOKENS = 24  # tokens of each text that is written
+MAX_PASSAGE, MIN_PASSAGE = 4_000, 200  # tokens, at most and at least, by which a network is looked into
 
 
 def untrained_examples(recipe: Recipe, model: Model, valid: Shards) -> list[ClozeExample]:
@@ -52,17 +52,17 @@ def untrained_examples(recipe: Recipe, model: Model, valid: Shards) -> list[Cloz
     path = recipe.out / "examples.json"
     if path.exists() and begun(recipe.out):
         try:
-            return _kept(files.read_json(path))
+            return _parse_examples(files.read_json(path))
         except (FolderError, LookupError, TypeError, ValueError):
             CONSOLE.print(f"{path}: damaged; the blanks of the report are made again")
     clozes = cloze_sentences(valid, model.tokenizer, EXAMPLES)
-    guesses = _guesses(model, [cloze.text for cloze in clozes])
+    guesses = _predictions(model, [cloze.text for cloze in clozes])
     rows = [[cloze.text, cloze.truth, guessed] for cloze, guessed in zip(clozes, guesses, strict=True)]
     files.write_json(path, {"examples": rows})
-    return _kept({"examples": rows})
+    return _parse_examples({"examples": rows})
 
 
-def _kept(found: Mapping[str, Any]) -> list[ClozeExample]:
+def _parse_examples(found: Mapping[str, Any]) -> list[ClozeExample]:
     """The examples in a file; what is not what it should be is refused."""
     examples = []
     for text, truth, guessed in found["examples"]:
@@ -107,15 +107,15 @@ def summarise(
     examples: Sequence[ClozeExample],
 ) -> RunSummary:
     """The whole story, in plain values. `counts`: how often each token is in the training text."""
-    after = _guesses(model, [example.text for example in examples]) if examples else []
+    after = _predictions(model, [example.text for example in examples]) if examples else []
     guess = unigram_loss(counts, train.documents, batches, model.tokenizer)
     records, chosen = log.read(recipe.out / log.NAME), load_choices(recipe.out)
     return RunSummary(
         title=f"{recipe.model.kind} from {train.words:,} {_units(valid, model.tokenizer)}",
         verdict=verdict(trainer.metrics, guess, records),
         reasons=[*chosen.text, *chosen.recipe],
-        generations=_written(model, valid),
-        visualisations=_inside(model, valid),
+        generations=_generations(model, valid),
+        visualisations=_visualisations(model, valid),
         records=records,
         figures=_figures(trainer, guess, word_start_share(batches, model.tokenizer)),
         examples=[replace(example, after=guessed) for example, guessed in zip(examples, after, strict=True)],
@@ -126,11 +126,11 @@ def summarise(
     )
 
 
-def _inside(model: Model, valid: Shards) -> list[tuple[str, str, str]]:
+def _visualisations(model: Model, valid: Shards) -> list[tuple[str, str, str]]:
     """Pictures of a recurrent network at work on a passage that it has never read."""
     trunk, ends = model.objective.trunk, valid.sentence_ends
-    lengths = np.diff(ends[: np.searchsorted(ends, PASSAGE, side="right")], prepend=0)
-    if not isinstance(trunk, Recurrent) or lengths.sum() < LEAST:
+    lengths = np.diff(ends[: np.searchsorted(ends, MAX_PASSAGE, side="right")], prepend=0)
+    if not isinstance(trunk, Recurrent) or lengths.sum() < MIN_PASSAGE:
         return []
     ids = valid.gather(np.cumsum(lengths) - lengths, lengths).tolist()
     felt = gradient_flow.section({"state": gradient_flow.gradient_norms(trunk, gradient_flow.windows(ids))})
@@ -139,12 +139,12 @@ def _inside(model: Model, valid: Shards) -> list[tuple[str, str, str]]:
     return [("Felt through time", felt, gradient_flow.LEAD), ("What single cells know", known, cells.LEAD)]
 
 
-def _written(model: Model, valid: Shards) -> list[tuple[str, str]]:
+def _generations(model: Model, valid: Shards) -> list[tuple[str, str]]:
     """What a network that writes makes of some openings."""
     if not isinstance(model.objective, CausalLM | RecurrentLM | SpanCorruption):
         return []
     prompts = openings(valid, model.tokenizer, EXAMPLES)
-    return list(zip(prompts, model.generate(prompts, max_new_tokens=WRITTEN), strict=True)) if prompts else []
+    return list(zip(prompts, model.generate(prompts, max_new_tokens=MAX_NEW_TOKENS), strict=True)) if prompts else []
 
 
 def summarise_checkpoint(
@@ -166,7 +166,7 @@ def summarise_checkpoint(
 
 def unigram_loss(counts: NDArray[np.int64], documents: int, batches: Sequence[Batch], tokenizer: Tokenizer) -> float:
     """The loss of guessing every word by how often words occur in the training text of so many documents."""
-    asked = [_asked(batch).cpu() for batch in batches if batch.targets is not None]
+    asked = [_targets(batch).cpu() for batch in batches if batch.targets is not None]
     targets = torch.cat(asked).numpy()
     targets = targets[targets >= 0]
     often = counts + 1.0
@@ -179,21 +179,19 @@ def unigram_loss(counts: NDArray[np.int64], documents: int, batches: Sequence[Ba
 
 def verdict(figures: Mapping[str, float], baseline: float, records: Sequence[Mapping[str, Any]]) -> str:
     """In plain words, whether a model has learnt: its loss beside that of guessing words by their frequency alone."""
-    kind = next(kind for kind in GUESSED if f"{kind}_loss" in figures)
+    kind = next(kind for kind in TERM_LABELS if f"{kind}_loss" in figures)
     loss, right = figures[f"{kind}_loss"], figures[f"{kind}_accuracy"]
     gain, more = baseline - loss, "Give it more text or more time."
     if not gain >= 0:  # or no number
         said = f"It has not learnt yet: its guesses are worse than word frequency, by {-gain:.2f} nats. {more}"
-    elif gain < BARELY:
+    elif gain < NO_GAIN:
         said = f"It has not learnt yet: its guesses are no better than word frequency. {more}"
-    elif gain < LITTLE:
+    elif gain < SMALL_GAIN:
         said = f"It has begun to learn: {gain:.2f} nats better than word frequency. {more}"
     else:
-        said = (
-            f"It has learnt: {gain:.2f} nats better than word frequency, {right:.0%} of {GUESSED[kind]} guessed right."
-        )
+        said = f"It has learnt: {gain:.2f} nats better than word frequency, {right:.0%} of {TERM_LABELS[kind]} guessed right."
     earlier = [float(one[f"{kind}_loss"]) for one in records if one.get("kind") == "valid" and f"{kind}_loss" in one]
-    if earlier and loss - min(earlier) > RISEN:
+    if earlier and loss - min(earlier) > OVERFIT_RISE:
         said += (
             f" Its validation loss was lower before ({min(earlier):.2f}, now {loss:.2f}): it learns the text by heart."
         )
@@ -201,7 +199,7 @@ def verdict(figures: Mapping[str, float], baseline: float, records: Sequence[Map
     return said
 
 
-def _asked(batch: Batch) -> Tensor:
+def _targets(batch: Batch) -> Tensor:
     """What is to be guessed; of what a second network writes only what was text."""
     assert batch.targets is not None
     if batch.decoder_tokens is None:
@@ -212,25 +210,25 @@ def _asked(batch: Batch) -> Tensor:
 
 def word_start_share(batches: Sequence[Batch], tokenizer: Tokenizer) -> float:
     """What share of the tokens that are guessed begin a word; a mark is one, as is the end of a text."""
-    targets = torch.cat([_asked(batch).cpu() for batch in batches if batch.targets is not None]).numpy()
+    targets = torch.cat([_targets(batch).cpu() for batch in batches if batch.targets is not None]).numpy()
     return float((~tokenizer.continuation_mask[targets[targets >= 0]]).mean())
 
 
-def _figures(trainer: Trainer, guess: float, words: float) -> dict[str, str]:
+def _figures(trainer: Trainer, baseline: float, word_share: float) -> dict[str, str]:
     found = trainer.metrics
-    kind = next(kind for kind in GUESSED if f"{kind}_loss" in found)
+    kind = next(kind for kind in TERM_LABELS if f"{kind}_loss" in found)
     loss = found[f"{kind}_loss"]
     figures = {
-        f"validation loss of {GUESSED[kind]}": f"{loss:.3f} nats",
-        "compared with word frequency": f"{abs(guess - loss):.3f} nats {'better' if guess >= loss else 'worse'}",
-        f"{GUESSED[kind]} guessed right": f"{found[f'{kind}_accuracy']:.1%}",
+        f"validation loss of {TERM_LABELS[kind]}": f"{loss:.3f} nats",
+        "compared with word frequency": f"{abs(baseline - loss):.3f} nats {'better' if baseline >= loss else 'worse'}",
+        f"{TERM_LABELS[kind]} guessed right": f"{found[f'{kind}_accuracy']:.1%}",
     }
     if "bits_per_byte" in found:
         figures["bits per byte"] = f"{found['bits_per_byte']:.3f}"
     if kind == "next_token":
         figures["perplexity"] = f"{math.exp(loss):.1f}"
-        if words < 1:  # a word costs all that its pieces do
-            figures["perplexity of words"] = f"{math.exp(min(loss / words, 100)):,.1f}"
+        if word_share < 1:  # a word costs all that its pieces do
+            figures["perplexity of words"] = f"{math.exp(min(loss / word_share, 100)):,.1f}"
     if kind == "left_to_right":
         figures["perplexity, read onward"] = f"{math.exp(loss):.1f}"
         figures["perplexity, read backward"] = f"{math.exp(found['right_to_left_loss']):.1f}"
@@ -268,10 +266,10 @@ def _data(train: Shards, valid: Shards, tokenizer: Tokenizer) -> dict[str, str]:
 
 def _units(shards: Shards, tokenizer: Tokenizer) -> str:
     """What the text is counted in: words, or characters where no spaces stand between words."""
-    ids = shards.gather(np.array([0]), np.array([min(shards.tokens, LEAST)])).tolist()
+    ids = shards.gather(np.array([0]), np.array([min(shards.tokens, MIN_PASSAGE)])).tolist()
     return language.detect_writing([tokenizer.decode(ids)]).units
 
 
-def _guesses(model: Model, texts: Sequence[str]) -> list[list[tuple[str, float]]]:
+def _predictions(model: Model, texts: Sequence[str]) -> list[list[tuple[str, float]]]:
     """The five best words for each text's blank, with their probabilities."""
     return [[(guess.word, guess.probability) for guess in filled.blanks[0]] for filled in model.fill(texts)]

@@ -29,11 +29,11 @@ from bertsmith.tasks.base import Item, Task
 from bertsmith.tasks.classification import SequenceClassification
 from bertsmith.text.tokenizer import Tokenizer
 
-DEV = ("dev", "valid", "validation", "val")  # what the field calls the file to choose the best weights by
-FEATURES = ("features", "classify_features")  # what any network is good for that tells what its layers say
-CANDIDATES = 200_000  # examples, of which those that are held back are taken
-MOST_HELD_BACK = 20_000  # and at most so many: more would take longer to predict than they tell
-HELD_BACK = 0.1  # of the training examples, where no others are given to choose the best weights by
+DEV_STEMS = ("dev", "valid", "validation", "val")  # what the field calls the file to choose the best weights by
+FEATURE_TASKS = ("features", "classify_features")  # what any network is good for that tells what its layers say
+SPLIT_CANDIDATES = 200_000  # examples, of which those that are held back are taken
+MAX_DEV_EXAMPLES = 20_000  # and at most so many: more would take longer to predict than they tell
+DEV_SHARE = 0.1  # of the training examples, where no others are given to choose the best weights by
 
 
 @dataclass(frozen=True)
@@ -70,12 +70,12 @@ def read(recipe: FineTune) -> TaskData:
     folder = recipe.out if recipe.out.is_dir() else None  # where there is room for a run there is room for its data
 
     def of(path: Path) -> LabelledData:
-        with _shown(f"reading {path.name}") as progress:
+        with _progress(f"reading {path.name}") as progress:
             return reader.read(path, form, columns, given.on_bad_row, folder=folder, progress=progress)
 
     train = of(given.train)
     if given.dev is None:
-        train, dev = _held_back(train, classes=form == "classify" and recipe.task.kind != "write")
+        train, dev = _split_dev(train, classes=form == "classify" and recipe.task.kind != "write")
     else:
         dev = of(given.dev)
     for part, place in ((train, given.train), (dev, given.dev or given.train)):
@@ -93,13 +93,13 @@ def encode(recipe: FineTune, shape: NetworkConfig, tokenizer: Tokenizer, data: T
         raise RecipeError("data.max_length", fact, f"Give at most {shape.max_length}")
     folder, made = recipe.out if recipe.out.is_dir() else None, []
     for name, part in (("training", data.train), ("dev", data.dev)):
-        with _shown(f"encoding {name} examples", len(part.examples)) as progress:
+        with _progress(f"encoding {name} examples", len(part.examples)) as progress:
             made.append(items.make_items(task, part.examples, tokenizer, length, folder, progress))
     return EncodedData(*made)
 
 
 @contextmanager
-def _shown(what: str, total: int | None = None) -> Iterator[Callable[[int], object]]:
+def _progress(what: str, total: int | None = None) -> Iterator[Callable[[int], object]]:
     """A line on the terminal that says how far the work is, and goes when it is done."""
     count = TextColumn("{task.completed:,.0f}" + (f" of {total:,}" if total else "") + " examples")
     name = TextColumn("{task.description}", markup=False)  # a file's name is no markup
@@ -119,21 +119,21 @@ def find_files(
     """
     if not data.is_dir():
         return data, dev
-    stems = (data / stem for stem in ("train", *DEV))
-    side = [stem for stem in stems if parallel.sides(stem, columns.texts, columns.label)]
+    stems = (data / stem for stem in ("train", *DEV_STEMS))
+    side = [stem for stem in stems if parallel.find_sides(stem, columns.texts, columns.label)]
     if side and side[0].name == "train":
         return side[0], dev or (side[1] if len(side) > 1 else None)
     if glue_task is not None:
-        named = glue.files(data, glue_task)
+        named = glue.split_files(data, glue_task)
         train, own = named.get("train"), named.get("dev")
     else:
-        train, own = (_stem(data, stems) for stems in (("train",), (*DEV, "testa")))
+        train, own = (_find_by_stem(data, stems) for stems in (("train",), (*DEV_STEMS, "testa")))
     if train is None:
         raise TextError(data, "holds no training file", "Name it train.tsv, .csv, .jsonl, .parquet, .conll or .json")
     return train, dev or own
 
 
-def _stem(folder: Path, stems: Sequence[str]) -> Path | None:
+def _find_by_stem(folder: Path, stems: Sequence[str]) -> Path | None:
     """The file of a folder that is named so: train.tsv, eng.train.xz, train-v1.1.json."""
     shown = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
     for stem in stems:
@@ -149,13 +149,13 @@ def network_config(model: Path) -> NetworkConfig | None:
     return convert.from_config_json(files.read_json(path), path) if path.is_file() else None
 
 
-def _held_back(whole: LabelledData, classes: bool) -> tuple[LabelledData, LabelledData]:
+def _split_dev(whole: LabelledData, classes: bool) -> tuple[LabelledData, LabelledData]:
     """A tenth of the examples, always the same ones, as a dev set: of classes, a tenth of each."""
     examples: Any = whole.examples
     count = len(examples)
-    wanted = min(MOST_HELD_BACK, max(1, int(HELD_BACK * count)), count - 1)
-    order = permute(np.arange(min(CANDIDATES, count) if classes else wanted), count, 0)
-    back = _of_each(order, [examples[number].label for number in order], wanted) if classes else order
+    wanted = min(MAX_DEV_EXAMPLES, max(1, int(DEV_SHARE * count)), count - 1)
+    order = permute(np.arange(min(SPLIT_CANDIDATES, count) if classes else wanted), count, 0)
+    back = _stratified(order, [examples[number].label for number in order], wanted) if classes else order
     chosen = np.zeros(count, np.bool_)
     chosen[back] = True
     train, dev = (take(examples, np.flatnonzero(part)) for part in (~chosen, chosen))
@@ -163,7 +163,7 @@ def _held_back(whole: LabelledData, classes: bool) -> tuple[LabelledData, Labell
     return replace(whole, examples=train), replace(whole, examples=dev, description=found, dropped={})
 
 
-def _of_each(numbers: NDArray[np.int64], labels: Sequence[Any], wanted: int) -> NDArray[np.int64]:
+def _stratified(numbers: NDArray[np.int64], labels: Sequence[Any], wanted: int) -> NDArray[np.int64]:
     """The first numbers of each class, so many that each has its share, rounded; one that stands alone is never taken.
 
     What rounding down leaves over goes to the classes that lost most by it (largest remainders).
@@ -205,7 +205,7 @@ def build_task(recipe: FineTune, shape: NetworkConfig, data: TaskData) -> Task:
     if kind in LEARNT and kind not in classes:
         fact = f"transformers has no class that learns to {kind} with this network"
         others = [name for name in LEARNT if name in classes]
-        raise RecipeError("task.kind", fact, f"Use {' or '.join(others or FEATURES)}")
+        raise RecipeError("task.kind", fact, f"Use {' or '.join(others or FEATURE_TASKS)}")
     task = TASKS[kind](build_network(shape), recipe.task.settings, data.labels)
     if isinstance(task, SequenceClassification) and task.config.class_weights == "balanced":
         task.set_class_weights(one.label for one in data.train.examples if isinstance(one, Example))
@@ -237,11 +237,11 @@ def held_out_file(data: Path, columns: Columns = reader.GUESS) -> Path:
     """The file to measure a taught model on: itself, or of a folder its test file, else its dev file."""
     if not data.is_dir():
         return data
-    stems = ("test", "testb", *DEV, "testa")
-    side = [data / stem for stem in stems if parallel.sides(data / stem, columns.texts, columns.label)]
+    stems = ("test", "testb", *DEV_STEMS, "testa")
+    side = [data / stem for stem in stems if parallel.find_sides(data / stem, columns.texts, columns.label)]
     task = glue.recognise(data)
     # GLUE's test files have no labels.
-    found = glue.files(data, task).get("dev") if task else side[0] if side else _stem(data, stems)
+    found = glue.split_files(data, task).get("dev") if task else side[0] if side else _find_by_stem(data, stems)
     if found is None:
         raise TextError(data, "holds no test file and no dev file", "Name the file itself")
     return found

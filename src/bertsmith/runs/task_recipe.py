@@ -7,7 +7,7 @@ from typing import Any
 
 from bertsmith import config, recipes, terminal
 from bertsmith.data.labelled import glue
-from bertsmith.data.labelled.guess import Guess, by_ending, counted, guess
+from bertsmith.data.labelled.guess import Guess, count_rows, guess, guess_by_suffix
 from bertsmith.data.labelled.reader import Columns
 from bertsmith.errors import RecipeError, suggest
 from bertsmith.models.family import FAMILY
@@ -23,17 +23,17 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "schedule": {"warmup": 0.1},
     "train": {"epochs": 3.0, "evaluations": 3, "checkpoints": 3, "compile": "never"},
 }
-FROM_CHANCE: dict[str, dict[str, Any]] = {  # Vaswani et al. 2017, section 5
+FROM_SCRATCH: dict[str, dict[str, Any]] = {  # Vaswani et al. 2017, section 5
     "task": {"label_smoothing": 0.1, "max_new_tokens": 128},
     "optimizer": {"learning_rate": 1e-3, "betas": [0.9, 0.98], "weight_decay": 0.0},
     "schedule": {"kind": "inverse_root", "warmup": 0.1},
     "train": {"epochs": 30.0, "evaluations": 10, "checkpoints": 10, "compile": "never"},
 }
-FEW = 3_000  # rows; more take the defaults as they are
-UPDATES, MOST_EPOCHS = 600, 20  # that few rows are learnt in: so many steps, unless that takes more epochs
-WRITING_RATE = 3e-4  # of a T5; Raffel et al. 2020 took 1e-3, with another optimizer
-FEATURES_RATE = 1e-3  # where a network stays as it is, what is new learns alone, from chance
-LISTED = ("texts", "labels")  # names of several columns
+FEW_ROWS = 3_000  # rows; more take the defaults as they are
+FEW_ROWS_UPDATES, MAX_EPOCHS = 600, 20  # that few rows are learnt in: so many steps, unless that takes more epochs
+TEXT_TO_TEXT_LEARNING_RATE = 3e-4  # of a T5; Raffel et al. 2020 took 1e-3, with another optimizer
+FEATURES_LEARNING_RATE = 1e-3  # where a network stays as it is, what is new learns alone, from chance
+LIST_KEYS = ("texts", "labels")  # names of several columns
 # The names that people know, and what each means here: a task, and for classification its problem.
 TASK_NAMES: dict[str, tuple[str, str | None]] = {
     "text-classification": ("classify", None),
@@ -61,7 +61,7 @@ def build_recipe(
     """
     task, overrides = _task_name(task, overrides)
     if _is_written(model):
-        return _read(model, data, out, dev=dev, task=task, seeds=seeds, overrides=overrides)
+        return _read_recipe(model, data, out, dev=dev, task=task, seeds=seeds, overrides=overrides)
     model, found = folders.model_folder(model), glue.recognise(data)
     given = config.override({}, overrides)
     columns = _columns(given)
@@ -74,7 +74,7 @@ def build_recipe(
     writes = member is not None or (shape is not None and shape.decoder_layers > 0)
     # Text to text takes any label, GLUE's are known, and an answer that was said needs no guess.
     sure = found is not None or writes or {"problem", "output"} & _section(given, "task").keys()
-    guessed = Guess(task=by_ending(train), rows=0 if found or writes else counted(train))
+    guessed = Guess(task=guess_by_suffix(train), rows=0 if found or writes else count_rows(train))
     guessed = guessed if sure else guess(train, columns, task)
     form = guessed.task
     kind = task or ("write" if writes else form)
@@ -100,15 +100,15 @@ def build_recipe(
     values["data"] |= {"labels": list(guessed.labels)} if guessed.labels else {}
     values["data"] |= {"separator": guessed.separator} if guessed.separator else {}
     values |= {name: dict(section) for name, section in DEFAULTS.items()}
-    few = 0 < guessed.rows < FEW and kind not in task_data.FEATURES
+    few = 0 < guessed.rows < FEW_ROWS and kind not in task_data.FEATURE_TASKS
     if few:
-        _suit_few(values, guessed.rows, shape.width if shape else None)
+        _suit_few_rows(values, guessed.rows, shape.width if shape else None)
     if kind == "write":
-        values["optimizer"]["learning_rate"] = WRITING_RATE
-    if kind in task_data.FEATURES:
-        values["optimizer"] |= {"learning_rate": FEATURES_RATE, "weight_decay": 0.0}
+        values["optimizer"]["learning_rate"] = TEXT_TO_TEXT_LEARNING_RATE
+    if kind in task_data.FEATURE_TASKS:
+        values["optimizer"] |= {"learning_rate": FEATURES_LEARNING_RATE, "weight_decay": 0.0}
     if member:
-        values |= {name: {**values[name], **section} for name, section in FROM_CHANCE.items()}
+        values |= {name: {**values[name], **section} for name, section in FROM_SCRATCH.items()}
         values["task"]["translation"] = found is None  # GLUE asks for classes and numbers
     built: FineTune = config.build(config.override(values, overrides, EXTENTS), FineTune, "finetune")
     if guessed.message:
@@ -139,14 +139,14 @@ def check(model: Path, task: str | None = None) -> None:
         folders.check_exists(folders.model_folder(model))
 
 
-def _suit_few(values: dict[str, Any], rows: int, width: int | None) -> None:
+def _suit_few_rows(values: dict[str, Any], rows: int, width: int | None) -> None:
     """Defaults for few rows: smaller batches and more epochs, so that there are enough updates to learn from.
 
     Mosbach et al. 2021: what fails on few examples is mostly too few updates; they take 20 epochs. Networks narrower
     than BERT-base take larger steps, and wider ones smaller.
     """
     items = 16 if rows >= 300 else 8
-    epochs = min(MOST_EPOCHS, max(values["train"]["epochs"], math.ceil(UPDATES * items / rows)))
+    epochs = min(MAX_EPOCHS, max(values["train"]["epochs"], math.ceil(FEW_ROWS_UPDATES * items / rows)))
     values["data"] |= {"batch_size": items}
     values["train"] |= {"epochs": float(epochs)}
     if width is not None:
@@ -155,7 +155,7 @@ def _suit_few(values: dict[str, Any], rows: int, width: int | None) -> None:
         }
 
 
-def _read(
+def _read_recipe(
     path: Path, data: Path, out: Path, *, dev: Path | None, task: str | None, seeds: int, overrides: Sequence[str]
 ) -> FineTune:
     """The recipe in a file, for the data and the folder that the command line names."""
@@ -181,7 +181,9 @@ def _is_recipe(name: str) -> bool:
 def _columns(values: Mapping[str, Any]) -> Columns:
     """The columns that settings name, as far as they name any."""
     said = _section(values, "data")
-    texts, labels = (tuple(map(str, named)) if isinstance(named := said.get(name), list) else None for name in LISTED)
+    texts, labels = (
+        tuple(map(str, named)) if isinstance(named := said.get(name), list) else None for name in LIST_KEYS
+    )
     label, separator = ((value := said.get(name)) and str(value) for name in ("label", "separator"))
     return Columns(texts=texts, label=label, labels=labels, separator=separator)
 

@@ -15,27 +15,40 @@ from bertsmith.models.transformer import TransformerConfig
 from bertsmith.objectives.base import Pretraining
 from bertsmith.text.tokenizer import Tokenizer
 
-FREE = ("vocabulary", "max_length", "dropout", "attention_dropout")  # what a run may have otherwise than its folder
-WORDS = re.compile(r"trunk\.(\w+\.)?(embedding|words)\.weight|head\.bias")  # one row for each piece of the vocabulary
-PLACES = "trunk.positions.weight"
+MAY_DIFFER = (
+    "vocabulary",
+    "max_length",
+    "dropout",
+    "attention_dropout",
+)  # what a run may have otherwise than its folder
+VOCABULARY_WEIGHTS = re.compile(
+    r"trunk\.(\w+\.)?(embedding|words)\.weight|head\.bias"
+)  # one row for each piece of the vocabulary
+POSITION_TABLE = "trunk.positions.weight"
 
 
 def warm_start(objective: Pretraining, folder: Path, tokenizer: Tokenizer) -> list[str]:
     """Give an objective the weights of a folder, whatever its vocabulary and its length; and tell what is new."""
     folder = folders.model_folder(folder)
     opened, before, shape = folders.read(folder), Tokenizer.load(folder), objective.trunk.config
-    _alike(opened.config, shape, folder)
+    _check_same_network(opened.config, shape, folder)
     if before.vocabulary > opened.config.vocabulary:
         fact = f"the tokenizer has {before.vocabulary} pieces, the model {opened.config.vocabulary}"
         raise FolderError(folder, fact, "The two do not belong together")
-    parents = _parents(before, tokenizer)
+    parents = _source_tokens(before, tokenizer)
     own, state, told = objective.state_dict(), dict(opened.state_dict), [f"starting from {folder}"]
-    for name in filter(WORDS.fullmatch, opened.state_dict):
+    for name in filter(VOCABULARY_WEIGHTS.fullmatch, opened.state_dict):
         state[name] = torch.stack([state[name][numbers].mean(0) for numbers in parents])
     if new := sum(tokenizer.piece(number) not in before.piece_ids for number in range(tokenizer.vocabulary)):
         told.append(f"{new:,} of {tokenizer.vocabulary:,} pieces are new, and start from the pieces they were cut into")
-    if PLACES in state and isinstance(shape, TransformerConfig) and shape.max_length != opened.config.max_length:
-        state[PLACES] = _places(state[PLACES], shape) if shape.learned else own[PLACES]  # waves go on
+    if (
+        POSITION_TABLE in state
+        and isinstance(shape, TransformerConfig)
+        and shape.max_length != opened.config.max_length
+    ):
+        state[POSITION_TABLE] = (
+            _resize_positions(state[POSITION_TABLE], shape) if shape.learned else own[POSITION_TABLE]
+        )  # waves go on
         told.append(f"positions: {shape.max_length:,} instead of {opened.config.max_length:,}")
     if parts := sorted({name.partition(".")[0] for name in own.keys() - state.keys()}):
         told.append(f"from chance, since the folder has none: {', '.join(parts)}")
@@ -43,20 +56,20 @@ def warm_start(objective: Pretraining, folder: Path, tokenizer: Tokenizer) -> li
     return told
 
 
-def _alike(there: NetworkConfig, here: NetworkConfig, folder: Path) -> None:
+def _check_same_network(saved: NetworkConfig, wanted: NetworkConfig, folder: Path) -> None:
     """The network of the recipe is that of the folder, but for what can be made to fit."""
-    if type(there) is not type(here):
+    if type(saved) is not type(wanted):
         raise RecipeError(
             "start", f"{folder} holds another kind of network than the recipe", "Set model.kind to its own"
         )
-    for name in (field.name for field in fields(there) if field.name not in FREE):
-        one, other = getattr(there, name), getattr(here, name)
+    for name in (field.name for field in fields(saved) if field.name not in MAY_DIFFER):
+        one, other = getattr(saved, name), getattr(wanted, name)
         if one != other:
             remedy = f"Set model.{name}={str(one).lower() if isinstance(one, bool) else one}"
             raise RecipeError("start", f"{folder} has {name} = {one}, the recipe {other}", remedy)
 
 
-def _parents(before: Tokenizer, after: Tokenizer) -> list[list[int]]:
+def _source_tokens(before: Tokenizer, after: Tokenizer) -> list[list[int]]:
     """For each piece the old ones that its row is the mean of: itself, or what it used to be cut into, or all."""
     parents = [before.split_piece(after.piece(number)) for number in range(after.vocabulary)]
     for role, number in after.roles.items():  # whatever the two call it
@@ -65,7 +78,7 @@ def _parents(before: Tokenizer, after: Tokenizer) -> list[list[int]]:
     return [numbers or list(range(before.vocabulary)) for numbers in parents]
 
 
-def _places(table: Float[Tensor, "L D"], shape: TransformerConfig) -> Float[Tensor, "M D"]:
+def _resize_positions(table: Float[Tensor, "L D"], shape: TransformerConfig) -> Float[Tensor, "M D"]:
     """A longer table repeats the places there are, as Beltagy et al. 2020 start Longformer; a shorter one is cut."""
     unread, places = table[: shape.position_offset], table[shape.position_offset :]
     times = -(-shape.max_length // len(places))

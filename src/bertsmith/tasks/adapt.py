@@ -69,7 +69,7 @@ def adapt_task(task: Task, config: AdaptConfig, seed: int) -> None:
         case "frozen":
             task.trunk.requires_grad_(False)
             # An attribute of this one trunk: `task.train()` calls it, and a copy of the task brings its own along.
-            task.trunk.train = MethodType(_stay, task.trunk)  # type: ignore[method-assign]
+            task.trunk.train = MethodType(_train_frozen, task.trunk)  # type: ignore[method-assign]
             task.trunk.eval()
         case "lora":
             lora.adapt(
@@ -113,7 +113,7 @@ def _depth(name: str, layers: int) -> int:
     return int(layer[1]) + 1 if layer else 0
 
 
-def _stay(trunk: Transformer, mode: bool = True) -> Transformer:
+def _train_frozen(trunk: Transformer, mode: bool = True) -> Transformer:
     """What `train` is for a frozen trunk: it stays as in use."""
     return Transformer.train(trunk, False)
 

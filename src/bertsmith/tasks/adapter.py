@@ -30,7 +30,7 @@ FIXED: dict[str, Any] = {  # the only value that can be written and read
     "alpha_pattern": {},
     "layer_replication": None,
 }
-NUMBERS = {"rank": "r", "alpha": "lora_alpha", "dropout": "lora_dropout"}  # ours: theirs
+PEFT_KEYS = {"rank": "r", "alpha": "lora_alpha", "dropout": "lora_dropout"}  # ours: theirs
 
 
 def save(folder: str | Path, task: Task, config: AdaptConfig, base_model: str) -> None:
@@ -50,7 +50,7 @@ def save(folder: str | Path, task: Task, config: AdaptConfig, base_model: str) -
     words = {
         **_fixed(dialect),
         "base_model_name_or_path": base_model,
-        "task_type": peft.KINDS[type(task)][1],
+        "task_type": peft.TASK_TYPES[type(task)][1],
         "r": len(learnt[0].down),
         "lora_alpha": int(config.alpha) if config.alpha == int(config.alpha) else config.alpha,
         "lora_dropout": config.dropout,
@@ -79,8 +79,8 @@ def load(folder: str | Path, task: Task) -> AdaptConfig:
     if next(lora.pairs(task.trunk), None):
         raise FolderError(folder, "the network is adapted already", "Read it onto a fresh one")
     path = file_inside(folder, CONFIG)
-    if path.stat().st_size > folders.MOST_JSON:
-        raise FolderError(path, f"is larger than {folders.MOST_JSON >> 20} MiB")
+    if path.stat().st_size > folders.MAX_JSON_BYTES:
+        raise FolderError(path, f"is larger than {folders.MAX_JSON_BYTES >> 20} MiB")
     words = files.read_json(path)
     if not (folder / WEIGHTS).exists() and (folder / PICKLE).exists():
         remedy = f"A pickle can run code: save it again with a newer PEFT, which writes {WEIGHTS}"
@@ -107,29 +107,29 @@ def load(folder: str | Path, task: Task) -> AdaptConfig:
     return config
 
 
-def _config(words: dict[str, Any], stored: Mapping[str, Any], task: Task, place: Path) -> AdaptConfig:
+def _config(peft_config: dict[str, Any], stored: Mapping[str, Any], task: Task, path: Path) -> AdaptConfig:
     """How the network was adapted, as the words say; where, as the names of the weights say."""
     for name, only in _fixed(layout_of(task.trunk.config)).items():
-        said = words.get(name, None if name == "peft_type" else only)
+        said = peft_config.get(name, None if name == "peft_type" else only)
         if said != only and not (said is None and name != "peft_type"):
-            raise FolderError(place, f"{name} is {short_repr(said)}", f"Only {short_repr(only)} can be opened")
+            raise FolderError(path, f"{name} is {short_repr(said)}", f"Only {short_repr(only)} can be opened")
     targets = tuple(
         target for target in peft.supported_targets(task) if peft.lora_weight_names(task, 0, target)[0] in stored
     )
     if not targets:
         wanted = peft.lora_weight_names(task, 0, peft.supported_targets(task)[0])[0]
-        raise FolderError(place.parent, "adapts no matrix of layer 0", f"Its weights are to be named as in '{wanted}'")
-    numbers: dict[str, Any] = {ours: words.get(theirs) for ours, theirs in NUMBERS.items()}
+        raise FolderError(path.parent, "adapts no matrix of layer 0", f"Its weights are to be named as in '{wanted}'")
+    numbers: dict[str, Any] = {ours: peft_config.get(theirs) for ours, theirs in PEFT_KEYS.items()}
     for ours, value in numbers.items():
         whole = ours == "rank"
         known = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-        if not known or not 0 <= value <= convert.LARGEST:
-            fact = f"{NUMBERS[ours]} is {short_repr(value)}"
-            raise FolderError(place, fact, f"Give a {'whole ' if whole else ''}number")
+        if not known or not 0 <= value <= convert.MAX_SIZE:
+            fact = f"{PEFT_KEYS[ours]} is {short_repr(value)}"
+            raise FolderError(path, fact, f"Give a {'whole ' if whole else ''}number")
     try:
         return AdaptConfig(kind="lora", targets=targets, **numbers)
     except ValueError as error:
-        raise FolderError(place, str(error)) from None
+        raise FolderError(path, str(error)) from None
 
 
 def _expected(stored: Mapping[str, Any], task: Task, config: AdaptConfig) -> dict[str, tuple[int, ...]]:
@@ -139,7 +139,7 @@ def _expected(stored: Mapping[str, Any], task: Task, config: AdaptConfig) -> dic
         pretrained = (
             ours.startswith("pooler.")
             and shape.pooler != "gelu"
-            and peft.module_to_save(name, layout_of(shape)) != peft.WHOLE
+            and peft.module_to_save(name, layout_of(shape)) != peft.CLASSIFIER
         )
         if name in stored or not pretrained:
             expected[name] = tuple(state[ours].shape)
@@ -152,18 +152,18 @@ def _expected(stored: Mapping[str, Any], task: Task, config: AdaptConfig) -> dic
     return expected
 
 
-def _check(stored: Mapping[str, Any], expected: Mapping[str, tuple[int, ...]], place: Path) -> None:
+def _check(stored: Mapping[str, Any], expected: Mapping[str, tuple[int, ...]], path: Path) -> None:
     for name, shape in expected.items():
         if name not in stored:
-            raise FolderError(place, f"lacks the weight '{name}'")
+            raise FolderError(path, f"lacks the weight '{name}'")
         found, dtype = stored[name].get_shape(), stored[name].get_dtype()
         if tuple(found) != shape:
-            raise FolderError(place, f"'{name}' has shape {short_repr(found)}, not {list(shape)}")
+            raise FolderError(path, f"'{name}' has shape {short_repr(found)}, not {list(shape)}")
         if dtype not in folders.FLOATS:
-            raise FolderError(place, f"'{name}' holds {dtype}, not numbers with a point")
+            raise FolderError(path, f"'{name}' holds {dtype}, not numbers with a point")
     if unknown := stored.keys() - expected.keys():
         fact = f"unknown weight {short_repr(min(unknown))}"
-        raise FolderError(place, fact, "Only LoRA in the layers and the heads of this task are known")
+        raise FolderError(path, fact, "Only LoRA in the layers and the heads of this task are known")
 
 
 def _fixed(dialect: HFLayout) -> dict[str, Any]:

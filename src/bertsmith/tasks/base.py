@@ -18,7 +18,7 @@ from bertsmith.objectives.base import Objective
 from bertsmith.text.characters import boundary_characters
 from bertsmith.text.tokenizer import Tokenizer
 
-HELD = 65_536  # items whose outputs are held at a time
+MAX_HELD_ITEMS = 65_536  # items whose outputs are held at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,12 +124,12 @@ def predict(
 ) -> list[Any]:
     """A prediction for every example, in order, whatever the lengths."""
     found = list[Any]()
-    for start, stop, some in _together(items, len(examples)):
-        found += _predicted(task, examples[start:stop], some, start, device, budget, detailed)
+    for start, stop, some in _chunks(items, len(examples)):
+        found += _predict_chunk(task, examples[start:stop], some, start, device, budget, detailed)
     return found
 
 
-def _predicted(
+def _predict_chunk(
     task: Task,
     examples: Sequence[Any],
     items: Sequence[Item],
@@ -139,7 +139,7 @@ def _predicted(
     detailed: bool,
 ) -> list[Any]:
     rows = [row for item in items for row in item.rows]
-    found = iter(map_rows(rows, lambda tokens: _fetched(task.outputs(tokens)), device, budget))
+    found = iter(map_rows(rows, lambda tokens: _to_host(task.outputs(tokens)), device, budget))
     own: list[list[Item]] = [[] for _ in examples]
     said: list[list[NDArray[np.float32]]] = [[] for _ in examples]
     for item in items:
@@ -149,21 +149,21 @@ def _predicted(
     return [read(*whole) for whole in zip(examples, own, said, strict=True)]
 
 
-def _together(items: Sequence[Item], count: int) -> Iterator[tuple[int, int, Sequence[Item]]]:
+def _chunks(items: Sequence[Item], count: int) -> Iterator[tuple[int, int, Sequence[Item]]]:
     """Items in parts that memory can hold, each with the range of its examples; a few items are one part."""
-    if len(items) <= HELD:
+    if len(items) <= MAX_HELD_ITEMS:
         yield 0, count, items
         return
     start, held = 0, list[Item]()
     for item in items:
-        if len(held) >= HELD and item.example != held[-1].example:
+        if len(held) >= MAX_HELD_ITEMS and item.example != held[-1].example:
             yield start, item.example, held
             start, held = item.example, []
         held.append(item)
     yield start, count, held
 
 
-def _fetched(outputs: list[Tensor]) -> list[NDArray[np.float32]]:
+def _to_host(outputs: list[Tensor]) -> list[NDArray[np.float32]]:
     """All outputs of a pass on the host, brought there in one go."""
     if not outputs:
         return []

@@ -14,8 +14,8 @@ from bertsmith.metrics.entities import entity_scores
 from bertsmith.tasks.findings import Findings, Prior
 from bertsmith.tasks.mistakes import Sample
 
-NUMBERS = 2_000_000  # probabilities that are kept for the calibration
-ROWS = 20_000  # and examples, at most
+MAX_PROBABILITIES = 2_000_000  # probabilities that are kept for the calibration
+MAX_EXAMPLES = 20_000  # and examples, at most
 NO_CLASS = "(no class)"  # what a text-to-text model has written, and is none
 CONTEXT = 12  # words to either side of a wrong tag
 
@@ -30,7 +30,7 @@ class ClassificationFindings(Findings):
     ) -> None:
         super().__init__(labels, prior, temperature)
         self.headline, self.confusion = headline, ConfusionMatrix(labels)
-        rows = max(100, min(ROWS, NUMBERS // max(1, len(labels) or 8)))
+        rows = max(100, min(MAX_EXAMPLES, MAX_PROBABILITIES // max(1, len(labels) or 8)))
         self.sample: Sample[tuple[NDArray[np.float64], int]] = Sample(rows)
 
     def add(self, examples: Sequence[Example], predictions: Sequence[Any]) -> None:
@@ -62,7 +62,7 @@ class ClassificationFindings(Findings):
         found["confusion"] = {"labels": labels, "counts": counts}
         if (positive := self.confusion.positive) is not None:
             found["positive"] = positive
-        true, predicted = self.confusion.true, self.confusion.predicted
+        true, predicted = self.confusion.true_counts, self.confusion.predicted_counts
         prior = self.prior or Prior(counts=dict(true), source="this file")
         if (commonest := prior.most_frequent) is not None:
             figures = self.confusion.constant_baseline(commonest).metrics()
@@ -174,7 +174,9 @@ class TaggingFindings(Findings):
             assert example.tags is not None
             self.tags.update(example.tags)
             self.predicted_tags.update(said["tags"])
-            self.confusion.add(zip(map(self._kind, example.tags), map(self._kind, said["tags"]), strict=True))
+            self.confusion.add(
+                zip(map(self._entity_type, example.tags), map(self._entity_type, said["tags"]), strict=True)
+            )
             chances = said.get("probabilities") or [None] * len(example.words)
             for at, (one, other, chance) in enumerate(zip(example.tags, said["tags"], chances, strict=True)):
                 if one == other:
@@ -219,7 +221,7 @@ class TaggingFindings(Findings):
             found["unknown"] = unknown
         return found
 
-    def _kind(self, tag: str) -> str:
+    def _entity_type(self, tag: str) -> str:
         return (tag.partition("-")[2] or tag) if self.has_entities else tag
 
 

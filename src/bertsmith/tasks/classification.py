@@ -62,7 +62,7 @@ class SequenceClassification(Task):
         if config.problem == "single_label" and config.metric not in ("accuracy", "macro_f1") and len(labels) != 2:
             raise RecipeError("task.metric", f"'{config.metric}' needs two classes", "Use accuracy or macro_f1")
         if config.pooling is not None:
-            _check(config.pooling, trunk.config)
+            _check_pooling(config.pooling, trunk.config)
         if config.lm_weight and not trunk.config.causal:
             fact = "the network looks ahead, and would see the tokens that it is to guess"
             raise RecipeError("task.lm_weight", fact, "Set it to 0, or take a network like gpt2")
@@ -129,27 +129,27 @@ class SequenceClassification(Task):
     def logits(self, tokens: Tokens) -> Float[Tensor, "B C"]:
         match self.pooling:
             case "mean":
-                return self._classes(mean(self.trunk(tokens), tokens.bounds))
+                return self._classify(mean(self.trunk(tokens), tokens.bounds))
             case "first":
-                return self._classes(self.trunk(tokens, read=first_positions(tokens.bounds, len(tokens.ids))))
+                return self._classify(self.trunk(tokens, read=first_positions(tokens.bounds, len(tokens.ids))))
             case "last":
-                return self._classes(self.trunk(tokens, read=last_positions(tokens.bounds)))
+                return self._classify(self.trunk(tokens, read=last_positions(tokens.bounds)))
 
     def forward(self, batch: Batch) -> dict[str, Term]:
         if not self.config.lm_weight:
-            return {"class": self._class(self.logits(batch.tokens), batch)}
+            return {"class": self._classification_term(self.logits(batch.tokens), batch)}
         assert batch.targets is not None
         hidden = self.trunk(batch.tokens)
         logits = words(hidden, self.trunk.embedding.weight, self.training).float()  # T V
         total = F.cross_entropy(logits, batch.targets, reduction="sum", ignore_index=-100)
-        read = self._classes(hidden.index_select(0, last_positions(batch.tokens.bounds)))
-        return {"class": self._class(read, batch), "language": Term(total, None, self.config.lm_weight)}
+        read = self._classify(hidden.index_select(0, last_positions(batch.tokens.bounds)))
+        return {"class": self._classification_term(read, batch), "language": Term(total, None, self.config.lm_weight)}
 
-    def _classes(self, vectors: Float[Tensor, "B D"]) -> Float[Tensor, "B C"]:
+    def _classify(self, vectors: Float[Tensor, "B D"]) -> Float[Tensor, "B C"]:
         scored: Tensor = self.classifier(self.pooler(vectors)).float()
         return scored if self.config.problem != "regression" else scored * self.deviation + self.mean
 
-    def _class(self, scored: Float[Tensor, "S C"], batch: Batch) -> Term:
+    def _classification_term(self, scored: Float[Tensor, "S C"], batch: Batch) -> Term:
         assert batch.labels is not None
         logits, labels = scored[: len(batch.labels)], batch.labels
         match self.config.problem:
@@ -246,17 +246,17 @@ class SequenceClassification(Task):
             case "multi_label":
                 if label is None:
                     return np.full(len(self.labels), -1, np.float32)
-                named = [self._number(name, example.location) for name in label]  # type: ignore[union-attr]
+                named = [self._label_id(name, example.location) for name in label]  # type: ignore[union-attr]
                 return np.isin(np.arange(len(self.labels)), named).astype(np.float32)
-        return -100 if label is None else self._number(str(label), example.location)
+        return -100 if label is None else self._label_id(str(label), example.location)
 
-    def _number(self, label: str, place: str) -> int:
+    def _label_id(self, label: str, place: str) -> int:
         if label not in self.labels:
             raise TextError(place, f"the label '{label}' is not among those learnt", suggest(label, self.labels))
         return self.labels.index(label)
 
 
-def _check(pooling: Pooling, shape: TransformerConfig) -> None:
+def _check_pooling(pooling: Pooling, shape: TransformerConfig) -> None:
     """What a folder could not say is refused before it is learnt."""
     usual: Pooling = "last" if shape.causal else "first"
     if pooling == usual:

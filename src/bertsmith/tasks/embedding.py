@@ -81,7 +81,7 @@ class SentenceEmbedding(Task):
     def preprocess(self, examples: Sequence[Example], tokenizer: Tokenizer, max_length: int) -> list[Item]:
         texts = list(dict.fromkeys(text for example in examples for text in example.texts))
         encoded = dict(zip(texts, tokenizer.encode(texts), strict=True))
-        wanted, items = self._texts(examples), []
+        wanted, items = self._texts_per_item(examples), []
         for number, example in enumerate(examples):
             named = example.texts * 2 if self.config.loss == "dropout" and len(example.texts) == 1 else example.texts
             if len(named) < wanted:
@@ -123,7 +123,7 @@ class SentenceEmbedding(Task):
         nearest = (anchors @ partners.T).argmax(-1)
         return {"accuracy": scores.accuracy(list(range(len(examples))), nearest.tolist())}
 
-    def _texts(self, examples: Sequence[Example]) -> int:
+    def _texts_per_item(self, examples: Sequence[Example]) -> int:
         """How many texts an item has: two, or three where every example brings a negative of its own."""
         fewest = min((len(example.texts) for example in examples), default=2)
         return 3 if fewest >= 3 and self.config.loss == "pairs" else 2

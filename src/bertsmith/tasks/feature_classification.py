@@ -85,7 +85,7 @@ class FeatureClassification(Task):
         return {"class": Term(F.cross_entropy(logits, batch.labels, reduction="sum", ignore_index=-100), None)}
 
     def preprocess(self, examples: Sequence[Example], tokenizer: Tokenizer, max_length: int) -> list[Item]:
-        rows = _rows(examples, tokenizer, max_length, characters_per_word(self.trunk))
+        rows = _encode(examples, tokenizer, max_length, characters_per_word(self.trunk))
         return [
             Item(rows=(row,), example=number, target=self._target(examples[number]), truncated=cut)
             for number, (row, cut) in enumerate(rows)
@@ -123,22 +123,24 @@ class FeatureClassification(Task):
         return self.labels.index(label)
 
 
-def _rows(examples: Sequence[Example], tokenizer: Tokenizer, length: int, letters: int) -> list[tuple[Row, int]]:
+def _encode(examples: Sequence[Example], tokenizer: Tokenizer, max_length: int, letters: int) -> list[tuple[Row, int]]:
     """Each example as a sequence, cut to the length there is, and how many tokens were cut off."""
     if letters:
-        return _spelt(examples, tokenizer, length, letters)
+        return _encode_characters(examples, tokenizer, max_length, letters)
     sides = [[example.texts[side] for example in examples if len(example.texts) > side] for side in (0, 1)]
     firsts, seconds = (iter(tokenizer.encode(texts)) for texts in sides)
     found = []
     for example in examples:
         second = next(seconds) if len(example.texts) > 1 else None
-        room = length - 2 - (0 if second is None else tokenizer.separator_count)
+        room = max_length - 2 - (0 if second is None else tokenizer.separator_count)
         first, second, cut = truncate(next(firsts), second, room)
         found.append((with_special_tokens(tokenizer, first, second), cut))
     return found
 
 
-def _spelt(examples: Sequence[Example], tokenizer: Tokenizer, length: int, letters: int) -> list[tuple[Row, int]]:
+def _encode_characters(
+    examples: Sequence[Example], tokenizer: Tokenizer, max_length: int, letters: int
+) -> list[tuple[Row, int]]:
     """The same with each word spelt; a second text follows what ends the first."""
     texts = iter(
         encode_with_characters(tokenizer, [text for example in examples for text in example.texts[:2]], letters)
@@ -148,11 +150,11 @@ def _spelt(examples: Sequence[Example], tokenizer: Tokenizer, length: int, lette
         ids, spelling = next(texts)
         if len(example.texts) > 1:
             more, others = next(texts)
-            first, second, _ = truncate(list(range(len(ids))), list(range(len(more))), length - 3)
+            first, second, _ = truncate(list(range(len(ids))), list(range(len(more))), max_length - 3)
             cut = len(ids) + len(more) - len(first) - len(second or ())
             ids = [*ids[: len(first)], tokenizer.stop_id, *more[: len(second or ())]]
             spelling = np.concatenate([spelling[: len(first)], end, others[: len(second or ())]])
         else:
-            cut = max(0, len(ids) - (length - 2))
-        found.append((with_characters(tokenizer, ids[: length - 2], spelling[: length - 2]), cut))
+            cut = max(0, len(ids) - (max_length - 2))
+        found.append((with_characters(tokenizer, ids[: max_length - 2], spelling[: max_length - 2]), cut))
     return found

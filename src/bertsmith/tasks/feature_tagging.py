@@ -34,7 +34,7 @@ from bertsmith.text.tokenizer import Tokenizer
 
 Layers = Literal["embeddings", "last", "second_to_last", "sum_last_four", "concatenate_last_four", "sum_all", "mix"]
 
-LEAST: dict[Layers, int] = {
+MIN_LAYERS: dict[Layers, int] = {
     "embeddings": 0,
     "mix": 0,
     "second_to_last": 2,
@@ -67,7 +67,7 @@ class LayerSelection(nn.Module):
         super().__init__()
         usual: Layers = "concatenate_last_four" if isinstance(shape, TransformerConfig) else "mix"
         self.layers: Layers = layers or usual
-        least = LEAST.get(self.layers, 1)
+        least = MIN_LAYERS.get(self.layers, 1)
         if shape.layers < least:
             fact = f"'{self.layers}' needs {least} layers, and the model has {shape.layers}"
             raise RecipeError("task.layers", fact, "Use last, sum_all or a deeper model")

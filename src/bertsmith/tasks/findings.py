@@ -15,8 +15,8 @@ import numpy as np
 from bertsmith.data.labelled.examples import Example, Sentence
 from bertsmith.tasks.mistakes import Mistakes
 
-COUNTED = 200_000  # training examples whose labels are counted, evenly spread
-NAMED = 1_000  # labels whose frequency is kept, the commonest first
+MAX_COUNTED = 200_000  # training examples whose labels are counted, evenly spread
+MAX_NAMED = 1_000  # labels whose frequency is kept, the commonest first
 
 NAMES = {
     "f1": "F1",
@@ -60,7 +60,7 @@ class Prior:
         """The labels of examples, counted; of very many examples every so manieth."""
         counts: Counter[str] = Counter()
         numbers: list[float] = []
-        for at in range(0, len(examples), max(1, len(examples) // COUNTED)):
+        for at in range(0, len(examples), max(1, len(examples) // MAX_COUNTED)):
             match examples[at]:
                 case Sentence(tags=tuple(tags)):
                     counts.update(tags)
@@ -70,7 +70,7 @@ class Prior:
                     counts.update(labels)
                 case Example(label=str(label)):
                     counts[label] += 1
-        named = dict(counts.most_common(NAMED))
+        named = dict(counts.most_common(MAX_NAMED))
         if not numbers:
             return cls(counts=named, source=source)
         return cls(counts=named, mean=float(np.mean(numbers)), deviation=float(np.std(numbers)), source=source)

@@ -13,13 +13,13 @@ from bertsmith.data.spool import Spool
 from bertsmith.tasks.base import Item, Task
 from bertsmith.text.tokenizer import Tokenizer
 
-SOME = 8192  # examples that become items at a time: a tokenizer needs kilobytes for each text
+CHUNK = 8192  # examples that become items at a time: a tokenizer needs kilobytes for each text
 
-HEAD = struct.Struct("<qii")  # example, tokens that were cut, rows
-LAID = struct.Struct(
+ITEM_HEADER = struct.Struct("<qii")  # example, tokens that were cut, rows
+ROW_HEADER = struct.Struct(
     "<iii"
 )  # of a row: tokens, those of the first text (-1: segments are written out), letters a token
-WHOLE, REAL, SINGLE = (struct.Struct(f"<{letter}") for letter in "qdf")
+INT64, FLOAT64, FLOAT32 = (struct.Struct(f"<{letter}") for letter in "qdf")
 ARRAY = struct.Struct("<ccB")  # kind and size of a number, and how many axes
 AXIS = struct.Struct("<i")
 
@@ -34,23 +34,23 @@ def make_items(
 ) -> Sequence[Item]:
     """The items of all examples: a list where the examples are one, else a spool in a file of the folder."""
     if not isinstance(examples, Spool):
-        return _listed(task, examples, tokenizer, max_length, progress)
+        return _make_list(task, examples, tokenizer, max_length, progress)
     found = ItemSpool(folder)
-    for start in range(0, len(examples), SOME):
-        for item in task.preprocess(examples[start : start + SOME], tokenizer, max_length):
+    for start in range(0, len(examples), CHUNK):
+        for item in task.preprocess(examples[start : start + CHUNK], tokenizer, max_length):
             found.add(replace(item, example=start + item.example))
-        progress(min(start + SOME, len(examples)))
-    return found.sealed()
+        progress(min(start + CHUNK, len(examples)))
+    return found.seal()
 
 
-def _listed(
-    task: Task, examples: Sequence[Any], tokenizer: Tokenizer, length: int, progress: Callable[[int], object]
+def _make_list(
+    task: Task, examples: Sequence[Any], tokenizer: Tokenizer, max_length: int, progress: Callable[[int], object]
 ) -> list[Item]:
     found = list[Item]()
-    for start in range(0, max(1, len(examples)), SOME):
-        some = task.preprocess(examples[start : start + SOME], tokenizer, length)
+    for start in range(0, max(1, len(examples)), CHUNK):
+        some = task.preprocess(examples[start : start + CHUNK], tokenizer, max_length)
         found += [replace(item, example=start + item.example) for item in some] if start else some
-        progress(min(start + SOME, len(examples)))
+        progress(min(start + CHUNK, len(examples)))
     return found
 
 
@@ -63,23 +63,23 @@ class ItemSpool(Spool[Item]):
     """Items in a file. Notes that are no arrays or numbers are held as they are, the same ones once."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        super().__init__(self._unpacked, folder)
+        super().__init__(self._unpack_item, folder)
         self.truncated = 0
         self._objects: list[Any] = []
 
     def add(self, item: Item) -> None:
         self.truncated += item.truncated > 0
-        parts = [HEAD.pack(item.example, item.truncated, len(item.rows))]
+        parts = [ITEM_HEADER.pack(item.example, item.truncated, len(item.rows))]
         for row in item.rows:
             first = int(len(row) - row.segments.sum())
             parted = bool((row.segments[:first] == 0).all() and (row.segments[first:] == 1).all())
             letters = 0 if row.character_ids is None else row.character_ids.shape[1]
-            parts += [LAID.pack(len(row), first if parted else -1, letters), row.ids.astype(np.int32).tobytes()]
+            parts += [ROW_HEADER.pack(len(row), first if parted else -1, letters), row.ids.astype(np.int32).tobytes()]
             parts += [] if parted else [row.segments.astype(np.int32).tobytes()]
             parts += [] if row.character_ids is None else [row.character_ids.astype(np.int16).tobytes()]
-        self.append(b"".join([*parts, self._value(item.target), self._value(item.notes)]))
+        self.append(b"".join([*parts, self._pack_value(item.target), self._pack_value(item.notes)]))
 
-    def _value(self, value: Any) -> bytes:
+    def _pack_value(self, value: Any) -> bytes:
         """A letter for the type, then the value."""
         value = int(value) if isinstance(value, np.integer) else value
         if isinstance(value, np.ndarray) and value.dtype.kind in "if":
@@ -87,25 +87,25 @@ class ItemSpool(Spool[Item]):
             kind, size = value.dtype.kind.encode(), str(value.dtype.itemsize).encode()
             return b"a" + ARRAY.pack(kind, size, value.ndim) + axes + value.tobytes()
         if isinstance(value, np.float32):
-            return b"s" + SINGLE.pack(value)
+            return b"s" + FLOAT32.pack(value)
         match value:
             case None:
                 return b"n"
             case int():
-                return b"i" + WHOLE.pack(value)
+                return b"i" + INT64.pack(value)
             case float():
-                return b"f" + REAL.pack(value)
+                return b"f" + FLOAT64.pack(value)
             case tuple():
-                return b"t" + AXIS.pack(len(value)) + b"".join(map(self._value, value))
+                return b"t" + AXIS.pack(len(value)) + b"".join(map(self._pack_value, value))
         if not self._objects or self._objects[-1] is not value:
             self._objects.append(value)
-        return b"o" + WHOLE.pack(len(self._objects) - 1)
+        return b"o" + INT64.pack(len(self._objects) - 1)
 
-    def _unpacked(self, record: bytes) -> Item:
-        (example, lost, rows), at = HEAD.unpack_from(record), HEAD.size
+    def _unpack_item(self, record: bytes) -> Item:
+        (example, lost, rows), at = ITEM_HEADER.unpack_from(record), ITEM_HEADER.size
         found = list[Row]()
         for _ in range(rows):
-            (tokens, first, letters), at = LAID.unpack_from(record, at), at + LAID.size
+            (tokens, first, letters), at = ROW_HEADER.unpack_from(record, at), at + ROW_HEADER.size
             ids, at = np.frombuffer(record, np.int32, tokens, at), at + 4 * tokens
             if first < 0:
                 segments, at = np.frombuffer(record, np.int32, tokens, at), at + 4 * tokens
@@ -117,22 +117,22 @@ class ItemSpool(Spool[Item]):
                 spelt, at = np.frombuffer(record, np.int16, tokens * letters, at), at + 2 * tokens * letters
                 spelt = spelt.reshape(tokens, letters)
             found.append(Row(ids, segments, spelt))
-        target, at = self._read_value(record, at)
-        notes, _ = self._read_value(record, at)
+        target, at = self._unpack_value(record, at)
+        notes, _ = self._unpack_value(record, at)
         return Item(rows=tuple(found), example=example, target=target, notes=notes, truncated=lost)
 
-    def _read_value(self, record: bytes, at: int) -> tuple[Any, int]:
+    def _unpack_value(self, record: bytes, at: int) -> tuple[Any, int]:
         """The value at a place, and where the next begins."""
         letter, at = record[at : at + 1], at + 1
         match letter:
             case b"n":
                 return None, at
             case b"s":
-                return np.float32(SINGLE.unpack_from(record, at)[0]), at + SINGLE.size
+                return np.float32(FLOAT32.unpack_from(record, at)[0]), at + FLOAT32.size
             case b"i":
-                return WHOLE.unpack_from(record, at)[0], at + WHOLE.size
+                return INT64.unpack_from(record, at)[0], at + INT64.size
             case b"f":
-                return REAL.unpack_from(record, at)[0], at + REAL.size
+                return FLOAT64.unpack_from(record, at)[0], at + FLOAT64.size
             case b"a":
                 (kind, size, axes), at = ARRAY.unpack_from(record, at), at + ARRAY.size
                 shape = [AXIS.unpack_from(record, at + AXIS.size * axis)[0] for axis in range(axes)]
@@ -143,7 +143,7 @@ class ItemSpool(Spool[Item]):
                 count, at = AXIS.unpack_from(record, at)[0], at + AXIS.size
                 values = []
                 for _ in range(count):
-                    value, at = self._read_value(record, at)
+                    value, at = self._unpack_value(record, at)
                     values.append(value)
                 return tuple(values), at
-        return self._objects[WHOLE.unpack_from(record, at)[0]], at + WHOLE.size
+        return self._objects[INT64.unpack_from(record, at)[0]], at + INT64.size

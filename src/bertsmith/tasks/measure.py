@@ -86,7 +86,7 @@ class DevEvaluator:
     )  # the best so far, and the newest
 
     def __call__(self) -> dict[str, float]:
-        figures, found = self._measured()
+        figures, found = self._evaluate()
         headline = next(iter(figures))
         best = [one for one in self.best_and_latest if not one[0][headline] < figures[headline]][:1]
         self.best_and_latest = [*best, (figures, found)]
@@ -98,9 +98,9 @@ class DevEvaluator:
             if known.items() <= metrics.items():
                 return found.to_dict()
         self.task.eval()
-        return self._measured()[1].to_dict()
+        return self._evaluate()[1].to_dict()
 
-    def _measured(self) -> tuple[dict[str, float], Findings]:
+    def _evaluate(self) -> tuple[dict[str, float], Findings]:
         how: dict[str, Any] = {"device": self.device, "budget": self.budget, "detailed": True}
         predictions = predict(self.task, self.examples, self.items, **how)
         figures = self.task.score(self.examples, predictions)

@@ -4,8 +4,8 @@ import heapq
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
-MOST = 20  # mistakes on a page
-LONGEST = 400  # characters of each text that are kept
+MAX_MISTAKES = 20  # mistakes on a page
+MAX_CHARACTERS = 400  # characters of each text that are kept
 
 T = TypeVar("T")
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 class Mistakes:
     """The mistakes that a model was surest of, the surest first; ties in the order of the file."""
 
-    def __init__(self, limit: int = MOST) -> None:
+    def __init__(self, limit: int = MAX_MISTAKES) -> None:
         self.limit, self.count = limit, 0
         self._heap: list[tuple[float, int, dict[str, Any]]] = []
 
@@ -48,4 +48,4 @@ class Sample(Generic[T]):
 
 def clip_text(text: str) -> str:
     """A text that a page has room for."""
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"

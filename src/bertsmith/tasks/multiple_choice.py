@@ -63,7 +63,7 @@ class MultipleChoice(Task):
                 for ending in endings
             ]
             rows = tuple(with_special_tokens(tokenizer, first, second) for first, second, _ in pairs)
-            target = -100 if example.label is None else self._number(example)
+            target = -100 if example.label is None else self._label_id(example)
             items.append(Item(rows=rows, example=number, target=target, truncated=max(cut for *_, cut in pairs)))
         return items
 
@@ -94,7 +94,7 @@ class MultipleChoice(Task):
         scored: Tensor = self.classifier(self.pooler(self.trunk(tokens, read=starts))).float()
         return scored[:, 0]
 
-    def _number(self, example: Example) -> int:
+    def _label_id(self, example: Example) -> int:
         label, labels = str(example.label), self.collect_labels([example])
         if label not in labels:
             raise TextError(example.location, f"there is no ending {label}", f"Number them 0 to {len(labels) - 1}")

@@ -13,10 +13,10 @@ from bertsmith.tasks.question_answering import QuestionAnswering
 from bertsmith.tasks.tagging import TokenClassification
 
 PREFIX = "base_model.model."  # before every name of a weight
-WHOLE = "classifier"  # the module that PEFT always saves; in some classes the pooler is a part of it
+CLASSIFIER = "classifier"  # the module that PEFT always saves; in some classes the pooler is a part of it
 # What a task is in transformers and in PEFT, which knows no choosing; and what it makes of "QUESTION_ANS" forgets which
 # text is the second.
-KINDS: dict[type[Task], tuple[str, str | None]] = {
+TASK_TYPES: dict[type[Task], tuple[str, str | None]] = {
     QuestionAnswering: ("answer", None),
     MultipleChoice: ("choose", None),
     SequenceClassification: ("classify", "SEQ_CLS"),
@@ -27,7 +27,7 @@ KINDS: dict[type[Task], tuple[str, str | None]] = {
 
 def transformers_class(task: Task) -> str:
     """Transformers' class for a task, after which PEFT names all weights."""
-    classes, (kind, _) = layout_of(task.trunk.config).architectures, KINDS.get(type(task), ("", None))
+    classes, (kind, _) = layout_of(task.trunk.config).architectures, TASK_TYPES.get(type(task), ("", None))
     if kind not in classes:
         fact = f"transformers has no class for {type(task).__name__} with this network, and LoRA so no names"
         raise RecipeError("adapt.kind", fact, "Use 'full' or 'frozen'")
@@ -43,24 +43,24 @@ def head_weight_names(task: Task) -> dict[str, str]:
     """Our names of the heads' weights, and PEFT's."""
     rules, own = convert.weight_rules(task.trunk.config, head_names(task)), task.state_dict()
     ours = [rule for rule in rules if rule.ours in own and not rule.ours.startswith("trunk.")]
-    return {rule.ours: PREFIX + _full(task, rule.theirs[0]) for rule in ours}
+    return {rule.ours: PREFIX + _full_name(task, rule.theirs[0]) for rule in ours}
 
 
 def module_to_save(name: str, dialect: HFLayout) -> str:
     """What PEFT is told to save for a weight of a head: the module that has it. Of a classifier it saves the whole."""
     module = name.removeprefix(PREFIX).removeprefix(dialect.prefix).rpartition(".")[0]
-    return WHOLE if module.startswith(WHOLE) else module
+    return CLASSIFIER if module.startswith(CLASSIFIER) else module
 
 
 def supported_targets(task: Task) -> list[str]:
     """The targets whose weights the network's folder has a name for: the parts of a matrix, or the whole."""
-    return [name for name, (path, _, parts) in lora.TARGETS.items() if len(_theirs(task, path)) == parts]
+    return [name for name, (path, _, parts) in lora.TARGETS.items() if len(_transformers_names(task, path)) == parts]
 
 
 def target_module(task: Task, layer: int, target: str) -> str:
     """A target's name in transformers."""
     path, part, _ = lora.TARGETS[target]
-    return _full(task, _theirs(task, path)[part].format(n=layer))
+    return _full_name(task, _transformers_names(task, path)[part].format(n=layer))
 
 
 def lora_weight_names(task: Task, layer: int, target: str) -> tuple[str, str]:
@@ -69,12 +69,12 @@ def lora_weight_names(task: Task, layer: int, target: str) -> tuple[str, str]:
     return f"{adapted}.lora_A.weight", f"{adapted}.lora_B.weight"
 
 
-def _theirs(task: Task, path: str) -> tuple[str, ...]:
+def _transformers_names(task: Task, path: str) -> tuple[str, ...]:
     """Transformers' names of a layer's matrix: one, or one for each of its parts."""
     theirs = layout_of(task.trunk.config).layer[f"trunk.layers.{{n}}.{path}"]
     return (theirs,) if isinstance(theirs, str) else theirs
 
 
-def _full(task: Task, name: str) -> str:
+def _full_name(task: Task, name: str) -> str:
     """A name as transformers' class for this task has it."""
     return layout_of(task.trunk.config).full_name(name, transformers_class(task))

@@ -23,7 +23,7 @@ from bertsmith.objectives.base import Term
 from bertsmith.tasks.base import Bucket, Item, Task, count_tokens, with_special_tokens
 from bertsmith.text.tokenizer import Tokenizer
 
-NOTHING = -1e30  # the score of a place that is not there
+MASKED_SCORE = -1e30  # the score of a place that is not there
 
 
 class QuestionAnswering(Task):
@@ -43,7 +43,7 @@ class QuestionAnswering(Task):
 
     def __init__(self, trunk: Transformer, config: Config, labels: tuple[str, ...] = ()) -> None:
         super().__init__(trunk, config, ())
-        self.pooler = make_pooler(trunk.config, whole=False)
+        self.pooler = make_pooler(trunk.config, whole_text=False)
         self.span = SpanHead(trunk.config.width)
 
     @classmethod
@@ -53,7 +53,7 @@ class QuestionAnswering(Task):
     def forward(self, batch: Batch) -> dict[str, Term]:
         assert batch.labels is not None
         tokens = batch.tokens
-        scores = _rectangle(self.span(self.pooler(self.trunk(tokens))).float(), tokens)[: len(batch.labels)]  # B L 2
+        scores = _to_padded(self.span(self.pooler(self.trunk(tokens))).float(), tokens)[: len(batch.labels)]  # B L 2
         total = F.cross_entropy(scores, batch.labels, reduction="sum", ignore_index=-100)
         return {"span": Term(total / 2, None)}
 
@@ -71,7 +71,7 @@ class QuestionAnswering(Task):
                 fact = f"windows of {room} tokens cannot share {self.config.overlap}"
                 raise RecipeError("task.overlap", fact, "Lower it, or raise data.max_length")
             marked = np.array(places, np.int64).reshape(-1, 2)
-            held = _held(example, marked)
+            held = _answer_tokens(example, marked)
             for begin in range(0, max(1, len(ids) - room + step), step):
                 end = min(begin + room, len(ids))
                 row = with_special_tokens(tokenizer, question, ids[begin:end])
@@ -97,11 +97,11 @@ class QuestionAnswering(Task):
         for item, scores in zip(items, outputs, strict=True):
             shift, places = item.notes
             none = min(none, float(scores[0].sum()))
-            found = _stretch(scores[shift : shift + len(places)], self.config.n_best, self.config.max_answer_length)
+            found = _best_span(scores[shift : shift + len(places)], self.config.n_best, self.config.max_answer_length)
             if found is not None and found[0] > best:
                 best, first, last = found
                 begin = int(places[first, 0])
-                text = example.context[begin : _end(example.context, int(places[last, 1]))]
+                text = example.context[begin : _include_accents(example.context, int(places[last, 1]))]
         gap = none - best if text else 0.0
         said = {"id": example.name, "answer": text, "start": begin, "score": best if text else none}
         if self.config.null_threshold is not None and gap > self.config.null_threshold:
@@ -126,56 +126,56 @@ class QuestionAnswering(Task):
         return figures
 
 
-def _rectangle(scores: Float[Tensor, "T 2"], tokens: Tokens) -> Float[Tensor, "B L 2"]:
+def _to_padded(scores: Float[Tensor, "T 2"], tokens: Tokens) -> Float[Tensor, "B L 2"]:
     """Flat scores as one row for each sequence, so that a softmax can run over each."""
     rows = tokens.bounds.shape[0] - 1
     places = torch.arange(scores.shape[0], device=scores.device, dtype=tokens.bounds.dtype)
     owners = torch.searchsorted(tokens.bounds[1:], places, right=True)
-    flat = scores.new_full((rows * tokens.max_length, 2), NOTHING)
+    flat = scores.new_full((rows * tokens.max_length, 2), MASKED_SCORE)
     flat = flat.index_put((owners * tokens.max_length + tokens.positions,), scores)
     return flat.view(rows, tokens.max_length, 2)
 
 
-def _held(example: Question, places: NDArray[np.int64]) -> tuple[int, ...] | None:
+def _answer_tokens(example: Question, offsets: NDArray[np.int64]) -> tuple[int, ...] | None:
     """The first and last token of the answer in the passage; none where it has none, None where nobody has said."""
     if not example.answers:
         return None if example.answers is None else ()
     begin = example.answers[0].start
     end = begin + len(example.answers[0].text)
-    inside = np.flatnonzero((places[:, 1] > begin) & (places[:, 0] < end))  # blanks at its ends are no token's
+    inside = np.flatnonzero((offsets[:, 1] > begin) & (offsets[:, 0] < end))  # blanks at its ends are no token's
     return (int(inside[0]), int(inside[-1])) if len(inside) else ()
 
 
-def _target(held: tuple[int, ...] | None, begin: int, end: int, shift: int) -> tuple[int, int]:
+def _target(answer: tuple[int, ...] | None, begin: int, end: int, shift: int) -> tuple[int, int]:
     """The same in the row of a window; [CLS] where it does not hold the whole answer."""
-    if held is None:
+    if answer is None:
         return -100, -100
-    if held and begin <= held[0] and held[1] < end:
-        return held[0] - begin + shift, held[1] - begin + shift
+    if answer and begin <= answer[0] and answer[1] < end:
+        return answer[0] - begin + shift, answer[1] - begin + shift
     return 0, 0
 
 
-def _end(passage: str, end: int) -> int:
+def _include_accents(passage: str, end: int) -> int:
     """Behind the accents that belong to the last letter: a tokenizer that drops them ends before them."""
     while end < len(passage) and unicodedata.combining(passage[end]):
         end += 1
     return end
 
 
-def _stretch(scores: NDArray[np.float32], count: int, longest: int) -> tuple[float, int, int] | None:
+def _best_span(scores: NDArray[np.float32], count: int, max_length: int) -> tuple[float, int, int] | None:
     """The score, the first and the last token of the best answer among the best beginnings and ends."""
     for tried in (count, len(scores)):  # where none of the best go together, all are tried
-        starts, ends = _top(scores[:, 0], tried), _top(scores[:, 1], tried)
+        starts, ends = _top_k(scores[:, 0], tried), _top_k(scores[:, 1], tried)
         spans = ends - starts[:, None]
         sums = scores[starts, 0][:, None] + scores[ends, 1]
-        sums = np.where((spans >= 0) & (spans < longest), sums, -np.inf)
+        sums = np.where((spans >= 0) & (spans < max_length), sums, -np.inf)
         if sums.size and np.isfinite(sums.max()):
             one, other = divmod(int(sums.argmax()), len(ends))
             return float(sums[one, other]), int(starts[one]), int(ends[other])
     return None
 
 
-def _top(scores: NDArray[np.float32], count: int) -> NDArray[np.int64]:
+def _top_k(scores: NDArray[np.float32], count: int) -> NDArray[np.int64]:
     """Where the best scores are."""
     if len(scores) <= count:
         return np.arange(len(scores))

@@ -42,7 +42,7 @@ class TokenClassification(Task):
         super().__init__(trunk, config, labels)
         if len(labels) < 2:
             raise RecipeError("task", f"there is but one tag, {labels}", "Give examples of at least two")
-        self.pooler = make_pooler(trunk.config, whole=False)
+        self.pooler = make_pooler(trunk.config, whole_text=False)
         self.classifier = Classifier(trunk.config.width, len(labels), trunk.config.dropout)
 
     @classmethod
@@ -97,10 +97,10 @@ def make_windows(
     """
     items = []
     for number, (example, (ids, owners, spelling)) in enumerate(
-        zip(examples, _encoded(examples, tokenizer, letters), strict=True)
+        zip(examples, _encode(examples, tokenizer, letters), strict=True)
     ):
         words, firsts = np.unique(np.array(owners, np.int64), return_index=True)
-        tags = _numbers(example, labels)
+        tags = _tag_ids(example, labels)
         for begin, end, owned in _windows(len(ids), firsts, max_length - 2, overlap):
             places = firsts[owned] - begin + (1 if letters else len(tokenizer.template.before))  # after [CLS]
             row = with_special_tokens(tokenizer, ids[begin:end])
@@ -112,7 +112,7 @@ def make_windows(
     return items
 
 
-def _encoded(
+def _encode(
     examples: Sequence[Sentence], tokenizer: Tokenizer, letters: int
 ) -> list[tuple[list[int], list[int], NDArray[np.int16] | None]]:
     """The pieces of each sentence, the word that each belongs to, and how it is spelt where anyone wants to know."""
@@ -169,7 +169,7 @@ def score_tags(examples: Sequence[Sentence], predictions: Sequence[Any], labels:
     return {"f1": found.f1, "precision": found.precision, "recall": found.recall, "accuracy": found.accuracy}
 
 
-def _numbers(example: Sentence, labels: tuple[str, ...]) -> NDArray[np.int64] | None:
+def _tag_ids(example: Sentence, labels: tuple[str, ...]) -> NDArray[np.int64] | None:
     if example.tags is None:
         return None
     if unknown := set(example.tags) - set(labels):
@@ -179,12 +179,12 @@ def _numbers(example: Sentence, labels: tuple[str, ...]) -> NDArray[np.int64] | 
 
 
 def _windows(
-    pieces: int, firsts: NDArray[np.int64], room: int, overlap: float
+    pieces: int, firsts: NDArray[np.int64], max_length: int, overlap: float
 ) -> list[tuple[int, int, NDArray[np.int64]]]:
     """Stretches of at most `room` pieces, and which words each is to tag: those farthest from its edges."""
-    step = max(1, room - int(overlap * room))
-    begins = np.arange(0, max(1, pieces - room + step), step)
-    ends = np.minimum(begins + room, pieces)
+    step = max(1, max_length - int(overlap * max_length))
+    begins = np.arange(0, max(1, pieces - max_length + step), step)
+    ends = np.minimum(begins + max_length, pieces)
     # At the sentence's own ends there is nothing to miss.
     left = np.where(begins[:, None] == 0, pieces, firsts - begins[:, None])
     right = np.where(ends[:, None] == pieces, pieces, ends[:, None] - 1 - firsts)

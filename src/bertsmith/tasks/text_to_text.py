@@ -31,9 +31,9 @@ from bertsmith.text.tokenizer import Tokenizer
 
 Problem = Literal["text", "number", "span"]
 
-NEAR = 16  # of which the longest row of a batch is taken for a multiple
-CLASSES = 65_536  # of which texts are taken for the names, at most; those of more are texts
-START = 0  # what the writer begins with: T5's padding
+LENGTH_MULTIPLE = 16  # of which the longest row of a batch is taken for a multiple
+MAX_CLASSES = 65_536  # of which texts are taken for the names, at most; those of more are texts
+DECODER_START = 0  # what the writer begins with: T5's padding
 NUMBER = re.compile(r"-?\d+(\.\d+)?")
 # How T5 was asked the tasks of GLUE, and what it was to write for their classes. Raffel et al. 2020, appendix D.
 GLUE_PROMPTS: dict[str, dict[str, Any]] = {
@@ -123,7 +123,7 @@ class TextToText(Task):
             if isinstance(one, Example) and isinstance(one.label, str):
                 named.setdefault(one.label, one)
                 count += 1
-                if len(named) > CLASSES:
+                if len(named) > MAX_CLASSES:
                     return ()
         return SequenceClassification.collect_labels(named.values()) if 2 * len(named) <= count else ()
 
@@ -138,13 +138,15 @@ class TextToText(Task):
         return {"text": Term(F.cross_entropy(logits, batch.targets, **how), None)}
 
     def preprocess(self, examples: Sequence[Example | Question], tokenizer: Tokenizer, max_length: int) -> list[Item]:
-        if tokenizer.padding_id != START:
+        if tokenizer.padding_id != DECODER_START:
             fact = f"its padding is piece {tokenizer.padding_id}"
-            raise FolderError(tokenizer.location, fact, f"A T5 begins to write with padding, which is piece {START}")
+            raise FolderError(
+                tokenizer.location, fact, f"A T5 begins to write with padding, which is piece {DECODER_START}"
+            )
         words = dict(zip(self.labels, self.config.label_words or self.labels, strict=True))
         spelling = LabelWords.of(tokenizer, words, self.max_new_tokens)
         texts = [self._texts(example) for example in examples]
-        heads = {count: tokenizer.encode(self._heads(count)) for count in {len(row) for row in texts}}
+        heads = {count: tokenizer.encode(self._prefixes(count)) for count in {len(row) for row in texts}}
         rooms = {count: max_length - 1 - sum(map(len, head)) for count, head in heads.items()}
         if min(rooms.values(), default=1) < 1:
             fact = (
@@ -158,7 +160,7 @@ class TextToText(Task):
         for number, (row, target) in enumerate(zip(texts, targets, strict=True)):
             first, second, cut = truncate(next(pieces), next(pieces) if len(row) > 1 else None, rooms[len(row)])
             ids = [*heads[len(row)][0], *first, *([] if second is None else [*heads[2][1], *second]), tokenizer.stop_id]
-            written = [START]
+            written = [DECODER_START]
             if target is not None:
                 whole = next(asked)
                 written += [*whole[: self.max_new_tokens - 1], tokenizer.stop_id]
@@ -172,14 +174,16 @@ class TextToText(Task):
         # What is given is what is to be written one place later; of nothing to be written, that which begins.
         given = [item.target[: max(1, len(item.target) - 1)] for item in items]
         longest = max(max(len(item.rows[0]), len(ids)) for item, ids in zip(items, given, strict=True))
-        near = -(-longest // NEAR) * NEAR  # one for both: each of its own would make shapes of all combinations
+        near = (
+            -(-longest // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
+        )  # one for both: each of its own would make shapes of all combinations
         multiple = min(bucket.pad_to_multiple_of, max(64, -(-bucket.batch_size * self.max_new_tokens // 4)))
         tokens = replace(bucket, max_length=min(bucket.max_length, near)).collate(
             [item.rows[0] for item in items], bucket.batch_size
         )
         half = replace(bucket, max_length=min(self.max_new_tokens, near), pad_to_multiple_of=multiple)
         written = half.collate([_row(ids) for ids in given], bucket.batch_size)
-        tokens, written = _evened(tokens, written)
+        tokens, written = _equalise_sequences(tokens, written)
         targets = np.full(len(written.ids), -100)
         targets[: sum(map(len, given))] = np.concatenate(
             [item.target[1:] if len(item.target) > 1 else [-100] for item in items]
@@ -210,7 +214,9 @@ class TextToText(Task):
         """
         with torch.autocast(tokens.ids.device.type, enabled=False):
             # To lay the weights out anew for each pass pays where sentences are written, not where a word is.
-            decoder = GenerationEngine(self.trunk, prepack_weights=self.config.translation, decoder_start_id=START)
+            decoder = GenerationEngine(
+                self.trunk, prepack_weights=self.config.translation, decoder_start_id=DECODER_START
+            )
             rows = [row.tolist() for row in torch.split(tokens.ids, tokens.bounds.diff().tolist())]
             found = generate_ids(
                 decoder, rows, GenerationConfig(max_new_tokens=self.max_new_tokens, temperature=0), [rows[0][-1]]
@@ -231,13 +237,13 @@ class TextToText(Task):
 
     def score(self, examples: Sequence[Example | Question], predictions: Sequence[Any]) -> dict[str, float]:
         if self.config.output == "span":
-            return _stretches(examples, predictions)
+            return _span_scores(examples, predictions)
         gold = [example.label for example in examples if isinstance(example, Example)]
         if self.config.output == "number":
-            return _numbers([float(label) for label in gold], [said["number"] for said in predictions])  # type: ignore[arg-type]
+            return _regression_scores([float(label) for label in gold], [said["number"] for said in predictions])  # type: ignore[arg-type]
         truth = [str(label) for label in gold]
         if self.labels:
-            figures = _classes(truth, [said["label"] for said in predictions], self.labels)
+            figures = _class_scores(truth, [said["label"] for said in predictions], self.labels)
             return {self.config.metric: figures.pop(self.config.metric), **figures}
         pairs = list(zip(truth, [said["text"] for said in predictions], strict=True))
         same = [one.split() == other.split() for one, other in pairs]
@@ -254,7 +260,7 @@ class TextToText(Task):
             raise TextError(example.location, f"has {len(texts)} texts", "Name one or two with data.texts")
         return texts[::-1] if self.config.reverse else texts
 
-    def _heads(self, texts: int) -> list[str]:
+    def _prefixes(self, texts: int) -> list[str]:
         """What stands before each of so many texts."""
         prefix, names = self.config.prefix, self.config.text_names
         if texts == 1:
@@ -264,7 +270,7 @@ class TextToText(Task):
             first, second = second, first
         return [f"{prefix} {first}:".strip(), f"{second}:"]
 
-    def _target(self, example: Example | Question, words: dict[str, str]) -> str | None:
+    def _target(self, example: Example | Question, label_words: dict[str, str]) -> str | None:
         """What is to be written; None where nobody has said."""
         if isinstance(example, Question):
             return None if example.answers is None else next((answer.text for answer in example.answers), "")
@@ -272,8 +278,8 @@ class TextToText(Task):
         if label is None or self.config.output == "span":
             return None
         if self.config.output == "number":
-            return _rounded(float(label), self.config.rounding)  # type: ignore[arg-type]
-        return words.get(str(label), str(label))
+            return _format_number(float(label), self.config.rounding)  # type: ignore[arg-type]
+        return label_words.get(str(label), str(label))
 
 
 @dataclass(frozen=True)
@@ -303,7 +309,7 @@ def _row(ids: Sequence[int] | NDArray[np.int32]) -> Row:
     return Row(np.array(ids, np.int32), np.zeros(len(ids), np.int32))
 
 
-def _evened(one: Tokens, other: Tokens) -> tuple[Tokens, Tokens]:
+def _equalise_sequences(one: Tokens, other: Tokens) -> tuple[Tokens, Tokens]:
     """Both with as many sequences, the last of them empty: each that is written looks at one that is read."""
     most = max(len(one.bounds), len(other.bounds))
     ends = (torch.cat([part.bounds, part.bounds[-1:].expand(most - len(part.bounds))]) for part in (one, other))
@@ -311,34 +317,34 @@ def _evened(one: Tokens, other: Tokens) -> tuple[Tokens, Tokens]:
     return first, second
 
 
-def _rounded(number: float, step: float) -> str:
+def _format_number(number: float, step: float) -> str:
     """A number as T5 was to write it: 3.75 as 3.8. Raffel et al. 2020, section 2.4."""
     decimals = max(0, -int(Decimal(repr(step)).as_tuple().exponent))
     return f"{round(number / step) * step:.{decimals}f}"
 
 
-def _classes(gold: Sequence[str], said: Sequence[str | None], labels: tuple[str, ...]) -> dict[str, float]:
+def _class_scores(gold: Sequence[str], predicted: Sequence[str | None], labels: tuple[str, ...]) -> dict[str, float]:
     """The measures of `classify`. What is no class is, of two, the wrong one, as T5's authors count."""
     number = {label: place for place, label in enumerate(labels)}
     right = [number.get(label, -2) for label in gold]
-    guessed = [-1 if label is None else number[label] for label in said]
+    guessed = [-1 if label is None else number[label] for label in predicted]
     if len(labels) == 2:
         guessed = [1 - max(0, one) if other < 0 else other for one, other in zip(right, guessed, strict=True)]
     return scores.classification_scores(right, guessed, len(labels)) | {
-        "no_class": said.count(None) / max(1, len(said))
+        "no_class": predicted.count(None) / max(1, len(predicted))
     }
 
 
-def _numbers(gold: Sequence[float], said: Sequence[float | None]) -> dict[str, float]:
+def _regression_scores(gold: Sequence[float], predicted: Sequence[float | None]) -> dict[str, float]:
     """Correlations. What is no number counts as the end of the scale that is farther from what is right."""
     low, high = min(gold), max(gold)
     worst = [high if high - one > one - low else low for one in gold]
-    guessed = [bad if number is None else number for number, bad in zip(said, worst, strict=True)]
+    guessed = [bad if number is None else number for number, bad in zip(predicted, worst, strict=True)]
     figures = {"spearman": scores.spearman(gold, guessed), "pearson": scores.pearson(gold, guessed)}
-    return figures | {"no_number": said.count(None) / max(1, len(said))}
+    return figures | {"no_number": predicted.count(None) / max(1, len(predicted))}
 
 
-def _stretches(examples: Sequence[Example | Question], predictions: Sequence[Any]) -> dict[str, float]:
+def _span_scores(examples: Sequence[Example | Question], predictions: Sequence[Any]) -> dict[str, float]:
     """SQuAD's own figures."""
     gold, guessed = {}, {}
     for example, said in zip(examples, predictions, strict=True):

@@ -15,9 +15,9 @@ from bertsmith.metrics.squad import question_scores, token_f1
 from bertsmith.tasks.findings import Findings, Prior
 from bertsmith.tasks.mistakes import Sample
 
-POINTS = 600  # of a scatter plot
-PARTNERS = 20_000  # pairs among which the right partner is looked for
-SPANS = ((1, 1, "1 word"), (2, 3, "2 or 3 words"), (4, 7, "4 to 7 words"), (8, math.inf, "8 words or more"))
+MAX_POINTS = 600  # of a scatter plot
+MAX_PAIRS = 20_000  # pairs among which the right partner is looked for
+ANSWER_LENGTHS = ((1, 1, "1 word"), (2, 3, "2 or 3 words"), (4, 7, "4 to 7 words"), (8, math.inf, "8 words or more"))
 Score = Callable[[Sequence[Any], Sequence[Any]], dict[str, float]]
 
 
@@ -29,7 +29,7 @@ class RegressionFindings(Findings):
     def __init__(self, prior: Prior | None, *, same_scale: bool = True, score: Score | None = None) -> None:
         super().__init__((), prior)
         self.true, self.predicted, self.missing = array("d"), array("d"), 0
-        self.points: Sample[tuple[float, float]] = Sample(POINTS)
+        self.points: Sample[tuple[float, float]] = Sample(MAX_POINTS)
         self.same_scale = same_scale  # whether both are on one scale, so that their difference means something
         self._score, self._kept = score, (list[Any](), list[Any]())  # of models that may write no number at all
 
@@ -99,7 +99,7 @@ class RetrievalFindings(Findings):
 
     def add(self, examples: Sequence[Example], predictions: Sequence[Any]) -> None:
         for example, said in zip(examples, predictions, strict=True):
-            if len(self.kept) < PARTNERS:
+            if len(self.kept) < MAX_PAIRS:
                 self.kept.append(example)
                 self.vectors.append([np.array(vector, np.float32) for vector in said["vectors"][:2]])
         self.examples += len(examples)
@@ -198,9 +198,9 @@ class QuestionAnsweringFindings(Findings):
         groups: dict[str, list[tuple[float, float]]] = {}
         for name, texts in gold.items():
             words = len(texts[0].split()) if texts else 0
-            group = next((label for low, high, label in SPANS if low <= words <= high), "no answer")
+            group = next((label for low, high, label in ANSWER_LENGTHS if low <= words <= high), "no answer")
             groups.setdefault(group, []).append(marks[name])
-        names = [label for *_, label in SPANS] + ["no answer"]
+        names = [label for *_, label in ANSWER_LENGTHS] + ["no answer"]
         rows = [
             {"name": name, "exact": _mean(one for one, _ in found), "f1": _mean(one for _, one in found),
              "support": len(found)}

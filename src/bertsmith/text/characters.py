@@ -11,8 +11,8 @@ from jaxtyping import Int16
 
 from bertsmith.text.tokenizer import Tokenizer
 
-FIRST = 1  # the number of byte 0
-TEXT_BEGINS, TEXT_ENDS, WORD_BEGINS, WORD_ENDS, PADDING = range(FIRST + 256, FIRST + 261)
+FIRST_BYTE = 1  # the number of byte 0
+BEGIN_TEXT, END_TEXT, BEGIN_WORD, END_WORD, PADDING = range(FIRST_BYTE + 256, FIRST_BYTE + 261)
 CHARACTER_VOCABULARY = PADDING + 1  # numbers in all
 
 
@@ -22,10 +22,10 @@ def encode_characters(words: Sequence[str], max_characters: int) -> Int16[np.nda
     sizes = np.fromiter(map(len, raw), np.int64, len(raw))
     table = np.full((len(raw), max_characters), PADDING, np.int16)
     places = np.arange(1, max_characters + 1)
-    table[places <= sizes[:, None]] = np.frombuffer(b"".join(raw), np.uint8).astype(np.int16) + FIRST
+    table[places <= sizes[:, None]] = np.frombuffer(b"".join(raw), np.uint8).astype(np.int16) + FIRST_BYTE
     table[:, 1:] = table[:, :-1].copy()  # one place back, for the mark before
-    table[:, 0] = WORD_BEGINS
-    table[np.arange(len(raw)), sizes + 1] = WORD_ENDS
+    table[:, 0] = BEGIN_WORD
+    table[np.arange(len(raw)), sizes + 1] = END_WORD
     return table
 
 
@@ -41,7 +41,7 @@ def vocabulary_characters(tokenizer: Tokenizer, max_characters: int) -> Int16[np
 def boundary_characters(max_characters: int) -> Int16[np.ndarray, "2 C"]:
     """How what begins a text is spelt, and what ends it."""
     marks = encode_characters(["", ""], max_characters)
-    marks[:, 1:3] = [[TEXT_BEGINS, WORD_ENDS], [TEXT_ENDS, WORD_ENDS]]
+    marks[:, 1:3] = [[BEGIN_TEXT, END_WORD], [END_TEXT, END_WORD]]
     return marks
 
 

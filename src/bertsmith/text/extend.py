@@ -14,11 +14,11 @@ from bertsmith.text.fertility import batches, token_counts
 from bertsmith.text.tokenizer import BEGINS, Tokenizer
 from bertsmith.text.train import LONGEST_WORD
 
-FIRST_LETTER = 0x10000  # of those that stand for pieces: from here on every code is a character
+FIRST_CODE = 0x10000  # of those that stand for pieces: from here on every code is a character
 Run = tuple[int, ...]  # pieces that stand one after the other inside a word
 
 
-def extend(tokenizer: Tokenizer, texts: Sequence[str], more: int) -> Tokenizer:
+def extend(tokenizer: Tokenizer, texts: Sequence[str], new_pieces: int) -> Tokenizer:
     """The vocabulary with at most so many pieces more, such as shorten these texts.
 
     A new piece joins old ones that the texts repeat side by side. Old pieces keep their numbers, so that a model keeps
@@ -26,18 +26,18 @@ def extend(tokenizer: Tokenizer, texts: Sequence[str], more: int) -> Tokenizer:
     each piece saves so many tokens as it would be needed, times the pieces less one that it is cut into now, and those
     are added that save the most.
     """
-    if more < 1:
-        raise RecipeError("--more", f"{more} is no number of pieces to add", "Give at least 1")
+    if new_pieces < 1:
+        raise RecipeError("--more", f"{new_pieces} is no number of pieces to add", "Give at least 1")
     match tokenizer.kind:
         case "bpe":
-            return _merged(tokenizer, texts, more)
+            return _extend_bpe(tokenizer, texts, new_pieces)
         case "wordpiece" | "unigram":
-            return _chosen(tokenizer, texts, more)
+            return _extend_by_savings(tokenizer, texts, new_pieces)
     fact = "is neither WordPiece nor byte-level BPE nor Unigram"
     raise FolderError(tokenizer.location, fact, "Only such vocabularies can be extended")
 
 
-def _merged(tokenizer: Tokenizer, texts: Sequence[str], more: int) -> Tokenizer:
+def _extend_bpe(tokenizer: Tokenizer, texts: Sequence[str], more: int) -> Tokenizer:
     """The commonest joins, each a merge behind the old ones.
 
     What would make an old piece in a new way is left out, with all that builds on it: old merges would go on from
@@ -46,7 +46,7 @@ def _merged(tokenizer: Tokenizer, texts: Sequence[str], more: int) -> Tokenizer:
     left_out: set[Run] = set()
     merges: list[tuple[str, str]] = []
     new: dict[str, None] = {}  # in order; two merges may make the same piece
-    for first, second in _joins(tokenizer, texts, 2 * more):
+    for first, second in _learn_merges(tokenizer, texts, 2 * more):
         piece = _spelling(tokenizer, first + second)
         room = piece in new or len(new) < more
         if piece in tokenizer.piece_ids or not room or not left_out.isdisjoint((first, second)):
@@ -57,9 +57,9 @@ def _merged(tokenizer: Tokenizer, texts: Sequence[str], more: int) -> Tokenizer:
     return tokenizer.with_pieces(list(new), merges)
 
 
-def _chosen(tokenizer: Tokenizer, texts: Sequence[str], more: int) -> Tokenizer:
+def _extend_by_savings(tokenizer: Tokenizer, texts: Sequence[str], more: int) -> Tokenizer:
     """Of all joins those that save the most."""
-    joins = _joins(tokenizer, texts, tokenizer.vocabulary + 2 * more)
+    joins = _learn_merges(tokenizer, texts, tokenizer.vocabulary + 2 * more)
     spellings = dict.fromkeys(_spelling(tokenizer, first + second) for first, second in joins)
     lacking = [piece for piece in spellings if piece not in tokenizer.piece_ids]
     all_of_them = tokenizer.with_pieces(lacking)
@@ -73,7 +73,7 @@ def _chosen(tokenizer: Tokenizer, texts: Sequence[str], more: int) -> Tokenizer:
     return tokenizer.with_pieces([piece for piece in best[:more] if saved[piece]])
 
 
-def _joins(tokenizer: Tokenizer, texts: Sequence[str], most: int) -> list[tuple[Run, Run]]:
+def _learn_merges(tokenizer: Tokenizer, texts: Sequence[str], most: int) -> list[tuple[Run, Run]]:
     """Which pieces to join, the commonest neighbours first; each pair is joined everywhere before the next is sought.
 
     Sennrich et al. 2016, section 3.2, beginning with old pieces instead of letters. The library learns that too, where
@@ -81,7 +81,7 @@ def _joins(tokenizer: Tokenizer, texts: Sequence[str], most: int) -> list[tuple[
     """
     letters: dict[int, str] = {}
     words = [
-        "".join(letters.setdefault(piece, chr(FIRST_LETTER + len(letters))) for piece in run)
+        "".join(letters.setdefault(piece, chr(FIRST_CODE + len(letters))) for piece in run)
         for run in _runs(tokenizer, texts)
     ]
     learner = tokenizers.Tokenizer(models.BPE())

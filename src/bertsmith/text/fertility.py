@@ -54,12 +54,12 @@ class Fertility:
         return "\n".join(f"{name:<16} {value}" for name, value in rows.items())
 
 
-def measure_fertility(tokenizer: Tokenizer, texts: Iterable[str], most: int | None = None) -> Fertility:
+def measure_fertility(tokenizer: Tokenizer, texts: Iterable[str], max_characters: int | None = None) -> Fertility:
     """Encode texts, the first ten million characters of them, and count."""
     words = size = 0
     start = list[str]()  # by which the script is known
     counts = np.zeros(tokenizer.vocabulary, np.int64)
-    for batch in batches(texts, most):
+    for batch in batches(texts, max_characters):
         start = start or batch
         words += sum(map(language.count_words, batch))
         size += sum(len(text.encode()) for text in batch)
@@ -96,13 +96,13 @@ class Sample:
 
     def __init__(self, texts: Iterable[str]) -> None:
         self.kept: list[str] = []
-        self.taken = 0  # characters that went by
+        self.characters = 0  # characters that went by
         self._texts = texts
 
     def __iter__(self) -> Iterator[str]:
         step, size = 1, 0
         for place, text in enumerate(self._texts):
-            self.taken += len(text)
+            self.characters += len(text)
             if place % step == 0:
                 self.kept.append(text)
                 size += len(text)
@@ -112,17 +112,17 @@ class Sample:
             yield text
 
 
-def batches(texts: Iterable[str], most: int | None = None) -> Iterator[list[str]]:
+def batches(texts: Iterable[str], max_characters: int | None = None) -> Iterator[list[str]]:
     """Texts, up to the number of characters that are measured, so many at a time."""
     batch: list[str] = []
-    size, most = 0, SAMPLE if most is None else most
+    size, max_characters = 0, SAMPLE if max_characters is None else max_characters
     for text in texts:
-        batch.append(text[: most - size])
+        batch.append(text[: max_characters - size])
         size += len(batch[-1])
-        if len(batch) == BATCH or size >= most:
+        if len(batch) == BATCH or size >= max_characters:
             yield batch
             batch = []
-        if size >= most:
+        if size >= max_characters:
             return
     if batch:
         yield batch

@@ -21,8 +21,8 @@ ROLES = {
     "stop": ("sep_token", "[SEP]", "</s>", END),
     "mask": ("mask_token", "[MASK]", "<mask>"),
 }
-LEFT_TO_RIGHT = {"start": "bos_token", "stop": "eos_token"}  # what models that write text call the same
-MOST, MOST_JSON = 1 << 28, 1 << 24  # bytes of a file of pieces, and of settings
+BOS_EOS_KEYS = {"start": "bos_token", "stop": "eos_token"}  # what models that write text call the same
+MAX_BYTES, MAX_JSON_BYTES = 1 << 28, 1 << 24  # bytes of a file of pieces, and of settings
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")  # of an added piece
 
 
@@ -42,9 +42,9 @@ def find_file(place: Path) -> Path:
     raise FolderError(place, fact, "Make one with: bertsmith tokenizer TEXT --out FOLDER")
 
 
-def settings(folder: Path) -> dict[str, Any]:
+def read_settings(folder: Path) -> dict[str, Any]:
     """What tokenizer_config.json says, and where it is silent special_tokens_map.json; nothing if neither is there."""
-    return {**_said(folder, "special_tokens_map.json"), **_said(folder, "tokenizer_config.json")}
+    return {**_read_object(folder, "special_tokens_map.json"), **_read_object(folder, "tokenizer_config.json")}
 
 
 def read(file: Path, settings: dict[str, Any]) -> tokenizers.Tokenizer:
@@ -54,21 +54,23 @@ def read(file: Path, settings: dict[str, Any]) -> tokenizers.Tokenizer:
             made = tokenizers.Tokenizer.from_str(_text(file))
         case ".json":
             merges = _text(file_inside(file.parent, "merges.txt"))
-            made = _added(
-                published.byte_pairs(file, _text(file), merges, settings, _member(file.parent, settings)), file
+            made = _with_added_tokens(
+                published.load_bpe(file, _text(file), merges, settings, _member(file.parent, settings)), file
             )
         case ".model":
-            check_size(file, MOST)
-            made = _added(published.sentence_pieces(file, settings, _member(file.parent, settings)), file)
+            check_size(file, MAX_BYTES)
+            made = _with_added_tokens(
+                published.load_sentencepiece(file, settings, _member(file.parent, settings)), file
+            )
         case _:
-            made = _added(published.word_pieces(file, _text(file), settings), file)
+            made = _with_added_tokens(published.load_wordpiece(file, _text(file), settings), file)
     limits.check(made, file)
     return made
 
 
-def names(settings: dict[str, Any]) -> dict[str, str]:
+def special_names(settings: dict[str, Any]) -> dict[str, str]:
     """What the folder calls its special pieces: a name, or a record with the name in it."""
-    named = {role: settings.get(key) or settings.get(LEFT_TO_RIGHT.get(role, "")) for role, (key, *_) in ROLES.items()}
+    named = {role: settings.get(key) or settings.get(BOS_EOS_KEYS.get(role, "")) for role, (key, *_) in ROLES.items()}
     plain = {role: name.get("content") if isinstance(name, dict) else name for role, name in named.items()}
     return {role: name for role, name in plain.items() if isinstance(name, str)}
 
@@ -83,11 +85,11 @@ def write(folder: Path, pieces: str, settings: dict[str, Any]) -> None:
         raise FolderError(folder, f"the tokenizer cannot be written there ({error.strerror})") from None
 
 
-def _said(folder: Path, name: str) -> dict[str, Any]:
+def _read_object(folder: Path, name: str) -> dict[str, Any]:
     """A JSON object of the folder; empty where there is no such file."""
     if not lexists(folder / name):
         return {}
-    file = check_size(file_inside(folder, name), MOST_JSON)
+    file = check_size(file_inside(folder, name), MAX_JSON_BYTES)
     try:
         said = json.loads(_text(file))
     except (ValueError, RecursionError):
@@ -101,16 +103,16 @@ def _member(folder: Path, settings: dict[str, Any]) -> str:
     """Whose pieces they are, as transformers names its members: by the tokenizer's class, or the network's."""
     named = str(settings.get("tokenizer_class") or "").removesuffix("Fast").removesuffix("Tokenizer").lower()
     known = {"openaigpt": "openai-gpt", "xlmroberta": "xlm-roberta", "mt5": "t5", "pretrained": ""}
-    return known.get(named, named) or str(_said(folder, "config.json").get("model_type") or "")
+    return known.get(named, named) or str(_read_object(folder, "config.json").get("model_type") or "")
 
 
-def _added(tokenizer: tokenizers.Tokenizer, file: Path) -> tokenizers.Tokenizer:
+def _with_added_tokens(tokenizer: tokenizers.Tokenizer, file: Path) -> tokenizers.Tokenizer:
     """The same with the pieces that were added later: added_tokens.json, or a list in tokenizer_config.json."""
-    listed: dict[str, Any] = _said(file.parent, "added_tokens.json")
+    listed: dict[str, Any] = _read_object(file.parent, "added_tokens.json")
     pieces = {number: AddedToken(piece, normalized=False) for piece, number in listed.items() if type(number) is int}
     if len(pieces) < len(listed):
         raise FolderError(file.with_name("added_tokens.json"), "does not hold the numbers of pieces")
-    settings = _said(file.parent, "tokenizer_config.json")
+    settings = _read_object(file.parent, "tokenizer_config.json")
     decoder = settings.get("added_tokens_decoder")
     for number, said in decoder.items() if isinstance(decoder, dict) else ():
         if not str(number).isdecimal() or not isinstance(said, dict) or not isinstance(said.get("content"), str):
@@ -118,7 +120,7 @@ def _added(tokenizer: tokenizers.Tokenizer, file: Path) -> tokenizers.Tokenizer:
             raise FolderError(file.with_name("tokenizer_config.json"), fact)
         flags = {flag: bool(said[flag]) for flag in FLAGS if flag in said}
         pieces[int(number)] = AddedToken(said["content"], **flags)
-    special = set(names(settings).values())
+    special = set(special_names(settings).values())
     for number, piece in sorted(pieces.items(), key=lambda pair: pair[0]):
         marked = piece.special or piece.content in special
         (tokenizer.add_special_tokens if marked else tokenizer.add_tokens)([piece])
@@ -130,7 +132,7 @@ def _added(tokenizer: tokenizers.Tokenizer, file: Path) -> tokenizers.Tokenizer:
 
 def _text(file: Path) -> str:
     try:
-        return check_size(file, MOST).read_text(encoding="utf-8")
+        return check_size(file, MAX_BYTES).read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise FolderError(file, "is not UTF-8 text") from None
     except OSError as error:

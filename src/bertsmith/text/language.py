@@ -37,7 +37,7 @@ SCRIPTS: dict[str, tuple[tuple[int, int], ...]] = {
 }
 CASED = ("Latin", "Greek", "Cyrillic", "Armenian")
 UNSPACED = ("Chinese", "Japanese", "Thai", "Lao", "Khmer", "Burmese", "Tibetan")  # no space between words
-WORDS = {  # the commonest words of each language in Latin letters
+COMMON_WORDS = {  # the commonest words of each language in Latin letters
     "English": "the of and to in is that was for it with as his on be at by this had not are but from or have an they",
     "German": "der die und das in den von zu mit sich des auf für ist im dem nicht ein eine als auch es an werden",
     "Dutch": "de het een van en in is dat op te voor met zijn niet aan er ook als door maar om bij naar wordt deze",
@@ -66,7 +66,7 @@ WORDS = {  # the commonest words of each language in Latin letters
     "Vietnamese": "và của là có cho không được trong một với người các đã này những để khi đến về ở",
     "Indonesian": "yang dan di dengan untuk ini itu dari dalam tidak pada akan ke adalah juga oleh ada sebagai",
 }
-COMMON = {language: frozenset(words.split()) for language, words in WORDS.items()}
+COMMON_WORD_SETS = {language: frozenset(words.split()) for language, words in COMMON_WORDS.items()}
 DOTLESS = ("Turkish", "Azerbaijani")  # where I is the capital of ı, and i that of İ
 COMMON_LETTER = 0.02  # of all letters: ı is one in twenty in Turkish, and in no other large language
 
@@ -126,7 +126,7 @@ def describe(lowercase: bool, strip_accents: bool, reason: str) -> str:
 
 def detect_writing(texts: Iterable[str]) -> Writing:
     """How texts are written, guessed from the first of them."""
-    text = sample(texts)
+    text = join_sample(texts)
     counts = Counter[str]()
     for letter, times in Counter(text).items():
         if script := _script(letter):
@@ -148,13 +148,13 @@ def is_code(text: str) -> bool:
     return len(_CODE.findall(text)) > CODE * max(len(text.split()), 1)
 
 
-def sample(texts: Iterable[str], most: int = SAMPLE) -> str:
+def join_sample(texts: Iterable[str], max_characters: int = SAMPLE) -> str:
     """The beginning of texts, a line each."""
     found, size = [], 0
     for text in texts:
-        found.append(text[: most - size])
+        found.append(text[: max_characters - size])
         size += len(found[-1])
-        if size >= most:
+        if size >= max_characters:
             break
     return "\n".join(found)
 
@@ -178,7 +178,7 @@ def _language(text: str, accents: float) -> str | None:
     """The language whose commonest words are most of the text, if they are enough of it."""
     words = Counter(re.findall(r"[^\W\d_]+", unicodedata.normalize("NFC", text).lower()))
     total = sum(words.values())
-    shares = {name: sum(words[word] for word in common) / max(total, 1) for name, common in COMMON.items()}
+    shares = {name: sum(words[word] for word in common) / max(total, 1) for name, common in COMMON_WORD_SETS.items()}
     if text.count("ı") > COMMON_LETTER * max(sum(map(str.isalpha, text)), 1):
         return max(DOTLESS, key=lambda name: shares[name])
     best = max(shares, key=lambda name: shares[name])

@@ -30,25 +30,25 @@ Rule = dict[str, Any]
 Write = Callable[[str], str]  # what a rule makes of one character
 
 
-def check(tokenizer: Tokenizer, place: object) -> None:
+def check(tokenizer: Tokenizer, location: object) -> None:
     """Refuse a tokenizer that could cost far more than its size."""
-    said = {name: _said(getattr(tokenizer, name)) for name in PARTS}
+    said = {name: _description(getattr(tokenizer, name)) for name in PARTS}
     for part in ("normalizer", "decoder"):
         chain = _chain(said.get(part))
         if part == "normalizer":
             chain += [rule for rule in _chain(said.get("pre_tokenizer")) if rule.get("type") == "ByteLevel"]
         if len(chain) > RULES:
-            raise FolderError(place, f"its {part} has {len(chain)} rules", f"At most {RULES} are opened")
-        grown = _growth(chain, place)
+            raise FolderError(location, f"its {part} has {len(chain)} rules", f"At most {RULES} are opened")
+        grown = _growth(chain, location)
         if grown > GROWTH:
             times = f"{grown:,.0f}" if grown < 1e9 else "more than a billion"
             fact = f"its {part} can make a text {times} times as long"
-            raise FolderError(place, fact, f"Take rules out of it: at most {GROWTH} times as long is opened")
+            raise FolderError(location, fact, f"Take rules out of it: at most {GROWTH} times as long is opened")
     if (count := _specials(said.get("post_processor"))) > SPECIALS:
-        raise FolderError(place, f"it sets {count} special pieces round a text", f"At most {SPECIALS} are opened")
+        raise FolderError(location, f"it sets {count} special pieces round a text", f"At most {SPECIALS} are opened")
 
 
-def _said(part: Any) -> Any:
+def _description(part: Any) -> Any:
     """A part in the words of the file, without its vocabulary."""
     return None if part is None else json.loads(part.__getstate__())
 

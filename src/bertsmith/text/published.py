@@ -24,7 +24,7 @@ T5 = ("$A:0 </s>:0", "$A:0 </s>:0 $B:0 </s>:0")
 MOST_SENTINELS = 10_000
 
 
-def word_pieces(file: Path, text: str, settings: dict[str, Any]) -> Tokenizer:
+def load_wordpiece(file: Path, text: str, settings: dict[str, Any]) -> Tokenizer:
     """BERT's and MPNet's: one piece a line, in the order of their ids."""
     lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
     vocabulary = {piece: number for number, piece in enumerate(lines)}
@@ -37,13 +37,13 @@ def word_pieces(file: Path, text: str, settings: dict[str, Any]) -> Tokenizer:
     if "[CLS]" not in vocabulary and vocabulary.keys() >= set(MPNET):
         made = bert_tokenizer({}, **rules)
         made.model = models.WordPiece(vocabulary, unk_token="[UNK]")
-        return _marked(made, MPNET, *ROBERTA)
+        return _with_special_tokens(made, MPNET, *ROBERTA)
     if missing := [name for name in SPECIALS["wordpiece"] if name not in vocabulary]:
         raise FolderError(file, f"has no line {missing[0]}", "BERT's vocabulary has one piece a line")
     return bert_tokenizer(vocabulary, **rules)
 
 
-def byte_pairs(file: Path, text: str, merged: str, settings: dict[str, Any], member: str) -> Tokenizer:
+def load_bpe(file: Path, text: str, merged: str, settings: dict[str, Any], member: str) -> Tokenizer:
     """GPT's, GPT-2's and RoBERTa's: the numbers of pieces, and beside them which pairs are joined, the first first."""
     try:
         vocabulary = json.loads(text)
@@ -61,59 +61,61 @@ def byte_pairs(file: Path, text: str, merged: str, settings: dict[str, Any], mem
         made.normalizer = normalizers.BertNormalizer(lowercase=True)
         made.pre_tokenizer = splitters.BertPreTokenizer()
         made.decoder = decoders.BPEDecoder(suffix="</w>")
-        return _marked(made, ("<unk>",))
+        return _with_special_tokens(made, ("<unk>",))
     made = Tokenizer(models.BPE(vocabulary, merges))
     made.pre_tokenizer = splitters.ByteLevel(add_prefix_space=settings.get("add_prefix_space") is True)
     made.decoder = decoders.ByteLevel()
     if END in vocabulary and member in ("", "gpt2"):
-        return _marked(made, (END,))
+        return _with_special_tokens(made, (END,))
     if missing := [name for name in SPECIALS["bpe"] if name not in vocabulary]:
         raise FolderError(file, f"has no piece {missing[0]}", "GPT-2's and RoBERTa's vocabularies are known")
-    return _marked(made, SPECIALS["bpe"], *ROBERTA)
+    return _with_special_tokens(made, SPECIALS["bpe"], *ROBERTA)
 
 
-def sentence_pieces(file: Path, settings: dict[str, Any], member: str) -> Tokenizer:
+def load_sentencepiece(file: Path, settings: dict[str, Any], member: str) -> Tokenizer:
     """T5's, ALBERT's, XLM-RoBERTa's and CamemBERT's, each with special pieces where that member has them."""
     found = sentencepiece.read(file)
     own, names = found.pieces, [piece.text for piece in found.pieces]
-    match member or _guessed(file, names):
+    match member or _guess_member(file, names):
         case "albert":
-            _need(file, names, ("[CLS]", "[SEP]", "[MASK]", "<pad>"))
-            made = found.tokenizer([_number_apart(piece) for piece in own], found.unknown)
-            made = _marked(_normalised(made, found, _albert(settings)), ("<pad>", "[CLS]", "[SEP]", "[MASK]"), *BERT)
+            _require_pieces(file, names, ("[CLS]", "[SEP]", "[MASK]", "<pad>"))
+            made = found.to_tokenizer([_number_apart(piece) for piece in own], found.unknown_id)
+            made = _with_special_tokens(
+                _normalised(made, found, _albert(settings)), ("<pad>", "[CLS]", "[SEP]", "[MASK]"), *BERT
+            )
         case "xlm-roberta":
-            _need(file, names, ("<unk>", "<s>", "</s>"))
+            _require_pieces(file, names, ("<unk>", "<s>", "</s>"))
             first = [Piece(name) for name in ("<s>", "<pad>", "</s>", "<unk>")]
-            made = found.tokenizer([*first, *own[3:], Piece("<mask>")], 3)
-            made = _marked(_normalised(made, found), SPECIALS["bpe"], *ROBERTA)
+            made = found.to_tokenizer([*first, *own[3:], Piece("<mask>")], 3)
+            made = _with_special_tokens(_normalised(made, found), SPECIALS["bpe"], *ROBERTA)
         case "camembert":
-            _need(file, names, ("<unk>", "<s>", "</s>"))
+            _require_pieces(file, names, ("<unk>", "<s>", "</s>"))
             first = [Piece(name) for name in ("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>")]
-            made = found.tokenizer([*first, Piece("<unk>NOTUSED", NEVER), *own[1:], Piece("<mask>")], 3)
-            made = _marked(_normalised(made, found), SPECIALS["bpe"], *ROBERTA)
+            made = found.to_tokenizer([*first, Piece("<unk>NOTUSED", NEVER), *own[1:], Piece("<mask>")], 3)
+            made = _with_special_tokens(_normalised(made, found), SPECIALS["bpe"], *ROBERTA)
         case "t5":
-            _need(file, names, ("<pad>", "</s>", "<unk>"))
+            _require_pieces(file, names, ("<pad>", "</s>", "<unk>"))
             count = settings.get("extra_ids", len(SENTINELS))
             if not isinstance(count, int) or not 0 <= count <= MOST_SENTINELS:
                 raise FolderError(file.with_name("tokenizer_config.json"), f"extra_ids is {str(count)[:40]!r}")
             sentinels = [f"<extra_id_{number}>" for number in reversed(range(count))]
             added = [Piece(name) for name in sentinels if name not in names]
-            made = found.tokenizer([*own, *added], found.unknown)
-            made = _marked(_normalised(made, found), ("<pad>", "</s>", "<unk>", *sentinels), *T5)
+            made = found.to_tokenizer([*own, *added], found.unknown_id)
+            made = _with_special_tokens(_normalised(made, found), ("<pad>", "</s>", "<unk>", *sentinels), *T5)
         case other:
             fact = f"is a model of SentencePiece, and nothing is known of its special pieces in '{other}'"
             raise FolderError(file, fact, "Save the tokenizer again with transformers, which writes tokenizer.json")
     return made
 
 
-def _guessed(file: Path, names: list[str]) -> str:
+def _guess_member(file: Path, names: list[str]) -> str:
     """Whose a model of SentencePiece is, where nothing beside it tells."""
     if "[CLS]" in names:
         return "albert"
     return "t5" if "<pad>" in names[:2] else "xlm-roberta" if file.name == MODELS[1] else "unknown"
 
 
-def _need(file: Path, names: list[str], wanted: tuple[str, ...]) -> None:
+def _require_pieces(file: Path, names: list[str], wanted: tuple[str, ...]) -> None:
     if missing := [name for name in wanted if name not in names]:
         raise FolderError(file, f"has no piece {missing[0]}", "It is not the model of this folder's network")
 
@@ -136,18 +138,18 @@ def _normalised(
 ) -> Tokenizer:
     """Text as SentencePiece has it: characters by its table, blanks single and shown, one before the first word."""
     rules = [*(before or []), *([normalizers.Precompiled(found.charsmap)] if found.charsmap else [])]
-    if found.stripped:
+    if found.remove_extra_whitespaces:
         rules += [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
     tokenizer.normalizer = normalizers.Sequence(rules)
-    scheme = "always" if found.prefixed else "never"
+    scheme = "always" if found.add_dummy_prefix else "never"
     tokenizer.pre_tokenizer = splitters.Metaspace(prepend_scheme=scheme)
     tokenizer.decoder = decoders.Metaspace(prepend_scheme=scheme)
-    if found.fallback:
+    if found.byte_fallback:
         tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace(prepend_scheme=scheme)])
     return tokenizer
 
 
-def _marked(tokenizer: Tokenizer, names: tuple[str, ...], single: str = "", pair: str = "") -> Tokenizer:
+def _with_special_tokens(tokenizer: Tokenizer, names: tuple[str, ...], single: str = "", pair: str = "") -> Tokenizer:
     """Special pieces marked as such, and set round texts."""
     there = [name for name in names if tokenizer.token_to_id(name) is not None]
     # Before the mask the blank is part of it, since in these vocabularies a word begins with its blank.

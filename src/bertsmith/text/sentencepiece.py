@@ -31,25 +31,27 @@ class Piece:
 class SentencePiece:
     """What a model file holds."""
 
-    place: Path
+    path: Path
     pieces: list[Piece]
     kind: int
-    unknown: int
-    fallback: bool  # what no piece spells is spelt by bytes
+    unknown_id: int
+    byte_fallback: bool  # what no piece spells is spelt by bytes
     charsmap: bytes
-    prefixed: bool  # a text begins as if a blank stood before it
-    stripped: bool  # blanks are single, and none is at an end
+    add_dummy_prefix: bool  # a text begins as if a blank stood before it
+    remove_extra_whitespaces: bool  # blanks are single, and none is at an end
 
-    def tokenizer(self, pieces: list[Piece], unknown: int) -> Tokenizer:
+    def to_tokenizer(self, pieces: list[Piece], unknown: int) -> Tokenizer:
         """The library's model over these pieces: those of the file, or as a member of the family numbers them."""
         vocabulary = [(piece.text, NEVER if piece.kind == UNUSED else piece.score) for piece in pieces]
         if self.kind == UNIGRAM:
-            made = Tokenizer(models.Unigram(vocabulary, unknown, byte_fallback=self.fallback))
+            made = Tokenizer(models.Unigram(vocabulary, unknown, byte_fallback=self.byte_fallback))
         else:
             numbers = {text: number for number, (text, _) in enumerate(vocabulary)}
             joined = _merges(vocabulary)
             named = pieces[unknown].text
-            made = Tokenizer(models.BPE(numbers, joined, unk_token=named, fuse_unk=True, byte_fallback=self.fallback))
+            made = Tokenizer(
+                models.BPE(numbers, joined, unk_token=named, fuse_unk=True, byte_fallback=self.byte_fallback)
+            )
         made.add_tokens(
             [
                 AddedToken(piece.text, normalized=False, special=piece.kind == CONTROL)

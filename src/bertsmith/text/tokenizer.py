@@ -15,7 +15,7 @@ from tokenizers import decoders, models, normalizers
 
 from bertsmith.errors import FolderError, TextError
 from bertsmith.text import folder as folders
-from bertsmith.text.folder import LEFT_TO_RIGHT, ROLES
+from bertsmith.text.folder import BOS_EOS_KEYS, ROLES
 from bertsmith.text.library_errors import wrap_library_errors
 from bertsmith.text.train import END, Kind, TokenizerConfig, set_template, train_library_tokenizer
 
@@ -25,7 +25,7 @@ __all__ = ["END", "Tokenizer", "TokenizerConfig", "train"]
 BEGINS = {models.BPE: "Ġ", models.Unigram: "▁"}
 CONTINUES = {models.WordPiece: "##"}
 
-MOST = 10_000_000  # pieces; a file of a few bytes may claim any number
+MAX_PIECES = 10_000_000  # pieces; a file of a few bytes may claim any number
 LONGEST = 16_384  # characters the library gets in one text: it takes 280 bytes for each of them
 TOGETHER = 16  # parts of a longer text that it gets at once
 LIKELIER = 0.001  # than its parts is a new piece, as a logarithm, for each piece that it saves
@@ -49,30 +49,30 @@ class Tokenizer:
         inner.no_truncation()
         self._inner, self.location = inner, location
         self._pieces = {number: piece for piece, number in inner.get_vocab().items()}
-        if not self._pieces or max(self._pieces) >= MOST:
-            raise FolderError(location, f"its pieces are not numbered from 0 to at most {MOST:,}")
+        if not self._pieces or max(self._pieces) >= MAX_PIECES:
+            raise FolderError(location, f"its pieces are not numbered from 0 to at most {MAX_PIECES:,}")
         self._roles = {role: self._find(role, (names or {}).get(role)) for role in ROLES}
 
     @classmethod
     def load(cls, folder: str | Path) -> "Tokenizer":
         """Open a folder with tokenizer.json, or with pieces as they were first published. No code in it is ever run."""
         file = folders.find_file(Path(folder))
-        settings = folders.settings(file.parent)
+        settings = folders.read_settings(file.parent)
         with wrap_library_errors(file, FolderError):
-            return cls(folders.read(file, settings), folders.names(settings), file)
+            return cls(folders.read(file, settings), folders.special_names(settings), file)
 
-    def save(self, folder: str | Path, *, length: int | None = None, segments: bool = True) -> None:
+    def save(self, folder: str | Path, *, max_length: int | None = None, segments: bool = True) -> None:
         """Write tokenizer.json and tokenizer_config.json, as transformers' AutoTokenizer opens them.
 
         `length` is the most pieces that the model beside it takes; `segments` whether it is told the second text.
         """
-        keys = {role: key for role, (key, *_) in ROLES.items()} | (LEFT_TO_RIGHT if self.sentinels else {})
+        keys = {role: key for role, (key, *_) in ROLES.items()} | (BOS_EOS_KEYS if self.sentinels else {})
         settings: dict[str, Any] = {keys[role]: self.piece(number) for role, number in self.roles.items()}
         if self.sentinels:
             settings["extra_ids"] = len(self.sentinels)
             settings["additional_special_tokens"] = [self.piece(number) for number in self.sentinels]
         if isinstance(self._inner.model, models.BPE | models.WordLevel):
-            known = LEFT_TO_RIGHT.items()
+            known = BOS_EOS_KEYS.items()
             settings |= {key: self.piece(self.roles[role]) for role, key in known if role in self.roles}
         settings["tokenizer_class"] = "PreTrainedTokenizerFast"
         told_apart = ["token_type_ids"] if segments and not self.sentinels else []  # T5 never tells two texts apart
@@ -85,8 +85,8 @@ class Tokenizer:
                 "strip_accents": normalizer.strip_accents,
                 "tokenize_chinese_chars": normalizer.handle_chinese_chars,
             }
-        if length is not None:
-            settings["model_max_length"] = length
+        if max_length is not None:
+            settings["model_max_length"] = max_length
         folders.write(Path(folder), self._inner.to_str(pretty=True), settings)
 
     @property
@@ -152,20 +152,20 @@ class Tokenizer:
         start, stop = self.piece(self.start_id), self.piece(self.stop_id)
         if start == stop:
             framed = Template((self.start_id,), (self.start_id,)) == self.template
-            return self if framed else self._framed(f"{start}:0 $A:0", f"{start}:0 $A:0 {start}:0 $B:1")
+            return self if framed else self._with_template(f"{start}:0 $A:0", f"{start}:0 $A:0 {start}:0 $B:1")
         parted = f"{stop}:0 {stop}:0" if stop == "</s>" else f"{stop}:0"  # RoBERTa's vocabulary parts two texts twice
-        return self._framed(f"{start}:0 $A:0 {stop}:0", f"{start}:0 $A:0 {parted} $B:1 {stop}:1")
+        return self._with_template(f"{start}:0 $A:0 {stop}:0", f"{start}:0 $A:0 {parted} $B:1 {stop}:1")
 
     def for_prompts(self) -> "Tokenizer":
         """The same without special pieces after a text, for a model that goes on with it."""
         if not self.ends_with_special:
             return self
         if "start" not in self.roles:
-            return self._framed("$A:0", "$A:0 $B:1")
+            return self._with_template("$A:0", "$A:0 $B:1")
         start, stop = self.piece(self.start_id), self.piece(self.stop_id)
-        return self._framed(f"{start}:0 $A:0", f"{start}:0 $A:0 {stop}:0 $B:1")
+        return self._with_template(f"{start}:0 $A:0", f"{start}:0 $A:0 {stop}:0 $B:1")
 
-    def _framed(self, single: str, pair: str) -> "Tokenizer":
+    def _with_template(self, single: str, pair: str) -> "Tokenizer":
         inner = tokenizers.Tokenizer.from_str(self._inner.to_str())
         set_template(inner, single, pair, [self.piece(number) for number in self.roles.values()])
         return Tokenizer(inner, {role: self.piece(number) for role, number in self.roles.items()}, self.location)

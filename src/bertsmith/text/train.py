@@ -35,11 +35,17 @@ SPECIALS: dict[Kind, tuple[str, ...]] = {
 }
 # Each stands for a span that was taken out; the first one ends the vocabulary. Raffel et al. 2020, section 3.1.4.
 SENTINELS = tuple(f"<extra_id_{number}>" for number in reversed(range(100)))
-BEHIND: dict[Kind, tuple[str, ...]] = {kind: SENTINELS if kind == "t5" else () for kind in SPECIALS}
-SMALLEST: dict[Kind, int] = {"words": 3, "wordpiece": 100, "bpe": 5 + 256, "unigram": 100, "t5": 100 + len(SENTINELS)}
+TRAILING_SPECIALS: dict[Kind, tuple[str, ...]] = {kind: SENTINELS if kind == "t5" else () for kind in SPECIALS}
+MIN_VOCABULARY: dict[Kind, int] = {
+    "words": 3,
+    "wordpiece": 100,
+    "bpe": 5 + 256,
+    "unigram": 100,
+    "t5": 100 + len(SENTINELS),
+}
 
 # How special pieces are set round one text, and round two. RoBERTa's parts two texts twice.
-FRAMES: dict[Kind, tuple[str, str]] = {
+TEMPLATES: dict[Kind, tuple[str, str]] = {
     "words": (f"{END}:0 $A:0", f"{END}:0 $A:0 {END}:0 $B:1"),
     "wordpiece": ("[CLS]:0 $A:0 [SEP]:0", "[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1"),
     "bpe": ("<s>:0 $A:0 </s>:0", "<s>:0 $A:0 </s>:0 </s>:0 $B:1 </s>:1"),
@@ -47,7 +53,7 @@ FRAMES: dict[Kind, tuple[str, str]] = {
     "t5": ("$A:0 </s>:0", "$A:0 </s>:0 $B:1 </s>:1"),
 }
 
-COVERED = 0.9999  # the alphabet is made of the commonest characters, until they are so much of the text
+CHARACTER_COVERAGE = 0.9999  # the alphabet is made of the commonest characters, until they are so much of the text
 RARE = 8_192  # room for the characters that will not be in the alphabet, while the library learns
 LONGEST_WORD = 128  # characters: what is longer is no word, and would swell the table of words
 BATCH = 1 << 20  # characters handed to the library at a time
@@ -67,26 +73,26 @@ class TokenizerConfig:
     def __post_init__(self) -> None:
         if self.kind not in SPECIALS:
             raise RecipeError("tokenizer.kind", f"unknown kind '{self.kind}'", suggest(self.kind, SPECIALS))
-        if self.vocabulary < SMALLEST[self.kind]:
+        if self.vocabulary < MIN_VOCABULARY[self.kind]:
             fact = f"{self.vocabulary} pieces are too few for {self.kind}"
-            raise RecipeError("tokenizer.vocabulary", fact, f"Ask for at least {SMALLEST[self.kind]}")
+            raise RecipeError("tokenizer.vocabulary", fact, f"Ask for at least {MIN_VOCABULARY[self.kind]}")
         if self.min_frequency < 1:
             raise RecipeError("tokenizer.min_frequency", f"{self.min_frequency} is no count", "Ask for 1 or more")
 
     @property
-    def lowers(self) -> bool:
+    def lowercases(self) -> bool:
         """Whether capitals are made small, also where nobody has said it."""
         return self.kind != "t5" if self.lowercase is None else self.lowercase
 
     @property
-    def strips(self) -> bool:
+    def strips_accents(self) -> bool:
         """Whether accents are taken off, also where nobody has said it."""
-        return self.lowers if self.strip_accents is None else self.strip_accents
+        return self.lowercases if self.strip_accents is None else self.strip_accents
 
     @property
-    def accents(self) -> bool | None:
+    def keeps_accents(self) -> bool | None:
         """Whether accents are kept; None where that follows the capitals, which is how BERT's settings have it."""
-        return None if self.strips == self.lowers else not self.strips
+        return None if self.strips_accents == self.lowercases else not self.strips_accents
 
 
 def train_library_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
@@ -94,13 +100,13 @@ def train_library_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> To
     with wrap_library_errors("tokenizer", TextError, "Give it more text, or another number of pieces"):
         match config.kind:
             case "words":
-                return _words(texts, config)
+                return _train_word_level(texts, config)
             case "wordpiece":
-                return _wordpiece(texts, config)
+                return _train_wordpiece(texts, config)
             case "bpe":
-                return _byte_pairs(texts, config)
+                return _train_bpe(texts, config)
             case "unigram" | "t5":
-                return _unigram(texts, config)
+                return _train_unigram(texts, config)
 
 
 def bert_tokenizer(
@@ -118,8 +124,8 @@ def bert_tokenizer(
 
 def with_special_tokens(tokenizer: Tokenizer, kind: Kind) -> Tokenizer:
     """The tokenizer with its special pieces marked, and set round one text or two."""
-    tokenizer.add_special_tokens(_marks(kind))
-    set_template(tokenizer, *FRAMES[kind], SPECIALS[kind])
+    tokenizer.add_special_tokens(_special_tokens(kind))
+    set_template(tokenizer, *TEMPLATES[kind], SPECIALS[kind])
     return tokenizer
 
 
@@ -137,9 +143,9 @@ class TrainingTexts:
     """Texts on their way to the library: clean, in batches, no word too long, thinned when there are very many."""
 
     def __init__(self, texts: Iterable[str], clean: Callable[[str], str]) -> None:
-        self.taken = 0  # characters
+        self.characters = 0  # characters
         self._texts, self._clean = texts, clean
-        self._seen = np.zeros(sys.maxunicode + 1, np.int64)  # how often each character was there
+        self._character_counts = np.zeros(sys.maxunicode + 1, np.int64)  # how often each character was there
         self._unassigned = _categories() == "Cn"
 
     def batches(self) -> Iterator[list[str]]:
@@ -153,22 +159,22 @@ class TrainingTexts:
                 batch, size = [], 0
         if batch:
             yield self._counted(batch)
-        if not self.taken:
+        if not self.characters:
             raise TextError("tokenizer", "there is no text to learn a vocabulary from")
 
-    def alphabet(self, most: int) -> list[str]:
+    def alphabet(self, max_size: int) -> list[str]:
         """The commonest characters, in their order in Unicode; no white space, no controls."""
-        seen = np.where(np.isin(_categories(), ["Cn", "Cc", "Zs", "Zl", "Zp"]), 0, self._seen)
+        seen = np.where(np.isin(_categories(), ["Cn", "Cc", "Zs", "Zl", "Zp"]), 0, self._character_counts)
         common = np.argsort(-seen, kind="stable")
         before = np.cumsum(seen[common]) - seen[common]
-        enough = int(np.searchsorted(before, COVERED * seen.sum()))
-        return [chr(code) for code in sorted(common[: min(enough, most)])]
+        enough = int(np.searchsorted(before, CHARACTER_COVERAGE * seen.sum()))
+        return [chr(code) for code in sorted(common[: min(enough, max_size)])]
 
     def _chosen(self) -> Iterator[str]:
         """So thinned, ten times the text takes little more time and memory: its words are few."""
         for place, text in enumerate(self._texts):
-            if place % (1 << self.taken // WHOLE) == 0 and not text.isspace():
-                self.taken += len(text)
+            if place % (1 << self.characters // WHOLE) == 0 and not text.isspace():
+                self.characters += len(text)
                 yield from (text[start : start + BATCH] for start in range(0, len(text), BATCH))
 
     def _counted(self, batch: list[str]) -> list[str]:
@@ -179,7 +185,7 @@ class TrainingTexts:
             batch = [text.translate(blanks) for text in batch]
         if max(map(len, joined.split()), default=0) > LONGEST_WORD:
             batch = [re.sub(rf"(\S{{{LONGEST_WORD}}})(?=\S)", r"\1 ", text) for text in batch]
-        self._seen += np.bincount(codes, minlength=len(self._seen))
+        self._character_counts += np.bincount(codes, minlength=len(self._character_counts))
         return batch
 
 
@@ -194,29 +200,29 @@ def _cleaner(normalizer: normalizers.Normalizer, lowercase: bool) -> Callable[[s
     return clean
 
 
-def _words(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
+def _train_word_level(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     """The commonest words, each whole, and one piece for all the others. Mikolov et al. 2010, section 2.
 
     Text is parted into words and marks as BERT parts it. Of two words that are equally common the first in Unicode's
     order is taken: so the library has it.
     """
-    tokenizer = bert_tokenizer({}, lowercase=config.lowers, accents=config.accents)
+    tokenizer = bert_tokenizer({}, lowercase=config.lowercases, accents=config.keeps_accents)
     normalizer, splitter, decoder = tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.decoder
     tokenizer = Tokenizer(models.WordLevel(unk_token="<unk>"))
     tokenizer.pre_tokenizer, tokenizer.decoder = splitter, decoder
     trainer = trainers.WordLevelTrainer(
         vocab_size=config.vocabulary,
         min_frequency=config.min_frequency,
-        special_tokens=_marks("words"),
+        special_tokens=_special_tokens("words"),
         show_progress=False,
     )
-    feed = TrainingTexts(texts, _cleaner(normalizer, config.lowers))
+    feed = TrainingTexts(texts, _cleaner(normalizer, config.lowercases))
     tokenizer.train_from_iterator(feed.batches(), trainer)
     tokenizer.normalizer = normalizer
     return with_special_tokens(tokenizer, "words")
 
 
-def _wordpiece(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
+def _train_wordpiece(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     """Merge the commonest neighbours until the vocabulary is full. Schuster and Nakajima 2012.
 
     The library numbers inner characters as chance brings them, and numbers break ties. So every character
@@ -224,8 +230,8 @@ def _wordpiece(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     """
     names = SPECIALS["wordpiece"]
     inner = [f"##{chr(code)}" for code in np.flatnonzero(_may_join())]
-    tokenizer = bert_tokenizer({}, lowercase=config.lowers, accents=config.accents)
-    feed = TrainingTexts(texts, _cleaner(tokenizer.normalizer, config.lowers))
+    tokenizer = bert_tokenizer({}, lowercase=config.lowercases, accents=config.keeps_accents)
+    feed = TrainingTexts(texts, _cleaner(tokenizer.normalizer, config.lowercases))
     tokenizer.normalizer = None
     trainer = trainers.WordPieceTrainer(
         vocab_size=config.vocabulary + len(inner) + RARE,
@@ -243,7 +249,7 @@ def _wordpiece(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     inside = [f"##{letter}" for letter in alphabet if len(cut(f"a{letter}")) == 1]  # no punctuation
     pieces = [*names, *alphabet, *inside, *merged][: config.vocabulary]
     numbered = {piece: number for number, piece in enumerate(pieces)}
-    return bert_tokenizer(numbered, lowercase=config.lowers, accents=config.accents)
+    return bert_tokenizer(numbered, lowercase=config.lowercases, accents=config.keeps_accents)
 
 
 def _may_join() -> np.ndarray:
@@ -260,7 +266,7 @@ def _categories() -> np.ndarray:
     return np.array([unicodedata.category(chr(code)) for code in range(sys.maxunicode + 1)])
 
 
-def _byte_pairs(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
+def _train_bpe(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     """The same merging over bytes, so that nothing is unknown. Radford et al. 2019, section 2.2."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = splitters.ByteLevel(add_prefix_space=False)
@@ -268,7 +274,7 @@ def _byte_pairs(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     trainer = trainers.BpeTrainer(
         vocab_size=config.vocabulary,
         min_frequency=config.min_frequency,
-        special_tokens=_marks("bpe"),
+        special_tokens=_special_tokens("bpe"),
         initial_alphabet=splitters.ByteLevel.alphabet(),
         show_progress=False,
     )
@@ -276,13 +282,13 @@ def _byte_pairs(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     return with_special_tokens(tokenizer, "bpe")
 
 
-def _unigram(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
+def _train_unigram(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     """Begin with far too many pieces and drop those whose loss hurts least. Kudo 2018, section 3.2."""
-    names, behind = SPECIALS[config.kind], BEHIND[config.kind]
+    names, behind = SPECIALS[config.kind], TRAILING_SPECIALS[config.kind]
     tokenizer = Tokenizer(models.Unigram())
-    plain = [normalizers.NFKD(), normalizers.StripAccents()] if config.strips else [normalizers.NFKC()]
-    normalizer = normalizers.Sequence([*plain, *([normalizers.Lowercase()] if config.lowers else [])])
-    feed = TrainingTexts(texts, _cleaner(normalizer, config.lowers))
+    plain = [normalizers.NFKD(), normalizers.StripAccents()] if config.strips_accents else [normalizers.NFKC()]
+    normalizer = normalizers.Sequence([*plain, *([normalizers.Lowercase()] if config.lowercases else [])])
+    feed = TrainingTexts(texts, _cleaner(normalizer, config.lowercases))
     tokenizer.pre_tokenizer = splitters.Sequence([splitters.WhitespaceSplit(), splitters.Metaspace()])
     tokenizer.decoder = decoders.Metaspace()
     # Every character seen is a piece at first; the rare ones are dropped below.
@@ -290,7 +296,7 @@ def _unigram(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     trainer = trainers.UnigramTrainer(vocab_size=room, unk_token="<unk>", show_progress=False)
     tokenizer.train_from_iterator(feed.batches(), trainer)
     letters = {"▁", *feed.alphabet((config.vocabulary - len(behind)) // 2)}
-    learnt = _unshuffled(dict(json.loads(tokenizer.to_str())["model"]["vocab"]))
+    learnt = _without_ties(dict(json.loads(tokenizer.to_str())["model"]["vocab"]))
     taken = {END, *behind}.union(*SPECIALS.values())  # a text may hold these names; learnt, they would pass for roles
     spelt = [piece for piece in learnt if letters.issuperset(piece) and piece not in taken]
     # Letters first, for without them nothing can be spelt.
@@ -302,7 +308,7 @@ def _unigram(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     return with_special_tokens(tokenizer, config.kind)
 
 
-def _unshuffled(vocabulary: dict[str, float]) -> dict[str, float]:
+def _without_ties(vocabulary: dict[str, float]) -> dict[str, float]:
     """The same scores without what is chance in them.
 
     Characters that training dropped come back with the lowest score plus 0.0001, 0.0002, ... dealt out as
@@ -315,6 +321,8 @@ def _unshuffled(vocabulary: dict[str, float]) -> dict[str, float]:
     return scores | dict(zip(dealt, sorted(scores[piece] for piece in dealt), strict=True))
 
 
-def _marks(kind: Kind) -> list[AddedToken]:
+def _special_tokens(kind: Kind) -> list[AddedToken]:
     # Before RoBERTa's mask the space is part of it, since there a word begins with its space.
-    return [AddedToken(name, lstrip=name == "<mask>", special=True) for name in SPECIALS[kind] + BEHIND[kind]]
+    return [
+        AddedToken(name, lstrip=name == "<mask>", special=True) for name in SPECIALS[kind] + TRAILING_SPECIALS[kind]
+    ]

@@ -54,7 +54,7 @@ class Checkpoint:
 def save(folder: Path, checkpoint: Checkpoint, *, keep: int = 2) -> Path:
     """Put a checkpoint in the folder, whole or not at all, and remove all but the newest `keep`."""
     final = folder / f"step-{checkpoint.step:09d}"
-    with files.explain_os_errors(final, _bytes(checkpoint)):
+    with files.explain_os_errors(final, _size(checkpoint)):
         if not folder.exists():
             folder.mkdir(parents=True)
             files.sync_folder(folder.parent)
@@ -62,7 +62,7 @@ def save(folder: Path, checkpoint: Checkpoint, *, keep: int = 2) -> Path:
             shutil.rmtree(leftover)
         if not _is_whole(final):
             _write(final, checkpoint)
-        earlier = [path for step, path in _all(folder) if step <= checkpoint.step]
+        earlier = [path for step, path in _list_newest_first(folder) if step <= checkpoint.step]
         for path in earlier[keep:]:
             with suppress(OSError):  # the next save tries again
                 _remove(path)
@@ -72,7 +72,7 @@ def save(folder: Path, checkpoint: Checkpoint, *, keep: int = 2) -> Path:
 def load_newest(folder: Path) -> tuple[Checkpoint, list[str]] | None:
     """The newest checkpoint that verifies, and a line for each broken one that was stepped over."""
     broken: list[str] = []
-    for _, path in _all(folder):
+    for _, path in _list_newest_first(folder):
         try:
             return _read(path), broken
         except FolderError as error:
@@ -85,7 +85,7 @@ def load_newest(folder: Path) -> tuple[Checkpoint, list[str]] | None:
 
 def load_all(folder: Path) -> Iterator[Checkpoint]:
     """All checkpoints that verify, the earliest first, read one at a time."""
-    for _, path in reversed(_all(folder)):
+    for _, path in reversed(_list_newest_first(folder)):
         with suppress(FolderError):
             yield _read(path)
 
@@ -158,7 +158,7 @@ def _remove(path: Path) -> None:
     shutil.rmtree(doomed)
 
 
-def _all(folder: Path) -> list[tuple[int, Path]]:
+def _list_newest_first(folder: Path) -> list[tuple[int, Path]]:
     """The checkpoints in a folder by step, newest first."""
     named = ((re.fullmatch(r"step-(\d{9,})", path.name), path) for path in folder.glob("step-*"))
     return sorted(((int(name[1]), path) for name, path in named if name), reverse=True)
@@ -206,6 +206,6 @@ def _tensors(data: Tensor) -> dict[str, Tensor]:
     return named
 
 
-def _bytes(checkpoint: Checkpoint) -> int:
+def _size(checkpoint: Checkpoint) -> int:
     """About how much room a checkpoint takes."""
     return sum(tensor.nbytes for tensors in checkpoint.tensors.values() for tensor in tensors.values())

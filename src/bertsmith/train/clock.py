@@ -59,28 +59,28 @@ class Clock:
         self.extent, self.wall = extent, wall
         self.reserve = 0.0 if wall is None else wall.reserve  # seconds to keep for what comes after; may be corrected
         self.finished = False  # a run that has ended stays ended, however little its last command took
-        self._before = training_seconds  # seconds that earlier starts of this run have used
-        self._spent = total_seconds  # seconds that earlier commands took in all
-        self._began: float | None = None
-        self._share = 0.0
+        self._earlier_training_seconds = training_seconds  # seconds that earlier starts of this run have used
+        self._earlier_total_seconds = total_seconds  # seconds that earlier commands took in all
+        self._started: float | None = None
+        self._progress = 0.0
 
     def start(self) -> None:
-        self._began = time.monotonic()
+        self._started = time.monotonic()
 
     @property
     def training_seconds(self) -> float:
         """Seconds of training so far, over all starts of this run."""
-        return self._before + (0.0 if self._began is None else time.monotonic() - self._began)
+        return self._earlier_training_seconds + (0.0 if self._started is None else time.monotonic() - self._started)
 
     @property
     def total_seconds(self) -> float:
         """Seconds that all commands of this run have taken so far, with what was not training."""
-        return self._spent + (0.0 if self.wall is None else time.monotonic() - self.wall.started)
+        return self._earlier_total_seconds + (0.0 if self.wall is None else time.monotonic() - self.wall.started)
 
     def progress(self, step: int, epoch: float) -> float:
         """The part of the run that is done, 1 when it is over."""
         if self.wall is not None:
-            return self._share_of_wall(self.wall)
+            return self._wall_progress(self.wall)
         if self.extent.steps is not None:
             return min(1.0, step / self.extent.steps)
         if self.extent.epochs is not None:
@@ -92,8 +92,10 @@ class Clock:
         """Seconds to go, once there is something to judge by."""
         return self.training_seconds * (1 - progress) / progress if progress > 0 and self.training_seconds > 0 else None
 
-    def _share_of_wall(self, wall: WallBudget) -> float:
-        used, left = self.training_seconds, wall.remaining(self._spent) - self.reserve
+    def _wall_progress(self, wall: WallBudget) -> float:
+        used, left = self.training_seconds, wall.remaining(self._earlier_total_seconds) - self.reserve
         now = 1.0 if self.finished or left <= 0 else used / (used + left)
-        self._share = max(self._share, now)  # a larger reserve may bring the end nearer, and a smaller one not back
-        return self._share
+        self._progress = max(
+            self._progress, now
+        )  # a larger reserve may bring the end nearer, and a smaller one not back
+        return self._progress

@@ -18,11 +18,11 @@ Step = Callable[[Batch, dict[str, Tensor]], Tensor]  # a batch and its counts, b
 
 
 @dataclass(frozen=True)
-class _Recording:
+class _CapturedStep:
     graph: Any
     batch: Batch  # the place that every batch of this shape is copied into
     counts: dict[str, Tensor]
-    figures: Tensor
+    metrics: Tensor
 
 
 class CudaGraphs:
@@ -35,45 +35,45 @@ class CudaGraphs:
 
     def __init__(self, step: Step, device: torch.device) -> None:
         self._step, self._device = step, device
-        self._seen: set[tuple[Any, ...]] = set()
-        self._recordings: dict[tuple[Any, ...], _Recording] = {}
+        self._seen_shapes: set[tuple[Any, ...]] = set()
+        self._captured: dict[tuple[Any, ...], _CapturedStep] = {}
         self._pool = torch.cuda.graph_pool_handle()
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
     def __call__(self, batch: Batch) -> Tensor:
         shape = _shape(batch)
-        recording = self._recordings.get(shape)
-        if recording is None and shape not in self._seen:
-            self._seen.add(shape)
+        recording = self._captured.get(shape)
+        if recording is None and shape not in self._seen_shapes:
+            self._seen_shapes.add(shape)
             return self._run(batch)
         if recording is None:
-            recording = self._record(batch)
-            self._recordings[shape] = recording
+            recording = self._capture(batch)
+            self._captured[shape] = recording
         _copy(batch, recording.batch)
         for name, count in recording.counts.items():
             count.fill_(batch.counts[name])
         recording.graph.replay()
-        return recording.figures.clone()  # the next step writes over them
+        return recording.metrics.clone()  # the next step writes over them
 
     def _run(self, batch: Batch) -> Tensor:
         """Aside, on the stream that recordings use, so that memory is taken from the same place."""
-        moved, counts = self._moved(batch)
+        moved, counts = self._to_device(batch)
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
             figures = self._step(moved, counts)
         torch.cuda.current_stream().wait_stream(self._stream)
         return figures
 
-    def _record(self, batch: Batch) -> _Recording:
-        moved, counts = self._moved(batch)
+    def _capture(self, batch: Batch) -> _CapturedStep:
+        moved, counts = self._to_device(batch)
         torch.cuda.synchronize()
         torch.cuda.empty_cache()  # a recording has memory of its own, and cannot ask for what others keep
         graph = torch.cuda.CUDAGraph()
         with capture(graph, pool=self._pool, stream=self._stream):
             figures = self._step(moved, counts)
-        return _Recording(graph, moved, counts, figures)
+        return _CapturedStep(graph, moved, counts, figures)
 
-    def _moved(self, batch: Batch) -> tuple[Batch, dict[str, Tensor]]:
+    def _to_device(self, batch: Batch) -> tuple[Batch, dict[str, Tensor]]:
         counts = {
             name: torch.tensor(float(count), device=self._device)
             for name, count in batch.counts.items()
@@ -99,7 +99,7 @@ def _shape(batch: Batch) -> tuple[Any, ...]:
     return (*shapes, *((half.max_length, half.equal_lengths) for half in halves))
 
 
-def _copy(batch: Batch, place: Batch) -> None:
-    there = _tensors(place)
+def _copy(batch: Batch, target: Batch) -> None:
+    there = _tensors(target)
     for name, tensor in _tensors(batch).items():
         there[name].copy_(tensor, non_blocking=True)

@@ -35,7 +35,7 @@ class Progress:
     def facts(self) -> list[str]:
         """All but the share and the time, in words."""
         facts = [f"step {self.step:,}", f"loss {self.loss:.3f}", f"rate {self.learning_rate:.1e}"]
-        facts += [f"{_short(self.tokens_per_second)} tokens/s"]
+        facts += [f"{_abbreviate(self.tokens_per_second)} tokens/s"]
         return facts if self.mfu is None else [*facts, f"MFU {self.mfu:.1%}"]
 
     @property
@@ -56,8 +56,8 @@ class Display:
     ) -> None:
         stream = sys.stdout if stream is None else stream
         terminal = _is_terminal(stream) if terminal is None else terminal
-        self._form: _Form | None = _Bar(title, stream) if terminal else _Lines(title, stream)
-        self._every = 0.1 if terminal else interval
+        self._view: _View | None = _Bar(title, stream) if terminal else _Lines(title, stream)
+        self._interval = 0.1 if terminal else interval
         self._latest: Progress | None = None
         self._shown: Progress | None = None
         self._next = 0.0
@@ -74,14 +74,14 @@ class Display:
 
     def show_validation(self, text: str) -> None:
         """The newest validation; on a terminal it stays below the bar."""
-        self._safely(lambda form: form.validated(text))
+        self._safely(lambda form: form.show_validation(text))
 
     def close(self) -> None:
         """Show where the run ended, and leave it there."""
         if self._latest is not None and self._latest is not self._shown:
             self._show(self._latest)
         self._safely(lambda form: form.close())
-        self._form = None
+        self._view = None
 
     def __enter__(self) -> "Display":
         return self
@@ -92,27 +92,27 @@ class Display:
         self.close()
 
     def _show(self, progress: Progress) -> None:
-        self._next = time.monotonic() + self._every
+        self._next = time.monotonic() + self._interval
         self._shown = progress
         self._safely(lambda form: form.show(progress))
 
-    def _safely(self, act: "Callable[[_Form], None]") -> None:
-        if self._form is None:
+    def _safely(self, act: "Callable[[_View], None]") -> None:
+        if self._view is None:
             return
         try:
-            act(self._form)
+            act(self._view)
         except (OSError, ValueError):  # a closed terminal, a broken pipe, a letter the output does not know
-            form, self._form = self._form, None
+            form, self._view = self._view, None
             with suppress(OSError, ValueError):
                 form.close()
 
 
-class _Form(Protocol):
+class _View(Protocol):
     """A way of showing."""
 
     def show(self, progress: Progress) -> None: ...
     def say(self, text: str) -> None: ...
-    def validated(self, text: str) -> None: ...
+    def show_validation(self, text: str) -> None: ...
     def close(self) -> None: ...
 
 
@@ -131,7 +131,7 @@ class _Lines:
         self.stream.write(escape_control(text).encode(encoding, "replace").decode(encoding) + "\n")
         self.stream.flush()
 
-    validated = say
+    show_validation = say
 
     def close(self) -> None:
         pass
@@ -160,7 +160,7 @@ class _Bar:
     def say(self, text: str) -> None:
         self.console.print(escape_control(text), markup=False, emoji=False, soft_wrap=True)
 
-    def validated(self, text: str) -> None:
+    def show_validation(self, text: str) -> None:
         self.validation = text
         self._draw()
 
@@ -170,9 +170,9 @@ class _Bar:
     def _draw(self) -> None:
         if not self.live.is_started:
             self.live.start()
-        self.live.update(self._picture(), refresh=True)
+        self.live.update(self._render(), refresh=True)
 
-    def _picture(self) -> Group:
+    def _render(self) -> Group:
         lines: list[Table | Text] = []
         if self.progress is not None:
             bar = ProgressBar(total=1.0, completed=self.progress.fraction, complete_style="cyan")
@@ -192,7 +192,7 @@ def _is_terminal(stream: Any) -> bool:
     return bool(stream.isatty()) and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 
-def _short(number: float) -> str:
+def _abbreviate(number: float) -> str:
     """A large number in few letters: 950, 12.3k, 1.25M."""
     if number < 1_000:
         return f"{number:.0f}"

@@ -8,8 +8,8 @@ from bertsmith.data.batch import Batch
 from bertsmith.objectives.base import Objective, Sums
 
 EVALUATION_SHARE = 0.05  # of a run's time that evaluations may take, all together
-EACH = EVALUATION_SHARE / 8  # and one of them at most
-LEAST = 4  # batches, however slow they are
+SINGLE_EVALUATION_SHARE = EVALUATION_SHARE / 8  # and one of them at most
+MIN_BATCHES = 4  # batches, however slow they are
 
 
 def evaluate(objective: Objective, batches: Sequence[Batch], bytes_per_token: float) -> dict[str, float]:
@@ -50,13 +50,13 @@ class Validation:
 
     def __call__(self) -> dict[str, float]:
         if self.count is None:
-            self.count = self._measured()
+            self.count = self._affordable_batches()
         began = time.monotonic()
         figures = evaluate(self.objective, self.batches, self.bytes_per_token)
         self.last_seconds = time.monotonic() - began
         return figures
 
-    def _measured(self) -> int:
+    def _affordable_batches(self) -> int:
         """How many batches the time allows: the first one warms up, and two more are timed."""
         assert self.seconds is not None
         times = []
@@ -65,4 +65,4 @@ class Validation:
             for term in self.objective(batch).values():
                 float(term.total)  # a GPU has done it when the figure is there
             times.append(time.monotonic() - began)
-        return max(LEAST, int(self.seconds / max(min(times), 1e-9)))
+        return max(MIN_BATCHES, int(self.seconds / max(min(times), 1e-9)))

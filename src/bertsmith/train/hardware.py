@@ -56,10 +56,10 @@ def peak_flops(device: torch.device, dtype: torch.dtype) -> float:
     left, right = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
     best = float("inf")
     for _ in range(10):
-        _wait(device)
+        _synchronize(device)
         began = time.perf_counter()
         left @ right
-        _wait(device)
+        _synchronize(device)
         best = min(best, time.perf_counter() - began)
     return 2 * size**3 / best
 
@@ -83,8 +83,8 @@ def describe(device: torch.device) -> dict[str, str]:
     }
 
 
-def _wait(where: torch.device) -> None:
-    if where.type == "cuda":
+def _synchronize(device: torch.device) -> None:
+    if device.type == "cuda":
         torch.cuda.synchronize()
 
 

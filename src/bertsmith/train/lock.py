@@ -11,8 +11,8 @@ from bertsmith.errors import RunError
 from bertsmith.files import check_not_foreign, explain_os_errors
 
 NAME = ".lock"
-MARKS = (NAME, "recipe.toml", "log.jsonl", "failure.txt")  # a folder with one of these is a run's
-WRITTEN = ("model", "generator", "checkpoints", "tensorboard", "adapter")  # folders that a run writes over
+RUN_FILES = (NAME, "recipe.toml", "log.jsonl", "failure.txt")  # a folder with one of these is a run's
+RUN_FOLDERS = ("model", "generator", "checkpoints", "tensorboard", "adapter")  # folders that a run writes over
 
 
 class Lock:
@@ -23,13 +23,13 @@ class Lock:
         self._file = -1
 
     def __enter__(self) -> "Lock":
-        check_not_foreign(self.folder, marks=MARKS, written=WRITTEN)
+        check_not_foreign(self.folder, markers=RUN_FILES, outputs=RUN_FOLDERS)
         with explain_os_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self.folder / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            _held.add(self)
+            _held_locks.add(self)
             try:
-                self._take()
+                self._acquire()
                 os.ftruncate(self._file, 0)
                 os.pwrite(self._file, str(os.getpid()).encode(), 0)
             except BaseException:
@@ -47,12 +47,12 @@ class Lock:
 
     def release(self) -> None:
         """Close the file. When nobody else has it open, that gives the lock back."""
-        _held.discard(self)
+        _held_locks.discard(self)
         file, self._file = self._file, -1
         if file >= 0:
             os.close(file)
 
-    def _take(self) -> None:
+    def _acquire(self) -> None:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -65,11 +65,11 @@ class Lock:
             raise RunError(self.folder, fact, "Choose a folder on a local disk") from error
 
 
-def _forget_all() -> None:
-    for lock in list(_held):
+def _release_all() -> None:
+    for lock in list(_held_locks):
         lock.release()
 
 
 # A forked loader worker would hold its parent's lock until it noticed that the parent was killed.
-_held: WeakSet[Lock] = WeakSet()
-os.register_at_fork(after_in_child=_forget_all)
+_held_locks: WeakSet[Lock] = WeakSet()
+os.register_at_fork(after_in_child=_release_all)

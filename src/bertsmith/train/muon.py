@@ -15,7 +15,7 @@ from torch import Tensor, nn
 # for which values still end near one: five rounds make a value of 1/500 of the matrix's length or more one between
 # 0.68 and 1.21, and smaller ones up to 485 times as large. More rounds would not bring them nearer to one.
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-ROUNDS = 5
+NEWTON_SCHULZ_STEPS = 5
 EPSILON = 1e-7  # a matrix shorter than this is next to nothing, and is not blown up
 
 
@@ -31,7 +31,7 @@ def orthogonalise(matrices: Float[Tensor, "n rows columns"]) -> Float[Tensor, "n
     wide = wide / torch.linalg.vector_norm(wide, dim=(1, 2), keepdim=True).clamp(min=EPSILON)
     if wide.is_cuda:
         wide = wide.bfloat16()
-    for _ in range(ROUNDS):
+    for _ in range(NEWTON_SCHULZ_STEPS):
         square = torch.bmm(wide, wide.mT)
         change = torch.baddbmm(square, square, square, beta=third, alpha=fifth)
         wide = torch.baddbmm(wide, change, wide, beta=first)
@@ -93,8 +93,8 @@ class Muon:
         momentum: float,
         weight_decay: float,
     ) -> None:
-        self.parameters, self._parts = dict(parameters), dict(matrix_counts)
-        self._rate, self._momentum, self._decay = learning_rate, momentum, weight_decay
+        self.parameters, self._matrix_counts = dict(parameters), dict(matrix_counts)
+        self._learning_rate, self._momentum, self._weight_decay = learning_rate, momentum, weight_decay
         self.momenta = {name: torch.zeros_like(parameter) for name, parameter in parameters.items()}
         together: dict[tuple[float, torch.Size], list[str]] = {}
         for name, parameter in parameters.items():
@@ -102,16 +102,16 @@ class Muon:
             together.setdefault((learning_rate_scales.get(name, 1.0), shape), []).append(name)
         self._stacks = list(together.values())
         device = next(iter(parameters.values())).device
-        self._shares = torch.tensor([share for share, _ in together], dtype=torch.float32, device=device)
-        self._rates = learning_rate * self._shares
+        self._scales = torch.tensor([share for share, _ in together], dtype=torch.float32, device=device)
+        self._learning_rates = learning_rate * self._scales
 
     def set_learning_rate(self, factor: float) -> None:
         """Have the next move go at this share of the highest rate."""
-        torch.mul(self._shares, self._rate * factor, out=self._rates)
+        torch.mul(self._scales, self._learning_rate * factor, out=self._learning_rates)
 
     def step(self, found_inf: Bool[Tensor, ""]) -> None:
         """Move what has a gradient, unless it is bad."""
-        for names, rate in zip(self._stacks, self._rates.unbind(), strict=True):
+        for names, rate in zip(self._stacks, self._learning_rates.unbind(), strict=True):
             gradients = {name: gradient for name in names if (gradient := self.parameters[name].grad) is not None}
             if gradients:
                 step(
@@ -121,8 +121,8 @@ class Muon:
                     rate,
                     found_inf,
                     momentum=self._momentum,
-                    weight_decay=self._decay,
+                    weight_decay=self._weight_decay,
                 )
 
     def _matrices(self, name: str, tensor: Float[Tensor, "all columns"]) -> Float[Tensor, "parts rows columns"]:
-        return torch.unflatten(tensor, 0, (self._parts[name], -1))
+        return torch.unflatten(tensor, 0, (self._matrix_counts[name], -1))

@@ -73,21 +73,21 @@ class Optimizer:
         self.config = config
         self.parameters = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
         self.muon = (
-            self._muon(module, hidden_matrices or {}, learning_rate_scales or {})
+            self._make_muon(module, hidden_matrices or {}, learning_rate_scales or {})
             if config.hidden_optimizer == "muon"
             else None
         )
         taken = self.muon.parameters if self.muon else {}
-        self._others = {name: parameter for name, parameter in self.parameters.items() if name not in taken}
+        self._base_parameters = {name: parameter for name, parameter in self.parameters.items() if name not in taken}
         groups = self._groups(learning_rate_scales or {})
-        self._rates: Tensor | None = None  # of each group, where they live on the device
+        self._learning_rates: Tensor | None = None  # of each group, where they live on the device
         if capturable:
             device = next(iter(self.parameters.values())).device
-            self._shares = torch.tensor([group["share"] for group in groups], dtype=torch.float32, device=device)
-            self._rates = config.learning_rate * self._shares
-            for group, rate in zip(groups, self._rates.unbind(), strict=True):
+            self._scales = torch.tensor([group["share"] for group in groups], dtype=torch.float32, device=device)
+            self._learning_rates = config.learning_rate * self._scales
+            for group, rate in zip(groups, self._learning_rates.unbind(), strict=True):
                 group["lr"] = rate
-        self.base = self._rest(groups, capturable)  # AdamW, or LAMB, of which all but its step is the same
+        self.base = self._make_base(groups, capturable)  # AdamW, or LAMB, of which all but its step is the same
 
     def step_at(self, factor: float) -> tuple[Float[Tensor, ""], Bool[Tensor, ""]]:
         """Clip, and move the weights at this share of the rate. Returns what `move` does."""
@@ -98,8 +98,8 @@ class Optimizer:
         """Have the next move go at this share of the highest rate."""
         if self.muon is not None:
             self.muon.set_learning_rate(factor)
-        if self._rates is not None:
-            torch.mul(self._shares, self.config.learning_rate * factor, out=self._rates)
+        if self._learning_rates is not None:
+            torch.mul(self._scales, self.config.learning_rate * factor, out=self._learning_rates)
             return
         for group in self.base.param_groups:
             group["lr"] = self.config.learning_rate * factor * group["share"]
@@ -126,12 +126,12 @@ class Optimizer:
 
     def state_dict(self) -> dict[str, Tensor]:
         """Every tensor the next step depends on, by name."""
-        return {f"{part}.{name}": tensor for name, part, tensor in self._parts()}
+        return {f"{part}.{name}": tensor for name, part, tensor in self._named_state()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         for name, momentum in self._momenta().items():
             momentum.copy_(state[f"momentum.{name}"])
-        for name, parameter in self._others.items():
+        for name, parameter in self._base_parameters.items():
             own = {part: state[f"{part}.{name}"] for part in ("step", "exp_avg", "exp_avg_sq")}
             self.base.state[parameter] = {part: tensor.to(parameter.device, copy=True) for part, tensor in own.items()}
 
@@ -139,7 +139,7 @@ class Optimizer:
         """The parameters that decay alike and share a rate, matrices first."""
         together: dict[tuple[bool, float], list[nn.Parameter]] = {}
         for matrices in (True, False):
-            for name, parameter in self._others.items():
+            for name, parameter in self._base_parameters.items():
                 if (parameter.ndim > 1) == matrices:
                     together.setdefault((matrices, rates.get(name, 1.0)), []).append(parameter)
         return [
@@ -152,7 +152,7 @@ class Optimizer:
             for (matrices, share), parameters in together.items()
         ]
 
-    def _rest(self, groups: list[dict[str, Any]], capturable: bool) -> torch.optim.Optimizer:
+    def _make_base(self, groups: list[dict[str, Any]], capturable: bool) -> torch.optim.Optimizer:
         """What moves all that Muon does not."""
         config = self.config
         first, second = config.betas
@@ -170,11 +170,11 @@ class Optimizer:
             # PyTorch would warn at a step outside a graph; the first one of every shape is.
             adamw._warned_capturable_if_run_uncaptured = True
             # Made within a graph, it would be nought again at every replay.
-            for parameter in self._others.values():
+            for parameter in self._base_parameters.values():
                 adamw.state[parameter] = initial_state(parameter)
         return adamw
 
-    def _muon(self, module: nn.Module, hidden: Mapping[str, int], rates: Mapping[str, float]) -> Muon:
+    def _make_muon(self, module: nn.Module, hidden: Mapping[str, int], rates: Mapping[str, float]) -> Muon:
         """Muon for the hidden matrices that learn."""
         parameters = dict(module.named_parameters())
         for name, parts in hidden.items():
@@ -201,8 +201,8 @@ class Optimizer:
     def _momenta(self) -> dict[str, Tensor]:
         return {} if self.muon is None else self.muon.momenta
 
-    def _parts(self) -> Iterator[tuple[str, str, Tensor]]:
-        for name, parameter in self._others.items():
+    def _named_state(self) -> Iterator[tuple[str, str, Tensor]]:
+        for name, parameter in self._base_parameters.items():
             for part, tensor in self.base.state[parameter].items():
                 yield name, part, tensor
         for name, momentum in self._momenta().items():

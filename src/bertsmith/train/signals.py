@@ -5,7 +5,7 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
-_HEARD = (signal.SIGTERM, signal.SIGINT)
+_HANDLED = (signal.SIGTERM, signal.SIGINT)
 
 
 class Signals:
@@ -16,24 +16,24 @@ class Signals:
 
     def __init__(self) -> None:
         self.received: str | None = None  # the name of the first signal that came
-        self._impatient = False
-        self._before: dict[int, Any] = {}
+        self._interrupted = False
+        self._previous_handlers: dict[int, Any] = {}
 
     def __enter__(self) -> "Signals":
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._hear) for number in _HEARD}
+            self._previous_handlers = {number: signal.signal(number, self._handle) for number in _HANDLED}
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for number, handler in self._before.items():
+        for number, handler in self._previous_handlers.items():
             # None stands for a handler that was not set from Python and cannot be put back from here.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        self._before = {}
+        self._previous_handlers = {}
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGINT and self._impatient:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGINT and self._interrupted:
             raise KeyboardInterrupt
-        self._impatient = self._impatient or number == signal.SIGINT
+        self._interrupted = self._interrupted or number == signal.SIGINT
         self.received = self.received or signal.Signals(number).name

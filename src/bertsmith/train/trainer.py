@@ -116,19 +116,23 @@ class Trainer:
         self.compiles = self._compiles()
         half = self.compiles and precision != torch.float32
         self.casts_weights = config.precision == "pure" or (config.precision == "auto" and half)
-        self.forward = self._compute()
+        self.forward = self._make_forward()
         self.graphs = CudaGraphs(self._training_step, self.device) if graphs and self.device.type == "cuda" else None
-        self._weights: dict[str, float] = {}  # of the losses by name, in the order of their figures
+        self._loss_weights: dict[str, float] = {}  # of the losses by name, in the order of their figures
         self.log = Log(folder, tensorboard=tensorboard)
         self.wall = wall
         self.clock = Clock(config.extent, wall=wall)
         # Seconds of all evaluations and saves of this start, while the clock runs; and of the last of each.
         self.evaluation_seconds = self.checkpoint_seconds = 0.0
-        self._evaluation, self._save, self._stride = 0.0, self._bytes() / DISK_BYTES_PER_SECOND, 0.0
+        self._last_evaluation_seconds, self._last_checkpoint_seconds, self._last_step_seconds = (
+            0.0,
+            self._checkpoint_bytes() / DISK_BYTES_PER_SECOND,
+            0.0,
+        )
         self.step, self.position, self.tokens, self.skipped_in_a_row, self.skipped = 0, feed.first_position(), 0, 0, 0
         self.metrics: dict[str, float] = {}
         self.best_metrics: dict[str, float] = {}  # the figures of the best validation
-        self._best: dict[str, Tensor] = {}  # and its weights
+        self._best_weights: dict[str, Tensor] = {}  # and its weights
         self.evaluations_since_best = 0  # validations since then
         self._pending: list[tuple[dict[str, Any], Tensor]] = []
         self._lap = _Lap(0.0, 0, 0)
@@ -142,9 +146,9 @@ class Trainer:
             if self.step == 0 and not self.keep_best:
                 self.evaluate()
             if self.step == 0 and self.evaluate_untrained:
-                figures = self._measured()
+                figures = self._evaluate()
                 self.log.write({"kind": "untrained", "step": 0, **figures})
-                self.display.say(f"before training: {_words(figures)}")
+                self.display.say(f"before training: {_format_metrics(figures)}")
             self.objective.train()
             self._warm_up()
             self.clock.start()
@@ -156,12 +160,14 @@ class Trainer:
                 batches = [next(loader) for _ in range(self.config.gradient_accumulation)]
                 self.update([batch for _, batch in batches], learning_rate_factor(share, self.schedule))
                 self.position = self.feed.next_position(batches[-1][0])
-                self._stride = time.monotonic() - began
+                self._last_step_seconds = time.monotonic() - began
                 before, share = share, self._progress()
                 self._read_pending(share)
-                if _passed(before, share, self.config.evaluations) and self._may_evaluate(share):
+                if _crossed_mark(before, share, self.config.evaluations) and self._may_evaluate(share):
                     self.evaluate()
-                if signals.received or (_passed(before, share, self.config.checkpoints) and self._may_save(share)):
+                if signals.received or (
+                    _crossed_mark(before, share, self.config.checkpoints) and self._may_save(share)
+                ):
                     self.save()
                 if signals.received:
                     raise StopError(
@@ -185,16 +191,18 @@ class Trainer:
             self._seed(0)
             figures = self.graphs(batches[0])
         else:
-            losses = torch.stack([self._losses(batch, counts, index) for index, batch in enumerate(batches)]).sum(0)
+            losses = torch.stack(
+                [self._micro_batch_losses(batch, counts, index) for index, batch in enumerate(batches)]
+            ).sum(0)
             figures = self._optimizer_step(losses)
         self.step += 1
         self.tokens += counts["tokens"]
-        record = {"kind": "step", "step": self.step, "terms": self._weights, "tokens": self.tokens}
+        record = {"kind": "step", "step": self.step, "terms": self._loss_weights, "tokens": self.tokens}
         record["rate"] = self.optimizer.config.learning_rate * rate_factor
         self._lap.squares += counts["squares"]
         self._pending.append((record, figures))
 
-    def _losses(self, batch: Batch, counts: Mapping[str, Any], index: int) -> Tensor:
+    def _micro_batch_losses(self, batch: Batch, counts: Mapping[str, Any], index: int) -> Tensor:
         """The share of one micro-batch in each loss, and its gradient added to what there is."""
         self._seed(index)
         return self._backward(self._terms(batch), counts)
@@ -204,11 +212,11 @@ class Trainer:
         return self._optimizer_step(self._backward(self._forward(batch), counts))
 
     def _backward(self, terms: Mapping[str, Term], counts: Mapping[str, Any]) -> Tensor:
-        self._weights = {name: term.weight for name, term in terms.items()}
+        self._loss_weights = {name: term.weight for name, term in terms.items()}
         # Where nothing was asked, as whether texts were swapped where there are no two, nought is a loss of nought.
         asked = {name: torch.as_tensor(counts[name]).clamp(min=1) for name in terms}
         losses = {name: term.total / asked[name] for name, term in terms.items()}
-        weighted = torch.stack([self._weights[name] * loss for name, loss in losses.items()])
+        weighted = torch.stack([self._loss_weights[name] * loss for name, loss in losses.items()])
         weighted.sum().backward()  # type: ignore[no-untyped-call]
         return torch.stack(list(losses.values())).detach()
 
@@ -228,21 +236,21 @@ class Trainer:
         """Measure on the validation batches, and write it down."""
         self._read_pending(0.0, force=True)
         began = time.monotonic()
-        figures = self._measured()
+        figures = self._evaluate()
         self.metrics = {"step": self.step, **figures}
         self.log.write({"kind": "valid", **self.metrics})
         self.display.show_validation(_validation_line(self.step, figures))
         if self.keep_best:
             self._keep_best(next(iter(figures)))
-        self._evaluation = (
+        self._last_evaluation_seconds = (
             self.compute_metrics.last_seconds
             if isinstance(self.compute_metrics, Validation)
             else time.monotonic() - began
         )
-        self.evaluation_seconds += self._evaluation
+        self.evaluation_seconds += self._last_evaluation_seconds
         self._lap = _Lap(time.monotonic(), self.tokens, 0)
 
-    def _measured(self) -> dict[str, float]:
+    def _evaluate(self) -> dict[str, float]:
         """The figures of the weights as they are now."""
         was_training = self.objective.training
         self.objective.eval()
@@ -253,7 +261,7 @@ class Trainer:
 
     def load_best(self) -> None:
         """Go back to the weights of the best validation."""
-        self.objective.load_state_dict(self._best)
+        self.objective.load_state_dict(self._best_weights)
         self.metrics = self.best_metrics
 
     def save(self) -> None:
@@ -263,8 +271,8 @@ class Trainer:
         began = time.monotonic()
         self.log.sync()
         tensors = {"model": dict(self.objective.state_dict()), "optimizer": self.optimizer.state_dict()}
-        if self._best:
-            tensors["best"] = self._best
+        if self._best_weights:
+            tensors["best"] = self._best_weights
         state = {
             "position": self.position,
             "tokens": self.tokens,
@@ -280,13 +288,13 @@ class Trainer:
             state["validation"] = self.compute_metrics.count
         if self.wall is not None:
             over = self._progress() >= 1
-            spent, evaluation = round(self.clock.total_seconds, 3), round(self._evaluation, 3)
+            spent, evaluation = round(self.clock.total_seconds, 3), round(self._last_evaluation_seconds, 3)
             state["wall"] = {"budget": self.wall.budget, "spent": spent, "evaluation": evaluation, "over": over}
         checkpoint.save(
             self.folder / "checkpoints", Checkpoint(self.step, tensors, state), keep=self.config.keep_checkpoints
         )
-        self._save = time.monotonic() - began
-        self.checkpoint_seconds += self._save
+        self._last_checkpoint_seconds = time.monotonic() - began
+        self.checkpoint_seconds += self._last_checkpoint_seconds
         self._lap = _Lap(time.monotonic(), self.tokens, 0)
 
     def _resume(self) -> None:
@@ -304,26 +312,26 @@ class Trainer:
         self.step, state = saved.step, saved.state
         self.position, self.tokens, self.metrics = state["position"], state["tokens"], state["figures"]
         self.skipped_in_a_row, self.skipped = state["bad_in_a_row"], state["skipped"]
-        self.best_metrics, self._best = state["best"], saved.tensors.get("best", {})
+        self.best_metrics, self._best_weights = state["best"], saved.tensors.get("best", {})
         self.evaluations_since_best = state["waited"]
         if isinstance(self.compute_metrics, Validation) and state.get("validation"):
             self.compute_metrics.count = state["validation"]
-        self._go_on(state)
+        self._restore_clock(state)
         if damage := self.log.rewind(self.step, every_step=True):
             self.display.say(damage)
         self.display.say(f"going on from step {self.step}")
 
-    def _go_on(self, state: Mapping[str, Any]) -> None:
+    def _restore_clock(self, state: Mapping[str, Any]) -> None:
         """The clock of a run that was begun before. One that has ended goes on only if its time was made longer."""
         walled = state.get("wall")
         if self.wall is None or not walled:  # what was trained then is what was spent then, as far as is known
             self.clock = Clock(self.config.extent, state["seconds"], self.wall, total_seconds=state["seconds"])
             return
         self.clock = Clock(self.config.extent, state["seconds"], self.wall, total_seconds=walled["spent"])
-        self._evaluation = walled["evaluation"]
+        self._last_evaluation_seconds = walled["evaluation"]
         self.clock.finished = walled["over"] and self.wall.budget <= walled["budget"]
 
-    def _may_evaluate(self, share: float) -> bool:
+    def _may_evaluate(self, progress: float) -> bool:
         """Whether one more evaluation keeps them to a small share of the time, the last one included.
 
         Only where time bounds the run: else its length is known in updates, and so is what evaluations cost of it. A
@@ -331,16 +339,20 @@ class Trainer:
         """
         if self.keep_best or (self.wall is None and self.config.budget is None):
             return True
-        return self.evaluation_seconds + 2 * self._evaluation <= EVALUATION_SHARE * self.clock.training_seconds / share
+        return (
+            self.evaluation_seconds + 2 * self._last_evaluation_seconds
+            <= EVALUATION_SHARE * self.clock.training_seconds / progress
+        )
 
-    def _may_save(self, share: float) -> bool:
+    def _may_save(self, progress: float) -> bool:
         """The same of a save, where a person waits for the end: a kill costs what was done since the last one."""
         return (
             self.wall is None
-            or self.checkpoint_seconds + 2 * self._save <= EVALUATION_SHARE * self.clock.training_seconds / share
+            or self.checkpoint_seconds + 2 * self._last_checkpoint_seconds
+            <= EVALUATION_SHARE * self.clock.training_seconds / progress
         )
 
-    def _bytes(self) -> int:
+    def _checkpoint_bytes(self) -> int:
         """Of a checkpoint, about: weights and two moments."""
         return 3 * sum(parameter.nbytes for parameter in self.objective.parameters())
 
@@ -350,7 +362,7 @@ class Trainer:
             self.evaluations_since_best += 1
             return
         self.best_metrics, self.evaluations_since_best = dict(self.metrics), 0
-        self._best = {name: weight.detach().clone() for name, weight in self.objective.state_dict().items()}
+        self._best_weights = {name: weight.detach().clone() for name, weight in self.objective.state_dict().items()}
 
     def _should_stop(self) -> bool:
         return self.config.patience is not None and self.evaluations_since_best >= self.config.patience
@@ -382,7 +394,7 @@ class Trainer:
             raise RecipeError("train.compile", fact, "Use auto or never")
         return False
 
-    def _compute(self) -> Callable[[Batch], Any]:
+    def _make_forward(self) -> Callable[[Batch], Any]:
         compute: Callable[[Batch], Any] = self._cast_weights if self.casts_weights else self.objective
         return torch.compile(compute, fullgraph=True, dynamic=False) if self.compiles else compute
 
@@ -403,18 +415,23 @@ class Trainer:
         if self.wall is not None:
             # After the last step: an evaluation, a save, a model folder of about half its size, and the report. Beside
             # other work each may take longer than the last time.
-            after = 1.3 * self._evaluation + 2.0 * self._save + REPORT_SECONDS_PER_STEP * self.step + self._stride
+            after = (
+                1.3 * self._last_evaluation_seconds
+                + 2.0 * self._last_checkpoint_seconds
+                + REPORT_SECONDS_PER_STEP * self.step
+                + self._last_step_seconds
+            )
             self.clock.reserve = self.wall.reserve + after
         return self.clock.progress(self.step, self.feed.epoch(self.position))
 
-    def _read_pending(self, share: float, *, force: bool = False) -> None:
+    def _read_pending(self, progress: float, *, force: bool = False) -> None:
         """Bring the figures of the last steps to the host, now and then, and show and log them."""
         now = time.monotonic()
-        if not self._pending or not (force or len(self._pending) >= MAX_PENDING or now - self._lap.began > 0.5):
+        if not self._pending or not (force or len(self._pending) >= MAX_PENDING or now - self._lap.started > 0.5):
             return
         rows = torch.stack([figures for _, figures in self._pending]).tolist()  # here alone the host waits
         now, longest = time.monotonic(), 0
-        rate = (self.tokens - self._lap.tokens) / max(now - self._lap.began, 1e-9)
+        rate = (self.tokens - self._lap.tokens) / max(now - self._lap.started, 1e-9)
         timing = {"seconds": round(self.clock.training_seconds, 3), "speed": round(rate)}
         for number, ((record, _), row) in enumerate(zip(self._pending, rows, strict=True), 1):
             *losses, norm, bad = row
@@ -436,11 +453,11 @@ class Trainer:
         self._pending.clear()
         self._lap = _Lap(now, self.tokens, 0)
         if not force:
-            left = self.clock.remaining(share)
+            left = self.clock.remaining(progress)
             self.display.update(
                 Progress(
                     step=self.step,
-                    fraction=share,
+                    fraction=progress,
                     loss=loss,
                     learning_rate=record["rate"],
                     tokens_per_second=rate,
@@ -477,7 +494,7 @@ def is_recurrent(objective: Objective) -> bool:
     return any(isinstance(part, nn.RNNBase) for part in objective.modules())
 
 
-def _passed(before: float, now: float, times: int) -> bool:
+def _crossed_mark(before: float, now: float, times: int) -> bool:
     """Whether one of so many evenly spaced marks lies between two shares of the run. The end is no mark."""
     return now < 1 and math.floor(now * times) > math.floor(before * times)
 
@@ -486,14 +503,14 @@ def _passed(before: float, now: float, times: int) -> bool:
 class _Lap:
     """The stretch of steps over which the speed is measured."""
 
-    began: float
+    started: float
     tokens: int
     squares: int
 
 
 def _validation_line(step: int, figures: dict[str, float]) -> str:
-    return f"step {step}: validation {_words(figures)}"
+    return f"step {step}: validation {_format_metrics(figures)}"
 
 
-def _words(figures: dict[str, float]) -> str:
+def _format_metrics(figures: dict[str, float]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in figures.items())

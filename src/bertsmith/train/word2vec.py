@@ -45,14 +45,14 @@ from bertsmith.train.display import Display, Progress
 from bertsmith.train.log import Log
 from bertsmith.train.signals import Signals
 
-WORDS = 1 << 16  # of the text in a step: what is drawn at once, and logged
-GROUP = 16  # blocks that are recorded as one
-LONG = 1 << 20  # words of a text from which on it pays to compile loops, once on a machine
-THREADS = 8  # that draw, at most, where a GPU learns faster than one of them can
-MEASURED = 2  # of so many groups the loss of one block is looked at
-LEAST = 1e-4  # the part of the rate that is left at the end
-EPOCHS = 5.0
-ORDER = 19  # what a draw is for
+WORDS_PER_STEP = 1 << 16  # of the text in a step: what is drawn at once, and logged
+BLOCKS_PER_GRAPH = 16  # blocks that are recorded as one
+MIN_WORDS_TO_COMPILE = 1 << 20  # words of a text from which on it pays to compile loops, once on a machine
+MAX_SAMPLING_THREADS = 8  # that draw, at most, where a GPU learns faster than one of them can
+LOSS_EVERY = 2  # of so many groups the loss of one block is looked at
+MIN_LEARNING_RATE_FACTOR = 1e-4  # the part of the rate that is left at the end
+DEFAULT_EPOCHS = 5.0
+ORDER_KEY = 19  # what a draw is for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,10 +81,10 @@ class Word2VecTrainConfig:
     def extent(self) -> Extent:
         if self.budget is not None:
             return Extent(budget=parse_duration(self.budget))
-        return Extent(epochs=EPOCHS if self.epochs is None else self.epochs)
+        return Extent(epochs=DEFAULT_EPOCHS if self.epochs is None else self.epochs)
 
 
-RATES = {"skip-gram": 0.025, "cbow": 0.15}
+LEARNING_RATES = {"skip-gram": 0.025, "cbow": 0.15}
 
 
 class TableUpdater:
@@ -97,68 +97,72 @@ class TableUpdater:
     def __init__(self, model: Word2Vec, sampling: NegativeSamplingConfig, words: int) -> None:
         self.model, self.negatives = model, sampling.negatives
         self.uses_kernel = (
-            self._fits(sampling) if model.inputs.is_cuda else words >= LONG and find_spec("numba") is not None
+            self._kernel_fits(sampling)
+            if model.inputs.is_cuda
+            else words >= MIN_WORDS_TO_COMPILE and find_spec("numba") is not None
         )
-        self._rate, self._told = model.inputs.new_zeros(()), model.inputs.new_zeros(2)
-        self._recorded: tuple[Blocks, torch.cuda.CUDAGraph, torch.cuda.CUDAGraph] | None = None
+        self._learning_rate, self._loss_and_count = model.inputs.new_zeros(()), model.inputs.new_zeros(2)
+        self._captured: tuple[Blocks, torch.cuda.CUDAGraph, torch.cuda.CUDAGraph] | None = None
 
     def __call__(self, blocks: Blocks, rate: float) -> tuple[float, float]:
         """Learn from all of them. Returns the loss of those that were looked at, and how much that is."""
-        self._rate.fill_(rate)
-        self._told.zero_()
-        for place, some in enumerate(blocks.map_tensors(lambda part: part.to(self._rate.device)).split(GROUP)):
-            self._group(some, look=place % MEASURED == 0)
-        total, told = self._told.tolist()  # here the host waits
+        self._learning_rate.fill_(rate)
+        self._loss_and_count.zero_()
+        for place, some in enumerate(
+            blocks.map_tensors(lambda part: part.to(self._learning_rate.device)).split(BLOCKS_PER_GRAPH)
+        ):
+            self._train_group(some, measure_loss=place % LOSS_EVERY == 0)
+        total, told = self._loss_and_count.tolist()  # here the host waits
         return total, told
 
-    def _group(self, blocks: Blocks, look: bool) -> None:
-        if self._recorded is not None:
-            place, looks, moves = self._recorded
+    def _train_group(self, blocks: Blocks, measure_loss: bool) -> None:
+        if self._captured is not None:
+            place, looks, moves = self._captured
             place.copy_from(blocks)
-            if look:
+            if measure_loss:
                 looks.replay()
             moves.replay()
             return
-        if look:
-            self._look(blocks)
-        self._move(blocks)
-        if self._rate.is_cuda:  # by now every library has set itself up there
-            self._recorded = self._record(blocks)
+        if measure_loss:
+            self._measure_loss(blocks)
+        self._train(blocks)
+        if self._learning_rate.is_cuda:  # by now every library has set itself up there
+            self._captured = self._capture(blocks)
 
-    def _look(self, blocks: Blocks) -> None:
-        self._told.add_(torch.stack(loss(self.model, blocks[0], self.negatives)))
+    def _measure_loss(self, blocks: Blocks) -> None:
+        self._loss_and_count.add_(torch.stack(loss(self.model, blocks[0], self.negatives)))
 
-    def _move(self, blocks: Blocks) -> None:
+    def _train(self, blocks: Blocks) -> None:
         if not self.uses_kernel:
             for number in range(len(blocks)):
-                sgd_step(self.model, blocks[number], self.negatives, self._rate)
+                sgd_step(self.model, blocks[number], self.negatives, self._learning_rate)
             return
         way: dict[str, Any] = {"kind": self.model.config.kind, "negatives": self.negatives, "max_step": MAX_UPDATE_NORM}
-        if not self._rate.is_cuda:
+        if not self._learning_rate.is_cuda:
             from bertsmith.nn.kernels import word2vec_cpu  # needs Numba
 
             tables = self.model.inputs.numpy(), self.model.outputs.numpy()
             drawn = (part.numpy() for part in blocks.tensors)
             word2vec_cpu.update(
-                *tables, *drawn, learning_rate=float(self._rate), threads=torch.get_num_threads(), **way
+                *tables, *drawn, learning_rate=float(self._learning_rate), threads=torch.get_num_threads(), **way
             )
             return
         from bertsmith.nn.kernels import word2vec  # needs Triton
 
         for words, near, false in zip(blocks.word_ids, blocks.is_neighbour, blocks.negative_ids, strict=True):
-            word2vec.update(self.model.inputs, self.model.outputs, words, near, false, self._rate, **way)
+            word2vec.update(self.model.inputs, self.model.outputs, words, near, false, self._learning_rate, **way)
 
-    def _record(self, blocks: Blocks) -> tuple[Blocks, torch.cuda.CUDAGraph, torch.cuda.CUDAGraph]:
+    def _capture(self, blocks: Blocks) -> tuple[Blocks, torch.cuda.CUDAGraph, torch.cuda.CUDAGraph]:
         """Where blocks of this shape are to be laid, what looks at them, and what moves the tables by them."""
-        place = blocks.map_tensors(lambda part: part.new_zeros(GROUP, *part.shape[1:]))
+        place = blocks.map_tensors(lambda part: part.new_zeros(BLOCKS_PER_GRAPH, *part.shape[1:]))
         graphs = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
-        for graph, what in zip(graphs, (self._look, self._move), strict=True):
+        for graph, what in zip(graphs, (self._measure_loss, self._train), strict=True):
             with capture(graph):
                 what(place)
         return place, *graphs
 
-    def _fits(self, neighbours: NegativeSamplingConfig) -> bool:
+    def _kernel_fits(self, neighbours: NegativeSamplingConfig) -> bool:
         """Whether our own kernels can do it."""
         if kernels_unavailable(self.model.inputs.device) is not None:
             return False
@@ -185,37 +189,41 @@ class Word2VecTrainer:
         self.model, self.text, self.config = model, text, config
         self.folder, self.display = folder, display
         self.device = model.inputs.device
-        self.learning_rate = config.learning_rate or RATES[model.config.kind]
+        self.learning_rate = config.learning_rate or LEARNING_RATES[model.config.kind]
         self.sampling = resolve_config(sampling, model.config.kind, text.counts, self.learning_rate)
         self.distributions = (
             keep_probability(text.counts, sampling.subsample),
             cumulative_distribution(text.counts, sampling.power),
         )
-        self.steps_per_epoch = -(-len(text.ids) // WORDS)  # of an epoch
+        self.steps_per_epoch = -(-len(text.ids) // WORDS_PER_STEP)  # of an epoch
         self.log = Log(folder, tensorboard=tensorboard)
         self.clock = Clock(config.extent)
         self.step, self.words, self.loss = 0, 0, math.nan
         self.prefetch = (
-            min(THREADS, os.cpu_count() or 1) if self.device.type == "cuda" else 1
+            min(MAX_SAMPLING_THREADS, os.cpu_count() or 1) if self.device.type == "cuda" else 1
         )  # steps drawn before theirs
-        self._move = TableUpdater(model, self.sampling, len(text.ids))
-        self._order = lru_cache(2)(self._shuffled)  # of the epoch, and of the next
+        self._train_blocks = TableUpdater(model, self.sampling, len(text.ids))
+        self._order = lru_cache(2)(self._shuffle)  # of the epoch, and of the next
 
     def fit(self) -> dict[str, float]:
         """Train to the end of the run, going on from the newest checkpoint. Returns the last figures."""
         self._resume()
-        if self.device.type == "cpu" and len(self.text.ids) >= LONG and not self._move.uses_kernel:
+        if (
+            self.device.type == "cpu"
+            and len(self.text.ids) >= MIN_WORDS_TO_COMPILE
+            and not self._train_blocks.uses_kernel
+        ):
             self.display.say("Numba is not installed: with `pip install 'bertsmith[words]'` it is three times as fast")
         self.clock.start()
         with Signals() as signals, ThreadPoolExecutor(self.prefetch) as pool:
             drawing = deque(pool.submit(self.blocks, self.step + number) for number in range(self.prefetch))
-            share = self._share()
+            share = self._progress()
             while share < 1:
                 blocks = drawing.popleft().result()
                 drawing.append(pool.submit(self.blocks, self.step + self.prefetch))
-                self.update(blocks, self.learning_rate * max(1 - share, LEAST))
-                before, share = share, self._share()
-                if signals.received or _passed(before, share, self.config.checkpoints):
+                self.update(blocks, self.learning_rate * max(1 - share, MIN_LEARNING_RATE_FACTOR))
+                before, share = share, self._progress()
+                if signals.received or _crossed_mark(before, share, self.config.checkpoints):
                     self.save()
                 if signals.received:
                     raise StopError(
@@ -229,13 +237,13 @@ class Word2VecTrainer:
     def update(self, blocks: Blocks, rate: float) -> None:
         """Learn from one stretch of the text, block by block."""
         began = time.monotonic()
-        total, told = self._move(blocks, rate)
+        total, told = self._train_blocks(blocks, rate)
         if not math.isfinite(total):
             remedy = "The last checkpoint is whole; give a new run a lower --learning-rate"
             raise RunError(self.folder, f"the loss was not a number at step {self.step + 1}", remedy)
         self.step, self.words = self.step + 1, self.words + blocks.words_read
         self.loss = total / told if told else self.loss
-        self._note(rate, blocks.words_read / max(time.monotonic() - began, 1e-9))
+        self._log_step(rate, blocks.words_read / max(time.monotonic() - began, 1e-9))
 
     def blocks(self, step: int) -> Blocks:
         """What is learnt from in a step: sentences in an order of the epoch's own, and what was drawn for them."""
@@ -282,22 +290,22 @@ class Word2VecTrainer:
             self.display.say(damage)
         self.display.say(f"going on from step {self.step}")
 
-    def _shuffled(self, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _shuffle(self, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The sentences in the order of an epoch, and with which of them each step begins."""
         count = self.text.sentences
-        order = permute(np.arange(count), count, int(mix(self.config.seed, ORDER, epoch)))
+        order = permute(np.arange(count), count, int(mix(self.config.seed, ORDER_KEY, epoch)))
         lengths = np.diff(self.text.bounds)[order]
-        turns = (np.cumsum(lengths) - lengths) // WORDS  # the step that each sentence begins in
+        turns = (np.cumsum(lengths) - lengths) // WORDS_PER_STEP  # the step that each sentence begins in
         return order, np.searchsorted(turns, np.arange(self.steps_per_epoch + 1))
 
-    def _share(self) -> float:
+    def _progress(self) -> float:
         return self.clock.progress(self.step, self.step / self.steps_per_epoch)
 
-    def _note(self, rate: float, speed: float) -> None:
+    def _log_step(self, rate: float, speed: float) -> None:
         """Log and show a step that is done."""
         record = {"kind": "step", "step": self.step, "loss": self.loss, "rate": rate, "words": self.words}
         self.log.write(record | {"seconds": round(self.clock.training_seconds, 3), "speed": round(speed)})
-        share = self._share()
+        share = self._progress()
         self.display.update(
             Progress(
                 step=self.step,
@@ -310,6 +318,6 @@ class Word2VecTrainer:
         )
 
 
-def _passed(before: float, now: float, times: int) -> bool:
+def _crossed_mark(before: float, now: float, times: int) -> bool:
     """Whether one of so many evenly spaced marks lies between two shares of the run. The end is no mark."""
     return now < 1 and math.floor(now * times) > math.floor(before * times)

@@ -20,10 +20,10 @@ from typing import Literal, TypeVar, get_args
 
 from bertsmith.data.corpus import documents, markup
 from bertsmith.data.corpus.encoding import UTF8
-from bertsmith.data.corpus.lines import Cleaner, Policy, Run, runs, unreadable
+from bertsmith.data.corpus.lines import Cleaner, LineRun, Policy, clean_lines, read_error
 from bertsmith.data.corpus.markup import Paragraph
 from bertsmith.data.corpus.records import ROWS, Record, from_json, from_parquet, from_table
-from bertsmith.data.corpus.sources import DOCUMENTS, STANDARD_INPUT, Skipped, Source, find_sources, told
+from bertsmith.data.corpus.sources import DOCUMENTS, STANDARD_INPUT, Skipped, Source, find_sources, skipped_summary
 from bertsmith.errors import RecipeError, TextError, suggest
 from bertsmith.text.language import count_words
 from bertsmith.text.sentences import Layout, guess_layout, is_wrapped, split_sentences
@@ -84,28 +84,28 @@ class Corpus:
         self.skipped: Skipped = Counter()
         self._sources = find_sources(sources, plain=plain, skipped=self.skipped)
         self.max_characters: int | None = None  # characters that are read at most, where there is no time for all
-        self._spent = False  # standard input has been read
+        self._stdin_read = False  # standard input has been read
         self.files = [source.path for source in self._sources]
         self.bytes = sum(source.size for source in self._sources)  # on disk
         self.progress = 0.0  # of them, what has been read
         self.tally = Counter[str]()  # bad lines in this pass over the text, by kind
         self.layouts: dict[str, Layout] = {}  # of each file read so far
-        self._notes: dict[str, None] = dict.fromkeys(filter(None, [told(self.skipped)]))
-        self._told = 0  # of them
+        self._notes: dict[str, None] = dict.fromkeys(filter(None, [skipped_summary(self.skipped)]))
+        self._notes_shown = 0  # of them
 
-    def keep(self) -> None:
+    def buffer_stdin(self) -> None:
         """Make sure that all of it can be read again: what comes through standard input is copied to the disk."""
-        if any(source.is_stream for source in self._sources) and not self._spent:
+        if any(source.is_stream for source in self._sources) and not self._stdin_read:
             self._sources = [source.buffered() for source in self._sources]
             for source in self._sources:
                 if source.copy is not None:
                     weakref.finalize(self, source.copy.close)
             self.bytes = sum(source.size for source in self._sources)
 
-    def news(self) -> list[str]:
+    def new_notes(self) -> list[str]:
         """What a person should know of how the files were read, in lines, those that were not yet asked for."""
-        lines = list(self._notes)[self._told :]
-        self._told = len(self._notes)
+        lines = list(self._notes)[self._notes_shown :]
+        self._notes_shown = len(self._notes)
         return [*lines[:NOTES], *([f"and {len(lines) - NOTES:,} more files"] if len(lines) > NOTES else [])]
 
     def documents(self, skip: int = 0) -> Iterator[Document]:
@@ -133,7 +133,7 @@ class Corpus:
         read = sum(size for _, size in samples)
         return sum(words for words, _ in samples) * self.bytes / read if read else 0.0
 
-    def sample(self, most: int) -> list[str]:
+    def sample(self, max_characters: int) -> list[str]:
         """Lines near the beginnings of some of the files, at most so many characters; none of a pipe."""
         some = [source for source in self._sources if not source.is_stream]
         some = some[:: max(len(some) // 16, 1)]
@@ -143,9 +143,9 @@ class Corpus:
             part._sources, part.tally, part.layouts = [source], Counter(), {}
             with suppress(TextError):  # whoever reads it in earnest will hear of it
                 for line in part.lines():
-                    found.append(line[: most // len(some)])
+                    found.append(line[: max_characters // len(some)])
                     size += len(line)
-                    if size >= most // len(some):
+                    if size >= max_characters // len(some):
                         break
         return found
 
@@ -174,7 +174,7 @@ class Corpus:
         def reached(position: int) -> None:
             self.progress = (before + position) / max(self.bytes, 1)
 
-        cleaner = Cleaner(self.policy, self.longest, self.tally, guessing=True)
+        cleaner = Cleaner(self.policy, self.longest, self.tally, guess_encoding=True)
         kind, blocks = source.kind, source.blocks(reached)
         if source.path == STANDARD_INPUT:
             kind, blocks = self._standard_input(blocks, source.is_stream)
@@ -187,13 +187,13 @@ class Corpus:
                 found = from_json(blocks, source.name, self.field, cleaner)
                 return self._records(source, self._noted(found, source, cleaner), cleaner)
             case ".pdf":
-                return self._prose(source, self._mended(documents.pages(source), source, cleaner), cleaner)
+                return self._prose(source, self._repaired(documents.pages(source), source, cleaner), cleaner)
             case ".docx":
-                return self._prose(source, self._mended(documents.paragraphs(source), source, cleaner), cleaner)
-        lines = self._noted(runs(blocks, source.name, cleaner), source, cleaner)
+                return self._prose(source, self._repaired(documents.paragraphs(source), source, cleaner), cleaner)
+        lines = self._noted(clean_lines(blocks, source.name, cleaner), source, cleaner)
         match kind:
             case ".html" | ".htm" | ".xhtml":
-                return self._prose(source, markup.page(lines, source.name), cleaner)
+                return self._prose(source, markup.html_page(lines, source.name), cleaner)
             case ".md" | ".markdown" | ".rst":
                 return self._prose(source, markup.markdown(lines, rst=kind == ".rst"), cleaner)
         return self._text(source, lines)
@@ -204,45 +204,45 @@ class Corpus:
     def _noted(self, found: Iterator[T], source: Source, cleaner: Cleaner) -> Iterator[T]:
         """The same, and a line about the encoding where it is not UTF-8."""
         yield from found
-        if cleaner.marked or cleaner.encoding != UTF8:
-            self._note(f"{source.name}: read as {cleaner.marked or cleaner.encoding}, not UTF-8")
+        if cleaner.bom_encoding or cleaner.encoding != UTF8:
+            self._note(f"{source.name}: read as {cleaner.bom_encoding or cleaner.encoding}, not UTF-8")
 
-    def _mended(self, found: Iterator[Paragraph], source: Source, cleaner: Cleaner) -> Iterator[Paragraph]:
+    def _repaired(self, found: Iterator[Paragraph], source: Source, cleaner: Cleaner) -> Iterator[Paragraph]:
         """Paragraphs without NUL and half characters, from a file that a library may give up on."""
         try:
             for number, text in found:
-                if (clean := cleaner.cleaned(text, f"{source.name}:{number}")) is not None:
+                if (clean := cleaner.clean(text, f"{source.name}:{number}")) is not None:
                     yield number, clean
         except TextError:
             raise
         except Exception as error:  # whatever a library throws at a damaged file
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             self._note(f"{source.name}: cannot be read ({reason[:100]}), left out from here on")
-            cleaner.mends("unreadable files", source.name)
+            cleaner.should_repair("unreadable files", source.name)
 
     def _prose(self, source: Source, found: Iterator[Paragraph], cleaner: Cleaner) -> Iterator[Found]:
         """Paragraphs of one document, which are split into sentences unless it was said that they are lines."""
         self.layouts[source.name] = "running" if self.layout == "auto" else self.layout
-        lines = ((number, cleaner.fitted(text, f"{source.name}:{number}")) for number, text in found)
-        yield from passages(lines, blanks=NEVER, enough=ENOUGH)
+        lines = ((number, cleaner.split_long(text, f"{source.name}:{number}")) for number, text in found)
+        yield from passages(lines, blanks=NEVER, max_characters=ENOUGH)
 
     def _standard_input(self, blocks: Iterator[bytes], passing: bool) -> tuple[str, Iterator[bytes]]:
         """It has no ending to go by: what begins with a brace is JSON lines."""
-        if self._spent and passing:
+        if self._stdin_read and passing:
             raise TextError("standard input", "can be read only once", "Write it to a file first")
-        self._spent = passing
+        self._stdin_read = passing
         try:
             first = next(blocks, b"")
         except OSError as error:
-            raise unreadable("standard input", error) from None
+            raise read_error("standard input", error) from None
         return (".jsonl" if first.lstrip().startswith(b"{") else ".txt"), chain([first], blocks)
 
-    def _text(self, source: Source, found: Iterator[Run]) -> Iterator[Found]:
+    def _text(self, source: Source, found: Iterator[LineRun]) -> Iterator[Found]:
         lines, found = _peek(found, lambda run: run[1])
         if self._decide(source, lines) == "lines":
             yield from passages(found, blanks=1)
         else:
-            yield from passages(found, blanks=2, enough=ENOUGH, broken=is_wrapped(lines))
+            yield from passages(found, blanks=2, max_characters=ENOUGH, join_lines=is_wrapped(lines))
 
     def _records(self, source: Source, found: Iterator[Record], cleaner: Cleaner) -> Iterator[Found]:
         lines, found = _peek(found, lambda record: record[1].splitlines())
@@ -251,8 +251,8 @@ class Corpus:
             parts = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
             if len(text) > self.longest:
                 place = f"{source.name}:{number}"
-                parts = [part for line in parts for part in cleaner.fitted(line, place)]
-            for _, texts in passages([(number, parts)], blanks=NEVER, broken=broken):
+                parts = [part for line in parts for part in cleaner.split_long(line, place)]
+            for _, texts in passages([(number, parts)], blanks=NEVER, join_lines=broken):
                 yield number, texts
 
     def _decide(self, source: Source, lines: list[str]) -> Layout:
@@ -260,7 +260,9 @@ class Corpus:
         return self.layouts[source.name]
 
 
-def passages(found: Iterable[Run], *, blanks: int, enough: int = LARGEST, broken: bool = False) -> Iterator[Found]:
+def passages(
+    found: Iterable[LineRun], *, blanks: int, max_characters: int = LARGEST, join_lines: bool = False
+) -> Iterator[Found]:
     """Lines gathered into documents, which end after so many blank lines, or when they hold enough.
 
     `broken` lines are those of a paragraph, to be joined until a blank line.
@@ -272,13 +274,13 @@ def passages(found: Iterable[Run], *, blanks: int, enough: int = LARGEST, broken
             if line:
                 first = first if size else number
                 size, empty = size + len(line), 0
-                (paragraph if broken else texts).append(line)
+                (paragraph if join_lines else texts).append(line)
             else:
                 empty += 1
                 if paragraph:
                     texts.append(" ".join(paragraph))
                     paragraph = []
-            if size >= LARGEST or (size and (empty >= blanks or (size >= enough and not paragraph))):
+            if size >= LARGEST or (size and (empty >= blanks or (size >= max_characters and not paragraph))):
                 yield first, [*texts, " ".join(paragraph)] if paragraph else texts
                 texts, paragraph, size = [], [], 0
     if size:

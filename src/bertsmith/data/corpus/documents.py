@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from bertsmith.data.corpus.markup import Paragraph
-from bertsmith.data.corpus.sources import DOCUMENTS, RATIO, UNPACKED, Source
+from bertsmith.data.corpus.sources import DOCUMENTS, MAX_RATIO, UNPACKED, Source
 from bertsmith.errors import TextError
 
 LARGEST = 1 << 28  # bytes of a file
@@ -31,7 +31,7 @@ def paragraphs(source: Source) -> Iterator[Paragraph]:
     library, raw = _library(source), _bytes(source)
     with zipfile.ZipFile(io.BytesIO(raw)) as archive:
         size = sum(member.file_size for member in archive.infolist())
-    if size > max(UNPACKED, RATIO * len(raw)) or size > LARGEST:
+    if size > max(UNPACKED, MAX_RATIO * len(raw)) or size > LARGEST:
         fact = f"unpacks to {size:,} bytes, {size // max(len(raw), 1):,} times its size"
         raise TextError(source.name, fact, "Do not trust this file")
     number = 0

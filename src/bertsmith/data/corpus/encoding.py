@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 UTF8 = "utf-8"
-HALVES = re.compile(
+SURROGATE_BYTES = re.compile(
     rb"\xed[\xa0-\xbf][\x80-\xbf]"
 )  # halves of characters, as some programs write them: UTF-8 but for these
 SAMPLE = 1 << 16  # bytes that are looked at
@@ -45,7 +45,7 @@ KNOWN = {
     *("iso8859_5", "iso8859_6", "iso8859_7", "iso8859_8", "koi8_r", "koi8_u", "mac_cyrillic", "shift_jis", "tis_620"),
     *("shift_jis_2004", "shift_jisx0213", "euc_jis_2004", "euc_jisx0213"),
 }
-MARKED = {
+BOM_ENCODINGS = {
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
@@ -53,9 +53,9 @@ MARKED = {
 }
 
 
-def marked(first: bytes) -> str:
+def bom_encoding(first: bytes) -> str:
     """UTF-16 or UTF-32, where a byte-order mark says so; else nothing. The longer marks are asked for first."""
-    return next((name for mark, name in MARKED.items() if first.startswith(mark)), "")
+    return next((name for mark, name in BOM_ENCODINGS.items() if first.startswith(mark)), "")
 
 
 def wide(first: bytes) -> str:
@@ -63,7 +63,7 @@ def wide(first: bytes) -> str:
 
     Of most scripts every second byte is 0 or another control character; of Chinese, only of line ends and the like.
     """
-    if found := marked(first):
+    if found := bom_encoding(first):
         return found
     head = first[: min(SAMPLE, len(first)) & ~1]
     if b"\0" not in head or len(head) < SHORTEST:
@@ -86,7 +86,7 @@ def wide(first: bytes) -> str:
 
 def guess(raw: bytes) -> str:
     """The encoding of some lines that are not all UTF-8; UTF-8 where it is the best guess in spite of that."""
-    sample = _sample(HALVES.sub(b"", raw))
+    sample = _sample(SURROGATE_BYTES.sub(b"", raw))
     text = sample.decode(errors="replace")
     bad = text.count("\ufffd")
     good = sum(not letter.isascii() for letter in text) - bad
@@ -95,12 +95,12 @@ def guess(raw: bytes) -> str:
     return _latin(sample) or _other(sample) or UTF8
 
 
-def legible(first: bytes) -> bool:
+def looks_like_text(first: bytes) -> bool:
     """Whether the first bytes of a file may be text: no NUL, unless a mark says that characters have two bytes."""
     return bool(wide(first)) or (b"\0" not in first and not first.startswith((b"%PDF-", b"\x1f\x8b", b"PK\x03\x04")))
 
 
-def transcoded(blocks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+def to_utf8(blocks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
     """The same text in UTF-8."""
     decoder = codecs.getincrementaldecoder(encoding)("replace")
     for block in blocks:

@@ -17,9 +17,9 @@ from bertsmith.data.corpus import encoding
 from bertsmith.errors import TextError
 
 Policy = Literal["skip", "replace", "fail"]
-Run = tuple[int, list[str]]  # the number of a line, then it and those that follow it
+LineRun = tuple[int, list[str]]  # the number of a line, then it and those that follow it
 
-HALF = re.compile("[\ud800-\udfff]")
+SURROGATE = re.compile("[\ud800-\udfff]")
 FACTS = {
     "bad bytes": "holds bytes that are not UTF-8",
     "NUL characters": "holds a NUL character",
@@ -29,72 +29,74 @@ FACTS = {
     "records without text": "has no text in its field",
     "unreadable files": "cannot be read",
 }
-BROKEN = (EOFError, MemoryError, OSError, lzma.LZMAError, zlib.error)
+READ_ERRORS = (EOFError, MemoryError, OSError, lzma.LZMAError, zlib.error)
 REMEDY = "Mend the file, or choose to skip or replace what is bad"
 
 
 class Cleaner:
     """What becomes of bad lines, by the policy, and how many there were of each kind."""
 
-    def __init__(self, policy: Policy, longest: int, tally: Counter[str], *, guessing: bool = False) -> None:
-        self.policy, self.longest, self.tally = policy, longest, tally
-        self.guessing = guessing  # the encoding may be another than UTF-8, and nothing has spoken for UTF-8 yet
+    def __init__(self, policy: Policy, max_length: int, tally: Counter[str], *, guess_encoding: bool = False) -> None:
+        self.policy, self.max_length, self.tally = policy, max_length, tally
+        self.guess_encoding = (
+            guess_encoding  # the encoding may be another than UTF-8, and nothing has spoken for UTF-8 yet
+        )
         self.encoding = encoding.UTF8
-        self.marked = ""  # UTF-16 or UTF-32, where a byte-order mark or its bytes said so
+        self.bom_encoding = ""  # UTF-16 or UTF-32, where a byte-order mark or its bytes said so
 
-    def mends(self, kind: str, place: str) -> bool:
+    def should_repair(self, kind: str, location: str) -> bool:
         """Count a bad line: True to mend it, False to drop it. Refuses it if the policy is to fail."""
         self.tally[kind] += 1
         if self.policy == "fail":
-            raise TextError(place, FACTS[kind].format(longest=self.longest), REMEDY)
+            raise TextError(location, FACTS[kind].format(longest=self.max_length), REMEDY)
         return self.policy == "replace"
 
-    def decoded(self, raw: bytes, place: str) -> str | None:
+    def decode(self, raw: bytes, location: str) -> str | None:
         """A raw line as clean text; None if it is dropped."""
         try:
             text = raw.decode(self.encoding)
         except UnicodeDecodeError:
-            if not self.mends("bad bytes", place):
+            if not self.should_repair("bad bytes", location):
                 return None
             text = raw.decode(self.encoding, errors="replace")
-        return self.cleaned(text, place)
+        return self.clean(text, location)
 
-    def settle(self, raw: bytes) -> None:
+    def settle_encoding(self, raw: bytes) -> None:
         """Guess the encoding from lines that are not UTF-8, if none before has shown that it is."""
-        if self.guessing:
-            self.encoding, self.guessing = encoding.guess(raw), False
+        if self.guess_encoding:
+            self.encoding, self.guess_encoding = encoding.guess(raw), False
 
-    def cleaned(self, text: str, place: str) -> str | None:
+    def clean(self, text: str, location: str) -> str | None:
         """A line without NUL, byte-order marks and half characters; None if it is dropped."""
         if "\0" in text:
-            if not self.mends("NUL characters", place):
+            if not self.should_repair("NUL characters", location):
                 return None
             text = text.replace("\0", " ")
         if "\ufeff" in text:
             self.tally["byte-order marks"] += 1
             text = text.replace("\ufeff", "")
-        if not text.isascii() and HALF.search(text):
-            if not self.mends("half characters", place):
+        if not text.isascii() and SURROGATE.search(text):
+            if not self.should_repair("half characters", location):
                 return None
-            text = HALF.sub("\ufffd", text)
+            text = SURROGATE.sub("\ufffd", text)
         return text
 
-    def fitted(self, text: str | None, place: str) -> list[str]:
+    def split_long(self, text: str | None, location: str) -> list[str]:
         """A clean line if it is not too long; else its parts, or nothing."""
         if text is None:
             return []
-        if len(text) <= self.longest:
+        if len(text) <= self.max_length:
             return [text]
-        return parts(text, self.longest) if self.mends("long lines", place) else []
+        return split_at_spaces(text, self.max_length) if self.should_repair("long lines", location) else []
 
 
-def runs(blocks: Iterable[bytes], name: str, cleaner: Cleaner) -> Iterator[Run]:
+def clean_lines(blocks: Iterable[bytes], name: str, cleaner: Cleaner) -> Iterator[LineRun]:
     """Runs of clean lines. A line that was mended or cut stands alone, so that the numbers stay right."""
-    most = 4 * cleaner.longest  # bytes: no character takes more than four
+    most = 4 * cleaner.max_length  # bytes: no character takes more than four
     number, held, size = 1, list[bytes](), 0
     mended: bool | None = None  # of a line without end, while it is given out in parts
     try:
-        for block in _unified(blocks, name, cleaner):
+        for block in _unify_newlines(blocks, name, cleaner):
             end = block.rfind(b"\n")
             held.append(block if end < 0 else block[:end])
             size += len(held[-1])
@@ -103,54 +105,54 @@ def runs(blocks: Iterable[bytes], name: str, cleaner: Cleaner) -> Iterator[Run]:
             body, held, size = b"".join(held), [], 0
             if end < 0:
                 if mended is None:
-                    mended = cleaner.mends("long lines", f"{name}:{number}")
+                    mended = cleaner.should_repair("long lines", f"{name}:{number}")
                 here = _last_space(body)
-                yield number, _piecemeal(body[:here], f"{name}:{number}", cleaner) if mended else []
+                yield number, _decode_part(body[:here], f"{name}:{number}", cleaner) if mended else []
                 held, size = [body[here:]], len(body) - here
                 continue
             held, size = [block[end + 1 :]], len(block) - end - 1
             if mended is not None:
                 line, more, body = body.partition(b"\n")
-                yield number, _piecemeal(line, f"{name}:{number}", cleaner) if mended else []
+                yield number, _decode_part(line, f"{name}:{number}", cleaner) if mended else []
                 number, mended = number + 1, None
                 if not more:
                     continue
             yield from _lines(body, number, name, cleaner)
             number += body.count(b"\n") + 1
-    except BROKEN as error:
-        raise unreadable(f"{name}:{number}", error) from None
+    except READ_ERRORS as error:
+        raise read_error(f"{name}:{number}", error) from None
 
 
-def unreadable(place: str, error: BaseException) -> TextError:
+def read_error(location: str, error: BaseException) -> TextError:
     """What to say of a file that the disk or the unpacker will not give."""
     if isinstance(error, OSError) and error.errno:
-        return TextError(place, f"cannot be read ({error.strerror})")
+        return TextError(location, f"cannot be read ({error.strerror})")
     reason = str(error).splitlines() or ["it is damaged"]
-    return TextError(place, f"cannot be read from here on ({reason[0].rstrip('.')})", "Get the file again")
+    return TextError(location, f"cannot be read from here on ({reason[0].rstrip('.')})", "Get the file again")
 
 
-def parts(text: str, longest: int) -> list[str]:
+def split_at_spaces(text: str, max_length: int) -> list[str]:
     """A long text cut at spaces where there are any."""
     found, start = [], 0
-    while len(text) - start > longest:
-        space = text.rfind(" ", start + 1, start + longest + 1)
-        stop = space if space > start else start + longest
+    while len(text) - start > max_length:
+        space = text.rfind(" ", start + 1, start + max_length + 1)
+        stop = space if space > start else start + max_length
         found.append(text[start:stop])
         start = stop
     return [*found, text[start:]]
 
 
-def _lines(body: bytes, number: int, name: str, cleaner: Cleaner) -> Iterator[Run]:
+def _lines(body: bytes, number: int, name: str, cleaner: Cleaner) -> Iterator[LineRun]:
     try:
         text = body.decode(cleaner.encoding)
-        if cleaner.guessing and not text.isascii():
-            cleaner.guessing = False  # it is UTF-8, and stays so
+        if cleaner.guess_encoding and not text.isascii():
+            cleaner.guess_encoding = False  # it is UTF-8, and stays so
         lines = text.split("\n")
-        clean = "\0" not in text and "\ufeff" not in text and max(map(len, lines)) <= cleaner.longest
+        clean = "\0" not in text and "\ufeff" not in text and max(map(len, lines)) <= cleaner.max_length
     except UnicodeDecodeError:
         clean = False
-        if cleaner.guessing:
-            cleaner.settle(body)
+        if cleaner.guess_encoding:
+            cleaner.settle_encoding(body)
             if cleaner.encoding != encoding.UTF8:
                 yield from _lines(body, number, name, cleaner)
                 return
@@ -159,15 +161,15 @@ def _lines(body: bytes, number: int, name: str, cleaner: Cleaner) -> Iterator[Ru
         return
     for at, raw in enumerate(body.split(b"\n"), number):
         place = f"{name}:{at}"
-        if kept := cleaner.fitted(cleaner.decoded(raw, place), place):
+        if kept := cleaner.split_long(cleaner.decode(raw, place), place):
             yield at, kept
 
 
-def _piecemeal(raw: bytes, place: str, cleaner: Cleaner) -> list[str]:
-    if cleaner.guessing and not raw.isascii():
-        cleaner.settle(raw)
-    text = cleaner.decoded(raw, place)
-    return [] if text is None else parts(text, cleaner.longest)
+def _decode_part(raw: bytes, place: str, cleaner: Cleaner) -> list[str]:
+    if cleaner.guess_encoding and not raw.isascii():
+        cleaner.settle_encoding(raw)
+    text = cleaner.decode(raw, place)
+    return [] if text is None else split_at_spaces(text, cleaner.max_length)
 
 
 def _last_space(raw: bytes) -> int:
@@ -178,10 +180,10 @@ def _last_space(raw: bytes) -> int:
     return next(begins, len(raw))
 
 
-def _unified(blocks: Iterable[bytes], name: str, cleaner: Cleaner) -> Iterator[bytes]:
+def _unify_newlines(blocks: Iterable[bytes], name: str, cleaner: Cleaner) -> Iterator[bytes]:
     """The same text with every line ended by a line feed, the last one too."""
     last = b""
-    for block in _unmarked(iter(blocks), name, cleaner):
+    for block in _strip_bom(iter(blocks), name, cleaner):
         block, last = last + block, b""
         if b"\r" in block:
             if block.endswith(b"\r"):  # perhaps half of a line end
@@ -191,15 +193,15 @@ def _unified(blocks: Iterable[bytes], name: str, cleaner: Cleaner) -> Iterator[b
     yield b"\n"
 
 
-def _unmarked(blocks: Iterator[bytes], name: str, cleaner: Cleaner) -> Iterator[bytes]:
+def _strip_bom(blocks: Iterator[bytes], name: str, cleaner: Cleaner) -> Iterator[bytes]:
     """The same text without a byte-order mark. UTF-16, as Windows writes it, and UTF-32 are known first."""
     first = next(blocks, b"")
     while len(first) < 4 and (more := next(blocks, b"")):  # a mark has up to four bytes
         first += more
     if found := encoding.wide(first):
-        cleaner.tally["byte-order marks"] += bool(encoding.marked(first))
-        cleaner.guessing = False
-        cleaner.marked = found
+        cleaner.tally["byte-order marks"] += bool(encoding.bom_encoding(first))
+        cleaner.guess_encoding = False
+        cleaner.bom_encoding = found
         # Half characters are found later; beyond them UTF-32 can hold numbers that are no character.
         decoder = codecs.getincrementaldecoder(found)("surrogatepass" if found.startswith("utf-16") else "replace")
         for block in chain([first], blocks):
@@ -209,6 +211,6 @@ def _unmarked(blocks: Iterator[bytes], name: str, cleaner: Cleaner) -> Iterator[
         return
     if first.startswith(codecs.BOM_UTF8):
         cleaner.tally["byte-order marks"] += 1
-        cleaner.guessing = False
+        cleaner.guess_encoding = False
     yield first.removeprefix(codecs.BOM_UTF8)
     yield from blocks

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from html.parser import HTMLParser
 
-from bertsmith.data.corpus.lines import Run
+from bertsmith.data.corpus.lines import LineRun
 from bertsmith.errors import TextError
 
 Paragraph = tuple[int, str]  # the line where it begins, and its text
@@ -34,13 +34,46 @@ INLINE = [
 ]
 LONGEST = 1 << 14  # characters of a line whose marks are looked for: patterns take longer than reading
 
-DROPPED = {"script", "style", "nav", "template", "svg", "noscript", "head", "iframe", "object", "select", "button"}
-INNER = {"a", "abbr", "b", "bdi", "bdo", "cite", "code", "data", "del", "dfn", "em", "font", "i", "ins", "kbd", "label"}
-INNER |= {"mark", "q", "s", "samp", "small", "span", "strong", "sub", "sup", "time", "tt", "u", "var", "wbr", "ruby"}
+DROPPED_TAGS = {"script", "style", "nav", "template", "svg", "noscript", "head", "iframe", "object", "select", "button"}
+INLINE_TAGS = {
+    "a",
+    "abbr",
+    "b",
+    "bdi",
+    "bdo",
+    "cite",
+    "code",
+    "data",
+    "del",
+    "dfn",
+    "em",
+    "font",
+    "i",
+    "ins",
+    "kbd",
+    "label",
+}
+INLINE_TAGS |= {
+    "mark",
+    "q",
+    "s",
+    "samp",
+    "small",
+    "span",
+    "strong",
+    "sub",
+    "sup",
+    "time",
+    "tt",
+    "u",
+    "var",
+    "wbr",
+    "ruby",
+}
 TAG = 1 << 22  # characters of a tag, or of a comment, that may be waited for
 
 
-def markdown(found: Iterable[Run], *, rst: bool = False) -> Iterator[Paragraph]:
+def markdown(found: Iterable[LineRun], *, rst: bool = False) -> Iterator[Paragraph]:
     """The paragraphs of Markdown, or of reStructuredText."""
     held, first, fence, hidden = list[str](), 0, "", -1
     front = False  # within the settings that some files begin with
@@ -100,22 +133,22 @@ def _inline(text: str) -> str:
     return " ".join(html.unescape(text).split())
 
 
-def page(found: Iterable[Run], name: str) -> Iterator[Paragraph]:
+def html_page(found: Iterable[LineRun], name: str) -> Iterator[Paragraph]:
     """The paragraphs of an HTML page, as they come by."""
-    parser = _Page()
+    parser = _HTMLPage()
     for start, lines in found:
         for number, line in enumerate(lines, start):
             parser.number = number
             parser.feed(line + "\n")
             if len(parser.rawdata) > TAG:
                 raise TextError(f"{name}:{number}", "has a tag that never ends", "Mend the file, or add --as text")
-            yield from parser.taken()
+            yield from parser.pop_paragraphs()
     parser.close()
     parser.end()
-    yield from parser.taken()
+    yield from parser.pop_paragraphs()
 
 
-class _Page(HTMLParser):
+class _HTMLPage(HTMLParser):
     """Gathers the text between tags; a tag that is not within a line ends the paragraph."""
 
     def __init__(self) -> None:
@@ -124,7 +157,7 @@ class _Page(HTMLParser):
         self._held, self._done = list[str](), list[Paragraph]()
         self._dropped, self._depth = "", 0
 
-    def taken(self) -> list[Paragraph]:
+    def pop_paragraphs(self) -> list[Paragraph]:
         """The paragraphs that have ended since it was last asked."""
         done, self._done = self._done, []
         return done
@@ -139,9 +172,9 @@ class _Page(HTMLParser):
             self._depth += tag == self._dropped
         elif tag == "body":
             self.end()
-        elif tag in DROPPED:
+        elif tag in DROPPED_TAGS:
             self._dropped, self._depth = tag, 1
-        elif tag not in INNER:
+        elif tag not in INLINE_TAGS:
             self.end()
         if self._dropped == "head" and tag == "body":  # a head that nobody closed
             self._dropped = ""
@@ -150,7 +183,7 @@ class _Page(HTMLParser):
         if tag == self._dropped:
             self._depth -= 1
             self._dropped = self._dropped if self._depth else ""
-        elif tag not in INNER:
+        elif tag not in INLINE_TAGS:
             self.end()
 
     def handle_data(self, data: str) -> None:

@@ -3,9 +3,9 @@
 import json
 from collections.abc import Callable, Iterator
 
-from bertsmith.data.corpus.lines import Cleaner, runs, unreadable
-from bertsmith.data.corpus.sources import Source, pyarrow
-from bertsmith.data.labelled.tables import BadRows, Table, open_table, recoded
+from bertsmith.data.corpus.lines import Cleaner, clean_lines, read_error
+from bertsmith.data.corpus.sources import Source, import_pyarrow
+from bertsmith.data.labelled.tables import BadRows, Table, open_table, with_encoding
 from bertsmith.errors import TextError, suggest
 
 LONGEST = 1 << 24  # characters a line of JSON may have
@@ -17,9 +17,9 @@ Record = tuple[int, str]  # the number of the line or row, and the text in it
 
 def from_json(blocks: Iterator[bytes], name: str, field: str, cleaner: Cleaner) -> Iterator[Record]:
     """The text in one field of each JSON object. A field that the first one lacks must be misspelt."""
-    whole = Cleaner(cleaner.policy, LONGEST, cleaner.tally, guessing=cleaner.guessing)
+    whole = Cleaner(cleaner.policy, LONGEST, cleaner.tally, guess_encoding=cleaner.guess_encoding)
     known = False
-    for first, lines in runs(blocks, name, whole):
+    for first, lines in clean_lines(blocks, name, whole):
         for number, line in enumerate(lines, first):
             if not line or line.isspace():
                 continue
@@ -29,22 +29,22 @@ def from_json(blocks: Iterator[bytes], name: str, field: str, cleaner: Cleaner) 
             except (ValueError, RecursionError):
                 record = None
             if not isinstance(record, dict):
-                cleaner.mends("broken records", place)
+                cleaner.should_repair("broken records", place)
                 continue
             if field not in record and not known:
                 raise TextError(place, f"has no field '{field}'", suggest(field, record))
             known = True
             text = record.get(field)
             if not isinstance(text, str):
-                cleaner.mends("records without text", place)
-            elif (text := cleaner.cleaned(text, place)) is not None:
+                cleaner.should_repair("records without text", place)
+            elif (text := cleaner.clean(text, place)) is not None:
                 yield number, text
-    cleaner.encoding, cleaner.marked = whole.encoding, whole.marked
+    cleaner.encoding, cleaner.bom_encoding = whole.encoding, whole.bom_encoding
 
 
-def from_parquet(source: Source, field: str, cleaner: Cleaner, reached: Callable[[int], object]) -> Iterator[Record]:
+def from_parquet(source: Source, field: str, cleaner: Cleaner, progress: Callable[[int], object]) -> Iterator[Record]:
     """The texts in one column."""
-    arrow = pyarrow(source.name)
+    arrow = import_pyarrow(source.name)
     done = 0  # rows
     try:
         with arrow.parquet.ParquetFile(source.path) as file:
@@ -57,22 +57,22 @@ def from_parquet(source: Source, field: str, cleaner: Cleaner, reached: Callable
                 for row, raw in enumerate(batch.column(0).cast(arrow.large_binary()).to_pylist(), done + 1):
                     place = f"{source.name}:{row}"
                     if raw is None:
-                        cleaner.mends("records without text", place)
-                    elif (text := cleaner.decoded(raw, place)) is not None:
+                        cleaner.should_repair("records without text", place)
+                    elif (text := cleaner.decode(raw, place)) is not None:
                         yield row, text
                 done += len(batch)
-                reached(source.size * done // rows)
+                progress(source.size * done // rows)
     except arrow.ArrowNotImplementedError:
         raise TextError(source.name, f"the column '{field}' does not hold text") from None
     except (arrow.ArrowException, OSError, LookupError) as error:
-        raise unreadable(f"{source.name}:{done + 1}", error) from None
+        raise read_error(f"{source.name}:{done + 1}", error) from None
 
 
 def from_table(
-    source: Source, field: str, cleaner: Cleaner, reached: Callable[[int], object], note: Callable[[str], object]
+    source: Source, field: str, cleaner: Cleaner, progress: Callable[[int], object], note: Callable[[str], object]
 ) -> Iterator[Record]:
     """The texts in one column of CSV or TSV: the one that was named, else the one whose texts are the longest."""
-    source = recoded(source)
+    source = with_encoding(source)
     if source.encoding:
         note(f"{source.name}: read as {source.encoding}, not UTF-8")
     table = open_table(source, {field})
@@ -84,10 +84,10 @@ def from_table(
     for number, (place, row) in enumerate(table.rows((column,), dropped), 1):
         text = row[column]
         if not isinstance(text, str) or not text.strip():
-            cleaner.mends("records without text", place)
-        elif (text := cleaner.cleaned(text, place)) is not None:
+            cleaner.should_repair("records without text", place)
+        elif (text := cleaner.clean(text, place)) is not None:
             yield number, text
-    reached(source.size)
+    progress(source.size)
     cleaner.tally.update(dropped.counts)
 
 

@@ -15,28 +15,28 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from bertsmith.data.corpus.encoding import legible, transcoded
+from bertsmith.data.corpus.encoding import looks_like_text, to_utf8
 from bertsmith.errors import TextError, suggest
 
 MARKUP = (".md", ".markdown", ".rst", ".html", ".htm", ".xhtml")
 TABLES = (".csv", ".tsv")
 DOCUMENTS = {".pdf": "pypdf", ".docx": "docx"}  # and the libraries that read them
-WHOLE = (".parquet", *DOCUMENTS)  # which are packed within, and are not packed again
-KINDS = (".txt", ".text", ".jsonl", *MARKUP, *TABLES, *WHOLE)
+BINARY_KINDS = (".parquet", *DOCUMENTS)  # which are packed within, and are not packed again
+KINDS = (".txt", ".text", ".jsonl", *MARKUP, *TABLES, *BINARY_KINDS)
 COMPRESSIONS = (".gz", ".xz", ".zst")
 KNOWN = (
     "Known: .txt .md .rst .html .csv .tsv .jsonl .parquet .pdf .docx, most also with .gz .xz .zst; --as text reads any"
 )
 STANDARD_INPUT = Path("/dev/stdin")
 BLOCK = 1 << 20  # bytes read at a time
-RATIO = 100  # times its size is the most that a packed file may unpack to; text is packed to a third, or a tenth
+MAX_RATIO = 100  # times its size is the most that a packed file may unpack to; text is packed to a third, or a tenth
 UNPACKED = 1 << 25  # bytes: what any packed file may
 MAGIC: dict[bytes, Callable[[Any], Any]] = {
     b"\x1f\x8b": lambda raw: gzip.GzipFile(fileobj=raw),
     b"\xfd7zXZ": lzma.LZMAFile,
     b"BZh": bz2.BZ2File,
 }  # by their first bytes
-MOST = 6  # endings that are named when files are skipped
+MAX_ENDINGS = 6  # endings that are named when files are skipped
 DOCUMENTS_REMEDY = "needs: pip install 'bertsmith[documents]'"
 
 Skipped = Counter[tuple[str, str]]  # files of a folder that are not read: how many with an ending, and why
@@ -75,20 +75,20 @@ class Source:
             raise TextError(self.name, f"cannot be read ({error.strerror})") from None
         return replace(self, copy=copy, size=size)
 
-    def blocks(self, reached: Callable[[int], object]) -> Iterator[bytes]:
+    def blocks(self, progress: Callable[[int], object]) -> Iterator[bytes]:
         """The unpacked bytes, piece by piece; `reached` is told how far into the packed file that is."""
-        found = self._blocks(reached)
-        return transcoded(found, self.encoding) if self.encoding else found
+        found = self._blocks(progress)
+        return to_utf8(found, self.encoding) if self.encoding else found
 
-    def _blocks(self, reached: Callable[[int], object]) -> Iterator[bytes]:
+    def _blocks(self, progress: Callable[[int], object]) -> Iterator[bytes]:
         with self._opened() as raw:
-            stream, first = self.unpacked(raw), True
+            stream, first = self.decompressed(raw), True
             while block := stream.read(BLOCK):
-                if self.plain and first and not legible(block):
+                if self.plain and first and not looks_like_text(block):
                     raise TextError(self.name, "is not text (it holds binary data)", "Give it text")
                 first = False
                 if not self.is_stream:
-                    reached(raw.tell())
+                    progress(raw.tell())
                 yield block
 
     @contextmanager
@@ -106,18 +106,18 @@ class Source:
     def opened(self) -> Iterator[Any]:
         """A stream of the unpacked contents, as bytes."""
         with self._opened() as raw:
-            yield self.unpacked(raw)
+            yield self.decompressed(raw)
 
-    def unpacked(self, raw: Any) -> Any:
+    def decompressed(self, raw: Any) -> Any:
         """A stream of the contents, from one of the file's bytes. A packed one is bounded, whoever reads it."""
         match self.compression:
             case ".gz":
-                return Bounded(gzip.GzipFile(fileobj=raw), self.path)
+                return BoundedStream(gzip.GzipFile(fileobj=raw), self.path)
             case ".xz":
-                return Bounded(lzma.LZMAFile(raw), self.path)
+                return BoundedStream(lzma.LZMAFile(raw), self.path)
             case ".zst":
-                arrow = pyarrow(self.name)
-                return Bounded(arrow.CompressedInputStream(arrow.PythonFile(raw, mode="r"), "zstd"), self.path)
+                arrow = import_pyarrow(self.name)
+                return BoundedStream(arrow.CompressedInputStream(arrow.PythonFile(raw, mode="r"), "zstd"), self.path)
         return raw
 
 
@@ -131,7 +131,7 @@ def find_sources(names: Sequence[str], *, plain: bool = False, skipped: Skipped 
         raise TextError("text", "no file is named", "Name files, folders or globs, or - for standard input")
     finder = _Finder(plain, Counter() if skipped is None else skipped)
     try:
-        found = [source for name in names for source in finder.behind(str(name))]
+        found = [source for name in names for source in finder.expand(str(name))]
     except OSError as error:
         raise TextError(error.filename, f"cannot be read ({error.strerror})") from None
     once: dict[Path, Source] = {}
@@ -140,53 +140,53 @@ def find_sources(names: Sequence[str], *, plain: bool = False, skipped: Skipped 
     return list(once.values())
 
 
-def told(skipped: Skipped) -> str:
+def skipped_summary(skipped: Skipped) -> str:
     """What was left out, in one line: `skipped: 12 .py (not a text format: add --as text), 3 .png (not text)`."""
     ordered = sorted(skipped.items(), key=lambda item: (-item[1], item[0]))
     facts = [f"{count:,} {ending or 'without an ending'} ({reason})" for (ending, reason), count in ordered]
-    rest = sum(count for _, count in ordered[MOST:])
-    return "skipped: " + ", ".join([*facts[:MOST], *([f"{rest:,} others"] if rest else [])]) if facts else ""
+    rest = sum(count for _, count in ordered[MAX_ENDINGS:])
+    return "skipped: " + ", ".join([*facts[:MAX_ENDINGS], *([f"{rest:,} others"] if rest else [])]) if facts else ""
 
 
-def pyarrow(place: str) -> Any:
+def import_pyarrow(location: str) -> Any:
     """The library that reads Parquet and Zstandard, wanted only where there is such a file."""
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise TextError(place, "needs pyarrow", "Install it with: pip install 'bertsmith[parquet]'") from None
+        raise TextError(location, "needs pyarrow", "Install it with: pip install 'bertsmith[parquet]'") from None
     return pyarrow
 
 
 @contextmanager
-def unpacked(path: Path) -> Iterator[Any]:
+def open_decompressed(path: Path) -> Iterator[Any]:
     """The bytes of an archive, whatever it is packed with, refused when they become far more than the archive has."""
     with path.open("rb") as raw:
         first = raw.read(6)
         raw.seek(0)
         opener = next((opener for magic, opener in MAGIC.items() if first.startswith(magic)), None)
-        yield Bounded(opener(raw), path) if opener else raw
+        yield BoundedStream(opener(raw), path) if opener else raw
 
 
-class Bounded:
+class BoundedStream:
     """A stream that ends with an error once it has given too much for the size of its file."""
 
     def __init__(self, stream: Any, path: Path) -> None:
         self._stream, self._path, self._given = stream, path, 0
-        self._most = max(UNPACKED, RATIO * path.stat().st_size)
+        self._most = max(UNPACKED, MAX_RATIO * path.stat().st_size)
 
     def read(self, size: int = -1) -> bytes:
         """The next bytes, and never more than a block at once."""
         data: bytes = self._stream.read(size if 0 <= size <= BLOCK else BLOCK)
         self._given += len(data)
         if self._given > self._most:
-            raise oversized(self._path)
+            raise oversized_error(self._path)
         return data
 
 
-def oversized(place: object) -> TextError:
+def oversized_error(location: object) -> TextError:
     """What to say of a packed file that unpacks to far more than text does."""
-    return TextError(place, f"unpacks to more than {RATIO} times its size", "Unpack it yourself if you trust it")
+    return TextError(location, f"unpacks to more than {MAX_RATIO} times its size", "Unpack it yourself if you trust it")
 
 
 class _Finder:
@@ -195,38 +195,40 @@ class _Finder:
     def __init__(self, plain: bool, skipped: Skipped) -> None:
         self.plain, self.skipped = plain, skipped
 
-    def behind(self, name: str) -> list[Source]:
+    def expand(self, name: str) -> list[Source]:
         """The files that one name stands for."""
         if name == "-":
             return [Source(STANDARD_INPUT, ".txt")]
         path = Path(name)
         if "\0" in name or not path.exists():
             if "\0" in name or not glob.has_magic(name):
-                raise TextError(name, "does not exist", _neighbour(path))
+                raise TextError(name, "does not exist", _suggest_file(path))
             matches = sorted(glob.glob(name, recursive=True))  # noqa: PTH207  (a Path takes no absolute pattern)
-            found = [source for match in matches for source in self.within(Path(match), named=True)]
+            found = [source for match in matches for source in self.walk(Path(match), named=True)]
             if not found:
-                raise TextError(name, "matches no text file", told(self.skipped).capitalize() or KNOWN)
+                raise TextError(name, "matches no text file", skipped_summary(self.skipped).capitalize() or KNOWN)
             return found
         if path.is_dir():
-            found = self.within(path)
+            found = self.walk(path)
             if not found:
-                raise TextError(name, "is a folder without text files", told(self.skipped).capitalize() or KNOWN)
+                raise TextError(
+                    name, "is a folder without text files", skipped_summary(self.skipped).capitalize() or KNOWN
+                )
             return found
         return [_source(path, self.plain) or _plain(path)]
 
-    def within(self, path: Path, *, named: bool = False) -> list[Source]:
+    def walk(self, path: Path, *, named: bool = False) -> list[Source]:
         """A file, or all files in a folder and its folders, in the order of their names, except hidden ones."""
         if path.is_dir():
             shown = sorted(child for child in path.iterdir() if not child.name.startswith("."))
             inside = (child for child in shown if not (child.is_symlink() and child.is_dir()))  # no circles
-            return [source for child in inside for source in self.within(child)]
+            return [source for child in inside for source in self.walk(child)]
         if not path.is_file():
             return []
         source = _source(path, self.plain) or (_plain(path) if named else None)
         ending = _endings(path)[0]
         if source is None or source.plain:
-            if not _legible(path):
+            if not _looks_like_text(path):
                 self.skipped[ending, "not text"] += 1
                 return []
             if source is None:
@@ -240,9 +242,9 @@ class _Finder:
 def _source(path: Path, plain: bool) -> Source | None:
     """A file of a known kind; with `plain` any file, as plain text."""
     kind, packing = _endings(path)
-    if plain and kind not in WHOLE:
+    if plain and kind not in BINARY_KINDS:
         return _plain(path)
-    if kind not in KINDS or (kind in WHOLE and packing):
+    if kind not in KINDS or (kind in BINARY_KINDS and packing):
         return None
     return Source(path, ".txt" if kind == ".text" else kind, packing, path.stat().st_size)
 
@@ -258,16 +260,16 @@ def _endings(path: Path) -> tuple[str, str]:
     return endings[-1] if endings else "", packing
 
 
-def _legible(path: Path) -> bool:
+def _looks_like_text(path: Path) -> bool:
     """Whether a file begins as text does; what cannot be opened is found out when it is read."""
     try:
         with path.open("rb") as file:
-            return bool(_endings(path)[1]) or legible(file.read(1 << 13))
+            return bool(_endings(path)[1]) or looks_like_text(file.read(1 << 13))
     except OSError:
         return True
 
 
-def _neighbour(path: Path) -> str:
+def _suggest_file(path: Path) -> str:
     """The remedy for a misspelt name, where a file with nearly that name stands beside it."""
     beside = [child.name for child in path.parent.iterdir()] if path.parent.is_dir() else []
     remedy = suggest(path.name, beside)

@@ -57,16 +57,18 @@ def encode_words(sentences: Iterable[str], *, min_count: int = 5, lowercase: boo
         found = split_words(sentence, lowercase=lowercase)
         ids.extend(map(met.__getitem__, found))
         lengths.append(len(found))
-    return _sorted(list(met), np.array(ids, np.int32), np.array(lengths, np.int64), min_count)
+    return _by_frequency(list(met), np.array(ids, np.int32), np.array(lengths, np.int64), min_count)
 
 
-def _sorted(met: list[str], ids: Int32[np.ndarray, " N"], lengths: Int64[np.ndarray, " L"], least: int) -> WordIds:
+def _by_frequency(
+    met: list[str], ids: Int32[np.ndarray, " N"], lengths: Int64[np.ndarray, " L"], min_count: int
+) -> WordIds:
     """The same text with its words numbered by how often they were met, and without the rare ones."""
     counts = np.bincount(ids, minlength=len(met))
     order = np.argsort(-counts, kind="stable")
-    order = order[counts[order] >= least]
+    order = order[counts[order] >= min_count]
     if len(order) < 2:
-        fact = f"{len(order)} of its {len(met):,} words are met {least} times"
+        fact = f"{len(order)} of its {len(met):,} words are met {min_count} times"
         raise TextError("text", fact, "Give it more text, or lower --min-count")
     numbers = np.full(len(met), -1, np.int32)
     numbers[order] = np.arange(len(order), dtype=np.int32)

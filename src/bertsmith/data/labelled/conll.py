@@ -13,17 +13,17 @@ from itertools import islice, pairwise
 
 from bertsmith.data.corpus.sources import Source
 from bertsmith.data.labelled.examples import Sentence
-from bertsmith.data.labelled.tables import BadRows, Table, lines
+from bertsmith.data.labelled.tables import BadRows, Table, read_lines
 from bertsmith.errors import TextError
 
-DOCUMENT = "-DOCSTART-"
+DOCSTART = "-DOCSTART-"
 COMMENT = re.compile(r"#\s?(id\b|\w+\s*=)")
 PEEK = 1000  # lines from which the number of columns is guessed
-SPAN = re.compile("([BIMESLUW])-(.+)", re.DOTALL)
+SPAN_TAG = re.compile("([BIMESLUW])-(.+)", re.DOTALL)
 BEGINS, ENDS = frozenset("BSUW"), frozenset("SUWEL")
 SCHEMES = {"BIO": frozenset("BI"), "IOBES": frozenset("BIES"), "BILOU": frozenset("BILU"), "BMEWO": frozenset("BMEWS")}
-WORDS = ("tokens", "words", "token", "word")
-TAGS = ("ner_tags", "tags", "labels", "ner", "entities", "pos_tags", "upos", "chunk_tags")
+WORD_COLUMNS = ("tokens", "words", "token", "word")
+TAG_COLUMNS = ("ner_tags", "tags", "labels", "ner", "entities", "pos_tags", "upos", "chunk_tags")
 
 BROKEN = "sentences with a broken line"
 UNEQUAL = "sentences with more words than tags, or fewer"
@@ -36,8 +36,8 @@ Found = tuple[list[Sentence], str]  # the sentences, and in words what was found
 def read(source: Source, word: str | None, tag: str | None, dropped: BadRows) -> Found:
     """The sentences of a column file: words in the first column and tags in the last, unless it is said otherwise."""
     width = _width(source)
-    words = _numbered(source, word, width, 0)
-    tags = _numbered(source, tag, width, width - 1)
+    words = _column_index(source, word, width, 0)
+    tags = _column_index(source, tag, width, width - 1)
     exact = word is None or tag is None  # else the columns that are not asked for may be as many as they like
     found, documents = list[Sentence](), 0
     for place, rows, fault in _sentences(source, width):
@@ -55,14 +55,14 @@ def read(source: Source, word: str | None, tag: str | None, dropped: BadRows) ->
             held = tuple(row[words] for row in rows)
             found.append(Sentence(location=place, words=held, tags=tuple(row[tags] for row in rows)))
     said = f"words from column {words}, tags from column {tags}"
-    found, scheme = settled(found)
+    found, scheme = normalise_tags(found)
     return found, said + scheme + (f", documents: {documents:,}" if documents else "")
 
 
 def from_rows(table: Table, word: str | None, tag: str | None, dropped: BadRows) -> Found:
     """The sentences of a table whose cells are lists."""
-    words = table.column(word) if word else _guessed(table, WORDS, "words")
-    tags = table.column(tag) if tag else _guessed(table, TAGS, "tags")
+    words = table.column(word) if word else _guess_column(table, WORD_COLUMNS, "words")
+    tags = table.column(tag) if tag else _guess_column(table, TAG_COLUMNS, "tags")
     found = list[Sentence]()
     for place, row in table.rows((words, tags), dropped):
         held, said = row[words], row[tags]
@@ -76,13 +76,13 @@ def from_rows(table: Table, word: str | None, tag: str | None, dropped: BadRows)
             dropped.drop(UNEQUAL, place, f"has {len(held)} words and {len(said)} tags")
         else:
             found.append(Sentence(location=place, words=tuple(held), tags=tuple(str(one).strip() for one in said)))
-    found, scheme = settled(found)
+    found, scheme = normalise_tags(found)
     return found, f"words from '{words}', tags from '{tags}'{scheme}"
 
 
-def bio(tags: Sequence[str]) -> tuple[tuple[str, ...], int]:
+def to_bio(tags: Sequence[str]) -> tuple[tuple[str, ...], int]:
     """The same spans in BIO, and how many of them had begun with I-, or with what stands for it."""
-    spans = [SPAN.fullmatch(tag) for tag in tags]
+    spans = [SPAN_TAG.fullmatch(tag) for tag in tags]
     marks = {span[1] for span in spans if span}
     if not any(marks <= scheme for scheme in SCHEMES.values()):
         return tuple(tags), 0
@@ -100,16 +100,16 @@ def bio(tags: Sequence[str]) -> tuple[tuple[str, ...], int]:
     return tuple(found), repaired
 
 
-def settled(sentences: list[Sentence]) -> tuple[list[Sentence], str]:
+def normalise_tags(sentences: list[Sentence]) -> tuple[list[Sentence], str]:
     """The sentences of a file with tags in BIO, and what was done to get them."""
     counts = Counter(tag for sentence in sentences for tag in sentence.tags or ())
-    marks = {span[1] for tag in counts if (span := SPAN.fullmatch(tag))}
+    marks = {span[1] for tag in counts if (span := SPAN_TAG.fullmatch(tag))}
     scheme = next((name for name, known in SCHEMES.items() if marks and marks <= known), "")
     if not scheme:
         return sentences, ""
     turned, repaired = list[Sentence](), 0
     for sentence in sentences:
-        tags, mended = bio(sentence.tags or ())
+        tags, mended = to_bio(sentence.tags or ())
         turned.append(replace(sentence, tags=tags))
         repaired += mended
     if scheme != "BIO":
@@ -131,14 +131,14 @@ def _sentences(source: Source, width: int) -> Iterator[tuple[str, list[list[str]
     """The rows between blank lines, where they begin, and what is wrong with one of them; none for a new document."""
     rows, place, wrong = list[list[str]](), "", ""
     for number, line, cells, fault in _rows(source):
-        document = cells[:1] == [DOCUMENT]
+        document = cells[:1] == [DOCSTART]
         if document or not (cells or fault):
             if rows:
                 yield place, rows, wrong
             if document:
                 yield place, [], fault
             rows, wrong = [], ""
-        elif rows or fault or not _remark(line, cells, width):
+        elif rows or fault or not _is_comment(line, cells, width):
             place = place if rows else f"{source.name}:{number}"
             rows.append(cells)
             wrong = wrong or fault
@@ -148,12 +148,12 @@ def _sentences(source: Source, width: int) -> Iterator[tuple[str, list[list[str]
 
 def _rows(source: Source) -> Iterator[tuple[int, str, list[str], str]]:
     """Lines cut by tabs where there is one, else by blanks."""
-    for number, line, fault in lines(source):
+    for number, line, fault in read_lines(source):
         text = line.strip()
         yield number, line, [cell.strip() for cell in text.split("\t")] if "\t" in text else text.split(), fault
 
 
-def _remark(line: str, cells: list[str], width: int) -> bool:
+def _is_comment(line: str, cells: list[str], width: int) -> bool:
     return bool(COMMENT.match(line)) or (line.startswith("# ") and len(cells) != width)
 
 
@@ -172,7 +172,7 @@ def _width(source: Source) -> int:
     return width
 
 
-def _numbered(source: Source, name: str | None, width: int, otherwise: int) -> int:
+def _column_index(source: Source, name: str | None, width: int, otherwise: int) -> int:
     if name is None:
         return otherwise
     if name not in map(str, range(width)):
@@ -180,7 +180,7 @@ def _numbered(source: Source, name: str | None, width: int, otherwise: int) -> i
     return int(name)
 
 
-def _guessed(table: Table, known: Sequence[str], what: str) -> str:
+def _guess_column(table: Table, known: Sequence[str], what: str) -> str:
     by_name = {name.casefold(): name for name in table.columns}
     for name in known:
         if name in by_name:

@@ -74,14 +74,14 @@ def collect(found: Iterable[E], folder: Path | None = None) -> Sequence[E]:
     spool = Spool[E](_unpacked, folder)
     for one in chain(held, left):
         spool.append(_packed(one))
-    return spool.sealed()
+    return spool.seal()
 
 
-def take(examples: Sequence[E], numbers: NDArray[np.int64]) -> Sequence[E]:
+def take(examples: Sequence[E], indices: NDArray[np.int64]) -> Sequence[E]:
     """The examples with these numbers, as the same kind of sequence."""
     if isinstance(examples, Spool):
-        return examples.take(numbers)
-    return [examples[number] for number in numbers]
+        return examples.take(indices)
+    return [examples[number] for number in indices]
 
 
 def _characters(one: Any) -> int:

@@ -25,7 +25,7 @@ class GlueTask:
     name: str
     texts: tuple[str, ...]  # columns of the TSV file; numbers where it has no header
     label: str
-    record: tuple[str, ...]  # the same columns where the file is JSON lines, the label last
+    json_columns: tuple[str, ...]  # the same columns where the file is JSON lines, the label last
     kind: Literal["classify", "number"] = "classify"
     classes: tuple[str, ...] = BINARY  # in the order of their numbers; none where the label is a number
     metrics: tuple[str, ...] = ("accuracy",)
@@ -40,16 +40,16 @@ GLUE: dict[str, GlueTask] = {
             name="CoLA",
             texts=("3",),
             label="1",
-            record=("sentence", "label"),
+            json_columns=("sentence", "label"),
             metrics=("matthews",),
             headline="matthews",
         ),
-        GlueTask(name="SST-2", texts=("sentence",), label="label", record=("sentence", "label")),
+        GlueTask(name="SST-2", texts=("sentence",), label="label", json_columns=("sentence", "label")),
         GlueTask(
             name="MRPC",
             texts=("#1 String", "#2 String"),
             label="Quality",
-            record=("sentence1", "sentence2", "label"),
+            json_columns=("sentence1", "sentence2", "label"),
             metrics=("accuracy", "f1"),
             headline="mean",
         ),
@@ -57,7 +57,7 @@ GLUE: dict[str, GlueTask] = {
             name="STS-B",
             texts=("sentence1", "sentence2"),
             label="score",
-            record=("sentence1", "sentence2", "label"),
+            json_columns=("sentence1", "sentence2", "label"),
             kind="number",
             classes=(),
             metrics=("spearman", "pearson"),
@@ -67,7 +67,7 @@ GLUE: dict[str, GlueTask] = {
             name="QQP",
             texts=("question1", "question2"),
             label="is_duplicate",
-            record=("question1", "question2", "label"),
+            json_columns=("question1", "question2", "label"),
             metrics=("accuracy", "f1"),
             headline="mean",
         ),
@@ -75,7 +75,7 @@ GLUE: dict[str, GlueTask] = {
             name="MNLI",
             texts=("sentence1", "sentence2"),
             label="gold_label",
-            record=("premise", "hypothesis", "label"),
+            json_columns=("premise", "hypothesis", "label"),
             classes=("entailment", "neutral", "contradiction"),
             dev="dev_matched",
         ),
@@ -83,21 +83,21 @@ GLUE: dict[str, GlueTask] = {
             name="QNLI",
             texts=("question", "sentence"),
             label="label",
-            record=("question", "sentence", "label"),
+            json_columns=("question", "sentence", "label"),
             classes=ENTAILMENT,
         ),
         GlueTask(
             name="RTE",
             texts=("sentence1", "sentence2"),
             label="label",
-            record=("sentence1", "sentence2", "label"),
+            json_columns=("sentence1", "sentence2", "label"),
             classes=ENTAILMENT,
         ),
         GlueTask(
             name="WNLI",
             texts=("sentence1", "sentence2"),
             label="label",
-            record=("sentence1", "sentence2", "label"),
+            json_columns=("sentence1", "sentence2", "label"),
         ),
     )
 }
@@ -108,18 +108,18 @@ def recognise(path: Path) -> GlueTask | None:
     """The task whose file or folder this is: by the name of the folder, if the columns agree."""
     if path.is_dir():
         task = _named(path.name)
-        inside = list(files(path, task).values()) if task else []
+        inside = list(split_files(path, task).values()) if task else []
         return recognise(inside[0]) if inside else None
     task = _named(path.absolute().parent.name)
     if task is None or not path.is_file():
         return None
     try:
-        return task if columns(open_table(find_source(path), HEADINGS), task) else None
+        return task if task_columns(open_table(find_source(path), HEADINGS), task) else None
     except TextError:
         return None  # whoever reads it in earnest will hear of it
 
 
-def files(folder: Path, task: GlueTask) -> dict[str, Path]:
+def split_files(folder: Path, task: GlueTask) -> dict[str, Path]:
     """The files to learn from ('train') and to be judged by ('dev'), where they are there."""
     found = {}
     for part, stems in {"train": ("train",), "dev": (task.dev, "dev", "valid", "validation")}.items():
@@ -130,12 +130,12 @@ def files(folder: Path, task: GlueTask) -> dict[str, Path]:
     return found
 
 
-def columns(table: Table, task: GlueTask) -> tuple[tuple[str, ...], str] | None:
+def task_columns(table: Table, task: GlueTask) -> tuple[tuple[str, ...], str] | None:
     """The columns of the texts and of the label in one of the task's files; None if it is not laid out like one."""
     if task.name == "CoLA" and table.delimiter and not table.has_header:
         judged = [row[task.label] in task.classes for row in table.head if len(table.columns) == 4]
         return (task.texts, task.label) if 2 * sum(judged) > len(judged) else None
-    for *texts, label in ((*task.texts, task.label), task.record):
+    for *texts, label in ((*task.texts, task.label), task.json_columns):
         if {*texts, label} <= set(table.columns):
             return tuple(texts), label
     return None

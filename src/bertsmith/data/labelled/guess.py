@@ -11,11 +11,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from bertsmith.data.corpus.lines import BROKEN
+from bertsmith.data.corpus.lines import READ_ERRORS
 from bertsmith.data.labelled import conll, reader, squad
-from bertsmith.data.labelled.reader import COUPLES, ENDING, GUESS, SEPARATORS, TRIPLES, Columns
-from bertsmith.data.labelled.tables import BadRows, Table, lines, open_table
-from bertsmith.data.labelled.values import flag, missing, numeric, split
+from bertsmith.data.labelled.reader import ENDING, GUESS, PAIR_COLUMNS, SEPARATORS, TRIPLE_COLUMNS, Columns
+from bertsmith.data.labelled.tables import BadRows, Table, open_table, read_lines
+from bertsmith.data.labelled.values import is_missing, is_number, parse_flag, split_labels
 from bertsmith.errors import TextError
 
 Task = Literal["classify", "tag", "answer", "choose", "embed"]
@@ -42,28 +42,28 @@ class Guess:
 
 def guess(path: Path, columns: Columns = GUESS, task: str | None = None) -> Guess:
     """The task of a file, unless one is named; and of classification, what kind."""
-    found, table, rows = by_ending(path), None, list[dict[str, Any]]()
+    found, table, rows = guess_by_suffix(path), None, list[dict[str, Any]]()
     try:
         file = reader.sources(path)[0]
         if found == "tag":
             return Guess(task="tag", rows=_sentences(file))
-        table = open_table(file, reader.NAMES)
+        table = open_table(file, reader.COLUMN_NAMES)
         rows = [row for _, row in islice(table.rows(table.columns, BadRows("skip")), SOME)]
     except TextError:  # whoever reads it in earnest hears of it
         pass
-    if found == "answer" and (table is None or "data" in table.columns or _asks(table)):
+    if found == "answer" and (table is None or "data" in table.columns or _has_questions(table)):
         return Guess(task="answer", rows=_questions(path))
     if table is None or (task or "classify") != "classify":
         return Guess(task=found, rows=len(rows))
     return replace(_of_table(table, rows, columns, task), rows=len(rows))
 
 
-def counted(path: Path) -> int:
+def count_rows(path: Path) -> int:
     """How many rows a file has, at most `SOME`; 0 where they cannot be counted."""
     return guess(path, task="any").rows
 
 
-def by_ending(path: Path) -> Task:
+def guess_by_suffix(path: Path) -> Task:
     """The task, by the kind of file: SQuAD's JSON asks, CoNLL's columns tag, tables classify."""
     endings = [ending for ending in path.suffixes if ending not in (".gz", ".xz", ".zst")]
     last = endings[-1].lower() if endings else ""
@@ -75,27 +75,27 @@ def by_ending(path: Path) -> Task:
 def _of_table(table: Table, rows: list[dict[str, Any]], columns: Columns, task: str | None) -> Guess:
     named = columns.texts or columns.label
     if task is None and not named:
-        if _asks(table):
+        if _has_questions(table):
             return Guess(task="answer", message="Task: question answering, since there are questions and passages")
-        if _tags(table, rows):
+        if _has_tags(table, rows):
             return Guess(task="tag", message="Task: tagging, since there are lists of words and of tags")
         if sum(bool(ENDING.fullmatch(name)) for name in table.columns) > 1:
             return Guess(task="choose", message="Task: multiple choice, since there are several endings")
-    if columns.label is None and columns.texts is None and (flags := _flags(table, rows)):
+    if columns.label is None and columns.texts is None and (flags := _flag_columns(table, rows)):
         shown = ", ".join(flags[:4]) + (", ..." if len(flags) > 4 else "")
         said = f"Task: multi-label classification, a column of 0 and 1 for each of {len(flags)} labels ({shown})"
         return Guess(
             task="classify", problem="multi_label", labels=flags, message=f"{said}; data.label='...' takes one column"
         )
     if task is None and columns.label is None and (pair := _pair(table, rows, columns)):
-        said = f"Task: sentence embeddings from {reader.listed(pair)}, since there is no label"
+        said = f"Task: sentence embeddings from {reader.quoted_list(pair)}, since there is no label"
         return Guess(task="embed", message=f"{said}; data.label='...' and --task classify change it")
     try:
         plan = reader.plan_columns(table, "classify", columns)
     except TextError:
         return Guess(task="classify")
     assert plan.label is not None
-    held = [value for row in rows if not missing(value := row.get(plan.label))]
+    held = [value for row in rows if not is_missing(value := row.get(plan.label))]
     left = [name for name in table.columns if name not in plan.texts] == [plan.label]
     alone = left and not reader.is_label(plan.label) and columns.label is None
     return _of_values(table, f"'{plan.label}'" + (", the only column left" if alone else ""), held, columns)
@@ -107,12 +107,12 @@ def _of_values(table: Table, label: str, held: list[Any], columns: Columns) -> G
         return Guess(task="classify")
     if all(map(_numeric, held)):
         numbers = list(map(float, held))
-        if not _whole(numbers):
+        if not _are_classes(numbers):
             spread = f"numbers from {min(numbers):g} to {max(numbers):g} in {label}"
             said = f"Task: regression, {spread}; task.problem=single_label makes a class of each number"
             return Guess(task="classify", problem="regression", message=said)
-    elif separator := _several(held, columns.separator):
-        parts = {part for value in held for part in split(value, separator)}
+    elif separator := _find_separator(held, columns.separator):
+        parts = {part for value in held for part in split_labels(value, separator)}
         how = "" if separator == LISTS else f" separated by '{separator}'"
         said = f"Task: multi-label classification, {len(parts)} labels{how} in {label}"
         said += "; task.problem=single_label takes each value for one class"
@@ -131,7 +131,7 @@ def _of_values(table: Table, label: str, held: list[Any], columns: Columns) -> G
 LISTS = "[]"  # stands for a separator where cells are lists
 
 
-def _several(held: Sequence[Any], separator: str | None) -> str | None:
+def _find_separator(held: Sequence[Any], separator: str | None) -> str | None:
     """What separates several labels in a cell: a list needs nothing, a text a mark between parts that recur."""
     if any(isinstance(value, list) for value in held):
         return LISTS
@@ -139,7 +139,7 @@ def _several(held: Sequence[Any], separator: str | None) -> str | None:
     if texts and all(text.strip()[:1] == "[" and text.strip()[-1:] == "]" for text in texts):
         return LISTS
     for mark in (separator,) if separator else SEPARATORS:
-        wholes = {text: split(text, mark) for text in set(texts)}
+        wholes = {text: split_labels(text, mark) for text in set(texts)}
         joined = [parts for parts in wholes.values() if len(parts) > 1]
         if not joined or any(len(part) > LABEL for parts in joined for part in parts):
             continue
@@ -151,7 +151,7 @@ def _several(held: Sequence[Any], separator: str | None) -> str | None:
     return None
 
 
-def _whole(numbers: list[float]) -> bool:
+def _are_classes(numbers: list[float]) -> bool:
     """Whether numbers are classes: a few whole ones, or many that count on from 0 or 1 and come again and again."""
     if not all(number.is_integer() for number in numbers):
         return False
@@ -162,7 +162,7 @@ def _whole(numbers: list[float]) -> bool:
     return len(found) <= CLASSES or counted
 
 
-def _flags(table: Table, rows: list[dict[str, Any]]) -> tuple[str, ...]:
+def _flag_columns(table: Table, rows: list[dict[str, Any]]) -> tuple[str, ...]:
     """The columns of 0 and 1, where there are two or more and no column is named as a label's."""
     if len(rows) < 2 or any(reader.is_label(name) for name in table.columns):
         return ()
@@ -171,16 +171,16 @@ def _flags(table: Table, rows: list[dict[str, Any]]) -> tuple[str, ...]:
 
 
 def _binary(held: list[Any]) -> bool:
-    return all(flag(value) is not None for value in held)
+    return all(parse_flag(value) is not None for value in held)
 
 
 def _pair(table: Table, rows: list[dict[str, Any]], columns: Columns) -> tuple[str, ...]:
     """The columns of texts that belong together, where no column could be their label."""
-    texts = columns.texts or reader.known([*TRIPLES, *COUPLES], table.columns)
+    texts = columns.texts or reader.match_columns([*TRIPLE_COLUMNS, *PAIR_COLUMNS], table.columns)
     if len(texts) < 2:
         return ()
     free = [name for name in table.columns if name not in texts]
-    if any(reader.is_label(name) or reader.repeats(table, name) for name in free):
+    if any(reader.is_label(name) or reader.has_few_values(table, name) for name in free):
         return ()
     last = [str(row.get(texts[-1])) for row in rows]
     if reader.is_label(texts[-1]) and 2 * len(set(last)) <= len(last):
@@ -188,25 +188,25 @@ def _pair(table: Table, rows: list[dict[str, Any]], columns: Columns) -> tuple[s
     return tuple(texts)
 
 
-def _asks(table: Table) -> bool:
+def _has_questions(table: Table) -> bool:
     there = {name.casefold() for name in table.columns}
-    return bool(there & {*squad.PASSAGES}) and bool(there & {*squad.QUESTIONS}) and "answers" in there
+    return bool(there & {*squad.CONTEXT_COLUMNS}) and bool(there & {*squad.QUESTION_COLUMNS}) and "answers" in there
 
 
-def _tags(table: Table, rows: list[dict[str, Any]]) -> bool:
+def _has_tags(table: Table, rows: list[dict[str, Any]]) -> bool:
     held = [name for name in table.columns if rows and all(isinstance(row.get(name), list) for row in rows)]
     plain = {name.casefold() for name in held}
-    return bool(plain & {*conll.WORDS}) and bool(plain & {*conll.TAGS})
+    return bool(plain & {*conll.WORD_COLUMNS}) and bool(plain & {*conll.TAG_COLUMNS})
 
 
 def _numeric(value: Any) -> bool:
-    return not isinstance(value, list | dict) and numeric(value)
+    return not isinstance(value, list | dict) and is_number(value)
 
 
 def _sentences(file: Any) -> int:
     """How many sentences a file of words and tags holds, counted up to `SOME` by the blank lines between them."""
     count, within = 0, False
-    for _, line, _ in lines(file):
+    for _, line, _ in read_lines(file):
         if line.strip():
             within = True
         elif within:
@@ -224,6 +224,6 @@ def _questions(path: Path) -> int:
             count += block.count(b'"question"')
             if count >= SOME:
                 break
-    except (TextError, *BROKEN):
+    except (TextError, *READ_ERRORS):
         return 0
     return min(count, SOME)

@@ -3,11 +3,11 @@
 from itertools import islice
 from pathlib import Path
 
-from bertsmith.data.corpus.lines import BROKEN
-from bertsmith.data.labelled.guess import by_ending, guess
+from bertsmith.data.corpus.lines import READ_ERRORS
+from bertsmith.data.labelled.guess import guess, guess_by_suffix
 from bertsmith.data.labelled.inputs import PEEK, is_conll
 from bertsmith.data.labelled.reader import Kind, sources
-from bertsmith.data.labelled.tables import lines
+from bertsmith.data.labelled.tables import read_lines
 from bertsmith.errors import TextError
 
 HOLDS: dict[Kind, str] = {
@@ -43,11 +43,11 @@ ALIKE = [{"classify", "labels"}, {"number", "classify"}]  # one class is one of 
 def held(path: Path) -> Kind | None:
     """What a file seems to hold; None where nothing tells."""
     try:
-        if by_ending(path) == "tag":
-            some = [line for _, line, _ in islice(lines(sources(path)[0]), PEEK)]
+        if guess_by_suffix(path) == "tag":
+            some = [line for _, line, _ in islice(read_lines(sources(path)[0]), PEEK)]
             return "tag" if is_conll(some, frozenset()) and any(len(line.split()) > 1 for line in some) else None
         found = guess(path)
-    except (TextError, *BROKEN):
+    except (TextError, *READ_ERRORS):
         return None
     if found.task == "classify":
         return {"single_label": "classify", "regression": "number", "multi_label": "labels"}[found.problem]  # type: ignore[return-value]

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from bertsmith.data.corpus.sources import COMPRESSIONS, Source
 from bertsmith.data.labelled.examples import Example
-from bertsmith.data.labelled.tables import BadRows, find_source, lines
+from bertsmith.data.labelled.tables import BadRows, find_source, read_lines
 from bertsmith.errors import TextError
 
 EMPTY = "pairs without text on one side"
 
 
-def sides(stem: Path, texts: tuple[str, ...] | None, label: str | None) -> tuple[Source, Source] | None:
+def find_sides(stem: Path, texts: tuple[str, ...] | None, label: str | None) -> tuple[Source, Source] | None:
     """The files `stem.en` and `stem.de`, perhaps packed, where columns are named `en` and `de`; None without them."""
     if texts is None or len(texts) != 1 or label is None:
         return None
@@ -23,7 +23,9 @@ def sides(stem: Path, texts: tuple[str, ...] | None, label: str | None) -> tuple
 def read(both: tuple[Source, Source], dropped: BadRows) -> tuple[Iterator[Example], str]:
     """Each line and its translation as an example, and what was read in words. The files are read twice, not held."""
     first, second = both
-    counts = [max((number for number, line, fault in lines(side) if line.strip() or fault), default=0) for side in both]
+    counts = [
+        max((number for number, line, fault in read_lines(side) if line.strip() or fault), default=0) for side in both
+    ]
     if counts[0] != counts[1]:
         fact = f"has {counts[0]:,} lines, and {second.name} has {counts[1]:,}"
         raise TextError(first.name, fact, "Line by line, both must say the same")
@@ -32,7 +34,9 @@ def read(both: tuple[Source, Source], dropped: BadRows) -> tuple[Iterator[Exampl
 
 
 def _pairs(both: tuple[Source, Source], count: int, dropped: BadRows) -> Iterator[Example]:
-    for (number, text, fault), (_, said, other) in zip(*(islice(lines(side), count) for side in both), strict=True):
+    for (number, text, fault), (_, said, other) in zip(
+        *(islice(read_lines(side), count) for side in both), strict=True
+    ):
         place = f"{both[0].name}:{number}"
         if fault or other:
             dropped.drop(fault or other, place)

@@ -17,18 +17,18 @@ from bertsmith.data.corpus.sources import Source
 from bertsmith.data.labelled import conll, glue, parallel, squad, treebank
 from bertsmith.data.labelled.examples import Example, Label, Question, Sentence, collect
 from bertsmith.data.labelled.tables import BadRows, Policy, Table, find_source, open_table
-from bertsmith.data.labelled.values import flag, missing, numeric, split
+from bertsmith.data.labelled.values import is_missing, is_number, parse_flag, split_labels
 from bertsmith.errors import RecipeError, TextError, suggest
 
 Kind = Literal["classify", "number", "labels", "tag", "answer", "choose", "pairs"]
 
-TRIPLES = [
+TRIPLE_COLUMNS = [
     ("anchor", "positive", "negative"),
     ("query", "positive", "negative"),
     ("sent0", "sent1", "hard_neg"),
     ("question", "positive", "negative"),
 ]
-COUPLES = [
+PAIR_COLUMNS = [
     ("sentence1", "sentence2"),
     ("sentence_1", "sentence_2"),
     ("sentence_a", "sentence_b"),
@@ -47,20 +47,29 @@ COUPLES = [
     ("query", "positive"),
     ("#1 string", "#2 string"),
 ]
-SINGLES = ["sentence", "text", "review", "content", "tweet", "comment", "message", "utterance", "document", "body"]
-SINGLES += ["question", "query", "title", "sentences", "texts"]
-CLASSES = ["label", "gold_label", "class", "category", "target", "labels", "is_duplicate", "quality", "sentiment"]
-CLASSES += ["intent", "topic", "emotion", "rating", "stars", "score", "answer", "y"]
-SCORES = ["score", "similarity", "similarity_score", "relatedness_score"]
-NUMBERS = [*SCORES, "label", "target", "rating", "stars", "y"]
-SEVERAL = ["labels", "label", "classes", "categories", "topics", "emotions", "tags", "targets", "genres"]
-CONTEXTS = ["startphrase", "ctx", "context", "premise", "sentence", "question", "text", "prompt", "article"]
+TEXT_COLUMNS = ["sentence", "text", "review", "content", "tweet", "comment", "message", "utterance", "document", "body"]
+TEXT_COLUMNS += ["question", "query", "title", "sentences", "texts"]
+CLASS_COLUMNS = ["label", "gold_label", "class", "category", "target", "labels", "is_duplicate", "quality", "sentiment"]
+CLASS_COLUMNS += ["intent", "topic", "emotion", "rating", "stars", "score", "answer", "y"]
+SCORE_COLUMNS = ["score", "similarity", "similarity_score", "relatedness_score"]
+NUMBER_COLUMNS = [*SCORE_COLUMNS, "label", "target", "rating", "stars", "y"]
+MULTI_LABEL_COLUMNS = ["labels", "label", "classes", "categories", "topics", "emotions", "tags", "targets", "genres"]
+CONTEXT_COLUMNS = ["startphrase", "ctx", "context", "premise", "sentence", "question", "text", "prompt", "article"]
 ENDING = re.compile(r"(ending|choice|option|answer|solution|sol)[ _-]?([0-9]|[a-e])", re.IGNORECASE)
-ENDINGS = ["endings", "choices", "options", "answers"]
-GROUPS = (*TRIPLES, *COUPLES, SINGLES, CLASSES, NUMBERS, SEVERAL, CONTEXTS, ENDINGS)
+ENDING_COLUMNS = ["endings", "choices", "options", "answers"]
+GROUPS = (
+    *TRIPLE_COLUMNS,
+    *PAIR_COLUMNS,
+    TEXT_COLUMNS,
+    CLASS_COLUMNS,
+    NUMBER_COLUMNS,
+    MULTI_LABEL_COLUMNS,
+    CONTEXT_COLUMNS,
+    ENDING_COLUMNS,
+)
 VALUES = {"positive", "negative", "y"}  # which are labels as often as the names of columns
-NAMES = {name for names in GROUPS for name in names} - VALUES
-LABELS = {*CLASSES, *NUMBERS, *SEVERAL}
+COLUMN_NAMES = {name for names in GROUPS for name in names} - VALUES
+LABEL_COLUMNS = {*CLASS_COLUMNS, *NUMBER_COLUMNS, *MULTI_LABEL_COLUMNS}
 SEPARATORS = ("|", ";", ",")
 FEW = 5  # rows for each value of a column, on average, make it look like a label
 COUNTED = 10_000  # examples between two reports of progress
@@ -98,12 +107,12 @@ class LabelledData:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _ColumnPlan:
     """Which columns are read, and how."""
 
     texts: tuple[str, ...]
     label: str | None
-    joined: int = 1  # so many of the texts are one, with blanks between
+    context_columns: int = 1  # so many of the texts are one, with blanks between
     separator: str | None = None
     classes: tuple[str, ...] = ()  # where they are known beforehand
     flags: tuple[str, ...] = ()  # columns of 0 and 1, one for each label
@@ -128,8 +137,8 @@ def read(
         if word not in known:
             raise RecipeError(name, f"unknown choice '{word}'", suggest(word, known))
     dropped, digest = BadRows(policy), hashlib.sha256()
-    found, plans = dict[str, None](), list[_Plan]()
-    both = parallel.sides(Path(path), columns.texts, columns.label)
+    found, plans = dict[str, None](), list[_ColumnPlan]()
+    both = parallel.find_sides(Path(path), columns.texts, columns.label)
     files = both or sources(path)
     parts = [parallel.read(both, dropped)] if both else (_read(file, kind, columns, dropped, plans) for file in files)
     encodings = sorted({file.encoding for file in files if file.encoding})
@@ -144,7 +153,7 @@ def read(
         remedy = "Save the file as UTF-8" if NOT_UTF8 in dropped.counts else "Mend the file, or name other columns"
         raise TextError(path, fact, remedy)
     counts = dict(dropped.counts)
-    taken = plans[0] if plans else _Plan((), None)
+    taken = plans[0] if plans else _ColumnPlan((), None)
     return LabelledData(
         examples=examples,
         description="; ".join([*found, *(f"read as {name}, not UTF-8" for name in encodings)]),
@@ -152,7 +161,7 @@ def read(
         fingerprint=digest.hexdigest(),
         texts=taken.texts,
         label=taken.label,
-        context_columns=taken.joined,
+        context_columns=taken.context_columns,
     )
 
 
@@ -181,7 +190,7 @@ def sources(path: str | Path) -> list[Source]:
 
 
 def _read(
-    file: Source, kind: Kind, columns: Columns, dropped: BadRows, plans: list[_Plan]
+    file: Source, kind: Kind, columns: Columns, dropped: BadRows, plans: list[_ColumnPlan]
 ) -> tuple[Iterable[Any], str]:
     """The examples of one file and what was found; the columns they come from are added to `plans`."""
     if kind == "answer":
@@ -196,27 +205,29 @@ def _read(
     if file.kind == treebank.ENDING:
         return treebank.read(file, dropped)
     named = {name for name in (*(columns.texts or ()), columns.label) if name}
-    table = open_table(file, NAMES | glue.HEADINGS | named)
+    table = open_table(file, COLUMN_NAMES | glue.HEADINGS | named)
     task = None if named else glue.recognise(file.path)
-    if task and kind in (task.kind, "pairs") and (held := glue.columns(table, task)):
-        plan = _Plan(held[0], held[1] if kind == task.kind or task.kind == "number" else None, classes=task.classes)
+    if task and kind in (task.kind, "pairs") and (held := glue.task_columns(table, task)):
+        plan = _ColumnPlan(
+            held[0], held[1] if kind == task.kind or task.kind == "number" else None, classes=task.classes
+        )
         plans.append(plan)
-        return _examples(table, kind, plan, dropped), f"{task.name} of GLUE: {_said(table, plan)}"
-    plan = _chosen(table, columns) if kind == "choose" else plan_columns(table, kind, columns)
+        return _examples(table, kind, plan, dropped), f"{task.name} of GLUE: {_describe(table, plan)}"
+    plan = _plan_choices(table, columns) if kind == "choose" else plan_columns(table, kind, columns)
     plans.append(plan)
-    return _examples(table, kind, plan, dropped), _said(table, plan)
+    return _examples(table, kind, plan, dropped), _describe(table, plan)
 
 
-def _examples(table: Table, kind: Kind, plan: _Plan, dropped: BadRows) -> Iterator[Example]:
+def _examples(table: Table, kind: Kind, plan: _ColumnPlan, dropped: BadRows) -> Iterator[Example]:
     label: Label | None
     for place, row in table.rows((*plan.texts, *([plan.label] if plan.label else []), *plan.flags), dropped):
-        texts = _texts([row[name] for name in plan.texts], plan.joined, kind)
+        texts = _texts([row[name] for name in plan.texts], plan.context_columns, kind)
         if texts is None:
-            dropped.drop(WORDLESS, place, f"has no text in {listed(plan.texts)}")
+            dropped.drop(WORDLESS, place, f"has no text in {quoted_list(plan.texts)}")
             continue
         try:
             if plan.flags:
-                label = _flagged([row[name] for name in plan.flags], plan.flags)
+                label = _labels_from_flags([row[name] for name in plan.flags], plan.flags)
             else:
                 label = None if plan.label is None else _label(row[plan.label], kind, plan, len(texts) - 1)
         except LookupError as error:
@@ -225,7 +236,9 @@ def _examples(table: Table, kind: Kind, plan: _Plan, dropped: BadRows) -> Iterat
             dropped.drop(WRONG, place, str(error))
         else:
             if label is None and (plan.label or plan.flags):
-                dropped.drop(UNLABELLED, place, f"has no label in {listed([plan.label] if plan.label else plan.flags)}")
+                dropped.drop(
+                    UNLABELLED, place, f"has no label in {quoted_list([plan.label] if plan.label else plan.flags)}"
+                )
             else:
                 yield Example(location=place, texts=texts, label=label)
 
@@ -241,17 +254,17 @@ def _texts(values: list[Any], joined: int, kind: Kind) -> tuple[str, ...] | None
     return texts if enough(text.strip() for text in texts) else None
 
 
-def _label(value: Any, kind: Kind, plan: _Plan, endings: int) -> Label | None:
+def _label(value: Any, kind: Kind, plan: _ColumnPlan, endings: int) -> Label | None:
     """What a cell says, as the kind of task needs it; None where it says nothing."""
     if kind == "labels":
-        if missing(value) and value != "":  # an empty cell says that none of the labels fits
+        if is_missing(value) and value != "":  # an empty cell says that none of the labels fits
             return None
-        named = [name for name in map(_class, split(value, plan.separator)) if name is not None]
+        named = [name for name in map(_class, split_labels(value, plan.separator)) if name is not None]
         return tuple(dict.fromkeys(named))  # none at all is a statement too
     if kind in ("number", "pairs"):
-        if missing(value):
+        if is_missing(value):
             return None
-        if not isinstance(value, str | int | float) or not numeric(value):
+        if not isinstance(value, str | int | float) or not is_number(value):
             raise ValueError(f"has the label {_shown(value)}, which is no number")
         return float(value)
     name = _class(value)
@@ -271,7 +284,7 @@ def _label(value: Any, kind: Kind, plan: _Plan, endings: int) -> Label | None:
 
 def _class(value: Any) -> str | None:
     """The name of a class. Numbers and truth values are names too, but 1.0 is the 1 that a gap has made of it."""
-    if missing(value):
+    if is_missing(value):
         return None
     if isinstance(value, float):
         value = int(value) if value.is_integer() else value
@@ -280,66 +293,70 @@ def _class(value: Any) -> str | None:
     return str(value).strip()
 
 
-def _flagged(values: list[Any], names: Sequence[str]) -> tuple[str, ...] | None:
+def _labels_from_flags(values: list[Any], names: Sequence[str]) -> tuple[str, ...] | None:
     """The labels whose columns say 1; None where no column says anything."""
-    if all(map(missing, values)):
+    if all(map(is_missing, values)):
         return None
-    said = [flag(value) for value in values]
+    said = [parse_flag(value) for value in values]
     if None in said:
         raise ValueError(f"has {_shown(values[said.index(None)])} in a column of 0 and 1")
     return tuple(name for name, given in zip(names, said, strict=True) if given)
 
 
-def plan_columns(table: Table, kind: Kind, columns: Columns) -> _Plan:
+def plan_columns(table: Table, kind: Kind, columns: Columns) -> _ColumnPlan:
     """The columns that were named, and a guess at the others: the label first, then the texts."""
     texts = tuple(map(table.column, columns.texts or ()))
     flags = tuple(map(table.column, columns.labels or ())) if kind == "labels" else ()
-    label = None if flags else table.column(columns.label) if columns.label else _labelling(table, kind, texts)
+    label = None if flags else table.column(columns.label) if columns.label else _guess_label(table, kind, texts)
     free = [name for name in table.columns if name != label and name not in flags]
     most = 3 if kind == "pairs" else 2
     if not texts:
-        texts = known([*(TRIPLES if kind == "pairs" else []), *COUPLES, *((name,) for name in SINGLES)], free)
+        texts = match_columns(
+            [*(TRIPLE_COLUMNS if kind == "pairs" else []), *PAIR_COLUMNS, *((name,) for name in TEXT_COLUMNS)], free
+        )
     if not texts:  # no name is known: what has blanks in it is text
-        wordy = _texted(table, free)
+        wordy = _text_columns(table, free)
         texts = tuple(wordy if 1 <= len(wordy) <= most else free if len(free) == 1 else ())
     if not texts or (label is None and not flags and kind != "pairs"):
-        raise _lost(table, "the texts and the label" if not texts else "the label")
+        raise _guess_error(table, "the texts and the label" if not texts else "the label")
     if kind == "pairs" and len(texts) > most:
         raise TextError(table.name, f"{len(texts)} columns of text", "One, two or three can be drawn together")
     separator = _separator(table, label, columns) if kind == "labels" else None
-    return _Plan(texts, label, separator=separator, flags=flags)
+    return _ColumnPlan(texts, label, separator=separator, flags=flags)
 
 
 def is_label(name: str) -> bool:
     """Whether a column's name is one that labels go by."""
-    return name.casefold() in LABELS
+    return name.casefold() in LABEL_COLUMNS
 
 
-def _labelling(table: Table, kind: Kind, texts: Sequence[str]) -> str | None:
+def _guess_label(table: Table, kind: Kind, texts: Sequence[str]) -> str | None:
     """The column of the label, by its name; else the only one whose values look like labels."""
     free = [name for name in table.columns if name not in texts]
-    numbers = [name for name in free if 2 * sum(numeric(row.get(name)) for row in table.head) > len(table.head)]
+    numbers = [name for name in free if 2 * sum(is_number(row.get(name)) for row in table.head) > len(table.head)]
     if kind == "pairs":  # a score may be there, but need not; a number in front is a count of rows
         last = free[-1:] if not table.has_header and len(free) > 2 else []
-        return next(iter(known([(name,) for name in (*SCORES, *last)], numbers)), None)
-    names = {"number": NUMBERS, "labels": SEVERAL}.get(kind, CLASSES)
-    if named := known([(name,) for name in names], free):
+        return next(iter(match_columns([(name,) for name in (*SCORE_COLUMNS, *last)], numbers)), None)
+    names = {"number": NUMBER_COLUMNS, "labels": MULTI_LABEL_COLUMNS}.get(kind, CLASS_COLUMNS)
+    if named := match_columns([(name,) for name in names], free):
         return named[0]
-    told = texts or known([*COUPLES, *((name,) for name in SINGLES)], free)
-    told = told or _texted(table, free)
+    told = texts or match_columns([*PAIR_COLUMNS, *((name,) for name in TEXT_COLUMNS)], free)
+    told = told or _text_columns(table, free)
     left = [name for name in free if name not in told]
-    left = [name for name in left if not _running(table, name)] or left
+    left = [name for name in left if not _numbers_rows(table, name)] or left
     if told and len(left) == 1 and (kind != "number" or left[0] in numbers):
         return left[0]
     among = left if told else free
-    alike = [name for name in among if (name in numbers if kind == "number" else repeats(table, name))]
+    alike = [name for name in among if (name in numbers if kind == "number" else has_few_values(table, name))]
     return alike[0] if len(alike) == 1 else None
 
 
-def _chosen(table: Table, columns: Columns) -> _Plan:
+def _plan_choices(table: Table, columns: Columns) -> _ColumnPlan:
     """The columns of a beginning, of its endings, and of the number of the right one."""
     label = table.column(columns.label) if columns.label else None
-    label = label or next(iter(known([("label",), ("answer",), ("answerkey",), ("target",)], table.columns)), None)
+    label = label or next(
+        iter(match_columns([("label",), ("answer",), ("answerkey",), ("target",)], table.columns)), None
+    )
     if columns.texts:
         texts, joined = tuple(map(table.column, columns.texts)), 1
     else:
@@ -349,25 +366,27 @@ def _chosen(table: Table, columns: Columns) -> _Plan:
             if match := ENDING.fullmatch(name):
                 stems.setdefault(match[1].lower(), []).append((match[2].lower(), name))
         most = max(stems.values(), key=len, default=[])
-        endings = [name for _, name in sorted(most)] or list(known([(name,) for name in ENDINGS], free))
+        endings = [name for _, name in sorted(most)] or list(match_columns([(name,) for name in ENDING_COLUMNS], free))
         # SWAG has two sentences, the second without its end; they are one text, which the endings go on with.
-        contexts = known([("sent1", "sent2"), ("article", "question"), *((name,) for name in CONTEXTS)], free)
+        contexts = match_columns(
+            [("sent1", "sent2"), ("article", "question"), *((name,) for name in CONTEXT_COLUMNS)], free
+        )
         if not contexts or not endings:
-            raise _lost(table, "a beginning and its endings")
+            raise _guess_error(table, "a beginning and its endings")
         texts, joined = (*contexts, *endings), len(contexts)
     if label is None:
-        raise _lost(table, "the label")
-    return _Plan(texts, label, joined)
+        raise _guess_error(table, "the label")
+    return _ColumnPlan(texts, label, joined)
 
 
-def _lost(table: Table, what: str) -> TextError:
+def _guess_error(table: Table, what: str) -> TextError:
     if len(table.columns) == 1:
         return TextError(table.name, "has one column, and so no labels", "Give it a file with a column of labels")
     columns = ", ".join(table.columns) + ("" if table.has_header else " (there is no header)")
     return TextError(table.name, f"which columns hold {what} cannot be guessed from {columns}", REMEDY)
 
 
-def known(groups: Sequence[Sequence[str]], columns: Sequence[str]) -> tuple[str, ...]:
+def match_columns(groups: Sequence[Sequence[str]], columns: Sequence[str]) -> tuple[str, ...]:
     """The first group of names that are all there, as they are written there."""
     there = {name.casefold(): name for name in columns}
     return next((tuple(there[name] for name in group) for group in groups if there.keys() >= set(group)), ())
@@ -378,22 +397,22 @@ def _wordy(table: Table, name: str) -> bool:
     return all(isinstance(value, str) for value in values) and any(" " in value.strip() for value in values if value)
 
 
-def _texted(table: Table, names: Sequence[str]) -> list[str]:
+def _text_columns(table: Table, names: Sequence[str]) -> list[str]:
     """The columns with words in them; but for those of a few values, as "very good" is, if there are others."""
     wordy = [name for name in names if _wordy(table, name)]
     return [name for name in wordy if FEW * len({row.get(name) for row in table.head}) > len(table.head)] or wordy
 
 
-def _running(table: Table, name: str) -> bool:
+def _numbers_rows(table: Table, name: str) -> bool:
     """Whether a column only numbers the rows."""
     values = [row.get(name) for row in table.head]
-    if len(values) < 3 or not all(map(numeric, values)):
+    if len(values) < 3 or not all(map(is_number, values)):
         return False
     numbers = list(map(float, values))  # type: ignore[arg-type]
     return all(following == number + 1 for number, following in pairwise(numbers))
 
 
-def repeats(table: Table, name: str) -> bool:
+def has_few_values(table: Table, name: str) -> bool:
     """Whether a column has few different values."""
     values = [str(row.get(name)) for row in table.head]
     return len(values) > 1 and 2 * len(set(values)) <= len(values) and any(value.strip() for value in values)
@@ -410,14 +429,16 @@ def _endings(value: Any) -> list[Any]:
     return inside if isinstance(inside, list) else []
 
 
-def _said(table: Table, plan: _Plan) -> str:
-    label = f", label from {listed([plan.label])}" if plan.label else ", no label"
-    label = f", labels from {listed(plan.flags)}" if plan.flags else label
+def _describe(table: Table, plan: _ColumnPlan) -> str:
+    label = f", label from {quoted_list([plan.label])}" if plan.label else ", no label"
+    label = f", labels from {quoted_list(plan.flags)}" if plan.flags else label
     separated = f" separated by '{plan.separator}'" if plan.separator else ""
-    return f"texts from {listed(plan.texts)}{label}{separated}" + ("" if table.has_header else " (there is no header)")
+    return f"texts from {quoted_list(plan.texts)}{label}{separated}" + (
+        "" if table.has_header else " (there is no header)"
+    )
 
 
-def listed(names: Sequence[str]) -> str:
+def quoted_list(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(f"'{name}'" for name in names[:-1]), f"'{names[-1]}'"]))
 
 

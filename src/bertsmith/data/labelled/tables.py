@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bertsmith.data.corpus import encoding
-from bertsmith.data.corpus.lines import BROKEN, FACTS, HALF, Cleaner, runs, unreadable
+from bertsmith.data.corpus.lines import FACTS, READ_ERRORS, SURROGATE, Cleaner, clean_lines, read_error
 from bertsmith.data.corpus.sources import COMPRESSIONS, Source
 from bertsmith.data.labelled import records
 from bertsmith.data.labelled.records import UNREADABLE, Raw
@@ -56,10 +56,10 @@ class BadRows:
     def __init__(self, policy: Policy) -> None:
         self.policy, self.counts = policy, Counter[str]()
 
-    def drop(self, reason: str, place: str, fact: str = "") -> None:
+    def drop(self, reason: str, location: str, fact: str = "") -> None:
         """Count a bad row, or refuse it."""
         if self.policy == "fail":
-            raise TextError(place, fact or FAULTS[reason], REMEDY)
+            raise TextError(location, fact or FAULTS[reason], REMEDY)
         self.counts[reason] += 1
 
 
@@ -89,7 +89,7 @@ class Table:
 
     def rows(self, wanted: Sequence[str], dropped: BadRows) -> Iterator[Row]:
         """Every row that can be read, with the wanted columns of it."""
-        found, file = _raw(self.source, self.delimiter, wanted), self.name
+        found, file = _raw_rows(self.source, self.delimiter, wanted), self.name
         cells = [(name, self.columns.index(name)) for name in wanted if name in self.columns]
         for number, values, fault in islice(found, 1 if self.delimiter and self.has_header else 0, None):
             place = f"{file}:{number}"
@@ -97,10 +97,12 @@ class Table:
                 dropped.drop(fault, place)
             elif isinstance(values, dict):
                 row = {name: values.get(name) for name in wanted}
-                if fault := flaw(list(row.values())):
+                if fault := find_fault(list(row.values())):
                     dropped.drop(fault, place)
                 else:
-                    row |= {name: records.named(row[name], self.classes[name]) for name in self.classes if name in row}
+                    row |= {
+                        name: records.class_names(row[name], self.classes[name]) for name in self.classes if name in row
+                    }
                     yield place, row
             elif len(values) == len(self.columns):
                 yield place, {name: values[cell] for name, cell in cells}
@@ -124,10 +126,10 @@ def find_source(path: Path) -> Source:
         raise TextError(path, "does not exist", remedy if remedy.startswith("Did") else "") from None
     except OSError as error:
         raise TextError(path, f"cannot be read ({error.strerror})") from None
-    return recoded(Source(path, endings[-1] if endings else "", packing, size), sure=True)
+    return with_encoding(Source(path, endings[-1] if endings else "", packing, size), sure=True)
 
 
-def recoded(found: Source, *, sure: bool = False) -> Source:
+def with_encoding(found: Source, *, sure: bool = False) -> Source:
     """The same file, with its encoding where that is not UTF-8: guessed from its first block that is not ASCII.
 
     `sure`: from several letters in several lines alone. A stray byte is a bad row, and no other encoding.
@@ -144,7 +146,7 @@ def recoded(found: Source, *, sure: bool = False) -> Source:
                 try:
                     body.decode()
                 except UnicodeDecodeError:
-                    whole = encoding.HALVES.sub(b"", body)
+                    whole = encoding.SURROGATE_BYTES.sub(b"", body)
                     odd = [line for line in whole.split(b"\n") if not _is_utf8(line)]
                     letters = {byte for line in odd[:PEEK] for byte in line if byte > 0x7F}
                     few = sure and (len(odd) < LINES or len(letters) < LETTERS)
@@ -154,7 +156,7 @@ def recoded(found: Source, *, sure: bool = False) -> Source:
             size += len(block)
             if size >= AHEAD:
                 break
-    except (TextError, *BROKEN):
+    except (TextError, *READ_ERRORS):
         pass  # the reader proper tells of it
     return found
 
@@ -176,17 +178,17 @@ def open_table(found: Source, known: Collection[str] = ()) -> Table:
         table = Table(found, columns, [], classes=classes)
         return replace(table, head=[row for _, row in islice(table.rows(columns, BadRows("skip")), PEEK)])
     if found.kind in (".tsv", ".csv", ".txt"):
-        return _celled(found, known)
-    some = [values for _, values, fault in _some(_raw(found)) if isinstance(values, dict) and not fault]
+        return _open_delimited(found, known)
+    some = [values for _, values, fault in _first_rows(_raw_rows(found)) if isinstance(values, dict) and not fault]
     if not some:
         raise TextError(found.name, "holds no JSON object" if found.size else "is empty", "Give it rows")
     return Table(found, tuple(dict.fromkeys(name for row in some for name in row)), some)
 
 
-def lines(found: Source) -> Iterator[Line]:
+def read_lines(found: Source) -> Iterator[Line]:
     """The lines of a file, and what is wrong with each."""
     tally, last = Counter[str](), 0
-    for first, run in runs(found.blocks(lambda _: None), found.name, Cleaner("replace", LONGEST, tally)):
+    for first, run in clean_lines(found.blocks(lambda _: None), found.name, Cleaner("replace", LONGEST, tally)):
         fault = next((kind for kind in tally if kind != "byte-order marks"), "")
         tally.clear()
         if fault and first != last:  # a bad line stands alone; one that is too long comes in parts
@@ -197,7 +199,7 @@ def lines(found: Source) -> Iterator[Line]:
                 yield number, line, ""
 
 
-def whole(found: Source) -> str:
+def read_text(found: Source) -> str:
     """All the text of a file that is one JSON value. Bytes that are not UTF-8 become halves of characters."""
     parts, size = list[bytes](), 0
     try:
@@ -208,8 +210,8 @@ def whole(found: Source) -> str:
                 fact = f"is one JSON value of more than {WHOLE:,} bytes"
                 raise TextError(found.name, fact, "Write its rows as JSON lines")
         raw = b"".join(parts)
-    except BROKEN as error:
-        raise unreadable(found.name, error) from None
+    except READ_ERRORS as error:
+        raise read_error(found.name, error) from None
     if not raw.strip():
         raise TextError(found.name, "is empty", "Give it rows")
     try:
@@ -218,7 +220,7 @@ def whole(found: Source) -> str:
         raise TextError(found.name, "is not UTF-8 text", "Save it as UTF-8") from None
 
 
-def value(text: str, name: str) -> Any:
+def parse_json(text: str, name: str) -> Any:
     """The one JSON value that a text is."""
     try:
         return json.loads(text)
@@ -228,7 +230,7 @@ def value(text: str, name: str) -> Any:
         raise TextError(name, "is no JSON that can be read: too deep, or a number too long") from None
 
 
-def flaw(held: Any) -> str:
+def find_fault(held: Any) -> str:
     """What is wrong with a text, or with one inside a list or a record: nothing, half a character, or a NUL."""
     left = [held]
     while left:
@@ -236,7 +238,7 @@ def flaw(held: Any) -> str:
             case str(text):
                 if "\0" in text:
                     return "rows with NUL characters"
-                if not text.isascii() and HALF.search(text):
+                if not text.isascii() and SURROGATE.search(text):
                     return "rows with half characters"
             case list(inside):
                 left += inside
@@ -245,7 +247,7 @@ def flaw(held: Any) -> str:
     return ""
 
 
-def headed(first: Sequence[str], rest: Sequence[Sequence[str]], known: Collection[str]) -> bool:
+def has_header(first: Sequence[str], rest: Sequence[Sequence[str]], known: Collection[str]) -> bool:
     """Whether the first row names the columns."""
     below = [[row[column] for row in rest if len(row) > column] for column in range(len(first))]
     pairs = list(zip(first, below, strict=True))
@@ -261,19 +263,19 @@ def headed(first: Sequence[str], rest: Sequence[Sequence[str]], known: Collectio
     return any(cells and (all(map(_number, cells)) or 2 * len(set(cells)) <= len(cells)) for cells in below)
 
 
-def _celled(found: Source, known: Collection[str]) -> Table:
+def _open_delimited(found: Source, known: Collection[str]) -> Table:
     delimiter = {".tsv": "\t", ".csv": ",", ".txt": "\n"}[found.kind]
-    line = next((line for _, line, _ in lines(found) if line.strip()), "")
+    line = next((line for _, line, _ in read_lines(found) if line.strip()), "")
     if found.kind == ".csv" and ";" in line and "," not in line:
         delimiter = ";"
-    raw = _some(_raw(found, delimiter))
+    raw = _first_rows(_raw_rows(found, delimiter))
     if not raw:
         raise TextError(found.name, "holds no row" if found.size else "is empty", "Give it rows")
     if fault := raw[0][2]:
         fact = f"{FAULTS[fault]}, and it might name the columns"
         raise TextError(f"{found.name}:{raw[0][0]}", fact, "Mend the first line")
     first, *rest = [list(cells) for _, cells, fault in raw if not fault]
-    if named := found.kind != ".txt" and headed(first, rest, known):
+    if named := found.kind != ".txt" and has_header(first, rest, known):
         names = [cell.strip() for cell in first]
         columns = tuple(name if name and name not in names[:at] else str(at) for at, name in enumerate(names))
     else:
@@ -283,7 +285,7 @@ def _celled(found: Source, known: Collection[str]) -> Table:
     return Table(found, columns, head, named, delimiter)
 
 
-def _some(rows: Iterator[Raw]) -> list[Raw]:
+def _first_rows(rows: Iterator[Raw]) -> list[Raw]:
     """The first rows, fewer if they are large."""
     some, size = list[Raw](), 0
     for row in islice(rows, PEEK + 1):
@@ -296,26 +298,28 @@ def _some(rows: Iterator[Raw]) -> list[Raw]:
     return some
 
 
-def _raw(found: Source, delimiter: str = "", wanted: Sequence[str] = ()) -> Iterator[Raw]:
+def _raw_rows(found: Source, delimiter: str = "", wanted: Sequence[str] = ()) -> Iterator[Raw]:
     """Every row of a file as it stands there."""
     match found.kind:
         case ".csv":
-            return _quoted(found, delimiter)
+            return _csv_rows(found, delimiter)
         case ".tsv" | ".txt":
-            return ((at, line.split(delimiter), fault) for at, line, fault in lines(found) if line.strip(" ") or fault)
+            return (
+                (at, line.split(delimiter), fault) for at, line, fault in read_lines(found) if line.strip(" ") or fault
+            )
         case ".parquet":
             return records.rows(found, wanted)
-    return _objects(found)
+    return _json_rows(found)
 
 
-class _Again:
+class _RereadableLines:
     """Lines that can be read again, for when a quote was opened by mistake."""
 
     def __init__(self, found: Iterator[Line]) -> None:
         self.found, self.ahead = found, deque[Line]()
         self.taken, self.size = list[Line](), 0
 
-    def __iter__(self) -> "_Again":
+    def __iter__(self) -> "_RereadableLines":
         return self
 
     def __next__(self) -> str:
@@ -331,9 +335,9 @@ class _Again:
         self.taken, self.size = [], 0
 
 
-def _quoted(found: Source, delimiter: str) -> Iterator[Raw]:
+def _csv_rows(found: Source, delimiter: str) -> Iterator[Raw]:
     csv.field_size_limit(2 * LONGEST)  # the module's own limit is for all, and 131,072
-    again = _Again(lines(found))
+    again = _RereadableLines(read_lines(found))
     reader = csv.reader(again, delimiter=delimiter, strict=True)
     while True:
         cells, fault = list[str](), QUOTES
@@ -350,12 +354,15 @@ def _quoted(found: Source, delimiter: str) -> Iterator[Raw]:
             yield number, cells, fault
 
 
-def _objects(found: Source) -> Iterator[Raw]:
-    if found.kind == ".json" and next((line for _, line, _ in lines(found) if line.strip()), "").lstrip()[:1] == "[":
-        for number, record in enumerate(value(whole(found), found.name), 1):
+def _json_rows(found: Source) -> Iterator[Raw]:
+    if (
+        found.kind == ".json"
+        and next((line for _, line, _ in read_lines(found) if line.strip()), "").lstrip()[:1] == "["
+    ):
+        for number, record in enumerate(parse_json(read_text(found), found.name), 1):
             yield (number, record, "") if isinstance(record, dict) else (number, {}, OBJECT)
         return
-    for number, line, fault in lines(found):
+    for number, line, fault in read_lines(found):
         if fault:
             yield number, {}, fault
         elif line and not line.isspace():

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from bertsmith.data.corpus.sources import Source
 from bertsmith.data.labelled.examples import Example
-from bertsmith.data.labelled.tables import BadRows, lines
+from bertsmith.data.labelled.tables import BadRows, read_lines
 
 ENDING = ".mrg"
-SILENT = "-NONE-"  # the kind of what was not said
+EMPTY_CATEGORY = "-NONE-"  # the kind of what was not said
 BRACKETS, WORDLESS = "trees with a bracket too many", "trees without a word"
 PIECE = re.compile(r"[()]|[^\s()]+")
 
@@ -22,27 +22,27 @@ PIECE = re.compile(r"[()]|[^\s()]+")
 class Tree:
     """A constituent: its name, and what it is made of; or the kind of a word, and the word."""
 
-    name: str = ""
-    parts: "list[Tree]" = field(default_factory=list)
+    label: str = ""
+    children: "list[Tree]" = field(default_factory=list)
     word: str = ""
 
     def words(self) -> list[str]:
         """What was said."""
         if self.word:
-            return [] if self.name == SILENT else [self.word]
-        return [word for part in self.parts for word in part.words()]
+            return [] if self.label == EMPTY_CATEGORY else [self.word]
+        return [word for part in self.children for word in part.words()]
 
-    def linear(self) -> list[str]:
+    def linearise(self) -> list[str]:
         """Brackets and kinds of words one after the other, without what was not said."""
         if self.word:
-            return [] if self.name == SILENT else [self.name]
-        inside = [piece for part in self.parts for piece in part.linear()]
-        return [f"({self.plain}", *inside, f"){self.plain}"] if self.name and inside else inside
+            return [] if self.label == EMPTY_CATEGORY else [self.label]
+        inside = [piece for part in self.children for piece in part.linearise()]
+        return [f"({self.category}", *inside, f"){self.category}"] if self.label and inside else inside
 
     @property
-    def plain(self) -> str:
+    def category(self) -> str:
         """The name without what it is for: NP of NP-SBJ-1."""
-        return re.split("[-=]", self.name)[0]
+        return re.split("[-=]", self.label)[0]
 
 
 def read(found: Source, dropped: BadRows) -> tuple[list[Example], str]:
@@ -52,7 +52,7 @@ def read(found: Source, dropped: BadRows) -> tuple[list[Example], str]:
         words = tree.words()
         if words:
             place = f"{found.name}:{number}"
-            examples.append(Example(location=place, texts=(" ".join(words),), label=" ".join(tree.linear())))
+            examples.append(Example(location=place, texts=(" ".join(words),), label=" ".join(tree.linearise())))
         else:
             dropped.drop(WORDLESS, f"{found.name}:{number}", "has a tree without a word")
     return examples, "sentences of trees, and the brackets that are to be written"
@@ -62,21 +62,21 @@ def _trees(found: Source, dropped: BadRows) -> Iterator[tuple[int, Tree]]:
     """The trees of a file, and the lines where they begin."""
     open_ones: list[Tree] = []
     began = 1
-    for number, line, _ in lines(found):
+    for number, line, _ in read_lines(found):
         for piece in PIECE.findall(line):
             if piece == "(":
                 began = began if open_ones else number
                 open_ones.append(Tree())
             elif not open_ones:
                 dropped.drop(BRACKETS, f"{found.name}:{number}", f"'{piece}' stands outside of all brackets")
-            elif piece != ")" and not open_ones[-1].name and not open_ones[-1].parts:
-                open_ones[-1].name = piece
+            elif piece != ")" and not open_ones[-1].label and not open_ones[-1].children:
+                open_ones[-1].label = piece
             elif piece != ")":
                 open_ones[-1].word = piece
             else:
                 whole = open_ones.pop()
                 if open_ones:
-                    open_ones[-1].parts.append(whole)
+                    open_ones[-1].children.append(whole)
                 else:
                     yield began, whole
     if open_ones:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bertsmith.data.corpus import encoding
-from bertsmith.data.corpus.lines import BROKEN, unreadable
+from bertsmith.data.corpus.lines import READ_ERRORS, read_error
 from bertsmith.data.corpus.sources import COMPRESSIONS, Source
 from bertsmith.data.labelled import conll, reader, squad, treebank
 from bertsmith.data.labelled.inputs import (
@@ -23,20 +23,28 @@ from bertsmith.data.labelled.inputs import (
     Input,
     Names,
     TrainedOn,
-    first,
+    first_value,
     is_conll,
     is_squad,
     make_example,
     questions,
+    require_string,
     sentences,
-    string,
 )
-from bertsmith.data.labelled.tables import KINDS, BadRows, Table, find_source, lines, open_table
+from bertsmith.data.labelled.tables import KINDS, BadRows, Table, find_source, open_table, read_lines
 from bertsmith.errors import TextError
 
-COLUMNS = (".conll", ".conll2003", ".conllu", ".bio", ".iob", ".iob2", ".ner")  # endings of files of words with tags
+CONLL_SUFFIXES = (
+    ".conll",
+    ".conll2003",
+    ".conllu",
+    ".bio",
+    ".iob",
+    ".iob2",
+    ".ner",
+)  # endings of files of words with tags
 UNPACKED_FIRST = 1 << 25  # bytes of a packed file that is unpacked once before a model reads it: a matter of seconds
-TAUGHT = {
+TRAINED_TO = {
     "classify": "to classify texts",
     "number": "to give texts a number",
     "labels": "to label texts",
@@ -47,21 +55,21 @@ TAUGHT = {
 }
 
 Record = tuple[str, Mapping[str, Any]]  # its place, and its values by name
-Say = Callable[[str], object]
+Notify = Callable[[str], object]
 
 
-def examples(inputs: Sequence[str], learnt: TrainedOn, say: Say = lambda _: None) -> Iterator[Input]:
+def examples(inputs: Sequence[str], trained_on: TrainedOn, notify: Notify = lambda _: None) -> Iterator[Input]:
     """What the model is asked, from files, from standard input, or from texts that are given in place of files."""
     for name in inputs or ["-"]:
-        yield from _asked(name, learnt, say)
+        yield from _read_inputs(name, trained_on, notify)
 
 
-def texts(inputs: Sequence[str], say: Say = lambda _: None) -> Iterator[str]:
+def texts(inputs: Sequence[str], notify: Notify = lambda _: None) -> Iterator[str]:
     """The texts of files, or of standard input: a line each, a column of a table, or a field of JSON lines."""
     learnt = TrainedOn(kind="classify")
     for name in inputs or ["-"]:
-        for place, record in _records(name, learnt, say, single=True):
-            yield string(first(record, SINGLES), place, "text")
+        for place, record in _records(name, learnt, notify, single=True):
+            yield require_string(first_value(record, SINGLES), place, "text")
 
 
 class LiteralText(str):
@@ -80,7 +88,7 @@ def check_files(inputs: Sequence[str]) -> None:
                 remedy = error.parts[2] or ("" if Path(name).suffix else "A text goes after --text")
                 raise TextError(error.location, error.fact, remedy) from None
             if found.compression and found.size <= UNPACKED_FIRST:
-                with suppress(*BROKEN):  # the reader proper tells of it
+                with suppress(*READ_ERRORS):  # the reader proper tells of it
                     for _ in found.blocks(lambda _: None):
                         pass
 
@@ -92,7 +100,7 @@ def is_text(name: str) -> bool:
     if name == "-" or not any(map(str.isspace, name.strip())):
         return False
     endings = [ending.lower() for ending in Path(name).suffixes if ending.lower() not in COMPRESSIONS]
-    named = endings and endings[-1] in (*KINDS, *COLUMNS, treebank.ENDING)
+    named = endings and endings[-1] in (*KINDS, *CONLL_SUFFIXES, treebank.ENDING)
     try:
         return not named and not Path(name).exists()
     except (OSError, ValueError):  # too long for a name, or with a NUL in it
@@ -103,7 +111,7 @@ def every_line(name: str) -> Iterator[str]:
     """Every line of a file, or of standard input as it comes; those with nothing in them, too."""
     if name != "-":
         last = None
-        for _, line, _ in lines(find_source(Path(name))):
+        for _, line, _ in read_lines(find_source(Path(name))):
             if last is not None:
                 yield last
             last = line
@@ -116,7 +124,7 @@ def every_line(name: str) -> Iterator[str]:
 # ------------------------------------------------------------------------------------------------ files
 
 
-def _asked(name: str, learnt: TrainedOn, say: Say) -> Iterator[Input]:
+def _read_inputs(name: str, learnt: TrainedOn, say: Notify) -> Iterator[Input]:
     if is_text(name):
         yield make_example(f"'{name[:40]}'", _line(name, f"'{name[:40]}'", learnt), learnt, {})
         return
@@ -136,16 +144,16 @@ def _asked(name: str, learnt: TrainedOn, say: Say) -> Iterator[Input]:
         yield from treebank.read(file, BadRows("fail"))[0]
         return
     table = file.kind in (".jsonl", ".ndjson", ".json", ".parquet", ".csv")
-    if not table and (file.kind in COLUMNS or learnt.kind == "tag"):
-        head = [line for _, line, _ in islice(lines(file), PEEK)]
-        if file.kind in COLUMNS or is_conll(head, learnt.tags):
+    if not table and (file.kind in CONLL_SUFFIXES or learnt.kind == "tag"):
+        head = [line for _, line, _ in islice(read_lines(file), PEEK)]
+        if file.kind in CONLL_SUFFIXES or is_conll(head, learnt.tags):
             if learnt.kind != "tag":
-                raise _other(name, "words with tags", learnt.kind)
-            yield from sentences(((number, line) for number, line, _ in lines(file)), name, learnt)
+                raise _wrong_task_error(name, "words with tags", learnt.kind)
+            yield from sentences(((number, line) for number, line, _ in read_lines(file)), name, learnt)
             return
     if file.kind == ".json" and is_squad(file):
         if learnt.kind != "answer":
-            raise _other(name, "questions about passages, as SQuAD does,", learnt.kind)
+            raise _wrong_task_error(name, "questions about passages, as SQuAD does,", learnt.kind)
         yield from questions(file)
         return
     names: Names = {}
@@ -153,7 +161,7 @@ def _asked(name: str, learnt: TrainedOn, say: Say) -> Iterator[Input]:
         yield make_example(place, record, learnt, names)
 
 
-def _records(name: str, learnt: TrainedOn, say: Say, *, single: bool = False) -> Iterator[Record]:
+def _records(name: str, learnt: TrainedOn, say: Notify, *, single: bool = False) -> Iterator[Record]:
     """Rows as records; those of lines and of tables have their texts under the names that are always known."""
     if name != "-" and not is_text(name):
         file = find_source(Path(name))
@@ -179,8 +187,8 @@ def _read(file: Source) -> Iterator[tuple[int, str]]:
             yield from _numbered(stream)
     except UnicodeDecodeError:
         raise TextError(file.name, "is not UTF-8 text") from None
-    except BROKEN as error:
-        raise unreadable(file.name, error) from None
+    except READ_ERRORS as error:
+        raise read_error(file.name, error) from None
 
 
 class _Raw(io.RawIOBase):
@@ -225,9 +233,9 @@ def _line(line: str, place: str, learnt: TrainedOn, *, single: bool = False) -> 
     return {"text": before, "second": after} if tab and not one else {"text": line}
 
 
-def _rows(file: Source, learnt: TrainedOn, say: Say, *, single: bool) -> Iterator[Record]:
+def _rows(file: Source, learnt: TrainedOn, say: Notify, *, single: bool) -> Iterator[Record]:
     """The rows of a table. Which columns hold the texts is settled by the first rows, and said if it was guessed."""
-    known = {*reader.NAMES, *squad.HEADINGS, *conll.WORDS, "text", "second", *learnt.texts}
+    known = {*reader.COLUMN_NAMES, *squad.HEADINGS, *conll.WORD_COLUMNS, "text", "second", *learnt.texts}
     table = open_table(file, known)
     wanted, changed = table.columns, dict[str, str]()
     if single or learnt.kind in ("classify", "number", "labels", "pairs"):
@@ -255,7 +263,7 @@ def _texts(table: Table, learnt: TrainedOn, *, single: bool) -> tuple[str, ...]:
     for group in groups:
         if all(name in there for name in group):
             return tuple(there[name] for name in group)
-    others = {*reader.CLASSES, *reader.SEVERAL, "id", "idx", "index"}
+    others = {*reader.CLASS_COLUMNS, *reader.MULTI_LABEL_COLUMNS, "id", "idx", "index"}
     free = [name for name in table.columns if name.casefold() not in others]
     wordy = [name for name in free if _wordy([row.get(name) for row in table.head])]
     if 1 <= len(wordy) <= 2 and len(wordy) == (count or len(wordy)):
@@ -279,8 +287,8 @@ def _wordy(values: Sequence[Any]) -> bool:
     return bool(some) and all(isinstance(one, str) for one in some) and any(" " in one.strip() for one in some)
 
 
-def _other(name: str, holds: str, kind: str) -> TextError:
-    return TextError(name, f"holds {holds} and the model was taught {TAUGHT[kind]}", "Give it another file")
+def _wrong_task_error(name: str, holds: str, kind: str) -> TextError:
+    return TextError(name, f"holds {holds} and the model was taught {TRAINED_TO[kind]}", "Give it another file")
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -8,27 +8,27 @@ MISSING = {"", "nan", "<na>", "null"}  # as pandas and databases write that nobo
 YES, NO = {"1", "1.0", "true"}, {"0", "0.0", "false"}
 
 
-def missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
     """Whether a label is none."""
     if isinstance(value, str):
         return value.strip().casefold() in MISSING
     return value is None or (isinstance(value, float) and value != value)
 
 
-def numeric(value: Any) -> bool:
+def is_number(value: Any) -> bool:
     try:
         return not isinstance(value, bool) and isfinite(float(value))
     except (TypeError, ValueError, OverflowError):
         return False
 
 
-def flag(value: Any) -> bool | None:
+def parse_flag(value: Any) -> bool | None:
     """Whether a label is given, of a column of 0 and 1; None where the cell holds anything else."""
     plain = str(value).strip().casefold() if isinstance(value, str | int | float) else ""
     return True if plain in YES else False if plain in NO else None
 
 
-def split(value: Any, separator: str | None) -> list[Any]:
+def split_labels(value: Any, separator: str | None) -> list[Any]:
     """Several labels of one cell: a list, a list that was written as a text, or parts with a mark between them."""
     if isinstance(value, list):
         return value

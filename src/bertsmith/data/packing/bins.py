@@ -7,10 +7,12 @@ import numpy as np
 from bertsmith.data.packing.plan import Int64Array
 
 # How many of a batch's last sequences may be exchanged, and for how many of the next: a look first, then a search.
-REACH = ((1, 128), (16, 256))
+SWAP_WINDOWS = ((1, 128), (16, 256))
 
 
-def pack_by_splitting(lengths: Int64Array, tokens: int, most: int, least: int = 1) -> tuple[Int64Array, Int64Array]:
+def pack_by_splitting(
+    lengths: Int64Array, tokens: int, max_sequences: int, min_tokens: int = 1
+) -> tuple[Int64Array, Int64Array]:
     """Deal by cutting: the sequence that does not fit any more is cut in two, and each half is a sequence of its own.
 
     Gives the sequence that each batch begins with, and how many of its text tokens the batch before has had; one entry
@@ -25,10 +27,10 @@ def pack_by_splitting(lengths: Int64Array, tokens: int, most: int, least: int = 
     while row < count:
         done = (int(ends[row - 1]) if row else 0) + offset
         share = -(-(total - done) // max(1, batches + 1 - len(begins)))
-        room = min(tokens, max(share, least) + 2)
-        after = min(int(ends.searchsorted(done + room, side="right")), row + most)
+        room = min(tokens, max(share, min_tokens) + 2)
+        after = min(int(ends.searchsorted(done + room, side="right")), row + max_sequences)
         gap = done + room - (int(ends[after - 1]) if after > row else done)
-        cuttable = after < count and after < row + most and gap >= least + 2
+        cuttable = after < count and after < row + max_sequences and gap >= min_tokens + 2
         offset = (offset if after == row else 0) + gap - 2 if cuttable else 0
         row = after
         begins.append(row)
@@ -36,13 +38,15 @@ def pack_by_splitting(lengths: Int64Array, tokens: int, most: int, least: int = 
     return np.array(begins), np.array(offsets)
 
 
-def pack_by_swapping(lengths: Int64Array, spare: Int64Array, tokens: int, most: int) -> tuple[Int64Array, Int64Array]:
+def pack_by_swapping(
+    lengths: Int64Array, slack: Int64Array, tokens: int, max_sequences: int
+) -> tuple[Int64Array, Int64Array]:
     """Deal whole sequences: one of a batch's last is exchanged for one further on, so that the sum comes out right.
 
     Gives the order of the sequences, and the place in it where each batch begins; one entry more than there are
     batches. A batch may be too long by what its sequences have to spare, and has at most `most` of them.
     """
-    order, lengths, least = np.arange(len(lengths)), lengths.copy(), lengths - spare
+    order, lengths, least = np.arange(len(lengths)), lengths.copy(), lengths - slack
     ends, least_ends = np.cumsum(lengths), np.cumsum(least)
     count, total = len(lengths), int(ends[-1])
     good = max(1, tokens // 1024)
@@ -52,10 +56,10 @@ def pack_by_swapping(lengths: Int64Array, spare: Int64Array, tokens: int, most: 
     while row < count:
         done, least_done = (int(ends[row - 1]), int(least_ends[row - 1])) if row else (0, 0)
         want = done + -(-(total - done) // max(1, batches + 1 - len(begins)))
-        over = min(int(ends.searchsorted(want)) + 1, row + most, count)
+        over = min(int(ends.searchsorted(want)) + 1, row + max_sequences, count)
         fits = min(int(least_ends.searchsorted(least_done + tokens, side="right")), over)
         best = (abs(int(ends[fits - 1]) - want), fits, fits, fits)
-        for (back, ahead), after in product(REACH, (over, max(over - 1, row + 1))):
+        for (back, ahead), after in product(SWAP_WINDOWS, (over, max(over - 1, row + 1))):
             if best[0] <= good or after == count:
                 break
             near, far = slice(max(row, after - back), after), slice(after, after + ahead)
@@ -69,11 +73,11 @@ def pack_by_swapping(lengths: Int64Array, spare: Int64Array, tokens: int, most: 
             least_ends[left:right] += least[right] - least[left]
             _swap(left, right, order, lengths, least)
         begins.append(row)
-    _even(order, lengths, least, np.array(begins), tokens)
+    _balance(order, lengths, least, np.array(begins), tokens)
     return order, np.array(begins)
 
 
-def _even(
+def _balance(
     order: Int64Array, lengths: Int64Array, least: Int64Array, begins: Int64Array, tokens: int, last: int = 32
 ) -> None:
     """Exchange sequences among the last batches, which had few to choose from, until all are near the mean."""
@@ -85,7 +89,7 @@ def _even(
         off -= off.mean()
         room = tokens - np.bincount(owner, least[rows])
         worst = int(np.argmax(np.abs(off)))
-        mine = rows[owner == worst][: REACH[-1][0], None]
+        mine = rows[owner == worst][: SWAP_WINDOWS[-1][0], None]
         change, least_change = lengths[rows] - lengths[mine], least[rows] - least[mine]
         gain = change * (off[owner] - off[worst] - change)
         gain[(least_change > room[worst]) | (-least_change > room[owner])] = 0

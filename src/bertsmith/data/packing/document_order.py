@@ -21,27 +21,27 @@ class DocumentOrder:
         keys = [int(mix(seed, DOCUMENT, epoch)) for epoch in epochs]
         order = np.concatenate([permute(np.arange(count), count, key) for key in keys])
         self.units = units
-        self.texts = documents[order]  # where each begins in the corpus
-        spans = documents[order + 1] - self.texts + 1  # of each with its separator
-        self.begins = np.concatenate([[0], np.cumsum(spans)])  # where each begins in the chain, and the end
-        self.epochs = self.begins[::count]  # where each epoch begins, and the end
+        self.corpus_starts = documents[order]  # where each begins in the corpus
+        spans = documents[order + 1] - self.corpus_starts + 1  # of each with its separator
+        self.starts = np.concatenate([[0], np.cumsum(spans)])  # where each begins in the chain, and the end
+        self.epoch_starts = self.starts[::count]  # where each epoch begins, and the end
 
-    def reach(self, goals: Int64[ndarray, "N"]) -> tuple[Int64[ndarray, "N"], Int64[ndarray, "N"]]:
+    def last_fit(self, limits: Int64[ndarray, "N"]) -> tuple[Int64[ndarray, "N"], Int64[ndarray, "N"]]:
         """Where the last unit up to each goal ends, and where the one after it begins."""
-        document = np.searchsorted(self.begins, goals) - 1  # the last that begins before the goal
-        begin, stop = self.begins[document], self.begins[document + 1] - 1
-        shift = self.texts[document] - begin
-        found = self.units.values[self.units.searchsorted(np.minimum(goals, stop) + shift) - 1] - shift
+        document = np.searchsorted(self.starts, limits) - 1  # the last that begins before the goal
+        begin, stop = self.starts[document], self.starts[document + 1] - 1
+        shift = self.corpus_starts[document] - begin
+        found = self.units.values[self.units.searchsorted(np.minimum(limits, stop) + shift) - 1] - shift
         # Where nothing of the document fits, what fits ends with the one before: no separator ends a sequence.
         return found - (found == begin), found + (found == stop)
 
-    def ends(self, places: Int64[ndarray, "N"]) -> Int64[ndarray, "N"]:
+    def unit_ends(self, positions: Int64[ndarray, "N"]) -> Int64[ndarray, "N"]:
         """Where the unit that begins at each place ends."""
-        document = np.searchsorted(self.begins, places, side="right") - 1
-        shift = self.texts[document] - self.begins[document]
-        return np.asarray(self.units.values[self.units.searchsorted(places + shift)] - shift)
+        document = np.searchsorted(self.starts, positions, side="right") - 1
+        shift = self.corpus_starts[document] - self.starts[document]
+        return np.asarray(self.units.values[self.units.searchsorted(positions + shift)] - shift)
 
-    def ranges(
+    def corpus_ranges(
         self, starts: Int64[ndarray, "B"], lengths: Int64[ndarray, "B"]
     ) -> tuple[Int64[ndarray, "N"], Int64[ndarray, "N"], Int64[ndarray, "N"]]:
         """The texts in each stretch of the chain: whose they are, where they begin in the corpus, and their lengths.
@@ -49,11 +49,11 @@ class DocumentOrder:
         A separator at either end of a stretch, as a cut may leave it there, is left out.
         """
         ends = starts + lengths
-        first = np.searchsorted(self.begins, starts, side="right") - 1
-        counts = np.searchsorted(self.begins, ends) - first
+        first = np.searchsorted(self.starts, starts, side="right") - 1
+        counts = np.searchsorted(self.starts, ends) - first
         owner = np.repeat(np.arange(len(starts)), counts)
         document = np.arange(len(owner)) + np.repeat(first - (np.cumsum(counts) - counts), counts)
-        begin = np.maximum(starts[owner], self.begins[document])
-        texts = np.minimum(ends[owner], self.begins[document + 1] - 1) - begin
+        begin = np.maximum(starts[owner], self.starts[document])
+        texts = np.minimum(ends[owner], self.starts[document + 1] - 1) - begin
         held = texts > 0
-        return owner[held], (begin - self.begins[document] + self.texts[document])[held], texts[held]
+        return owner[held], (begin - self.starts[document] + self.corpus_starts[document])[held], texts[held]

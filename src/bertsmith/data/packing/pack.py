@@ -42,14 +42,14 @@ class _Section:
 
     sequences: Sequences
     order: Int64Array  # in which they come
-    begins: Int64Array  # the first of each batch, and the end
+    batch_starts: Int64Array  # the first of each batch, and the end
     offsets: Int64Array  # how many tokens of its text the batch before has had
     epoch: float  # how many lie before it
     span: float  # how many it has
     chain: DocumentOrder | None = None  # what the sequences are ranges of, if not of the corpus
 
     def __len__(self) -> int:
-        return len(self.begins) - 1
+        return len(self.batch_starts) - 1
 
 
 class Packer:
@@ -64,28 +64,47 @@ class Packer:
         self,
         shards: TokenSource,
         *,
-        length: int,
-        tokens: int,
+        max_length: int,
+        batch_tokens: int,
         pairs: Pairs,
         seed: int,
         start: int,
         stop: int,
         padding: int,
-        short: float = 0.1,
+        short_probability: float = 0.1,
         cross_documents: bool = False,
         once: bool = False,
     ) -> None:
-        if tokens < length:
-            raise RecipeError(f"batch_tokens = {tokens}", f"a sequence has up to {length}", f"Choose at least {length}")
-        self.plan = Plan(shards, length=length, pairs=pairs, seed=seed, short=short, cross_documents=cross_documents)
-        self.shards, self.length, self.tokens, self.seed, self.once = shards, length, tokens, seed, once
+        if batch_tokens < max_length:
+            raise RecipeError(
+                f"batch_tokens = {batch_tokens}", f"a sequence has up to {max_length}", f"Choose at least {max_length}"
+            )
+        self.plan = Plan(
+            shards,
+            length=max_length,
+            pairs=pairs,
+            seed=seed,
+            short_probability=short_probability,
+            cross_documents=cross_documents,
+        )
+        self.shards, self.max_length, self.batch_tokens, self.seed, self.once = (
+            shards,
+            max_length,
+            batch_tokens,
+            seed,
+            once,
+        )
         self.start, self.stop, self.padding = start, stop, padding
-        total = int(self.plan.starts[-1])
-        self.round = 1 if once else -(-BATCHES * tokens // total)  # in epochs
-        self.sections = 1 if once else max(1, self.round * total // (SECTION * tokens))  # of a round
-        self.most = 8 + int(1.5 * tokens / self.plan.mean())  # real sequences in a batch
-        self.limit = -(-(self.most - (-tokens // length)) // 8) * 8  # and filler, in case it all were filler
-        self._dealt: dict[int, Future[_Section]] = {}
+        total = int(self.plan.unit_starts[-1])
+        self.epochs_per_round = 1 if once else -(-BATCHES * batch_tokens // total)  # in epochs
+        self.sections_per_round = (
+            1 if once else max(1, self.epochs_per_round * total // (SECTION * batch_tokens))
+        )  # of a round
+        self.max_real_sequences = 8 + int(1.5 * batch_tokens / self.plan.mean_length())  # real sequences in a batch
+        self.max_sequences = (
+            -(-(self.max_real_sequences - (-batch_tokens // max_length)) // 8) * 8
+        )  # and filler, in case it all were filler
+        self._sections: dict[int, Future[_Section]] = {}
         self._round: tuple[int, UnitRanges, Int64Array] | None = (
             None  # the one that was planned last; the planner's own
         )
@@ -101,8 +120,8 @@ class Packer:
                 "Is this the text, the length and the number of tokens that the run began with?",
             )
         if not self.once and 4 * index >= 3 * len(dealt):
-            self._ask(number + 1)  # planned aside, before it is needed
-        return self._lay(_batch(dealt, index), dealt.chain, int(mix(self.seed, BATCH, number, index)))
+            self._request(number + 1)  # planned aside, before it is needed
+        return self._assemble(_batch(dealt, index), dealt.chain, int(mix(self.seed, BATCH, number, index)))
 
     def first_position(self) -> int:
         return 0
@@ -120,53 +139,56 @@ class Packer:
         """How many epochs lie before the position."""
         number, index = position >> 32, position & 0xFFFF_FFFF
         dealt = self._section(number)
-        return dealt.epoch + dealt.span * float(dealt.begins[index]) / len(dealt.order)
+        return dealt.epoch + dealt.span * float(dealt.batch_starts[index]) / len(dealt.order)
 
     def _section(self, number: int) -> _Section:
-        return self._ask(number).result()
+        return self._request(number).result()
 
-    def _ask(self, number: int) -> Future[_Section]:
+    def _request(self, number: int) -> Future[_Section]:
         """The section, or the promise of it; two are kept."""
         with self._lock:
-            if number not in self._dealt:
-                if len(self._dealt) == 2:
-                    del self._dealt[next(iter(self._dealt))]
-                self._dealt[number] = self._planner.submit(self._deal, number)
-            return self._dealt[number]
+            if number not in self._sections:
+                if len(self._sections) == 2:
+                    del self._sections[next(iter(self._sections))]
+                self._sections[number] = self._planner.submit(self._plan_section, number)
+            return self._sections[number]
 
-    def _deal(self, number: int) -> _Section:
-        turn, part = divmod(number, self.sections)
+    def _plan_section(self, number: int) -> _Section:
+        turn, part = divmod(number, self.sections_per_round)
         if self._round is None or self._round[0] != turn:
-            self._round = (turn, *self.plan.plan_epochs(range(turn * self.round, (turn + 1) * self.round)))
+            self._round = (
+                turn,
+                *self.plan.plan_epochs(range(turn * self.epochs_per_round, (turn + 1) * self.epochs_per_round)),
+            )
         _, walked, whole = self._round
-        begin, end = len(whole) * part // self.sections, len(whole) * (part + 1) // self.sections
+        begin, end = len(whole) * part // self.sections_per_round, len(whole) * (part + 1) // self.sections_per_round
         before, span = begin / len(whole), (end - begin) / len(whole)
         sequences = self.plan.to_sequences(walked, whole[begin:end])
         if self.plan.pairs == "none":
             order = np.arange(len(sequences))
             # Of two places before a cut one is text, so that no sequence comes out as a separator and nothing else.
             least = 1 if walked.chain is None else 2
-            begins, offsets = pack_by_splitting(sequences.lengths, self.tokens, self.most, least)
+            begins, offsets = pack_by_splitting(sequences.lengths, self.batch_tokens, self.max_real_sequences, least)
         else:
-            spare = _spare(sequences) if self.plan.pairs == "nsp" else np.zeros(len(sequences), np.int64)
-            order, begins = pack_by_swapping(sequences.lengths, spare, self.tokens, self.most)
+            spare = _slack(sequences) if self.plan.pairs == "nsp" else np.zeros(len(sequences), np.int64)
+            order, begins = pack_by_swapping(sequences.lengths, spare, self.batch_tokens, self.max_real_sequences)
             offsets = np.zeros_like(begins)
         return _Section(
             sequences=sequences,
             order=order,
-            begins=begins,
+            batch_starts=begins,
             offsets=offsets,
-            epoch=self.round * (turn + before),
-            span=self.round * span,
+            epoch=self.epochs_per_round * (turn + before),
+            span=self.epochs_per_round * span,
             chain=walked.chain,
         )
 
-    def _lay(self, batch: Sequences, chain: DocumentOrder | None, key: int) -> PackedBatch:
+    def _assemble(self, batch: Sequences, chain: DocumentOrder | None, key: int) -> PackedBatch:
         """[CLS] first [SEP] second [SEP], sequence after sequence, and filler up to the number of tokens.
 
         A sequence without a second text is [CLS] first [SEP]; one across documents has a [SEP] behind each.
         """
-        tokens, count = self.tokens, len(batch)
+        tokens, count = self.batch_tokens, len(batch)
         _trim(batch, tokens)
         lengths = batch.lengths
         starts, texts = batch.first_start, batch.first_length.astype(np.int64)
@@ -178,14 +200,14 @@ class Packer:
             spans = texts + np.tile([2, 1], count)[held]
             segment = np.tile(np.array([0, 1], np.int32), count)[held]
         elif chain is not None:
-            owner, starts, texts = chain.ranges(starts, texts)
+            owner, starts, texts = chain.corpus_ranges(starts, texts)
             opens = np.diff(owner, prepend=-1)  # 1 where a sequence begins
             spans, segment = texts + 1 + opens, np.zeros(len(texts), np.int32)
             lengths = np.add.reduceat(spans, np.flatnonzero(opens))
         ends = np.cumsum(spans)
         real = int(ends[-1])
-        filler = np.diff(np.append(np.arange(real, tokens, self.length), tokens))
-        bounds = np.full(self.limit + 1, tokens, np.int32)
+        filler = np.diff(np.append(np.arange(real, tokens, self.max_length), tokens))
+        bounds = np.full(self.max_sequences + 1, tokens, np.int32)
         bounds[0] = 0
         np.cumsum(np.concatenate([lengths, filler]), out=bounds[1 : 1 + count + len(filler)])
 
@@ -200,7 +222,7 @@ class Packer:
         segments = np.zeros(tokens, np.int32)
         segments[:real] = np.repeat(segment, spans)
         positions = np.arange(tokens, dtype=np.int32) - np.repeat(bounds[:-1], np.diff(bounds))
-        labels, epochs = np.full(self.limit, -100), np.full(self.limit, int(batch.epoch[-1]))
+        labels, epochs = np.full(self.max_sequences, -100), np.full(self.max_sequences, int(batch.epoch[-1]))
         labels[:count], epochs[:count] = batch.label, batch.epoch
         return PackedBatch(
             ids=ids,
@@ -210,7 +232,7 @@ class Packer:
             bounds=bounds,
             labels=labels,
             epochs=epochs,
-            max_length=self.length,
+            max_length=self.max_length,
             real_tokens=real,
             real_sequences=count,
             epoch=int(batch.epoch[0]),
@@ -221,7 +243,7 @@ class Packer:
 
 def _batch(dealt: _Section, index: int) -> Sequences:
     """The sequences of a batch, of which the first may lack its beginning and the last its end."""
-    (begin, end), (had, has) = dealt.begins[index : index + 2], dealt.offsets[index : index + 2]
+    (begin, end), (had, has) = dealt.batch_starts[index : index + 2], dealt.offsets[index : index + 2]
     batch = dealt.sequences.take(dealt.order[begin : end + (has > 0)])
     if has:
         batch.first_length[-1] = has
@@ -230,7 +252,7 @@ def _batch(dealt: _Section, index: int) -> Sequences:
     return batch
 
 
-def _spare(batch: Sequences) -> Int64Array:
+def _slack(batch: Sequences) -> Int64Array:
     """What could be taken off each sequence: half of a second text that is only a stand-in."""
     return np.where(batch.label == 1, batch.second_length // 2, 0).astype(np.int64)
 
@@ -239,6 +261,6 @@ def _trim(batch: Sequences, tokens: int) -> None:
     """Shorten stand-ins, from the last on, until the batch fits: seldom needed, and then by a few tokens."""
     excess = int(batch.lengths.sum()) - tokens
     if excess > 0:
-        spare = _spare(batch)[::-1]
+        spare = _slack(batch)[::-1]
         before = np.cumsum(spare) - spare
         batch.second_length[:] -= np.clip(excess - before, 0, spare)[::-1]

@@ -18,7 +18,7 @@ Int64Array = NDArray[np.int64]
 Int32Array = NDArray[np.int32]  # there may be a billion of them
 Pairs = Literal["none", "nsp", "sop"]
 
-SINGLE = (
+NO_PAIRS = (
     "corpus",
     "no document has two sentences, but it takes two that follow each other to make a pair",
     'Put blank lines only between documents, or set pairs = "none"',
@@ -69,10 +69,10 @@ class Sequences:
 class UnitRanges:
     """Sequences as units: the first text is [unit, split), what follows it [split, last)."""
 
-    unit: Int64Array
+    start: Int64Array
     split: Int64Array
-    last: Int64Array
-    goal: Int64Array  # the token up to which there was room, or text
+    stop: Int64Array
+    limit: Int64Array  # the token up to which there was room, or text
     label: Int32Array
     epoch: Int32Array
     chain: DocumentOrder | None = None  # across documents these are not units, but places in it
@@ -109,7 +109,7 @@ class Plan:
         length: int,
         pairs: Pairs,
         seed: int,
-        short: float = 0.1,
+        short_probability: float = 0.1,
         cross_documents: bool = False,
     ) -> None:
         if cross_documents and pairs != "none":
@@ -118,16 +118,23 @@ class Plan:
         least = 3 if pairs == "none" else 5
         if length < least:
             raise RecipeError(f"max_length = {length}", "leaves no room for text", f"Choose at least {least}")
-        self.seed, self.pairs, self.short, self.cross_documents = seed, pairs, short, cross_documents
-        self.most = length - 2 if pairs == "none" else length - 3
+        self.seed, self.pairs, self.short_probability, self.cross_documents = (
+            seed,
+            pairs,
+            short_probability,
+            cross_documents,
+        )
+        self.max_text_tokens = length - 2 if pairs == "none" else length - 3
         sentences = np.concatenate([[0], source.sentence_ends])
-        self.starts = _merge(sentences, _cuts(sentences, self.most if pairs == "none" else self.most // 2))
+        self.unit_starts = _merge(
+            sentences, _cuts(sentences, self.max_text_tokens if pairs == "none" else self.max_text_tokens // 2)
+        )
         ends = sentences[np.concatenate([[0], source.document_ends])]
-        self.documents = _merge(np.searchsorted(self.starts, ends))
-        if len(self.documents) == 1:
+        self.document_starts = _merge(np.searchsorted(self.unit_starts, ends))
+        if len(self.document_starts) == 1:
             raise TextError("corpus", "it holds no tokens", "Give it text of at least one sentence")
-        self.units = SortedIndex(self.starts)
-        if pairs == "nsp" and len(self.documents) == 2:
+        self.unit_index = SortedIndex(self.unit_starts)
+        if pairs == "nsp" and len(self.document_starts) == 2:
             raise TextError(
                 "corpus",
                 "it is one document, but half of the pairs take their second text from another",
@@ -135,13 +142,13 @@ class Plan:
             )
         self.stride = 64 * length
         # Long documents are walked in strides, all at the same time; no sequence crosses from one into the next.
-        strides = np.searchsorted(self.starts, _cuts(self.starts[self.documents], self.stride))
-        self.walks = _merge(self.documents, strides)
-        if pairs == "sop" and len(self.walks) == len(self.starts):
-            raise TextError(*SINGLE)
-        self.truth, self.seconds = 0.5, np.zeros(1, np.int64)
+        strides = np.searchsorted(self.unit_starts, _cuts(self.unit_starts[self.document_starts], self.stride))
+        self.walk_starts = _merge(self.document_starts, strides)
+        if pairs == "sop" and len(self.walk_starts) == len(self.unit_starts):
+            raise TextError(*NO_PAIRS)
+        self.true_pair_rate, self.second_lengths = 0.5, np.zeros(1, np.int64)
         if pairs == "nsp":
-            self._weigh()
+            self._balance_pairs()
 
     def sequences(self, epochs: range) -> Sequences:
         """All sequences of the epochs, in the order to see them in."""
@@ -149,9 +156,9 @@ class Plan:
 
     def plan_epochs(self, epochs: range) -> tuple[UnitRanges, Int64Array]:
         """The same before the stand-ins are drawn, and the order: epoch after epoch, each shuffled anew."""
-        walks = len(self.walks) - 1
+        walks = len(self.walk_starts) - 1
         if self.cross_documents:
-            found = self._follow(epochs)
+            found = self._walk_across(epochs)
         else:
             found = self._walk(np.tile(np.arange(walks), len(epochs)), np.repeat(np.array(epochs, np.int32), walks))
         order = np.argsort(found.epoch, kind="stable")
@@ -163,95 +170,102 @@ class Plan:
 
     def to_sequences(self, found: UnitRanges, rows: Int64Array) -> Sequences:
         """Some of what was walked, as ranges of tokens, with stand-ins where the label asks for them."""
-        return self._read(found.take(rows))
+        return self._to_sequences(found.take(rows))
 
-    def mean(self) -> float:
+    def mean_length(self) -> float:
         """About how many tokens a sequence has, seen on a sample."""
-        return float(self._read(self._sample()).lengths.mean())
+        return float(self._to_sequences(self._sample()).lengths.mean())
 
-    def _weigh(self) -> None:
+    def _balance_pairs(self) -> None:
         """Find how often the coin must say `true` for half of all pairs to be, some having no true second to give."""
         for _ in range(16):
             found = self._sample()
-            free = found.split < found.last
+            free = found.split < found.stop
             if not free.any():
-                raise TextError(*SINGLE)
-            self.seconds = (self.starts[found.last] - self.starts[found.split])[free]
-            change = (min(1.0, 0.5 / float(free.mean())) - self.truth) / 2
-            self.truth += change
+                raise TextError(*NO_PAIRS)
+            self.second_lengths = (self.unit_starts[found.stop] - self.unit_starts[found.split])[free]
+            change = (min(1.0, 0.5 / float(free.mean())) - self.true_pair_rate) / 2
+            self.true_pair_rate += change
             if abs(change) < 0.001:
                 break
 
     def _sample(self, size: int = 16_384) -> UnitRanges:
         """About so many sequences, from walks all over the corpus, over several epochs where it is small."""
-        walks = len(self.walks) - 1
-        whole = int(self.starts[-1]) // self.most + walks
+        walks = len(self.walk_starts) - 1
+        whole = int(self.unit_starts[-1]) // self.max_text_tokens + walks
         step, times = max(1, whole // size), max(1, size // whole)
         if self.cross_documents:
-            return self._follow(range(min(times, 32)), step)  # every epoch is a shuffle more
+            return self._walk_across(range(min(times, 32)), step)  # every epoch is a shuffle more
         some = np.arange(0, walks, step)
         return self._walk(np.tile(some, times), np.repeat(np.arange(times, dtype=np.int32), len(some)))
 
     def _walk(self, walks: Int64Array, epochs: Int32Array) -> UnitRanges:
         """Walk them all: each turn finds the next sequence of every walk that is not yet at its end."""
-        unit, stop, epoch, key = self.walks[walks], self.walks[walks + 1], epochs, mix(self.seed, WALK, epochs)
+        unit, stop, epoch, key = (
+            self.walk_starts[walks],
+            self.walk_starts[walks + 1],
+            epochs,
+            mix(self.seed, WALK, epochs),
+        )
         few = 2 if self.pairs == "sop" else 1  # units; two always fit
         turns = []
         while len(unit):
             word = mix(key, unit)
             coin, cut = ((word >> bits & 0xFFFFF) * 2.0**-20 for bits in (20, 40))
-            goal = self.starts[unit] + self._target(word)
-            last = np.clip(self.units.searchsorted(goal) - 1, unit + few, stop)
-            goal = np.minimum(goal, self.starts[stop])
+            goal = self.unit_starts[unit] + self._target_lengths(word)
+            last = np.clip(self.unit_index.searchsorted(goal) - 1, unit + few, stop)
+            goal = np.minimum(goal, self.unit_starts[stop])
             if self.pairs == "none":
                 split, label = last, np.full(len(unit), -100, np.int32)
             elif self.pairs == "nsp":
                 split = np.minimum(unit + 1 + (cut * (last - unit - 1)).astype(np.int64), last)
-                label = ((split == last) | (coin >= self.truth)).astype(np.int32)
+                label = ((split == last) | (coin >= self.true_pair_rate)).astype(np.int32)
             else:
-                place = self.starts[unit] + (0.25 + cut / 2) * (self.starts[last] - self.starts[unit])
+                place = self.unit_starts[unit] + (0.25 + cut / 2) * (self.unit_starts[last] - self.unit_starts[unit])
                 split = np.clip(self._nearest(place.astype(np.int64)), unit + 1, np.maximum(last - 1, unit + 1))
-                label = np.where(split == last, -100, coin >= self.truth).astype(np.int32)
+                label = np.where(split == last, -100, coin >= self.true_pair_rate).astype(np.int32)
             turns.append((unit, split, last, goal, label, epoch))
             unit = np.where(label == 1, split, last) if self.pairs == "nsp" else last
             going = np.flatnonzero(unit < stop)
             unit, stop, epoch, key = unit[going], stop[going], epoch[going], key[going]
         unit, split, last, goal, label, epoch = (np.concatenate(column) for column in zip(*turns, strict=True))
-        return UnitRanges(unit=unit, split=split, last=last, goal=goal, label=label, epoch=epoch)
+        return UnitRanges(start=unit, split=split, stop=last, limit=goal, label=label, epoch=epoch)
 
-    def _follow(self, epochs: range, step: int = 1) -> UnitRanges:
+    def _walk_across(self, epochs: range, step: int = 1) -> UnitRanges:
         """Walk the chain of the epochs in strides, as if it were one long document; or only one stride in so many."""
-        chain = DocumentOrder(self.units, self.starts[self.documents], epochs, self.seed)
-        _, strides = chain.reach(_cuts(chain.epochs, self.stride))
-        walks = _merge(chain.epochs, strides)
+        chain = DocumentOrder(self.unit_index, self.unit_starts[self.document_starts], epochs, self.seed)
+        _, strides = chain.last_fit(_cuts(chain.epoch_starts, self.stride))
+        walks = _merge(chain.epoch_starts, strides)
         place, stop = walks[:-1][::step], walks[1:][::step]
-        number = np.searchsorted(chain.epochs, place, side="right") - 1
-        begin, epoch = chain.epochs[number], (epochs.start + number).astype(np.int32)
+        number = np.searchsorted(chain.epoch_starts, place, side="right") - 1
+        begin, epoch = chain.epoch_starts[number], (epochs.start + number).astype(np.int32)
         key = mix(self.seed, WALK, epoch)
         turns = []
         while len(place):
-            target = self._target(mix(key, place - begin))  # whatever epochs lie before its own
-            goal, short = place + target, np.flatnonzero(target < self.most)
-            goal[short] = np.maximum(goal[short], chain.ends(place[short]))  # one unit at least
-            end, after = chain.reach(np.minimum(goal, stop))
+            target = self._target_lengths(mix(key, place - begin))  # whatever epochs lie before its own
+            goal, short = place + target, np.flatnonzero(target < self.max_text_tokens)
+            goal[short] = np.maximum(goal[short], chain.unit_ends(place[short]))  # one unit at least
+            end, after = chain.last_fit(np.minimum(goal, stop))
             turns.append((place, end, epoch))
             going = np.flatnonzero(after < stop)
             place, stop, begin, epoch, key = after[going], stop[going], begin[going], epoch[going], key[going]
         place, end, epoch = (np.concatenate(column) for column in zip(*turns, strict=True))
         label = np.full(len(place), -100, np.int32)
-        return UnitRanges(unit=place, split=end, last=end, goal=end, label=label, epoch=epoch, chain=chain)
+        return UnitRanges(start=place, split=end, stop=end, limit=end, label=label, epoch=epoch, chain=chain)
 
-    def _target(self, words: RandomBits) -> Int64Array:
+    def _target_lengths(self, random_bits: RandomBits) -> Int64Array:
         """How many tokens each sequence is to have at most: as many as it can, but for some that chance has shorter."""
-        least, chance = min(2, self.most), (words & 0xFFFFF) * 2.0**-20
-        spread = (self.most + 1 - least) / (self.short or 1)  # chance, once known to be small, draws the target too
-        return np.where(chance < self.short, least + chance * spread, self.most).astype(np.int64)
+        least, chance = min(2, self.max_text_tokens), (random_bits & 0xFFFFF) * 2.0**-20
+        spread = (self.max_text_tokens + 1 - least) / (
+            self.short_probability or 1
+        )  # chance, once known to be small, draws the target too
+        return np.where(chance < self.short_probability, least + chance * spread, self.max_text_tokens).astype(np.int64)
 
-    def _read(self, found: UnitRanges) -> Sequences:
+    def _to_sequences(self, found: UnitRanges) -> Sequences:
         """Units as ranges of tokens, with stand-ins, or swapped, where the label asks for it."""
-        first, second, last = found.unit, found.split, found.last
+        first, second, last = found.start, found.split, found.stop
         if found.chain is None:
-            first, second, last = self.starts[first], self.starts[second], self.starts[last]
+            first, second, last = self.unit_starts[first], self.unit_starts[second], self.unit_starts[last]
         sequences = Sequences(
             first_start=first,
             first_length=(second - first).astype(np.int32),
@@ -268,19 +282,19 @@ class Plan:
             ):
                 one[rows], other[rows] = other[rows], one[rows]
         elif len(rows):
-            unit, goal, free = found.unit[rows], found.goal[rows], sequences.second_length[rows] > 0
+            unit, goal, free = found.start[rows], found.limit[rows], sequences.second_length[rows] > 0
             wanted = np.where(free, goal - second[rows], 0)
-            stand_in = self._stand_in(unit, wanted, sequences.first_length[rows], found.epoch[rows])
+            stand_in = self._random_seconds(unit, wanted, sequences.first_length[rows], found.epoch[rows])
             sequences.second_start[rows], sequences.second_length[rows] = stand_in
         return sequences
 
-    def _stand_in(
+    def _random_seconds(
         self, unit: Int64Array, wanted: Int64Array, length: Int32Array, epoch: Int32Array
     ) -> tuple[Int64Array, Int64Array]:
         """Texts from other documents, as long as the true text could have been, or as any is where 0 is wanted."""
-        starts, documents = self.starts, self.documents
-        key, room = mix(self.seed, RANDOM_SECOND, epoch), self.most - length.astype(np.int64)
-        usual = self.seconds[(uniform(key, unit) * len(self.seconds)).astype(np.int64)]
+        starts, documents = self.unit_starts, self.document_starts
+        key, room = mix(self.seed, RANDOM_SECOND, epoch), self.max_text_tokens - length.astype(np.int64)
+        usual = self.second_lengths[(uniform(key, unit) * len(self.second_lengths)).astype(np.int64)]
         wanted = np.where(wanted > 0, wanted, np.minimum(usual, room))
         home = np.searchsorted(documents, unit, side="right")
         begin, own = documents[home - 1], documents[home] - documents[home - 1]
@@ -302,17 +316,17 @@ class Plan:
         start[order], found[order] = starts[other], np.minimum(starts[end] - starts[other], room)
         return start, found
 
-    def _nearest(self, place: Int64Array) -> Int64Array:
+    def _nearest(self, positions: Int64Array) -> Int64Array:
         """The unit that begins nearest to each place."""
-        after = np.clip(np.searchsorted(self.starts, place), 1, len(self.starts) - 1)
-        return np.asarray(after - (place - self.starts[after - 1] < self.starts[after] - place))
+        after = np.clip(np.searchsorted(self.unit_starts, positions), 1, len(self.unit_starts) - 1)
+        return np.asarray(after - (positions - self.unit_starts[after - 1] < self.unit_starts[after] - positions))
 
 
-def _cuts(bounds: Int64Array, most: int) -> Int64Array:
+def _cuts(bounds: Int64Array, max_length: int) -> Int64Array:
     """Where to cut the ranges between bounds that hold more than `most`, each into as few equal parts as will do."""
     lengths = np.diff(bounds)
-    long = np.flatnonzero(lengths > most)
-    parts = -(-lengths[long] // most)
+    long = np.flatnonzero(lengths > max_length)
+    parts = -(-lengths[long] // max_length)
     owner, cuts = np.repeat(long, parts - 1), np.cumsum(parts - 1)
     part = 1 + np.arange(len(owner)) - np.repeat(cuts - (parts - 1), parts - 1)
     return np.asarray(bounds[owner] + lengths[owner] * part // np.repeat(parts, parts - 1))

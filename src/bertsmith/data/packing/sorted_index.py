@@ -18,12 +18,12 @@ class SortedIndex:
         begun = np.bincount((numbers >> self._bits) + 1, minlength=(self.last >> self._bits) + 2)
         self._firsts: Int32[ndarray, ...] = np.cumsum(begun, dtype=np.int32 if len(numbers) < 1 << 31 else np.int64)
 
-    def searchsorted(self, places: Int64[ndarray, "N"]) -> Int64[ndarray, "N"]:
+    def searchsorted(self, queries: Int64[ndarray, "N"]) -> Int64[ndarray, "N"]:
         """How many numbers do not lie behind each place: `np.searchsorted(numbers, places, side="right")`."""
-        inside = np.minimum(places, self.last - 1)
+        inside = np.minimum(queries, self.last - 1)
         found = self._firsts[inside >> self._bits].astype(np.int64)
         late = np.flatnonzero(self.values[found] <= inside)
         while len(late):
             found[late] += 1
             late = late[self.values[found[late]] <= inside[late]]
-        return np.asarray(found + (places >= self.last))
+        return np.asarray(found + (queries >= self.last))

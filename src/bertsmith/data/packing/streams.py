@@ -10,7 +10,7 @@ from bertsmith.data.packing.plan import Int64Array, TokenSource
 from bertsmith.errors import RecipeError, RunError, TextError
 from bertsmith.random_bits import DOCUMENT, WALK, mix, permute, uniform
 
-STRETCHES = (
+MIN_BATCHES = (
     16  # batches that a stream of validation text has at least: the fewer streams, the more has been read before
 )
 
@@ -29,11 +29,11 @@ class StreamBatch:
 
 
 @dataclass(frozen=True)
-class _Chain:
+class _DocumentOrder:
     """All documents in the order of an epoch, each behind its frame."""
 
-    begins: Int64Array  # where each begins in the chain, its frame first, and the end
-    texts: Int64Array  # and where in the corpus
+    starts: Int64Array  # where each begins in the chain, its frame first, and the end
+    corpus_starts: Int64Array  # and where in the corpus
 
 
 class Streams:
@@ -55,8 +55,8 @@ class Streams:
         length: int,
         tokens: int,
         seed: int,
-        frame: tuple[int, ...],
-        padding: int,
+        separator: tuple[int, ...],
+        padding_id: int,
         state_reset: float = 0.0,
         once: bool = False,
     ) -> None:
@@ -64,21 +64,25 @@ class Streams:
             fact = f"batch_tokens = {tokens} is no whole number of streams of {length} tokens each"
             raise RecipeError("data", fact, f"Use {tokens // length * length} or {(tokens // length + 1) * length}")
         self.source, self.length, self.seed, self.once = source, length, seed, once
-        self.frame, self.padding, self.state_reset = np.array(frame, np.int32), padding, 0.0 if once else state_reset
+        self.separator, self.padding_id, self.state_reset = (
+            np.array(separator, np.int32),
+            padding_id,
+            0.0 if once else state_reset,
+        )
         sentences = np.concatenate([[0], source.sentence_ends])
         self.documents: Int64Array = sentences[np.concatenate([[0], source.document_ends])]
         if len(self.documents) == 1:
             raise TextError("corpus", "it holds no tokens", "Give it text of at least one sentence")
-        self.total = int(self.documents[-1]) + len(frame) * (len(self.documents) - 1)
+        self.total_tokens = int(self.documents[-1]) + len(separator) * (len(self.documents) - 1)
         self.streams = tokens // length
         if once:
-            self.streams = int(np.clip(self.total // (STRETCHES * length), 1, self.streams))
-        elif self.total < self.streams * 2:
-            fact = f"{self.total:,} tokens are too few for {self.streams} streams"
+            self.streams = int(np.clip(self.total_tokens // (MIN_BATCHES * length), 1, self.streams))
+        elif self.total_tokens < self.streams * 2:
+            fact = f"{self.total_tokens:,} tokens are too few for {self.streams} streams"
             raise TextError("corpus", fact, "Give it more text, or lower data.batch_tokens")
-        self.reach = -(-self.total // self.streams)  # tokens of a stream; the last may have fewer
-        self.tokens = self.streams * length  # in a batch
-        self._chain = lru_cache(2)(self._linked)
+        self.stream_length = -(-self.total_tokens // self.streams)  # tokens of a stream; the last may have fewer
+        self.batch_tokens = self.streams * length  # in a batch
+        self._document_order = lru_cache(2)(self._order_documents)
 
     def __call__(self, position: int) -> StreamBatch:
         epoch, index = position >> 32, position & 0xFFFF_FFFF
@@ -90,14 +94,14 @@ class Streams:
             )
         place = index * self.length
         within = place + np.arange(self.length + 1)
-        places = np.arange(self.streams)[:, None] * self.reach + within  # B L+1, in the chain
+        places = np.arange(self.streams)[:, None] * self.stream_length + within  # B L+1, in the chain
         # Behind its last token a stream has the first of the next: text that follows it all the same.
-        there = (within[None, :-1] < self.reach) & (places[:, :-1] < self.total)
-        found = self._read(epoch, np.minimum(places, self.total).ravel()).reshape(places.shape)
+        there = (within[None, :-1] < self.stream_length) & (places[:, :-1] < self.total_tokens)
+        found = self._read(epoch, np.minimum(places, self.total_tokens).ravel()).reshape(places.shape)
         ids, following = found[:, :-1], found[:, 1:].astype(np.int64)
         begins = uniform(int(mix(self.seed, WALK, epoch, index)), np.arange(self.streams)) < self.state_reset
         return StreamBatch(
-            ids=np.where(there, ids, self.padding).astype(np.int32).ravel(),
+            ids=np.where(there, ids, self.padding_id).astype(np.int32).ravel(),
             targets=np.where(there, following, -100).ravel(),
             stream_positions=np.where(begins, 0, place).astype(np.int32),
             real_tokens=int(there.sum()),
@@ -113,29 +117,29 @@ class Streams:
 
     def batches(self) -> int:
         """How many batches an epoch has."""
-        return -(-self.reach // self.length)
+        return -(-self.stream_length // self.length)
 
     def epoch(self, position: int) -> float:
         """How many epochs lie before the position."""
         return (position >> 32) + (position & 0xFFFF_FFFF) / self.batches()
 
-    def _linked(self, epoch: int) -> _Chain:
+    def _order_documents(self, epoch: int) -> _DocumentOrder:
         count = len(self.documents) - 1
         order = np.arange(count)
         if not self.once:
             order = permute(order, count, int(mix(self.seed, DOCUMENT, epoch)))
-        spans = self.documents[order + 1] - self.documents[order] + len(self.frame)
-        return _Chain(np.concatenate([[0], np.cumsum(spans)]), self.documents[order])
+        spans = self.documents[order + 1] - self.documents[order] + len(self.separator)
+        return _DocumentOrder(np.concatenate([[0], np.cumsum(spans)]), self.documents[order])
 
-    def _read(self, epoch: int, places: Int64Array) -> Int32[np.ndarray, "N"]:
+    def _read(self, epoch: int, positions: Int64Array) -> Int32[np.ndarray, "N"]:
         """The tokens at places of the chain. Behind the last document its frame's first piece ends it."""
-        chain = self._chain(epoch)
-        document = np.minimum(np.searchsorted(chain.begins, places, side="right") - 1, len(chain.texts) - 1)
-        inside = places - chain.begins[document]
-        framed = (inside < len(self.frame)) | (places == self.total)
-        tokens = np.empty(len(places), np.int32)
-        tokens[framed] = self.frame[np.where(places == self.total, 0, inside)[framed]]
-        corpus = (chain.texts[document] + inside - len(self.frame))[~framed]
+        chain = self._document_order(epoch)
+        document = np.minimum(np.searchsorted(chain.starts, positions, side="right") - 1, len(chain.corpus_starts) - 1)
+        inside = positions - chain.starts[document]
+        framed = (inside < len(self.separator)) | (positions == self.total_tokens)
+        tokens = np.empty(len(positions), np.int32)
+        tokens[framed] = self.separator[np.where(positions == self.total_tokens, 0, inside)[framed]]
+        corpus = (chain.corpus_starts[document] + inside - len(self.separator))[~framed]
         if len(corpus):
             # Tokens that stand side by side in the corpus are fetched together.
             edges = np.flatnonzero(np.diff(corpus) != 1) + 1

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.data.shards.duplicates import DigestSet
-from bertsmith.data.shards.validation import Validation, digest, key_of
+from bertsmith.data.shards.validation import Validation, digest, document_key
 from bertsmith.data.shards.workers import Documents
 
 CHUNK = 1 << 19  # letters that go to a worker at a time
@@ -20,7 +20,7 @@ class Chunk:
     empty: int  # of them without a sentence
     digests: bytes  # of those that are kept
     text: dict[str, int]  # what reading has replaced or skipped so far
-    share: float  # of the corpus that has been read so far
+    progress: float  # of the corpus that has been read so far
 
 
 def chunks(corpus: Corpus, skip: int, seen: DigestSet, valid: Validation) -> Iterator[tuple[Chunk, list[Documents]]]:
@@ -38,7 +38,7 @@ def chunks(corpus: Corpus, skip: int, seen: DigestSet, valid: Validation) -> Ite
         elif not seen.add(same):
             duplicates += 1
         else:
-            for kept, part in valid.parts(key_of(found), size, sentences):
+            for kept, part in valid.split_document(document_key(found), size, sentences):
                 (apart if kept else train).append(part)
             digests += same
             letters += sum(map(len, sentences))

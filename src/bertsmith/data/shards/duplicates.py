@@ -45,5 +45,5 @@ class DigestSet:
         for low, high in zip(compress(lows, lows), compress(highs, lows), strict=True):
             self._put(low, high)
 
-    def _clear(self, places: int) -> None:
-        self._low, self._high = array("Q", [0]) * places, array("Q", [0]) * places
+    def _clear(self, slots: int) -> None:
+        self._low, self._high = array("Q", [0]) * slots, array("Q", [0]) * slots

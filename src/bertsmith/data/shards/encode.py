@@ -34,20 +34,28 @@ class Encoder:
     only words not met before go to the tokenizer; the rest is a look into a table, begun anew when full.
     """
 
-    def __init__(self, folder: Path, width: str) -> None:
-        self._tokenizer, self._array = Tokenizer.load(folder), ARRAYS[width]
+    def __init__(self, folder: Path, dtype: str) -> None:
+        self._tokenizer, self._array = Tokenizer.load(folder), ARRAYS[dtype]
         self._itemsize = array(self._array).itemsize
         description = files.read_json(folder / "tokenizer.json")
-        self._apart, self._marks, self._ideographs = apart(description), marks(description), ideographs(description)
-        self._blank = " " if spaced(description) else ""
-        self._known: dict[str, bytes] = {}
+        self._splits_on_spaces, self._punctuation, self._ideographs = (
+            splits_on_spaces(description),
+            splitting_punctuation(description),
+            splits_ideographs(description),
+        )
+        self._space = " " if space_sensitive(description) else ""
+        self._cache: dict[str, bytes] = {}
 
     def encode(self, documents: Sequence[Sequence[str]]) -> EncodedDocuments:
         """Documents, each a list of sentences, into one block; what has no tokens is dropped and counted."""
         texts = [sentence for document in documents for sentence in document]
-        opens = [not self._blank or place == 0 for document in documents for place in range(len(document))]
+        opens = [not self._space or place == 0 for document in documents for place in range(len(document))]
         words = [text.split() for text in texts]
-        encoded = self._remembered(texts, words, opens) if self._apart else self._plain(self._joined(texts, opens))
+        encoded = (
+            self._encode_cached(texts, words, opens)
+            if self._splits_on_spaces
+            else self._encode_plain(self._with_spaces(texts, opens))
+        )
         measures = [
             (len(ids) // self._itemsize, *((len(text), len(found)) if text.isascii() else _counted(text)))
             for ids, text, found in zip(encoded, texts, words, strict=True)
@@ -70,52 +78,52 @@ class Encoder:
             empty=len(documents) - len(rows),
         )
 
-    def _joined(self, texts: Sequence[str], opens: Sequence[bool]) -> list[str]:
+    def _with_spaces(self, texts: Sequence[str], opens: Sequence[bool]) -> list[str]:
         """Texts with a space before each that opens no document, where a space is a part of the word behind it."""
-        return [text if first or not text else self._blank + text for text, first in zip(texts, opens, strict=True)]
+        return [text if first or not text else self._space + text for text, first in zip(texts, opens, strict=True)]
 
-    def _remembered(self, texts: list[str], words: list[list[str]], opens: list[bool]) -> list[bytes]:
+    def _encode_cached(self, texts: list[str], words: list[list[str]], opens: list[bool]) -> list[bytes]:
         """The ids of each text, from those of its words."""
         # Two spaces, or other kinds of space, may be tokens of their own: such text takes the plain way.
         plain_spaces = [bool(found) and " ".join(found) == text for found, text in zip(words, texts, strict=True)]
-        parted = iter(self._parted([text for text, plain in zip(texts, plain_spaces, strict=True) if plain]))
+        parted = iter(self._split_words([text for text, plain in zip(texts, plain_spaces, strict=True) if plain]))
         sentences = [next(parted) if plain else [] for plain in plain_spaces]
         easy = [0 < len(text) <= LONGEST * len(found) for found, text in zip(sentences, texts, strict=True)]
         known = [found for found, simple in zip(sentences, easy, strict=True) if simple]
         for found, first in zip(known, compress(opens, easy), strict=True):
             found[0] = OPENING + found[0] if first else found[0]
-        self._learn(known)
-        look = self._known.__getitem__
+        self._fill_cache(known)
+        look = self._cache.__getitem__
         quick = (b"".join(map(look, found)) for found in known)
         rest = [not simple for simple in easy]
-        plain = iter(self._plain(self._joined(list(compress(texts, rest)), list(compress(opens, rest)))))
+        plain = iter(self._encode_plain(self._with_spaces(list(compress(texts, rest)), list(compress(opens, rest)))))
         return [next(quick if simple else plain) for simple in easy]
 
-    def _parted(self, texts: list[str]) -> list[list[str]]:
+    def _split_words(self, texts: list[str]) -> list[list[str]]:
         """The words of each text, cut also where no space stands but tokens always part."""
-        if not (self._marks or self._ideographs):
+        if not (self._punctuation or self._ideographs):
             return [text.split(" ") for text in texts]
         if self._ideographs:
             texts = [text if text.isascii() else _spaced(text) for text in texts]
         joined = "\n".join(texts)
-        for mark in self._marks:
+        for mark in self._punctuation:
             joined = joined.replace(mark, f" {mark} ")
         return [_words(line) for line in joined.split("\n")] if texts else []
 
-    def _learn(self, sentences: list[list[str]]) -> None:
+    def _fill_cache(self, sentences: list[list[str]]) -> None:
         """Make sure that every word of these sentences is known."""
         words = set[str]().union(*sentences)
-        new = list(words.difference(self._known))
-        if len(self._known) + len(new) > REMEMBERED:
-            self._known, new = {}, list(words)
+        new = list(words.difference(self._cache))
+        if len(self._cache) + len(new) > REMEMBERED:
+            self._cache, new = {}, list(words)
         texts = [word[1:] if word[0] == OPENING else " " + word for word in new]
-        self._known.update(zip(new, self._plain(texts), strict=True))
+        self._cache.update(zip(new, self._encode_plain(texts), strict=True))
 
-    def _plain(self, texts: list[str]) -> list[bytes]:
+    def _encode_plain(self, texts: list[str]) -> list[bytes]:
         return [array(self._array, ids).tobytes() for ids in self._tokenizer.encode(texts)] if texts else []
 
 
-def apart(tokenizer: dict[str, Any]) -> bool:
+def splits_on_spaces(tokenizer: dict[str, Any]) -> bool:
     """Whether a space always parts two tokens, so that no word's ids depend on its neighbours.
 
     Read from the tokenizer's own description; whatever is not known here counts as no.
@@ -147,13 +155,13 @@ def apart(tokenizer: dict[str, Any]) -> bool:
     )
 
 
-def spaced(tokenizer: dict[str, Any]) -> bool:
+def space_sensitive(tokenizer: dict[str, Any]) -> bool:
     """Whether a word is told from the same word behind a space: sentences of a document are then parted by one."""
     splits = _steps(tokenizer.get("pre_tokenizer"), "pretokenizers")
     return any(step.get("type") == "ByteLevel" and not step.get("add_prefix_space", True) for step in splits)
 
 
-def marks(tokenizer: dict[str, Any]) -> str:
+def splitting_punctuation(tokenizer: dict[str, Any]) -> str:
     """Punctuation that always parts two tokens as well: words without it are half as many to remember."""
     kinds = [step.get("type") for step in _steps(tokenizer.get("normalizer"), "normalizers")]
     splits = [step.get("type") for step in _steps(tokenizer.get("pre_tokenizer"), "pretokenizers")]
@@ -163,7 +171,7 @@ def marks(tokenizer: dict[str, Any]) -> str:
     return "".join(mark for mark in ".,()\"':;-" if mark not in added)
 
 
-def ideographs(tokenizer: dict[str, Any]) -> bool:
+def splits_ideographs(tokenizer: dict[str, Any]) -> bool:
     """Whether each Chinese character is a word of its own, which makes text without spaces easy to remember."""
     splits = [step.get("type") for step in _steps(tokenizer.get("pre_tokenizer"), "pretokenizers")]
     match _steps(tokenizer.get("normalizer"), "normalizers"):

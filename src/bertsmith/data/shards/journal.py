@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bertsmith import files
-from bertsmith.data.shards.shards import AGAIN
+from bertsmith.data.shards.shards import PREPARE_AGAIN
 from bertsmith.errors import FolderError
 
 FOLDER, NAME, FORMAT = "unfinished", "journal.json", "bertsmith-journal 2"
@@ -25,7 +25,7 @@ class Journal:
         if (self.folder / NAME).exists():
             journal = files.read_json(self.folder / NAME)
             if journal.get("format") != FORMAT:
-                raise FolderError(self.folder / NAME, "is no journal of this version", AGAIN)
+                raise FolderError(self.folder / NAME, "is no journal of this version", PREPARE_AGAIN)
             self.entries, self.state = journal["entries"], journal["state"]
             if self.entries and (changed := differences(journal["inputs"], inputs)):
                 fact = f"was begun with {changed}, and is not finished"

@@ -22,7 +22,7 @@ from bertsmith.data.shards.duplicates import DigestSet
 from bertsmith.data.shards.encoded import EncodedDocuments
 from bertsmith.data.shards.journal import Journal, delete_journal, differences
 from bertsmith.data.shards.shards import FORMAT, VERSION, Shards, token_dtype
-from bertsmith.data.shards.validation import choose
+from bertsmith.data.shards.validation import choose_validation
 from bertsmith.data.shards.verification import verify
 from bertsmith.data.shards.workers import encode_all
 from bertsmith.data.shards.writer import ShardWriter
@@ -30,7 +30,7 @@ from bertsmith.errors import FolderError, RecipeError, RunError, TextError
 from bertsmith.text.tokenizer import Tokenizer
 
 SMALL = 1 << 20  # bytes of text that are encoded before workers have started
-COUNTING = 0.1  # of the bar: the first reading of a large text, which only counts
+COUNTING_SHARE = 0.1  # of the bar: the first reading of a large text, which only counts
 Progress = Callable[[float, int], object]  # the share of the text that is done, and the tokens so far
 
 
@@ -70,7 +70,7 @@ def prepare(
     inputs = _inputs(corpus, tokenizer) | {"valid": valid, "shard_tokens": shard_tokens}
     if (out / "summary.json").exists():  # which comes last: any number of runs may read what is whole
         return _finished(out, inputs)
-    with _alone(out):
+    with _lock_folder(out):
         if (out / "summary.json").exists():
             return _finished(out, inputs)
         work = Preparation(out, tokenizer, Journal(out, inputs))
@@ -91,8 +91,8 @@ class Preparation:
         self.valid = ShardWriter(out / "valid", state.get("valid"))
         self.counts = Counter[str](state.get("counts", {}))
         self.text: dict[str, int] = state.get("text", {})
-        self.began = time.monotonic() - state.get("seconds", 0.0)
-        self.held: EncodedDocuments | None = None  # the last documents for training, kept back until more come
+        self.started = time.monotonic() - state.get("seconds", 0.0)
+        self.pending: EncodedDocuments | None = None  # the last documents for training, kept back until more come
         self.digests = bytearray()  # of the documents since the journal's last entry
         tokenizer.save(out / "tokenizer")
         for path in (out / "tokenizer").iterdir():
@@ -110,33 +110,33 @@ class Preparation:
         def counted(share: float) -> None:
             nonlocal reached
             if progress and not self.journal.entries:
-                reached = COUNTING
-                progress(COUNTING * share, 0)
+                reached = COUNTING_SHARE
+                progress(COUNTING_SHARE * share, 0)
 
-        text = chunks(corpus, self.counts["documents"], seen, choose(corpus, valid, counted))
+        text = chunks(corpus, self.counts["documents"], seen, choose_validation(corpus, valid, counted))
         encoded = encode_all(text, self.out / "tokenizer", token_dtype(self.tokenizer.vocabulary), workers)
         with closing(encoded):
             for chunk, (train, apart) in encoded:
                 if len(train.documents):
-                    self._release()
+                    self._flush_pending()
                     if self.train.open_tokens + self.valid.open_tokens >= shard_tokens:
-                        self._cut()
-                    self.held = train
+                        self._close_shards()
+                    self.pending = train
                 self.valid.add(apart)
                 self._count(chunk, train, apart)
                 if progress:
-                    held = int(self.held.lengths.sum()) if self.held else 0
-                    share = reached + (1 - reached) * chunk.share
+                    held = int(self.pending.lengths.sum()) if self.pending else 0
+                    share = reached + (1 - reached) * chunk.progress
                     progress(share, self.train.total("tokens") + self.valid.total("tokens") + held)
 
     def finish(self, corpus: Corpus, valid: float) -> Summary:
         """Close the last shards, write both manifests and the summary, and forget the journal."""
-        if self.held and valid and not self.valid.total("documents"):
-            before, last = self.held.split_last()
+        if self.pending and valid and not self.valid.total("documents"):
+            before, last = self.pending.split_last()
             if len(before.documents) or self.train.total("documents"):
-                self.held = before  # what was kept apart had no tokens: the last document is for validation
+                self.pending = before  # what was kept apart had no tokens: the last document is for validation
                 self.valid.add(last)
-        self._release()
+        self._flush_pending()
         if not self.train.total("documents"):
             place = corpus.files[0] if len(corpus.files) == 1 else f"{len(corpus.files)} files"
             fact = f"no text to train on ({self.counts['documents']:,} documents read)"
@@ -157,7 +157,7 @@ class Preparation:
             train=self.train.totals,
             valid=self.valid.totals,
             text=self.text,
-            seconds=round(time.monotonic() - self.began, 1),
+            seconds=round(time.monotonic() - self.started, 1),
         )
         told = {key: value for key, value in asdict(summary).items() if key != "already"}
         files.write_json(self.out / "summary.json", told | {"inputs": self.journal.inputs})
@@ -168,12 +168,12 @@ class Preparation:
         self.train.close()
         self.valid.close()
 
-    def _release(self) -> None:
-        if self.held is not None:
-            self.train.add(self.held)
-            self.held = None
+    def _flush_pending(self) -> None:
+        if self.pending is not None:
+            self.train.add(self.pending)
+            self.pending = None
 
-    def _cut(self) -> None:
+    def _close_shards(self) -> None:
         """Close both shards and write down that all before is done."""
         self.train.close_shard()
         self.valid.close_shard()
@@ -182,7 +182,7 @@ class Preparation:
             "valid": self.valid.state,
             "counts": self.counts,
             "text": self.text,
-            "seconds": time.monotonic() - self.began,
+            "seconds": time.monotonic() - self.started,
         }
         self.journal.record(state, bytes(self.digests))
         self.digests.clear()
@@ -230,7 +230,7 @@ def _finished(out: Path, inputs: dict[str, Any]) -> Summary:
 
 
 @contextmanager
-def _alone(out: Path) -> Iterator[None]:
+def _lock_folder(out: Path) -> Iterator[None]:
     """Make the folder, and let no other run write there; the lock dies with its process."""
     files.check_folder(out)
     with files.explain_os_errors(out):

@@ -20,10 +20,10 @@ from bertsmith import files
 from bertsmith.errors import FolderError
 
 FORMAT, VERSION = "bertsmith-shards", 1
-WIDTHS: dict[str, np.dtype[Any]] = {"uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
-ENDS = np.dtype("<i8")
+TOKEN_DTYPES: dict[str, np.dtype[Any]] = {"uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
+ENDS_DTYPE = np.dtype("<i8")
 PARTS = ("tokens", "sentences", "documents")
-AGAIN = "Delete the folder and prepare the text again"
+PREPARE_AGAIN = "Delete the folder and prepare the text again"
 
 
 def token_dtype(vocabulary: int) -> str:
@@ -40,9 +40,9 @@ class Shards:
             raise FolderError(self.folder, "no such folder", "Make it with: bertsmith prepare")
         self.manifest = _manifest(self.folder / "MANIFEST.json")
         self.fingerprint = hashlib.sha256((self.folder / "MANIFEST.json").read_bytes()).hexdigest()
-        self.compare("index.json", files.digest)
+        self.check_file("index.json", files.digest)
         index = self._index()
-        self.dtype = WIDTHS[index["dtype"]]
+        self.dtype = TOKEN_DTYPES[index["dtype"]]
         self.vocabulary: int = index["vocabulary"]
         self.tokenizer: str = index["tokenizer"]
         self.tokens: int = index["tokens"]
@@ -53,15 +53,15 @@ class Shards:
         self._check_sizes(index["shards"])
 
         self._names = names = [shard["name"] for shard in index["shards"]]
-        self._tokens = [self._mapped(f"{name}.tokens") for name in names]
-        self._firsts = np.cumsum([0, *(len(view) // self.dtype.itemsize for view in self._tokens)])
-        self.sentence_ends = self._ends(names, "sentences", [shard["tokens"] for shard in index["shards"]])
-        self.document_ends = self._ends(names, "documents", [shard["sentences"] for shard in index["shards"]])
+        self._tokens = [self._memory_map(f"{name}.tokens") for name in names]
+        self._shard_starts = np.cumsum([0, *(len(view) // self.dtype.itemsize for view in self._tokens)])
+        self.sentence_ends = self._read_ends(names, "sentences", [shard["tokens"] for shard in index["shards"]])
+        self.document_ends = self._read_ends(names, "documents", [shard["sentences"] for shard in index["shards"]])
 
     def gather(self, starts: Int64[ndarray, "N"], lengths: Int64[ndarray, "N"]) -> Int32[ndarray, "T"]:
         """The tokens of many ranges, laid end to end. A range lies inside one shard."""
-        shard = np.searchsorted(self._firsts, starts, side="right") - 1
-        first = (starts - self._firsts[shard]) * self.dtype.itemsize
+        shard = np.searchsorted(self._shard_starts, starts, side="right") - 1
+        first = (starts - self._shard_starts[shard]) * self.dtype.itemsize
         last = first + lengths * self.dtype.itemsize
         # Joining views copies each byte once and needs no index per token: twice as fast as numpy's take.
         views = self._tokens
@@ -80,11 +80,11 @@ class Shards:
         """A token that no embedding has: on a GPU it would end the process without a word of where it came from."""
         first = int(np.flatnonzero((found < 0) | (found >= self.vocabulary))[0])
         which = int(np.repeat(shard, lengths)[first])
-        return self._beyond(self._names[which], int(found[first : first + 1].view(np.uint32)[0]))
+        return self._vocabulary_error(self._names[which], int(found[first : first + 1].view(np.uint32)[0]))
 
-    def _beyond(self, name: str, token: int) -> FolderError:
+    def _vocabulary_error(self, name: str, token: int) -> FolderError:
         fact = f"is damaged: it holds token {token:,}, beyond its vocabulary of {self.vocabulary:,}"
-        return FolderError(self.folder / f"{name}.tokens", fact, AGAIN)
+        return FolderError(self.folder / f"{name}.tokens", fact, PREPARE_AGAIN)
 
     def frequencies(self) -> Int64[ndarray, "V"]:
         """How often each token of the vocabulary occurs."""
@@ -95,7 +95,7 @@ class Shards:
             for start in range(0, len(shard), piece):
                 found = np.bincount(shard[start : start + piece], minlength=self.vocabulary)
                 if len(found) > self.vocabulary:
-                    raise self._beyond(name, len(found) - 1)
+                    raise self._vocabulary_error(name, len(found) - 1)
                 counts += found
         return counts
 
@@ -108,7 +108,7 @@ class Shards:
     def verify(self) -> None:
         """Read everything once and compare each file's SHA-256 with the manifest."""
         with ThreadPoolExecutor() as pool:  # hashing runs outside the interpreter's lock
-            list(pool.map(lambda name: self.compare(name, files.digest), sorted(self.manifest)))
+            list(pool.map(lambda name: self.check_file(name, files.digest), sorted(self.manifest)))
 
     def __reduce__(self) -> tuple[type["Shards"], tuple[Path]]:
         """A worker process opens the folder again; the tokens do not travel."""
@@ -119,22 +119,22 @@ class Shards:
         index = files.read_json(path)
         if index.get("format") != FORMAT or index.get("version") != VERSION:
             found = f"{index.get('format')!r} version {index.get('version')!r}"
-            raise FolderError(path, f"is {found}, not {FORMAT!r} version {VERSION}", AGAIN)
+            raise FolderError(path, f"is {found}, not {FORMAT!r} version {VERSION}", PREPARE_AGAIN)
         counts = ("vocabulary", "tokens", "sentences", "documents", "bytes", "words")
         sound = (
-            index.get("dtype") in WIDTHS
+            index.get("dtype") in TOKEN_DTYPES
             and isinstance(index.get("tokenizer"), str)
-            and all(_count(index.get(key)) for key in counts)
+            and all(_is_count(index.get(key)) for key in counts)
             and isinstance(index.get("shards"), list)
-            and all(_sound(shard) for shard in index["shards"])
+            and all(_is_valid(shard) for shard in index["shards"])
             and all(index[part] == sum(shard[part] for shard in index["shards"]) for part in PARTS)
         )
         if not sound:
-            raise FolderError(path, "does not describe its shards", AGAIN)
+            raise FolderError(path, "does not describe its shards", PREPARE_AGAIN)
         return index
 
     def _check_sizes(self, shards: list[dict[str, Any]]) -> None:
-        widths = (self.dtype.itemsize, ENDS.itemsize, ENDS.itemsize)
+        widths = (self.dtype.itemsize, ENDS_DTYPE.itemsize, ENDS_DTYPE.itemsize)
         expected = {
             f"{shard['name']}.{part}": shard[part] * width
             for shard in shards
@@ -142,39 +142,41 @@ class Shards:
         }
         for name, size in expected.items():
             if name not in self.manifest:
-                raise FolderError(self.folder / "MANIFEST.json", f"does not know {name}", AGAIN)
+                raise FolderError(self.folder / "MANIFEST.json", f"does not know {name}", PREPARE_AGAIN)
             if self.manifest[name].size != size:
                 fact = f"gives {name} {self.manifest[name].size:,} bytes, index.json {size:,}"
-                raise FolderError(self.folder / "MANIFEST.json", fact, AGAIN)
-            self.compare(name, lambda path: files.Digest(path.stat().st_size, ""))
+                raise FolderError(self.folder / "MANIFEST.json", fact, PREPARE_AGAIN)
+            self.check_file(name, lambda path: files.Digest(path.stat().st_size, ""))
         if unknown := sorted(self.manifest.keys() - expected.keys() - {"index.json"}):
-            raise FolderError(self.folder / "index.json", f"does not know {unknown[0]}", AGAIN)
+            raise FolderError(self.folder / "index.json", f"does not know {unknown[0]}", PREPARE_AGAIN)
 
-    def compare(self, name: str, look: Any) -> None:
+    def check_file(self, name: str, digest: Any) -> None:
         """Hold a file against the manifest: by size alone, or by size and hash."""
         path, expected = self.folder / name, self.manifest[name]
         try:
-            found: files.Digest = look(path)
+            found: files.Digest = digest(path)
         except FileNotFoundError:
-            raise FolderError(path, "is missing", AGAIN) from None
+            raise FolderError(path, "is missing", PREPARE_AGAIN) from None
         except OSError as error:
-            raise FolderError(path, f"cannot be read ({error.strerror})", AGAIN) from None
+            raise FolderError(path, f"cannot be read ({error.strerror})", PREPARE_AGAIN) from None
         if found.size != expected.size:
-            raise FolderError(path, f"has {found.size:,} bytes instead of {expected.size:,}", AGAIN)
+            raise FolderError(path, f"has {found.size:,} bytes instead of {expected.size:,}", PREPARE_AGAIN)
         if found.sha256 and found.sha256 != expected.sha256:
-            raise FolderError(path, "is damaged: its SHA-256 is not the one in the manifest", AGAIN)
+            raise FolderError(path, "is damaged: its SHA-256 is not the one in the manifest", PREPARE_AGAIN)
 
-    def _mapped(self, name: str) -> memoryview:
+    def _memory_map(self, name: str) -> memoryview:
         with (self.folder / name).open("rb") as file:
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
-    def _ends(self, names: list[str], part: str, spans: list[int]) -> Int64[ndarray, "N"]:
+    def _read_ends(self, names: list[str], part: str, spans: list[int]) -> Int64[ndarray, "N"]:
         """The ends of all shards one after the other, counted from the beginning of the first."""
-        before, ends = 0, [np.zeros(0, ENDS)]
+        before, ends = 0, [np.zeros(0, ENDS_DTYPE)]
         for name, span in zip(names, spans, strict=True):
-            found = np.fromfile(self.folder / f"{name}.{part}", ENDS)
+            found = np.fromfile(self.folder / f"{name}.{part}", ENDS_DTYPE)
             if found[-1] != span or found[0] <= 0 or (found[1:] <= found[:-1]).any():  # differences may overflow
-                raise FolderError(self.folder / f"{name}.{part}", "is damaged: its ends are not in order", AGAIN)
+                raise FolderError(
+                    self.folder / f"{name}.{part}", "is damaged: its ends are not in order", PREPARE_AGAIN
+                )
             ends.append(found + before)
             before += span
         return np.concatenate(ends)
@@ -183,25 +185,25 @@ class Shards:
 def _manifest(path: Path) -> dict[str, files.Digest]:
     entries = files.read_json(path).get("files")
     if not isinstance(entries, dict) or "index.json" not in entries:
-        raise FolderError(path, "lists no files", AGAIN)
+        raise FolderError(path, "lists no files", PREPARE_AGAIN)
     for name, entry in entries.items():
         if not re.fullmatch(r"index\.json|\d{6}\.(tokens|sentences|documents)", name):
-            raise FolderError(path, f"lists {name!r}, which is no file of shards", AGAIN)
-        sound = isinstance(entry, dict) and _count(entry.get("size")) and isinstance(entry.get("sha256"), str)
+            raise FolderError(path, f"lists {name!r}, which is no file of shards", PREPARE_AGAIN)
+        sound = isinstance(entry, dict) and _is_count(entry.get("size")) and isinstance(entry.get("sha256"), str)
         if not sound:
-            raise FolderError(path, f"gives no size and SHA-256 of {name}", AGAIN)
+            raise FolderError(path, f"gives no size and SHA-256 of {name}", PREPARE_AGAIN)
     return {name: files.Digest(entry["size"], entry["sha256"]) for name, entry in entries.items()}
 
 
-def _sound(shard: Any) -> bool:
+def _is_valid(shard: Any) -> bool:
     """Whether an entry of the index names a shard and says how much is in it (never nothing)."""
     return (
         isinstance(shard, dict)
         and isinstance(shard.get("name"), str)
         and re.fullmatch(r"\d{6}", shard["name"]) is not None
-        and all(_count(shard.get(part)) and shard[part] > 0 for part in PARTS)
+        and all(_is_count(shard.get(part)) and shard[part] > 0 for part in PARTS)
     )
 
 
-def _count(value: Any) -> bool:
+def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value < 1 << 63

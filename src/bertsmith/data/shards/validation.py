@@ -44,17 +44,19 @@ class Validation:
     long: float = float("inf")  # bytes; longer documents are cut
     stretch: float = float("inf")  # bytes of a stretch, about
 
-    def holds(self, key: int) -> bool:
+    def contains(self, key: int) -> bool:
         """Whether a unit is kept apart."""
         return (key < self.threshold) != (key in self.exceptions)
 
-    def parts(self, key: int, size: int, sentences: list[str]) -> Iterator[tuple[bool, list[str]]]:
+    def split_document(self, key: int, size: int, sentences: list[str]) -> Iterator[tuple[bool, list[str]]]:
         """A document's sentences in runs that belong to one side, and whether it is validation."""
         if size <= self.long:
-            yield self.holds(key), sentences
+            yield self.contains(key), sentences
             return
-        numbers = places(np.array(list(map(measured, sentences)), np.int64), pieces(size, self.stretch)).tolist()
-        sides = {number: self.holds(stretch_key(key, number)) for number in set(numbers)}
+        numbers = stretch_numbers(
+            np.array(list(map(byte_length, sentences)), np.int64), stretch_count(size, self.stretch)
+        ).tolist()
+        sides = {number: self.contains(stretch_key(key, number)) for number in set(numbers)}
         pairs = zip(numbers, sentences, strict=True)
         for apart, run in groupby(pairs, lambda pair: sides[pair[0]]):
             yield apart, [sentence for _, sentence in run]
@@ -66,7 +68,7 @@ def digest(texts: Sequence[str]) -> tuple[bytes, int]:
     return blake2b(joined, digest_size=DIGEST).digest(), len(joined) - len(texts) + 1
 
 
-def key_of(found: bytes) -> int:
+def document_key(found: bytes) -> int:
     """The number that decides on which side a whole document goes: as good as a die."""
     return int.from_bytes(found[:8], "big")
 
@@ -76,30 +78,30 @@ def stretch_key(key: int, number: int) -> int:
     return int.from_bytes(blake2b(key.to_bytes(8, "big") + number.to_bytes(8, "big"), digest_size=8).digest(), "big")
 
 
-def pieces(size: int, stretch: float) -> int:
+def stretch_count(size: int, stretch: float) -> int:
     """How many stretches a long document has."""
     return max(2, int(size / stretch))
 
 
-def places(sizes: Int64[np.ndarray, " S"], number: int) -> Int64[np.ndarray, " S"]:
+def stretch_numbers(sizes: Int64[np.ndarray, " S"], number: int) -> Int64[np.ndarray, " S"]:
     """In which of so many equal stretches the middle of each sentence lies."""
     middles = np.cumsum(sizes) - sizes / 2
     return np.minimum(middles * (number / max(int(sizes.sum()), 1)), number - 1).astype(np.int64)
 
 
-def measured(text: str) -> int:
+def byte_length(text: str) -> int:
     """The bytes of a text in UTF-8."""
     return len(text) if text.isascii() else len(text.encode())
 
 
-def choose(corpus: Corpus, share: float, progress: Callable[[float], object] | None = None) -> Validation:
+def choose_validation(corpus: Corpus, share: float, progress: Callable[[float], object] | None = None) -> Validation:
     """What to keep apart of a corpus, after a first reading of all but the largest."""
     if not share:
         return Validation()
-    corpus.keep()
+    corpus.buffer_stdin()
     if share * corpus.bytes >= LARGE:
         return Validation(int(share * KEYS), long=LARGE_LONG, stretch=LARGE_STRETCH)
-    counted = _counted(corpus, share, progress)
+    counted = _measure_units(corpus, share, progress)
     wanted = share * counted.size
     long, stretch = max(wanted / LONG, 1.0), max(wanted / STRETCH, 1.0)
     if counted.sentences is None:
@@ -107,11 +109,11 @@ def choose(corpus: Corpus, share: float, progress: Callable[[float], object] | N
     if counted.thinned:
         long, stretch = max(long, 1.0 * LARGE_LONG), max(stretch, 1.0 * LARGE_STRETCH)
     keys, sizes = counted.units(long, stretch)
-    threshold, exceptions = chosen(keys, sizes, wanted)
+    threshold, exceptions = choose_units(keys, sizes, wanted)
     return Validation(threshold, exceptions, long, stretch)
 
 
-class Counted:
+class UnitSizes:
     """What the first reading keeps of each document: its key and its size, and the sizes of sentences while few."""
 
     def __init__(self, share: float) -> None:
@@ -141,11 +143,11 @@ class Counted:
         more_keys, more_sizes = [keys[sizes <= long]], [sizes[sizes <= long]]
         ends = np.cumsum(np.array(self.counts, np.int64))
         for at in np.flatnonzero(sizes > long).tolist():
-            number = pieces(int(sizes[at]), stretch)
+            number = stretch_count(int(sizes[at]), stretch)
             if self.sentences is not None and self.counts[at]:
                 start = int(ends[at]) - self.counts[at]
                 inner = np.array(self.sentences[start : int(ends[at])], np.int64)
-                where, back = np.unique(places(inner, number), return_inverse=True)
+                where, back = np.unique(stretch_numbers(inner, number), return_inverse=True)
                 found = np.bincount(back, inner).astype(np.float64)
             else:
                 where, found = np.arange(number), np.full(number, sizes[at] / number)
@@ -163,7 +165,7 @@ class Counted:
         self.sentences, self.counts = None, array("I")
 
 
-def chosen(
+def choose_units(
     keys: UInt64[np.ndarray, " U"], sizes: Float64[np.ndarray, " U"], wanted: float
 ) -> tuple[int, frozenset[int]]:
     """Which units make up a size, as a threshold and its exceptions. Never none of two or more, and never all."""
@@ -210,8 +212,8 @@ def _exchange(sizes: Float64[np.ndarray, " U"], taken: np.ndarray, gap: float) -
     return found
 
 
-def _counted(corpus: Corpus, share: float, progress: Callable[[float], object] | None) -> Counted:
-    counted, seen, reported = Counted(share), DigestSet(), 0
+def _measure_units(corpus: Corpus, share: float, progress: Callable[[float], object] | None) -> UnitSizes:
+    counted, seen, reported = UnitSizes(share), DigestSet(), 0
     split = corpus.bytes <= SPLIT
     short = share * corpus.bytes / (4 * LONG)  # bytes: such a document will hardly be cut, so nothing in it is measured
     for passage in corpus.passages():
@@ -220,8 +222,8 @@ def _counted(corpus: Corpus, share: float, progress: Callable[[float], object] |
             continue
         known = list[int]()
         if counted.sentences is not None and size > short and (split or passage.layout == "lines"):
-            known = list(map(measured, passage.sentences()))
-        counted.add(key_of(found), size, known)
+            known = list(map(byte_length, passage.sentences()))
+        counted.add(document_key(found), size, known)
         if progress and counted.size - reported >= REPORT:
             reported = counted.size
             progress(corpus.progress)

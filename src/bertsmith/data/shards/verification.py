@@ -36,7 +36,7 @@ class Verification:
             thread.start()
 
     @property
-    def runs(self) -> bool:
+    def is_running(self) -> bool:
         """Whether some file is still unknown."""
         return any(thread.is_alive() for thread in self._threads)
 
@@ -59,7 +59,7 @@ class Verification:
                 return
             try:
                 before = _stamp(self._shards, name)
-                self._shards.compare(name, files.digest)
+                self._shards.check_file(name, files.digest)
             except BaseException as error:  # whatever it is, the file is not known to be whole
                 self._failure = error
                 return
@@ -71,7 +71,7 @@ def verify(shards: Shards) -> Verification:
     """Begin to verify a folder, once in a process. Little text is verified when this returns."""
     key = shards.folder.resolve(), shards.fingerprint
     running = _running.get(key)
-    if running is None or not running.runs:
+    if running is None or not running.is_running:
         running = _running[key] = Verification(shards)
     if running.bytes <= SMALL:
         running.wait()

@@ -24,22 +24,22 @@ Documents = list[list[str]]
 Item = TypeVar("Item")
 SPARE = 4  # workers, of three pipes each, that are given up where a process may open no more files
 REMEDY = "Give fewer workers (--workers 0: none), or allow more open files with: ulimit -n 4096"
-AHEAD = 3  # blocks on the way for each worker: one in work, one waiting, one done
+PREFETCH = 3  # blocks on the way for each worker: one in work, one waiting, one done
 
 
 def encode_all(
-    items: Iterable[tuple[Item, list[Documents]]], folder: Path, width: str, workers: int
+    items: Iterable[tuple[Item, list[Documents]]], folder: Path, dtype: str, workers: int
 ) -> Generator[tuple[Item, list[EncodedDocuments]], None, None]:
     """Encode each item's documents with the tokenizer of a folder; the items come back in order.
 
     No workers means that the caller's own process does the work.
     """
     if workers == 0:
-        encoder = Encoder(folder, width)
+        encoder = Encoder(folder, dtype)
         for item, groups in items:
             yield item, [encoder.encode(documents) for documents in groups]
         return
-    crew = _crew(folder, width, workers)
+    crew = _start_workers(folder, dtype, workers)
     idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
     for worker in crew:
         idle.put(worker)
@@ -53,7 +53,7 @@ def encode_all(
 
     pool = ThreadPoolExecutor(len(crew))  # each thread waits for one worker
     try:
-        yield from _in_order(items, encode, pool, AHEAD * len(crew))
+        yield from _in_order(items, encode, pool, PREFETCH * len(crew))
     finally:
         for worker in crew:
             worker.kill()  # so that no thread waits any longer
@@ -62,12 +62,12 @@ def encode_all(
             worker.close()
 
 
-def _crew(folder: Path, width: str, workers: int) -> list["Worker"]:
+def _start_workers(folder: Path, dtype: str, workers: int) -> list["Worker"]:
     """As many workers as were asked for, or as the system lets a process open pipes for."""
     crew: list[Worker] = []
     try:
         for _ in range(workers):
-            crew.append(Worker(folder, width))
+            crew.append(Worker(folder, dtype))
     except OSError as error:
         # The last ones give back the files that the text is to be read through.
         for worker in crew[-SPARE:]:
@@ -98,8 +98,8 @@ def _in_order(
 class Worker:
     """One process that encodes: JSON goes in, a line of sizes and the raw numbers come out."""
 
-    def __init__(self, folder: Path, width: str) -> None:
-        program = f"from bertsmith.data.shards.workers import serve; serve({os.fspath(folder)!r}, {width!r})"
+    def __init__(self, folder: Path, dtype: str) -> None:
+        program = f"from bertsmith.data.shards.workers import serve; serve({os.fspath(folder)!r}, {dtype!r})"
         environment = os.environ | {
             "TOKENIZERS_PARALLELISM": "false",  # the cores are shared out already
             "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),
@@ -124,7 +124,7 @@ class Worker:
             process.stdin.flush()
             return [_receive(process.stdout) for _ in groups]
         except (BrokenPipeError, EOFError):
-            raise self._death() from None
+            raise self._exit_error() from None
 
     def kill(self) -> None:
         self._process.kill()
@@ -136,7 +136,7 @@ class Worker:
             with suppress(BrokenPipeError):  # half a message that the dead worker never took
                 pipe.close()
 
-    def _death(self) -> RunError:
+    def _exit_error(self) -> RunError:
         """How the worker ended, in one line."""
         code = self._process.wait()
         if code < 0:
@@ -147,9 +147,9 @@ class Worker:
         return RunError("prepare", f"a worker process failed ({last or f'exit code {code}'})")
 
 
-def serve(folder: str, width: str) -> None:
+def serve(folder: str, dtype: str) -> None:
     """The worker's whole life: encode what comes in until nothing more comes."""
-    encoder = Encoder(Path(folder), width)
+    encoder = Encoder(Path(folder), dtype)
     while line := sys.stdin.buffer.readline():
         for documents in json.loads(sys.stdin.buffer.read(int(line))):
             _send(sys.stdout.buffer, encoder.encode(documents))

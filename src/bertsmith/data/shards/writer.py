@@ -7,7 +7,7 @@ import numpy as np
 
 from bertsmith import files
 from bertsmith.data.shards.encoded import EncodedDocuments
-from bertsmith.data.shards.shards import AGAIN, ENDS, FORMAT, PARTS, VERSION
+from bertsmith.data.shards.shards import ENDS_DTYPE, FORMAT, PARTS, PREPARE_AGAIN, VERSION
 from bertsmith.errors import FolderError
 
 
@@ -31,7 +31,7 @@ class ShardWriter:
         for name, digest in self.files.items():
             path = folder / name
             if not path.is_file() or path.stat().st_size != digest["size"]:
-                raise FolderError(path, "is not as it was left", AGAIN)
+                raise FolderError(path, "is not as it was left", PREPARE_AGAIN)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -39,7 +39,7 @@ class ShardWriter:
 
     def total(self, part: str) -> int:
         """How many tokens, sentences or documents there are, the open shard's included."""
-        return self._open[part] + sum(int(shard[part]) for shard in self.shards)
+        return self._open_counts[part] + sum(int(shard[part]) for shard in self.shards)
 
     @property
     def totals(self) -> dict[str, int]:
@@ -47,7 +47,7 @@ class ShardWriter:
 
     @property
     def open_tokens(self) -> int:
-        return self._open["tokens"]
+        return self._open_counts["tokens"]
 
     def add(self, block: EncodedDocuments) -> None:
         """Put some documents at the end of the open shard."""
@@ -56,13 +56,13 @@ class ShardWriter:
         if not self._writers:
             name = f"{len(self.shards):06}"
             self._writers = {part: files.Writer(self.folder / f"{name}.{part}") for part in PARTS}
-        sentence_ends = self._open["tokens"] + np.cumsum(block.lengths, dtype=ENDS)
-        document_ends = self._open["sentences"] + np.cumsum(block.documents[:, 0], dtype=ENDS)
+        sentence_ends = self._open_counts["tokens"] + np.cumsum(block.lengths, dtype=ENDS_DTYPE)
+        document_ends = self._open_counts["sentences"] + np.cumsum(block.documents[:, 0], dtype=ENDS_DTYPE)
         for part, data in zip(PARTS, (block.tokens, sentence_ends.tobytes(), document_ends.tobytes()), strict=True):
             self._writers[part].write(data)
-        self._open["tokens"] = int(sentence_ends[-1])
-        self._open["sentences"] = int(document_ends[-1])
-        self._open["documents"] += len(block.documents)
+        self._open_counts["tokens"] = int(sentence_ends[-1])
+        self._open_counts["sentences"] = int(document_ends[-1])
+        self._open_counts["documents"] += len(block.documents)
         self.bytes += int(block.documents[:, 1].sum())
         self.words += int(block.documents[:, 2].sum())
 
@@ -73,7 +73,7 @@ class ShardWriter:
         for writer in self._writers.values():
             self.files[writer.path.name] = vars(writer.close())
         files.sync_folder(self.folder)
-        self.shards.append({"name": f"{len(self.shards):06}", **self._open})
+        self.shards.append({"name": f"{len(self.shards):06}", **self._open_counts})
         self._clear()
 
     def finish(self, about: dict[str, Any]) -> None:
@@ -89,4 +89,4 @@ class ShardWriter:
 
     def _clear(self) -> None:
         self._writers = {}
-        self._open = dict.fromkeys(PARTS, 0)
+        self._open_counts = dict.fromkeys(PARTS, 0)

@@ -17,14 +17,14 @@ from bertsmith.models.networks import EncoderDecoderNetwork, Network
 from bertsmith.models.recurrent import Recurrent
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.cuda_graph import capture
-from bertsmith.nn.heads import ALIGNED
+from bertsmith.nn.heads import ALIGNMENT
 from bertsmith.nn.kv_cache import KVCache
 from bertsmith.nn.prepacked import PrepackedLinear, can_prepack, prepack
 from bertsmith.nn.rnn.cache import RecurrentCache
 from bertsmith.nn.rnn.decoder_cache import DecoderCache
 
-ROOM = {"cpu": 2 << 30, "cuda": 16 << 30}  # bytes of keys and values that are kept at once
-PRUNE = 32  # tokens after which beams on a CPU give back the slots of branches that were given up
+CACHE_BYTES = {"cpu": 2 << 30, "cuda": 16 << 30}  # bytes of keys and values that are kept at once
+PRUNE_EVERY = 32  # tokens after which beams on a CPU give back the slots of branches that were given up
 
 
 class GenerationEngine:
@@ -48,9 +48,9 @@ class GenerationEngine:
         self.prepacked = prepack_weights and self.device.type == "cpu" and can_prepack(dtype)
         self.forbidden_ids = torch.tensor(forbidden_ids, dtype=torch.long, device=self.device)
         self.trunk: Any  # each kind of network with a cache of its own kind
-        table, self.logit_scale = _told(trunk)
+        table, self.logit_scale = _output_table(trunk)
         table, bias = table.detach().to(dtype), trunk.bias if isinstance(trunk, Recurrent) else None
-        spare = -len(table) % ALIGNED if self.device.type == "cuda" else 0  # which has faster products for some sizes
+        spare = -len(table) % ALIGNMENT if self.device.type == "cuda" else 0  # which has faster products for some sizes
         table = F.pad(table, (0, 0, 0, spare)) if spare else table
         words = nn.Linear(table.shape[1], table.shape[0], bias=bias is not None, device="meta")
         words.weight = nn.Parameter(table, requires_grad=False)
@@ -59,8 +59,8 @@ class GenerationEngine:
         self.lm_head: nn.Module | PrepackedLinear = words
         if self.device.type == "cpu" and isinstance(trunk, Transformer | EncoderDecoder):
             self.trunk, self.lm_head = (
-                prepack_trunk(trunk, dtype, lay=prepack_weights),
-                PrepackedLinear(words, dtype, lay=prepack_weights),
+                prepack_trunk(trunk, dtype, reorder=prepack_weights),
+                PrepackedLinear(words, dtype, reorder=prepack_weights),
             )
         elif trunk.training or dtype != trunk.embedding.weight.dtype:
             self.trunk = copy.deepcopy(trunk).to(dtype).eval()
@@ -74,7 +74,7 @@ class GenerationEngine:
         tokens, trunk = Tokens.from_rows(rows).to(self.device), self.trunk
         room = (1 if self.is_encoder_decoder else tokens.max_length) + beams * max_new_tokens
         recorded = self.device.type == "cuda"
-        cache = trunk.cache(len(rows), room + -room % ALIGNED if recorded else room, beams, self.dtype)
+        cache = trunk.cache(len(rows), room + -room % ALIGNMENT if recorded else room, beams, self.dtype)
         if isinstance(trunk, EncoderDecoderNetwork):
             hidden = trunk.prefill(
                 tokens, cache, Tokens.from_rows([[self.decoder_start_id]] * len(rows)).to(self.device)
@@ -109,7 +109,7 @@ class GenerationEngine:
         return scores.index_fill_(1, self.forbidden_ids, -torch.inf) if len(self.forbidden_ids) else scores
 
 
-def _told(trunk: Network) -> tuple[Float[Tensor, "V D"], float]:
+def _output_table(trunk: Network) -> tuple[Float[Tensor, "V D"], float]:
     """The table that tells words, and what vectors are multiplied by before their products with it are scores."""
     if isinstance(trunk, Recurrent):
         return trunk.output_weights[0], 1.0
@@ -119,27 +119,27 @@ def _told(trunk: Network) -> tuple[Float[Tensor, "V D"], float]:
 
 
 def prepack_trunk(
-    trunk: Transformer | EncoderDecoder, dtype: torch.dtype, *, lay: bool
+    trunk: Transformer | EncoderDecoder, dtype: torch.dtype, *, reorder: bool
 ) -> Transformer | EncoderDecoder:
     """A copy with packed layers; of two networks both."""
     if isinstance(trunk, Transformer):
-        return prepack(trunk, dtype, lay=lay)
+        return prepack(trunk, dtype, reorder=reorder)
     light = copy.copy(trunk)
-    halves = {name: prepack(getattr(trunk, name), dtype, lay=lay) for name in ("encoder", "decoder")}
+    halves = {name: prepack(getattr(trunk, name), dtype, reorder=reorder) for name in ("encoder", "decoder")}
     light._modules = {**trunk._modules, **halves}
     return light
 
 
 @torch.inference_mode()
 def generate_ids(
-    decoder: GenerationEngine, rows: Sequence[Sequence[int]], config: GenerationConfig, stops: Sequence[int] = ()
+    decoder: GenerationEngine, rows: Sequence[Sequence[int]], config: GenerationConfig, stop_ids: Sequence[int] = ()
 ) -> list[list[list[int]]]:
     """For each prompt the tokens that are written, as often as there are to be samples."""
     found: list[list[list[int]]] = [[] for _ in rows]
-    ends = torch.tensor(stops, dtype=torch.long, device=decoder.device)
+    ends = torch.tensor(stop_ids, dtype=torch.long, device=decoder.device)
     searched = config.beams > 1
     ways, samples = (config.beams, 1) if searched else (1, config.samples)
-    for part in _parts(rows, decoder, config):
+    for part in _batches(rows, decoder, config):
         some = [rows[number] for number in part]
         left = [decoder.remaining(row) for row in some]
         scores, step = decoder.prefill(some, min(config.max_new_tokens, max(left)), ways, samples)
@@ -158,7 +158,7 @@ def generate_ids(
     return found
 
 
-def _parts(rows: Sequence[Sequence[int]], decoder: GenerationEngine, config: GenerationConfig) -> Iterator[list[int]]:
+def _batches(rows: Sequence[Sequence[int]], decoder: GenerationEngine, config: GenerationConfig) -> Iterator[list[int]]:
     """Prompts of nearly one length, as many as there is room for: their numbers."""
     network: Any = decoder.config
     layers = network.decoder_layers or network.layers
@@ -167,7 +167,7 @@ def _parts(rows: Sequence[Sequence[int]], decoder: GenerationEngine, config: Gen
     part: list[int] = []
     for number in sorted(range(len(rows)), key=lambda number: len(rows[number])):
         tokens = copies * (len(rows[number]) + config.beams * config.max_new_tokens)
-        if part and (len(part) + 1) * tokens * size > ROOM[decoder.device.type]:
+        if part and (len(part) + 1) * tokens * size > CACHE_BYTES[decoder.device.type]:
             yield part
             part = []
         part.append(number)
@@ -191,10 +191,10 @@ class CachedStep:
         assert isinstance(self.cache, KVCache)
         self.cache.rollback(count)
 
-    def __call__(self, ids: Int[Tensor, "B W"], came: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W V"]:
-        hidden = self.decoder.trunk.step(ids, self.cache, came)
+    def __call__(self, ids: Int[Tensor, "B W"], parents: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W V"]:
+        hidden = self.decoder.trunk.step(ids, self.cache, parents)
         self._steps += 1
-        if self.cache.beams > 1 and not self.cache.fixed and self._steps % PRUNE == 0:
+        if self.cache.beams > 1 and not self.cache.fixed and self._steps % PRUNE_EVERY == 0:
             self.cache.prune()
         return self.decoder.logits(hidden.flatten(0, 1)).view(*ids.shape, -1)
 
@@ -208,25 +208,25 @@ class CudaGraphStep:
 
     def __init__(self, step: Step, shape: tuple[int, int], device: torch.device) -> None:
         self._step = step
-        self._ids, self._came = (torch.zeros(shape, dtype=torch.long, device=device) for _ in range(2))
+        self._ids, self._parents = (torch.zeros(shape, dtype=torch.long, device=device) for _ in range(2))
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._graph: Any = None
-        self._scores: Tensor | None = None
+        self._logits: Tensor | None = None
 
-    def __call__(self, ids: Int[Tensor, "B W"], came: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W V"]:
-        if self._scores is None:
+    def __call__(self, ids: Int[Tensor, "B W"], parents: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W V"]:
+        if self._logits is None:
             self._stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(self._stream):
-                self._scores = self._step(ids, came)
+                self._logits = self._step(ids, parents)
             torch.cuda.current_stream().wait_stream(self._stream)
-            return self._scores
+            return self._logits
         if self._graph is None:
             self._graph = torch.cuda.CUDAGraph()
             with capture(self._graph, stream=self._stream):
-                self._scores = self._step(self._ids, None if came is None else self._came)
+                self._logits = self._step(self._ids, None if parents is None else self._parents)
         self._ids.copy_(ids)
-        if came is not None:
-            self._came.copy_(came)
+        if parents is not None:
+            self._parents.copy_(parents)
         self._graph.replay()
-        assert self._scores is not None
-        return self._scores
+        assert self._logits is not None
+        return self._logits

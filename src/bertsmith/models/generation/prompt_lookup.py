@@ -14,8 +14,11 @@ from torch import Tensor
 
 from bertsmith.models.generation.search import GenerationConfig, Step
 
-AHEAD = 4  # tokens that are guessed at once
-SURE, BOLD = 3, 2  # tokens that must have come before: after a wrong guess, and after a right one
+DRAFT_TOKENS = 4  # tokens that are guessed at once
+NGRAM_AFTER_REJECTION, NGRAM_AFTER_ACCEPTANCE = (
+    3,
+    2,
+)  # tokens that must have come before: after a wrong guess, and after a right one
 
 
 class PromptLookup:
@@ -23,44 +26,44 @@ class PromptLookup:
 
     def __init__(self, text: Sequence[int]) -> None:
         self.text: list[int] = []
-        self._behind: dict[tuple[int, ...], int] = {}
+        self._continuations: dict[tuple[int, ...], int] = {}
         for token in text:
             self.add(token)
 
     def add(self, token: int) -> None:
-        for size in (SURE, BOLD):
+        for size in (NGRAM_AFTER_REJECTION, NGRAM_AFTER_ACCEPTANCE):
             if len(self.text) >= size:
-                self._behind[tuple(self.text[-size:])] = len(self.text)
+                self._continuations[tuple(self.text[-size:])] = len(self.text)
         self.text.append(token)
 
-    def draft(self, size: int, most: int) -> list[int]:
+    def draft(self, ngram: int, count: int) -> list[int]:
         """What comes if the text goes on as it did behind its last `size` tokens; nothing, if they are new."""
-        place = self._behind.get(tuple(self.text[-size:]))
+        place = self._continuations.get(tuple(self.text[-ngram:]))
         if place is None:
             return []
         turn = len(self.text) - place  # at its end it has come round
-        return [self.text[place + number % turn] for number in range(most)]
+        return [self.text[place + number % turn] for number in range(count)]
 
 
 def speculative_decode(
-    scores: Float[Tensor, "1 V"],
+    logits: Float[Tensor, "1 V"],
     step: Step,
-    take_back: Callable[[int], None],
+    rollback: Callable[[int], None],
     config: GenerationConfig,
     text: Sequence[int],
     limit: int,
-    stops: Int[Tensor, "_"],
+    stop_ids: Int[Tensor, "_"],
 ) -> list[int]:
     """What `search.write` writes behind one text when it takes the likeliest tokens, in fewer steps.
 
     `take_back` makes a network forget the last so many tokens that a step gave it.
     """
-    most, ends = min(config.max_new_tokens, limit), set(stops.tolist())
-    echo, written, guesses, size = PromptLookup(text), list[int](), list[int](), BOLD
+    most, ends = min(config.max_new_tokens, limit), set(stop_ids.tolist())
+    echo, written, guesses, size = PromptLookup(text), list[int](), list[int](), NGRAM_AFTER_ACCEPTANCE
     while True:
         early = max(0, config.min_new_tokens - len(written))
-        scores[:early].index_fill_(1, stops, -torch.inf)
-        chosen = scores.max(-1).indices.tolist()  # behind the newest token, and behind each guess
+        logits[:early].index_fill_(1, stop_ids, -torch.inf)
+        chosen = logits.max(-1).indices.tolist()  # behind the newest token, and behind each guess
         right = [*map(eq, guesses, chosen), False].index(False)
         for token in chosen[: right + 1]:
             if token in ends:
@@ -69,8 +72,8 @@ def speculative_decode(
             echo.add(token)
         if len(written) == most:
             return written
-        take_back(len(guesses) - right)
+        rollback(len(guesses) - right)
         if guesses:
-            size = BOLD if right else SURE
-        guesses = echo.draft(size, min(AHEAD, most - len(written) - 1))
-        scores = step(torch.tensor([[written[-1], *guesses]]), None)[0]
+            size = NGRAM_AFTER_ACCEPTANCE if right else NGRAM_AFTER_REJECTION
+        guesses = echo.draft(size, min(DRAFT_TOKENS, most - len(written) - 1))
+        logits = step(torch.tensor([[written[-1], *guesses]]), None)[0]

@@ -18,10 +18,12 @@ from bertsmith.random_bits import mix, uniform
 
 Step = Callable[[Tensor, Tensor | None], Tensor]  # tokens [B, W] and ways [B, W] to scores [B, W, V]
 
-WRITING = 6  # what chance is for, as the purposes in random_bits.py
+GENERATION = 6  # what chance is for, as the purposes in random_bits.py
 CHUNK = 64  # scores of which at first only the highest is looked at
-MANY = 1 << 20  # scores from which on a GPU looks by chunks: with fewer, naming eight kernels for one takes longer
-LOOK = 16  # tokens between two looks whether all have stopped: a GPU is not to be waited for at each
+CHUNKED_FROM = (
+    1 << 20
+)  # scores from which on a GPU looks by chunks: with fewer, naming eight kernels for one takes longer
+CHECK_EVERY = 16  # tokens between two looks whether all have stopped: a GPU is not to be waited for at each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +62,7 @@ def draw_uniforms(rows: Sequence[Sequence[int]], config: GenerationConfig) -> Fl
 
     So neighbours do not change a text, and every device draws the same. Samples of a prompt follow each other.
     """
-    prompts = np.array([mix(config.seed, WRITING, *row) for row in rows]).repeat(config.samples)
+    prompts = np.array([mix(config.seed, GENERATION, *row) for row in rows]).repeat(config.samples)
     samples = np.tile(np.arange(config.samples), len(rows))
     return torch.from_numpy(uniform(prompts[:, None], samples[:, None], np.arange(config.max_new_tokens)[None]))
 
@@ -83,11 +85,11 @@ def sample(
         chosen = sample_token(logits, config, uniforms[:, place])
         written.append(chosen)
         running &= ~torch.isin(chosen, stop_ids) & (limits > place + 1)
-        if place + 1 == most or (_look(place, running) and not running.any()):
+        if place + 1 == most or (_should_check(place, running) and not running.any()):
             break
         logits = step(chosen[:, None], None)[:, 0]
     rows, ends = torch.stack(written, 1).tolist(), set(stop_ids.tolist())
-    return [_cut(row[:limit], ends) for row, limit in zip(rows, limits.tolist(), strict=True)]
+    return [_truncate_at_stop(row[:limit], ends) for row, limit in zip(rows, limits.tolist(), strict=True)]
 
 
 def sample_token(
@@ -132,17 +134,17 @@ def beam_search(
     limits = limits.clamp(max=most)
     logits = logits[:, None].expand(-1, beams, -1)
     for place in range(most):
-        values, came, ids = _likeliest(
+        values, came, ids = _top_continuations(
             logits, total, enough, stop_ids if place < config.min_new_tokens else stop_ids[:0]
         )
-        grown = _taken(written, came)
+        grown = _gather_beams(written, came)
         grown[:, :, place] = ids
         stopped = torch.isin(ids, stop_ids) | (limits <= place + 1)[:, None]
         # What stops must be among the best, as what goes on must: else any stop, however unlikely, would count.
         fits = stopped & (torch.arange(enough, device=ids.device) < beams)
         normed = (values / (place + 1) ** config.length_penalty).masked_fill(~fits, -torch.inf)
         best, kept = torch.cat((best, normed), 1).topk(beams)
-        ended = _taken(torch.cat((ended, grown), 1), kept)
+        ended = _gather_beams(torch.cat((ended, grown), 1), kept)
         lengths = torch.cat((lengths, torch.full_like(ids, place + 1)), 1).gather(1, kept)
         total, kept = values.masked_fill(stopped, -torch.inf).topk(beams)
         # Log-likelihoods are below nought: divided by more they are better.
@@ -151,15 +153,15 @@ def beam_search(
             / (limits if config.length_penalty > 0 else torch.full_like(limits, place + 1)) ** config.length_penalty
         )
         hopeful = hope > best[:, config.samples - 1]
-        if place + 1 == most or (_look(place, hopeful) and not hopeful.any()):
+        if place + 1 == most or (_should_check(place, hopeful) and not hopeful.any()):
             break
-        written, came, ids = _taken(grown, kept), came.gather(1, kept), ids.gather(1, kept)
+        written, came, ids = _gather_beams(grown, kept), came.gather(1, kept), ids.gather(1, kept)
         logits = step(ids, came)
     ends = set(stop_ids.tolist())
     found = zip(ended.tolist(), lengths.tolist(), best.tolist(), strict=True)
     return [
         [
-            (_cut(row[:length], ends), score)
+            (_truncate_at_stop(row[:length], ends), score)
             for row, length, score in list(zip(*one, strict=True))[: config.samples]
             if score > -torch.inf  # of a small vocabulary there may not be so many
         ]
@@ -167,16 +169,16 @@ def beam_search(
     ]
 
 
-def _likeliest(
-    scores: Float[Tensor, "B W V"], total: Float[Tensor, "B W"], enough: int, never: Int[Tensor, "_"]
+def _top_continuations(
+    logits: Float[Tensor, "B W V"], total: Float[Tensor, "B W"], count: int, forbidden_ids: Int[Tensor, "_"]
 ) -> tuple[Float[Tensor, "B N"], Int[Tensor, "B N"], Int[Tensor, "B N"]]:
     """Of all ways to go on the likeliest: their log-likelihoods, the ways they come from, and their tokens."""
-    scores = scores.float().log_softmax(-1)
-    if len(never):
-        scores = scores.index_fill(2, never, -torch.inf)
-    each = min(enough, scores.shape[2])  # of each way by itself first: so the sums of the others are not needed
-    values, ids = chunked_topk(scores, each) if scores.is_cuda and scores.numel() >= MANY else scores.topk(each)
-    values, found = (values + total[..., None]).flatten(1).topk(enough)
+    logits = logits.float().log_softmax(-1)
+    if len(forbidden_ids):
+        logits = logits.index_fill(2, forbidden_ids, -torch.inf)
+    each = min(count, logits.shape[2])  # of each way by itself first: so the sums of the others are not needed
+    values, ids = chunked_topk(logits, each) if logits.is_cuda and logits.numel() >= CHUNKED_FROM else logits.topk(each)
+    values, found = (values + total[..., None]).flatten(1).topk(count)
     return values, found // each, ids.flatten(1).gather(1, found)
 
 
@@ -196,14 +198,14 @@ def chunked_topk(scores: Float[Tensor, "B W V"], count: int) -> tuple[Float[Tens
     return values, ids.clamp(max=size - 1)  # what only fills the last chunk is as unlikely as what must not be written
 
 
-def _taken(rows: Int[Tensor, "B W M"], which: Int[Tensor, "B N"]) -> Int[Tensor, "B N M"]:
+def _gather_beams(rows: Int[Tensor, "B W M"], which: Int[Tensor, "B N"]) -> Int[Tensor, "B N M"]:
     return rows.gather(1, which[..., None].expand(-1, -1, rows.shape[2]))
 
 
-def _look(place: int, like: Tensor) -> bool:
-    return like.device.type == "cpu" or place % LOOK == LOOK - 1
+def _should_check(position: int, like: Tensor) -> bool:
+    return like.device.type == "cpu" or position % CHECK_EVERY == CHECK_EVERY - 1
 
 
-def _cut(row: list[int], ends: set[int]) -> list[int]:
+def _truncate_at_stop(row: list[int], stop_ids: set[int]) -> list[int]:
     """A row up to the first token that stops."""
-    return row[: next((place for place, token in enumerate(row) if token in ends), len(row))]
+    return row[: next((place for place, token in enumerate(row) if token in stop_ids), len(row))]

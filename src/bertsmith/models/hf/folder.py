@@ -31,10 +31,10 @@ from bertsmith.nn.positions import sinusoids
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 TRAINED_ON = "learnt_from"  # in config.json, under bertsmith: the kind of file and the columns of the training data
-MOST_LAYERS = 10_000
-MOST_JSON = 16 << 20  # bytes; a larger configuration or index is not one
+MAX_LAYERS = 10_000
+MAX_JSON_BYTES = 16 << 20  # bytes; a larger configuration or index is not one
 FLOATS = {"F64", "F32", "F16", "BF16"}
-WHOLE = {"U8", "I16", "I32", "I64"}
+INTEGERS = {"U8", "I16", "I32", "I64"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,15 +91,15 @@ def read(folder: str | Path) -> ModelFolder:
     raw = _json(file_inside(folder, CONFIG))
     config = convert.from_config_json(raw, folder / CONFIG)
     dialect = layout_of(config)
-    stored, twins = _stored(folder, dialect)
+    stored, twins = _stored_weights(folder, dialect)
     layers = config.layers + config.decoder_layers
     if (
-        config.distinct + config.decoder_layers > len(stored) or layers > MOST_LAYERS
+        config.distinct + config.decoder_layers > len(stored) or layers > MAX_LAYERS
     ):  # one that is shared is named any number
         raise FolderError(folder, f"{CONFIG} names {layers} layers for {len(stored)} weights")
     parts = dialect.find_parts(stored, convert.architecture_of(raw))
     learnt = convert.finetuned_task(raw, dialect, parts, folder / CONFIG)
-    expected = _expected(config, parts, learnt)
+    expected = _expected_shapes(config, parts, learnt)
     for rule, shape in expected:
         for name in rule.theirs:
             if name not in stored and name in dialect.sinusoids:
@@ -107,7 +107,7 @@ def read(folder: str | Path) -> ModelFolder:
             if name not in stored:
                 raise FolderError(folder, f"lacks the weight '{name}'")
             piece = (shape[0] // len(rule.theirs), *shape[1:])
-            _check(stored[name], piece[::-1] if rule.transposed else piece, WHOLE if rule.integer else FLOATS)
+            _check(stored[name], piece[::-1] if rule.transposed else piece, INTEGERS if rule.integer else FLOATS)
     if unknown := stored.keys() - {name for rule, _ in expected for name in rule.theirs}:
         remedy = "Only the trunk, its pretraining heads, a classifier and a span head are known"
         raise FolderError(folder, f"unknown weight {short_repr(min(unknown))}", remedy)
@@ -118,7 +118,7 @@ def read(folder: str | Path) -> ModelFolder:
             raise FolderError(twin.file, fact, "Only a decoder tied to the embedding can be opened")
     # `cat` copies: a weight mapped from the file would change, or crash the program, when somebody writes to it.
     state = {
-        rule.ours: torch.cat([_turned(stored[name].load(), rule) for name in rule.theirs])
+        rule.ours: torch.cat([_transposed(stored[name].load(), rule) for name in rule.theirs])
         if rule.theirs[0] in stored
         else sinusoids(*shape, halves=True)
         for rule, shape in expected
@@ -162,7 +162,7 @@ def write(
         folder.mkdir(parents=True, exist_ok=True)
     dialect = layout_of(config)
     parts = frozenset(part for part in dialect.parts if any(name.startswith(f"{part}.") for name in state_dict))
-    expected = _expected(config, parts, finetuned)
+    expected = _expected_shapes(config, parts, finetuned)
     if odd := state_dict.keys() ^ {rule.ours for rule, _ in expected}:
         fact = "has no place in a folder" if min(odd) in state_dict else "is missing"
         raise FolderError(folder, f"the weight '{min(odd)}' {fact}")
@@ -175,7 +175,9 @@ def write(
             raise FolderError(folder, fact)
         for name, piece in zip(rule.theirs, weight.chunk(len(rule.theirs)), strict=True):
             # Pieces that share memory cannot be saved.
-            tensors[dialect.full_name(name, named)] = _turned(piece, rule).clone(memory_format=torch.contiguous_format)
+            tensors[dialect.full_name(name, named)] = _transposed(piece, rule).clone(
+                memory_format=torch.contiguous_format
+            )
     dtype = str(next(iter(state_dict.values())).dtype).removeprefix("torch.")
     files.write(folder / WEIGHTS, safetensors.torch.save(tensors, {"format": "pt"}))
     words = {**convert.to_config_json(config, parts), "dtype": dtype}
@@ -184,23 +186,23 @@ def write(
     )
 
 
-def _stored(folder: Path, dialect: HFLayout) -> tuple[dict[str, StoredWeight], dict[StoredWeight, str]]:
+def _stored_weights(folder: Path, layout: HFLayout) -> tuple[dict[str, StoredWeight], dict[StoredWeight, str]]:
     """Every weight of the folder by its plain name, and those that are second names of another."""
     stored: dict[str, StoredWeight] = {}
     for file in _weight_files(folder):
         for one in _header(file):
-            name = dialect.plain_name(one.name)
+            name = layout.plain_name(one.name)
             if name in stored:
                 raise FolderError(file, f"the weight {short_repr(name)} stands there a second time")
-            if dialect.is_weight(name):
+            if layout.is_weight(name):
                 stored[name] = one
-    for name in dialect.zero_weights & stored.keys():
+    for name in layout.zero_weights & stored.keys():
         if stored[name].load().any():
             fact = f"'{name}' is not nought"
             raise FolderError(stored[name].file, fact, "Only scores without a bias of their own can be opened")
         del stored[name]
     twins = {}
-    for second, name in dialect.tied_weights.items():
+    for second, name in layout.tied_weights.items():
         if second in stored and name in stored:
             twins[stored.pop(second)] = name
         elif second in stored:
@@ -234,7 +236,7 @@ def _header(file: Path) -> list[StoredWeight]:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    return files.read_json(check_size(path, MOST_JSON))
+    return files.read_json(check_size(path, MAX_JSON_BYTES))
 
 
 def _check(stored: StoredWeight, shape: tuple[int, ...], kinds: set[str] = FLOATS) -> None:
@@ -242,17 +244,17 @@ def _check(stored: StoredWeight, shape: tuple[int, ...], kinds: set[str] = FLOAT
         fact = f"'{stored.name}' has shape {list(stored.shape)} where {CONFIG} says {list(shape)}"
         raise FolderError(stored.file, fact)
     if stored.dtype not in kinds:
-        wanted = "whole numbers" if kinds is WHOLE else "numbers with a point"
+        wanted = "whole numbers" if kinds is INTEGERS else "numbers with a point"
         raise FolderError(stored.file, f"'{stored.name}' holds {stored.dtype}, not {wanted}")
 
 
-def _turned(weight: Tensor, rule: convert.WeightRule) -> Tensor:
+def _transposed(weight: Tensor, rule: convert.WeightRule) -> Tensor:
     """From their side to ours, and back."""
     return weight.T if rule.transposed else weight
 
 
-def _expected(
-    config: NetworkConfig, parts: frozenset[str], learnt: FinetunedTask | None
+def _expected_shapes(
+    config: NetworkConfig, parts: frozenset[str], finetuned: FinetunedTask | None
 ) -> list[tuple[convert.WeightRule, tuple[int, ...]]]:
     """Every rule with the shape of our weight, found without taking memory."""
     if not isinstance(config, TransformerConfig):
@@ -263,8 +265,8 @@ def _expected(
             for name, one in own.items()
         ]
     shape = (config.activation, config.norm_eps, config.biases)
-    classes = learnt.classes if learnt else 0
-    bare = config.causal and learnt is not None and learnt.task == "classify"
+    classes = finetuned.classes if finetuned else 0
+    bare = config.causal and finetuned is not None and finetuned.task == "classify"
     heads: dict[str, Callable[[], nn.Module]] = {
         "head": lambda: MaskedLMHead(config.width, config.vocabulary, *shape, config.table),
         "pooler": lambda: make_pooler(config),

@@ -70,13 +70,17 @@ class HFLayout:
         """Whether a plain name is that of a weight, and not of something that older versions kept beside them."""
         return re.sub(r"\.\d+\.", ".{n}.", name) not in self.ignored_buffers
 
-    def full_name(self, name: str, named: str) -> str:
+    def full_name(self, name: str, architecture: str) -> str:
         """The name as this class of transformers spells it."""
-        if named == self.architectures.get("classify"):
+        if architecture == self.architectures.get("classify"):
             for usual, theirs in self.classifier_names.items():
                 if name.startswith(usual):
                     return theirs + name.removeprefix(usual)
-        return name if named == self.architectures["trunk"] or name.startswith(self.unprefixed) else self.prefix + name
+        return (
+            name
+            if architecture == self.architectures["trunk"] or name.startswith(self.unprefixed)
+            else self.prefix + name
+        )
 
     def architecture(self, parts: Iterable[str]) -> str:
         """The class of transformers that has these parts."""

@@ -699,7 +699,7 @@ LAYOUTS = {
 }
 ALL_LAYOUTS = (*LAYOUTS.values(), T5_V1_1)  # T5's two have one name
 
-COMMON = (
+COMMON_SETTINGS = (
     "share_layers",
     "scale_scores",
     "norm",
@@ -707,7 +707,7 @@ COMMON = (
     "tie_embeddings",
     "alias",
 )  # as in the standard of every dialect
-ASKED = (
+SHOWN_SETTINGS = (
     *("norm_position", "embedding_norm", "gated", "biases", "positions", "position_offset", "segments"),
     *("embedding_width", "share_layers", "pooler", "window", "causal", "decoder_layers", "dropout", "width"),
     "feed_forward",
@@ -720,7 +720,7 @@ def layout_of(config: NetworkConfig) -> HFLayout:
         return NATIVE
     for dialect in ALL_LAYOUTS:
         standard = dialect.defaults
-        alike = all(getattr(config, name) == getattr(standard, name) for name in (*dialect.required, *COMMON))
+        alike = all(getattr(config, name) == getattr(standard, name) for name in (*dialect.required, *COMMON_SETTINGS))
         whole = all(
             bool(getattr(config, name)) == bool(getattr(standard, name)) for name in ("segments", "decoder_layers")
         )
@@ -737,13 +737,13 @@ def layout_of(config: NetworkConfig) -> HFLayout:
             and _fits(config, dialect)
         ):
             return dialect
-    shown = ", ".join(f"{name} = {getattr(config, name)}" for name in ASKED)
+    shown = ", ".join(f"{name} = {getattr(config, name)}" for name in SHOWN_SETTINGS)
     raise RecipeError("model", f"no class of transformers is a network with {shown}", "See bertsmith list for members")
 
 
-def _fits(config: TransformerConfig, dialect: HFLayout) -> bool:
+def _fits(config: TransformerConfig, layout: HFLayout) -> bool:
     """Whether two settings of ours agree, where theirs has one word for both."""
-    settings = dialect.settings
+    settings = layout.settings
     one = settings["dropout"] != settings["attention_dropout"] or config.dropout == config.attention_dropout
-    wide = not dialect.fourfold_feed_forward or config.feed_forward == 4 * config.width
+    wide = not layout.fourfold_feed_forward or config.feed_forward == 4 * config.width
     return one and wide and ("head_width" in settings or not config.head_width)

@@ -13,8 +13,8 @@ from bertsmith.errors import FolderError
 from bertsmith.files import check_size, file_inside
 
 MANIFEST, FORMAT, VERSION = "MANIFEST.json", "bertsmith-model", 1
-FREE = ("README.md", MANIFEST)  # for people, and for itself
-MOST = 1 << 20  # bytes of a manifest
+UNHASHED = ("README.md", MANIFEST)  # for people, and for itself
+MAX_BYTES = 1 << 20  # bytes of a manifest
 THREADS = 4  # files that are hashed side by side
 REMEDY = f"Fetch it again; or, if you changed it on purpose, delete {MANIFEST}"
 
@@ -22,7 +22,7 @@ REMEDY = f"Fetch it again; or, if you changed it on purpose, delete {MANIFEST}"
 def write(folder: Path) -> None:
     """Hash all files of a folder that is whole, also of the folders in it."""
     named = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    listed = {str(path): asdict(files.digest(folder / path)) for path in named if str(path) not in FREE}
+    listed = {str(path): asdict(files.digest(folder / path)) for path in named if str(path) not in UNHASHED}
     files.write_json(folder / MANIFEST, {"format": FORMAT, "version": VERSION, "files": listed})
 
 
@@ -30,7 +30,7 @@ def verify(folder: Path) -> None:
     """Refuse a folder of which a file is no longer as it was written; one without a manifest is believed."""
     if not (folder / MANIFEST).exists():
         return
-    said = files.read_json(check_size(file_inside(folder, MANIFEST), MOST))
+    said = files.read_json(check_size(file_inside(folder, MANIFEST), MAX_BYTES))
     listed = said.get("files")
     if said.get("format") != FORMAT or said.get("version") != VERSION or not isinstance(listed, dict):
         fact = f"is no list of hashes in version {VERSION} of its format"

@@ -8,22 +8,22 @@ from bertsmith.errors import FolderError, RecipeError, suggest
 from bertsmith.models.networks import NATIVE, NetworkConfig, native_name
 
 MODEL_TYPE = "bertsmith"
-LARGEST = 1 << 24  # no size in a configuration is larger; a file cannot make us count further
+MAX_SIZE = 1 << 24  # no size in a configuration is larger; a file cannot make us count further
 
 
-def from_config_json(raw: dict[str, Any], place: object) -> NetworkConfig:
+def from_config_json(config_json: dict[str, Any], path: object) -> NetworkConfig:
     """The settings that a folder names."""
-    name = raw.get("network")
+    name = config_json.get("network")
     if not isinstance(name, str) or name not in NATIVE:
-        raise FolderError(place, f"network is {str(name)[:100]!r}", suggest(str(name)[:100], NATIVE))
+        raise FolderError(path, f"network is {str(name)[:100]!r}", suggest(str(name)[:100], NATIVE))
     kind = NATIVE[name][0]
-    said = {field.name: raw[field.name] for field in fields(kind) if field.name in raw}
+    said = {field.name: config_json[field.name] for field in fields(kind) if field.name in config_json}
     for key, value in said.items():
         for number in value if isinstance(value, list) else [value]:
-            if isinstance(number, int | float) and not -LARGEST <= number <= LARGEST:  # which nan is not, either
-                raise FolderError(place, f"{key} is {str(value)[:100]}", f"Give at most {LARGEST}")
+            if isinstance(number, int | float) and not -MAX_SIZE <= number <= MAX_SIZE:  # which nan is not, either
+                raise FolderError(path, f"{key} is {str(value)[:100]}", f"Give at most {MAX_SIZE}")
     try:
-        config: NetworkConfig = build(said, kind, str(place))
+        config: NetworkConfig = build(said, kind, str(path))
     except RecipeError as error:
         where, fact, remedy = error.parts
         raise FolderError(where, fact[:200], remedy) from None

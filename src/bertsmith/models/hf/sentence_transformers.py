@@ -7,18 +7,18 @@ from typing import Any
 from bertsmith import files
 from bertsmith.errors import FolderError
 from bertsmith.files import file_inside
-from bertsmith.models.hf.convert import LARGEST
+from bertsmith.models.hf.convert import MAX_SIZE
 from bertsmith.nn.pooling import Pooling
 
 MODULES, LENGTHS = "modules.json", "sentence_bert_config.json"
-KINDS = "sentence_transformers.models."  # the spelling that every version reads
+MODULE_PREFIX = "sentence_transformers.models."  # the spelling that every version reads
 MODES: dict[Pooling, str] = {
     "mean": "pooling_mode_mean_tokens",
     "first": "pooling_mode_cls_token",
     "last": "pooling_mode_lasttoken",
 }
-NAMES: dict[str, Pooling] = {"mean": "mean", "cls": "first", "lasttoken": "last"}  # since version 6, in one word
-OTHERS = (
+MODE_NAMES: dict[str, Pooling] = {"mean": "mean", "cls": "first", "lasttoken": "last"}  # since version 6, in one word
+UNSUPPORTED_MODES = (
     "pooling_mode_max_tokens",
     "pooling_mode_mean_sqrt_len_tokens",
     "pooling_mode_weightedmean_tokens",
@@ -38,7 +38,7 @@ def read(folder: Path) -> SentenceConfig | None:
     """What the folder says of it; None where it says nothing."""
     if not (folder / MODULES).exists():
         return None
-    modules = files.read_list(file_inside(folder, MODULES))
+    modules = files.read_json_list(file_inside(folder, MODULES))
     kinds = {str(module.get("type", "")).rpartition(".")[2]: module for module in modules if isinstance(module, dict)}
     if unknown := kinds.keys() - {"Transformer", "Pooling", "Normalize"}:
         raise FolderError(
@@ -60,13 +60,13 @@ def write(folder: Path, config: SentenceConfig, width: int) -> None:
     kinds = ["Transformer", "Pooling", *(["Normalize"] if config.normalise else [])]
     paths = ["", "1_Pooling", "2_Normalize"]
     modules = [
-        {"idx": number, "name": str(number), "path": path, "type": KINDS + kind}
+        {"idx": number, "name": str(number), "path": path, "type": MODULE_PREFIX + kind}
         for number, (kind, path) in enumerate(zip(kinds, paths, strict=False))
     ]
     files.write_json(folder / MODULES, modules)
     (folder / "1_Pooling").mkdir(exist_ok=True)
     modes = {theirs: ours == config.pooling for ours, theirs in MODES.items()}
-    pooling = {"word_embedding_dimension": width, **modes, **dict.fromkeys(OTHERS, False)}
+    pooling = {"word_embedding_dimension": width, **modes, **dict.fromkeys(UNSUPPORTED_MODES, False)}
     files.write_json(folder / "1_Pooling" / "config.json", pooling)
     if config.normalise:
         (folder / "2_Normalize").mkdir(exist_ok=True)
@@ -79,9 +79,9 @@ def _pooling(said: dict[str, Any]) -> Pooling | None:
     named = said.get("pooling_mode")
     if named is not None:
         alone = named[0] if isinstance(named, list) and len(named) == 1 else named
-        return NAMES.get(alone) if isinstance(alone, str) else None
+        return MODE_NAMES.get(alone) if isinstance(alone, str) else None
     chosen = [ours for ours, theirs in MODES.items() if said.get(theirs) is True]
-    if len(chosen) != 1 or any(said.get(other) for other in OTHERS):
+    if len(chosen) != 1 or any(said.get(other) for other in UNSUPPORTED_MODES):
         return None
     return chosen[0]
 
@@ -94,5 +94,5 @@ def _length(folder: Path) -> int | None:
             continue
         if not isinstance(length, int) or length < 3:
             raise FolderError(folder / name, f"{key} is {length!r}", "Give a whole number of at least 3")
-        return length if length <= LARGEST else None  # transformers writes 10^30 for as many as one likes
+        return length if length <= MAX_SIZE else None  # transformers writes 10^30 for as many as one likes
     return None

@@ -29,7 +29,7 @@ from bertsmith.nn.kernels.shared import (
 )
 from bertsmith.nn.window import FULL, Window
 
-SHARES = 16  # of the sequences, each with sums of its own
+SPLITS = 16  # of the sequences, each with sums of its own
 
 
 def biased_attention(
@@ -54,8 +54,8 @@ def biased_attention(
 # fmt: off
 @triton.jit
 @no_type_check
-def _of_bias(
-    query, key, value, bias, above, attended, logs, found, bounds, seed, tokens, sequences, each, scale: tl.constexpr,
+def _backward_bias(
+    query, key, value, bias, grad_output, attended, lse, found, bounds, seed, tokens, sequences, each, scale: tl.constexpr,
     grow: tl.constexpr, query_step: tl.constexpr, query_head: tl.constexpr, key_step: tl.constexpr,
     key_head: tl.constexpr, value_step: tl.constexpr, value_head: tl.constexpr, bias_step: tl.constexpr,
     heads: tl.constexpr, width: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr, forgotten: tl.constexpr,
@@ -78,10 +78,10 @@ def _of_bias(
             keys = load_rows(key + token * key_step + head * key_head, key_step, columns, numbers, length)
             values = load_rows(value + token * value_step + head * value_head, value_step, columns, numbers, length)
             queries = load_rows(query + token * query_step + head * query_head, query_step, rows, numbers, length)
-            here = load_rows(above + out, heads * width, rows, numbers, length)
+            here = load_rows(grad_output + out, heads * width, rows, numbers, length)
             taken = load_rows(attended + out, heads * width, rows, numbers, length)
             mean = tl.sum(here.to(tl.float32) * taken.to(tl.float32), 1) / grow
-            log = tl.load(logs + head.to(tl.int64) * tokens + token + rows, mask=rows < length, other=0.0)
+            log = tl.load(lse + head.to(tl.int64) * tokens + token + rows, mask=rows < length, other=0.0)
             scores = tl.dot(keys, tl.trans(queries), input_precision="ieee")
             scores += scaled_bias(bias, bias_step, rows[None, :], columns[:, None], length, scale)
             scores = apply_window(scores, rows[None, :], columns[:, None], before, behind)
@@ -141,11 +141,11 @@ def _gradient(
     gradient = launch_backward(grad_output, query, key, value, bias, attended, lse, bounds, seed, block, *how)
     heads, longest, _ = bias.shape
     sequences = bounds.shape[0] - 1
-    shares = max(1, min(SHARES, sequences))
+    shares = max(1, min(SPLITS, sequences))
     sums = torch.empty((shares, heads, longest, longest), dtype=torch.float32, device=bias.device)
     full = query.dtype == torch.float32 and COMPILED  # without tensor cores: right, not fast
     at_once = 16 if full or block > 128 else min(32, block)  # more do not fit into registers
-    kernel = wrap_triton(_of_bias) if COMPILED else _of_bias
+    kernel = wrap_triton(_backward_bias) if COMPILED else _backward_bias
     kernel[(-(-longest // at_once) * heads, shares)](
         *(query, key, value, bias, grad_output, attended, lse, sums, bounds, seed),
         sequences=sequences,
@@ -159,17 +159,17 @@ def _gradient(
     return gradient, sums.sum(0).to(bias.dtype)
 
 
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     *parts, bounds, seed, ctx.block, ctx.dropout, ctx.before, ctx.behind = inputs
     ctx.save_for_backward(*parts, *output, bounds, seed)
     ctx.set_materialize_grads(False)
 
 
-def _learn(ctx: Any, above: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
-    if above is None:
+def _backward(ctx: Any, grad_output: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+    if grad_output is None:
         return (None,) * 10
-    found, of_bias = _gradient(above, *ctx.saved_tensors, ctx.block, ctx.dropout, ctx.before, ctx.behind)
+    found, of_bias = _gradient(grad_output, *ctx.saved_tensors, ctx.block, ctx.dropout, ctx.before, ctx.behind)
     return (*found.unbind(1), of_bias, *(None,) * 6)
 
 
-_biased.register_autograd(_learn, setup_context=_remember)
+_biased.register_autograd(_backward, setup_context=_setup_context)

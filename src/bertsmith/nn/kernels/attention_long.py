@@ -20,7 +20,7 @@ from torch.library import triton_op, wrap_triton
 
 from bertsmith.nn.kernels.shared import (
     COMPILED,
-    NOTHING,
+    INITIAL_MAX,
     WIDTHS,
     apply_window,
     check_dropout,
@@ -35,7 +35,7 @@ from bertsmith.nn.kernels.shared import (
 )
 from bertsmith.nn.window import FULL, Window
 
-ROUNDED = 128  # the longest sequence is taken for a multiple: few lengths, and so few recordings
+LENGTH_MULTIPLE = 128  # the longest sequence is taken for a multiple: few lengths, and so few recordings
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def long_attention(
     With dropout, `seed` (int64, on the device) decides which weights are forgotten: by it, the first token's place, the
     head, and the two tokens. The three gradients are views of one tensor, `T 3 H K`.
     """
-    longest = _checked(longest, query.shape[2], dropout, seed)
+    longest = _checked_length(longest, query.shape[2], dropout, seed)
     attended: Tensor
     seed = bounds if seed is None else seed
     attended, _ = _separate(query, key, value, bounds, seed, longest, dropout, *window.sizes)
@@ -100,7 +100,7 @@ def long_attention(
 
 
 def qkv_attention(
-    product: Float[Tensor, "T 3 H K"],
+    qkv: Float[Tensor, "T 3 H K"],
     bounds: Int[Tensor, "..."],
     longest: int,
     dropout: float = 0.0,
@@ -108,25 +108,25 @@ def qkv_attention(
     window: Window = FULL,
 ) -> Float[Tensor, "T H K"]:
     """As `long`, of query, key and value as one product made them: its gradient is one tensor, with nothing copied."""
-    longest = _checked(longest, product.shape[3], dropout, seed)
+    longest = _checked_length(longest, qkv.shape[3], dropout, seed)
     attended: Tensor
     seed = bounds if seed is None else seed
-    attended, _ = _together(product, bounds, seed, longest, dropout, *window.sizes)
+    attended, _ = _together(qkv, bounds, seed, longest, dropout, *window.sizes)
     return attended
 
 
-def _checked(longest: int, width: int, dropout: float, seed: Tensor | None) -> int:
+def _checked_length(longest: int, width: int, dropout: float, seed: Tensor | None) -> int:
     """The longest sequence, rounded up, if all is well."""
     if not fits(width):
         raise ValueError(f"long attention: heads of {width}. They can be {', '.join(map(str, WIDTHS))} wide.")
     check_dropout("long", dropout, seed)
-    return max(1, -(-longest // ROUNDED)) * ROUNDED
+    return max(1, -(-longest // LENGTH_MULTIPLE)) * LENGTH_MULTIPLE
 
 
 # fmt: off
 @triton.jit
 @no_type_check
-def _place(bounds, seed, blocks, block: tl.constexpr, heads: tl.constexpr, forgotten: tl.constexpr):
+def _locate(bounds, seed, blocks, block: tl.constexpr, heads: tl.constexpr, forgotten: tl.constexpr):
     """Which sequence, head and block a program has: where they begin, how long the sequence is, and its two keys."""
     # Heads of a token lie side by side in memory: programs that run at one time are neighbours there.
     head, place = tl.program_id(0) % heads, tl.program_id(0) // heads
@@ -141,7 +141,7 @@ def _place(bounds, seed, blocks, block: tl.constexpr, heads: tl.constexpr, forgo
 
 @triton.jit
 @no_type_check
-def _reached(begin, length, block: tl.constexpr, other: tl.constexpr, before: tl.constexpr, behind: tl.constexpr):
+def _window_range(begin, length, block: tl.constexpr, other: tl.constexpr, before: tl.constexpr, behind: tl.constexpr):
     """Where the blocks (of `other` tokens) begin and end that a block reaches."""
     low, high = 0, length
     if before >= 0:
@@ -153,7 +153,7 @@ def _reached(begin, length, block: tl.constexpr, other: tl.constexpr, before: tl
 
 @triton.jit
 @no_type_check
-def _met(base, step: tl.constexpr, rows, numbers, length, last: tl.constexpr):
+def _load_block(base, step: tl.constexpr, rows, numbers, length, last: tl.constexpr):
     """A block of keys or values; none but the last reaches behind the sequence, so the others need not look out."""
     places = base + rows[:, None] * step + numbers[None, :]
     return tl.load(places, mask=rows[:, None] < length, other=0.0) if last else tl.load(places)
@@ -161,15 +161,15 @@ def _met(base, step: tl.constexpr, rows, numbers, length, last: tl.constexpr):
 
 @triton.jit
 @no_type_check
-def _look(
+def _forward_block(
     queries, key, value, key_step: tl.constexpr, value_step: tl.constexpr, highest, total, taken, first, lots, other,
     length, scale, begin, width: tl.constexpr, block: tl.constexpr, last: tl.constexpr, forgotten: tl.constexpr,
     before: tl.constexpr, behind: tl.constexpr
 ):
     """Queries meet a block of keys: what they have seen so far is scaled to the highest score, then added to."""
     numbers, columns = tl.arange(0, width), first + tl.arange(0, block)
-    keys = _met(key, key_step, columns, numbers, length, last)
-    values = _met(value, value_step, columns, numbers, length, last)
+    keys = _load_block(key, key_step, columns, numbers, length, last)
+    values = _load_block(value, value_step, columns, numbers, length, last)
     scores = tl.dot(queries, tl.trans(keys), input_precision="ieee")
     rows = begin + tl.arange(0, queries.shape[0])
     scores = apply_window(scores, rows[:, None], columns[None, :], before, behind)
@@ -191,12 +191,12 @@ def _look(
 @triton.jit
 @no_type_check
 def _forward(
-    query, key, value, attended, logs, bounds, seed, tokens, blocks, scale, grow, query_step: tl.constexpr,
+    query, key, value, attended, lse, bounds, seed, tokens, blocks, scale, grow, query_step: tl.constexpr,
     query_head: tl.constexpr, key_step: tl.constexpr, key_head: tl.constexpr, value_step: tl.constexpr,
     value_head: tl.constexpr, heads: tl.constexpr, width: tl.constexpr, query_block: tl.constexpr,
     key_block: tl.constexpr, forgotten: tl.constexpr, before: tl.constexpr, behind: tl.constexpr
 ):
-    head, token, length, begin, one, other = _place(bounds, seed, blocks, query_block, heads, forgotten)
+    head, token, length, begin, one, other = _locate(bounds, seed, blocks, query_block, heads, forgotten)
     scale, grow = tl.cast(scale, tl.float32), tl.cast(grow, tl.float32)  # inductor hands them over in double precision
     if begin < length:
         query += token * query_step + head * query_head
@@ -206,39 +206,39 @@ def _forward(
         queries = load_rows(query, query_step, rows, numbers, length)
         lots = hash_bits(one, begin, query_block)
         # Who has seen nothing yet: above what is out of reach, so that it has no weight, and below all that is not.
-        highest = tl.full([query_block], NOTHING, tl.float32)
+        highest = tl.full([query_block], INITIAL_MAX, tl.float32)
         total = tl.zeros([query_block], tl.float32)
         taken = tl.zeros([query_block, width], tl.float32)
-        low, high = _reached(begin, length, query_block, key_block, before, behind)
+        low, high = _window_range(begin, length, query_block, key_block, before, behind)
         whole = high // key_block * key_block  # only the last block may reach behind the sequence
         for first in tl.range(low, whole, key_block):
-            highest, total, taken = _look(
+            highest, total, taken = _forward_block(
                 queries, key, value, key_step, value_step, highest, total, taken, first, lots, other, length, scale,
                 begin, width, key_block, False, forgotten, before, behind
             )
         if whole < high:
-            highest, total, taken = _look(
+            highest, total, taken = _forward_block(
                 queries, key, value, key_step, value_step, highest, total, taken, whole, lots, other, length, scale,
                 begin, width, key_block, True, forgotten, before, behind
             )
         total = tl.where(rows < length, total, 1.0)  # queries behind the sequence may have seen nothing
         attended += (token * heads + head) * width
-        logs += head.to(tl.int64) * tokens + token
+        lse += head.to(tl.int64) * tokens + token
         store_rows(attended, heads * width, rows, numbers, length, taken * (grow / total)[:, None])
-        tl.store(logs + rows, highest + tl.log2(total), mask=rows < length)
+        tl.store(lse + rows, highest + tl.log2(total), mask=rows < length)
 
 
 @triton.jit
 @no_type_check
-def _note(notes, rows, length, log, mean, lots, block: tl.constexpr):
+def _store_statistics(notes, rows, length, lse, delta, lots, block: tl.constexpr):
     """What keys will have to know of these queries, side by side: 16 bytes to a query, which come in one piece."""
-    found = tl.join(tl.join(log, lots.to(tl.float32, bitcast=True)), tl.join(mean, mean))
+    found = tl.join(tl.join(lse, lots.to(tl.float32, bitcast=True)), tl.join(delta, delta))
     store_rows(notes, 4, rows, tl.arange(0, 4), length, tl.reshape(found, [block, 4]))
 
 
 @triton.jit
 @no_type_check
-def _recall(notes, rows, length, block: tl.constexpr):
+def _load_statistics(notes, rows, length, block: tl.constexpr):
     found = tl.reshape(load_rows(notes, 4, rows, tl.arange(0, 4), length), [block, 2, 2])
     one, other = tl.split(found)
     log, lots = tl.split(one)
@@ -248,16 +248,16 @@ def _recall(notes, rows, length, block: tl.constexpr):
 
 @triton.jit
 @no_type_check
-def _ask(
-    queries, here, log, mean, key, value, key_step: tl.constexpr, value_step: tl.constexpr, found, first, lots, other,
+def _backward_block(
+    queries, here, lse, delta, key, value, key_step: tl.constexpr, value_step: tl.constexpr, found, first, lots, other,
     length, scale, begin, width: tl.constexpr, block: tl.constexpr, last: tl.constexpr, forgotten: tl.constexpr,
     before: tl.constexpr, behind: tl.constexpr
 ):
     """Queries meet a block of keys backwards: what it adds to their gradient."""
     numbers, columns = tl.arange(0, width), first + tl.arange(0, block)
-    keys = _met(key, key_step, columns, numbers, length, last)
-    values = _met(value, value_step, columns, numbers, length, last)
-    scores = tl.dot(queries, tl.trans(keys), input_precision="ieee") * scale - log[:, None]
+    keys = _load_block(key, key_step, columns, numbers, length, last)
+    values = _load_block(value, value_step, columns, numbers, length, last)
+    scores = tl.dot(queries, tl.trans(keys), input_precision="ieee") * scale - lse[:, None]
     rows = begin + tl.arange(0, queries.shape[0])
     scores = apply_window(scores, rows[:, None], columns[None, :], before, behind)
     if last:
@@ -268,14 +268,14 @@ def _ask(
     slopes = tl.dot(here, tl.trans(values), input_precision="ieee")
     if forgotten > 0:
         slopes = tl.where(keep_mask(lots[:, None], hash_bits(other, first, block)[None, :], forgotten), slopes, 0.0)
-    slopes = (weights * (slopes - mean[:, None])).to(keys.dtype)
+    slopes = (weights * (slopes - delta[:, None])).to(keys.dtype)
     return tl.dot(slopes, keys, found, input_precision="ieee")
 
 
 @triton.jit
 @no_type_check
-def _of_queries(
-    query, key, value, above, attended, logs, notes, gradient, bounds, seed, tokens, blocks, scale, grow, shrink,
+def _backward_queries(
+    query, key, value, grad_output, attended, lse, notes, gradient, bounds, seed, tokens, blocks, scale, grow, shrink,
     query_step: tl.constexpr, query_head: tl.constexpr, key_step: tl.constexpr, key_head: tl.constexpr,
     value_step: tl.constexpr, value_head: tl.constexpr, heads: tl.constexpr, width: tl.constexpr,
     query_block: tl.constexpr, key_block: tl.constexpr, forgotten: tl.constexpr, before: tl.constexpr,
@@ -285,35 +285,35 @@ def _of_queries(
 
     That is also what was taken times what comes from above, which is known before any key is met.
     """
-    head, token, length, begin, one, other = _place(bounds, seed, blocks, query_block, heads, forgotten)
+    head, token, length, begin, one, other = _locate(bounds, seed, blocks, query_block, heads, forgotten)
     scale, grow, shrink = tl.cast(scale, tl.float32), tl.cast(grow, tl.float32), tl.cast(shrink, tl.float32)
     if begin < length:
         step: tl.constexpr = heads * width
         query += token * query_step + head * query_head
         key += token * key_step + head * key_head
         value += token * value_step + head * value_head
-        above += token * step + head * width
+        grad_output += token * step + head * width
         attended += token * step + head * width
-        logs += head.to(tl.int64) * tokens + token
+        lse += head.to(tl.int64) * tokens + token
         notes += (head.to(tl.int64) * tokens + token) * 4
         numbers, rows = tl.arange(0, width), begin + tl.arange(0, query_block)
         queries = load_rows(query, query_step, rows, numbers, length)
-        here = load_rows(above, step, rows, numbers, length)
+        here = load_rows(grad_output, step, rows, numbers, length)
         taken = load_rows(attended, step, rows, numbers, length)
-        log = tl.load(logs + rows, mask=rows < length, other=0.0)
+        log = tl.load(lse + rows, mask=rows < length, other=0.0)
         mean = tl.sum(here.to(tl.float32) * taken.to(tl.float32), 1) / grow
         lots = hash_bits(one, begin, query_block)
-        _note(notes, rows, length, log, mean, lots, query_block)
+        _store_statistics(notes, rows, length, log, mean, lots, query_block)
         found = tl.zeros([query_block, width], tl.float32)
-        low, high = _reached(begin, length, query_block, key_block, before, behind)
+        low, high = _window_range(begin, length, query_block, key_block, before, behind)
         whole = high // key_block * key_block
         for first in tl.range(low, whole, key_block):
-            found = _ask(
+            found = _backward_block(
                 queries, here, log, mean, key, value, key_step, value_step, found, first, lots, other, length, scale,
                 begin, width, key_block, False, forgotten, before, behind
             )
         if whole < high:
-            found = _ask(
+            found = _backward_block(
                 queries, here, log, mean, key, value, key_step, value_step, found, whole, lots, other, length, scale,
                 begin, width, key_block, True, forgotten, before, behind
             )
@@ -323,22 +323,22 @@ def _of_queries(
 
 @triton.jit
 @no_type_check
-def _of_keys(
-    query, key, value, above, notes, gradient, bounds, seed, tokens, blocks, scale, grow, shrink,
+def _backward_keys(
+    query, key, value, grad_output, notes, gradient, bounds, seed, tokens, blocks, scale, grow, shrink,
     query_step: tl.constexpr, query_head: tl.constexpr, key_step: tl.constexpr, key_head: tl.constexpr,
     value_step: tl.constexpr, value_head: tl.constexpr, heads: tl.constexpr, width: tl.constexpr,
     query_block: tl.constexpr, key_block: tl.constexpr, forgotten: tl.constexpr, before: tl.constexpr,
     behind: tl.constexpr
 ):
     """The gradients of keys and values. Scores lie on their side, keys by queries, as in `short`."""
-    head, token, length, begin, _, other = _place(bounds, seed, blocks, key_block, heads, forgotten)
+    head, token, length, begin, _, other = _locate(bounds, seed, blocks, key_block, heads, forgotten)
     scale, grow, shrink = tl.cast(scale, tl.float32), tl.cast(grow, tl.float32), tl.cast(shrink, tl.float32)
     if begin < length:
         step: tl.constexpr = heads * width
         query += token * query_step + head * query_head
         key += token * key_step + head * key_head
         value += token * value_step + head * value_head
-        above += token * step + head * width
+        grad_output += token * step + head * width
         notes += (head.to(tl.int64) * tokens + token) * 4
         numbers, columns = tl.arange(0, width), begin + tl.arange(0, key_block)
         keys = load_rows(key, key_step, columns, numbers, length)
@@ -348,12 +348,12 @@ def _of_keys(
         of_values = tl.zeros([key_block, width], tl.float32)
         # Behind the sequence what comes from above is nought, and so is its mean: such queries add nothing. Such keys
         # may find weights that are not finite, but those stay in their own rows, which nobody writes.
-        low, high = _reached(begin, length, key_block, query_block, behind, before)  # those who see me, turned round
+        low, high = _window_range(begin, length, key_block, query_block, behind, before)  # those who see me, turned round
         for first in tl.range(low, high, query_block):
             rows = first + tl.arange(0, query_block)
             queries = load_rows(query, query_step, rows, numbers, length)
-            here = load_rows(above, step, rows, numbers, length)
-            log, mean, others = _recall(notes, rows, length, query_block)
+            here = load_rows(grad_output, step, rows, numbers, length)
+            log, mean, others = _load_statistics(notes, rows, length, query_block)
             scores = tl.dot(keys, tl.trans(queries), input_precision="ieee")
             scores = apply_window(scores, rows[None, :], columns[:, None], before, behind)
             weights = tl.exp2(scores * scale - log[None, :])
@@ -371,7 +371,7 @@ def _of_keys(
 # fmt: on
 
 
-def _setting(query: Tensor, table: dict[int, LaunchConfig]) -> LaunchConfig:
+def _launch_config(query: Tensor, table: dict[int, LaunchConfig]) -> LaunchConfig:
     return FLOAT32 if query.dtype == torch.float32 and COMPILED else table[query.shape[2]]
 
 
@@ -388,14 +388,14 @@ def _arguments(
     }
 
 
-def _attend(
+def _launch_forward(
     query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, seed: Tensor, longest: int, *how: Any
 ) -> tuple[Tensor, Tensor]:
     query, key, value = contiguous_heads(query), contiguous_heads(key), contiguous_heads(value)
     tokens, heads, _ = query.shape
     attended = torch.empty(query.shape, dtype=query.dtype, device=query.device)
     logs = torch.empty((heads, tokens), dtype=torch.float32, device=query.device)
-    setting = _setting(query, FORWARD)
+    setting = _launch_config(query, FORWARD)
     blocks = -(-longest // setting.queries)
     kernel = wrap_triton(_forward) if COMPILED else _forward
     kernel[((bounds.shape[0] - 1) * blocks * heads,)](
@@ -437,9 +437,9 @@ def _gradient(
     tokens, heads, width = query.shape
     gradient = torch.empty((tokens, 3, heads, width), dtype=query.dtype, device=query.device)
     notes = torch.empty((heads, tokens, 4), dtype=torch.float32, device=query.device)
-    setting, other = _setting(query, QUERIES), _setting(query, KEYS)
+    setting, other = _launch_config(query, QUERIES), _launch_config(query, KEYS)
     blocks = -(-longest // setting.queries)
-    kernel = wrap_triton(_of_queries) if COMPILED else _of_queries
+    kernel = wrap_triton(_backward_queries) if COMPILED else _backward_queries
     kernel[((bounds.shape[0] - 1) * blocks * heads,)](
         query,
         key,
@@ -456,7 +456,7 @@ def _gradient(
         **_arguments(query, key, value, setting, dropout, before, behind),
     )
     blocks = -(-longest // other.keys)
-    kernel = wrap_triton(_of_keys) if COMPILED else _of_keys
+    kernel = wrap_triton(_backward_keys) if COMPILED else _backward_keys
     kernel[((bounds.shape[0] - 1) * blocks * heads,)](
         query,
         key,
@@ -485,7 +485,7 @@ def _separate(
     before: int = -1,
     behind: int = -1,
 ) -> tuple[Tensor, Tensor]:
-    return _attend(query, key, value, bounds, seed, longest, dropout, before, behind)
+    return _launch_forward(query, key, value, bounds, seed, longest, dropout, before, behind)
 
 
 @triton_op("bertsmith::long_joined", mutates_args={})
@@ -498,7 +498,7 @@ def _together(
     before: int = -1,
     behind: int = -1,
 ) -> tuple[Tensor, Tensor]:
-    return _attend(product[:, 0], product[:, 1], product[:, 2], bounds, seed, longest, dropout, before, behind)
+    return _launch_forward(product[:, 0], product[:, 1], product[:, 2], bounds, seed, longest, dropout, before, behind)
 
 
 register_gradients(_separate, _together, _gradient)

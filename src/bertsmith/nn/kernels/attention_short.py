@@ -36,7 +36,7 @@ from bertsmith.nn.kernels.shared import (
 from bertsmith.nn.window import FULL, Window
 
 BLOCKS = (16, 32, 64, 128, 256)  # a program holds as many keys as the least of these that is enough
-NUMBERS = 256 * 64  # of one head's keys: the gradients of more do not fit into registers
+MAX_ELEMENTS = 256 * 64  # of one head's keys: the gradients of more do not fit into registers
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ FLOAT32 = LaunchConfig(16, 8)  # float32 on a GPU, without tensor cores: right, 
 
 def fits(longest: int, head_width: int) -> bool:
     """Whether sequences of at most so many tokens fit, with heads this wide."""
-    return longest <= BLOCKS[-1] and head_width in WIDTHS and _block(longest) * head_width <= NUMBERS
+    return longest <= BLOCKS[-1] and head_width in WIDTHS and _block(longest) * head_width <= MAX_ELEMENTS
 
 
 def short_attention(
@@ -98,7 +98,7 @@ def short_attention(
 
 
 def qkv_attention(
-    product: Float[Tensor, "T 3 H K"],
+    qkv: Float[Tensor, "T 3 H K"],
     bounds: Int[Tensor, "..."],
     longest: int,
     dropout: float = 0.0,
@@ -106,10 +106,10 @@ def qkv_attention(
     window: Window = FULL,
 ) -> Float[Tensor, "T H K"]:
     """As `short`, of query, key and value as one product made them: its gradient is one tensor, with nothing copied."""
-    block = checked_block(longest, product.shape[3], dropout, seed)
+    block = checked_block(longest, qkv.shape[3], dropout, seed)
     attended: Tensor
     seed = bounds if seed is None else seed
-    attended, _ = _together(product, bounds, seed, block, dropout, *window.sizes)
+    attended, _ = _together(qkv, bounds, seed, block, dropout, *window.sizes)
     return attended
 
 
@@ -122,7 +122,7 @@ def checked_block(longest: int, width: int, dropout: float, seed: Tensor | None)
     if not fits(longest, width):
         raise ValueError(
             f"short attention: sequences of {longest} tokens with heads of {width} do not fit into one program. "
-            f"At most {BLOCKS[-1]} tokens, heads of {', '.join(map(str, WIDTHS))}, and {NUMBERS} of both multiplied."
+            f"At most {BLOCKS[-1]} tokens, heads of {', '.join(map(str, WIDTHS))}, and {MAX_ELEMENTS} of both multiplied."
         )
     check_dropout("short", dropout, seed)
     return _block(longest)
@@ -131,8 +131,8 @@ def checked_block(longest: int, width: int, dropout: float, seed: Tensor | None)
 # fmt: off
 @triton.jit
 @no_type_check
-def _look(
-    query, key, value, bias, attended, logs, query_step: tl.constexpr, key_step: tl.constexpr,
+def _forward_sequence(
+    query, key, value, bias, attended, lse, query_step: tl.constexpr, key_step: tl.constexpr,
     value_step: tl.constexpr, bias_step: tl.constexpr, step: tl.constexpr, one, other, length, scale: tl.constexpr,
     grow: tl.constexpr, width: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr, forgotten: tl.constexpr,
     before: tl.constexpr, behind: tl.constexpr
@@ -158,13 +158,13 @@ def _look(
             weights = tl.where(keep, weights, 0.0)
         taken = tl.dot(weights.to(values.dtype), values, input_precision="ieee")
         store_rows(attended, step, rows, numbers, length, taken * (grow / total)[:, None])
-        tl.store(logs + rows, highest + tl.log2(total), mask=rows < length)
+        tl.store(lse + rows, highest + tl.log2(total), mask=rows < length)
 
 
 @triton.jit
 @no_type_check
-def _learn(
-    query, key, value, bias, above, attended, logs, gradient, query_step: tl.constexpr, key_step: tl.constexpr,
+def _backward_sequence(
+    query, key, value, bias, grad_output, attended, lse, gradient, query_step: tl.constexpr, key_step: tl.constexpr,
     value_step: tl.constexpr, bias_step: tl.constexpr, step: tl.constexpr, one, other, length, scale: tl.constexpr,
     grow: tl.constexpr, shrink: tl.constexpr, width: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr,
     forgotten: tl.constexpr, before: tl.constexpr, behind: tl.constexpr
@@ -184,10 +184,10 @@ def _learn(
     for first in tl.range(0, length, at_once):
         rows = first + tl.arange(0, at_once)
         queries = load_rows(query, query_step, rows, numbers, length)
-        here = load_rows(above, step, rows, numbers, length)
+        here = load_rows(grad_output, step, rows, numbers, length)
         taken = load_rows(attended, step, rows, numbers, length)
         mean = tl.sum(here.to(tl.float32) * taken.to(tl.float32), 1) / grow
-        log = tl.load(logs + rows, mask=rows < length, other=0.0)
+        log = tl.load(lse + rows, mask=rows < length, other=0.0)
         scores = tl.dot(keys, tl.trans(queries), input_precision="ieee")
         if bias_step > 0:
             scores += scaled_bias(bias, bias_step, rows[None, :], columns[:, None], length, scale)
@@ -212,7 +212,7 @@ def _learn(
 @triton.jit
 @no_type_check
 def _forward(
-    query, key, value, bias, attended, logs, bounds, seed, tokens, scale: tl.constexpr, grow: tl.constexpr,
+    query, key, value, bias, attended, lse, bounds, seed, tokens, scale: tl.constexpr, grow: tl.constexpr,
     query_step: tl.constexpr, query_head: tl.constexpr, key_step: tl.constexpr, key_head: tl.constexpr,
     value_step: tl.constexpr, value_head: tl.constexpr, bias_step: tl.constexpr, heads: tl.constexpr,
     width: tl.constexpr, least: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr, half: tl.constexpr,
@@ -232,15 +232,15 @@ def _forward(
         value += token * value_step + head * value_head
         bias += head * bias_step * bias_step
         attended += (token * heads + head) * width
-        logs += head.to(tl.int64) * tokens + token
+        lse += head.to(tl.int64) * tokens + token
         if length > half:
-            _look(
-                query, key, value, bias, attended, logs, query_step, key_step, value_step, bias_step, heads * width,
+            _forward_sequence(
+                query, key, value, bias, attended, lse, query_step, key_step, value_step, bias_step, heads * width,
                 one, other, length, scale, grow, width, block, at_once, forgotten, before, behind
             )
         elif half > 0:
-            _look(
-                query, key, value, bias, attended, logs, query_step, key_step, value_step, bias_step, heads * width,
+            _forward_sequence(
+                query, key, value, bias, attended, lse, query_step, key_step, value_step, bias_step, heads * width,
                 one, other, length, scale, grow, width, half, min(at_once, half), forgotten, before, behind
             )
 
@@ -248,7 +248,7 @@ def _forward(
 @triton.jit
 @no_type_check
 def _backward(
-    query, key, value, bias, above, attended, logs, gradient, bounds, seed, tokens, scale: tl.constexpr,
+    query, key, value, bias, grad_output, attended, lse, gradient, bounds, seed, tokens, scale: tl.constexpr,
     grow: tl.constexpr, shrink: tl.constexpr, query_step: tl.constexpr, query_head: tl.constexpr,
     key_step: tl.constexpr, key_head: tl.constexpr, value_step: tl.constexpr, value_head: tl.constexpr,
     bias_step: tl.constexpr, heads: tl.constexpr, width: tl.constexpr, least: tl.constexpr, block: tl.constexpr,
@@ -266,19 +266,19 @@ def _backward(
         key += token * key_step + head * key_head
         value += token * value_step + head * value_head
         bias += head * bias_step * bias_step
-        above += (token * heads + head) * width
+        grad_output += (token * heads + head) * width
         attended += (token * heads + head) * width
         gradient += (token * 3 * heads + head) * width
-        logs += head.to(tl.int64) * tokens + token
+        lse += head.to(tl.int64) * tokens + token
         if length > half:
-            _learn(
-                query, key, value, bias, above, attended, logs, gradient, query_step, key_step, value_step, bias_step,
+            _backward_sequence(
+                query, key, value, bias, grad_output, attended, lse, gradient, query_step, key_step, value_step, bias_step,
                 heads * width, one, other, length, scale, grow, shrink, width, block, at_once, forgotten, before,
                 behind
             )
         elif half > 0:
-            _learn(
-                query, key, value, bias, above, attended, logs, gradient, query_step, key_step, value_step, bias_step,
+            _backward_sequence(
+                query, key, value, bias, grad_output, attended, lse, gradient, query_step, key_step, value_step, bias_step,
                 heads * width, one, other, length, scale, grow, shrink, width, half, min(at_once, half), forgotten,
                 before, behind
             )

@@ -32,14 +32,14 @@ def bias_gelu(
     Of a gated one the first half is bent, and says how much of the second half passes. Gradients are the same every
     time: what is added up is added up in one order.
     """
-    bent: Tensor = _bend(wide.contiguous(), bias, gated, tanh)
+    bent: Tensor = _bias_gelu(wide.contiguous(), bias, gated, tanh)
     return bent
 
 
 # fmt: off
 @triton.jit
 @no_type_check
-def _power(numbers):
+def _exp2(numbers):
     """Two to the power of each, by the GPU's own instruction; the usual call also looks after numbers below 1e-38."""
     if HARDWARE:
         return tl.inline_asm_elementwise(
@@ -50,7 +50,7 @@ def _power(numbers):
 
 @triton.jit
 @no_type_check
-def _over(numbers):
+def _reciprocal(numbers):
     """One over each, in the same way."""
     if HARDWARE:
         return tl.inline_asm_elementwise(
@@ -61,16 +61,16 @@ def _over(numbers):
 
 @triton.jit
 @no_type_check
-def _curve(numbers, tanh: tl.constexpr):
+def _cdf_and_density(numbers, tanh: tl.constexpr):
     """The share of each number that passes, and how fast it grows."""
     if tanh:
         # (1 + tanh u) / 2 is the logistic function of 2u.
         bent = numbers * (1.5957691216 + 0.0713548162726 * numbers * numbers)
-        share = _over(1 + _power(bent * -1.4426950408889634))
+        share = _reciprocal(1 + _exp2(bent * -1.4426950408889634))
         growth = share * (1 - share) * (1.5957691216 + 0.2140644488178 * numbers * numbers)
         return share, growth
-    bell = _power(numbers * numbers * -0.7213475204444817)
-    near = _over(1 + 0.2316418882663604 * tl.abs(numbers))
+    bell = _exp2(numbers * numbers * -0.7213475204444817)
+    near = _reciprocal(1 + 0.2316418882663604 * tl.abs(numbers))
     tail = 0.7107068705 + near * (-0.7265760135 + near * 0.5307027145)
     tail = near * (0.127414796 + near * (-0.142248368 + near * tail)) * bell  # beyond the number, away from nought
     return tl.where(numbers < 0, tail, 1 - tail), bell * 0.3989422804014327
@@ -93,7 +93,7 @@ def _gelu_forward(
     beside = bias + column + row * 0
     if biased:
         numbers += tl.load(beside, mask=there, other=0.0).to(tl.float32)
-    share, _ = _curve(numbers, tanh)
+    share, _ = _cdf_and_density(numbers, tanh)
     numbers = numbers * share
     if gated:
         passed = tl.load(wide + place * step + width + column, mask=there, other=0.0).to(tl.float32)
@@ -106,7 +106,7 @@ def _gelu_forward(
 @triton.jit
 @no_type_check
 def _gelu_backward(
-    above, wide, bias, gradient, sums, tokens, each, width: tl.constexpr, gated: tl.constexpr, biased: tl.constexpr,
+    grad_output, wide, bias, gradient, sums, tokens, each, width: tl.constexpr, gated: tl.constexpr, biased: tl.constexpr,
     tanh: tl.constexpr, rows: tl.constexpr, columns: tl.constexpr
 ):
     strips: tl.constexpr = (width + columns - 1) // columns
@@ -121,12 +121,12 @@ def _gelu_backward(
         row = begin + tl.arange(0, rows)[:, None]
         there = (row < tokens) & inside
         place = row.to(tl.int64)
-        slopes = tl.load(above + place * width + column, mask=there, other=0.0).to(tl.float32)
+        slopes = tl.load(grad_output + place * width + column, mask=there, other=0.0).to(tl.float32)
         numbers = tl.load(wide + place * step + column, mask=there, other=0.0).to(tl.float32)
         beside = bias + column + row * 0
         if biased:
             numbers += tl.load(beside, mask=there, other=0.0).to(tl.float32)
-        share, growth = _curve(numbers, tanh)
+        share, growth = _cdf_and_density(numbers, tanh)
         if gated:
             passed = tl.load(wide + place * step + width + column, mask=there, other=0.0).to(tl.float32)
             if biased:
@@ -162,7 +162,7 @@ def _arguments(wide: Tensor, bias: Tensor | None, gated: bool, tanh: bool) -> di
 
 
 @triton_op("bertsmith::gelu", mutates_args={})
-def _bend(wide: Tensor, bias: Tensor | None, gated: bool, tanh: bool) -> Tensor:
+def _bias_gelu(wide: Tensor, bias: Tensor | None, gated: bool, tanh: bool) -> Tensor:
     tokens, width = wide.shape[0], wide.shape[1] // (2 if gated else 1)
     bent = torch.empty((tokens, width), dtype=wide.dtype, device=wide.device)
     kernel = wrap_triton(_gelu_forward) if COMPILED else _gelu_forward
@@ -172,29 +172,29 @@ def _bend(wide: Tensor, bias: Tensor | None, gated: bool, tanh: bool) -> Tensor:
 
 
 @triton_op("bertsmith::gelu_gradient", mutates_args={})
-def _slope(above: Tensor, wide: Tensor, bias: Tensor | None, gated: bool, tanh: bool) -> tuple[Tensor, Tensor]:
+def _gradient(grad_output: Tensor, wide: Tensor, bias: Tensor | None, gated: bool, tanh: bool) -> tuple[Tensor, Tensor]:
     """The gradient of what was widened, and that of the bias, which is nothing where there is none."""
-    above, (tokens, step) = above.contiguous(), wide.shape
+    grad_output, (tokens, step) = grad_output.contiguous(), wide.shape
     gradient = torch.empty_like(wide)
     each = max(1, -(-tokens // (STRIPS * ROWS))) * ROWS
     sums = torch.empty((STRIPS, step if bias is not None else 0), dtype=torch.float32, device=wide.device)
     kernel = wrap_triton(_gelu_backward) if COMPILED else _gelu_backward
     programs = STRIPS * -(-(step // 2 if gated else step) // COLUMNS)
-    given = (above, wide, wide if bias is None else bias, gradient, sums)
+    given = (grad_output, wide, wide if bias is None else bias, gradient, sums)
     kernel[(programs,)](*given, each=each, **_arguments(wide, bias, gated, tanh))
     return gradient, sums.sum(0).to(wide.dtype if bias is None else bias.dtype)
 
 
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     wide, bias, ctx.gated, ctx.tanh = inputs
     ctx.biased = bias is not None
     ctx.save_for_backward(wide, *([bias] if ctx.biased else []))
 
 
-def _learn(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
+def _backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
     wide, *bias = ctx.saved_tensors
-    gradient, of_bias = _slope(above, wide, bias[0] if ctx.biased else None, ctx.gated, ctx.tanh)
+    gradient, of_bias = _gradient(grad_output, wide, bias[0] if ctx.biased else None, ctx.gated, ctx.tanh)
     return gradient, of_bias if ctx.biased else None, None, None
 
 
-_bend.register_autograd(_learn, setup_context=_remember)
+_bias_gelu.register_autograd(_backward, setup_context=_setup_context)

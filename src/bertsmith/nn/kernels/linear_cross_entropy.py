@@ -14,7 +14,7 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
-AT_ONCE = 2**28  # scores: half a gibibyte in half precision; fewer would add up the slopes of the table more often
+CHUNK = 2**28  # scores: half a gibibyte in half precision; fewer would add up the slopes of the table more often
 COLUMNS, WARPS = 4096, 8  # of scores in a program at a time
 
 
@@ -26,13 +26,13 @@ def linear_cross_entropy(
 ) -> Float[Tensor, ""]:
     """The sum of what the true words cost, those of -100 left out: as `F.cross_entropy` of `F.linear` has it."""
     total: Tensor
-    total, *_ = _taken(hidden.contiguous(), table, bias, targets, bias.requires_grad)
+    total, *_ = _loss_and_gradients(hidden.contiguous(), table, bias, targets, bias.requires_grad)
     return total
 
 
 @triton.jit
 @no_type_check
-def _slopes(scores, targets, costs, words: tl.constexpr, columns: tl.constexpr):
+def _logit_gradients(scores, targets, costs, words: tl.constexpr, columns: tl.constexpr):
     """Of one place: what the true word costs, and in the place of each score its slope."""
     row = tl.program_id(0).to(tl.int64)
     place = scores + row * words
@@ -60,12 +60,12 @@ def _slopes(scores, targets, costs, words: tl.constexpr, columns: tl.constexpr):
 
 # Not a `triton_op`: a compiler that could look inside would begin with all products, and so have all scores at once.
 @torch.library.custom_op("bertsmith::entropy", mutates_args=())
-def _taken(
+def _loss_and_gradients(
     hidden: Tensor, table: Tensor, bias: Tensor, targets: Tensor, biased: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The sum, and its slopes by the vectors, by the table and by the bias."""
     (places, _), words = hidden.shape, len(table)
-    rows = -(-places // max(1, -(-places * words // AT_ONCE)))
+    rows = -(-places // max(1, -(-places * words // CHUNK)))
     costs = hidden.new_empty(places, dtype=torch.float32)
     by_hidden, by_bias = torch.empty_like(hidden), torch.zeros_like(bias, dtype=torch.float32)
     by_table = torch.zeros_like(table, dtype=torch.float32)
@@ -73,7 +73,7 @@ def _taken(
     for first in range(0, places, rows):
         some = slice(first, first + rows)
         scores = torch.addmm(bias, hidden[some], table.t(), out=room[: len(hidden[some])])
-        _slopes[(len(scores),)](scores, targets[some], costs[some], words, COLUMNS, num_warps=WARPS)
+        _logit_gradients[(len(scores),)](scores, targets[some], costs[some], words, COLUMNS, num_warps=WARPS)
         torch.mm(scores, table, out=by_hidden[some])
         by_table += scores.t() @ hidden[some]
         if biased:
@@ -81,7 +81,7 @@ def _taken(
     return costs.sum(), by_hidden, by_table.to(table.dtype), by_bias.to(bias.dtype)
 
 
-@_taken.register_fake
+@_loss_and_gradients.register_fake
 def _(
     hidden: Tensor, table: Tensor, bias: Tensor, targets: Tensor, biased: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -89,15 +89,15 @@ def _(
     return total, torch.empty_like(hidden), torch.empty_like(table), torch.empty_like(bias)
 
 
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     ctx.save_for_backward(*output[1:])
     ctx.biased = inputs[-1]
     ctx.set_materialize_grads(False)
 
 
-def _learn(ctx: Any, above: Tensor, *_: None) -> tuple[Tensor | None, ...]:
-    hidden, table, bias = (part * above.to(part.dtype) for part in ctx.saved_tensors)
+def _backward(ctx: Any, grad_output: Tensor, *_: None) -> tuple[Tensor | None, ...]:
+    hidden, table, bias = (part * grad_output.to(part.dtype) for part in ctx.saved_tensors)
     return hidden, table, bias if ctx.biased else None, None, None
 
 
-_taken.register_autograd(_learn, setup_context=_remember)
+_loss_and_gradients.register_autograd(_backward, setup_context=_setup_context)

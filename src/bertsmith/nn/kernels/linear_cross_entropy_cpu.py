@@ -16,11 +16,11 @@ from bertsmith.nn.activations import X86
 
 Callback = Callable[[slice, Tensor], None]  # is told the chances of all words at some places, before they are gone
 
-AT_ONCE = 2**24  # scores: 64 MiB in full precision
+CHUNK = 2**24  # scores: 64 MiB in full precision
 IN_CACHE = 2**20  # scores that are finished together: 4 MiB, shared by the cores
 # Numbers between rows: if these were a power of two apart, a column would fall into one corner of a cache. Not so on
 # ARM, where torch makes a copy of what it writes into such rows.
-APART = 16 if X86 else 0
+ROW_PADDING = 16 if X86 else 0
 
 
 def available(hidden: Float[Tensor, "N D"], table: Float[Tensor, "V E"]) -> bool:
@@ -34,40 +34,45 @@ def linear_cross_entropy(
     table: Float[Tensor, "V D"],
     bias: Float[Tensor, "V"] | None,
     targets: Int[Tensor, "N"],
-    look: Callback | None = None,
+    on_probabilities: Callback | None = None,
 ) -> Float[Tensor, ""]:
     """The sum of what the true words cost, those of -100 left out: as `F.cross_entropy` of `F.linear` has it."""
     if torch.is_autocast_enabled("cpu"):  # which knows nothing of what is inside
         half = torch.get_autocast_dtype("cpu")
         hidden, table = hidden.to(half), table.to(half)
-    total: Tensor = _Entropy.apply(hidden, table, bias, targets, look)  # type: ignore[no-untyped-call]
+    total: Tensor = _LinearCrossEntropy.apply(hidden, table, bias, targets, on_probabilities)  # type: ignore[no-untyped-call]
     return total
 
 
-class _Entropy(torch.autograd.Function):
+class _LinearCrossEntropy(torch.autograd.Function):
     """The sum, with all its slopes taken before anybody asks for them."""
 
     @staticmethod
     def forward(
-        context: Any, hidden: Tensor, table: Tensor, bias: Tensor | None, targets: Tensor, look: Callback | None
+        context: Any,
+        hidden: Tensor,
+        table: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        on_probabilities: Callback | None,
     ) -> Tensor:
         (places, _), words = hidden.shape, len(table)
-        rows, few = max(1, AT_ONCE // words), max(1, IN_CACHE // words)
+        rows, few = max(1, CHUNK // words), max(1, IN_CACHE // words)
         full = torch.promote_types(hidden.dtype, torch.float32)
         costs, by_hidden = hidden.new_empty(places, dtype=full), torch.empty_like(hidden)
         by_table = None if places else torch.zeros_like(table)
         by_bias = None if bias is None else torch.zeros_like(bias, dtype=full)
-        room = hidden.new_empty((min(rows, places), words + APART))[:, :words]
+        room = hidden.new_empty((min(rows, places), words + ROW_PADDING))[:, :words]
         for first in range(0, places, rows):
             vectors = hidden[first : first + rows]
             scores = torch.mm(vectors, table.t(), out=room[: len(vectors)])
             for begin in range(0, len(vectors), few):
                 here = slice(first + begin, first + min(begin + few, len(vectors)))
                 kept = scores[begin : begin + few]
-                chances, costs[here] = _chances(kept.to(full), bias, targets[here])
-                if look is not None:
-                    look(here, chances)
-                slopes = _slopes(chances, targets[here])
+                chances, costs[here] = _probabilities(kept.to(full), bias, targets[here])
+                if on_probabilities is not None:
+                    on_probabilities(here, chances)
+                slopes = _logit_gradients(chances, targets[here])
                 if by_bias is not None:
                     by_bias += slopes.sum(0)
                 if full != hidden.dtype:
@@ -81,12 +86,12 @@ class _Entropy(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(context: Any, above: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(context: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         parts = zip(context.saved_tensors, context.dtypes, strict=True)
-        return *(None if part is None else (part * above).to(dtype) for part, dtype in parts), None, None
+        return *(None if part is None else (part * grad_output).to(dtype) for part, dtype in parts), None, None
 
 
-def _chances(
+def _probabilities(
     scores: Float[Tensor, "N V"], bias: Float[Tensor, "V"] | None, targets: Int[Tensor, "N"]
 ) -> tuple[Float[Tensor, "N V"], Float[Tensor, "N"]]:
     """The chance of every word, in the place of its score, and what the true words cost."""
@@ -98,8 +103,8 @@ def _chances(
     return scores.div_(summed), torch.where(targets < 0, 0.0, (summed.log_() + most - true)[:, 0])
 
 
-def _slopes(chances: Float[Tensor, "N V"], targets: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
+def _logit_gradients(probabilities: Float[Tensor, "N V"], targets: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
     """How the cost of each place rises with each score, in the place of the chance: by it, and by one less if true."""
     asked = targets >= 0
-    chances.scatter_add_(1, targets.clamp(min=0)[:, None], torch.full_like(chances[:, :1], -1))
-    return chances if asked.all() else chances.masked_fill_(~asked[:, None], 0.0)
+    probabilities.scatter_add_(1, targets.clamp(min=0)[:, None], torch.full_like(probabilities[:, :1], -1))
+    return probabilities if asked.all() else probabilities.masked_fill_(~asked[:, None], 0.0)

@@ -18,9 +18,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.library import triton_op, wrap_triton
 
-from bertsmith.nn.kernels.shared import COMPILED, STEPS, hash_bits
+from bertsmith.nn.kernels.shared import COMPILED, RESOLUTION, hash_bits
 
-LEAST = tl.constexpr(1e-3)
+MIN_WEIGHT = tl.constexpr(1e-3)
 
 
 class LaunchConfig(NamedTuple):
@@ -37,23 +37,25 @@ FORWARD, BACKWARD = LaunchConfig(1, 1), LaunchConfig(4, 4, 1056)
 def residual_layer_norm(
     product: Float[Tensor, "T D"],
     bias: Float[Tensor, "D"],
-    beside: Float[Tensor, "T D"],
-    weight: Float[Tensor, "D"],
-    shift: Float[Tensor, "D"],
+    residual: Float[Tensor, "T D"],
+    norm_weight: Float[Tensor, "D"],
+    norm_bias: Float[Tensor, "D"],
     eps: float,
-    share: float,
+    dropout: float,
     keys: Int[Tensor, "2"],
 ) -> Float[Tensor, "T D"]:
     """The norm of `beside` plus what dropout leaves of product and bias: what `dropout.forgetful` says by the keys."""
     normed: Tensor
-    normed, _ = _norm(product.contiguous(), bias, beside.contiguous(), weight, shift, keys, eps, share)
+    normed, _ = _residual_layer_norm(
+        product.contiguous(), bias, residual.contiguous(), norm_weight, norm_bias, keys, eps, dropout
+    )
     return normed
 
 
 # fmt: off
 @triton.jit
 @no_type_check
-def _kept(keys, first, rows: tl.constexpr, columns: tl.constexpr, forgotten: tl.constexpr):
+def _keep_mask(keys, first, rows: tl.constexpr, columns: tl.constexpr, forgotten: tl.constexpr):
     """Which numbers are not forgotten, as `dropout.forgetful` has it."""
     lots = hash_bits(tl.load(keys).to(tl.uint32, bitcast=True), first, rows)[:, None]
     others = hash_bits(tl.load(keys + 1).to(tl.uint32, bitcast=True), 0, columns)[None, :]
@@ -63,7 +65,7 @@ def _kept(keys, first, rows: tl.constexpr, columns: tl.constexpr, forgotten: tl.
 @triton.jit
 @no_type_check
 def _norm_forward(
-    product, bias, beside, weight, shift, keys, normed, roots, tokens, eps: tl.constexpr, grow: tl.constexpr,
+    product, bias, residual, weight, shift, keys, normed, roots, tokens, eps: tl.constexpr, grow: tl.constexpr,
     width: tl.constexpr, columns: tl.constexpr, rows: tl.constexpr, forgotten: tl.constexpr
 ):
     first = tl.program_id(0) * rows
@@ -74,8 +76,8 @@ def _norm_forward(
     numbers = tl.load(product + place, mask=there, other=0.0).to(tl.float32)
     numbers += tl.load(bias + column, mask=inside, other=0.0).to(tl.float32)[None, :]
     if forgotten:
-        numbers = tl.where(_kept(keys, first, rows, columns, forgotten), numbers * grow, 0.0)
-    numbers += tl.load(beside + place, mask=there, other=0.0).to(tl.float32)
+        numbers = tl.where(_keep_mask(keys, first, rows, columns, forgotten), numbers * grow, 0.0)
+    numbers += tl.load(residual + place, mask=there, other=0.0).to(tl.float32)
     numbers = tl.where(inside[None, :], numbers, 0.0)
     numbers = tl.where(inside[None, :], numbers - (tl.sum(numbers, 1) / width)[:, None], 0.0)
     root = tl.rsqrt(tl.sum(numbers * numbers, 1) / width + eps)
@@ -88,14 +90,14 @@ def _norm_forward(
 @triton.jit
 @no_type_check
 def _norm_backward(
-    above, normed, weight, shift, keys, roots, by_product, by_beside, sums, tokens, each, grow: tl.constexpr,
+    grad_output, normed, weight, shift, keys, roots, by_product, by_beside, sums, tokens, each, grow: tl.constexpr,
     width: tl.constexpr, columns: tl.constexpr, rows: tl.constexpr, forgotten: tl.constexpr
 ):
     column = tl.arange(0, columns)
     inside = column < width
     scale = tl.load(weight + column, mask=inside, other=1.0).to(tl.float32)
     moved = tl.load(shift + column, mask=inside, other=0.0).to(tl.float32)
-    over = 1 / tl.where(tl.abs(scale) < LEAST, tl.where(scale < 0, -LEAST, LEAST), scale)
+    over = 1 / tl.where(tl.abs(scale) < MIN_WEIGHT, tl.where(scale < 0, -MIN_WEIGHT, MIN_WEIGHT), scale)
     of_weight = tl.zeros([columns], tl.float32)
     of_shift = tl.zeros([columns], tl.float32)
     of_bias = tl.zeros([columns], tl.float32)
@@ -104,7 +106,7 @@ def _norm_backward(
         row = first + tl.arange(0, rows)
         there = (row < tokens)[:, None] & inside[None, :]
         place = row.to(tl.int64)[:, None] * width + column[None, :]
-        slopes = tl.load(above + place, mask=there, other=0.0).to(tl.float32)
+        slopes = tl.load(grad_output + place, mask=there, other=0.0).to(tl.float32)
         numbers = tl.load(normed + place, mask=there, other=0.0).to(tl.float32)
         numbers = tl.where(there, (numbers - moved[None, :]) * over[None, :], 0.0)
         root = tl.load(roots + row, mask=row < tokens, other=0.0)[:, None]
@@ -115,7 +117,7 @@ def _norm_backward(
         slopes = tl.where(inside[None, :], (slopes - mean[:, None] - numbers * along[:, None]) * root, 0.0)
         tl.store(by_beside + place, slopes.to(by_beside.dtype.element_ty), mask=there)
         if forgotten:
-            slopes = tl.where(_kept(keys, first, rows, columns, forgotten), slopes * grow, 0.0)
+            slopes = tl.where(_keep_mask(keys, first, rows, columns, forgotten), slopes * grow, 0.0)
             tl.store(by_product + place, slopes.to(by_product.dtype.element_ty), mask=there)
         of_bias += tl.sum(slopes, 0)
     sums += tl.program_id(0) * 3 * width + column
@@ -127,10 +129,11 @@ def _norm_backward(
 
 def _arguments(tokens: Tensor, share: float, setting: LaunchConfig) -> dict[str, Any]:
     """What both kernels are told, by name."""
-    forgotten, columns = round(share * STEPS), triton.next_power_of_2(tokens.shape[1])
+    forgotten, columns = round(share * RESOLUTION), triton.next_power_of_2(tokens.shape[1])
     return {
         "tokens": tokens.shape[0],
-        "grow": STEPS / (STEPS - forgotten),  # known to the kernel: inductor hands floats over in double precision
+        "grow": RESOLUTION
+        / (RESOLUTION - forgotten),  # known to the kernel: inductor hands floats over in double precision
         "width": tokens.shape[1],
         "columns": columns,
         "rows": setting.rows,
@@ -140,35 +143,42 @@ def _arguments(tokens: Tensor, share: float, setting: LaunchConfig) -> dict[str,
 
 
 @triton_op("bertsmith::norm", mutates_args={})
-def _norm(
-    product: Tensor, bias: Tensor, beside: Tensor, weight: Tensor, shift: Tensor, keys: Tensor, eps: float, share: float
+def _residual_layer_norm(
+    product: Tensor,
+    bias: Tensor,
+    residual: Tensor,
+    weight: Tensor,
+    shift: Tensor,
+    keys: Tensor,
+    eps: float,
+    share: float,
 ) -> tuple[Tensor, Tensor]:
     """What is normed, and one over the deviation of each row."""
     normed = torch.empty_like(product)
     roots = torch.empty(len(product), dtype=torch.float32, device=product.device)
     kernel = wrap_triton(_norm_forward) if COMPILED else _norm_forward
-    given = (product, bias, beside, weight, shift, keys, normed, roots)
+    given = (product, bias, residual, weight, shift, keys, normed, roots)
     kernel[(-(-len(product) // FORWARD.rows),)](*given, eps=eps, **_arguments(product, share, FORWARD))
     return normed, roots
 
 
 @triton_op("bertsmith::norm_gradient", mutates_args={})
-def _slopes(
-    above: Tensor, normed: Tensor, weight: Tensor, shift: Tensor, keys: Tensor, roots: Tensor, share: float
+def _gradient(
+    grad_output: Tensor, normed: Tensor, weight: Tensor, shift: Tensor, keys: Tensor, roots: Tensor, share: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """By what was beside; by the product, which is nothing where nothing was forgotten; by weight, shift and bias."""
-    above, (tokens, width) = above.contiguous(), normed.shape
+    grad_output, (tokens, width) = grad_output.contiguous(), normed.shape
     by_beside, by_product = torch.empty_like(normed), torch.empty_like(normed if share else normed[:0])
     each = max(1, -(-tokens // (BACKWARD.programs * BACKWARD.rows))) * BACKWARD.rows
     programs = max(1, -(-tokens // each))
     sums = torch.empty((programs, 3, width), dtype=torch.float32, device=normed.device)
     kernel = wrap_triton(_norm_backward) if COMPILED else _norm_backward
-    given = (above, normed, weight, shift, keys, roots, by_product, by_beside, sums)
+    given = (grad_output, normed, weight, shift, keys, roots, by_product, by_beside, sums)
     kernel[(programs,)](*given, each=each, **_arguments(normed, share, BACKWARD))
     return by_beside, by_product, sums.sum(0)
 
 
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     _, bias, _, weight, shift, keys, _, ctx.share = inputs
     normed, roots = output
     ctx.bias = bias.dtype
@@ -176,12 +186,12 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) 
     ctx.set_materialize_grads(False)
 
 
-def _learn(ctx: Any, above: Tensor, _: None) -> tuple[Tensor | None, ...]:
+def _backward(ctx: Any, grad_output: Tensor, _: None) -> tuple[Tensor | None, ...]:
     _, weight, shift, *_ = ctx.saved_tensors
-    by_beside, by_product, sums = _slopes(above, *ctx.saved_tensors, ctx.share)
+    by_beside, by_product, sums = _gradient(grad_output, *ctx.saved_tensors, ctx.share)
     by_weight, by_shift, by_bias = sums.unbind()
     parts = by_weight.to(weight.dtype), by_shift.to(shift.dtype), by_bias.to(ctx.bias)
     return by_product if ctx.share else by_beside, parts[2], by_beside, parts[0], parts[1], None, None, None
 
 
-_norm.register_autograd(_learn, setup_context=_remember)
+_residual_layer_norm.register_autograd(_backward, setup_context=_setup_context)

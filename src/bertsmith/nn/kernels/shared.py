@@ -12,11 +12,11 @@ import triton.language as tl
 from torch import Tensor
 
 WIDTHS = (16, 32, 64, 128)  # of a head
-SHARED = 155_648  # bytes of shared memory that the largest program asks for, which is one in full precision
-UNSEEN = tl.constexpr(-1e30)  # the score of a key out of reach: infinity less infinity would be no number
-NOTHING = tl.constexpr(-1e25)  # the highest score of a query that has seen no key yet, above those out of reach
-STEPS = 1 << 32  # of chance: the share forgotten is met to within one of them
-SPREAD = tl.constexpr(0x9E3779B1)  # neighbours multiplied by it lie far apart
+SHARED_MEMORY = 155_648  # bytes of shared memory that the largest program asks for, which is one in full precision
+MASKED_SCORE = tl.constexpr(-1e30)  # the score of a key out of reach: infinity less infinity would be no number
+INITIAL_MAX = tl.constexpr(-1e25)  # the highest score of a query that has seen no key yet, above those out of reach
+RESOLUTION = 1 << 32  # of chance: the share forgotten is met to within one of them
+GOLDEN_RATIO = tl.constexpr(0x9E3779B1)  # neighbours multiplied by it lie far apart
 
 
 def available(device: torch.device) -> bool:
@@ -24,7 +24,7 @@ def available(device: torch.device) -> bool:
     if device.type != "cuda":
         return False
     card = torch.cuda.get_device_properties(device)
-    return bool(card.major >= 8 and getattr(card, "shared_memory_per_block_optin", 0) >= SHARED)
+    return bool(card.major >= 8 and getattr(card, "shared_memory_per_block_optin", 0) >= SHARED_MEMORY)
 
 
 def check_dropout(name: str, dropout: float, seed: Tensor | None) -> None:
@@ -44,7 +44,7 @@ def kernel_arguments(
     query: Tensor, key: Tensor, value: Tensor, dropout: float, before: int, behind: int
 ) -> dict[str, Any]:
     """What every kernel is told, by name."""
-    width, forgotten = query.shape[2], round(dropout * STEPS)
+    width, forgotten = query.shape[2], round(dropout * RESOLUTION)
     return {
         "tokens": query.shape[0],
         "query_step": query.stride(0),
@@ -54,7 +54,7 @@ def kernel_arguments(
         "value_step": value.stride(0),
         "value_head": value.stride(1),
         "scale": width**-0.5 * 1.4426950408889634,  # powers of two are what a GPU computes
-        "grow": STEPS / (STEPS - forgotten),
+        "grow": RESOLUTION / (RESOLUTION - forgotten),
         "heads": query.shape[1],
         "width": width,
         "forgotten": forgotten,
@@ -65,7 +65,7 @@ def kernel_arguments(
 
 def grad_scale(width: int, dropout: float) -> float:
     """What gradients of queries and keys are multiplied by, which backward kernels are told besides."""
-    return float(width**-0.5 * STEPS / (STEPS - round(dropout * STEPS)))
+    return float(width**-0.5 * RESOLUTION / (RESOLUTION - round(dropout * RESOLUTION)))
 
 
 def register_gradients(separate: Any, together: Any, gradient: Any) -> None:
@@ -115,9 +115,9 @@ def store_rows(base, step: tl.constexpr, rows, numbers, length, found):
 def apply_window(scores, rows, columns, before: tl.constexpr, behind: tl.constexpr):
     """Scores of keys (columns) that lie within the reach of queries (rows); -1 reaches all."""
     if behind >= 0:
-        scores = tl.where(columns - rows <= behind, scores, UNSEEN)
+        scores = tl.where(columns - rows <= behind, scores, MASKED_SCORE)
     if before >= 0:
-        scores = tl.where(rows - columns <= before, scores, UNSEEN)
+        scores = tl.where(rows - columns <= before, scores, MASKED_SCORE)
     return scores
 
 
@@ -134,7 +134,7 @@ def scaled_bias(bias, step: tl.constexpr, rows, columns, length, scale: tl.const
 @no_type_check
 def hash_bits(key, first, block: tl.constexpr):
     """A number for each query or key of a block: one key of its sequence and head and its place, well mixed."""
-    bits = tl.arange(0, block).to(tl.uint32) * SPREAD + (tl.cast(first, tl.uint32) * SPREAD + key)
+    bits = tl.arange(0, block).to(tl.uint32) * GOLDEN_RATIO + (tl.cast(first, tl.uint32) * GOLDEN_RATIO + key)
     return (bits ^ (bits >> 15)) * 0x846CA68B
 
 

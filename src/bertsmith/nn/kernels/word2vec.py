@@ -45,19 +45,19 @@ def update(
     own, others = (inputs, outputs) if kind == "skip-gram" else (outputs, inputs)
     of_own, of_others, of_false = (inputs.new_empty(tiles, rows, width) for rows in (tile, wide, shared))
     shape = {"width": width, "tile": tile, "wide": wide, "shared": shared}
-    _learn[(tiles,)](
+    _tile_gradients[(tiles,)](
         own, others, outputs, words, in_window.view(torch.uint8), negative_ids, learning_rate,
         of_own, of_others, of_false,
-        negatives=negatives, cbow=kind == "cbow", columns=_power(wide), drawn=_power(shared),
-        piece=min(PIECES[kind], _power(width)), num_warps=WARPS, num_stages=1, **shape,
+        negatives=negatives, cbow=kind == "cbow", columns=_padded_size(wide), drawn=_padded_size(shared),
+        piece=min(PIECES[kind], _padded_size(width)), num_warps=WARPS, num_stages=1, **shape,
     )  # fmt: skip
-    _add[(tiles * (tile + wide) + shared,)](
+    _apply_gradients[(tiles * (tile + wide) + shared,)](
         own, others, outputs, words, negative_ids, of_own, of_others, of_false, tiles,
-        farthest=max_step, numbers=_power(width), num_warps=1, **shape,
+        farthest=max_step, numbers=_padded_size(width), num_warps=1, **shape,
     )  # fmt: skip
 
 
-def _power(size: int) -> int:
+def _padded_size(size: int) -> int:
     """What a program can hold that many in: a power of two, and no product is of fewer than 16."""
     return max(16, 1 << (size - 1).bit_length())
 
@@ -65,14 +65,14 @@ def _power(size: int) -> int:
 # fmt: off
 @triton.jit
 @no_type_check
-def _rows(table, rows, there, numbers, width: tl.constexpr):
+def _load_rows(table, rows, there, numbers, width: tl.constexpr):
     places = table + rows[:, None] * width + numbers[None, :]
     return tl.load(places, mask=there[:, None] & (numbers < width)[None, :], other=0.0)
 
 
 @triton.jit
 @no_type_check
-def _leave(base, rows, there, numbers, width: tl.constexpr, found):
+def _store_rows(base, rows, there, numbers, width: tl.constexpr, found):
     places = base + rows[:, None] * width + numbers[None, :]
     tl.store(places, found, mask=there[:, None] & (numbers < width)[None, :])
 
@@ -86,7 +86,7 @@ def _product(one, other):
 
 @triton.jit
 @no_type_check
-def _learn(
+def _tile_gradients(
     own, others, outputs, words, near, false, rate, of_own, of_others, of_false, negatives: tl.constexpr,
     cbow: tl.constexpr, width: tl.constexpr, tile: tl.constexpr, wide: tl.constexpr, shared: tl.constexpr,
     columns: tl.constexpr, drawn: tl.constexpr, piece: tl.constexpr
@@ -109,9 +109,9 @@ def _learn(
     of_wrong = tl.zeros([tile, drawn], tl.float32)
     for begin in range(0, width, piece):
         numbers = begin + first
-        mine = _rows(own, centres, every, numbers, width)
-        theirs = _rows(others, company, around, numbers, width)
-        lies = _rows(outputs, wrong, drew, numbers, width)
+        mine = _load_rows(own, centres, every, numbers, width)
+        theirs = _load_rows(others, company, around, numbers, width)
+        lies = _load_rows(outputs, wrong, drew, numbers, width)
         if cbow:
             read = _product(shares, theirs)
             of_true += tl.sum(read * mine, 1)[:, None]
@@ -126,9 +126,9 @@ def _learn(
     fooled = tl.sigmoid(of_wrong) * told[:, None] * (scale * negatives / shared)
     for begin in range(0, width, piece):
         numbers = begin + first
-        mine = _rows(own, centres, every, numbers, width)
-        theirs = _rows(others, company, around, numbers, width)
-        lies = _rows(outputs, wrong, drew, numbers, width)
+        mine = _load_rows(own, centres, every, numbers, width)
+        theirs = _load_rows(others, company, around, numbers, width)
+        lies = _load_rows(outputs, wrong, drew, numbers, width)
         if cbow:
             read = _product(shares, theirs)
             of_read = mine * missed + _product(fooled, lies)
@@ -138,14 +138,14 @@ def _learn(
             read = mine
             of_mine = _product(missed, theirs) + _product(fooled, lies)
             of_theirs = _product(tl.trans(missed), read)
-        _leave(of_own, number * tile + row, every, numbers, width, of_mine)
-        _leave(of_others, number * wide + column, around, numbers, width, of_theirs)
-        _leave(of_false, number * shared + lot, drew, numbers, width, _product(tl.trans(fooled), read))
+        _store_rows(of_own, number * tile + row, every, numbers, width, of_mine)
+        _store_rows(of_others, number * wide + column, around, numbers, width, of_theirs)
+        _store_rows(of_false, number * shared + lot, drew, numbers, width, _product(tl.trans(fooled), read))
 
 
 @triton.jit
 @no_type_check
-def _add(
+def _apply_gradients(
     own, others, outputs, words, false, of_own, of_others, of_false, tiles, farthest: tl.constexpr,
     width: tl.constexpr, tile: tl.constexpr, wide: tl.constexpr, shared: tl.constexpr, numbers: tl.constexpr
 ):

@@ -54,7 +54,7 @@ def update(
     lies = np.zeros((held, width), FLOAT)  # what only fills the last four stays nought
     own, others = (inputs, outputs) if kind == "skip-gram" else (outputs, inputs)
     rates = FLOAT(-learning_rate), FLOAT(negatives / drawn), FLOAT(max_step)
-    _move(
+    _update(
         (own, others, outputs),
         (words, in_window, context_counts, negative_ids),
         rates,
@@ -68,7 +68,7 @@ def update(
 # fmt: off
 @parallel_jit
 @no_type_check
-def _move(tables, blocks, rates, cbow, pieces, lies, space):
+def _update(tables, blocks, rates, cbow, pieces, lies, space):
     """Block after block: all tiles, then what they do to each false neighbour, then both tables, piece by piece."""
     own, others, outputs = tables
     words, near, company, false = blocks
@@ -90,16 +90,16 @@ def _move(tables, blocks, rates, cbow, pieces, lies, space):
                 _skip_gram(own, others, given, left)
         for four in prange(len(of_false) // AT_ONCE):
             lots = slice(four * AT_ONCE, (four + 1) * AT_ONCE)
-            _sum(fooled[:, lots], read, of_false[lots], farthest)
+            _negative_gradients(fooled[:, lots], read, of_false[lots], farthest)
         for piece in prange(pieces):
             some = slice(piece * width // pieces, (piece + 1) * width // pieces)
             for number in range(tiles):
                 for place in range(tile):
-                    _step(own[words[block, number, margin + place], some], FLOAT(1), of_own[number, place, some])
+                    _add_scaled(own[words[block, number, margin + place], some], FLOAT(1), of_own[number, place, some])
                 for place in range(wide):
-                    _step(others[words[block, number, place], some], FLOAT(1), of_others[number, place, some])
+                    _add_scaled(others[words[block, number, place], some], FLOAT(1), of_others[number, place, some])
             for lot in range(drawn):
-                _step(outputs[false[block, lot], some], FLOAT(1), of_false[lot, some])
+                _add_scaled(outputs[false[block, lot], some], FLOAT(1), of_false[lot, some])
 
 
 @jit
@@ -118,9 +118,9 @@ def _skip_gram(own, others, given, left):
             if near[place, other]:
                 row = others[words[other]]
                 missed = (_sigmoid(_product(read[place], row)) - FLOAT(1)) * scale
-                _step(of_own[place], missed, row)
-                _step(of_others[other], missed, read[place])
-    _fool(fooled, company * (scale * weight))
+                _add_scaled(of_own[place], missed, row)
+                _add_scaled(of_others[other], missed, read[place])
+    _scaled_sigmoid(fooled, company * (scale * weight))
     _gather(fooled, lies, of_own)
 
 
@@ -138,24 +138,24 @@ def _cbow(own, others, given, left):
     for place in range(tile):
         for other in range(place, place + reach):
             if near[place, other]:
-                _step(read[place], shares[place], others[words[other]])
+                _add_scaled(read[place], shares[place], others[words[other]])
     _products(read, lies, fooled)
     for place in range(tile):
         true = own[words[reach // 2 + place]]
         missed[place] = (_sigmoid(_product(read[place], true)) - FLOAT(1)) * told[place]
-        _step(of_read[place], missed[place], true)
-    _fool(fooled, told * weight)
+        _add_scaled(of_read[place], missed[place], true)
+    _scaled_sigmoid(fooled, told * weight)
     _gather(fooled, lies, of_read)
     for place in range(tile):
         for other in range(place, place + reach):
             if near[place, other]:
-                _step(of_others[other], shares[place], of_read[place])
+                _add_scaled(of_others[other], shares[place], of_read[place])
         of_own[place] = read[place] * missed[place]
 
 
 @jit
 @no_type_check
-def _sum(fooled, read, of_false, farthest):
+def _negative_gradients(fooled, read, of_false, farthest):
     """What all words of a block do to some of its false neighbours."""
     of_false[:] = 0
     _gather(fooled.T, read, of_false)
@@ -174,7 +174,7 @@ def _sigmoid(number):
 
 @jit
 @no_type_check
-def _fool(scores, factors):
+def _scaled_sigmoid(scores, factors):
     """The sigmoid of each, times its row's factor: to 1e-6, and as a compiler can do many at once.
 
     A power of two is its whole part, which is put where a float has its exponent, times that of what is left, at most
@@ -205,7 +205,7 @@ def _product(one, other):
 
 @jit
 @no_type_check
-def _step(row, factor, other):
+def _add_scaled(row, factor, other):
     for number in range(len(row)):
         row[number] += factor * other[number]
 
@@ -221,14 +221,14 @@ def _products(rows, table, found):
             first = second = third = fourth = (FLOAT(0), FLOAT(0), FLOAT(0), FLOAT(0))
             for number in range(len(one)):
                 these = a[number], b[number], c[number], d[number]
-                first = _more(first, one[number], these)
-                second = _more(second, two[number], these)
-                third = _more(third, three[number], these)
-                fourth = _more(fourth, four[number], these)
-            _lay(first, found[row], place)
-            _lay(second, found[row + 1], place)
-            _lay(third, found[row + 2], place)
-            _lay(fourth, found[row + 3], place)
+                first = _multiply_add(first, one[number], these)
+                second = _multiply_add(second, two[number], these)
+                third = _multiply_add(third, three[number], these)
+                fourth = _multiply_add(fourth, four[number], these)
+            _store_four(first, found[row], place)
+            _store_four(second, found[row + 1], place)
+            _store_four(third, found[row + 2], place)
+            _store_four(fourth, found[row + 3], place)
 
 
 @jit
@@ -243,10 +243,10 @@ def _gather(weights, table, found):
             third, fourth = _four(weights[row + 2], place), _four(weights[row + 3], place)
             for number in range(len(one)):
                 these = a[number], b[number], c[number], d[number]
-                one[number] += _mixed(first, these)
-                two[number] += _mixed(second, these)
-                three[number] += _mixed(third, these)
-                four[number] += _mixed(fourth, these)
+                one[number] += _weighted_sum(first, these)
+                two[number] += _weighted_sum(second, these)
+                three[number] += _weighted_sum(third, these)
+                four[number] += _weighted_sum(fourth, these)
 
 
 @jit
@@ -258,20 +258,20 @@ def _four(rows, place):
 
 @jit
 @no_type_check
-def _lay(numbers, row, place):
+def _store_four(numbers, row, place):
     row[place], row[place + 1], row[place + 2], row[place + 3] = numbers
 
 
 @jit
 @no_type_check
-def _more(sums, factor, others):
+def _multiply_add(sums, factor, others):
     a, b, c, d = others
     return sums[0] + factor * a, sums[1] + factor * b, sums[2] + factor * c, sums[3] + factor * d
 
 
 @jit
 @no_type_check
-def _mixed(weights, others):
+def _weighted_sum(weights, others):
     a, b, c, d = others
     return weights[0] * a + weights[1] * b + weights[2] * c + weights[3] * d
 # fmt: on

@@ -28,9 +28,9 @@ class Source:
     values: Float[Tensor, "B M K"]  # what is taken
     mask: Float[Tensor, "B 1 M"]  # nought for a text's own words, else minus infinity
 
-    def repeat_interleave(self, times: int) -> "Source":
+    def repeat_interleave(self, repeats: int) -> "Source":
         """The same for every text so many times, one behind the other."""
-        keys, values, mask = (part.repeat_interleave(times, 0) for part in (self.keys, self.values, self.mask))
+        keys, values, mask = (part.repeat_interleave(repeats, 0) for part in (self.keys, self.values, self.mask))
         return replace(self, keys=keys, values=values, mask=mask)
 
 
@@ -38,36 +38,36 @@ class SourceAttention(nn.Module, ABC):
     """Attention over a text that was read: a weighted mean of its vectors for each vector that asks."""
 
     @abstractmethod
-    def keys(self, read: Float[Tensor, "T K"]) -> Float[Tensor, "T _"]:
+    def keys(self, memory: Float[Tensor, "T K"]) -> Float[Tensor, "T _"]:
         """What scores are made of, computed once for each word that was read."""
 
     @abstractmethod
-    def scores(self, asking: Float[Tensor, "B L K"], source: Source) -> Float[Tensor, "B L M"]:
+    def scores(self, query: Float[Tensor, "B L K"], source: Source) -> Float[Tensor, "B L M"]:
         """How well each word goes with each vector that asks; minus infinity for what is no word of the text."""
 
-    def make_source(self, read: Float[Tensor, "T K"], rows: PaddedRows) -> Source:
+    def make_source(self, memory: Float[Tensor, "T K"], rows: PaddedRows) -> Source:
         """Texts made ready to be looked at, in the precision of products, which else would be theirs at each look."""
-        device, real = read.device.type, rows.mask[:, None]
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else read.dtype
+        device, real = memory.device.type, rows.mask[:, None]
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else memory.dtype
         mask = torch.zeros(real.shape, dtype=dtype, device=real.device).masked_fill(~real, -torch.inf)
-        return Source(self.keys(read).to(dtype)[rows.tokens], read.to(dtype)[rows.tokens], mask)
+        return Source(self.keys(memory).to(dtype)[rows.tokens], memory.to(dtype)[rows.tokens], mask)
 
     def forward(
-        self, asking: Float[Tensor, "B L K"], source: Source
+        self, query: Float[Tensor, "B L K"], source: Source
     ) -> tuple[Float[Tensor, "B L K"], Float[Tensor, "B L M"]]:
         """What is taken from the text, and from where: weights that sum to one over its words."""
-        weights = self.scores(asking, source).softmax(-1)
+        weights = self.scores(query, source).softmax(-1)
         return torch.bmm(weights.to(source.values.dtype), source.values), weights
 
 
 class DotAttention(SourceAttention):
     """The more two vectors point the same way, the better they go together. It has no weights of its own."""
 
-    def keys(self, read: Float[Tensor, "T K"]) -> Float[Tensor, "T _"]:
-        return read
+    def keys(self, memory: Float[Tensor, "T K"]) -> Float[Tensor, "T _"]:
+        return memory
 
-    def scores(self, asking: Float[Tensor, "B L K"], source: Source) -> Float[Tensor, "B L M"]:
-        return _products(asking, source)
+    def scores(self, query: Float[Tensor, "B L K"], source: Source) -> Float[Tensor, "B L M"]:
+        return _products(query, source)
 
 
 class BilinearAttention(SourceAttention):
@@ -77,12 +77,12 @@ class BilinearAttention(SourceAttention):
         super().__init__()
         self.turn = nn.Linear(width, width, bias=False)
 
-    def keys(self, read: Float[Tensor, "T K"]) -> Float[Tensor, "T _"]:
-        turned: Tensor = self.turn(read)
+    def keys(self, memory: Float[Tensor, "T K"]) -> Float[Tensor, "T _"]:
+        turned: Tensor = self.turn(memory)
         return turned
 
-    def scores(self, asking: Float[Tensor, "B L K"], source: Source) -> Float[Tensor, "B L M"]:
-        return _products(asking, source)
+    def scores(self, query: Float[Tensor, "B L K"], source: Source) -> Float[Tensor, "B L M"]:
+        return _products(query, source)
 
 
 class AdditiveAttention(SourceAttention):
@@ -94,12 +94,12 @@ class AdditiveAttention(SourceAttention):
         self.asking = nn.Linear(width, width)
         self.score = nn.Linear(width, 1, bias=False)
 
-    def keys(self, read: Float[Tensor, "T K"]) -> Float[Tensor, "T _"]:
-        mapped: Tensor = self.read(read)
+    def keys(self, memory: Float[Tensor, "T K"]) -> Float[Tensor, "T _"]:
+        mapped: Tensor = self.read(memory)
         return mapped
 
-    def scores(self, asking: Float[Tensor, "B L K"], source: Source) -> Float[Tensor, "B L M"]:
-        both = self.asking(asking)[:, :, None] + source.keys[:, None]  # B L M K
+    def scores(self, query: Float[Tensor, "B L K"], source: Source) -> Float[Tensor, "B L M"]:
+        both = self.asking(query)[:, :, None] + source.keys[:, None]  # B L M K
         scores: Tensor = self.score(both.tanh())[..., 0] + source.mask
         return scores
 
@@ -115,5 +115,5 @@ def make_attention(scoring: Scoring, width: int) -> SourceAttention:
             return AdditiveAttention(width)
 
 
-def _products(asking: Float[Tensor, "B L K"], source: Source) -> Float[Tensor, "B L M"]:
-    return torch.baddbmm(source.mask, asking, source.keys.mT)
+def _products(query: Float[Tensor, "B L K"], source: Source) -> Float[Tensor, "B L M"]:
+    return torch.baddbmm(source.mask, query, source.keys.mT)

@@ -82,10 +82,10 @@ class BiLSTM(nn.Module):
 def reading_orders(bounds: Int[Tensor, "..."], longest: int, hidden: Float[Tensor, "T D"]) -> dict[str, ReadingOrder]:
     """The tokens of some sequences as they are read onward, and backward; in the layout that suits the device."""
     equal = longest * (len(bounds) - 1) == len(hidden)
-    return _rows(bounds, longest, len(hidden)) if equal or hidden.is_cuda else packed_orders(bounds)
+    return _padded_orders(bounds, longest, len(hidden)) if equal or hidden.is_cuda else packed_orders(bounds)
 
 
-def _rows(bounds: Tensor, longest: int, tokens: int) -> dict[str, ReadingOrder]:
+def _padded_orders(bounds: Tensor, longest: int, tokens: int) -> dict[str, ReadingOrder]:
     """Sequences as rows. A slot filled up holds some token of the batch; it is read last, and its answer by nobody."""
     starts, lengths, rows = bounds[:-1], bounds.diff(), len(bounds) - 1
     places = torch.arange(longest, device=bounds.device)
@@ -109,13 +109,13 @@ def packed_orders(bounds: Tensor) -> dict[str, ReadingOrder]:
     places = np.arange(ends[-1]) - ends[owners]
     sizes = torch.from_numpy(np.bincount(places))
     return {
-        "left_to_right": _ordered(places, lengths[owners], sizes),
-        "right_to_left": _ordered(lengths[owners] - 1 - places, lengths[owners], sizes),
+        "left_to_right": _packed_order(places, lengths[owners], sizes),
+        "right_to_left": _packed_order(lengths[owners] - 1 - places, lengths[owners], sizes),
     }
 
 
-def _ordered(places: NDArray[np.int64], lengths: NDArray[np.int64], sizes: Tensor) -> ReadingOrder:
-    order = np.lexsort((-lengths, places))  # by place, then the longest first; of equals the first stays first
+def _packed_order(positions: NDArray[np.int64], lengths: NDArray[np.int64], batch_sizes: Tensor) -> ReadingOrder:
+    order = np.lexsort((-lengths, positions))  # by place, then the longest first; of equals the first stays first
     slots = np.empty_like(order)
     slots[order] = np.arange(len(order))
-    return ReadingOrder(torch.from_numpy(order), torch.from_numpy(slots), batch_sizes=sizes)
+    return ReadingOrder(torch.from_numpy(order), torch.from_numpy(slots), batch_sizes=batch_sizes)

@@ -16,11 +16,11 @@ class RecurrentCache:
         self,
         sequences: int,
         size: int,
-        ways: int = 1,
+        beams: int = 1,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
-        self.states: Float[Tensor, "B W S"] = torch.zeros(sequences, ways, size, dtype=dtype, device=device)
+        self.states: Float[Tensor, "B W S"] = torch.zeros(sequences, beams, size, dtype=dtype, device=device)
         self.fixed = False  # whether a step is recorded: here nothing grows, and it may be as it is
 
     @property
@@ -31,19 +31,19 @@ class RecurrentCache:
         """Prompts have been read, and every way goes on with what is remembered of them."""
         self.states.copy_(state[:, None].expand_as(self.states))
 
-    def gather(self, came: Int[Tensor, "B W"] | None = None) -> Float[Tensor, "N S"]:
+    def gather(self, parents: Int[Tensor, "B W"] | None = None) -> Float[Tensor, "N S"]:
         """One more token on every way is about to be read: what each remembers. `came` is the way it goes on with."""
-        if came is not None:
-            self.states.copy_(self.states.gather(1, came[..., None].expand_as(self.states)))
+        if parents is not None:
+            self.states.copy_(self.states.gather(1, parents[..., None].expand_as(self.states)))
         return self.states.flatten(0, 1)
 
-    def update(self, after: Float[Tensor, "N S"]) -> None:
+    def update(self, states: Float[Tensor, "N S"]) -> None:
         """That token has been read."""
-        self.states.copy_(after.view_as(self.states))
+        self.states.copy_(states.view_as(self.states))
 
-    def repeat_interleave(self, times: int) -> None:
+    def repeat_interleave(self, repeats: int) -> None:
         """Every sequence so many times, one behind the other, to be gone on with independently."""
-        self.states = self.states.repeat_interleave(times, 0)
+        self.states = self.states.repeat_interleave(repeats, 0)
 
     def prune(self) -> None:
         """Nothing to free: a branch that was given up is forgotten already."""

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 PADDING = 261  # the letter that short words are filled up with
-LETTERS = PADDING + 1
+CHARACTERS = PADDING + 1
 
 
 class Highway(nn.Module):
@@ -35,29 +35,31 @@ class CharCNN(nn.Module):
     two letters that follow each other, for three, and so on.
     """
 
-    def __init__(self, table: int, filters: Sequence[int], highways: int, width: int) -> None:
+    def __init__(self, embedding_width: int, filters: Sequence[int], highways: int, width: int) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(LETTERS, table)
-        self.filters = nn.ModuleList(nn.Conv1d(table, count, size) for size, count in enumerate(filters, 1) if count)
+        self.embedding = nn.Embedding(CHARACTERS, embedding_width)
+        self.filters = nn.ModuleList(
+            nn.Conv1d(embedding_width, count, size) for size, count in enumerate(filters, 1) if count
+        )
         self.highways = nn.ModuleList(Highway(sum(filters)) for _ in range(highways))
         self.dense = nn.Linear(sum(filters), width)
         self.max_filter_width = len(filters)
 
-    def forward(self, letters: Int[Tensor, "N C"]) -> Float[Tensor, "N D"]:
-        laid = self.embedding(self._cut(letters).int()).transpose(1, 2)  # N E C
+    def forward(self, characters: Int[Tensor, "N C"]) -> Float[Tensor, "N D"]:
+        laid = self.embedding(self._trim_padding(characters).int()).transpose(1, 2)  # N E C
         hidden = F.relu(torch.cat([one(laid).amax(-1) for one in self.filters], -1))
         for highway in self.highways:
             hidden = highway(hidden)
         vectors: Tensor = self.dense(hidden)
         return vectors
 
-    def _cut(self, letters: Int[Tensor, "N C"]) -> Int[Tensor, "N M"]:
+    def _trim_padding(self, characters: Int[Tensor, "N C"]) -> Int[Tensor, "N M"]:
         """The same words without most of what all of them are filled up with.
 
         A filter that sees nothing but filler says the same wherever it stands: once is enough, and so `widest` letters
         of it. On a GPU the host would have to wait to know how many there are.
         """
-        if letters.is_cuda or not len(letters):
-            return letters
-        filled = ((letters > 0) & (letters < PADDING)).any(0).nonzero()
-        return letters[:, : int(filled[-1]) + 1 + self.max_filter_width] if len(filled) else letters
+        if characters.is_cuda or not len(characters):
+            return characters
+        filled = ((characters > 0) & (characters < PADDING)).any(0).nonzero()
+        return characters[:, : int(filled[-1]) + 1 + self.max_filter_width] if len(filled) else characters

@@ -32,12 +32,12 @@ class StepWeights:
 class LSTMDecoder(nn.Module):
     """LSTMs, one above the other, that know only what has come. Hochreiter and Schmidhuber 1997; Graves 2013."""
 
-    def __init__(self, width: int, hidden: int, layers: int, dropout: float = 0.0, fed: int = 0) -> None:
+    def __init__(self, width: int, hidden: int, layers: int, dropout: float = 0.0, input_feed: int = 0) -> None:
         """`fed` is the width of what each token is told by the one before it."""
         super().__init__()
         self.width = width  # of words
         self.layers = nn.ModuleList(
-            nn.LSTM(hidden if number else width + fed, hidden, batch_first=True) for number in range(layers)
+            nn.LSTM(hidden if number else width + input_feed, hidden, batch_first=True) for number in range(layers)
         )
         self.dropout = Dropout(dropout)  # between layers
 
@@ -62,21 +62,25 @@ class LSTMDecoder(nn.Module):
         matrices = tuple(torch.cat((below, own), 1) for below, own, _ in laid)
         return StepWeights(words, matrices, tuple(bias for _, _, bias in laid))
 
-    def input_gates(self, words: Float[Tensor, "*B E"], gates: StepWeights) -> Float[Tensor, "*B G"]:
+    def input_gates(self, words: Float[Tensor, "*B E"], weights: StepWeights) -> Float[Tensor, "*B G"]:
         """What words tell the gates of the first layer; of all words of a text in one go."""
-        return F.linear(words, gates.input_weight, gates.biases[0])
+        return F.linear(words, weights.input_weight, weights.biases[0])
 
     def step(
-        self, told: Float[Tensor, "B G"], fed: Float[Tensor, "B _"] | None, states: States, gates: StepWeights
+        self,
+        input_gates: Float[Tensor, "B G"],
+        input_feed: Float[Tensor, "B _"] | None,
+        states: States,
+        weights: StepWeights,
     ) -> tuple[Float[Tensor, "B K"], States]:
         """One more token: what the last layer says, and the states that come of it."""
-        below, grown = fed, States()
+        below, grown = input_feed, States()
         for number, (said, kept) in enumerate(states):
             given = said if below is None else torch.cat((below, said), -1)
             if number:
-                sums = F.linear(given.to(told.dtype), gates.matrices[number], gates.biases[number])
+                sums = F.linear(given.to(input_gates.dtype), weights.matrices[number], weights.biases[number])
             else:
-                sums = torch.addmm(told, given.to(told.dtype), gates.matrices[0].T)
+                sums = torch.addmm(input_gates, given.to(input_gates.dtype), weights.matrices[0].T)
             grown.append(lstm_gates(sums, kept))
             below = self.dropout(grown[-1][0])
         return grown[-1][0], grown

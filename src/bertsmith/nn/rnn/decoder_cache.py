@@ -22,16 +22,16 @@ class DecoderCache:
         self,
         layers: int,
         sequences: int,
-        ways: int,
+        beams: int,
         hidden: int,
         width: int,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
         # Of each layer what it has said and what it keeps.
-        shape = (2 * layers, sequences, ways, hidden)
+        shape = (2 * layers, sequences, beams, hidden)
         self.states: Float[Tensor, "N B W K"] = torch.zeros(shape, dtype=dtype, device=device)
-        self.input_feed: Float[Tensor, "B W D"] = torch.zeros(sequences, ways, width, dtype=dtype, device=device)
+        self.input_feed: Float[Tensor, "B W D"] = torch.zeros(sequences, beams, width, dtype=dtype, device=device)
         self.source: Source | None = None  # what was read, which never changes
         self.weights: StepWeights | None = None  # nor do the weights
         self.fixed = False  # steps are recorded: here they always could be
@@ -40,32 +40,32 @@ class DecoderCache:
     def beams(self) -> int:
         return self.input_feed.shape[1]
 
-    def prefill(self, states: States, said: Float[Tensor, "B D"]) -> None:
+    def prefill(self, states: States, output: Float[Tensor, "B D"]) -> None:
         """All ways begin as one."""
         self.states.copy_(_stacked(states)[:, :, None].expand_as(self.states))
-        self.input_feed.copy_(said[:, None].expand_as(self.input_feed))
+        self.input_feed.copy_(output[:, None].expand_as(self.input_feed))
 
-    def gather(self, came: Int[Tensor, "B W"] | None) -> tuple[Float[Tensor, "B W D"], States]:
+    def gather(self, parents: Int[Tensor, "B W"] | None) -> tuple[Float[Tensor, "B W D"], States]:
         """What every way goes on with: its own past, or that of the way that it came from."""
         states, fed = self.states, self.input_feed
-        if came is not None:
-            states = states.gather(2, came[None, ..., None].expand_as(states))
-            fed = fed.gather(1, came[..., None].expand_as(fed))
+        if parents is not None:
+            states = states.gather(2, parents[None, ..., None].expand_as(states))
+            fed = fed.gather(1, parents[..., None].expand_as(fed))
         flat = states.flatten(1, 2)
         return fed, [(flat[number], flat[number + 1]) for number in range(0, len(flat), 2)]
 
-    def update(self, states: States, said: Float[Tensor, "_ D"]) -> None:
+    def update(self, states: States, output: Float[Tensor, "_ D"]) -> None:
         """That token has been written."""
         self.states.copy_(_stacked(states).view_as(self.states))
-        self.input_feed.copy_(said.view_as(self.input_feed))
+        self.input_feed.copy_(output.view_as(self.input_feed))
 
-    def repeat_interleave(self, times: int) -> None:
+    def repeat_interleave(self, repeats: int) -> None:
         """Every sequence so many times, one behind the other, to be gone on with independently."""
         self.states, self.input_feed = (
-            self.states.repeat_interleave(times, 1),
-            self.input_feed.repeat_interleave(times, 0),
+            self.states.repeat_interleave(repeats, 1),
+            self.input_feed.repeat_interleave(repeats, 0),
         )
-        self.source = None if self.source is None else self.source.repeat_interleave(times)
+        self.source = None if self.source is None else self.source.repeat_interleave(repeats)
 
     def prune(self) -> None:
         """Nothing grows here, and so nothing is to be given back."""

@@ -25,29 +25,29 @@ class ProjectedLSTM(nn.LSTM):
         packed = isinstance(laid, PackedSequence)
         read = laid.data if packed else laid
         learns = torch.is_grad_enabled() and self.weight_ih_l0.requires_grad
-        plain = read.device.type == "cpu" and read.dtype == self.weight_ih_l0.dtype and not _halved()
+        plain = read.device.type == "cpu" and read.dtype == self.weight_ih_l0.dtype and not _autocast_enabled()
         if not (learns and plain and read.numel()) or state is not None:
             with warnings.catch_warnings():  # that a library which could not be faster here is not used
                 warnings.filterwarnings("ignore", "LSTM with projections")
                 return super().forward(laid, state)
         if packed:
-            return laid._replace(data=self._walk(laid.data, laid.batch_sizes.tolist())), None
+            return laid._replace(data=self._scan(laid.data, laid.batch_sizes.tolist())), None
         rows, steps, _ = laid.shape
-        said = self._walk(laid.transpose(0, 1).flatten(0, 1), [rows] * steps)
+        said = self._scan(laid.transpose(0, 1).flatten(0, 1), [rows] * steps)
         return said.view(steps, rows, -1).transpose(0, 1), None
 
-    def _walk(self, read: Float[Tensor, "T D"], sizes: Sequence[int]) -> Float[Tensor, "T K"]:
+    def _scan(self, hidden: Float[Tensor, "T D"], batch_sizes: Sequence[int]) -> Float[Tensor, "T K"]:
         inward, again, first, second, out = self.parameters()  # torch's own, and in torch's order
-        said: Tensor = _Walk.apply(read, sizes, inward, again, first + second, out)  # type: ignore[no-untyped-call]
+        said: Tensor = _ProjectedLSTMScan.apply(hidden, batch_sizes, inward, again, first + second, out)  # type: ignore[no-untyped-call]
         return said
 
 
-def _halved() -> bool:
+def _autocast_enabled() -> bool:
     """Whether products are to be taken in half precision."""
     return torch.is_autocast_enabled("cpu")
 
 
-class _Walk(torch.autograd.Function):
+class _ProjectedLSTMScan(torch.autograd.Function):
     """Every first token, every second one, and so on; `sizes` says how many sequences have one."""
 
     @staticmethod

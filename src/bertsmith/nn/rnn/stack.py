@@ -18,7 +18,7 @@ from bertsmith.nn.dropout import dropout
 from bertsmith.nn.init import CustomInit
 from bertsmith.nn.rnn.cells import CELLS, LAYERS, STATE_VECTORS, Cell, Weights
 
-SPAN = 64  # tokens that the slowest cells keep what they have read, at first
+MAX_SPAN = 64  # tokens that the slowest cells keep what they have read, at first
 
 
 class RecurrentStack(CustomInit):
@@ -61,22 +61,24 @@ class RecurrentStack(CustomInit):
     ) -> tuple[Float[Tensor, "B L D"], Float[Tensor, "B S"]]:
         """A vector for each token of sequences of one length, and what is remembered behind the last; from nothing, or
         from a state."""
-        states = self._parts(rows.new_zeros(len(rows), self.state_size) if state is None else state.to(rows.dtype))
+        states = self._split_state(
+            rows.new_zeros(len(rows), self.state_size) if state is None else state.to(rows.dtype)
+        )
         after: list[Tensor] = []
         for number, (layer, held) in enumerate(zip(self.layers, states, strict=True)):
-            rows = self._locked(rows, self.dropouts[number])
-            rows, new = self._read(layer, rows, [part[None] for part in held])
+            rows = self._locked_dropout(rows, self.dropouts[number])
+            rows, new = self._run_layer(layer, rows, [part[None] for part in held])
             after += [part[0] for part in new]
-        return self._locked(rows, self.dropouts[-1]), torch.cat([part.to(rows.dtype) for part in after], 1)
+        return self._locked_dropout(rows, self.dropouts[-1]), torch.cat([part.to(rows.dtype) for part in after], 1)
 
     def forward_packed(
-        self, hidden: Float[Tensor, "T E"], sizes: Int[Tensor, "L"]
+        self, hidden: Float[Tensor, "T E"], batch_sizes: Int[Tensor, "L"]
     ) -> tuple[Float[Tensor, "T D"], Float[Tensor, "B S"]]:
         """The same from nothing, of sequences that are packed: every first token, every second one, and so on, the
         longest sequence first. Nothing is forgotten: so prompts are read, and texts are scored."""
         after: list[Tensor] = []
         for layer in self.layers:
-            read, new = layer(PackedSequence(hidden, sizes))
+            read, new = layer(PackedSequence(hidden, batch_sizes))
             hidden = read.data
             after += [part[0] for part in (new if isinstance(new, tuple) else (new,))]
         return hidden, torch.cat(after, 1)
@@ -86,7 +88,7 @@ class RecurrentStack(CustomInit):
     ) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B S"]]:
         """One token of each sequence, in plain maths: what it makes of it, and what is remembered then."""
         after: list[Tensor] = []
-        for layer, held in zip(self.layers, self._parts(state), strict=True):
+        for layer, held in zip(self.layers, self._split_state(state), strict=True):
             assert isinstance(layer, nn.RNNBase)
             new = CELLS[self.cell](tokens, tuple(held), Weights.of(layer))
             tokens = new[0]
@@ -104,18 +106,18 @@ class RecurrentStack(CustomInit):
             for weight in layer.parameters():
                 weight.uniform_(-(width**-0.5), width**-0.5, generator=generator)
             if self.cell != "rnn":
-                spans = torch.empty(width).uniform_(1.0, SPAN - 1.0, generator=generator).log()
+                spans = torch.empty(width).uniform_(1.0, MAX_SPAN - 1.0, generator=generator).log()
                 bias = layer.get_parameter("bias_ih_l0")
                 bias[width : 2 * width] += spans  # of the gate that keeps: the second of both kinds
                 if self.cell == "lstm":
                     bias[:width] -= spans  # and of the one that lets in; a GRU lets in what it does not keep
 
-    def _parts(self, state: Tensor) -> list[list[Tensor]]:
+    def _split_state(self, state: Tensor) -> list[list[Tensor]]:
         """A state as what each layer remembers."""
         parts, each = torch.split(state, self.sizes, 1), STATE_VECTORS[self.cell]
         return [list(parts[first : first + each]) for first in range(0, len(parts), each)]
 
-    def _read(self, layer: Any, rows: Tensor, held: list[Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def _run_layer(self, layer: Any, rows: Tensor, held: list[Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:
         state: Any = (held[0].contiguous(), held[1].contiguous()) if len(held) == 2 else held[0].contiguous()
         if self.training and self.weight_dropout:
             weight = {"weight_hh_l0": dropout(layer.weight_hh_l0, self.weight_dropout)}
@@ -126,8 +128,8 @@ class RecurrentStack(CustomInit):
             found, new = layer(rows, state)
         return found, new if isinstance(new, tuple) else (new,)
 
-    def _locked(self, rows: Tensor, share: float) -> Tensor:
+    def _locked_dropout(self, rows: Tensor, probability: float) -> Tensor:
         """The same numbers of a sequence forgotten at all its tokens."""
-        if not self.training or share == 0:
+        if not self.training or probability == 0:
             return rows
-        return rows * dropout(rows.new_ones(len(rows), 1, rows.shape[2]), share)
+        return rows * dropout(rows.new_ones(len(rows), 1, rows.shape[2]), probability)

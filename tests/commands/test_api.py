@@ -118,7 +118,7 @@ def test_make_takes_one_path_or_many_and_reads_no_letters(tmp_path: Path, monkey
         return {"loss": 1.0}
 
     monkeypatch.setattr(making, "make", make)
-    monkeypatch.setattr(api, "_options", lambda *given: None)
+    monkeypatch.setattr(api, "_check_options", lambda *given: None)
     for texts in ("texts", Path("texts"), ["texts"], ("texts",)):
         made = bertsmith.make(texts, "runs/mine", budget="5s")
         assert made.scores == {"loss": 1.0}

@@ -219,7 +219,7 @@ def test_a_part_of_a_text_is_read_where_there_is_no_time_for_all(tmp_path: Path)
 def test_make_says_that_it_reads_a_part(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(make, "CUTTING", 1e-9)
+    monkeypatch.setattr(make, "PREPARE_SHARE", 1e-9)
     corpus = Corpus([str(write_text(tmp_path / "text.txt"))], layout="lines")
     _, made = make._train_tokenizer(corpus, TokenizerConfig(), tmp_path / "out", 60.0)
     assert made.most is not None

@@ -230,7 +230,7 @@ def verbs(folder: Path) -> dict[str, Verb]:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two lines are a window, and every window is noted."""
     monkeypatch.setattr(predict, "TOGETHER", 2)
-    monkeypatch.setattr(predict, "SCORED", 2)
+    monkeypatch.setattr(predict, "SCORE_BATCH_LINES", 2)
     monkeypatch.setitem(embedder.CHUNK, "cpu", 2)
     monkeypatch.setattr(output, "EVERY", 0.0)
 

@@ -63,7 +63,7 @@ def test_many_texts_are_filled_in_parts_and_in_order(model: bertsmith.Model, mon
 
     texts = [f"the {noun} sees the [MASK] ." for noun in ("cat", "dog", "king", "tree", "fish")] * 3
     whole = [answer.to_dict() for answer in model.fill(texts)]
-    monkeypatch.setattr(fill, "ROOM", 20)
+    monkeypatch.setattr(fill, "BATCH_TOKENS", 20)
     parts = [answer.to_dict() for answer in model.fill(texts)]
     assert [answer["text"] for answer in parts] == texts
     assert [answer["best"] for answer in parts] == [answer["best"] for answer in whole]

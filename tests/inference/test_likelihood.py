@@ -145,7 +145,7 @@ def test_a_small_room_for_the_vocabulary_changes_nothing(
     objective: MaskedLM, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = score(objective, tokenizer, TEXTS)
-    monkeypatch.setattr(likelihood, "SCORES", 3 * tokenizer.vocabulary)
+    monkeypatch.setattr(likelihood, "MAX_LOGITS", 3 * tokenizer.vocabulary)
     most = 0
 
     def logits(hidden: torch.Tensor) -> torch.Tensor:

@@ -225,7 +225,7 @@ def test_an_archive_is_refused_before_it_has_unpacked_for_long(tmp_path: Path, m
     )
     with pytest.raises(TextError, match=r"bomb\.tar\.gz: unpacks to more than 100 times its size\."):
         read_minimal_pairs(padded)
-    monkeypatch.setattr(minimal, "MEMBERS", 5)
+    monkeypatch.setattr(minimal, "MAX_ARCHIVE_FILES", 5)
     many = archive(tmp_path / "many.tar", {f"{number}.txt": "" for number in range(9)}, "w")
     with pytest.raises(TextError, match=r"many\.tar: holds more than 5 files\. These are no minimal pairs\."):
         read_minimal_pairs(many)

@@ -86,7 +86,7 @@ class Anew(GenerationEngine):
 
 @pytest.mark.parametrize("config", SEARCHES.values(), ids=SEARCHES)
 def test_a_cache_changes_no_token(config: GenerationConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoders, "PRUNE", 4)
+    monkeypatch.setattr(decoders, "PRUNE_EVERY", 4)
     trunk = network()
     found = generate_ids(GenerationEngine(trunk), ROWS, config, [1])
     assert found == generate_ids(Anew(trunk), ROWS, config, [1])

@@ -55,7 +55,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[Launch]:
 
     for module in (bias_gelu, residual_layer_norm, attention_short, attention_bias, attention_long):
         monkeypatch.setattr(module, "wrap_triton", Noted)
-    monkeypatch.setattr(linear_cross_entropy, "_slopes", Noted(linear_cross_entropy._logit_gradients))
+    monkeypatch.setattr(linear_cross_entropy, "_logit_gradients", Noted(linear_cross_entropy._logit_gradients))
     return seen
 
 
@@ -112,7 +112,7 @@ def relate() -> Tensor:
     [
         (bend, {"_gelu_forward", "_gelu_backward"}),
         (join, {"_norm_forward", "_norm_backward"}),
-        (guess, {"_slopes"}),
+        (guess, {"_logit_gradients"}),
         (lambda: attend(attention_short, 128), {"_forward", "_backward"}),
         (relate, {"_forward", "_backward", "_of_bias"}),
         (lambda: attend(attention_long, 300), {"_forward", "_of_queries", "_of_keys"}),

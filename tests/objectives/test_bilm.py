@@ -107,7 +107,7 @@ def test_only_a_validation_counts_what_was_guessed_right() -> None:
 def test_a_validation_looks_at_some_scores_at_a_time_and_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     made, batch = objective(), collate(packed())
     whole = made(batch)
-    monkeypatch.setattr("bertsmith.objectives.bilm.SCORES", 7 * VOCABULARY)
+    monkeypatch.setattr("bertsmith.objectives.bilm.LOGITS_PER_CHUNK", 7 * VOCABULARY)
     for name, term in made(batch).items():
         assert term.total.item() == pytest.approx(whole[name].total.item(), rel=1e-5)
         assert term.correct == whole[name].correct

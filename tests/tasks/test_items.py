@@ -72,7 +72,7 @@ def test_predictions_in_parts_are_those_of_the_whole(name: str, monkeypatch: pyt
     task = case.task()
     found = task.preprocess(case.examples, tokenizer(), LENGTH)
     whole = predict(task, case.examples, found, device="cpu")
-    monkeypatch.setattr(base, "HELD", 3)
+    monkeypatch.setattr(base, "MAX_HELD_ITEMS", 3)
     parts = predict(task, case.examples, found, device="cpu")
     assert len(parts) == len(whole)
     for one, other in zip(parts, whole, strict=True):

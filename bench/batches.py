@@ -66,7 +66,7 @@ def main() -> None:
     rows = []
     print(f"{'pairs':6}{'length':>7}{'unit':>7}{'workers':>9}{'ms a batch':>12}{'tokens/s':>14}{'filler':>9}")
     pairs: Pairs
-    for pairs in ("none", "next"):
+    for pairs in ("none", "nsp"):
         for length in (128, 512):
             pack = Packer(source, max_length=length, batch_tokens=TOKENS, pairs=pairs, seed=1, **SPECIALS)
             filler = 1 - np.mean([pack(index).real_tokens for index in range(given.batches)]) / TOKENS
@@ -78,7 +78,7 @@ def main() -> None:
                 rows.append(row)
                 figures = f"{seconds * 1000:12.2f}{TOKENS / seconds:14,.0f}{filler:9.3%}"
                 print(f"{pairs:6}{length:7}{unit:>7}{workers:9}{figures}", flush=True)
-    found = [restore(pairs, tokens) for pairs in ("none", "next") for tokens in (TOKENS, 4096)]
+    found = [restore(pairs, tokens) for pairs in ("none", "nsp") for tokens in (TOKENS, 4096)]
     text = str(given.folder) if given.folder else "made up"
     machine = {
         "cpu": cpu(),

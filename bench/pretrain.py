@@ -204,7 +204,7 @@ def theirs(case: Case, *, compiled: bool, half: bool) -> dict[str, float]:
             size_here = len(rows[at + row])
             ids[row, :size_here], marks[row, :size_here], truth[row, :size_here] = rows[at + row], 1, labels[at + row]
         batches.append((ids.to(device), marks.to(device), truth.to(device), int(marks.sum())))
-    shape = AutoConfig.for_model(**to_config_json(config, ("head",)))
+    shape = AutoConfig.for_model(**to_config_json(config, ("mlm_head",)))
     model = AutoModelForMaskedLM.from_config(shape, attn_implementation="sdpa").to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
     whole = bool((batches[0][1] == 1).all())

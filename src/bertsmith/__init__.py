@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bertsmith.tasks import TASKS
     from bertsmith.text.tokenizer import Tokenizer
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "BertsmithError": "errors",

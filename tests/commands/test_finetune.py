@@ -404,7 +404,7 @@ def test_a_frozen_trunk_stays_as_it_is_bit_for_bit(base: Path, data: Path, tmp_p
 def test_lora_is_merged_into_the_model_and_written_beside_it(base: Path, data: Path, tmp_path: Path) -> None:
     settings = ["adapt.kind=lora", "adapt.rank=2", "train.steps=5"]
     finetuning.finetune(recipe(base, data, tmp_path, *LEARN, *settings))
-    assert moved(tmp_path, base) == {f"trunk.layers.{n}.attention.project.weight" for n in range(2)}
+    assert moved(tmp_path, base) == {f"trunk.layers.{n}.attention.qkv.weight" for n in range(2)}
     whole = bertsmith.load(tmp_path / "model")
     task = SequenceClassification(
         Transformer(shape(max_length=32)), SequenceClassification.Config(), ("bark", "purr")
@@ -430,7 +430,7 @@ def test_the_deeper_a_layer_the_less_it_moves(base: Path, data: Path, tmp_path: 
     assert far("pooler.dense.bias") == pytest.approx(1e-3, rel=0.05)
     assert far("trunk.layers.1.attention.output.bias") == pytest.approx(1e-4, rel=0.05)
     assert far("trunk.layers.0.attention.output.bias") == pytest.approx(1e-5, rel=0.05)
-    assert far("trunk.norm.bias") == pytest.approx(1e-6, rel=0.05)
+    assert far("trunk.embedding_norm.bias") == pytest.approx(1e-6, rel=0.05)
 
 
 def test_a_head_that_means_the_same_is_gone_on_with(tmp_path: Path) -> None:
@@ -709,7 +709,7 @@ def test_a_network_of_our_own_goes_the_whole_way(data: Path, tmp_path: Path) -> 
     )
     pretraining.pretrain(built)
     opened = folders.read(tmp_path / "made" / "model")
-    assert opened.parts == {"head"}
+    assert opened.parts == {"mlm_head"}
     assert opened.config_json["model_type"] == "modernbert"
     words = json.loads((tmp_path / "made" / "model" / "tokenizer_config.json").read_text())
     assert words["model_input_names"] == ["input_ids", "attention_mask"]
@@ -723,7 +723,7 @@ def test_a_network_of_our_own_goes_the_whole_way(data: Path, tmp_path: Path) -> 
     assert model.trunk.config.dropout == model.trunk.config.attention_dropout == 0.2
     assert [said["label"] for said in model.classify(["the old dog", "in the garden the cat"])] == ["bark", "purr"]
     begun = finetuning._pretrained_weights(task_data.build_task(chosen, opened.config, task_data.read(chosen)), opened)
-    assert torch.equal(begun["pooler.dense.weight"], opened.state_dict["head.dense.weight"])
+    assert torch.equal(begun["pooler.dense.weight"], opened.state_dict["mlm_head.dense.weight"])
 
 
 def test_two_readings_without_dropout_would_be_one(data: Path, tmp_path: Path) -> None:

@@ -235,7 +235,7 @@ def test_a_model_that_knows_nothing_has_the_perplexity_of_its_vocabulary(tokeniz
     objective = model(tokenizer)
     with torch.no_grad():
         objective.trunk.embedding.weight.zero_()
-        objective.head.bias.zero_()
+        objective.mlm_head.bias.zero_()
     assert perplexity(score(objective, tokenizer, TEXTS)) == pytest.approx(tokenizer.vocabulary, rel=1e-5)
 
 

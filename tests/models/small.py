@@ -14,15 +14,15 @@ from bertsmith.models.transformer import Transformer, TransformerConfig
 from bertsmith.nn.heads import MaskedLMHead, Pooler, SentencePairHead
 
 SMALL = TransformerConfig(vocabulary=30, width=8, layers=2, heads=2, feed_forward=12, max_length=10)
-EVERY = ("head", "pooler", "next")
+EVERY = ("mlm_head", "pooler", "sentence_pair")
 
 
 def state(config: TransformerConfig = SMALL, parts: tuple[str, ...] = EVERY) -> dict[str, Tensor]:
     torch.manual_seed(0)
     heads = {
-        "head": MaskedLMHead(config.width, config.vocabulary, config.activation, config.norm_eps),
+        "mlm_head": MaskedLMHead(config.width, config.vocabulary, config.activation, config.norm_eps),
         "pooler": Pooler(config.width),
-        "next": SentencePairHead(config.width),
+        "sentence_pair": SentencePairHead(config.width),
     }
     whole = nn.ModuleDict({"trunk": Transformer(config), **{part: heads[part] for part in parts}})
     return {name: torch.randn_like(weight) for name, weight in whole.state_dict().items()}

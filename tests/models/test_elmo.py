@@ -73,12 +73,12 @@ def test_states_are_the_words_twice_and_then_every_layer_with_what_it_read_added
     states = made.hidden_states(tokens)
     assert [state.shape for state in states] == [(11, 12)] * 3
     for row in ROWS:
-        words = made.characters(made.spelling[row])
+        words = made.char_cnn(made.character_ids[row])
         both = []
         for end, turned in (("left_to_right", False), ("right_to_left", True)):
             read = words.flip(0) if turned else words
             layers = [read]
-            for number, lstm in enumerate(made.stacks[end]):  # type: ignore[arg-type]
+            for number, lstm in enumerate(made.lstms[end]):  # type: ignore[arg-type]
                 said = nn.LSTM.forward(lstm, layers[-1][None])[0][0]
                 layers.append(said + layers[-1] if number else said)
             both.append([layer.flip(0) if turned else layer for layer in layers])
@@ -157,10 +157,10 @@ def test_the_same_seed_gives_the_same_weights_and_gates_begin_open() -> None:
     one, other = elmo(), elmo()
     for name, weight in one.state_dict().items():
         assert torch.equal(weight, other.state_dict()[name]), name
-    lstm = one.stacks["left_to_right"][0]  # type: ignore[index]
+    lstm = one.lstms["left_to_right"][0]  # type: ignore[index]
     assert lstm.bias_ih_l0[10:20].tolist() == [1.0] * 10
     assert lstm.bias_ih_l0[:10].tolist() == [0.0] * 10
-    assert (one.characters.highways[0].dense.bias[14:] > 0).all()
+    assert (one.char_cnn.highways[0].dense.bias[14:] > 0).all()
 
 
 @pytest.mark.parametrize(
@@ -196,12 +196,12 @@ def test_a_folder_holds_weights_and_spelling(tmp_path: Path) -> None:
     assert opened.config == SMALL
     again = Elmo(SMALL)
     again.load_state_dict({name.removeprefix("trunk."): weight for name, weight in opened.state_dict.items()})
-    assert again.spelling.dtype == torch.int16
+    assert again.character_ids.dtype == torch.int16
     torch.testing.assert_close(again.eval()(Tokens.from_rows(ROWS)), made(Tokens.from_rows(ROWS)))
 
 
 def test_a_folder_whose_spelling_has_points_is_refused(tmp_path: Path) -> None:
     state = {f"trunk.{name}": weight for name, weight in elmo().state_dict().items()}
-    folders.write(tmp_path / "model", SMALL, state | {"trunk.spelling": state["trunk.spelling"].float()})
-    with pytest.raises(FolderError, match=r"'trunk\.spelling' holds F32, not whole numbers"):
+    folders.write(tmp_path / "model", SMALL, state | {"trunk.character_ids": state["trunk.character_ids"].float()})
+    with pytest.raises(FolderError, match=r"'trunk\.character_ids' holds F32, not whole numbers"):
         folders.read(tmp_path / "model")

@@ -75,5 +75,5 @@ def test_both_halves_read_words_by_one_table() -> None:
     model = made(OLD)
     assert model.encoder.embedding is model.decoder.embedding
     names = model.matrices()
-    assert names["decoder.layers.1.cross.project.weight"] == 2
+    assert names["decoder.layers.1.cross_attention.kv.weight"] == 2
     assert names.keys() <= dict(model.named_parameters()).keys()

@@ -19,8 +19,8 @@ from bertsmith.models.transformer import Transformer
     ("parts", "architecture"),
     [
         (EVERY, "BertForPreTraining"),
-        (("head",), "BertForMaskedLM"),
-        (("pooler", "next"), "BertForNextSentencePrediction"),
+        (("mlm_head",), "BertForMaskedLM"),
+        (("pooler", "sentence_pair"), "BertForNextSentencePrediction"),
         (("pooler",), "BertModel"),
         ((), "BertModel"),
     ],
@@ -79,7 +79,7 @@ def test_half_precision_is_read_as_float32_and_written_by_its_name(tmp_path: Pat
     opened = folders.read(tmp_path / "model")
     assert opened.config_json["dtype"] == "bfloat16"
     assert all(weight.dtype == torch.float32 for weight in opened.state_dict.values())
-    assert torch.equal(opened.state_dict["head.bias"], half["head.bias"].float())
+    assert torch.equal(opened.state_dict["mlm_head.bias"], half["mlm_head.bias"].float())
 
 
 def test_sinusoidal_positions_travel_as_a_table(tmp_path: Path) -> None:
@@ -140,8 +140,8 @@ def test_weights_that_do_not_belong_are_not_written(tmp_path: Path) -> None:
     weights = state()
     cases = {
         "the weight 'odd.weight' has no place in a folder": {**weights, "odd.weight": torch.zeros(1)},
-        "the weight 'head.bias' is missing": {name: w for name, w in weights.items() if name != "head.bias"},
-        "the weight 'head.bias' has shape [31], not [30]": {**weights, "head.bias": torch.zeros(31)},
+        "the weight 'mlm_head.bias' is missing": {name: w for name, w in weights.items() if name != "mlm_head.bias"},
+        "the weight 'mlm_head.bias' has shape [31], not [30]": {**weights, "mlm_head.bias": torch.zeros(31)},
     }
     for fact, wrong in cases.items():
         with pytest.raises(FolderError) as caught:

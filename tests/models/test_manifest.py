@@ -39,7 +39,7 @@ def folder(exported: Path, tmp_path: Path) -> Path:
 
 def test_every_file_but_the_card_is_listed_with_its_size_and_hash(folder: Path) -> None:
     said = json.loads((folder / "MANIFEST.json").read_text())
-    assert (said["format"], said["version"]) == ("bertsmith-model", 1)
+    assert (said["format"], said["version"]) == ("bertsmith-model", 2)
     names = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "1_Pooling/config.json"}
     assert said["files"].keys() == names
     for name, written in said["files"].items():
@@ -87,12 +87,19 @@ def test_who_changed_a_folder_on_purpose_deletes_the_list(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["{}", '{"format": "bertsmith-model", "version": 2, "files": {}}', '{"format": "bertsmith-model", "version": 1}'],
+    ["{}", '{"format": "bertsmith-model", "version": 3, "files": {}}', '{"format": "bertsmith-model", "version": 2}'],
 )
 def test_a_list_that_is_none_is_refused(text: str, folder: Path) -> None:
     (folder / "MANIFEST.json").write_text(text)
     remedy = "Delete it to open the folder unchecked."
-    assert refusal(folder) == f"F/MANIFEST.json: is no list of hashes in version 1 of its format. {remedy}"
+    assert refusal(folder) == f"F/MANIFEST.json: is no list of hashes in version 2 of its format. {remedy}"
+
+
+def test_a_folder_of_an_older_version_is_refused(folder: Path) -> None:
+    said = json.loads((folder / "MANIFEST.json").read_text())
+    (folder / "MANIFEST.json").write_text(json.dumps({**said, "version": 1}))
+    fact = "was written by an older bertsmith (this one reads version 2 of its format)"
+    assert refusal(folder) == f"F/MANIFEST.json: {fact}. Export the model anew."
 
 
 @pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "1_Pooling/../../secret", "a/b/c", ""])

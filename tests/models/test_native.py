@@ -60,6 +60,10 @@ def test_a_folder_is_opened_as_it_was_written(name: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("words", "line"),
     [
+        (
+            {"version": 1},
+            "F/config.json: is of version 1 of our own format; this bertsmith reads version 2. Export the model anew.",
+        ),
         ({"network": "recurent"}, "F/config.json: network is 'recurent'. Did you mean 'recurrent'?"),
         ({"network": None}, "F/config.json: network is 'None'. Known: elmo, recurrent, seq2seq, static."),
         ({"width": "4"}, "F/config.json width: expected a whole number, got '4'."),
@@ -82,9 +86,9 @@ def test_settings_that_are_not_understood_are_refused(words: dict[str, Any], lin
 def test_weights_of_another_kind_are_refused(tmp_path: Path) -> None:
     state = saved(tmp_path / "model", "elmo")
     stored = tmp_path / "model" / "model.safetensors"
-    safetensors.torch.save_file({**state, "trunk.spelling": state["trunk.spelling"].float()}, stored)
-    assert refusal(tmp_path / "model") == "F/model.safetensors: 'trunk.spelling' holds F32, not whole numbers."
-    table = "trunk.characters.embedding.weight"
+    safetensors.torch.save_file({**state, "trunk.character_ids": state["trunk.character_ids"].float()}, stored)
+    assert refusal(tmp_path / "model") == "F/model.safetensors: 'trunk.character_ids' holds F32, not whole numbers."
+    table = "trunk.char_cnn.embedding.weight"
     safetensors.torch.save_file({**state, table: state[table].to(torch.int32)}, stored)
     assert refusal(tmp_path / "model") == f"F/model.safetensors: '{table}' holds I32, not numbers with a point."
     del state[table]

@@ -86,7 +86,7 @@ def test_words_are_told_by_the_table_that_reads_them_or_by_one_more() -> None:
     tied, own = small(), small(tie_embeddings=False)
     hidden = torch.randn(4, 6).double()
     torch.testing.assert_close(tied.logits(hidden), hidden @ tied.embedding.weight.T + tied.bias)
-    torch.testing.assert_close(own.logits(hidden), hidden @ own.words.weight.T + own.bias)
+    torch.testing.assert_close(own.logits(hidden), hidden @ own.lm_head.weight.T + own.bias)
 
 
 def test_a_forgotten_word_is_forgotten_wherever_it_stands() -> None:

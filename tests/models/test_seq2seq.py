@@ -232,9 +232,9 @@ def test_it_begins_with_cells_that_keep_and_by_the_seed_alone() -> None:
     initialise(other, 3)
     states = one.state_dict(), other.state_dict()
     assert all(torch.equal(states[1][name], weight) for name, weight in states[0].items())
-    bias = states[0]["writer.layers.1.bias_ih_l0"]
+    bias = states[0]["decoder.layers.1.bias_ih_l0"]
     assert bias.view(4, -1).sum(1).tolist() == [0, SIZES["hidden"], 0, 0]
-    assert not states[0]["writer.layers.1.bias_hh_l0"].any()
+    assert not states[0]["decoder.layers.1.bias_hh_l0"].any()
     assert 0 < states[0]["mix.weight"].abs().max() <= (2 * SIZES["hidden"]) ** -0.5
 
 

@@ -176,8 +176,8 @@ def test_matrices_are_named_with_what_they_are_made_of() -> None:
     plain, gated = (network(replace(SMALL, gated=gated)) for gated in (False, True))
     named = plain.matrices()
     assert len(named) == 4 * SMALL.layers
-    assert named["layers.2.attention.project.weight"] == 3
+    assert named["layers.2.attention.qkv.weight"] == 3
     assert set(named) <= dict(plain.named_parameters()).keys()
     assert {name for name in named if gated.matrices()[name] != named[name]} == {
-        f"layers.{number}.feed_forward.widen.weight" for number in range(SMALL.layers)
+        f"layers.{number}.feed_forward.up.weight" for number in range(SMALL.layers)
     }

@@ -18,7 +18,7 @@ def on_a_device() -> None:
     for (name, lengths), masters in itertools.product(LENGTHS.items(), (torch.float32, torch.bfloat16)):
         torch.manual_seed(0)
         layer = Layer(128, 2, 256, "gelu", 1e-12, dropout=0.0, attention_dropout=0.0).to("cuda", masters)
-        torch.nn.init.normal_(layer.attention.project.bias)
+        torch.nn.init.normal_(layer.attention.qkv.bias)
         bounds = torch.tensor([0, *lengths], device="cuda").cumsum(0).to(torch.int32)
         layout = Layout.of(bounds, max(lengths), name)
         hidden = torch.randn(sum(lengths), 128, device="cuda", dtype=masters, requires_grad=True)

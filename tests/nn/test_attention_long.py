@@ -315,7 +315,7 @@ def test_shapes_are_known_without_running_anything(width: int) -> None:
 
 
 @OUTSIDE
-@pytest.mark.parametrize("kernel", ["_forward", "_of_queries", "_of_keys"])
+@pytest.mark.parametrize("kernel", ["_forward", "_backward_queries", "_backward_keys"])
 def test_the_compiler_takes_the_kernels(kernel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It needs no GPU to compile for one, and is stricter about types than the interpreter."""
     import triton
@@ -327,8 +327,8 @@ def test_the_compiler_takes_the_kernels(kernel: str, tmp_path: Path, monkeypatch
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")  # Triton 3.9 warns that it will have another default
     function = getattr(module, kernel)
-    pointers = dict.fromkeys(("query", "key", "value", "attended", "above", "gradient"), "*bf16")
-    pointers |= {"logs": "*fp32", "notes": "*fp32", "bounds": "*i32", "seed": "*i64"}
+    pointers = dict.fromkeys(("query", "key", "value", "attended", "grad_output", "gradient"), "*bf16")
+    pointers |= {"lse": "*fp32", "notes": "*fp32", "bounds": "*i32", "seed": "*i64"}
     steps = {f"{part}_step": 2304 for part in ("query", "key", "value")}
     fixed = steps | {f"{part}_head": 64 for part in ("query", "key", "value")}
     fixed |= {"heads": 12, "width": 64, "query_block": 64, "key_block": 64, "forgotten": 3 << 30}

@@ -302,8 +302,8 @@ def test_the_compiler_takes_the_kernels(kernel: str, tmp_path: Path, monkeypatch
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")  # Triton 3.9 warns that it will have another default
     function = getattr(module, kernel)
-    pointers = dict.fromkeys(("query", "key", "value", "attended", "above", "gradient"), "*bf16")
-    pointers |= {"bias": "*i32", "logs": "*fp32", "bounds": "*i32", "seed": "*i64"}
+    pointers = dict.fromkeys(("query", "key", "value", "attended", "grad_output", "gradient"), "*bf16")
+    pointers |= {"bias": "*i32", "lse": "*fp32", "bounds": "*i32", "seed": "*i64"}
     fixed = {"heads": 12, "width": 64, "block": 32, "at_once": 32, "least": 0, "half": 16, "forgotten": 3 << 30}
     fixed["bias_step"] = 0
     signature = pointers | dict.fromkeys(("scale", "grow", "shrink"), "fp32") | dict.fromkeys(fixed, "constexpr")

@@ -114,8 +114,8 @@ def relate() -> Tensor:
         (join, {"_norm_forward", "_norm_backward"}),
         (guess, {"_logit_gradients"}),
         (lambda: attend(attention_short, 128), {"_forward", "_backward"}),
-        (relate, {"_forward", "_backward", "_of_bias"}),
-        (lambda: attend(attention_long, 300), {"_forward", "_of_queries", "_of_keys"}),
+        (relate, {"_forward", "_backward", "_backward_bias"}),
+        (lambda: attend(attention_long, 300), {"_forward", "_backward_queries", "_backward_keys"}),
     ],
     ids=["gelu", "norm", "entropy", "short", "biased", "long"],
 )

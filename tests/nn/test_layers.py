@@ -35,7 +35,7 @@ def test_a_layer_ends_in_a_norm() -> None:
 def test_sublayers_are_added_to_what_came_in() -> None:
     """With both sublayers silent only the two norms remain, and norming twice is norming once."""
     module = layer()
-    for last in (module.attention.output, module.feed_forward.narrow):
+    for last in (module.attention.output, module.feed_forward.down):
         torch.nn.init.zeros_(last.weight)
         torch.nn.init.zeros_(last.bias)
     hidden = torch.randn(9, 12)
@@ -49,8 +49,8 @@ def test_one_projection_makes_query_key_and_value_in_this_order() -> None:
     recorded = Layout.of(BOUNDS, 5, "recorded")
     hidden = torch.randn(9, 12)
     module(hidden, recorded)
-    query, key, _ = (hidden @ part.T for part in module.project.weight.split(12))
-    query, key = query + module.project.bias[:12], key + module.project.bias[12:24]
+    query, key, _ = (hidden @ part.T for part in module.qkv.weight.split(12))
+    query, key = query + module.qkv.bias[:12], key + module.qkv.bias[12:24]
     scores = query[:4, 4:8] @ key[:4, 4:8].T / 2  # the second head of the first sequence
     torch.testing.assert_close(recorded.attention_weights[0][0][1], scores.softmax(1))
 

@@ -47,7 +47,7 @@ def assert_alike(given: list[Tensor], targets: Tensor) -> None:
 def test_sum_and_slopes_are_those_of_the_plain_one_however_many_at_once(
     device: str, places: int, words: int, width: int, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "AT_ONCE", at_once)
+    monkeypatch.setattr(module, "CHUNK", at_once)
     assert_alike(*drawn(places, words, width, device))
 
 

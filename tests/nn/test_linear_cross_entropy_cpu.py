@@ -41,7 +41,7 @@ def assert_alike(given: list[Tensor], targets: Tensor, most: float) -> None:
 def test_sum_and_slopes_are_those_of_the_plain_one_however_many_at_once(
     places: int, words: int, width: int, at_once: int, in_cache: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(linear_cross_entropy_cpu, "AT_ONCE", at_once)
+    monkeypatch.setattr(linear_cross_entropy_cpu, "CHUNK", at_once)
     monkeypatch.setattr(linear_cross_entropy_cpu, "IN_CACHE", in_cache)
     assert_alike(*drawn(places, words, width), most=1e-5)
 
@@ -95,7 +95,7 @@ def test_large_scores_stay_numbers() -> None:
 
 
 def test_who_looks_sees_every_chance_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linear_cross_entropy_cpu, "AT_ONCE", 300)
+    monkeypatch.setattr(linear_cross_entropy_cpu, "CHUNK", 300)
     monkeypatch.setattr(linear_cross_entropy_cpu, "IN_CACHE", 100)
     given, targets = drawn(11, 50, 4)
     seen = torch.zeros(11, 50)

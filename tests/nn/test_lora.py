@@ -10,7 +10,7 @@ from bertsmith.nn.lora import TARGETS, Lora, adapt, merge, pairs
 
 SMALL = TransformerConfig(vocabulary=50, width=16, layers=2, heads=2, feed_forward=24, max_length=16)
 TOKENS = Tokens.from_rows([[1, 2, 3, 4, 5], [6, 7, 8]])
-EVERY = tuple(name for name in TARGETS if name != "project")
+EVERY = tuple(name for name in TARGETS if name != "qkv")
 
 
 SHAPES = {
@@ -34,25 +34,25 @@ def adapted(*targets: str, dropout: float = 0.0, seed: int = 0, shape: str = "be
 def learn(network: Transformer) -> None:
     """Updates that are not nought, as after training."""
     for pair in pairs(network):
-        pair.up.normal_(0, 0.3)
+        pair.lora_b.normal_(0, 0.3)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("targets", [EVERY, ("project", "narrow")])
+@pytest.mark.parametrize("targets", [EVERY, ("qkv", "down")])
 def test_an_adapted_network_says_at_first_what_it_said_before(shape: str, targets: tuple[str, ...]) -> None:
     with torch.no_grad():
         torch.testing.assert_close(adapted(*targets, shape=shape)(TOKENS), trunk(shape)(TOKENS), rtol=0, atol=0)
 
 
 def test_only_the_thin_matrices_learn() -> None:
-    network = adapted("query", "value", "narrow")
+    network = adapted("query", "value", "down")
     network(TOKENS).square().sum().backward()
     learning = {name for name, parameter in network.named_parameters() if parameter.grad is not None}
     assert learning == {
         f"layers.{layer}.{path}.{end}"
         for layer in (0, 1)
-        for path in ("attention.project", "feed_forward.narrow")
-        for end in ("down", "up")
+        for path in ("attention.qkv", "feed_forward.down")
+        for end in ("lora_a", "lora_b")
     }
     assert learning == {name for name, parameter in network.named_parameters() if parameter.requires_grad}
 
@@ -71,7 +71,7 @@ def test_the_paper_counts_two_thin_matrices_for_each_target() -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(
     "targets",
-    [("query", "value"), ("key",), ("value", "query", "key"), ("narrow",), EVERY, ("project",), ("widen", "project")],
+    [("query", "value"), ("key",), ("value", "query", "key"), ("down",), EVERY, ("qkv",), ("up", "qkv")],
 )
 def test_merged_it_says_the_same_in_plain_linears(shape: str, targets: tuple[str, ...]) -> None:
     network = adapted(*targets, shape=shape)
@@ -87,23 +87,23 @@ def test_merged_it_says_the_same_in_plain_linears(shape: str, targets: tuple[str
 
 def test_a_shared_layer_has_one_adapter_whose_gradient_is_the_sum_of_its_uses() -> None:
     shared, apart = (
-        adapted("query", "narrow", shape="albert"),
+        adapted("query", "down", shape="albert"),
         Transformer(replace(SHAPES["albert"], share_layers=False)),
     )
-    assert [(pair.layer, pair.target) for pair in pairs(shared)] == [(0, "query"), (0, "narrow")]
+    assert [(pair.layer, pair.target) for pair in pairs(shared)] == [(0, "query"), (0, "down")]
     learn(shared)
-    own = {name: weight for name, weight in shared.state_dict().items() if not name.endswith((".down", ".up"))}
+    own = {name: weight for name, weight in shared.state_dict().items() if not name.endswith((".lora_a", ".lora_b"))}
     layers = {name.replace("layers.0", f"layers.{n}"): weight for name, weight in own.items() for n in range(3)}
     apart.load_state_dict(own | layers)
-    adapt(apart.eval(), rank=3, alpha=6.0, dropout=0.0, targets=("query", "narrow"), seed=0)
+    adapt(apart.eval(), rank=3, alpha=6.0, dropout=0.0, targets=("query", "down"), seed=0)
     learnt = {pair.target: pair for pair in pairs(shared)}
     for pair in pairs(apart):
-        pair.down.copy_(learnt[pair.target].down)
-        pair.up.copy_(learnt[pair.target].up)
+        pair.lora_a.copy_(learnt[pair.target].lora_a)
+        pair.lora_b.copy_(learnt[pair.target].lora_b)
     for network in (shared, apart):
         network(TOKENS).square().sum().backward()
-    for path in ("attention.project", "feed_forward.narrow"):
-        for end in ("down", "up"):
+    for path in ("attention.qkv", "feed_forward.down"):
+        for end in ("lora_a", "lora_b"):
             name = f"{path}.{end}"
             parts = [layer.get_parameter(name).grad for layer in apart.layers]
             total = shared.layers[0].get_parameter(name).grad
@@ -116,7 +116,7 @@ def test_a_target_changes_its_own_rows_and_no_others(target: str) -> None:
     network, plain = adapted(target), trunk()
     learn(network)
     changes = {
-        (pair.layer, pair.target): 2 * pair.up @ pair.down  # alpha / rank
+        (pair.layer, pair.target): 2 * pair.lora_b @ pair.lora_a  # alpha / rank
         for pair in pairs(network)
     }
     assert changes.keys() == {(0, target), (1, target)}
@@ -141,7 +141,7 @@ def test_the_gradient_is_that_of_the_merged_weight() -> None:
         linear, rank=2, alpha=3.0, dropout=0.0, generator=torch.Generator().manual_seed(0), chosen=(0, 2), parts=3
     )
     with torch.no_grad():
-        module.up.normal_()
+        module.lora_b.normal_()
     plain, hidden = module.merged().requires_grad_(True), torch.randn(5, 6)
     weights = torch.randn(5, 12)
     for one in (module, plain):
@@ -149,16 +149,16 @@ def test_the_gradient_is_that_of_the_merged_weight() -> None:
     assert plain.weight.grad is not None
     whole = plain.weight.grad.chunk(3)
     for index, part in enumerate((0, 2)):
-        up, down = module.up.detach()[index], module.down.detach()[index]
-        assert module.up.grad is not None
-        assert module.down.grad is not None
-        torch.testing.assert_close(module.up.grad[index], 1.5 * whole[part] @ down.T)
-        torch.testing.assert_close(module.down.grad[index], 1.5 * up.T @ whole[part])
+        up, down = module.lora_b.detach()[index], module.lora_a.detach()[index]
+        assert module.lora_b.grad is not None
+        assert module.lora_a.grad is not None
+        torch.testing.assert_close(module.lora_b.grad[index], 1.5 * whole[part] @ down.T)
+        torch.testing.assert_close(module.lora_a.grad[index], 1.5 * up.T @ whole[part])
 
 
 def test_the_seed_alone_decides_the_first_weights() -> None:
     def downs(network: Transformer) -> Tensor:
-        return torch.cat([pair.down.flatten() for pair in pairs(network)])
+        return torch.cat([pair.lora_a.flatten() for pair in pairs(network)])
 
     first = downs(adapted("query", "value"))
     torch.manual_seed(9)
@@ -166,7 +166,7 @@ def test_the_seed_alone_decides_the_first_weights() -> None:
     assert not torch.equal(first, downs(adapted("query", "value", seed=1)))
     assert first.abs().max() <= 1 / SMALL.width**0.5  # as PEFT draws them
     assert first.abs().max() > 0.9 / SMALL.width**0.5
-    assert not any(pair.up.any() for pair in pairs(adapted("query")))
+    assert not any(pair.lora_b.any() for pair in pairs(adapted("query")))
 
 
 def test_dropout_is_on_the_input_of_the_update_and_in_training_only() -> None:
@@ -174,10 +174,10 @@ def test_dropout_is_on_the_input_of_the_update_and_in_training_only() -> None:
     module = Lora(linear, rank=2, alpha=2.0, dropout=0.5, generator=torch.Generator().manual_seed(0))
     hidden = torch.randn(4, 6)
     assert torch.equal(module(hidden), linear(hidden))  # the frozen product sees no dropout
-    torch.nn.init.normal_(module.up)
+    torch.nn.init.normal_(module.lora_b)
     assert not torch.equal(module(hidden), module(hidden))
     module.eval()
-    torch.testing.assert_close(module(hidden), linear(hidden) + hidden @ (module.up[0] @ module.down[0]).T)
+    torch.testing.assert_close(module(hidden), linear(hidden) + hidden @ (module.lora_b[0] @ module.lora_a[0]).T)
 
 
 def test_a_linear_without_bias_can_be_adapted() -> None:
@@ -198,7 +198,7 @@ def test_what_cannot_be_adapted_is_refused() -> None:
     network = adapted("query")
     with pytest.raises(ValueError, match=r"^the network is adapted already\. Merge it first$"):
         adapt(network, rank=3, alpha=6.0, dropout=0.0, targets=("query",), seed=0)
-    with pytest.raises(ValueError, match=r"^'project' is query, key and value at once\. Name the whole or its parts$"):
-        adapt(trunk(), rank=3, alpha=6.0, dropout=0.0, targets=("key", "project"), seed=0)
+    with pytest.raises(ValueError, match=r"^'qkv' is query, key and value at once\. Name the whole or its parts$"):
+        adapt(trunk(), rank=3, alpha=6.0, dropout=0.0, targets=("key", "qkv"), seed=0)
     with pytest.raises(ValueError, match=r"^a rank of 0 learns nothing\. Give at least 1$"):
         adapt(trunk(), rank=0, alpha=6.0, dropout=0.0, targets=("query",), seed=0)

@@ -114,7 +114,7 @@ def test_windows_are_for_a_cpu_that_learns_nothing() -> None:
 def test_a_packed_product_is_the_product(
     activation: Activation | None, at_once: set[Activation], fused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "AT_ONCE", at_once)
+    monkeypatch.setattr(module, "FUSED_ACTIVATIONS", at_once)
     if not fused:
         monkeypatch.setattr(module, "can_prepack", lambda dtype: False)
     torch.manual_seed(0)
@@ -136,7 +136,7 @@ def test_a_packed_product_holds_what_lora_has_learnt() -> None:
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(0)
     adapted = Lora(nn.Linear(24, 40), rank=2, alpha=4.0, dropout=0.0, generator=generator)
-    nn.init.normal_(adapted.up)
+    nn.init.normal_(adapted.lora_b)
     hidden = torch.randn(9, 24)
     with torch.no_grad():
         torch.testing.assert_close(PrepackedLinear(adapted, torch.float32)(hidden), adapted(hidden), rtol=0, atol=1e-4)
@@ -248,16 +248,16 @@ def test_other_networks_are_packed_too(changes: dict[str, Any]) -> None:
 def test_of_networks_that_write_every_product_is_packed(changes: dict[str, Any], lay: bool) -> None:
     torch.manual_seed(0)
     made = EncoderDecoder(replace(CONFIG, decoder_layers=2, segments=0, **changes)).eval()
-    looks, dice = made.decoder.layers[0].cross, torch.Generator().manual_seed(0)
+    looks, dice = made.decoder.layers[0].cross_attention, torch.Generator().manual_seed(0)
     looks.query = Lora(looks.query, rank=2, alpha=4.0, dropout=0.0, generator=dice).eval()
-    nn.init.normal_(looks.query.up, std=0.1, generator=dice)
+    nn.init.normal_(looks.query.lora_b, std=0.1, generator=dice)
     light = prepack_trunk(made, torch.float32, reorder=lay)
     layers = [layer for half in (light.encoder, light.decoder) for layer in half.layers]
     assert {type(layer) for layer in layers} == {PrepackedLayer}
     kinds = {type(part) for part in (*light.modules(), *(part for layer in layers for part in vars(layer).values()))}
     assert PrepackedLinear in kinds
     assert not kinds & {nn.Linear, Lora, Layer}
-    assert type(made.decoder.layers[0].feed_forward.widen) is nn.Linear  # the other is as it was
+    assert type(made.decoder.layers[0].feed_forward.up) is nn.Linear  # the other is as it was
     read, written = tokens_of([5, 17, 1]), tokens_of([3, 1, 9])
     torch.testing.assert_close(light(read, written), made(read, written), rtol=0, atol=1e-5)
 

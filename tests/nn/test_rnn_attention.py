@@ -29,9 +29,11 @@ def texts() -> tuple[Tensor, Tensor, PaddedRows]:
 def score(way: SourceAttention, asks: Tensor, word: Tensor) -> Tensor:
     """The papers' formulas, of one vector that asks and one word."""
     if isinstance(way, BilinearAttention):
-        return asks @ way.turn.weight @ word
+        return asks @ way.projection.weight @ word
     if isinstance(way, AdditiveAttention):
-        return way.score.weight[0] @ torch.tanh(way.read.weight @ word + way.asking.weight @ asks + way.asking.bias)
+        return way.score_projection.weight[0] @ torch.tanh(
+            way.key_projection.weight @ word + way.query_projection.weight @ asks + way.query_projection.bias
+        )
     return asks @ word
 
 

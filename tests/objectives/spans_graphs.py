@@ -45,7 +45,7 @@ def objective(shape: TransformerConfig = SHAPE) -> SpanCorruption:
     initialise(made, 0, std=0.05)
     with torch.no_grad():  # norms before make layers begin as if they were not there
         for name, weight in made.named_parameters():
-            if name.endswith(("output.weight", "narrow.weight")):
+            if name.endswith(("output.weight", "down.weight")):
                 weight.normal_(0, 0.05)
     return made
 

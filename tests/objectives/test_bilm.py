@@ -41,7 +41,9 @@ def objective(sampled: int = 0, shape: ElmoConfig = SHAPE) -> BidirectionalLM:
     made = BidirectionalLM(Elmo(shape), BidirectionalLM.Config(sampled_softmax=sampled))
     initialise(made, 0, std=0.3)
     letters = torch.Generator().manual_seed(0)
-    made.trunk.set_characters(torch.randint(1, 257, made.trunk.spelling.shape, generator=letters, dtype=torch.int16))
+    made.trunk.set_characters(
+        torch.randint(1, 257, made.trunk.character_ids.shape, generator=letters, dtype=torch.int16)
+    )
     return made.eval()
 
 
@@ -87,7 +89,7 @@ def test_a_word_is_guessed_onward_by_the_one_before_it_and_backward_by_the_one_b
     for place, target in zip(batch.target_positions.tolist(), batch.targets.tolist(), strict=True):
         if target != -100:
             for name, vector in (("left_to_right", hidden[place - 1, :8]), ("right_to_left", hidden[place + 1, 8:])):
-                totals[name] -= F.log_softmax(made.words(vector), -1)[target].item()
+                totals[name] -= F.log_softmax(made.output(vector), -1)[target].item()
     for mode in (True, False):
         terms = made.train(mode)(batch)
         assert {name: term.total.item() for name, term in terms.items()} == pytest.approx(totals, rel=1e-4)
@@ -208,7 +210,7 @@ def test_it_is_told_how_the_vocabulary_is_spelt() -> None:
     tokenizer = train(["the cat sat"] * 2, TokenizerConfig(kind="words", vocabulary=9, min_frequency=1))
     made = objective(shape=replace(SHAPE, vocabulary=tokenizer.vocabulary))
     made.bind(tokenizer)
-    assert made.trunk.spelling.tolist() == vocabulary_characters(tokenizer, 12).tolist()
+    assert made.trunk.character_ids.tolist() == vocabulary_characters(tokenizer, 12).tolist()
 
 
 def test_it_stands_in_the_table_and_leaves_one_folder() -> None:

@@ -87,7 +87,7 @@ def test_the_folder_opens_with_its_words_and_says_what_it_cannot_do(finished: Pa
     assert isinstance(model.trunk, Elmo)
     tokenizer = Tokenizer.load(finished / "model")
     word = tokenizer.piece_ids["garden"]
-    assert bytes((model.trunk.spelling[word, 1:7] - 1).tolist()) == b"garden"
+    assert bytes((model.trunk.character_ids[word, 1:7] - 1).tolist()) == b"garden"
     with pytest.raises(FolderError, match="has no masked-word head"):
         model.fill("the [MASK]")
     with pytest.raises(FolderError, match="was not trained to tell the next token"):
@@ -192,7 +192,7 @@ def test_an_item_is_spelt_between_what_begins_a_text_and_what_ends_it(finished: 
     assert isinstance(opened.config, ElmoConfig)
     tokenizer = Tokenizer.load(finished / "model")
     task = FeatureTagging(Elmo(opened.config), FeatureTagging.Config(hidden=4), ("B", "O"))
-    assert task.choice.layers == "mix"
+    assert task.layer_selection.layers == "mix"
     words = ("the", "Zking", "sees", "trees")
     [item] = task.preprocess([Sentence(location="here", words=words, tags=("O", "B", "O", "O"))], tokenizer, 32)
     row = item.rows[0]

@@ -32,7 +32,7 @@ def objective(shape: TransformerConfig = SHAPE) -> CausalLM:
     with torch.no_grad():  # norms before make layers begin as if they were not there
         for layer in made.trunk.layers:
             layer.attention.output.weight.normal_(0, 0.1)
-            layer.feed_forward.narrow.weight.normal_(0, 0.1)
+            layer.feed_forward.down.weight.normal_(0, 0.1)
     return made.eval()
 
 

@@ -45,7 +45,7 @@ def test_losses_are_those_of_the_whole_last_layer(pairs: Pairs) -> None:
     torch.testing.assert_close(terms["masked"].total, masked)
     assert terms.keys() == ({"masked"} if pairs == "none" else {"masked", pairs})
     if pairs != "none":
-        scores = made.next(made.pooler(first(hidden, given.tokens.bounds)))
+        scores = made.sentence_pair(made.pooler(first(hidden, given.tokens.bounds)))
         torch.testing.assert_close(terms[pairs].total, F.cross_entropy(scores, given.labels, reduction="sum"))
         assert terms[pairs].correct == (scores.argmax(-1) == given.labels).sum()
 
@@ -54,11 +54,11 @@ def test_later_networks_read_whole_texts_as_their_tasks_will() -> None:
     shape = replace(SMITH, vocabulary=VOCABULARY, width=32, layers=2, heads=2, feed_forward=48, max_length=64)
     made, given = MaskedLM(Transformer(shape), MaskedLM.Config()), batch("nsp")
     initialise(made, 0, std=0.1)
-    assert {name.partition(".")[0] for name in made.state_dict()} == {"trunk", "head", "next"}
+    assert {name.partition(".")[0] for name in made.state_dict()} == {"trunk", "mlm_head", "sentence_pair"}
     hidden = first(made.eval().trunk(given.tokens), given.tokens.bounds)
     task = SequenceClassification(made.trunk, SequenceClassification.Config(), ("no", "yes"))
-    task.pooler.load_state_dict({name: made.head.state_dict()[name] for name in task.pooler.state_dict()})
-    scores = made.next(task.pooler(hidden))  # fine-tuning begins with the head: tune._weights
+    task.pooler.load_state_dict({name: made.mlm_head.state_dict()[name] for name in task.pooler.state_dict()})
+    scores = made.sentence_pair(task.pooler(hidden))  # fine-tuning begins with the head: tune._weights
     torch.testing.assert_close(made(given)["nsp"].total, F.cross_entropy(scores, given.labels, reduction="sum"))
 
 

@@ -109,13 +109,13 @@ def formula(made: ReplacedTokenDetection, given: Batch) -> dict[str, Tensor]:
         ids[one.target_positions] = words.int()
         vectors = made.trunk(replace(one.tokens, ids=ids), "recorded")
         if made.config.discriminator_loss == "none":
-            guessed = made.head(vectors[one.target_positions], made.trunk.embedding.weight).log_softmax(-1)
+            guessed = made.mlm_head(vectors[one.target_positions], made.trunk.embedding.weight).log_softmax(-1)
             sums["guessed"] += sum(-guessed[n, target] for n, target in enumerate(one.targets))
             continue
         asked = range(len(ids)) if made.config.discriminator_loss == "all" else one.target_positions.tolist()
         for place in asked:
             if one.text_mask[place]:
-                chance = torch.sigmoid(made.judge(vectors[place : place + 1])[0])
+                chance = torch.sigmoid(made.discriminator(vectors[place : place + 1])[0])
                 sums["replaced"] -= torch.log(chance if ids[place] != true[place] else 1 - chance)
     return sums
 
@@ -198,9 +198,9 @@ def test_a_word_that_was_there_before_counts_as_original() -> None:
     made, given = objective(), batch()
     given = replace(given, targets=torch.where(torch.arange(len(given.targets)) % 3 == 0, 7, given.targets))
     with torch.no_grad():
-        made.generator.head.bias[7] = 1000.0
-        made.judge.output.weight.zero_()
-        made.judge.output.bias.fill_(2.0)  # says of each that it was replaced
+        made.generator.mlm_head.bias[7] = 1000.0
+        made.discriminator.output.weight.zero_()
+        made.discriminator.output.bias.fill_(2.0)  # says of each that it was replaced
         term = made(given)["replaced"]
     put = int((given.targets != 7).sum())
     assert put < len(given.targets)
@@ -249,10 +249,10 @@ def test_no_gradient_goes_through_a_draw() -> None:
 
 def test_both_networks_have_one_set_of_tables() -> None:
     made = objective()
-    for name in ("embedding", "positions", "segments", "norm"):
+    for name in ("embedding", "positions", "segments", "embedding_norm"):
         assert getattr(made.generator.trunk, name) is getattr(made.trunk, name)
-    assert made.generator.trunk.mapping is not made.trunk.mapping
-    assert made.generator.trunk.mapping.weight.shape == (16, 12)
+    assert made.generator.trunk.embedding_projection is not made.trunk.embedding_projection
+    assert made.generator.trunk.embedding_projection.weight.shape == (16, 12)
     assert made.hidden_matrices().keys() <= dict(made.named_parameters()).keys()
     assert sum(name.startswith("generator.trunk.layers") for name in made.hidden_matrices()) == 2 * 4
 
@@ -299,7 +299,7 @@ def test_the_weight_is_learnt_by_and_never_told() -> None:
         told = trainer._backward(made(given), given.counts)
         with torch.no_grad():
             figures = evaluate(made, [given], 4.0)
-        found[weight] = (told, made.judge.output.weight.grad.clone(), figures)
+        found[weight] = (told, made.discriminator.output.weight.grad.clone(), figures)
     (told, slope, figures), (again, steeper, weighted) = found[1.0], found[50.0]
     assert torch.equal(told, again)
     torch.testing.assert_close(steeper, 50 * slope)
@@ -320,7 +320,7 @@ def test_only_the_hidden_are_judged_where_so_asked() -> None:
     assert given.counts["replaced"] == len(given.target_positions)
     made, every = objective(discriminator_loss="masked"), objective()
     read: list[int] = []
-    made.judge.register_forward_hook(lambda part, arguments, scores: read.append(len(scores)))
+    made.discriminator.register_forward_hook(lambda part, arguments, scores: read.append(len(scores)))
     with torch.no_grad():
         terms = made(given)
         _, there = every(batch())["replaced"].ratios["found"]
@@ -330,7 +330,7 @@ def test_only_the_hidden_are_judged_where_so_asked() -> None:
 
 def test_the_true_words_are_guessed_where_none_is_judged() -> None:
     made, given = objective(discriminator_loss="none"), batch(discriminator_loss="none")
-    assert not hasattr(made, "judge")
+    assert not hasattr(made, "discriminator")
     with torch.no_grad():
         terms = made(given)
     assert terms["guessed"].weight == 1.0

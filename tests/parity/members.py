@@ -44,13 +44,13 @@ def padded(rows: list[list[int]], padding: int, segments: list[list[int]] | None
 @torch.no_grad()
 def assert_masked_words(config: TransformerConfig, folder: Path) -> None:
     """Random weights of transformers, opened here and written back, guess the same all the way."""
-    words = convert.to_config_json(config, ("head",))
+    words = convert.to_config_json(config, ("mlm_head",))
     model = getattr(transformers, layout_of(config).architectures["masked"])
     reference = stirred(model(transformers.CONFIG_MAPPING[words["model_type"]](**words)))
     reference.save_pretrained(folder / "theirs")
     opened = folders.read(folder / "theirs")
     assert opened.config == config
-    assert opened.parts == {"head"}
+    assert opened.parts == {"mlm_head"}
     ours = MaskedLM(Transformer(config), MaskedLM.Config(pairs="none")).eval()
     ours.load_state_dict(opened.state_dict)
     assert sum(part.numel() for part in ours.parameters()) == sum(part.numel() for part in reference.parameters())

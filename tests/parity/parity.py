@@ -23,9 +23,9 @@ class Whole(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.trunk = Transformer(config)
-        self.head = MaskedLMHead(config.width, config.vocabulary, config.activation, config.norm_eps)
+        self.mlm_head = MaskedLMHead(config.width, config.vocabulary, config.activation, config.norm_eps)
         self.pooler = Pooler(config.width)
-        self.next = SentencePairHead(config.width)
+        self.sentence_pair = SentencePairHead(config.width)
 
 
 def assert_parity(config: TransformerConfig, folder: Path) -> dict[str, float]:
@@ -37,7 +37,7 @@ def assert_parity(config: TransformerConfig, folder: Path) -> dict[str, float]:
     reference.save_pretrained(folder / "theirs")
     opened = folders.read(folder / "theirs")
     assert opened.config == config
-    assert opened.parts == {"head", "pooler", "next"}
+    assert opened.parts == {"mlm_head", "pooler", "sentence_pair"}
     ours = Whole(opened.config).eval()
     ours.load_state_dict(opened.state_dict)
     assert count(ours) == count(reference)
@@ -58,7 +58,7 @@ def assert_parity(config: TransformerConfig, folder: Path) -> dict[str, float]:
 
 def reference_of(config: TransformerConfig) -> BertForPreTraining:
     """A random model of transformers in which no norm and no bias is trivial."""
-    words = convert.to_config_json(config, ("head", "pooler", "next"))
+    words = convert.to_config_json(config, ("mlm_head", "pooler", "sentence_pair"))
     torch.manual_seed(0)
     model = BertForPreTraining(BertConfig(**words, attn_implementation="eager")).eval()
     with torch.no_grad():
@@ -105,13 +105,13 @@ def compare(ours: Whole, tokens: Tokens, theirs: dict[str, list[Tensor]]) -> dic
     """The largest difference of each kind of answer."""
     hidden = ours.trunk(tokens)
     record = [weights for layer in ours.trunk.attention_maps(tokens) for weights in layer]
-    guesses = ours.head(hidden, ours.trunk.embedding.weight)
+    guesses = ours.mlm_head(hidden, ours.trunk.embedding.weight)
     return {
         "grouped": difference(ours.trunk.hidden_states(tokens, "grouped"), theirs["states"]),
         "recorded": difference(ours.trunk.hidden_states(tokens, "recorded"), theirs["states"]),
         "attention": difference(record, theirs["attention"]),
         "masked": difference([guesses], [torch.cat(theirs["masked"])]),
-        "next": difference([ours.next(ours.pooler(first(hidden, tokens.bounds)))], theirs["next"]),
+        "next": difference([ours.sentence_pair(ours.pooler(first(hidden, tokens.bounds)))], theirs["next"]),
     }
 
 

@@ -51,15 +51,15 @@ def test_tasks_both_ways(name: str, tmp_path: Path) -> None:
 @torch.no_grad()
 def test_sentence_order_both_ways(tmp_path: Path) -> None:
     config = albert()
-    words = convert.to_config_json(config, ("head", "pooler", "next"))
+    words = convert.to_config_json(config, ("mlm_head", "pooler", "sentence_pair"))
     reference = stirred(transformers.AlbertForPreTraining(transformers.AlbertConfig(**words)))
     reference.save_pretrained(tmp_path / "theirs")
     opened = folders.read(tmp_path / "theirs")
-    assert (opened.config, opened.parts) == (config, {"head", "pooler", "next"})
+    assert (opened.config, opened.parts) == (config, {"mlm_head", "pooler", "sentence_pair"})
     ours = MaskedLM(Transformer(config), MaskedLM.Config(pairs="sop")).eval()
     ours.load_state_dict(opened.state_dict)
     said, tokens = reference(**padded(ROWS, 0)), Tokens.from_rows(ROWS)
-    scores = ours.next(ours.pooler(first(ours.trunk(tokens), tokens.bounds)))
+    scores = ours.sentence_pair(ours.pooler(first(ours.trunk(tokens), tokens.bounds)))
     assert difference([scores], [said.sop_logits]) <= MOST
     folders.write(tmp_path / "ours", config, ours.state_dict())
     again, report = transformers.AutoModelForPreTraining.from_pretrained(tmp_path / "ours", output_loading_info=True)

@@ -56,14 +56,14 @@ def test_a_member_counts_as_many_parameters_as_in_transformers(name: str) -> Non
 def test_judging_both_ways(embedding_width: int, tmp_path: Path) -> None:
     """Random weights of transformers, opened here and written back, judge the same all the way."""
     config = electra(embedding_width=embedding_width)
-    words = convert.to_config_json(config, ("judge",))
+    words = convert.to_config_json(config, ("discriminator",))
     reference = stirred(transformers.ElectraForPreTraining(transformers.ElectraConfig(**words)))
     reference.save_pretrained(tmp_path / "theirs")
     opened = folders.read(tmp_path / "theirs")
-    assert (opened.config, opened.parts, opened.finetuned) == (config, {"judge"}, None)
+    assert (opened.config, opened.parts, opened.finetuned) == (config, {"discriminator"}, None)
     ours = ReplacedTokenDetection(Transformer(config), ReplacedTokenDetection.Config()).eval()
     assert not ours.load_state_dict(opened.state_dict, strict=False).unexpected_keys
-    assert count(ours.trunk) + count(ours.judge) == count(reference)
+    assert count(ours.trunk) + count(ours.discriminator) == count(reference)
     inputs = padded(ROWS, 0, SEGMENTS)
     said = reference(**inputs, output_hidden_states=True)
     states = ours.trunk.hidden_states(Tokens.from_rows(ROWS, SEGMENTS))
@@ -72,9 +72,9 @@ def test_judging_both_ways(embedding_width: int, tmp_path: Path) -> None:
         cut = torch.cat([row[:length] for row, length in zip(theirs, lengths, strict=True)])
         assert difference([own], [cut]) <= MOST
     logits = torch.cat([row[:length] for row, length in zip(said.logits, lengths, strict=True)])
-    assert difference([ours.judge(states[-1])], [logits]) <= MOST
+    assert difference([ours.discriminator(states[-1])], [logits]) <= MOST
     assert logits.abs().max() > 0.1
-    kept = {name: weight for name, weight in ours.state_dict().items() if name.startswith(("trunk.", "judge."))}
+    kept = {name: weight for name, weight in ours.state_dict().items() if name.startswith(("trunk.", "discriminator."))}
     folders.write(tmp_path / "ours", config, kept)
     again, report = transformers.AutoModelForPreTraining.from_pretrained(tmp_path / "ours", output_loading_info=True)
     assert not any(report.values()), report
@@ -154,7 +154,7 @@ def test_weights_that_do_not_belong_are_refused(tmp_path: Path) -> None:
 def saved(folder: Path, **words: Any) -> Path:
     """A judge's folder with some words of config.json changed."""
     ours = ReplacedTokenDetection(Transformer(electra()), ReplacedTokenDetection.Config())
-    kept = {name: weight for name, weight in ours.state_dict().items() if name.startswith(("trunk.", "judge."))}
+    kept = {name: weight for name, weight in ours.state_dict().items() if name.startswith(("trunk.", "discriminator."))}
     folders.write(folder, ours.trunk.config, kept, words)
     return folder
 

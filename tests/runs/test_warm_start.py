@@ -96,7 +96,7 @@ def test_pieces_of_both_vocabularies_keep_their_rows_and_new_ones_start_from_wha
     before, after = folders.read(model).state_dict, objective.state_dict()
     both = [piece for piece in new.piece_ids if piece in old.piece_ids]
     assert {"the", "[MASK]", "[CLS]"} <= set(both)
-    for name in ("trunk.embedding.weight", "head.bias"):
+    for name in ("trunk.embedding.weight", "mlm_head.bias"):
         for piece in both:
             assert torch.equal(after[name][new.piece_ids[piece]], before[name][old.piece_ids[piece]]), piece
     strange = [piece for piece in new.piece_ids if piece not in old.piece_ids]
@@ -118,7 +118,7 @@ def test_new_pieces_start_from_what_words_were_cut_into(kind: Kind, tmp_path: Pa
     assert new.vocabulary > old.vocabulary
     small = TransformerConfig(vocabulary=old.vocabulary, width=32, layers=2, heads=2, feed_forward=64, max_length=32)
     before = MaskedLM(Transformer(small), MaskedLM.Config())
-    torch.nn.init.normal_(before.head.bias)
+    torch.nn.init.normal_(before.mlm_head.bias)
     folders.write(tmp_path / "model", small, before.state_dict())
     old.save(tmp_path / "model")
     after = MaskedLM(Transformer(replace(small, vocabulary=new.vocabulary)), MaskedLM.Config())
@@ -128,9 +128,9 @@ def test_new_pieces_start_from_what_words_were_cut_into(kind: Kind, tmp_path: Pa
     for [number], parts in zip(new.encode(words), old.encode(words), strict=True):
         assert number >= old.vocabulary
         assert len(parts) > 1
-        for name in ("trunk.embedding.weight", "head.bias"):
+        for name in ("trunk.embedding.weight", "mlm_head.bias"):
             torch.testing.assert_close(after.state_dict()[name][number], before.state_dict()[name][parts].mean(0))
-    for name in ("trunk.embedding.weight", "head.bias"):
+    for name in ("trunk.embedding.weight", "mlm_head.bias"):
         assert torch.equal(after.state_dict()[name][: old.vocabulary], before.state_dict()[name])
 
 

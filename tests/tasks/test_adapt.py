@@ -35,8 +35,8 @@ SMALL = TransformerConfig(vocabulary=40, width=16, layers=3, heads=2, feed_forwa
 ROWS = [[9, 2, 3, 4, 5], [6, 7, 8]]
 TOKENS = Tokens.from_rows(ROWS, [[0, 0, 1, 1, 1], [0, 1, 1]])
 LORA = AdaptConfig(kind="lora", rank=2, alpha=5.0, targets=("query", "value"))
-PARTED = ("query", "key", "value", "output", "widen", "narrow")
-WHOLE = ("output", "widen", "narrow", "project")
+PARTED = ("query", "key", "value", "output", "up", "down")
+WHOLE = ("output", "up", "down", "qkv")
 TASKS: dict[str, Callable[[Transformer], Task]] = {
     "classify": lambda trunk: SequenceClassification(trunk, SequenceClassification.Config(), ("no", "so-so", "yes")),
     "tag": lambda trunk: TokenClassification(trunk, TokenClassification.Config(), ("O", "B", "I")),
@@ -65,7 +65,7 @@ def made(kind: str = "classify", member: str = "bert") -> Task:
 
 
 def usual(member: str) -> tuple[str, ...]:
-    return ("project",) if member in FUSED else ("query", "value")
+    return ("qkv",) if member in FUSED else ("query", "value")
 
 
 def every(member: str) -> tuple[str, ...]:
@@ -73,8 +73,8 @@ def every(member: str) -> tuple[str, ...]:
 
 
 CASES = [
-    *[(kind, "bert", targets) for kind in TASKS for targets in (usual("bert"), ("narrow",))],
-    *[("embed", member, targets) for member in MEMBERS if member != "bert" for targets in (usual(member), ("narrow",))],
+    *[(kind, "bert", targets) for kind in TASKS for targets in (usual("bert"), ("down",))],
+    *[("embed", member, targets) for member in MEMBERS if member != "bert" for targets in (usual(member), ("down",))],
     *[(kind, member, every(member)) for member in MEMBERS for kind in TASKS if (kind, member) != ("choose", "gpt2")],
 ]
 
@@ -143,13 +143,13 @@ def test_a_frozen_trunk_stays_without_dropout_and_out_of_the_graph() -> None:
 def test_with_lora_the_heads_and_the_thin_matrices_learn() -> None:
     task = made("tag")
     adapt_task(task, LORA, seed=0)
-    thin = {f"trunk.layers.{n}.attention.project.{end}" for n in range(3) for end in ("down", "up")}
+    thin = {f"trunk.layers.{n}.attention.qkv.{end}" for n in range(3) for end in ("lora_a", "lora_b")}
     assert learning(task) == thin | {"classifier.dense.weight", "classifier.dense.bias"}
 
 
 @pytest.mark.parametrize("kind", ["full", "frozen", "lora"])
 def test_what_is_finished_has_its_first_names_and_says_the_same(kind: Any) -> None:
-    task = learnt(made(), AdaptConfig(kind=kind, targets=("key", "narrow")))
+    task = learnt(made(), AdaptConfig(kind=kind, targets=("key", "down")))
     before = said(task)
     merge_and_unfreeze(task)
     torch.testing.assert_close(said(task), before, rtol=0, atol=1e-5)
@@ -165,7 +165,7 @@ def test_an_optimizer_moves_what_learns_and_nothing_else(kind: Any) -> None:
     task.train()
     before = {name: weight.clone() for name, weight in task.state_dict().items()}
     optimizer = Optimizer(task, OptimizerConfig(learning_rate=0.01), learning_rate_scales(task, config))
-    for _ in range(2):  # in the first step LoRA's `down` waits for `up`
+    for _ in range(2):  # in the first step LoRA's A has no gradient while B is zero
         sum(output.square().sum() for output in task.outputs(TOKENS)).backward()  # type: ignore[union-attr]
         optimizer.step_at(1.0)
     moved = {name for name, weight in task.state_dict().items() if not torch.equal(weight, before[name])}
@@ -179,9 +179,9 @@ def test_each_layer_learns_slower_than_the_one_above_it() -> None:
     shares = learning_rate_scales(task, AdaptConfig(layer_decay=0.5))
     assert shares.keys() == {name for name, _ in task.named_parameters()}
     assert shares["classifier.dense.bias"] == shares["pooler.dense.weight"] == 1.0
-    assert shares["trunk.layers.2.attention.project.weight"] == 0.5
+    assert shares["trunk.layers.2.attention.qkv.weight"] == 0.5
     assert shares["trunk.layers.0.feed_forward_norm.bias"] == 0.125
-    assert shares["trunk.embedding.weight"] == shares["trunk.norm.bias"] == 0.0625
+    assert shares["trunk.embedding.weight"] == shares["trunk.embedding_norm.bias"] == 0.0625
     assert set(learning_rate_scales(task, AdaptConfig()).values()) == {1.0}
 
 
@@ -232,8 +232,8 @@ def test_where_no_target_is_named_the_usual_are_adapted(member: str) -> None:
 @pytest.mark.parametrize(
     ("member", "target", "known"),
     [
-        ("bert", "project", "query, key, value, output, widen, narrow"),
-        ("smith", "value", "output, widen, narrow, project"),
+        ("bert", "qkv", "query, key, value, output, up, down"),
+        ("smith", "value", "output, up, down, qkv"),
     ],
 )
 def test_a_target_that_no_folder_has_a_name_for_is_refused(member: str, target: str, known: str) -> None:

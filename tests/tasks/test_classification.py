@@ -207,21 +207,21 @@ def test_balanced_weights_make_rare_classes_count_as_much_as_common_ones() -> No
         Transformer(shape()), SequenceClassification.Config(class_weights="balanced"), ("a", "b")
     )
     task.set_class_weights(labels)
-    assert task.weights is not None
-    assert task.weights.tolist() == pytest.approx([8 / (2 * 6), 8 / (2 * 2)])
+    assert task.class_weights is not None
+    assert task.class_weights.tolist() == pytest.approx([8 / (2 * 6), 8 / (2 * 2)])
     assert "weights" not in task.state_dict()
     several = SequenceClassification(
         Transformer(shape()), SequenceClassification.Config(problem="multi_label", class_weights="balanced"), ("a", "b")
     )
     several.set_class_weights([("a",), ("a", "b"), ("a",), ()])
-    assert several.weights is not None
-    assert several.weights.tolist() == pytest.approx([1 / 3, 3.0])
+    assert several.class_weights is not None
+    assert several.class_weights.tolist() == pytest.approx([1 / 3, 3.0])
     examples = [Example(location="", texts=("cat",), label=label) for label in "aab"]
     batch = task.collate(task.preprocess(examples, tokenizer(), LENGTH), Bucket(batch_size=3, max_length=LENGTH))
     task.eval()
     with torch.no_grad():
         weighed = float(task(batch)["class"].total)
-        task.weights = None
+        task.class_weights = None
         found = task.preprocess(examples, tokenizer(), LENGTH)
         alone = [
             float(task(task.collate([one], Bucket(batch_size=1, max_length=LENGTH)))["class"].total) for one in found

@@ -99,14 +99,17 @@ def test_the_weights_of_a_mix_are_learnt_with_the_tagger(tokenizer: Tokenizer) -
     tagger = task("mix").train()
     batch = tagger.collate(tagger.preprocess(sentences(4), tokenizer, 24), Bucket(batch_size=4, max_length=24))
     tagger(batch)["tag"].total.backward()
-    assert tagger.choice.mix is not None
-    assert tagger.choice.mix.scores.grad is not None
-    assert tagger.choice.mix.scores.grad.abs().min() > 0
+    assert tagger.layer_selection.scalar_mix is not None
+    assert tagger.layer_selection.scalar_mix.scores.grad is not None
+    assert tagger.layer_selection.scalar_mix.scores.grad.abs().min() > 0
     assert all(weight.grad is None for weight in tagger.trunk.parameters())
 
 
 def test_a_transformer_hands_on_its_last_four_layers_unless_something_else_is_said() -> None:
-    assert FeatureTagging(trunk(), FeatureTagging.Config(hidden=6), LABELS).choice.layers == "concatenate_last_four"
+    assert (
+        FeatureTagging(trunk(), FeatureTagging.Config(hidden=6), LABELS).layer_selection.layers
+        == "concatenate_last_four"
+    )
 
 
 def test_a_network_whose_layers_say_nothing_is_refused() -> None:

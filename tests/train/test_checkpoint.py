@@ -443,6 +443,18 @@ def test_the_lines_about_broken_checkpoints_say_what_is_wrong(tmp_path: Path) ->
     assert result[1][3].startswith(f"{tmp_path}/step-000000002: cannot be read (FileNotFoundError: ")
 
 
+def test_a_checkpoint_of_an_older_version_is_refused_and_not_stepped_over(tmp_path: Path) -> None:
+    for step in (1, 2):
+        manifest = save(tmp_path, made(step)) / "MANIFEST.json"
+    manifest.write_text(manifest.read_text().replace('"version": 2', '"version": 1'))
+    with pytest.raises(FolderError) as refused:
+        load_newest(tmp_path)
+    assert str(refused.value) == (
+        f"{tmp_path}/step-000000002: was written by an older bertsmith (this one reads version 2 of its format). "
+        "Go on with the version that wrote it, or begin anew in another folder."
+    )
+
+
 def test_a_run_whose_checkpoints_are_all_broken_does_not_begin_anew_unasked(tmp_path: Path) -> None:
     for step in (1, 2):
         flip(save(tmp_path, made(step)) / "state.json", 5)
@@ -608,7 +620,7 @@ def test_the_manifest_tells_size_and_hash_of_every_file(tmp_path: Path) -> None:
     manifest = json.loads((path / "MANIFEST.json").read_text())
     assert {key: manifest[key] for key in ("format", "version", "step")} == {
         "format": "bertsmith-checkpoint",
-        "version": 1,
+        "version": 2,
         "step": 12,
     }
     assert {name: Digest(**entry) for name, entry in manifest["files"].items()} == {

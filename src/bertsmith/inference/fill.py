@@ -76,7 +76,7 @@ def _batches(rows: list[list[int]]) -> list[list[list[int]]]:
 def _fill(
     objective: MaskedLM, tokenizer: Tokenizer, texts: Sequence[str], rows: list[list[int]], top_k: int
 ) -> list[FilledText]:
-    where = objective.head.bias.device
+    where = objective.mlm_head.bias.device
     tokens = Tokens.from_rows(rows, [[0] * len(row) for row in rows]).to(where)
     chosen = (tokens.ids == tokenizer.mask_id).nonzero()[:, 0]
     scores = objective.logits(objective.trunk(tokens, read=chosen)).float()  # N V

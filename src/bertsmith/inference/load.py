@@ -54,7 +54,7 @@ def load(folder: str | Path, device: str | torch.device = "auto") -> Model:
     if missing and opened.finetuned is not None:
         raise FolderError(path, f"lacks the weight '{missing[0]}', which {opened.finetuned.task} needs")
     sentence = sentences.read(path)
-    guesses = "head" in opened.parts or isinstance(objective, CausalLM | RecurrentLM)
+    guesses = "mlm_head" in opened.parts or isinstance(objective, CausalLM | RecurrentLM)
     said = opened.config_json.get("bertsmith")
     learnt = said.get(folders.TRAINED_ON) if isinstance(said, dict) else None
     return Model(
@@ -90,7 +90,7 @@ def _objective(opened: ModelFolder, config_path: Path) -> Objective:
         return CausalLM(trunk, CausalLM.Config())
     if learnt is None:
         pairs: Pairs = "none"
-        if {"pooler", "next"} <= opened.parts:
+        if {"pooler", "sentence_pair"} <= opened.parts:
             pairs = "sop" if opened.config_json.get("pairs", layout_of(opened.config).pairs) == "sop" else "nsp"
         return MaskedLM(trunk, MaskedLM.Config(pairs=pairs))
     kind, config, labels = TASKS[learnt.task], TASKS[learnt.task].Config(), learnt.labels

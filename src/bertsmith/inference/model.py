@@ -373,7 +373,7 @@ class Model:
         """The objective with the head that guesses words."""
         if not self.has_lm_head or not isinstance(self.objective, MaskedLM):
             remedy = f"{what} need a model pretrained on masked words"
-            if "judge" in layout_of(self.objective.trunk.config).parts:
+            if "discriminator" in layout_of(self.objective.trunk.config).parts:
                 remedy += ", as an ELECTRA's generator is"
             raise FolderError(self.path, "has no masked-word head", remedy)
         return self.objective

@@ -23,7 +23,7 @@ FILTER_BIAS = -0.8  # with this bias a filter notices only what fits it well, so
 class ElmoConfig:
     """How large the network is. As it stands: the one that was published."""
 
-    vocabulary: int = 793_471  # words whose spelling it knows, and which it is taught to tell
+    vocabulary: int = 793_471  # words of the vocabulary that it predicts
     max_characters: int = 50  # of a word at most, the marks round it included
     character_width: int = 16  # width of the vector that stands for a letter
     filters: tuple[int, ...] = (32, 32, 64, 128, 256, 512, 1024)  # for one letter, for two, for three ...
@@ -103,25 +103,25 @@ class Elmo(CustomInit):
     as the unknown word, until `Tokens.letters` tell how it is spelt.
     """
 
-    spelling: Tensor
+    character_ids: Tensor
 
     def __init__(self, config: ElmoConfig) -> None:
         super().__init__()
         self.config = config
         width = config.direction
-        self.characters = CharCNN(config.character_width, config.filters, config.highway_layers, width)
+        self.char_cnn = CharCNN(config.character_width, config.filters, config.highway_layers, width)
         sizes = width, config.hidden, width
-        self.stacks = nn.ModuleDict(
+        self.lstms = nn.ModuleDict(
             {end: nn.ModuleList(ProjectedLSTM(*sizes) for _ in range(config.layers)) for end in DIRECTIONS}
         )
         self.dropout = Dropout(config.dropout)
         unknown = torch.full((config.vocabulary, config.max_characters), PADDING, dtype=torch.int16)
-        self.register_buffer("spelling", unknown)
+        self.register_buffer("character_ids", unknown)
 
     @property
     def embedding(self) -> nn.Embedding:
         """The table of letters."""
-        return self.characters.embedding
+        return self.char_cnn.embedding
 
     def init_weights(self, generator: torch.Generator) -> None:
         """What goes through a matrix keeps its length; letters are about one; gates begin open."""
@@ -131,7 +131,7 @@ class Elmo(CustomInit):
             else:
                 parameter.zero_()
         self.embedding.weight.uniform_(-1.0, 1.0, generator=generator)
-        self.characters.dense.weight.mul_(GAIN)
+        self.char_cnn.dense.weight.mul_(GAIN)
         for part in self.modules():
             match part:
                 case Highway():
@@ -145,7 +145,7 @@ class Elmo(CustomInit):
 
     def set_characters(self, table: Int16[Tensor, "V C"]) -> None:
         """Be told how the words of the vocabulary are spelt."""
-        self.spelling.copy_(table)
+        self.character_ids.copy_(table)
 
     def forward(self, tokens: Tokens, *, read: Int[Tensor, "N"] | None = None) -> Float[Tensor, "_ D"]:
         """The last layer's vectors: what was read onward, then what was read backward."""
@@ -159,7 +159,7 @@ class Elmo(CustomInit):
         found = []
         for end in DIRECTIONS:
             states = [words]
-            for number, lstm in enumerate(self.stacks[end].children()):
+            for number, lstm in enumerate(self.lstms[end].children()):
                 below = self.dropout(states[-1])
                 said = ways[end].run(lstm, below)
                 states.append(said + below if number else said)
@@ -170,16 +170,16 @@ class Elmo(CustomInit):
         """A vector for each word by its letters alone. A CPU looks at each different word once."""
         letters, ids = tokens.character_ids, tokens.ids
         if ids.is_cuda:
-            return self._embed_characters(self.spelling.index_select(0, ids) if letters is None else letters)
+            return self._embed_characters(self.character_ids.index_select(0, ids) if letters is None else letters)
         if letters is None:
             different, places = torch.unique(ids, return_inverse=True)
-            letters = self.spelling.index_select(0, different)
+            letters = self.character_ids.index_select(0, different)
         else:
             letters, places = torch.unique(letters, dim=0, return_inverse=True)
         return self._embed_characters(letters).index_select(0, places)
 
     def _embed_characters(self, letters: Int[Tensor, "N C"]) -> Float[Tensor, "N K"]:
-        vectors: Tensor = self.characters(letters)
+        vectors: Tensor = self.char_cnn(letters)
         return vectors
 
     def matrices(self) -> dict[str, int]:

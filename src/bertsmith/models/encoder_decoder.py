@@ -32,7 +32,7 @@ class EncoderDecoder(nn.Module):
         elif config.tie_embeddings:
             self.encoder.embedding = WideEmbedding(config.vocabulary, config.table)
         self.decoder.embedding = self.encoder.embedding
-        self.words = None if config.tie_embeddings else nn.Linear(config.table, config.vocabulary, bias=False)
+        self.lm_head = None if config.tie_embeddings else nn.Linear(config.table, config.vocabulary, bias=False)
 
     @property
     def embedding(self) -> nn.Embedding:
@@ -80,8 +80,8 @@ class EncoderDecoder(nn.Module):
 
     def logits(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
         """The score of every word to come next."""
-        if self.words is not None:
-            scores: Tensor = self.words(hidden)
+        if self.lm_head is not None:
+            scores: Tensor = self.lm_head(hidden)
             return scores
         return F.linear(hidden * self.logit_scale, self.embedding.weight)
 

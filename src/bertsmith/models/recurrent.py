@@ -92,7 +92,7 @@ class Recurrent(nn.Module):
     Sequences are read from nothing; those that go on where another batch ended, from a state.
     """
 
-    words: nn.Linear | None
+    lm_head: nn.Linear | None
 
     def __init__(self, config: RecurrentConfig) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class Recurrent(nn.Module):
             output_dropout=config.dropout,
             weight_dropout=config.weight_dropout,
         )
-        self.words = None if config.tie_embeddings else nn.Linear(config.width, config.vocabulary, bias=False)
+        self.lm_head = None if config.tie_embeddings else nn.Linear(config.width, config.vocabulary, bias=False)
         self.bias = nn.Parameter(torch.zeros(config.vocabulary))  # how common each word is, whatever came before
 
     def forward(
@@ -140,7 +140,7 @@ class Recurrent(nn.Module):
     @property
     def output_weights(self) -> tuple[Float[Tensor, "V D"], Float[Tensor, "V"]]:
         """The table and the bias that words are told by."""
-        return (self.embedding.weight if self.words is None else self.words.weight), self.bias
+        return (self.embedding.weight if self.lm_head is None else self.lm_head.weight), self.bias
 
     def cache(
         self, sequences: int, capacity: int, beams: int = 1, dtype: torch.dtype = torch.float32

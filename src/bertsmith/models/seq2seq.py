@@ -138,12 +138,12 @@ class Seq2Seq(CustomInit):
         self.config = config
         width, hidden, dropout = config.width, config.hidden, config.dropout
         self.embedding = ScaledEmbedding(config.vocabulary, width)
-        self.reader = BiLSTM(width, hidden // config.directions, config.layers, dropout, config.direction)
+        self.encoder = BiLSTM(width, hidden // config.directions, config.layers, dropout, config.direction)
         self.bridge = nn.Linear(hidden, 2 * config.decoder_layers * hidden)
-        self.writer = LSTMDecoder(width, hidden, config.decoder_layers, dropout, config.input_feed_width)
-        self.look = None if config.attention == "none" else make_attention(config.attention, hidden)
-        self.mix = nn.Linear(hidden if self.look is None else 2 * hidden, width)
-        self.words = None if config.tie_embeddings else nn.Linear(width, config.vocabulary, bias=False)
+        self.decoder = LSTMDecoder(width, hidden, config.decoder_layers, dropout, config.input_feed_width)
+        self.attention = None if config.attention == "none" else make_attention(config.attention, hidden)
+        self.attentional = nn.Linear(hidden if self.attention is None else 2 * hidden, width)
+        self.lm_head = None if config.tie_embeddings else nn.Linear(width, config.vocabulary, bias=False)
         self.dropout = Dropout(dropout)
         self.logit_scale = 1.0  # what a tied table's scores are multiplied by
 
@@ -182,7 +182,7 @@ class Seq2Seq(CustomInit):
     def prefill(self, tokens: Tokens, cache: DecoderCache, target_tokens: Tokens) -> Float[Tensor, "B D"]:
         """Read texts, and what is written already, as much for each: the vectors that tell what comes next."""
         cache.source, states = self._encode(tokens)
-        cache.weights = self.writer.step_weights()
+        cache.weights = self.decoder.step_weights()
         ids = target_tokens.ids.view(len(target_tokens.bounds) - 1, -1)
         said = states[0][0].new_zeros(len(ids), self.config.width)
         for place in range(ids.shape[1]):
@@ -204,11 +204,11 @@ class Seq2Seq(CustomInit):
 
     def logits(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
         """The score of every word to come next."""
-        return F.linear(hidden, self.embedding.weight if self.words is None else self.words.weight)
+        return F.linear(hidden, self.embedding.weight if self.lm_head is None else self.lm_head.weight)
 
     def matrices(self) -> dict[str, int]:
         """The names of all matrices inside the layers, and how many each is made of, one above the other."""
-        parts = {"reader": self.reader, "writer": self.writer}
+        parts = {"encoder": self.encoder, "decoder": self.decoder}
         return {
             f"{name}.{one}": 4
             for name, part in parts.items()
@@ -218,17 +218,17 @@ class Seq2Seq(CustomInit):
 
     def _encode(self, tokens: Tokens) -> tuple[Source | None, States]:
         """What is made of texts: vectors to look at, and the states to begin writing with."""
-        hidden = self.reader(self.dropout(self.embedding(tokens.ids)), tokens.bounds, tokens.max_length)
+        hidden = self.encoder(self.dropout(self.embedding(tokens.ids)), tokens.bounds, tokens.max_length)
         firsts, lasts = tokens.bounds[:-1].clamp(max=len(hidden) - 1), (tokens.bounds[1:] - 1).clamp(min=0)
         half = self.config.hidden // self.config.directions
         ends = {"left_to_right": (hidden[:, :half], lasts), "right_to_left": (hidden[:, -half:], firsts)}
-        whole = torch.cat([ends[end][0].index_select(0, ends[end][1]) for end in self.reader.directions], -1)  # B K
+        whole = torch.cat([ends[end][0].index_select(0, ends[end][1]) for end in self.encoder.directions], -1)  # B K
         parts = self.bridge(whole).chunk(2 * self.config.decoder_layers, -1)
         states = [(said.tanh(), kept) for said, kept in zip(parts[::2], parts[1::2], strict=True)]
-        if self.look is None:
+        if self.attention is None:
             return None, states
         rows = PaddedRows.of(tokens.bounds, _longest(tokens), len(tokens.ids))
-        return self.look.make_source(self.dropout(hidden), rows), states
+        return self.attention.make_source(self.dropout(hidden), rows), states
 
     def _decode(self, tokens: Tokens, target_tokens: Tokens) -> tuple[Tensor, Tensor | None, PaddedRows]:
         """What is said behind each token of each row, and from where it was taken."""
@@ -236,13 +236,13 @@ class Seq2Seq(CustomInit):
         rows = PaddedRows.of(target_tokens.bounds, _longest(target_tokens), len(target_tokens.ids))
         words = self.dropout(self.embedding(target_tokens.ids))[rows.tokens]  # B L E
         if not self.config.input_feed_width:
-            return *self._attentional_hidden(self.writer(words, states), source), rows
-        gates = self.writer.step_weights()
+            return *self._attentional_hidden(self.decoder(words, states), source), rows
+        gates = self.decoder.step_weights()
         states = [(said, kept.float()) for said, kept in states]  # what is kept is added to at every token
         said = words.new_zeros(len(words), 1, self.config.width)
         vectors, looks = list[Tensor](), list[Tensor]()
-        for told in self.writer.input_gates(words, gates).unbind(1):
-            hidden, states = self.writer.step(told, said[:, 0], states, gates)
+        for told in self.decoder.input_gates(words, gates).unbind(1):
+            hidden, states = self.decoder.step(told, said[:, 0], states, gates)
             said, weights = self._attentional_hidden(hidden[:, None], source)
             assert weights is not None  # what looks at nothing is fed nothing
             vectors.append(said)
@@ -258,8 +258,8 @@ class Seq2Seq(CustomInit):
         weights: StepWeights,
     ) -> tuple[Float[Tensor, "_ D"], States]:
         """One more token on every way, none of which is learnt from."""
-        told = self.writer.input_gates(self.embedding(ids.flatten()), weights)
-        hidden, states = self.writer.step(
+        told = self.decoder.input_gates(self.embedding(ids.flatten()), weights)
+        hidden, states = self.decoder.step(
             told, input_feed.flatten(0, 1) if self.config.input_feed_width else None, states, weights
         )
         said, _ = self._attentional_hidden(hidden.view(*ids.shape, -1), source)
@@ -269,10 +269,10 @@ class Seq2Seq(CustomInit):
         self, hidden: Float[Tensor, "B L K"], source: Source | None
     ) -> tuple[Float[Tensor, "B L D"], Float[Tensor, "B L M"] | None]:
         """What the LSTMs say, mixed with what is taken from the text that was read; and from where it is taken."""
-        if self.look is None:
-            return self.mix(hidden).tanh(), None
-        taken, weights = self.look(hidden, source)
-        return self.mix(torch.cat((taken, hidden), -1)).tanh(), weights
+        if self.attention is None:
+            return self.attentional(hidden).tanh(), None
+        taken, weights = self.attention(hidden, source)
+        return self.attentional(torch.cat((taken, hidden), -1)).tanh(), weights
 
 
 def _longest(tokens: Tokens) -> int:

@@ -212,9 +212,11 @@ class Transformer(nn.Module):
             )
         self.segments = nn.Embedding(config.segments, config.table) if config.segments else None
         norm = (config.norm_eps, config.biases, config.norm == "rms")
-        self.norm = make_norm(config.table, *norm) if config.embedding_norm else nn.Identity()
+        self.embedding_norm = make_norm(config.table, *norm) if config.embedding_norm else nn.Identity()
         self.dropout = Dropout(config.dropout)
-        self.mapping = nn.Linear(config.table, config.width, config.biases) if config.embedding_width else nn.Identity()
+        self.embedding_projection = (
+            nn.Linear(config.table, config.width, config.biases) if config.embedding_width else nn.Identity()
+        )
         self.layers = nn.ModuleList(
             Layer(
                 width=config.width,
@@ -236,7 +238,7 @@ class Transformer(nn.Module):
             for number in range(config.distinct)
         )
         # What the layers have added up has not been normed yet, where norms stand before them.
-        self.last_norm = nn.Identity() if config.norm_position == "post" else make_norm(config.width, *norm)
+        self.final_norm = nn.Identity() if config.norm_position == "post" else make_norm(config.width, *norm)
 
     def forward(
         self,
@@ -294,7 +296,7 @@ class Transformer(nn.Module):
         states = [self._embed(tokens)]
         for layer, layout in zip(self._layer_sequence(), self._layouts(tokens, states[0], kernel), strict=True):
             states.append(layer(states[-1], layout))
-        return [*states[:-1], self.last_norm(states[-1])]
+        return [*states[:-1], self.final_norm(states[-1])]
 
     def attention_maps(self, tokens: Tokens) -> list[list[Float[Tensor, "H _ _"]]]:
         """Who looked at whom: by layer and sequence, how much each token (row) took from each (column)."""
@@ -307,12 +309,12 @@ class Transformer(nn.Module):
     def share_embeddings(self, other: "Transformer") -> None:
         """Read tokens by the tables of another network, whose gradients then are sums of what both ask for."""
         self.embedding, self.positions, self.segments = other.embedding, other.positions, other.segments
-        self.norm = other.norm
+        self.embedding_norm = other.embedding_norm
 
     def matrices(self) -> dict[str, int]:
         """The names of all matrices inside the layers, and how many each is made of, one above the other."""
-        stacked = {"attention.project.weight": 3, "cross.project.weight": 2}
-        stacked["feed_forward.widen.weight"] = 2 if self.config.gated else 1
+        stacked = {"attention.qkv.weight": 3, "cross_attention.kv.weight": 2}
+        stacked["feed_forward.up.weight"] = 2 if self.config.gated else 1
         return {
             f"layers.{number}.{name}": stacked.get(name, 1)
             for number, layer in enumerate(self.layers)
@@ -327,7 +329,7 @@ class Transformer(nn.Module):
         for layer, layout in before:
             hidden = layer(hidden, layout)
         layer, layout = last
-        vectors: Tensor = self.last_norm(layer(hidden, layout, read))
+        vectors: Tensor = self.final_norm(layer(hidden, layout, read))
         return vectors
 
     def _with_cache(self, layouts: list[Layout], cache: KVCache) -> list[Layout]:
@@ -345,7 +347,7 @@ class Transformer(nn.Module):
         real = rows.mask[:, None, None]
         stores = []
         for layer in self._layer_sequence():
-            keys, values = (rows.pad(part) for part in layer.cross.key_value(memory.vectors))
+            keys, values = (rows.pad(part) for part in layer.cross_attention.key_value(memory.vectors))
             mask = torch.zeros(real.shape, dtype=keys.dtype, device=real.device).masked_fill(~real, -torch.inf)
             stores.append(LayerCache(keys, values, rows.slots, mask=mask))
         return stores
@@ -364,7 +366,7 @@ class Transformer(nn.Module):
         if self.segments is not None:
             alike = tokens.segments is None or self.config.segments == 1
             embedded = embedded + (self.segments.weight[0] if alike else self.segments(tokens.segments))
-        hidden: Tensor = self.mapping(self.dropout(self.norm(embedded)))
+        hidden: Tensor = self.embedding_projection(self.dropout(self.embedding_norm(embedded)))
         return hidden
 
     def _position_rows(self, tokens: Tokens) -> Int[Tensor, "T"]:

@@ -63,7 +63,7 @@ def initialise(module: nn.Module, seed: int | torch.Generator, std: float = 0.02
         if isinstance(part, Layer) and part.pre_norm:
             part.attention.output.weight.zero_()
             if part.has_cross_attention:
-                part.cross.output.weight.zero_()
-            part.feed_forward.narrow.weight.zero_()
+                part.cross_attention.output.weight.zero_()
+            part.feed_forward.down.weight.zero_()
         if isinstance(part, CustomInit):
             part.init_weights(generator)

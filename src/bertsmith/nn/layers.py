@@ -36,7 +36,7 @@ class Attention(nn.Module):
         inner = inner or width
         self.heads, self.dropout = heads, dropout
         self.query_scale = 1.0 if scale_scores else (inner // heads) ** 0.5  # kernels divide by it
-        self.project = nn.Linear(width, 3 * inner, biases)  # query, key and value in one product
+        self.qkv = nn.Linear(width, 3 * inner, biases)  # query, key and value in one product
         self.output = nn.Linear(inner, width, biases)
 
     def forward(
@@ -47,7 +47,7 @@ class Attention(nn.Module):
 
     def attended(self, hidden: Float[Tensor, "T D"], layout: Layout, read: Int[Tensor, "N"] | None) -> Tensor:
         """What all heads have taken, before it is projected once more."""
-        product = self.project(hidden).unflatten(1, (3, self.heads, -1))  # T 3 H K
+        product = self.qkv(hidden).unflatten(1, (3, self.heads, -1))  # T 3 H K
         dropout = self.dropout if self.training else 0.0
         if layout.rotary is not None:
             product = apply_rotary(product, layout.rotary)
@@ -67,7 +67,7 @@ class CrossAttention(nn.Module):
         self.heads, self.dropout = heads, dropout
         self.query_scale = 1.0 if scale_scores else (inner // heads) ** 0.5  # kernels divide by it
         self.query = nn.Linear(width, inner, biases)
-        self.project = nn.Linear(width, 2 * inner, biases)  # key and value in one product
+        self.kv = nn.Linear(width, 2 * inner, biases)  # key and value in one product
         self.output = nn.Linear(inner, width, biases)
 
     def forward(self, hidden: Float[Tensor, "T D"], layout: Layout) -> Float[Tensor, "T D"]:
@@ -82,7 +82,7 @@ class CrossAttention(nn.Module):
 
     def key_value(self, memory: Float[Tensor, "S D"]) -> tuple[Float[Tensor, "S H K"], Float[Tensor, "S H K"]]:
         """The keys and values of the other text."""
-        key, value = self.project(memory).unflatten(1, (2, self.heads, -1)).unbind(1)
+        key, value = self.kv(memory).unflatten(1, (2, self.heads, -1)).unbind(1)
         return key, value
 
 
@@ -98,16 +98,16 @@ class FeedForward(nn.Module):
         super().__init__()
         self.activation, self.gated = ACTIVATIONS[activation], gated
         self.is_gelu, self.tanh_approximation = activation != "relu", activation == "gelu_tanh"
-        self.widen = nn.Linear(width, 2 * feed_forward if gated else feed_forward, biases)
-        self.narrow = nn.Linear(feed_forward, width, biases)
+        self.up = nn.Linear(width, 2 * feed_forward if gated else feed_forward, biases)
+        self.down = nn.Linear(feed_forward, width, biases)
 
     def forward(self, hidden: Float[Tensor, "T D"]) -> Float[Tensor, "T D"]:
-        narrowed: Tensor = self.narrow(self.activated(hidden))
+        narrowed: Tensor = self.down(self.activated(hidden))
         return narrowed
 
     def activated(self, hidden: Float[Tensor, "T D"]) -> Float[Tensor, "T F"]:
         """Widened and bent, before it is narrowed."""
-        return self._fused(hidden) if self._can_fuse(hidden) else self._activate(self.widen(hidden))
+        return self._fused(hidden) if self._can_fuse(hidden) else self._activate(self.up(hidden))
 
     def _activate(self, wide: Float[Tensor, "T W"]) -> Float[Tensor, "T F"]:
         if not self.gated:
@@ -117,12 +117,12 @@ class FeedForward(nn.Module):
 
     def _can_fuse(self, hidden: Tensor) -> bool:
         """Whether our own kernel can widen and bend at once."""
-        return self.is_gelu and _can_fuse(hidden, self.widen)
+        return self.is_gelu and _can_fuse(hidden, self.up)
 
     def _fused(self, hidden: Float[Tensor, "T D"]) -> Float[Tensor, "T F"]:
         from bertsmith.nn.kernels.bias_gelu import bias_gelu  # needs Triton
 
-        wide, bias = F.linear(hidden, self.widen.weight), self.widen.bias
+        wide, bias = F.linear(hidden, self.up.weight), self.up.bias
         if wide.dtype == torch.float32:  # whose last bits the kernel does not have
             return self._activate(wide if bias is None else wide + bias)
         return bias_gelu(wide, bias, gated=self.gated, tanh=self.tanh_approximation)
@@ -159,8 +159,8 @@ class Layer(nn.Module):
         bare = self.pre_norm and first
         self.attention_norm = nn.Identity() if bare else make_norm(width, norm_eps, biases, rms)
         if cross_attention:
-            self.cross = CrossAttention(width, heads, attention_dropout, biases, inner or width, scale_scores)
-            self.cross_norm = make_norm(width, norm_eps, biases, rms)
+            self.cross_attention = CrossAttention(width, heads, attention_dropout, biases, inner or width, scale_scores)
+            self.cross_attention_norm = make_norm(width, norm_eps, biases, rms)
         self.feed_forward = FeedForward(width, feed_forward, activation, gated, biases)
         self.feed_forward_norm = make_norm(width, norm_eps, biases, rms)
         self.dropout = Dropout(dropout)
@@ -178,7 +178,7 @@ class Layer(nn.Module):
             summed: Tensor = hidden + self.dropout(self.feed_forward(self.feed_forward_norm(hidden)))
             return summed
         return self._residual(
-            hidden, self.feed_forward.activated(hidden), self.feed_forward.narrow, self.feed_forward_norm
+            hidden, self.feed_forward.activated(hidden), self.feed_forward.down, self.feed_forward_norm
         )
 
     def _self_attention(self, hidden: Tensor, layout: Layout, read: Tensor | None) -> Tensor:
@@ -206,9 +206,9 @@ class Layer(nn.Module):
 
     def _cross_attention(self, hidden: Tensor, layout: Layout) -> Tensor:
         if self.pre_norm:
-            looked: Tensor = self.dropout(self.cross(self.cross_norm(hidden), layout))
+            looked: Tensor = self.dropout(self.cross_attention(self.cross_attention_norm(hidden), layout))
             return hidden + looked
-        after: Tensor = self.cross_norm(hidden + self.dropout(self.cross(hidden, layout)))
+        after: Tensor = self.cross_attention_norm(hidden + self.dropout(self.cross_attention(hidden, layout)))
         return after
 
 

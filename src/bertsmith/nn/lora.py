@@ -19,20 +19,20 @@ class Target(NamedTuple):
 
 
 TARGETS = {
-    "query": Target("attention.project", 0, 3),
-    "key": Target("attention.project", 1, 3),
-    "value": Target("attention.project", 2, 3),
+    "query": Target("attention.qkv", 0, 3),
+    "key": Target("attention.qkv", 1, 3),
+    "value": Target("attention.qkv", 2, 3),
     "output": Target("attention.output"),
-    "widen": Target("feed_forward.widen"),
-    "narrow": Target("feed_forward.narrow"),
-    "project": Target("attention.project"),  # query, key and value through the same two thin matrices
+    "up": Target("feed_forward.up"),
+    "down": Target("feed_forward.down"),
+    "qkv": Target("attention.qkv"),  # query, key and value through the same two thin matrices
 }
 
 
 class Lora(nn.Module):
     """A Linear with frozen weights, and for each chosen part of its rows a learnt update of low rank.
 
-    Hu et al. 2021, section 4.1: W + (alpha / rank) B A, where A is `down` and B is `up`, which begins at nought. The
+    Hu et al. 2021, section 4.1: W + (alpha / rank) B A, where A is `lora_a`, and B is `lora_b` and begins at zero. The
     frozen weight keeps its name. Departs from the paper: A begins uniform, as in the authors' code and in PEFT. Parts
     of one Linear see their input through the same dropout; in PEFT each draws its own.
     """
@@ -58,12 +58,12 @@ class Lora(nn.Module):
         self.dropout = nn.Dropout(dropout)
         outputs, inputs = self.weight.shape
         bound = 1 / math.sqrt(inputs)  # kaiming_uniform_ with a = sqrt(5)
-        down = torch.empty(len(chosen), rank, inputs).uniform_(-bound, bound, generator=generator)
-        self.down = nn.Parameter(down.to(self.weight))
-        self.up = nn.Parameter(self.weight.new_zeros(len(chosen), outputs // parts, rank))
+        lora_a = torch.empty(len(chosen), rank, inputs).uniform_(-bound, bound, generator=generator)
+        self.lora_a = nn.Parameter(lora_a.to(self.weight))
+        self.lora_b = nn.Parameter(self.weight.new_zeros(len(chosen), outputs // parts, rank))
 
     def forward(self, hidden: Float[Tensor, "T I"]) -> Float[Tensor, "T O"]:
-        thin = F.linear(self.dropout(hidden), self.down.flatten(0, 1)) * self.scale  # T, chosen x rank
+        thin = F.linear(self.dropout(hidden), self.lora_a.flatten(0, 1)) * self.scale  # T, chosen x rank
         return F.linear(hidden, self.weight, self.bias) + F.linear(thin, self._block_diagonal())
 
     def merged(self) -> nn.Linear:
@@ -71,22 +71,22 @@ class Lora(nn.Module):
         outputs, inputs = self.weight.shape
         linear = nn.Linear(inputs, outputs, bias=self.bias is not None, device="meta")
         with torch.no_grad():
-            update = self._block_diagonal().float() @ self.down.flatten(0, 1).float() * self.scale
+            update = self._block_diagonal().float() @ self.lora_a.flatten(0, 1).float() * self.scale
             linear.weight = nn.Parameter((self.weight.float() + update).to(self.weight.dtype), requires_grad=False)
         linear.bias = self.bias
         return linear.train(self.training)
 
     def _block_diagonal(self) -> Float[Tensor, "O R"]:
-        """`up` where it belongs: each part's block in its own rows and columns, nought elsewhere.
+        """B as a block-diagonal matrix: each part's block in its own rows and columns, nought elsewhere.
 
         One product with many noughts is faster than a product for each part.
         """
-        count, rows, rank = self.up.shape
+        count, rows, rank = self.lora_b.shape
         blocks = {
             part: F.pad(block, (index * rank, (count - 1 - index) * rank))
-            for index, (part, block) in enumerate(zip(self.chosen, self.up.unbind(), strict=True))
+            for index, (part, block) in enumerate(zip(self.chosen, self.lora_b.unbind(), strict=True))
         }
-        empty = self.up.new_zeros(rows, count * rank)
+        empty = self.lora_b.new_zeros(rows, count * rank)
         return torch.cat([blocks.get(part, empty) for part in range(self.parts)])
 
 
@@ -95,8 +95,8 @@ class Pair(NamedTuple):
 
     layer: int
     target: str
-    down: Float[Tensor, "R I"]
-    up: Float[Tensor, "O R"]
+    lora_a: Float[Tensor, "R I"]
+    lora_b: Float[Tensor, "O R"]
 
 
 def adapt(
@@ -112,7 +112,7 @@ def adapt(
         if name in targets:
             together.setdefault(target.path, []).append(target)
     if any(len({target.parts for target in group}) > 1 for group in together.values()):
-        raise ValueError("'project' is query, key and value at once. Name the whole or its parts")
+        raise ValueError("'qkv' is query, key and value at once. Name the whole or its parts")
     trunk.requires_grad_(False)
     for layer in trunk.get_submodule("layers").children():
         for path, group in together.items():
@@ -141,8 +141,8 @@ def pairs(trunk: nn.Module) -> Iterator[Pair]:
     names = {target: name for name, target in TARGETS.items()}
     numbers = {layer: number for number, layer in enumerate(trunk.get_submodule("layers").children())}
     for layer, path, lora in _adapted(trunk):
-        for part, down, up in zip(lora.chosen, lora.down.detach(), lora.up.detach(), strict=True):
-            yield Pair(numbers[layer], names[Target(path, part, lora.parts)], down, up)
+        for part, lora_a, lora_b in zip(lora.chosen, lora.lora_a.detach(), lora.lora_b.detach(), strict=True):
+            yield Pair(numbers[layer], names[Target(path, part, lora.parts)], lora_a, lora_b)
 
 
 def _adapted(trunk: nn.Module) -> list[tuple[nn.Module, str, Lora]]:

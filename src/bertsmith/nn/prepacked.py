@@ -77,7 +77,7 @@ class PrepackedCrossAttention:
 
     def __init__(self, cross: CrossAttention, dtype: torch.dtype, reorder: bool) -> None:
         self.dtype, self.heads, self.query_scale = dtype, cross.heads, cross.query_scale
-        self.query, self.kv = (PrepackedLinear(part, dtype, reorder=reorder) for part in (cross.query, cross.project))
+        self.query, self.kv = (PrepackedLinear(part, dtype, reorder=reorder) for part in (cross.query, cross.kv))
 
     def __call__(self, hidden: Float[Tensor, "T D"], layout: Layout) -> Float[Tensor, "T _"]:
         query = torch.unflatten(self.query(hidden), 1, (self.heads, -1)) * self.query_scale  # T H K
@@ -102,29 +102,34 @@ class PrepackedLayer:
         self.dtype, self.pre_norm = dtype, layer.pre_norm
         self.heads, self.query_scale = layer.attention.heads, layer.attention.query_scale
         product = partial(PrepackedLinear, dtype=dtype, reorder=reorder)
-        self.qkv, self.output = product(layer.attention.project), product(layer.attention.output)
+        self.qkv, self.output = product(layer.attention.qkv), product(layer.attention.output)
         self.attention_norm = _float32_norm(layer.attention_norm)
-        self.cross = PrepackedCrossAttention(layer.cross, dtype, reorder) if layer.has_cross_attention else None
+        self.cross_attention = (
+            PrepackedCrossAttention(layer.cross_attention, dtype, reorder) if layer.has_cross_attention else None
+        )
         if layer.has_cross_attention:
-            self.cross_output, self.cross_norm = product(layer.cross.output), _float32_norm(layer.cross_norm)
+            self.cross_output, self.cross_attention_norm = (
+                product(layer.cross_attention.output),
+                _float32_norm(layer.cross_attention_norm),
+            )
         self.gate = ACTIVATIONS[activation] if layer.feed_forward.gated else None
-        self.up = product(layer.feed_forward.widen, activation=None if self.gate else activation)
-        self.down = product(layer.feed_forward.narrow)
+        self.up = product(layer.feed_forward.up, activation=None if self.gate else activation)
+        self.down = product(layer.feed_forward.down)
         self.feed_forward_norm = _float32_norm(layer.feed_forward_norm)
 
     def __call__(
         self, hidden: Float[Tensor, "T D"], layout: Layout, read: Int[Tensor, "N"] | None = None
     ) -> Float[Tensor, "_ D"]:
         hidden = hidden.to(torch.float32 if self.pre_norm else self.dtype)
-        cross, later = self.cross, None
+        cross, later = self.cross_attention, None
         if cross is not None:
             read, later = None, read  # another text is looked at by all tokens
         attended = take(self._self_attention(self._sublayer_input(hidden, self.attention_norm), layout), read)
         hidden = self._residual(attended, self.output, take(hidden, read), self.attention_norm)
         if cross is not None:
             assert layout.cross is not None
-            looked = take(cross(self._sublayer_input(hidden, self.cross_norm), layout.cross), later)
-            hidden = self._residual(looked, self.cross_output, take(hidden, later), self.cross_norm)
+            looked = take(cross(self._sublayer_input(hidden, self.cross_attention_norm), layout.cross), later)
+            hidden = self._residual(looked, self.cross_output, take(hidden, later), self.cross_attention_norm)
         bent = self._activated(self._sublayer_input(hidden, self.feed_forward_norm))
         return self._residual(bent, self.down, hidden, self.feed_forward_norm)
 
@@ -162,12 +167,12 @@ def prepack(trunk: M, dtype: torch.dtype = torch.bfloat16, *, reorder: bool = Tr
     whole: Any = trunk
     light = copy.copy(whole)
     # Copies of the modules, so that eval() stays here; not of their tables, and not of layers that are thrown away.
-    kept = (pair for pair in whole.named_children() if pair[0] not in ("layers", "last_norm"))
+    kept = (pair for pair in whole.named_children() if pair[0] not in ("layers", "final_norm"))
     light._modules = {name: copy.copy(part) for name, part in kept}
     if any(part.device.type != "cpu" for part in light.parameters()):
         light = copy.deepcopy(light).cpu()
     light.layers = [PrepackedLayer(layer, whole.config.activation, dtype, reorder) for layer in whole.layers]
-    light.last_norm = _float32_norm(whole.last_norm)
+    light.final_norm = _float32_norm(whole.final_norm)
     return cast(M, light.eval())
 
 

@@ -62,7 +62,7 @@ class BidirectionalLM(Pretraining):
             raise RecipeError(
                 "objective.sampled_softmax", fact, f"Give at most {shape.vocabulary // 2}, or 0 for all words"
             )
-        self.words = OutputLayer(shape.direction, shape.vocabulary)
+        self.output = OutputLayer(shape.direction, shape.vocabulary)
         self.tries = expected_tries(config.sampled_softmax, shape.vocabulary)
 
     def bind(self, tokenizer: Tokenizer) -> None:
@@ -86,7 +86,7 @@ class BidirectionalLM(Pretraining):
     def _training_term(self, hidden: Float[Tensor, "N K"], batch: Batch) -> Term:
         assert batch.targets is not None
         if batch.negatives is None:
-            total = F.cross_entropy(self.words(hidden).float(), batch.targets, reduction="sum", ignore_index=-100)
+            total = F.cross_entropy(self.output(hidden).float(), batch.targets, reduction="sum", ignore_index=-100)
         else:
             total = self._sampled_softmax(hidden, batch.targets, batch.negatives)
         return Term(total, None, 0.5)
@@ -98,7 +98,7 @@ class BidirectionalLM(Pretraining):
 
         So the sum over the true one and the others is, on average, that over all words.
         """
-        table, bias, asked = self.words.weight, self.words.bias, targets.clamp(min=0)
+        table, bias, asked = self.output.weight, self.output.bias, targets.clamp(min=0)
         drawn = math.log(self.trunk.config.vocabulary + 1), self.tries
         true = (hidden * table[asked]).sum(-1).float() + bias[asked]
         false = F.linear(hidden, table[sampled_ids], bias[sampled_ids]).float() - _log_expected_count(
@@ -114,7 +114,7 @@ class BidirectionalLM(Pretraining):
         total, right = hidden.new_zeros((), dtype=torch.float32), hidden.new_zeros((), dtype=torch.int64)
         some = max(1, LOGITS_PER_CHUNK // self.trunk.config.vocabulary)
         for begin in range(0, len(hidden), some):
-            scores, targets = self.words(hidden[begin : begin + some]).float(), batch.targets[begin : begin + some]
+            scores, targets = self.output(hidden[begin : begin + some]).float(), batch.targets[begin : begin + some]
             total = total + F.cross_entropy(scores, targets, reduction="sum", ignore_index=-100)
             right = right + (scores.argmax(-1) == targets).sum()
         return Term(total, right, 0.5)

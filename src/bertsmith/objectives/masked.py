@@ -47,11 +47,11 @@ class MaskedLM(Pretraining):
         super().__init__(trunk, config)
         shape = self.trunk.config
         bent = (shape.activation, shape.norm_eps, shape.biases)
-        self.head = MaskedLMHead(shape.width, shape.vocabulary, *bent, shape.table)
+        self.mlm_head = MaskedLMHead(shape.width, shape.vocabulary, *bent, shape.table)
         if config.pairs != "none":
             if not self._pools_with_head:
                 self.pooler = Pooler(shape.width)
-            self.next = SentencePairHead(shape.width)
+            self.sentence_pair = SentencePairHead(shape.width)
 
     @property
     def _pools_with_head(self) -> bool:
@@ -71,8 +71,8 @@ class MaskedLM(Pretraining):
         hidden = self.trunk(batch.tokens, read=read)  # only what is read costs a last layer
         terms = {"masked": self.prediction_term(hidden[:guesses], batch.targets)}  # and only the guesses a vocabulary
         if batch.labels is not None:
-            pool = self.head.transform if self._pools_with_head else self.pooler
-            told = self.next(pool(hidden[guesses:]))
+            pool = self.mlm_head.transform if self._pools_with_head else self.pooler
+            told = self.sentence_pair(pool(hidden[guesses:]))
             terms[self.config.pairs] = self.cross_entropy_term(told, batch.labels, self.config.pair_weight)
         return terms
 
@@ -80,12 +80,12 @@ class MaskedLM(Pretraining):
         """The loss of guessing words at these positions."""
         table = self.trunk.embedding.weight
         if self.training and can_chunk_loss(hidden, table):
-            return Term(self.head.loss(hidden, table, targets), None, weight)
+            return Term(self.mlm_head.loss(hidden, table, targets), None, weight)
         return self.cross_entropy_term(self.logits(hidden), targets, weight)  # N V
 
     def logits(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
         """The score of every word at each position: the output layer is the embedding table itself."""
-        scores: Tensor = self.head(hidden, self.trunk.embedding.weight)
+        scores: Tensor = self.mlm_head(hidden, self.trunk.embedding.weight)
         return scores
 
     def cross_entropy_term(self, logits: Float[Tensor, "N V"], targets: Int[Tensor, "N"], weight: float = 1.0) -> Term:

@@ -71,9 +71,9 @@ class ReplacedTokenDetection(Pretraining):
         shape = self.trunk.config
         if config.discriminator_loss == "none":
             bent = (shape.activation, shape.norm_eps, shape.biases)
-            self.head = MaskedLMHead(shape.width, shape.vocabulary, *bent, shape.table)
+            self.mlm_head = MaskedLMHead(shape.width, shape.vocabulary, *bent, shape.table)
         else:
-            self.judge = DiscriminatorHead(shape.width, shape.activation)
+            self.discriminator = DiscriminatorHead(shape.width, shape.activation)
         small = Transformer(generator_config(shape, config.generator_size))
         small.share_embeddings(self.trunk)
         self.generator = MaskedLM(small, MaskedLM.Config(pairs="none", **config.masking))  # type: ignore[arg-type]
@@ -97,12 +97,14 @@ class ReplacedTokenDetection(Pretraining):
             case "all":
                 assert batch.text_mask is not None
                 every = torch.zeros_like(batch.text_mask).index_copy(0, batch.target_positions, replaced)
-                terms["replaced"] = self._discriminator_term(self.judge(self.trunk(tokens)), every, batch.text_mask)
+                terms["replaced"] = self._discriminator_term(
+                    self.discriminator(self.trunk(tokens)), every, batch.text_mask
+                )
             case "masked":
-                scores = self.judge(self.trunk(tokens, read=batch.target_positions))
+                scores = self.discriminator(self.trunk(tokens, read=batch.target_positions))
                 terms["replaced"] = self._discriminator_term(scores, replaced, torch.ones_like(replaced))
             case "none":
-                guessed = self.head(self.trunk(tokens, read=batch.target_positions), self.trunk.embedding.weight)
+                guessed = self.mlm_head(self.trunk(tokens, read=batch.target_positions), self.trunk.embedding.weight)
                 terms["guessed"] = self.generator.cross_entropy_term(guessed, batch.targets)
         return terms
 
@@ -110,7 +112,7 @@ class ReplacedTokenDetection(Pretraining):
         self, hidden: Float[Tensor, "N D"], targets: Int[Tensor, "N"], random_bits: Int[Tensor, "N 2"]
     ) -> tuple[Term, Int[Tensor, "N"]]:
         """The loss of guessing words at these positions, and a word for each, drawn from the guesses."""
-        table, head = self.trunk.embedding.weight, self.generator.head
+        table, head = self.trunk.embedding.weight, self.generator.mlm_head
         if self.training and linear_cross_entropy_cpu.available(hidden, table):
             words, noise = torch.empty_like(targets), gumbel_noise(random_bits, block_count(len(table)) + BLOCK_WORDS)
 

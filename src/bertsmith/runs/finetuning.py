@@ -199,7 +199,7 @@ def _pretrained_weights(task: Task, base: ModelFolder) -> dict[str, torch.Tensor
         and learnt.pooling == getattr(task, "pooling", "first")
     )
     if layout_of(base.config).shares_head:  # what guessing words has learnt, a task begins with
-        guessed = {name.removeprefix("head."): one for name, one in state.items() if name.startswith("head.")}
+        guessed = {name.removeprefix("mlm_head."): one for name, one in state.items() if name.startswith("mlm_head.")}
         state = {f"pooler.{name}": one for name, one in guessed.items()} | state
     parts = ("trunk.", "pooler.", *(("classifier.", "span.") if same else ()))
     return {name: weight for name, weight in state.items() if name in own and name.startswith(parts)}

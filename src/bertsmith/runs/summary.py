@@ -189,7 +189,8 @@ def verdict(figures: Mapping[str, float], baseline: float, records: Sequence[Map
     elif gain < SMALL_GAIN:
         said = f"It has begun to learn: {gain:.2f} nats better than word frequency. {more}"
     else:
-        said = f"It has learnt: {gain:.2f} nats better than word frequency, {right:.0%} of {TERM_LABELS[kind]} guessed right."
+        guessed = f"{right:.0%} of {TERM_LABELS[kind]} guessed right"
+        said = f"It has learnt: {gain:.2f} nats better than word frequency, {guessed}."
     earlier = [float(one[f"{kind}_loss"]) for one in records if one.get("kind") == "valid" and f"{kind}_loss" in one]
     if earlier and loss - min(earlier) > OVERFIT_RISE:
         said += (

@@ -22,7 +22,7 @@ MAY_DIFFER = (
     "attention_dropout",
 )  # what a run may have otherwise than its folder
 VOCABULARY_WEIGHTS = re.compile(
-    r"trunk\.(\w+\.)?(embedding|words)\.weight|head\.bias"
+    r"trunk\.(\w+\.)?(embedding|lm_head)\.weight|mlm_head\.bias"
 )  # one row for each piece of the vocabulary
 POSITION_TABLE = "trunk.positions.weight"
 

@@ -13,7 +13,7 @@ from bertsmith.tasks import peft
 from bertsmith.tasks.base import Task
 
 Kind = Literal["full", "frozen", "lora"]
-DEFAULT_TARGETS = ("query", "value", "project")  # Hu et al. 2021, section 7.1; and the whole where there are no parts
+DEFAULT_TARGETS = ("query", "value", "qkv")  # Hu et al. 2021, section 7.1; and the whole where there are no parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +24,8 @@ class AdaptConfig:
     rank: int = 8  # of LoRA's updates
     alpha: float = 16.0  # updates are multiplied by alpha / rank
     dropout: float = 0.0  # of LoRA's input
-    # Of LoRA: query, key, value, or project where the three are one weight; output, widen, narrow. Where none is named:
-    # query and value, or project.
+    # Of LoRA: query, key, value, or qkv where the three are one weight; output, up, down. Where none is named:
+    # query and value, or qkv.
     targets: tuple[str, ...] = ()
     layer_decay: float = 1.0  # how much slower each layer learns than the one above it
     freeze: int = 0  # with `full`, what stays as it is from below: 1 the embeddings, 2 also the first layer
@@ -107,7 +107,7 @@ def learning_rate_scales(task: Task, config: AdaptConfig) -> dict[str, float]:
 def _depth(name: str, layers: int) -> int:
     if not name.startswith("trunk."):
         return layers + 1
-    if name.startswith("trunk.last_norm."):
+    if name.startswith("trunk.final_norm."):
         return layers
     layer = re.match(r"trunk\.layers\.(\d+)\.", name)
     return int(layer[1]) + 1 if layer else 0

@@ -51,7 +51,7 @@ def save(folder: str | Path, task: Task, config: AdaptConfig, base_model: str) -
         **_fixed(dialect),
         "base_model_name_or_path": base_model,
         "task_type": peft.TASK_TYPES[type(task)][1],
-        "r": len(learnt[0].down),
+        "r": len(learnt[0].lora_a),
         "lora_alpha": int(config.alpha) if config.alpha == int(config.alpha) else config.alpha,
         "lora_dropout": config.dropout,
         # In full: `output.dense` alone would also mean the attention's.

@@ -70,8 +70,8 @@ class SequenceClassification(Task):
         bias = not trunk.config.causal  # as transformers has it
         self.classifier = Classifier(trunk.config.width, len(self.labels), trunk.config.dropout, bias)
         self.mean, self.deviation = 0.0, 1.0  # of the numbers that the head's outputs are standardised by
-        self.weights: Tensor | None  # of the classes in the loss; None: all alike
-        self.register_buffer("weights", None, persistent=False)
+        self.class_weights: Tensor | None  # of the classes in the loss; None: all alike
+        self.register_buffer("class_weights", None, persistent=False)
 
     def set_class_weights(self, labels: Iterable[Any]) -> None:
         """Weigh the loss of a class by how rare it is among these labels; of several labels, what is given of each.
@@ -85,7 +85,7 @@ class SequenceClassification(Task):
                 counts.update(label if isinstance(label, tuple) else [str(label)])
                 total += 1
         seen = torch.tensor([max(1, counts[name]) for name in self.labels], dtype=torch.float32)
-        self.weights = (
+        self.class_weights = (
             (total - seen).clamp(min=1) / seen if self.config.problem == "multi_label" else total / len(seen) / seen
         )
 
@@ -154,7 +154,7 @@ class SequenceClassification(Task):
         logits, labels = scored[: len(batch.labels)], batch.labels
         match self.config.problem:
             case "single_label":
-                total = F.cross_entropy(logits, labels, self.weights, reduction="sum", ignore_index=-100)
+                total = F.cross_entropy(logits, labels, self.class_weights, reduction="sum", ignore_index=-100)
             case "regression":
                 guessed = logits[:, 0]
                 off = (guessed - torch.where(labels.isnan(), guessed.detach(), labels)) / self.deviation
@@ -162,7 +162,9 @@ class SequenceClassification(Task):
             case "multi_label":
                 known = labels >= 0
                 given = labels.clamp(min=0)
-                losses = F.binary_cross_entropy_with_logits(logits, given, reduction="none", pos_weight=self.weights)
+                losses = F.binary_cross_entropy_with_logits(
+                    logits, given, reduction="none", pos_weight=self.class_weights
+                )
                 total = torch.where(known, losses, 0.0).sum() / len(self.labels)
         return Term(total, None)
 

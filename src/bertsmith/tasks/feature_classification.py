@@ -54,9 +54,9 @@ class FeatureClassification(Task):
         super().__init__(trunk, config, labels)
         if len(labels) < 2:
             raise RecipeError("task", f"there is but one class, {labels}", "Give examples of at least two")
-        self.choice = LayerSelection(trunk.config, config.layers)
+        self.layer_selection = LayerSelection(trunk.config, config.layers)
         freeze(trunk)
-        self.recurrent = BiLSTM(self.choice.width, config.hidden, config.lstm_layers, config.dropout)
+        self.recurrent = BiLSTM(self.layer_selection.width, config.hidden, config.lstm_layers, config.dropout)
         self.classifier = Classifier(self.recurrent.width, len(labels), config.dropout)
 
     @classmethod
@@ -74,7 +74,7 @@ class FeatureClassification(Task):
         return self
 
     def logits(self, tokens: Tokens) -> Float[Tensor, "B C"]:
-        read = self.recurrent(self.choice(frozen_states(self.trunk, tokens)), tokens.bounds, tokens.max_length)
+        read = self.recurrent(self.layer_selection(frozen_states(self.trunk, tokens)), tokens.bounds, tokens.max_length)
         pool = maximum if self.config.pooling == "max" else mean
         scored: Tensor = self.classifier(pool(read, tokens.bounds)).float()
         return scored

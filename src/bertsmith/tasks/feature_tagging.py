@@ -71,13 +71,13 @@ class LayerSelection(nn.Module):
         if shape.layers < least:
             fact = f"'{self.layers}' needs {least} layers, and the model has {shape.layers}"
             raise RecipeError("task.layers", fact, "Use last, sum_all or a deeper model")
-        self.mix = ScalarMix(shape.layers + 1) if self.layers == "mix" else None
+        self.scalar_mix = ScalarMix(shape.layers + 1) if self.layers == "mix" else None
         self.width = shape.width * (4 if self.layers == "concatenate_last_four" else 1)
 
     def forward(self, states: list[Float[Tensor, "T D"]]) -> Float[Tensor, "T {self.width}"]:
         """`states` are the embeddings first, then every layer."""
-        if self.mix is not None:
-            mixed: Tensor = self.mix(states)
+        if self.scalar_mix is not None:
+            mixed: Tensor = self.scalar_mix(states)
             return mixed
         match self.layers:
             case "embeddings":
@@ -116,9 +116,9 @@ class FeatureTagging(Task):
         super().__init__(trunk, config, labels)
         if len(labels) < 2:
             raise RecipeError("task", f"there is but one tag, {labels}", "Give examples of at least two")
-        self.choice = LayerSelection(trunk.config, config.layers)
+        self.layer_selection = LayerSelection(trunk.config, config.layers)
         freeze(trunk)
-        self.recurrent = BiLSTM(self.choice.width, config.hidden, config.lstm_layers, config.dropout)
+        self.recurrent = BiLSTM(self.layer_selection.width, config.hidden, config.lstm_layers, config.dropout)
         self.classifier = Classifier(self.recurrent.width, len(labels), config.dropout)
 
     @classmethod
@@ -137,7 +137,7 @@ class FeatureTagging(Task):
 
     def features(self, tokens: Tokens) -> Float[Tensor, "T _"]:
         """The frozen vectors, by the row of the table."""
-        chosen: Tensor = self.choice(frozen_states(self.trunk, tokens))
+        chosen: Tensor = self.layer_selection(frozen_states(self.trunk, tokens))
         return chosen
 
     def logits(self, tokens: Tokens) -> Float[Tensor, "T C"]:

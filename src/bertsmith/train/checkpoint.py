@@ -22,7 +22,8 @@ from bertsmith import files
 from bertsmith.errors import FolderError, RunError
 from bertsmith.files import Digest
 
-FORMAT, VERSION = "bertsmith-checkpoint", 1
+FORMAT, VERSION = "bertsmith-checkpoint", 2
+OLDER = (1,)  # versions whose names of weights and settings are others
 MANIFEST, STATE = "MANIFEST.json", "state.json"
 TEMPORARY = ".temporary-"  # what is so named is half written or half removed
 
@@ -40,6 +41,10 @@ _DTYPES = {
     torch.bool: "BOOL",
 }
 _TYPES = {name: dtype for dtype, name in _DTYPES.items()}
+
+
+class OlderVersionError(FolderError):
+    """A whole checkpoint of an earlier format: not damaged, so it is not stepped over."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,8 @@ def load_newest(folder: Path) -> tuple[Checkpoint, list[str]] | None:
     for _, path in _list_newest_first(folder):
         try:
             return _read(path), broken
+        except OlderVersionError:
+            raise
         except FolderError as error:
             broken.append(str(error))
     if broken:
@@ -118,6 +125,9 @@ def _read(path: Path) -> Checkpoint:
         manifest = (path / MANIFEST).read_bytes()
         digests = {name: Digest(**entry) for name, entry in json.loads(manifest)["files"].items()}
         step = int(path.name.removeprefix("step-"))
+        if manifest in [_manifest(step, digests, version) for version in OLDER]:
+            fact = f"was written by an older bertsmith (this one reads version {VERSION} of its format)"
+            raise OlderVersionError(path, fact, "Go on with the version that wrote it, or begin anew in another folder")
         if manifest != _manifest(step, digests) or any(Path(name).name != name for name in digests):
             raise FolderError(path, f"{MANIFEST} is damaged, or of another checkpoint or version")
         verified = {name: _verified(path, name, digest) for name, digest in digests.items()}
@@ -164,10 +174,10 @@ def _list_newest_first(folder: Path) -> list[tuple[int, Path]]:
     return sorted(((int(name[1]), path) for name, path in named if name), reverse=True)
 
 
-def _manifest(step: int, digests: Mapping[str, Digest]) -> bytes:
+def _manifest(step: int, digests: Mapping[str, Digest], version: int = VERSION) -> bytes:
     """The manifest's one possible text, so that any changed bit in it shows."""
     listed = {name: asdict(digest) for name, digest in digests.items()}
-    return _json({"format": FORMAT, "version": VERSION, "step": step, "files": listed})
+    return _json({"format": FORMAT, "version": version, "step": step, "files": listed})
 
 
 def _json(value: Any) -> bytes:

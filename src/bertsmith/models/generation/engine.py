@@ -115,7 +115,7 @@ def _output_table(trunk: Network) -> tuple[Float[Tensor, "V D"], float]:
         return trunk.output_weights[0], 1.0
     if not isinstance(trunk, EncoderDecoderNetwork):
         return trunk.embedding.weight, 1.0
-    return (trunk.embedding.weight, trunk.logit_scale) if trunk.words is None else (trunk.words.weight, 1.0)
+    return (trunk.embedding.weight, trunk.logit_scale) if trunk.lm_head is None else (trunk.lm_head.weight, 1.0)
 
 
 def prepack_trunk(

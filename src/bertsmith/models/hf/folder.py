@@ -43,7 +43,7 @@ class ModelFolder:
 
     config: NetworkConfig
     state_dict: dict[str, Tensor]  # float32 on the CPU, named trunk.*, and by part: head.*, pooler.* and so on
-    parts: frozenset[str]  # which of head, pooler, next, judge, classifier and span are there
+    parts: frozenset[str]  # which of mlm_head, pooler, sentence_pair, discriminator, classifier and span are there
     finetuned: FinetunedTask | None  # what it was fine-tuned for
     config_json: dict[str, Any]  # config.json as it stands
 
@@ -268,10 +268,10 @@ def _expected_shapes(
     classes = finetuned.classes if finetuned else 0
     bare = config.causal and finetuned is not None and finetuned.task == "classify"
     heads: dict[str, Callable[[], nn.Module]] = {
-        "head": lambda: MaskedLMHead(config.width, config.vocabulary, *shape, config.table),
+        "mlm_head": lambda: MaskedLMHead(config.width, config.vocabulary, *shape, config.table),
         "pooler": lambda: make_pooler(config),
-        "next": lambda: SentencePairHead(config.width),
-        "judge": lambda: DiscriminatorHead(config.width, config.activation),
+        "sentence_pair": lambda: SentencePairHead(config.width),
+        "discriminator": lambda: DiscriminatorHead(config.width, config.activation),
         "classifier": lambda: Classifier(config.width, classes, 0.0, bias=not bare),
         "span": lambda: SpanHead(config.width),
     }

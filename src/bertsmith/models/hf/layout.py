@@ -87,17 +87,17 @@ class HFLayout:
         parts = set(parts)
         if "span" in parts:
             return self.architectures["answer"]
-        if "judge" in parts:
+        if "discriminator" in parts:
             return self.architectures["pretraining"]
         if "classifier" in parts:
             return self.architectures["classify" if "pooler" in parts or "tag" not in self.architectures else "tag"]
-        match "head" in parts, "next" in parts:
+        match "mlm_head" in parts, "sentence_pair" in parts:
             case True, True:
                 return self.architectures["pretraining"]
             case True, False:
                 return self.architectures["masked"]
             case False, True:
-                return self.architectures["next"]
+                return self.architectures["sentence_pair"]
         # Whoever writes guesses the next token by a table of the trunk's: it needs no head.
         return self.architectures.get("writing", self.architectures["trunk"])
 
@@ -109,15 +109,15 @@ class HFLayout:
         }
         if self.shares_head:
             # One head for all: a vocabulary behind it makes it the masked-word head, and a classifier the task's own.
-            there -= {"pooler"} if self.parts["head"]["head.bias"] in names else {"head"}
+            there -= {"pooler"} if self.parts["mlm_head"]["mlm_head.bias"] in names else {"mlm_head"}
             there -= {"classifier"} if architecture == self.architectures["answer"] else {"span"}
         return frozenset(there)
 
     @property
     def shares_head(self) -> bool:
         """Whether the masked-word head and the tasks' are one, so that a task begins with what guessing has learnt."""
-        if not {"pooler", "head"} <= self.parts.keys():
+        if not {"pooler", "mlm_head"} <= self.parts.keys():
             return False
         return self.parts["pooler"].items() <= {
-            (ours.replace("head.", "pooler."), theirs) for ours, theirs in self.parts["head"].items()
+            (ours.replace("mlm_head.", "pooler."), theirs) for ours, theirs in self.parts["mlm_head"].items()
         }

@@ -12,7 +12,8 @@ from bertsmith import files
 from bertsmith.errors import FolderError
 from bertsmith.files import check_size, file_inside
 
-MANIFEST, FORMAT, VERSION = "MANIFEST.json", "bertsmith-model", 1
+MANIFEST, FORMAT, VERSION = "MANIFEST.json", "bertsmith-model", 2
+OLDER = (1,)  # versions whose names of weights and settings are others
 UNHASHED = ("README.md", MANIFEST)  # for people, and for itself
 MAX_BYTES = 1 << 20  # bytes of a manifest
 THREADS = 4  # files that are hashed side by side
@@ -32,6 +33,9 @@ def verify(folder: Path) -> None:
         return
     said = files.read_json(check_size(file_inside(folder, MANIFEST), MAX_BYTES))
     listed = said.get("files")
+    if said.get("format") == FORMAT and said.get("version") in OLDER:
+        fact = f"was written by an older bertsmith (this one reads version {VERSION} of its format)"
+        raise FolderError(folder / MANIFEST, fact, "Export the model anew")
     if said.get("format") != FORMAT or said.get("version") != VERSION or not isinstance(listed, dict):
         fact = f"is no list of hashes in version {VERSION} of its format"
         raise FolderError(folder / MANIFEST, fact, "Delete it to open the folder unchecked")

@@ -7,12 +7,16 @@ from bertsmith.config import build
 from bertsmith.errors import FolderError, RecipeError, suggest
 from bertsmith.models.networks import NATIVE, NetworkConfig, native_name
 
-MODEL_TYPE = "bertsmith"
+MODEL_TYPE, VERSION = "bertsmith", 2
 MAX_SIZE = 1 << 24  # no size in a configuration is larger; a file cannot make us count further
 
 
 def from_config_json(config_json: dict[str, Any], path: object) -> NetworkConfig:
     """The settings that a folder names."""
+    version = config_json.get("version", 1)  # the first had no such key
+    if version != VERSION:
+        fact = f"is of version {str(version)[:100]} of our own format; this bertsmith reads version {VERSION}"
+        raise FolderError(path, fact, "Export the model anew")
     name = config_json.get("network")
     if not isinstance(name, str) or name not in NATIVE:
         raise FolderError(path, f"network is {str(name)[:100]!r}", suggest(str(name)[:100], NATIVE))
@@ -32,4 +36,4 @@ def from_config_json(config_json: dict[str, Any], path: object) -> NetworkConfig
 
 def to_config_json(config: NetworkConfig) -> dict[str, Any]:
     """The same as config.json says it."""
-    return {"model_type": MODEL_TYPE, "network": native_name(config), **asdict(config)}
+    return {"model_type": MODEL_TYPE, "version": VERSION, "network": native_name(config), **asdict(config)}

@@ -55,7 +55,8 @@ def biased_attention(
 @triton.jit
 @no_type_check
 def _backward_bias(
-    query, key, value, bias, grad_output, attended, lse, found, bounds, seed, tokens, sequences, each, scale: tl.constexpr,
+    query, key, value, bias, grad_output, attended, lse, found, bounds, seed, tokens, sequences, each,
+    scale: tl.constexpr,
     grow: tl.constexpr, query_step: tl.constexpr, query_head: tl.constexpr, key_step: tl.constexpr,
     key_head: tl.constexpr, value_step: tl.constexpr, value_head: tl.constexpr, bias_step: tl.constexpr,
     heads: tl.constexpr, width: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr, forgotten: tl.constexpr,

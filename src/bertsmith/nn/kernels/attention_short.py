@@ -122,7 +122,8 @@ def checked_block(longest: int, width: int, dropout: float, seed: Tensor | None)
     if not fits(longest, width):
         raise ValueError(
             f"short attention: sequences of {longest} tokens with heads of {width} do not fit into one program. "
-            f"At most {BLOCKS[-1]} tokens, heads of {', '.join(map(str, WIDTHS))}, and {MAX_ELEMENTS} of both multiplied."
+            f"At most {BLOCKS[-1]} tokens, heads of {', '.join(map(str, WIDTHS))}, and a product of both of "
+            f"{MAX_ELEMENTS}."
         )
     check_dropout("short", dropout, seed)
     return _block(longest)
@@ -272,13 +273,15 @@ def _backward(
         lse += head.to(tl.int64) * tokens + token
         if length > half:
             _backward_sequence(
-                query, key, value, bias, grad_output, attended, lse, gradient, query_step, key_step, value_step, bias_step,
+                query, key, value, bias, grad_output, attended, lse, gradient,
+                query_step, key_step, value_step, bias_step,
                 heads * width, one, other, length, scale, grow, shrink, width, block, at_once, forgotten, before,
                 behind
             )
         elif half > 0:
             _backward_sequence(
-                query, key, value, bias, grad_output, attended, lse, gradient, query_step, key_step, value_step, bias_step,
+                query, key, value, bias, grad_output, attended, lse, gradient,
+                query_step, key_step, value_step, bias_step,
                 heads * width, one, other, length, scale, grow, shrink, width, half, min(at_once, half), forgotten,
                 before, behind
             )

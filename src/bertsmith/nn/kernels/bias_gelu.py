@@ -106,7 +106,8 @@ def _gelu_forward(
 @triton.jit
 @no_type_check
 def _gelu_backward(
-    grad_output, wide, bias, gradient, sums, tokens, each, width: tl.constexpr, gated: tl.constexpr, biased: tl.constexpr,
+    grad_output, wide, bias, gradient, sums, tokens, each,
+    width: tl.constexpr, gated: tl.constexpr, biased: tl.constexpr,
     tanh: tl.constexpr, rows: tl.constexpr, columns: tl.constexpr
 ):
     strips: tl.constexpr = (width + columns - 1) // columns

@@ -75,10 +75,10 @@ class BilinearAttention(SourceAttention):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.turn = nn.Linear(width, width, bias=False)
+        self.projection = nn.Linear(width, width, bias=False)
 
     def keys(self, memory: Float[Tensor, "T K"]) -> Float[Tensor, "T _"]:
-        turned: Tensor = self.turn(memory)
+        turned: Tensor = self.projection(memory)
         return turned
 
     def scores(self, query: Float[Tensor, "B L K"], source: Source) -> Float[Tensor, "B L M"]:
@@ -90,17 +90,17 @@ class AdditiveAttention(SourceAttention):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.read = nn.Linear(width, width, bias=False)
-        self.asking = nn.Linear(width, width)
-        self.score = nn.Linear(width, 1, bias=False)
+        self.key_projection = nn.Linear(width, width, bias=False)
+        self.query_projection = nn.Linear(width, width)
+        self.score_projection = nn.Linear(width, 1, bias=False)
 
     def keys(self, memory: Float[Tensor, "T K"]) -> Float[Tensor, "T _"]:
-        mapped: Tensor = self.read(memory)
+        mapped: Tensor = self.key_projection(memory)
         return mapped
 
     def scores(self, query: Float[Tensor, "B L K"], source: Source) -> Float[Tensor, "B L M"]:
-        both = self.asking(query)[:, :, None] + source.keys[:, None]  # B L M K
-        scores: Tensor = self.score(both.tanh())[..., 0] + source.mask
+        both = self.query_projection(query)[:, :, None] + source.keys[:, None]  # B L M K
+        scores: Tensor = self.score_projection(both.tanh())[..., 0] + source.mask
         return scores
 
 

@@ -235,7 +235,7 @@ def test_it_begins_with_cells_that_keep_and_by_the_seed_alone() -> None:
     bias = states[0]["decoder.layers.1.bias_ih_l0"]
     assert bias.view(4, -1).sum(1).tolist() == [0, SIZES["hidden"], 0, 0]
     assert not states[0]["decoder.layers.1.bias_hh_l0"].any()
-    assert 0 < states[0]["mix.weight"].abs().max() <= (2 * SIZES["hidden"]) ** -0.5
+    assert 0 < states[0]["attentional.weight"].abs().max() <= (2 * SIZES["hidden"]) ** -0.5
 
 
 def test_dropout_is_keyed_by_the_seed() -> None:

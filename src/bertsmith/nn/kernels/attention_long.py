@@ -348,7 +348,7 @@ def _backward_keys(
         of_values = tl.zeros([key_block, width], tl.float32)
         # Behind the sequence what comes from above is nought, and so is its mean: such queries add nothing. Such keys
         # may find weights that are not finite, but those stay in their own rows, which nobody writes.
-        low, high = _window_range(begin, length, key_block, query_block, behind, before)  # the queries that see this key
+        low, high = _window_range(begin, length, key_block, query_block, behind, before)  # queries that see this key
         for first in tl.range(low, high, query_block):
             rows = first + tl.arange(0, query_block)
             queries = load_rows(query, query_step, rows, numbers, length)

@@ -124,8 +124,8 @@ SAVED = [
     Guard(
         "a later step pushes out no good checkpoint",
         "train/checkpoint.py",
-        "in _all(folder) if step <= checkpoint.step]",
-        "in _all(folder)]",
+        "in _list_newest_first(folder) if step <= checkpoint.step]",
+        "in _list_newest_first(folder)]",
         f"{CHECKPOINT}::test_a_checkpoint_of_a_later_step_does_not_push_out_good_ones",
     ),
     Guard(
@@ -214,7 +214,7 @@ LOCKED = [
     Guard(
         "a forked worker lets go of the lock",
         "train/lock.py",
-        "os.register_at_fork(after_in_child=_forget_all)",
+        "os.register_at_fork(after_in_child=_release_all)",
         "",
         "train/test_lock.py::test_a_killed_run_leaves_no_lock",
     ),
@@ -279,7 +279,7 @@ RESUMED = [
     Guard(
         "the best weights are saved",
         "train/trainer.py",
-        '            tensors["best"] = self._best\n',
+        '            tensors["best"] = self._best_weights\n',
         "            pass\n",
         f"{GUARDS}::{BEST}",
     ),
@@ -321,8 +321,8 @@ RESUMED = [
     Guard(
         "being asked to stop saves",
         "train/trainer.py",
-        "                if signals.received or (_passed(",
-        "                if (_passed(",
+        "                if signals.received or (\n",
+        "                if (\n",
         "train/test_kills.py::test_being_asked_to_stop_costs_at_most_one_step",
     ),
     Guard(
@@ -366,7 +366,7 @@ PREPARED = [
     Guard(
         "the index of shards is hashed",
         "data/shards/shards.py",
-        '        self.compare("index.json", files.digest)\n',
+        '        self.check_file("index.json", files.digest)\n',
         "",
         f"{SHARDS}::test_every_flipped_bit_of_the_index_is_found_at_opening",
     ),
@@ -509,14 +509,14 @@ LIMITED = [
     Guard(
         "a name that cannot be printed is refused",
         "files.py",
-        " and (name + within).isprintable()",
+        " and (name + subfolder).isprintable()",
         "",
         "house/test_names.py::test_no_generated_name_leads_out_of_its_folder",
     ),
     Guard(
         "a configuration is small",
         "files.py",
-        "    if path.stat().st_size > most:",
+        "    if path.stat().st_size > max_bytes:",
         "    if False:",
         f"{REFUSALS}::test_an_endless_configuration_is_refused",
     ),
@@ -544,8 +544,8 @@ LIMITED = [
     Guard(
         "settings of a tokenizer lead to no other folder",
         "text/folder.py",
-        "check_size(file_inside(folder, name), MOST_JSON)",
-        "check_size(folder / name, MOST_JSON)",
+        "check_size(file_inside(folder, name), MAX_JSON_BYTES)",
+        "check_size(folder / name, MAX_JSON_BYTES)",
         "text/test_limits.py::test_a_link_cannot_lead_out_of_its_folder",
     ),
     Guard(
@@ -558,15 +558,15 @@ LIMITED = [
     Guard(
         "layers are as many as weights",
         "models/hf/folder.py",
-        " > len(stored) or layers > MOST_LAYERS",
+        " > len(stored) or layers > MAX_LAYERS",
         " > 1 << 60",
         f"{REFUSALS}::test_a_configuration_that_names_huge_sizes_costs_nothing",
     ),
     Guard(
         "nothing is unpickled",
         "data/shards/shards.py",
-        'ENDS = np.dtype("<i8")\n',
-        'ENDS = np.dtype("<i8")\n\n\ndef _any(path: Path) -> Any:\n    return np.load(path, allow_pickle=True)\n',
+        'ENDS_DTYPE = np.dtype("<i8")\n',
+        'ENDS_DTYPE = np.dtype("<i8")\n\n\ndef _any(path: Path) -> Any:\n    return np.load(path, allow_pickle=True)\n',
         f"{LINT}::test_no_file_unpickles_or_evaluates",
     ),
     Guard(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bertsmith.insight.model_card import finetuned_card, pretrained_card
+from bertsmith.insight.model_card import Use, finetuned_card, pretrained_card
 from bertsmith.insight.report import RunSummary
 
 EVIL = "<script>alert(1)</script>|[x](javascript:y) `` ``` \n---\n# a heading"
@@ -61,3 +61,20 @@ def test_a_card_of_plain_words_reads_as_before() -> None:
     assert "# bert-mini\n" in plain
     assert "| loss of hidden words | 5.0 |" in plain
     assert "```toml\na = 1\n```" in plain
+
+
+@pytest.mark.parametrize(
+    ("use", "pipeline"),
+    [
+        ("fills", "fill-mask"),
+        ("goes_on", "text-generation"),
+        ("writes", "text2text-generation"),
+        ("is_tuned", "feature-extraction"),
+        ("is_read", "feature-extraction"),
+        ("reads_on", "text-generation"),
+    ],
+)
+def test_a_card_names_the_pipeline_of_its_use_and_the_library_that_opens_it(use: Use, pipeline: str) -> None:
+    written = pretrained_card(STORY, use=use)
+    assert f"pipeline_tag: {pipeline}\n" in written
+    assert ("library_name: transformers\n" in written) == ("`transformers." in written)

@@ -9,8 +9,10 @@ from torch import Tensor
 
 from bertsmith.data.batch import Tokens
 from bertsmith.models.transformer import Transformer
-from bertsmith.nn.kv_cache import KVCache
+from bertsmith.nn.attention import Layout, attend
+from bertsmith.nn.kv_cache import KVCache, LayerCache
 from bertsmith.nn.prepacked import prepack
+from bertsmith.nn.window import CAUSAL
 
 
 def last(trunk: Transformer, rows: list[list[int]]) -> Tensor:
@@ -123,3 +125,18 @@ def test_packed_layers_in_half_precision_stay_near() -> None:
     found = light.step(torch.tensor([[1], [2], [3], [4]]), cache)[:, 0]
     longer = [[*row, number] for number, row in enumerate(rows, 1)]
     assert torch.nn.functional.cosine_similarity(found, last(trunk, longer)).min() > 0.999
+
+
+@torch.no_grad()
+def test_cached_attention_of_the_newest_token_is_that_of_the_whole_sequence() -> None:
+    generator = torch.Generator().manual_seed(4)
+    query, key, value = torch.randn(3, 2 * 5, 2, 8, generator=generator)  # two sequences of five tokens, two heads
+    bounds = torch.tensor([0, 5, 10], dtype=torch.int32)
+    whole = attend(query, key, value, Layout.of(bounds, 5, "recorded", CAUSAL))
+    kept = LayerCache(*(part.view(2, 5, 2, 8).transpose(1, 2).clone() for part in (key, value)), torch.tensor([4]))
+    kept.keys[:, :, 4] = kept.values[:, :, 4] = 0  # the newest is put there by the call
+    newest = slice(4, None, 5)
+    each = torch.arange(3, dtype=torch.int32)
+    layout = Layout(bounds=each, longest=1, kernel="cached", window=CAUSAL, cache=kept)
+    found = attend(query[newest], key[newest], value[newest], layout)
+    torch.testing.assert_close(found, whole[newest], rtol=0, atol=1e-6)

@@ -1,0 +1,39 @@
+"""The examples of fine-tuning: rows that cannot be read are skipped and counted, or refused."""
+
+from pathlib import Path
+
+import pytest
+from models.small import saved
+
+from bertsmith.errors import BertsmithError
+from bertsmith.runs import task_data, task_recipe
+
+
+@pytest.fixture
+def torn(tmp_path: Path) -> Path:
+    """Twenty rows, the last of which has a cell too many."""
+    rows = [f"the cat sees {row},{'good' if row % 2 else 'bad'}" for row in range(19)]
+    path = tmp_path / "train.csv"
+    path.write_text("\n".join(["text,label", *rows, "the dog,sees,good"]) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("on_bad_row", ["skip", "fail"])
+def test_a_bad_row_is_skipped_and_counted_or_refused(on_bad_row: str, torn: Path, tmp_path: Path) -> None:
+    saved(tmp_path / "model")
+    recipe = task_recipe.build_recipe(
+        tmp_path / "model",
+        torn,
+        tmp_path / "out",
+        dev=None,
+        task=None,
+        seeds=1,
+        overrides=[f"data.on_bad_row={on_bad_row}"],
+    )
+    if on_bad_row == "skip":
+        data = task_data.read(recipe)
+        assert len(data.train.examples) + len(data.dev.examples) == 19
+        assert "left out: 1 rows" in "\n".join(task_data.summary_lines(data))
+    else:
+        with pytest.raises(BertsmithError, match=r"train\.csv:21: "):
+            task_data.read(recipe)

@@ -26,7 +26,8 @@ check: $(VENV)/.dev  ## style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-docs: $(VENV)/.docs  ## the site, built strictly into site/
+docs: $(VENV)/.core $(VENV)/.docs  ## the reference pages from the program itself, then the site, built strictly into site/
+	$(BIN)/python docs/generate
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 TEXT ?= src/bertsmith/text/sample/sample.txt.xz
@@ -48,7 +49,7 @@ $(VENV)/.dev: $(VENV)/.core
 	touch $@
 
 $(VENV)/.docs: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) 'mkdocs-material>=9.6'  # alone: the pages need neither torch nor bertsmith
+	$(PIP) 'mkdocs-material>=9.6'
 	touch $@
 
 clean:

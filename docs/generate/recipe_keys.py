@@ -49,7 +49,9 @@ def _section(kind: type, root: str, path: str, done: dict[Any, str]) -> list[str
             else:
                 done[id(held)] = f"[{title}](#{anchor})"
                 below += _kinds(held, root, key, done) if "table" in part.metadata else _plain(held, root, key, done)
-        about = meaning(kind, part) or (first_paragraph(nested[0].__doc__) if nested else "")
+        about = meaning(kind, part)
+        if not about and held is not None:
+            about = f"chosen by `{key}.kind`" if "table" in part.metadata else first_paragraph(held.__doc__)
         rows.append((f"`{key}`", words, _default(part), about))
     return table(HEAD, rows) + below
 

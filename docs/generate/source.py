@@ -12,7 +12,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-WIDE = 100  # characters; a longer signature has a line for each parameter
+WIDE = 88  # characters; a longer signature has a line for each parameter
 
 
 def page(title: str, source: str, lines: list[str]) -> str:

@@ -21,7 +21,7 @@ def pages() -> dict[str, str]:
 @pytest.mark.parametrize("name", ["commands.md", "recipe.md", "python.md"])
 def test_the_committed_page_is_the_generated_one(pages: dict[str, str], name: str) -> None:
     written = (DOCS / "reference" / name).read_text(encoding="utf-8")
-    assert written == pages[name], f"docs/reference/{name} is out of date: run `make docs`"
+    assert written == pages[name], f"docs/reference/{name} is out of date: run `python docs/generate`, or `make docs`"
 
 
 def test_no_page_of_the_reference_is_written_by_hand(pages: dict[str, str]) -> None:

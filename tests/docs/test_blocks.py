@@ -1,0 +1,153 @@
+"""Every command block of the README, the quickstart and the guides runs, in order, in an empty folder.
+
+A block is run as it is printed, by the command line and the interpreter of this process. Two things are smaller than
+for a reader: every training run ends after a few updates, whatever steps, epochs or budget it was given, and SMALLER
+lists the commands that are changed. A block of output holds lines that its page's commands really print, whatever their
+figures; one that quotes another run follows a comment that says which.
+"""
+
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from bertsmith.cli import app
+from bertsmith.train.clock import Clock
+
+ROOT = Path(__file__).resolve().parents[2]
+UPDATES = 2  # of each training run
+SMALLER = {  # a pattern in a command, and what stands there instead
+    r"^bertsmith finetune transformer-tiny .*": r"\g<0> task.max_new_tokens=8",
+}
+NOT_RUN = ("pip install ",)  # installs the package that is tested
+DEMO = "docs/quickstart.md"  # makes runs/demo and runs/reviews, which other pages begin with
+GUIDES = [
+    path.relative_to(ROOT).as_posix()
+    for folder in ("guides", "family", "reference")
+    for path in sorted((ROOT / "docs" / folder).glob("*.md"))
+    if "```bash" in path.read_text(encoding="utf-8") or folder == "guides"
+]
+LENT = {
+    "README.md": ("docs/guides/make.md", DEMO, "docs/guides/report.md")
+}  # whose data files it takes as the reader's
+NEEDS = {"docs/guides/export.md": "transformers", "docs/guides/embeddings.md": "sentence_transformers"}
+FENCE = re.compile(
+    r"(?:^<!-- (?P<note>[^\n]*) -->\n+)?^```(?P<language>bash|python|text)\n(?P<block>.*?)^```$", re.M | re.S
+)
+QUOTED = "Output of "  # how the comment before a block begins that another run has printed
+
+
+def blocks(page: str) -> list[tuple[str, str]]:
+    """The language and the lines of each block of a page; output that is quoted from another run is left out."""
+    found = FENCE.findall((ROOT / page).read_text(encoding="utf-8"))
+    return [(language, block) for note, language, block in found if not note.startswith(QUOTED)]
+
+
+def commands(block: str) -> Iterator[tuple[str, str]]:
+    """The commands of a block, each with the lines that are handed to it (`<<'END'`)."""
+    lines = iter(block.splitlines())
+    for line in lines:
+        if " <<'END'" in line:
+            yield line.removesuffix(" <<'END'"), "".join(f"{text}\n" for text in iter(lines.__next__, "END"))
+        elif line.strip():
+            yield line, ""
+
+
+def run(command: str, given: str = "") -> None:
+    """Run one command in this process: `bertsmith`, and as much of a shell as the pages need."""
+    for pattern, instead in SMALLER.items():
+        command = re.sub(pattern, instead, command)
+    match shlex.split(command):
+        case ["bertsmith", *arguments]:
+            get_command(app)(arguments, standalone_mode=False)  # which raises what a terminal would be told
+        case ["cat", ">", name]:
+            Path(name).write_text(given, encoding="utf-8")
+        case ["mkdir", "-p", *names]:
+            for name in names:
+                Path(name).mkdir(parents=True, exist_ok=True)
+        case _:
+            pytest.fail(f"this test cannot run: {command}")
+
+
+def run_page(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    printed = ""
+    for language, block in blocks(page):
+        if language == "python":
+            exec(compile(block, page, "exec"), {})
+        elif language == "bash" and not block.startswith(NOT_RUN):
+            for command, given in commands(block):
+                run(command, given)
+        elif language == "text":
+            printed += "".join(capsys.readouterr())
+            check_output(block, printed)
+
+
+def check_output(block: str, printed: str) -> None:
+    """That each line was printed; figures may differ, `...` stands for anything."""
+    for line in block.splitlines():
+        if line.strip() and not line.startswith("bertsmith "):
+            pattern = re.sub(r"\d[\d,.]*", r"[\\d,.]+", re.escape(" ".join(line.split())).replace(r"\ ", r"\s+"))
+            assert re.search(pattern.replace(r"\.\.\.", ".*"), printed), f"no command prints: {line}"
+
+
+def write_data(page: str) -> None:
+    """Only the files that a page shows."""
+    for language, block in blocks(page):
+        for command, given in commands(block) if language == "bash" else ():
+            if command.startswith(("cat ", "mkdir ")):
+                run(command, given)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_updates() -> Iterator[None]:
+    def progress(self: Clock, step: int, epoch: float) -> float:
+        return min(1.0, step / UPDATES)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Clock, "progress", progress)
+        yield
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the runs that the quickstart makes, once it has been followed."""
+    return tmp_path_factory.mktemp("quickstart")
+
+
+@pytest.mark.parametrize("page", [DEMO, "README.md", *GUIDES])
+def test_every_block_of_a_page_runs(
+    page: str,
+    demo: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if page in NEEDS:
+        pytest.importorskip(NEEDS[page])
+    if page not in LENT and page != DEMO:
+        if not (demo / "runs").exists():
+            monkeypatch.chdir(demo)
+            run_page(DEMO, capsys)
+        shutil.copytree(demo / "runs", tmp_path / "runs")
+    monkeypatch.chdir(demo if page == DEMO else tmp_path)
+    for lender in LENT.get(page, ()):
+        write_data(lender)
+    capsys.readouterr()
+    run_page(page, capsys)
+
+
+def test_a_wrong_option_is_found() -> None:
+    with pytest.raises(Exception, match="No such option"):
+        run('bertsmith fill runs/demo/model "a [MASK]" --best 3')
+    with pytest.raises(Exception, match="No such command"):
+        run("bertsmith neighbours runs/demo/model king")
+
+
+def test_output_that_is_not_printed_is_found() -> None:
+    check_output("12 training examples: ...\n", "3 training  examples: words\n")
+    with pytest.raises(AssertionError, match="no command prints: 3 dev examples"):
+        check_output("3 dev examples\n", "3 training examples\n")

@@ -34,7 +34,8 @@ from bertsmith.data.packing.pack import Packer
 from bertsmith.data.shards.shards import Shards
 from bertsmith.models.family import FAMILY
 from bertsmith.models.hf.convert import to_config_json
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.attention import Kernel
 from bertsmith.nn.init import initialise
 from bertsmith.objectives.masked import MaskedLM

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from bertsmith.inference.model import Model
     from bertsmith.inference.prediction import Prediction
     from bertsmith.models.family import FAMILY
-    from bertsmith.models.transformer import Transformer, TransformerConfig
+    from bertsmith.models.transformer import Transformer
+    from bertsmith.models.transformer_config import TransformerConfig
     from bertsmith.objectives import OBJECTIVES
     from bertsmith.recipe import FineTune, Recipe
     from bertsmith.tasks import TASKS
@@ -48,7 +49,7 @@ _HOMES = {
     "TASKS": "tasks",
     "Tokenizer": "text.tokenizer",
     "Transformer": "models.transformer",
-    "TransformerConfig": "models.transformer",
+    "TransformerConfig": "models.transformer_config",
     "evaluate": "commands.api",
     "finetune": "commands.api",
     "load": "inference.load",

@@ -19,7 +19,6 @@ TO_SPLIT = {
     "inference/model.py",
     "insight/evaluation.py",
     "models/hf/convert.py",
-    "models/transformer.py",
     "nn/attention.py",
     "nn/kernels/attention_long.py",
     "nn/kernels/attention_short.py",

@@ -74,7 +74,6 @@ TO_SWEEP: dict[str, set[str]] = {
         "models/hf/layout.py",
         "models/recurrent.py",
         "models/seq2seq.py",
-        "models/transformer.py",
         "models/word2vec.py",
     },
     "nn": {

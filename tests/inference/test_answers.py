@@ -14,7 +14,7 @@ from bertsmith.models.family import T5, T5_V1_1
 from bertsmith.models.generation.engine import GenerationEngine, generate_ids
 from bertsmith.models.generation.search import GenerationConfig
 from bertsmith.models.hf import convert
-from bertsmith.models.transformer import TransformerConfig
+from bertsmith.models.transformer_config import TransformerConfig
 
 SIZES: dict[str, Any] = {
     "vocabulary": 61,

@@ -13,7 +13,8 @@ from bertsmith.data.batch import Tokens
 from bertsmith.errors import RecipeError, TextError
 from bertsmith.inference import embedder as module
 from bertsmith.inference.embedder import Embedder, embed, semantic_search
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.pooling import first, mean
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 

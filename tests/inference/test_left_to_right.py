@@ -12,7 +12,8 @@ from bertsmith.errors import FolderError
 from bertsmith.inference.likelihood import score, windows
 from bertsmith.inference.minimal_pairs import MinimalPair, evaluate
 from bertsmith.models.family import GPT2
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.objectives.causal import CausalLM
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 

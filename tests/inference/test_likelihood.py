@@ -16,7 +16,8 @@ from bertsmith.errors import RecipeError, TextError
 from bertsmith.inference import likelihood
 from bertsmith.inference.likelihood import PllForm, ScoredText, bits_per_byte, perplexity, score, windows
 from bertsmith.models.hf import folder as folders
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 

@@ -15,7 +15,8 @@ from bertsmith.errors import RecipeError, TextError
 from bertsmith.inference import minimal_pairs as minimal
 from bertsmith.inference.likelihood import score
 from bertsmith.inference.minimal_pairs import MinimalPair, MinimalPairScores, accuracies, evaluate, read_minimal_pairs
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.text.tokenizer import TokenizerConfig, train
 

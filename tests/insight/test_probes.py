@@ -17,7 +17,8 @@ from bertsmith.data.rows import Row
 from bertsmith.errors import TextError
 from bertsmith.insight import probes
 from bertsmith.insight.probes import L2_PENALTY, ProbeResults, draw, probe, probe_accuracy
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 
 WORDS = ["red", "blue", "green", "pink", "one", "two", "three", "four", "and", "or"]

@@ -6,7 +6,8 @@ from dataclasses import replace
 import torch
 
 from bertsmith.data.batch import Tokens
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.init import initialise
 
 CONFIG = TransformerConfig(vocabulary=60, width=64, layers=1, heads=4, feed_forward=96, max_length=24)

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from bertsmith.errors import FolderError
 from bertsmith.models.hf import folder as folders
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.heads import MaskedLMHead, Pooler, SentencePairHead
 
 SMALL = TransformerConfig(vocabulary=30, width=8, layers=2, heads=2, feed_forward=12, max_length=10)

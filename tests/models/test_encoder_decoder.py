@@ -10,7 +10,8 @@ from bertsmith.data.batch import Tokens
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.family import BERT_TINY, T5
 from bertsmith.models.networks import build_network
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 
 SIZES = {
     "vocabulary": 50,

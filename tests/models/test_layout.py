@@ -11,7 +11,8 @@ from bertsmith.errors import FolderError, RecipeError
 from bertsmith.models.family import MODERN_BERT, SMITH
 from bertsmith.models.hf import convert
 from bertsmith.models.hf.layouts import BERT, LAYOUTS, MARIAN, MODERNBERT, layout_of
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.tasks.classification import SequenceClassification
 
 

@@ -5,7 +5,8 @@ import torch
 
 from bertsmith.data.batch import Tokens
 from bertsmith.errors import TextError
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.attention import Kernel
 from bertsmith.nn.init import initialise
 from bertsmith.nn.positions import sinusoids
@@ -153,7 +154,7 @@ def test_half_precision_stays_half() -> None:
         ),
         (
             {"positions": "relative", "window": 4},
-            "local layers have no relative positions. Take rotary or learned ones, or local = 0",
+            "local layers have no relative positions. Take rotary or learned ones, or window = 0",
         ),
         ({"dropout": 1.0}, "dropout is 1.0. Give a share, at least 0 and below 1"),
     ],

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 
 CONFIG = TransformerConfig(
     vocabulary=50,

@@ -5,7 +5,8 @@ import torch
 from torch import Tensor
 
 from bertsmith.data.batch import Tokens
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.lora import TARGETS, Lora, adapt, merge, pairs
 
 SMALL = TransformerConfig(vocabulary=50, width=16, layers=2, heads=2, feed_forward=24, max_length=16)

@@ -14,7 +14,8 @@ from bertsmith.data.batch import Tokens
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.generation.engine import prepack_trunk
 from bertsmith.models.hf import folder as folders
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn import prepacked as module
 from bertsmith.nn.activations import ACTIVATIONS, Activation
 from bertsmith.nn.attention import KEY_MULTIPLE, Layout, attend, best_kernel

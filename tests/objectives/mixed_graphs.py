@@ -8,7 +8,8 @@ import compiled
 from causal_graphs import EQUAL, RAGGED, SIZES
 
 from bertsmith.data.batch import Batch
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.init import initialise
 from bertsmith.objectives.mixed import MixedLM
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from bertsmith.data.batch import Batch, Tokens
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.family import T5
-from bertsmith.models.transformer import TransformerConfig
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.attention import Kernel
 from bertsmith.nn.init import initialise
 from bertsmith.objectives.spans import SpanCorruption

@@ -12,7 +12,8 @@ from bertsmith.data.batch import Batch, Tokens
 from bertsmith.data.packing.pack import PackedBatch, Packer
 from bertsmith.errors import RecipeError
 from bertsmith.models.family import GPT, GPT2
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.heads import pad_vocabulary
 from bertsmith.nn.init import initialise
 from bertsmith.objectives.base import Pretraining

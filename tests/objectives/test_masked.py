@@ -12,7 +12,8 @@ from bertsmith.data.batch import Batch
 from bertsmith.data.packing.pack import Packer
 from bertsmith.data.packing.plan import Pairs
 from bertsmith.models.family import SMITH
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.init import initialise
 from bertsmith.nn.pooling import first
 from bertsmith.objectives.masked import Collator, MaskedLM

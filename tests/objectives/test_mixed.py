@@ -19,7 +19,8 @@ from bertsmith.data.packing.pack import PackedBatch, Packer
 from bertsmith.errors import RecipeError
 from bertsmith.inference.load import load
 from bertsmith.models.family import MODERN_BERT
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.init import initialise
 from bertsmith.objectives import causal
 from bertsmith.objectives.masked import Collator as Hide

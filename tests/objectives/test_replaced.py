@@ -17,7 +17,8 @@ from bertsmith import config
 from bertsmith.data.batch import Batch, Tokens
 from bertsmith.data.packing.pack import Packer
 from bertsmith.errors import RecipeError
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.init import initialise
 from bertsmith.objectives.masked import Collator as Hide
 from bertsmith.objectives.masked import MaskedLM
@@ -385,5 +386,5 @@ def test_a_generator_that_cannot_be_is_refused_in_one_line() -> None:
     turned = replace(SHAPE, width=12, embedding_width=0, positions="rotary")
     with pytest.raises(RecipeError) as caught:
         ReplacedTokenDetection(Transformer(turned), ReplacedTokenDetection.Config())
-    line = "objective.generator_size: heads of width 3 cannot be turned in pairs. Take an even width."
+    line = "objective.generator_size: heads of width 3 cannot be rotated in pairs. Take an even width."
     assert str(caught.value) == line

@@ -10,7 +10,8 @@ from transformers import AutoModelForMaskedLM, AutoModelForPreTraining, BertConf
 from bertsmith.data.batch import Tokens
 from bertsmith.models.hf import convert
 from bertsmith.models.hf import folder as folders
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.heads import MaskedLMHead, Pooler, SentencePairHead
 from bertsmith.nn.pooling import first
 

@@ -24,7 +24,8 @@ from bertsmith.models.family import FAMILY, member
 from bertsmith.models.hf import convert
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf.layouts import ELECTRA, layout_of
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.objectives.replaced import ReplacedTokenDetection, generator_config
 from bertsmith.runs import finetuning, task_recipe
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train

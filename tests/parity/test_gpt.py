@@ -24,7 +24,8 @@ from bertsmith.models.family import FAMILY, member
 from bertsmith.models.hf import convert
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf.layouts import GPT, GPT2, layout_of
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.objectives.causal import CausalLM
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 

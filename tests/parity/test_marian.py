@@ -18,7 +18,7 @@ from bertsmith.models.generation.engine import GenerationEngine, generate_ids
 from bertsmith.models.generation.search import GenerationConfig
 from bertsmith.models.hf import convert
 from bertsmith.models.hf import folder as folders
-from bertsmith.models.transformer import TransformerConfig
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.init import initialise
 
 SIZES: dict[str, Any] = {

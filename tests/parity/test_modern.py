@@ -12,7 +12,8 @@ from tasks.small import shape, stirred, tokenizer
 
 from bertsmith.data.batch import Tokens
 from bertsmith.models.hf.layouts import MODERNBERT
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 
 NAMES = (
     "norm_position",

@@ -19,7 +19,8 @@ from bertsmith.models.family import CAMEMBERT, DISTILBERT, MPNET, ROBERTA, XLM_R
 from bertsmith.models.hf import convert
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf.layouts import layout_of
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 

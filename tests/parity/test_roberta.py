@@ -16,7 +16,8 @@ from bertsmith.errors import RecipeError
 from bertsmith.inference.load import load
 from bertsmith.models.family import ROBERTA
 from bertsmith.models.hf import folder as folders
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.runs import build
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train

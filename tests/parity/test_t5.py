@@ -18,7 +18,7 @@ from bertsmith.models.family import FAMILY, T5, T5_V1_1, member
 from bertsmith.models.hf import convert
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf.layouts import layout_of
-from bertsmith.models.transformer import TransformerConfig
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.objectives.spans import SpanCorruption
 
 SIZES: dict[str, Any] = {

@@ -16,7 +16,8 @@ from bertsmith.data.shards.prepare import prepare
 from bertsmith.errors import BertsmithError
 from bertsmith.inference.load import load
 from bertsmith.models.hf import folder as folders
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.runs.warm_start import warm_start
 from bertsmith.text.extend import extend

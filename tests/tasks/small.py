@@ -10,7 +10,8 @@ import torch
 
 from bertsmith.data.labelled.examples import Answer as Stretch
 from bertsmith.data.labelled.examples import Example, Question, Sentence
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.tasks.base import Task
 from bertsmith.tasks.classification import SequenceClassification
 from bertsmith.tasks.embedding import SentenceEmbedding

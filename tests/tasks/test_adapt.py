@@ -18,7 +18,8 @@ from bertsmith.errors import FolderError, RecipeError
 from bertsmith.models.family import FAMILY
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf.layouts import layout_of
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn import lora
 from bertsmith.tasks.adapt import AdaptConfig, adapt_task, learning_rate_scales, merge_and_unfreeze
 from bertsmith.tasks.adapter import load as read_adapter

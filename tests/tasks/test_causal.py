@@ -15,7 +15,8 @@ from bertsmith.data.labelled.examples import Example
 from bertsmith.data.rows import pack_rows
 from bertsmith.errors import RecipeError
 from bertsmith.models.family import GPT, GPT2, MODERN_BERT
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.tasks.base import Bucket, predict
 from bertsmith.tasks.classification import SequenceClassification
 from bertsmith.tasks.embedding import SentenceEmbedding

@@ -10,7 +10,8 @@ from bertsmith.data.labelled.examples import Example
 from bertsmith.data.rows import pack_rows
 from bertsmith.errors import RecipeError, TextError
 from bertsmith.models.elmo import Elmo, ElmoConfig
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.tasks import TASKS
 from bertsmith.tasks.base import Bucket, predict, with_special_tokens
 from bertsmith.tasks.feature_classification import FeatureClassification

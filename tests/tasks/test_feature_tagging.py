@@ -11,7 +11,8 @@ from bertsmith.data.labelled.examples import Sentence
 from bertsmith.data.rows import pack_rows
 from bertsmith.errors import RecipeError
 from bertsmith.models.encoder_decoder import EncoderDecoder
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.tasks import TASKS
 from bertsmith.tasks.base import Bucket, predict
 from bertsmith.tasks.feature_tagging import FeatureTagging, Layers, freeze

@@ -11,7 +11,7 @@ from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.family import T5
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf.layouts import layout_of
-from bertsmith.models.transformer import TransformerConfig
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.init import initialise
 from bertsmith.objectives.spans import SpanCorruption
 from bertsmith.tasks.text_to_text import TextToText

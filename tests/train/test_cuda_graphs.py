@@ -11,7 +11,8 @@ from bertsmith.commands import pretrain
 from bertsmith.data.feed import Feed
 from bertsmith.data.labelled.examples import Example
 from bertsmith.data.sampler import BatchSampler
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.init import initialise
 from bertsmith.tasks.base import Bucket
 from bertsmith.tasks.classification import SequenceClassification

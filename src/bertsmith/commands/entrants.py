@@ -13,7 +13,7 @@ from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.errors import RecipeError
 from bertsmith.models.family import FAMILY
 from bertsmith.models.networks import NetworkConfig
-from bertsmith.models.transformer import TransformerConfig
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.recipe import EXTENTS, Recipe
 from bertsmith.runs import autoconfig
 from bertsmith.text.tokenizer import TokenizerConfig

@@ -24,7 +24,7 @@ from bertsmith.models.elmo import Elmo
 from bertsmith.models.family import FAMILY
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf.layouts import layout_of
-from bertsmith.models.transformer import TransformerConfig
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.models.word2vec import Word2VecConfig
 from bertsmith.nn.attention import kernels_unavailable
 from bertsmith.objectives import OBJECTIVES

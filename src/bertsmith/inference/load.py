@@ -20,7 +20,8 @@ from bertsmith.models.hf.folder import ModelFolder
 from bertsmith.models.hf.layouts import layout_of
 from bertsmith.models.networks import EncoderDecoderNetwork, build_network
 from bertsmith.models.recurrent import RecurrentConfig
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.objectives.base import Objective
 from bertsmith.objectives.bilm import BidirectionalLM
 from bertsmith.objectives.causal import CausalLM

@@ -7,7 +7,7 @@ from bertsmith.models.elmo import ElmoConfig
 from bertsmith.models.networks import NetworkConfig
 from bertsmith.models.recurrent import RecurrentConfig
 from bertsmith.models.seq2seq import Seq2SeqConfig
-from bertsmith.models.transformer import TransformerConfig
+from bertsmith.models.transformer_config import TransformerConfig
 
 # Mikolov et al. 2010, "Recurrent neural network based language model": a text is read word by word, and all that came
 # before is one vector. It soon forgets: a gradient that goes back through many words vanishes (Bengio et al. 1994).

@@ -7,7 +7,8 @@ from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.recurrent import Recurrent, RecurrentConfig
 from bertsmith.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from bertsmith.models.static import Static, StaticConfig
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 
 NetworkConfig = TransformerConfig | RecurrentConfig | Seq2SeqConfig | ElmoConfig | StaticConfig
 Network = Transformer | EncoderDecoder | Recurrent | Seq2Seq | Elmo | Static

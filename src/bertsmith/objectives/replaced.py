@@ -15,7 +15,8 @@ from bertsmith.data.packing.pack import PackedBatch
 from bertsmith.data.packing.plan import Pairs
 from bertsmith.errors import RecipeError
 from bertsmith.models.networks import Network
-from bertsmith.models.transformer import Transformer, TransformerConfig
+from bertsmith.models.transformer import Transformer
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.heads import DiscriminatorHead, MaskedLMHead
 from bertsmith.nn.kernels import linear_cross_entropy_cpu
 from bertsmith.objectives.base import Pretraining, Term

@@ -10,7 +10,7 @@ from bertsmith.data.shards.shards import Shards
 from bertsmith.errors import RecipeError
 from bertsmith.models.family import FAMILY
 from bertsmith.models.networks import NetworkConfig
-from bertsmith.models.transformer import TransformerConfig
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.recipe import DataConfig, Recipe
 from bertsmith.train.clock import format_duration, parse_duration

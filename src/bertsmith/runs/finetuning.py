@@ -25,7 +25,7 @@ from bertsmith.models.hf.convert import FinetunedTask
 from bertsmith.models.hf.folder import TRAINED_ON, ModelFolder
 from bertsmith.models.hf.layouts import layout_of
 from bertsmith.models.hf.sentence_transformers import SentenceConfig
-from bertsmith.models.transformer import TransformerConfig
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.init import initialise
 from bertsmith.recipe import FineTune, settle
 from bertsmith.runs import task_data

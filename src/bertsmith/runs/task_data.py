@@ -21,7 +21,7 @@ from bertsmith.models.hf.convert import TASKS as LEARNT
 from bertsmith.models.hf.folder import CONFIG
 from bertsmith.models.hf.layouts import layout_of
 from bertsmith.models.networks import NetworkConfig, build_network
-from bertsmith.models.transformer import TransformerConfig
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.random_bits import permute
 from bertsmith.recipe import FineTune
 from bertsmith.tasks import TASKS, items

@@ -11,7 +11,7 @@ from torch import Tensor
 from bertsmith.errors import FolderError, RecipeError
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.networks import NetworkConfig
-from bertsmith.models.transformer import TransformerConfig
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.objectives.base import Pretraining
 from bertsmith.text.tokenizer import Tokenizer
 

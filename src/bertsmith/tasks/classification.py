@@ -18,7 +18,8 @@ from bertsmith.data.labelled.reader import Kind
 from bertsmith.errors import RecipeError, TextError, suggest
 from bertsmith.metrics import scores
 from bertsmith.models.hf.layouts import layout_of
-from bertsmith.models.transformer import Transformer, TransformerConfig, make_pooler
+from bertsmith.models.transformer import Transformer, make_pooler
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.heads import Classifier
 from bertsmith.nn.pooling import Pooling, first_positions, last_positions, mean
 from bertsmith.objectives.base import Term

@@ -16,7 +16,7 @@ from bertsmith.data.labelled.examples import Sentence
 from bertsmith.data.labelled.reader import Kind
 from bertsmith.errors import RecipeError
 from bertsmith.models.networks import Network, NetworkConfig
-from bertsmith.models.transformer import TransformerConfig
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.heads import Classifier
 from bertsmith.nn.rnn.bilstm import BiLSTM
 from bertsmith.nn.scalar_mix import ScalarMix

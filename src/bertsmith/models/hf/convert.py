@@ -10,7 +10,7 @@ from bertsmith.models.hf import native
 from bertsmith.models.hf.layout import HFLayout
 from bertsmith.models.hf.layouts import GPT, GPT2, LAYOUTS, MARIAN, MODERNBERT, T5, T5_V1_1, layout_of
 from bertsmith.models.networks import NetworkConfig
-from bertsmith.models.transformer import TransformerConfig
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.activations import Activation
 from bertsmith.nn.pooling import Pooling
 

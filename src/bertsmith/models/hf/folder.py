@@ -25,7 +25,8 @@ from bertsmith.models.hf.convert import FinetunedTask
 from bertsmith.models.hf.layout import HFLayout
 from bertsmith.models.hf.layouts import layout_of
 from bertsmith.models.networks import NetworkConfig, build_network
-from bertsmith.models.transformer import TransformerConfig, make_pooler
+from bertsmith.models.transformer import make_pooler
+from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.heads import Classifier, DiscriminatorHead, MaskedLMHead, SentencePairHead, SpanHead
 from bertsmith.nn.positions import sinusoids
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from bertsmith.models.transformer import Positions, TransformerConfig
+from bertsmith.models.transformer_config import Positions, TransformerConfig
 from bertsmith.nn.activations import Activation
 from bertsmith.nn.pooling import Pooling
 

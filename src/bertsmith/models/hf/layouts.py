@@ -15,7 +15,7 @@ from bertsmith.models.family import T5_V1_1 as T5_LATER_BASE
 from bertsmith.models.hf import native
 from bertsmith.models.hf.layout import ACTIVATION_NAMES, HFLayout
 from bertsmith.models.networks import NetworkConfig
-from bertsmith.models.transformer import TransformerConfig
+from bertsmith.models.transformer_config import TransformerConfig
 
 BERT = HFLayout(
     defaults=BERT_BASE,

@@ -151,7 +151,7 @@ def tagged(model: Path, layers: str, data: Path, name: str, options: argparse.Na
     recipe = task_recipe.build_recipe(model, data, place, dev=None, task=task, seeds=options.seeds, overrides=own)
     result = finetuning.finetune(recipe)
     headline = result["summary"][result["headline"]]
-    found = [run_["figures"][result["headline"]] for run_ in result["runs"]]
+    found = [run_["metrics"][result["headline"]] for run_ in result["runs"]]
     return {"measure": result["headline"], "mean": headline["mean"], "seeds": found}
 
 

@@ -136,7 +136,7 @@ def work(job: Job, place: Place) -> dict[str, Any] | None:
 
 def ours(given: FineTune) -> dict[str, Any]:
     """As `bertsmith finetune` does it."""
-    figures = dict(finetuning.finetune(given)["runs"][0]["figures"])
+    figures = dict(finetuning.finetune(given)["runs"][0]["metrics"])
     figures.pop("seconds")
     steps = int(figures.pop("step"))
     losses = [float(line["loss"]) for line in log.read(given.out / "seed-0" / log.NAME) if line["kind"] == "step"]

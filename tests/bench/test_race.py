@@ -91,7 +91,7 @@ def test_a_raced_run_validates_before_the_clock_and_behind_it_and_saves_nothing(
     figures = race.pretrain(made)
     lines = log.read(made.out / log.NAME)
     steps = [line for line in lines if line["kind"] == "step"]
-    assert [line["step"] for line in lines if line["kind"] == "valid"] == [0, figures["steps"]]
+    assert [line["step"] for line in lines if line["kind"] == "validation"] == [0, figures["steps"]]
     assert figures["tokens"] == steps[-1]["tokens"]
     assert figures["seconds"] == steps[-1]["seconds"] >= 0.3
     assert figures["tokens_per_second"] == pytest.approx(figures["tokens"] / figures["seconds"])

@@ -65,14 +65,14 @@ def kept(folder: Path, name: str, **learnt: Any) -> Path:
 
 def test_fine_tuning_leaves_a_page_a_baseline_and_the_score_before_training(learnt: tuple[Path, dict]) -> None:
     run, result = learnt
-    assert result["details"]["baseline"]["figures"]["accuracy"] == 0.5
+    assert result["details"]["baseline"]["metrics"]["accuracy"] == 0.5
     assert 0 <= result["untrained"]["accuracy"] <= 1
     assert "details" not in result["runs"][0]
     assert json.loads((run / "result.json").read_text())["details"] == result["details"]
     assert "Class by class" in (run / "report.html").read_text()
     assert "Training loss" in (run / "report.html").read_text()
-    figures = result["runs"][0]["figures"]
-    assert result["details"]["figures"]["accuracy"] == figures["accuracy"]
+    figures = result["runs"][0]["metrics"]
+    assert result["details"]["metrics"]["accuracy"] == figures["accuracy"]
 
 
 def test_a_run_that_learns_nothing_is_warned_of(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -207,7 +207,7 @@ def test_sentence_vectors_are_measured_by_finding_partners(base: Path, tmp_path:
     pairs.write_text("anchor,positive\n" + "".join(f"the old {w},a green {w}\n" for w in ("cat", "dog", "river")))
     result = evaluate.evaluate_file(folder, pairs)
     assert result["headline"] == "accuracy"
-    assert result["details"]["baseline"]["figures"]["accuracy"] == pytest.approx(1 / 3)
+    assert result["details"]["baseline"]["metrics"]["accuracy"] == pytest.approx(1 / 3)
 
 
 def test_the_command_line_takes_a_file_or_a_suite(learnt: tuple[Path, dict], tmp_path: Path) -> None:

@@ -236,10 +236,10 @@ def test_the_result_tells_how_it_was_come_by(learnt: Path, base: Path, data: Pat
     assert 'kind = "classify"' in protocol["recipe"]
     (run,) = result["runs"]
     assert run["seed"] == 0
-    assert 0 < run["figures"]["step"] <= 36
-    assert run["figures"]["accuracy"] == result["summary"]["accuracy"]["mean"]
+    assert 0 < run["metrics"]["step"] <= 36
+    assert run["metrics"]["accuracy"] == result["summary"]["accuracy"]["mean"]
     card = (learnt / "model" / "README.md").read_text()
-    assert f"{run['figures']['accuracy']:.4f}" in card
+    assert f"{run['metrics']['accuracy']:.4f}" in card
     assert not (learnt / "seed-0" / "checkpoints").exists()
     assert len(losses(learnt)) == 36
 
@@ -273,7 +273,7 @@ def test_several_seeds_have_an_interval_and_the_best_of_them_is_left(base: Path,
     result = finetuning.finetune(recipe(base, data, tmp_path, *short, seeds=3))
     assert result["runs"][0] == first["runs"][0]  # the first was not run again
     assert [run["seed"] for run in result["runs"]] == [0, 1, 2]
-    values = [run["figures"]["accuracy"] for run in result["runs"]]
+    values = [run["metrics"]["accuracy"] for run in result["runs"]]
     assert len({tuple(losses_of(tmp_path, seed)) for seed in range(3)}) == 3
     summary = result["summary"]["accuracy"]
     assert summary["mean"] == pytest.approx(np.mean(values))
@@ -368,8 +368,8 @@ def test_the_weights_of_the_best_evaluation_are_kept_or_those_of_the_last(
     assert len(script.seen) == 4
     assert_equal(weights(tmp_path), script.seen[kept])
     (run,) = result["runs"]
-    assert run["figures"]["accuracy"] == script.scores[kept]
-    assert run["figures"]["step"] == (4 if keep == "best" else 8)
+    assert run["metrics"]["accuracy"] == script.scores[kept]
+    assert run["metrics"]["step"] == (4 if keep == "best" else 8)
 
 
 def test_without_a_better_score_it_ends_early(

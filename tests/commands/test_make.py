@@ -81,7 +81,7 @@ def test_evaluations_take_a_small_share_of_a_budget(
     monkeypatch.setattr(evaluation, "evaluate", slow)
     pretrain.pretrain(timed(recipe(data, tmp_path / "run", "train.evaluations=10"), "2s"))
     records = log.read(tmp_path / "run" / log.NAME)
-    assert [entry["step"] > 0 for entry in records if entry["kind"] == "valid"] == [False, True]
+    assert [entry["step"] > 0 for entry in records if entry["kind"] == "validation"] == [False, True]
 
 
 def test_slow_validation_is_done_on_fewer_batches_and_always_the_same(
@@ -289,7 +289,7 @@ def test_whether_it_has_learnt_is_said_plainly(loss: float, said: str) -> None:
 
 
 def test_a_text_that_is_learnt_by_heart_is_said_so() -> None:
-    records = [{"kind": "valid", "masked_loss": 2.5}, {"kind": "valid", "masked_loss": 3.0}]
+    records = [{"kind": "validation", "masked_loss": 2.5}, {"kind": "validation", "masked_loss": 3.0}]
     said = summary.verdict({"masked_loss": 3.0, "masked_accuracy": 0.25}, 6.0, records)
     assert said.endswith(
         "was lower before (2.50, now 3.00): it learns the text by heart. Give it more text, or less time."

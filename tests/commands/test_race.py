@@ -302,7 +302,7 @@ def test_points_are_the_first_checkpoints_behind_their_marks(tmp_path: Path, mon
     made = recipe(tmp_path, tmp_path / "run")
     made = replace(made, train=replace(made.train, steps=None, budget="100s"))
     for step, seconds in {3: 11.0, 8: 26.0, 9: 31.0, 14: 52.5, 20: 76.0, 24: 100.2, 25: 104.0}.items():
-        state = {"seconds": seconds + 50, "tokens": 10 * step}  # as if a validation had come in between
+        state = {"training_seconds": seconds + 50, "tokens": 10 * step}  # as if a validation had come in between
         checkpoint.save(made.out / "checkpoints", Checkpoint(step, {"model": {}}, state), keep=100)
         with Log(made.out, tensorboard=False) as lines:
             lines.write({"kind": "step", "step": step, "seconds": seconds})

@@ -30,15 +30,15 @@ def result(classes: int = 2, right: float = 0.8) -> dict[str, Any]:
 
 def whole(found: Any) -> dict[str, Any]:
     details = found.to_dict()
-    headline = next(iter(details["figures"]))
-    summary = {name: {"mean": one, "low": one - 0.1, "high": one + 0.1} for name, one in details["figures"].items()}
+    headline = next(iter(details["metrics"]))
+    summary = {name: {"mean": one, "low": one - 0.1, "high": one + 0.1} for name, one in details["metrics"].items()}
     return {
         "headline": headline,
         "summary": summary,
         "details": details,
         "untrained": {headline: 0.4},
-        "warnings": warnings(details, headline, details["figures"][headline]),
-        "runs": [{"seed": seed, "figures": {**details["figures"], "step": 8, "seconds": 2.5}} for seed in range(2)],
+        "warnings": warnings(details, headline, details["metrics"][headline]),
+        "runs": [{"seed": seed, "metrics": {**details["metrics"], "step": 8, "seconds": 2.5}} for seed in range(2)],
         "protocol": {"measured_on": EVIL, "data": ["one", "two"], "machine": {"device": "cpu"}, "recipe": "a = 1"},
     }
 
@@ -46,7 +46,7 @@ def whole(found: Any) -> dict[str, Any]:
 RECORDS = [
     {"kind": "untrained", "step": 0, "accuracy": 0.4},
     *({"kind": "step", "step": step, "loss": 1 / step} for step in range(1, 9)),
-    {"kind": "valid", "step": 8, "accuracy": 0.8},
+    {"kind": "validation", "step": 8, "accuracy": 0.8},
 ]
 
 

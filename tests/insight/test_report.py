@@ -22,13 +22,13 @@ def records(steps: int = 400) -> list[dict[str, Any]]:
         terms = {"masked": 9 - 4 * share, "nsp": 0.7 - 0.2 * share}
         told.append({"kind": "step", "step": step, "loss": sum(terms.values()), "terms": terms})
         told[-1] |= {
-            "rate": share / 1000,
+            "learning_rate": share / 1000,
             "tokens": 2048 * step,
             "seconds": step / 4,
-            "speed": 8000 + step % 7,
+            "tokens_per_second": 8000 + step % 7,
         }
         if step % 50 == 0:
-            told.append({"kind": "valid", "step": step, "masked_loss": 9 - 4 * share, "masked_accuracy": 0.3})
+            told.append({"kind": "validation", "step": step, "masked_loss": 9 - 4 * share, "masked_accuracy": 0.3})
             told[-1] |= {"nsp_loss": 0.6, "nsp_accuracy": 0.7, "bits_per_byte": 1.9}
     return told
 
@@ -147,11 +147,11 @@ def test_the_bars_of_an_example_share_one_scale() -> None:
                 "step": 1,
                 "loss": float("nan"),
                 "terms": {"masked": "inf"},
-                "rate": None,
-                "speed": 0,
+                "learning_rate": None,
+                "tokens_per_second": 0,
             }
         ],
-        [{"kind": "valid", "step": 0, "masked_loss": 9.0, "nsp_accuracy": 0.5}],
+        [{"kind": "validation", "step": 0, "masked_loss": 9.0, "nsp_accuracy": 0.5}],
         [{"kind": "note"}],
     ],
 )

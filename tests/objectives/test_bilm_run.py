@@ -61,7 +61,7 @@ def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_run_learns_and_tells_of_both_ways(finished: Path) -> None:
-    valid = [line for line in log.read(finished / log.NAME) if line["kind"] == "valid"]
+    valid = [line for line in log.read(finished / log.NAME) if line["kind"] == "validation"]
     for way in ("left_to_right", "right_to_left"):
         assert valid[-1][f"{way}_loss"] < valid[0][f"{way}_loss"] / 1.5
     page, card = ((finished / name).read_text() for name in ("report.html", "model/README.md"))
@@ -140,7 +140,7 @@ QUICK = [
 
 def tuned(model: Path, train: Path, dev: Path, out: Path, task: str, *changes: str) -> dict[str, float]:
     made = task_recipe.build_recipe(model, train, out, dev=dev, task=task, seeds=1, overrides=[*QUICK, *changes])
-    figures: dict[str, float] = finetuning.finetune(made)["runs"][0]["figures"]
+    figures: dict[str, float] = finetuning.finetune(made)["runs"][0]["metrics"]
     assert not (out / "model").exists()
     return figures
 

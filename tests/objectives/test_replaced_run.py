@@ -43,7 +43,7 @@ def test_a_run_that_is_stopped_goes_on_exactly(tmp_path: Path) -> None:
     assert_same(tmp_path / "whole", tmp_path / "broken")
     assert len(losses(tmp_path / "whole")) == 20
     whole, broken = (
-        [line for line in log.read(tmp_path / name / log.NAME) if line["kind"] == "valid"]
+        [line for line in log.read(tmp_path / name / log.NAME) if line["kind"] == "validation"]
         for name in ("whole", "broken")
     )
     assert whole == broken

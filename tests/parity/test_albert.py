@@ -112,7 +112,7 @@ def test_a_run_ends_in_a_folder_that_knows_what_its_pairs_were(
     model = load(tmp_path / "run" / "model")
     assert model.objective.pairs == pairs
     assert json.loads((tmp_path / "run" / "model" / "config.json").read_text()).get("pairs") == said
-    figures = [line for line in log.read(tmp_path / "run" / log.NAME) if line["kind"] == "valid"][-1]
+    figures = [line for line in log.read(tmp_path / "run" / log.NAME) if line["kind"] == "validation"][-1]
     assert 0 <= figures["sop_accuracy"] <= 1
     again = transformers.AutoModelForPreTraining.from_pretrained(tmp_path / "run" / "model")
     assert type(again).__name__ == ("AlbertForPreTraining" if said is None else "BertForPreTraining")

@@ -247,7 +247,7 @@ def test_fine_tuning_opens_the_judge_and_keeps_what_it_has_learnt(finished: Path
 
 
 def test_a_run_tells_how_many_tokens_were_judged_right(finished: Path) -> None:
-    figures = [line for line in log.read(finished / log.NAME) if line["kind"] == "valid"][-1]
+    figures = [line for line in log.read(finished / log.NAME) if line["kind"] == "validation"][-1]
     assert 0 <= figures["replaced_found"] <= 1
     assert figures["loss"] == pytest.approx(figures["masked_loss"] + 50 * figures["replaced_loss"])
     step = [line for line in log.read(finished / log.NAME) if line["kind"] == "step"][-1]

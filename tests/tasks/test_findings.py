@@ -31,8 +31,8 @@ def test_findings_in_blocks_score_as_the_task_does(name: str) -> None:
         said += predictions
     whole = found.to_dict()
     for figure, score in task.score(case.examples, said).items():
-        assert whole["figures"][figure] == pytest.approx(score), figure
-    assert next(iter(whole["figures"])) == next(iter(task.score(case.examples, said)))
+        assert whole["metrics"][figure] == pytest.approx(score), figure
+    assert next(iter(whole["metrics"])) == next(iter(task.score(case.examples, said)))
     assert whole["examples"] == 8
     assert json.loads(json.dumps(whole)) == whole
 
@@ -57,7 +57,7 @@ def test_written_predictions_are_found_out_about_too(config: dict, labels: tuple
     found = findings_of(task)
     found.add(examples, said)
     whole = found.to_dict()
-    assert {name: whole["figures"][name] for name in task.score(examples, said)} == task.score(examples, said)
+    assert {name: whole["metrics"][name] for name in task.score(examples, said)} == task.score(examples, said)
     json.dumps(whole)
 
 
@@ -105,11 +105,20 @@ def test_a_score_below_the_one_before_training_is_warned_of() -> None:
     assert line == "accuracy 0.7500 is not better than before training (0.8000)"
 
 
+def test_an_f1_of_two_classes_is_named_with_its_class() -> None:
+    found = ClassificationFindings(("no", "yes"), None)
+    found.add([text("no"), text("yes")], [said("no"), said("yes")])
+    case = CASES["class"]
+    evaluator = DevEvaluator(case.task(), case.examples, [], torch.device("cpu"), 100, None, [(found.metrics(), found)])
+    assert evaluator.metric_name("f1") == "F1 of 'yes'"
+    assert evaluator.metric_name("matthews") == "Matthews correlation"
+
+
 def test_labels_that_were_never_learnt_count_as_wrong_and_are_named() -> None:
     found = ClassificationFindings(("a", "b"), None)
     found.add([text("a"), text("c"), text("b")], [said("a"), said("a"), said("b")])
     whole = found.to_dict()
-    assert whole["figures"]["accuracy"] == pytest.approx(2 / 3)
+    assert whole["metrics"]["accuracy"] == pytest.approx(2 / 3)
     assert [(row["label"], row["recall"]) for row in whole["classes"]] == [("a", 1.0), ("b", 1.0), ("c", 0.0)]
     lines = warnings(whole, "accuracy", 2 / 3)
     assert lines == ["1 have labels that the model never learnt ('c'): counted as wrong"]
@@ -120,10 +129,10 @@ def test_a_tagger_that_says_only_o_is_warned_of() -> None:
     sentence = Sentence(location="made", words=("see", "Ann"), tags=("O", "B-PER"))
     found.add([sentence], [{"tags": ["O", "O"], "probabilities": [0.9, 0.8]}])
     whole = found.to_dict()
-    lines = warnings(whole, "f1", whole["figures"]["f1"])
+    lines = warnings(whole, "f1", whole["metrics"]["f1"])
     assert lines[0].startswith("the model predicts 'O' for all 2 words, and so no entity at all")
     assert lines[1] == "F1 0.0000 is not better than always predicting 'O', the commonest tag of training (0.0000)"
-    assert whole["baseline"]["figures"]["accuracy"] == 0.5
+    assert whole["baseline"]["metrics"]["accuracy"] == 0.5
     assert whole["entities"] == [{"label": "PER", "precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 1}]
     (mistake,) = whole["mistakes"]
     assert (mistake["word"], mistake["true"], mistake["probability"]) == ("Ann", "B-PER", 0.8)
@@ -133,7 +142,7 @@ def test_a_constant_number_is_warned_of() -> None:
     found = RegressionFindings(Prior(mean=2.0))
     found.add([text(float(n), n) for n in range(5)], [{"number": 2.1}] * 5)
     whole = found.to_dict()
-    lines = warnings(whole, "spearman", whole["figures"]["spearman"])
+    lines = warnings(whole, "spearman", whole["metrics"]["spearman"])
     assert lines[0].startswith("the model predicts about 2.1 for all 5 examples")
     assert any("RMSE" in line and "always predicting 2, the mean of training" in line for line in lines)
 
@@ -143,7 +152,7 @@ def test_the_same_labels_for_every_text_are_warned_of() -> None:
     found.add([text(("a",)), text(("b",))], [{"labels": [], "probabilities": {"a": 0.2, "b": 0.1}}] * 2)
     whole = found.to_dict()
     assert whole["constant"] == "no label for all 2 examples"
-    assert whole["mistakes"][0]["about"] == "b"
+    assert whole["mistakes"][0]["label"] == "b"
 
 
 def test_answers_are_told_apart_by_their_length() -> None:
@@ -170,7 +179,7 @@ def test_of_a_million_predictions_only_the_surest_mistakes_and_a_sample_are_kept
         some.add(number)
     found = worst.to_list()
     chosen = sorted(range(10_000), key=lambda n: -((n * 7919) % 10_000))[:3]
-    assert [one["place"] for one in found] == [str(n) for n in chosen]
+    assert [one["location"] for one in found] == [str(n) for n in chosen]
     assert worst.count == 10_000
     assert len(found[0]["texts"][0]) == 400
     assert 5 <= len(some.kept) <= 10

@@ -46,7 +46,7 @@ def made(step: int, width: int = 5) -> Checkpoint:
     }
     model["tied"] = model["weight"]
     optimizer = {"step": torch.tensor(float(step)), "random": torch.arange(9, dtype=torch.uint8)}
-    state = {"position": 2**62 + step, "seconds": 0.1 + step, "figures": {"loss": 1 / 3}, "name": "naïve"}
+    state = {"position": 2**62 + step, "seconds": 0.1 + step, "metrics": {"loss": 1 / 3}, "name": "naïve"}
     return Checkpoint(step, {"model": model, "optimizer": optimizer}, state)
 
 

@@ -51,7 +51,7 @@ def test_plain_lines_say_everything() -> None:
         display.show_validation("step 1500: validation loss 3.1")
     assert stream.getvalue().splitlines() == [
         "going on from step 1000",
-        "pretraining 50%, step 1,500, loss 3.214, rate 1.0e-04, 12.3k tokens/s, MFU 43.2%, 4 min 05 s left",
+        "pretraining 50%, step 1,500, loss 3.214, lr 1.0e-04, 12.3k tokens/s, MFU 43.2%, 4 min 05 s left",
         "step 1500: validation loss 3.1",
     ]
 
@@ -60,7 +60,7 @@ def test_what_is_not_known_is_not_said() -> None:
     stream = io.StringIO()
     with Display(stream=stream) as display:
         display.update(replace(HALF, mfu=None, seconds_left=None, tokens_per_second=950.0))
-    assert stream.getvalue() == "training 50%, step 1,500, loss 3.214, rate 1.0e-04, 950 tokens/s\n"
+    assert stream.getvalue() == "training 50%, step 1,500, loss 3.214, lr 1.0e-04, 950 tokens/s\n"
 
 
 def test_plain_lines_are_few_and_the_last_is_always_shown() -> None:
@@ -96,7 +96,7 @@ def test_a_terminal_shows_a_bar_with_the_figures_below(monkeypatch: pytest.Monke
     assert (first, second) == ("[bold] is no markup", "a word above the bar")
     assert re.fullmatch(r"pretraining  ━+.?━+   50%  4 min 05 s left", bar)
     assert len(bar) == 80
-    assert facts == "step 1,500   loss 3.214   rate 1.0e-04   12.3k tokens/s   MFU 43.2%"
+    assert facts == "step 1,500   loss 3.214   lr 1.0e-04   12.3k tokens/s   MFU 43.2%"
     assert validation == "step 1500: validation loss 3.1"
 
 
@@ -107,7 +107,7 @@ def test_a_narrow_terminal_cuts_and_does_not_wrap(monkeypatch: pytest.MonkeyPatc
         display.update(HALF)
     bar, facts = screen(stream.getvalue())
     assert len(bar) == 40
-    assert facts == "step 1,500   loss 3.214   rate 1.0e-04 …"
+    assert facts == "step 1,500   loss 3.214   lr 1.0e-04   …"
 
 
 def test_a_terminal_is_left_with_the_end_of_the_run_and_a_cursor() -> None:

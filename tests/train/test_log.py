@@ -30,7 +30,7 @@ def written(folder: Path, records: list[dict[str, Any]]) -> None:
 def test_records_come_back_as_they_were_written(tmp_path: Path) -> None:
     records = [
         *steps(1, 3),
-        {"kind": "valid", "step": 3, "loss": 0.1},
+        {"kind": "validation", "step": 3, "loss": 0.1},
         {"kind": "note", "text": "naïve\n\u2028"},
     ]
     written(tmp_path / "new", records)
@@ -64,7 +64,7 @@ def test_what_is_not_a_number_stays_json(tmp_path: Path) -> None:
 
 def test_a_resumed_log_equals_an_undisturbed_one(tmp_path: Path) -> None:
     note = {"kind": "note", "text": "belongs to the step before"}
-    first = [*steps(1, 4), {"kind": "valid", "step": 4, "loss": 0.3}, note]
+    first = [*steps(1, 4), {"kind": "validation", "step": 4, "loss": 0.3}, note]
     written(tmp_path / "whole", [*first, *steps(5, 9)])
     written(tmp_path / "resumed", [*first, *steps(5, 7), note])
     with Log(tmp_path / "resumed", tensorboard=False) as log:
@@ -76,7 +76,7 @@ def test_a_resumed_log_equals_an_undisturbed_one(tmp_path: Path) -> None:
 
 
 def test_a_log_can_be_rewound_to_before_its_beginning(tmp_path: Path) -> None:
-    written(tmp_path, [{"kind": "valid", "step": 0, "loss": 9.0}, *steps(1, 2)])
+    written(tmp_path, [{"kind": "validation", "step": 0, "loss": 9.0}, *steps(1, 2)])
     with Log(tmp_path, tensorboard=False) as log:
         log.rewind(-1)
     assert read(tmp_path / NAME) == []
@@ -174,7 +174,7 @@ def test_a_missing_log_is_named(tmp_path: Path) -> None:
 def test_tensorboard_draws_the_numbers_and_a_resumed_run_draws_over(tmp_path: Path) -> None:
     reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     with Log(tmp_path, tensorboard=True) as log:
-        for record in [*steps(1, 6), {"kind": "valid", "step": 6, "loss": 0.25, "good": True}]:
+        for record in [*steps(1, 6), {"kind": "validation", "step": 6, "loss": 0.25, "good": True}]:
             log.write(record)
         log.sync()
     time.sleep(1.1)  # TensorBoard names its files by the second
@@ -184,10 +184,10 @@ def test_tensorboard_draws_the_numbers_and_a_resumed_run_draws_over(tmp_path: Pa
             log.write(record)
     events = reader.EventAccumulator(str(tmp_path / "tensorboard"))
     events.Reload()
-    assert set(events.Tags()["scalars"]) == {"step/loss", "step/terms/masked", "valid/loss"}
+    assert set(events.Tags()["scalars"]) == {"step/loss", "step/terms/masked", "validation/loss"}
     losses = [(event.step, event.value) for event in events.Scalars("step/loss")]
     assert losses == [(step, pytest.approx(1 / step)) for step in range(1, 9)]
-    assert [event.step for event in events.Scalars("valid/loss")] == []
+    assert [event.step for event in events.Scalars("validation/loss")] == []
 
 
 def test_without_tensorboard_the_log_is_written_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_learns_and_leaves_what_it_promises(data: Path, tmp_path: Path) -> None:
     figures = pretrain.pretrain(recipe(data, tmp_path / "run", "train.steps=120", "model.dropout=0.0"))
     records = log.read(tmp_path / "run" / log.NAME)
-    first = next(entry for entry in records if entry["kind"] == "valid")
+    first = next(entry for entry in records if entry["kind"] == "validation")
     assert first["step"] == 0
     assert figures["masked_loss"] < first["masked_loss"] - 0.5
     assert {"masked_accuracy", "nsp_accuracy", "bits_per_byte", "loss"} <= figures.keys()
@@ -183,7 +183,7 @@ def test_a_run_by_budget_ends_in_time_and_its_rate_follows_the_time(
     pretrain.pretrain(_by("budget", '"2s"', data, tmp_path / "run"))
     steps = [entry for entry in log.read(tmp_path / "run" / log.NAME) if entry["kind"] == "step"]
     assert 1.8 < steps[-1]["seconds"] < 2.2
-    assert steps[-1]["rate"] < 0.1 * max(entry["rate"] for entry in steps)
+    assert steps[-1]["learning_rate"] < 0.1 * max(entry["learning_rate"] for entry in steps)
 
 
 def test_a_run_by_epochs_sees_the_text_so_often(data: Path, tmp_path: Path) -> None:

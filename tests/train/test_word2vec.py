@@ -27,7 +27,7 @@ NEIGHBOURS = NegativeSamplingConfig(window=3, block=64, shared_negatives=16, sub
 
 @pytest.fixture(autouse=True)
 def short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word2vec, "WORDS", 1_000)
+    monkeypatch.setattr(word2vec, "WORDS_PER_STEP", 1_000)
 
 
 def toy(sentences: int = 1_500) -> WordIds:
@@ -196,7 +196,7 @@ def test_recorded_moves_are_those_that_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, own: bool
 ) -> None:
     """Groups of blocks, the last of a step not full, by our own kernels and by torch's."""
-    monkeypatch.setattr(word2vec, "WORDS", 2_200)  # three groups, and the first and the last are looked at
+    monkeypatch.setattr(word2vec, "WORDS_PER_STEP", 2_200)  # three groups, and the first and the last are looked at
     run = trainer(tmp_path / "run", toy(2_000), kind)
     first, plain, played = (Word2Vec.initialise(run.model.config, len(run.text.words), 0, "cuda") for _ in range(3))
     recorded, rates = word2vec.TableUpdater(played, run.sampling, len(run.text.ids)), np.linspace(0.05, 0.01, 4)
@@ -234,7 +234,7 @@ def test_a_budget_ends_a_run_and_the_rate_falls_with_it(tmp_path: Path) -> None:
     run = trainer(tmp_path / "run", toy(300), epochs=None, budget="0.5s")
     figures = run.fit()
     assert 0.5 <= figures["seconds"] < 3
-    rates = [entry["rate"] for entry in log.read(tmp_path / "run" / log.NAME)]
+    rates = [entry["learning_rate"] for entry in log.read(tmp_path / "run" / log.NAME)]
     assert rates == sorted(rates, reverse=True)
     assert rates[-1] < rates[0] <= 0.025
 

@@ -249,7 +249,7 @@ def is_better_or_says_not(said: str, baseline: str, path: Path) -> None:
     assert baseline in shown
     result = json.loads(path.read_text(encoding="utf-8"))
     headline, details = result["headline"], result["details"]
-    score, plain = result["summary"][headline]["mean"], details["baseline"]["figures"][headline]
+    score, plain = result["summary"][headline]["mean"], details["baseline"]["metrics"][headline]
     warned = [line for line in said.splitlines() if line.startswith("warning: ") and "is not better than" in line]
     assert bool(score > plain or score >= 1) != any(details["baseline"]["name"] in line for line in warned), said
 
@@ -269,7 +269,7 @@ def test_a_regression_begins_at_the_mean_and_one_seed_has_one_column(base: Path,
     assert "60 rows are few: 1 epoch, batches of" in said.out
     assert "deviation" not in said.out
     result = json.loads((tmp_path / "run" / "result.json").read_text(encoding="utf-8"))
-    error, mean = result["summary"]["rmse"]["mean"], result["details"]["baseline"]["figures"]["rmse"]
+    error, mean = result["summary"]["rmse"]["mean"], result["details"]["baseline"]["metrics"]["rmse"]
     assert error < 1.1 * mean
 
 

@@ -243,7 +243,7 @@ def _blocks(examples: Sequence[Any]) -> Iterator[list[Any]]:
 
 
 def _result(found: dict[str, Any], loaded: Model, place: Path, read: LabelledData, length: int) -> dict[str, Any]:
-    figures = found["figures"]
+    figures = found["metrics"]
     headline = next(iter(figures))
     summary = {name: {"mean": one, "deviation": 0.0, "low": None, "high": None} for name, one in figures.items()}
     told = [f"{len(read.examples):,} examples: {read.description}"]

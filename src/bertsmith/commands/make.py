@@ -78,11 +78,13 @@ def _resume_message(out: Path, path: Path, budget: float) -> str:
     found = checkpoint.load_newest(out / "checkpoints")
     if found is None:
         return f"{path}: its run has no checkpoint yet, so it begins again, with all of its time"
-    before = found[0].state.get("wall") or {}
-    if not before.get("over"):
+    before = found[0].state.get("wall_budget") or {}
+    if not before.get("finished"):
         return f"going on with {path}, and with the time it has left"
     if budget > before["budget"]:
-        return f"going on with {path}, which was finished, for another {format_duration(budget - before['spent'])}"
+        return (
+            f"going on with {path}, which was finished, for another {format_duration(budget - before['total_seconds'])}"
+        )
     used = format_duration(before["budget"])
     return f"{path}: this run is finished, its {used} are used. A longer --budget goes on with it"
 

@@ -42,8 +42,8 @@ def comparison_lines(result: Mapping[str, Any]) -> list[str]:
     """For the terminal: what the headline is to be compared with, how well calibrated it is, and warnings."""
     headline, found = result["headline"], result.get("details") or {}
     untrained, baseline, lines = result.get("untrained") or {}, found.get("baseline") or {}, []
-    if headline in baseline.get("figures", {}):
-        lines.append(f"baseline: {name_of(headline, found)} {baseline['figures'][headline]:.4f}, {baseline['name']}")
+    if headline in baseline.get("metrics", {}):
+        lines.append(f"baseline: {name_of(headline, found)} {baseline['metrics'][headline]:.4f}, {baseline['name']}")
     if headline in untrained:
         lines.append(f"before training: {name_of(headline, found)} {untrained[headline]:.4f}")
     if one := found.get("calibration"):
@@ -75,7 +75,7 @@ def page(title: str, result: Mapping[str, Any], records: Sequence[Mapping[str, A
             section("Seeds", _seeds(result)),
             *tables,
             section(
-                names.get(found.get("form", ""), "Confusion matrix"), _confusion_matrix(found), cut + CONFUSION_LEAD
+                names.get(found.get("kind", ""), "Confusion matrix"), _confusion_matrix(found), cut + CONFUSION_LEAD
             ),
             section("Predicted against true", _scatter(found), _scatter_lead(found)),
             section("Calibration", _calibration(found), _calibration_lead(found)),
@@ -112,7 +112,7 @@ def _baselines(result: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     baseline, untrained = found.get("baseline"), result.get("untrained")
     own = {name: one["mean"] for name, one in result["summary"].items()}
     if baseline:
-        rows.append((baseline["name"], baseline["figures"]))
+        rows.append((baseline["name"], baseline["metrics"]))
     if untrained:
         rows.append(("this model before training", untrained))
     if not rows:
@@ -131,7 +131,7 @@ def _seeds(result: Mapping[str, Any]) -> str:
     if len(runs) < 2:
         return ""
     names = [*result["summary"], "step", "seconds"]
-    body = [[str(run["seed"]), *(_number(name, run["figures"].get(name)) for name in names)] for run in runs]
+    body = [[str(run["seed"]), *(_number(name, run["metrics"].get(name)) for name in names)] for run in runs]
     found = result.get("details") or {}
     return _table(["seed", *(name_of(name, found) for name in names)], body)
 
@@ -142,9 +142,9 @@ def _tables(found: Mapping[str, Any]) -> list[str]:
     for key, heading, first in (("classes", "Class by class", "class"), ("entities", "Entities by kind", "kind")):
         if found.get(key):
             rows = sorted(found[key], key=lambda row: -row["support"]) if len(found[key]) > 30 else found[key]
-            heading = "Label by label" if found.get("form") == "labels" else heading
+            heading = "Label by label" if found.get("kind") == "labels" else heading
             body = [_score_cells(row["label"], row) for row in rows]
-            foot = [_score_cells(f"{name} mean", row) for name, row in (found.get("means") or {}).items()]
+            foot = [_score_cells(f"{name} mean", row) for name, row in (found.get("averages") or {}).items()]
             tables.append(section(heading, _table([first, *COLUMNS], body, foot), CLASSES_LEAD))
     if found.get("groups"):
         body = [[row["name"], f"{row['exact']:.3f}", f"{row['f1']:.3f}", f"{row['support']:,}"]
@@ -203,10 +203,9 @@ def _scatter(found: Mapping[str, Any]) -> str:
     one = found.get("scatter")
     if not one:
         return ""
-    title = f"{one['up'][:1].upper()}{one['up'][1:]}, by {one['across']}"
-    return (
-        f'<div class="plots">{scatter(title, one["points"], one["across"], one["up"], diagonal=one["diagonal"])}</div>'
-    )
+    x_label, y_label = one["x_label"], one["y_label"]
+    title = f"{y_label[:1].upper()}{y_label[1:]}, by {x_label}"
+    return f'<div class="plots">{scatter(title, one["points"], x_label, y_label, diagonal=one["diagonal"])}</div>'
 
 
 def _scatter_lead(found: Mapping[str, Any]) -> str:
@@ -238,8 +237,8 @@ def _calibration_lead(found: Mapping[str, Any]) -> str:
 
 def _curves(result: Mapping[str, Any], found: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> str:
     headline = result["headline"]
-    scores = _points([record for record in records if record.get("kind") in ("valid", "untrained")], headline)
-    baseline = (found.get("baseline") or {}).get("figures", {}).get(headline)
+    scores = _points([record for record in records if record.get("kind") in ("validation", "untrained")], headline)
+    baseline = (found.get("baseline") or {}).get("metrics", {}).get(headline)
     drawn = [
         chart("Training loss", [Series("loss", _points(_of_kind(records, "step"), "loss"), noisy=True)]),
         chart(
@@ -270,13 +269,13 @@ def _mistakes(found: Mapping[str, Any]) -> tuple[str, str, str]:
     """Heading, cards and lead: what the worst mistakes are depends on what is predicted."""
     cards = "".join(map(_mistake, found.get("mistakes") or ()))
     heading, order = "The most confident mistakes", "the surest first"
-    if found.get("form") == "numbers":
+    if found.get("kind") == "numbers":
         heading, order = "The largest errors", "the largest first"
     elif found.get("scatter"):
         heading, order = "Pairs that are furthest off", "those whose cosine differs most from the score first"
-    elif found.get("form") == "texts":
+    elif found.get("kind") == "texts":
         heading, order = "What it wrote instead", "those with the fewest words in common first"
-    lead = f"{len(found.get('mistakes') or ()):,} of {found.get('mistaken', 0):,}, {order}."
+    lead = f"{len(found.get('mistakes') or ()):,} of {found.get('mistake_count', 0):,}, {order}."
     return heading, f'<div class="examples">{cards}</div>' if cards else "", lead
 
 
@@ -288,11 +287,11 @@ def _mistake(one: Mapping[str, Any]) -> str:
         text = "".join(f'<p class="sentence">{escape(part)}</p>' for part in one["texts"])
     chance = one.get("probability")
     sure = "" if chance is None else f" with {chance:.1%}"
-    about = f", of '{escape(str(one['about']))}'" if one.get("about") else ""
+    about = f", of '{escape(str(one['label']))}'" if one.get("label") else ""
     return (
         f'<article class="mistake">{text}<dl><div><dt>true</dt><dd>{escape(one["true"])}</dd></div>'
         f"<div><dt>predicted{sure}{about}</dt><dd>{escape(one['predicted'])}</dd></div></dl>"
-        f'<p class="origin">{escape(str(one["place"]))}</p></article>'
+        f'<p class="origin">{escape(str(one["location"]))}</p></article>'
     )
 
 

@@ -94,7 +94,7 @@ def _cards(figures: Mapping[str, str]) -> str:
 
 def _curves(run: RunSummary) -> str:
     steps = [record for record in run.records if record.get("kind") == "step"]
-    checks = [record for record in run.records if record.get("kind") == "valid"]
+    checks = [record for record in run.records if record.get("kind") == "validation"]
     guessed = next((kind for kind in TERM_LABELS if _points(steps, "terms", kind)), "masked")
     hidden = _points(steps, "terms", guessed) or _points(steps, "loss")
     checked = _points(checks, f"{guessed}_loss") or _points(checks, "loss")
@@ -127,10 +127,10 @@ def _curves(run: RunSummary) -> str:
         ),
         chart(
             "Speed, in tokens a second",
-            [Series("tokens/s", _points(steps, "speed"), noisy=True)],
+            [Series("tokens/s", _points(steps, "tokens_per_second"), noisy=True)],
             from_zero=True,
         ),
-        chart("Learning rate", [Series("rate", _points(steps, "rate"))], from_zero=True),
+        chart("Learning rate", [Series("learning rate", _points(steps, "learning_rate"))], from_zero=True),
     ]
     drawn = [figure for figure in rest if figure]
     return first + (f'<div class="charts of{len(drawn)}">{"".join(drawn)}</div>' if drawn else "")

@@ -80,14 +80,14 @@ def finetune(recipe: FineTune) -> dict[str, Any]:
             if not done.exists():
                 task, figures, found = run_seed(one, base, tokenizer, data, encoded)
                 headline = next(iter(figures))
-                if all(_is_better(figures[headline], other["figures"][headline]) for other in runs):
+                if all(_is_better(figures[headline], other["metrics"][headline]) for other in runs):
                     _export(recipe, task, tokenizer, data, found["details"])
-                files.write_json(done, {"seed": one.train.seed, "headline": headline, "figures": figures, **found})
+                files.write_json(done, {"seed": one.train.seed, "headline": headline, "metrics": figures, **found})
                 shutil.rmtree(one.out / "checkpoints", ignore_errors=True)
             runs.append(files.read_json(done))
         result = _result(recipe, data, encoded, runs)
         files.write_json(recipe.out / RESULT, result)
-        best = max(range(len(runs)), key=lambda at: _nan_last(runs[at]["figures"][result["headline"]]))
+        best = max(range(len(runs)), key=lambda at: _nan_last(runs[at]["metrics"][result["headline"]]))
         evaluation.write(recipe.out, _title(recipe), result, log.read(recipe.out / f"seed-{best}" / log.NAME))
         if (recipe.out / "model").is_dir():
             network = recipe.network.kind if recipe.network else None
@@ -135,6 +135,7 @@ def run_seed(
             recipe.train,
             folder=recipe.out,
             compute_metrics=measure,
+            metric_name=measure.metric_name,
             keep_best=True,
             evaluate_untrained=recipe.network is None,  # at first weights, a writer would only write as long as it may
             precision=hardware.select_precision(recipe.train.precision, device),
@@ -249,11 +250,11 @@ def _result(
 ) -> dict[str, Any]:
     """Figures of all seeds with mean, deviation and interval, and the protocol that made them."""
     headline = runs[0]["headline"]
-    others = runs[0]["figures"].keys() - {headline, "step", "seconds"}
+    others = runs[0]["metrics"].keys() - {headline, "step", "seconds"}
     names = [headline, *sorted(others)]
     summary = {}
     for name in names:
-        found = confidence_interval([one["figures"][name] for one in runs])
+        found = confidence_interval([one["metrics"][name] for one in runs])
         summary[name] = {"mean": found.mean, "deviation": found.deviation, "low": found.low, "high": found.high}
     protocol = {
         "selection": "the best of the evaluations on the dev set" if recipe.keep == "best" else "the last step",
@@ -266,8 +267,8 @@ def _result(
         "recipe": config.dump(recipe),
         "machine": hardware.describe(hardware.select_device(recipe.train.device)),
     }
-    best = max(runs, key=lambda one: _nan_last(one["figures"][headline]))  # whose model is kept
-    details, untrained, score = best.get("details") or {}, best.get("untrained"), best["figures"][headline]
+    best = max(runs, key=lambda one: _nan_last(one["metrics"][headline]))  # whose model is kept
+    details, untrained, score = best.get("details") or {}, best.get("untrained"), best["metrics"][headline]
     return {
         "headline": headline,
         "summary": summary,

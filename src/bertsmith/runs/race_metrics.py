@@ -121,4 +121,4 @@ def _finetuned(data: Path, seeds: int, changes: Sequence[str], recipe: Recipe, f
             folder, data, Path(place), dev=None, task=None, seeds=seeds, overrides=overrides
         )
         result = finetuning.finetune(learnt)
-    return [one["figures"][result["headline"]] for one in result["runs"]]
+    return [one["metrics"][result["headline"]] for one in result["runs"]]

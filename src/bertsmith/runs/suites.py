@@ -268,7 +268,7 @@ def _row(name: str, result: Mapping[str, Any]) -> list[str]:
     headline = result["headline"]
     found = result["summary"][headline]
     ends = "" if found["low"] is None else f"{100 * found['low']:.1f} to {100 * found['high']:.1f}"
-    seconds = [one["figures"]["seconds"] for one in result["runs"]]
+    seconds = [one["metrics"]["seconds"] for one in result["runs"]]
     cells = [headline.replace("_", " "), f"{100 * found['mean']:.1f}", ends, f"{100 * found['deviation']:.1f}"]
     return [name, *cells, f"{sum(seconds) / len(seconds):.1f}"]
 

@@ -156,7 +156,7 @@ def summarise_checkpoint(
         figures={
             "tokens seen": f"{saved.state['tokens']:,}",
             "updates": f"{saved.step:,}",
-            "training time": format_duration(saved.state["seconds"]),
+            "training time": format_duration(saved.state["training_seconds"]),
         },
         data=_data(train, valid, tokenizer),
         recipe=config.dump(recipe),
@@ -191,7 +191,9 @@ def verdict(figures: Mapping[str, float], baseline: float, records: Sequence[Map
     else:
         guessed = f"{right:.0%} of {TERM_LABELS[kind]} guessed right"
         said = f"It has learnt: {gain:.2f} nats better than word frequency, {guessed}."
-    earlier = [float(one[f"{kind}_loss"]) for one in records if one.get("kind") == "valid" and f"{kind}_loss" in one]
+    earlier = [
+        float(one[f"{kind}_loss"]) for one in records if one.get("kind") == "validation" and f"{kind}_loss" in one
+    ]
     if earlier and loss - min(earlier) > OVERFIT_RISE:
         said += (
             f" Its validation loss was lower before ({min(earlier):.2f}, now {loss:.2f}): it learns the text by heart."

@@ -23,7 +23,7 @@ CONTEXT = 12  # words to either side of a wrong tag
 class ClassificationFindings(Findings):
     """One class for each example."""
 
-    form = "classes"
+    kind = "classes"
 
     def __init__(
         self, labels: Sequence[str], prior: Prior | None, temperature: float | None = None, headline: str = "accuracy"
@@ -32,6 +32,10 @@ class ClassificationFindings(Findings):
         self.headline, self.confusion = headline, ConfusionMatrix(labels)
         rows = max(100, min(MAX_EXAMPLES, MAX_PROBABILITIES // max(1, len(labels) or 8)))
         self.sample: Sample[tuple[NDArray[np.float64], int]] = Sample(rows)
+
+    @property
+    def positive(self) -> str | None:
+        return self.confusion.positive
 
     def add(self, examples: Sequence[Example], predictions: Sequence[Any]) -> None:
         pairs = []
@@ -58,16 +62,16 @@ class ClassificationFindings(Findings):
     def details(self) -> dict[str, Any]:
         rows = self.confusion.scores()
         labels, counts = self.confusion.matrix()
-        found: dict[str, Any] = {"classes": to_dicts(rows), "means": averages(rows)}
+        found: dict[str, Any] = {"classes": to_dicts(rows), "averages": averages(rows)}
         found["confusion"] = {"labels": labels, "counts": counts}
-        if (positive := self.confusion.positive) is not None:
+        if (positive := self.positive) is not None:
             found["positive"] = positive
         true, predicted = self.confusion.true_counts, self.confusion.predicted_counts
         prior = self.prior or Prior(counts=dict(true), source="this file")
         if (commonest := prior.most_frequent) is not None:
             figures = self.confusion.constant_baseline(commonest).metrics()
             name = f"always predicting '{commonest}', the commonest class of {prior.source}"
-            found["baseline"] = {"name": name, "label": commonest, "figures": figures}
+            found["baseline"] = {"name": name, "label": commonest, "metrics": figures}
         if len(predicted) == 1 and len(true) > 1:
             found["constant"] = f"'{next(iter(predicted))}' for all {self.examples:,} examples"
         if self.labels and (unknown := {label: true[label] for label in true if label not in self.labels}):
@@ -82,7 +86,7 @@ class ClassificationFindings(Findings):
 class MultipleChoiceFindings(ClassificationFindings):
     """One of several endings: classes by their number, with no table for each, since a number means nothing."""
 
-    form = "choices"
+    kind = "choices"
 
     def metrics(self) -> dict[str, float]:
         return {"accuracy": self.confusion.metrics()["accuracy"]}
@@ -90,16 +94,16 @@ class MultipleChoiceFindings(ClassificationFindings):
     def details(self) -> dict[str, Any]:
         found = super().details()
         if "baseline" in found:
-            label, figures = found["baseline"]["label"], found["baseline"]["figures"]
+            label, figures = found["baseline"]["label"], found["baseline"]["metrics"]
             name = f"always choosing ending {label}"
-            found["baseline"] = {"name": name, "figures": {"accuracy": figures["accuracy"]}}
+            found["baseline"] = {"name": name, "metrics": {"accuracy": figures["accuracy"]}}
         return {name: part for name, part in found.items() if name in ("baseline", "constant", "calibration")}
 
 
 class MultiLabelFindings(Findings):
     """Any of several labels for each example."""
 
-    form = "labels"
+    kind = "labels"
 
     def __init__(self, labels: Sequence[str], prior: Prior | None) -> None:
         super().__init__(labels, prior)
@@ -121,7 +125,7 @@ class MultiLabelFindings(Findings):
                          for label in gold ^ given}  # fmt: skip
                 worst = max(wrong, key=lambda label: (wrong[label], label))
                 true, guess = (", ".join(sorted(one)) or "(none)" for one in (gold, given))
-                more = {"probability": wrong[worst], "about": worst}
+                more = {"probability": wrong[worst], "label": worst}
                 self.mistakes.add(wrong[worst], example.location, example.texts, true, guess, **more)
         self.examples += len(examples)
 
@@ -136,12 +140,15 @@ class MultiLabelFindings(Findings):
             ClassScores.from_counts(name, self.correct[name], self.true[name], self.predicted[name]) for name in names
         ]
         micro = ClassScores.from_counts("", self.correct.total(), self.true.total(), self.predicted.total())
-        found: dict[str, Any] = {"classes": to_dicts(rows), "means": {"micro": to_dicts([micro])[0], **averages(rows)}}
+        found: dict[str, Any] = {
+            "classes": to_dicts(rows),
+            "averages": {"micro": to_dicts([micro])[0], **averages(rows)},
+        }
         prior = self.prior or Prior(counts=dict(self.true), source="this file")
         if (commonest := prior.most_frequent) is not None:
             always = ClassScores.from_counts("", self.true[commonest], self.true.total(), self.examples)
             name = f"always predicting '{commonest}' alone, the commonest label of {prior.source}"
-            found["baseline"] = {"name": name, "figures": {"micro_f1": always.f1}}
+            found["baseline"] = {"name": name, "metrics": {"micro_f1": always.f1}}
         if len(self.distinct_predictions) == 1 and self.exact_matches < self.examples:
             only = ", ".join(f"'{label}'" for label in sorted(next(iter(self.distinct_predictions)))) or "no label"
             found["constant"] = f"{only} for all {self.examples:,} examples"
@@ -153,7 +160,7 @@ class MultiLabelFindings(Findings):
 class TaggingFindings(Findings):
     """A tag for each word; of tags like B-PER the entities they mark, by conlleval's rules."""
 
-    form = "tags"
+    kind = "tags"
 
     def __init__(self, labels: Sequence[str], prior: Prior | None) -> None:
         super().__init__(labels, prior)
@@ -201,10 +208,10 @@ class TaggingFindings(Findings):
             rows = [ClassScores.from_counts(kind, self.correct[kind], self.true[kind], self.predicted[kind])
                     for kind in sorted(self.true | self.predicted)]  # fmt: skip
             whole = ClassScores.from_counts("", self.correct.total(), self.true.total(), self.predicted.total())
-            found |= {"entities": to_dicts(rows), "means": {"micro": to_dicts([whole])[0], **averages(rows)}}
+            found |= {"entities": to_dicts(rows), "averages": {"micro": to_dicts([whole])[0], **averages(rows)}}
         else:
             rows = self.confusion.scores()
-            found |= {"classes": to_dicts(rows), "means": averages(rows)}
+            found |= {"classes": to_dicts(rows), "averages": averages(rows)}
         labels, counts = self.confusion.matrix()
         found["confusion"] = {"labels": labels, "counts": counts}
         prior = self.prior or Prior(counts=dict(self.tags), source="this file")
@@ -212,7 +219,7 @@ class TaggingFindings(Findings):
             figures = {"accuracy": self.tags[commonest] / max(1, self.tags.total())}
             figures |= {"f1": 0.0} if self.has_entities and commonest == "O" else {}
             name = f"always predicting '{commonest}', the commonest tag of {prior.source}"
-            found["baseline"] = {"name": name, "figures": figures}
+            found["baseline"] = {"name": name, "metrics": figures}
         if self.has_entities and self.true.total() and not self.predicted.total():
             found["constant"] = f"'O' for all {self.tags.total():,} words, and so no entity at all"
         elif len(self.predicted_tags) == 1 and len(self.tags) > 1:

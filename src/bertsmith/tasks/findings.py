@@ -79,11 +79,16 @@ class Prior:
 class Findings(ABC):
     """Predictions beside what is true, as far as a report needs them."""
 
-    form = ""  # what kind of prediction it is; the page goes by what is there, not by this
+    kind = ""  # what kind of prediction it is; the page goes by what is there, not by this
 
     def __init__(self, labels: Sequence[str], prior: Prior | None, temperature: float | None = None) -> None:
         self.labels, self.prior, self.temperature = tuple(labels), prior, temperature
         self.examples, self.mistakes = 0, Mistakes()
+
+    @property
+    def positive(self) -> str | None:
+        """Of two classes, the one that F1 is about; None where there are not two."""
+        return None
 
     @abstractmethod
     def add(self, examples: Sequence[Any], predictions: Sequence[Any]) -> None:
@@ -99,9 +104,9 @@ class Findings(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as JSON can hold it."""
-        found = {"form": self.form, "examples": self.examples, "figures": self.metrics(), **self.details()}
+        found = {"kind": self.kind, "examples": self.examples, "metrics": self.metrics(), **self.details()}
         if self.mistakes.count:
-            found |= {"mistakes": self.mistakes.to_list(), "mistaken": self.mistakes.count}
+            found |= {"mistakes": self.mistakes.to_list(), "mistake_count": self.mistakes.count}
         return found
 
 
@@ -111,11 +116,11 @@ def warnings(found: Mapping[str, Any], headline: str, score: float, untrained: f
     if constant := found.get("constant"):
         lines.append(f"the model predicts {constant}: it has learnt nothing that tells examples apart")
     baseline = found.get("baseline") or {}
-    name = headline if headline in baseline.get("figures", {}) else ""
-    if name and not score >= 1.0 and not score > baseline["figures"][name]:
-        compared = f"{baseline['name']} ({baseline['figures'][name]:.4f})"
+    name = headline if headline in baseline.get("metrics", {}) else ""
+    if name and not score >= 1.0 and not score > baseline["metrics"][name]:
+        compared = f"{baseline['name']} ({baseline['metrics'][name]:.4f})"
         lines.append(f"{name_of(name, found)} {score:.4f} is not better than {compared}")
-    rmse, plain = found["figures"].get("rmse"), baseline.get("figures", {}).get("rmse")
+    rmse, plain = found["metrics"].get("rmse"), baseline.get("metrics", {}).get("rmse")
     if rmse is not None and plain is not None and plain > 0 and not rmse < plain:
         lines.append(f"its error (RMSE {rmse:.4g}) is not smaller than that of {baseline['name']} ({plain:.4g})")
     if untrained is not None and not score >= 1.0 and not score > untrained:

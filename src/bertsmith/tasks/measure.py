@@ -15,7 +15,7 @@ from bertsmith.tasks.class_findings import (
 )
 from bertsmith.tasks.classification import SequenceClassification
 from bertsmith.tasks.embedding import SentenceEmbedding
-from bertsmith.tasks.findings import Findings, Prior
+from bertsmith.tasks.findings import Findings, Prior, name_of
 from bertsmith.tasks.multiple_choice import MultipleChoice
 from bertsmith.tasks.question_answering import QuestionAnswering
 from bertsmith.tasks.text_to_text import TextToText
@@ -91,6 +91,10 @@ class DevEvaluator:
         best = [one for one in self.best_and_latest if not one[0][headline] < figures[headline]][:1]
         self.best_and_latest = [*best, (figures, found)]
         return dict(figures)
+
+    def metric_name(self, key: str) -> str:
+        """The name of a metric; an F1 of two classes is named with its class."""
+        return name_of(key, {"positive": self.best_and_latest[-1][1].positive} if self.best_and_latest else None)
 
     def findings(self, metrics: dict[str, float]) -> dict[str, Any]:
         """What was found when these figures were measured; measured again where that was before an interruption."""

@@ -17,12 +17,14 @@ class Mistakes:
         self.limit, self.count = limit, 0
         self._heap: list[tuple[float, int, dict[str, Any]]] = []
 
-    def add(self, confidence: float, place: str, texts: Sequence[str], true: str, predicted: str, **more: Any) -> None:
+    def add(
+        self, confidence: float, location: str, texts: Sequence[str], true: str, predicted: str, **more: Any
+    ) -> None:
         """Count a mistake, and keep it if it is among the surest."""
         self.count += 1
         if len(self._heap) == self.limit and confidence <= self._heap[0][0]:
             return
-        entry = {"place": place, "texts": [clip_text(text) for text in texts], "true": clip_text(true)}
+        entry = {"location": location, "texts": [clip_text(text) for text in texts], "true": clip_text(true)}
         entry |= {"predicted": clip_text(predicted), **more}
         push = heapq.heappush if len(self._heap) < self.limit else heapq.heappushpop
         push(self._heap, (confidence, -self.count, entry))

@@ -24,7 +24,7 @@ Score = Callable[[Sequence[Any], Sequence[Any]], dict[str, float]]
 class RegressionFindings(Findings):
     """A number for each example. All numbers are kept, 16 bytes an example: ranks need them all."""
 
-    form = "numbers"
+    kind = "numbers"
 
     def __init__(self, prior: Prior | None, *, same_scale: bool = True, score: Score | None = None) -> None:
         super().__init__((), prior)
@@ -61,16 +61,16 @@ class RegressionFindings(Findings):
     def details(self) -> dict[str, Any]:
         true, predicted = np.array(self.true), np.array(self.predicted)
         found: dict[str, Any] = {"scatter": {"points": [list(point) for point in self.points.kept]}}
-        found["scatter"]["across"] = "true number" if self.same_scale else "true score"
-        found["scatter"]["up"] = "predicted number" if self.same_scale else "cosine of the two vectors"
+        found["scatter"]["x_label"] = "true number" if self.same_scale else "true score"
+        found["scatter"]["y_label"] = "predicted number" if self.same_scale else "cosine of the two vectors"
         found["scatter"]["diagonal"] = self.same_scale
         if self.same_scale and len(true):
             source = self.prior.source if self.prior and self.prior.mean is not None else "this file"
             mean = self.prior.mean if self.prior and self.prior.mean is not None else float(true.mean())
             figures = {**regression_errors(true, np.full_like(true, mean)), "spearman": 0.0, "pearson": 0.0}
-            found["baseline"] = {"name": f"always predicting {mean:.4g}, the mean of {source}", "figures": figures}
+            found["baseline"] = {"name": f"always predicting {mean:.4g}, the mean of {source}", "metrics": figures}
         elif len(true):
-            found["baseline"] = {"name": "vectors that say nothing", "figures": {"spearman": 0.0}}
+            found["baseline"] = {"name": "vectors that say nothing", "metrics": {"spearman": 0.0}}
         if len(true) > 1 and np.ptp(predicted) < 0.01 * np.ptp(true) and np.ptp(true) > 0 and self.same_scale:
             found["constant"] = f"about {predicted.mean():.4g} for all {self.examples:,} examples"
         if self.missing:
@@ -89,7 +89,7 @@ def regression_errors(true: NDArray[np.float64], predicted: NDArray[np.float64])
 class RetrievalFindings(Findings):
     """Vectors of pairs: how often the nearest second text is the right one."""
 
-    form = "partners"
+    kind = "partners"
 
     def __init__(self, score: Score) -> None:
         super().__init__((), None)
@@ -121,7 +121,7 @@ class RetrievalFindings(Findings):
                 first, right = self.kept[at].texts[:2]
                 self.mistakes.add(cosine, self.kept[at].location, [first], right, self.kept[found].texts[1])
         count = max(1, len(self.kept))
-        found = {"baseline": {"name": "a random partner", "figures": {"accuracy": 1 / count}}, "partners": count}
+        found = {"baseline": {"name": "a random partner", "metrics": {"accuracy": 1 / count}}, "partners": count}
         if len(set(nearest.tolist())) == 1 and count > 1:
             return {**found, "constant": "the same nearest text for all examples"}
         return found
@@ -140,7 +140,7 @@ class RetrievalFindings(Findings):
 class SimilarityFindings(Findings):
     """Vectors of pairs, with scores or without: what the first rows have decides."""
 
-    form = "pairs"
+    kind = "pairs"
 
     def __init__(self, score: Score) -> None:
         super().__init__((), None)
@@ -166,7 +166,7 @@ class SimilarityFindings(Findings):
 class QuestionAnsweringFindings(Findings):
     """Answers to questions. Kept are answers and predictions, and no passages."""
 
-    form = "answers"
+    kind = "answers"
 
     def __init__(self, score: Score) -> None:
         super().__init__((), None)
@@ -209,7 +209,7 @@ class QuestionAnsweringFindings(Findings):
         details: dict[str, Any] = {"groups": rows}
         none = sum(not texts for texts in gold.values()) / max(1, len(gold))
         figures = {"f1": none, "exact": none}
-        details["baseline"] = {"name": "always predicting that there is no answer", "figures": figures}
+        details["baseline"] = {"name": "always predicting that there is no answer", "metrics": figures}
         if (
             len(self.predictions) > 1
             and len({said["answer"] for said in self.predictions}) == 1
@@ -223,7 +223,7 @@ class QuestionAnsweringFindings(Findings):
 class TextFindings(Findings):
     """Written texts beside those that people wrote."""
 
-    form = "texts"
+    kind = "texts"
 
     def __init__(self, score: Score) -> None:
         super().__init__((), None)

@@ -34,7 +34,7 @@ class Progress:
     @property
     def facts(self) -> list[str]:
         """All but the share and the time, in words."""
-        facts = [f"step {self.step:,}", f"loss {self.loss:.3f}", f"rate {self.learning_rate:.1e}"]
+        facts = [f"step {self.step:,}", f"loss {self.loss:.3f}", f"lr {self.learning_rate:.1e}"]
         facts += [f"{_abbreviate(self.tokens_per_second)} tokens/s"]
         return facts if self.mfu is None else [*facts, f"MFU {self.mfu:.1%}"]
 

@@ -15,7 +15,7 @@ NAME = "log.jsonl"
 
 
 class Log:
-    """Grows by a record at a time: {"kind": "step" | "valid" | "note", "step": 7, ...}.
+    """Grows by a record at a time: {"kind": "step" | "validation" | "note", "step": 7, ...}.
 
     A record is with the system as soon as it is written, and on the disk after `sync`.
     What is not a number is written as "nan", "inf" or "-inf": the file stays JSON, and `float` reads both.

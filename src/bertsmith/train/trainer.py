@@ -98,6 +98,7 @@ class Trainer:
         *,
         folder: Path,
         compute_metrics: Callable[[], dict[str, float]],  # the figures of a validation
+        metric_name: Callable[[str], str] = lambda key: key.replace("_", " "),  # how the console calls a metric
         keep_best: bool = False,  # whether the first figure is a score, whose best weights are kept
         evaluate_untrained: bool = False,  # whether that score is also measured before the first step, as a baseline
         precision: torch.dtype,
@@ -110,7 +111,7 @@ class Trainer:
         self.objective, self.feed, self.optimizer = objective, feed, optimizer
         self.schedule, self.config, self.folder = schedule, config, folder
         self.compute_metrics, self.keep_best, self.evaluate_untrained = compute_metrics, keep_best, evaluate_untrained
-        self.speed, self.display = speed, display
+        self.speed, self.display, self.metric_name = speed, display, metric_name
         self.device = next(objective.parameters()).device
         self.precision = precision
         self.compiles = self._compiles()
@@ -148,7 +149,7 @@ class Trainer:
             if self.step == 0 and self.evaluate_untrained:
                 figures = self._evaluate()
                 self.log.write({"kind": "untrained", "step": 0, **figures})
-                self.display.say(f"before training: {_format_metrics(figures)}")
+                self.display.say(f"before training: {self._format_metrics(figures)}")
             self.objective.train()
             self._warm_up()
             self.clock.start()
@@ -198,7 +199,7 @@ class Trainer:
         self.step += 1
         self.tokens += counts["tokens"]
         record = {"kind": "step", "step": self.step, "terms": self._loss_weights, "tokens": self.tokens}
-        record["rate"] = self.optimizer.config.learning_rate * rate_factor
+        record["learning_rate"] = self.optimizer.config.learning_rate * rate_factor
         self._lap.squares += counts["squares"]
         self._pending.append((record, figures))
 
@@ -238,8 +239,8 @@ class Trainer:
         began = time.monotonic()
         figures = self._evaluate()
         self.metrics = {"step": self.step, **figures}
-        self.log.write({"kind": "valid", **self.metrics})
-        self.display.show_validation(_validation_line(self.step, figures))
+        self.log.write({"kind": "validation", **self.metrics})
+        self.display.show_validation(f"step {self.step}: validation {self._format_metrics(figures)}")
         if self.keep_best:
             self._keep_best(next(iter(figures)))
         self._last_evaluation_seconds = (
@@ -259,6 +260,9 @@ class Trainer:
         self.objective.train(was_training)
         return figures
 
+    def _format_metrics(self, metrics: dict[str, float]) -> str:
+        return ", ".join(f"{self.metric_name(key)} {value:.3f}" for key, value in metrics.items())
+
     def load_best(self) -> None:
         """Go back to the weights of the best validation."""
         self.objective.load_state_dict(self._best_weights)
@@ -272,24 +276,27 @@ class Trainer:
         self.log.sync()
         tensors = {"model": dict(self.objective.state_dict()), "optimizer": self.optimizer.state_dict()}
         if self._best_weights:
-            tensors["best"] = self._best_weights
+            tensors["best_model"] = self._best_weights
         state = {
             "position": self.position,
             "tokens": self.tokens,
-            "seconds": self.clock.training_seconds,
-            "bad_in_a_row": self.skipped_in_a_row,
+            "training_seconds": self.clock.training_seconds,
+            "skipped_in_a_row": self.skipped_in_a_row,
             "skipped": self.skipped,
-            "figures": self.metrics,
-            "best": self.best_metrics,
-            "waited": self.evaluations_since_best,
-            "data": self.feed.fingerprint,
+            "metrics": self.metrics,
+            "best_metrics": self.best_metrics,
+            "evaluations_since_best": self.evaluations_since_best,
+            "data_fingerprint": self.feed.fingerprint,
         }
         if isinstance(self.compute_metrics, Validation):
-            state["validation"] = self.compute_metrics.count
+            state["validation_batches"] = self.compute_metrics.count
         if self.wall is not None:
-            over = self._progress() >= 1
-            spent, evaluation = round(self.clock.total_seconds, 3), round(self._last_evaluation_seconds, 3)
-            state["wall"] = {"budget": self.wall.budget, "spent": spent, "evaluation": evaluation, "over": over}
+            state["wall_budget"] = {
+                "budget": self.wall.budget,
+                "total_seconds": round(self.clock.total_seconds, 3),
+                "evaluation_seconds": round(self._last_evaluation_seconds, 3),
+                "finished": self._progress() >= 1,
+            }
         checkpoint.save(
             self.folder / "checkpoints", Checkpoint(self.step, tensors, state), keep=self.config.keep_checkpoints
         )
@@ -305,17 +312,17 @@ class Trainer:
         saved, broken = found
         for line in broken:
             self.display.say(line)
-        if saved.state["data"] != self.feed.fingerprint:
+        if saved.state["data_fingerprint"] != self.feed.fingerprint:
             raise RunError(self.folder, "was begun with other data", "Choose another folder, or give it the same data")
         self.objective.load_state_dict(saved.tensors["model"])
         self.optimizer.load_state_dict(saved.tensors["optimizer"])
         self.step, state = saved.step, saved.state
-        self.position, self.tokens, self.metrics = state["position"], state["tokens"], state["figures"]
-        self.skipped_in_a_row, self.skipped = state["bad_in_a_row"], state["skipped"]
-        self.best_metrics, self._best_weights = state["best"], saved.tensors.get("best", {})
-        self.evaluations_since_best = state["waited"]
-        if isinstance(self.compute_metrics, Validation) and state.get("validation"):
-            self.compute_metrics.count = state["validation"]
+        self.position, self.tokens, self.metrics = state["position"], state["tokens"], state["metrics"]
+        self.skipped_in_a_row, self.skipped = state["skipped_in_a_row"], state["skipped"]
+        self.best_metrics, self._best_weights = state["best_metrics"], saved.tensors.get("best_model", {})
+        self.evaluations_since_best = state["evaluations_since_best"]
+        if isinstance(self.compute_metrics, Validation) and state.get("validation_batches"):
+            self.compute_metrics.count = state["validation_batches"]
         self._restore_clock(state)
         if damage := self.log.rewind(self.step, every_step=True):
             self.display.say(damage)
@@ -323,13 +330,13 @@ class Trainer:
 
     def _restore_clock(self, state: Mapping[str, Any]) -> None:
         """The clock of a run that was begun before. One that has ended goes on only if its time was made longer."""
-        walled = state.get("wall")
-        if self.wall is None or not walled:  # what was trained then is what was spent then, as far as is known
-            self.clock = Clock(self.config.extent, state["seconds"], self.wall, total_seconds=state["seconds"])
-            return
-        self.clock = Clock(self.config.extent, state["seconds"], self.wall, total_seconds=walled["spent"])
-        self._last_evaluation_seconds = walled["evaluation"]
-        self.clock.finished = walled["over"] and self.wall.budget <= walled["budget"]
+        seconds, saved = state["training_seconds"], state.get("wall_budget")
+        # A run that had no wall budget before is charged for its training alone: nothing else was recorded.
+        total = saved["total_seconds"] if self.wall is not None and saved else seconds
+        self.clock = Clock(self.config.extent, seconds, self.wall, total_seconds=total)
+        if self.wall is not None and saved:
+            self._last_evaluation_seconds = saved["evaluation_seconds"]
+            self.clock.finished = saved["finished"] and self.wall.budget <= saved["budget"]
 
     def _may_evaluate(self, progress: float) -> bool:
         """Whether one more evaluation keeps them to a small share of the time, the last one included.
@@ -432,7 +439,7 @@ class Trainer:
         rows = torch.stack([figures for _, figures in self._pending]).tolist()  # here alone the host waits
         now, longest = time.monotonic(), 0
         rate = (self.tokens - self._lap.tokens) / max(now - self._lap.started, 1e-9)
-        timing = {"seconds": round(self.clock.training_seconds, 3), "speed": round(rate)}
+        timing = {"seconds": round(self.clock.training_seconds, 3), "tokens_per_second": round(rate)}
         for number, ((record, _), row) in enumerate(zip(self._pending, rows, strict=True), 1):
             *losses, norm, bad = row
             terms = dict(zip(record["terms"], losses, strict=True))
@@ -441,7 +448,7 @@ class Trainer:
             self.skipped += bool(bad)
             loss = sum(weight * terms[name] for name, weight in record["terms"].items())
             self.log.write(
-                {**record, "loss": loss, "terms": terms, "norm": norm, "skipped": self.skipped} | timing,
+                {**record, "loss": loss, "terms": terms, "gradient_norm": norm, "skipped": self.skipped} | timing,
                 scalars=number == len(rows),  # a point now and then is curve enough
             )
         attended = self._lap.squares / max(self.tokens - self._lap.tokens, 1)
@@ -459,7 +466,7 @@ class Trainer:
                     step=self.step,
                     fraction=progress,
                     loss=loss,
-                    learning_rate=record["rate"],
+                    learning_rate=record["learning_rate"],
                     tokens_per_second=rate,
                     mfu=used,
                     seconds_left=left,
@@ -506,11 +513,3 @@ class _Lap:
     started: float
     tokens: int
     squares: int
-
-
-def _validation_line(step: int, figures: dict[str, float]) -> str:
-    return f"step {step}: validation {_format_metrics(figures)}"
-
-
-def _format_metrics(figures: dict[str, float]) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in figures.items())

@@ -265,8 +265,8 @@ class Word2VecTrainer:
         state = {
             "words": self.words,
             "loss": self.loss,
-            "seconds": self.clock.training_seconds,
-            "data": self.text.fingerprint,
+            "training_seconds": self.clock.training_seconds,
+            "data_fingerprint": self.text.fingerprint,
         }
         checkpoint.save(
             self.folder / "checkpoints", Checkpoint(self.step, tensors, state), keep=self.config.keep_checkpoints
@@ -280,12 +280,12 @@ class Word2VecTrainer:
         saved, broken = found
         for line in broken:
             self.display.say(line)
-        if saved.state["data"] != self.text.fingerprint:
+        if saved.state["data_fingerprint"] != self.text.fingerprint:
             raise RunError(self.folder, "was begun with other text", "Choose another folder, or give it the same text")
         self.model.inputs.copy_(saved.tensors["model"]["inputs"])
         self.model.outputs.copy_(saved.tensors["model"]["outputs"])
         self.step, self.words, self.loss = saved.step, saved.state["words"], saved.state["loss"]
-        self.clock = Clock(self.config.extent, training_seconds=saved.state["seconds"])
+        self.clock = Clock(self.config.extent, training_seconds=saved.state["training_seconds"])
         if damage := self.log.rewind(self.step):
             self.display.say(damage)
         self.display.say(f"going on from step {self.step}")
@@ -303,8 +303,8 @@ class Word2VecTrainer:
 
     def _log_step(self, rate: float, speed: float) -> None:
         """Log and show a step that is done."""
-        record = {"kind": "step", "step": self.step, "loss": self.loss, "rate": rate, "words": self.words}
-        self.log.write(record | {"seconds": round(self.clock.training_seconds, 3), "speed": round(speed)})
+        record = {"kind": "step", "step": self.step, "loss": self.loss, "learning_rate": rate, "words": self.words}
+        self.log.write(record | {"seconds": round(self.clock.training_seconds, 3), "words_per_second": round(speed)})
         share = self._progress()
         self.display.update(
             Progress(

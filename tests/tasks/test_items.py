@@ -34,7 +34,7 @@ def test_items_from_a_spool_are_those_of_a_list(name: str, monkeypatch: pytest.M
     case = CASES[name]
     task, told = case.task(), [*case.examples, *case.nameless]
     whole = task.preprocess(told, tokenizer(), LENGTH)
-    monkeypatch.setattr(items, "SOME", 3)
+    monkeypatch.setattr(items, "CHUNK", 3)
     monkeypatch.setattr(kept_examples, "MANY", 2)
     seen: list[int] = []
     many = items.make_items(task, collect(told), tokenizer(), LENGTH, progress=seen.append)

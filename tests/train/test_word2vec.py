@@ -164,7 +164,7 @@ def test_a_long_text_is_learnt_in_compiled_loops(tmp_path: Path, monkeypatch: py
     pytest.importorskip("numba", reason="Numba is not installed here")
     text = toy(500)
     plain, short = trainer(tmp_path / "plain", text, kind), trainer(tmp_path / "short", text, kind)
-    monkeypatch.setattr(word2vec, "LONG", len(text.ids))
+    monkeypatch.setattr(word2vec, "MIN_WORDS_TO_COMPILE", len(text.ids))
     fast, again = trainer(tmp_path / "fast", text, kind), trainer(tmp_path / "again", text, kind)
     assert [one._train_blocks.uses_kernel for one in (plain, short, fast, again)] == [False, False, True, True]
     for one in (plain, fast, again):
@@ -181,7 +181,7 @@ def test_without_numba_torch_learns_and_a_line_says_what_is_missing(
     text = toy(100)
     monkeypatch.setattr(word2vec, "find_spec", lambda _: None)
     for long, told in ((len(text.ids) + 1, False), (len(text.ids), True)):
-        monkeypatch.setattr(word2vec, "LONG", long)
+        monkeypatch.setattr(word2vec, "MIN_WORDS_TO_COMPILE", long)
         run, stream = trainer(tmp_path / str(long), text), io.StringIO()
         run.display = Display(terminal=False, stream=stream)
         assert not run._train_blocks.uses_kernel

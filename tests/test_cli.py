@@ -122,7 +122,7 @@ def test_a_model_goes_on_with_new_words(model: Path, tmp_path: Path) -> None:
     """tokenizer --extend, prepare, pretrain start=: a model of a language, and a text with words that it lacks."""
     text = write_text(tmp_path / "text.txt")
     text.write_text(text.read_text().replace("the house", "the lighthouse"))
-    made = bertsmith("tokenizer", text, "--extend", model, "--more", 5, "--out", tmp_path / "words")
+    made = bertsmith("tokenizer", text, "--extend", model, "--new-tokens", 5, "--out", tmp_path / "words")
     assert made.returncode == 0, made.stderr
     assert "new              lighthouse" in made.stdout
     assert made.stdout.count("tokens per word") == 2
@@ -141,7 +141,7 @@ def test_a_model_goes_on_with_new_words(model: Path, tmp_path: Path) -> None:
 
 
 def test_filled_blanks_are_shown_to_a_person(model: Path) -> None:
-    shown = CliRunner().invoke(app, ["fill", str(model), "the king likes the [MASK] in the garden .", "--top", "3"])
+    shown = CliRunner().invoke(app, ["fill", str(model), "the king likes the [MASK] in the garden .", "--top-k", "3"])
     assert shown.exit_code == 0, shown.output
     assert "the king likes the [MASK] in the garden ." in shown.output
     assert shown.output.count("%") == 3
@@ -214,14 +214,14 @@ def test_the_help_is_grouped_by_what_one_wants_to_do() -> None:
 @pytest.mark.parametrize(
     ("error", "line"),
     [
-        (OSError(errno.EMFILE, "Too many open files"), "files: more are open than this system allows. Give fewer"),
+        (OSError(errno.EMFILE, "Too many open files"), "files: more are open than this system allows. Use fewer"),
         (RuntimeError("unable to open shared memory: Too many open files"), "files: more are open than this system"),
         (
             MemoryError(),
-            "memory: there is not enough of it. Take smaller batches (data.batch_tokens=, data.batch_size=), shorter",
+            "memory: not enough. Use smaller batches (data.batch_tokens=, data.batch_size=), shorter",
         ),
-        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), "memory: there is not"),
-        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate"), "GPU memory: there is not enough of it. "),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), "memory: not enough. "),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate"), "GPU memory: not enough. "),
     ],
 )
 def test_what_a_machine_lacks_is_told_in_one_line(

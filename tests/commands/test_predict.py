@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from bertsmith import load
 from bertsmith.cli import app
-from bertsmith.commands import predict
+from bertsmith.commands import embed, fill, predict, score
 from bertsmith.data import output
 from bertsmith.data.output import Output
 from bertsmith.errors import FolderError, RunError, TextError
@@ -107,21 +107,21 @@ def test_vectors_go_to_a_file(masked: Path, tmp_path: Path) -> None:
     texts = [text for text in TEXTS if text]
     (tmp_path / "lines.txt").write_text("\n".join(texts))
     inputs, how = [str(tmp_path / "lines.txt")], {"precision": "float32"}
-    predict.embed(masked, inputs, tmp_path / "v.npy", **how)
-    predict.embed(masked, inputs, tmp_path / "v.parquet", **how)
+    embed.embed(masked, inputs, tmp_path / "v.npy", **how)
+    embed.embed(masked, inputs, tmp_path / "v.parquet", **how)
     expected = load(masked).embed(texts, **how)
     assert np.array_equal(np.load(tmp_path / "v.npy"), expected)
     table = parquet.read_table(tmp_path / "v.parquet")
     assert table["text"].to_pylist() == texts
     assert np.array_equal(np.array(table["vector"].to_pylist(), np.float32), expected)
     with pytest.raises(TextError, match=r"v\.txt: has the unknown ending '\.txt'\. Use \.npy or \.parquet\.$"):
-        predict.embed(masked, inputs, tmp_path / "v.txt")
+        embed.embed(masked, inputs, tmp_path / "v.txt")
 
 
 def test_the_nearest_text_of_a_text_is_itself(masked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     texts = [text for text in TEXTS if text]
     (tmp_path / "lines.txt").write_text("\n".join(texts))
-    predict.search(masked, texts[:2], [str(tmp_path / "lines.txt")], top_k=2, as_json=True)
+    embed.search(masked, texts[:2], [str(tmp_path / "lines.txt")], top_k=2, as_json=True)
     found = said(capsys)
     assert [one["neighbours"][0]["text"] for one in found] == texts[:2]
     assert all(one["neighbours"][0]["cosine"] == pytest.approx(1, abs=1e-2) for one in found)
@@ -130,10 +130,10 @@ def test_the_nearest_text_of_a_text_is_itself(masked: Path, tmp_path: Path, caps
 def test_scores_are_told_line_by_line(masked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     texts = [text for text in TEXTS if text]
     (tmp_path / "lines.txt").write_text("\n".join(texts))
-    predict.score(masked, [str(tmp_path / "lines.txt")], form="within_word", as_json=True)
+    score.score(masked, [str(tmp_path / "lines.txt")], form="within_word", as_json=True)
     expected = [one.total for one in load(masked).score(texts)]
     assert [one["total"] for one in said(capsys)] == pytest.approx(expected, rel=1e-5)
-    predict.score(masked, [str(tmp_path / "lines.txt")], form="original", as_json=False)
+    score.score(masked, [str(tmp_path / "lines.txt")], form="original", as_json=False)
     assert "pseudo-perplexity" in capsys.readouterr().out
 
 
@@ -158,7 +158,7 @@ def test_a_model_that_was_not_fine_tuned_says_so(masked: Path, tmp_path: Path) -
         predict.predict(masked, [], out=None)
     (tmp_path / "bad.txt").write_bytes(b"a\xff\n")
     with pytest.raises(TextError, match=r"bad\.txt: is not UTF-8 text\.$"):
-        predict.score(masked, [str(tmp_path / "bad.txt")], form="original", as_json=True)
+        score.score(masked, [str(tmp_path / "bad.txt")], form="original", as_json=True)
 
 
 # ------------------------------------------------------------------------------- what was learnt from
@@ -200,7 +200,7 @@ def test_answers_may_be_written_as_squad_has_predictions(tmp_path: Path) -> None
     predict.predict(model, [str(tmp_path / "dev.json")], out=tmp_path / "said.json")
     found = json.loads((tmp_path / "said.json").read_text())
     assert found == {f"q{number}": load(model).answer("who", "the cat sees the dog")["answer"] for number in range(3)}
-    with pytest.raises(TextError, match=r"said\.json: is for answers, as SQuAD has them\. Use \.jsonl\.$"):
+    with pytest.raises(TextError, match=r"said\.json: SQuAD's format is for question answering only\. Use \.jsonl\.$"):
         predict.predict(saved(tmp_path / "class", "class"), [], out=tmp_path / "said.json")
 
 
@@ -220,17 +220,17 @@ def verbs(folder: Path) -> dict[str, Verb]:
     inputs = [str(folder / "lines.txt")]
     return {
         "predicted.jsonl": lambda out: predict.predict(model, inputs, out=out),
-        "vectors.npy": lambda out: predict.embed(folder / "masked", inputs, out),
-        "vectors.parquet": lambda out: predict.embed(folder / "masked", inputs, out),
-        "scored.jsonl": lambda out: predict.score(folder / "masked", inputs, form="original", as_json=False, out=out),
+        "vectors.npy": lambda out: embed.embed(folder / "masked", inputs, out),
+        "vectors.parquet": lambda out: embed.embed(folder / "masked", inputs, out),
+        "scored.jsonl": lambda out: score.score(folder / "masked", inputs, form="original", as_json=False, out=out),
     }
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two lines are a window, and every window is noted."""
-    monkeypatch.setattr(predict, "TOGETHER", 2)
-    monkeypatch.setattr(predict, "SCORE_BATCH_LINES", 2)
+    monkeypatch.setattr(predict, "BATCH_LINES", 2)
+    monkeypatch.setattr(score, "BATCH_LINES", 2)
     monkeypatch.setitem(embedder.CHUNK, "cpu", 2)
     monkeypatch.setattr(output, "EVERY", 0.0)
 
@@ -269,7 +269,7 @@ def test_an_interrupted_output_ends_byte_for_byte_as_an_undisturbed_one(
     verb(resumed)
     assert resumed.read_bytes() == undisturbed
     seen = capsys.readouterr()
-    assert f"{resumed}: going on after 6 rows" in seen.err
+    assert f"{resumed}: resuming after 6 rows" in seen.err
     if name == "scored.jsonl":
         assert seen.out.splitlines()[-1] == told.splitlines()[-1].replace(str(tmp_path / name), str(resumed))
     assert [path.name for path in resumed.parent.iterdir()] == [name]
@@ -280,7 +280,7 @@ def test_an_interrupted_output_ends_byte_for_byte_as_an_undisturbed_one(
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from bertsmith.commands import predict
+from bertsmith.commands import embed
 from bertsmith.data import output
 from bertsmith.data.output import Output
 from bertsmith.inference import embedder
@@ -295,7 +295,7 @@ def added(self, *given):
     add(self, *given)
 
 Output.add = added
-predict.embed(Path(sys.argv[1]), [sys.argv[2]], Path(sys.argv[3]))
+embed.embed(Path(sys.argv[1]), [sys.argv[2]], Path(sys.argv[3]))
 """
 
 
@@ -307,7 +307,7 @@ def test_a_killed_process_is_gone_on_with(tmp_path: Path, capsys: pytest.Capture
     died = subprocess.run([sys.executable, "-c", KILLED, *arguments], env=os.environ, check=False)
     assert died.returncode == -signal.SIGKILL
     verb(out)
-    assert "going on after 6 rows" in capsys.readouterr().err
+    assert "resuming after 6 rows" in capsys.readouterr().err
     verb(tmp_path / "whole.npy")
     assert out.read_bytes() == (tmp_path / "whole.npy").read_bytes()
 
@@ -328,7 +328,7 @@ def test_another_model_begins_anew_and_standard_input_that_has_changed_is_told(
     config = json.loads((model / "config.json").read_text())
     (model / "config.json").write_text(json.dumps({**config, "note": "another model"}))
     verb(out)
-    told = f"{out}.part: was begun with another model or other options, and is begun anew"
+    told = f"{out}.part: was written with another model or other options, so it is written anew"
     assert told in capsys.readouterr().err
     assert len(out.read_text().splitlines()) == len(LINES)
     for text in ("\n".join(LINES), "other lines"):
@@ -349,14 +349,14 @@ def test_texts_and_names_that_look_like_markup_are_shown_as_they_are(
     text = "the [/] cat [bold]sees\x1b[31m a dog :smile:"
     (tmp_path / "lines.txt").write_text(text + "\n")
     inputs, shown = [str(tmp_path / "lines.txt")], text.replace("\x1b", "\\x1b")
-    predict.score(masked, inputs, form="original", as_json=False)
-    predict.search(masked, [text], inputs, top_k=1, as_json=False)
+    score.score(masked, inputs, form="original", as_json=False)
+    embed.search(masked, [text], inputs, top_k=1, as_json=False)
     seen = capsys.readouterr().out
     assert seen.count(shown) == 3
     assert "\x1b" not in seen
-    predict.embed(masked, inputs, tmp_path / "a[/].npy")
+    embed.embed(masked, inputs, tmp_path / "a[/].npy")
     assert f"in {tmp_path / 'a[/].npy'}" in capsys.readouterr().out
-    predict.fill(masked, ["the [/] [MASK] \x1b[31m"], top_k=1, as_json=False)
+    fill.fill(masked, ["the [/] [MASK] \x1b[31m"], top_k=1, as_json=False)
     assert "the [/] [MASK] \\x1b[31m" in capsys.readouterr().out
 
 
@@ -364,7 +364,7 @@ def test_an_output_that_cannot_be_is_told_in_one_line(masked: Path, tmp_path: Pa
     (tmp_path / "lines.txt").write_text("the cat\n")
     inputs = [str(tmp_path / "lines.txt")]
     with pytest.raises(RunError, match=r"lines\.txt' is a file and not a folder\. Choose another place\.$"):
-        predict.embed(masked, inputs, tmp_path / "lines.txt" / "v.npy")
+        embed.embed(masked, inputs, tmp_path / "lines.txt" / "v.npy")
     (tmp_path / "v.npy").mkdir()
     with pytest.raises(RunError, match=r"v\.npy: is a folder\. Name a file in it\.$"):
-        predict.embed(masked, inputs, tmp_path / "v.npy")
+        embed.embed(masked, inputs, tmp_path / "v.npy")

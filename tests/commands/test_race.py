@@ -381,7 +381,7 @@ def test_fifteen_of_a_hundred_held_out_words_are_asked_for(tmp_path: Path, monke
         (["{bert}", "--data", "{tmp}/nowhere"], "nowhere: there is no such folder."),
         (["{bert}", "--data", "{tmp}", "--tasks", "CoLA"], "--tasks: they are GLUE's. Say where it lies, with --glue"),
         (["{bert}", "--data", "{tmp}", "--glue", "{tmp}/glue", "--tasks", "SST2"], "Did you mean 'SST-2'?"),
-        (["{bert}", "--data", "{tmp}", "--glue", "{tmp}/glue", "--tuning", "task.x=1"], "unknown key 'x'"),
+        (["{bert}", "--data", "{tmp}", "--glue", "{tmp}/glue", "--finetune-overrides", "task.x=1"], "unknown key 'x'"),
         (["{bert}", "--data", "{tmp}", "--blimp", "{tmp}/none.jsonl"], "none.jsonl"),
     ],
 )

@@ -36,11 +36,11 @@ def asked(*arguments: object) -> list[dict[str, object]]:
 
 def test_a_text_becomes_vectors_that_can_be_asked(made: Path) -> None:
     places = [made / "run" / "model", made / "run" / "model" / "vectors.bin", made / "run" / "vectors.txt"]
-    answers = [asked("similar", place, "king", "Queen", "--top", 3) for place in places]
-    assert answers[0] == answers[1] == answers[2] == asked("search", places[0], "king", "Queen", "--top", 3)
-    assert answers[0] == asked("search", made / "run", "king", "Queen", "--top", 3)  # the folder of the run
+    answers = [asked("similar", place, "king", "Queen", "--top-k", 3) for place in places]
+    assert answers[0] == answers[1] == answers[2] == asked("search", places[0], "king", "Queen", "--top-k", 3)
+    assert answers[0] == asked("search", made / "run", "king", "Queen", "--top-k", 3)  # the folder of the run
     assert [len(one["found"]) for one in answers[0]] == [3, 3]  # type: ignore[arg-type]
-    (answer,) = asked("analogy", places[0], "king", "man", "woman", "--top", 2, "--method", "multiply")
+    (answer,) = asked("analogy", places[0], "king", "man", "woman", "--top-k", 2, "--method", "multiply")
     assert len(answer["found"]) == 2  # type: ignore[arg-type]
     assert word_vectors.read(places[2]).words[:2] == ["the", "sat"]
 

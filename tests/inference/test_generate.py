@@ -213,7 +213,7 @@ def test_of_a_prompt_that_is_too_long_the_end_is_read(model: Model, capsys: Any,
     assert found[1].startswith(prompt)
     assert len(found[1]) > len(prompt)
     done = CliRunner().invoke(app, ["generate", str(folder), prompt, "--temperature", "0", "--max-new-tokens", "10"])
-    assert "tokens are more than the model reads with the others. They were left out." in done.stderr
+    assert "of its tokens exceed the maximum length of the model. They were left out." in done.stderr
 
 
 @pytest.mark.parametrize(("size", "most", "kept"), [(23, 5, 23), (24, 5, 19), (50, 5, 19), (50, 40, 12)])

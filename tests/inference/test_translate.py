@@ -176,5 +176,5 @@ def test_the_command_tells_how_good_translations_are(folder: Path, model: Model,
     assert result.stderr == f"BLEU {score:.2f} of 2 lines, nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp\n"
     (tmp_path / "out.de").write_text("one\n")
     wrong = CliRunner().invoke(app, asked)
-    fact = f"{tmp_path / 'out.de'}: has 1 lines, and 2 were translated. Line by line, both must say the same."
+    fact = f"{tmp_path / 'out.de'}: has 1 lines, and 2 were translated. Give one reference per line, in the same order."
     assert str(wrong.exception) == fact

@@ -193,7 +193,7 @@ def test_more_than_a_text_repeats_takes_no_memory(old: Tokenizer) -> None:
 
 
 def test_what_cannot_be_extended_is_refused_in_one_line(old: Tokenizer) -> None:
-    with pytest.raises(BertsmithError, match=r"^--more: 0 is no number of pieces to add\. Give at least 1\.$"):
+    with pytest.raises(BertsmithError, match=r"^--new-tokens: 0 is no number of pieces to add\. Give at least 1\.$"):
         extend(old, DOMAIN, 0)
     words = Tokenizer(tokenizers.Tokenizer(models.WordLevel({"a": 0}, unk_token="a")))
     with pytest.raises(BertsmithError) as caught:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bertsmith import terminal
-from bertsmith.commands import predict, prepare, pretrain
+from bertsmith.commands import fill, prepare, pretrain
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.errors import RecipeError, RunError
 from bertsmith.recipe import Recipe, begun, settle
@@ -162,7 +162,7 @@ def demo(out: Path, *, budget: str = "5m", began: float | None = None) -> dict[s
     """`make` on the text in the package; then some blanks are filled, and the next steps named."""
     with resources.as_file(resources.files("bertsmith.text") / "sample" / "sample.txt.xz") as sample:
         figures = make([str(sample)], out, budget=budget, layout="lines", began=began, reserve=1.0)
-    predict.fill(out / "model", DEMO_BLANKS, top_k=5, as_json=False)
+    fill.fill(out / "model", DEMO_BLANKS, top_k=5, as_json=False)
     CONSOLE.print(f"""What to do next
   look at the report        {out / "report.html"}
   fill blanks of your own   bertsmith fill {out / "model"} "She looked at the [MASK] and smiled."

@@ -27,7 +27,7 @@ def extend(tokenizer: Tokenizer, texts: Sequence[str], new_pieces: int) -> Token
     are added that save the most.
     """
     if new_pieces < 1:
-        raise RecipeError("--more", f"{new_pieces} is no number of pieces to add", "Give at least 1")
+        raise RecipeError("--new-tokens", f"{new_pieces} is no number of pieces to add", "Give at least 1")
     match tokenizer.kind:
         case "bpe":
             return _extend_bpe(tokenizer, texts, new_pieces)

@@ -1,0 +1,48 @@
+"""The command line: one file of verbs per panel of the help, and no logic.
+
+Heavy imports (torch, numpy) are inside the verbs, so that `bertsmith --help` answers at once.
+"""
+
+import errno
+import sys
+
+from bertsmith.cli import finetuning, inference, inspection, pretraining, word_vectors
+from bertsmith.cli.application import PANELS, app
+from bertsmith.errors import BertsmithError, RunError
+
+__all__ = ["PANELS", "app", "finetuning", "inference", "inspection", "main", "pretraining", "word_vectors"]
+
+
+def main() -> None:
+    """Run the command line. Wrong input and exhausted resources are reported in one line, without a traceback."""
+    try:
+        app()
+    except BertsmithError as error:
+        from bertsmith.terminal import escape_control
+
+        print(f"bertsmith: {escape_control(error)}", file=sys.stderr)
+        sys.exit(1)
+    except BrokenPipeError:  # the reader of our output has left, as `head` does
+        sys.stderr.close()
+        sys.exit(1)
+    except (MemoryError, OSError, RuntimeError) as error:
+        if (line := resource_error(error)) is None:
+            raise
+        print(f"bertsmith: {line}", file=sys.stderr)
+        sys.exit(1)
+
+
+def resource_error(error: BaseException) -> RunError | None:
+    """The error for memory or open files that have run out; None for any other error, which is a bug of ours."""
+    message, files = str(error).lower(), isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
+    if files or "too many open files" in message:
+        remedy = "Use fewer workers (--workers, data.workers=0), or raise the limit with: ulimit -n 4096"
+        return RunError("files", "more are open than this system allows", remedy)
+    memory = isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+    gpu = type(error).__name__ == "OutOfMemoryError" or "cuda error: out of memory" in message  # torch's own
+    if not (memory or gpu or "can't allocate memory" in message or "out of memory" in message):
+        return None
+    kind = "GPU memory" if gpu or "cuda" in message else "memory"
+    remedy = "Use smaller batches (data.batch_tokens=, data.batch_size=), shorter sequences (data.max_length=) "
+    remedy += "or a smaller model"
+    return RunError(kind, "not enough", remedy)

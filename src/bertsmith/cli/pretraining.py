@@ -1,0 +1,189 @@
+"""Verbs that pretrain a model on text: make, demo, tokenizer, prepare, pretrain, race."""
+
+import time
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from bertsmith.cli.application import PRETRAIN, app
+from bertsmith.cli.options import (
+    TOKENIZER,
+    AutoLowercase,
+    Field,
+    Layout,
+    OnBadLine,
+    Out,
+    Overrides,
+    ReadAs,
+    RecipeName,
+    StripAccents,
+    Texts,
+    check_folder,
+)
+
+
+@app.command(rich_help_panel=PRETRAIN)
+def make(
+    texts: Texts,
+    out: Out,
+    budget: Annotated[str, typer.Option(help="Wall-clock time for everything: 90s, 10m, 2h.")] = "10m",
+    field: Field = "text",
+    on_bad_line: OnBadLine = "replace",
+    layout: Layout = "auto",
+    read_as: ReadAs = "auto",
+    lowercase: AutoLowercase = None,
+    strip_accents: StripAccents = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed; 0 by default.")] = None,
+) -> None:
+    """Go from a folder of text to a pretrained BERT with a report, in one command and within a time budget.
+
+    Trains a tokenizer, tokenises the text, chooses model size and hyperparameters for this machine, and pretrains.
+    Run the same command again to resume an interrupted run.
+    """
+    began = time.monotonic()  # imports are part of the budget
+    from bertsmith.commands import make as command
+
+    tokenizer: dict[str, Any] = {"lowercase": lowercase, "strip_accents": strip_accents}
+    reading: dict[str, Any] = {"field": field, "policy": on_bad_line, "layout": layout, "plain": read_as == "text"}
+    command.make(texts, out, budget=budget, seed=seed, began=began, **tokenizer, **reading)
+
+
+@app.command(rich_help_panel=PRETRAIN)
+def demo(
+    out: Out = Path("runs/demo"),
+    budget: Annotated[str, typer.Option(help="Wall-clock time for everything: 90s, 10m, 2h.")] = "5m",
+) -> None:
+    """Make a small BERT from the sample text that comes with bertsmith, and let it fill some masks."""
+    began = time.monotonic()
+    from bertsmith.commands import make as command
+
+    command.demo(out, budget=budget, began=began)
+
+
+@app.command(rich_help_panel=PRETRAIN)
+def tokenizer(
+    texts: Texts,
+    out: Out,
+    kind: Annotated[
+        Literal["words", "wordpiece", "bpe", "unigram", "t5"],
+        typer.Option(
+            help="wordpiece (BERT), bpe (byte-level: GPT-2, RoBERTa), unigram (ALBERT), t5 (Unigram with sentinels), "
+            "or whole words.",
+            rich_help_panel=TOKENIZER,
+        ),
+    ] = "wordpiece",
+    vocabulary: Annotated[int, typer.Option(help="Vocabulary size.", rich_help_panel=TOKENIZER)] = 30_522,
+    lowercase: AutoLowercase = None,
+    strip_accents: StripAccents = None,
+    extend: Annotated[
+        Path | None, typer.Option(help="Model folder whose vocabulary is extended, instead of training a new one.")
+    ] = None,
+    new_tokens: Annotated[int, typer.Option(help="With --extend: number of tokens to add.")] = 1_000,
+    field: Field = "text",
+    on_bad_line: OnBadLine = "replace",
+    layout: Layout = "auto",
+    read_as: ReadAs = "auto",
+) -> None:
+    """Train a tokenizer on text, or extend the vocabulary of a model, and report tokens per word."""
+    from bertsmith.commands import prepare as command
+    from bertsmith.text.tokenizer import TokenizerConfig
+
+    reading: dict[str, Any] = {"field": field, "policy": on_bad_line, "layout": layout, "plain": read_as == "text"}
+    if extend is not None:
+        command.extend(texts, out, extend, new_tokens, **reading)
+        return
+    settings = TokenizerConfig(kind=kind, vocabulary=vocabulary, lowercase=lowercase, strip_accents=strip_accents)
+    command.tokenizer(texts, out, settings, **reading)
+
+
+@app.command(rich_help_panel=PRETRAIN)
+def prepare(
+    texts: Texts,
+    out: Out,
+    tokenizer: Annotated[Path, typer.Option("--tokenizer", help="Folder with tokenizer.json.")],
+    validation_share: Annotated[float, typer.Option(help="Share of the text held out for validation.")] = 0.01,
+    workers: Annotated[int | None, typer.Option(help="Worker processes; one per core by default.")] = None,
+    field: Field = "text",
+    on_bad_line: OnBadLine = "replace",
+    layout: Layout = "auto",
+    read_as: ReadAs = "auto",
+) -> None:
+    """Tokenise and deduplicate text once, into memory-mapped shards for `pretrain`.
+
+    Run the same command again to resume it after an interruption.
+    """
+    from bertsmith.commands import prepare as command
+
+    reading: dict[str, Any] = {"field": field, "policy": on_bad_line, "layout": layout, "plain": read_as == "text"}
+    command.prepare(texts, out, tokenizer, valid=validation_share, workers=workers, **reading)
+
+
+@app.command(rich_help_panel=PRETRAIN)
+def pretrain(
+    recipe: RecipeName,
+    overrides: Overrides = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder that `bertsmith prepare` wrote; by default, the recipe's.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(callback=check_folder, help="Output folder; by default, the recipe's.")
+    ] = None,
+) -> None:
+    """Pretrain the model of a recipe on prepared text. Run the same command again to resume from a checkpoint."""
+    from bertsmith.commands import pretrain as command
+
+    command.pretrain(command.with_paths(command.read_recipe(recipe, overrides or []), data, out))
+
+
+@app.command(rich_help_panel=PRETRAIN)
+def race(
+    recipes: Annotated[
+        list[str],
+        typer.Argument(
+            help='Recipes, such as bert-base or "bert-base objective.mask_rate=0.4"; a setting by itself is for all.'
+        ),
+    ],
+    out: Out,
+    data: Annotated[Path | None, typer.Option(help="Folder that `bertsmith prepare` wrote, for all recipes.")] = None,
+    texts: Annotated[
+        list[str] | None,
+        typer.Option("--text", help="Or text files, which are prepared with the tokenizer that each recipe takes."),
+    ] = None,
+    budget: Annotated[str, typer.Option(help="Training time of each recipe: 90s, 5m, 2h.")] = "5m",
+    equal: Annotated[
+        Literal["time", "flops"],
+        typer.Option(help="What all recipes get: the same training time, or the FLOPs that the first spends in it."),
+    ] = "time",
+    points: Annotated[int, typer.Option(help="Number of checkpoints that are scored, evenly spaced.")] = 4,
+    glue: Annotated[Path | None, typer.Option(help="Folder of GLUE tasks to fine-tune each checkpoint on.")] = None,
+    tasks: Annotated[str, typer.Option(help="GLUE tasks, such as CoLA,SST-2; by default, all in the folder.")] = "",
+    seeds: Annotated[int, typer.Option(min=1, help="Fine-tuning runs per GLUE task, with different seeds.")] = 1,
+    finetune_overrides: Annotated[
+        str, typer.Option(help='Fine-tuning settings, such as "optimizer.learning_rate=1e-3 train.epochs=5".')
+    ] = "",
+    blimp: Annotated[
+        Path | None, typer.Option(help="BLiMP minimal pairs to score: a folder, a file or an archive.")
+    ] = None,
+    limit: Annotated[int, typer.Option(help="Maximum number of minimal pairs per phenomenon.")] = 200,
+    lowercase: Annotated[
+        bool, typer.Option("--lowercase/--cased", help="With --text: lowercase the text, or keep its case.")
+    ] = True,
+) -> None:
+    """Compare recipes: pretrain each on the same text with equal compute, and plot score against cost.
+
+    Run the same command again to resume it, or to add a recipe.
+    """
+    from bertsmith.commands import race as command
+    from bertsmith.runs.race_metrics import MetricsConfig
+
+    metrics = MetricsConfig(
+        glue=glue,
+        tasks=[task for task in tasks.split(",") if task],
+        seeds=seeds,
+        finetune_overrides=finetune_overrides.split(),
+        blimp=blimp,
+        limit=limit,
+    )
+    rules = command.Rules(budget=budget, equal=equal, points=points)
+    command.race(recipes, out, rules=rules, metrics=metrics, data=data, texts=texts or [], lowercase=lowercase)

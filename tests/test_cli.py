@@ -286,6 +286,7 @@ def test_source_code_is_skipped_and_told_or_read_as_text(tmp_path: Path) -> None
     command = ["tokenizer", str(texts), "--vocabulary", "200", "--out"]
     shown = CliRunner().invoke(app, [*command, str(tmp_path / "one")])
     assert "skipped: 1 .py (not a text format: add --as text)" in shown.output
-    assert CliRunner().invoke(app, [*command, str(tmp_path / "two"), "--as", "text"]).exit_code == 0
+    read_as = ["--as", "text"]
+    assert CliRunner().invoke(app, [*command, str(tmp_path / "two"), *read_as]).exit_code == 0
     code = ['"(": ' in (tmp_path / name / "tokenizer.json").read_text() for name in ("one", "two")]
     assert code == [False, True]

@@ -236,6 +236,11 @@ def test_a_manifest_that_is_none_is_refused(tmp_path: Path, content: bytes, fact
     assert str(caught.value).startswith(f"{tmp_path / 'MANIFEST.json'}: {fact}")
 
 
+def test_a_folder_without_a_manifest_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    with pytest.raises(FolderError, match=r"MANIFEST\.json: is missing\. Delete the folder and prepare the text again"):
+        Shards(tmp_path)
+
+
 def test_a_file_that_the_index_does_not_know_is_refused(tmp_path: Path) -> None:
     made(tmp_path)
     manifest = files.read_json(tmp_path / "MANIFEST.json")

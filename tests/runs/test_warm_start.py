@@ -180,12 +180,16 @@ def test_heads_that_the_folder_lacks_are_named(home: Path, tmp_path: Path) -> No
     ("change", "line"),
     [
         ("model.width=64", "has width = 32, the recipe 64. Set model.width=32."),
+        (
+            "model.width=64 model.layers=3",
+            "has width = 32, layers = 2, the recipe 64, 3. Set model.width=32 model.layers=2.",
+        ),
         ("model.segments=1", "has segments = 2, the recipe 1. Set model.segments=2."),
         ("start=nowhere", "nowhere: is missing."),
     ],
 )
 def test_what_cannot_be_gone_on_with_is_refused_in_one_line(home: Path, tmp_path: Path, change: str, line: str) -> None:
-    changes = (f"start={home / 'run' / 'model'}", "train.steps=2", change)
+    changes = (f"start={home / 'run' / 'model'}", "train.steps=2", *change.split())
     with pytest.raises(BertsmithError) as caught:
         pretrain.pretrain(recipe(home / "data", tmp_path / "run", *changes))
     assert line in str(caught.value)

@@ -62,11 +62,14 @@ def _check_same_network(saved: NetworkConfig, wanted: NetworkConfig, folder: Pat
         raise RecipeError(
             "start", f"{folder} holds another kind of network than the recipe", "Set model.kind to its own"
         )
-    for name in (field.name for field in fields(saved) if field.name not in MAY_DIFFER):
-        one, other = getattr(saved, name), getattr(wanted, name)
-        if one != other:
-            remedy = f"Set model.{name}={str(one).lower() if isinstance(one, bool) else one}"
-            raise RecipeError("start", f"{folder} has {name} = {one}, the recipe {other}", remedy)
+    names = [field.name for field in fields(saved) if field.name not in MAY_DIFFER]
+    differ = [name for name in names if getattr(saved, name) != getattr(wanted, name)]
+    if differ:
+        has = ", ".join(f"{name} = {getattr(saved, name)}" for name in differ)
+        fact = f"{folder} has {has}, the recipe {', '.join(str(getattr(wanted, name)) for name in differ)}"
+        values = {name: getattr(saved, name) for name in differ}
+        written = {name: str(one).lower() if isinstance(one, bool) else one for name, one in values.items()}
+        raise RecipeError("start", fact, "Set " + " ".join(f"model.{name}={one}" for name, one in written.items()))
 
 
 def _source_tokens(before: Tokenizer, after: Tokenizer) -> list[list[int]]:

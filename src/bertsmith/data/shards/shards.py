@@ -183,6 +183,8 @@ class Shards:
 
 
 def _manifest(path: Path) -> dict[str, files.Digest]:
+    if not path.exists():  # as where preparing was refused, or broke off
+        raise FolderError(path, "is missing", PREPARE_AGAIN)
     entries = files.read_json(path).get("files")
     if not isinstance(entries, dict) or "index.json" not in entries:
         raise FolderError(path, "lists no files", PREPARE_AGAIN)

@@ -172,7 +172,7 @@ def test_heads_that_the_folder_lacks_are_named(home: Path, tmp_path: Path) -> No
     folders.write(tmp_path / "bare", opened.config, bare)
     tokenizer.save(tmp_path / "bare")
     assert warm_start(objective, tmp_path / "bare", tokenizer)[1:] == [
-        "from chance, since the folder has none: head, next, pooler"
+        "from chance, since the folder has none: mlm_head, pooler, sentence_pair"
     ]
 
 

@@ -61,8 +61,8 @@ STYLE = """text { font: 13px system-ui, sans-serif; fill: #6a707a; font-variant-
 class Whole(Transformer):
     """The network with all of its last layer computed, whatever is read of it."""
 
-    def forward(self, tokens: Tokens, kernel: Kernel | None = None, *, read: Tensor | None = None) -> Tensor:
-        return take(super().forward(tokens, kernel), read)
+    def forward(self, tokens: Tokens, kernel: Kernel | None = None, *, selected: Tensor | None = None) -> Tensor:
+        return take(super().forward(tokens, kernel), selected)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ class Way:
     """How the same numbers are come by. As it stands: the exact one."""
 
     whole: bool = True  # all of the last layer
-    kernel: Kernel | None = "recorded"
+    kernel: Kernel | None = "eager"
     precision: Literal["float32", "bfloat16", "pure"] = "float32"
     compile: Literal["never", "always"] = "never"
     played: bool = False  # as a CUDA graph
@@ -167,7 +167,7 @@ def main() -> None:
     parser.add_argument("--recipe", type=Path, default=Path("tiny/bert"))
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--paths", nargs="+", choices=PATHS, default=list(PATHS))
-    parser.add_argument("--kernel", choices=("recorded", "grouped"), default="recorded", help="of the exact way")
+    parser.add_argument("--kernel", choices=("eager", "grouped"), default="eager", help="of the exact way")
     parser.add_argument("--out", type=Path, default=Path("bench/results/curves.json"))
     parser.add_argument("--picture", type=Path, default=Path("bench/results/curves.svg"))
     options = parser.parse_args()

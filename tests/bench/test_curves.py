@@ -50,7 +50,7 @@ def exact(run_of: Any) -> tuple[list[float], dict[str, float]]:
 
 
 def test_each_path_changes_what_it_is_named_after_and_nothing_else() -> None:
-    assert curves.Way(whole=True, kernel="recorded", precision="float32", compile="never", played=False) == EXACT
+    assert curves.Way(whole=True, kernel="eager", precision="float32", compile="never", played=False) == EXACT
     for name, changes in curves.PATHS.items():
         way = curves.way_of(name, EXACT, GPU)
         changed = {key for key in vars(EXACT) if getattr(way, key) != getattr(EXACT, key)}
@@ -89,9 +89,9 @@ def test_the_exact_way_computes_all_of_the_last_layer(run_of: Any, monkeypatch: 
     asked: list[bool] = []
     layer, forward = curves.Transformer, curves.Transformer.forward
 
-    def seen(self: Any, tokens: Any, kernel: Any = None, *, read: Any = None) -> Any:
-        asked.append(read is None)
-        return forward(self, tokens, kernel, read=read)
+    def seen(self: Any, tokens: Any, kernel: Any = None, *, selected: Any = None) -> Any:
+        asked.append(selected is None)
+        return forward(self, tokens, kernel, selected=selected)
 
     monkeypatch.setattr(layer, "forward", seen)
     run_of(EXACT, "train.steps=2")

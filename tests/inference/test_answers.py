@@ -57,7 +57,7 @@ class Uncached(GenerationEngine):
             read = Tokens.from_rows([text for text in texts for _ in range(ways)])
             flat = [way for each in past for way in each]
             hidden = trunk(
-                read, Tokens.from_rows(flat), "recorded", read=torch.tensor([len(way) for way in flat]).cumsum(0) - 1
+                read, Tokens.from_rows(flat), "eager", selected=torch.tensor([len(way) for way in flat]).cumsum(0) - 1
             )
             return self.logits(hidden).view(len(texts), ways, -1)
 

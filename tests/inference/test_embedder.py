@@ -51,7 +51,7 @@ def plain(trunk: Transformer, tokenizer: Tokenizer, text: str, length: int = 24)
     """The states of one text, by the network as it stands."""
     ids = [tokenizer.start_id, *tokenizer.encode([text])[0][: length - 2], tokenizer.stop_id]
     with torch.no_grad():
-        return trunk.hidden_states(Tokens.from_rows([ids]), "recorded")
+        return trunk.hidden_states(Tokens.from_rows([ids]), "eager")
 
 
 def one(trunk: Transformer, tokenizer: Tokenizer, text: str, length: int = 24) -> NDArray[np.float32]:

@@ -41,7 +41,7 @@ def by_hand(made: CausalLM, start: int, ids: list[int]) -> list[float]:
     found = []
     with torch.no_grad():
         for place, piece in enumerate(ids):
-            hidden = made.trunk(Tokens.from_rows([[start, *ids[:place]]]), "recorded")
+            hidden = made.trunk(Tokens.from_rows([[start, *ids[:place]]]), "eager")
             found.append(float(F.log_softmax(made.logits(hidden[-1:]), -1)[0, piece]))
     return found
 

@@ -79,7 +79,7 @@ def slowly(objective: MaskedLM, tokenizer: Tokenizer, text: str, form: PllForm) 
         for hidden in covered(tokenizer, pieces, place, form):
             row[hidden] = tokenizer.mask_id
         with torch.no_grad():
-            scores = objective.logits(objective.trunk(Tokens.from_rows([row]), kernel="recorded"))
+            scores = objective.logits(objective.trunk(Tokens.from_rows([row]), kernel="eager"))
         logs.append(float(scores.double().log_softmax(-1)[place + 1, true]))
     return logs
 

@@ -86,7 +86,7 @@ def test_states_are_the_words_twice_and_then_every_layer_with_what_it_read_added
             torch.testing.assert_close(state[begin : begin + len(row)], torch.cat([onward, backward], 1))
         begin += len(row)
     torch.testing.assert_close(made(tokens), states[-1])
-    torch.testing.assert_close(made(tokens, read=torch.tensor([3, 0])), states[-1][[3, 0]])
+    torch.testing.assert_close(made(tokens, selected=torch.tensor([3, 0])), states[-1][[3, 0]])
 
 
 def slopes(made: Elmo, place: int, half: slice, monkeypatch: pytest.MonkeyPatch) -> Tensor:

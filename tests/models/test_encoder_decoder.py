@@ -63,7 +63,7 @@ def test_nothing_that_is_to_come_is_seen_and_all_that_was_read_is(config: Transf
 def test_only_what_is_read_of_the_last_layer_is_computed(config: TransformerConfig) -> None:
     model, which = made(config), torch.tensor([0, 2, 7])
     with torch.no_grad():
-        some = model(Tokens.from_rows(READ), Tokens.from_rows(WRITTEN), read=which)
+        some = model(Tokens.from_rows(READ), Tokens.from_rows(WRITTEN), selected=which)
     torch.testing.assert_close(some, torch.cat(vectors(model, READ, WRITTEN))[which], rtol=0, atol=1e-6)
 
 

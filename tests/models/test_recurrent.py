@@ -37,7 +37,7 @@ def test_neighbours_do_not_change_a_vector(cell: Cell, rows: list[list[int]]) ->
     for number, row in enumerate(rows):
         torch.testing.assert_close(whole[bounds[number] : bounds[number + 1]], trunk(Tokens.from_rows([row])))
     chosen = torch.tensor([2, 0])
-    assert torch.equal(trunk(Tokens.from_rows(rows), read=chosen), whole[chosen])
+    assert torch.equal(trunk(Tokens.from_rows(rows), selected=chosen), whole[chosen])
 
 
 @pytest.mark.parametrize("cell", ALL)

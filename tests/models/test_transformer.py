@@ -27,13 +27,13 @@ def pairs(rows: list[list[int]]) -> Tokens:
 
 def test_grouped_and_recorded_give_the_same_vectors() -> None:
     module, tokens = network(), pairs(ROWS)
-    torch.testing.assert_close(module(tokens, "grouped"), module(tokens, "recorded"), rtol=0, atol=1e-5)
+    torch.testing.assert_close(module(tokens, "grouped"), module(tokens, "eager"), rtol=0, atol=1e-5)
 
 
 def test_equal_rows_take_the_dense_kernel_and_give_the_same_vectors() -> None:
     module, tokens = network(), pairs([list(range(9)), list(range(9, 18))])
     assert tokens.equal_lengths
-    for kernel in (None, "grouped", "recorded"):
+    for kernel in (None, "grouped", "eager"):
         torch.testing.assert_close(module(tokens, kernel), module(tokens, "dense"), rtol=0, atol=1e-5)
 
 
@@ -54,20 +54,22 @@ def test_positions_and_segments_are_felt() -> None:
     assert torch.equal(first, module(Tokens.from_rows([[1, 2, 3]])))  # without segments all is the first text
 
 
-@pytest.mark.parametrize("kernel", ["grouped", "recorded", None])
+@pytest.mark.parametrize("kernel", ["grouped", "eager", None])
 def test_what_is_read_alone_is_what_stands_in_the_whole(kernel: Kernel | None) -> None:
     module, tokens = network(), pairs(ROWS)
-    read = torch.tensor([0, 3, 30, 30, 2, len(tokens.ids) - 1])
-    torch.testing.assert_close(module(tokens, kernel, read=read), module(tokens, kernel)[read], rtol=0, atol=1e-6)
-    assert module(tokens, kernel, read=read[:0]).shape == (0, SMALL.width)
+    selected = torch.tensor([0, 3, 30, 30, 2, len(tokens.ids) - 1])
+    torch.testing.assert_close(
+        module(tokens, kernel, selected=selected), module(tokens, kernel)[selected], rtol=0, atol=1e-6
+    )
+    assert module(tokens, kernel, selected=selected[:0]).shape == (0, SMALL.width)
 
 
 def test_what_is_read_alone_teaches_what_the_whole_would() -> None:
     module, tokens = network(), pairs(ROWS)
-    read, gradients = torch.tensor([0, 3, 30, 2, len(tokens.ids) - 1]), []
+    selected, gradients = torch.tensor([0, 3, 30, 2, len(tokens.ids) - 1]), []
     for alone in (True, False):
         module.zero_grad()
-        vectors = module(tokens, read=read) if alone else module(tokens)[read]
+        vectors = module(tokens, selected=selected) if alone else module(tokens)[selected]
         vectors.square().sum().backward()
         gradients.append({name: parameter.grad for name, parameter in module.named_parameters()})
     for name, gradient in gradients[1].items():

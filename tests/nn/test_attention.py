@@ -37,13 +37,13 @@ def assert_alike(first: tuple[Tensor, ...], second: tuple[Tensor, ...], most: fl
 
 def test_grouped_equals_recorded_with_its_gradients() -> None:
     parts = inputs(RAGGED)
-    assert_alike(run(parts, RAGGED, "grouped"), run(parts, RAGGED, "recorded"))
+    assert_alike(run(parts, RAGGED, "grouped"), run(parts, RAGGED, "eager"))
 
 
 def test_dense_equals_recorded_and_grouped_with_its_gradients() -> None:
     lengths = [12] * 7
     parts = inputs(lengths)
-    recorded = run(parts, lengths, "recorded")
+    recorded = run(parts, lengths, "eager")
     assert_alike(run(parts, lengths, "dense"), recorded)
     assert_alike(run(parts, lengths, "grouped"), recorded)
 
@@ -51,14 +51,14 @@ def test_dense_equals_recorded_and_grouped_with_its_gradients() -> None:
 def test_grouped_in_half_precision_is_near_recorded_with_its_gradients() -> None:
     exact = inputs(RAGGED)
     half = tuple(part.detach().bfloat16().requires_grad_() for part in exact)
-    for found, true in zip(run(half, RAGGED, "grouped"), run(exact, RAGGED, "recorded"), strict=True):
+    for found, true in zip(run(half, RAGGED, "grouped"), run(exact, RAGGED, "eager"), strict=True):
         assert found.dtype == torch.bfloat16
         assert (found.float() - true).norm() < 0.02 * true.norm()
 
 
 def test_recorded_is_the_formula() -> None:
     query, key, value = (part.detach() for part in inputs([2], heads=1, width=2))
-    layout = Layout.of(bounds_of([2]), 2, "recorded")
+    layout = Layout.of(bounds_of([2]), 2, "eager")
     attended = attend(query, key, value, layout)
     scores = torch.tensor([[float(q @ k) for k in key[:, 0]] for q in query[:, 0]]) / 2**0.5
     weights = scores.exp() / scores.exp().sum(1, keepdim=True)
@@ -67,7 +67,7 @@ def test_recorded_is_the_formula() -> None:
 
 
 def test_recorded_weights_are_shares_of_each_sequence() -> None:
-    layout = Layout.of(bounds_of(RAGGED), 64, "recorded")
+    layout = Layout.of(bounds_of(RAGGED), 64, "eager")
     attend(*inputs(RAGGED), layout)
     [weights] = layout.attention_weights
     assert [tuple(one.shape) for one in weights] == [(3, length, length) for length in RAGGED]
@@ -75,7 +75,7 @@ def test_recorded_weights_are_shares_of_each_sequence() -> None:
         torch.testing.assert_close(one.sum(2), torch.ones(one.shape[:2]))
 
 
-@pytest.mark.parametrize("kernel", ["grouped", "recorded"])
+@pytest.mark.parametrize("kernel", ["grouped", "eager"])
 def test_neighbours_do_not_change_an_answer(kernel: Kernel) -> None:
     parts = inputs(RAGGED)
     together = run(parts, RAGGED, kernel)[0]
@@ -86,7 +86,7 @@ def test_neighbours_do_not_change_an_answer(kernel: Kernel) -> None:
             torch.testing.assert_close(together[start : start + length], answer, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("kernel", ["grouped", "recorded"])
+@pytest.mark.parametrize("kernel", ["grouped", "eager"])
 def test_no_gradient_crosses_a_bound(kernel: Kernel) -> None:
     lengths = [9, 10, 4]
     parts = inputs(lengths)
@@ -131,11 +131,11 @@ def test_short_sequences_share_a_group_of_few_shapes() -> None:
 
 
 def test_a_batch_of_empty_sequences_is_empty() -> None:
-    for kernel in ("grouped", "recorded"):
+    for kernel in ("grouped", "eager"):
         assert attend(*inputs([0, 0]), Layout.of(bounds_of([0, 0]), 0, kernel)).shape == (0, 3, 8)
 
 
-@pytest.mark.parametrize("kernel", ["dense", "grouped", "recorded"])
+@pytest.mark.parametrize("kernel", ["dense", "grouped", "eager"])
 def test_dropout_forgets_its_share_of_the_weights(kernel: Kernel) -> None:
     lengths = [64] * 8
     query, key, _ = (torch.zeros(512, 4, 8) for _ in range(3))  # every token takes 1/64 of each
@@ -202,7 +202,7 @@ def test_our_own_kernel_is_chosen_in_a_compiled_step_where_it_can_run(monkeypatc
 @reaches
 def test_a_reach_is_the_formula_with_the_rest_left_out(reach: Window) -> None:
     query, key, value = (part.detach() for part in inputs([9], heads=1))
-    layout = Layout.of(bounds_of([9]), 9, "recorded", reach)
+    layout = Layout.of(bounds_of([9]), 9, "eager", reach)
     attended = attend(query, key, value, layout)
     before, behind = (9 if number is None else number for number in (reach.left, reach.right))
     for place in range(9):
@@ -214,14 +214,14 @@ def test_a_reach_is_the_formula_with_the_rest_left_out(reach: Window) -> None:
 @reaches
 def test_every_kernel_has_the_same_reach_with_its_gradients(reach: Window) -> None:
     parts = inputs(RAGGED)
-    recorded = run(parts, RAGGED, "recorded", reach)
+    recorded = run(parts, RAGGED, "eager", reach)
     assert_alike(run(parts, RAGGED, "grouped", reach), recorded)
     with torch.no_grad():
-        layout = Layout.of(bounds_of(RAGGED), 64, "windowed", reach)
+        layout = Layout.of(bounds_of(RAGGED), 64, "tiled", reach)
         torch.testing.assert_close(attend(*parts, layout), recorded[0], rtol=0, atol=1e-5)
     lengths = [12] * 5
     parts = inputs(lengths)
-    assert_alike(run(parts, lengths, "dense", reach), run(parts, lengths, "recorded", reach))
+    assert_alike(run(parts, lengths, "dense", reach), run(parts, lengths, "eager", reach))
 
 
 @reaches

@@ -33,7 +33,7 @@ def test_varlen_equals_recorded_forwards_and_backwards(dtype: torch.dtype) -> No
     exact = tuple(part.detach().float().requires_grad_() for part in parts)
     bounds = bounds_of(LENGTHS)
     found = attend(*parts, Layout.of(bounds, 128, "varlen"))
-    true = attend(*exact, Layout.of(bounds, 128, "recorded"))
+    true = attend(*exact, Layout.of(bounds, 128, "eager"))
     assert found.dtype == dtype
     assert_near(found, true)
     mixture = torch.randn_like(true)
@@ -66,7 +66,7 @@ def test_grouped_and_dense_equal_recorded_in_full_precision() -> None:
     for kernel, lengths in (("grouped", LENGTHS), ("dense", [64] * 9)):
         parts, bounds = inputs(torch.float32, lengths), bounds_of(lengths)
         found = attend(*parts, Layout.of(bounds, max(lengths), kernel))
-        true = attend(*parts, Layout.of(bounds, max(lengths), "recorded"))
+        true = attend(*parts, Layout.of(bounds, max(lengths), "eager"))
         torch.testing.assert_close(found, true, rtol=0, atol=1e-5)
         for one, other in zip(
             torch.autograd.grad(found.square().sum(), parts),

@@ -18,7 +18,7 @@ from bertsmith.nn.window import CAUSAL
 def last(trunk: Transformer, rows: list[list[int]]) -> Tensor:
     """The vectors of the last tokens, everything read anew."""
     tokens = Tokens.from_rows(rows)
-    return trunk(tokens, "recorded")[tokens.bounds[1:].long() - 1]
+    return trunk(tokens, "eager")[tokens.bounds[1:].long() - 1]
 
 
 def begun(trunk: Transformer, rows: list[list[int]], steps: int, ways: int = 1) -> tuple[KVCache, Tensor]:

@@ -46,7 +46,7 @@ def test_sublayers_are_added_to_what_came_in() -> None:
 
 def test_one_projection_makes_query_key_and_value_in_this_order() -> None:
     module = Attention(12, 3, 0.0)
-    recorded = Layout.of(BOUNDS, 5, "recorded")
+    recorded = Layout.of(BOUNDS, 5, "eager")
     hidden = torch.randn(9, 12)
     module(hidden, recorded)
     query, key, _ = (hidden @ part.T for part in module.qkv.weight.split(12))

@@ -63,20 +63,20 @@ def cosines(one: Tensor, other: Tensor) -> Tensor:
 @pytest.mark.parametrize("lengths", [RAGGED, MIXED, [24] * 9, [3], [KEY_MULTIPLE] * 4, [1] * 70, [512, 100, 3]])
 def test_windowed_equals_recorded(lengths: list[int]) -> None:
     parts, bounds = parts_of(lengths), bounds_of(lengths)
-    windowed = attend(*parts, Layout.of(bounds, max(lengths), "windowed"))
-    recorded = attend(*parts, Layout.of(bounds, max(lengths), "recorded"))
+    windowed = attend(*parts, Layout.of(bounds, max(lengths), "tiled"))
+    recorded = attend(*parts, Layout.of(bounds, max(lengths), "eager"))
     torch.testing.assert_close(windowed, recorded, rtol=0, atol=1e-6)
 
 
 def test_windowed_takes_parts_that_lie_apart() -> None:
     parts, bounds = parts_of(MIXED), bounds_of(MIXED)
     apart = tuple(part.contiguous() for part in parts)
-    layout = Layout.of(bounds, 64, "windowed")
+    layout = Layout.of(bounds, 64, "tiled")
     torch.testing.assert_close(attend(*apart, layout), attend(*parts, layout), rtol=0, atol=0)
 
 
 def test_what_is_sorted_by_length_is_read_where_it_lies() -> None:
-    windows = Layout.of(bounds_of(RAGGED), 64, "windowed").tiling
+    windows = Layout.of(bounds_of(RAGGED), 64, "tiled").tiling
     assert windows is not None
     assert windows.tokens is None
     assert all(
@@ -84,28 +84,28 @@ def test_what_is_sorted_by_length_is_read_where_it_lies() -> None:
         for run in windows.runs
     )
     assert sum(run.tiles * run.sequences_per_tile * run.length for run in windows.runs) == sum(RAGGED)
-    mixed = Layout.of(bounds_of(MIXED), 64, "windowed").tiling
+    mixed = Layout.of(bounds_of(MIXED), 64, "tiled").tiling
     assert mixed is not None
     assert mixed.tokens is not None
 
 
 def test_short_sequences_share_a_window() -> None:
-    windows = Layout.of(bounds_of([7] * 40), 7, "windowed").tiling
+    windows = Layout.of(bounds_of([7] * 40), 7, "tiled").tiling
     assert windows is not None
     assert windows.runs[0].sequences_per_tile == 4
     assert windows.runs[0].tiles >= 8
 
 
 def test_windowed_of_empty_sequences_is_empty() -> None:
-    assert attend(*parts_of([0, 0]), Layout.of(bounds_of([0, 0]), 0, "windowed")).shape == (0, 3, 8)
+    assert attend(*parts_of([0, 0]), Layout.of(bounds_of([0, 0]), 0, "tiled")).shape == (0, 3, 8)
 
 
 def test_windows_are_for_a_cpu_that_learns_nothing() -> None:
     cpu = torch.device("cpu")
     assert best_kernel(False, 128, cpu, torch.float32, 64) == "grouped"
     with torch.no_grad():
-        assert best_kernel(False, 128, cpu, torch.float32, 64) == "windowed"
-        assert best_kernel(True, 128, cpu, torch.bfloat16, 64) == "windowed"
+        assert best_kernel(False, 128, cpu, torch.float32, 64) == "tiled"
+        assert best_kernel(True, 128, cpu, torch.bfloat16, 64) == "tiled"
         assert best_kernel(True, 128, torch.device("cuda"), torch.bfloat16, 64) == "dense"
 
 
@@ -158,14 +158,14 @@ def test_a_packed_trunk_in_full_precision_equals_the_plain_one(lengths: list[int
     trunk, tokens = trunk_of(), tokens_of(lengths)
     with torch.no_grad():
         states = prepack(trunk, torch.float32).hidden_states(tokens)
-        for found, true in zip(states, trunk.hidden_states(tokens, "recorded"), strict=True):
+        for found, true in zip(states, trunk.hidden_states(tokens, "eager"), strict=True):
             torch.testing.assert_close(found, true, rtol=0, atol=2e-5)
 
 
 def test_a_packed_trunk_in_half_precision_is_near_the_plain_one() -> None:
     trunk, tokens = trunk_of(), tokens_of(RAGGED)
     with torch.no_grad():
-        found, true = prepack(trunk)(tokens), trunk(tokens, "recorded")
+        found, true = prepack(trunk)(tokens), trunk(tokens, "eager")
     assert found.dtype == torch.bfloat16
     assert cosines(found, true).min() > 0.999
 
@@ -212,7 +212,7 @@ def test_published_weights_packed_in_half_precision_stay_near() -> None:
     )
     tokens = tokens_of([12, 8, 8, 3], opened.config.vocabulary)
     with torch.no_grad():
-        true = mean(trunk(tokens, "recorded"), tokens.bounds)
+        true = mean(trunk(tokens, "eager"), tokens.bounds)
         assert cosines(mean(prepack(trunk)(tokens), tokens.bounds), true).min() > 0.999
         exact = mean(prepack(trunk, torch.float32)(tokens), tokens.bounds)
     torch.testing.assert_close(exact, true, rtol=0, atol=1e-5)
@@ -221,8 +221,8 @@ def test_published_weights_packed_in_half_precision_stay_near() -> None:
 @torch.inference_mode()
 def test_packed_layers_compute_of_the_last_only_what_is_read() -> None:
     light, tokens = prepack(trunk_of(), torch.float32), tokens_of(RAGGED)
-    read = torch.tensor([0, 64, 63, 5, 5])
-    torch.testing.assert_close(light(tokens, read=read), light(tokens)[read], rtol=0, atol=1e-5)
+    selected = torch.tensor([0, 64, 63, 5, 5])
+    torch.testing.assert_close(light(tokens, selected=selected), light(tokens)[selected], rtol=0, atol=1e-5)
 
 
 @torch.inference_mode()

@@ -51,7 +51,7 @@ def sequences(given: PackedBatch) -> list[np.ndarray]:
 def loss(made: CausalLM, row: list[int]) -> torch.Tensor:
     """Of each token of a sequence but its first, one after the other, by the formula."""
     with torch.no_grad():
-        logits = made.logits(made.trunk(Tokens.from_rows([row[:-1]]), "recorded"))
+        logits = made.logits(made.trunk(Tokens.from_rows([row[:-1]]), "eager"))
     return F.cross_entropy(logits, torch.tensor(row[1:]), reduction="none")
 
 

@@ -41,7 +41,7 @@ def batch(pairs: Pairs, packed: Pairs | None = None) -> Batch:
 def test_losses_are_those_of_the_whole_last_layer(pairs: Pairs) -> None:
     made, given = objective(pairs), batch(pairs)
     terms = made(given)
-    hidden = made.trunk(given.tokens, "recorded")
+    hidden = made.trunk(given.tokens, "eager")
     masked = F.cross_entropy(made.logits(hidden[given.target_positions]), given.targets, reduction="sum")
     torch.testing.assert_close(terms["masked"].total, masked)
     assert terms.keys() == ({"masked"} if pairs == "none" else {"masked", pairs})

@@ -110,7 +110,7 @@ def test_losses_are_those_of_a_network_that_looks_back_and_one_that_does_not(sha
     with torch.no_grad():
         terms = made(asked)
         torch.testing.assert_close(terms["masked"].total, masked(asked)["masked"].total)
-        logits = masked.logits(backwards(asked.causal.tokens, "recorded")[asked.causal.target_positions])
+        logits = masked.logits(backwards(asked.causal.tokens, "eager")[asked.causal.target_positions])
     wanted = torch.nn.functional.cross_entropy(logits, asked.causal.targets, reduction="sum")
     torch.testing.assert_close(terms["next_token"].total, wanted)
     assert terms["next_token"].correct == (logits.argmax(-1) == asked.causal.targets).sum()
@@ -119,7 +119,7 @@ def test_losses_are_those_of_a_network_that_looks_back_and_one_that_does_not(sha
 
 def test_looking_back_nothing_to_come_is_seen() -> None:
     made = objective()
-    made.trunk(Tokens.from_rows([[5, 6, 7, 8]]), back=True)[1, 0].backward()
+    made.trunk(Tokens.from_rows([[5, 6, 7, 8]]), causal=True)[1, 0].backward()
     slopes = made.trunk.embedding.weight.grad
     assert slopes is not None
     assert slopes[[5, 6]].abs().sum(1).min() > 0
@@ -203,7 +203,7 @@ def test_a_run_learns_both_and_leaves_a_bert_that_is_a_decoder_too(tmp_path: Pat
     assert not report["missing_keys"]
     tokens = Tokens.from_rows(model.tokenizer.encode(["the cat sees the dog"]))
     with torch.no_grad():
-        ours = model.objective.logits(model.objective.trunk(tokens, back=True))
+        ours = model.objective.logits(model.objective.trunk(tokens, causal=True))
         logits = theirs.eval()(input_ids=tokens.ids[None].long()).logits[0]
     torch.testing.assert_close(ours, logits, rtol=1e-5, atol=1e-5)
 

@@ -100,7 +100,7 @@ def formula(made: ReplacedTokenDetection, given: Batch) -> dict[str, Tensor]:
     sums: dict[str, Tensor] = Counter()
     for number in sequences(given):
         one = some(given, [number])
-        hidden = made.generator.trunk(one.tokens, "recorded")
+        hidden = made.generator.trunk(one.tokens, "eager")
         logits = made.generator.logits(hidden[one.target_positions])
         words = sample_from_logits(logits, one.random_bits)
         sums["masked"] += sum(-logits[n].log_softmax(-1)[target] for n, target in enumerate(one.targets))
@@ -108,7 +108,7 @@ def formula(made: ReplacedTokenDetection, given: Batch) -> dict[str, Tensor]:
         ids[one.target_positions] = one.targets.int()
         true = ids.clone()
         ids[one.target_positions] = words.int()
-        vectors = made.trunk(replace(one.tokens, ids=ids), "recorded")
+        vectors = made.trunk(replace(one.tokens, ids=ids), "eager")
         if made.config.discriminator_loss == "none":
             guessed = made.mlm_head(vectors[one.target_positions], made.trunk.embedding.weight).log_softmax(-1)
             sums["guessed"] += sum(-guessed[n, target] for n, target in enumerate(one.targets))

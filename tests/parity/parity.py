@@ -109,7 +109,7 @@ def compare(ours: Whole, tokens: Tokens, theirs: dict[str, list[Tensor]]) -> dic
     guesses = ours.mlm_head(hidden, ours.trunk.embedding.weight)
     return {
         "grouped": difference(ours.trunk.hidden_states(tokens, "grouped"), theirs["states"]),
-        "recorded": difference(ours.trunk.hidden_states(tokens, "recorded"), theirs["states"]),
+        "eager": difference(ours.trunk.hidden_states(tokens, "eager"), theirs["states"]),
         "attention": difference(record, theirs["attention"]),
         "masked": difference([guesses], [torch.cat(theirs["masked"])]),
         "next": difference([ours.sentence_pair(ours.pooler(first(hidden, tokens.bounds)))], theirs["next"]),

@@ -82,7 +82,7 @@ def test_next_tokens_both_ways(standard: TransformerConfig, changes: dict[str, A
     assert count(ours) == count(reference)
     inputs = padded(ROWS, 0)
     said = reference(**inputs, output_hidden_states=True)
-    for kernel in ("grouped", "recorded"):
+    for kernel in ("grouped", "eager"):
         states = ours.trunk.hidden_states(Tokens.from_rows(ROWS), kernel)
         for number, row in enumerate(ROWS):
             start = sum(map(len, ROWS[:number]))

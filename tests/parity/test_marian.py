@@ -80,7 +80,7 @@ def test_hidden_states_and_scores_are_theirs(tmp_path: Path) -> None:
     opened = folders.read(tmp_path / "theirs")
     assert (opened.config, opened.parts, opened.finetuned) == (CONFIG, frozenset(), None)
     made = loaded(opened.state_dict, CONFIG)
-    for kernel in (None, "recorded"):
+    for kernel in (None, "eager"):
         vectors = made.encode(Tokens.from_rows(READ), kernel).vectors
         scores = made.logits(made(Tokens.from_rows(READ), Tokens.from_rows(WRITTEN), kernel))
         for number, (read, written) in enumerate(zip(READ, WRITTEN, strict=True)):

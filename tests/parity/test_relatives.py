@@ -69,7 +69,7 @@ def test_a_padding_piece_in_a_text_is_not_counted(member: str, tmp_path: Path) -
     with_states = {"output_hidden_states": True}
     said = [theirs(torch.tensor([row]), attention_mask=torch.ones(1, len(row)), **with_states) for row in rows]
     wanted = [torch.cat([one.hidden_states[layer][0] for one in said]) for layer in range(3)]
-    for kernel in ("grouped", "recorded"):
+    for kernel in ("grouped", "eager"):
         assert difference(ours.trunk.hidden_states(Tokens.from_rows(rows), kernel), wanted) <= MOST
 
 

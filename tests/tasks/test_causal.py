@@ -59,7 +59,7 @@ def test_a_text_is_read_from_its_last_token(member: TransformerConfig) -> None:
     with torch.no_grad():
         logits = made.logits(pack_rows(rows))
         for row, found in zip(rows, logits, strict=True):
-            hidden = made.trunk(Tokens.from_rows([row.ids.tolist()]), "recorded")
+            hidden = made.trunk(Tokens.from_rows([row.ids.tolist()]), "eager")
             torch.testing.assert_close(found, F.linear(hidden[-1], made.classifier.dense.weight), rtol=0, atol=1e-4)
     assert made.classifier.dense.bias is None
 
@@ -94,7 +94,7 @@ def test_the_language_term_is_the_loss_of_every_token_but_the_first() -> None:
         term = made(batch)["language"]
         for item in items:
             ids = item.rows[0].ids.astype(np.int64)
-            hidden = made.trunk(Tokens.from_rows([ids.tolist()]), "recorded")
+            hidden = made.trunk(Tokens.from_rows([ids.tolist()]), "eager")
             logits = F.linear(hidden[:-1], made.trunk.embedding.weight)
             total += float(F.cross_entropy(logits, torch.from_numpy(ids[1:]), reduction="sum"))
     assert term.weight == 0.5

@@ -37,7 +37,7 @@ def vectors(task: SentenceEmbedding, texts: list[str]) -> list[Tensor]:
     for text in texts:
         ids = [tokenizer().start_id, *tokenizer().encode([text])[0][: LENGTH - 2], tokenizer().stop_id]
         with torch.no_grad():
-            state = task.trunk.hidden_states(Tokens.from_rows([ids]), "recorded")[-1].double()
+            state = task.trunk.hidden_states(Tokens.from_rows([ids]), "eager")[-1].double()
         pooled = state.mean(0) if task.config.pooling == "mean" else state[0]
         found.append(pooled / pooled.norm())
     return found

@@ -79,7 +79,7 @@ def _fill(
     where = objective.mlm_head.bias.device
     tokens = Tokens.from_rows(rows, [[0] * len(row) for row in rows]).to(where)
     chosen = (tokens.ids == tokenizer.mask_id).nonzero()[:, 0]
-    scores = objective.logits(objective.trunk(tokens, read=chosen)).float()  # N V
+    scores = objective.logits(objective.trunk(tokens, selected=chosen)).float()  # N V
     scores[:, torch.from_numpy(tokenizer.special_mask).to(where)] = -torch.inf  # [SEP] is never a word
     values, ids = scores.softmax(-1).topk(min(top_k, scores.shape[-1]))
     guesses = [

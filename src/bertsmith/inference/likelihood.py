@@ -274,7 +274,7 @@ def token_log_probabilities(objective: MaskedLM | CausalLM | RecurrentLM, batch:
     """The logarithm of the chance that each token which is asked for has."""
     assert batch.targets is not None
     device = batch.targets.device
-    hidden = objective.trunk(batch.tokens, read=batch.target_positions)  # N D: only the guesses cost a vocabulary
+    hidden = objective.trunk(batch.tokens, selected=batch.target_positions)  # N D: only the guesses cost a vocabulary
     hidden = hidden.to(objective.trunk.embedding.weight.dtype)
     # In bfloat16 a score of 20 is off by up to a sixteenth, more than good and bad sentences often differ by: the
     # head, a small part of the work, computes as exactly as its weights are kept.

@@ -147,10 +147,10 @@ class Elmo(CustomInit):
         """Be told how the words of the vocabulary are spelt."""
         self.character_ids.copy_(table)
 
-    def forward(self, tokens: Tokens, *, read: Int[Tensor, "N"] | None = None) -> Float[Tensor, "_ D"]:
+    def forward(self, tokens: Tokens, *, selected: Int[Tensor, "N"] | None = None) -> Float[Tensor, "_ D"]:
         """The last layer's vectors: what was read onward, then what was read backward."""
         vectors: Tensor = self.dropout(self.hidden_states(tokens)[-1])
-        return vectors if read is None else vectors.index_select(0, read)
+        return vectors if selected is None else vectors.index_select(0, selected)
 
     def hidden_states(self, tokens: Tokens) -> list[Float[Tensor, "T D"]]:
         """The words' own vectors, once for each direction, and those after every layer."""

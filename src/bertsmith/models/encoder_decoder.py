@@ -45,10 +45,10 @@ class EncoderDecoder(nn.Module):
         target_tokens: Tokens,
         kernel: Kernel | None = None,
         *,
-        read: Int[Tensor, "N"] | None = None,
+        selected: Int[Tensor, "N"] | None = None,
     ) -> Float[Tensor, "_ D"]:
-        """The vectors that tell what comes behind each token written, or behind those to `read`."""
-        vectors: Tensor = self.decoder(target_tokens, kernel, read=read, memory=self.encode(tokens, kernel))
+        """The vectors that tell what comes after each token written, or after the `selected` ones."""
+        vectors: Tensor = self.decoder(target_tokens, kernel, selected=selected, memory=self.encode(tokens, kernel))
         return vectors
 
     def encode(self, tokens: Tokens, kernel: Kernel | None = None) -> Memory:
@@ -60,7 +60,7 @@ class EncoderDecoder(nn.Module):
         """Of each text how much each token written (row) took from each that was read (column): by the last layer, in
         the mean of its heads."""
         hidden = self.decoder._embed(target_tokens)
-        layouts = self.decoder._layouts(target_tokens, hidden, "recorded", self.encode(tokens))
+        layouts = self.decoder._layouts(target_tokens, hidden, "eager", self.encode(tokens))
         self.decoder._run_layers(hidden, layouts)
         assert layouts[-1].cross is not None
         return [heads.mean(0) for heads in layouts[-1].cross.attention_weights[-1]]

@@ -111,11 +111,11 @@ class Recurrent(nn.Module):
         self.bias = nn.Parameter(torch.zeros(config.vocabulary))  # how common each word is, whatever came before
 
     def forward(
-        self, tokens: Tokens, kernel: Any = None, *, read: Int[Tensor, "N"] | None = None
+        self, tokens: Tokens, kernel: Any = None, *, selected: Int[Tensor, "N"] | None = None
     ) -> Float[Tensor, "_ D"]:
-        """The vectors of all tokens, or of those to `read`, each sequence from nothing. There is but one kernel."""
+        """The vectors of all tokens, or of the `selected` ones, each sequence from nothing. There is but one kernel."""
         vectors, _ = self._from_zero_state(tokens)
-        return vectors if read is None else vectors[read]
+        return vectors if selected is None else vectors[selected]
 
     def forward_from_state(
         self, tokens: Tokens, state: Float[Tensor, "B S"]

@@ -159,11 +159,11 @@ class Seq2Seq(CustomInit):
                 bias[part.hidden_size : 2 * part.hidden_size] = FORGET_BIAS
 
     def forward(
-        self, tokens: Tokens, target_tokens: Tokens, *, read: Int[Tensor, "N"] | None = None
+        self, tokens: Tokens, target_tokens: Tokens, *, selected: Int[Tensor, "N"] | None = None
     ) -> Float[Tensor, "_ D"]:
-        """The vectors that tell what comes behind each token written, or behind those to `read`."""
+        """The vectors that tell what comes after each token written, or after the `selected` ones."""
         vectors, _, rows = self._decode(tokens, target_tokens)
-        slots = rows.slots if read is None else rows.slots[read]
+        slots = rows.slots if selected is None else rows.slots[selected]
         chosen: Tensor = self.dropout(vectors.flatten(0, 1).index_select(0, slots))
         return chosen
 

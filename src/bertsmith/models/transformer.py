@@ -31,7 +31,7 @@ from bertsmith.nn.window import CAUSAL, FULL, Window
 
 # The kernel for cross-attention, by the one used for self-attention. Our Triton kernels do self-attention only, so
 # cross-attention takes flash varlen, or is padded.
-CROSS_KERNELS: dict[Kernel, Kernel] = {"short": "varlen", "long": "varlen", "varlen": "varlen", "recorded": "recorded"}
+CROSS_KERNELS: dict[Kernel, Kernel] = {"short": "varlen", "long": "varlen", "varlen": "varlen", "eager": "eager"}
 
 
 class Memory(NamedTuple):
@@ -105,18 +105,18 @@ class Transformer(nn.Module):
         tokens: Tokens,
         kernel: Kernel | None = None,
         *,
-        read: Int[Tensor, "N"] | None = None,
+        selected: Int[Tensor, "N"] | None = None,
         memory: Memory | None = None,
-        back: bool = False,
+        causal: bool = False,
     ) -> Float[Tensor, "_ D"]:
         """The last layer's hidden vectors, by the given kernel or the fastest for this batch and device.
 
-        With `read`, the last layer computes only those positions: a twentieth of the work in BERT-base's pretraining,
+        The last layer computes only the `selected` positions: a twentieth of the work in BERT-base's pretraining,
         and much more in a small network or in classification. `memory` is the encoder's output for cross-attention;
-        `back` makes the attention of an encoder causal.
+        `causal` makes the attention of an encoder causal.
         """
         hidden = self._embed(tokens)
-        return self._run_layers(hidden, self._layouts(tokens, hidden, kernel, memory, back), read)
+        return self._run_layers(hidden, self._layouts(tokens, hidden, kernel, memory, causal), selected)
 
     def hidden_states(self, tokens: Tokens, kernel: Kernel | None = None) -> list[Float[Tensor, "T D"]]:
         """The hidden vectors after the embeddings and after every layer."""
@@ -128,7 +128,7 @@ class Transformer(nn.Module):
     def attention_maps(self, tokens: Tokens) -> list[list[Float[Tensor, "H _ _"]]]:
         """Attention weights by layer and sequence: from each token (row) to each (column)."""
         hidden = self._embed(tokens)
-        layouts = self._layouts(tokens, hidden, "recorded")
+        layouts = self._layouts(tokens, hidden, "eager")
         for layer, layout in zip(self._layer_sequence(), layouts, strict=True):
             hidden = layer(hidden, layout)
         return layouts[0].attention_weights  # one list, to which every layer appends
@@ -183,13 +183,13 @@ class Transformer(nn.Module):
         return list(self.layers) * (self.config.layers // self.config.distinct)
 
     def _run_layers(
-        self, hidden: Float[Tensor, "T D"], layouts: list[Layout], read: Int[Tensor, "N"] | None = None
+        self, hidden: Float[Tensor, "T D"], layouts: list[Layout], selected: Int[Tensor, "N"] | None = None
     ) -> Float[Tensor, "_ D"]:
         *before, last = zip(self._layer_sequence(), layouts, strict=True)
         for layer, layout in before:
             hidden = layer(hidden, layout)
         layer, layout = last
-        vectors: Tensor = self.final_norm(layer(hidden, layout, read))
+        vectors: Tensor = self.final_norm(layer(hidden, layout, selected))
         return vectors
 
     # ------------------------------------------------------------------------- generation with a KV cache
@@ -277,7 +277,7 @@ class Transformer(nn.Module):
             own, bias = _sequences(tokens), self.relative.compute_bias(tokens.max_length, tokens.max_length)
             if kernel == "short":
                 return replace(Layout.of(tokens.bounds, tokens.max_length, kernel, window), bias=bias)
-            return Layout.between(own, own, "recorded" if kernel == "recorded" else "padded", window, bias)
+            return Layout.between(own, own, "eager" if kernel == "eager" else "padded", window, bias)
         return Layout.of(tokens.bounds, tokens.max_length, kernel, window)
 
 

@@ -7,8 +7,8 @@ One formula, softmax(Q K' / sqrt K) V, in nine kernels that give the same number
     long      and for longer ones
     dense     rows of equal length, no mask: any device
     grouped   ragged rows put together with others of nearly their length: CPU, and CUDA in full precision
-    windowed  sequences of one length where they lie, keys through windows that overlap: CPU, without gradients
-    recorded  the formula as it stands, one sequence at a time; keeps the weights
+    tiled     sequences of one length where they lie, keys through windows that overlap: CPU, without gradients
+    eager     the formula written out, one sequence at a time; keeps the weights
     cached    one new token on each way, which looks at the keys that a cache has kept
     padded    rows of one rectangle, with relative positions, or with the keys of another text: any device, any length
 """
@@ -30,7 +30,7 @@ from bertsmith.nn.kv_cache import LayerCache
 from bertsmith.nn.padded import PaddedRows, attend_padded, build_mask
 from bertsmith.nn.window import FULL, Window
 
-Kernel = Literal["varlen", "short", "long", "dense", "grouped", "windowed", "recorded", "cached", "padded"]
+Kernel = Literal["varlen", "short", "long", "dense", "grouped", "tiled", "eager", "cached", "padded"]
 
 MIN_LENGTH_RATIO = 0.8  # a group takes sequences down to this share of its longest: at most a quarter more tokens
 MAX_GROUPS = 8  # more calls cost more than the padding they save
@@ -44,7 +44,7 @@ def best_kernel(equal: bool, longest: int, device: torch.device, dtype: torch.dt
     """The fastest kernel that can do it, from what is known without looking into any tensor."""
     compiling = torch.compiler.is_compiling()
     if device.type == "cpu" and not torch.is_grad_enabled() and not compiling:
-        return "windowed"
+        return "tiled"
     if equal:
         return "dense"
     if device.type != "cuda" or dtype not in (torch.float16, torch.bfloat16):
@@ -140,13 +140,13 @@ class Layout:
     kernel: Kernel
     window: Window  # how far each token looks
     grouping: Grouping | None = None  # for 'grouped'
-    tiling: Tiling | None = None  # for 'windowed'
+    tiling: Tiling | None = None  # for 'tiled'
     rotary: tuple[Float[Tensor, "T 3 1 R"], Float[Tensor, "T 3 1 R"]] | None = None  # with rotary positions
     bias: Float[Tensor, "H Q S"] | None = None  # with relative positions: what is added to scores
     rows: tuple[PaddedRows, PaddedRows] | None = None  # for 'padded': queries and keys
     mask: Tensor | None = None  # for 'padded': who may look at whom, or what is added to the scores
-    lengths: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))  # for 'recorded': queries and keys
-    attention_weights: list[list[Float[Tensor, "H _ _"]]] = field(default_factory=list)  # from 'recorded': by layer
+    lengths: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))  # for 'eager': queries and keys
+    attention_weights: list[list[Float[Tensor, "H _ _"]]] = field(default_factory=list)  # from 'eager': by layer
     cache: LayerCache | None = None  # where a layer keeps its keys and values, and 'cached' finds them
     memory: Float[Tensor, "S D"] | None = None  # the vectors of another text, whose keys are looked at
     key_sequences: Sequences | None = None  # for 'varlen': where that text lies
@@ -154,14 +154,14 @@ class Layout:
 
     @classmethod
     def of(cls, bounds: Int[Tensor, "..."], longest: int, kernel: Kernel, window: Window = FULL) -> "Layout":
-        """Only 'grouped', 'windowed' and 'recorded' read the bounds here, and so may wait for the device."""
+        """Only 'grouped', 'tiled' and 'eager' read the bounds here, and so may wait for the device."""
         layout = cls(bounds=bounds, longest=longest, kernel=kernel, window=window)
         match kernel:
-            case "windowed":
+            case "tiled":
                 return replace(layout, tiling=_tiling(bounds))
             case "grouped":
                 return replace(layout, grouping=_grouping(bounds))
-            case "recorded":
+            case "eager":
                 return replace(layout, lengths=(bounds.diff().tolist(),) * 2)
         return layout
 
@@ -169,12 +169,12 @@ class Layout:
     def between(
         cls, queries: Sequences, keys: Sequences, kernel: Kernel, window: Window = FULL, bias: Tensor | None = None
     ) -> "Layout":
-        """Queries and keys of two texts, or of one with relative positions: for 'padded' and 'recorded', and of two
+        """Queries and keys of two texts, or of one with relative positions: for 'padded' and 'eager', and of two
         texts for 'varlen'."""
         layout = cls(bounds=queries.bounds, longest=queries.longest, kernel=kernel, window=window, bias=bias)
         if kernel == "varlen":
             return replace(layout, key_sequences=keys)
-        if kernel == "recorded":
+        if kernel == "eager":
             return replace(layout, lengths=(queries.bounds.diff().tolist(), keys.bounds.diff().tolist()))
         queries, keys = _without_empty(queries, keys)
         rows = PaddedRows.of(*queries)
@@ -210,9 +210,9 @@ def attend(
             return _dense(query, key, value, layout, dropout)
         case "grouped":
             return _grouped(query, key, value, layout, dropout)
-        case "windowed":
+        case "tiled":
             return _windowed(query, key, value, layout, dropout)
-        case "recorded":
+        case "eager":
             return _recorded(query, key, value, layout, dropout)
         case "cached":
             return attend_cached(query, layout)

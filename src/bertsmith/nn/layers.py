@@ -40,12 +40,12 @@ class Attention(nn.Module):
         self.output = nn.Linear(inner, width, biases)
 
     def forward(
-        self, hidden: Float[Tensor, "T D"], layout: Layout, read: Int[Tensor, "N"] | None = None
+        self, hidden: Float[Tensor, "T D"], layout: Layout, selected: Int[Tensor, "N"] | None = None
     ) -> Float[Tensor, "_ D"]:
-        projected: Tensor = self.output(self.attended(hidden, layout, read))
+        projected: Tensor = self.output(self.attended(hidden, layout, selected))
         return projected
 
-    def attended(self, hidden: Float[Tensor, "T D"], layout: Layout, read: Int[Tensor, "N"] | None) -> Tensor:
+    def attended(self, hidden: Float[Tensor, "T D"], layout: Layout, selected: Int[Tensor, "N"] | None) -> Tensor:
         """What all heads have taken, before it is projected once more."""
         product = self.qkv(hidden).unflatten(1, (3, self.heads, -1))  # T 3 H K
         dropout = self.dropout if self.training else 0.0
@@ -56,7 +56,7 @@ class Attention(nn.Module):
             attended = attend(query * self.query_scale, key, value, layout, dropout)
         else:
             attended = attend_qkv(product, layout, dropout)
-        return take(attended.flatten(1), read)
+        return take(attended.flatten(1), selected)
 
 
 class CrossAttention(nn.Module):
@@ -166,14 +166,14 @@ class Layer(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(
-        self, hidden: Float[Tensor, "T D"], layout: Layout, read: Int[Tensor, "N"] | None = None
+        self, hidden: Float[Tensor, "T D"], layout: Layout, selected: Int[Tensor, "N"] | None = None
     ) -> Float[Tensor, "_ D"]:
-        """The vectors after this layer, or only those of the tokens to `read`: the others are not computed."""
+        """The vectors after this layer, or only those of the `selected` tokens: the others are not computed."""
         if layout.cross is not None:
             hidden = self._cross_attention(self._self_attention(hidden, layout, None), layout.cross)
-            hidden = take(hidden, read)
+            hidden = take(hidden, selected)
         else:
-            hidden = self._self_attention(hidden, layout, read)
+            hidden = self._self_attention(hidden, layout, selected)
         if self.pre_norm:
             summed: Tensor = hidden + self.dropout(self.feed_forward(self.feed_forward_norm(hidden)))
             return summed
@@ -181,12 +181,12 @@ class Layer(nn.Module):
             hidden, self.feed_forward.activated(hidden), self.feed_forward.down, self.feed_forward_norm
         )
 
-    def _self_attention(self, hidden: Tensor, layout: Layout, read: Tensor | None) -> Tensor:
+    def _self_attention(self, hidden: Tensor, layout: Layout, selected: Tensor | None) -> Tensor:
         if self.pre_norm:
-            attended: Tensor = self.dropout(self.attention(self.attention_norm(hidden), layout, read))
-            return take(hidden, read) + attended
-        attended = self.attention.attended(hidden, layout, read)
-        return self._residual(take(hidden, read), attended, self.attention.output, self.attention_norm)
+            attended: Tensor = self.dropout(self.attention(self.attention_norm(hidden), layout, selected))
+            return take(hidden, selected) + attended
+        attended = self.attention.attended(hidden, layout, selected)
+        return self._residual(take(hidden, selected), attended, self.attention.output, self.attention_norm)
 
     def _residual(self, skip: Tensor, hidden: Tensor, linear: nn.Module, norm: nn.Module) -> Tensor:
         """The product of what is given, added to what is beside it, and normed."""
@@ -223,6 +223,6 @@ def make_norm(width: int, eps: float, biases: bool, rms: bool) -> nn.Module:
     return nn.RMSNorm(width, eps) if rms else nn.LayerNorm(width, eps, bias=biases)
 
 
-def take(vectors: Float[Tensor, "T D"], read: Int[Tensor, "N"] | None) -> Float[Tensor, "_ D"]:
+def take(vectors: Float[Tensor, "T D"], selected: Int[Tensor, "N"] | None) -> Float[Tensor, "_ D"]:
     """The vectors of some tokens, or all of them."""
-    return vectors if read is None else vectors.index_select(0, read)
+    return vectors if selected is None else vectors.index_select(0, selected)

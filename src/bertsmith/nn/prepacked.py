@@ -118,14 +118,14 @@ class PrepackedLayer:
         self.feed_forward_norm = _float32_norm(layer.feed_forward_norm)
 
     def __call__(
-        self, hidden: Float[Tensor, "T D"], layout: Layout, read: Int[Tensor, "N"] | None = None
+        self, hidden: Float[Tensor, "T D"], layout: Layout, selected: Int[Tensor, "N"] | None = None
     ) -> Float[Tensor, "_ D"]:
         hidden = hidden.to(torch.float32 if self.pre_norm else self.dtype)
         cross, later = self.cross_attention, None
         if cross is not None:
-            read, later = None, read  # another text is looked at by all tokens
-        attended = take(self._self_attention(self._sublayer_input(hidden, self.attention_norm), layout), read)
-        hidden = self._residual(attended, self.output, take(hidden, read), self.attention_norm)
+            selected, later = None, selected  # another text is looked at by all tokens
+        attended = take(self._self_attention(self._sublayer_input(hidden, self.attention_norm), layout), selected)
+        hidden = self._residual(attended, self.output, take(hidden, selected), self.attention_norm)
         if cross is not None:
             assert layout.cross is not None
             looked = take(cross(self._sublayer_input(hidden, self.cross_attention_norm), layout.cross), later)

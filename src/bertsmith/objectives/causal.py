@@ -40,7 +40,7 @@ class CausalLM(Pretraining):
     def forward(self, batch: Batch) -> dict[str, Term]:
         assert batch.target_positions is not None
         assert batch.targets is not None
-        hidden = self.trunk(batch.tokens, read=batch.target_positions)
+        hidden = self.trunk(batch.tokens, selected=batch.target_positions)
         table = self.trunk.embedding.weight
         if self.training and can_chunk_loss(hidden, table):
             return {"next_token": Term(chunked_cross_entropy(hidden, table, None, batch.targets), None)}

@@ -65,10 +65,10 @@ class MaskedLM(Pretraining):
     def forward(self, batch: Batch) -> dict[str, Term]:
         assert batch.target_positions is not None
         assert batch.targets is not None
-        read, guesses = batch.target_positions, len(batch.target_positions)
+        selected, guesses = batch.target_positions, len(batch.target_positions)
         if batch.labels is not None:
-            read = torch.cat((read, first_positions(batch.tokens.bounds, len(batch.tokens.ids))))
-        hidden = self.trunk(batch.tokens, read=read)  # only what is read costs a last layer
+            selected = torch.cat((selected, first_positions(batch.tokens.bounds, len(batch.tokens.ids))))
+        hidden = self.trunk(batch.tokens, selected=selected)  # the last layer computes only these
         terms = {"masked": self.prediction_term(hidden[:guesses], batch.targets)}  # and only the guesses a vocabulary
         if batch.labels is not None:
             pool = self.mlm_head.transform if self._pools_with_head else self.pooler

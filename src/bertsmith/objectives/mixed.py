@@ -41,7 +41,7 @@ class MixedLM(MaskedLM):
         terms = super().forward(batch)
         assert batch.causal is not None
         assert batch.causal.targets is not None
-        hidden = self.trunk(batch.causal.tokens, read=batch.causal.target_positions, back=True)
+        hidden = self.trunk(batch.causal.tokens, selected=batch.causal.target_positions, causal=True)
         return terms | {"next_token": self.prediction_term(hidden, batch.causal.targets, self.config.causal_weight)}
 
     def collator(self, tokenizer: Tokenizer) -> Callable[[PackedBatch], Batch]:

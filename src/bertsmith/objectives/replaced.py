@@ -87,7 +87,7 @@ class ReplacedTokenDetection(Pretraining):
         assert batch.target_positions is not None
         assert batch.targets is not None
         assert batch.random_bits is not None
-        hidden = self.generator.trunk(batch.tokens, read=batch.target_positions)
+        hidden = self.generator.trunk(batch.tokens, selected=batch.target_positions)
         masked, words = self._generator_term(
             hidden, batch.targets, batch.random_bits
         )  # only the guesses cost a vocabulary
@@ -102,10 +102,12 @@ class ReplacedTokenDetection(Pretraining):
                     self.discriminator(self.trunk(tokens)), every, batch.text_mask
                 )
             case "masked":
-                scores = self.discriminator(self.trunk(tokens, read=batch.target_positions))
+                scores = self.discriminator(self.trunk(tokens, selected=batch.target_positions))
                 terms["replaced"] = self._discriminator_term(scores, replaced, torch.ones_like(replaced))
             case "none":
-                guessed = self.mlm_head(self.trunk(tokens, read=batch.target_positions), self.trunk.embedding.weight)
+                guessed = self.mlm_head(
+                    self.trunk(tokens, selected=batch.target_positions), self.trunk.embedding.weight
+                )
                 terms["guessed"] = self.generator.cross_entropy_term(guessed, batch.targets)
         return terms
 

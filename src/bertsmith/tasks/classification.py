@@ -132,9 +132,9 @@ class SequenceClassification(Task):
             case "mean":
                 return self._classify(mean(self.trunk(tokens), tokens.bounds))
             case "first":
-                return self._classify(self.trunk(tokens, read=first_positions(tokens.bounds, len(tokens.ids))))
+                return self._classify(self.trunk(tokens, selected=first_positions(tokens.bounds, len(tokens.ids))))
             case "last":
-                return self._classify(self.trunk(tokens, read=last_positions(tokens.bounds)))
+                return self._classify(self.trunk(tokens, selected=last_positions(tokens.bounds)))
 
     def forward(self, batch: Batch) -> dict[str, Term]:
         if not self.config.lm_weight:

@@ -56,8 +56,8 @@ class SentenceEmbedding(Task):
             pooled = mean(self.trunk(tokens), tokens.bounds)
         else:
             first = self.config.pooling == "first"
-            read = first_positions(tokens.bounds, len(tokens.ids)) if first else last_positions(tokens.bounds)
-            pooled = self.trunk(tokens, read=read)
+            selected = first_positions(tokens.bounds, len(tokens.ids)) if first else last_positions(tokens.bounds)
+            pooled = self.trunk(tokens, selected=selected)
         return F.normalize(pooled.float(), dim=-1)
 
     def forward(self, batch: Batch) -> dict[str, Term]:

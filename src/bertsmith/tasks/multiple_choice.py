@@ -91,7 +91,7 @@ class MultipleChoice(Task):
 
     def _logits(self, tokens: Tokens) -> Tensor:
         starts = first_positions(tokens.bounds, len(tokens.ids))
-        scored: Tensor = self.classifier(self.pooler(self.trunk(tokens, read=starts))).float()
+        scored: Tensor = self.classifier(self.pooler(self.trunk(tokens, selected=starts))).float()
         return scored[:, 0]
 
     def _label_id(self, example: Example) -> int:

@@ -132,7 +132,7 @@ def test_cached_attention_of_the_newest_token_is_that_of_the_whole_sequence() ->
     generator = torch.Generator().manual_seed(4)
     query, key, value = torch.randn(3, 2 * 5, 2, 8, generator=generator)  # two sequences of five tokens, two heads
     bounds = torch.tensor([0, 5, 10], dtype=torch.int32)
-    whole = attend(query, key, value, Layout.of(bounds, 5, "recorded", CAUSAL))
+    whole = attend(query, key, value, Layout.of(bounds, 5, "eager", CAUSAL))
     kept = LayerCache(*(part.view(2, 5, 2, 8).transpose(1, 2).clone() for part in (key, value)), torch.tensor([4]))
     kept.keys[:, :, 4] = kept.values[:, :, 4] = 0  # the newest is put there by the call
     newest = slice(4, None, 5)

@@ -64,7 +64,6 @@ TO_SWEEP: dict[str, set[str]] = {
     },
     "models": {
         "models/elmo.py",
-        "models/encoder_decoder.py",
         "models/family.py",
         "models/generation/engine.py",
         "models/generation/prompt_lookup.py",

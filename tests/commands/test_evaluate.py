@@ -115,7 +115,7 @@ def test_blocks_do_not_change_the_result(
 ) -> None:
     data = rows(tmp_path / "test.csv", 50)
     whole = evaluate.evaluate_file(learnt[0], data)
-    monkeypatch.setattr(evaluate, "TOGETHER", 7)
+    monkeypatch.setattr(evaluate, "BATCH_EXAMPLES", 7)
     parts = evaluate.evaluate_file(learnt[0], data)
     assert parts["summary"]["accuracy"] == whole["summary"]["accuracy"]
     assert parts["details"]["confusion"] == whole["details"]["confusion"]

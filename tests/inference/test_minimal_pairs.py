@@ -139,7 +139,7 @@ def test_what_is_no_plain_file_in_an_archive_is_passed_over(tmp_path: Path) -> N
 
 
 def test_a_file_too_large_in_an_archive_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(minimal, "LARGEST", 50)
+    monkeypatch.setattr(minimal, "MAX_FILE_BYTES", 50)
     path = archive(tmp_path / "large.tar.xz", {"one.jsonl": blimp("one", 1)})
     assert refusal(path) == "P:one.jsonl: is larger than 50 bytes. These are no minimal pairs."
 

@@ -97,7 +97,7 @@ def test_a_cache_changes_no_token(config: GenerationConfig, monkeypatch: pytest.
 def test_what_a_token_takes_from_the_source_sums_to_one() -> None:
     trunk, looks = network(), []
     for layer in trunk.decoder.layers:
-        layer.cross.register_forward_hook(lambda module, given, made: looks.append(given[1]))
+        layer.cross_attention.register_forward_hook(lambda module, given, made: looks.append(given[1]))
     written = [[0, 4, 5], [0], [0, 7, 8, 9]]
     trunk(Tokens.from_rows(ROWS), Tokens.from_rows(written), "eager")
     assert len(looks[0].attention_weights) == SHAPE.decoder_layers

@@ -78,7 +78,7 @@ def test_classes_are_learnt_while_the_trunk_stays_as_it_is(make: type, pooling: 
     assert scores["accuracy"] > 0.95
     assert all(torch.equal(weight, before[name]) for name, weight in task.trunk.state_dict().items())
     assert {name.partition(".")[0] for name, one in task.named_parameters() if one.requires_grad} <= {
-        "choice",
+        "layer_selection",
         "recurrent",
         "classifier",
     }

@@ -70,7 +70,7 @@ def contenders(options: argparse.Namespace, device: str) -> tuple[dict[str, Enco
     model = load(options.model, device)
     known = SentenceTransformer(str(options.model), device="cpu").max_seq_length or model.trunk.config.max_length
     length = min(options.length or known, model.trunk.config.max_length)
-    how = {"pooling": model.sentence_config.pooling, "normalise": model.sentence_config.normalise, "length": length}
+    how = {"pooling": model.sentence_config.pooling, "normalise": model.sentence_config.normalise, "max_length": length}
     encoders: dict[str, Encode] = {}
     precisions = ["bfloat16"] if device == "cuda" else ["float32", "bfloat16"]
     for precision in precisions:

@@ -109,7 +109,7 @@ def main() -> None:
     sources, gold = map(list, zip(*((one.texts[0], str(one.label)) for one in examples), strict=True))
     said = {}
     for name, folder in options.models:
-        said[name] = bertsmith.load(folder, device=where.type).translate(sources, beams=options.beams)
+        said[name] = bertsmith.load(folder, device=where.type).translate(sources, num_beams=options.beams)
     groups = grouped(sources, gold, said, options.edges)
     overall = {name: bleu(texts, gold) for name, texts in said.items()}
     models = {name: str(folder) for name, folder in options.models}

@@ -169,7 +169,7 @@ def blimp(job: Job) -> float:
     pairs = minimal_pairs.read_minimal_pairs(archive if archive.exists() else archive.parent, job.size.pairs)
     model = load(job.model, hardware.select_device("auto").type)
     return minimal_pairs.evaluate(
-        model.masked_lm(), model.tokenizer, pairs, form="original", device=model.device
+        model.masked_lm(), model.tokenizer, pairs, pll_form="original", device=model.device
     ).accuracy
 
 

@@ -150,8 +150,8 @@ def main() -> None:
         theirs = None if options.alone else Theirs(folder, options.form, device)
 
     def ours(some: list[str], budget: int) -> np.ndarray:
-        scored = score(model.objective, model.tokenizer, some, form=options.form, budget=budget)
-        return np.array([one.total for one in scored])
+        scored = score(model.objective, model.tokenizer, some, pll_form=options.form, batch_tokens=budget)
+        return np.array([one.log_likelihood for one in scored])
 
     cases: list[dict[str, Any]] = []
     totals: dict[str, np.ndarray] = {}

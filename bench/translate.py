@@ -72,7 +72,7 @@ def ours(folder: Path, device: torch.device, dtype: torch.dtype) -> Write:
     decoder = GenerationEngine(trunk, dtype, decoder_start_id=PADDING)
 
     def write(rows: Rows, beams: int, new: int) -> Rows:
-        config = GenerationConfig(max_new_tokens=new, temperature=0, beams=beams)
+        config = GenerationConfig(max_new_tokens=new, temperature=0, num_beams=beams)
         return [best[0] for best in generate_ids(decoder, rows, config)]
 
     return write

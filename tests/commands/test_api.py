@@ -129,17 +129,17 @@ def test_one_text_gives_one_result_and_a_list_gives_a_list(base: bertsmith.Run) 
     model = base.model
     assert [one.best for one in model.fill([BLANK, BLANK])] == [model.fill(BLANK).best] * 2
     whole, [first] = model.score("the cat sees ."), model.score(["the cat sees ."])
-    assert whole.total == first.total
+    assert whole.log_likelihood == first.log_likelihood
     assert whole.text == "the cat sees ."
     assert whole.perplexity > 1
     assert model.embed("the cat").shape == (32,)
     assert np.array_equal(model.encode(["the cat", "a dog"])[0], model.embed("the cat"))
     assert model.embed(("the cat", "a dog")).shape == (2, 32)
-    assert model.embed("the cat", layers=[-1, -2], join="concatenate").shape == (64,)
+    assert model.embed("the cat", layers=[-1, -2], layer_join="concatenate").shape == (64,)
     assert model.embed("the cat", layers=-2).shape == (32,)
     assert model.embed([]).shape == (0, 32)
     assert "sees the" in repr(model.fill(BLANK))
-    assert repr(whole).startswith("Scored('the cat sees .', total=")
+    assert repr(whole).startswith("ScoredText('the cat sees .', log_likelihood=")
 
 
 def test_a_taught_model_predicts_one_text_or_many(taught: bertsmith.Run) -> None:

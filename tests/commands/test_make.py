@@ -222,11 +222,11 @@ def test_make_says_that_it_reads_a_part(
     monkeypatch.setattr(make, "PREPARE_SHARE", 1e-9)
     corpus = Corpus([str(write_text(tmp_path / "text.txt"))], layout="lines")
     _, made = make._train_tokenizer(corpus, TokenizerConfig(), tmp_path / "out", 60.0)
-    assert made.most is not None
+    assert made.max_characters is not None
     fact = "of the text: in 1 min 00 s there is no time to read all of it. A longer --budget, with another --out"
     assert fact in capsys.readouterr().out
     summary.save_choices(tmp_path / "out", made)
-    assert summary.load_choices(tmp_path / "out") == Choices(made.text, [], made.most)
+    assert summary.load_choices(tmp_path / "out") == Choices(made.text, [], made.max_characters)
     (tmp_path / "out" / summary.CHOICES).write_text('{"text": 7')
     assert summary.load_choices(tmp_path / "out") == Choices()
 

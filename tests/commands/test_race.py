@@ -270,9 +270,9 @@ def test_a_network_of_another_size_is_not_called_by_its_parents_name(tmp_path: P
 def test_legends_have_short_names_and_the_page_has_all_of_them(tmp_path: Path) -> None:
     shared, long = ["train.seed=3", "data.max_length=16"], [f"schedule.option_{number}=1" for number in range(9)]
     rows: list[dict[str, Any]] = [
-        {"called": "bert 4 x 512", "overrides": [*shared, "optimizer.learning_rate=5e-4"]},
-        {"called": "bert 4 x 512", "overrides": [*shared, *long]},
-        {"called": "gpt2 4 x 512", "overrides": [*shared, "model.dropout=0.2", *long]},
+        {"label": "bert 4 x 512", "overrides": [*shared, "optimizer.learning_rate=5e-4"]},
+        {"label": "bert 4 x 512", "overrides": [*shared, *long]},
+        {"label": "gpt2 4 x 512", "overrides": [*shared, "model.dropout=0.2", *long]},
     ]
     assert entrants.shared_overrides(rows) == shared
     assert entrants.labels(rows) == ["bert 4 x 512, learning_rate=5e-4", "bert 4 x 512 (a)", "gpt2 4 x 512"]

@@ -32,12 +32,12 @@ def main(folder: Path) -> None:
         calls[f"finetune({odd!r})"] = lambda odd=odd: bertsmith.finetune(odd, "nowhere.csv", out=str(folder / "y"))
         calls[f"finetune data {odd!r}"] = lambda odd=odd: bertsmith.finetune("base", odd, out=str(folder / "y"))
         calls[f"evaluate({odd!r})"] = lambda odd=odd: bertsmith.evaluate(odd, "nowhere.csv")
-    calls["top"] = lambda: base.fill("a [MASK]", top=0)
+    calls["top_k"] = lambda: base.fill("a [MASK]", top_k=0)
     calls["layers"] = lambda: base.embed("a", layers=[99])
     calls["layres"] = lambda: base.embed("a", layres=[1])
     calls["pooling"] = lambda: base.embed("a", pooling="max")
     calls["layers text"] = lambda: base.embed("a", layers="last")
-    calls["form"] = lambda: base.score("a", form="odd")
+    calls["pll_form"] = lambda: base.score("a", pll_form="odd")
     calls["device"] = lambda: bertsmith.load(str(folder / "base"), device=7)
     wrong = []
     for name, call in calls.items():

@@ -32,7 +32,7 @@ FORMS: list[dict[str, Any]] = [
     {"temperature": 0},
     {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 3},
     {"temperature": 1.0, "top_k": 20, "top_p": 0.9, "samples": 2},
-    {"beams": 3},
+    {"num_beams": 3},
 ]
 
 
@@ -100,7 +100,7 @@ def test_transformers_writes_the_same(beams: int) -> None:
     made.load_state_dict(
         {name: torch.cat([theirs[one] for one in rules[f"trunk.{name}"]]) for name in made.state_dict()}
     )
-    how = GenerationConfig(max_new_tokens=12, **({"temperature": 0} if beams == 1 else {"beams": beams}))
+    how = GenerationConfig(max_new_tokens=12, **({"temperature": 0} if beams == 1 else {"num_beams": beams}))
     written = generate_ids(GenerationEngine(made), TEXTS, how, [STOP])
     for text, (found, *_) in zip(TEXTS, written, strict=True):
         true = reference.generate(

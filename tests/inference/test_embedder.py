@@ -78,7 +78,7 @@ def test_neither_budget_nor_cores_nor_chunks_change_a_vector(
     trunk: Transformer, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = embed(trunk, tokenizer, TEXTS, precision="float32")
-    np.testing.assert_allclose(embed(trunk, tokenizer, TEXTS, precision="float32", budget=50), whole, atol=1e-6)
+    np.testing.assert_allclose(embed(trunk, tokenizer, TEXTS, precision="float32", batch_tokens=50), whole, atol=1e-6)
     monkeypatch.setitem(module.CHUNK, "cpu", 13)
     np.testing.assert_allclose(embed(trunk, tokenizer, TEXTS, precision="float32"), whole, atol=1e-6)
     torch.set_num_threads(3)
@@ -97,7 +97,7 @@ def test_half_precision_stays_near(trunk: Transformer, tokenizer: Tokenizer) -> 
 
 def test_a_long_text_is_read_up_to_the_length(trunk: Transformer, tokenizer: Tokenizer) -> None:
     text = "the cat sees the old green river in the garden"
-    found = embed(trunk, tokenizer, [text], length=6, precision="float32")[0]
+    found = embed(trunk, tokenizer, [text], max_length=6, precision="float32")[0]
     np.testing.assert_allclose(found, one(trunk, tokenizer, text, 6), atol=5e-6)
     short = tokenizer.decode(tokenizer.encode([text])[0][:4])
     np.testing.assert_allclose(found, embed(trunk, tokenizer, [short], precision="float32")[0], atol=1e-6)
@@ -108,7 +108,7 @@ def test_an_empty_text_has_a_vector_and_no_texts_have_none(trunk: Transformer, t
         embed(trunk, tokenizer, [""], precision="float32")[0], one(trunk, tokenizer, ""), atol=5e-6
     )
     assert embed(trunk, tokenizer, []).shape == (0, 32)
-    assert embed(trunk, tokenizer, [], layers=(1, 2), join="concatenate").shape == (0, 64)
+    assert embed(trunk, tokenizer, [], layers=(1, 2), layer_join="concatenate").shape == (0, 64)
 
 
 def test_layers_are_chosen_and_joined(trunk: Transformer, tokenizer: Tokenizer) -> None:
@@ -117,7 +117,7 @@ def test_layers_are_chosen_and_joined(trunk: Transformer, tokenizer: Tokenizer) 
     how = {"precision": "float32", "normalise": False, "pooling": "first"}
     last = embed(trunk, tokenizer, [text], layers=(-4, -3, -2, -1), **how)[0]
     np.testing.assert_allclose(last, sum(state[0] for state in states[-4:]), atol=2e-5)
-    beside = embed(trunk, tokenizer, [text], layers=(0, 4), join="concatenate", **how)[0]
+    beside = embed(trunk, tokenizer, [text], layers=(0, 4), layer_join="concatenate", **how)[0]
     np.testing.assert_allclose(beside, torch.cat((states[0][0], states[4][0])), atol=2e-5)
 
 
@@ -185,7 +185,7 @@ def test_mistakes_are_told_in_one_line(trunk: Transformer, tokenizer: Tokenizer)
     with pytest.raises(TextError, match=r"^texts: is one text, not several. Put it into a list.$"):
         embed(trunk, tokenizer, "the cat")
     with pytest.raises(RecipeError, match=r"^length: is 25, and the model reads 24 tokens. Give 3 to 24.$"):
-        embed(trunk, tokenizer, ["the cat"], length=25)
+        embed(trunk, tokenizer, ["the cat"], max_length=25)
     with pytest.raises(RecipeError, match=r"^layers: there is no 5. They go from 0, the embedding, to 4.$"):
         embed(trunk, tokenizer, ["the cat"], layers=(-1, 5))
     with pytest.raises(RecipeError, match=r"^layers: none is chosen. -1 is the last.$"):
@@ -220,6 +220,6 @@ def test_a_gpu_finds_the_same_vectors(trunk: Transformer, tokenizer: Tokenizer) 
     exact = embed(trunk, tokenizer, TEXTS, precision="float32")
     moved = copy.deepcopy(trunk).cuda()
     for budget in (100, 131_072):
-        half = embed(moved, tokenizer, TEXTS, budget=budget)
+        half = embed(moved, tokenizer, TEXTS, batch_tokens=budget)
         assert (exact * half).sum(1).min() > 0.999
     np.testing.assert_allclose(embed(moved, tokenizer, TEXTS, precision="float32"), exact, atol=1e-5)

@@ -81,7 +81,7 @@ def test_a_label_scores_what_it_adds_to_the_likelihood_of_the_whole_text(tokeniz
         ["".join(before) + "a dog sees =>", "".join(before[1:]) + "a cat =>"], heard.log_likelihoods, strict=True
     ):
         wholes = [f"{prompt} {words}" for words in LABELS.values()]
-        bare, *full = (one.total for one in score(made.objective, tokenizer, [prompt, *wholes]))
+        bare, *full = (one.log_likelihood for one in score(made.objective, tokenizer, [prompt, *wholes]))
         assert logs == pytest.approx([total - bare for total in full], rel=1e-4, abs=1e-4)
     assert heard.shots.tolist() == [3, 2]
     assert len(tokenizer.encode([" not good at all"])[0]) > 1  # such a label needs more than one piece
@@ -105,7 +105,7 @@ def test_neighbours_and_the_size_of_a_pass_change_nothing(budget: int, tokenizer
     pool, texts = DemonstrationPool(examples(PAIRS)), [("a bird",), ("",), ("the dog sees the cat",), ("a bird",)]
     drawn = [pool.draw(number, 0, number) for number in range(4)]
     keys = [7, 8, 9, 10]
-    crowd = made.predict(texts, drawn, order_keys=keys, calibrate=True, budget=budget)
+    crowd = made.predict(texts, drawn, order_keys=keys, calibrate=True, batch_tokens=budget)
     assert made.objective.training
     for number, text in enumerate(texts):
         alone = made.predict([text], [drawn[number]], order_keys=[keys[number]], calibrate=True)
@@ -143,7 +143,7 @@ def test_what_does_not_fit_is_left_out_from_the_end_and_counted(tokenizer: Token
     long = Example(location="", texts=("a dog " * 99,), label="bad")
     for count, fewer in ((0, 0), (2, 1)):
         figures = short.evaluate({0: long}, DemonstrationPool(shown), count, 0)
-        assert (figures["fewer"], figures["cut"]) == (fewer, 1)
+        assert (figures["fewer_shots"], figures["truncated"]) == (fewer, 1)
 
 
 def test_draws_are_balanced_nested_and_a_function_of_seed_and_number() -> None:
@@ -320,7 +320,7 @@ def test_the_suite_leaves_a_table_and_a_curve_and_measures_nothing_twice(
     assert kept["figures"]["one"]["words"] == {"no": "no", "yes": "yes"}
     page = (out / "few-shot.html").read_text()
     assert "<svg" in page
-    assert "always the commonest class" in page
+    assert "majority class" in page
     again = suites.run_suite("few-shot", reader, data, out, seeds=3, limit=8, overrides=changes)
     assert asked[3:] == [(2, 2)]
     assert again.figures["one"]["runs"][:3] == figures["runs"]

@@ -41,7 +41,7 @@ def test_a_trained_model_knows_the_grammar_of_its_language(model: bertsmith.Mode
 
 
 def test_probabilities_are_sorted_and_no_special_token_is_a_word(model: bertsmith.Model) -> None:
-    blank = model.fill("the dog likes the [MASK] .", top=1000).blanks[0]
+    blank = model.fill("the dog likes the [MASK] .", top_k=1000).blanks[0]
     values = [guess.probability for guess in blank]
     assert values == sorted(values, reverse=True)
     assert sum(values) == pytest.approx(1.0, abs=1e-5)

@@ -33,8 +33,8 @@ SEARCHES = {
     "greedy": GenerationConfig(max_new_tokens=10, temperature=0),
     "drawn": GenerationConfig(max_new_tokens=10, temperature=1.2, top_k=0, top_p=0.9, seed=3),
     "samples": GenerationConfig(max_new_tokens=10, samples=3),
-    "beams": GenerationConfig(max_new_tokens=10, beams=4, samples=2),
-    "long beams": GenerationConfig(max_new_tokens=10, beams=3, length_penalty=2.0, min_new_tokens=5),
+    "beams": GenerationConfig(max_new_tokens=10, num_beams=4, samples=2),
+    "long beams": GenerationConfig(max_new_tokens=10, num_beams=3, length_penalty=2.0, min_new_tokens=5),
 }
 STOPS = [3, 11, 42]
 
@@ -144,7 +144,9 @@ def test_transformers_writes_the_same(beams: int, penalty: float, tmp_path: Path
         )
     ends = [next((place for place, token in enumerate(row) if token in stops), 40) for row in found[:, 7:].tolist()]
     expected = [row[:end] for row, end in zip(found[:, 7:].tolist(), ends, strict=True)]
-    config = GenerationConfig(max_new_tokens=40, min_new_tokens=2, temperature=0, beams=beams, length_penalty=penalty)
+    config = GenerationConfig(
+        max_new_tokens=40, min_new_tokens=2, temperature=0, num_beams=beams, length_penalty=penalty
+    )
     assert [texts[0] for texts in generate_ids(GenerationEngine(trunk), rows.tolist(), config, stops)] == expected
     assert len({len(text) for text in expected}) > 1  # some stop
 
@@ -182,7 +184,7 @@ def model(folder: Path) -> Model:
     return load(folder)
 
 
-@pytest.mark.parametrize("how", [{"temperature": 0}, {"beams": 3}, {"top_k": 1}])
+@pytest.mark.parametrize("how", [{"temperature": 0}, {"num_beams": 3}, {"top_k": 1}])
 def test_a_model_says_what_it_has_learnt(model: Model, how: dict[str, Any]) -> None:
     beginnings = ["the cat sees", "the old", "a queen hears a"]
     assert model.generate(beginnings, **how) == LINES
@@ -225,7 +227,7 @@ def test_an_end_leaves_space_for_what_is_to_come(size: int, most: int, kept: int
 def test_writing_ends_where_the_model_does(model: Model) -> None:
     [one] = model.generate_all(["the cat sees the"], max_new_tokens=100, min_new_tokens=100, temperature=0)
     assert len(model.tokenizer.encode(one.texts)[0]) + 1 <= 24
-    assert one.unread == 0
+    assert one.truncated_tokens == 0
 
 
 def test_a_model_that_cannot_write_says_so(tmp_path: Path) -> None:
@@ -261,10 +263,10 @@ def test_the_command_goes_on_with_prompts_and_lines(folder: Path, monkeypatch: p
     assert [json.loads(line)["texts"] for line in done.stdout.splitlines()] == [[LINES[1]], [LINES[0]]]
     piped = CliRunner().invoke(app, asked, input="the cat sees\n\na queen\n")
     assert [json.loads(line) for line in piped.stdout.splitlines()] == [
-        {"prompt": "the cat sees", "texts": [LINES[0]], "unread": 0},
-        {"prompt": "a queen", "texts": [LINES[2]], "unread": 0},
+        {"prompt": "the cat sees", "texts": [LINES[0]], "truncated_tokens": 0},
+        {"prompt": "a queen", "texts": [LINES[2]], "truncated_tokens": 0},
     ]
-    shown = CliRunner().invoke(app, ["generate", str(folder), "a queen", "--beams", "2", "--samples", "2"])
+    shown = CliRunner().invoke(app, ["generate", str(folder), "a queen", "--num-beams", "2", "--samples", "2"])
     assert LINES[2] in shown.stdout
 
 

@@ -51,20 +51,20 @@ def test_each_piece_is_guessed_from_the_start_and_the_pieces_before_it(tokenizer
     scored = score(made, tokenizer, TEXTS)
     assert [one.text for one in scored] == TEXTS
     for one, ids in zip(scored, tokenizer.encode(TEXTS), strict=True):
-        assert one.logs == pytest.approx(by_hand(made, tokenizer.start_id, ids), rel=1e-4, abs=1e-5)
-        assert one.total == pytest.approx(math.fsum(one.logs))
-    assert (scored[2].total, scored[2].tokens) == (0.0, 0)
+        assert one.token_log_probabilities == pytest.approx(by_hand(made, tokenizer.start_id, ids), rel=1e-4, abs=1e-5)
+        assert one.log_likelihood == pytest.approx(math.fsum(one.token_log_probabilities))
+    assert (scored[2].log_likelihood, scored[2].tokens) == (0.0, 0)
     assert scored[1] == scored[4]
 
 
 @pytest.mark.parametrize("budget", [1, 20, 10_000])
 def test_the_others_and_the_size_of_a_pass_change_nothing(budget: int, tokenizer: Tokenizer) -> None:
     made = model(tokenizer).train()
-    crowd = score(made, tokenizer, TEXTS, budget=budget)
+    crowd = score(made, tokenizer, TEXTS, batch_tokens=budget)
     assert made.training
     for text, one in zip(TEXTS, crowd, strict=True):
-        [alone] = score(made, tokenizer, [text], form="original")
-        assert alone.logs == pytest.approx(one.logs, rel=1e-4, abs=1e-5)
+        [alone] = score(made, tokenizer, [text], pll_form="original")
+        assert alone.token_log_probabilities == pytest.approx(one.token_log_probabilities, rel=1e-4, abs=1e-5)
     assert score(made, tokenizer, []) == []
 
 
@@ -72,13 +72,13 @@ def test_a_text_as_long_as_the_model_is_read_whole_and_a_longer_one_in_windows(t
     [ids] = tokenizer.encode(TEXTS[:1])
     made = model(tokenizer, len(ids)).eval()
     [whole] = score(made, tokenizer, TEXTS[:1])
-    assert whole.logs == pytest.approx(by_hand(made, tokenizer.start_id, ids), rel=1e-4, abs=1e-5)
+    assert whole.token_log_probabilities == pytest.approx(by_hand(made, tokenizer.start_id, ids), rel=1e-4, abs=1e-5)
     short = model(tokenizer, len(ids) - 1).eval()
     [cut] = score(short, tokenizer, TEXTS[:1])
     parts = windows(ids, tokenizer.continuation_mask, len(ids) - 1)
     assert len(parts) == 2
     wanted = [log for part in parts for log in by_hand(short, tokenizer.start_id, list(part))]
-    assert cut.logs == pytest.approx(wanted, rel=1e-4, abs=1e-5)
+    assert cut.token_log_probabilities == pytest.approx(wanted, rel=1e-4, abs=1e-5)
 
 
 def test_a_tokenizer_without_a_start_is_refused_in_one_line(tokenizer: Tokenizer) -> None:
@@ -94,7 +94,7 @@ def test_minimal_pairs_are_judged_by_it(tokenizer: Tokenizer) -> None:
         MinimalPair(phenomenon="p", good=TEXTS[0], bad=TEXTS[3]),
         MinimalPair(phenomenon="p", good=TEXTS[3], bad=TEXTS[0]),
     ]
-    one, other = (scored.total for scored in score(made, tokenizer, [TEXTS[0], TEXTS[3]]))
+    one, other = (scored.log_likelihood for scored in score(made, tokenizer, [TEXTS[0], TEXTS[3]]))
     assert one != other
     assert evaluate(made, tokenizer, pairs).accuracy == 0.5
     assert evaluate(made, tokenizer, pairs[:1]).accuracy == float(one > other)

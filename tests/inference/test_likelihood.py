@@ -86,25 +86,27 @@ def slowly(objective: MaskedLM, tokenizer: Tokenizer, text: str, form: PllForm) 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_scores_equal_those_of_one_copy_at_a_time(objective: MaskedLM, tokenizer: Tokenizer, form: PllForm) -> None:
-    found = score(objective, tokenizer, TEXTS, form=form, budget=200)
+    found = score(objective, tokenizer, TEXTS, pll_form=form, batch_tokens=200)
     assert [one.text for one in found] == TEXTS
     for one in found:
         logs = slowly(objective, tokenizer, one.text, form)
-        assert one.logs == pytest.approx(logs, abs=1e-5)
-        assert one.total == pytest.approx(math.fsum(logs), abs=1e-4)
+        assert one.token_log_probabilities == pytest.approx(logs, abs=1e-5)
+        assert one.log_likelihood == pytest.approx(math.fsum(logs), abs=1e-4)
         assert one.pieces == [tokenizer.piece(number) for number in tokenizer.encode([one.text])[0]]
         assert one.tokens == len(logs)
         assert one.bytes == len(one.text)
-    assert np.std([log for one in found for log in one.logs]) > 0.5  # there was something to be wrong about
+    assert (
+        np.std([log for one in found for log in one.token_log_probabilities]) > 0.5
+    )  # there was something to be wrong about
 
 
 def test_the_forms_differ_exactly_where_a_word_goes_on(objective: MaskedLM, tokenizer: Tokenizer) -> None:
-    within, original = (score(objective, tokenizer, TEXTS, form=form) for form in FORMS)
+    within, original = (score(objective, tokenizer, TEXTS, pll_form=form) for form in FORMS)
     several = 0
     for text, one, other in zip(TEXTS, within, original, strict=True):
         ids = tokenizer.encode([text])[0]
         goes_on = np.append(tokenizer.continuation_mask[ids[1:]], False)  # whether another piece of the word follows
-        differs = np.abs(np.array(one.logs) - np.array(other.logs)) > 1e-5
+        differs = np.abs(np.array(one.token_log_probabilities) - np.array(other.token_log_probabilities)) > 1e-5
         assert (differs == goes_on).all()
         assert one.words == one.tokens - goes_on.sum()
         several += int(goes_on.sum())
@@ -121,7 +123,7 @@ def test_scores_equal_those_of_transformers(tokenizer: Tokenizer, tmp_path: Path
     opened = folders.read(tmp_path)
     ours = MaskedLM(Transformer(opened.config), MaskedLM.Config())
     ours.load_state_dict(opened.state_dict)
-    for one in score(ours, tokenizer, TEXTS, form=form):
+    for one in score(ours, tokenizer, TEXTS, pll_form=form):
         row = torch.tensor([tokenizer.start_id, *tokenizer.encode([one.text])[0], tokenizer.stop_id])
         copies = row.repeat(one.tokens, 1)
         for place in range(one.tokens):
@@ -129,17 +131,19 @@ def test_scores_equal_those_of_transformers(tokenizer: Tokenizer, tmp_path: Path
         with torch.no_grad():
             guesses = theirs(input_ids=copies).logits.log_softmax(-1)
         places = torch.arange(one.tokens)
-        assert one.logs == pytest.approx(guesses[places, places + 1, row[1:-1]].tolist(), abs=1e-5)
+        assert one.token_log_probabilities == pytest.approx(guesses[places, places + 1, row[1:-1]].tolist(), abs=1e-5)
 
 
 def test_neighbours_order_and_budget_do_not_change_a_score(objective: MaskedLM, tokenizer: Tokenizer) -> None:
     together = score(objective, tokenizer, TEXTS)
-    backwards = score(objective, tokenizer, TEXTS[::-1], budget=300)[::-1]
-    assert score(objective, tokenizer, ["queen"], budget=1)[0].logs == pytest.approx(together[1].logs, rel=1e-6)
+    backwards = score(objective, tokenizer, TEXTS[::-1], batch_tokens=300)[::-1]
+    assert score(objective, tokenizer, ["queen"], batch_tokens=1)[0].token_log_probabilities == pytest.approx(
+        together[1].token_log_probabilities, rel=1e-6
+    )
     for text, one, other in zip(TEXTS, together, backwards, strict=True):
-        alone = score(objective, tokenizer, [text], budget=100)[0]
-        assert one.logs == pytest.approx(alone.logs, rel=1e-6)
-        assert one.logs == pytest.approx(other.logs, rel=1e-6)
+        alone = score(objective, tokenizer, [text], batch_tokens=100)[0]
+        assert one.token_log_probabilities == pytest.approx(alone.token_log_probabilities, rel=1e-6)
+        assert one.token_log_probabilities == pytest.approx(other.token_log_probabilities, rel=1e-6)
 
 
 def test_a_small_room_for_the_vocabulary_changes_nothing(
@@ -158,7 +162,7 @@ def test_a_small_room_for_the_vocabulary_changes_nothing(
     parts = score(objective, tokenizer, TEXTS)
     assert most == 3
     for one, other in zip(whole, parts, strict=True):
-        assert one.logs == pytest.approx(other.logs, rel=1e-6)
+        assert one.token_log_probabilities == pytest.approx(other.token_log_probabilities, rel=1e-6)
 
 
 def test_what_reads_the_same_is_computed_once(objective: MaskedLM, tokenizer: Tokenizer) -> None:
@@ -172,7 +176,7 @@ def test_what_reads_the_same_is_computed_once(objective: MaskedLM, tokenizer: To
         hook.remove()
     if tokenizer.encode(["the cat sees"]) == tokenizer.encode(["the  cat  sees"]):
         assert sum(seen) == tokens
-        assert again[1].total == again[0].total
+        assert again[1].log_likelihood == again[0].log_likelihood
     assert again[0] == again[2] == once[0]
     assert [one.text for one in again] == ["the cat sees", "the  cat  sees", "the cat sees"]
 
@@ -189,7 +193,7 @@ def test_a_model_in_training_is_scored_without_dropout_and_goes_on_training(toke
 def test_an_empty_text_has_no_pieces_and_a_total_of_nought(objective: MaskedLM, tokenizer: Tokenizer) -> None:
     empty, cat = score(objective, tokenizer, ["", "cat"])
     assert empty == ScoredText("", 0.0, 0, 0, [], [])
-    assert cat.total < 0
+    assert cat.log_likelihood < 0
     assert score(objective, tokenizer, []) == []
     assert score(objective, tokenizer, [""]) == [empty]
 
@@ -207,7 +211,7 @@ def test_a_long_text_is_scored_in_windows(tokenizer: Tokenizer) -> None:
         alone = likelihood._pseudo_log_likelihoods(
             objective, likelihood.MaskedCopies.of([part], tokenizer, "within_word"), 1000
         )
-        assert found.logs[at : at + len(part)] == pytest.approx(alone.tolist(), rel=1e-6)
+        assert found.token_log_probabilities[at : at + len(part)] == pytest.approx(alone.tolist(), rel=1e-6)
         at += len(part)
 
 
@@ -228,7 +232,7 @@ def test_perplexity_and_bits_are_means_over_all_texts() -> None:
     ]
     assert perplexity(some) == pytest.approx(math.e)
     assert bits_per_byte(some) == pytest.approx(3 / math.log(2) / 4)
-    assert json.loads(json.dumps(some[0].to_dict()))["logs"] == [-1.5, -0.5]
+    assert json.loads(json.dumps(some[0].to_dict()))["token_log_probabilities"] == [-1.5, -0.5]
     assert some[0].to_dict()["tokens"] == 2
 
 
@@ -261,7 +265,7 @@ def test_half_a_character_is_refused(objective: MaskedLM, tokenizer: Tokenizer) 
 def test_an_unknown_form_is_refused(objective: MaskedLM, tokenizer: Tokenizer) -> None:
     unchecked = getattr(score, "__wrapped__", score)  # without the type checker of the suite
     with pytest.raises(RecipeError, match=r"form: there is none called 'orginal'\. Did you mean 'original'\?"):
-        unchecked(objective, tokenizer, TEXTS, form="orginal")
+        unchecked(objective, tokenizer, TEXTS, pll_form="orginal")
 
 
 @pytest.mark.gpu
@@ -270,7 +274,7 @@ def test_a_gpu_gives_nearly_the_same_and_is_waited_for_once(tokenizer: Tokenizer
     texts = [f"{text} {noun}" for text in TEXTS for noun in ("cat", "dog", "bird", "tree")]
     exact = score(objective, tokenizer, texts)
     objective.to("cuda")
-    score(objective, tokenizer, texts, budget=256)
+    score(objective, tokenizer, texts, batch_tokens=256)
     waits = []
     for budget in (256, 100_000):
         with warnings.catch_warnings(record=True) as heard:
@@ -278,10 +282,10 @@ def test_a_gpu_gives_nearly_the_same_and_is_waited_for_once(tokenizer: Tokenizer
             torch.cuda.set_sync_debug_mode("warn")  # which itself warns that it is new
             heard.clear()
             try:
-                near = score(objective, tokenizer, texts, budget=budget)
+                near = score(objective, tokenizer, texts, batch_tokens=budget)
             finally:
                 torch.cuda.set_sync_debug_mode("default")
         waits.append(len([one for one in heard if "synchronizing" in str(one.message)]))
         for one, other in zip(exact, near, strict=True):
-            assert one.total == pytest.approx(other.total, rel=0.03)
+            assert one.log_likelihood == pytest.approx(other.log_likelihood, rel=0.03)
     assert waits[0] == waits[1] <= 2

@@ -199,11 +199,11 @@ def test_a_model_judges_by_its_scores() -> None:
     with torch.no_grad():
         for weight in objective.parameters():
             weight.normal_(std=0.3)
-    found = evaluate(objective, tokenizer, pairs, form="original", budget=128)
+    found = evaluate(objective, tokenizer, pairs, pll_form="original", batch_tokens=128)
     right: Counter[str] = Counter()
     for pair in pairs:
-        good, bad = score(objective, tokenizer, [pair.good, pair.bad], form="original")
-        right[pair.phenomenon] += good.total > bad.total
+        good, bad = score(objective, tokenizer, [pair.good, pair.bad], pll_form="original")
+        right[pair.phenomenon] += good.log_likelihood > bad.log_likelihood
     assert found.phenomena == {name: right[name] / (1 if name == "same" else len(CAST)) for name in right}
     assert 0 < found.accuracy < 1
     assert (found.pairs, found.ties) == (len(pairs), 1)

@@ -33,8 +33,8 @@ SHAPE = replace(TRANSFORMER_TINY, vocabulary=tokenizer().vocabulary, **SIZES)
 ROWS = [[5, 9, 33, 7, 1], [8, 1], [*range(40, 60), 1]]
 SEARCHES = {
     "greedy": GenerationConfig(max_new_tokens=12, temperature=0),
-    "beams": GenerationConfig(max_new_tokens=12, beams=5, temperature=0),
-    "long beams": GenerationConfig(max_new_tokens=12, beams=3, length_penalty=2.0, temperature=0),
+    "beams": GenerationConfig(max_new_tokens=12, num_beams=5, temperature=0),
+    "long beams": GenerationConfig(max_new_tokens=12, num_beams=3, length_penalty=2.0, temperature=0),
 }
 
 
@@ -114,10 +114,10 @@ def test_a_translation_is_the_same_alone_and_in_a_crowd(
     beams: int, model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = [" ".join(dict.fromkeys(text.split())) for text in prose(12, 3)]
-    together = model.translate(texts, beams=beams)
-    assert [model.translate([text], beams=beams)[0] for text in texts] == together
+    together = model.translate(texts, num_beams=beams)
+    assert [model.translate([text], num_beams=beams)[0] for text in texts] == together
     monkeypatch.setitem(module.BATCH_TOKENS, "cpu", 40)
-    assert model.translate(texts[::-1], beams=beams) == together[::-1]
+    assert model.translate(texts[::-1], num_beams=beams) == together[::-1]
     assert len(set(together)) > 2
 
 
@@ -160,10 +160,10 @@ def test_the_command_writes_a_line_for_each_line(folder: Path, model: Model, tmp
     ):
         assert result.exit_code == 0, result.output
         assert result.stdout == "\n".join(wanted) + "\n"
-    told = CliRunner().invoke(app, ["translate", str(folder), str(tmp_path / "in.en"), "--json", "--beams", "1"])
+    told = CliRunner().invoke(app, ["translate", str(folder), str(tmp_path / "in.en"), "--json", "--num-beams", "1"])
     said = [json.loads(line) for line in told.stdout.splitlines()]
     assert [one["text"] for one in said] == texts
-    assert [one["translation"] for one in said] == model.translate(texts, beams=1)
+    assert [one["translation"] for one in said] == model.translate(texts, num_beams=1)
 
 
 def test_the_command_tells_how_good_translations_are(folder: Path, model: Model, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def outside_code(text: str) -> str:
     "written",
     [
         pretrained_card(STORY),
-        pretrained_card(STORY, "cc-by: 4.0", use="reads_on"),
+        pretrained_card(STORY, "cc-by: 4.0", use="recurrent_lm"),
         finetuned_card("classify", RESULT, "odd: network"),
     ],
     ids=["pretrained", "recurrent", "tuned"],

@@ -25,7 +25,7 @@ WORDS = ["red", "blue", "green", "pink", "one", "two", "three", "four", "and", "
 TAGS = dict(zip(WORDS, ["colour"] * 4 + ["number"] * 4 + ["link"] * 2, strict=True))
 PROBED = ProbeResults(
     kind="tag", labels=("A", "B"), accuracy=(0.8, 0.9, 0.95, 0.95), control=(0.7, 0.6, 0.5, 0.4),
-    majority=0.55, learnt=1200, judged=300, seed=0,
+    majority=0.55, train_count=1200, dev_count=300, seed=0,
 )  # fmt: skip
 
 
@@ -60,7 +60,7 @@ def test_a_tag_that_depends_on_the_word_is_read_off_the_embedding(trunk: Transfo
     assert len(found.accuracy) == 4
     assert found.accuracy[0] > 0.99
     assert found.best == found.accuracy.index(max(found.accuracy))
-    assert found.learnt == sum(len(sentence.words) for sentence in sentences(60))
+    assert found.train_count == sum(len(sentence.words) for sentence in sentences(60))
     tags = [tag for sentence in sentences(30, 1) for tag in sentence.tags or ()]
     learnt = [tag for sentence in sentences(60) for tag in sentence.tags or ()]
     commonest = max(set(learnt), key=learnt.count)
@@ -99,7 +99,7 @@ def test_a_class_of_texts_is_read_off_some_layer(trunk: Transformer, tokenizer: 
         ]
 
     found = probe(trunk, tokenizer, texts(300, 2), texts(100, 3), "classify", pooling=pooling)
-    assert (found.control, found.selectivity, found.judged) == (None, None, 100)
+    assert (found.control, found.selectivity, found.dev_count) == (None, None, 100)
     if pooling == "first":  # the embedding of [CLS] is the same in every text
         assert found.accuracy[0] == found.majority
     assert max(found.accuracy) > found.majority + 0.1
@@ -146,8 +146,8 @@ def test_the_control_gives_a_word_one_tag_as_often_as_real_tags_are() -> None:
 
 def test_no_more_examples_are_taken_than_asked_for(trunk: Transformer, tokenizer: Tokenizer) -> None:
     found = probe(trunk, tokenizer, sentences(60), sentences(30), "tag", limit=40)
-    assert 40 <= found.learnt < 46
-    assert 40 <= found.judged < 46
+    assert 40 <= found.train_count < 46
+    assert 40 <= found.dev_count < 46
 
 
 def test_examples_that_cannot_be_probed_are_refused(trunk: Transformer, tokenizer: Tokenizer) -> None:

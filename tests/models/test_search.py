@@ -68,7 +68,7 @@ def wholes(vocabulary: int, most: int) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize("samples", [1, 4])
 def test_a_beam_wide_enough_finds_what_is_best_of_all(penalty: float, samples: int) -> None:
     toy = Toy(4)
-    config = GenerationConfig(max_new_tokens=4, beams=120, length_penalty=penalty, samples=samples)
+    config = GenerationConfig(max_new_tokens=4, num_beams=120, length_penalty=penalty, samples=samples)
     found = beam_search(toy.first, toy, config, limits(4, 4), STOP)
     for sequence, ours in enumerate(found):
         every = {text: toy.likelihood(sequence, text) / len(text) ** penalty for text in wholes(4, 4)}
@@ -79,13 +79,13 @@ def test_a_beam_wide_enough_finds_what_is_best_of_all(penalty: float, samples: i
 
 def test_there_are_no_more_texts_than_can_be_written() -> None:
     toy = Toy(3)
-    found = beam_search(toy.first, toy, GenerationConfig(max_new_tokens=1, beams=5, samples=5), limits(1, 1), STOP)
+    found = beam_search(toy.first, toy, GenerationConfig(max_new_tokens=1, num_beams=5, samples=5), limits(1, 1), STOP)
     assert [sorted(text for text, _ in ours) for ours in found] == [[[], [1], [2]]] * 2
 
 
 def test_a_narrow_beam_never_says_more_than_is_true() -> None:
     toy = Toy(5)
-    found = beam_search(toy.first, toy, GenerationConfig(max_new_tokens=6, beams=3, samples=3), limits(6, 6), STOP)
+    found = beam_search(toy.first, toy, GenerationConfig(max_new_tokens=6, num_beams=3, samples=3), limits(6, 6), STOP)
     for sequence, ours in enumerate(found):
         scores = [score for _, score in ours]
         assert scores == sorted(scores, reverse=True)
@@ -103,7 +103,7 @@ def test_a_beam_stops_when_none_can_become_better() -> None:
         return torch.tensor([[[9.0, 0.0, 0.0]] * 2])
 
     [[best]] = beam_search(
-        certain, step, GenerationConfig(max_new_tokens=500, beams=2, length_penalty=0.0), limits(500), STOP
+        certain, step, GenerationConfig(max_new_tokens=500, num_beams=2, length_penalty=0.0), limits(500), STOP
     )
     assert best == ([], pytest.approx(log(1 / (1 + 2 * 2.718281828**-9)), abs=1e-6))
     assert not steps
@@ -138,17 +138,17 @@ def test_stops_and_limits_and_the_least_are_kept(search: str) -> None:
 
     beams = 1 if search == "write" else 3
     free = texts(
-        GenerationConfig(max_new_tokens=8, beams=beams, temperature=1.0, length_penalty=0.0), limits(*[8] * 40)
+        GenerationConfig(max_new_tokens=8, num_beams=beams, temperature=1.0, length_penalty=0.0), limits(*[8] * 40)
     )
     assert {len(text) for text in free} >= {0, 1}
     assert all(0 not in text for text in free)
     least = texts(
-        GenerationConfig(max_new_tokens=8, min_new_tokens=3, beams=beams, temperature=1.0, length_penalty=0.0),
+        GenerationConfig(max_new_tokens=8, min_new_tokens=3, num_beams=beams, temperature=1.0, length_penalty=0.0),
         limits(*[8] * 40),
     )
     assert min(map(len, least)) == 3
     bound = texts(
-        GenerationConfig(max_new_tokens=8, min_new_tokens=8, beams=beams), limits(*[1 + n % 10 for n in range(40)])
+        GenerationConfig(max_new_tokens=8, min_new_tokens=8, num_beams=beams), limits(*[1 + n % 10 for n in range(40)])
     )
     assert [len(text) for text in bound] == [min(8, 1 + n % 10) for n in range(40)]
 
@@ -209,8 +209,8 @@ def test_chance_belongs_to_seed_prompt_sample_and_place() -> None:
         ({"top_k": -1}, "top_k: is -1. Give at least 0."),
         ({"top_p": 0.0}, "top_p: is 0.0. Give a share above 0, at most 1."),
         ({"top_p": 1.5}, "top_p: is 1.5. Give a share above 0, at most 1."),
-        ({"beams": 0}, "beams: is 0. Give at least 1."),
-        ({"beams": 2, "samples": 3}, "samples: is 3, of 2 beams. Take as many beams."),
+        ({"num_beams": 0}, "num_beams: is 0. Give at least 1."),
+        ({"num_beams": 2, "samples": 3}, "samples: is 3, of 2 beams. Take as many beams."),
     ],
 )
 def test_what_cannot_be_searched_is_refused(wrong: dict, line: str) -> None:
@@ -245,8 +245,8 @@ def test_where_all_but_a_few_must_not_be_written_the_highest_are_those_few() -> 
 @pytest.mark.gpu
 def test_beams_find_among_many_scores_on_a_gpu_what_they_find_on_a_cpu() -> None:
     sequences, vocabulary = 5, 50_000
-    config = GenerationConfig(max_new_tokens=4, beams=5, samples=5)
-    assert sequences * config.beams * vocabulary >= CHUNKED_FROM
+    config = GenerationConfig(max_new_tokens=4, num_beams=5, samples=5)
+    assert sequences * config.num_beams * vocabulary >= CHUNKED_FROM
     row = torch.randn(vocabulary, generator=torch.Generator().manual_seed(3)) * 3
 
     def found(device: str) -> list[list[tuple[list[int], float]]]:

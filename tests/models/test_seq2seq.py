@@ -146,7 +146,7 @@ def test_a_beam_wide_enough_finds_what_is_likeliest_of_all(way: Attention) -> No
     wholes += list(product(words, repeat=most))
 
     sources = [[2, 3, 4], [4], [3, 2]]
-    config = GenerationConfig(max_new_tokens=most, beams=80, temperature=0)
+    config = GenerationConfig(max_new_tokens=most, num_beams=80, temperature=0)
     found = generate_ids(GenerationEngine(model), sources, config, [stop])
     for read, (best,) in zip(sources, found, strict=True):
         hidden = model(Tokens.from_rows([read] * len(wholes)), Tokens.from_rows([[0, *text[:-1]] for text in wholes]))
@@ -298,7 +298,7 @@ def test_a_gpu_gives_the_numbers_of_a_cpu_and_nearly_so_in_half_precision(config
 @EVERY
 def test_a_step_is_recorded_and_a_search_on_a_gpu_finds_what_a_cpu_finds(config: Seq2SeqConfig) -> None:
     model = stirred(Seq2Seq(replace(config, dropout=0.0)))
-    searches = [GenerationConfig(max_new_tokens=8, temperature=0, beams=beams) for beams in (1, 3)]
+    searches = [GenerationConfig(max_new_tokens=8, temperature=0, num_beams=beams) for beams in (1, 3)]
     true = [generate_ids(GenerationEngine(model), READ, search, [1]) for search in searches]
     moved, read, written = model.cuda(), Tokens.from_rows(READ).to("cuda"), Tokens.from_rows(WRITTEN).to("cuda")
     assert [generate_ids(GenerationEngine(moved), READ, search, [1]) for search in searches] == true

@@ -84,8 +84,13 @@ def test_what_a_run_leaves_is_opened_by_transformers_and_says_the_same(finished:
     ids = torch.tensor([pieces(text)["input_ids"]])
     [scored] = load(finished / "model").score([text])
     assert scored.tokens == ids.shape[1] - 1
-    assert scored.total == pytest.approx(-float(theirs(input_ids=ids, labels=ids).loss) * scored.tokens, rel=1e-5)
-    assert scored.total > 2 * load(finished / "model").score(["cat the the in sees . house dog the"])[0].total
+    assert scored.log_likelihood == pytest.approx(
+        -float(theirs(input_ids=ids, labels=ids).loss) * scored.tokens, rel=1e-5
+    )
+    assert (
+        scored.log_likelihood
+        > 2 * load(finished / "model").score(["cat the the in sees . house dog the"])[0].log_likelihood
+    )
 
 
 def test_a_model_that_looks_only_back_fills_no_blanks(finished: Path) -> None:

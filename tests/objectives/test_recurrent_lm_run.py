@@ -133,7 +133,7 @@ def test_writing_from_a_state_is_writing_from_the_whole_text(model: Model) -> No
         assert model.tokenizer.encode([text[len(prompt) :]])[0] == plainly(model, prompt, 20)
 
 
-@pytest.mark.parametrize("how", [{"temperature": 0.9, "samples": 2}, {"beams": 3}, {"temperature": 0}])
+@pytest.mark.parametrize("how", [{"temperature": 0.9, "samples": 2}, {"num_beams": 3}, {"temperature": 0}])
 def test_neighbours_do_not_change_a_text(model: Model, how: dict[str, Any]) -> None:
     together = model.generate_all(PROMPTS, max_new_tokens=12, **how)
     for prompt, one in zip(PROMPTS, together, strict=True):
@@ -144,17 +144,17 @@ def test_a_wide_beam_finds_what_is_likelier_than_the_greedy_text(model: Model) -
     tokenizer = model.tokenizer
 
     def likelihood(text: str) -> float:
-        return model.score([text])[0].total
+        return model.score([text])[0].log_likelihood
 
     greedy = model.generate(["the king"], temperature=0, max_new_tokens=6, min_new_tokens=6)
-    beam = model.generate(["the king"], beams=8, max_new_tokens=6, min_new_tokens=6, length_penalty=0.0)
+    beam = model.generate(["the king"], num_beams=8, max_new_tokens=6, min_new_tokens=6, length_penalty=0.0)
     assert len(tokenizer.encode(beam)[0]) == len(tokenizer.encode(greedy)[0])
     assert likelihood(beam[0]) >= likelihood(greedy[0]) - 1e-4
 
 
 def test_a_text_is_scored_by_all_that_came_before(model: Model) -> None:
     good, bad = model.score(["the cat sees the dog in the house .", "the the dog sees in cat house the ."])
-    assert good.total > bad.total + 5
+    assert good.log_likelihood > bad.log_likelihood + 5
     assert good.tokens == good.words == 9
 
 

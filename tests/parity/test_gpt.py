@@ -219,9 +219,9 @@ def test_likelihoods_are_those_of_transformers(standard: TransformerConfig, tmp_
         assert one.tokens == ids.shape[1] - 1
         if one.tokens:
             loss = theirs(input_ids=ids, labels=ids).loss
-            assert one.total == pytest.approx(-float(loss) * one.tokens, rel=MOST)
-    [alone] = score(ours, own, texts[:1], budget=1)
-    assert alone.logs == pytest.approx(scored[0].logs, rel=MOST)
+            assert one.log_likelihood == pytest.approx(-float(loss) * one.tokens, rel=MOST)
+    [alone] = score(ours, own, texts[:1], batch_tokens=1)
+    assert alone.token_log_probabilities == pytest.approx(scored[0].token_log_probabilities, rel=MOST)
 
 
 def test_what_is_written_names_the_pieces_that_begin_and_end(tmp_path: Path) -> None:

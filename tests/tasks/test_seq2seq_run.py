@@ -97,7 +97,7 @@ def test_a_run_leaves_a_folder_in_our_own_words(runs: dict[str, Path]) -> None:
     assert (opened.config.width, opened.config.hidden, opened.config.attention) == (16, 24, "bilinear")
     assert opened.config.vocabulary == model.tokenizer.vocabulary
     assert isinstance(model.objective, TextToText)
-    assert len(model.translate(["same a b", "", "back c"], beams=2)) == 3
+    assert len(model.translate(["same a b", "", "back c"], num_beams=2)) == 3
     assert model.write(["same a b"])[0].keys() == {"text"}
 
 
@@ -119,8 +119,8 @@ def test_a_translation_is_the_same_alone_and_in_a_crowd(runs: dict[str, Path]) -
     model = bertsmith.load(runs["attention"] / "model")
     texts = ["same a b c", "back d", "same e e", "back a b c d", "same b"]
     for beams in (1, 4):
-        together = model.translate(texts, beams=beams)
-        assert [model.translate([text], beams=beams)[0] for text in texts] == together
+        together = model.translate(texts, num_beams=beams)
+        assert [model.translate([text], num_beams=beams)[0] for text in texts] == together
 
 
 # -------------------------------------------------------------------------------------------------- alignment

@@ -86,7 +86,7 @@ def test_a_run_leaves_a_folder_that_goes_on_and_translates(data: Path, tmp_path:
     assert opened.config_json["architectures"] == ["MarianMTModel"]
     assert isinstance(model.objective, TextToText)
     assert model.objective.config == recipe.task.settings
-    assert len(model.translate(["same a b", "back c"], beams=2)) == 2
+    assert len(model.translate(["same a b", "back c"], num_beams=2)) == 2
     again = asked(
         str(folder), data, tmp_path / "more", *QUICK, "train.steps=1", "train.checkpoints=0", "task.translation=true"
     )

@@ -87,18 +87,18 @@ def own_overrides(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> 
 def labels(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """What each row is called in tables and legends: with its overrides only where two are called alike, and then
     by a letter where they would fill the legend; the protocol has them whole."""
-    alike = Counter(row["called"] for row in rows)
+    alike = Counter(row["label"] for row in rows)
     found: list[str] = []
     for row in rows:
-        label, others = row["called"], own_overrides(row, rows)
+        label, others = row["label"], own_overrides(row, rows)
         if alike[label] > 1 and others:
             label = f"{label}, {', '.join(text.rpartition('.')[2] for text in others)}"
         found.append(label)
     seen, letters = Counter(found), Counter[str]()
     for index, (row, label) in enumerate(zip(rows, found, strict=True)):
-        if seen[label] > 1 or (alike[row["called"]] > 1 and len(label) > MAX_LABEL):
-            found[index] = f"{row['called']} ({chr(ord('a') + letters[row['called']])})"
-            letters[row["called"]] += 1
+        if seen[label] > 1 or (alike[row["label"]] > 1 and len(label) > MAX_LABEL):
+            found[index] = f"{row['label']} ({chr(ord('a') + letters[row['label']])})"
+            letters[row["label"]] += 1
     return found
 
 

@@ -101,7 +101,7 @@ def _prepare(
     else:
         tokenizer, made = _train_tokenizer(corpus, requested, out, budget)
         summary.save_choices(out, made)
-    corpus.max_characters = made.most
+    corpus.max_characters = made.max_characters
     prepare.prepare_shards(corpus, tokenizer, out / "data", autoconfig.validation_share(corpus.estimated_words))
     return made
 
@@ -128,7 +128,7 @@ def _train_tokenizer(corpus: Corpus, requested: TokenizerConfig, out: Path, budg
         )
     for reason in reasons:
         CONSOLE.print(f"why: {reason}")
-    return learnt.tokenizer, Choices(text=reasons, most=most if most < all_of_it else None)
+    return learnt.tokenizer, Choices(text=reasons, max_characters=most if most < all_of_it else None)
 
 
 def _check_tokenizer(out: Path, tokenizer: Tokenizer, requested: TokenizerConfig) -> None:

@@ -260,6 +260,7 @@ def _export(path: Path, objective: Pretraining, tokenizer: Tokenizer, run: RunSu
         folders.write(folder, shape, state, extra)
         tokenizer.save(folder, max_length=shape.max_length, segments=shape.segments > 1)
         fills = any(name.startswith("mlm_head.") for name in state)
-        use: Use = "goes_on" if shape.causal else "writes" if shape.decoder_layers else "fills" if fills else "is_tuned"
-        use = "is_read" if isinstance(objective.trunk, Elmo) else "reads_on" if objective.stateful else use
+        use: Use = "fill_mask" if fills else "discriminator"
+        use = "causal_lm" if shape.causal else "text_to_text" if shape.decoder_layers else use
+        use = "features" if isinstance(objective.trunk, Elmo) else "recurrent_lm" if objective.stateful else use
         files.write(folder / "README.md", pretrained_card(run, use=use).encode())

@@ -173,9 +173,9 @@ def run_entrant(out: Path, known: dict[str, Any], runner: Runner, rules: Rules) 
     device = hardware.select_device(recipe.train.device)
     row = {
         "name": runner.name,
-        "called": runner.entrant.label,
+        "label": runner.entrant.label,
         "overrides": runner.entrant.overrides,
-        "what": _describe(recipe),
+        "description": _describe(recipe),
         "data": Shards(recipe.data.folder / "train").fingerprint,
         "parameters": runner.cost.parameters,
         "flops": runner.cost.flops,  # for a token
@@ -252,10 +252,10 @@ def score(
     """Take the scores that the points of a row do not have yet, and keep each as soon as it is known."""
     for number, point in enumerate(row["points"], 1):
         for measure in metrics:
-            if point["scores"].get(measure.name, {}).get("asked") == measure.settings:
+            if point["scores"].get(measure.name, {}).get("settings") == measure.settings:
                 continue
             taken = [value for value in measure.compute(recipe, out / point["folder"]) if math.isfinite(value)]
-            point["scores"][measure.name] = {"asked": measure.settings, "values": taken}
+            point["scores"][measure.name] = {"settings": measure.settings, "values": taken}
             save()
             told = leaderboard.cell(measure.name, taken)
             CONSOLE.print(f"{row['name']}, point {number} of {len(row['points'])}: {measure.name} {told}")
@@ -289,24 +289,26 @@ def _protocol(known: Mapping[str, Any]) -> dict[str, str]:
         budget = format_duration(autoconfig.budget_seconds(rules["budget"]))
         told["equal"] = f"the FLOPs that {rules['pacemaker']} spends in {budget}"
     told["clock"] = "loader, steps, log and saving; vocabulary, shards, compilation and scores lie outside"
-    asked = {name: found["asked"] for row in rows for point in row["points"] for name, found in point["scores"].items()}
+    asked = {
+        name: found["settings"] for row in rows for point in row["points"] for name, found in point["scores"].items()
+    }
     for name, how in asked.items():
         match name:
             case leaderboard.BITS_PER_BYTE:
                 told[name] = (
-                    f"of held-out text in sequences as long as in training: {how['hidden']:.0%} of it hidden, or read "
-                    "from left to right, which is harder; a model that guesses no words has none"
+                    f"of held-out text in sequences as long as in training: {how['mask_rate']:.0%} of it masked, or "
+                    "read from left to right, which is harder; a model without a language model head has none"
                 )
             case leaderboard.BLIMP:
-                most = "all pairs" if how["most"] is None else f"{how['most']} pairs"
+                most = "all pairs" if how["limit"] is None else f"{how['limit']} pairs"
                 told[name] = f"minimal pairs whose good sentence is the likelier one, {most} of each phenomenon"
             case _:
                 seeds = "one seed" if how["seeds"] == 1 else f"{how['seeds']} seeds"
-                tuning = f"; {' '.join(how['tuning'])}" if how["tuning"] else ""
+                tuning = f"; {' '.join(how['overrides'])}" if how["overrides"] else ""
                 told[name] = f"fine-tuned and scored on the dev set, {seeds}{tuning}"
     for label, row in zip(labels(rows), rows, strict=True):
         others = own_overrides(row, rows)
-        told[label] = row["what"] + (f"; {' '.join(others)}" if others else "")
+        told[label] = row["description"] + (f"; {' '.join(others)}" if others else "")
     return {**told, **known["machine"]}
 
 

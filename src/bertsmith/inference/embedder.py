@@ -29,11 +29,11 @@ from bertsmith.nn.pooling import Pooling
 from bertsmith.nn.prepacked import prepack
 from bertsmith.text.tokenizer import Tokenizer
 
-Join = Literal["sum", "concatenate"]
+LayerJoin = Literal["sum", "concatenate"]
 Precision = Literal["auto", "float32", "bfloat16"]
 
 CHUNK = {"cpu": 8_192, "cuda": 65_536}  # texts tokenised together, and sorted by length among themselves
-BUDGET = {"cpu": 4_096, "cuda": 131_072}  # tokens in one pass: what a core's cache holds, what fills a GPU
+BATCH_TOKENS = {"cpu": 4_096, "cuda": 131_072}  # tokens in one pass: what a core's cache holds, what fills a GPU
 MIN_PASS_TOKENS = 128  # tokens: a smaller pass on a CPU costs more than it brings
 ROUND_TO = 16  # tokens: passes on a CPU are filled up to a multiple
 WORKERS = 16  # passes computed at once, at most; on more cores each has several
@@ -50,29 +50,29 @@ class Embedder:
         *,
         pooling: Pooling = "mean",
         layers: tuple[int, ...] = (-1,),
-        join: Join = "sum",
+        layer_join: LayerJoin = "sum",
         normalise: bool = True,
-        length: int | None = None,
-        budget: int | None = None,
+        max_length: int | None = None,
+        batch_tokens: int | None = None,
         precision: Precision = "auto",
     ) -> None:
         """`layers` counts the embedding as 0, and -1 is the last. Devlin et al. 2018, section 5.3, join the last four.
 
-        `length` is the most tokens that are read of a text, its two special ones included; `budget` those of a pass.
+        `max_length` is the most tokens of a text, its special tokens included; `batch_tokens` those of a pass.
         """
         most, count = trunk.config.max_length, trunk.config.layers
-        self.length = most if length is None else length
-        if not 2 < self.length <= most:
-            raise RecipeError("length", f"is {length}, and the model reads {most} tokens", f"Give 3 to {most}")
+        self.max_length = most if max_length is None else max_length
+        if not 2 < self.max_length <= most:
+            raise RecipeError("max_length", f"is {max_length}, and the model reads {most} tokens", f"Give 3 to {most}")
         if not layers:
             raise RecipeError("layers", "none is chosen", "-1 is the last")
         if wrong := [layer for layer in layers if not -count - 1 <= layer <= count]:
             raise RecipeError("layers", f"there is no {wrong[0]}", f"They go from 0, the embedding, to {count}")
         self.tokenizer, self.pooling, self.layers = tokenizer, pooling, layers
-        self.join, self.normalise = join, normalise
-        self.width = trunk.config.width * (len(layers) if join == "concatenate" else 1)
+        self.layer_join, self.normalise = layer_join, normalise
+        self.width = trunk.config.width * (len(layers) if layer_join == "concatenate" else 1)
         self.device = trunk.embedding.weight.device
-        self.budget = budget or BUDGET[self.device.type]
+        self.batch_tokens = batch_tokens or BATCH_TOKENS[self.device.type]
         dtype = _dtype(precision, self.device)
         if self.device.type == "cpu":
             self.trunk = prepack(trunk, dtype)
@@ -107,7 +107,7 @@ class Embedder:
             return None
         before, _, after = self.tokenizer.template
         rows = [ids if ids or before or after else [self.tokenizer.start_id] for ids in self.tokenizer.encode(some)]
-        return _Encoded.of(rows, (before[0] if before else None, after[0] if after else None), self.length)
+        return _Encoded.of(rows, (before[0] if before else None, after[0] if after else None), self.max_length)
 
     def _submit(self, encoded: "_Encoded") -> "_Pending":
         return self._submit_to_cpu(encoded) if self.device.type == "cpu" else self._submit_to_gpu(encoded)
@@ -127,15 +127,16 @@ class Embedder:
 
         # Every core gets as many passes as the others, of sizes that have been met before.
         total = int(encoded.lengths.sum())
-        turns = -(-total // (size * self.budget))
+        turns = -(-total // (size * self.batch_tokens))
         share = _rounded_up(max(MIN_PASS_TOKENS, -(-total // (size * turns))))
         begun = [
-            crew.submit(compute, some) for some in batch_by_length(encoded.lengths.tolist(), min(self.budget, share))
+            crew.submit(compute, some)
+            for some in batch_by_length(encoded.lengths.tolist(), min(self.batch_tokens, share))
         ]
         return _Pending(fetch, begun)
 
     def _submit_to_gpu(self, encoded: "_Encoded") -> "_Pending":
-        parts = list(batch_by_length(encoded.lengths.tolist(), self.budget))
+        parts = list(batch_by_length(encoded.lengths.tolist(), self.batch_tokens))
         found = [self._pooled(_pin_memory(encoded.collate(some)).to(self.device)) for some in parts]
         back = torch.from_numpy(np.argsort(np.concatenate(parts))).pin_memory()
         vectors = torch.cat(found).index_select(0, back.to(self.device, non_blocking=True))
@@ -159,7 +160,7 @@ class Embedder:
             every = self.trunk.hidden_states(tokens)
             states = [every[layer] for layer in self.layers]
         pooled = [pool(state, tokens.bounds).float() for state in states]  # B D
-        joined = torch.cat(pooled, 1) if self.join == "concatenate" else torch.stack(pooled).sum(0)
+        joined = torch.cat(pooled, 1) if self.layer_join == "concatenate" else torch.stack(pooled).sum(0)
         return F.normalize(joined) if self.normalise else joined
 
 

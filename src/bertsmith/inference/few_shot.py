@@ -108,7 +108,7 @@ class FewShotClassifier:
         *,
         order_keys: Sequence[int] | None = None,
         calibrate: bool = False,
-        budget: int = BATCH_TOKENS,
+        batch_tokens: int = BATCH_TOKENS,
     ) -> FewShotPredictions:
         """What the model says of each text after its own examples, of which it is shown the first that fit.
 
@@ -133,7 +133,7 @@ class FewShotClassifier:
             shown.append(count)
         asked = [*prompts, *empty] if calibrate else prompts
         framed = [self._prefix_ids + prompt or (self.tokenizer.start_id,) for prompt in asked]
-        found = score_answers(self.objective, framed, self._label_ids, budget)
+        found = score_answers(self.objective, framed, self._label_ids, batch_tokens)
         return FewShotPredictions(
             labels=tuple(self.labels),
             log_likelihoods=found[: len(prompts)],
@@ -153,7 +153,11 @@ class FewShotClassifier:
         figures = {"accuracy": float((names[heard.log_likelihoods.argmax(1)] == gold).mean())}
         if calibrate:
             figures["calibrated"] = float((names[heard.calibrated.argmax(1)] == gold).mean())
-        return {**figures, "fewer": int((heard.shots < count).sum()), "cut": int((heard.truncated > 0).sum())}
+        return {
+            **figures,
+            "fewer_shots": int((heard.shots < count).sum()),
+            "truncated": int((heard.truncated > 0).sum()),
+        }
 
     def _demonstration(self, example: Example) -> str:
         label = str(example.label)
@@ -207,7 +211,7 @@ def _texts(text: Text) -> Texts:
 
 @torch.inference_mode()
 def score_answers(
-    objective: CausalLM, prompts: Sequence[TokenIds], answers: Sequence[TokenIds], budget: int = BATCH_TOKENS
+    objective: CausalLM, prompts: Sequence[TokenIds], answers: Sequence[TokenIds], batch_tokens: int = BATCH_TOKENS
 ) -> Float64[np.ndarray, "P C"]:
     """The logarithm of the likelihood of each answer after each prompt: the sum over its pieces.
 
@@ -222,7 +226,7 @@ def score_answers(
     objective.eval()
     try:
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            for some in batch_by_length([len(prompt) + len(way) for prompt, way in rows], budget):
+            for some in batch_by_length([len(prompt) + len(way) for prompt, way in rows], batch_tokens):
                 taken = [rows[row] for row in some]
                 ids = [np.array([*prompt, *way], np.int32) for prompt, way in taken]
                 tokens = pack_rows([Row(one, np.zeros_like(one)) for one in ids])

@@ -38,7 +38,7 @@ class FilledText:
         return asdict(self)
 
     def __repr__(self) -> str:
-        return f"Filled({self.best!r}, {', '.join(map(repr, self.blanks))})"
+        return f"FilledText({self.best!r}, {', '.join(map(repr, self.blanks))})"
 
 
 @torch.inference_mode()

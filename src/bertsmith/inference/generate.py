@@ -16,7 +16,7 @@ class GeneratedText:
 
     prompt: str
     texts: list[str]
-    unread: int = 0  # tokens of the prompt, which is longer than the model reads
+    truncated_tokens: int = 0  # tokens of the prompt, which is longer than the model reads
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON values."""

@@ -35,15 +35,15 @@ class ScoredText:
     """A text and the natural logarithm of its likelihood, or pseudo-likelihood, whole and by piece."""
 
     text: str
-    total: float
+    log_likelihood: float
     words: int  # as the tokenizer sees them: pieces that do not go on with the word before
     bytes: int  # of the text in UTF-8
     pieces: list[str]
-    logs: list[float]  # of each piece
+    token_log_probabilities: list[float]  # of each piece
 
     @property
     def tokens(self) -> int:
-        return len(self.logs)
+        return len(self.token_log_probabilities)
 
     @property
     def perplexity(self) -> float:
@@ -51,7 +51,7 @@ class ScoredText:
         return perplexity([self])
 
     def __repr__(self) -> str:
-        return f"Scored({self.text[:60]!r}, total={self.total:.2f}, {self.tokens} tokens)"
+        return f"ScoredText({self.text[:60]!r}, log_likelihood={self.log_likelihood:.2f}, {self.tokens} tokens)"
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON values."""
@@ -74,7 +74,7 @@ class MaskedCopies:
     mask_id: int
 
     @classmethod
-    def of(cls, sequences: Sequence[Sequence[int]], tokenizer: Tokenizer, form: PllForm) -> "MaskedCopies":
+    def of(cls, sequences: Sequence[Sequence[int]], tokenizer: Tokenizer, pll_form: PllForm) -> "MaskedCopies":
         """A copy for each piece, in the order of the sequences and their pieces."""
         sizes = np.fromiter(map(len, sequences), np.int64, len(sequences))
         lengths = sizes + 2
@@ -87,7 +87,7 @@ class MaskedCopies:
         ids[text] = np.fromiter((piece for sequence in sequences for piece in sequence), np.int32, int(sizes.sum()))
         places = np.flatnonzero(text)
         shown = places + 1
-        if form == "within_word":
+        if pll_form == "within_word":
             begins = ~tokenizer.continuation_mask[ids] | ~text
             begins[starts + 1] = True  # nothing of the word stands before it
             edges = np.flatnonzero(begins)
@@ -129,18 +129,18 @@ def score(
     tokenizer: Tokenizer,
     texts: Sequence[str],
     *,
-    form: PllForm = "within_word",
+    pll_form: PllForm = "within_word",
     device: torch.device | str | None = None,
-    budget: int = BATCH_TOKENS,
+    batch_tokens: int = BATCH_TOKENS,
 ) -> list[ScoredText]:
     """Each text's log-likelihood or pseudo-log-likelihood, in order. What reads the same is computed once.
 
     A text longer than the model is cut where words begin, into as few windows of like length as it takes, each scored
-    alone. An empty text has no pieces and a total of 0. The objective is moved to `device`, if one is named. `form` is
-    for masked words: what looks only back has nothing to hide.
+    alone. An empty text has no tokens and a log-likelihood of 0. The objective is moved to `device`, if one is named.
+    `pll_form` applies to masked language models only.
     """
-    if form not in get_args(PllForm):
-        raise RecipeError("form", f"there is none called '{form}'", suggest(form, get_args(PllForm)))
+    if pll_form not in get_args(PllForm):
+        raise RecipeError("pll_form", f"there is none called '{pll_form}'", suggest(pll_form, get_args(PllForm)))
     if device is not None:
         objective.to(device)
     once = list(dict.fromkeys(texts))
@@ -155,9 +155,9 @@ def score(
             raise TextError(f"'{text[:40]}'", f"has {blank} where a word should be", "Write the word")
         own.append([numbers.setdefault(part, len(numbers)) for part in windows(ids, tokenizer.continuation_mask, room)])
     if isinstance(objective, CausalLM | RecurrentLM):
-        logs = _causal_log_likelihoods(objective, list(numbers), tokenizer.start_id if numbers else 0, budget)
+        logs = _causal_log_likelihoods(objective, list(numbers), tokenizer.start_id if numbers else 0, batch_tokens)
     else:
-        logs = _pseudo_log_likelihoods(objective, MaskedCopies.of(list(numbers), tokenizer, form), budget)
+        logs = _pseudo_log_likelihoods(objective, MaskedCopies.of(list(numbers), tokenizer, pll_form), batch_tokens)
     ends = np.cumsum([0, *map(len, numbers)])
     scored = {}
     for text, ids, parts in zip(once, encoded, own, strict=True):
@@ -172,14 +172,14 @@ def score(
 class LikelihoodTotals:
     """Sums over any number of texts, from which their perplexity follows."""
 
-    total: float = 0.0  # of the logarithms
+    log_likelihood: float = 0.0  # of the logarithms
     tokens: int = 0
     bytes: int = 0
     texts: int = 0
 
     def plus(self, scores: Sequence[ScoredText]) -> "LikelihoodTotals":
         return LikelihoodTotals(
-            math.fsum([self.total, *(one.total for one in scores)]),
+            math.fsum([self.log_likelihood, *(one.log_likelihood for one in scores)]),
             self.tokens + sum(one.tokens for one in scores),
             self.bytes + sum(one.bytes for one in scores),
             self.texts + len(scores),
@@ -190,14 +190,14 @@ class LikelihoodTotals:
         """e to minus the mean log-likelihood of a token."""
         if not self.tokens:
             raise TextError("texts", "there is nothing to score in them", "Give at least one word")
-        return math.exp(-self.total / self.tokens)
+        return math.exp(-self.log_likelihood / self.tokens)
 
     @property
     def bits_per_byte(self) -> float:
         """Bits for each byte of the texts, so that models with different vocabularies can be compared."""
         if not self.bytes:
             raise TextError("texts", "there is nothing to score in them", "Give at least one word")
-        return -self.total / math.log(2) / self.bytes
+        return -self.log_likelihood / math.log(2) / self.bytes
 
 
 def perplexity(scored: Sequence[ScoredText]) -> float:
@@ -224,7 +224,7 @@ def windows(ids: Sequence[int], continues: Bool[np.ndarray, "V"], max_length: in
 
 
 @torch.inference_mode()
-def _pseudo_log_likelihoods(objective: MaskedLM, copies: MaskedCopies, budget: int) -> Float32[np.ndarray, "N"]:
+def _pseudo_log_likelihoods(objective: MaskedLM, copies: MaskedCopies, batch_tokens: int) -> Float32[np.ndarray, "N"]:
     """The logarithm of each copy's guess. Nothing waits for a GPU until all its work is handed over."""
     device = objective.trunk.embedding.weight.device
     lengths = copies.lengths[copies.sequence_numbers].tolist()
@@ -234,7 +234,7 @@ def _pseudo_log_likelihoods(objective: MaskedLM, copies: MaskedCopies, budget: i
     objective.eval()
     try:
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            for rows in batch_by_length(lengths, budget):
+            for rows in batch_by_length(lengths, batch_tokens):
                 found[len(order) : len(order) + len(rows)] = token_log_probabilities(
                     objective, copies.collate(rows, device)
                 )
@@ -248,7 +248,7 @@ def _pseudo_log_likelihoods(objective: MaskedLM, copies: MaskedCopies, budget: i
 
 @torch.inference_mode()
 def _causal_log_likelihoods(
-    objective: CausalLM | RecurrentLM, sequences: Sequence[Sequence[int]], start: int, budget: int
+    objective: CausalLM | RecurrentLM, sequences: Sequence[Sequence[int]], start: int, batch_tokens: int
 ) -> Float32[np.ndarray, "N"]:
     """The logarithm of each piece after the start and the pieces before it, in the order of the sequences."""
     device, training = objective.trunk.embedding.weight.device, objective.training
@@ -257,7 +257,7 @@ def _causal_log_likelihoods(
     objective.eval()
     try:
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            for some in batch_by_length([len(sequence) for sequence in sequences], budget):
+            for some in batch_by_length([len(sequence) for sequence in sequences], batch_tokens):
                 rows = [np.array([start, *sequences[row][:-1]], np.int32) for row in some]
                 tokens = pack_rows([Row(ids, np.zeros_like(ids)) for ids in rows]).to(device)
                 targets = torch.tensor([piece for row in some for piece in sequences[row]], device=device)

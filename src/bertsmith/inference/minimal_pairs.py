@@ -84,13 +84,16 @@ def evaluate(
     tokenizer: Tokenizer,
     pairs: Sequence[MinimalPair],
     *,
-    form: PllForm = "within_word",
+    pll_form: PllForm = "within_word",
     device: torch.device | str | None = None,
-    budget: int = BATCH_TOKENS,
+    batch_tokens: int = BATCH_TOKENS,
 ) -> MinimalPairScores:
     """Which sentence of each pair the model prefers, by the (pseudo-)log-likelihood of the whole."""
     texts = [text for pair in pairs for text in (pair.good, pair.bad)]
-    totals = [scored.total for scored in score(objective, tokenizer, texts, form=form, device=device, budget=budget)]
+    totals = [
+        scored.log_likelihood
+        for scored in score(objective, tokenizer, texts, pll_form=pll_form, device=device, batch_tokens=batch_tokens)
+    ]
     return accuracies(pairs, list(zip(totals[::2], totals[1::2], strict=True)))
 
 

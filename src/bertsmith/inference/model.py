@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bertsmith.data.labelled.inputs import TrainedOn
 from bertsmith.errors import FolderError, RecipeError, suggest
 from bertsmith.inference import inputs, likelihood
-from bertsmith.inference.embedder import Embedder, Join, Precision
+from bertsmith.inference.embedder import Embedder, LayerJoin, Precision
 from bertsmith.inference.few_shot import classify_few_shot
 from bertsmith.inference.fill import FilledText, fill
 from bertsmith.inference.generate import GeneratedText, generate
@@ -43,9 +43,7 @@ from bertsmith.tasks.text_to_text import TextToText
 from bertsmith.text.tokenizer import Tokenizer
 
 Text = str | tuple[str, str]  # one text, or a pair
-# transformers' word for ours
-SEARCH = {"num_beams": "beams"}
-CHOICES = {"pooling": get_args(Pooling), "join": get_args(Join), "precision": get_args(Precision)}
+CHOICES = {"pooling": get_args(Pooling), "layer_join": get_args(LayerJoin), "precision": get_args(Precision)}
 MAX_LABELS_SHOWN = 6  # labels that a model's name shows, at most
 
 
@@ -143,32 +141,32 @@ class Model:
     # ------------------------------------------------------------------------------------- masked words
 
     @overload
-    def fill(self, texts: str, top: int = 5) -> FilledText: ...  # type: ignore[overload-overlap]  # a text is one
+    def fill(self, texts: str, top_k: int = 5) -> FilledText: ...  # type: ignore[overload-overlap]  # a text is one
 
     @overload
-    def fill(self, texts: Iterable[str], top: int = 5) -> list[FilledText]: ...
+    def fill(self, texts: Iterable[str], top_k: int = 5) -> list[FilledText]: ...
 
-    def fill(self, texts: Texts, top: int = 5) -> FilledText | list[FilledText]:
+    def fill(self, texts: Texts, top_k: int = 5) -> FilledText | list[FilledText]:
         """The best words for every blank of a text, or of many: `fill("It is [MASK].").best`."""
         asked, one = inputs.as_texts(texts)
-        if not isinstance(top, int) or top < 1:
-            raise RecipeError("top", f"is {inputs.short_repr(top)}", "Give 1 or more")
-        found = fill(self.masked_lm("Blanks"), self.tokenizer, asked, top)
+        if not isinstance(top_k, int) or top_k < 1:
+            raise RecipeError("top_k", f"is {inputs.short_repr(top_k)}", "Give 1 or more")
+        found = fill(self.masked_lm("Blanks"), self.tokenizer, asked, top_k)
         return found[0] if one else found
 
     @overload
-    def score(self, texts: str, form: PllForm = "within_word") -> ScoredText: ...  # type: ignore[overload-overlap]
+    def score(self, texts: str, pll_form: PllForm = "within_word") -> ScoredText: ...  # type: ignore[overload-overlap]
 
     @overload
-    def score(self, texts: Iterable[str], form: PllForm = "within_word") -> list[ScoredText]: ...
+    def score(self, texts: Iterable[str], pll_form: PllForm = "within_word") -> list[ScoredText]: ...
 
-    def score(self, texts: Texts, form: PllForm = "within_word") -> ScoredText | list[ScoredText]:
+    def score(self, texts: Texts, pll_form: PllForm = "within_word") -> ScoredText | list[ScoredText]:
         """How likely a text is: its log-likelihood, or the pseudo-log-likelihood of a model of masked words.
 
-        `score("A text.").total` is the natural logarithm; `.perplexity` the figure of one text.
+        `score("A text.").log_likelihood` is the natural logarithm; `.perplexity` the figure of one text.
         """
         asked, one = inputs.as_texts(texts)
-        found = likelihood.score(self.language_model(), self.tokenizer, asked, form=form, device=self.device)
+        found = likelihood.score(self.language_model(), self.tokenizer, asked, pll_form=pll_form, device=self.device)
         return found[0] if one else found
 
     # -------------------------------------------------------------------------------------- next words
@@ -210,7 +208,7 @@ class Model:
     def translate(self, texts: Texts, **how: Any) -> str | list[str]:
         """What a text is in the other language; or whatever else the model has learnt to write.
 
-        `how` is that of `translate_all`: beams, length_penalty and precision.
+        `how` is that of `translate_all`: num_beams, length_penalty and precision.
         """
         asked, one = inputs.as_texts(texts)
         found = self.translate_all(asked, **_known_options(self.translate_all, how))
@@ -221,7 +219,7 @@ class Model:
         self,
         texts: Sequence[str],
         *,
-        beams: int = 5,
+        num_beams: int = 5,
         length_penalty: float = 1.0,
         precision: Literal["float32", "bfloat16"] = "float32",
     ) -> list[TranslatedText]:
@@ -230,7 +228,10 @@ class Model:
             remedy = "Teach it first: bertsmith finetune transformer-small DATA --out runs/mine"
             raise FolderError(self.path, "has not learnt to translate", remedy)
         config = GenerationConfig(
-            max_new_tokens=self.objective.max_new_tokens, temperature=0, beams=beams, length_penalty=length_penalty
+            max_new_tokens=self.objective.max_new_tokens,
+            temperature=0,
+            num_beams=num_beams,
+            length_penalty=length_penalty,
         )
         decoder = self._decoder(precision, {self.tokenizer.stop_id})
         return translate(self.objective, decoder, self.tokenizer, texts, config)
@@ -279,7 +280,7 @@ class Model:
     def embed(self, texts: Texts, **how: Any) -> NDArray[np.float32]:
         """The vector of a text, or a row for each of many, pooled as the folder says.
 
-        `how` may be `pooling`, `layers=[-1, -2]`, `join`, `normalise`, `length`, `budget` and `precision`.
+        `how`: `pooling`, `layers=[-1, -2]`, `layer_join`, `normalise`, `max_length`, `batch_tokens` and `precision`.
         """
         asked, one = inputs.as_texts(texts)
         found = self.embedder(**how)(asked)
@@ -292,7 +293,11 @@ class Model:
         if not isinstance(self.trunk, Transformer):
             raise FolderError(self.path, "gives no vectors of texts", "Take a network such as BERT's")
         length = min(self.sentence_config.length or self.max_length, self.max_length)
-        own = {"pooling": self.sentence_config.pooling, "normalise": self.sentence_config.normalise, "length": length}
+        own = {
+            "pooling": self.sentence_config.pooling,
+            "normalise": self.sentence_config.normalise,
+            "max_length": length,
+        }
         wanted = {**own, **_known_options(Embedder, how)}
         for name, choices in CHOICES.items():
             if name in wanted and wanted[name] not in choices:
@@ -388,15 +393,14 @@ class Model:
 def _known_options(function: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     """Settings by the words that a function has for them; one that it does not know is told with the nearest."""
     words = [name for name, one in inspect.signature(function).parameters.items() if one.kind is one.KEYWORD_ONLY]
-    found = {SEARCH.get(name, name) if SEARCH.get(name) in words else name: value for name, value in options.items()}
-    for name in found:
+    for name in options:
         if name not in words:
             raise RecipeError(name, "is not an option here", suggest(name, words))
-    return found
+    return dict(options)
 
 
 def _warn_truncated(name: str, found: Sequence[GeneratedText | TranslatedText]) -> None:
     """Tell the caller of a method what was too long to be read."""
     for number, one in enumerate(found, 1):
-        if one.unread:
-            warnings.warn(f"{name} {number}: {one.unread} of its tokens were not read", stacklevel=3)
+        if one.truncated_tokens:
+            warnings.warn(f"{name} {number}: {one.truncated_tokens} of its tokens were not read", stacklevel=3)

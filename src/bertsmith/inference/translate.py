@@ -25,12 +25,12 @@ class TranslatedText:
 
     text: str
     translation: str
-    unread: int = 0  # tokens of the text, which is longer than the model reads
+    truncated_tokens: int = 0  # tokens of the text, which is longer than the model reads
     token_ids: tuple[int, ...] = ()  # the translation as it was written, token by token
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON values."""
-        return {"text": self.text, "translation": self.translation, "unread": self.unread}
+        return {"text": self.text, "translation": self.translation, "truncated_tokens": self.truncated_tokens}
 
 
 @dataclass(frozen=True)

@@ -22,19 +22,19 @@ def few_shot_results(title: str, tasks: Mapping[str, TaskRuns], protocol: Mappin
     measures = [name for name in METRIC_LABELS if all(name in run for asked in tasks.values() for run in asked["runs"])]
     rows = []
     for name, asked in tasks.items():
-        guesses = [f"{100 * asked[guess]:.1f}" for guess in ("chance", "commonest")]
+        guesses = [f"{100 * asked[guess]:.1f}" for guess in ("chance", "majority")]
         for shots, runs in _by_shots(asked).items():
             scores = [str(confidence_interval([run[measure] for run in runs]).scaled(100)) for measure in measures]
-            counts = [format_integer(mean(run[what] for run in runs)) for what in ("fewer", "cut")]
+            counts = [format_integer(mean(run[what] for run in runs)) for what in ("fewer_shots", "truncated")]
             rows.append([name, str(shots), *scores, *guesses, *counts])
     columns = [
         "task",
         "shots",
         *(METRIC_LABELS[name] for name in measures),
         "chance",
-        "commonest class",
-        "fewer",
-        "cut",
+        "majority class",
+        "fewer shots",
+        "truncated",
     ]
     picture = _picture(tasks, measures)
     return Results(title=title, columns=columns, rows=rows, protocol=protocol, figures=tasks, chart=picture)
@@ -47,7 +47,7 @@ def _picture(tasks: Mapping[str, TaskRuns], measures: Sequence[str]) -> str:
         for measure in measures:
             known = {shots: mean(run[measure] for run in runs) for shots, runs in _by_shots(asked).items()}
             lines.append(Series(name if measure == "accuracy" else f"{name}, {measure}", sorted(known.items())))
-    guessed = ("always the commonest class", next(iter(tasks.values()))["commonest"]) if len(tasks) == 1 else None
+    guessed = ("majority class", next(iter(tasks.values()))["majority"]) if len(tasks) == 1 else None
     drawn = chart(
         "Texts classified right",
         lines,

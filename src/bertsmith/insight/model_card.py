@@ -9,7 +9,7 @@ from typing import Any, Literal
 from bertsmith.insight.report import RunSummary
 from bertsmith.tasks.findings import name_of
 
-Use = Literal["fills", "goes_on", "writes", "is_tuned", "is_read", "reads_on"]
+Use = Literal["fill_mask", "causal_lm", "text_to_text", "discriminator", "features", "recurrent_lm"]
 
 PIPELINES = {  # what model hubs call a task, and how our own Python asks for it
     "classify": ("text-classification", 'classify(["A text of yours."])'),
@@ -65,16 +65,16 @@ bertsmith.load("this/folder").score(["How likely is this?"])
 
 `bertsmith inspect` draws what its cells know. transformers has no class for it."""
 USES: dict[Use, tuple[str, str, str]] = {  # what model hubs call it, what it is, and how it is used
-    "fills": ("fill-mask", "BERT", MASKED_LM),
-    "goes_on": ("text-generation", "GPT", CAUSAL_LM),
-    "writes": ("text2text-generation", "T5", SPAN_CORRUPTION),
-    "is_tuned": ("feature-extraction", "BERT", DISCRIMINATOR),
-    "is_read": ("feature-extraction", "ELMo", FEATURES),
-    "reads_on": ("text-generation", "recurrent network", RECURRENT_LM),
+    "fill_mask": ("fill-mask", "BERT", MASKED_LM),
+    "causal_lm": ("text-generation", "GPT", CAUSAL_LM),
+    "text_to_text": ("text2text-generation", "T5", SPAN_CORRUPTION),
+    "discriminator": ("feature-extraction", "BERT", DISCRIMINATOR),
+    "features": ("feature-extraction", "ELMo", FEATURES),
+    "recurrent_lm": ("text-generation", "recurrent network", RECURRENT_LM),
 }
 
 
-def pretrained_card(run: RunSummary, license_name: str | None = None, *, use: Use = "fills") -> str:
+def pretrained_card(run: RunSummary, license_name: str | None = None, *, use: Use = "fill_mask") -> str:
     """A README.md with the front matter that model hubs read; `use`: what the model is for as it is."""
     pipeline, kind, example = USES[use]
     figures = _rows(run.figures)
@@ -82,7 +82,7 @@ def pretrained_card(run: RunSummary, license_name: str | None = None, *, use: Us
     machine = _escape_markdown(", ".join(f"{name} {value}" for name, value in run.machine.items()))
     license_line = f"license: {json.dumps(license_name)}\n" if license_name else ""
     return f"""---
-library_name: {"bertsmith" if use in ("is_read", "reads_on") else "transformers"}
+library_name: {"bertsmith" if use in ("features", "recurrent_lm") else "transformers"}
 pipeline_tag: {pipeline}
 {license_line}tags: [bertsmith, {json.dumps(kind.lower())}]
 ---

@@ -48,8 +48,8 @@ class ProbeResults:
     accuracy: tuple[float, ...]  # on the dev examples, by layer; 0 is the embedding
     control: tuple[float, ...] | None  # the same where each word has a tag drawn at random. Hewitt and Liang 2019
     majority: float  # the accuracy of the commonest training label
-    learnt: int  # words, or texts, that the probes were fitted to
-    judged: int  # and those that they were judged by
+    train_count: int  # words, or texts, that the probes were fitted to
+    dev_count: int  # and those that they were judged by
     seed: int
 
     @property
@@ -66,7 +66,7 @@ class ProbeResults:
 
     def to_dict(self) -> dict[str, Any]:
         """As values that JSON can hold."""
-        protocol = {"steps": STEPS, "rate": LEARNING_RATE, "penalty": L2_PENALTY}
+        protocol = {"steps": STEPS, "learning_rate": LEARNING_RATE, "l2_penalty": L2_PENALTY}
         return {**asdict(self), "selectivity": self.selectivity, "best": self.best, "protocol": protocol}
 
 
@@ -108,8 +108,8 @@ def probe(
         accuracy=tuple(found[0]),
         control=tuple(found[1]) if kind == "tag" else None,
         majority=float((truth == commonest).mean()),
-        learnt=len(targets),
-        judged=len(truth),
+        train_count=len(targets),
+        dev_count=len(truth),
         seed=seed,
     )
 
@@ -119,7 +119,7 @@ def draw(probed: ProbeResults, path: str | Path) -> None:
     of = "words" if probed.kind == "tag" else "texts"
     drawn = layer_chart(
         "What a linear probe reads off each layer",
-        f"{len(probed.labels)} labels · {probed.learnt:,} {of} learnt, {probed.judged:,} judged",
+        f"{len(probed.labels)} labels · {probed.train_count:,} {of} learnt, {probed.dev_count:,} judged",
         f"dev {of} judged right",
         ("probe", probed.accuracy),
         reference=("always the commonest label", probed.majority),

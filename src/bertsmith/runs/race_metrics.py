@@ -52,10 +52,10 @@ class Metric:
 
 def build_metrics(config: MetricsConfig) -> list[Metric]:
     """All that the models are asked. What cannot be understood is told before any time is spent."""
-    found = [Metric(BITS_PER_BYTE, {"hidden": MASK_RATE}, _bits_per_byte)]
+    found = [Metric(BITS_PER_BYTE, {"mask_rate": MASK_RATE}, _bits_per_byte)]
     if config.blimp is not None:
         pairs = minimal_pairs.read_minimal_pairs(config.blimp, config.limit)
-        how = {"data": str(config.blimp), "most": config.limit}
+        how = {"data": str(config.blimp), "limit": config.limit}
         found.append(Metric(BLIMP, how, partial(_blimp, pairs)))
     if config.glue is None:
         if config.tasks:
@@ -69,7 +69,7 @@ def build_metrics(config: MetricsConfig) -> list[Metric]:
         task_recipe.build_recipe(
             Path(), there[name], Path(), dev=None, task="classify", seeds=1, overrides=config.finetune_overrides
         )
-        asked = {"data": str(there[name]), "seeds": config.seeds, "tuning": list(config.finetune_overrides)}
+        asked = {"data": str(there[name]), "seeds": config.seeds, "overrides": list(config.finetune_overrides)}
         found.append(Metric(name, asked, learn))
     return found
 
@@ -109,7 +109,9 @@ def _blimp(pairs: Sequence[minimal_pairs.MinimalPair], recipe: Recipe, folder: P
     model = load(folder)
     if not model.has_lm_head:
         return []
-    totals = [scored.total for scored in model.score([text for pair in pairs for text in (pair.good, pair.bad)])]
+    totals = [
+        scored.log_likelihood for scored in model.score([text for pair in pairs for text in (pair.good, pair.bad)])
+    ]
     return [minimal_pairs.accuracies(pairs, list(zip(totals[::2], totals[1::2], strict=True))).accuracy]
 
 

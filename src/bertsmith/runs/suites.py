@@ -230,7 +230,7 @@ def _few_shot_task(
             CONSOLE.print(f"{name}, shots {count}, seed {seed}: {figures['accuracy']:.1%} right")
     commonest = Counter(example.label for example in train).most_common(1)[0][0]
     guessed = sum(example.label == commonest for example in asked.values()) / len(asked)
-    return {**settings, "chance": 1 / len(words), "commonest": guessed, "runs": [runs[one] for one in wanted]}
+    return {**settings, "chance": 1 / len(words), "majority": guessed, "runs": [runs[one] for one in wanted]}
 
 
 def _saved_runs(path: Path, settings: Mapping[str, Any]) -> dict[tuple[int, int], Any]:

@@ -78,7 +78,7 @@ class Choices:
 
     text: Sequence[str] = ()  # of what was made of the text
     recipe: Sequence[str] = ()  # of the recipe
-    most: int | None = None  # characters of the text that are read, where there was no time for all
+    max_characters: int | None = None  # characters of the text that are read, where there was no time for all
 
 
 def save_choices(out: Path, choices: Choices) -> None:
@@ -90,7 +90,7 @@ def load_choices(out: Path) -> Choices:
     """Those of a run's folder; none where nothing was chosen, or where they are damaged."""
     try:
         found = files.read_json(out / CHOICES)
-        most = None if found["most"] is None else int(found["most"])
+        most = None if found["max_characters"] is None else int(found["max_characters"])
         return Choices([str(line) for line in found["text"]], [str(line) for line in found["recipe"]], most)
     except (FolderError, LookupError, TypeError, ValueError):
         return Choices()

@@ -137,8 +137,8 @@ def generate_ids(
     """For each prompt the tokens that are written, as often as there are to be samples."""
     found: list[list[list[int]]] = [[] for _ in rows]
     ends = torch.tensor(stop_ids, dtype=torch.long, device=decoder.device)
-    searched = config.beams > 1
-    ways, samples = (config.beams, 1) if searched else (1, config.samples)
+    searched = config.num_beams > 1
+    ways, samples = (config.num_beams, 1) if searched else (1, config.samples)
     for part in _batches(rows, decoder, config):
         some = [rows[number] for number in part]
         left = [decoder.remaining(row) for row in some]
@@ -163,10 +163,10 @@ def _batches(rows: Sequence[Sequence[int]], decoder: GenerationEngine, config: G
     network: Any = decoder.config
     layers = network.decoder_layers or network.layers
     size = 2 * layers * network.inner * decoder.dtype.itemsize  # of a token
-    copies = 1 if config.beams > 1 else config.samples
+    copies = 1 if config.num_beams > 1 else config.samples
     part: list[int] = []
     for number in sorted(range(len(rows)), key=lambda number: len(rows[number])):
-        tokens = copies * (len(rows[number]) + config.beams * config.max_new_tokens)
+        tokens = copies * (len(rows[number]) + config.num_beams * config.max_new_tokens)
         if part and (len(part) + 1) * tokens * size > CACHE_BYTES[decoder.device.type]:
             yield part
             part = []

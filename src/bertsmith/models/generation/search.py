@@ -35,7 +35,7 @@ class GenerationConfig:
     temperature: float = 0.8  # scores are divided by it: below 1 what is likely gets likelier; 0: only the likeliest
     top_k: int = 50  # likeliest tokens that are drawn from; 0: all
     top_p: float = 0.95  # and of those the likeliest that have this share between them
-    beams: int = 1  # with more than one nothing is drawn: the likeliest whole is looked for
+    num_beams: int = 1  # with more than one nothing is drawn: the likeliest whole is looked for
     length_penalty: float = 1.0  # of beam search: log-likelihoods are divided by length ** length_penalty
     samples: int = 1  # continuations of each prompt; of beams the best so many
     seed: int = 0
@@ -46,15 +46,15 @@ class GenerationConfig:
             ("min_new_tokens", 0),
             ("temperature", 0),
             ("top_k", 0),
-            ("beams", 1),
+            ("num_beams", 1),
             ("samples", 1),
         ):
             if getattr(self, name) < least:
                 raise RecipeError(name, f"is {getattr(self, name)}", f"Give at least {least}")
         if not 0 < self.top_p <= 1:
             raise RecipeError("top_p", f"is {self.top_p}", "Give a share above 0, at most 1")
-        if self.beams > 1 and self.samples > self.beams:
-            raise RecipeError("samples", f"is {self.samples}, of {self.beams} beams", "Take as many beams")
+        if self.num_beams > 1 and self.samples > self.num_beams:
+            raise RecipeError("samples", f"is {self.samples}, of {self.num_beams} beams", "Take as many beams")
 
 
 def draw_uniforms(rows: Sequence[Sequence[int]], config: GenerationConfig) -> Float[Tensor, "B M"]:
@@ -124,7 +124,7 @@ def beam_search(
     become better than those that have been found, even if all its tokens to come were certain.
     """
     sequences, vocabulary = logits.shape
-    beams, most = config.beams, min(config.max_new_tokens, int(limits.max()))
+    beams, most = config.num_beams, min(config.max_new_tokens, int(limits.max()))
     enough = min((1 + max(1, len(stop_ids))) * beams, beams * vocabulary)  # though all the best stop, as many can go on
     total = torch.full((sequences, beams), -torch.inf, device=logits.device)
     total[:, 0] = 0  # there is one beginning, the prompt

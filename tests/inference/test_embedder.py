@@ -184,7 +184,7 @@ def test_passes_on_a_cpu_come_in_few_sizes() -> None:
 def test_mistakes_are_told_in_one_line(trunk: Transformer, tokenizer: Tokenizer) -> None:
     with pytest.raises(TextError, match=r"^texts: is one text, not several. Put it into a list.$"):
         embed(trunk, tokenizer, "the cat")
-    with pytest.raises(RecipeError, match=r"^length: is 25, and the model reads 24 tokens. Give 3 to 24.$"):
+    with pytest.raises(RecipeError, match=r"^max_length: is 25, and the model reads 24 tokens. Give 3 to 24.$"):
         embed(trunk, tokenizer, ["the cat"], max_length=25)
     with pytest.raises(RecipeError, match=r"^layers: there is no 5. They go from 0, the embedding, to 4.$"):
         embed(trunk, tokenizer, ["the cat"], layers=(-1, 5))

@@ -380,6 +380,6 @@ def test_what_cannot_be_asked_is_told_in_one_line(reader: Path, tmp_path: Path) 
         Transformer(replace(BERT, vocabulary=pieces.vocabulary, max_length=32, **SIZES)), MaskedLM.Config()
     )
     with pytest.raises(
-        FolderError, match=r"^there: does not tell the next token\. Shots need a model that was pretrained"
+        FolderError, match=r"^there: does not predict the next token\. Few-shot prompts need a causal"
     ):
         Model(masked, pieces, "there").classify_few_shot(["dog"], [("cat", "yes")])

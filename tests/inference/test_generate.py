@@ -236,7 +236,7 @@ def test_a_model_that_cannot_write_says_so(tmp_path: Path) -> None:
     model = Model(CASES["class"].task(), tokenizer(), "runs/mine")
     with pytest.raises(FolderError) as caught:
         model.generate(["the cat"])
-    fact = "runs/mine: was not trained to tell the next token. "
+    fact = "runs/mine: was not trained to predict the next token. "
     assert (
         str(caught.value) == fact + "Only a model pretrained on next tokens or on spans can write, as GPT and T5 are."
     )

@@ -143,7 +143,7 @@ def test_one_text_gives_one_translation_and_a_list_gives_a_list(model: Model) ->
 def test_a_model_that_has_not_learnt_to_translate_says_so(tmp_path: Path) -> None:
     folders.write(tmp_path, SHAPE, {f"trunk.{name}": weight for name, weight in network().state_dict().items()})
     tokenizer().save(tmp_path)
-    with pytest.raises(FolderError, match=r"has not learnt to translate\. Teach it first: bertsmith finetune"):
+    with pytest.raises(FolderError, match=r"was not fine-tuned to translate\. Fine-tune it first: bertsmith finetune"):
         load(tmp_path).translate(["cat"])
 
 

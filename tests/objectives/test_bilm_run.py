@@ -90,7 +90,7 @@ def test_the_folder_opens_with_its_words_and_says_what_it_cannot_do(finished: Pa
     assert bytes((model.trunk.character_ids[word, 1:7] - 1).tolist()) == b"garden"
     with pytest.raises(FolderError, match="has no masked-word head"):
         model.fill("the [MASK]")
-    with pytest.raises(FolderError, match="was not trained to tell the next token"):
+    with pytest.raises(FolderError, match="was not trained to predict the next token"):
         model.generate(["the"])
     with pytest.raises(FolderError, match="gives no vectors of texts"):
         model.embed(["the"])

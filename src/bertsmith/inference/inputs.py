@@ -1,61 +1,79 @@
-"""What a person hands to a model: one text or many, and for each task the forms in which its examples may come."""
+"""Inputs of a model: one text or many, the examples of each task in the forms people give them, and options."""
 
-from collections.abc import Iterable, Mapping
+import inspect
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from bertsmith.data.labelled import inputs
 from bertsmith.data.labelled.examples import Example, Question, Sentence
 from bertsmith.data.labelled.inputs import Names, TrainedOn
-from bertsmith.errors import RecipeError, TextError
+from bertsmith.errors import RecipeError, TextError, suggest
 
 Texts = str | Iterable[str]  # one text, or many
-MAX_REPR = 40  # characters of a value that a message shows
+MAX_REPR = 40  # characters of a value in a message
 
 
 def as_texts(given: Any, name: str = "texts") -> tuple[list[str], bool]:
-    """Texts as a list, and whether it was one alone."""
+    """Texts as a list, and whether a single text was given."""
     if isinstance(given, str):
         return [given], True
-    found = _as_list(given, name, "Give a text, or a list of texts")
-    for number, text in enumerate(found, 1):
+    texts = _as_list(given, name, "Give a text, or a list of texts")
+    for number, text in enumerate(texts, 1):
         if not isinstance(text, str):
             raise TextError(f"{name} {number}", f"is {short_repr(text)}", "Give a text, or a list of texts")
-    return found, False
+    return texts, False
 
 
 def as_examples(input_format: TrainedOn, given: Any) -> tuple[list[Any], bool]:
-    """What a task is asked, as its examples, and whether it was one alone.
+    """The examples of a task, and whether a single one was given.
 
-    One is a text, a pair of texts as a tuple, a dictionary, or an example; a list holds many. Tags take a tuple of
-    words, questions a pair of question and context, and choices a pair of a beginning and its endings. A dictionary
-    names its texts as the training data did, or as the field does.
+    One input is a text, a pair of texts as a tuple, a dictionary, or an example; a list holds many. Tagging also takes
+    a tuple of words, question answering a pair of question and context, and multiple choice a pair of a beginning and
+    its endings. A dictionary has the column names of the training data, or the field's usual ones.
     """
     form = {"tag": "words", "answer": "question", "choose": "choice"}.get(input_format.kind, "text")
     one = isinstance(given, str | tuple | Mapping | Example | Question | Sentence)
-    found = [given] if one else _as_list(given, "texts", FORMS[form])
+    values = [given] if one else _as_list(given, "texts", FORMS[form])
     names: Names = {}
-    made = []
-    for number, value in enumerate(found, 1):
-        place = f"text {number}"
+    examples = []
+    for number, value in enumerate(values, 1):
+        location = f"text {number}"
         if isinstance(value, Mapping):
-            made.append(inputs.make_example(place, value, input_format, names))
+            examples.append(inputs.make_example(location, value, input_format, names))
         else:
-            made.append(_example(form, value, place))
-    return made, one
+            examples.append(_example(form, value, location))
+    return examples, one
 
 
 def as_integers(given: Any, name: str) -> tuple[int, ...]:
-    """One whole number or several."""
-    found = [given] if isinstance(given, int) else given
-    if not isinstance(found, list | tuple) or not all(isinstance(one, int) for one in found):
+    """One integer or several, as a tuple."""
+    numbers = [given] if isinstance(given, int) else given
+    if not isinstance(numbers, list | tuple) or not all(isinstance(one, int) for one in numbers):
         raise RecipeError(name, f"is {short_repr(given)}", "Give a whole number, or a list of them")
-    return tuple(found)
+    return tuple(numbers)
+
+
+def known_options(function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options that are keyword arguments of a function; an unknown one is refused, with the nearest known name."""
+    known = [name for name, one in inspect.signature(function).parameters.items() if one.kind is one.KEYWORD_ONLY]
+    for name in options:
+        if name not in known:
+            raise RecipeError(name, "is not an option here", suggest(name, known))
+    return dict(options)
+
+
+def warn_truncated(name: str, truncated_tokens: Iterable[int]) -> None:
+    """Warn the caller of a public method about inputs longer than the model reads."""
+    for number, count in enumerate(truncated_tokens, 1):
+        if count:
+            warnings.warn(f"{name} {number}: {count} of its tokens were not read", stacklevel=3)
 
 
 def short_repr(value: Any) -> str:
-    """A value as a message shows it, not too long."""
-    written = repr(value)
-    return written if len(written) <= MAX_REPR else f"{written[:MAX_REPR]}..."
+    """The repr of a value, shortened for a message."""
+    text = repr(value)
+    return text if len(text) <= MAX_REPR else f"{text[:MAX_REPR]}..."
 
 
 FORMS = {
@@ -72,33 +90,33 @@ def _as_list(given: Any, name: str, remedy: str) -> list[Any]:
     return list(given)
 
 
-def _example(form: str, value: Any, place: str) -> Any:
+def _example(form: str, value: Any, location: str) -> Any:
     match form:
         case _ if isinstance(value, Example | Question | Sentence):
             return value
         case "words":
             words = inputs.WORDS.findall(value) if isinstance(value, str) else value
-            return Sentence(location=place, words=_strings(words, value, place, form, 0))
+            return Sentence(location=location, words=_strings(words, value, location, form, 0))
         case "question":
-            question, passage = _strings(value, value, place, form, 2, 2)
-            return Question(location=place, name=place, question=question, context=passage)
+            question, context = _strings(value, value, location, form, 2, 2)
+            return Question(location=location, name=location, question=question, context=context)
         case "choice":
             parts = value
             if isinstance(value, list | tuple) and len(value) == 2 and isinstance(value[1], list | tuple):
                 parts = (value[0], *value[1])
-            return Example(location=place, texts=_strings(parts, value, place, form, 2))
+            return Example(location=location, texts=_strings(parts, value, location, form, 2))
     parts = (value,) if isinstance(value, str) else value
-    return Example(location=place, texts=_strings(parts, value, place, form, 1, 2))
+    return Example(location=location, texts=_strings(parts, value, location, form, 1, 2))
 
 
 def _strings(
-    found: Any, value: Any, place: str, form: str, min_count: int, max_count: float = float("inf")
+    parts: Any, value: Any, location: str, form: str, min_count: int, max_count: float = float("inf")
 ) -> tuple[str, ...]:
-    """So many texts, or a line that says how they may be given."""
+    """Between `min_count` and `max_count` texts; anything else is refused, with the forms that are allowed."""
     if (
-        isinstance(found, list | tuple)
-        and min_count <= len(found) <= max_count
-        and all(isinstance(one, str) for one in found)
+        isinstance(parts, list | tuple)
+        and min_count <= len(parts) <= max_count
+        and all(isinstance(part, str) for part in parts)
     ):
-        return tuple(found)
-    raise TextError(place, f"is {short_repr(value)}", FORMS[form])
+        return tuple(parts)
+    raise TextError(location, f"is {short_repr(value)}", FORMS[form])

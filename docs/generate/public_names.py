@@ -71,7 +71,8 @@ def _class(kind: type, name: str) -> list[str]:
     if is_dataclass(kind):
         rows = [(f"`{part.name}`", _hint(node, part.name), meaning(kind, part)) for part in fields(kind)]
         lines += table(("field", "type", "meaning"), rows)
-    public = [one for one in definitions(node) if isinstance(one, ast.FunctionDef) and not one.name.startswith("_")]
+    parts = [(path_of(one), named(parsed(path_of(one))[0], one.__qualname__.split("."))) for one in _own_classes(kind)]
+    public = {one: where for where, part in parts for one in definitions(part) if _is_public(one)}
     properties = [one for one in public if any("property" in mark for mark in _marks(one))]
     rows = [(f"`{one.name}`", _type(one.returns), _summary(one)) for one in properties]
     lines += table(("property", "type", "meaning"), rows)
@@ -79,9 +80,18 @@ def _class(kind: type, name: str) -> list[str]:
     for one in public:
         if one not in properties:
             caller = name if "classmethod" in _marks(one) else re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-            lines += [f"#### {name}.{one.name}", "", *_function(one, path, f"{caller}.{one.name}")]
+            lines += [f"#### {name}.{one.name}", "", *_function(one, public[one], f"{caller}.{one.name}")]
             lines += [f"`{aliases[one.name]}` is another name of it.", ""] if one.name in aliases else []
     return lines
+
+
+def _own_classes(kind: type) -> list[type]:
+    """A class, and the classes of bertsmith that it inherits from."""
+    return [one for one in kind.__mro__ if one.__module__.startswith("bertsmith.")]
+
+
+def _is_public(one: Any) -> bool:
+    return isinstance(one, ast.FunctionDef) and not one.name.startswith("_")
 
 
 def _marks(node: ast.FunctionDef) -> list[str]:

@@ -14,7 +14,6 @@ TO_SPLIT = {
     "data/labelled/reader.py",
     "data/labelled/tables.py",
     "data/packing/plan.py",
-    "inference/model.py",
     "insight/evaluation.py",
     "models/hf/convert.py",
     "nn/attention.py",

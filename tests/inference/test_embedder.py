@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from bertsmith.data.batch import Tokens
 from bertsmith.errors import RecipeError, TextError
 from bertsmith.inference import embedder as module
-from bertsmith.inference.embedder import Embedder, embed, semantic_search
+from bertsmith.inference import semantic_search as searching
+from bertsmith.inference.embedder import Embedder, embed
+from bertsmith.inference.semantic_search import semantic_search
 from bertsmith.models.transformer import Transformer
 from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.pooling import first, mean
@@ -196,8 +198,8 @@ def test_mistakes_are_told_in_one_line(trunk: Transformer, tokenizer: Tokenizer)
 
 @pytest.mark.parametrize("block", [7, 64, 1000])
 def test_the_nearest_are_those_a_full_sort_finds(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BLOCK", block)
-    monkeypatch.setattr(module, "QUERIES", 3)
+    monkeypatch.setattr(searching, "BLOCK", block)
+    monkeypatch.setattr(searching, "QUERIES", 3)
     dice = np.random.default_rng(0)
     vectors, queries = (dice.standard_normal((count, 16), np.float32) for count in (200, 8))
     scores, places = semantic_search(vectors, queries, 9)

@@ -379,7 +379,5 @@ def test_what_cannot_be_asked_is_told_in_one_line(reader: Path, tmp_path: Path) 
     masked = MaskedLM(
         Transformer(replace(BERT, vocabulary=pieces.vocabulary, max_length=32, **SIZES)), MaskedLM.Config()
     )
-    with pytest.raises(
-        FolderError, match=r"^there: does not predict the next token\. Few-shot prompts need a causal"
-    ):
+    with pytest.raises(FolderError, match=r"^there: does not predict the next token\. Few-shot prompts need a causal"):
         Model(masked, pieces, "there").classify_few_shot(["dog"], [("cat", "yes")])

@@ -237,9 +237,7 @@ def test_a_model_that_cannot_write_says_so(tmp_path: Path) -> None:
     with pytest.raises(FolderError) as caught:
         model.generate(["the cat"])
     fact = "runs/mine: was not trained to predict the next token. "
-    assert (
-        str(caught.value) == fact + "Only a model pretrained on next tokens or on spans can write, as GPT and T5 are."
-    )
+    assert str(caught.value) == fact + "Only causal and text-to-text models generate, such as GPT and T5."
 
 
 def test_one_prompt_gives_one_text_and_a_list_gives_a_list(model: Model) -> None:

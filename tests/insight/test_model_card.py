@@ -66,12 +66,12 @@ def test_a_card_of_plain_words_reads_as_before() -> None:
 @pytest.mark.parametrize(
     ("use", "pipeline"),
     [
-        ("fills", "fill-mask"),
-        ("goes_on", "text-generation"),
-        ("writes", "text2text-generation"),
-        ("is_tuned", "feature-extraction"),
-        ("is_read", "feature-extraction"),
-        ("reads_on", "text-generation"),
+        ("fill_mask", "fill-mask"),
+        ("causal_lm", "text-generation"),
+        ("text_to_text", "text2text-generation"),
+        ("discriminator", "feature-extraction"),
+        ("features", "feature-extraction"),
+        ("recurrent_lm", "text-generation"),
     ],
 )
 def test_a_card_names_the_pipeline_of_its_use_and_the_library_that_opens_it(use: Use, pipeline: str) -> None:

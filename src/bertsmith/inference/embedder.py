@@ -1,7 +1,7 @@
-"""Embeddings of texts, for any number of them, and semantic search among them.
+"""Sentence embeddings of any number of texts.
 
-No text is padded. On a CPU each core works through passes of its own, small enough for its cache; on a GPU passes are
-large, nothing is waited for, and what has been computed is fetched while the next texts are under way.
+No text is padded. On a CPU each core computes batches of its own, small enough for its cache; on a GPU batches are
+large, nothing waits for the device, and vectors are copied back while the next texts are tokenised.
 """
 
 import copy
@@ -32,16 +32,20 @@ from bertsmith.text.tokenizer import Tokenizer
 LayerJoin = Literal["sum", "concatenate"]
 Precision = Literal["auto", "float32", "bfloat16"]
 
-CHUNK = {"cpu": 8_192, "cuda": 65_536}  # texts tokenised together, and sorted by length among themselves
-BATCH_TOKENS = {"cpu": 4_096, "cuda": 131_072}  # tokens in one pass: what a core's cache holds, what fills a GPU
-MIN_PASS_TOKENS = 128  # tokens: a smaller pass on a CPU costs more than it brings
-ROUND_TO = 16  # tokens: passes on a CPU are filled up to a multiple
-WORKERS = 16  # passes computed at once, at most; on more cores each has several
-BLOCK, QUERIES = 65_536, 256  # vectors and queries that are multiplied at once
+CHUNK = {"cpu": 8_192, "cuda": 65_536}  # texts that are tokenised and sorted by length together
+BATCH_TOKENS = {"cpu": 4_096, "cuda": 131_072}  # tokens in a batch: as many as a core's cache holds, or as fill a GPU
+MIN_PASS_TOKENS = 128  # tokens: smaller batches on a CPU cost more than they save
+ROUND_TO = 16  # tokens: batches on a CPU are padded to a multiple
+WORKERS = 16  # batches computed at once, at most; with more cores each takes several
 
 
 class Embedder:
-    """A trunk made ready for vectors: its weights in the precision and the order that the device reads fastest."""
+    """A network prepared for embeddings: its weights in the precision and the layout that the device reads fastest.
+
+    >>> embedder = model.embedder(layers=[-1, -2], layer_join="concatenate")
+    >>> embedder(["the cat", "the dog"]).shape
+    (2, 64)
+    """
 
     def __init__(
         self,
@@ -56,9 +60,9 @@ class Embedder:
         batch_tokens: int | None = None,
         precision: Precision = "auto",
     ) -> None:
-        """`layers` counts the embedding as 0, and -1 is the last. Devlin et al. 2018, section 5.3, join the last four.
+        """Layer 0 of `layers` is the embedding, -1 the last; Devlin et al. 2018, section 5.3, concatenate four layers.
 
-        `max_length` is the most tokens of a text, its special tokens included; `batch_tokens` those of a pass.
+        `max_length` counts the special tokens, too; `batch_tokens` is the size of a batch.
         """
         most, count = trunk.config.max_length, trunk.config.layers
         self.max_length = most if max_length is None else max_length
@@ -85,22 +89,26 @@ class Embedder:
         return np.concatenate(parts) if parts else np.zeros((0, self.width), np.float32)
 
     def stream(self, texts: Iterable[str]) -> Iterator[NDArray[np.float32]]:
-        """The same for texts without end: the vectors of the first some thousands, of the next, and so on."""
+        """The vectors of an iterable of any length, a chunk of some thousand texts at a time.
+
+        >>> [vectors.shape for vectors in model.embedder().stream(iter(["the cat", "the dog"]))]
+        [(2, 32)]
+        """
         if isinstance(texts, str):
             raise TextError("texts", "is one text, not several", "Put it into a list")
-        source, under_way = iter(texts), _Pending()
+        source, pending = iter(texts), _Pending()
         with ThreadPoolExecutor(1) as reader:
             try:
                 reading = reader.submit(self._encode, source)
                 while (read := reading.result()) is not None:
                     reading = reader.submit(self._encode, source)
-                    before, under_way = under_way, self._submit(read)
-                    if before.fetch is not None:
-                        yield before.fetch()
-                if under_way.fetch is not None:
-                    yield under_way.fetch()
+                    previous, pending = pending, self._submit(read)
+                    if previous.fetch is not None:
+                        yield previous.fetch()
+                if pending.fetch is not None:
+                    yield pending.fetch()
             finally:
-                under_way.cancel()
+                pending.cancel()
 
     def _encode(self, texts: Iterator[str]) -> "_Encoded | None":
         if not (some := list(islice(texts, CHUNK[self.device.type]))):
@@ -113,7 +121,7 @@ class Embedder:
         return self._submit_to_cpu(encoded) if self.device.type == "cpu" else self._submit_to_gpu(encoded)
 
     def _submit_to_cpu(self, encoded: "_Encoded") -> "_Pending":
-        crew, size = _thread_pool(os.getpid(), torch.get_num_threads())
+        pool, size = _thread_pool(os.getpid(), torch.get_num_threads())
         vectors = np.empty((len(encoded.lengths), self.width), np.float32)
 
         def compute(some: list[int]) -> None:
@@ -121,19 +129,19 @@ class Embedder:
             vectors[some] = self._pooled(tokens)[: len(some)].numpy()
 
         def fetch() -> NDArray[np.float32]:
-            for one in begun:
+            for one in futures:
                 one.result()
             return vectors
 
-        # Every core gets as many passes as the others, of sizes that have been met before.
+        # Every core gets equally many batches, of sizes that oneDNN has compiled a kernel for.
         total = int(encoded.lengths.sum())
         turns = -(-total // (size * self.batch_tokens))
         share = _rounded_up(max(MIN_PASS_TOKENS, -(-total // (size * turns))))
-        begun = [
-            crew.submit(compute, some)
+        futures = [
+            pool.submit(compute, some)
             for some in batch_by_length(encoded.lengths.tolist(), min(self.batch_tokens, share))
         ]
-        return _Pending(fetch, begun)
+        return _Pending(fetch, futures)
 
     def _submit_to_gpu(self, encoded: "_Encoded") -> "_Pending":
         parts = list(batch_by_length(encoded.lengths.tolist(), self.batch_tokens))
@@ -146,7 +154,7 @@ class Embedder:
 
         def fetch() -> NDArray[np.float32]:
             done.synchronize()
-            fetched: NDArray[np.float32] = host.numpy().copy()  # pinned memory is scarce
+            fetched: NDArray[np.float32] = host.numpy().copy()  # pinned memory is scarce: give it back
             return fetched
 
         return _Pending(fetch)
@@ -164,44 +172,19 @@ class Embedder:
         return F.normalize(joined) if self.normalise else joined
 
 
-def embed(trunk: Transformer, tokenizer: Tokenizer, texts: Iterable[str], **how: Any) -> NDArray[np.float32]:
-    """A vector for each text, in their order. `how` is that of `Embedder`, which to keep saves time."""
-    return Embedder(trunk, tokenizer, **how)(texts)
-
-
-def semantic_search(
-    vectors: NDArray[np.float32], queries: NDArray[np.float32], top_k: int = 10
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """For each query its largest products with all the vectors, and whose they are, the best first.
-
-    Exact. The vectors are read once, some at a time, and may lie in a memory map larger than the memory.
-    """
-    if vectors.ndim != 2 or queries.ndim != 2 or vectors.shape[1] != queries.shape[1]:
-        fact = f"are {queries.shape}, the vectors {vectors.shape}"
-        raise TextError("queries", fact, "Both are tables with one vector a row, all of one width")
-    scores = torch.empty((len(queries), 0))
-    places = torch.empty((len(queries), 0), dtype=torch.int64)
-    for start in range(0, len(vectors), BLOCK):
-        table = np.asarray(vectors[start : start + BLOCK]).T
-        top = min(top_k, table.shape[1])
-        found = [torch.from_numpy(part @ table).topk(top) for part in _query_chunks(queries)]
-        scores = torch.cat((scores, torch.cat([best.values for best in found])), 1)
-        places = torch.cat((places, torch.cat([best.indices for best in found]) + start), 1)
-        scores, kept = scores.topk(min(top_k, scores.shape[1]))
-        places = places.gather(1, kept)
-    return scores.numpy(), places.numpy()
+def embed(trunk: Transformer, tokenizer: Tokenizer, texts: Iterable[str], **options: Any) -> NDArray[np.float32]:
+    """A vector for each text, in order, with the options of `Embedder`; an `Embedder` that is kept saves time."""
+    return Embedder(trunk, tokenizer, **options)(texts)
 
 
 @dataclass(frozen=True)
 class _Encoded:
-    """Texts as the ids of their pieces, end to end, without the special ones round each."""
+    """The token ids of texts, end to end, without special tokens."""
 
     ids: NDArray[np.int32]
     starts: NDArray[np.int64]
-    lengths: NDArray[np.int64]  # what is read of each text, special pieces included
-    special_tokens: tuple[
-        int | None, int | None
-    ]  # the special piece before a text, and the one after it, where there are any
+    lengths: NDArray[np.int64]  # tokens that are read of each text, special tokens included
+    special_tokens: tuple[int | None, int | None]  # before and after a text; None where the tokenizer has none
 
     @classmethod
     def of(
@@ -217,10 +200,10 @@ class _Encoded:
         )
 
     def collate(self, some: list[int], total: int = 0) -> Tokens:
-        """Some texts end to end, filled up to a total with short sequences that nobody reads."""
+        """A flat batch of some texts, padded to `total` tokens with short sequences whose vectors are dropped."""
         count, lengths = len(some), self.lengths[some]
         real, shortest, longest = int(lengths.sum()), int(lengths.min()), int(lengths.max())
-        if total > real:  # none longer than the others, so that what is sorted stays so
+        if total > real:  # none longer than the shortest text, so that lengths stay sorted
             many, rest = divmod(total - real, shortest)
             lengths = np.append(lengths, [shortest] * many + [rest] * (rest > 0)).astype(np.int64)
         bounds = np.concatenate(([0], np.cumsum(lengths)))
@@ -228,8 +211,8 @@ class _Encoded:
         start, stop = self.special_tokens
         ids = np.full(len(positions), start or 0, np.int32)
         if len(self.ids):
-            places = np.repeat(self.starts[some], lengths[:count]) + positions[:real] - (start is not None)
-            ids[:real] = self.ids.take(places, mode="clip")
+            sources = np.repeat(self.starts[some], lengths[:count]) + positions[:real] - (start is not None)
+            ids[:real] = self.ids.take(sources, mode="clip")
         if start is not None:
             ids[bounds[:count]] = start
         if stop is not None:
@@ -245,7 +228,7 @@ class _Encoded:
 
 @dataclass(frozen=True)
 class _Pending:
-    """Vectors that are being computed, and how to wait for them."""
+    """Vectors that are being computed; `fetch` waits for them."""
 
     fetch: Callable[[], NDArray[np.float32]] | None = None
     futures: list[Future[None]] = field(default_factory=list)
@@ -257,25 +240,25 @@ class _Pending:
 
 @lru_cache(4)
 def _thread_pool(process: int, threads: int) -> tuple[ThreadPoolExecutor, int]:
-    """Threads that compute passes side by side, one core each: two cores that share a pass wait for each other.
+    """A thread for each core, since two cores that share a batch wait for each other.
 
-    They stay, so that what is set here is set once; a process that was forked gets its own.
+    The pool is kept, so that torch's thread count is set once; a forked process gets a pool of its own.
     """
     size = min(threads, WORKERS)
-    crew, met = ThreadPoolExecutor(size), Barrier(size)
+    pool, barrier = ThreadPoolExecutor(size), Barrier(size)
 
     def begin() -> None:
         torch.set_num_threads(threads // size)
-        met.wait()
+        barrier.wait()
 
-    for one in [crew.submit(begin) for _ in range(size)]:
+    for one in [pool.submit(begin) for _ in range(size)]:
         one.result()
-    torch.set_num_threads(threads)  # of this thread, and of those to come
-    return crew, size
+    torch.set_num_threads(threads)  # of this thread, and of threads started later
+    return pool, size
 
 
 def _rounded_up(tokens: int) -> int:
-    """So many tokens or at most an eighth more: oneDNN compiles a kernel for each number it meets."""
+    """At most an eighth more tokens: oneDNN compiles a kernel for each size, so there should be few sizes."""
     step = max(ROUND_TO, 1 << max(0, (tokens - 1).bit_length() - 3))
     return -(-tokens // step) * step
 
@@ -289,12 +272,8 @@ def _pin_memory(tokens: Tokens) -> Tokens:
     )
 
 
-def _query_chunks(queries: NDArray[np.float32]) -> list[NDArray[np.float32]]:
-    return [queries[first : first + QUERIES] for first in range(0, max(1, len(queries)), QUERIES)]
-
-
 def _dtype(precision: Precision, device: torch.device) -> torch.dtype:
-    """Half precision where matrix units do it faster: on GPUs since Ampere, and on processors with AMX."""
+    """bfloat16 where matrix units are faster with it: GPUs since Ampere, and processors with AMX."""
     if precision == "auto":
         if device.type == "cuda":
             fast = torch.cuda.get_device_properties(device).major >= 8

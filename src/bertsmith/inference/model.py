@@ -159,9 +159,8 @@ class Model(LoadedModel):
         if not isinstance(self.objective, TextToText) or self.objective.config.output != "text":
             remedy = "Fine-tune it first: bertsmith finetune transformer-small DATA --out runs/mine"
             raise FolderError(self.path, "was not fine-tuned to translate", remedy)
-        config = GenerationConfig(
-            max_new_tokens=self.objective.max_new_tokens, temperature=0, num_beams=num_beams, length_penalty=length_penalty
-        )
+        beam_search: dict[str, Any] = {"num_beams": num_beams, "length_penalty": length_penalty, "temperature": 0}
+        config = GenerationConfig(max_new_tokens=self.objective.max_new_tokens, **beam_search)
         engine = self._engine(precision, {self.tokenizer.stop_id})
         return translate(self.objective, engine, self.tokenizer, texts, config)
 
@@ -296,4 +295,3 @@ class Model(LoadedModel):
             remedy = f"Fine-tune it first: bertsmith finetune {self.path} DATA --task {task} --out runs/mine"
             raise FolderError(self.path, f"was not fine-tuned to {task}", remedy)
         return self.predict(texts)
-

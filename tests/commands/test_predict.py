@@ -130,10 +130,10 @@ def test_the_nearest_text_of_a_text_is_itself(masked: Path, tmp_path: Path, caps
 def test_scores_are_told_line_by_line(masked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     texts = [text for text in TEXTS if text]
     (tmp_path / "lines.txt").write_text("\n".join(texts))
-    score.score(masked, [str(tmp_path / "lines.txt")], form="within_word", as_json=True)
-    expected = [one.total for one in load(masked).score(texts)]
-    assert [one["total"] for one in said(capsys)] == pytest.approx(expected, rel=1e-5)
-    score.score(masked, [str(tmp_path / "lines.txt")], form="original", as_json=False)
+    score.score(masked, [str(tmp_path / "lines.txt")], pll_form="within_word", as_json=True)
+    expected = [one.log_likelihood for one in load(masked).score(texts)]
+    assert [one["log_likelihood"] for one in said(capsys)] == pytest.approx(expected, rel=1e-5)
+    score.score(masked, [str(tmp_path / "lines.txt")], pll_form="original", as_json=False)
     assert "pseudo-perplexity" in capsys.readouterr().out
 
 
@@ -158,7 +158,7 @@ def test_a_model_that_was_not_fine_tuned_says_so(masked: Path, tmp_path: Path) -
         predict.predict(masked, [], out=None)
     (tmp_path / "bad.txt").write_bytes(b"a\xff\n")
     with pytest.raises(TextError, match=r"bad\.txt: is not UTF-8 text\.$"):
-        score.score(masked, [str(tmp_path / "bad.txt")], form="original", as_json=True)
+        score.score(masked, [str(tmp_path / "bad.txt")], pll_form="original", as_json=True)
 
 
 # ------------------------------------------------------------------------------- what was learnt from
@@ -222,7 +222,7 @@ def verbs(folder: Path) -> dict[str, Verb]:
         "predicted.jsonl": lambda out: predict.predict(model, inputs, out=out),
         "vectors.npy": lambda out: embed.embed(folder / "masked", inputs, out),
         "vectors.parquet": lambda out: embed.embed(folder / "masked", inputs, out),
-        "scored.jsonl": lambda out: score.score(folder / "masked", inputs, form="original", as_json=False, out=out),
+        "scored.jsonl": lambda out: score.score(folder / "masked", inputs, pll_form="original", as_json=False, out=out),
     }
 
 
@@ -349,7 +349,7 @@ def test_texts_and_names_that_look_like_markup_are_shown_as_they_are(
     text = "the [/] cat [bold]sees\x1b[31m a dog :smile:"
     (tmp_path / "lines.txt").write_text(text + "\n")
     inputs, shown = [str(tmp_path / "lines.txt")], text.replace("\x1b", "\\x1b")
-    score.score(masked, inputs, form="original", as_json=False)
+    score.score(masked, inputs, pll_form="original", as_json=False)
     embed.search(masked, [text], inputs, top_k=1, as_json=False)
     seen = capsys.readouterr().out
     assert seen.count(shown) == 3

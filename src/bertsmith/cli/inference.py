@@ -64,7 +64,7 @@ def embed(
         list[int] | None,
         typer.Option("--layer", help="Layer: 0 is the embedding, -1 the last (the default); may be repeated."),
     ] = None,
-    join: Annotated[Literal["sum", "concatenate"], typer.Option(help="How several layers are combined.")] = "sum",
+    layer_join: Annotated[Literal["sum", "concatenate"], typer.Option(help="How several layers are combined.")] = "sum",
     precision: Annotated[
         Literal["auto", "float32", "bfloat16"],
         typer.Option(help="Number format of the weights; auto: the fastest of this machine."),
@@ -75,7 +75,7 @@ def embed(
 
     given: dict[str, Any] = {} if pooling is None else {"pooling": pooling}
     given |= {"layers": tuple(layers)} if layers else {}
-    command.embed(model, inputs or [], out, join=join, precision=precision, **given)
+    command.embed(model, inputs or [], out, layer_join=layer_join, precision=precision, **given)
 
 
 @app.command(rich_help_panel=USE)
@@ -102,7 +102,7 @@ def search(
 def score(
     model: ModelFolder,
     inputs: Input = None,
-    form: Annotated[
+    pll_form: Annotated[
         Literal["within_word", "original"],
         typer.Option(
             help="Of a masked model: also mask the later tokens of the same word (within_word), or only the token that "
@@ -120,7 +120,7 @@ def score(
     """
     from bertsmith.commands import score as command
 
-    command.score(model, inputs or [], form=form, as_json=as_json, out=out)
+    command.score(model, inputs or [], pll_form=pll_form, as_json=as_json, out=out)
 
 
 @app.command(rich_help_panel=USE)
@@ -148,7 +148,7 @@ def generate(
     seed: Annotated[
         int, typer.Option(help="Random seed; the same seed gives the same text.", rich_help_panel=SAMPLING)
     ] = 0,
-    beams: Annotated[
+    num_beams: Annotated[
         int, typer.Option(help="Beam width; above 1, beam search instead of sampling.", rich_help_panel=BEAM_SEARCH)
     ] = 1,
     length_penalty: Annotated[
@@ -161,7 +161,7 @@ def generate(
     from bertsmith.commands import generate as command
 
     search: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "samples": samples}
-    search |= {"seed": seed, "beams": beams, "length_penalty": length_penalty}
+    search |= {"seed": seed, "num_beams": num_beams, "length_penalty": length_penalty}
     length: dict[str, Any] = {"max_new_tokens": max_new_tokens, "min_new_tokens": min_new_tokens}
     command.generate(model, prompts or [], as_json=as_json, precision=precision, **length, **search)
 
@@ -172,7 +172,7 @@ def translate(
     inputs: Annotated[
         list[str] | None, typer.Argument(help="Files of lines, also .gz .xz .zst; standard input by default.")
     ] = None,
-    beams: Annotated[int, typer.Option(help="Beam width; 1 is greedy decoding.")] = 5,
+    num_beams: Annotated[int, typer.Option(help="Beam width; 1 is greedy decoding.")] = 5,
     length_penalty: Annotated[float, typer.Option(help="Above 0, longer texts are favoured.")] = 1.0,
     precision: Precision = "float32",
     reference: Annotated[
@@ -187,5 +187,5 @@ def translate(
     """Translate, or any other text-to-text task: one line for each line, in order."""
     from bertsmith.commands import generate as command
 
-    search: dict[str, Any] = {"beams": beams, "length_penalty": length_penalty, "precision": precision}
+    search: dict[str, Any] = {"num_beams": num_beams, "length_penalty": length_penalty, "precision": precision}
     command.translate(model, inputs or [], reference=reference, as_json=as_json, picture=alignment, **search)

@@ -16,8 +16,8 @@ from bertsmith.data.corpus.sources import import_pyarrow
 from bertsmith.data.labelled import unlabelled
 from bertsmith.data.output import Output
 from bertsmith.errors import TextError
-from bertsmith.inference import embedder as embeddings
 from bertsmith.inference.load import load
+from bertsmith.inference.semantic_search import semantic_search
 from bertsmith.runs.inference_output import checked_inputs, notice_once, output_settings, remaining_inputs
 
 CONSOLE = terminal.console()
@@ -57,7 +57,7 @@ def search(model: Path, texts: Sequence[str], corpus: Sequence[str], *, top_k: i
     if not lines:
         raise TextError("--corpus", "holds no text")
     queries = list(texts) if texts else list(unlabelled.texts(["-"]))
-    cosines, indices = embeddings.semantic_search(loaded.embed(lines), loaded.embed(queries), min(top_k, len(lines)))
+    cosines, indices = semantic_search(loaded.embed(lines), loaded.embed(queries), min(top_k, len(lines)))
     for query, row, nearest in zip(queries, cosines.tolist(), indices.tolist(), strict=True):
         found = [{"text": lines[index], "cosine": cosine} for cosine, index in zip(row, nearest, strict=True)]
         if as_json:

@@ -26,8 +26,8 @@ def generate(model: Path, prompts: Sequence[str], *, as_json: bool, **options: A
     """Each prompt, or each line of standard input, with its continuation."""
     loaded = load(model)
     for one in loaded.generate_all(list(prompts) or list(unlabelled.texts(["-"])), **options):
-        if one.unread:
-            fact = f"{one.unread:,} of its tokens exceed the maximum length of the model"
+        if one.truncated_tokens:
+            fact = f"{one.truncated_tokens:,} of its tokens exceed the maximum length of the model"
             notice(f"'{one.prompt[:40]}...': {fact}. They were left out.")
         if as_json:
             print(terminal.json_line(one.to_dict()), flush=True)
@@ -59,8 +59,8 @@ def translate(
     lines = (line for name in inputs or ["-"] for line in unlabelled.every_line(name))
     while batch := list(islice(lines, BATCH_LINES)):
         for number, one in enumerate(loaded.translate_all(batch, **options), len(translations) + 1):
-            if one.unread:
-                fact = f"{one.unread:,} tokens exceed the maximum length of the model"
+            if one.truncated_tokens:
+                fact = f"{one.truncated_tokens:,} tokens exceed the maximum length of the model"
                 notice(f"line {number}: {fact}. They were left out.")
             print(terminal.json_line(one.to_dict()) if as_json else shown(one.translation), flush=True)
             translations.append(one.translation)

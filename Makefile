@@ -7,10 +7,13 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest
 export HF_HUB_OFFLINE := 1
 
-.PHONY: demo test check docs bench torture mutants clean
+.PHONY: demo test test-fast check docs bench torture mutants clean
 
 demo: $(VENV)/.core  ## a vocabulary, a small BERT and a report from the text in the package, in about five minutes
 	$(BIN)/bertsmith demo --out runs/demo
+
+test-fast: $(VENV)/.dev  ## the tests of every room that take less than a second each; less than two minutes on two cores
+	$(PYTEST) -n auto --dist worksteal -m "not slow"
 
 test: $(VENV)/.dev  ## the whole suite; what needs a GPU or the shared datasets skips where there are none
 	$(PYTEST) -n auto --dist worksteal

@@ -73,9 +73,30 @@ def shared() -> Path:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--torture") is not None:
         items[:] = [item for item in items if item.get_closest_marker("torture")]
-    items.sort(key=lambda item: "test_kills" not in item.nodeid)  # what takes minutes goes on while the rest is done
+    items[:] = _dealt(items, getattr(config, "workerinput", {"workercount": 1})["workercount"])
     if torch.cuda.is_available():
         return
     for item in items:
         if "gpu" in item.keywords:
             item.add_marker(pytest.mark.skip(reason="there is no CUDA device here"))
+
+
+def _dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """The same tests with slow files first in the part of every worker, so that no worker waits for one at the end.
+
+    xdist gives every worker an equal part of the list, and who is done takes over from the end of another's part. The
+    tests of a file stay together, since they share fixtures.
+    """
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("slow"):
+            files.setdefault(item.path, []).append(item)
+    fast = [item for item in items if not item.get_closest_marker("slow")]
+    slow = [[item for file in list(files.values())[worker::workers] for item in file] for worker in range(workers)]
+    dealt: list[pytest.Item] = []
+    for worker, part in enumerate(slow):
+        end = len(items) * (worker + 1) // workers
+        many = max(0, end - len(dealt) - len(part))
+        dealt += part + fast[:many]
+        fast = fast[many:]
+    return dealt + fast

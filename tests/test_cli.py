@@ -52,6 +52,7 @@ def test_help_imports_nothing_heavy() -> None:
         assert verb in answered.stdout
 
 
+@pytest.mark.slow
 def test_help_answers_soon_after_python_itself() -> None:
     """In twice the processor time that reading commands and drawing them takes by itself."""
 
@@ -66,6 +67,7 @@ def test_help_answers_soon_after_python_itself() -> None:
     assert min(cost("-m", "bertsmith", "--help") for _ in range(3)) < 2 * alone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
@@ -89,6 +91,7 @@ def test_a_mistake_is_one_line_without_a_traceback(arguments: list[str], line: s
     assert answered.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_the_path_from_text_to_filled_blanks(tmp_path: Path) -> None:
     """tokenizer, prepare, check, pretrain, fill: each as its own command."""
     text = write_text(tmp_path / "text.txt")
@@ -118,6 +121,7 @@ def test_the_path_from_text_to_filled_blanks(tmp_path: Path) -> None:
     assert "[MASK]" not in answer["best"]
 
 
+@pytest.mark.slow
 def test_a_model_goes_on_with_new_words(model: Path, tmp_path: Path) -> None:
     """tokenizer --extend, prepare, pretrain start=: a model of a language, and a text with words that it lacks."""
     text = write_text(tmp_path / "text.txt")
@@ -166,6 +170,7 @@ def test_the_list_names_word2vec_and_every_recipe_from_any_folder(
     assert all(f"recipe {name}: " in shown for name in recipes.names())
 
 
+@pytest.mark.slow
 def test_a_recipe_is_found_by_name_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shown = CliRunner().invoke(app, ["check", "bert-tiny"])
@@ -251,6 +256,7 @@ def test_the_version_is_told() -> None:
     assert CliRunner().invoke(app, ["--version"]).output == f"bertsmith {__version__}\n"
 
 
+@pytest.mark.slow
 def test_make_goes_from_text_to_a_model_and_again_is_done_at_once(tmp_path: Path) -> None:
     text = write_text(tmp_path / "text.txt", documents=300)
     made = bertsmith("make", text, "--budget", "15s", "--out", tmp_path / "mine")
@@ -278,6 +284,7 @@ def test_a_budget_too_short_for_the_text_is_refused_and_what_is_prepared_kept(tm
     assert (tmp_path / "mine" / "data" / "train" / "index.json").exists()
 
 
+@pytest.mark.slow
 def test_source_code_is_skipped_and_told_or_read_as_text(tmp_path: Path) -> None:
     texts = tmp_path / "texts"  # apart from what is written: a vocabulary is text, too
     texts.mkdir()

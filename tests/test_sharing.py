@@ -97,6 +97,7 @@ def stopped(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(place, name, reached)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("stopped")
 @pytest.mark.parametrize(("running", "verb"), [(verb, verb) for verb in VERBS], indirect=["running"], ids=list(VERBS))
 def test_a_second_start_is_refused_at_once_and_a_killed_one_leaves_no_lock(

@@ -29,6 +29,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
+@pytest.mark.slow
 def test_the_wheel_carries_recipes_sample_pages_and_types(site: Path) -> None:
     source = ROOT / "src" / "bertsmith"
     kept = {
@@ -39,6 +40,7 @@ def test_the_wheel_carries_recipes_sample_pages_and_types(site: Path) -> None:
     assert {Path("recipes/tiny/bert.toml"), Path("py.typed"), Path("text/sample/sample.txt.xz")} <= there
 
 
+@pytest.mark.slow
 def test_the_wheel_goes_from_text_to_predictions_in_an_empty_folder(site: Path, tmp_path: Path) -> None:
     """Every verb of the way by name, and the Python calls, from the wheel alone."""
     write_text(tmp_path / "text.txt")

@@ -17,6 +17,8 @@ from bertsmith import config
 from bertsmith.recipe import Recipe
 from bertsmith.train import hardware
 
+pytestmark = pytest.mark.slow("trains the same network several times")
+
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 LOSSES = st.lists(st.tuples(st.floats(0.1, 10), st.floats(0.1, 10)), min_size=1, max_size=8)
 

@@ -85,6 +85,7 @@ def test_an_entry_that_says_how_long_is_not_cut_off_by_the_clock(said: str, exte
     assert (raced.train.evaluations, raced.train.checkpoints) == (0, 0)
 
 
+@pytest.mark.slow
 def test_a_raced_run_validates_before_the_clock_and_behind_it_and_saves_nothing(tmp_path: Path) -> None:
     made = recipe(prepared(tmp_path), tmp_path / "run", "train.evaluations=0", "train.checkpoints=0")
     made = replace(made, train=replace(made.train, steps=None, budget="0.3s"))
@@ -133,6 +134,7 @@ def test_a_task_is_learnt_as_the_tuning_says_but_by_the_seed_of_its_job() -> Non
     assert config.first_difference(usual, other, changed) is None
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.fixed_dictionaries({task: st.lists(POINTS, min_size=1, max_size=4) for task in race.TASKS}))
 def test_tasks_count_alike_however_many_seeds_they_have(points: dict[str, list[float]]) -> None:

@@ -93,6 +93,7 @@ def test_a_recipe_object_says_everything_itself(base: bertsmith.Run) -> None:
         bertsmith.pretrain(recipe(data, base.folder), steps=3)
 
 
+@pytest.mark.slow
 def test_text_that_is_not_prepared_is_prepared_in_the_run(tmp_path: Path) -> None:
     text = write_text(tmp_path / "text.txt")
     made = bertsmith.pretrain(
@@ -142,6 +143,7 @@ def test_one_text_gives_one_result_and_a_list_gives_a_list(base: bertsmith.Run) 
     assert repr(whole).startswith("ScoredText('the cat sees .', log_likelihood=")
 
 
+@pytest.mark.slow
 def test_a_taught_model_predicts_one_text_or_many(taught: bertsmith.Run) -> None:
     assert taught.scores["accuracy"] > 0.9
     model = taught.model

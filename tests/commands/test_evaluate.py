@@ -63,6 +63,7 @@ def kept(folder: Path, name: str, **learnt: Any) -> Path:
 # --------------------------------------------------------------------------------------- what fine-tuning leaves
 
 
+@pytest.mark.slow
 def test_fine_tuning_leaves_a_page_a_baseline_and_the_score_before_training(learnt: tuple[Path, dict]) -> None:
     run, result = learnt
     assert result["details"]["baseline"]["metrics"]["accuracy"] == 0.5
@@ -239,6 +240,7 @@ TAUGHT: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "model", "said"),
     [

@@ -38,6 +38,8 @@ from bertsmith.tasks.measure import DevEvaluator
 from bertsmith.train import log
 from bertsmith.train.trainer import Trainer
 
+pytestmark = pytest.mark.slow("fine-tunes in nearly every test")
+
 FAST = ["train.device=cpu", "train.precision=float32", "data.batch_size=16", "data.max_length=16", "data.workers=1"]
 LEARN = [*FAST, "optimizer.learning_rate=0.003", "train.steps=36"]
 OTHERS = ["river", "garden", "the", "old", "green", "in"]

@@ -33,6 +33,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_networks_stand_side_by_side_on_one_page(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = place / "deep" / "page.html"
     inspect.inspect([place / "rnn" / "model", place / "lstm" / "model"], place / "text.txt", out)

@@ -28,6 +28,8 @@ from bertsmith.train import log
 from bertsmith.train.clock import Clock, Extent, WallBudget
 from bertsmith.train.evaluate import Validation
 
+pytestmark = pytest.mark.slow("makes models")
+
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:

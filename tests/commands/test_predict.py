@@ -249,6 +249,7 @@ def dying(after: int, die: Callable[[], object]) -> Callable[..., None]:
     return added
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("name", ["predicted.jsonl", "vectors.npy", "vectors.parquet", "scored.jsonl"])
 def test_an_interrupted_output_ends_byte_for_byte_as_an_undisturbed_one(
@@ -299,6 +300,7 @@ embed.embed(Path(sys.argv[1]), [sys.argv[2]], Path(sys.argv[3]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_a_killed_process_is_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     verb = verbs(tmp_path)["vectors.npy"]

@@ -34,6 +34,8 @@ from bertsmith.train.checkpoint import Checkpoint
 from bertsmith.train.log import Log
 from bertsmith.train.signals import Signals
 
+pytestmark = pytest.mark.slow("trains the entrants of races")
+
 RULES = Rules(budget="1s", points=2)
 MASKED = 'kind = "masked_lm"\npairs = "none"'
 REPLACED = 'kind = "replaced_tokens"\ngenerator_size = 0.5'

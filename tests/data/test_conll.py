@@ -133,6 +133,7 @@ GOOD = st.lists(st.tuples(WORDS.filter(lambda word: word[0] not in "#-"), st.sam
 SPOILT = st.sampled_from([b"", b"alone", b"a b c", b"b\xffd O", b"n\0l O", b"\xed\xa0\x80 O"])
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(sentences=st.lists(st.tuples(GOOD, SPOILT), min_size=1, max_size=6), between=st.sampled_from([" ", "\t"]))
 def test_good_sentences_survive_bad_ones(
@@ -165,6 +166,7 @@ def test_any_bytes_are_sentences_or_one_clear_line(
     assert "\n" not in said
 
 
+@pytest.mark.slow
 @pytest.mark.shared
 @pytest.mark.parametrize(
     ("name", "sentences", "words", "documents", "spans"),

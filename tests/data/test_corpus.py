@@ -255,6 +255,7 @@ def test_unknown_choices_are_refused() -> None:
         assert done.stderr.strip().endswith(message)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     pieces=st.lists(
@@ -305,6 +306,7 @@ def measured(script: str, *arguments: str) -> list[float]:
     return [float(word) for word in done.stdout.split()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("laid", ["lines", "one document", "one line", "records", "blank lines"])
 def test_memory_does_not_grow_with_the_file(laid: str, tmp_path: Path) -> None:
     unit = "".join(f"The quick brown fox number {number} jumps over the lazy dog.\n" for number in range(1_000))

@@ -22,6 +22,8 @@ from bertsmith.data.shards.workers import Documents, Worker, encode_all
 from bertsmith.errors import RunError
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 
+pytestmark = pytest.mark.slow("encodes lines of megabytes")
+
 TEXT = """The old sea-captain's house, which stood on the hill, was sold for 1,250 pounds in 1871.
 "Where are you going?" she asked; he didn't answer, and the dog barked (twice) at the moon.
 Zürich and Genève are cities; naïve café owners there serve crème brûlée at 7.30 every evening.

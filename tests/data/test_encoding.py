@@ -103,6 +103,7 @@ def test_utf_16_without_a_byte_order_mark_is_read_and_said(language: str, order:
 
 def test_a_stray_nul_and_binary_data_are_no_utf_16() -> None:
     assert wide(b"a plain text with one stray\0 character in it\n" * 20) == ""
+    assert wide(b"text\tlabel\n.aa\tx\none\tx\ty\nn\0l\tx") == ""  # tabs may be every tenth byte
     assert wide("naïve café\0 and a few more words that are Latin-1\n".encode("latin-1") * 20) == ""
     assert wide(b"a\0\nb\0") == ""
     assert wide(bytes(range(256)) * 8) == ""

@@ -102,6 +102,7 @@ PUBLISHED = {  # train and dev: rows, and how many of each class
 }
 
 
+@pytest.mark.slow
 @pytest.mark.shared
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_every_file_holds_what_was_published(shared: Path, name: str) -> None:

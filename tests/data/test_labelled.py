@@ -314,6 +314,7 @@ JSON = st.recursive(
 FIELDS = ["text", "label", "labels", "tokens", "tags", "question", "context", "answers", "ctx", "endings", "score"]
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(rows=st.lists(st.dictionaries(st.sampled_from(FIELDS), JSON), max_size=4), kind=KINDS)
 def test_any_records_are_examples_or_one_clear_line(

@@ -16,6 +16,8 @@ from bertsmith.errors import RecipeError, RunError
 from bertsmith.objectives.masked import Collator, MaskedLM
 from bertsmith.objectives.masking import MaskingConfig, MaskingVocabulary, mask_tokens
 
+pytestmark = pytest.mark.slow("packs epochs of many settings whole")
+
 
 def pack(text, length=64, tokens=1024, pairs="none", seed=1, **settings):
     if pairs == "across":

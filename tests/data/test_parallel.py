@@ -84,6 +84,7 @@ def test_without_two_files_the_name_is_that_of_one(tmp_path: Path) -> None:
         reader.read(tmp_path / "train", "classify", Columns(texts=("en",), label="fr"))
 
 
+@pytest.mark.slow
 @pytest.mark.shared
 def test_multi30k_has_as_many_pairs_as_were_published(shared: Path) -> None:
     folder = shared / "data" / "multi30k"

@@ -190,6 +190,7 @@ def test_in_order_every_sentence_stands_once_an_epoch_beside_its_neighbour(docum
     assert sequences.lengths.max() <= length
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(documents, st.integers(3, 64), st.integers(0, 2**32), st.integers(0, 1000), st.sampled_from([0.0, 0.1, 1.0]))
 def test_across_documents_every_sentence_stands_once_an_epoch(documents, length, seed, epoch, short):
@@ -224,6 +225,7 @@ def filled(lengths, most):
     return sequences
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=12), min_size=1, max_size=8),

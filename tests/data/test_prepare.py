@@ -31,6 +31,8 @@ from bertsmith.data.shards.shards import Shards
 from bertsmith.errors import BertsmithError, FolderError, RecipeError, RunError, TextError
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 
+pytestmark = pytest.mark.slow("kills and restarts workers")
+
 TEXT = "the old house on a hill by the sea stood still while dark water rose and fell under pale moonlight"
 
 

@@ -85,6 +85,7 @@ def test_documents_in_a_folder_are_left_out_without_the_library(
     assert skipped_summary(skipped) == f"skipped: 1 .docx ({remedy}), 1 .pdf ({remedy})"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packing", [".gz", ".xz"])
 def test_a_file_that_unpacks_to_far_more_than_text_does_is_refused_before_memory_is_full(
     packing: str, tmp_path: Path

@@ -152,6 +152,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(
     spoilt=st.lists(st.dictionaries(st.sampled_from(["question", "answers", "context", "is_impossible"]), JSON)),
@@ -199,6 +200,7 @@ def test_any_bytes_are_questions_or_one_clear_line(
     assert "\n" not in said
 
 
+@pytest.mark.slow
 @pytest.mark.shared
 @pytest.mark.parametrize(
     ("name", "questions", "answers", "without"),

@@ -295,6 +295,7 @@ GOOD = st.tuples(st.text("abc é🤗'.", min_size=1).filter(str.strip), st.sampl
 BAD = st.sampled_from([b"one", b"one@x@y", b"b\xffd@x", b"n\0l@x", b"\xed\xa0\x80@x", b"@@@"])
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(rows=st.lists(st.tuples(GOOD, st.lists(BAD, max_size=2)), min_size=1, max_size=8), stray=st.booleans())
 def test_good_rows_survive_bad_ones(

@@ -74,6 +74,7 @@ LAYOUTS: dict[str, Callable[[], dict[str, str]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.05, 0.2])
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_validation_is_the_share_asked_for_within_a_tenth(name: str, share: float, tmp_path: Path) -> None:

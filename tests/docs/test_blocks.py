@@ -18,6 +18,8 @@ from typer.main import get_command
 from bertsmith.cli import app
 from bertsmith.train.clock import Clock
 
+pytestmark = pytest.mark.slow("runs every command of the pages")
+
 ROOT = Path(__file__).resolve().parents[2]
 UPDATES = 2  # of each training run
 SMALLER = {  # a pattern in a command, and what stands there instead

@@ -18,6 +18,8 @@ from bertsmith.recipe import Recipe
 from bertsmith.text.tokenizer import TokenizerConfig, train
 from bertsmith.train import log
 
+pytestmark = pytest.mark.slow("trains")
+
 HERE = Path(__file__).parent
 STEPS = 12
 VALID = 0.0394  # gives the 22 documents that the curve was made without, when 0.05 was a chance for each document

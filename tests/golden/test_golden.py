@@ -21,6 +21,8 @@ from bertsmith.text.tokenizer import TokenizerConfig, train
 from bertsmith.text.train import Kind
 from bertsmith.train import log
 
+pytestmark = pytest.mark.slow("trains")
+
 HERE = Path(__file__).parent
 MEMBERS: dict[str, Kind] = {
     "rnn": "words",

@@ -15,6 +15,8 @@ import bertsmith
 from bertsmith.runs import finetuning, task_recipe
 from bertsmith.train import log
 
+pytestmark = pytest.mark.slow("trains")
+
 HERE = Path(__file__).parent
 STEPS = 40  # of which the losses are kept
 NETWORKS = {"transformer": "transformer-tiny", "seq2seq": "lstm-attention"}

@@ -13,6 +13,8 @@ import pytest
 from bertsmith.commands import word2vec
 from bertsmith.train import log
 
+pytestmark = pytest.mark.slow("trains")
+
 HERE = Path(__file__).parent
 KINDS = ("skip-gram", "cbow")
 

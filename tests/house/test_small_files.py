@@ -152,6 +152,7 @@ def cases() -> Iterator[tuple[str, str]]:
         yield from ((target, name) for name in (HEADERS if target.endswith(".safetensors") else TEXTS))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts the most memory anew")
 @pytest.mark.torture("B3", suite=1, whole=1)
 def test_a_small_file_costs_little(home: Path, record_property: Callable[[str, object], None]) -> None:

@@ -70,6 +70,7 @@ class Uncached(GenerationEngine):
         return now()[:, 0], step
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", CONFIGS)
 @pytest.mark.parametrize("form", FORMS)
 def test_with_a_cache_the_same_is_written_as_without(config: TransformerConfig, form: dict[str, Any]) -> None:
@@ -81,6 +82,7 @@ def test_with_a_cache_the_same_is_written_as_without(config: TransformerConfig, 
     assert len({tuple(text) for several in kept for text in several}) > 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_neighbours_do_not_change_what_is_written(form: dict[str, Any]) -> None:
     decoder = GenerationEngine(network(CONFIGS[0]), forbidden_ids=[0])

@@ -20,6 +20,8 @@ from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.pooling import first, mean
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 
+pytestmark = pytest.mark.slow("embeds the same texts in many ways")
+
 WORDS = ["cat", "dog", "sees", "likes", "the", "garden", "river", "in", "green", "old"]
 
 

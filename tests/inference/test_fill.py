@@ -30,6 +30,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> bertsmith.Model:
     return bertsmith.load(folder / "run" / "model")
 
 
+@pytest.mark.slow
 def test_a_trained_model_knows_the_grammar_of_its_language(model: bertsmith.Model) -> None:
     from tiny import NOUNS, PLACES
 

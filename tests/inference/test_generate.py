@@ -29,6 +29,8 @@ from bertsmith.models.transformer import Transformer
 from bertsmith.objectives.causal import CausalLM
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 
+pytestmark = pytest.mark.slow("generates with and without a cache, for every member")
+
 SEARCHES = {
     "greedy": GenerationConfig(max_new_tokens=10, temperature=0),
     "drawn": GenerationConfig(max_new_tokens=10, temperature=1.2, top_k=0, top_p=0.9, seed=3),

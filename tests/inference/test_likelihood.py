@@ -84,6 +84,7 @@ def slowly(objective: MaskedLM, tokenizer: Tokenizer, text: str, form: PllForm) 
     return logs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_scores_equal_those_of_one_copy_at_a_time(objective: MaskedLM, tokenizer: Tokenizer, form: PllForm) -> None:
     found = score(objective, tokenizer, TEXTS, pll_form=form, batch_tokens=200)

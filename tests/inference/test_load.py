@@ -145,6 +145,7 @@ CALLS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CALLS)
 def test_what_it_was_not_taught_it_says_in_one_line(kind: str, tmp_path: Path) -> None:
     names = {"classify": "class", "tag": "tag", "answer": "answer", "choose": "choose"}

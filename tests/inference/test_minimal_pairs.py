@@ -209,6 +209,7 @@ def test_a_model_judges_by_its_scores() -> None:
     assert (found.pairs, found.ties) == (len(pairs), 1)
 
 
+@pytest.mark.slow
 @pytest.mark.shared
 def test_blimp_has_67_phenomena_of_1000_pairs(shared: Path) -> None:
     pairs = read_minimal_pairs(shared / "data" / "blimp" / "blimp.tar.xz")

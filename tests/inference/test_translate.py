@@ -109,6 +109,7 @@ def test_what_a_token_takes_from_the_source_sums_to_one() -> None:
             torch.testing.assert_close(one.sum(-1), torch.ones(one.shape[:2]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beams", [1, 5])
 def test_a_translation_is_the_same_alone_and_in_a_crowd(
     beams: int, model: Model, monkeypatch: pytest.MonkeyPatch
@@ -150,6 +151,7 @@ def test_a_model_that_has_not_learnt_to_translate_says_so(tmp_path: Path) -> Non
 # --------------------------------------------------------------------------------------------- the command
 
 
+@pytest.mark.slow
 def test_the_command_writes_a_line_for_each_line(folder: Path, model: Model, tmp_path: Path) -> None:
     texts = ["the old cat", "", "dog", "in the garden"]
     (tmp_path / "in.en").write_text("\n".join(texts) + "\n")

@@ -104,6 +104,7 @@ def test_numbers_that_are_none_leave_a_page_all_the_same() -> None:
     assert "Predicted number" not in text
 
 
+@pytest.mark.slow
 def test_the_page_fits_the_windows_of_phones_and_desks(tmp_path: Path) -> None:
     playwright = pytest.importorskip("playwright.sync_api")
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")

@@ -21,6 +21,8 @@ from bertsmith.models.transformer import Transformer
 from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 
+pytestmark = pytest.mark.slow("trains probes")
+
 WORDS = ["red", "blue", "green", "pink", "one", "two", "three", "four", "and", "or"]
 TAGS = dict(zip(WORDS, ["colour"] * 4 + ["number"] * 4 + ["link"] * 2, strict=True))
 PROBED = ProbeResults(

@@ -29,6 +29,7 @@ WORDS = st.sampled_from(["entailment", "neutral", "contradiction", "none"])
 SETS = st.frozensets(st.sampled_from("abcde"), max_size=4)
 
 
+@pytest.mark.slow
 @quick
 @given(pairs(WORDS))
 def test_classes_are_scored_as_by_scikit_learn(both):
@@ -57,6 +58,7 @@ def test_two_classes_are_scored_as_by_scikit_learn(both):
     assert scores.matthews(*named) == scores.matthews(gold, guessed)
 
 
+@pytest.mark.slow
 @quick
 @given(pairs(SETS))
 @example(([frozenset()], [frozenset()]))

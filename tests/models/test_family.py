@@ -70,6 +70,7 @@ def test_a_member_has_the_published_number_of_parameters(name: str) -> None:
     assert config.parameter_count == PUBLISHED[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WITHOUT_POOLER)
 def test_a_member_that_leaves_the_pooler_to_tasks_has_the_published_number_of_parameters(name: str) -> None:
     with torch.device("meta"):

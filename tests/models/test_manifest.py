@@ -118,6 +118,7 @@ def test_transformers_opens_a_folder_with_a_list(folder: Path) -> None:
     assert model.config.hidden_size == 8
 
 
+@pytest.mark.slow
 def test_checking_takes_less_than_a_second_for_bert_base(tmp_path: Path) -> None:
     """Measured on 64 MB, in CPU seconds: 440 MB in one."""
     files.write(tmp_path / "model.safetensors", torch.randint(0, 256, (64 << 20,), dtype=torch.uint8).numpy().tobytes())

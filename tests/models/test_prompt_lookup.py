@@ -20,6 +20,8 @@ from bertsmith.models.recurrent import Recurrent, RecurrentConfig
 from bertsmith.nn import prepacked
 from bertsmith.random_bits import uniform
 
+pytestmark = pytest.mark.slow("generates every text twice, for every member")
+
 GREEDY = GenerationConfig(max_new_tokens=30, temperature=0)
 
 

@@ -19,6 +19,8 @@ from bertsmith.files import file_inside
 from bertsmith.models.hf import convert
 from bertsmith.models.hf import folder as folders
 
+pytestmark = pytest.mark.slow("tries thousands of damaged files")
+
 KNOWN = (
     "'bert', 'roberta', 'xlm-roberta', 'camembert', 'distilbert', 'mpnet', 'albert', 'electra', 'modernbert', "
     "'openai-gpt', 'gpt2', 't5' or 'marian'"

@@ -64,6 +64,7 @@ def wholes(vocabulary: int, most: int) -> list[tuple[int, ...]]:
     return stopped + list(product(words, repeat=most))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty", [0.0, 0.7, 1.0, 2.0, -0.5])
 @pytest.mark.parametrize("samples", [1, 4])
 def test_a_beam_wide_enough_finds_what_is_best_of_all(penalty: float, samples: int) -> None:

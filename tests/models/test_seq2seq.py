@@ -17,6 +17,8 @@ from bertsmith.models.networks import build_network, native_name
 from bertsmith.models.seq2seq import Attention, Seq2Seq, Seq2SeqConfig
 from bertsmith.nn.init import initialise
 
+pytestmark = pytest.mark.slow("trains until no mistake is left")
+
 SIZES: dict[str, Any] = {"vocabulary": 40, "width": 12, "hidden": 16, "max_length": 20, "dropout": 0.3}
 WAYS: tuple[Attention, ...] = ("none", "dot", "bilinear", "mlp")
 SHAPES = {

@@ -314,6 +314,7 @@ def test_shapes_are_known_without_running_anything(width: int) -> None:
         assert gradient.shape == whole.shape
 
 
+@pytest.mark.slow
 @OUTSIDE
 @pytest.mark.parametrize("kernel", ["_forward", "_backward_queries", "_backward_keys"])
 def test_the_compiler_takes_the_kernels(kernel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

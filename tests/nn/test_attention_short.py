@@ -289,6 +289,7 @@ def test_shapes_are_known_without_running_anything(longest: int) -> None:
         assert gradient.shape == whole.shape
 
 
+@pytest.mark.slow
 @OUTSIDE
 @pytest.mark.parametrize("kernel", ["_forward", "_backward"])
 def test_the_compiler_takes_the_kernels(kernel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,6 +314,7 @@ def test_the_compiler_takes_the_kernels(kernel: str, tmp_path: Path, monkeypatch
     assert 0 < made.metadata.shared <= SHARED_MEMORY
 
 
+@pytest.mark.slow
 @OUTSIDE
 def test_bertsmith_does_not_import_triton() -> None:
     words = "import sys, bertsmith, bertsmith.nn.attention; sys.exit('triton' in sys.modules)"

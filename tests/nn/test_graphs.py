@@ -3,6 +3,8 @@
 import pytest
 from scripts import run
 
+pytestmark = pytest.mark.slow("compiles")
+
 
 def test_dropout_fits_into_one_graph() -> None:
     run(__file__, "graphs.py", "without_a_device")

@@ -23,6 +23,7 @@ KERNELS = (
 )
 
 
+@pytest.mark.slow
 @OUTSIDE
 def test_every_kernel_under_the_interpreter() -> None:
     files = [str(HERE / f"test_{name}.py") for name in KERNELS]  # in one process, since to start one takes long

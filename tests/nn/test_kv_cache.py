@@ -14,6 +14,8 @@ from bertsmith.nn.kv_cache import KVCache, LayerCache
 from bertsmith.nn.prepacked import prepack
 from bertsmith.nn.window import CAUSAL
 
+pytestmark = pytest.mark.slow("reads every sequence anew after every token")
+
 
 def last(trunk: Transformer, rows: list[list[int]]) -> Tensor:
     """The vectors of the last tokens, everything read anew."""

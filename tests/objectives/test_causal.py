@@ -55,6 +55,7 @@ def loss(made: CausalLM, row: list[int]) -> torch.Tensor:
     return F.cross_entropy(logits, torch.tensor(row[1:]), reduction="none")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("across", [False, True])
 @pytest.mark.parametrize(("length", "tokens"), [(64, 1024), (16, 512), (48, 500)])
 def test_every_token_but_the_first_and_the_end_of_its_sequence_is_guessed(

@@ -18,6 +18,8 @@ from bertsmith.runs import finetuning, suites, task_recipe
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import log
 
+pytestmark = pytest.mark.slow("trains")
+
 RECIPES = Path(__file__).parents[2] / "src" / "bertsmith" / "recipes"
 SIZES = ["width=32", "layers=2", "heads=2", "feed_forward=128", "max_length=32"]
 SMALL = [*(f"model.{size}" for size in SIZES), "data.max_length=32", "data.batch_tokens=512"]

@@ -143,6 +143,7 @@ def test_a_span_has_one_fate(batches, unit):
     assert mixed <= 0.2 * len(runs)  # only spans that touch
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("copies", [0, 2])
 def test_hiding_is_a_pure_function(batches, unit, copies):

@@ -30,6 +30,8 @@ from bertsmith.objectives.mixed import Collator, MixedLM, split
 from bertsmith.train import log
 from bertsmith.train.evaluate import evaluate
 
+pytestmark = pytest.mark.slow("trains")
+
 SIZES = {"vocabulary": VOCABULARY, "width": 32, "layers": 2, "heads": 2, "feed_forward": 48, "max_length": 64}
 SHAPE = TransformerConfig(**SIZES)
 SPECIAL = np.arange(VOCABULARY) < 5

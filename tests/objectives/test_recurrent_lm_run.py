@@ -18,6 +18,8 @@ from bertsmith.objectives.recurrent_lm import RecurrentLM
 from bertsmith.recipe import Recipe
 from bertsmith.train import checkpoint, log
 
+pytestmark = pytest.mark.slow("trains")
+
 PROMPTS = ["the cat", "the queen likes the", "a"]
 
 

@@ -36,6 +36,8 @@ from bertsmith.recipe import Recipe
 from bertsmith.train.evaluate import evaluate
 from bertsmith.train.trainer import Trainer
 
+pytestmark = pytest.mark.slow("draws many samples")
+
 SHAPE = TransformerConfig(
     vocabulary=VOCABULARY,
     width=32,

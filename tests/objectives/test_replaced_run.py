@@ -12,6 +12,8 @@ from bertsmith.commands import pretrain
 from bertsmith.recipe import Recipe
 from bertsmith.train import log
 
+pytestmark = pytest.mark.slow("trains")
+
 
 def test_a_step_is_one_graph_and_gives_what_a_plain_one_gives() -> None:
     scripts.run(__file__, "graphs.py", "without_a_device")

@@ -18,6 +18,8 @@ from bertsmith.nn.init import initialise
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.objectives.spans import Collator, SpanCorruption, _random_segmentation
 
+pytestmark = pytest.mark.slow("draws many samples")
+
 SENTINELS = tuple(range(VOCABULARY + 99, VOCABULARY - 1, -1))
 SHAPE = replace(
     T5, vocabulary=VOCABULARY + 100, width=32, layers=2, decoder_layers=2, heads=2, feed_forward=64, max_length=64

@@ -20,6 +20,8 @@ from bertsmith.text.extend import extend
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import log
 
+pytestmark = pytest.mark.slow("trains")
+
 
 def test_a_step_is_one_graph_and_gives_what_a_plain_one_gives() -> None:
     scripts.run(__file__, "spans_graphs.py", "without_a_device")

@@ -41,6 +41,7 @@ def test_masked_words_both_ways(tmp_path: Path) -> None:
     assert_masked_words(albert(), tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_tasks_both_ways(name: str, tmp_path: Path) -> None:
     config = albert(
@@ -93,6 +94,7 @@ def test_all_layers_are_one_and_its_gradient_is_the_sum_of_all() -> None:
         torch.testing.assert_close(weight.grad, every, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "pairs", "said"), [("albert-base", "sop", None), ("bert-base", "sop", "sop")])
 def test_a_run_ends_in_a_folder_that_knows_what_its_pairs_were(
     kind: str, pairs: str, said: str | None, tmp_path: Path

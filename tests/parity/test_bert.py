@@ -14,10 +14,12 @@ from bertsmith.models.hf import convert
 MEMBERS = {name for name in FAMILY if name.startswith("bert-")}
 
 
+@pytest.mark.slow
 def test_bert_tiny(tmp_path: Path) -> None:
     assert_parity(member("bert-tiny"), tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(MEMBERS - {"bert-tiny"}))
 def test_bert(name: str, tmp_path: Path) -> None:
     assert_parity(replace(member(name), vocabulary=500, layers=2, max_length=64), tmp_path)

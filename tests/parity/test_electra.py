@@ -31,6 +31,8 @@ from bertsmith.runs import finetuning, task_recipe
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 from bertsmith.train import log
 
+pytestmark = pytest.mark.slow("trains and fine-tunes")
+
 MEMBERS = [name for name in FAMILY if name.startswith("electra-")]
 RECIPES = Path(__file__).parents[2] / "src" / "bertsmith" / "recipes"
 SEGMENTS = [[int(place >= len(row) // 2) for place in range(len(row))] for row in ROWS]

@@ -20,6 +20,8 @@ from bertsmith.models.hf.layouts import GPT2
 from bertsmith.runs import finetuning, task_recipe
 from bertsmith.text.tokenizer import END, Tokenizer
 
+pytestmark = pytest.mark.slow("generates in two libraries")
+
 PROMPTS = [f"the {NOUNS[n % 10]} {VERBS[n % 8]} the" for n in range(12)] + [
     f"the {NOUNS[n]} in the {PLACES[n % 6]}" for n in range(8)
 ]

@@ -69,6 +69,7 @@ def vectors(folder: Path) -> dict[str, Tensor]:
     return dict(zip(SENTENCES, pooled, strict=True))
 
 
+@pytest.mark.slow
 def test_vectors_equal_those_of_sentence_transformers(folder: Path, vectors: dict[str, Tensor]) -> None:
     from sentence_transformers import SentenceTransformer  # slow to import
 

@@ -48,6 +48,7 @@ def test_tasks_both_ways(name: str, tmp_path: Path) -> None:
     assert_task(name, modern(), tokenizer(), tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_tasks_of_local_layers_both_ways(name: str, tmp_path: Path) -> None:
     assert_task(name, modern(layers=3, window=3), tokenizer(), tmp_path)

@@ -44,6 +44,7 @@ def test_masked_words_both_ways(member: str, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "ours" / "config.json").read_text())["model_type"] == member
 
 
+@pytest.mark.slow
 @EACH
 @pytest.mark.parametrize("name", ["class", "tag", "answer", "choose"])
 def test_tasks_both_ways(name: str, member: str, tmp_path: Path) -> None:

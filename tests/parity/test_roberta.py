@@ -37,6 +37,7 @@ def test_masked_words_both_ways(tmp_path: Path) -> None:
     assert_masked_words(roberta(), tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_tasks_both_ways(name: str, tmp_path: Path) -> None:
     assert_task(name, roberta(), tokenizer(), tmp_path)

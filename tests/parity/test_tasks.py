@@ -107,6 +107,7 @@ def test_what_transformers_has_saved_says_the_same_here(name: str, tmp_path: Pat
     assert_same(ours(task, rows), theirs(model, rows, len(items[0].rows)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_what_is_written_here_says_the_same_in_transformers(name: str, tmp_path: Path) -> None:
     case, (kind, _) = CASES[name], KINDS[name]

@@ -52,6 +52,7 @@ def _values(recipe: Recipe) -> dict[str, object]:
     return tomllib.loads(config.dump(recipe))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_a_recipe_is_stepped_twice(path: Path, data: dict[Kind, Path], tmp_path: Path) -> None:
     """Its objective, optimizer and schedule as they are; the network at one layer, the batch at a few sentences."""

@@ -47,6 +47,7 @@ def conll(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_glue_is_run_task_by_task_and_goes_on_where_it_was(model: Path, tmp_path: Path) -> None:
     data, out = glue(tmp_path / "glue"), tmp_path / "out"
     results = suites.run_suite("glue", model, data, out, seeds=2, limit=None, overrides=QUICK)
@@ -67,6 +68,7 @@ def test_glue_is_run_task_by_task_and_goes_on_where_it_was(model: Path, tmp_path
     assert {path: path.stat().st_mtime_ns for path in out.rglob("log.jsonl")} == before
 
 
+@pytest.mark.slow
 def test_the_table_of_layers_has_the_papers_six_rows(model: Path, tmp_path: Path) -> None:
     overrides = [*QUICK, "task.hidden=8"]
     out = tmp_path / "out"

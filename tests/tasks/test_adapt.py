@@ -275,6 +275,7 @@ def test_every_member_learns_by_lora_and_is_whole_again_afterwards(member: str) 
 # -------------------------------------------------------------------------------------------- LoRA in a folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "member", "targets"), CASES)
 def test_an_adapter_that_is_written_is_read_again(
     kind: str, member: str, targets: tuple[str, ...], tmp_path: Path

@@ -16,6 +16,8 @@ from bertsmith.data.rows import Row, pack_rows
 from bertsmith.tasks import TASKS
 from bertsmith.tasks.base import Bucket, Item, Task, predict, truncate, with_special_tokens
 
+pytestmark = pytest.mark.slow("builds every task for every member")
+
 LABELLED = [name for name, case in CASES.items() if case.nameless]
 
 

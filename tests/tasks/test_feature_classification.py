@@ -61,6 +61,7 @@ def examples(count: int, pairs: bool = False) -> list[Example]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "pooling"), [(elmo, "max"), (bert, "mean")])
 def test_classes_are_learnt_while_the_trunk_stays_as_it_is(make: type, pooling: str, tokenizer: Tokenizer) -> None:
     task = make(pooling=pooling, dropout=0.0).train()

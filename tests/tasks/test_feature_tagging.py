@@ -150,6 +150,7 @@ def test_gradients_never_reach_the_trunk(tokenizer: Tokenizer) -> None:
         assert (parameter.grad is not None) == own, name
 
 
+@pytest.mark.slow
 def test_a_tagging_problem_is_learnt_while_the_trunk_stays_as_it_is(tokenizer: Tokenizer) -> None:
     tagger = task("sum_all", hidden=16, dropout=0.0)
     before = copy.deepcopy(tagger.trunk.state_dict())

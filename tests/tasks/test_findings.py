@@ -37,6 +37,7 @@ def test_findings_in_blocks_score_as_the_task_does(name: str) -> None:
     assert json.loads(json.dumps(whole)) == whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "labels", "label"),
     [

@@ -24,6 +24,8 @@ from bertsmith.runs import finetuning, task_recipe
 from bertsmith.tasks.text_to_text import TextToText
 from bertsmith.text.tokenizer import Tokenizer
 
+pytestmark = pytest.mark.slow("trains")
+
 ROOT = Path(__file__).resolve().parents[2] / "src" / "bertsmith" / "recipes"
 RECIPES = [ROOT / "seq2seq-multi30k.toml", ROOT / "seq2seq-multi30k-plain.toml", ROOT / "tiny" / "seq2seq.toml"]
 SIDES = ['data.texts=["src"]', "data.label=tgt"]

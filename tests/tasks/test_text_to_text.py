@@ -61,6 +61,7 @@ def assert_same(one: tuple[float, dict[str, Tensor]], other: tuple[float, dict[s
 # ------------------------------------------------------------------------------------------------------- laws
 
 
+@pytest.mark.slow
 def test_neighbours_do_not_change_what_is_written() -> None:
     made = task(max_new_tokens=12)
     rows = [item.rows[0] for item in made.preprocess(examples(), tokenizer(), LENGTH)]
@@ -72,6 +73,7 @@ def test_neighbours_do_not_change_what_is_written() -> None:
         assert torch.equal(alone, said)
 
 
+@pytest.mark.slow
 def test_predictions_come_in_the_order_of_the_examples_whatever_their_lengths() -> None:
     made, some = task(max_new_tokens=8), examples()
     together = predict(made, some, made.preprocess(some, tokenizer(), LENGTH), device="cpu")

@@ -21,6 +21,8 @@ from bertsmith.recipe import FineTune
 from bertsmith.runs import finetuning, task_recipe
 from bertsmith.tasks.text_to_text import TextToText
 
+pytestmark = pytest.mark.slow("trains")
+
 FAST = ["train.device=cpu", "train.precision=float32", "data.batch_size=16", "data.max_length=16", "data.workers=1"]
 FAST += ["task.max_new_tokens=8", "train.checkpoints=0"]
 LEARN = [

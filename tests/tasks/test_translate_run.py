@@ -21,6 +21,8 @@ from bertsmith.runs import finetuning, task_recipe
 from bertsmith.tasks.base import Bucket
 from bertsmith.tasks.text_to_text import TextToText
 
+pytestmark = pytest.mark.slow("trains")
+
 ROOT = Path(__file__).resolve().parents[2] / "src" / "bertsmith" / "recipes"
 SIDES = ['data.texts=["src"]', "data.label=tgt"]
 SMALL = [

@@ -74,6 +74,7 @@ def learnt(lowercase: bool | None, strip_accents: bool | None) -> Tokenizer:
     return train(["Öl ol Geschäft geschaft ışık isik हिन्दी"] * 3, settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lowercase", "strip_accents", "normal"),
     [

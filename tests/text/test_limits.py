@@ -47,6 +47,7 @@ CHAINS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
 def test_rules_that_grow_are_refused_at_once(chain: list[Any], tmp_path: Path) -> None:
     folder = made(tmp_path, normalizer=normalizers.Sequence(chain))

@@ -62,6 +62,7 @@ def opened(folder: Path) -> Any:
     return pytest.importorskip("transformers").AutoTokenizer.from_pretrained(folder)
 
 
+@pytest.mark.slow
 def test_transformers_opens_what_is_saved_and_gives_the_same_ids(tokenizer: Tokenizer, tmp_path: Path) -> None:
     tokenizer.save(tmp_path, max_length=128)
     theirs = opened(tmp_path)
@@ -169,6 +170,7 @@ def test_a_folder_with_only_a_vocabulary_is_opened(published: Path, tmp_path: Pa
     assert cased.encode(["Hello héllo"]) == [[cased.unknown_id, 7592]]
 
 
+@pytest.mark.slow
 @pytest.mark.shared
 def test_the_published_vocabulary_gives_berts_ids_on_real_lines(shared: Path, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")

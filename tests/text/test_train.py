@@ -24,6 +24,8 @@ from bertsmith.text.train import (
     train_library_tokenizer,
 )
 
+pytestmark = pytest.mark.slow("trains vocabularies")
+
 KINDS: list[Kind] = ["wordpiece", "bpe", "unigram", "t5"]
 FRESH = """
 import hashlib, sys

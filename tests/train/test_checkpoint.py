@@ -245,6 +245,7 @@ def check(folder: Path, new: Checkpoint, *, saved: bool | None = None) -> None:
     assert len(names(folder)) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scene", SCENES)
 def test_a_kill_at_any_call_harms_no_checkpoint(scene: Callable[[Path], Checkpoint], tmp_path: Path) -> None:
     template = tmp_path / "template"
@@ -289,6 +290,7 @@ def _killed_at(point: int, folder: Path, new: Checkpoint, *, torn: bool) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lasting", [False, True], ids=["once", "from then on"])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO], ids=["full", "failing"])
 @pytest.mark.parametrize("scene", SCENES)
@@ -364,6 +366,7 @@ def test_all_is_on_the_disk_before_it_gets_its_name(tmp_path: Path) -> None:
 # Damage -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.torture("A5 checkpoints", suite=1_000, whole=10_000)
 def test_every_flipped_bit_is_found_and_the_checkpoint_before_is_used(tmp_path: Path, times: int) -> None:
     save(tmp_path, made(1))
@@ -391,6 +394,7 @@ def test_without_the_hash_a_flipped_bit_would_pass(tmp_path: Path, monkeypatch: 
     assert not same(found(tmp_path), made(1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_cut_off_anywhere_is_found(name: str, tmp_path: Path) -> None:
     save(tmp_path, made(1))

@@ -67,6 +67,7 @@ def pulled_at(step: int, one: Trainer) -> None:
         one.fit()
 
 
+@pytest.mark.slow
 def test_what_was_logged_after_the_last_checkpoint_is_logged_once(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

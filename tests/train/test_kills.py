@@ -17,6 +17,8 @@ from tiny import assert_same, losses, prepared, recipe, train_in_a_child
 
 from bertsmith.train import checkpoint
 
+pytestmark = pytest.mark.slow("kills runs")
+
 SHAPE = ("train.checkpoints=8", "train.evaluations=3", "train.steps=24")
 
 

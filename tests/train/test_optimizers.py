@@ -107,6 +107,7 @@ def test_what_asks_for_no_gradient_takes_no_part() -> None:
     assert names == {"2.weight", "2.bias", "3.weight", "3.bias"}
 
 
+@pytest.mark.slow
 @ALL
 @pytest.mark.parametrize("capturable", [False, True])
 @pytest.mark.parametrize("shares", [None, {"0.weight": 0.25, "3.bias": 0.5}])

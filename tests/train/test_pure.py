@@ -10,6 +10,7 @@ from tiny import losses, prepared, recipe, weights
 from bertsmith.commands import pretrain
 
 
+@pytest.mark.slow
 def test_a_step_is_one_graph() -> None:
     scripts.run(__file__, "pure.py", "without_a_device")
 
@@ -19,6 +20,7 @@ def test_a_compiled_step_has_the_losses_and_gradients_of_full_precision() -> Non
     scripts.run(__file__, "pure.py", "on_a_device")
 
 
+@pytest.mark.slow
 def test_a_run_learns_as_in_full_precision(tmp_path: Path) -> None:
     """The same batches, weights and dropout; what is rounded differs by a few parts in a thousand."""
     data, seen = prepared(tmp_path), {}

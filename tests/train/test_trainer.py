@@ -26,6 +26,8 @@ from bertsmith.train.clock import Clock, Extent, format_duration, parse_duration
 from bertsmith.train.optimizers import Optimizer, OptimizerConfig
 from bertsmith.train.schedules import ScheduleConfig, learning_rate_factor
 
+pytestmark = pytest.mark.slow("trains")
+
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:

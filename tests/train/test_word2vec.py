@@ -253,6 +253,7 @@ def test_settings_that_cannot_work_are_refused(settings: dict[str, object], fact
         Word2VecTrainConfig(**settings)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_toy_language_is_learnt(tmp_path: Path, kind: str) -> None:
     """Few words, each of them many times in every block: what is summed over a block must not run away."""

@@ -26,8 +26,10 @@ from bertsmith.inference.load import load
 from bertsmith.train import hardware
 from bertsmith.train.clock import Clock
 
+pytestmark = pytest.mark.slow("makes a model of every folder and fine-tunes it on every file")
+
 STEPS = {"one big file": 40}  # the model that is fine-tuned below; the others take only a few
-FEW_STEPS = 6
+FEW_STEPS = 3
 SHARE = 0.05  # of a small text, for validation
 BETTER = re.compile(r"It has (begun to learn|learnt): \d+\.\d\d nats better than word frequency")
 NOT_BETTER = re.compile(r"It has not learnt yet: its guesses are (worse|no better) than word frequency")

@@ -18,7 +18,7 @@ SURROGATE_BYTES = re.compile(
 SAMPLE = 1 << 16  # bytes that are looked at
 SHORTEST = 16  # bytes from which UTF-16 can be told without a mark
 BLANKS = 4  # line ends and spaces of two bytes, before text like Chinese, whose other bytes are no sign, is UTF-16
-CONTROLS = 0.2  # of the bytes of UTF-16 are control characters, 0 among them, if it is not Chinese
+CONTROLS = 0.6  # of the upper bytes of UTF-16 are control characters, 0 among them, if it is not Chinese
 ODD = 0.01  # of the characters of a text may be such as no text holds; and so many are ASCII, if only as line ends
 PLAUSIBLE = 0.9  # of the letters beyond ASCII are of the language's alphabet
 FOREIGN = 0.5  # of all letters beyond ASCII: more, and the script is not Latin
@@ -68,7 +68,8 @@ def wide(first: bytes) -> str:
     head = first[: min(SAMPLE, len(first)) & ~1]
     if b"\0" not in head or len(head) < SHORTEST:
         return ""
-    controls = sum(head.count(bytes([byte])) for byte in range(32) if byte not in b"\n\r")
+    halves = head[::2], head[1::2]  # one of them has the upper byte of each character
+    controls = max(sum(half.count(bytes([byte])) for byte in range(32) if byte not in b"\n\r") for half in halves)
     try:
         head.decode()
         is_utf8 = True
@@ -76,7 +77,7 @@ def wide(first: bytes) -> str:
         is_utf8 = False
     texts = {name: head.decode(name, "replace") for name in ("utf-16-le", "utf-16-be")}
     blanks = max(text.count("\n") + text.count(" ") for text in texts.values())
-    if controls < CONTROLS * len(head) and (is_utf8 or blanks < BLANKS):
+    if controls < CONTROLS * len(halves[0]) and (is_utf8 or blanks < BLANKS):
         return ""  # stray NULs, which are bad characters and no sign of another encoding
     ascii_share = {name: sum(map(str.isascii, text)) / len(text) for name, text in texts.items()}
     best = max(texts, key=lambda name: ascii_share[name])

@@ -38,7 +38,10 @@ def _lighter(what: Any = None, *, typechecker: Any) -> Any:
         return WITH_SHAPES(what, typechecker=typechecker)
     if not any(map(_names_a_shape, what.__annotations__.values())):
         return _plain(what)
-    return WITH_SHAPES(what, typechecker=typechecker) if inspect.isgeneratorfunction(what) else _shaped(what)
+    computed = any("{" in repr(annotation) for annotation in what.__annotations__.values())  # from other arguments
+    if computed or inspect.isgeneratorfunction(what):
+        return WITH_SHAPES(what, typechecker=typechecker)
+    return _shaped(what)
 
 
 def _plain(what: Callable[..., Any]) -> Callable[..., Any]:

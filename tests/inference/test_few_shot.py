@@ -32,6 +32,8 @@ from bertsmith.objectives.masked import MaskedLM
 from bertsmith.runs import suites
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 
+pytestmark = pytest.mark.slow("trains the model that all tests ask")
+
 SIZES = {"width": 32, "layers": 2, "heads": 2, "feed_forward": 64, "dropout": 0.0, "attention_dropout": 0.0}
 PAIRS = [("the cat sees", "good"), ("a bird", "bad"), ("", "good"), ("the dog\nhas two lines", "not good at all")]
 LABELS = {"good": "good", "bad": "bad", "not good at all": "not good at all", "not": "not"}
@@ -255,7 +257,6 @@ def table(folder: Path, tongue: dict[str, str], count: int = 12) -> Path:
     return folder
 
 
-@pytest.mark.slow
 def test_with_examples_a_model_finds_out_which_words_are_asked_for(reader: Path) -> None:
     model = load(reader)
     assert isinstance(model.objective, CausalLM)

@@ -9,6 +9,8 @@ import bertsmith
 from bertsmith.commands import pretrain
 from bertsmith.errors import TextError
 
+pytestmark = pytest.mark.slow("trains the model that all tests ask")
+
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> bertsmith.Model:
@@ -30,7 +32,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> bertsmith.Model:
     return bertsmith.load(folder / "run" / "model")
 
 
-@pytest.mark.slow
 def test_a_trained_model_knows_the_grammar_of_its_language(model: bertsmith.Model) -> None:
     from tiny import NOUNS, PLACES
 

@@ -13,6 +13,8 @@ from bertsmith.models.word2vec import Word2Vec, Word2VecConfig
 from bertsmith.nn.kernels import word2vec_cpu
 from bertsmith.objectives.word2vec import MAX_UPDATE_NORM, Blocks, NegativeSamplingConfig, sgd_step
 
+pytestmark = pytest.mark.slow("Numba compiles")
+
 kinds = pytest.mark.parametrize("kind", KINDS)
 LENGTHS = [5, 1, 30, 12, 40, 1, 2]
 
@@ -40,7 +42,6 @@ def twin_of(ours: tuple[np.ndarray, np.ndarray], kind: Kind) -> Word2Vec:
     return Word2Vec(config, *(torch.from_numpy(part.astype(np.float64)) for part in ours))
 
 
-@pytest.mark.slow
 @kinds
 @pytest.mark.parametrize(("window", "width"), [(1, 1), (3, 7), (5, 100), (20, 20)])
 def test_blocks_move_both_tables_as_torch_does(kind: Kind, window: int, width: int) -> None:

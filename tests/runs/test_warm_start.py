@@ -24,6 +24,8 @@ from bertsmith.text.extend import extend
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 from bertsmith.text.train import Kind
 
+pytestmark = pytest.mark.slow("trains the model that runs start from")
+
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -39,7 +41,6 @@ def fresh(home: Path, **changes: Any) -> tuple[MaskedLM, Path, Tokenizer]:
     return MaskedLM(Transformer(shape), MaskedLM.Config()).eval(), model, Tokenizer.load(model)
 
 
-@pytest.mark.slow
 def test_a_run_goes_on_where_the_model_was(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = home / "run" / "model"
     given = recipe(home / "data", tmp_path / "on", f"start={model}", "train.steps=30", "model.dropout=0.0")
@@ -154,7 +155,6 @@ def test_that_a_text_has_fewer_new_pieces_than_wanted_is_told(
     assert "pieces are new" not in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_a_run_with_new_words_learns(home: Path, tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     plain = write_text(text).read_text(encoding="utf-8")

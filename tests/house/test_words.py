@@ -22,7 +22,6 @@ TO_SWEEP: dict[str, set[str]] = {
     },
     "data": {
         "data/batch.py",
-        "data/corpus/corpus.py",
         "data/corpus/encoding.py",
         "data/corpus/lines.py",
         "data/corpus/sources.py",

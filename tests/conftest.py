@@ -25,8 +25,8 @@ KEPT: list[dict[str, object]] = []  # of each test that tortures: its promise, h
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    told = "run what is marked `torture`, as often as it promises, and keep the figures in this file"
-    parser.addoption("--torture", metavar="FILE", type=Path, help=told)
+    use = "run only tests marked `torture`, as often as they promise, and write the figures into this file"
+    parser.addoption("--torture", metavar="FILE", type=Path, help=use)
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ def server() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(IMPORTED)
     with pytest.MonkeyPatch.context() as patch:
-        tests = Path(__file__).resolve().parent  # our own path it is not told
+        tests = Path(__file__).resolve().parent  # the server does not inherit sys.path
         patch.setenv("PYTHONPATH", os.pathsep.join([str(tests), str(tests.parent / "src")]))
         forkserver.ensure_running()
     return context

@@ -66,7 +66,7 @@ def test_a_recipe_is_the_same_wherever_its_folders_lie_and_another_on_another_te
     assert race.identity(here) != race.identity(replace(here, train=replace(here.train, budget="60s")))
 
 
-def test_overrides_behind_a_path_hold_and_are_part_of_the_name() -> None:
+def test_overrides_after_a_path_hold_and_are_part_of_the_name() -> None:
     tiny, data = "tiny/bert", Path("text/data")
     name, raced = race.raced(f"{tiny} objective.mask_rate=0.4   optimizer.betas=[0.8,0.9]", data, 2)
     assert name == "bert objective.mask_rate=0.4 optimizer.betas=[0.8,0.9], 2 min"
@@ -86,7 +86,7 @@ def test_an_entry_that_says_how_long_is_not_cut_off_by_the_clock(said: str, exte
 
 
 @pytest.mark.slow
-def test_a_raced_run_validates_before_the_clock_and_behind_it_and_saves_nothing(tmp_path: Path) -> None:
+def test_a_raced_run_validates_before_and_after_the_clock_runs_and_saves_nothing(tmp_path: Path) -> None:
     made = recipe(prepared(tmp_path), tmp_path / "run", "train.evaluations=0", "train.checkpoints=0")
     made = replace(made, train=replace(made.train, steps=None, budget="0.3s"))
     figures = race.pretrain(made)

@@ -1,4 +1,4 @@
-"""Word vectors beside gensim: what is told where one side is missing."""
+"""Word vectors compared with gensim: the message where one side is missing."""
 
 from bench.script import script
 

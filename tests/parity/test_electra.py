@@ -257,9 +257,9 @@ def test_a_run_tells_how_many_tokens_were_judged_right(finished: Path) -> None:
     page, card, other = (
         (finished / name).read_text() for name in ("report.html", "model/README.md", "generator/README.md")
     )
-    for told in ("tokens judged right", "replaced tokens found"):
-        assert told in page
-        assert told in card
+    for metric in ("tokens judged right", "replaced tokens found"):
+        assert metric in page
+        assert metric in card
     assert "Loss of tokens, replaced or not, in nats" in page
     assert "tossing a coin" not in page
     assert "bertsmith finetune this/folder" in card

@@ -57,7 +57,7 @@ def test_two_texts_are_parted_as_the_tokenizer_of_transformers_does_it(tmp_path:
     assert tokenizer().separator_count == 2
 
 
-def test_places_are_counted_from_behind_the_padding_piece() -> None:
+def test_positions_are_counted_from_after_the_padding_token() -> None:
     positions = Transformer(roberta()).positions
     assert positions.weight.shape == (66, 32)
     assert torch.equal(positions(torch.tensor([0, 63])), positions.weight[[2, 65]])

@@ -77,7 +77,7 @@ DURABLE = [
         f"{CHECKPOINT}::test_a_disk_that_takes_less_than_it_is_given_is_given_the_rest",
     ),
     Guard(
-        "a full disk is told in one line",
+        "a full disk is reported in one line",
         "files.py",
         "            case errno.ENOSPC:",
         "            case -1:",

@@ -608,7 +608,7 @@ def test_an_old_checkpoint_that_cannot_be_removed_does_not_stop_the_run(tmp_path
 def test_restoring_costs_little_more_than_hashing(tmp_path: Path) -> None:
     """A hash runs at 1.2 GB/s, so that 440 MB are restored well under a second."""
     table = torch.zeros(11_000_000)  # 44 MB, a tenth of BERT-base
-    save(tmp_path, Checkpoint(1, {"model": {"character_width": table}}, {}))
+    save(tmp_path, Checkpoint(1, {"model": {"table": table}}, {}))
 
     def seconds(act: Callable[[], object]) -> float:
         began = time.process_time()

@@ -120,7 +120,6 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("quickstart")
 
 
-@pytest.mark.slow("trains a small model for most pages")
 @pytest.mark.parametrize("page", [DEMO, "README.md", *GUIDES])
 def test_every_block_of_a_page_runs(
     page: str,

@@ -108,7 +108,7 @@ def test_the_path_from_text_to_filled_blanks(tmp_path: Path) -> None:
     assert checked.returncode == 0, checked.stderr
     assert "parameters" in checked.stdout
     assert "40 updates" in checked.stdout
-    trained = bertsmith("pretrain", path, "train.steps=60")
+    trained = bertsmith("pretrain", path, "--steps", 60)
     assert trained.returncode == 0, trained.stderr
     filled = subprocess.run(  # this one from nothing, as a shell starts it
         [sys.executable, "-m", "bertsmith", "fill", str(tmp_path / "run" / "model"), "--json"],
@@ -297,3 +297,16 @@ def test_source_code_is_skipped_and_told_or_read_as_text(tmp_path: Path) -> None
     assert CliRunner().invoke(app, [*command, str(tmp_path / "two"), *read_as]).exit_code == 0
     code = ['"(": ' in (tmp_path / name / "tokenizer.json").read_text() for name in ("one", "two")]
     assert code == [False, True]
+
+
+def test_options_are_overrides_of_the_recipe_and_a_later_override_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    from bertsmith.commands import finetune as command
+
+    given: list[list[str]] = []
+    monkeypatch.setattr(command, "finetune", lambda *_, overrides, **__: given.append(overrides))
+    words = ["--epochs", "5", "--batch-size", "16", "--learning-rate", "3e-5", "train.epochs=2"]
+    found = CliRunner().invoke(app, ["finetune", "model", "data.csv", "--out", "run", *words])
+    assert found.exit_code == 0
+    assert given == [
+        ["train.epochs=5.0", "data.batch_size=16", "optimizer.learning_rate=3e-05", "train.epochs=2"],
+    ]

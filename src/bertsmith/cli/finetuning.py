@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from bertsmith.cli.application import FINETUNE, app
-from bertsmith.cli.options import ModelFolder, Out, Overrides, check_folder
+from bertsmith.cli.options import LearningRate, ModelFolder, Out, Overrides, as_overrides, check_folder
 
 
 @app.command(rich_help_panel=FINETUNE)
@@ -34,17 +34,28 @@ def finetune(
             "by default, guessed from the file."
         ),
     ] = None,
+    epochs: Annotated[float | None, typer.Option(help="Passes over the data; by default, by its size.")] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Examples per update; by default, by the size of the training data.")
+    ] = None,
+    learning_rate: LearningRate = None,
     seeds: Annotated[
         int, typer.Option(min=1, help="Number of runs with different seeds; scores are the mean with a 95 % interval.")
     ] = 1,
 ) -> None:
     """Fine-tune: classification, regression, NER, question answering, multiple choice, embeddings, translation.
 
-    Epochs, batch size and learning rate are settings: train.epochs=5 data.batch_size=16 optimizer.learning_rate=3e-5.
+    Any other recipe setting follows the data: data.label=stars optimizer.weight_decay=0.1 adapt.kind=lora.
     """
     from bertsmith.commands import finetune as command
 
-    command.finetune(model, data, out, dev=dev, task=task, seeds=seeds, overrides=overrides or [])
+    options = {
+        "train.epochs": epochs,
+        "data.batch_size": batch_size,
+        "optimizer.learning_rate": learning_rate,
+    }
+    changes = [*as_overrides(options), *(overrides or [])]
+    command.finetune(model, data, out, dev=dev, task=task, seeds=seeds, overrides=changes)
 
 
 @app.command(rich_help_panel=FINETUNE)

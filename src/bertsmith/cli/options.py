@@ -1,5 +1,6 @@
 """Arguments and options that several verbs share."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -24,6 +25,11 @@ def check_file(out: Path | None) -> Path | None:
 
         files.check_file(out)
     return out
+
+
+def as_overrides(settings: Mapping[str, object]) -> list[str]:
+    """Options as overrides of recipe keys; an option that was not given (None) is no override."""
+    return [f"{key}={value}" for key, value in settings.items() if value is not None]
 
 
 # Text to read.
@@ -91,6 +97,7 @@ Overrides = Annotated[list[str] | None, typer.Argument(help="Recipe settings to 
 ModelFolder = Annotated[
     Path, typer.Argument(help="Model folder: one that bertsmith wrote, or a Hugging Face model on disk.")
 ]
+LearningRate = Annotated[float | None, typer.Option(help="Peak learning rate; by default, the recipe's.")]
 Out = Annotated[Path, typer.Option("--out", callback=check_folder, help="Output folder.")]
 Precision = Annotated[
     Literal["float32", "bfloat16"],

@@ -12,6 +12,7 @@ from bertsmith.cli.options import (
     AutoLowercase,
     Field,
     Layout,
+    LearningRate,
     OnBadLine,
     Out,
     Overrides,
@@ -19,6 +20,7 @@ from bertsmith.cli.options import (
     RecipeName,
     StripAccents,
     Texts,
+    as_overrides,
     check_folder,
 )
 
@@ -129,11 +131,16 @@ def pretrain(
     out: Annotated[
         Path | None, typer.Option(callback=check_folder, help="Output folder; by default, the recipe's.")
     ] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Optimizer steps; by default, the recipe's.")] = None,
+    budget: Annotated[str | None, typer.Option(help="Training time instead of steps: 90s, 10m, 2h.")] = None,
+    learning_rate: LearningRate = None,
 ) -> None:
     """Pretrain the model of a recipe on prepared text. Run the same command again to resume from a checkpoint."""
     from bertsmith.commands import pretrain as command
 
-    command.pretrain(command.with_paths(command.read_recipe(recipe, overrides or []), data, out))
+    options = {"train.steps": steps, "train.budget": budget, "optimizer.learning_rate": learning_rate}
+    changes = [*as_overrides(options), *(overrides or [])]
+    command.pretrain(command.with_paths(command.read_recipe(recipe, changes), data, out))
 
 
 @app.command(rich_help_panel=PRETRAIN)

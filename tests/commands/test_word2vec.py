@@ -70,7 +70,7 @@ def test_the_same_command_finds_its_work_done_and_another_is_refused(made: Path)
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        ({"model": {"width": 0}}, "word2vec [model]: vectors of 0 numbers are none. Give 1 to 65536."),
+        ({"model": {"width": 0}}, "word2vec [model]: width is 0. Give 1 to 65536."),
         ({"sampling": {"window": 0}}, "word2vec [sampling]: a window of 0 words is none. Give 1 to 100."),
         ({"train": {"epochs": 1.0, "budget": "1m"}}, "word2vec [train]: give one of epochs and budget, not both."),
         ({"train": {"budget": "soon"}}, "word2vec [train]: 'soon' is not a duration."),

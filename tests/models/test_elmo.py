@@ -168,12 +168,12 @@ def test_the_same_seed_gives_the_same_weights_and_gates_begin_open() -> None:
     [
         ({"hidden": 0}, "hidden is 0. Give at least 1"),
         ({"highway_layers": -1}, "highway_layers is -1. Give at least 0"),
-        ({"filters": (0, 0)}, r"filters are \[0, 0\]. Give how many for one letter, for two, and so on"),
+        ({"filters": (0, 0)}, r"filters are \[0, 0\]. Give how many of width 1, of width 2, and so on"),
         ({"filters": ()}, r"filters are \[\]. Give how many"),
-        ({"max_characters": 2}, "words of 2 letters are too short. Give at least 3"),
-        ({"max_characters": 3, "filters": (1, 1, 1, 1)}, "words of 3 letters are too short. Give at least 4"),
+        ({"max_characters": 2}, "words of 2 characters are too short. Give at least 3"),
+        ({"max_characters": 3, "filters": (1, 1, 1, 1)}, "words of 3 characters are too short. Give at least 4"),
         ({"width": 13}, "a width of 13 cannot be shared by two directions. Take an even one"),
-        ({"hidden": 6}, "6 cells cannot be made 6 numbers in each direction. Raise hidden, or lower width"),
+        ({"hidden": 6}, "6 cells cannot be projected to 6 numbers in each direction. Raise hidden, or lower width"),
         ({"dropout": 1.0}, "dropout is 1.0. Give a share, at least 0 and below 1"),
     ],
 )

@@ -130,7 +130,7 @@ def test_a_token_costs_its_weights_however_long_the_text() -> None:
     [
         ({"width": 0}, "width is 0. Give at least 1"),
         ({"layers": 0}, "layers is 0. Give at least 1"),
-        ({"hidden": -1}, "hidden is -1. Give a width, or 0 for that of the table"),
+        ({"hidden": -1}, "hidden is -1. Give a width, or 0 for that of the embeddings"),
         ({"weight_dropout": 1.0}, "weight_dropout is 1.0. Give a share, at least 0 and below 1"),
         ({"dropout": -0.1}, "dropout is -0.1. Give a share, at least 0 and below 1"),
     ],

@@ -263,7 +263,7 @@ def test_more_costs_more() -> None:
     [
         ({"vocabulary": 0}, "vocabulary is 0. Give at least 1"),
         ({"decoder_layers": 0}, "decoder_layers is 0. Give at least 1"),
-        ({"hidden": 7}, "hidden is 7, half of it from either end. Give an even number"),
+        ({"hidden": 7}, "hidden is 7, half of it for each direction. Give an even number"),
         ({"dropout": 1.0}, "dropout is 1.0. Give a share, at least 0 and below 1"),
     ],
 )

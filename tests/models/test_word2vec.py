@@ -60,7 +60,7 @@ def _change(folder: Path, **changes: object) -> None:
         (lambda folder: _change(folder, width=5), "'inputs' has shape [3, 4] for 3 words of 5 numbers"),
         (lambda folder: _change(folder, vocabulary=4), "'inputs' has shape [3, 4]"),
         (lambda folder: _change(folder, widht=5), "unknown key 'widht'"),
-        (lambda folder: _change(folder, width=0), "vectors of 0 numbers are none"),
+        (lambda folder: _change(folder, width=0), "width is 0"),
         (lambda folder: (folder / "words.tsv").unlink(), "words.tsv: is missing"),
         (lambda folder: (folder / "words.tsv").write_bytes(b"the\t9\n"), "for 1 words"),
         (lambda folder: (folder / "words.tsv").write_bytes(b"the 9\n"), "is not a list of words and counts"),

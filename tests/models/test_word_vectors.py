@@ -81,14 +81,14 @@ NUMBERS = np.ones(2, "<f4").tobytes()
         (b"1000000000 300\na 1 2\n", "which do not fit into"),
         (b"2 2\na 1 2\nb 1\n", ":3: has 1 numbers, not 2"),
         (b"2 2\na 1 2 3\nb 1 2 3\n", ":2: has 3 numbers, not 2"),
-        (b"2 2\na 1 2\nb 1 x\n", ":3: holds what is not a number"),
-        (b"2 2\na 1 2\nb 1 nan\n", "the vector of 'b' holds what is not a number"),
+        (b"2 2\na 1 2\nb 1 x\n", ":3: has a value that is not a number"),
+        (b"2 2\na 1 2\nb 1 nan\n", "the vector of 'b' has a value that is not finite"),
         (b"2 2\na 1.0 2.0\n", "ends after 1 of 2 vectors"),
         (b"2 2\n\xff 1 2\nb 1 2\n", "is not UTF-8 text"),
         (b"2 2\na " + NUMBERS + b"\nb " + NUMBERS[:5], "ends after 1 of 2 vectors"),
         (b"2 2\na " + NUMBERS + b"\nbcdef", "ends after 1 of 2 vectors"),
-        (b"2 2\na " + NUMBERS + b"\n" + b"b" * 5_000, "there is no word at vector 2"),
-        (b"1 2\na " + np.array([1, np.inf], "<f4").tobytes(), "the vector of 'a' holds what is not a number"),
+        (b"2 2\na " + NUMBERS + b"\n" + b"b" * 5_000, "vector 2 has no word"),
+        (b"1 2\na " + np.array([1, np.inf], "<f4").tobytes(), "the vector of 'a' has a value that is not finite"),
     ],
 )
 def test_a_bad_file_is_told_in_one_line(tmp_path: Path, data: bytes, fact: str) -> None:

@@ -1,23 +1,18 @@
-"""Wholes: the networks, the table of the family, and folders in Hugging Face's words.
+"""Networks, the table of the family, text generation, and model folders in Hugging Face's format.
 
-    transformer      the one network made of attention, on flat tokens
-    encoder_decoder  two of it: one reads a text, the other writes
-    recurrent        a text read word by word, all that came before in one state
-    seq2seq          LSTMs that read a text, and others that write one; carried: what these keep from token to token
-    elmo             words made of letters, read from both ends apart
-    static           word vectors, as a network that has no layers
-    decoder          what can write, made ready to do it one token at a time
-    search           which token to go on with, from the scores of all
+    transformer      the one network made of attention; transformer_config: its sizes and choices
+    encoder_decoder  two transformers: an encoder, and a decoder with cross-attention
+    recurrent        RNN, LSTM and GRU language models
+    seq2seq          LSTM encoder and decoder, with or without attention
+    elmo             character CNN and two LSTM stacks, one for each direction
+    static           word vectors as a network without layers
+    word2vec         the two embedding tables of word2vec and their folder; word_vectors: files in its formats
     family           every member, as the difference from its parent
-    dialects         transformers' words for each kind of network: tables, read both ways
-    foreign          our settings and weights in those words, and back
-    sentence         how tokens become a text's vector, in sentence-transformers' words
-    word2vec         two tables of word vectors, and word_vectors the field's files of them
-    folder           reading and writing a Hugging Face folder, with nothing trusted before it is checked
-    networks         all of them, by what describes them
-    own              the settings of those that transformers has no class for, in a folder of ours
+    networks         all networks by their configuration
+    generation       sampling, beam search and prompt-lookup decoding with a cache
+    hf               configs and state dicts of Hugging Face folders, read and written
 
-A network that is not a transformer gets a file of its own and a line in `networks.OWN`.
+A network that is not a transformer gets a file and a line in `networks.NATIVE`.
 """
 
 import sys

@@ -17,7 +17,7 @@ from bertsmith.nn.positions import SinusoidalPositions
 
 
 class EncoderDecoder(nn.Module):
-    """Any text to any text. Both halves read words by one table; `tied`, it also tells which word comes next."""
+    """Text to text. Encoder and decoder share one embedding table, which with `tie_embeddings` is the output layer."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -47,18 +47,17 @@ class EncoderDecoder(nn.Module):
         *,
         selected: Int[Tensor, "N"] | None = None,
     ) -> Float[Tensor, "_ D"]:
-        """The vectors that tell what comes after each token written, or after the `selected` ones."""
+        """The decoder's hidden vectors, which predict the next tokens: at all positions, or at the `selected` ones."""
         vectors: Tensor = self.decoder(target_tokens, kernel, selected=selected, memory=self.encode(tokens, kernel))
         return vectors
 
     def encode(self, tokens: Tokens, kernel: Kernel | None = None) -> Memory:
-        """What the encoder makes of a text."""
+        """The encoder's output."""
         return Memory(self.encoder(tokens, kernel), tokens)
 
     @torch.no_grad()
     def alignment(self, tokens: Tokens, target_tokens: Tokens) -> list[Float[Tensor, "_ _"]]:
-        """Of each text how much each token written (row) took from each that was read (column): by the last layer, in
-        the mean of its heads."""
+        """Cross-attention weights of the last layer, mean over heads: by text, target tokens x source tokens."""
         hidden = self.decoder._embed(target_tokens)
         layouts = self.decoder._layouts(target_tokens, hidden, "eager", self.encode(tokens))
         self.decoder._run_layers(hidden, layouts)
@@ -66,33 +65,32 @@ class EncoderDecoder(nn.Module):
         return [heads.mean(0) for heads in layouts[-1].cross.attention_weights[-1]]
 
     def cache(self, sequences: int, capacity: int, beams: int = 1, dtype: torch.dtype = torch.float32) -> KVCache:
-        """Room for what is written, of so many sequences; each row takes `room` tokens, those of all its ways."""
+        """An empty KV cache of the decoder; `capacity` counts the tokens of all beams of a sequence."""
         return self.decoder.cache(sequences, capacity, beams, dtype)
 
     def prefill(self, tokens: Tokens, cache: KVCache, target_tokens: Tokens) -> Float[Tensor, "B D"]:
-        """Read texts, and what is written already: the vectors that tell what comes next."""
+        """Encode texts, and read the first target tokens: the hidden vectors that predict the next ones."""
         return self.decoder.prefill(target_tokens, cache, self.encode(tokens))
 
     def step(
         self, ids: Int[Tensor, "B W"], cache: KVCache, parents: Int[Tensor, "B W"] | None = None
     ) -> Float[Tensor, "B W D"]:
-        """Write one more token on every way of every sequence."""
+        """Read one more target token of every beam."""
         return self.decoder.step(ids, cache, parents)
 
     def logits(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
-        """The score of every word to come next."""
+        """The logits of the next token."""
         if self.lm_head is not None:
-            scores: Tensor = self.lm_head(hidden)
-            return scores
+            logits: Tensor = self.lm_head(hidden)
+            return logits
         return F.linear(hidden * self.logit_scale, self.embedding.weight)
 
     @property
     def logit_scale(self) -> float:
-        """What a tied table's scores are multiplied by: of one whose numbers are about one, by less than one."""
-        # Raffel et al. 2020, in their code.
+        """The factor of logits with weight tying: a table of unit variance needs one below 1 (T5's code)."""
         return self.config.width**-0.5 if isinstance(self.embedding, WideEmbedding) else 1.0
 
     def matrices(self) -> dict[str, int]:
-        """The names of all matrices inside the layers, and how many each is made of, one above the other."""
+        """The names of all matrices inside the layers, and how many matrices are stacked in each."""
         halves = {"encoder": self.encoder, "decoder": self.decoder}
         return {f"{name}.{one}": count for name, half in halves.items() for one, count in half.matrices().items()}

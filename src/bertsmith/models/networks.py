@@ -1,4 +1,4 @@
-"""The networks: what a configuration describes, built."""
+"""All networks: the one that a configuration describes is built here."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ from bertsmith.models.transformer_config import TransformerConfig
 
 NetworkConfig = TransformerConfig | RecurrentConfig | Seq2SeqConfig | ElmoConfig | StaticConfig
 Network = Transformer | EncoderDecoder | Recurrent | Seq2Seq | Elmo | Static
-EncoderDecoderNetwork = EncoderDecoder | Seq2Seq  # one part reads a text, another writes about it
+EncoderDecoderNetwork = EncoderDecoder | Seq2Seq
 
-# Those that transformers has no class for, by the names that our folders call them: what describes one, and what it is.
+# Networks that transformers has no class for, by their name in our folders: configuration and module.
 NATIVE: dict[str, tuple[type[Any], type[Any]]] = {
     "recurrent": (RecurrentConfig, Recurrent),
     "seq2seq": (Seq2SeqConfig, Seq2Seq),
@@ -32,5 +32,5 @@ def build_network(config: NetworkConfig) -> Network:
 
 
 def native_name(config: NetworkConfig) -> str:
-    """What our folders call a network that transformers has no class for."""
+    """The name in our folders of a network that transformers has no class for."""
     return next(name for name, (kind, _) in NATIVE.items() if isinstance(config, kind))

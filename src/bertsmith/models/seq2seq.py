@@ -1,4 +1,4 @@
-"""Sequence-to-sequence LSTMs: an encoder and a decoder, with one vector between them or with attention.
+"""Sequence-to-sequence LSTMs: an encoder and a decoder, with one vector between them, or with attention.
 
 Input feeding hands the last attention vector to the next step (Luong et al. 2015, section 3.3).
 """
@@ -22,115 +22,106 @@ from bertsmith.nn.rnn.decoder_cache import DecoderCache
 
 Attention = Literal["none", "dot", "bilinear", "mlp"]
 
-FORGET_BIAS = 1.0  # what a forget gate's bias begins with, so that cells keep at first. Jozefowicz et al. 2015
+FORGET_BIAS = 1.0  # initial bias of forget gates, so that cells remember at first. Jozefowicz et al. 2015
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seq2SeqConfig:
-    """How large the network is, and how it looks at what was read. As it stands: for tens of thousands of sentences."""
+    """Sizes and choices of a sequence-to-sequence LSTM. The defaults are for tens of thousands of sentences."""
 
-    vocabulary: int = 8_192  # pieces the tokenizer knows
-    width: int = 256  # of the table's vectors, and of those that come out
-    hidden: int = 512  # of what an LSTM says; of one that reads from both ends, half of it from either
-    layers: int = 1  # that read
-    decoder_layers: int = 1  # that write
-    direction: Direction = "both"  # in which a text is read; from its last word on in Sutskever et al. 2014
-    attention: Attention = "bilinear"  # how words that were read are scored; "none": all from one vector
-    input_feeding: bool = True  # each token is told where the one before has looked. Luong et al. 2015, section 3.3
-    tie_embeddings: bool = True  # words are told by the table that they are read by
-    max_length: int = 128  # most tokens in a sequence
-    dropout: float = 0.3  # of the table's vectors, between layers, of what was read and of what comes out
+    vocabulary: int = 8_192  # tokens in the tokenizer's vocabulary
+    width: int = 256  # of the embeddings and of the output vectors
+    hidden: int = 512  # of the LSTM states; a bidirectional encoder has half of it in each direction
+    layers: int = 1  # of the encoder
+    decoder_layers: int = 1
+    direction: Direction = "both"  # of the encoder; Sutskever et al. 2014 reverse the source
+    attention: Attention = "bilinear"  # the score function; "none": the decoder sees one vector only
+    input_feeding: bool = True  # the last attention vector is an input of the next step. Luong et al. 2015, section 3.3
+    tie_embeddings: bool = True  # weight tying: the output layer is the embedding table
+    max_length: int = 128  # tokens of the longest sequence
+    dropout: float = 0.3  # of embeddings, between layers, of the encoder's output and of the output vectors
 
     def __post_init__(self) -> None:
         for name in ("vocabulary", "width", "hidden", "layers", "decoder_layers", "max_length"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}. Give at least 1")
         if self.hidden % self.directions:
-            raise ValueError(f"hidden is {self.hidden}, half of it from either end. Give an even number")
+            raise ValueError(f"hidden is {self.hidden}, half of it for each direction. Give an even number")
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"dropout is {self.dropout}. Give a share, at least 0 and below 1")
 
-    causal = False  # what is read is seen as a whole
+    causal = False  # the encoder sees the whole source
     segments = position_offset = 0
 
     @property
     def directions(self) -> int:
-        """From how many ends a text is read."""
+        """In how many directions the encoder reads."""
         return 2 if self.direction == "both" else 1
 
     @property
     def input_feed_width(self) -> int:
-        """The width of what each token is told by the one before."""
+        """The width of the attention vector that is fed to the next step; 0 without input feeding."""
         return self.width if self.input_feeding and self.attention != "none" else 0
 
     @property
     def table(self) -> int:
-        """The width of the table."""
+        """The width of the embedding table."""
         return self.width
 
     @property
     def distinct(self) -> int:
-        """How many layers that read have weights of their own: all."""
+        """The number of encoder layers with separate weights: all."""
         return self.layers
 
     @property
     def inner(self) -> int:
-        """The width of what is kept of each token that was read, once as key and once as value."""
+        """The width of the keys and of the values of a source token."""
         return self.hidden
 
     @property
     def parameter_count(self) -> int:
-        """The number of weights."""
+        """The number of parameters."""
         biases = 8 * self.hidden * (self.layers + self.decoder_layers)
-        looks = {"none": 0, "dot": 0, "bilinear": self.hidden**2, "mlp": 2 * self.hidden**2 + 2 * self.hidden}
+        attention = {"none": 0, "dot": 0, "bilinear": self.hidden**2, "mlp": 2 * self.hidden**2 + 2 * self.hidden}
         tables = (1 if self.tie_embeddings else 2) * self.vocabulary * self.width
         bridge = 2 * self.decoder_layers * self.hidden * (self.hidden + 1)
-        return (
-            tables
-            + biases
-            + bridge
-            + looks[self.attention]
-            + self._encoder_weights
-            + self._decoder_weights
-            + self.width
-        )
+        layers = self._encoder_weights + self._decoder_weights + self.width
+        return tables + biases + bridge + attention[self.attention] + layers
 
     @property
     def _encoder_weights(self) -> int:
-        """Weights in the matrices that each token goes through that is read."""
-        below = self.width + (self.layers - 1) * self.hidden
-        return 4 * self.hidden * (below + self.layers * self.hidden // self.directions)
+        """Weights in the matrices that a source token passes."""
+        inputs = self.width + (self.layers - 1) * self.hidden
+        return 4 * self.hidden * (inputs + self.layers * self.hidden // self.directions)
 
     @property
     def _decoder_weights(self) -> int:
-        """And each that is written."""
-        below = self.width + self.input_feed_width + (self.decoder_layers - 1) * self.hidden
-        mixed = self.width * self.hidden * (1 if self.attention == "none" else 2)
-        return 4 * self.hidden * (below + self.decoder_layers * self.hidden) + mixed
+        """Weights in the matrices that a target token passes."""
+        inputs = self.width + self.input_feed_width + (self.decoder_layers - 1) * self.hidden
+        attentional = self.width * self.hidden * (1 if self.attention == "none" else 2)
+        return 4 * self.hidden * (inputs + self.decoder_layers * self.hidden) + attentional
 
     def flops(self, mean_length: int | float, prediction_share: float) -> float:
-        """Floating-point operations that training takes for one token, forwards and backwards, as papers count them.
+        """Floating-point operations of training per token, forward and backward, as papers count them.
 
-        Of all tokens half are taken to be read and half to be written. `attended` is the mean length of a text,
-        sum(length^2) / sum(length); `chosen` the share of tokens that are guessed from the whole vocabulary.
+        Half of all tokens are taken to be source tokens, half target tokens. `mean_length` is the mean length of a
+        text, sum(length^2) / sum(length); `prediction_share` the share of tokens predicted over the whole vocabulary.
         """
-        looks = {"none": 0.0, "dot": 0.0, "bilinear": self.hidden**2, "mlp": 2 * self.hidden**2}[self.attention]
-        rows = 0 if self.attention == "none" else (3 if self.attention == "mlp" else 2) * mean_length * self.hidden
-        return (
-            3 * (self._encoder_weights + self._decoder_weights + looks + rows)
-            + 6 * prediction_share * self.vocabulary * self.width
-        )
+        keys = {"none": 0.0, "dot": 0.0, "bilinear": self.hidden**2, "mlp": 2 * self.hidden**2}[self.attention]
+        scores = 0 if self.attention == "none" else (3 if self.attention == "mlp" else 2) * mean_length * self.hidden
+        layers = 3 * (self._encoder_weights + self._decoder_weights + keys + scores)
+        return layers + 6 * prediction_share * self.vocabulary * self.width
 
 
 class Seq2Seq(CustomInit):
-    """Any text to any text, by LSTMs alone. Sutskever et al. 2014; with attention Luong et al. 2015, "global".
+    """LSTM encoder and decoder. Sutskever et al. 2014; with attention: Luong et al. 2015, "global attention".
 
-    A layer that looks comes behind the LSTMs that write: what it takes is mixed with what they say, and the mixture
-    tells the word and is fed to the next token.
+    Attention follows the decoder's LSTMs: its context vector and their hidden state give the attentional hidden state,
+    which predicts the next token and is fed to the next step.
 
-    Departs from the papers: one table for both texts; the first states of the LSTMs that write are mapped from what
-    those that read say at the ends of the text (a bridge), and are not copied layer by layer; and the network of
-    Bahdanau et al. 2015 scores what is said now, and not what was said before.
+    Departs from the papers: source and target share one embedding table; the decoder's first states are projected from
+    the encoder's final states (a bridge), not copied layer by layer; and the additive score of Bahdanau et al. 2015
+    takes the decoder's current state, not the one before.
     """
 
     def __init__(self, config: Seq2SeqConfig) -> None:
@@ -145,69 +136,71 @@ class Seq2Seq(CustomInit):
         self.attentional = nn.Linear(hidden if self.attention is None else 2 * hidden, width)
         self.lm_head = None if config.tie_embeddings else nn.Linear(width, config.vocabulary, bias=False)
         self.dropout = Dropout(dropout)
-        self.logit_scale = 1.0  # what a tied table's scores are multiplied by
+        self.logit_scale = 1.0  # factor of logits with weight tying, as in EncoderDecoder
 
     def init_weights(self, generator: torch.Generator) -> None:
-        """Matrices as torch begins them, small enough that states neither grow nor die; and cells that keep."""
+        """Uniform matrices as torch's default, and forget gates that begin open."""
         for part in self.modules():
             if isinstance(part, nn.Linear):
                 part.weight.uniform_(-(part.in_features**-0.5), part.in_features**-0.5, generator=generator)
             if isinstance(part, nn.LSTM):
-                below, own, bias, _ = part.parameters()  # in torch's order
-                for matrix in (below, own):
+                input_weight, recurrent_weight, bias, _ = part.parameters()  # in torch's order
+                for matrix in (input_weight, recurrent_weight):
                     matrix.uniform_(-(part.hidden_size**-0.5), part.hidden_size**-0.5, generator=generator)
                 bias[part.hidden_size : 2 * part.hidden_size] = FORGET_BIAS
 
     def forward(
         self, tokens: Tokens, target_tokens: Tokens, *, selected: Int[Tensor, "N"] | None = None
     ) -> Float[Tensor, "_ D"]:
-        """The vectors that tell what comes after each token written, or after the `selected` ones."""
+        """The decoder's output vectors, which predict the next tokens: at all positions, or at the `selected` ones."""
         vectors, _, rows = self._decode(tokens, target_tokens)
         slots = rows.slots if selected is None else rows.slots[selected]
-        chosen: Tensor = self.dropout(vectors.flatten(0, 1).index_select(0, slots))
-        return chosen
+        outputs: Tensor = self.dropout(vectors.flatten(0, 1).index_select(0, slots))
+        return outputs
 
     @torch.no_grad()
     def alignment(self, tokens: Tokens, target_tokens: Tokens) -> list[Float[Tensor, "_ _"]] | None:
-        """Of each text how much each token written (row) took from each that was read (column); None: none can look."""
-        _, looks, _ = self._decode(tokens, target_tokens)
+        """Attention weights by text: target tokens x source tokens; None without attention."""
+        _, maps, _ = self._decode(tokens, target_tokens)
         sizes = zip(target_tokens.bounds.diff().tolist(), tokens.bounds.diff().tolist(), strict=True)
-        return None if looks is None else [one[:long, :wide] for one, (long, wide) in zip(looks, sizes, strict=True)]
+        return (
+            None if maps is None else [one[:rows, :columns] for one, (rows, columns) in zip(maps, sizes, strict=True)]
+        )
 
     def cache(self, sequences: int, capacity: int, beams: int = 1, dtype: torch.dtype = torch.float32) -> DecoderCache:
-        """What is carried from token to token, of so many sequences, however long they become."""
+        """An empty cache of decoder states; its size does not depend on `capacity`, the number of tokens."""
         config, device = self.config, self.embedding.weight.device
         return DecoderCache(config.decoder_layers, sequences, beams, config.hidden, config.width, dtype, device)
 
     def prefill(self, tokens: Tokens, cache: DecoderCache, target_tokens: Tokens) -> Float[Tensor, "B D"]:
-        """Read texts, and what is written already, as much for each: the vectors that tell what comes next."""
+        """Encode texts, and read the first target tokens, equally many of each: the vectors that predict the next."""
         cache.source, states = self._encode(tokens)
         cache.weights = self.decoder.step_weights()
         ids = target_tokens.ids.view(len(target_tokens.bounds) - 1, -1)
-        said = states[0][0].new_zeros(len(ids), self.config.width)
-        for place in range(ids.shape[1]):
-            said, states = self._decode_step(
-                ids[:, place : place + 1], said[:, None], states, cache.source, cache.weights
+        output = states[0][0].new_zeros(len(ids), self.config.width)
+        for position in range(ids.shape[1]):
+            output, states = self._decode_step(
+                ids[:, position : position + 1], output[:, None], states, cache.source, cache.weights
             )
-        cache.prefill(states, said)
-        return said
+        cache.prefill(states, output)
+        return output
 
     def step(
         self, ids: Int[Tensor, "B W"], cache: DecoderCache, parents: Int[Tensor, "B W"] | None = None
     ) -> Float[Tensor, "B W D"]:
-        """Write one more token on every way of every sequence; `came` is the way that each goes on with."""
+        """Read one more target token of every beam; `parents` is the beam that each continues."""
         assert cache.weights is not None
-        fed, states = cache.gather(parents)
-        said, states = self._decode_step(ids, fed, states, cache.source, cache.weights)
-        cache.update(states, said)
-        return said.view(*ids.shape, -1)
+        input_feed, states = cache.gather(parents)
+        output, states = self._decode_step(ids, input_feed, states, cache.source, cache.weights)
+        cache.update(states, output)
+        return output.view(*ids.shape, -1)
 
     def logits(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
-        """The score of every word to come next."""
+        """The logits of the next token."""
         return F.linear(hidden, self.embedding.weight if self.lm_head is None else self.lm_head.weight)
 
     def matrices(self) -> dict[str, int]:
-        """The names of all matrices inside the layers, and how many each is made of, one above the other."""
+        """The names of all matrices inside the layers, and how many matrices (one per gate) are stacked in each."""
         parts = {"encoder": self.encoder, "decoder": self.decoder}
         return {
             f"{name}.{one}": 4
@@ -217,37 +210,37 @@ class Seq2Seq(CustomInit):
         }
 
     def _encode(self, tokens: Tokens) -> tuple[Source | None, States]:
-        """What is made of texts: vectors to look at, and the states to begin writing with."""
+        """The encoder's output for attention, and the decoder's first states."""
         hidden = self.encoder(self.dropout(self.embedding(tokens.ids)), tokens.bounds, tokens.max_length)
         firsts, lasts = tokens.bounds[:-1].clamp(max=len(hidden) - 1), (tokens.bounds[1:] - 1).clamp(min=0)
         half = self.config.hidden // self.config.directions
         ends = {"left_to_right": (hidden[:, :half], lasts), "right_to_left": (hidden[:, -half:], firsts)}
-        whole = torch.cat([ends[end][0].index_select(0, ends[end][1]) for end in self.encoder.directions], -1)  # B K
-        parts = self.bridge(whole).chunk(2 * self.config.decoder_layers, -1)
-        states = [(said.tanh(), kept) for said, kept in zip(parts[::2], parts[1::2], strict=True)]
+        final = torch.cat([ends[end][0].index_select(0, ends[end][1]) for end in self.encoder.directions], -1)  # B K
+        parts = self.bridge(final).chunk(2 * self.config.decoder_layers, -1)
+        states = [(state.tanh(), cell) for state, cell in zip(parts[::2], parts[1::2], strict=True)]
         if self.attention is None:
             return None, states
         rows = PaddedRows.of(tokens.bounds, _longest(tokens), len(tokens.ids))
         return self.attention.make_source(self.dropout(hidden), rows), states
 
     def _decode(self, tokens: Tokens, target_tokens: Tokens) -> tuple[Tensor, Tensor | None, PaddedRows]:
-        """What is said behind each token of each row, and from where it was taken."""
+        """The attentional hidden states of padded rows, their attention weights, and the rows."""
         source, states = self._encode(tokens)
         rows = PaddedRows.of(target_tokens.bounds, _longest(target_tokens), len(target_tokens.ids))
         words = self.dropout(self.embedding(target_tokens.ids))[rows.tokens]  # B L E
         if not self.config.input_feed_width:
             return *self._attentional_hidden(self.decoder(words, states), source), rows
-        gates = self.decoder.step_weights()
-        states = [(said, kept.float()) for said, kept in states]  # what is kept is added to at every token
-        said = words.new_zeros(len(words), 1, self.config.width)
-        vectors, looks = list[Tensor](), list[Tensor]()
-        for told in self.decoder.input_gates(words, gates).unbind(1):
-            hidden, states = self.decoder.step(told, said[:, 0], states, gates)
-            said, weights = self._attentional_hidden(hidden[:, None], source)
-            assert weights is not None  # what looks at nothing is fed nothing
-            vectors.append(said)
-            looks.append(weights)
-        return torch.cat(vectors, 1), torch.cat(looks, 1), rows
+        step_weights = self.decoder.step_weights()
+        states = [(state, cell.float()) for state, cell in states]  # cells are sums over all steps: full precision
+        output = words.new_zeros(len(words), 1, self.config.width)
+        outputs, attention_weights = list[Tensor](), list[Tensor]()
+        for gates in self.decoder.input_gates(words, step_weights).unbind(1):
+            hidden, states = self.decoder.step(gates, output[:, 0], states, step_weights)
+            output, weights = self._attentional_hidden(hidden[:, None], source)
+            assert weights is not None  # there is no input feeding without attention
+            outputs.append(output)
+            attention_weights.append(weights)
+        return torch.cat(outputs, 1), torch.cat(attention_weights, 1), rows
 
     def _decode_step(
         self,
@@ -257,24 +250,24 @@ class Seq2Seq(CustomInit):
         source: Source | None,
         weights: StepWeights,
     ) -> tuple[Float[Tensor, "_ D"], States]:
-        """One more token on every way, none of which is learnt from."""
-        told = self.decoder.input_gates(self.embedding(ids.flatten()), weights)
+        """One more token of every beam, for generation: without dropout."""
+        gates = self.decoder.input_gates(self.embedding(ids.flatten()), weights)
         hidden, states = self.decoder.step(
-            told, input_feed.flatten(0, 1) if self.config.input_feed_width else None, states, weights
+            gates, input_feed.flatten(0, 1) if self.config.input_feed_width else None, states, weights
         )
-        said, _ = self._attentional_hidden(hidden.view(*ids.shape, -1), source)
-        return said.flatten(0, 1), states
+        output, _ = self._attentional_hidden(hidden.view(*ids.shape, -1), source)
+        return output.flatten(0, 1), states
 
     def _attentional_hidden(
         self, hidden: Float[Tensor, "B L K"], source: Source | None
     ) -> tuple[Float[Tensor, "B L D"], Float[Tensor, "B L M"] | None]:
-        """What the LSTMs say, mixed with what is taken from the text that was read; and from where it is taken."""
+        """tanh(W [context; hidden]), Luong et al. 2015, equation 5, and the attention weights."""
         if self.attention is None:
             return self.attentional(hidden).tanh(), None
-        taken, weights = self.attention(hidden, source)
-        return self.attentional(torch.cat((taken, hidden), -1)).tanh(), weights
+        context, weights = self.attention(hidden, source)
+        return self.attentional(torch.cat((context, hidden), -1)).tanh(), weights
 
 
 def _longest(tokens: Tokens) -> int:
-    """How long rows must be. A GPU is not asked, which would have to be waited for."""
+    """The length of padded rows. On a GPU it is the upper bound, since the exact one would need a synchronisation."""
     return tokens.max_length if tokens.bounds.is_cuda else int(tokens.bounds.diff().max())

@@ -1,4 +1,4 @@
-"""Static vectors: a table with one vector for each word, whatever stands beside it. Word2vec's, as others read them."""
+"""Static word vectors as a network: an embedding table with one vector for each word, in any context."""
 
 from dataclasses import dataclass
 
@@ -10,11 +10,11 @@ from bertsmith.data.batch import Tokens
 
 @dataclass(frozen=True, kw_only=True)
 class StaticConfig:
-    """How many words there are, and how many numbers stand for each."""
+    """The size of a table of word vectors."""
 
     vocabulary: int
     width: int
-    max_length: int = 512  # most words in a sequence
+    max_length: int = 512  # words of the longest sequence
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
@@ -34,14 +34,14 @@ class StaticConfig:
         return self.vocabulary * self.width
 
     def flops(self, mean_length: int | float, prediction_share: float) -> float:
-        """To look a word up takes none."""
+        """Floating-point operations of training per word: those of predictions, since a lookup has none."""
         return 6 * prediction_share * self.vocabulary * self.width
 
 
 class Static(nn.Module):
-    """Word vectors as a network that has no layers, so that whatever reads features can read them. Mikolov et al. 2013.
+    """An embedding table as a network without layers, for tasks on frozen features. Mikolov et al. 2013.
 
-    It learns nothing more: its vectors are those of a file in word2vec's format, or of a run of `bertsmith word2vec`.
+    Its vectors come from a file in word2vec's format or from a run of `bertsmith word2vec`, and are not trained.
     """
 
     def __init__(self, config: StaticConfig) -> None:
@@ -54,7 +54,7 @@ class Static(nn.Module):
         return vectors
 
     def hidden_states(self, tokens: Tokens) -> list[Float[Tensor, "T D"]]:
-        """The one vector of each word."""
+        """The word vectors, as the only layer."""
         return [self(tokens)]
 
     def matrices(self) -> dict[str, int]:

@@ -1,7 +1,7 @@
-"""word2vec: two tables of vectors, and nothing between them. Mikolov et al. 2013.
+"""word2vec: two embedding tables, of words as inputs and of words as predictions. Mikolov et al. 2013.
 
 A model folder holds `config.json`, both tables in `vectors.safetensors`, the words with their counts in `words.tsv`,
-and, for everybody else's tools, the table that one keeps in word2vec's own format, `vectors.bin`.
+and the input table in word2vec's own format, `vectors.bin`, for other tools.
 """
 
 import json
@@ -31,19 +31,19 @@ CONFIG, WEIGHTS, WORDS, WORD2VEC_FILE = "config.json", "vectors.safetensors", "w
 
 @dataclass(frozen=True, kw_only=True)
 class Word2VecConfig:
-    """Which words tell which, and how long a vector is."""
+    """The architecture of word2vec and the width of its vectors."""
 
-    kind: Literal["skip-gram", "cbow"] = "skip-gram"  # a word tells its neighbours, or they together tell it
-    width: int = 100
+    kind: Literal["skip-gram", "cbow"] = "skip-gram"  # a word predicts its neighbours, or they together predict it
+    width: int = 100  # numbers of a vector
 
     def __post_init__(self) -> None:
         if not 0 < self.width <= word_vectors.MAX_WIDTH:
-            raise ValueError(f"vectors of {self.width} numbers are none. Give 1 to {word_vectors.MAX_WIDTH}")
+            raise ValueError(f"width is {self.width}. Give 1 to {word_vectors.MAX_WIDTH}")
 
 
 @dataclass(frozen=True)
 class Word2Vec:
-    """Two vectors for each word: one for when it is read, which is what one keeps, and one for when it is told."""
+    """Two vectors for each word: the input vector, which is the word vector people use, and the output vector."""
 
     config: Word2VecConfig
     inputs: Float[Tensor, "V D"]
@@ -53,15 +53,15 @@ class Word2Vec:
     def initialise(
         cls, config: Word2VecConfig, vocabulary: int, seed: int, device: torch.device | str = "cpu"
     ) -> "Word2Vec":
-        """As word2vec begins: inputs at random within half a width's part of nought, outputs at nought."""
-        chance = torch.Generator().manual_seed(seed)
-        inputs = (torch.rand(vocabulary, config.width, generator=chance) - 0.5) / config.width
+        """As word2vec initialises: inputs uniform in +-0.5 / width, outputs zero."""
+        generator = torch.Generator().manual_seed(seed)
+        inputs = (torch.rand(vocabulary, config.width, generator=generator) - 0.5) / config.width
         return cls(config, inputs.to(device), torch.zeros_like(inputs, device=device))
 
 
 @dataclass(frozen=True)
 class Word2VecFolder:
-    """What a folder holds."""
+    """The contents of a word2vec folder."""
 
     model: Word2Vec
     words: list[str]
@@ -69,29 +69,29 @@ class Word2VecFolder:
 
 
 def write(folder: Path, model: Word2Vec, words: list[str], counts: Int64[np.ndarray, " V"]) -> None:
-    """A model folder, whole or not there."""
+    """Write a model folder, in one move."""
     inputs, outputs = (table.detach().cpu().contiguous() for table in (model.inputs, model.outputs))
-    listed = "".join(f"{word}\t{count}\n" for word, count in zip(words, counts.tolist(), strict=True))
+    lines = "".join(f"{word}\t{count}\n" for word, count in zip(words, counts.tolist(), strict=True))
     with atomic_folder(folder) as fresh:
         files.write(fresh / WEIGHTS, safetensors.torch.save({"inputs": inputs, "outputs": outputs}, {"format": "pt"}))
-        files.write(fresh / WORDS, listed.encode())
+        files.write(fresh / WORDS, lines.encode())
         word_vectors.write(fresh / WORD2VEC_FILE, WordVectors(words, inputs.numpy()))
-        said = {"model_type": KIND, **asdict(model.config), "vocabulary": len(words)}
-        files.write(fresh / CONFIG, (json.dumps(said, indent=1) + "\n").encode())
+        config_json = {"model_type": KIND, **asdict(model.config), "vocabulary": len(words)}
+        files.write(fresh / CONFIG, (json.dumps(config_json, indent=1) + "\n").encode())
 
 
 def read(folder: Path) -> Word2VecFolder:
-    """Open a folder that `write` has left, or that of a run."""
+    """Open a folder of `write`, or the run that holds one."""
     folder = model_folder(folder)
     if not folder.is_dir():
         raise FolderError(folder, "is not a folder" if folder.exists() else "is missing")
     manifest.verify(folder)
-    said = files.read_json(file_inside(folder, CONFIG))
-    if said.pop("model_type", None) != KIND:
+    config_json = files.read_json(file_inside(folder, CONFIG))
+    if config_json.pop("model_type", None) != KIND:
         remedy = "Make some with bertsmith word2vec, or search texts with bertsmith search --corpus FILE"
         raise FolderError(folder, "holds no word vectors", remedy)
-    vocabulary = said.pop("vocabulary", None)
-    config = build(said, Word2VecConfig, str(folder / CONFIG))
+    vocabulary = config_json.pop("vocabulary", None)
+    config = build(config_json, Word2VecConfig, str(folder / CONFIG))
     words, counts = _read_words(file_inside(folder, WORDS))
     try:
         tables = safetensors.torch.load(file_inside(folder, WEIGHTS).read_bytes())
@@ -101,15 +101,15 @@ def read(folder: Path) -> Word2VecFolder:
         shape = list(tables[name].shape) if name in tables else []
         if shape != [vocabulary, config.width] or vocabulary != len(words):
             fact = f"'{name}' has shape {shape} for {len(words):,} words of {config.width} numbers"
-            raise FolderError(folder / WEIGHTS, fact, "Its files are not of one model")
+            raise FolderError(folder / WEIGHTS, fact, "The files of this folder are of different models")
     return Word2VecFolder(Word2Vec(config, tables["inputs"].float(), tables["outputs"].float()), words, counts)
 
 
 def load_vectors(path: Path) -> WordVectors:
-    """The vectors that one keeps, from a folder of ours or from any file in word2vec's formats."""
+    """Word vectors of a word2vec folder, or of any file in word2vec's or GloVe's formats."""
     if path.is_dir():
-        opened = read(path)
-        return WordVectors(opened.words, opened.model.inputs.numpy())
+        stored = read(path)
+        return WordVectors(stored.words, stored.model.inputs.numpy())
     return word_vectors.read(path)
 
 
@@ -117,5 +117,5 @@ def _read_words(path: Path) -> tuple[list[str], Int64[np.ndarray, " V"]]:
     try:
         rows = [line.split("\t") for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
         return [word for word, _ in rows], np.array([int(count) for _, count in rows], np.int64)
-    except (ValueError, OverflowError):  # bytes that are no text, a line of another form, a count that is no number
+    except (ValueError, OverflowError):  # not UTF-8, not two columns, or a count that is not a number
         raise FolderError(path, "is not a list of words and counts") from None

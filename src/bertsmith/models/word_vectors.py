@@ -1,8 +1,8 @@
-"""Words and a vector for each, in the field's own files: word2vec's text and binary formats, which gensim opens, too.
+"""Files of word vectors: word2vec's text and binary formats, which gensim opens, too; GloVe's text format is read.
 
-GloVe's text format is read as well, and any of them packed as .gz, .xz or .zst. word2vec's formats begin with a line
-that says how many vectors of how many numbers there are. Then comes for each word, in the text format, a line with the
-word and its numbers; in the binary one the word, a space, and float32 in little-endian order. GloVe's begins at once.
+All of them may be compressed as .gz, .xz or .zst. word2vec's formats begin with a header line: the number of vectors
+and their width. Then follows for each word, in the text format, a line with the word and its numbers; in the binary
+format the word, a space, and the vector as little-endian float32. GloVe's format has no header.
 """
 
 from collections.abc import Iterator
@@ -19,9 +19,9 @@ from bertsmith.data.corpus.sources import Source
 from bertsmith.errors import FolderError
 
 Format = Literal["binary", "text"]
-MAX_WORD_BYTES = 1 << 12  # bytes a word may have
-MAX_HEADER_BYTES = 64  # bytes the first line may have
-MAX_WIDTH = 1 << 16  # numbers a vector may have
+MAX_WORD_BYTES = 1 << 12  # of a word
+MAX_HEADER_BYTES = 64  # of the first line
+MAX_WIDTH = 1 << 16  # numbers of a vector
 WRITE_ROWS = 4_096  # vectors written at once
 READ_BYTES = 1 << 20  # bytes read at once
 COMPRESSIONS = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ", ".zst": b"(\xb5/\xfd", ".zip": b"PK\x03\x04"}  # by first bytes
@@ -39,37 +39,37 @@ class WordVectors:
 
 
 def write(path: Path, vectors: WordVectors, format_name: Format = "binary") -> None:
-    """Put a file in place that any reader of word2vec's formats opens."""
-    beside = path.with_name(path.name + ".writing")
-    with files.Writer(beside) as writer:
+    """Write a file in one of word2vec's formats, in one move."""
+    partial = path.with_name(path.name + ".writing")
+    with files.Writer(partial) as writer:
         writer.write(f"{len(vectors.words)} {vectors.table.shape[1]}\n".encode())
         for start in range(0, len(vectors.words), WRITE_ROWS):
-            some = slice(start, start + WRITE_ROWS)
-            rows = zip(vectors.words[some], vectors.table[some].astype("<f4"), strict=True)
+            chunk = slice(start, start + WRITE_ROWS)
+            rows = zip(vectors.words[chunk], vectors.table[chunk].astype("<f4"), strict=True)
             writer.write(b"".join(_line(word, row, format_name) for word, row in rows))
         writer.close()
     with files.explain_os_errors(path):
-        beside.replace(path)
+        partial.replace(path)
     files.sync_folder(path.parent)
 
 
-def _line(word: str, row: Float32[np.ndarray, " D"], form: Format) -> bytes:
+def _line(word: str, row: Float32[np.ndarray, " D"], format_name: Format) -> bytes:
     if not word or any(character.isspace() for character in word):
         raise FolderError("words", f"{word!r} is no word", "A word has no spaces in it")
-    if form == "binary":
+    if format_name == "binary":
         return word.encode() + b" " + row.tobytes() + b"\n"
-    return f"{word} {' '.join(map(str, row))}\n".encode()  # as few digits as bring back the same float32
+    return f"{word} {' '.join(map(str, row))}\n".encode()  # the fewest digits that give the same float32 again
 
 
 def read(path: Path) -> WordVectors:
-    """The vectors of a file in either format, or in GloVe's, packed or not, known by its contents.
+    """The vectors of a file in any of these formats, compressed or not, recognised by its contents.
 
-    No size is believed before it is checked; of a packed file, memory is taken as its vectors come.
+    The header's size is checked against the file's; for a compressed file memory grows with the vectors read.
     """
     try:
         with path.open("rb") as raw:
-            unpacked, packed = _decompressed(path, raw)
-            return _read(path, _ByteStream(unpacked), 0 if packed else path.stat().st_size)
+            stream, compressed = _decompressed(path, raw)
+            return _read(path, _ByteStream(stream), 0 if compressed else path.stat().st_size)
     except FileNotFoundError:
         raise FolderError(path, "is missing") from None
     except READ_ERRORS as error:
@@ -80,7 +80,7 @@ def read(path: Path) -> WordVectors:
 
 
 def _read(path: Path, data: "_ByteStream", size: int) -> WordVectors:
-    """The vectors; `size` is that of a file that is not packed, and 0 of one that is."""
+    """The vectors; `size` is the file's, or 0 if it is compressed."""
     count, width = _header(path, data)
     if size and count * (2 * width + 1) > size:
         fact = f"names {count:,} vectors of {width:,} numbers, which do not fit into {size:,} bytes"
@@ -95,24 +95,24 @@ def _read(path: Path, data: "_ByteStream", size: int) -> WordVectors:
         words.append(word)
     table = table[: len(words)]
     if not np.isfinite(table).all():
-        raise FolderError(path, f"the vector of '{words[_first_bad(table)]}' holds what is not a number")
+        raise FolderError(path, f"the vector of '{words[_first_bad(table)]}' has a value that is not finite")
     return WordVectors(words, table)
 
 
 class _ByteStream:
-    """Bytes of a stream, taken by marks or by number, a block held at a time."""
+    """A buffered stream of bytes, read by delimiter or by count."""
 
     def __init__(self, stream: Any) -> None:
         self.stream, self.buffer, self.offset = stream, b"", 0
 
     def peek(self, size: int) -> bytes:
-        """The next bytes, which stay; fewer where the stream ends."""
+        """The next bytes, without consuming them; fewer where the stream ends."""
         while len(self.buffer) - self.offset < size and (block := self.stream.read(max(READ_BYTES, size))):
             self.buffer, self.offset = self.buffer[self.offset :] + block, 0
         return self.buffer[self.offset : self.offset + size]
 
     def read_until(self, mark: bytes, limit: int) -> bytes | None:
-        """The bytes before the next mark, which is taken with them; None where there is none among the next."""
+        """The bytes up to the next mark, which is consumed, too; None if it is not among the next `limit` bytes."""
         end = self.buffer.find(mark, self.offset, self.offset + limit)
         if end < 0:
             self.peek(limit)
@@ -129,7 +129,7 @@ class _ByteStream:
 
 
 def compression_of(path: Path) -> str:
-    """How a file is packed, by its first bytes: .gz, .xz, .zst, .zip; or not at all."""
+    """The compression of a file by its first bytes: .gz, .xz, .zst, .zip, or empty for none."""
     try:
         with path.open("rb") as raw:
             first = raw.read(6)
@@ -139,14 +139,14 @@ def compression_of(path: Path) -> str:
 
 
 def _decompressed(path: Path, raw: Any) -> tuple[Any, bool]:
-    packing = compression_of(path)
-    if packing == ".zip":
+    compression = compression_of(path)
+    if compression == ".zip":
         raise FolderError(path, "is a zip archive", "Unpack it, and name a file of it")
-    return Source(path, ".txt", packing).decompressed(raw), bool(packing)
+    return Source(path, ".txt", compression).decompressed(raw), bool(compression)
 
 
 def _header(path: Path, data: _ByteStream) -> tuple[int, int]:
-    """How many vectors of how many numbers. GloVe's files do not say: 0 vectors, and the width of the first."""
+    """The number of vectors and their width. GloVe's files have no header: 0, and the width of the first vector."""
     line, end, _ = data.peek(MAX_HEADER_BYTES).partition(b"\n")
     parts = line.split()
     if end and len(parts) == 2 and all(part.isdigit() for part in parts):
@@ -163,7 +163,7 @@ def _header(path: Path, data: _ByteStream) -> tuple[int, int]:
 
 
 def _is_text(data: _ByteStream, width: int) -> bool:
-    """Whether the first line after the header is a word and so many numbers that can be read."""
+    """Whether the first line after the header is a word and numbers in decimal."""
     parts = data.peek(MAX_WORD_BYTES + 32 * width).partition(b"\n")[0].split()
     return len(parts) > 1 and _numbers(parts[-min(width, len(parts) - 1) :])
 
@@ -176,40 +176,41 @@ def _numbers(parts: list[bytes]) -> bool:
 
 
 def _text(path: Path, data: _ByteStream, count: int, width: int) -> Iterator[Pair]:
-    """Words and numbers by lines. A word may have blanks in it: the last numbers of a line are the vector."""
-    row, most = 0, MAX_WORD_BYTES + 32 * width
+    """Words and vectors by lines. A word may have spaces in it: the last `width` columns are the vector."""
+    row, max_line = 0, MAX_WORD_BYTES + 32 * width
     while not count or row < count:
-        place = f"{path}:{row + (2 if count else 1)}"
-        line = data.read_until(b"\n", most)
-        line = data.read(most) if line is None else line
+        location = f"{path}:{row + (2 if count else 1)}"
+        line = data.read_until(b"\n", max_line)
+        line = data.read(max_line) if line is None else line
         word, *numbers = line.rsplit(None, width) or [b""]
         if not word:
-            if not count:  # nothing says how many there are to be
+            if not count:  # GloVe's format does not give the number of vectors
                 return
             raise FolderError(path, f"ends after {row:,} of {count:,} vectors", "Fetch it again")
-        more = word.split()[1:] if not row else []  # the first word hardly ends in numbers: the header is wrong
-        if len(numbers) != width or (more and _numbers(more)):
-            raise FolderError(place, f"has {len(numbers) + len(more):,} numbers, not {width:,}", "Fetch the file again")
+        extra = word.split()[1:] if not row else []  # a first word that ends in numbers: the header's width is wrong
+        if len(numbers) != width or (extra and _numbers(extra)):
+            fact = f"has {len(numbers) + len(extra):,} numbers, not {width:,}"
+            raise FolderError(location, fact, "Fetch the file again")
         try:
             values = np.array([float(number) for number in numbers], np.float32)
         except ValueError:
-            raise FolderError(place, "holds what is not a number", "Fetch the file again") from None
-        yield _decoded(word.strip(), place), values
+            raise FolderError(location, "has a value that is not a number", "Fetch the file again") from None
+        yield _decoded(word.strip(), location), values
         row += 1
 
 
 def _binary(path: Path, data: _ByteStream, count: int, width: int) -> Iterator[Pair]:
     for row in range(count):
-        place = f"{path}, vector {row + 1:,}"
-        while data.peek(1) == b"\n":  # word2vec ends a vector with a line feed, others do not
+        location = f"{path}, vector {row + 1:,}"
+        while data.peek(1) == b"\n":  # word2vec ends a vector with a line feed, other programs do not
             data.read(1)
         word = data.read_until(b" ", MAX_WORD_BYTES)
         numbers = b"" if word is None else data.read(4 * width)
         if word is None or len(numbers) < 4 * width:
-            cut = word is not None or len(data.peek(MAX_WORD_BYTES)) < MAX_WORD_BYTES
-            fact = f"ends after {row:,} of {count:,} vectors" if cut else f"there is no word at vector {row + 1:,}"
+            truncated = word is not None or len(data.peek(MAX_WORD_BYTES)) < MAX_WORD_BYTES
+            fact = f"ends after {row:,} of {count:,} vectors" if truncated else f"vector {row + 1:,} has no word"
             raise FolderError(path, fact, "Fetch it again")
-        yield _decoded(word, place), np.frombuffer(numbers, "<f4")
+        yield _decoded(word, location), np.frombuffer(numbers, "<f4")
 
 
 def _decoded(word: bytes, location: str) -> str:

@@ -14,7 +14,7 @@ from bertsmith.commands import evaluate, finetune
 from bertsmith.errors import BertsmithError, FolderError, RecipeError, RunError, TextError
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf import sentence_transformers
-from bertsmith.models.hf.convert import FinetunedTask
+from bertsmith.models.hf.finetuned import FinetunedTask
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.init import initialise
 from bertsmith.objectives.masked import MaskedLM

@@ -24,7 +24,7 @@ from bertsmith.data.labelled import examples
 from bertsmith.errors import FolderError, RecipeError, RunError, TextError
 from bertsmith.inference.model import Model
 from bertsmith.models.hf import folder as folders
-from bertsmith.models.hf.convert import FinetunedTask
+from bertsmith.models.hf.finetuned import FinetunedTask
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.init import initialise
 from bertsmith.objectives.masked import MaskedLM

@@ -23,7 +23,7 @@ from bertsmith.data.output import Output
 from bertsmith.errors import FolderError, RunError, TextError
 from bertsmith.inference import embedder
 from bertsmith.models.hf import folder as folders
-from bertsmith.models.hf.convert import FinetunedTask
+from bertsmith.models.hf.finetuned import FinetunedTask
 from bertsmith.models.transformer import Transformer
 from bertsmith.objectives.masked import MaskedLM
 

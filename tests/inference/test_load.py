@@ -14,7 +14,7 @@ from bertsmith.errors import FolderError, RecipeError
 from bertsmith.inference.load import load
 from bertsmith.inference.model import Model
 from bertsmith.models.hf import folder as folders
-from bertsmith.models.hf.convert import FinetunedTask
+from bertsmith.models.hf.finetuned import FinetunedTask
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.heads import Classifier, Pooler
 from bertsmith.objectives.masked import MaskedLM
@@ -197,16 +197,16 @@ def test_several_numbers_at_once_are_refused(tmp_path: Path) -> None:
     tokenizer().save(tmp_path)
     with pytest.raises(FolderError) as caught:
         load(tmp_path)
-    line = f"{tmp_path}/config.json: it answers with 3 numbers. Only models with one can be opened."
+    line = f"{tmp_path}/config.json: is a regression with 3 outputs. Only models with one can be opened."
     assert str(caught.value) == line
 
 
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        ({"id2label": {"0": "no", "2": "yes"}}, "the numbers of id2label are not 0, 1, 2 and so on."),
-        ({"id2label": ["no", "yes"]}, "id2label is ['no', 'yes']. Give every number a name."),
-        ({"id2label": {"0": 1, "1": 2}}, "id2label is {'0': 1, '1': 2}. Give every number a name."),
+        ({"id2label": {"0": "no", "2": "yes"}}, "the ids of id2label are not 0, 1, 2 and so on."),
+        ({"id2label": ["no", "yes"]}, "id2label is ['no', 'yes']. Give every id a label."),
+        ({"id2label": {"0": 1, "1": 2}}, "id2label is {'0': 1, '1': 2}. Give every id a label."),
     ],
 )
 def test_labels_that_make_no_sense_are_told(words: dict[str, Any], line: str, tmp_path: Path) -> None:

@@ -203,5 +203,5 @@ def test_a_folder_holds_weights_and_spelling(tmp_path: Path) -> None:
 def test_a_folder_whose_spelling_has_points_is_refused(tmp_path: Path) -> None:
     state = {f"trunk.{name}": weight for name, weight in elmo().state_dict().items()}
     folders.write(tmp_path / "model", SMALL, state | {"trunk.character_ids": state["trunk.character_ids"].float()})
-    with pytest.raises(FolderError, match=r"'trunk\.character_ids' holds F32, not whole numbers"):
+    with pytest.raises(FolderError, match=r"'trunk\.character_ids' holds F32, not integers"):
         folders.read(tmp_path / "model")

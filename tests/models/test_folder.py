@@ -139,7 +139,7 @@ def test_a_folder_of_something_else_is_not_overwritten(tmp_path: Path) -> None:
 def test_weights_that_do_not_belong_are_not_written(tmp_path: Path) -> None:
     weights = state()
     cases = {
-        "the weight 'odd.weight' has no place in a folder": {**weights, "odd.weight": torch.zeros(1)},
+        "the weight 'odd.weight' has no name in transformers": {**weights, "odd.weight": torch.zeros(1)},
         "the weight 'mlm_head.bias' is missing": {name: w for name, w in weights.items() if name != "mlm_head.bias"},
         "the weight 'mlm_head.bias' has shape [31], not [30]": {**weights, "mlm_head.bias": torch.zeros(31)},
     }

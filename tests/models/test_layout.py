@@ -10,6 +10,7 @@ from tasks.small import shape
 from bertsmith.errors import FolderError, RecipeError
 from bertsmith.models.family import MODERN_BERT, SMITH
 from bertsmith.models.hf import convert
+from bertsmith.models.hf.finetuned import finetuned_task
 from bertsmith.models.hf.layouts import BERT, LAYOUTS, MARIAN, MODERNBERT, layout_of
 from bertsmith.models.transformer import Transformer
 from bertsmith.models.transformer_config import TransformerConfig
@@ -74,7 +75,7 @@ def test_older_versions_of_transformers_are_told_the_same_angles_and_layers(conf
         ({"layer_types": ["no"] * 22}, "layer_types is ['no', 'no', "),
         (
             {"num_hidden_layers": 3, "layer_types": ["sliding_attention", "full_attention", "full_attention"]},
-            "the layers that look at all do not follow each other at one distance from the first. Only such networks",
+            "the layers with full_attention are not every n-th, from the first on. Only such networks",
         ),
         ({"norm_bias": True}, "attention_bias is False. Only True can be opened."),
         ({"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_type is 'yarn'"),
@@ -105,13 +106,13 @@ def test_bert_classifies_by_its_first_token_alone() -> None:
     ("kind", "said", "line"),
     [
         ("classify", "last", "classifier_pooling is 'last'. Only 'cls' or 'mean' can be opened."),
-        ("choose", "mean", "endings are compared by their mean vectors. Only first tokens can be read."),
+        ("choose", "mean", "its multiple choice pools the mean of all tokens. Only first tokens can be read."),
     ],
 )
 def test_poolings_that_are_not_understood_are_refused(kind: str, said: str, line: str) -> None:
     words = {"architectures": [MODERNBERT.architectures[kind]], "classifier_pooling": said}
     with pytest.raises(FolderError) as caught:
-        convert.finetuned_task(words, MODERNBERT, ("classifier", "pooler"), "here")
+        finetuned_task(words, MODERNBERT, ("classifier", "pooler"), "here")
     assert str(caught.value) == f"here: {line}"
 
 

@@ -87,10 +87,10 @@ def test_weights_of_another_kind_are_refused(tmp_path: Path) -> None:
     state = saved(tmp_path / "model", "elmo")
     stored = tmp_path / "model" / "model.safetensors"
     safetensors.torch.save_file({**state, "trunk.character_ids": state["trunk.character_ids"].float()}, stored)
-    assert refusal(tmp_path / "model") == "F/model.safetensors: 'trunk.character_ids' holds F32, not whole numbers."
+    assert refusal(tmp_path / "model") == "F/model.safetensors: 'trunk.character_ids' holds F32, not integers."
     table = "trunk.char_cnn.embedding.weight"
     safetensors.torch.save_file({**state, table: state[table].to(torch.int32)}, stored)
-    assert refusal(tmp_path / "model") == f"F/model.safetensors: '{table}' holds I32, not numbers with a point."
+    assert refusal(tmp_path / "model") == f"F/model.safetensors: '{table}' holds I32, not floating-point numbers."
     del state[table]
     safetensors.torch.save_file(state, stored)
     assert refusal(tmp_path / "model") == f"F: lacks the weight '{table}'."

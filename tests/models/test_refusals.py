@@ -143,7 +143,7 @@ HEADS = "Only the trunk, its pretraining heads, a classifier and a span head are
             "F/model.safetensors: 'classifier.weight' has shape [2] where config.json says [2, 8].",
         ),
         (BIAS, torch.zeros(29), f"F/model.safetensors: '{BIAS}' has shape [29] where config.json says [30]."),
-        (BIAS, torch.zeros(30).long(), f"F/model.safetensors: '{BIAS}' holds I64, not numbers with a point."),
+        (BIAS, torch.zeros(30).long(), f"F/model.safetensors: '{BIAS}' holds I64, not floating-point numbers."),
         (
             DECODER,
             torch.zeros(30, 8),
@@ -152,7 +152,7 @@ HEADS = "Only the trunk, its pretraining heads, a classifier and a span head are
         (
             "pooler.dense.bias",
             torch.zeros(8),
-            "F/model.safetensors: the weight 'pooler.dense.bias' stands there a second time.",
+            "F/model.safetensors: the weight 'pooler.dense.bias' is there twice.",
         ),
     ],
 )

@@ -14,7 +14,7 @@ from bertsmith.data.rows import pack_rows
 from bertsmith.inference.load import load
 from bertsmith.models.hf import convert
 from bertsmith.models.hf import folder as folders
-from bertsmith.models.hf.convert import FinetunedTask
+from bertsmith.models.hf.finetuned import FinetunedTask
 from bertsmith.models.hf.layouts import layout_of
 from bertsmith.models.transformer import Transformer
 from bertsmith.models.transformer_config import TransformerConfig
@@ -46,7 +46,7 @@ def padded(rows: list[list[int]], padding: int, segments: list[list[int]] | None
 def assert_masked_words(config: TransformerConfig, folder: Path) -> None:
     """Random weights of transformers, opened here and written back, guess the same all the way."""
     words = convert.to_config_json(config, ("mlm_head",))
-    model = getattr(transformers, layout_of(config).architectures["masked"])
+    model = getattr(transformers, layout_of(config).architectures["masked_lm"])
     reference = stirred(model(transformers.CONFIG_MAPPING[words["model_type"]](**words)))
     reference.save_pretrained(folder / "theirs")
     opened = folders.read(folder / "theirs")

@@ -142,4 +142,4 @@ def test_scores_with_a_bias_of_their_own_are_refused(tmp_path: Path) -> None:
     reference = theirs(CONFIG)
     reference.final_logits_bias += 1
     reference.save_pretrained(tmp_path / "theirs")
-    assert "'final_logits_bias' is not nought" in refusal(tmp_path / "theirs")
+    assert "'final_logits_bias' is not zero" in refusal(tmp_path / "theirs")

@@ -57,7 +57,7 @@ def test_a_padding_piece_in_a_text_is_not_counted(member: str, tmp_path: Path) -
     """Someone may write <pad> in a text; whoever pads on the right never meets it."""
     config = small(ROBERTA if member == "roberta" else MPNET)
     words = convert.to_config_json(config, ("mlm_head",))
-    kind = getattr(transformers, layout_of(config).architectures["masked"])
+    kind = getattr(transformers, layout_of(config).architectures["masked_lm"])
     theirs = stirred(kind(transformers.CONFIG_MAPPING[member](**words)))
     theirs.save_pretrained(tmp_path)
     ours = MaskedLM(Transformer(config), MaskedLM.Config(pairs="none")).eval()

@@ -19,7 +19,7 @@ from bertsmith.inference.load import load
 from bertsmith.inference.model import Model
 from bertsmith.models.hf import convert
 from bertsmith.models.hf import folder as folders
-from bertsmith.models.hf.convert import FinetunedTask
+from bertsmith.models.hf.finetuned import FinetunedTask
 from bertsmith.models.hf.sentence_transformers import SentenceConfig
 from bertsmith.models.hf.sentence_transformers import write as write_sentence
 from bertsmith.models.transformer import Transformer

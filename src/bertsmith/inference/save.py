@@ -9,7 +9,7 @@ from torch import Tensor
 from bertsmith import files
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf import sentence_transformers as sentences
-from bertsmith.models.hf.convert import FinetunedTask
+from bertsmith.models.hf.finetuned import FinetunedTask
 from bertsmith.models.hf.folder import ModelFolder
 from bertsmith.models.hf.layouts import layout_of
 from bertsmith.models.hf.sentence_transformers import SentenceConfig

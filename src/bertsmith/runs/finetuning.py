@@ -21,7 +21,7 @@ from bertsmith.insight.model_card import finetuned_card
 from bertsmith.metrics.intervals import confidence_interval
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf import sentence_transformers
-from bertsmith.models.hf.convert import FinetunedTask
+from bertsmith.models.hf.finetuned import FinetunedTask
 from bertsmith.models.hf.folder import TRAINED_ON, ModelFolder
 from bertsmith.models.hf.layouts import layout_of
 from bertsmith.models.hf.sentence_transformers import SentenceConfig

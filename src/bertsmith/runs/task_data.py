@@ -17,7 +17,7 @@ from bertsmith.data.labelled.examples import Example, take
 from bertsmith.data.labelled.reader import Columns, LabelledData
 from bertsmith.errors import RecipeError, TextError
 from bertsmith.models.hf import convert
-from bertsmith.models.hf.convert import TASKS as LEARNT
+from bertsmith.models.hf.finetuned import TASKS as LEARNT
 from bertsmith.models.hf.folder import CONFIG
 from bertsmith.models.hf.layouts import layout_of
 from bertsmith.models.networks import NetworkConfig, build_network

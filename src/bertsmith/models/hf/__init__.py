@@ -1,1 +1,1 @@
-"""Hugging Face folders: configs and state dicts of transformers and sentence-transformers, read and written."""
+"""Model folders in Hugging Face's format: configs and state dicts, read and written; and their manifests of hashes."""

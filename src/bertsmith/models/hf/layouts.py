@@ -1,4 +1,4 @@
-"""All dialects: tables of transformers' words for our networks, settings and weights, read both ways."""
+"""The layouts of all model types: tables of transformers' config keys, classes and weight names, used in both ways."""
 
 from dataclasses import replace
 
@@ -42,7 +42,7 @@ BERT = HFLayout(
     activations=("hidden_act",),
     architectures={
         "trunk": "BertModel",
-        "masked": "BertForMaskedLM",
+        "masked_lm": "BertForMaskedLM",
         "sentence_pair": "BertForNextSentencePrediction",
         "pretraining": "BertForPreTraining",
         "classify": "BertForSequenceClassification",
@@ -92,7 +92,7 @@ BERT = HFLayout(
 )
 
 ROBERTA = HFLayout(
-    defaults=replace(ROBERTA_BASE, max_length=510, segments=2, norm_eps=1e-12),  # what is published says otherwise
+    defaults=replace(ROBERTA_BASE, max_length=510, segments=2, norm_eps=1e-12),  # transformers'; published files differ
     required=BERT.required,
     positions=("learned",),
     settings=BERT.settings,
@@ -100,7 +100,7 @@ ROBERTA = HFLayout(
     activations=BERT.activations,
     architectures={
         "trunk": "RobertaModel",
-        "masked": "RobertaForMaskedLM",
+        "masked_lm": "RobertaForMaskedLM",
         "classify": "RobertaForSequenceClassification",
         "tag": "RobertaForTokenClassification",
         "answer": "RobertaForQuestionAnswering",
@@ -162,7 +162,7 @@ DISTILBERT = HFLayout(
     activations=("activation",),
     architectures={
         "trunk": "DistilBertModel",
-        "masked": "DistilBertForMaskedLM",
+        "masked_lm": "DistilBertForMaskedLM",
         "classify": "DistilBertForSequenceClassification",
         "tag": "DistilBertForTokenClassification",
         "answer": "DistilBertForQuestionAnswering",
@@ -236,13 +236,13 @@ ALBERT = HFLayout(
     defaults=ALBERT_XXLARGE,
     required=BERT.required,
     positions=("learned",),
-    tables="mapped",
+    tables="factorised",
     settings={**BERT.settings, "embedding_width": "embedding_size"},
     fixed={**BERT.fixed, "model_type": "albert", "num_hidden_groups": 1, "inner_group_num": 1},
     activations=BERT.activations,
     architectures={
         "trunk": "AlbertModel",
-        "masked": "AlbertForMaskedLM",
+        "masked_lm": "AlbertForMaskedLM",
         "pretraining": "AlbertForPreTraining",
         "classify": "AlbertForSequenceClassification",
         "tag": "AlbertForTokenClassification",
@@ -252,7 +252,7 @@ ALBERT = HFLayout(
     prefix="albert.",
     unprefixed=("predictions.", "sop_classifier.", "classifier.", "qa_outputs."),
     trunk={**BERT.trunk, "trunk.embedding_projection": "encoder.embedding_hidden_mapping_in"},
-    layer={  # the one that there is
+    layer={  # the shared one
         "trunk.layers.{n}.attention.qkv": (
             "encoder.albert_layer_groups.{n}.albert_layers.0.attention.query",
             "encoder.albert_layer_groups.{n}.albert_layers.0.attention.key",
@@ -294,7 +294,7 @@ ELECTRA = HFLayout(
     fixed={
         **BERT.fixed,
         "model_type": "electra",
-        "hidden_act": "gelu",  # its generator and its classifier bend so whatever is said
+        "hidden_act": "gelu",  # the heads of its generator and classifier have GELU in any case
         "summary_type": "first",
         "summary_use_proj": True,
         "summary_activation": "gelu",
@@ -302,7 +302,7 @@ ELECTRA = HFLayout(
     activations=BERT.activations,
     architectures={
         "trunk": "ElectraModel",
-        "masked": "ElectraForMaskedLM",
+        "masked_lm": "ElectraForMaskedLM",
         "pretraining": "ElectraForPreTraining",
         "classify": "ElectraForSequenceClassification",
         "tag": "ElectraForTokenClassification",
@@ -365,7 +365,7 @@ MODERNBERT = HFLayout(
     activations=("hidden_activation", "classifier_activation"),
     architectures={
         "trunk": "ModernBertModel",
-        "masked": "ModernBertForMaskedLM",
+        "masked_lm": "ModernBertForMaskedLM",
         "classify": "ModernBertForSequenceClassification",
         "tag": "ModernBertForTokenClassification",
         "answer": "ModernBertForQuestionAnswering",
@@ -430,11 +430,11 @@ GPT = HFLayout(
     },
     fixed={"model_type": "openai-gpt", "tie_word_embeddings": True},
     activations=("afn",),
-    activation_names={"gelu": "gelu_tanh"},  # it was the first to have one, and means its own
+    activation_names={"gelu": "gelu_tanh"},  # the original GPT calls the tanh approximation "gelu"
     fourfold_feed_forward=True,
     architectures={
         "trunk": "OpenAIGPTModel",
-        "writing": "OpenAIGPTLMHeadModel",
+        "causal_lm": "OpenAIGPTLMHeadModel",
         "classify": "OpenAIGPTForSequenceClassification",
     },
     prefix="transformer.",
@@ -476,7 +476,7 @@ GPT2 = HFLayout(
     activation_names={"gelu_new": "gelu_tanh", **ACTIVATION_NAMES},
     architectures={
         "trunk": "GPT2Model",
-        "writing": "GPT2LMHeadModel",
+        "causal_lm": "GPT2LMHeadModel",
         "classify": "GPT2ForSequenceClassification",
         "tag": "GPT2ForTokenClassification",
         "answer": "GPT2ForQuestionAnswering",
@@ -520,7 +520,7 @@ T5 = HFLayout(
     fixed={"model_type": "t5", "is_encoder_decoder": True},
     activations=("feed_forward_proj",),
     activation_names={"relu": "relu"},
-    architectures={"trunk": "T5Model", "writing": "T5ForConditionalGeneration"},
+    architectures={"trunk": "T5Model", "seq2seq_lm": "T5ForConditionalGeneration"},
     prefix="",
     unprefixed=(),
     trunk={
@@ -620,14 +620,14 @@ MARIAN = HFLayout(
     fixed={
         "model_type": "marian",
         "is_encoder_decoder": True,
-        "scale_embedding": True,  # though a file that says nothing means the contrary
+        "scale_embedding": True,  # a file that leaves it out means False
         "share_encoder_decoder_embeddings": True,
         "tie_word_embeddings": True,
         "activation_dropout": 0.0,
     },
     activations=("activation_function",),
     activation_names={"relu": "relu", **ACTIVATION_NAMES},
-    architectures={"trunk": "MarianModel", "writing": "MarianMTModel"},
+    architectures={"trunk": "MarianModel", "seq2seq_lm": "MarianMTModel"},
     prefix="model.",
     unprefixed=("lm_head.", "final_logits_bias"),
     trunk={
@@ -675,7 +675,7 @@ MARIAN = HFLayout(
     zero_weights=frozenset({"final_logits_bias"}),
 )
 
-# Networks that transformers has no class for: their folders hold our own names, of settings and of weights.
+# Networks that transformers has no class for: their folders have our own names of settings and weights.
 NATIVE = HFLayout(
     defaults=TransformerConfig(),
     required=(),
@@ -695,22 +695,16 @@ NATIVE = HFLayout(
 )
 
 LAYOUTS = {
-    dialect.fixed["model_type"]: dialect
-    for dialect in (
+    layout.fixed["model_type"]: layout
+    for layout in (
         *(BERT, ROBERTA, XLM_ROBERTA, CAMEMBERT, DISTILBERT, MPNET),
         *(ALBERT, ELECTRA, MODERNBERT, GPT, GPT2, T5, MARIAN),
     )
 }
-ALL_LAYOUTS = (*LAYOUTS.values(), T5_V1_1)  # T5's two have one name
+ALL_LAYOUTS = (*LAYOUTS.values(), T5_V1_1)  # both versions of T5 have one model_type
 
-COMMON_SETTINGS = (
-    "share_layers",
-    "scale_scores",
-    "norm",
-    "cross_attention",
-    "tie_embeddings",
-    "alias",
-)  # as in the standard of every dialect
+# Settings that are the defaults' in every network of any layout.
+COMMON_SETTINGS = ("share_layers", "scale_scores", "norm", "cross_attention", "tie_embeddings", "alias")
 SHOWN_SETTINGS = (
     *("norm_position", "embedding_norm", "gated", "biases", "positions", "position_offset", "segments"),
     *("embedding_width", "share_layers", "pooler", "window", "causal", "decoder_layers", "dropout", "width"),
@@ -719,35 +713,30 @@ SHOWN_SETTINGS = (
 
 
 def layout_of(config: NetworkConfig) -> HFLayout:
-    """The dialect that has words for a network."""
+    """The layout of a network."""
     if not isinstance(config, TransformerConfig):
         return NATIVE
-    for dialect in ALL_LAYOUTS:
-        standard = dialect.defaults
-        alike = all(getattr(config, name) == getattr(standard, name) for name in (*dialect.required, *COMMON_SETTINGS))
-        whole = all(
-            bool(getattr(config, name)) == bool(getattr(standard, name)) for name in ("segments", "decoder_layers")
+    tables = {
+        "full": not config.embedding_width,
+        "factorised": config.embedding_width > 0,
+        "either": config.embedding_width != config.width,
+    }
+    for layout in ALL_LAYOUTS:
+        defaults = layout.defaults
+        equal = all(getattr(config, name) == getattr(defaults, name) for name in (*layout.required, *COMMON_SETTINGS))
+        parts = all(
+            bool(getattr(config, name)) == bool(getattr(defaults, name)) for name in ("segments", "decoder_layers")
         )
-        tables = {
-            "wide": not config.embedding_width,
-            "mapped": config.embedding_width,
-            "either": config.embedding_width != config.width,
-        }
-        if (
-            alike
-            and whole
-            and tables[dialect.tables]
-            and config.positions in dialect.positions
-            and _fits(config, dialect)
-        ):
-            return dialect
+        positions = config.positions in layout.positions
+        if equal and parts and positions and tables[layout.tables] and _fits(config, layout):
+            return layout
     shown = ", ".join(f"{name} = {getattr(config, name)}" for name in SHOWN_SETTINGS)
     raise RecipeError("model", f"no class of transformers is a network with {shown}", "See bertsmith list for members")
 
 
 def _fits(config: TransformerConfig, layout: HFLayout) -> bool:
-    """Whether two settings of ours agree, where theirs has one word for both."""
+    """Whether two of our settings agree where config.json has one key for both, and others are as it implies."""
     settings = layout.settings
-    one = settings["dropout"] != settings["attention_dropout"] or config.dropout == config.attention_dropout
-    wide = not layout.fourfold_feed_forward or config.feed_forward == 4 * config.width
-    return one and wide and ("head_width" in settings or not config.head_width)
+    dropout = settings["dropout"] != settings["attention_dropout"] or config.dropout == config.attention_dropout
+    feed_forward = not layout.fourfold_feed_forward or config.feed_forward == 4 * config.width
+    return dropout and feed_forward and ("head_width" in settings or not config.head_width)

@@ -1,4 +1,4 @@
-"""Sentence vectors' own files beside a model: how tokens become one vector, in sentence-transformers' words."""
+"""The files of sentence-transformers in a model folder: pooling, normalisation and maximum length."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ MODES: dict[Pooling, str] = {
     "first": "pooling_mode_cls_token",
     "last": "pooling_mode_lasttoken",
 }
-MODE_NAMES: dict[str, Pooling] = {"mean": "mean", "cls": "first", "lasttoken": "last"}  # since version 6, in one word
+MODE_NAMES: dict[str, Pooling] = {"mean": "mean", "cls": "first", "lasttoken": "last"}  # since version 6, in one key
 UNSUPPORTED_MODES = (
     "pooling_mode_max_tokens",
     "pooling_mode_mean_sqrt_len_tokens",
@@ -27,7 +27,7 @@ UNSUPPORTED_MODES = (
 
 @dataclass(frozen=True, kw_only=True)
 class SentenceConfig:
-    """How the tokens' vectors become the text's."""
+    """How the vectors of tokens become a sentence embedding."""
 
     pooling: Pooling = "mean"
     normalise: bool = True
@@ -35,7 +35,7 @@ class SentenceConfig:
 
 
 def read(folder: Path) -> SentenceConfig | None:
-    """What the folder says of it; None where it says nothing."""
+    """The pooling and normalisation of a folder; None if it is not a sentence-transformers folder."""
     if not (folder / MODULES).exists():
         return None
     modules = files.read_json_list(file_inside(folder, MODULES))
@@ -48,8 +48,7 @@ def read(folder: Path) -> SentenceConfig | None:
     if "Pooling" not in kinds:
         return config
     path = str(kinds["Pooling"].get("path", ""))
-    said = files.read_json(file_inside(folder, "config.json", path))
-    pooling = _pooling(said)
+    pooling = _pooling(files.read_json(file_inside(folder, "config.json", path)))
     if pooling is None:
         raise FolderError(folder / path / "config.json", "is not pooled by mean, first or last token alone")
     return SentenceConfig(pooling=pooling, normalise=config.normalise, length=config.length)
@@ -74,25 +73,25 @@ def write(folder: Path, config: SentenceConfig, width: int) -> None:
     files.write_json(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
 
 
-def _pooling(said: dict[str, Any]) -> Pooling | None:
-    """How tokens are pooled, if by one of our ways alone."""
-    named = said.get("pooling_mode")
-    if named is not None:
-        alone = named[0] if isinstance(named, list) and len(named) == 1 else named
-        return MODE_NAMES.get(alone) if isinstance(alone, str) else None
-    chosen = [ours for ours, theirs in MODES.items() if said.get(theirs) is True]
-    if len(chosen) != 1 or any(said.get(other) for other in UNSUPPORTED_MODES):
+def _pooling(config_json: dict[str, Any]) -> Pooling | None:
+    """The pooling, if it is exactly one that we have."""
+    mode = config_json.get("pooling_mode")
+    if mode is not None:
+        name = mode[0] if isinstance(mode, list) and len(mode) == 1 else mode
+        return MODE_NAMES.get(name) if isinstance(name, str) else None
+    found = [ours for ours, theirs in MODES.items() if config_json.get(theirs) is True]
+    if len(found) != 1 or any(config_json.get(other) for other in UNSUPPORTED_MODES):
         return None
-    return chosen[0]
+    return found[0]
 
 
 def _length(folder: Path) -> int | None:
-    """Tokens of a text at most: in a file of its own, or since version 6 with the tokenizer."""
+    """The maximum length in tokens: in sentence-transformers' file, or since version 6 in the tokenizer's."""
     for name, key in ((LENGTHS, "max_seq_length"), ("tokenizer_config.json", "model_max_length")):
         length = files.read_json(file_inside(folder, name)).get(key) if (folder / name).exists() else None
         if length is None:
             continue
         if not isinstance(length, int) or length < 3:
             raise FolderError(folder / name, f"{key} is {length!r}", "Give a whole number of at least 3")
-        return length if length <= MAX_SIZE else None  # transformers writes 10^30 for as many as one likes
+        return length if length <= MAX_SIZE else None  # transformers writes 10^30 for no limit
     return None

@@ -16,8 +16,8 @@ from bertsmith.data.shards.prepare import prepare
 from bertsmith.errors import BertsmithError
 from bertsmith.random_bits import mix
 from bertsmith.recipe import Recipe
+from bertsmith.text.special_tokens import Kind
 from bertsmith.text.tokenizer import TokenizerConfig, train
-from bertsmith.text.train import Kind
 from bertsmith.train import checkpoint, log
 from bertsmith.train.trainer import Trainer
 

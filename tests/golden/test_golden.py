@@ -17,8 +17,8 @@ from bertsmith.commands import pretrain
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.data.shards.prepare import prepare
 from bertsmith.recipe import Recipe
+from bertsmith.text.special_tokens import Kind
 from bertsmith.text.tokenizer import TokenizerConfig, train
-from bertsmith.text.train import Kind
 from bertsmith.train import log
 
 pytestmark = pytest.mark.slow("trains")

@@ -59,18 +59,6 @@ TO_SWEEP: dict[str, set[str]] = {
         "metrics/intervals.py",
         "metrics/scores.py",
     },
-    "models": {
-        "models/elmo.py",
-        "models/family.py",
-        "models/generation/engine.py",
-        "models/generation/prompt_lookup.py",
-        "models/generation/search.py",
-        "models/hf/folder.py",
-        "models/hf/layout.py",
-        "models/recurrent.py",
-        "models/seq2seq.py",
-        "models/word2vec.py",
-    },
     "nn": {
         "nn/activations.py",
         "nn/attention.py",
@@ -154,13 +142,6 @@ TO_SWEEP: dict[str, set[str]] = {
         "tasks/peft.py",
         "tasks/question_answering.py",
         "tasks/text_to_text.py",
-    },
-    "text": {
-        "text/characters.py",
-        "text/extend.py",
-        "text/sentences.py",
-        "text/tokenizer.py",
-        "text/train.py",
     },
     "train": {
         "train/display.py",

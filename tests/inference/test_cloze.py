@@ -8,8 +8,8 @@ from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.data.shards.prepare import prepare
 from bertsmith.data.shards.shards import Shards
 from bertsmith.inference.cloze import openings
+from bertsmith.text.special_tokens import Kind
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
-from bertsmith.text.train import Kind
 
 WORDS = list("abcdefghijkl")
 

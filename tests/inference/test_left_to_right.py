@@ -84,7 +84,7 @@ def test_a_text_as_long_as_the_model_is_read_whole_and_a_longer_one_in_windows(t
 def test_a_tokenizer_without_a_start_is_refused_in_one_line(tokenizer: Tokenizer) -> None:
     bare = Tokenizer(tokenizer._inner, location="here")
     bare._roles = {**bare._roles, "start": None}
-    with pytest.raises(FolderError, match=r"^here: has no piece for start\. Use a tokenizer that has one\.$"):
+    with pytest.raises(FolderError, match=r"^here: has no special token for start\. Use a tokenizer that has one\.$"):
         score(model(tokenizer), bare, ["a bird"])
 
 

@@ -13,7 +13,7 @@ from bertsmith.errors import RecipeError
 from bertsmith.models.networks import build_network
 from bertsmith.objectives import OBJECTIVES
 from bertsmith.recipe import Recipe
-from bertsmith.text.train import Kind
+from bertsmith.text.special_tokens import Kind
 from bertsmith.train import log
 
 ROOT = Path(__file__).resolve().parents[2] / "src" / "bertsmith" / "recipes"

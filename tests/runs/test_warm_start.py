@@ -21,8 +21,8 @@ from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.runs.warm_start import warm_start
 from bertsmith.text.extend import extend
+from bertsmith.text.special_tokens import Kind
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
-from bertsmith.text.train import Kind
 
 pytestmark = pytest.mark.slow("trains the model that runs start from")
 

@@ -15,6 +15,7 @@ from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.init import initialise
 from bertsmith.objectives.spans import SpanCorruption
 from bertsmith.tasks.text_to_text import TextToText
+from bertsmith.text.extend import with_pieces
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 
 LENGTH = 32
@@ -26,7 +27,7 @@ SAID = ["purr", "bark", "positive", "negative", "sentence1", "sentence2", "quest
 def tokenizer() -> Tokenizer:
     """Words that are used often are pieces of their own."""
     letters = train([*WORDS, ALPHABET], TokenizerConfig(kind="t5", vocabulary=230, min_frequency=1))
-    return letters.with_pieces([f"▁{word}" for word in (*WORDS, *SAID) if f"▁{word}" not in letters.piece_ids])
+    return with_pieces(letters, [f"▁{word}" for word in (*WORDS, *SAID) if f"▁{word}" not in letters.piece_ids])
 
 
 def shape(**changes: Any) -> TransformerConfig:

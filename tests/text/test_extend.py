@@ -8,9 +8,10 @@ from tokenizers import AddedToken, models
 from transformers import AutoTokenizer
 
 from bertsmith.errors import BertsmithError
-from bertsmith.text.extend import extend
+from bertsmith.text.extend import extend, with_pieces
 from bertsmith.text.fertility import measure_fertility
-from bertsmith.text.tokenizer import Kind, Tokenizer, TokenizerConfig, train
+from bertsmith.text.special_tokens import Kind
+from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 from bertsmith.text.train import train_library_tokenizer
 
 PLAIN = ["The patient has a fever and a cough.", "A doctor saw the child in the house."] * 20
@@ -122,10 +123,10 @@ def test_a_merge_that_would_make_an_old_piece_is_left_out() -> None:
     """`abc` is made of `a` and `bc`; where a text has `ab` and `c`, a new merge of the two would make it, too."""
     inner = train_library_tokenizer(["x"], TokenizerConfig(kind="bpe", vocabulary=261))
     base = Tokenizer(inner)
-    old = base.with_pieces(["bc", "abc", "ab", "cd"], [("b", "c"), ("a", "bc"), ("a", "b"), ("c", "d")])
+    old = with_pieces(base, ["bc", "abc", "ab", "cd"], [("b", "c"), ("a", "bc"), ("a", "b"), ("c", "d")])
     texts = ["abcd", "abcd", "abcd"]
     assert [old.piece(number) for number in old.encode(texts)[0]] == ["abc", "d"]
-    tricky = base.with_pieces(["ab", "bc", "abc"], [("a", "b"), ("b", "c"), ("a", "bc")])  # `abc` is out of reach
+    tricky = with_pieces(base, ["ab", "bc", "abc"], [("a", "b"), ("b", "c"), ("a", "bc")])  # `abc` is out of reach
     assert [tricky.piece(number) for number in tricky.encode(["abc"])[0]] == ["ab", "c"]
     new = extend(tricky, ["abc", "abcd", "abcd", "xy", "xy"], 100)
     assert new.encode(["abc"]) == tricky.encode(["abc"])
@@ -170,7 +171,7 @@ def test_a_new_piece_is_spelt_by_those_it_was_cut_into(old: Tokenizer) -> None:
 
 def test_bytes_are_spelt_as_they_are_merged_and_not_by_the_longest_pieces() -> None:
     base = Tokenizer(train_library_tokenizer(["x"], TokenizerConfig(kind="bpe", vocabulary=261)))
-    old = base.with_pieces(["bc", "ab"], [("b", "c"), ("a", "b")])
+    old = with_pieces(base, ["bc", "ab"], [("b", "c"), ("a", "b")])
     assert [old.piece(number) for number in old.split_piece("abc")] == ["a", "bc"]
 
 
@@ -193,7 +194,7 @@ def test_more_than_a_text_repeats_takes_no_memory(old: Tokenizer) -> None:
 
 
 def test_what_cannot_be_extended_is_refused_in_one_line(old: Tokenizer) -> None:
-    with pytest.raises(BertsmithError, match=r"^--new-tokens: 0 is no number of pieces to add\. Give at least 1\.$"):
+    with pytest.raises(BertsmithError, match=r"^--new-tokens: 0 is no number of tokens to add\. Give at least 1\.$"):
         extend(old, DOMAIN, 0)
     words = Tokenizer(tokenizers.Tokenizer(models.WordLevel({"a": 0}, unk_token="a")))
     with pytest.raises(BertsmithError) as caught:

@@ -51,7 +51,7 @@ def test_one_piece_has_every_role_but_the_mask(settings: dict[str, Any], tmp_pat
     found = Tokenizer.load(gpt2(tmp_path / "published", **settings))
     assert found.start_id == found.stop_id == found.padding_id == found.vocabulary - 1
     assert found.special_mask.sum() == 1
-    with pytest.raises(FolderError, match=r"has no piece for mask\. Use the tokenizer of a masked model\.$"):
+    with pytest.raises(FolderError, match=r"has no special token for mask\. Use the tokenizer of a masked model\.$"):
         _ = found.mask_id
 
 
@@ -128,4 +128,4 @@ def test_roles_that_are_missing_are_only_asked_for_where_they_are_needed(tmp_pat
         with pytest.raises(FolderError) as caught:
             getattr(found, f"{role}_id")
         place = tmp_path / "published" / "tokenizer.json"
-        assert str(caught.value) == f"{place}: has no piece for {role}. Use a tokenizer that has one."
+        assert str(caught.value) == f"{place}: has no special token for {role}. Use a tokenizer that has one."

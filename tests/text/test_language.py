@@ -139,7 +139,7 @@ JAVA = """public class Main {
 def test_source_code_keeps_its_capitals_though_its_comments_are_english(text: str) -> None:
     found = language.detect_writing(text.splitlines())
     assert language.describe(found.lowercase, found.strip_accents, found.reason) == (
-        "capitals kept, accents kept: the text looks like source code, where capitals tell names apart"
+        "capitals kept, accents kept: the text looks like source code, where capitals distinguish names"
     )
 
 

@@ -16,7 +16,7 @@ from bertsmith.text.tokenizer import END, Template, Tokenizer
 
 TEXTS = ["Ka lo mi.", "", "  two  spaces ", "élan 漢字 ﬁ", "ka Ka, 12, 3,4", "lo\tmi\n", "zzz☃"]
 
-GAP = "Added pieces follow the vocabulary without a gap."
+GAP = "Added tokens follow the vocabulary without a gap."
 AGAIN = "Save the tokenizer again with transformers, which writes tokenizer.json."
 
 
@@ -28,7 +28,7 @@ def refused(folder: Path) -> str:
     return line.replace(str(folder), "F")
 
 
-# ------------------------------------------------------------------------------------------------ added pieces
+# ------------------------------------------------------------------------------------------------ added tokens
 
 
 def vocabulary(folder: Path, *more: str) -> Path:
@@ -69,14 +69,14 @@ def test_names_in_the_map_of_special_pieces_are_honoured(tmp_path: Path) -> None
         (
             "added_tokens.json",
             {"NEWS": 12},
-            "F/vocab.txt: the added piece 'NEWS' cannot have the number 12. " + GAP,
+            "F/vocab.txt: the added token 'NEWS' cannot have the id 12. " + GAP,
         ),
-        ("added_tokens.json", {"NEWS": "x"}, "F/added_tokens.json: does not hold the numbers of pieces."),
+        ("added_tokens.json", {"NEWS": "x"}, "F/added_tokens.json: does not hold the ids of tokens."),
         ("added_tokens.json", [], "F/added_tokens.json: does not hold a JSON object."),
         (
             "tokenizer_config.json",
             {"added_tokens_decoder": {"x": 1}},
-            "F/tokenizer_config.json: 'x' of added_tokens_decoder is no piece.",
+            "F/tokenizer_config.json: 'x' of added_tokens_decoder is no token.",
         ),
     ],
 )
@@ -139,9 +139,9 @@ def test_the_first_gpts_pairs_are_read_by_the_ends_of_words(tmp_path: Path) -> N
     ("vocab", "merges", "line"),
     [
         ("{", "", "F/vocab.json: is not JSON."),
-        ("[]", "", "F/vocab.json: does not hold the numbers of pieces."),
-        ('{"a": 0}', "", "F/vocab.json: has no piece <s>. GPT-2's and RoBERTa's vocabularies are known."),
-        ('{"a": 0}', "a\n", "F/merges.txt: has the line 'a'. A pair has two pieces."),
+        ("[]", "", "F/vocab.json: does not hold the ids of tokens."),
+        ('{"a": 0}', "", "F/vocab.json: has no token <s>. GPT-2's and RoBERTa's vocabularies are known."),
+        ('{"a": 0}', "a\n", "F/merges.txt: has the line 'a'. A merge has two tokens."),
     ],
 )
 def test_pairs_that_make_no_sense_are_refused(vocab: str, merges: str, line: str, tmp_path: Path) -> None:
@@ -256,14 +256,14 @@ def test_a_model_written_by_hand_is_read_without_any_library(tmp_path: Path) -> 
         (b"", "is not a model of SentencePiece. Fetch it again."),
         (b"\xff" * 30, "is not a model of SentencePiece. Fetch it again."),
         (b"\x0a\xff\xff\xff\xff\x7f", "is not a model of SentencePiece. Fetch it again."),
-        (message(("a", 0.0, 1), kind=3), "cuts text into whole words or characters. Only Unigram and BPE are opened."),
+        (message(("a", 0.0, 1), kind=3), "is a model of words or characters. Only Unigram and BPE are opened."),
         (
             message(("a", 0.0, 1)),
-            "is a model of SentencePiece, and nothing is known of its special pieces in 'unknown'. " + AGAIN,
+            "is a model of SentencePiece, and the special tokens of 'unknown' are not known. " + AGAIN,
         ),
         (
             message(("[CLS]", 0.0, 1)),
-            "has no piece [SEP]. It is not the model of this folder's network.",
+            "has no token [SEP]. It is not the tokenizer of this folder's network.",
         ),
     ],
 )

@@ -115,10 +115,12 @@ def test_a_text_with_names_of_special_pieces_makes_no_pieces_of_them() -> None:
 
 
 def test_a_role_that_is_missing_is_told(tokenizer: Tokenizer) -> None:
-    with pytest.raises(FolderError, match=r"^tokenizer: has no piece for start\. Use a tokenizer that has one\.$"):
+    with pytest.raises(
+        FolderError, match=r"^tokenizer: has no special token for start\. Use a tokenizer that has one\.$"
+    ):
         _ = tokenizer.start_id
     with pytest.raises(
-        FolderError, match=r"^tokenizer: has no piece for mask\. Use the tokenizer of a masked model\.$"
+        FolderError, match=r"^tokenizer: has no special token for mask\. Use the tokenizer of a masked model\.$"
     ):
         _ = tokenizer.mask_id
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from text.syllables import lines
 
 from bertsmith.errors import FolderError, TextError
-from bertsmith.text import tokenizer as module
+from bertsmith.text import long_texts
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 
 NAMES = ["wordpiece", "wordpiece-cased", "bpe", "unigram", "unigram-cased"]  # with all roles; test_sentinels has T5
@@ -208,7 +208,9 @@ def test_a_missing_role_is_told_when_it_is_needed(wordpiece: Tokenizer, tmp_path
     (tmp_path / "tokenizer_config.json").unlink()
     tokenizer = Tokenizer.load(tmp_path)
     assert tokenizer.padding_id == 0
-    with pytest.raises(FolderError, match=r"tokenizer\.json: has no piece for mask\. Use the tokenizer of a masked"):
+    with pytest.raises(
+        FolderError, match=r"tokenizer\.json: has no special token for mask\. Use the tokenizer of a masked"
+    ):
         _ = tokenizer.mask_id
 
 
@@ -295,7 +297,7 @@ def test_a_long_text_is_encoded_in_parts_with_the_same_ids(
 ) -> None:
     texts = [" ".join(lines(20, seed=2)), "ka  lo \t mi   nu " * 30, "short", *ODD]
     whole = any_kind.encode(texts)
-    monkeypatch.setattr(module, "LONGEST", 50)
+    monkeypatch.setattr(long_texts, "LONGEST", 50)
     parted = any_kind.encode(texts)
     changed = [text for text, one, two in zip(texts, whole, parted, strict=True) if one != two]
     assert changed in ([], ["x" * 300])  # nothing, but for a word longer than a part

@@ -15,14 +15,8 @@ from text.syllables import lines
 
 from bertsmith.errors import RecipeError, TextError
 from bertsmith.text import train
-from bertsmith.text.train import (
-    SPECIALS,
-    TRAILING_SPECIALS,
-    Kind,
-    TokenizerConfig,
-    TrainingTexts,
-    train_library_tokenizer,
-)
+from bertsmith.text.special_tokens import SPECIALS, TRAILING_SPECIALS, Kind
+from bertsmith.text.train import TokenizerConfig, TrainingTexts, train_library_tokenizer
 
 pytestmark = pytest.mark.slow("trains vocabularies")
 

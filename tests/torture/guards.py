@@ -541,8 +541,8 @@ LIMITED = [
     Guard(
         "a tokenizer file leads to no other folder",
         "text/folder.py",
-        "            return file_inside(place, name)",
-        "            return place / name",
+        "            return file_inside(path, name)",
+        "            return path / name",
         "text/test_limits.py::test_a_link_cannot_lead_out_of_its_folder",
     ),
     Guard(
@@ -576,8 +576,8 @@ LIMITED = [
     Guard(
         "tokenizer files are put in place at once",
         "text/folder.py",
-        '    beside = file.with_name(file.name + ".writing")',
-        "    beside = file",
+        '    partial = file.with_name(file.name + ".writing")',
+        "    partial = file",
         f"{GUARDS}::test_a_tokenizer_is_put_in_place_at_once",
     ),
 ]

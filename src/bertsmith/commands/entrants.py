@@ -16,8 +16,8 @@ from bertsmith.models.networks import NetworkConfig
 from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.recipe import EXTENTS, Recipe
 from bertsmith.runs import autoconfig
+from bertsmith.text.special_tokens import Kind
 from bertsmith.text.tokenizer import TokenizerConfig
-from bertsmith.text.train import Kind
 
 RACE_KEYS = frozenset(
     {"out", "data.folder", "train.evaluations", "train.checkpoints", "train.keep_checkpoints", *EXTENTS[0]}

@@ -1,5 +1,11 @@
-"""Strings into numbers and back.
+"""Text into token ids and back.
 
-`tokenizer` holds the vocabulary and cuts text by it; `folder` keeps it; `pieces` learns one; `measure` says how well it
-fits; `sentences` splits running text. `panic` turns what the libraries throw into errors a person can act on.
+tokenizer        encode and decode; special_tokens: their names, roles and templates; long_texts: in parts
+train · extend   training a tokenizer, and adding tokens to one
+fertility        tokens per word
+folder           tokenizer.json and tokenizer_config.json; published, sentencepiece: vocabularies as first published
+limits           tokenizer rules that are refused; library_errors: errors of the tokenizer library
+characters       character ids of words (ELMo)
+sentences        sentence splitting
+language         script and language of a text
 """

@@ -1,4 +1,4 @@
-"""Fertility: how many tokens a vocabulary needs for a word of a text, and which words it cuts into many."""
+"""Fertility: the number of tokens per word, and how the vocabulary is used."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,24 +9,24 @@ from numpy.typing import NDArray
 from bertsmith.text import language
 from bertsmith.text.tokenizer import Tokenizer
 
-SAMPLE = 10_000_000  # characters that are measured at most
+SAMPLE = 10_000_000  # characters that are measured
 BATCH = 1_000  # texts encoded at a time
-SHOWN = 8  # of the longest and of the rarest pieces
+SHOWN = 8  # examples of the longest and of the rarest tokens
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fertility:
-    """What a tokenizer makes of a sample of text."""
+    """Statistics of a tokenizer on a sample of text."""
 
-    vocabulary: int  # pieces
-    words: int  # of the sample, parted by white space; in scripts without spaces characters
+    vocabulary: int  # size
+    words: int  # of the sample, split at white space; characters in scripts without spaces
     bytes: int
     tokens: int
-    unknown: int  # tokens that stand for what no piece could spell
-    unused: int  # pieces that the sample never needed
-    longest: list[str]  # pieces
-    rarest: list[tuple[str, int]]  # pieces that were needed, and how often
-    units: str = "words"  # what is counted
+    unknown: int  # unknown tokens
+    unused: int  # tokens of the vocabulary that do not occur
+    longest: list[str]  # tokens
+    rarest: list[tuple[str, int]]  # tokens that occur, with their counts
+    units: str = "words"  # or characters
 
     @property
     def tokens_per_word(self) -> float:
@@ -55,12 +55,12 @@ class Fertility:
 
 
 def measure_fertility(tokenizer: Tokenizer, texts: Iterable[str], max_characters: int | None = None) -> Fertility:
-    """Encode texts, the first ten million characters of them, and count."""
+    """The fertility on the first ten million characters of texts."""
     words = size = 0
-    start = list[str]()  # by which the script is known
+    first = list[str]()  # texts by which the script is detected
     counts = np.zeros(tokenizer.vocabulary, np.int64)
     for batch in batches(texts, max_characters):
-        start = start or batch
+        first = first or batch
         words += sum(map(language.count_words, batch))
         size += sum(len(text.encode()) for text in batch)
         counts += token_counts(tokenizer, batch)
@@ -78,32 +78,32 @@ def measure_fertility(tokenizer: Tokenizer, texts: Iterable[str], max_characters
         unused=len(plain) - len(used),
         longest=[tokenizer.piece(int(number)) for number in longest],
         rarest=[(tokenizer.piece(int(number)), int(counts[number])) for number in rarest],
-        units=language.detect_writing(start).units,
+        units=language.detect_writing(first).units,
     )
 
 
 def token_counts(tokenizer: Tokenizer, texts: Sequence[str]) -> NDArray[np.int64]:
-    """How often texts need each piece."""
+    """How often each token occurs in texts."""
     ids = [number for row in tokenizer.encode(texts) for number in row]
     return np.bincount(np.array(ids, np.int64), minlength=tokenizer.vocabulary)
 
 
 class Sample:
-    """Texts on their way elsewhere, of which some are kept: one pass serves both to learn and to measure.
+    """An iterator over texts that keeps a sample of them, so that one pass both trains and measures.
 
-    At first every text is kept; whenever they grow too many, every second one is let go.
+    At first every text is kept; whenever the sample grows too large, every second text is dropped.
     """
 
     def __init__(self, texts: Iterable[str]) -> None:
         self.kept: list[str] = []
-        self.characters = 0  # characters that went by
+        self.characters = 0  # of all texts
         self._texts = texts
 
     def __iter__(self) -> Iterator[str]:
         step, size = 1, 0
-        for place, text in enumerate(self._texts):
+        for number, text in enumerate(self._texts):
             self.characters += len(text)
-            if place % step == 0:
+            if number % step == 0:
                 self.kept.append(text)
                 size += len(text)
                 if size > SAMPLE:
@@ -113,7 +113,7 @@ class Sample:
 
 
 def batches(texts: Iterable[str], max_characters: int | None = None) -> Iterator[list[str]]:
-    """Texts, up to the number of characters that are measured, so many at a time."""
+    """Batches of texts, up to a number of characters."""
     batch: list[str] = []
     size, max_characters = 0, SAMPLE if max_characters is None else max_characters
     for text in texts:

@@ -1,7 +1,7 @@
-"""Languages: what a text is written in, so that capitals and accents are treated as its language needs them.
+"""Language detection: the script and language of a text, from which lowercasing and accent stripping follow.
 
-A script is known by its characters, a language by its commonest words. Nothing is downloaded: a guess that is wrong
-costs little, is said in one line, and is overruled by an option.
+A script is recognised by its characters, a language by its most frequent words. Nothing is downloaded: a wrong guess
+costs little, is reported in one line, and can be overridden by an option.
 """
 
 import re
@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-SAMPLE = 200_000  # characters that a guess is made from
-SURE = 0.08  # the share of a text's words that must be among the commonest of a language
-CODE = 0.06  # signs of source code for each word: prose and Markdown have up to 0.025, code with long comments 0.1
-RARE = 0.002  # accented letters below this share are names and loans
+SAMPLE = 200_000  # characters that are examined
+SURE = 0.08  # minimum share of a text's words that are among the most frequent ones of a language
+CODE = 0.06  # signs of source code per word: prose and Markdown have up to 0.025, code with long comments 0.1
+RARE = 0.002  # accented letters below this share are those of names and loanwords
 
-# Where a script's letters lie in Unicode, roughly; those without case have nothing to make small.
+# Unicode ranges of the letters of each script, roughly.
 SCRIPTS: dict[str, tuple[tuple[int, int], ...]] = {
     "Latin": ((0x41, 0x5A), (0x61, 0x7A), (0xC0, 0x24F), (0x1E00, 0x1EFF)),
     "Greek": ((0x370, 0x3FF), (0x1F00, 0x1FFF)),
@@ -37,7 +37,7 @@ SCRIPTS: dict[str, tuple[tuple[int, int], ...]] = {
 }
 CASED = ("Latin", "Greek", "Cyrillic", "Armenian")
 UNSPACED = ("Chinese", "Japanese", "Thai", "Lao", "Khmer", "Burmese", "Tibetan")  # no space between words
-COMMON_WORDS = {  # the commonest words of each language in Latin letters
+COMMON_WORDS = {  # the most frequent words of languages in Latin script
     "English": "the of and to in is that was for it with as his on be at by this had not are but from or have an they",
     "German": "der die und das in den von zu mit sich des auf für ist im dem nicht ein eine als auch es an werden",
     "Dutch": "de het een van en in is dat op te voor met zijn niet aan er ook als door maar om bij naar wordt deze",
@@ -68,31 +68,31 @@ COMMON_WORDS = {  # the commonest words of each language in Latin letters
 }
 COMMON_WORD_SETS = {language: frozenset(words.split()) for language, words in COMMON_WORDS.items()}
 DOTLESS = ("Turkish", "Azerbaijani")  # where I is the capital of ı, and i that of İ
-COMMON_LETTER = 0.02  # of all letters: ı is one in twenty in Turkish, and in no other large language
+COMMON_LETTER = 0.02  # share of ı among letters: in Turkish one in twenty, in no other large language
 
 
 @dataclass(frozen=True)
 class Writing:
-    """How a text is written: its script, its language where that is known, and what follows from both."""
+    """The script of a text, its language where that is known, and the normalisation that follows from both."""
 
     script: str | None
     language: str | None = None
-    accents: float = 0.0  # the share of letters that have one
-    code: bool = False  # it is source code, in whatever language its comments are
+    accents: float = 0.0  # share of letters with an accent
+    code: bool = False  # it is source code
 
     @property
     def lowercase(self) -> bool:
-        """Whether capitals are better made small: not where there are none, or where it would change the letter."""
-        return (self.script in CASED or self.script is None) and not self._keeps
+        """Whether to lowercase: not in scripts without case, nor where case distinguishes letters or names."""
+        return (self.script in CASED or self.script is None) and not self._case_matters
 
     @property
-    def _keeps(self) -> bool:
-        """Whether a capital is another letter, or part of a name that would be another without it."""
+    def _case_matters(self) -> bool:
+        """Whether lowercasing would confuse letters (Turkish I) or names (in source code)."""
         return self.language in DOTLESS or self.code
 
     @property
     def strip_accents(self) -> bool:
-        """Whether accents may go, as in BERT uncased: in English alone, where they are those of names and loans."""
+        """Whether to strip accents, as BERT uncased: only in English, where names and loanwords have them."""
         return (self.language == "English" or self.script is None) and not self.code
 
     @property
@@ -101,31 +101,31 @@ class Writing:
 
     @property
     def units(self) -> str:
-        """What a text is counted in."""
+        """The units in which the length of a text is counted."""
         return "words" if self.spaced else "characters"
 
     @property
     def reason(self) -> str:
-        """Why capitals and accents are treated so, in some words."""
+        """The reason for the treatment of case and accents."""
         if self.script is None:
             return "the text has few letters"
         if self.script not in CASED:
             return f"the {self.script} script has no capitals"
         if self.code:
-            return "the text looks like source code, where capitals tell names apart"
+            return "the text looks like source code, where capitals distinguish names"
         if self.language in DOTLESS:
             return f"the text looks {self.language}, where i and ı are two letters"
         return f"the text looks {self.language}" if self.language else f"the text is in {self.script} letters"
 
 
 def describe(lowercase: bool, strip_accents: bool, reason: str) -> str:
-    """One line on what is done to capitals and accents, and why."""
+    """One line on the treatment of case and accents, and its reason."""
     capitals = "lowercased" if lowercase else "capitals kept"
     return f"{capitals}, accents {'stripped' if strip_accents else 'kept'}: {reason}"
 
 
 def detect_writing(texts: Iterable[str]) -> Writing:
-    """How texts are written, guessed from the first of them."""
+    """The script and language of texts, guessed from the first ones."""
     text = join_sample(texts)
     counts = Counter[str]()
     for letter, times in Counter(text).items():
@@ -144,12 +144,12 @@ def detect_writing(texts: Iterable[str]) -> Writing:
 
 
 def is_code(text: str) -> bool:
-    """Whether a text is source code: calls, brackets, operators and names_like_this among its words."""
+    """Whether a text is source code, by the number of calls, brackets, operators and names_like_this."""
     return len(_CODE.findall(text)) > CODE * max(len(text.split()), 1)
 
 
 def join_sample(texts: Iterable[str], max_characters: int = SAMPLE) -> str:
-    """The beginning of texts, a line each."""
+    """The first characters of texts, one text per line."""
     found, size = [], 0
     for text in texts:
         found.append(text[: max_characters - size])
@@ -160,22 +160,22 @@ def join_sample(texts: Iterable[str], max_characters: int = SAMPLE) -> str:
 
 
 def count_words(text: str) -> int:
-    """How many words there are; in scripts without spaces every character counts."""
+    """The number of words; in scripts without spaces, of characters."""
     if text.isascii():
         return len(text.split())
-    alone = len(_UNSPACED.findall(text))
-    return alone + len(_UNSPACED.sub(" ", text).split()) if alone else len(text.split())
+    characters = len(_UNSPACED.findall(text))
+    return characters + len(_UNSPACED.sub(" ", text).split()) if characters else len(text.split())
 
 
 def is_word(piece: str) -> bool:
-    """Whether all of it is letters, and the marks that letters carry, as vowels in Hindi and in Thai."""
+    """Whether a token is all letters and combining marks, such as the vowels of Hindi and Thai."""
     return any(map(str.isalpha, piece)) and all(
         letter.isalpha() or unicodedata.category(letter).startswith("M") for letter in piece
     )
 
 
 def _language(text: str, accents: float) -> str | None:
-    """The language whose commonest words are most of the text, if they are enough of it."""
+    """The language whose frequent words have the largest share of the text, if it is large enough."""
     words = Counter(re.findall(r"[^\W\d_]+", unicodedata.normalize("NFC", text).lower()))
     total = sum(words.values())
     shares = {name: sum(words[word] for word in common) / max(total, 1) for name, common in COMMON_WORD_SETS.items()}
@@ -185,7 +185,7 @@ def _language(text: str, accents: float) -> str | None:
     if shares[best] < SURE:
         return None
     if best == "English" and accents > 10 * RARE:
-        return None  # English has no such letters: it is another language, or a mix
+        return None  # English has hardly any accents: it is another language, or a mix
     return best
 
 
@@ -193,8 +193,8 @@ def _script(letter: str) -> str | None:
     code = ord(letter)
     if not letter.isalpha() and code < 0x900:
         return None
-    within = (name for name, ranges in SCRIPTS.items() if any(first <= code <= last for first, last in ranges))
-    return next(within, None)
+    scripts = (name for name, ranges in SCRIPTS.items() if any(first <= code <= last for first, last in ranges))
+    return next(scripts, None)
 
 
 _UNSPACED = re.compile(

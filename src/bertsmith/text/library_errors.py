@@ -1,4 +1,4 @@
-"""Errors of the libraries written in Rust, panics included, as one of our own."""
+"""Errors and panics of the libraries written in Rust, as errors of ours."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,11 +8,11 @@ from bertsmith.errors import BertsmithError
 
 @contextmanager
 def wrap_library_errors(location: object, kind: type[BertsmithError], remedy: str = "") -> Iterator[None]:
-    """Turn the library's errors into one line of the given kind; everything else goes on as it is."""
+    """Turn the library's errors into one line of the given kind; all other exceptions pass."""
     try:
         yield
     except BaseException as error:
-        # A panic is no Exception, and has no class to import; most of the library's own errors are bare.
+        # A panic is a BaseException whose class cannot be imported; most of the library's errors are plain Exceptions.
         known = type(error) in (Exception, OverflowError, TypeError, UnicodeEncodeError)
         if not known and type(error).__name__ != "PanicException":
             raise

@@ -1,7 +1,7 @@
-"""Limits of a tokenizer file: rules that would make a text many times longer are refused before any text meets them.
+"""Limits of a tokenizer file: rules that would make a text many times longer are refused before they are applied.
 
-A file of a few kilobytes may hold nine rules that each write fifty characters for one: fifty to the ninth power. How
-long a character can become is computed from the last rule to the first, over the characters that rules speak of.
+A file of a few kilobytes may hold nine rules that each replace a character by fifty: fifty to the ninth power. The
+growth of a character is computed from the last rule to the first, over the characters that the rules mention.
 """
 
 import base64
@@ -15,28 +15,28 @@ from tokenizers import Tokenizer, normalizers, pre_tokenizers
 
 from bertsmith.errors import FolderError
 
-GROWTH = 64  # characters that rules may make of one; Unicode's own forms make 18 of the longest ligature
-ALPHABET = 20_000  # characters that rules may speak of
+GROWTH = 64  # characters that rules may make of one; Unicode normalisation makes 18 of the longest ligature
+ALPHABET = 20_000  # characters that rules may mention
 RULES = 200  # in one chain
-SPECIALS = 64  # special pieces round a text
-CHARSMAP = 256  # bytes that a table of characters may write for one
-SAMPLE = "a é漢ﷺİ\U0001f600"  # what texts have, whatever the rules are for
-# A pattern with one of these may match between two characters, and so write something where nothing was.
+SPECIALS = 64  # special tokens around a text
+CHARSMAP = 256  # bytes that a character map may write for one character
+SAMPLE = "a é漢ﷺİ\U0001f600"  # characters that are always examined
+# A pattern with one of these may match the empty string, and so insert text between any two characters.
 WIDTHLESS = re.compile(r"[*?|^$()]|\{0|\{,|\\[AbBGKzZ]")
 
 PARTS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
 
 Rule = dict[str, Any]
-Write = Callable[[str], str]  # what a rule makes of one character
+Write = Callable[[str], str]  # the output of a rule for one character
 
 
 def check(tokenizer: Tokenizer, location: object) -> None:
     """Refuse a tokenizer that could cost far more than its size."""
-    said = {name: _description(getattr(tokenizer, name)) for name in PARTS}
+    parts = {name: _description(getattr(tokenizer, name)) for name in PARTS}
     for part in ("normalizer", "decoder"):
-        chain = _chain(said.get(part))
+        chain = _chain(parts.get(part))
         if part == "normalizer":
-            chain += [rule for rule in _chain(said.get("pre_tokenizer")) if rule.get("type") == "ByteLevel"]
+            chain += [rule for rule in _chain(parts.get("pre_tokenizer")) if rule.get("type") == "ByteLevel"]
         if len(chain) > RULES:
             raise FolderError(location, f"its {part} has {len(chain)} rules", f"At most {RULES} are opened")
         grown = _growth(chain, location)
@@ -44,70 +44,70 @@ def check(tokenizer: Tokenizer, location: object) -> None:
             times = f"{grown:,.0f}" if grown < 1e9 else "more than a billion"
             fact = f"its {part} can make a text {times} times as long"
             raise FolderError(location, fact, f"Take rules out of it: at most {GROWTH} times as long is opened")
-    if (count := _specials(said.get("post_processor"))) > SPECIALS:
-        raise FolderError(location, f"it sets {count} special pieces round a text", f"At most {SPECIALS} are opened")
+    if (count := _specials(parts.get("post_processor"))) > SPECIALS:
+        raise FolderError(location, f"it puts {count} special tokens around a text", f"At most {SPECIALS} are opened")
 
 
 def _description(part: Any) -> Any:
-    """A part in the words of the file, without its vocabulary."""
+    """A part as tokenizer.json describes it, without the vocabulary."""
     return None if part is None else json.loads(part.__getstate__())
 
 
 def _chain(rule: Any) -> list[Rule]:
-    """Rules in their order, those inside sequences, too."""
+    """The rules of a part in order, with those inside of sequences."""
     if not isinstance(rule, dict):
         return []
     inner = next((rule[key] for key in ("normalizers", "pretokenizers", "decoders", "processors") if key in rule), None)
     return [one for part in inner for one in _chain(part)] if isinstance(inner, list) else [rule]
 
 
-def _growth(chain: list[Rule], place: object) -> float:
-    """How many characters one may become at most, at the end of the chain."""
+def _growth(chain: list[Rule], location: object) -> float:
+    """The largest number of characters that the chain can make of one."""
     letters = dict.fromkeys(SAMPLE)
     for rule in chain:
-        named = (_pattern(rule)[0], rule.get("content"), rule.get("prepend"))
-        letters.update(dict.fromkeys("".join(str(text or "") for text in named)))
-    writes = [_write(rule, place) for rule in chain]
-    met = [letters]  # before each rule, and at the end: what one rule writes the next may speak of
+        mentioned = (_pattern(rule)[0], rule.get("content"), rule.get("prepend"))
+        letters.update(dict.fromkeys("".join(str(text or "") for text in mentioned)))
+    writes = [_write(rule, location) for rule in chain]
+    alphabets = [letters]  # before each rule, and at the end: the output of one rule is the input of the next
     for write in writes:
         letters = letters if write is None else letters | dict.fromkeys("".join(map(write, letters)))
-        met.append(letters)
+        alphabets.append(letters)
         if len(letters) > ALPHABET:
-            raise FolderError(place, f"its rules speak of more than {ALPHABET:,} characters", "Take some out")
-    sizes, most = dict.fromkeys(letters, 1.0), 1.0
-    for rule, write, before in zip(chain[::-1], writes[::-1], met[-2::-1], strict=True):
+            raise FolderError(location, f"its rules mention more than {ALPHABET:,} characters", "Take some out")
+    sizes, largest = dict.fromkeys(letters, 1.0), 1.0
+    for rule, write, before in zip(chain[::-1], writes[::-1], alphabets[-2::-1], strict=True):
         sizes = _sizes(rule, write, before, sizes)
         if rule.get("type") == "Prepend":
-            most += sum(sizes[letter] for letter in str(rule.get("prepend") or ""))  # once a text, and not a character
-        most = max(most, *sizes.values())
-    return most
+            largest += sum(sizes[letter] for letter in str(rule.get("prepend") or ""))  # once per text
+        largest = max(largest, *sizes.values())
+    return largest
 
 
 def _sizes(rule: Rule, write: Write | None, letters: Iterable[str], after: dict[str, float]) -> dict[str, float]:
-    """How long each character becomes from this rule on, by how long what the rule makes of it becomes after it."""
+    """The size of each character after this rule and all later ones, given the sizes after the later ones."""
     if write is not None:
         return {letter: sum(after[one] for one in write(letter)) for letter in letters}
-    kept = {letter: after[letter] for letter in letters}
+    sizes = {letter: after[letter] for letter in letters}
     if rule.get("type") != "Replace":
-        return kept
+        return sizes
     content = sum(after[letter] for letter in str(rule.get("content") or ""))
-    pattern, plain = _pattern(rule)
-    if plain and pattern:
-        return kept | {letter: max(kept[letter], content / len(pattern)) for letter in pattern}
-    between = plain or WIDTHLESS.search(pattern)
-    return {letter: size + content if between else max(size, content) for letter, size in kept.items()}
+    pattern, literal = _pattern(rule)
+    if literal and pattern:
+        return sizes | {letter: max(sizes[letter], content / len(pattern)) for letter in pattern}
+    empty_match = literal or WIDTHLESS.search(pattern)
+    return {letter: size + content if empty_match else max(size, content) for letter, size in sizes.items()}
 
 
 def _pattern(rule: Rule) -> tuple[str, bool]:
-    """What a rule replaces, and whether it is meant as it stands."""
+    """The pattern of a rule, and whether it is a literal string."""
     pattern = rule.get("pattern")
     if isinstance(pattern, Mapping):
         return str(next(iter(pattern.values()), "")), "String" in pattern
     return "", True
 
 
-def _write(rule: Rule, place: object) -> Write | None:
-    """What a rule without a pattern makes of a single character, by the library itself; None of one with a pattern."""
+def _write(rule: Rule, location: object) -> Write | None:
+    """The output of a rule without a pattern for one character, by the library itself; None for other rules."""
     match rule.get("type"):
         case "ByteLevel":
             split = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -117,7 +117,7 @@ def _write(rule: Rule, place: object) -> Write | None:
         case "BertNormalizer":
             return _by(normalizers.BertNormalizer())
         case "Precompiled":
-            return _by(normalizers.Precompiled(_charsmap(rule, place)))
+            return _by(normalizers.Precompiled(_charsmap(rule, location)))
     return None
 
 
@@ -125,20 +125,20 @@ def _by(normalizer: normalizers.Normalizer) -> Write:
     return lambda letter: str(normalizer.normalize_str(letter))
 
 
-def _charsmap(rule: Rule, place: object) -> bytes:
-    """SentencePiece's table of characters: after a search tree its texts, each ended by a zero, and none too long."""
+def _charsmap(rule: Rule, location: object) -> bytes:
+    """SentencePiece's character map: a trie, then the replacements, each ended by a zero byte, and none too long."""
     try:
         table = base64.b64decode(str(rule.get("precompiled_charsmap")), validate=True)
     except (binascii.Error, ValueError):
-        raise FolderError(place, "its table of characters is not in base 64") from None
+        raise FolderError(location, "its character map is not in base 64") from None
     texts = table[4 + int.from_bytes(table[:4], "little") :]
     if max(map(len, texts.split(b"\0"))) > CHARSMAP:
-        raise FolderError(place, f"its table of characters writes more than {CHARSMAP} bytes for one", "Take it out")
+        raise FolderError(location, f"its character map writes more than {CHARSMAP} bytes for one", "Take it out")
     return table
 
 
 def _specials(rule: Any) -> int:
-    """How many special pieces are set round two texts at most."""
+    """The largest number of special tokens around one text or two."""
     count = 0
     for one in _chain(rule):
         ids = one.get("special_tokens")

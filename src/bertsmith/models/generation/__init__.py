@@ -1,1 +1,1 @@
-"""Generation: sampling, beam search and prompt-lookup decoding on top of any network that predicts next tokens."""
+"""Text generation: greedy decoding, sampling, beam search and prompt-lookup decoding, for any language model."""

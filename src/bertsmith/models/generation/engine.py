@@ -23,15 +23,15 @@ from bertsmith.nn.prepacked import PrepackedLinear, can_prepack, prepack
 from bertsmith.nn.rnn.cache import RecurrentCache
 from bertsmith.nn.rnn.decoder_cache import DecoderCache
 
-CACHE_BYTES = {"cpu": 2 << 30, "cuda": 16 << 30}  # bytes of keys and values that are kept at once
-PRUNE_EVERY = 32  # tokens after which beams on a CPU give back the slots of branches that were given up
+CACHE_BYTES = {"cpu": 2 << 30, "cuda": 16 << 30}  # of the KV cache of one batch
+PRUNE_EVERY = 32  # steps of beam search on a CPU, after which the cache frees the slots of abandoned beams
 
 
 class GenerationEngine:
-    """A trunk whose table of words also tells what comes next, its weights as the device reads them fastest.
+    """A language model ready to generate, with its weights in the layout that is fastest on the device.
 
-    It goes on with what it is given; or, of two networks, the second writes about what the first has read, beginning
-    with the token `start`. `never` are tokens that must not be written: padding and its like.
+    A decoder continues its prompt; an encoder-decoder encodes its input and generates from the token
+    `decoder_start_id`. `forbidden_ids`, such as padding, are never generated.
     """
 
     def __init__(
@@ -47,21 +47,19 @@ class GenerationEngine:
         self.decoder_start_id = decoder_start_id
         self.prepacked = prepack_weights and self.device.type == "cpu" and can_prepack(dtype)
         self.forbidden_ids = torch.tensor(forbidden_ids, dtype=torch.long, device=self.device)
-        self.trunk: Any  # each kind of network with a cache of its own kind
+        self.trunk: Any  # every kind of network has another type of cache
         table, self.logit_scale = _output_table(trunk)
         table, bias = table.detach().to(dtype), trunk.bias if isinstance(trunk, Recurrent) else None
-        spare = -len(table) % ALIGNMENT if self.device.type == "cuda" else 0  # which has faster products for some sizes
-        table = F.pad(table, (0, 0, 0, spare)) if spare else table
-        words = nn.Linear(table.shape[1], table.shape[0], bias=bias is not None, device="meta")
-        words.weight = nn.Parameter(table, requires_grad=False)
+        padding = -len(table) % ALIGNMENT if self.device.type == "cuda" else 0  # tensor cores need aligned sizes
+        table = F.pad(table, (0, 0, 0, padding)) if padding else table
+        lm_head = nn.Linear(table.shape[1], table.shape[0], bias=bias is not None, device="meta")
+        lm_head.weight = nn.Parameter(table, requires_grad=False)
         if bias is not None:
-            words.bias = nn.Parameter(F.pad(bias.detach().to(dtype), (0, spare)), requires_grad=False)
-        self.lm_head: nn.Module | PrepackedLinear = words
+            lm_head.bias = nn.Parameter(F.pad(bias.detach().to(dtype), (0, padding)), requires_grad=False)
+        self.lm_head: nn.Module | PrepackedLinear = lm_head
         if self.device.type == "cpu" and isinstance(trunk, Transformer | EncoderDecoder):
-            self.trunk, self.lm_head = (
-                prepack_trunk(trunk, dtype, reorder=prepack_weights),
-                PrepackedLinear(words, dtype, reorder=prepack_weights),
-            )
+            self.trunk = prepack_trunk(trunk, dtype, reorder=prepack_weights)
+            self.lm_head = PrepackedLinear(lm_head, dtype, reorder=prepack_weights)
         elif trunk.training or dtype != trunk.embedding.weight.dtype:
             self.trunk = copy.deepcopy(trunk).to(dtype).eval()
         else:
@@ -70,47 +68,46 @@ class GenerationEngine:
     def prefill(
         self, rows: Sequence[Sequence[int]], max_new_tokens: int, beams: int = 1, samples: int = 1
     ) -> tuple[Float[Tensor, "_ V"], Step]:
-        """Read texts; at most so many tokens come behind them, in ways or as samples: first scores, and the step."""
+        """Read prompts into a new cache for `beams` or `samples` each: the logits of the next token, and the step."""
         tokens, trunk = Tokens.from_rows(rows).to(self.device), self.trunk
-        room = (1 if self.is_encoder_decoder else tokens.max_length) + beams * max_new_tokens
-        recorded = self.device.type == "cuda"
-        cache = trunk.cache(len(rows), room + -room % ALIGNMENT if recorded else room, beams, self.dtype)
+        capacity = (1 if self.is_encoder_decoder else tokens.max_length) + beams * max_new_tokens
+        cuda_graph = self.device.type == "cuda"
+        capacity += -capacity % ALIGNMENT if cuda_graph else 0
+        cache = trunk.cache(len(rows), capacity, beams, self.dtype)
         if isinstance(trunk, EncoderDecoderNetwork):
-            hidden = trunk.prefill(
-                tokens, cache, Tokens.from_rows([[self.decoder_start_id]] * len(rows)).to(self.device)
-            )
+            start = Tokens.from_rows([[self.decoder_start_id]] * len(rows)).to(self.device)
+            hidden = trunk.prefill(tokens, cache, start)
         else:
             hidden = trunk.prefill(tokens, cache)
-        scores = self.logits(hidden)
+        logits = self.logits(hidden)
         if samples > 1:
             cache.repeat_interleave(samples)
-            scores = scores.repeat_interleave(samples, 0)
-        writing = CachedStep(self, cache)
-        if not recorded:
-            return scores, writing
+            logits = logits.repeat_interleave(samples, 0)
+        step = CachedStep(self, cache)
+        if not cuda_graph:
+            return logits, step
         cache.fixed = True
-        return scores, CudaGraphStep(writing, (len(scores), beams), self.device)
+        return logits, CudaGraphStep(step, (len(logits), beams), self.device)
 
     @property
     def is_encoder_decoder(self) -> bool:
-        """Whether what is written is a text of its own, and does not go on with the one that was read."""
+        """Whether it generates a separate text, rather than a continuation of the prompt."""
         return self.config.decoder_layers > 0
 
     def remaining(self, row: Sequence[int]) -> int:
-        """How many tokens can be written at most."""
+        """The number of tokens that can be generated before the maximum length."""
         return self.config.max_length - (1 if self.is_encoder_decoder else len(row))
 
     def logits(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
-        """How well each token would come next."""
+        """The logits of the next token; minus infinity for forbidden ones."""
         hidden = hidden.to(self.dtype)
-        scores: Tensor = self.lm_head(hidden if self.logit_scale == 1 else hidden * self.logit_scale)[
-            :, : self.config.vocabulary
-        ]
-        return scores.index_fill_(1, self.forbidden_ids, -torch.inf) if len(self.forbidden_ids) else scores
+        hidden = hidden if self.logit_scale == 1 else hidden * self.logit_scale
+        logits: Tensor = self.lm_head(hidden)[:, : self.config.vocabulary]
+        return logits.index_fill_(1, self.forbidden_ids, -torch.inf) if len(self.forbidden_ids) else logits
 
 
 def _output_table(trunk: Network) -> tuple[Float[Tensor, "V D"], float]:
-    """The table that tells words, and what vectors are multiplied by before their products with it are scores."""
+    """The weight of the output layer, and the scale of the hidden vectors before it."""
     if isinstance(trunk, Recurrent):
         return trunk.output_weights[0], 1.0
     if not isinstance(trunk, EncoderDecoderNetwork):
@@ -121,7 +118,7 @@ def _output_table(trunk: Network) -> tuple[Float[Tensor, "V D"], float]:
 def prepack_trunk(
     trunk: Transformer | EncoderDecoder, dtype: torch.dtype, *, reorder: bool
 ) -> Transformer | EncoderDecoder:
-    """A copy with packed layers; of two networks both."""
+    """A copy with prepacked layers; of an encoder-decoder both halves."""
     if isinstance(trunk, Transformer):
         return prepack(trunk, dtype, reorder=reorder)
     light = copy.copy(trunk)
@@ -134,49 +131,48 @@ def prepack_trunk(
 def generate_ids(
     decoder: GenerationEngine, rows: Sequence[Sequence[int]], config: GenerationConfig, stop_ids: Sequence[int] = ()
 ) -> list[list[list[int]]]:
-    """For each prompt the tokens that are written, as often as there are to be samples."""
-    found: list[list[list[int]]] = [[] for _ in rows]
-    ends = torch.tensor(stop_ids, dtype=torch.long, device=decoder.device)
-    searched = config.num_beams > 1
-    ways, samples = (config.num_beams, 1) if searched else (1, config.samples)
-    for part in _batches(rows, decoder, config):
-        some = [rows[number] for number in part]
-        left = [decoder.remaining(row) for row in some]
-        scores, step = decoder.prefill(some, min(config.max_new_tokens, max(left)), ways, samples)
-        limits = torch.tensor(left, device=decoder.device).repeat_interleave(samples)
-        if searched:
-            texts = [[text for text, _ in best] for best in beam_search(scores, step, config, limits, ends)]
+    """The generated tokens of each prompt, as many times as there are samples."""
+    generated: list[list[list[int]]] = [[] for _ in rows]
+    stops = torch.tensor(stop_ids, dtype=torch.long, device=decoder.device)
+    beams, samples = (config.num_beams, 1) if config.num_beams > 1 else (1, config.samples)
+    for batch in _batches(rows, decoder, config):
+        prompts = [rows[number] for number in batch]
+        remaining = [decoder.remaining(row) for row in prompts]
+        logits, step = decoder.prefill(prompts, min(config.max_new_tokens, max(remaining)), beams, samples)
+        limits = torch.tensor(remaining, device=decoder.device).repeat_interleave(samples)
+        if config.num_beams > 1:
+            texts = [[text for text, _ in best] for best in beam_search(logits, step, config, limits, stops)]
         elif isinstance(step, CachedStep) and step.can_draft and len(limits) == 1 and config.temperature == 0:
-            texts = [[speculative_decode(scores, step, step.rollback, config, some[0], left[0], ends)]]
+            texts = [[speculative_decode(logits, step, step.rollback, config, prompts[0], remaining[0], stops)]]
         else:
-            drawn = config.temperature > 0  # chance is worth its time only if it is asked
-            chance = draw_uniforms(some, config) if drawn else torch.zeros(len(limits), config.max_new_tokens)
-            flat = sample(scores, step, config, chance.to(decoder.device), limits, ends)
+            random = config.temperature > 0  # greedy decoding draws no random numbers
+            uniforms = draw_uniforms(prompts, config) if random else torch.zeros(len(limits), config.max_new_tokens)
+            flat = sample(logits, step, config, uniforms.to(decoder.device), limits, stops)
             texts = [flat[first : first + samples] for first in range(0, len(flat), samples)]
-        for number, several in zip(part, texts, strict=True):
-            found[number] = several
-    return found
+        for number, samples_of_prompt in zip(batch, texts, strict=True):
+            generated[number] = samples_of_prompt
+    return generated
 
 
 def _batches(rows: Sequence[Sequence[int]], decoder: GenerationEngine, config: GenerationConfig) -> Iterator[list[int]]:
-    """Prompts of nearly one length, as many as there is room for: their numbers."""
+    """Batches of prompts (their numbers) of similar length, whose caches fit into CACHE_BYTES."""
     network: Any = decoder.config
     layers = network.decoder_layers or network.layers
-    size = 2 * layers * network.inner * decoder.dtype.itemsize  # of a token
-    copies = 1 if config.num_beams > 1 else config.samples
-    part: list[int] = []
+    token_bytes = 2 * layers * network.inner * decoder.dtype.itemsize
+    samples = 1 if config.num_beams > 1 else config.samples
+    batch: list[int] = []
     for number in sorted(range(len(rows)), key=lambda number: len(rows[number])):
-        tokens = copies * (len(rows[number]) + config.num_beams * config.max_new_tokens)
-        if part and (len(part) + 1) * tokens * size > CACHE_BYTES[decoder.device.type]:
-            yield part
-            part = []
-        part.append(number)
-    if part:
-        yield part
+        tokens = samples * (len(rows[number]) + config.num_beams * config.max_new_tokens)
+        if batch and (len(batch) + 1) * tokens * token_bytes > CACHE_BYTES[decoder.device.type]:
+            yield batch
+            batch = []
+        batch.append(number)
+    if batch:
+        yield batch
 
 
 class CachedStep:
-    """One more token on every way of every sequence: a step of a search."""
+    """A step of generation: reads one more token of every beam into the cache, and gives the next logits."""
 
     def __init__(self, decoder: GenerationEngine, cache: KVCache | DecoderCache | RecurrentCache) -> None:
         self.decoder, self.cache = decoder, cache
@@ -184,7 +180,7 @@ class CachedStep:
 
     @property
     def can_draft(self) -> bool:
-        """Whether several tokens at once take hardly longer than one, and give the same; half precision rounds more."""
+        """Whether several tokens at once cost hardly more than one, with equal results: not in half precision."""
         return isinstance(self.cache, KVCache) and self.decoder.prepacked and self.decoder.dtype == torch.float32
 
     def rollback(self, count: int) -> None:
@@ -200,10 +196,10 @@ class CachedStep:
 
 
 class CudaGraphStep:
-    """A step that a GPU has recorded, since a token keeps it busy for less time than it takes to tell it what to do.
+    """A step captured as a CUDA graph, since launching its kernels takes longer than running them on one token.
 
-    The first step simply runs, so that every library sets itself up; the second is recorded and from then on replayed.
-    What it gives is written over by the next.
+    The first step runs normally, so that every library initialises; the second is captured, and from then on replayed.
+    Each step overwrites the logits of the last one.
     """
 
     def __init__(self, step: Step, shape: tuple[int, int], device: torch.device) -> None:

@@ -1,7 +1,7 @@
-"""Sampling and beam search: temperature, top-k, nucleus sampling (top-p). Knows logits, and no network and no text.
+"""Sampling and beam search: temperature, top-k, nucleus sampling (top-p). Works on logits, without network or text.
 
-A network is a `step`: it is given one more token on every way of every sequence, and, where beams have been given up
-for branches of others, the way that each goes on with; it gives the scores of all tokens that may come next.
+The network is a `step`: given the next token of every beam, and the beam that each continues (its parent), it returns
+the logits of the token after that.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,32 +16,32 @@ from torch import Tensor
 from bertsmith.errors import RecipeError
 from bertsmith.random_bits import mix, uniform
 
-Step = Callable[[Tensor, Tensor | None], Tensor]  # tokens [B, W] and ways [B, W] to scores [B, W, V]
+Step = Callable[[Tensor, Tensor | None], Tensor]  # tokens [B, W] and parents [B, W] to logits [B, W, V]
 
-GENERATION = 6  # what chance is for, as the purposes in random_bits.py
-CHUNK = 64  # scores of which at first only the highest is looked at
+GENERATION = 6  # the purpose of these random numbers, as those in random_bits.py
+CHUNK = 64  # logits of a chunk, of which first only the maximum is compared
 CHUNKED_FROM = (
     1 << 20
-)  # scores from which on a GPU looks by chunks: with fewer, naming eight kernels for one takes longer
-CHECK_EVERY = 16  # tokens between two looks whether all have stopped: a GPU is not to be waited for at each
+)  # logits from which a chunked top-k is faster on a GPU: with fewer, eight kernel launches cost more
+CHECK_EVERY = 16  # tokens between two checks whether all have stopped: each would synchronise with the GPU
 
 
 @dataclass(frozen=True, kw_only=True)
 class GenerationConfig:
-    """How to choose. As it stands: drawn from what is likely, as Holtzman et al. 2019 found to read best."""
+    """Settings of text generation. The defaults are nucleus sampling. Holtzman et al. 2019."""
 
-    max_new_tokens: int = 40  # new tokens
-    min_new_tokens: int = 0  # of them, before one may stop
-    temperature: float = 0.8  # scores are divided by it: below 1 what is likely gets likelier; 0: only the likeliest
-    top_k: int = 50  # likeliest tokens that are drawn from; 0: all
-    top_p: float = 0.95  # and of those the likeliest that have this share between them
-    num_beams: int = 1  # with more than one nothing is drawn: the likeliest whole is looked for
+    max_new_tokens: int = 40
+    min_new_tokens: int = 0  # before a stop token is allowed
+    temperature: float = 0.8  # logits are divided by it: below 1 likely tokens become likelier; 0: greedy decoding
+    top_k: int = 50  # sample from the k likeliest tokens; 0: from all
+    top_p: float = 0.95  # nucleus sampling: and of those from the likeliest with this share of the probability
+    num_beams: int = 1  # beam width; above 1, beam search instead of sampling
     length_penalty: float = 1.0  # of beam search: log-likelihoods are divided by length ** length_penalty
-    samples: int = 1  # continuations of each prompt; of beams the best so many
-    seed: int = 0
+    samples: int = 1  # continuations of each prompt; with beam search the best ones
+    seed: int = 0  # of sampling
 
     def __post_init__(self) -> None:
-        for name, least in (
+        for name, minimum in (
             ("max_new_tokens", 1),
             ("min_new_tokens", 0),
             ("temperature", 0),
@@ -49,8 +49,8 @@ class GenerationConfig:
             ("num_beams", 1),
             ("samples", 1),
         ):
-            if getattr(self, name) < least:
-                raise RecipeError(name, f"is {getattr(self, name)}", f"Give at least {least}")
+            if getattr(self, name) < minimum:
+                raise RecipeError(name, f"is {getattr(self, name)}", f"Give at least {minimum}")
         if not 0 < self.top_p <= 1:
             raise RecipeError("top_p", f"is {self.top_p}", "Give a share above 0, at most 1")
         if self.num_beams > 1 and self.samples > self.num_beams:
@@ -58,9 +58,9 @@ class GenerationConfig:
 
 
 def draw_uniforms(rows: Sequence[Sequence[int]], config: GenerationConfig) -> Float[Tensor, "B M"]:
-    """Chance: a number from 0 to 1 for each token to come, that depends on nothing but seed, prompt, sample and place.
+    """Random numbers in [0, 1) for each new token: a pure function of seed, prompt, sample and position.
 
-    So neighbours do not change a text, and every device draws the same. Samples of a prompt follow each other.
+    So other prompts of a batch do not change a text, and every device draws the same. Samples of a prompt are adjacent.
     """
     prompts = np.array([mix(config.seed, GENERATION, *row) for row in rows]).repeat(config.samples)
     samples = np.tile(np.arange(config.samples), len(rows))
@@ -75,27 +75,27 @@ def sample(
     limits: Int[Tensor, "B"],
     stop_ids: Int[Tensor, "_"],
 ) -> list[list[int]]:
-    """Token after token, drawn or the likeliest; up to one that stops, which is left out, or to the limit."""
-    written: list[Tensor] = []
+    """Sampling or greedy decoding, token by token, up to a stop token, which is left out, or to the limit."""
+    generated: list[Tensor] = []
     running = torch.ones_like(limits, dtype=torch.bool)
-    most = min(config.max_new_tokens, int(limits.max()))
-    for place in range(most):
-        if place < config.min_new_tokens:
+    max_new_tokens = min(config.max_new_tokens, int(limits.max()))
+    for position in range(max_new_tokens):
+        if position < config.min_new_tokens:
             logits = logits.index_fill(1, stop_ids, -torch.inf)
-        chosen = sample_token(logits, config, uniforms[:, place])
-        written.append(chosen)
-        running &= ~torch.isin(chosen, stop_ids) & (limits > place + 1)
-        if place + 1 == most or (_should_check(place, running) and not running.any()):
+        token = sample_token(logits, config, uniforms[:, position])
+        generated.append(token)
+        running &= ~torch.isin(token, stop_ids) & (limits > position + 1)
+        if position + 1 == max_new_tokens or (_should_check(position, running) and not running.any()):
             break
-        logits = step(chosen[:, None], None)[:, 0]
-    rows, ends = torch.stack(written, 1).tolist(), set(stop_ids.tolist())
-    return [_truncate_at_stop(row[:limit], ends) for row, limit in zip(rows, limits.tolist(), strict=True)]
+        logits = step(token[:, None], None)[:, 0]
+    rows, stops = torch.stack(generated, 1).tolist(), set(stop_ids.tolist())
+    return [_truncate_at_stop(row[:limit], stops) for row, limit in zip(rows, limits.tolist(), strict=True)]
 
 
 def sample_token(
     logits: Float[Tensor, "B V"], config: GenerationConfig, uniforms: Float[Tensor, "B"]
 ) -> Int[Tensor, "B"]:
-    """One token for each row: by its chance among the likely ones, or the likeliest."""
+    """One token for each row: sampled from the top-k and top-p tokens, or the likeliest."""
     if config.temperature == 0:
         return logits.max(-1).indices  # on a CPU three times as fast as argmax
     logits, ids = logits.float() / config.temperature, None
@@ -103,12 +103,12 @@ def sample_token(
         logits, ids = logits.topk(min(config.top_k, logits.shape[1]))
     elif config.top_p < 1:
         logits, ids = logits.sort(descending=True)
-    shares = logits.softmax(-1)
-    if config.top_p < 1:  # a token stays as long as those before it have not got the share between them
-        shares = shares.masked_fill(shares.cumsum(-1) - shares >= config.top_p, 0)
-    heights = shares.double().cumsum(-1)
-    found = torch.searchsorted(heights, uniforms[:, None] * heights[:, -1:], right=True)
-    return (found if ids is None else ids.gather(1, found))[:, 0]
+    probabilities = logits.softmax(-1)
+    if config.top_p < 1:  # keep a token while the likelier ones have less than top_p together
+        probabilities = probabilities.masked_fill(probabilities.cumsum(-1) - probabilities >= config.top_p, 0)
+    cumulative = probabilities.double().cumsum(-1)
+    drawn = torch.searchsorted(cumulative, uniforms[:, None] * cumulative[:, -1:], right=True)
+    return (drawn if ids is None else ids.gather(1, drawn))[:, 0]
 
 
 def beam_search(
@@ -118,84 +118,82 @@ def beam_search(
     limits: Int[Tensor, "B"],
     stop_ids: Int[Tensor, "_"],
 ) -> list[list[tuple[list[int], float]]]:
-    """The likeliest continuations as wholes, the best first, each with its score. Wu et al. 2016, section 7.
+    """The likeliest whole continuations, the best first, each with its score. Wu et al. 2016, section 7.
 
-    At each token the best few beginnings are gone on with, whichever they come from. It is over when none of them could
-    become better than those that have been found, even if all its tokens to come were certain.
+    At each step the best partial hypotheses are continued. A sequence is done when no open hypothesis could become
+    better than the finished ones, even if all its next tokens had probability 1.
     """
     sequences, vocabulary = logits.shape
-    beams, most = config.num_beams, min(config.max_new_tokens, int(limits.max()))
-    enough = min((1 + max(1, len(stop_ids))) * beams, beams * vocabulary)  # though all the best stop, as many can go on
+    beams, max_new_tokens = config.num_beams, min(config.max_new_tokens, int(limits.max()))
+    # Enough candidates for all beams to go on, even if the best ones all stop.
+    candidates = min((1 + max(1, len(stop_ids))) * beams, beams * vocabulary)
     total = torch.full((sequences, beams), -torch.inf, device=logits.device)
-    total[:, 0] = 0  # there is one beginning, the prompt
+    total[:, 0] = 0  # at first there is one hypothesis, the prompt
     best = torch.full_like(total, -torch.inf)
-    written = torch.zeros(sequences, beams, most, dtype=torch.long, device=logits.device)
-    ended, lengths = written, written[..., 0]
-    limits = limits.clamp(max=most)
+    open_rows = torch.zeros(sequences, beams, max_new_tokens, dtype=torch.long, device=logits.device)
+    finished, lengths = open_rows, open_rows[..., 0]
+    limits = limits.clamp(max=max_new_tokens)
     logits = logits[:, None].expand(-1, beams, -1)
-    for place in range(most):
-        values, came, ids = _top_continuations(
-            logits, total, enough, stop_ids if place < config.min_new_tokens else stop_ids[:0]
-        )
-        grown = _gather_beams(written, came)
-        grown[:, :, place] = ids
-        stopped = torch.isin(ids, stop_ids) | (limits <= place + 1)[:, None]
-        # What stops must be among the best, as what goes on must: else any stop, however unlikely, would count.
-        fits = stopped & (torch.arange(enough, device=ids.device) < beams)
-        normed = (values / (place + 1) ** config.length_penalty).masked_fill(~fits, -torch.inf)
-        best, kept = torch.cat((best, normed), 1).topk(beams)
-        ended = _gather_beams(torch.cat((ended, grown), 1), kept)
-        lengths = torch.cat((lengths, torch.full_like(ids, place + 1)), 1).gather(1, kept)
-        total, kept = values.masked_fill(stopped, -torch.inf).topk(beams)
-        # Log-likelihoods are below nought: divided by more they are better.
-        hope = (
-            total[:, 0]
-            / (limits if config.length_penalty > 0 else torch.full_like(limits, place + 1)) ** config.length_penalty
-        )
-        hopeful = hope > best[:, config.samples - 1]
-        if place + 1 == most or (_should_check(place, hopeful) and not hopeful.any()):
+    for position in range(max_new_tokens):
+        forbidden = stop_ids if position < config.min_new_tokens else stop_ids[:0]
+        values, parents, ids = _top_continuations(logits, total, candidates, forbidden)
+        rows = _gather_beams(open_rows, parents)
+        rows[:, :, position] = ids
+        stopped = torch.isin(ids, stop_ids) | (limits <= position + 1)[:, None]
+        # A hypothesis that stops must be among the best `beams`, or any unlikely stop would count.
+        accepted = stopped & (torch.arange(candidates, device=ids.device) < beams)
+        scores = (values / (position + 1) ** config.length_penalty).masked_fill(~accepted, -torch.inf)
+        best, order = torch.cat((best, scores), 1).topk(beams)
+        finished = _gather_beams(torch.cat((finished, rows), 1), order)
+        lengths = torch.cat((lengths, torch.full_like(ids, position + 1)), 1).gather(1, order)
+        total, order = values.masked_fill(stopped, -torch.inf).topk(beams)
+        # Log-likelihoods are negative: with a positive length penalty the longest length gives the upper bound.
+        length = limits if config.length_penalty > 0 else torch.full_like(limits, position + 1)
+        upper_bound = total[:, 0] / length**config.length_penalty
+        promising = upper_bound > best[:, config.samples - 1]
+        if position + 1 == max_new_tokens or (_should_check(position, promising) and not promising.any()):
             break
-        written, came, ids = _gather_beams(grown, kept), came.gather(1, kept), ids.gather(1, kept)
-        logits = step(ids, came)
-    ends = set(stop_ids.tolist())
-    found = zip(ended.tolist(), lengths.tolist(), best.tolist(), strict=True)
+        open_rows, parents, ids = _gather_beams(rows, order), parents.gather(1, order), ids.gather(1, order)
+        logits = step(ids, parents)
+    stops = set(stop_ids.tolist())
+    sequences_found = zip(finished.tolist(), lengths.tolist(), best.tolist(), strict=True)
     return [
         [
-            (_truncate_at_stop(row[:length], ends), score)
-            for row, length, score in list(zip(*one, strict=True))[: config.samples]
-            if score > -torch.inf  # of a small vocabulary there may not be so many
+            (_truncate_at_stop(row[:size], stops), score)
+            for row, size, score in list(zip(*hypotheses, strict=True))[: config.samples]
+            if score > -torch.inf  # a small vocabulary may not have that many continuations
         ]
-        for one in found
+        for hypotheses in sequences_found
     ]
 
 
 def _top_continuations(
     logits: Float[Tensor, "B W V"], total: Float[Tensor, "B W"], count: int, forbidden_ids: Int[Tensor, "_"]
 ) -> tuple[Float[Tensor, "B N"], Int[Tensor, "B N"], Int[Tensor, "B N"]]:
-    """Of all ways to go on the likeliest: their log-likelihoods, the ways they come from, and their tokens."""
+    """The likeliest continuations of all beams: their log-likelihoods, parents and tokens."""
     logits = logits.float().log_softmax(-1)
     if len(forbidden_ids):
         logits = logits.index_fill(2, forbidden_ids, -torch.inf)
-    each = min(count, logits.shape[2])  # of each way by itself first: so the sums of the others are not needed
+    each = min(count, logits.shape[2])  # first the top-k of each beam, so that totals are added to few values only
     values, ids = chunked_topk(logits, each) if logits.is_cuda and logits.numel() >= CHUNKED_FROM else logits.topk(each)
-    values, found = (values + total[..., None]).flatten(1).topk(count)
-    return values, found // each, ids.flatten(1).gather(1, found)
+    values, order = (values + total[..., None]).flatten(1).topk(count)
+    return values, order // each, ids.flatten(1).gather(1, order)
 
 
 def chunked_topk(scores: Float[Tensor, "B W V"], count: int) -> tuple[Float[Tensor, "B W N"], Int[Tensor, "B W N"]]:
-    """What `topk` finds, which on a GPU reads all scores some twenty times; here they are read once.
+    """The same as `topk`, which on a GPU reads all scores about twenty times; this reads them once.
 
-    A score among the highest stands in a chunk whose own highest is among those of all chunks.
+    A top score lies in a chunk whose maximum is among the top maxima.
     """
     size = scores.shape[2]
     if size <= count * CHUNK:
         return scores.topk(count)
     chunks = torch.unflatten(F.pad(scores, (0, -size % CHUNK), value=-torch.inf), 2, (-1, CHUNK))
-    which = chunks.amax(3).topk(count, sorted=False).indices
-    held = chunks.gather(2, which[..., None].expand(-1, -1, -1, CHUNK)).flatten(2)
-    values, found = held.topk(count)
-    ids = which.gather(2, found // CHUNK) * CHUNK + found % CHUNK
-    return values, ids.clamp(max=size - 1)  # what only fills the last chunk is as unlikely as what must not be written
+    top_chunks = chunks.amax(3).topk(count, sorted=False).indices
+    candidates = chunks.gather(2, top_chunks[..., None].expand(-1, -1, -1, CHUNK)).flatten(2)
+    values, order = candidates.topk(count)
+    ids = top_chunks.gather(2, order // CHUNK) * CHUNK + order % CHUNK
+    return values, ids.clamp(max=size - 1)  # padding of the last chunk is minus infinity, as forbidden tokens are
 
 
 def _gather_beams(rows: Int[Tensor, "B W M"], which: Int[Tensor, "B N"]) -> Int[Tensor, "B N M"]:
@@ -207,5 +205,5 @@ def _should_check(position: int, like: Tensor) -> bool:
 
 
 def _truncate_at_stop(row: list[int], stop_ids: set[int]) -> list[int]:
-    """A row up to the first token that stops."""
-    return row[: next((place for place, token in enumerate(row) if token in stop_ids), len(row))]
+    """A row up to its first stop token."""
+    return row[: next((position for position, token in enumerate(row) if token in stop_ids), len(row))]

@@ -1,0 +1,39 @@
+"""Long texts in parts: the tokenizer library takes 280 bytes per character, so long texts are encoded part by part."""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from tokenizers import Tokenizer
+
+LONGEST = 16_384  # characters of a text that the library encodes at once
+TOGETHER = 16  # parts that are encoded in one batch
+
+
+def encode(tokenizer: Tokenizer, text: str) -> list[int]:
+    """The token ids of a text of any length, without special tokens around it."""
+    ids: list[int] = []
+    for batch in batches([text]):
+        for found in tokenizer.encode_batch_fast(batch, add_special_tokens=False):
+            ids += found.ids
+    return ids
+
+
+def batches(texts: Iterable[str]) -> Iterator[list[str]]:
+    """The parts of texts, in order, a few at a time."""
+    parts = (part for text in texts for part in split(text))
+    while batch := list(islice(parts, TOGETHER)):
+        yield batch
+
+
+def split(text: str) -> Iterator[str]:
+    """Parts of at most LONGEST characters, cut before a single space, where a cut changes no token."""
+    start = 0
+    while len(text) - start > LONGEST:
+        stop = start + LONGEST
+        space = text.rfind(" ", start + 1, stop)
+        while space > start and (text[space - 1].isspace() or text[space + 1].isspace()):
+            space = text.rfind(" ", start + 1, space)
+        stop = space if space > start else stop
+        yield text[start:stop]
+        start = stop
+    yield text[start:]

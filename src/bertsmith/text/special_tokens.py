@@ -1,0 +1,96 @@
+"""Special tokens: their names in each kind of tokenizer, their roles, and the templates that put them around texts."""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from tokenizers import AddedToken, Tokenizer, processors
+
+Kind = Literal["words", "wordpiece", "bpe", "unigram", "t5"]
+
+END = "<|endoftext|>"  # the only special token of GPT-2, between its texts
+
+# The id of a special token is its index here. The names are those of BERT, RoBERTa, ALBERT and T5; of whole words those
+# of GPT-2, and <unk> as in corpora that have it for rare words.
+SPECIALS: dict[Kind, tuple[str, ...]] = {
+    "words": ("<unk>", END),
+    "wordpiece": ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
+    "bpe": ("<s>", "<pad>", "</s>", "<unk>", "<mask>"),
+    "unigram": ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"),
+    "t5": ("<pad>", "</s>", "<unk>"),
+}
+# A sentinel stands for a span that was masked; the first is the last token. Raffel et al. 2020, section 3.1.4.
+SENTINELS = tuple(f"<extra_id_{number}>" for number in reversed(range(100)))
+TRAILING_SPECIALS: dict[Kind, tuple[str, ...]] = {kind: SENTINELS if kind == "t5" else () for kind in SPECIALS}
+
+# The templates of one text and of two. RoBERTa has two separators between texts.
+BERT_TEMPLATES = ("[CLS]:0 $A:0 [SEP]:0", "[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1")
+ROBERTA_TEMPLATES = ("<s>:0 $A:0 </s>:0", "<s>:0 $A:0 </s>:0 </s>:0 $B:1 </s>:1")
+TEMPLATES: dict[Kind, tuple[str, str]] = {
+    "words": (f"{END}:0 $A:0", f"{END}:0 $A:0 {END}:0 $B:1"),
+    "wordpiece": BERT_TEMPLATES,
+    "bpe": ROBERTA_TEMPLATES,
+    "unigram": BERT_TEMPLATES,
+    "t5": ("$A:0 </s>:0", "$A:0 </s>:0 $B:1 </s>:1"),
+}
+
+# By role: the key in tokenizer_config.json, and the usual names.
+ROLES = {
+    "padding": ("pad_token", "[PAD]", "<pad>", END),
+    "unknown": ("unk_token", "[UNK]", "<unk>"),
+    "start": ("cls_token", "[CLS]", "<s>", END),
+    "stop": ("sep_token", "[SEP]", "</s>", END),
+    "mask": ("mask_token", "[MASK]", "<mask>"),
+}
+BOS_EOS_KEYS = {"start": "bos_token", "stop": "eos_token"}  # the keys of language models for the same roles
+
+
+class Template(NamedTuple):
+    """The ids of the special tokens before a text, between two texts, and after the last."""
+
+    before: tuple[int, ...] = ()
+    between: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> "Template":
+        """The template of the library's tokenizer, found by encoding a text and a pair."""
+        pair = tokenizer.encode("a", "a")
+        sides = pair.sequence_ids
+        if not {0, 1} <= set(sides):  # the vocabulary has no token for "a", and none for the unknown
+            return cls()
+        first, last = sides.index(0), len(sides) - 1 - sides[::-1].index(1)
+        between = [token for token, side in zip(pair.ids[first:last], sides[first:last], strict=True) if side is None]
+        single = tokenizer.encode("a")
+        sides = single.sequence_ids
+        after = single.ids[len(sides) - sides[::-1].index(0) :]
+        return cls(tuple(single.ids[: sides.index(0)]), tuple(between), tuple(after))
+
+
+def find_role(tokenizer: Tokenizer, role: str, name: str | None) -> int | None:
+    """The id of the special token with a role: by the given name, or by one of the usual names."""
+    ids = (tokenizer.token_to_id(candidate) for candidate in (name or "", *ROLES[role][1:]))
+    return next((number for number in ids if number is not None), None)
+
+
+def special_tokens(kind: Kind) -> list[AddedToken]:
+    """The special tokens of a kind, as the library wants them."""
+    # The space before RoBERTa's mask is part of it, since there a word's token begins with its space.
+    names = SPECIALS[kind] + TRAILING_SPECIALS[kind]
+    return [AddedToken(name, lstrip=name == "<mask>", special=True) for name in names]
+
+
+def with_special_tokens(tokenizer: Tokenizer, kind: Kind) -> Tokenizer:
+    """The tokenizer with its special tokens marked, and put around one text or two."""
+    tokenizer.add_special_tokens(special_tokens(kind))
+    set_template(tokenizer, *TEMPLATES[kind], SPECIALS[kind])
+    return tokenizer
+
+
+def set_template(tokenizer: Tokenizer, single: str, pair: str, names: Sequence[str]) -> None:
+    """Set the templates of one text and of two, in the library's notation."""
+    used = {word.rpartition(":")[0] for word in pair.split()}
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=single,
+        pair=pair,
+        special_tokens=[(name, tokenizer.token_to_id(name)) for name in dict.fromkeys(names) if name in used],
+    )

@@ -8,7 +8,14 @@ NEAR = 0.65  # of the letters of two words are the same, in the same order: one 
 
 
 class BertsmithError(Exception):
-    """A mistake or a mishap, told as `place: fact. remedy.`; users see this line and no traceback."""
+    """A mistake or a mishap, told as `place: fact. remedy.`; users see this line and no traceback.
+
+    >>> try:
+    ...     bertsmith.load("nowhere")
+    ... except bertsmith.BertsmithError as error:
+    ...     print(error)
+    nowhere...
+    """
 
     def __init__(self, location: object, fact: str, remedy: str = "") -> None:
         self.location, self.fact, self.remedy = str(location), fact.rstrip("."), remedy.rstrip(".?")

@@ -41,7 +41,12 @@ class DataConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """A run, whole: the same recipe, data and machine give the same weights."""
+    """A run, whole: the same recipe, data and machine give the same weights.
+
+    >>> recipe = config.read(Path("bert.toml"), bertsmith.Recipe)
+    >>> recipe.train.steps, recipe.objective.kind
+    (2, 'masked_lm')
+    """
 
     out: Path  # the run's folder: log, checkpoints, model, report
     start: Path | None = None  # a model folder to go on with; None: from chance
@@ -89,6 +94,10 @@ class FineTune:
 
     It begins with a model folder; or, as a translator does, with a network at its first weights, and with pieces that
     are learnt from its own examples.
+
+    >>> recipe = config.read(Path("reviews.toml"), bertsmith.FineTune)
+    >>> recipe.task.kind, recipe.data.batch_size
+    ('classify', 32)
     """
 
     out: Path

@@ -89,7 +89,7 @@ def test_a_recipe_object_says_everything_itself(base: bertsmith.Run) -> None:
     data = base.folder.with_name("data")
     made = bertsmith.pretrain(recipe(data, base.folder.with_name("object"), "train.steps=1", "train.evaluations=0"))
     assert made.folder == base.folder.with_name("object")
-    with pytest.raises(RecipeError, match=r"pretrain: a Recipe says everything itself\. Change it with"):
+    with pytest.raises(RecipeError, match=r"pretrain: a Recipe takes no options\. Change it with"):
         bertsmith.pretrain(recipe(data, base.folder), steps=3)
 
 
@@ -224,7 +224,7 @@ def test_a_model_is_used_on_the_fastest_device_that_works(monkeypatch: pytest.Mo
         (lambda: bertsmith.make([], "z"), "texts: is an empty list. Give at least one path."),
         (lambda: bertsmith.make("", "z"), "texts: is ''. Give a path."),
         (lambda: bertsmith.make("x", "z", buget="5m"), "buget: is not an option here. Did you mean 'budget'?"),
-        (lambda: bertsmith.evaluate("x", "y", suite="glue"), "out: the suite glue leaves a folder. Name it: "),
+        (lambda: bertsmith.evaluate("x", "y", suite="glue"), "out: the suite glue writes a folder. Name it: "),
         (lambda: bertsmith.load("nowhere"), "nowhere: is missing."),
     ],
 )  # fmt: skip

@@ -207,7 +207,7 @@ def test_writing_stops_at_a_piece_that_is_asked_for(model: Model) -> None:
     assert text == "the cat sees the dog"
     with pytest.raises(TextError) as caught:
         model.generate(["the cat"], stop=["in the"])
-    assert str(caught.value) == "'in the': is no piece of the vocabulary. Stop at a single piece."
+    assert str(caught.value) == "'in the': is no token of the vocabulary. Stop at a single token."
 
 
 def test_of_a_prompt_that_is_too_long_the_end_is_read(model: Model, capsys: Any, folder: Path) -> None:

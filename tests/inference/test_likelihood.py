@@ -15,6 +15,7 @@ from bertsmith.data.batch import Tokens
 from bertsmith.errors import RecipeError, TextError
 from bertsmith.inference import likelihood
 from bertsmith.inference.likelihood import PllForm, ScoredText, bits_per_byte, perplexity, score, windows
+from bertsmith.inference.masked_copies import MaskedCopies
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.transformer import Transformer
 from bertsmith.models.transformer_config import TransformerConfig
@@ -209,9 +210,7 @@ def test_a_long_text_is_scored_in_windows(tokenizer: Tokenizer) -> None:
     assert found.tokens == len(ids)
     at = 0
     for part in parts:
-        alone = likelihood._pseudo_log_likelihoods(
-            objective, likelihood.MaskedCopies.of([part], tokenizer, "within_word"), 1000
-        )
+        alone = likelihood._pseudo_log_likelihoods(objective, MaskedCopies.of([part], tokenizer, "within_word"), 1000)
         assert found.token_log_probabilities[at : at + len(part)] == pytest.approx(alone.tolist(), rel=1e-6)
         at += len(part)
 

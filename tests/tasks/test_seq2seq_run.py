@@ -182,8 +182,8 @@ def test_a_folder_that_does_not_say_what_was_learnt_is_refused(runs: dict[str, P
     opened = folders.read(runs["plain"] / "model")
     folders.write(tmp_path, opened.config, opened.state_dict)
     Tokenizer.load(runs["plain"] / "model").save(tmp_path)
-    remedy = "Teach it first: bertsmith finetune lstm-attention DATA --out runs/mine."
+    remedy = "Fine-tune it first: bertsmith finetune lstm-attention DATA --out runs/mine."
     with pytest.raises(FolderError) as caught:
         bertsmith.load(tmp_path)
-    fact = "does not tell what the network has learnt to write"
+    fact = "does not name the task of the network"
     assert str(caught.value) == f"{tmp_path / 'config.json'}: {fact}. {remedy}"

@@ -1,4 +1,4 @@
-"""Filling blanks: the words a model would put where a text has [MASK]."""
+"""Fill-mask: the most probable words for every [MASK] of a text, by a masked language model."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -11,12 +11,16 @@ from bertsmith.errors import TextError
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.text.tokenizer import Tokenizer
 
-BATCH_TOKENS = 16_384  # tokens in one pass of the network, so that memory stays small however many texts there are
+BATCH_TOKENS = 16_384  # tokens in a batch, so that memory does not grow with the number of texts
 
 
 @dataclass(frozen=True)
 class WordPrediction:
-    """A word and how likely the model holds it to be."""
+    """A predicted word and its probability.
+
+    >>> bertsmith.WordPrediction("dog", 0.25)
+    dog 25.0%
+    """
 
     word: str
     probability: float
@@ -27,14 +31,23 @@ class WordPrediction:
 
 @dataclass(frozen=True)
 class FilledText:
-    """A text with blanks, the best guesses for each blank in order, and the text with the best of them put in."""
+    """A text with [MASK], its predictions for each blank, and `best`, the text with the most probable words.
+
+    >>> filled = model.fill("the cat sees the [MASK] .")
+    >>> filled.blanks[0][0].probability > filled.blanks[0][1].probability
+    True
+    """
 
     text: str
     best: str
     blanks: list[list[WordPrediction]]
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON values."""
+        """The fields as JSON values.
+
+        >>> sorted(model.fill("the [MASK] .").to_dict())
+        ['best', 'blanks', 'text']
+        """
         return asdict(self)
 
     def __repr__(self) -> str:
@@ -43,12 +56,12 @@ class FilledText:
 
 @torch.inference_mode()
 def fill(objective: MaskedLM, tokenizer: Tokenizer, texts: Sequence[str], top_k: int = 5) -> list[FilledText]:
-    """Each text's blanks filled. Every blank is guessed with the others still blank."""
+    """Predict every [MASK] of each text, with the other blanks still masked."""
     objective.eval()
     rows = [_encode(objective, tokenizer, text) for text in texts]
     filled: list[FilledText] = []
-    for part in _batches(rows):
-        filled += _fill(objective, tokenizer, texts[len(filled) : len(filled) + len(part)], part, top_k)
+    for batch in _batches(rows):
+        filled += _fill(objective, tokenizer, texts[len(filled) : len(filled) + len(batch)], batch, top_k)
     return filled
 
 
@@ -58,39 +71,39 @@ def _encode(objective: MaskedLM, tokenizer: Tokenizer, text: str) -> list[int]:
         blank = tokenizer.piece(tokenizer.mask_id)
         raise TextError(f"'{text}'", "has no blank to fill", f"Write {blank} where a word is missing")
     if len(ids) > objective.trunk.config.max_length:
-        most = objective.trunk.config.max_length
-        raise TextError(f"'{text[:40]}...'", f"is {len(ids)} tokens long, the model reads {most}", "Shorten it")
+        limit = objective.trunk.config.max_length
+        raise TextError(f"'{text[:40]}...'", f"is {len(ids)} tokens long, the model reads {limit}", "Shorten it")
     return ids
 
 
 def _batches(rows: list[list[int]]) -> list[list[list[int]]]:
-    """Consecutive rows, cut where a part would become too large for one pass."""
-    parts: list[list[list[int]]] = []
+    """Consecutive rows in batches of at most `BATCH_TOKENS`."""
+    batches: list[list[list[int]]] = []
     for row in rows:
-        if not parts or sum(map(len, parts[-1])) + len(row) > BATCH_TOKENS:
-            parts.append([])
-        parts[-1].append(row)
-    return parts
+        if not batches or sum(map(len, batches[-1])) + len(row) > BATCH_TOKENS:
+            batches.append([])
+        batches[-1].append(row)
+    return batches
 
 
 def _fill(
     objective: MaskedLM, tokenizer: Tokenizer, texts: Sequence[str], rows: list[list[int]], top_k: int
 ) -> list[FilledText]:
-    where = objective.mlm_head.bias.device
-    tokens = Tokens.from_rows(rows, [[0] * len(row) for row in rows]).to(where)
-    chosen = (tokens.ids == tokenizer.mask_id).nonzero()[:, 0]
-    scores = objective.logits(objective.trunk(tokens, selected=chosen)).float()  # N V
-    scores[:, torch.from_numpy(tokenizer.special_mask).to(where)] = -torch.inf  # [SEP] is never a word
-    values, ids = scores.softmax(-1).topk(min(top_k, scores.shape[-1]))
-    guesses = [
+    device = objective.mlm_head.bias.device
+    tokens = Tokens.from_rows(rows, [[0] * len(row) for row in rows]).to(device)
+    masked = (tokens.ids == tokenizer.mask_id).nonzero()[:, 0]
+    logits = objective.logits(objective.trunk(tokens, selected=masked)).float()  # N V
+    logits[:, torch.from_numpy(tokenizer.special_mask).to(device)] = -torch.inf  # a special token is no word
+    values, ids = logits.softmax(-1).topk(min(top_k, logits.shape[-1]))
+    predictions = [
         [WordPrediction(tokenizer.readable(word), probability) for word, probability in zip(*pair, strict=True)]
         for pair in zip(ids.tolist(), values.tolist(), strict=True)
     ]
-    firsts, results, at = ids[:, 0].tolist(), [], 0
+    best, results, start = ids[:, 0].tolist(), [], 0
     for text, row in zip(texts, rows, strict=True):
         count = row.count(tokenizer.mask_id)
-        words = iter(firsts[at : at + count])
+        words = iter(best[start : start + count])
         whole = [next(words) if token == tokenizer.mask_id else token for token in row]
-        results.append(FilledText(text, tokenizer.decode(whole), guesses[at : at + count]))
-        at += count
+        results.append(FilledText(text, tokenizer.decode(whole), predictions[start : start + count]))
+        start += count
     return results

@@ -1,4 +1,4 @@
-"""Generation: prompts are gone on with, or answered, token after token."""
+"""Text generation: continuations of prompts by a causal model, answers to them by an encoder-decoder."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -12,14 +12,23 @@ from bertsmith.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class GeneratedText:
-    """A prompt, and the texts that begin with it, or answer it."""
+    """A prompt and its generated texts: continuations that begin with the prompt, or answers of an encoder-decoder.
+
+    >>> [result] = bertsmith.load("runs/gpt").generate_all(["the cat"], samples=2, max_new_tokens=3)
+    >>> [text.startswith("the cat") for text in result.texts]
+    [True, True]
+    """
 
     prompt: str
     texts: list[str]
-    truncated_tokens: int = 0  # tokens of the prompt, which is longer than the model reads
+    truncated_tokens: int = 0  # tokens of the prompt beyond the model's maximum length
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON values."""
+        """The fields as JSON values.
+
+        >>> sorted(bertsmith.load("runs/gpt").generate_all(["the"], max_new_tokens=1)[0].to_dict())
+        ['prompt', 'texts', 'truncated_tokens']
+        """
         return asdict(self)
 
 
@@ -30,40 +39,42 @@ def generate(
     config: GenerationConfig,
     stop: Sequence[str] = (),
 ) -> list[GeneratedText]:
-    """Each prompt gone on with or answered, in order; up to what ends a text, or to one of those to `stop` at."""
+    """Generate from each prompt, in order, until the end of the text or one of the tokens in `stop`."""
     if isinstance(prompts, str):
         raise TextError("prompts", "is one text, not several", "Put it into a list")
-    stops = [tokenizer.stop_id] if "stop" in tokenizer.roles else []
+    stop_ids = [tokenizer.stop_id] if "stop" in tokenizer.roles else []
     for piece in stop:
         if piece not in tokenizer.piece_ids:
-            raise TextError(f"'{piece}'", "is no piece of the vocabulary", "Stop at a single piece")
-        stops.append(tokenizer.piece_ids[piece])
+            raise TextError(f"'{piece}'", "is no token of the vocabulary", "Stop at a single token")
+        stop_ids.append(tokenizer.piece_ids[piece])
     whole = tokenizer.encode(prompts)
     if decoder.is_encoder_decoder:
         read = [row[: decoder.config.max_length - 1] for row in whole]
-        written = generate_ids(decoder, [[*row, tokenizer.stop_id] for row in read], config, stops)
-        texts = [[tokenizer.decode(new, keep_special=True) for new in found] for found in written]
-        lost = [len(full) - len(row) for full, row in zip(whole, read, strict=True)]
-        return [GeneratedText(*one) for one in zip(prompts, texts, lost, strict=True)]
-    # As transformers frames a prompt: with what the tokenizer sets before a text, and with nothing after it.
+        generated = generate_ids(decoder, [[*row, tokenizer.stop_id] for row in read], config, stop_ids)
+        texts = [[tokenizer.decode(new, keep_special=True) for new in samples] for samples in generated]
+        truncated = [len(full) - len(row) for full, row in zip(whole, read, strict=True)]
+        return [GeneratedText(*one) for one in zip(prompts, texts, truncated, strict=True)]
+    # As in transformers, a prompt has the tokenizer's special tokens before it and none after it.
     before = list(tokenizer.template.before)
-    begins = before or ([tokenizer.start_id] if "start" in tokenizer.roles else [])  # an empty prompt: a new document
+    begins = before or (
+        [tokenizer.start_id] if "start" in tokenizer.roles else []
+    )  # an empty prompt starts a new document
     if not begins and (empty := [number for number, row in enumerate(whole, 1) if not row]):
         raise TextError(f"prompt {empty[0]}", "is empty", "Begin with a word")
     read = [_truncate_left(row, decoder.config.max_length - len(before), config.max_new_tokens) for row in whole]
-    written = generate_ids(decoder, [before + row if row else begins for row in read], config, stops)
+    generated = generate_ids(decoder, [before + row if row else begins for row in read], config, stop_ids)
     return [
-        GeneratedText(prompt, [prompt + _continuation(tokenizer, row, new) for new in found], len(full) - len(row))
-        for prompt, full, row, found in zip(prompts, whole, read, written, strict=True)
+        GeneratedText(prompt, [prompt + _continuation(tokenizer, row, new) for new in samples], len(full) - len(row))
+        for prompt, full, row, samples in zip(prompts, whole, read, generated, strict=True)
     ]
 
 
 def _truncate_left(row: list[int], length: int, max_new_tokens: int) -> list[int]:
-    """A prompt, or, where it fills all that the model reads, its end, with space for what is to come."""
+    """A prompt; if it fills the model's maximum length, its end, with space for the new tokens."""
     return row if len(row) < length else row[min(max_new_tokens, length // 2) - length :]
 
 
 def _continuation(tokenizer: Tokenizer, row: list[int], new: list[int]) -> str:
-    """What the new pieces say behind the others: whether a blank comes first, only both together tell."""
+    """The text of the new tokens after the prompt; decoded together, since white space between depends on both."""
     before, whole = tokenizer.decode(row), tokenizer.decode(row + new)
     return whole[len(before) :] if whole.startswith(before) else tokenizer.decode(new)

@@ -1,127 +1,78 @@
-"""Likelihood: how probable a model holds a text to be.
+"""Log-likelihood and perplexity of texts; of masked language models, the pseudo-log-likelihood.
 
-One that looks only back says it in one reading: each piece is guessed from those before it, and the product of the
-guesses is the text's probability. A masked-word model guesses each piece from all the others. The sum of such guesses
-is no probability of the text, yet it ranks texts as one would: Salazar et al. 2020. The later pieces of a word give the
-earlier ones away, so they are hidden with them: Kauf and Ivanova 2023.
+A causal model scores a text in one pass: each token is predicted from those before it, and the product of these
+probabilities is the probability of the text. A masked language model predicts each token from all others. The sum of
+these log-probabilities is no log-probability of the text, but it ranks texts as one would: Salazar et al. 2020. Later
+tokens of a word give earlier ones away, so they are masked together: Kauf and Ivanova 2023.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Float32, Int32, Int64
-from numpy.typing import NDArray
+from jaxtyping import Bool, Float, Float32
 from torch import Tensor
 
-from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.batch import Batch
 from bertsmith.data.rows import BATCH_TOKENS, Row, batch_by_length, pack_rows
 from bertsmith.errors import RecipeError, TextError, suggest
+from bertsmith.inference.masked_copies import MaskedCopies, PllForm
 from bertsmith.objectives.causal import CausalLM
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.objectives.recurrent_lm import RecurrentLM
 from bertsmith.text.tokenizer import Tokenizer
 
-PllForm = Literal["within_word", "original"]
-MAX_LOGITS = 1 << 25  # scores of words held at once: memory does not grow with the vocabulary or the pass
+MAX_LOGITS = 1 << 25  # logits in memory at once, so that memory does not grow with the vocabulary or the batch
 
 
 @dataclass(frozen=True)
 class ScoredText:
-    """A text and the natural logarithm of its likelihood, or pseudo-likelihood, whole and by piece."""
+    """A text with its log-likelihood or pseudo-log-likelihood (natural logarithm), as a whole and by token.
+
+    >>> scored = model.score("the cat sees")
+    >>> len(scored.token_log_probabilities) == len(scored.pieces) == scored.tokens
+    True
+    """
 
     text: str
     log_likelihood: float
-    words: int  # as the tokenizer sees them: pieces that do not go on with the word before
+    words: int  # counted by the tokenizer: tokens that do not continue a word
     bytes: int  # of the text in UTF-8
-    pieces: list[str]
-    token_log_probabilities: list[float]  # of each piece
+    pieces: list[str]  # the tokens as text
+    token_log_probabilities: list[float]
 
     @property
     def tokens(self) -> int:
+        """The number of tokens.
+
+        >>> model.score("").tokens
+        0
+        """
         return len(self.token_log_probabilities)
 
     @property
     def perplexity(self) -> float:
-        """e to minus the mean log-likelihood of its pieces."""
+        """Perplexity: exp of the mean negative log-likelihood per token.
+
+        >>> model.score("the cat sees").perplexity > 1
+        True
+        """
         return perplexity([self])
 
     def __repr__(self) -> str:
         return f"ScoredText({self.text[:60]!r}, log_likelihood={self.log_likelihood:.2f}, {self.tokens} tokens)"
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON values."""
+        """The fields as JSON values, with the number of tokens.
+
+        >>> sorted(model.score("the cat").to_dict())
+        ['bytes', 'log_likelihood', 'pieces', 'text', 'token_log_probabilities', 'tokens', 'words']
+        """
         return asdict(self) | {"tokens": self.tokens}
-
-
-@dataclass(frozen=True)
-class MaskedCopies:
-    """Sequences, each to be read as often as it has pieces; a copy is a piece and all that is hidden with it.
-
-    Copies are only made when their pass comes, so that a long text does not take its length squared in memory.
-    """
-
-    ids: Int32[np.ndarray, "T"]  # the sequences end to end, special pieces included
-    starts: Int64[np.ndarray, "B"]  # where each begins
-    lengths: Int64[np.ndarray, "B"]
-    sequence_numbers: Int64[np.ndarray, "N"]  # of each copy: its sequence,
-    positions: Int64[np.ndarray, "N"]  # where in `ids` the piece stands that is guessed,
-    visible_from: Int64[np.ndarray, "N"]  # and where the text can be seen again
-    mask_id: int
-
-    @classmethod
-    def of(cls, sequences: Sequence[Sequence[int]], tokenizer: Tokenizer, pll_form: PllForm) -> "MaskedCopies":
-        """A copy for each piece, in the order of the sequences and their pieces."""
-        sizes = np.fromiter(map(len, sequences), np.int64, len(sequences))
-        lengths = sizes + 2
-        ends = np.cumsum(lengths)
-        starts = ends - lengths
-        text = np.ones(int(lengths.sum()), np.bool_)
-        text[starts] = text[ends - 1] = False
-        ids = np.full(len(text), tokenizer.start_id, np.int32)
-        ids[ends - 1] = tokenizer.stop_id
-        ids[text] = np.fromiter((piece for sequence in sequences for piece in sequence), np.int32, int(sizes.sum()))
-        places = np.flatnonzero(text)
-        shown = places + 1
-        if pll_form == "within_word":
-            begins = ~tokenizer.continuation_mask[ids] | ~text
-            begins[starts + 1] = True  # nothing of the word stands before it
-            edges = np.flatnonzero(begins)
-            shown = edges[np.searchsorted(edges, places, side="right")]
-        return cls(ids, starts, lengths, np.repeat(np.arange(len(sizes)), sizes), places, shown, tokenizer.mask_id)
-
-    def collate(self, rows: Sequence[int], device: torch.device) -> Batch:
-        """Some copies end to end, with what is to be guessed; a GPU fetches them from pinned memory as it computes."""
-
-        def sent(array: NDArray[Any]) -> Tensor:
-            tensor = torch.from_numpy(array)
-            return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
-
-        numbers = np.asarray(rows, np.int64)
-        owners, places = self.sequence_numbers[numbers], self.positions[numbers]
-        lengths = self.lengths[owners]
-        bounds = np.zeros(len(numbers) + 1, np.int32)
-        np.cumsum(lengths, out=bounds[1:])
-        positions = np.arange(bounds[-1], dtype=np.int32) - np.repeat(bounds[:-1], lengths)
-        sources = positions + np.repeat(self.starts[owners], lengths)
-        ids = self.ids[sources]
-        ids[(sources >= np.repeat(places, lengths)) & (sources < np.repeat(self.visible_from[numbers], lengths))] = (
-            self.mask_id
-        )
-        longest = int(lengths.max())
-        tokens = Tokens(
-            ids=sent(ids),
-            bounds=sent(bounds),
-            positions=sent(positions),
-            max_length=longest,
-            equal_lengths=bool((lengths == longest).all()),
-        )
-        chosen, targets = bounds[:-1] + places - self.starts[owners], self.ids[places].astype(np.int64)
-        return Batch(tokens=tokens, target_positions=sent(chosen), targets=sent(targets))
 
 
 def score(
@@ -133,10 +84,10 @@ def score(
     device: torch.device | str | None = None,
     batch_tokens: int = BATCH_TOKENS,
 ) -> list[ScoredText]:
-    """Each text's log-likelihood or pseudo-log-likelihood, in order. What reads the same is computed once.
+    """The log-likelihood or pseudo-log-likelihood of each text, in order; equal texts are computed once.
 
-    A text longer than the model is cut where words begin, into as few windows of like length as it takes, each scored
-    alone. An empty text has no tokens and a log-likelihood of 0. The objective is moved to `device`, if one is named.
+    A text longer than the model reads is cut between words into as few windows as possible, of similar length, each
+    scored alone. An empty text has no tokens and a log-likelihood of 0. The objective is moved to `device`, if given.
     `pll_form` applies to masked language models only.
     """
     if pll_form not in get_args(PllForm):
@@ -146,21 +97,23 @@ def score(
     once = list(dict.fromkeys(texts))
     encoded = tokenizer.encode(once)
     causal, length = isinstance(objective, CausalLM | RecurrentLM), objective.trunk.config.max_length
-    room = length if causal else max(1, length - 2)  # the last piece of all is guessed, and not read
-    numbers: dict[tuple[int, ...], int] = {}  # the windows, without repetition
-    own = []
+    max_length = length if causal else max(1, length - 2)  # the last token is predicted and not read
+    numbers: dict[tuple[int, ...], int] = {}  # the distinct windows
+    windows_of = []
     for text, ids in zip(once, encoded, strict=True):
         if not causal and tokenizer.mask_id in ids:
             blank = tokenizer.piece(tokenizer.mask_id)
             raise TextError(f"'{text[:40]}'", f"has {blank} where a word should be", "Write the word")
-        own.append([numbers.setdefault(part, len(numbers)) for part in windows(ids, tokenizer.continuation_mask, room)])
+        windows_of.append(
+            [numbers.setdefault(part, len(numbers)) for part in windows(ids, tokenizer.continuation_mask, max_length)]
+        )
     if isinstance(objective, CausalLM | RecurrentLM):
         logs = _causal_log_likelihoods(objective, list(numbers), tokenizer.start_id if numbers else 0, batch_tokens)
     else:
         logs = _pseudo_log_likelihoods(objective, MaskedCopies.of(list(numbers), tokenizer, pll_form), batch_tokens)
     ends = np.cumsum([0, *map(len, numbers)])
     scored = {}
-    for text, ids, parts in zip(once, encoded, own, strict=True):
+    for text, ids, parts in zip(once, encoded, windows_of, strict=True):
         each = [log for part in parts for log in logs[ends[part] : ends[part + 1]].tolist()]
         words = int((~tokenizer.continuation_mask[ids[1:]]).sum()) + 1 if ids else 0
         pieces = [tokenizer.piece(number) for number in ids]
@@ -170,9 +123,9 @@ def score(
 
 @dataclass(frozen=True)
 class LikelihoodTotals:
-    """Sums over any number of texts, from which their perplexity follows."""
+    """Sums over any number of texts, for their perplexity and bits per byte."""
 
-    log_likelihood: float = 0.0  # of the logarithms
+    log_likelihood: float = 0.0
     tokens: int = 0
     bytes: int = 0
     texts: int = 0
@@ -187,37 +140,37 @@ class LikelihoodTotals:
 
     @property
     def perplexity(self) -> float:
-        """e to minus the mean log-likelihood of a token."""
+        """Perplexity: exp of the mean negative log-likelihood per token."""
         if not self.tokens:
             raise TextError("texts", "there is nothing to score in them", "Give at least one word")
         return math.exp(-self.log_likelihood / self.tokens)
 
     @property
     def bits_per_byte(self) -> float:
-        """Bits for each byte of the texts, so that models with different vocabularies can be compared."""
+        """Bits per byte of text, which compares models with different vocabularies."""
         if not self.bytes:
             raise TextError("texts", "there is nothing to score in them", "Give at least one word")
         return -self.log_likelihood / math.log(2) / self.bytes
 
 
 def perplexity(scored: Sequence[ScoredText]) -> float:
-    """e to minus the mean log-likelihood of all tokens."""
+    """Perplexity of several texts: exp of the mean negative log-likelihood over all their tokens."""
     return LikelihoodTotals().plus(scored).perplexity
 
 
 def bits_per_byte(scored: Sequence[ScoredText]) -> float:
-    """Bits for each byte of the texts, so that models with different vocabularies can be compared."""
+    """Bits per byte of text, which compares models with different vocabularies."""
     return LikelihoodTotals().plus(scored).bits_per_byte
 
 
 def windows(ids: Sequence[int], continues: Bool[np.ndarray, "V"], max_length: int) -> list[tuple[int, ...]]:
-    """A text as it fits: whole, or in as few parts as it takes, of like length, cut where a word begins."""
+    """A text in windows of at most `max_length` tokens: as few as possible, of similar length, cut between words."""
     parts = []
     start = 0
     while (left := len(ids) - start) > max_length:
-        most = math.ceil(left / math.ceil(left / max_length))
-        begins = np.flatnonzero(~continues[np.asarray(ids[start + 1 : start + most + 1])])
-        stop = start + (1 + int(begins[-1]) if len(begins) else most)  # a word that is too long is cut all the same
+        limit = math.ceil(left / math.ceil(left / max_length))
+        begins = np.flatnonzero(~continues[np.asarray(ids[start + 1 : start + limit + 1])])
+        stop = start + (1 + int(begins[-1]) if len(begins) else limit)  # a word longer than a window is cut
         parts.append(tuple(ids[start:stop]))
         start = stop
     return [*parts, tuple(ids[start:])] if left else parts
@@ -225,7 +178,7 @@ def windows(ids: Sequence[int], continues: Bool[np.ndarray, "V"], max_length: in
 
 @torch.inference_mode()
 def _pseudo_log_likelihoods(objective: MaskedLM, copies: MaskedCopies, batch_tokens: int) -> Float32[np.ndarray, "N"]:
-    """The logarithm of each copy's guess. Nothing waits for a GPU until all its work is handed over."""
+    """The log-probability of each copy's target. Nothing waits for a GPU before all batches are queued."""
     device = objective.trunk.embedding.weight.device
     lengths = copies.lengths[copies.sequence_numbers].tolist()
     found = torch.empty(len(lengths), device=device)
@@ -250,10 +203,10 @@ def _pseudo_log_likelihoods(objective: MaskedLM, copies: MaskedCopies, batch_tok
 def _causal_log_likelihoods(
     objective: CausalLM | RecurrentLM, sequences: Sequence[Sequence[int]], start: int, batch_tokens: int
 ) -> Float32[np.ndarray, "N"]:
-    """The logarithm of each piece after the start and the pieces before it, in the order of the sequences."""
+    """The log-probability of each token given the start token and those before it, in the order of the sequences."""
     device, training = objective.trunk.embedding.weight.device, objective.training
     ends = np.cumsum([0, *map(len, sequences)])
-    found, places = [torch.empty(0, device=device)], [np.empty(0, np.int64)]
+    found, indices = [torch.empty(0, device=device)], [np.empty(0, np.int64)]
     objective.eval()
     try:
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
@@ -262,24 +215,24 @@ def _causal_log_likelihoods(
                 tokens = pack_rows([Row(ids, np.zeros_like(ids)) for ids in rows]).to(device)
                 targets = torch.tensor([piece for row in some for piece in sequences[row]], device=device)
                 found.append(token_log_probabilities(objective, Batch(tokens=tokens, targets=targets)))
-                places += [np.arange(ends[row], ends[row + 1]) for row in some]
+                indices += [np.arange(ends[row], ends[row + 1]) for row in some]
     finally:
         objective.train(training)
     logs = np.empty(ends[-1], np.float32)
-    logs[np.concatenate(places)] = torch.cat(found).cpu().numpy()
+    logs[np.concatenate(indices)] = torch.cat(found).cpu().numpy()
     return logs
 
 
 def token_log_probabilities(objective: MaskedLM | CausalLM | RecurrentLM, batch: Batch) -> Float[Tensor, "N"]:
-    """The logarithm of the chance that each token which is asked for has."""
+    """The log-probability of each target token of a batch."""
     assert batch.targets is not None
     device = batch.targets.device
-    hidden = objective.trunk(batch.tokens, selected=batch.target_positions)  # N D: only the guesses cost a vocabulary
+    hidden = objective.trunk(batch.tokens, selected=batch.target_positions)  # N D: logits for the targets only
     hidden = hidden.to(objective.trunk.embedding.weight.dtype)
-    # In bfloat16 a score of 20 is off by up to a sixteenth, more than good and bad sentences often differ by: the
-    # head, a small part of the work, computes as exactly as its weights are kept.
+    # In bfloat16 a logit of 20 is off by up to 1/16, more than good and bad sentences often differ by, so the head, a
+    # small part of the work, computes in the precision of its weights.
     with torch.autocast(device.type, enabled=False):
-        most = max(1, MAX_LOGITS // objective.trunk.config.vocabulary)
-        parts = zip(torch.split(hidden, most), torch.split(batch.targets, most), strict=True)
+        chunk = max(1, MAX_LOGITS // objective.trunk.config.vocabulary)
+        parts = zip(torch.split(hidden, chunk), torch.split(batch.targets, chunk), strict=True)
         logs = [-F.cross_entropy(objective.logits(some).float(), true, reduction="none") for some, true in parts]
     return torch.cat(logs)

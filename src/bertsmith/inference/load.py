@@ -1,4 +1,4 @@
-"""Opening a model folder: ours, or any BERT that Hugging Face's tools have written."""
+"""Loading a model folder: one of bertsmith's, or one of Hugging Face transformers."""
 
 from pathlib import Path
 
@@ -34,9 +34,12 @@ from bertsmith.text.tokenizer import Tokenizer
 
 
 def load(folder: str | Path, device: str | torch.device = "auto") -> Model:
-    """The model in a folder with config.json, model.safetensors and tokenizer.json; or in the folder of its run.
+    """Load a model folder (config.json, model.safetensors, tokenizer.json), or the folder of its run.
 
-    It computes on the fastest device there is, or on the one that is named: `load("runs/mine", device="cpu")`.
+    `device` is "auto", the fastest of this machine, or "cpu", "cuda", "cuda:1".
+
+    >>> bertsmith.load("runs/mine", device="cpu")
+    Model(bert, 2 layers of width 32, ... parameters, ... tokens, pretrained (MaskedLM), cpu, 'runs/mine/model')
     """
     if not isinstance(folder, str | Path) or not str(folder):
         raise FolderError("folder", f"is {inputs.short_repr(folder)}", "Give the path of a model folder")
@@ -47,7 +50,7 @@ def load(folder: str | Path, device: str | torch.device = "auto") -> Model:
         fact = f"the tokenizer has {tokenizer.vocabulary} pieces, the model {opened.config.vocabulary}"
         raise FolderError(path, fact, "The two do not belong together")
     if not (isinstance(opened.config, TransformerConfig) and opened.config.causal):
-        tokenizer = tokenizer.for_tasks()  # a file may leave it to BERT's own code to set pieces round texts
+        tokenizer = tokenizer.for_tasks()  # some files leave the special tokens to the code of BERT's tokenizer
     with torch.device("meta"):
         objective = _objective(opened, path / folders.CONFIG)
     objective.to_empty(device=device)
@@ -55,29 +58,29 @@ def load(folder: str | Path, device: str | torch.device = "auto") -> Model:
     if missing and opened.finetuned is not None:
         raise FolderError(path, f"lacks the weight '{missing[0]}', which {opened.finetuned.task} needs")
     sentence = sentences.read(path)
-    guesses = "mlm_head" in opened.parts or isinstance(objective, CausalLM | RecurrentLM)
-    said = opened.config_json.get("bertsmith")
-    learnt = said.get(folders.TRAINED_ON) if isinstance(said, dict) else None
+    has_lm_head = "mlm_head" in opened.parts or isinstance(objective, CausalLM | RecurrentLM)
+    own = opened.config_json.get("bertsmith")
+    training_data = own.get(folders.TRAINED_ON) if isinstance(own, dict) else None
     return Model(
         objective.eval(),
         tokenizer,
         str(path),
-        has_lm_head=guesses,
+        has_lm_head=has_lm_head,
         sentence_config=sentence,
         origin=Origin.of(path, opened, objective),
-        training_data=learnt if isinstance(learnt, dict) else None,
+        training_data=training_data if isinstance(training_data, dict) else None,
     )
 
 
 def _objective(opened: ModelFolder, config_path: Path) -> Objective:
-    """The network with the heads that the folder holds."""
-    learnt = opened.finetuned
+    """The network with the heads that the folder has weights for."""
+    finetuned = opened.finetuned
     if opened.config.decoder_layers:
-        if said := _text_to_text(opened, config_path):
-            return said
+        if task := _text_to_text(opened, config_path):
+            return task
         if not isinstance(opened.config, TransformerConfig):
-            remedy = "Teach it first: bertsmith finetune lstm-attention DATA --out runs/mine"
-            raise FolderError(config_path, "does not tell what the network has learnt to write", remedy)
+            remedy = "Fine-tune it first: bertsmith finetune lstm-attention DATA --out runs/mine"
+            raise FolderError(config_path, "does not name the task of the network", remedy)
         return SpanCorruption(EncoderDecoder(opened.config), SpanCorruption.Config())
     if isinstance(opened.config, RecurrentConfig):
         return RecurrentLM(build_network(opened.config), RecurrentLM.Config())
@@ -87,20 +90,20 @@ def _objective(opened: ModelFolder, config_path: Path) -> Objective:
         remedy = "They are features: bertsmith finetune FOLDER DATA --task features --out runs/mine"
         raise FolderError(config_path, "holds word vectors and nothing that uses them", remedy)
     trunk = Transformer(opened.config)
-    if learnt is None and opened.config.causal:
+    if finetuned is None and opened.config.causal:
         return CausalLM(trunk, CausalLM.Config())
-    if learnt is None:
+    if finetuned is None:
         pairs: Pairs = "none"
         if {"pooler", "sentence_pair"} <= opened.parts:
             pairs = "sop" if opened.config_json.get("pairs", layout_of(opened.config).pairs) == "sop" else "nsp"
         return MaskedLM(trunk, MaskedLM.Config(pairs=pairs))
-    kind, config, labels = TASKS[learnt.task], TASKS[learnt.task].Config(), learnt.labels
-    match learnt.task:
+    kind, config, labels = TASKS[finetuned.task], TASKS[finetuned.task].Config(), finetuned.labels
+    match finetuned.task:
         case "classify":
-            config = kind.Config(problem=learnt.problem, pooling=learnt.pooling)
+            config = kind.Config(problem=finetuned.problem, pooling=finetuned.pooling)
         case "answer":
-            said, length = opened.config_json.get("bertsmith"), opened.config.max_length
-            threshold = said.get("null_threshold") if isinstance(said, dict) else None
+            own, length = opened.config_json.get("bertsmith"), opened.config.max_length
+            threshold = own.get("null_threshold") if isinstance(own, dict) else None
             config = kind.Config(
                 max_question_length=min(config.max_question_length, length // 4),
                 overlap=min(config.overlap, length // 3),
@@ -112,14 +115,14 @@ def _objective(opened: ModelFolder, config_path: Path) -> Objective:
 
 
 def _text_to_text(opened: ModelFolder, config_path: Path) -> TextToText | None:
-    """What a T5 was taught to write, which its folder tells in words of ours: it has no head to tell by."""
-    said = opened.config_json.get("bertsmith")
-    if not isinstance(said, dict) or said.get("task") != "write":
+    """The text-to-text task of an encoder-decoder, from our own keys of config.json: it has no head to tell it by."""
+    own = opened.config_json.get("bertsmith")
+    if not isinstance(own, dict) or own.get("task") != "write":
         return None
-    labels = said.get("labels")
+    labels = own.get("labels")
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
         raise FolderError(config_path, f"'labels' of bertsmith is {short_repr(labels)}", "Give a list of names")
-    settings = {name: value for name, value in said.items() if name not in ("task", "labels", folders.TRAINED_ON)}
+    settings = {name: value for name, value in own.items() if name not in ("task", "labels", folders.TRAINED_ON)}
     trunk = build_network(opened.config)
-    assert isinstance(trunk, EncoderDecoderNetwork)  # as it has a decoder
+    assert isinstance(trunk, EncoderDecoderNetwork)  # since decoder_layers > 0
     return TextToText(trunk, build(settings, TextToText.Config, f"{config_path} [bertsmith]"), tuple(labels))

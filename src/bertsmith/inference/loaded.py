@@ -117,16 +117,15 @@ class LoadedModel:
         """The longest sequence that the network reads, in tokens.
 
         >>> model.max_length
-        24
+        64
         """
         return self.trunk.config.max_length
 
     def save(self, folder: str | Path) -> Path:
         """Write a model folder, which `bertsmith.load` and transformers open, and return its path.
 
-        >>> model.save("copy")
-        PosixPath('copy')
-        >>> bertsmith.load("copy").score("the cat") == model.score("the cat")
+        >>> folder = model.save("copy")
+        >>> bertsmith.load(folder).score("the cat") == model.score("the cat")
         True
         """
         if self._origin is None:

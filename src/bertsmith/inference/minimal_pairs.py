@@ -20,7 +20,8 @@ from bertsmith.data.corpus.lines import Cleaner, clean_lines
 from bertsmith.data.corpus.sources import BLOCK, find_sources, open_decompressed
 from bertsmith.data.rows import BATCH_TOKENS
 from bertsmith.errors import RecipeError, TextError
-from bertsmith.inference.likelihood import PllForm, score
+from bertsmith.inference.likelihood import score
+from bertsmith.inference.masked_copies import PllForm
 from bertsmith.objectives.causal import CausalLM
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.objectives.recurrent_lm import RecurrentLM

@@ -1,11 +1,16 @@
-"""A prediction: what a fine-tuned model says of one text."""
+"""The prediction of a fine-tuned model for one input: label, number, tags, answer, choice or text."""
 
 from collections.abc import Iterable
 from typing import Any
 
 
 class Prediction(dict[str, Any]):
-    """What a model says of one text, by name: `said["label"]`, or `said.label`. JSON can hold it as it is."""
+    """A prediction: a dictionary, ready for JSON, whose keys are also attributes.
+
+    >>> prediction = bertsmith.Prediction(label="good", probabilities={"good": 0.9, "bad": 0.1})
+    >>> prediction.label, prediction["label"]
+    ('good', 'good')
+    """
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -22,7 +27,7 @@ class Prediction(dict[str, Any]):
 
 
 def _short(value: Any) -> str:
-    """A value with as many digits as a person reads."""
+    """A value for the repr, with four digits."""
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, dict):

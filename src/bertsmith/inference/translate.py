@@ -1,4 +1,4 @@
-"""Translation: a text for each text, by a model that has learnt to write, the likeliest wholes by beam search."""
+"""Translation by an encoder-decoder with beam search, and the alignment of a translation with its source."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,70 +16,84 @@ from bertsmith.models.generation.search import GenerationConfig
 from bertsmith.tasks.text_to_text import TextToText
 from bertsmith.text.tokenizer import Tokenizer
 
-BATCH_TOKENS = {"cpu": 1_024, "cuda": 32_768}  # tokens that are read at once, of texts of nearly one length
+BATCH_TOKENS = {"cpu": 1_024, "cuda": 32_768}  # tokens of sources in a batch, of texts of similar length
 
 
 @dataclass(frozen=True)
 class TranslatedText:
-    """A text, and what it was made into."""
+    """A text and its translation.
+
+    >>> [result] = bertsmith.load("runs/translation").translate_all(["a b"])
+    >>> result.text
+    'a b'
+    """
 
     text: str
     translation: str
-    truncated_tokens: int = 0  # tokens of the text, which is longer than the model reads
-    token_ids: tuple[int, ...] = ()  # the translation as it was written, token by token
+    truncated_tokens: int = 0  # tokens of the text beyond the model's maximum length
+    token_ids: tuple[int, ...] = ()  # of the translation
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON values."""
+        """The fields as JSON values, without the token ids.
+
+        >>> sorted(bertsmith.load("runs/translation").translate_all(["a b"])[0].to_dict())
+        ['text', 'translation', 'truncated_tokens']
+        """
         return {"text": self.text, "translation": self.translation, "truncated_tokens": self.truncated_tokens}
 
 
 @dataclass(frozen=True)
 class TokenAlignment:
-    """A text and its translation in pieces, the ones that end them included, and what was taken from where."""
+    """The tokens of a text and of its translation, with the attention weights between them.
+
+    >>> translator = bertsmith.load("runs/translation")
+    >>> translator.align(translator.translate_all(["a b"])[0]).source[-1]
+    '...'
+    """
 
     source: list[str]
     target: list[str]
-    weights: Float[np.ndarray, "L M"]  # for each piece written, over those that were read: they sum to one
+    weights: Float[np.ndarray, "L M"]  # a row for each target token, which sums to one over the source tokens
 
 
 def translate(
     task: TextToText, decoder: GenerationEngine, tokenizer: Tokenizer, texts: Sequence[str], config: GenerationConfig
 ) -> list[TranslatedText]:
-    """What is written about each text, in order. Nothing is written about nothing.
+    """The translation of each text, in order; an empty text has an empty translation.
 
-    How long a translation may be depends on no other text, and so neighbours do not change it.
+    The maximum length of a translation depends on no other text, so neighbours in a batch do not change it.
     """
     if isinstance(texts, str):
         raise TextError("texts", "is one text, not several", "Put it into a list")
-    spoken = [number for number, text in enumerate(texts) if text.strip()]
-    examples = [Example(location=f"text {number + 1}", texts=(texts[number].strip(),)) for number in spoken]
+    not_empty = [number for number, text in enumerate(texts) if text.strip()]
+    examples = [Example(location=f"text {number + 1}", texts=(texts[number].strip(),)) for number in not_empty]
     items = task.preprocess(examples, tokenizer, task.trunk.config.max_length)
     rows = [item.rows[0].ids.tolist() for item in items]
-    found = [TranslatedText(text, "") for text in texts]
+    translated = [TranslatedText(text, "") for text in texts]
     for some in batch_by_length([len(row) for row in rows], BATCH_TOKENS[decoder.device.type]):
-        written = generate_ids(decoder, [rows[place] for place in some], config, [tokenizer.stop_id])
-        for place, (best, *_) in zip(some, written, strict=True):
-            number = spoken[place]
-            said = tokenizer.decode(best).strip()
-            found[number] = TranslatedText(texts[number], said, items[place].truncated, tuple(best))
-    return found
+        generated = generate_ids(decoder, [rows[row] for row in some], config, [tokenizer.stop_id])
+        for row, (best, *_) in zip(some, generated, strict=True):
+            number = not_empty[row]
+            text = tokenizer.decode(best).strip()
+            translated[number] = TranslatedText(texts[number], text, items[row].truncated, tuple(best))
+    return translated
 
 
 def align(task: TextToText, tokenizer: Tokenizer, translation: TranslatedText) -> TokenAlignment | None:
-    """What each piece of a translation was taken from; None of a network that does not look at what it has read."""
+    """The attention weights of each token of a translation; None for a network without attention to its source."""
     device = task.trunk.embedding.weight.device
     example = Example(location="text", texts=(translation.text.strip(),))
     [item] = task.preprocess([example], tokenizer, task.trunk.config.max_length)
-    read, said = item.rows[0].ids.tolist(), [*translation.token_ids, tokenizer.stop_id]
-    given = Tokens.from_rows([[tokenizer.padding_id, *translation.token_ids]])
-    looks = task.trunk.alignment(Tokens.from_rows([read]).to(device), given.to(device))
-    if looks is None:
+    source, target = item.rows[0].ids.tolist(), [*translation.token_ids, tokenizer.stop_id]
+    decoder_input = Tokens.from_rows([[tokenizer.padding_id, *translation.token_ids]])
+    weights = task.trunk.alignment(Tokens.from_rows([source]).to(device), decoder_input.to(device))
+    if weights is None:
         return None
-    before, behind = ([_readable(tokenizer, number) for number in row] for row in (read, said))
-    return TokenAlignment(before, behind, looks[0].float().cpu().numpy())
+    source_tokens, target_tokens = ([_readable(tokenizer, number) for number in row] for row in (source, target))
+    return TokenAlignment(source_tokens, target_tokens, weights[0].float().cpu().numpy())
 
 
 def _readable(tokenizer: Tokenizer, number: int) -> str:
-    """A piece as a person reads it; a dot says that it goes on with the word before."""
+    """A token without its marks; a dot marks one that continues the word before."""
     piece = tokenizer.piece(number)
     return f"·{piece.removeprefix('##')}" if tokenizer.continuation_mask[number] else piece.lstrip("▁Ġ") or piece

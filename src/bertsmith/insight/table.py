@@ -1,4 +1,4 @@
-"""Tables: results side by side, for a terminal, for other programs, and as one page for people."""
+"""Tables of results: for the terminal, as JSON, and as an HTML page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,17 +15,27 @@ from bertsmith.insight.page import html_page, section
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """A table, what it was made by, and the figures behind it."""
+    """A table of results, with its protocol and the figures without rounding.
+
+    >>> results = Results(title="GLUE", columns=["task", "score"], rows=[["CoLA", "52.1"]])
+    >>> results.rows[0]
+    ['CoLA', '52.1']
+    """
 
     title: str
-    subtitle: str = ""  # what holds for all rows
+    subtitle: str = ""  # a remark about all rows
     columns: Sequence[str]
-    rows: Sequence[Sequence[str]]  # each as long as the columns; the first cell names it
+    rows: Sequence[Sequence[str]]  # a cell for each column; the first is the name of the row
     protocol: Mapping[str, str] = field(default_factory=dict)
-    figures: Mapping[str, Any] = field(default_factory=dict)  # the same, not rounded
-    chart: str = ""  # SVG, where there is more to see than to read
+    figures: Mapping[str, Any] = field(default_factory=dict)  # the values without rounding
+    chart: str = ""  # SVG
 
     def to_table(self) -> Printed:
+        """The table for the terminal, by the library `rich`.
+
+        >>> Results(title="GLUE", columns=["task", "score"], rows=[["CoLA", "52.1"]]).to_table().row_count
+        1
+        """
         under = f"\n{self.subtitle}" if self.subtitle else ""
         title = Text(self.title, "bold").append(under, "not bold")
         table = Printed(box=None, title=title, title_justify="left", title_style="")
@@ -37,7 +47,7 @@ class Results:
 
 
 def write(folder: Path, name: str, results: Results) -> None:
-    """NAME.json and NAME.html in the folder, each put there at once."""
+    """Write NAME.json and NAME.html into the folder, each atomically."""
     plain = {
         "title": results.title,
         "columns": list(results.columns),
@@ -50,7 +60,7 @@ def write(folder: Path, name: str, results: Results) -> None:
 
 
 def page(results: Results) -> str:
-    """One page that loads nothing. Whatever comes from outside is escaped."""
+    """The page as HTML, which loads nothing else; all texts are escaped."""
     sections = [f'<section><div class="results">{_table(results.columns, results.rows)}</div></section>']
     if results.chart:
         sections.insert(0, f"<section>{results.chart}</section>")
@@ -74,5 +84,5 @@ def _pairs(rows: Sequence[tuple[str, str]]) -> str:
 
 
 def _value(text: str) -> str:
-    """What has lines of its own keeps them."""
+    """A cell; a text of several lines keeps them."""
     return f"<pre>{escape(text)}</pre>" if "\n" in text else escape(text)

@@ -42,7 +42,12 @@ class Memory(NamedTuple):
 
 
 class Transformer(nn.Module):
-    """Embeddings and a stack of layers: one hidden vector for each token. Devlin et al. 2018, section 3."""
+    """Embeddings and a stack of layers: one hidden vector for each token. Devlin et al. 2018, section 3.
+
+    >>> network = bertsmith.Transformer(bertsmith.TransformerConfig(vocabulary=100, width=8, layers=2, heads=2))
+    >>> network.embedding.weight.shape
+    torch.Size([100, 8])
+    """
 
     positions: nn.Module | None
     segments: nn.Embedding | None

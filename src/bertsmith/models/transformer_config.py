@@ -12,7 +12,11 @@ Positions = Literal["learned", "sinusoidal", "rotary", "relative", "learned_rela
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig:
-    """Sizes and choices of a transformer. The defaults are BERT-base."""
+    """Sizes and choices of a transformer. The defaults are BERT-base.
+
+    >>> round(bertsmith.TransformerConfig().parameter_count / 1e6)
+    109
+    """
 
     vocabulary: int = 30_522  # tokens in the tokenizer's vocabulary
     width: int = 768  # of the hidden vector of a token (d_model)

@@ -30,7 +30,13 @@ MAX_PIECES = 10_000_000  # a file of a few bytes may claim any number
 
 
 class Tokenizer:
-    """A vocabulary and the rules that split text into its tokens; a thin wrapper around the `tokenizers` library."""
+    """A vocabulary and the rules that split text into its tokens; a thin wrapper around the `tokenizers` library.
+
+    >>> tokenizer = bertsmith.Tokenizer.load("runs/mine/model")
+    >>> [ids] = tokenizer.encode(["the cat sees"])
+    >>> tokenizer.decode(ids)
+    'the cat sees'
+    """
 
     def __init__(
         self, inner: tokenizers.Tokenizer, names: dict[str, str] | None = None, location: object = "tokenizer"
@@ -148,22 +154,27 @@ class Tokenizer:
 
     @property
     def padding_id(self) -> int:
+        """The id of the padding token, [PAD]."""
         return self._role("padding")
 
     @property
     def unknown_id(self) -> int:
+        """The id of the unknown token, [UNK]."""
         return self._role("unknown")
 
     @property
     def start_id(self) -> int:
+        """The id of the token before a text: [CLS] or <s>."""
         return self._role("start")
 
     @property
     def stop_id(self) -> int:
+        """The id of the token after a text: [SEP] or </s>."""
         return self._role("stop")
 
     @property
     def mask_id(self) -> int:
+        """The id of the mask token, [MASK]."""
         return self._role("mask")
 
     @property

@@ -1,0 +1,81 @@
+"""Arguments of the Python API: paths, texts and options, checked, so that a mistake is one line and no traceback."""
+
+import inspect
+import json
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from bertsmith.errors import RecipeError, suggest
+from bertsmith.inference.inputs import short_repr
+
+PRETRAIN_KEYS = {  # options of `pretrain`, and the keys of a recipe that they set
+    "steps": "train.steps",
+    "epochs": "train.epochs",
+    "budget": "train.budget",
+    "learning_rate": "optimizer.learning_rate",
+    "weight_decay": "optimizer.weight_decay",
+    "batch_tokens": "data.batch_tokens",
+    "gradient_accumulation": "train.gradient_accumulation",
+    "max_length": "data.max_length",
+    "seed": "train.seed",
+    "device": "train.device",
+    "start": "start",
+}
+FINETUNE_KEYS = {name: key for name, key in PRETRAIN_KEYS.items() if name not in ("batch_tokens", "start")} | {
+    "batch_size": "data.batch_size"
+}
+
+
+def as_paths(given: Any, name: str) -> list[str]:
+    """One path or several, as a list."""
+    if isinstance(given, str | Path):
+        return [str(as_path(given, name))]
+    if given is None or not isinstance(given, Iterable) or isinstance(given, bytes | Mapping):
+        raise RecipeError(name, f"is {short_repr(given)}", "Give a path, or a list of paths")
+    found = [str(as_path(one, name)) for one in given]
+    if not found:
+        raise RecipeError(name, "is an empty list", "Give at least one path")
+    return found
+
+
+def as_path(given: Any, name: str) -> Path:
+    if not isinstance(given, str | Path) or not str(given):
+        raise RecipeError(name, "is missing" if given is None else f"is {short_repr(given)}", "Give a path")
+    return Path(given)
+
+
+def as_text(given: Any, name: str) -> str:
+    if not isinstance(given, str):
+        raise RecipeError(name, f"is {short_repr(given)}", "Give a text")
+    return given
+
+
+def as_overrides(given: Any) -> list[str]:
+    return as_paths(given, "overrides") if isinstance(given, str) or given else []
+
+
+def options_as_overrides(options: Mapping[str, Any], known: Mapping[str, str]) -> list[str]:
+    """Options as overrides of a recipe; None leaves the recipe's value."""
+    for name, value in options.items():
+        if name not in known:
+            raise RecipeError(name, "is not an option here", f"{suggest(name, known)} Any other key: overrides=[...]")
+        if value is not None and not isinstance(value, str | int | float | Path):
+            raise RecipeError(name, f"is {short_repr(value)}", "Give a number or a text")
+    values = {
+        known[name]: str(one) if isinstance(one, Path) else one for name, one in options.items() if one is not None
+    }
+    return [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]
+
+
+def check_options(options: Mapping[str, Any], *takers: Callable[..., Any]) -> None:
+    """Refuse an option that is no keyword argument of any of the functions."""
+    known = {
+        name
+        for taker in takers
+        for name, one in inspect.signature(taker).parameters.items()
+        if one.kind is one.KEYWORD_ONLY or (one.default is not one.empty and one.kind is one.POSITIONAL_OR_KEYWORD)
+    }
+    for name in options:
+        if name not in known:
+            raise RecipeError(name, "is not an option here", suggest(name, known))

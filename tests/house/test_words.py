@@ -38,11 +38,8 @@ TO_SWEEP: dict[str, set[str]] = {
     },
     "inference": {
         "inference/few_shot.py",
-        "inference/generate.py",
         "inference/minimal_pairs.py",
         "inference/prompt.py",
-        "inference/translate.py",
-        "inference/word_vectors.py",
     },
     "insight": {
         "insight/alignment.py",
@@ -52,7 +49,6 @@ TO_SWEEP: dict[str, set[str]] = {
         "insight/layers.py",
         "insight/plots.py",
         "insight/probes.py",
-        "insight/table.py",
     },
     "metrics": {
         "metrics/entities.py",

@@ -2,7 +2,6 @@
 
     embeddings   tokens + positions + segments, normalised; a factorised embedding is projected up (ALBERT)
     N layers     self-attention, cross-attention where there is an encoder to attend to, feed-forward network
-    hidden       a vector for each token
 
 An encoder attends to the whole sequence (BERT), a decoder to earlier tokens (GPT). The configuration also has weight
 tying (the output layer is the embedding table) and parameter sharing across layers (ALBERT). A batch is one flat
@@ -44,8 +43,7 @@ class Memory(NamedTuple):
 class Transformer(nn.Module):
     """Embeddings and a stack of layers: one hidden vector for each token. Devlin et al. 2018, section 3.
 
-    >>> network = bertsmith.Transformer(bertsmith.TransformerConfig(vocabulary=100, width=8, layers=2, heads=2))
-    >>> network.embedding.weight.shape
+    >>> bertsmith.Transformer(bertsmith.TransformerConfig(vocabulary=100, width=8, heads=2)).embedding.weight.shape
     torch.Size([100, 8])
     """
 
@@ -132,8 +130,7 @@ class Transformer(nn.Module):
 
     def attention_maps(self, tokens: Tokens) -> list[list[Float[Tensor, "H _ _"]]]:
         """Attention weights by layer and sequence: from each token (row) to each (column)."""
-        hidden = self._embed(tokens)
-        layouts = self._layouts(tokens, hidden, "eager")
+        layouts = self._layouts(tokens, hidden := self._embed(tokens), "eager")
         for layer, layout in zip(self._layer_sequence(), layouts, strict=True):
             hidden = layer(hidden, layout)
         return layouts[0].attention_weights  # one list, to which every layer appends

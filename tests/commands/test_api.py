@@ -12,7 +12,7 @@ import torch
 from tiny import prepared, recipe, write_text
 
 import bertsmith
-from bertsmith.commands import api
+from bertsmith.commands import api, arguments
 from bertsmith.commands import make as making
 from bertsmith.errors import BertsmithError, FolderError, RecipeError, RunError
 from bertsmith.inference import device as devices
@@ -119,7 +119,7 @@ def test_make_takes_one_path_or_many_and_reads_no_letters(tmp_path: Path, monkey
         return {"loss": 1.0}
 
     monkeypatch.setattr(making, "make", make)
-    monkeypatch.setattr(api, "_check_options", lambda *given: None)
+    monkeypatch.setattr(arguments, "check_options", lambda *given: None)
     for texts in ("texts", Path("texts"), ["texts"], ("texts",)):
         made = bertsmith.make(texts, "runs/mine", budget="5s")
         assert made.scores == {"loss": 1.0}

@@ -25,17 +25,14 @@ __all__ = ["END", "Template", "Tokenizer", "TokenizerConfig", "train"]
 # How a token shows that it begins a word, or that it continues one.
 BEGINS = {models.BPE: "Ġ", models.Unigram: "▁"}
 CONTINUES = {models.WordPiece: "##"}
-
 MAX_PIECES = 10_000_000  # a file of a few bytes may claim any number
 
 
 class Tokenizer:
     """A vocabulary and the rules that split text into its tokens; a thin wrapper around the `tokenizers` library.
 
-    >>> tokenizer = bertsmith.Tokenizer.load("runs/mine/model")
-    >>> [ids] = tokenizer.encode(["the cat sees"])
-    >>> tokenizer.decode(ids)
-    'the cat sees'
+    >>> [len(ids) for ids in bertsmith.Tokenizer.load("runs/mine/model").encode(["the cat", "the"])]
+    [2, 1]
     """
 
     def __init__(
@@ -149,32 +146,26 @@ class Tokenizer:
     @cached_property
     def fingerprint(self) -> str:
         """A hash that two tokenizers share only if they are the same."""
-        text = json.dumps(self.to_json(), ensure_ascii=False, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return hashlib.sha256(json.dumps(self.to_json(), ensure_ascii=False, sort_keys=True).encode()).hexdigest()
 
     @property
     def padding_id(self) -> int:
-        """The id of the padding token, [PAD]."""
         return self._role("padding")
 
     @property
     def unknown_id(self) -> int:
-        """The id of the unknown token, [UNK]."""
         return self._role("unknown")
 
     @property
     def start_id(self) -> int:
-        """The id of the token before a text: [CLS] or <s>."""
         return self._role("start")
 
     @property
     def stop_id(self) -> int:
-        """The id of the token after a text: [SEP] or </s>."""
         return self._role("stop")
 
     @property
     def mask_id(self) -> int:
-        """The id of the mask token, [MASK]."""
         return self._role("mask")
 
     @property
@@ -272,8 +263,7 @@ class Tokenizer:
     def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[tuple[list[int], list[int]]]:
         """The token ids of each sentence that is split into words, and the number of each token's word."""
         with wrap_library_errors("words", TextError):
-            rows = [list(words) for words in sentences]
-            found = self._inner.encode_batch(rows, is_pretokenized=True, add_special_tokens=False)
+            found = self._inner.encode_batch([*map(list, sentences)], is_pretokenized=True, add_special_tokens=False)
             return [(encoding.ids, [word for word in encoding.word_ids if word is not None]) for encoding in found]
 
     def encode_each_word(self, texts: Sequence[str]) -> Iterator[list[int]]:
@@ -287,8 +277,7 @@ class Tokenizer:
     def encode_with_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """The token ids of each text, and the start and end of each token in characters."""
         with wrap_library_errors("text", TextError):
-            found = self._inner.encode_batch(list(texts), add_special_tokens=False)
-            return [(encoding.ids, encoding.offsets) for encoding in found]
+            return [(one.ids, one.offsets) for one in self._inner.encode_batch(list(texts), add_special_tokens=False)]
 
     def to_json(self) -> dict[str, Any]:
         """The contents of tokenizer.json."""

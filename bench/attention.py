@@ -204,8 +204,8 @@ def work(module: Any, table: str, case: Case, size: int) -> Callable[[], Tensor]
     """One pass by itself, as the tables of the module stand."""
     parts, rest = [part.detach() for part in case.parts], (case.bounds, case.seed, size, case.dropout)
     if table == "FORWARD":
-        return lambda: module._separate(*parts, *rest)[0]
-    kept = module._separate(*parts, *rest)
+        return lambda: module._attention(*parts, *rest)[0]
+    kept = module._attention(*parts, *rest)
     given = (case.above, *parts, *kept, *rest)
     return lambda: module._gradient(*given)
 

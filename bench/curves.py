@@ -27,8 +27,8 @@ from bertsmith.commands import pretrain
 from bertsmith.data.batch import Tokens
 from bertsmith.insight.charts import Axis, downsample
 from bertsmith.models.transformer import Transformer
-from bertsmith.nn.attention import Kernel
 from bertsmith.nn.layers import take
+from bertsmith.nn.layout import Kernel
 from bertsmith.recipe import Recipe
 from bertsmith.runs import build
 from bertsmith.train import hardware, log

@@ -36,8 +36,8 @@ from bertsmith.models.family import FAMILY
 from bertsmith.models.hf.convert import to_config_json
 from bertsmith.models.transformer import Transformer
 from bertsmith.models.transformer_config import TransformerConfig
-from bertsmith.nn.attention import Kernel
 from bertsmith.nn.init import initialise
+from bertsmith.nn.layout import Kernel
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import hardware

@@ -7,8 +7,8 @@ from bertsmith.data.batch import Tokens
 from bertsmith.errors import TextError
 from bertsmith.models.transformer import Transformer
 from bertsmith.models.transformer_config import TransformerConfig
-from bertsmith.nn.attention import Kernel
 from bertsmith.nn.init import initialise
+from bertsmith.nn.layout import Kernel
 from bertsmith.nn.positions import sinusoids
 
 SMALL = TransformerConfig(vocabulary=60, width=32, layers=3, heads=4, feed_forward=48, max_length=24)

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from bertsmith.nn import layers
-from bertsmith.nn.attention import Layout
 from bertsmith.nn.layers import Layer
+from bertsmith.nn.layout import Layout
 
 LENGTHS = {"short": [127, 128, 64, 0, 65, 1, 20, 0, 0], "long": [512, 300, 257, 0, 1, 64, 0, 0]}
 

@@ -2,7 +2,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from bertsmith.nn.attention import MAX_GROUPS, Kernel, Layout, attend, best_kernel, kernels_unavailable
+from bertsmith.nn.attention import attend
+from bertsmith.nn.grouping import MAX_GROUPS
+from bertsmith.nn.layout import Kernel, Layout, best_kernel, kernels_unavailable
 from bertsmith.nn.window import FULL, Window
 
 reaches = pytest.mark.parametrize(
@@ -193,7 +195,7 @@ def test_our_own_kernel_is_chosen_in_a_compiled_step_where_it_can_run(monkeypatc
     Card.major = 7
     assert kernels_unavailable(cuda) == "the GPU is older than an A100, or smaller"
     assert best_kernel(False, 128, cuda, half, 64) == "grouped"
-    monkeypatch.setattr("bertsmith.nn.attention.find_spec", lambda name: None)
+    monkeypatch.setattr("bertsmith.nn.layout.find_spec", lambda name: None)
     assert kernels_unavailable(cuda) == "Triton is not installed"
     Card.major = 9
     assert best_kernel(False, 128, cuda, half, 64) == "varlen"

@@ -9,9 +9,10 @@ from torch import Tensor
 
 pytest.importorskip("triton", reason="Triton is not installed here")
 
-from bertsmith.nn.attention import Layout, Sequences, attend, attend_qkv
+from bertsmith.nn.attention import attend, attend_qkv
 from bertsmith.nn.kernels.attention_bias import biased_attention
 from bertsmith.nn.kernels.attention_short import short_attention
+from bertsmith.nn.layout import Layout, Sequences
 from bertsmith.nn.window import FULL, Window
 
 LENGTHS = [17, 5, 0, 30, 1, 0, 0]

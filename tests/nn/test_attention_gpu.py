@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from bertsmith.nn.attention import Layout, Sequences, attend
+from bertsmith.nn.attention import attend
+from bertsmith.nn.layout import Layout, Sequences
 
 LENGTHS = [128, 3, 77, 1, 128, 64, 90, 0, 0]  # trailing empty sequences, as packing leaves them
 

@@ -316,7 +316,7 @@ def test_shapes_are_known_without_running_anything(width: int) -> None:
 
 @pytest.mark.slow
 @OUTSIDE
-@pytest.mark.parametrize("kernel", ["_forward", "_backward_queries", "_backward_keys"])
+@pytest.mark.parametrize("kernel", ["long_forward", "long_backward_queries", "long_backward_keys"])
 def test_the_compiler_takes_the_kernels(kernel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It needs no GPU to compile for one, and is stricter about types than the interpreter."""
     import triton
@@ -329,11 +329,12 @@ def test_the_compiler_takes_the_kernels(kernel: str, tmp_path: Path, monkeypatch
     monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")  # Triton 3.9 warns that it will have another default
     function = getattr(module, kernel)
     pointers = dict.fromkeys(("query", "key", "value", "attended", "grad_output", "gradient"), "*bf16")
-    pointers |= {"lse": "*fp32", "notes": "*fp32", "bounds": "*i32", "seed": "*i64"}
-    steps = {f"{part}_step": 2304 for part in ("query", "key", "value")}
-    fixed = steps | {f"{part}_head": 64 for part in ("query", "key", "value")}
-    fixed |= {"heads": 12, "width": 64, "query_block": 64, "key_block": 64, "forgotten": 3 << 30}
-    signature = pointers | dict.fromkeys(("scale", "grow", "shrink"), "fp32") | dict.fromkeys(fixed, "constexpr")
+    pointers |= {"lse": "*fp32", "statistics": "*fp32", "bounds": "*i32", "seed": "*i64"}
+    strides = {f"{part}_stride": 2304 for part in ("query", "key", "value")}
+    fixed = strides | {f"{part}_head_stride": 64 for part in ("query", "key", "value")}
+    fixed |= {"heads": 12, "width": 64, "query_block": 64, "key_block": 64, "dropout_threshold": 3 << 30}
+    floats = dict.fromkeys(("scale", "keep_scale", "grad_scale"), "fp32")
+    signature = pointers | floats | dict.fromkeys(fixed, "constexpr")
     signature = {name: signature.get(name, "i32") for name in function.arg_names}
     source = ASTSource(fn=function, signature=signature, constexprs=fixed)
     made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4, "num_stages": 2})

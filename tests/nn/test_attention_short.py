@@ -27,9 +27,10 @@ from torch import Tensor
 
 pytest.importorskip("triton", reason="Triton is not installed here")
 
-from bertsmith.nn.attention import Layout, attend, attend_qkv
+from bertsmith.nn.attention import attend, attend_qkv
 from bertsmith.nn.kernels.attention_short import BACKWARD, BLOCKS, FORWARD, _sizes, fits, qkv_attention, short_attention
 from bertsmith.nn.kernels.shared import SHARED_MEMORY, available
+from bertsmith.nn.layout import Layout
 from bertsmith.nn.window import Window
 
 SMALL = [1, 15, 16, 17, 0, 3, 31, 0, 0]  # trailing empty sequences, as packing leaves them
@@ -291,7 +292,7 @@ def test_shapes_are_known_without_running_anything(longest: int) -> None:
 
 @pytest.mark.slow
 @OUTSIDE
-@pytest.mark.parametrize("kernel", ["_forward", "_backward"])
+@pytest.mark.parametrize("kernel", ["short_forward", "short_backward"])
 def test_the_compiler_takes_the_kernels(kernel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It needs no GPU to compile for one, and is stricter about types than the interpreter."""
     import triton
@@ -305,9 +306,10 @@ def test_the_compiler_takes_the_kernels(kernel: str, tmp_path: Path, monkeypatch
     function = getattr(module, kernel)
     pointers = dict.fromkeys(("query", "key", "value", "attended", "grad_output", "gradient"), "*bf16")
     pointers |= {"bias": "*i32", "lse": "*fp32", "bounds": "*i32", "seed": "*i64"}
-    fixed = {"heads": 12, "width": 64, "block": 32, "at_once": 32, "least": 0, "half": 16, "forgotten": 3 << 30}
-    fixed["bias_step"] = 0
-    signature = pointers | dict.fromkeys(("scale", "grow", "shrink"), "fp32") | dict.fromkeys(fixed, "constexpr")
+    fixed = {"heads": 12, "width": 64, "block": 32, "query_block": 32, "min_length": 0, "half_block": 16}
+    fixed |= {"dropout_threshold": 3 << 30, "bias_stride": 0}
+    floats = dict.fromkeys(("scale", "keep_scale", "grad_scale"), "fp32")
+    signature = pointers | floats | dict.fromkeys(fixed, "constexpr")
     signature = {name: signature.get(name, "i32") for name in function.arg_names}
     source = ASTSource(fn=function, signature=signature, constexprs=fixed)
     made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 2})
@@ -382,8 +384,8 @@ def test_every_length_has_one_size_and_every_size_its_own_setting(halves: int, b
     sizes = list(_sizes(nothing, table, block))
     assert [size["block"] for size in sizes] == [block >> turn for turn in range(halves + 1)]
     for length in range(1, block + 1):
-        assert sum(size["least"] < length <= size["block"] for size in sizes) == 1
+        assert sum(size["min_length"] < length <= size["block"] for size in sizes) == 1
     for size in sizes:
         setting = table[size["block"]]
         assert (size["num_warps"], size["num_stages"]) == (setting.warps, setting.stages)
-        assert size["at_once"] == setting.queries
+        assert size["query_block"] == setting.queries

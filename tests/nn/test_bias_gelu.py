@@ -35,7 +35,7 @@ def drawn(tokens: int, width: int, device: str) -> tuple[Tensor, Tensor]:
 def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The interpreter runs them one after the other."""
     if INTERPRETED:
-        monkeypatch.setattr(module, "STRIPS", 2)
+        monkeypatch.setattr(module, "SPLITS", 2)
 
 
 @everywhere
@@ -84,5 +84,5 @@ def test_rows_are_dealt_to_programs_without_a_rest(monkeypatch: pytest.MonkeyPat
     wide, bias = drawn(150, 24, "cpu")
     true = torch.autograd.grad(bias_gelu(wide, bias).sum(), [wide, bias])
     for strips in (1, 3, 20):
-        monkeypatch.setattr(module, "STRIPS", strips)
+        monkeypatch.setattr(module, "SPLITS", strips)
         torch.testing.assert_close(torch.autograd.grad(bias_gelu(wide, bias).sum(), [wide, bias]), true)

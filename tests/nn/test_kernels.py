@@ -113,9 +113,9 @@ def relate() -> Tensor:
         (bend, {"_gelu_forward", "_gelu_backward"}),
         (join, {"_norm_forward", "_norm_backward"}),
         (guess, {"_logit_gradients"}),
-        (lambda: attend(attention_short, 128), {"_forward", "_backward"}),
-        (relate, {"_forward", "_backward", "_backward_bias"}),
-        (lambda: attend(attention_long, 300), {"_forward", "_backward_queries", "_backward_keys"}),
+        (lambda: attend(attention_short, 128), {"short_forward", "short_backward"}),
+        (relate, {"short_forward", "short_backward", "_bias_backward"}),
+        (lambda: attend(attention_long, 300), {"long_forward", "long_backward_queries", "long_backward_keys"}),
     ],
     ids=["gelu", "norm", "entropy", "short", "biased", "long"],
 )

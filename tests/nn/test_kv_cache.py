@@ -9,8 +9,9 @@ from torch import Tensor
 
 from bertsmith.data.batch import Tokens
 from bertsmith.models.transformer import Transformer
-from bertsmith.nn.attention import Layout, attend
+from bertsmith.nn.attention import attend
 from bertsmith.nn.kv_cache import KVCache, LayerCache
+from bertsmith.nn.layout import Layout
 from bertsmith.nn.prepacked import prepack
 from bertsmith.nn.window import CAUSAL
 

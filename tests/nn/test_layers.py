@@ -3,8 +3,8 @@ import scripts
 import torch
 from torch import Tensor
 
-from bertsmith.nn.attention import Layout
 from bertsmith.nn.layers import Attention, FeedForward, Layer
+from bertsmith.nn.layout import Layout
 
 BOUNDS = torch.tensor([0, 4, 9], dtype=torch.int32)
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from bertsmith.nn.attention import Kernel, Layout, Sequences, attend
+from bertsmith.nn.attention import attend
+from bertsmith.nn.layout import Kernel, Layout, Sequences
 from bertsmith.nn.window import FULL, Window
 
 RAGGED = [5, 17, 1, 20, 0, 16, 3, 0, 0]

@@ -18,11 +18,13 @@ from bertsmith.models.transformer import Transformer
 from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn import prepacked as module
 from bertsmith.nn.activations import ACTIVATIONS, Activation
-from bertsmith.nn.attention import KEY_MULTIPLE, Layout, attend, best_kernel
+from bertsmith.nn.attention import attend
 from bertsmith.nn.layers import Layer
+from bertsmith.nn.layout import Layout, best_kernel
 from bertsmith.nn.lora import Lora
 from bertsmith.nn.pooling import mean
 from bertsmith.nn.prepacked import FastRMSNorm, PrepackedLayer, PrepackedLinear, prepack
+from bertsmith.nn.tiling import KEY_MULTIPLE
 
 CONFIG = TransformerConfig(vocabulary=50, width=32, layers=3, heads=4, feed_forward=128, max_length=80)
 RAGGED = [64, 64, 33, 33, 33, 32, 20, 20, 16, 16, 16, 7, 7, 7, 7, 7, 7, 2, 1, 1, 0, 0]

@@ -56,8 +56,8 @@ def test_a_block_moves_both_tables_as_torch_does(device: str, kind: Kind, window
 
 @everywhere
 @kinds
-def test_wide_vectors_are_read_piece_by_piece(device: str, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(word2vec.PIECES, kind, 16)
+def test_wide_vectors_are_read_in_chunks(device: str, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(word2vec.CHUNKS, kind, 16)
     assert_the_same(kind, SMALL, 50, device)
 
 

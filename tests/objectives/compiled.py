@@ -9,7 +9,7 @@ import torch
 
 from bertsmith.data.batch import Batch
 from bertsmith.models.transformer import Transformer
-from bertsmith.nn.attention import Kernel
+from bertsmith.nn.layout import Kernel
 from bertsmith.objectives.base import Objective
 from bertsmith.train.trainer import Trainer
 

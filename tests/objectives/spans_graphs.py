@@ -16,8 +16,8 @@ from bertsmith.data.batch import Batch, Tokens
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.family import T5
 from bertsmith.models.transformer_config import TransformerConfig
-from bertsmith.nn.attention import Kernel
 from bertsmith.nn.init import initialise
+from bertsmith.nn.layout import Kernel
 from bertsmith.objectives.spans import SpanCorruption
 from bertsmith.train.trainer import Trainer
 

@@ -26,7 +26,7 @@ from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf.layouts import layout_of
 from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.models.word2vec import Word2VecConfig
-from bertsmith.nn.attention import kernels_unavailable
+from bertsmith.nn.layout import kernels_unavailable
 from bertsmith.objectives import OBJECTIVES
 from bertsmith.objectives.base import Pretraining
 from bertsmith.recipe import EXTENTS, Recipe, settle

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from bertsmith.data.batch import Tokens
 from bertsmith.models.transformer import Memory, Transformer
 from bertsmith.models.transformer_config import TransformerConfig
-from bertsmith.nn.attention import Kernel
 from bertsmith.nn.init import ScaledEmbedding, WideEmbedding
 from bertsmith.nn.kv_cache import KVCache
+from bertsmith.nn.layout import Kernel
 from bertsmith.nn.positions import SinusoidalPositions
 
 

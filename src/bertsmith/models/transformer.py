@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from bertsmith.data.batch import Tokens
 from bertsmith.errors import TextError
 from bertsmith.models.transformer_config import TransformerConfig
-from bertsmith.nn.attention import Kernel, Layout, Sequences, best_kernel
 from bertsmith.nn.dropout import Dropout
 from bertsmith.nn.heads import Pooler, Transform
 from bertsmith.nn.kv_cache import KVCache, LayerCache
 from bertsmith.nn.layers import Layer, make_norm
+from bertsmith.nn.layout import Kernel, Layout, Sequences, best_kernel
 from bertsmith.nn.padded import PaddedRows
 from bertsmith.nn.positions import LearnedPositions, RotaryPositions, SinusoidalPositions
 from bertsmith.nn.relative import RelativePositionBias

@@ -12,8 +12,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from bertsmith.nn.activations import ACTIVATIONS, Activation
-from bertsmith.nn.attention import Layout, attend, attend_cached, attend_qkv, kernels_unavailable
+from bertsmith.nn.attention import attend, attend_cached, attend_qkv
 from bertsmith.nn.dropout import Dropout, draw_keys
+from bertsmith.nn.layout import Layout, kernels_unavailable
 from bertsmith.nn.positions import apply_rotary
 
 NormPosition = Literal["post", "pre"]

@@ -20,8 +20,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from bertsmith.nn.activations import ACTIVATIONS, X86, Activation
-from bertsmith.nn.attention import Layout, attend, attend_cached
+from bertsmith.nn.attention import attend, attend_cached
 from bertsmith.nn.layers import CrossAttention, Layer, take
+from bertsmith.nn.layout import Layout
 from bertsmith.nn.lora import Lora
 from bertsmith.nn.positions import apply_rotary
 

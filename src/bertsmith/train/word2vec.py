@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from bertsmith.data.corpus.word_ids import WordIds
 from bertsmith.errors import RunError, StopError
 from bertsmith.models.word2vec import Word2Vec
-from bertsmith.nn.attention import kernels_unavailable
 from bertsmith.nn.cuda_graph import capture
+from bertsmith.nn.layout import kernels_unavailable
 from bertsmith.objectives.word2vec import (
     MAX_UPDATE_NORM,
     TILE,

@@ -1,10 +1,10 @@
-"""Attention for short sequences with relative positions: a number for each head, query and key is added to the scores.
+"""Attention for short sequences with a relative position bias, which is added to the scores of each head.
 
-As `short`, whose kernels these are. What is added is the same for all sequences, and so its gradient is a sum over all
-of them: a kernel of its own walks through the sequences once more and keeps the sum for some queries and all keys in
-registers, where numbers added up in memory would wait for each other.
+The kernels are those of `attention_short`. The bias is the same for all sequences, so its gradient is a sum over all of
+them: a further kernel walks through the sequences once more and keeps the sums for a block of queries and all keys in
+registers, where atomic additions in memory would wait for each other.
 
-Imported only where it is wanted, since it needs Triton.
+Imported only where it is used, since it needs Triton.
 """
 
 from typing import Any, no_type_check
@@ -29,7 +29,7 @@ from bertsmith.nn.kernels.shared import (
 )
 from bertsmith.nn.window import FULL, Window
 
-SPLITS = 16  # of the sequences, each with sums of its own
+SPLITS = 16  # of the sequences, each with its own sums
 
 
 def biased_attention(
@@ -43,64 +43,72 @@ def biased_attention(
     seed: Int[Tensor, ""] | None = None,
     window: Window = FULL,
 ) -> Float[Tensor, "T H K"]:
-    """What each token takes from its own sequence; `bias` has a row for each query of the longest, a column a key."""
+    """`short_attention` with `bias` added to the scores: a row for each query, a column for each key."""
     block = checked_block(longest, query.shape[2], dropout, seed)
     seed, bias = bounds if seed is None else seed, bias.contiguous()
     attended: Tensor
-    attended, _ = _biased(query, key, value, bias, bounds, seed, block, dropout, *window.sizes)
+    attended, _ = _biased_attention(query, key, value, bias, bounds, seed, block, dropout, *window.sizes)
     return attended
 
 
 # fmt: off
 @triton.jit
 @no_type_check
-def _backward_bias(
-    query, key, value, bias, grad_output, attended, lse, found, bounds, seed, tokens, sequences, each,
-    scale: tl.constexpr,
-    grow: tl.constexpr, query_step: tl.constexpr, query_head: tl.constexpr, key_step: tl.constexpr,
-    key_head: tl.constexpr, value_step: tl.constexpr, value_head: tl.constexpr, bias_step: tl.constexpr,
-    heads: tl.constexpr, width: tl.constexpr, block: tl.constexpr, at_once: tl.constexpr, forgotten: tl.constexpr,
-    before: tl.constexpr, behind: tl.constexpr
+def _bias_backward(
+    query, key, value, bias, grad_output, attended, lse, grad_bias, bounds, seed, tokens, sequences,
+    sequences_per_split, scale: tl.constexpr, keep_scale: tl.constexpr, query_stride: tl.constexpr,
+    query_head_stride: tl.constexpr, key_stride: tl.constexpr, key_head_stride: tl.constexpr,
+    value_stride: tl.constexpr, value_head_stride: tl.constexpr, bias_stride: tl.constexpr, heads: tl.constexpr,
+    width: tl.constexpr, block: tl.constexpr, query_block: tl.constexpr, dropout_threshold: tl.constexpr,
+    window_left: tl.constexpr, window_right: tl.constexpr
 ):
-    """Some queries of one head, in a share of the sequences. Scores and slopes are those of `short`, backwards."""
-    head, first, share = tl.program_id(0) % heads, tl.program_id(0) // heads * at_once, tl.program_id(1)
-    rows, columns, numbers = first + tl.arange(0, at_once), tl.arange(0, block), tl.arange(0, width)
-    bias += head * bias_step * bias_step
-    sums = tl.zeros([block, at_once], tl.float32)
-    for place in tl.range(share * each, tl.minimum((share + 1) * each, sequences)):
-        start = tl.load(bounds + place)
-        length = tl.load(bounds + place + 1) - start
+    """The gradient of the bias for a block of queries of one head, summed over one split of the sequences.
+
+    Scores and their gradients are computed as in `short_backward`.
+    """
+    head, first, split = tl.program_id(0) % heads, tl.program_id(0) // heads * query_block, tl.program_id(1)
+    rows, columns, dims = first + tl.arange(0, query_block), tl.arange(0, block), tl.arange(0, width)
+    bias += head * bias_stride * bias_stride
+    sums = tl.zeros([block, query_block], tl.float32)
+    for sequence in tl.range(split * sequences_per_split, tl.minimum((split + 1) * sequences_per_split, sequences)):
+        start = tl.load(bounds + sequence)
+        length = tl.load(bounds + sequence + 1) - start
         if length > first:
-            one, other = start, start
-            if forgotten > 0:
-                one, other, _, _ = tl.philox(tl.load(seed), start, head, 0, 0, 7)
+            query_seed, key_seed = start, start
+            if dropout_threshold > 0:
+                query_seed, key_seed, _, _ = tl.philox(tl.load(seed), start, head, 0, 0, 7)
             token = start.to(tl.int64)
-            out = (token * heads + head) * width
-            keys = load_rows(key + token * key_step + head * key_head, key_step, columns, numbers, length)
-            values = load_rows(value + token * value_step + head * value_head, value_step, columns, numbers, length)
-            queries = load_rows(query + token * query_step + head * query_head, query_step, rows, numbers, length)
-            here = load_rows(grad_output + out, heads * width, rows, numbers, length)
-            taken = load_rows(attended + out, heads * width, rows, numbers, length)
-            mean = tl.sum(here.to(tl.float32) * taken.to(tl.float32), 1) / grow
-            log = tl.load(lse + head.to(tl.int64) * tokens + token + rows, mask=rows < length, other=0.0)
+            offset = (token * heads + head) * width
+            keys = load_rows(key + token * key_stride + head * key_head_stride, key_stride, columns, dims, length)
+            values = load_rows(
+                value + token * value_stride + head * value_head_stride, value_stride, columns, dims, length
+            )
+            queries = load_rows(
+                query + token * query_stride + head * query_head_stride, query_stride, rows, dims, length
+            )
+            grad = load_rows(grad_output + offset, heads * width, rows, dims, length)
+            output = load_rows(attended + offset, heads * width, rows, dims, length)
+            delta = tl.sum(grad.to(tl.float32) * output.to(tl.float32), 1) / keep_scale
+            row_lse = tl.load(lse + head.to(tl.int64) * tokens + token + rows, mask=rows < length, other=0.0)
             scores = tl.dot(keys, tl.trans(queries), input_precision="ieee")
-            scores += scaled_bias(bias, bias_step, rows[None, :], columns[:, None], length, scale)
-            scores = apply_window(scores, rows[None, :], columns[:, None], before, behind)
-            weights = tl.exp2(tl.minimum(scores * scale - log[None, :], 0.0))
-            slopes = tl.dot(values, tl.trans(here), input_precision="ieee")
-            if forgotten > 0:
-                lots, others = hash_bits(one, first, at_once), hash_bits(other, 0, block)
-                slopes = tl.where(keep_mask(lots[None, :], others[:, None], forgotten), slopes, 0.0)
-            # A key that is not there has a weight, too.
-            sums += tl.where(columns[:, None] < length, weights * (slopes - mean[None, :]), 0.0)
-    found += (share * heads + head).to(tl.int64) * bias_step * bias_step
-    there = (rows[None, :] < bias_step) & (columns[:, None] < bias_step)
-    tl.store(found + rows[None, :] * bias_step + columns[:, None], sums * grow, mask=there)
+            scores += scaled_bias(bias, bias_stride, rows[None, :], columns[:, None], length, scale)
+            scores = apply_window(scores, rows[None, :], columns[:, None], window_left, window_right)
+            weights = tl.exp2(tl.minimum(scores * scale - row_lse[None, :], 0.0))
+            grad_weights = tl.dot(values, tl.trans(grad), input_precision="ieee")
+            if dropout_threshold > 0:
+                query_bits, key_bits = hash_bits(query_seed, first, query_block), hash_bits(key_seed, 0, block)
+                keep = keep_mask(query_bits[None, :], key_bits[:, None], dropout_threshold)
+                grad_weights = tl.where(keep, grad_weights, 0.0)
+            # Keys past the end of the sequence have a weight, too.
+            sums += tl.where(columns[:, None] < length, weights * (grad_weights - delta[None, :]), 0.0)
+    grad_bias += (split * heads + head).to(tl.int64) * bias_stride * bias_stride
+    inside = (rows[None, :] < bias_stride) & (columns[:, None] < bias_stride)
+    tl.store(grad_bias + rows[None, :] * bias_stride + columns[:, None], sums * keep_scale, mask=inside)
 # fmt: on
 
 
-@triton_op("bertsmith::short_biased", mutates_args={})
-def _biased(
+@triton_op("bertsmith::biased_attention", mutates_args={})
+def _biased_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -109,13 +117,13 @@ def _biased(
     seed: Tensor,
     block: int,
     dropout: float,
-    before: int,
-    behind: int,
+    window_left: int,
+    window_right: int,
 ) -> tuple[Tensor, Tensor]:
-    return launch_forward(query, key, value, bias, bounds, seed, block, dropout, before, behind)
+    return launch_forward(query, key, value, bias, bounds, seed, block, dropout, window_left, window_right)
 
 
-@triton_op("bertsmith::short_biased_gradient", mutates_args={})
+@triton_op("bertsmith::biased_attention_gradient", mutates_args={})
 def _gradient(
     grad_output: Tensor,
     query: Tensor,
@@ -128,40 +136,40 @@ def _gradient(
     seed: Tensor,
     block: int,
     dropout: float,
-    before: int,
-    behind: int,
+    window_left: int,
+    window_right: int,
 ) -> tuple[Tensor, Tensor]:
-    """Of query, key and value, side by side; and of what is added."""
+    """The gradients of query, key and value in one tensor, `T 3 H K`, and the gradient of the bias."""
     query, key, value, grad_output = (
         contiguous_heads(query),
         contiguous_heads(key),
         contiguous_heads(value),
         grad_output.contiguous(),
     )
-    how = (dropout, before, behind)
-    gradient = launch_backward(grad_output, query, key, value, bias, attended, lse, bounds, seed, block, *how)
+    options = (dropout, window_left, window_right)
+    gradient = launch_backward(grad_output, query, key, value, bias, attended, lse, bounds, seed, block, *options)
     heads, longest, _ = bias.shape
     sequences = bounds.shape[0] - 1
-    shares = max(1, min(SPLITS, sequences))
-    sums = torch.empty((shares, heads, longest, longest), dtype=torch.float32, device=bias.device)
-    full = query.dtype == torch.float32 and COMPILED  # without tensor cores: right, not fast
-    at_once = 16 if full or block > 128 else min(32, block)  # more do not fit into registers
-    kernel = wrap_triton(_backward_bias) if COMPILED else _backward_bias
-    kernel[(-(-longest // at_once) * heads, shares)](
+    splits = max(1, min(SPLITS, sequences))
+    sums = torch.empty((splits, heads, longest, longest), dtype=torch.float32, device=bias.device)
+    float32 = query.dtype == torch.float32 and COMPILED  # without tensor cores: right, not fast
+    query_block = 16 if float32 or block > 128 else min(32, block)  # more do not fit into registers
+    kernel = wrap_triton(_bias_backward) if COMPILED else _bias_backward
+    kernel[(-(-longest // query_block) * heads, splits)](
         *(query, key, value, bias, grad_output, attended, lse, sums, bounds, seed),
         sequences=sequences,
-        each=-(-sequences // shares),
-        bias_step=longest,
+        sequences_per_split=-(-sequences // splits),
+        bias_stride=longest,
         block=block,
-        at_once=at_once,
+        query_block=query_block,
         num_warps=min(8, block // 16),
-        **kernel_arguments(query, key, value, *how),
+        **kernel_arguments(query, key, value, *options),
     )
     return gradient, sums.sum(0).to(bias.dtype)
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    *parts, bounds, seed, ctx.block, ctx.dropout, ctx.before, ctx.behind = inputs
+    *parts, bounds, seed, ctx.block, ctx.dropout, ctx.window_left, ctx.window_right = inputs
     ctx.save_for_backward(*parts, *output, bounds, seed)
     ctx.set_materialize_grads(False)
 
@@ -169,8 +177,9 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tens
 def _backward(ctx: Any, grad_output: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
     if grad_output is None:
         return (None,) * 10
-    found, of_bias = _gradient(grad_output, *ctx.saved_tensors, ctx.block, ctx.dropout, ctx.before, ctx.behind)
-    return (*found.unbind(1), of_bias, *(None,) * 6)
+    options = (ctx.block, ctx.dropout, ctx.window_left, ctx.window_right)
+    gradient, grad_bias = _gradient(grad_output, *ctx.saved_tensors, *options)
+    return (*gradient.unbind(1), grad_bias, *(None,) * 6)
 
 
-_biased.register_autograd(_backward, setup_context=_setup_context)
+_biased_attention.register_autograd(_backward, setup_context=_setup_context)

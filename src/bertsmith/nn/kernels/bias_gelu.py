@@ -1,11 +1,11 @@
-"""Bias and GELU, or GeGLU with its gate, in one pass over memory; and backwards with the gradient of the bias.
+"""Fused bias and GELU, or GeGLU with its gate, in one pass over memory; backwards with the gradient of the bias.
 
-To bend the widest vectors of a network and to add up their slopes takes a tenth of a training step. A compiler does
-each in a kernel of its own, and by an error function that takes longer than to read and write the numbers. Here
-forwards and backwards are one kernel each, and the error function is Abramowitz and Stegun's 7.1.26, whose error of
-1.5e-7 is a thousandth of what half precision rounds off.
+The activation of the feed-forward network and its gradients take a tenth of a training step. A compiler makes several
+kernels of them, with an error function that takes longer than the memory traffic. Here forward and backward are one
+kernel each, and the error function is Abramowitz and Stegun's 7.1.26, whose error of 1.5e-7 is a thousandth of the
+rounding of half precision.
 
-Imported only where it is wanted, since it needs Triton.
+Imported only where it is used, since it needs Triton.
 """
 
 from typing import Any, no_type_check
@@ -19,137 +19,137 @@ from torch.library import triton_op, wrap_triton
 
 from bertsmith.nn.kernels.shared import COMPILED
 
-ROWS, COLUMNS, WARPS = 8, 256, 4  # of numbers in a program: a warp reads a row of 512 bytes, which is one piece
-HARDWARE = tl.constexpr(COMPILED)  # else Triton's interpreter, which knows no instructions
-STRIPS = 512  # rows are dealt to so many programs backwards, each of which adds up the slopes of its own
+ROWS, COLUMNS, WARPS = 8, 256, 4  # of a program's tile: a warp reads a row of 512 bytes in one piece
+HARDWARE = tl.constexpr(COMPILED)  # else Triton's interpreter, which has no inline assembly
+SPLITS = 512  # programs that share the rows of a column tile backwards, each with its own bias gradient
 
 
 def bias_gelu(
     wide: Float[Tensor, "T W"], bias: Float[Tensor, "W"] | None, *, gated: bool = False, tanh: bool = False
 ) -> Float[Tensor, "T F"]:
-    """GELU of what was widened plus its bias, which is left out of the product before; `tanh` is its older shape.
+    """GELU of the up projection plus its bias, which the product before leaves out; `tanh` is its approximation.
 
-    Of a gated one the first half is bent, and says how much of the second half passes. Gradients are the same every
-    time: what is added up is added up in one order.
+    With a gate (GeGLU), GELU of the first half is multiplied by the second half. Gradients are deterministic: sums have
+    a fixed order.
     """
-    bent: Tensor = _bias_gelu(wide.contiguous(), bias, gated, tanh)
-    return bent
+    activated: Tensor = _bias_gelu(wide.contiguous(), bias, gated, tanh)
+    return activated
 
 
 # fmt: off
 @triton.jit
 @no_type_check
-def _exp2(numbers):
-    """Two to the power of each, by the GPU's own instruction; the usual call also looks after numbers below 1e-38."""
+def _exp2(x):
+    """2**x by the GPU's own instruction; the usual call also handles numbers below 1e-38."""
     if HARDWARE:
         return tl.inline_asm_elementwise(
-            "ex2.approx.ftz.f32 $0, $1;", "=r,r", [numbers], dtype=tl.float32, is_pure=True, pack=1
+            "ex2.approx.ftz.f32 $0, $1;", "=r,r", [x], dtype=tl.float32, is_pure=True, pack=1
         )
-    return tl.exp2(numbers)
+    return tl.exp2(x)
 
 
 @triton.jit
 @no_type_check
-def _reciprocal(numbers):
-    """One over each, in the same way."""
+def _reciprocal(x):
+    """1 / x, likewise."""
     if HARDWARE:
         return tl.inline_asm_elementwise(
-            "rcp.approx.ftz.f32 $0, $1;", "=r,r", [numbers], dtype=tl.float32, is_pure=True, pack=1
+            "rcp.approx.ftz.f32 $0, $1;", "=r,r", [x], dtype=tl.float32, is_pure=True, pack=1
         )
-    return 1 / numbers
+    return 1 / x
 
 
 @triton.jit
 @no_type_check
-def _cdf_and_density(numbers, tanh: tl.constexpr):
-    """The share of each number that passes, and how fast it grows."""
+def _cdf_and_density(x, tanh: tl.constexpr):
+    """The normal distribution's cumulative probability at each number, and its derivative."""
     if tanh:
         # (1 + tanh u) / 2 is the logistic function of 2u.
-        bent = numbers * (1.5957691216 + 0.0713548162726 * numbers * numbers)
-        share = _reciprocal(1 + _exp2(bent * -1.4426950408889634))
-        growth = share * (1 - share) * (1.5957691216 + 0.2140644488178 * numbers * numbers)
-        return share, growth
-    bell = _exp2(numbers * numbers * -0.7213475204444817)
-    near = _reciprocal(1 + 0.2316418882663604 * tl.abs(numbers))
-    tail = 0.7107068705 + near * (-0.7265760135 + near * 0.5307027145)
-    tail = near * (0.127414796 + near * (-0.142248368 + near * tail)) * bell  # beyond the number, away from nought
-    return tl.where(numbers < 0, tail, 1 - tail), bell * 0.3989422804014327
+        double_u = x * (1.5957691216 + 0.0713548162726 * x * x)
+        cdf = _reciprocal(1 + _exp2(double_u * -1.4426950408889634))
+        density = cdf * (1 - cdf) * (1.5957691216 + 0.2140644488178 * x * x)
+        return cdf, density
+    bell_curve = _exp2(x * x * -0.7213475204444817)
+    inverse = _reciprocal(1 + 0.2316418882663604 * tl.abs(x))
+    tail = 0.7107068705 + inverse * (-0.7265760135 + inverse * 0.5307027145)
+    tail = inverse * (0.127414796 + inverse * (-0.142248368 + inverse * tail)) * bell_curve  # probability beyond |x|
+    return tl.where(x < 0, tail, 1 - tail), bell_curve * 0.3989422804014327
 
 
 @triton.jit
 @no_type_check
 def _gelu_forward(
-    wide, bias, bent, tokens, width: tl.constexpr, gated: tl.constexpr, biased: tl.constexpr, tanh: tl.constexpr,
+    wide, bias, activated, tokens, width: tl.constexpr, gated: tl.constexpr, biased: tl.constexpr, tanh: tl.constexpr,
     rows: tl.constexpr, columns: tl.constexpr
 ):
-    strips: tl.constexpr = (width + columns - 1) // columns
-    row = tl.program_id(0) // strips * rows + tl.arange(0, rows)[:, None]
-    column = tl.program_id(0) % strips * columns + tl.arange(0, columns)[None, :]
-    step: tl.constexpr = 2 * width if gated else width
-    there = (row < tokens) & (column < width)
-    place = row.to(tl.int64)
-    numbers = tl.load(wide + place * step + column, mask=there, other=0.0).to(tl.float32)
-    # Each row reads the bias for itself: to share it they would have to pass it round.
-    beside = bias + column + row * 0
+    column_tiles: tl.constexpr = (width + columns - 1) // columns
+    row = tl.program_id(0) // column_tiles * rows + tl.arange(0, rows)[:, None]
+    column = tl.program_id(0) % column_tiles * columns + tl.arange(0, columns)[None, :]
+    stride: tl.constexpr = 2 * width if gated else width
+    inside = (row < tokens) & (column < width)
+    token = row.to(tl.int64)
+    x = tl.load(wide + token * stride + column, mask=inside, other=0.0).to(tl.float32)
+    # Each row loads the bias itself: sharing it would take an exchange between warps.
+    bias_address = bias + column + row * 0
     if biased:
-        numbers += tl.load(beside, mask=there, other=0.0).to(tl.float32)
-    share, _ = _cdf_and_density(numbers, tanh)
-    numbers = numbers * share
+        x += tl.load(bias_address, mask=inside, other=0.0).to(tl.float32)
+    cdf, _ = _cdf_and_density(x, tanh)
+    x = x * cdf
     if gated:
-        passed = tl.load(wide + place * step + width + column, mask=there, other=0.0).to(tl.float32)
+        value = tl.load(wide + token * stride + width + column, mask=inside, other=0.0).to(tl.float32)
         if biased:
-            passed += tl.load(beside + width, mask=there, other=0.0).to(tl.float32)
-        numbers = numbers * passed
-    tl.store(bent + place * width + column, numbers.to(bent.dtype.element_ty), mask=there)
+            value += tl.load(bias_address + width, mask=inside, other=0.0).to(tl.float32)
+        x = x * value
+    tl.store(activated + token * width + column, x.to(activated.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 @no_type_check
 def _gelu_backward(
-    grad_output, wide, bias, gradient, sums, tokens, each,
+    grad_output, wide, bias, gradient, sums, tokens, rows_per_program,
     width: tl.constexpr, gated: tl.constexpr, biased: tl.constexpr,
     tanh: tl.constexpr, rows: tl.constexpr, columns: tl.constexpr
 ):
-    strips: tl.constexpr = (width + columns - 1) // columns
-    step: tl.constexpr = 2 * width if gated else width
-    part = tl.program_id(0) // strips
-    column = tl.program_id(0) % strips * columns + tl.arange(0, columns)[None, :]
-    inside = column < width
-    first = part * each
-    summed = tl.zeros([rows, columns], tl.float32)
-    summed_passed = tl.zeros([rows, columns], tl.float32)
-    for begin in tl.range(first, tl.minimum(first + each, tokens), rows):
+    column_tiles: tl.constexpr = (width + columns - 1) // columns
+    stride: tl.constexpr = 2 * width if gated else width
+    split = tl.program_id(0) // column_tiles
+    column = tl.program_id(0) % column_tiles * columns + tl.arange(0, columns)[None, :]
+    valid_column = column < width
+    first = split * rows_per_program
+    sum_gate = tl.zeros([rows, columns], tl.float32)
+    sum_value = tl.zeros([rows, columns], tl.float32)
+    for begin in tl.range(first, tl.minimum(first + rows_per_program, tokens), rows):
         row = begin + tl.arange(0, rows)[:, None]
-        there = (row < tokens) & inside
-        place = row.to(tl.int64)
-        slopes = tl.load(grad_output + place * width + column, mask=there, other=0.0).to(tl.float32)
-        numbers = tl.load(wide + place * step + column, mask=there, other=0.0).to(tl.float32)
-        beside = bias + column + row * 0
+        inside = (row < tokens) & valid_column
+        token = row.to(tl.int64)
+        grad = tl.load(grad_output + token * width + column, mask=inside, other=0.0).to(tl.float32)
+        x = tl.load(wide + token * stride + column, mask=inside, other=0.0).to(tl.float32)
+        bias_address = bias + column + row * 0
         if biased:
-            numbers += tl.load(beside, mask=there, other=0.0).to(tl.float32)
-        share, growth = _cdf_and_density(numbers, tanh)
+            x += tl.load(bias_address, mask=inside, other=0.0).to(tl.float32)
+        cdf, density = _cdf_and_density(x, tanh)
         if gated:
-            passed = tl.load(wide + place * step + width + column, mask=there, other=0.0).to(tl.float32)
+            value = tl.load(wide + token * stride + width + column, mask=inside, other=0.0).to(tl.float32)
             if biased:
-                passed += tl.load(beside + width, mask=there, other=0.0).to(tl.float32)
-            slopes_passed = slopes * numbers * share
+                value += tl.load(bias_address + width, mask=inside, other=0.0).to(tl.float32)
+            grad_value = grad * x * cdf
             tl.store(
-                gradient + place * step + width + column, slopes_passed.to(gradient.dtype.element_ty), mask=there
+                gradient + token * stride + width + column, grad_value.to(gradient.dtype.element_ty), mask=inside
             )
-            slopes = slopes * passed
-            summed_passed += slopes_passed
-        slopes = slopes * (share + numbers * growth)
-        tl.store(gradient + place * step + column, slopes.to(gradient.dtype.element_ty), mask=there)
-        summed += slopes
+            grad = grad * value
+            sum_value += grad_value
+        grad = grad * (cdf + x * density)
+        tl.store(gradient + token * stride + column, grad.to(gradient.dtype.element_ty), mask=inside)
+        sum_gate += grad
     if biased:
-        tl.store(sums + part * step + column, tl.sum(summed, 0)[None, :], mask=inside)
+        tl.store(sums + split * stride + column, tl.sum(sum_gate, 0)[None, :], mask=valid_column)
         if gated:
-            tl.store(sums + part * step + width + column, tl.sum(summed_passed, 0)[None, :], mask=inside)
+            tl.store(sums + split * stride + width + column, tl.sum(sum_value, 0)[None, :], mask=valid_column)
 # fmt: on
 
 
 def _arguments(wide: Tensor, bias: Tensor | None, gated: bool, tanh: bool) -> dict[str, Any]:
-    """What both kernels are told, by name."""
+    """The keyword arguments common to both kernels."""
     return {
         "tokens": wide.shape[0],
         "width": wide.shape[1] // 2 if gated else wide.shape[1],
@@ -162,27 +162,27 @@ def _arguments(wide: Tensor, bias: Tensor | None, gated: bool, tanh: bool) -> di
     }
 
 
-@triton_op("bertsmith::gelu", mutates_args={})
+@triton_op("bertsmith::bias_gelu", mutates_args={})
 def _bias_gelu(wide: Tensor, bias: Tensor | None, gated: bool, tanh: bool) -> Tensor:
     tokens, width = wide.shape[0], wide.shape[1] // (2 if gated else 1)
-    bent = torch.empty((tokens, width), dtype=wide.dtype, device=wide.device)
+    activated = torch.empty((tokens, width), dtype=wide.dtype, device=wide.device)
     kernel = wrap_triton(_gelu_forward) if COMPILED else _gelu_forward
     programs = -(-tokens // ROWS) * -(-width // COLUMNS)
-    kernel[(programs,)](wide, wide if bias is None else bias, bent, **_arguments(wide, bias, gated, tanh))
-    return bent
+    kernel[(programs,)](wide, wide if bias is None else bias, activated, **_arguments(wide, bias, gated, tanh))
+    return activated
 
 
-@triton_op("bertsmith::gelu_gradient", mutates_args={})
+@triton_op("bertsmith::bias_gelu_gradient", mutates_args={})
 def _gradient(grad_output: Tensor, wide: Tensor, bias: Tensor | None, gated: bool, tanh: bool) -> tuple[Tensor, Tensor]:
-    """The gradient of what was widened, and that of the bias, which is nothing where there is none."""
-    grad_output, (tokens, step) = grad_output.contiguous(), wide.shape
+    """The gradients of the up projection and of the bias, which is empty without a bias."""
+    grad_output, (tokens, stride) = grad_output.contiguous(), wide.shape
     gradient = torch.empty_like(wide)
-    each = max(1, -(-tokens // (STRIPS * ROWS))) * ROWS
-    sums = torch.empty((STRIPS, step if bias is not None else 0), dtype=torch.float32, device=wide.device)
+    rows_per_program = max(1, -(-tokens // (SPLITS * ROWS))) * ROWS
+    sums = torch.empty((SPLITS, stride if bias is not None else 0), dtype=torch.float32, device=wide.device)
     kernel = wrap_triton(_gelu_backward) if COMPILED else _gelu_backward
-    programs = STRIPS * -(-(step // 2 if gated else step) // COLUMNS)
-    given = (grad_output, wide, wide if bias is None else bias, gradient, sums)
-    kernel[(programs,)](*given, each=each, **_arguments(wide, bias, gated, tanh))
+    programs = SPLITS * -(-(stride // 2 if gated else stride) // COLUMNS)
+    pointers = (grad_output, wide, wide if bias is None else bias, gradient, sums)
+    kernel[(programs,)](*pointers, rows_per_program=rows_per_program, **_arguments(wide, bias, gated, tanh))
     return gradient, sums.sum(0).to(wide.dtype if bias is None else bias.dtype)
 
 
@@ -194,8 +194,8 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
     wide, *bias = ctx.saved_tensors
-    gradient, of_bias = _gradient(grad_output, wide, bias[0] if ctx.biased else None, ctx.gated, ctx.tanh)
-    return gradient, of_bias if ctx.biased else None, None, None
+    gradient, grad_bias = _gradient(grad_output, wide, bias[0] if ctx.biased else None, ctx.gated, ctx.tanh)
+    return gradient, grad_bias if ctx.biased else None, None, None
 
 
 _bias_gelu.register_autograd(_backward, setup_context=_setup_context)

@@ -1,9 +1,10 @@
-"""Cross-entropy over a vocabulary, some places at a time: never are all scores of all words there at once.
+"""Linear layer and cross-entropy over a vocabulary in chunks, so that the logits of all positions never exist at once.
 
-A step that guesses every token of a large batch would keep gigabytes of scores for the way back. Since the loss is a
-sum, its slopes are known as soon as some scores are: they are taken at once, in the place of the scores.
+A step that predicts every token of a large batch would keep gigabytes of logits for the backward pass. Since the loss
+is a sum, the gradient of each logit is known with the logits of its position: it is computed in the forward pass and
+overwrites them.
 
-Imported only where it is wanted, since it needs Triton.
+Imported only where it is used, since it needs Triton.
 """
 
 from typing import Any, no_type_check
@@ -14,8 +15,8 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
-CHUNK = 2**28  # scores: half a gibibyte in half precision; fewer would add up the slopes of the table more often
-COLUMNS, WARPS = 4096, 8  # of scores in a program at a time
+CHUNK = 2**28  # logits: half a gibibyte in half precision; fewer would sum the gradient of the table more often
+COLUMNS, WARPS = 4096, 8  # logits of a program at a time
 
 
 def linear_cross_entropy(
@@ -24,7 +25,7 @@ def linear_cross_entropy(
     bias: Float[Tensor, "V"],
     targets: Int[Tensor, "N"],
 ) -> Float[Tensor, ""]:
-    """The sum of what the true words cost, those of -100 left out: as `F.cross_entropy` of `F.linear` has it."""
+    """The summed loss, as `F.cross_entropy` of `F.linear`; targets of -100 are ignored."""
     total: Tensor
     total, *_ = _loss_and_gradients(hidden.contiguous(), table, bias, targets, bias.requires_grad)
     return total
@@ -32,53 +33,53 @@ def linear_cross_entropy(
 
 @triton.jit
 @no_type_check
-def _logit_gradients(scores, targets, costs, words: tl.constexpr, columns: tl.constexpr):
-    """Of one place: what the true word costs, and in the place of each score its slope."""
+def _logit_gradients(logits, targets, losses, vocabulary: tl.constexpr, columns: tl.constexpr):
+    """The loss of one position; the gradient of each logit overwrites the logit."""
     row = tl.program_id(0).to(tl.int64)
-    place = scores + row * words
+    logits_row = logits + row * vocabulary
     target = tl.load(targets + row)
-    asked = target >= 0
-    # Read before any warp can have written there: the sums below make all of them wait for each other.
-    true = tl.load(place + tl.where(asked, target, 0)).to(tl.float32) * 1.4426950408889634
-    most, summed = -1e30, 0.0
-    for first in tl.range(0, words, columns):
+    valid = target >= 0
+    # Loaded before any warp can have overwritten it: the sums below synchronise the warps.
+    true = tl.load(logits_row + tl.where(valid, target, 0)).to(tl.float32) * 1.4426950408889634
+    row_max, row_sum = -1e30, 0.0
+    for first in tl.range(0, vocabulary, columns):
         column = first + tl.arange(0, columns)
-        numbers = tl.load(place + column, mask=column < words, other=-float("inf")).to(tl.float32)
-        numbers = numbers * 1.4426950408889634  # powers of two are what a GPU computes
-        higher = tl.maximum(most, tl.max(numbers, 0))
-        summed = summed * tl.exp2(most - higher) + tl.sum(tl.exp2(numbers - higher), 0)
-        most = higher
-    whole = most + tl.log2(summed)
-    tl.store(costs + row, tl.where(asked, (whole - true) * 0.6931471805599453, 0.0))
-    for first in tl.range(0, words, columns):
+        x = tl.load(logits_row + column, mask=column < vocabulary, other=-float("inf")).to(tl.float32)
+        x = x * 1.4426950408889634  # log2(e): a GPU computes powers of two
+        new_max = tl.maximum(row_max, tl.max(x, 0))
+        row_sum = row_sum * tl.exp2(row_max - new_max) + tl.sum(tl.exp2(x - new_max), 0)
+        row_max = new_max
+    lse = row_max + tl.log2(row_sum)
+    tl.store(losses + row, tl.where(valid, (lse - true) * 0.6931471805599453, 0.0))
+    for first in tl.range(0, vocabulary, columns):
         column = first + tl.arange(0, columns)
-        numbers = tl.load(place + column, mask=column < words, other=-float("inf")).to(tl.float32)
-        slopes = tl.exp2(numbers * 1.4426950408889634 - whole) - tl.where(column == target, 1.0, 0.0)
-        slopes = tl.where(asked, slopes, 0.0)
-        tl.store(place + column, slopes.to(scores.dtype.element_ty), mask=column < words)
+        x = tl.load(logits_row + column, mask=column < vocabulary, other=-float("inf")).to(tl.float32)
+        grad = tl.exp2(x * 1.4426950408889634 - lse) - tl.where(column == target, 1.0, 0.0)
+        grad = tl.where(valid, grad, 0.0)
+        tl.store(logits_row + column, grad.to(logits.dtype.element_ty), mask=column < vocabulary)
 
 
-# Not a `triton_op`: a compiler that could look inside would begin with all products, and so have all scores at once.
-@torch.library.custom_op("bertsmith::entropy", mutates_args=())
+# Not a `triton_op`: a compiler that could look inside would compute all products first, and so keep all logits.
+@torch.library.custom_op("bertsmith::linear_cross_entropy", mutates_args=())
 def _loss_and_gradients(
     hidden: Tensor, table: Tensor, bias: Tensor, targets: Tensor, biased: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The sum, and its slopes by the vectors, by the table and by the bias."""
-    (places, _), words = hidden.shape, len(table)
-    rows = -(-places // max(1, -(-places * words // CHUNK)))
-    costs = hidden.new_empty(places, dtype=torch.float32)
-    by_hidden, by_bias = torch.empty_like(hidden), torch.zeros_like(bias, dtype=torch.float32)
-    by_table = torch.zeros_like(table, dtype=torch.float32)
-    room = hidden.new_empty((rows, words))
-    for first in range(0, places, rows):
-        some = slice(first, first + rows)
-        scores = torch.addmm(bias, hidden[some], table.t(), out=room[: len(hidden[some])])
-        _logit_gradients[(len(scores),)](scores, targets[some], costs[some], words, COLUMNS, num_warps=WARPS)
-        torch.mm(scores, table, out=by_hidden[some])
-        by_table += scores.t() @ hidden[some]
+    """The summed loss, and its gradients with respect to the vectors, the table and the bias."""
+    (positions, _), vocabulary = hidden.shape, len(table)
+    rows = -(-positions // max(1, -(-positions * vocabulary // CHUNK)))
+    losses = hidden.new_empty(positions, dtype=torch.float32)
+    grad_hidden, grad_bias = torch.empty_like(hidden), torch.zeros_like(bias, dtype=torch.float32)
+    grad_table = torch.zeros_like(table, dtype=torch.float32)
+    buffer = hidden.new_empty((rows, vocabulary))
+    for first in range(0, positions, rows):
+        chunk = slice(first, first + rows)
+        logits = torch.addmm(bias, hidden[chunk], table.t(), out=buffer[: len(hidden[chunk])])
+        _logit_gradients[(len(logits),)](logits, targets[chunk], losses[chunk], vocabulary, COLUMNS, num_warps=WARPS)
+        torch.mm(logits, table, out=grad_hidden[chunk])
+        grad_table += logits.t() @ hidden[chunk]
         if biased:
-            by_bias += scores.sum(0, dtype=torch.float32)
-    return costs.sum(), by_hidden, by_table.to(table.dtype), by_bias.to(bias.dtype)
+            grad_bias += logits.sum(0, dtype=torch.float32)
+    return losses.sum(), grad_hidden, grad_table.to(table.dtype), grad_bias.to(bias.dtype)
 
 
 @_loss_and_gradients.register_fake

@@ -1,13 +1,13 @@
-"""Words and the company they keep: a block of word2vec learnt from in two programs of a GPU.
+"""word2vec on a GPU: a block of skip-gram or CBOW with negative sampling, in two Triton kernels.
 
-The thirty kernels that torch makes of a block are each so short that most of their time is the wait for the one before.
-Here one kernel holds all products of a tile, and leaves what is to be added; the other adds it, when every tile has
-read the tables as they were. `objectives/word2vec.py` says what is learnt, and is the exact, slower twin.
+Of the thirty kernels that torch makes of a block each is so short that most of its time is the wait for the one before.
+Here one kernel computes all products of a tile and stores the updates; the other adds them to the tables, after every
+tile has read the tables. `objectives/word2vec.py` says what is learnt, and is the exact, slower twin.
 
-Shapes here: R tiles of a block, W words of a tile, C the same with the window on both sides, K false neighbours that
+Shapes: R tiles of a block, W words of a tile, C words of a tile with the windows on both sides, K negative samples that
 the block shares, V words of the vocabulary, D width.
 
-Imported only where it is wanted, since it needs Triton.
+Imported only where it is used, since it needs Triton.
 """
 
 from typing import Literal, no_type_check
@@ -18,14 +18,14 @@ import triton.language as tl
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-PIECES = {"skip-gram": 64, "cbow": 128}  # numbers of a vector that are looked at together: the fastest on an H200
-WIDEST = 128  # words of a tile with its windows, and false neighbours: their products lie in registers
+CHUNKS = {"skip-gram": 64, "cbow": 128}  # dimensions of a vector at a time: the fastest on an H200
+MAX_WORDS = 128  # of a tile with its windows, and of negative samples: their products are kept in registers
 WARPS = 8  # of a tile
 
 
 def fits(wide: int, shared: int) -> bool:
-    """Whether a tile of so many words, its windows included, fits with so many false neighbours."""
-    return max(wide, shared) <= WIDEST
+    """Whether a tile of `wide` words, its windows included, fits with `shared` negative samples."""
+    return max(wide, shared) <= MAX_WORDS
 
 
 def update(
@@ -40,135 +40,139 @@ def update(
     negatives: int,
     max_step: float,
 ) -> None:
-    """Move both tables by one block, none of its false neighbours by more than `farthest`."""
+    """One step of SGD on both tables by one block; the update of a negative sample is at most `max_step` long."""
     (tiles, tile, wide), shared, width = in_window.shape, len(negative_ids), inputs.shape[1]
-    own, others = (inputs, outputs) if kind == "skip-gram" else (outputs, inputs)
-    of_own, of_others, of_false = (inputs.new_empty(tiles, rows, width) for rows in (tile, wide, shared))
+    centre_table, context_table = (inputs, outputs) if kind == "skip-gram" else (outputs, inputs)
+    updates = tuple(inputs.new_empty(tiles, rows, width) for rows in (tile, wide, shared))
     shape = {"width": width, "tile": tile, "wide": wide, "shared": shared}
-    _tile_gradients[(tiles,)](
-        own, others, outputs, words, in_window.view(torch.uint8), negative_ids, learning_rate,
-        of_own, of_others, of_false,
-        negatives=negatives, cbow=kind == "cbow", columns=_padded_size(wide), drawn=_padded_size(shared),
-        piece=min(PIECES[kind], _padded_size(width)), num_warps=WARPS, num_stages=1, **shape,
+    _tile_updates[(tiles,)](
+        centre_table, context_table, outputs, words, in_window.view(torch.uint8), negative_ids, learning_rate, *updates,
+        negatives=negatives, cbow=kind == "cbow", context_block=_padded_size(wide),
+        negative_block=_padded_size(shared), chunk=min(CHUNKS[kind], _padded_size(width)), num_warps=WARPS,
+        num_stages=1, **shape,
     )  # fmt: skip
-    _apply_gradients[(tiles * (tile + wide) + shared,)](
-        own, others, outputs, words, negative_ids, of_own, of_others, of_false, tiles,
-        farthest=max_step, numbers=_padded_size(width), num_warps=1, **shape,
+    _apply_updates[(tiles * (tile + wide) + shared,)](
+        centre_table, context_table, outputs, words, negative_ids, *updates, tiles, max_step=max_step,
+        width_block=_padded_size(width), num_warps=1, **shape,
     )  # fmt: skip
 
 
 def _padded_size(size: int) -> int:
-    """What a program can hold that many in: a power of two, and no product is of fewer than 16."""
+    """The block for a size: Triton takes powers of two, and products of at least 16."""
     return max(16, 1 << (size - 1).bit_length())
 
 
 # fmt: off
 @triton.jit
 @no_type_check
-def _load_rows(table, rows, there, numbers, width: tl.constexpr):
-    places = table + rows[:, None] * width + numbers[None, :]
-    return tl.load(places, mask=there[:, None] & (numbers < width)[None, :], other=0.0)
+def _load_rows(table, rows, valid, dims, width: tl.constexpr):
+    addresses = table + rows[:, None] * width + dims[None, :]
+    return tl.load(addresses, mask=valid[:, None] & (dims < width)[None, :], other=0.0)
 
 
 @triton.jit
 @no_type_check
-def _store_rows(base, rows, there, numbers, width: tl.constexpr, found):
-    places = base + rows[:, None] * width + numbers[None, :]
-    tl.store(places, found, mask=there[:, None] & (numbers < width)[None, :])
+def _store_rows(base, rows, valid, dims, width: tl.constexpr, values):
+    addresses = base + rows[:, None] * width + dims[None, :]
+    tl.store(addresses, values, mask=valid[:, None] & (dims < width)[None, :])
 
 
 @triton.jit
 @no_type_check
-def _product(one, other):
-    """In full precision, of three products that the GPU is fast at."""
-    return tl.dot(one, other, input_precision="tf32x3")
+def _product(left, right):
+    """In float32 precision, as three TF32 products of the tensor cores."""
+    return tl.dot(left, right, input_precision="tf32x3")
 
 
 @triton.jit
 @no_type_check
-def _tile_gradients(
-    own, others, outputs, words, near, false, rate, of_own, of_others, of_false, negatives: tl.constexpr,
-    cbow: tl.constexpr, width: tl.constexpr, tile: tl.constexpr, wide: tl.constexpr, shared: tl.constexpr,
-    columns: tl.constexpr, drawn: tl.constexpr, piece: tl.constexpr
+def _tile_updates(
+    centre_table, context_table, outputs, words, in_window, negative_ids, learning_rate, centre_updates,
+    context_updates, negative_updates, negatives: tl.constexpr, cbow: tl.constexpr, width: tl.constexpr,
+    tile: tl.constexpr, wide: tl.constexpr, shared: tl.constexpr, context_block: tl.constexpr,
+    negative_block: tl.constexpr, chunk: tl.constexpr
 ):
-    """What a tile adds to the rows of its own words, of those round them and of the false neighbours."""
+    """The updates of a tile for the rows of its centre words, of their context words and of the negative samples."""
     number = tl.program_id(0)
-    row, column, lot, first = tl.arange(0, tile), tl.arange(0, columns), tl.arange(0, drawn), tl.arange(0, piece)
-    every, around, drew = row < tile, column < wide, lot < shared
-    centres = tl.load(words + number * wide + (wide - tile) // 2 + row)
-    company = tl.load(words + number * wide + column, mask=around, other=0)
-    wrong = tl.load(false + lot, mask=drew, other=0)
-    pairs = near + (number * tile + row[:, None]) * wide + column[None, :]
-    pairs = tl.load(pairs, mask=around[None, :], other=0).to(tl.float32)
+    row, column = tl.arange(0, tile), tl.arange(0, context_block)
+    sample, first = tl.arange(0, negative_block), tl.arange(0, chunk)
+    valid_row, valid_column, valid_sample = row < tile, column < wide, sample < shared
+    centre_ids = tl.load(words + number * wide + (wide - tile) // 2 + row)
+    context_ids = tl.load(words + number * wide + column, mask=valid_column, other=0)
+    sample_ids = tl.load(negative_ids + sample, mask=valid_sample, other=0)
+    pairs = in_window + (number * tile + row[:, None]) * wide + column[None, :]
+    pairs = tl.load(pairs, mask=valid_column[None, :], other=0).to(tl.float32)
     count = tl.sum(pairs, 1)
-    told = tl.where(count > 0, 1.0, 0.0) if cbow else count
-    shares = pairs / tl.maximum(count, 1.0)[:, None]
+    targets = tl.where(count > 0, 1.0, 0.0) if cbow else count
+    mean_weights = pairs / tl.maximum(count, 1.0)[:, None]
 
-    # How near the vectors are, over all their numbers.
-    of_true = tl.zeros([tile, 1 if cbow else columns], tl.float32)
-    of_wrong = tl.zeros([tile, drawn], tl.float32)
-    for begin in range(0, width, piece):
-        numbers = begin + first
-        mine = _load_rows(own, centres, every, numbers, width)
-        theirs = _load_rows(others, company, around, numbers, width)
-        lies = _load_rows(outputs, wrong, drew, numbers, width)
+    # Dot products of the vectors, chunk by chunk.
+    positive_scores = tl.zeros([tile, 1 if cbow else context_block], tl.float32)
+    negative_scores = tl.zeros([tile, negative_block], tl.float32)
+    for begin in range(0, width, chunk):
+        dims = begin + first
+        centres = _load_rows(centre_table, centre_ids, valid_row, dims, width)
+        contexts = _load_rows(context_table, context_ids, valid_column, dims, width)
+        samples = _load_rows(outputs, sample_ids, valid_sample, dims, width)
         if cbow:
-            read = _product(shares, theirs)
-            of_true += tl.sum(read * mine, 1)[:, None]
+            hidden = _product(mean_weights, contexts)
+            positive_scores += tl.sum(hidden * centres, 1)[:, None]
         else:
-            read = mine
-            of_true += _product(read, tl.trans(theirs))
-        of_wrong += _product(read, tl.trans(lies))
+            hidden = centres
+            positive_scores += _product(hidden, tl.trans(contexts))
+        negative_scores += _product(hidden, tl.trans(samples))
 
-    # By how much each is missed, times the rate, and what follows for the vectors.
-    scale = -tl.load(rate)
-    missed = (tl.sigmoid(of_true) - 1) * scale * (told[:, None] if cbow else pairs)
-    fooled = tl.sigmoid(of_wrong) * told[:, None] * (scale * negatives / shared)
-    for begin in range(0, width, piece):
-        numbers = begin + first
-        mine = _load_rows(own, centres, every, numbers, width)
-        theirs = _load_rows(others, company, around, numbers, width)
-        lies = _load_rows(outputs, wrong, drew, numbers, width)
+    # The gradients of the scores times the learning rate, then the updates of the vectors.
+    scale = -tl.load(learning_rate)
+    positive_steps = (tl.sigmoid(positive_scores) - 1) * scale * (targets[:, None] if cbow else pairs)
+    negative_steps = tl.sigmoid(negative_scores) * targets[:, None] * (scale * negatives / shared)
+    for begin in range(0, width, chunk):
+        dims = begin + first
+        centres = _load_rows(centre_table, centre_ids, valid_row, dims, width)
+        contexts = _load_rows(context_table, context_ids, valid_column, dims, width)
+        samples = _load_rows(outputs, sample_ids, valid_sample, dims, width)
         if cbow:
-            read = _product(shares, theirs)
-            of_read = mine * missed + _product(fooled, lies)
-            of_mine = read * missed
-            of_theirs = _product(tl.trans(shares), of_read)
+            hidden = _product(mean_weights, contexts)
+            hidden_update = centres * positive_steps + _product(negative_steps, samples)
+            centre_update = hidden * positive_steps
+            context_update = _product(tl.trans(mean_weights), hidden_update)
         else:
-            read = mine
-            of_mine = _product(missed, theirs) + _product(fooled, lies)
-            of_theirs = _product(tl.trans(missed), read)
-        _store_rows(of_own, number * tile + row, every, numbers, width, of_mine)
-        _store_rows(of_others, number * wide + column, around, numbers, width, of_theirs)
-        _store_rows(of_false, number * shared + lot, drew, numbers, width, _product(tl.trans(fooled), read))
+            hidden = centres
+            centre_update = _product(positive_steps, contexts) + _product(negative_steps, samples)
+            context_update = _product(tl.trans(positive_steps), hidden)
+        negative_update = _product(tl.trans(negative_steps), hidden)
+        _store_rows(centre_updates, number * tile + row, valid_row, dims, width, centre_update)
+        _store_rows(context_updates, number * wide + column, valid_column, dims, width, context_update)
+        _store_rows(negative_updates, number * shared + sample, valid_sample, dims, width, negative_update)
 
 
 @triton.jit
 @no_type_check
-def _apply_gradients(
-    own, others, outputs, words, false, of_own, of_others, of_false, tiles, farthest: tl.constexpr,
-    width: tl.constexpr, tile: tl.constexpr, wide: tl.constexpr, shared: tl.constexpr, numbers: tl.constexpr
+def _apply_updates(
+    centre_table, context_table, outputs, words, negative_ids, centre_updates, context_updates, negative_updates, tiles,
+    max_step: tl.constexpr, width: tl.constexpr, tile: tl.constexpr, wide: tl.constexpr, shared: tl.constexpr,
+    width_block: tl.constexpr
 ):
-    """One row added to its table: first those of the words, then of those round them, then of the false neighbours."""
-    place = tl.program_id(0)
-    number = tl.arange(0, numbers)
-    there = number < width
-    if place < tiles * tile:
-        row = tl.load(words + place // tile * wide + (wide - tile) // 2 + place % tile)
-        change = tl.load(of_own + place * width + number, mask=there, other=0.0)
-        tl.atomic_add(own + row * width + number, change, mask=there, sem="relaxed")
-    elif place < tiles * (tile + wide):
-        place -= tiles * tile
-        row = tl.load(words + place)
-        change = tl.load(of_others + place * width + number, mask=there, other=0.0)
-        tl.atomic_add(others + row * width + number, change, mask=there, sem="relaxed")
+    """One row added to its table: programs of centre words first, then of context words, then of negative samples."""
+    index = tl.program_id(0)
+    dim = tl.arange(0, width_block)
+    valid = dim < width
+    if index < tiles * tile:
+        row = tl.load(words + index // tile * wide + (wide - tile) // 2 + index % tile)
+        update = tl.load(centre_updates + index * width + dim, mask=valid, other=0.0)
+        tl.atomic_add(centre_table + row * width + dim, update, mask=valid, sem="relaxed")
+    elif index < tiles * (tile + wide):
+        index -= tiles * tile
+        row = tl.load(words + index)
+        update = tl.load(context_updates + index * width + dim, mask=valid, other=0.0)
+        tl.atomic_add(context_table + row * width + dim, update, mask=valid, sem="relaxed")
     else:
-        place -= tiles * (tile + wide)
-        row = tl.load(false + place)
-        change = tl.zeros([numbers], tl.float32)
-        for part in range(tiles):
-            change += tl.load(of_false + (part * shared + place) * width + number, mask=there, other=0.0)
-        length = tl.sqrt(tl.sum(change * change, 0))
-        change *= farthest / tl.maximum(length, farthest)
-        tl.atomic_add(outputs + row * width + number, change, mask=there, sem="relaxed")
+        index -= tiles * (tile + wide)
+        row = tl.load(negative_ids + index)
+        update = tl.zeros([width_block], tl.float32)
+        for number in range(tiles):
+            update += tl.load(negative_updates + (number * shared + index) * width + dim, mask=valid, other=0.0)
+        length = tl.sqrt(tl.sum(update * update, 0))
+        update *= max_step / tl.maximum(length, max_step)
+        tl.atomic_add(outputs + row * width + dim, update, mask=valid, sem="relaxed")
 # fmt: on

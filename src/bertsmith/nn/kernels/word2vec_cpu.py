@@ -1,14 +1,14 @@
-"""Loops: blocks of word2vec learnt from on a processor, as plain loops that Numba compiles.
+"""word2vec on a CPU: blocks of skip-gram or CBOW with negative sampling, as plain loops that Numba compiles.
 
-A library takes longer to begin the small products of a block than to work them out, and leaves them to one processor.
-Here the tiles of a block are shared by all processors, and so are the numbers of a vector when, after every tile has
-read the tables as they were, all is added: nothing depends on who is faster, or on how many they are.
+A library takes longer to start the small products of a block than to compute them, and leaves them to one core. Here
+the tiles of a block are shared by all cores. After every tile has read the tables, the updates are added, and the cores
+share the dimensions of the vectors: the result depends neither on timing nor on the number of cores.
 `objectives/word2vec.py` says what is learnt, and is the exact, slower twin.
 
-Shapes here: G blocks, R tiles of a block, W words of a tile, C the same with the window on both sides, K false
-neighbours that a block shares, V words of the vocabulary, D width.
+Shapes: G blocks, R tiles of a block, W words of a tile, C words of a tile with the windows on both sides, K negative
+samples that a block shares, V words of the vocabulary, D width.
 
-Imported only where it is wanted, since it needs Numba.
+Imported only where it is used, since it needs Numba.
 """
 
 import math
@@ -19,11 +19,11 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int64
 from numba import prange
 
-AT_ONCE = 4  # rows on either side that `_products` and `_gather` go over in one loop
+UNROLL = 4  # rows on either side that `_products` and `_gather` take in one loop
 PROCESSORS = numba.get_num_threads()
 
 FLOAT = np.float32
-DOUBLINGS = FLOAT(-1 / np.log(2))  # e to the -x is 2 to so many x
+MINUS_LOG2_E = FLOAT(-1 / np.log(2))  # exp(-x) is 2 ** (x * MINUS_LOG2_E)
 FIRST, SECOND, THIRD, FOURTH, FIFTH = (FLOAT(np.log(2) ** part / math.factorial(part)) for part in range(1, 6))
 
 jit: Any = numba.njit(fastmath=True, error_model="numpy")
@@ -44,126 +44,130 @@ def update(
     max_step: float,
     threads: int,
 ) -> None:
-    """Move both tables by one block after the other, no false neighbour by more than `farthest` at once."""
-    pieces = min(threads, PROCESSORS)
-    numba.set_num_threads(pieces)
-    (_, tiles, tile, wide), drawn, width = in_window.shape, negative_ids.shape[1], inputs.shape[1]
-    held = -(-drawn // AT_ONCE) * AT_ONCE
-    shapes = (tiles, tile, width), (tiles, wide, width), (held, width), (tiles * tile, width), (tiles * tile, held)
-    space = tuple(np.empty(shape, FLOAT) for shape in shapes)
-    lies = np.zeros((held, width), FLOAT)  # what only fills the last four stays nought
-    own, others = (inputs, outputs) if kind == "skip-gram" else (outputs, inputs)
-    rates = FLOAT(-learning_rate), FLOAT(negatives / drawn), FLOAT(max_step)
+    """Steps of SGD on both tables, block by block; the update of a negative sample is at most `max_step` long."""
+    cores = min(threads, PROCESSORS)
+    numba.set_num_threads(cores)
+    (_, tiles, tile, wide), shared, width = in_window.shape, negative_ids.shape[1], inputs.shape[1]
+    padded = -(-shared // UNROLL) * UNROLL
+    shapes = (tiles, tile, width), (tiles, wide, width), (padded, width), (tiles * tile, width), (tiles * tile, padded)
+    buffers = tuple(np.empty(shape, FLOAT) for shape in shapes)
+    samples = np.zeros((padded, width), FLOAT)  # rows of padding stay 0
+    centre_table, context_table = (inputs, outputs) if kind == "skip-gram" else (outputs, inputs)
+    rates = FLOAT(-learning_rate), FLOAT(negatives / shared), FLOAT(max_step)
     _update(
-        (own, others, outputs),
+        (centre_table, context_table, outputs),
         (words, in_window, context_counts, negative_ids),
         rates,
         kind == "cbow",
-        pieces,
-        lies,
-        space,
+        cores,
+        samples,
+        buffers,
     )
 
 
 # fmt: off
 @parallel_jit
 @no_type_check
-def _update(tables, blocks, rates, cbow, pieces, lies, space):
-    """Block after block: all tiles, then what they do to each false neighbour, then both tables, piece by piece."""
-    own, others, outputs = tables
-    words, near, company, false = blocks
-    scale, weight, farthest = rates
-    of_own, of_others, of_false, read, fooled = space
-    tiles, tile = near.shape[1:3]
-    wide, width = of_others.shape[1:]
-    margin, drawn = (wide - tile) // 2, false.shape[1]
+def _update(tables, blocks, rates, cbow, cores, samples, buffers):
+    """Block after block: all tiles, then the updates of the negative samples, then both tables."""
+    centre_table, context_table, outputs = tables
+    words, in_window, context_counts, negative_ids = blocks
+    scale, weight, max_step = rates
+    centre_updates, context_updates, negative_updates, hidden, negative_steps = buffers
+    tiles, tile = in_window.shape[1:3]
+    wide, width = context_updates.shape[1:]
+    margin, shared = (wide - tile) // 2, negative_ids.shape[1]
     for block in range(len(words)):
-        for lot in range(drawn):
-            lies[lot] = outputs[false[block, lot]]
+        for index in range(shared):
+            samples[index] = outputs[negative_ids[block, index]]
         for number in prange(tiles):
-            these = slice(number * tile, (number + 1) * tile)
-            given = words[block, number], near[block, number], company[block, these, 0], lies, scale, weight
-            left = of_own[number], of_others[number], read[these], fooled[these]
+            rows = slice(number * tile, (number + 1) * tile)
+            inputs = (
+                words[block, number], in_window[block, number], context_counts[block, rows, 0], samples, scale, weight
+            )
+            results = centre_updates[number], context_updates[number], hidden[rows], negative_steps[rows]
             if cbow:
-                _cbow(own, others, given, left)
+                _cbow(centre_table, context_table, inputs, results)
             else:
-                _skip_gram(own, others, given, left)
-        for four in prange(len(of_false) // AT_ONCE):
-            lots = slice(four * AT_ONCE, (four + 1) * AT_ONCE)
-            _negative_gradients(fooled[:, lots], read, of_false[lots], farthest)
-        for piece in prange(pieces):
-            some = slice(piece * width // pieces, (piece + 1) * width // pieces)
+                _skip_gram(centre_table, context_table, inputs, results)
+        for four in prange(len(negative_updates) // UNROLL):
+            some = slice(four * UNROLL, (four + 1) * UNROLL)
+            _negative_updates(negative_steps[:, some], hidden, negative_updates[some], max_step)
+        for core in prange(cores):
+            dims = slice(core * width // cores, (core + 1) * width // cores)
             for number in range(tiles):
                 for place in range(tile):
-                    _add_scaled(own[words[block, number, margin + place], some], FLOAT(1), of_own[number, place, some])
+                    word = words[block, number, margin + place]
+                    _add_scaled(centre_table[word, dims], FLOAT(1), centre_updates[number, place, dims])
                 for place in range(wide):
-                    _add_scaled(others[words[block, number, place], some], FLOAT(1), of_others[number, place, some])
-            for lot in range(drawn):
-                _add_scaled(outputs[false[block, lot], some], FLOAT(1), of_false[lot, some])
+                    word = words[block, number, place]
+                    _add_scaled(context_table[word, dims], FLOAT(1), context_updates[number, place, dims])
+            for index in range(shared):
+                _add_scaled(outputs[negative_ids[block, index], dims], FLOAT(1), negative_updates[index, dims])
 
 
 @jit
 @no_type_check
-def _skip_gram(own, others, given, left):
-    """What a tile leaves to be added where each word tells its neighbours, one by one."""
-    words, near, company, lies, scale, weight = given
-    of_own, of_others, read, fooled = left
-    tile, reach = near.shape[0], near.shape[1] - near.shape[0] + 1
-    of_own[:], of_others[:] = 0, 0
+def _skip_gram(centre_table, context_table, inputs, results):
+    """The updates of a tile by skip-gram: each word predicts its neighbours, one by one."""
+    words, in_window, context_counts, samples, scale, weight = inputs
+    centre_updates, context_updates, hidden, negative_steps = results
+    tile, span = in_window.shape[0], in_window.shape[1] - in_window.shape[0] + 1
+    centre_updates[:], context_updates[:] = 0, 0
     for place in range(tile):
-        read[place] = own[words[reach // 2 + place]]
-    _products(read, lies, fooled)
+        hidden[place] = centre_table[words[span // 2 + place]]
+    _products(hidden, samples, negative_steps)
     for place in range(tile):
-        for other in range(place, place + reach):
-            if near[place, other]:
-                row = others[words[other]]
-                missed = (_sigmoid(_product(read[place], row)) - FLOAT(1)) * scale
-                _add_scaled(of_own[place], missed, row)
-                _add_scaled(of_others[other], missed, read[place])
-    _scaled_sigmoid(fooled, company * (scale * weight))
-    _gather(fooled, lies, of_own)
+        for other in range(place, place + span):
+            if in_window[place, other]:
+                row = context_table[words[other]]
+                positive_steps = (_sigmoid(_product(hidden[place], row)) - FLOAT(1)) * scale
+                _add_scaled(centre_updates[place], positive_steps, row)
+                _add_scaled(context_updates[other], positive_steps, hidden[place])
+    _scaled_sigmoid(negative_steps, context_counts * (scale * weight))
+    _gather(negative_steps, samples, centre_updates)
 
 
 @jit
 @no_type_check
-def _cbow(own, others, given, left):
-    """What a tile leaves to be added where the mean of a word's neighbours tells the word."""
-    words, near, company, lies, scale, weight = given
-    of_own, of_others, read, fooled = left
-    tile, reach = near.shape[0], near.shape[1] - near.shape[0] + 1
-    shares, told = FLOAT(1) / np.maximum(company, FLOAT(1)), np.minimum(company, FLOAT(1)) * scale
-    missed = np.empty(tile, FLOAT)
-    of_read = of_own  # until all others have theirs
-    read[:], of_read[:], of_others[:] = 0, 0, 0
+def _cbow(centre_table, context_table, inputs, results):
+    """The updates of a tile by CBOW: the mean of a word's neighbours predicts the word."""
+    words, in_window, context_counts, samples, scale, weight = inputs
+    centre_updates, context_updates, hidden, negative_steps = results
+    tile, span = in_window.shape[0], in_window.shape[1] - in_window.shape[0] + 1
+    mean_weights, scales = FLOAT(1) / np.maximum(context_counts, FLOAT(1)), np.minimum(context_counts, FLOAT(1)) * scale
+    positive_steps = np.empty(tile, FLOAT)
+    hidden_updates = centre_updates  # the same buffer, until the context words have their updates
+    hidden[:], hidden_updates[:], context_updates[:] = 0, 0, 0
     for place in range(tile):
-        for other in range(place, place + reach):
-            if near[place, other]:
-                _add_scaled(read[place], shares[place], others[words[other]])
-    _products(read, lies, fooled)
+        for other in range(place, place + span):
+            if in_window[place, other]:
+                _add_scaled(hidden[place], mean_weights[place], context_table[words[other]])
+    _products(hidden, samples, negative_steps)
     for place in range(tile):
-        true = own[words[reach // 2 + place]]
-        missed[place] = (_sigmoid(_product(read[place], true)) - FLOAT(1)) * told[place]
-        _add_scaled(of_read[place], missed[place], true)
-    _scaled_sigmoid(fooled, told * weight)
-    _gather(fooled, lies, of_read)
+        true = centre_table[words[span // 2 + place]]
+        positive_steps[place] = (_sigmoid(_product(hidden[place], true)) - FLOAT(1)) * scales[place]
+        _add_scaled(hidden_updates[place], positive_steps[place], true)
+    _scaled_sigmoid(negative_steps, scales * weight)
+    _gather(negative_steps, samples, hidden_updates)
     for place in range(tile):
-        for other in range(place, place + reach):
-            if near[place, other]:
-                _add_scaled(of_others[other], shares[place], of_read[place])
-        of_own[place] = read[place] * missed[place]
+        for other in range(place, place + span):
+            if in_window[place, other]:
+                _add_scaled(context_updates[other], mean_weights[place], hidden_updates[place])
+        centre_updates[place] = hidden[place] * positive_steps[place]
 
 
 @jit
 @no_type_check
-def _negative_gradients(fooled, read, of_false, farthest):
-    """What all words of a block do to some of its false neighbours."""
-    of_false[:] = 0
-    _gather(fooled.T, read, of_false)
-    for lot in range(len(of_false)):
-        row = of_false[lot]
+def _negative_updates(negative_steps, hidden, updates, max_step):
+    """The updates of some negative samples by all words of a block, each at most `max_step` long."""
+    updates[:] = 0
+    _gather(negative_steps.T, hidden, updates)
+    for index in range(len(updates)):
+        row = updates[index]
         length = np.sqrt(_product(row, row))
-        if length > farthest:
-            row *= farthest / length
+        if length > max_step:
+            row *= max_step / length
 
 
 @jit
@@ -175,23 +179,23 @@ def _sigmoid(number):
 @jit
 @no_type_check
 def _scaled_sigmoid(scores, factors):
-    """The sigmoid of each, times its row's factor: to 1e-6, and as a compiler can do many at once.
+    """The sigmoid of each score times its row's factor, in place: to 1e-6, in loops that a compiler can vectorise.
 
-    A power of two is its whole part, which is put where a float has its exponent, times that of what is left, at most
-    a half, by the first parts of its series.
+    Two to a power is two to its integer part, which is written into the exponent of a float, times two to the rest, at
+    most a half, by the first five terms of its series.
     """
     every, powers = scores.reshape(-1), np.empty_like(scores)
     exponents = powers.reshape(-1).view(np.int32)
-    for lot in range(len(every)):
-        power = min(max(every[lot] * DOUBLINGS, FLOAT(-126)), FLOAT(126))
+    for index in range(len(every)):
+        power = min(max(every[index] * MINUS_LOG2_E, FLOAT(-126)), FLOAT(126))
         whole = np.floor(power + FLOAT(0.5))
-        left = power - whole
-        exponents[lot] = (np.int32(whole) + np.int32(127)) << np.int32(23)
-        every[lot] = FLOAT(1) + left * (FIRST + left * (SECOND + left * (THIRD + left * (FOURTH + left * FIFTH))))
+        rest = power - whole
+        exponents[index] = (np.int32(whole) + np.int32(127)) << np.int32(23)
+        every[index] = FLOAT(1) + rest * (FIRST + rest * (SECOND + rest * (THIRD + rest * (FOURTH + rest * FIFTH))))
     for place in range(len(scores)):
         row, power = scores[place], powers[place]
-        for lot in range(len(row)):
-            row[lot] = factors[place] / (FLOAT(1) + row[lot] * power[lot])
+        for index in range(len(row)):
+            row[index] = factors[place] / (FLOAT(1) + row[index] * power[index])
 
 
 @jit
@@ -213,7 +217,7 @@ def _add_scaled(row, factor, other):
 @jit
 @no_type_check
 def _products(rows, table, found):
-    """Of every row with every one of a table: four with four at a time, so that more is multiplied than loaded."""
+    """Dot products of every row with every row of a table: four by four, so that more is multiplied than loaded."""
     for row in range(0, len(rows), 4):
         one, two, three, four = _four(rows, row)
         for place in range(0, len(table), 4):
@@ -234,7 +238,7 @@ def _products(rows, table, found):
 @jit
 @no_type_check
 def _gather(weights, table, found):
-    """To every row all rows of a table, each by its weight: to four of them four at a time."""
+    """Adds the weighted rows of a table to every row: four by four."""
     for row in range(0, len(found), 4):
         one, two, three, four = _four(found, row)
         for place in range(0, len(table), 4):
@@ -252,7 +256,7 @@ def _gather(weights, table, found):
 @jit
 @no_type_check
 def _four(rows, place):
-    """Four rows of a table, or four numbers of a row."""
+    """Four consecutive rows of a table, or numbers of a row."""
     return rows[place], rows[place + 1], rows[place + 2], rows[place + 3]
 
 
@@ -264,14 +268,14 @@ def _store_four(numbers, row, place):
 
 @jit
 @no_type_check
-def _multiply_add(sums, factor, others):
-    a, b, c, d = others
+def _multiply_add(sums, factor, four):
+    a, b, c, d = four
     return sums[0] + factor * a, sums[1] + factor * b, sums[2] + factor * c, sums[3] + factor * d
 
 
 @jit
 @no_type_check
-def _weighted_sum(weights, others):
-    a, b, c, d = others
+def _weighted_sum(weights, four):
+    a, b, c, d = four
     return weights[0] * a + weights[1] * b + weights[2] * c + weights[3] * d
 # fmt: on

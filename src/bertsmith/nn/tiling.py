@@ -1,0 +1,87 @@
+"""Tiling: sequences of one length in runs whose tiles an attention kernel reads in place, without padding or a copy."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from bertsmith.nn.window import Window
+
+KEY_MULTIPLE = 32  # keys of a tile: what exceeds a multiple of a CPU's vectors is computed one number at a time
+
+
+@dataclass(frozen=True)
+class Run:
+    """Consecutive sequences of one length, cut into tiles of one sequence, or of several short ones."""
+
+    start: int  # its first token
+    tiles: int
+    sequences_per_tile: int
+    length: int
+    key_length: int  # keys that a tile reads from its own start on; those of the next sequence are masked
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """All sequences in runs, with the index of each token there and back if they were not sorted by length."""
+
+    runs: tuple[Run, ...]
+    tokens: Int[Tensor, "T"] | None = None  # the token at each position of the runs
+    slots: Int[Tensor, "T"] | None = None  # the position in the runs of each token
+
+
+def tile_by_length(bounds: Tensor) -> Tiling:
+    """Sequences by length, the longest first, as callers that sort do; empty sequences are left out."""
+    ends = bounds.numpy().astype(np.int64)
+    starts, lengths = ends[:-1], np.diff(ends)
+    total = int(ends[-1])
+    order = np.argsort(-lengths, kind="stable")
+    order = order[: np.count_nonzero(lengths)]
+    sizes = lengths[order]
+    sorted_starts = np.cumsum(sizes) - sizes
+    runs: list[Run] = []
+    edges = np.flatnonzero(np.diff(sizes, prepend=0, append=0)).tolist()  # where one run ends and the next begins
+    for first, stop in pairwise(edges):
+        length, start, rows = int(sizes[first]), int(sorted_starts[first]), stop - first
+        per_tile = min(max(1, KEY_MULTIPLE // length), rows)
+        size = per_tile * length
+        key_length = -(-size // KEY_MULTIPLE) * KEY_MULTIPLE
+        # The keys of the last tiles might extend past the last token: their sequences become tiles of their own.
+        tiles = max(0, min(rows // per_tile, (total - start - key_length) // size + 1))
+        if tiles:
+            runs.append(Run(start, tiles, per_tile, length, key_length))
+        if rest := rows - tiles * per_tile:
+            runs.append(Run(start + tiles * size, rest, 1, length, length))
+    if (starts[order] == sorted_starts).all():
+        return Tiling(tuple(runs))
+    tokens = np.repeat(starts[order] - sorted_starts, sizes) + np.arange(total)
+    slots = np.empty(total, np.int64)
+    slots[tokens] = np.arange(total)
+    return Tiling(tuple(runs), torch.from_numpy(tokens), torch.from_numpy(slots))
+
+
+def strided_tiles(part: Tensor, run: Run, length: int) -> Tensor:
+    """The first `length` tokens from the start of each tile of a run: B H L K, without a copy."""
+    token, head, number = part.stride()
+    shape = (run.tiles, part.shape[1], length, part.shape[2])
+    strides = (run.sequences_per_tile * run.length * token, head, token, number)
+    return part.as_strided(shape, strides, part.storage_offset() + run.start * token)
+
+
+@lru_cache(4096)
+def tile_mask(
+    sequences_per_tile: int, length: int, key_length: int, dtype: torch.dtype, window: Window
+) -> Tensor | None:
+    """The mask that is added to a tile's scores: 0 within each sequence and its window, minus infinity elsewhere."""
+    if sequences_per_tile == 1 and length == key_length and window.full:
+        return None
+    with torch.inference_mode(False):
+        one = sequences_per_tile == 1 and window.full  # the same row for all tokens
+        rows = torch.arange(1 if one else sequences_per_tile * length)
+        own = rows[:, None] // length == torch.arange(key_length) // length
+        own = own & window.mask(len(rows), key_length)
+        return torch.zeros(own.shape, dtype=dtype).masked_fill(~own, -torch.inf)

@@ -1,4 +1,4 @@
-"""Activations: what bends numbers between two products. GELU is Hendrycks and Gimpel's of 2016, in both its shapes."""
+"""Activation functions: GELU (Hendrycks and Gimpel 2016), its tanh approximation, and ReLU."""
 
 import math
 import platform
@@ -14,34 +14,34 @@ from torch import Tensor
 Activation = Literal["gelu", "gelu_tanh", "relu"]
 
 X86 = platform.machine() in ("x86_64", "AMD64")
-NORMAL_DENSITY_AT_ZERO = 1 / math.sqrt(2 * math.pi)  # of the bell at nought
+NORMAL_DENSITY_AT_ZERO = 1 / math.sqrt(2 * math.pi)
 
 
-def gelu(numbers: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """Each number times the share of a normal distribution that lies below it."""
-    # On ARM torch takes three times as long for the gradient as the same does in vectors: a tenth of a small step.
-    slow = not X86 and numbers.device.type == "cpu" and numbers.dtype == torch.float32
+def gelu(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """GELU: x times the standard normal distribution's cumulative probability at x."""
+    # On ARM torch's gradient takes three times as long as vectorised operations: a tenth of a small training step.
+    slow = not X86 and x.device.type == "cpu" and x.dtype == torch.float32
     if slow and torch.is_grad_enabled() and not torch.compiler.is_compiling():
-        bent: Tensor = _Gelu.apply(numbers)  # type: ignore[no-untyped-call]
-        return bent
-    return F.gelu(numbers)
+        activated: Tensor = _Gelu.apply(x)  # type: ignore[no-untyped-call]
+        return activated
+    return F.gelu(x)
 
 
 class _Gelu(torch.autograd.Function):
-    """GELU as torch has it, and its gradient in a few passes over vectors."""
+    """torch's GELU, with its gradient in a few vectorised passes."""
 
     @staticmethod
-    def forward(context: Any, numbers: Tensor) -> Tensor:
-        context.save_for_backward(numbers)
-        return F.gelu(numbers)
+    def forward(context: Any, x: Tensor) -> Tensor:
+        context.save_for_backward(x)
+        return F.gelu(x)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(context: Any, grad_output: Tensor) -> Tensor:
-        [numbers] = context.saved_tensors
-        bell = numbers.square().mul_(-0.5).exp_()
-        share: Tensor = torch.special.ndtr(numbers)
-        return share.addcmul_(numbers, bell, value=NORMAL_DENSITY_AT_ZERO).mul_(grad_output)
+        [x] = context.saved_tensors
+        density = x.square().mul_(-0.5).exp_()
+        cdf: Tensor = torch.special.ndtr(x)
+        return cdf.addcmul_(x, density, value=NORMAL_DENSITY_AT_ZERO).mul_(grad_output)
 
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {

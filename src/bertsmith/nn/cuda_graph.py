@@ -1,4 +1,4 @@
-"""Recording: what a GPU is told once and plays again as often as one likes, a CUDA graph."""
+"""CUDA graph capture: kernel launches recorded once and replayed."""
 
 import gc
 from collections.abc import Iterator
@@ -9,17 +9,17 @@ import torch
 
 
 @contextmanager
-def capture(graph: Any, **where: Any) -> Iterator[None]:
-    """What runs in here is recorded. `where` is a pool of memory or a stream.
+def capture(graph: Any, **options: Any) -> Iterator[None]:
+    """Capture into `graph` all kernels launched inside; `options` are torch.cuda.graph's (pool, stream).
 
-    Other threads may go on using the GPU meanwhile, which is none of the recording's business. Python may not clean up:
-    an older recording that goes out of use in the middle of a new one breaks it.
+    Other threads may use the GPU meanwhile. Garbage collection is off: an older graph that is freed during a capture
+    breaks it.
     """
-    cleans = gc.isenabled()
+    collects = gc.isenabled()
     gc.disable()
     try:
-        with torch.cuda.graph(graph, capture_error_mode="thread_local", **where):
+        with torch.cuda.graph(graph, capture_error_mode="thread_local", **options):
             yield
     finally:
-        if cleans:
+        if collects:
             gc.enable()

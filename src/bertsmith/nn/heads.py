@@ -1,4 +1,4 @@
-"""Heads: small networks on the trunk that turn vectors into guesses. Devlin et al. 2018, section 3.1."""
+"""Heads: small networks that turn the trunk's hidden vectors into predictions. Devlin et al. 2018, section 3.1."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -20,11 +20,11 @@ POOLER_ACTIVATIONS: dict[PoolerActivation, Callable[[Tensor], Tensor]] = {
     "gelu": gelu,
     "relu": torch.relu,
 }
-ALIGNMENT = 64  # words that a vocabulary is filled up to a multiple of, inside a step
+ALIGNMENT = 64  # vocabularies are padded to a multiple inside a step on a GPU
 
 
 class Transform(nn.Module):
-    """One more layer, bent and normed, between the trunk and what reads it; it may make vectors narrower."""
+    """Dense layer, activation and LayerNorm between the trunk and a head; it may change the width."""
 
     def __init__(
         self, width: int, activation: Activation, norm_eps: float, biases: bool = True, output_width: int | None = None
@@ -40,7 +40,7 @@ class Transform(nn.Module):
 
 
 class MaskedLMHead(Transform):
-    """Scores of every word at the chosen places: a small transform, then the embedding read backwards."""
+    """The masked LM head: a transform, then logits over the vocabulary by the tied embedding table."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class MaskedLMHead(Transform):
         activation: Activation,
         norm_eps: float,
         biases: bool = True,
-        embedding_width: int | None = None,  # width of the embedding, where it is not the network's
+        embedding_width: int | None = None,  # of a factorised embedding
     ) -> None:
         super().__init__(width, activation, norm_eps, biases, embedding_width)
         self.bias = nn.Parameter(torch.zeros(vocabulary))
@@ -57,7 +57,7 @@ class MaskedLMHead(Transform):
     def forward(  # type: ignore[override]
         self, hidden: Float[Tensor, "N D"], table: Float[Tensor, "V E"]
     ) -> Float[Tensor, "N V"]:
-        """`table` is the trunk's embedding: one weight for reading words and for guessing them."""
+        """`table` is the trunk's embedding: input and output share it (weight tying)."""
         bias: Tensor = self.bias
         if self.training and hidden.is_cuda:
             table, bias = pad_vocabulary(table, bias)
@@ -66,19 +66,19 @@ class MaskedLMHead(Transform):
     def loss(
         self, hidden: Float[Tensor, "N D"], table: Float[Tensor, "V E"], targets: Int[Tensor, "N"]
     ) -> Float[Tensor, ""]:
-        """The sum of what the true words cost, where `some_at_a_time` says that no scores need be kept."""
+        """The summed cross-entropy without the logits of all positions in memory; see `can_chunk_loss`."""
         return chunked_cross_entropy(self.transform(hidden), table, self.bias, targets)
 
     def transform(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N E"]:
-        """What is compared with the table, before it is."""
+        """The vectors that are multiplied with the table."""
         return super().forward(hidden)
 
 
 def can_chunk_loss(hidden: Float[Tensor, "N D"], table: Float[Tensor, "V E"]) -> bool:
-    """Whether some scores can be taken after the others: on a CPU, and as with attention in compiled steps on a GPU."""
-    half = hidden.is_cuda and hidden.dtype == table.dtype == torch.bfloat16
+    """Whether the loss can be computed in chunks: in training on a CPU, and in compiled bfloat16 steps on a GPU."""
+    bfloat16 = hidden.is_cuda and hidden.dtype == table.dtype == torch.bfloat16
     return linear_cross_entropy_cpu.available(hidden, table) or (
-        half and torch.compiler.is_compiling() and kernels_unavailable(hidden.device) is None
+        bfloat16 and torch.compiler.is_compiling() and kernels_unavailable(hidden.device) is None
     )
 
 
@@ -88,7 +88,7 @@ def chunked_cross_entropy(
     bias: Float[Tensor, "V"] | None,
     targets: Int[Tensor, "N"],
 ) -> Float[Tensor, ""]:
-    """The sum of what the true words cost, with never all scores there at once."""
+    """The summed cross-entropy of a linear layer, in chunks of logits."""
     if vectors.device.type == "cpu":
         return linear_cross_entropy_cpu.linear_cross_entropy(vectors, table, bias, targets)
     from bertsmith.nn.kernels.linear_cross_entropy import linear_cross_entropy  # needs Triton
@@ -101,13 +101,13 @@ def chunked_cross_entropy(
 def pad_vocabulary(
     table: Float[Tensor, "V D"], bias: Float[Tensor, "V"]
 ) -> tuple[Float[Tensor, "W D"], Float[Tensor, "W"]]:
-    """A table filled up to a multiple, for which a GPU has faster products; what is no word is never likely."""
-    spare = -len(table) % ALIGNMENT
-    return F.pad(table, (0, 0, 0, spare)), F.pad(bias, (0, spare), value=-torch.inf)
+    """A table padded to a multiple, for which a GPU has faster products; padding has a logit of minus infinity."""
+    padding = -len(table) % ALIGNMENT
+    return F.pad(table, (0, 0, 0, padding)), F.pad(bias, (0, padding), value=-torch.inf)
 
 
 class Pooler(nn.Module):
-    """What stands for a whole sequence: the vector of its first token, through one more layer."""
+    """BERT's pooler: the first token's hidden vector through a dense layer and an activation."""
 
     def __init__(self, width: int, activation: PoolerActivation = "tanh") -> None:
         super().__init__()
@@ -119,19 +119,19 @@ class Pooler(nn.Module):
 
 
 class SentencePairHead(nn.Module):
-    """Does the second text follow the first? Scores of 0, it does, and 1, it is a random one."""
+    """Logits of next-sentence prediction: 0, the second text follows the first; 1, it does not."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.dense = nn.Linear(width, 2)
 
     def forward(self, pooled: Float[Tensor, "B D"]) -> Float[Tensor, "B 2"]:
-        scores: Tensor = self.dense(pooled)
-        return scores
+        logits: Tensor = self.dense(pooled)
+        return logits
 
 
 class DiscriminatorHead(nn.Module):
-    """Was this token replaced by another? A score for each, above nought if it was. Clark et al. 2020, section 2."""
+    """ELECTRA's discriminator: a logit for each token, positive if it was replaced. Clark et al. 2020, section 2."""
 
     def __init__(self, width: int, activation: Activation) -> None:
         super().__init__()
@@ -140,12 +140,12 @@ class DiscriminatorHead(nn.Module):
         self.output = nn.Linear(width, 1)
 
     def forward(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N"]:
-        scores: Tensor = self.output(self.activation(self.dense(hidden)))
-        return scores[:, 0]
+        logits: Tensor = self.output(self.activation(self.dense(hidden)))
+        return logits[:, 0]
 
 
 class Classifier(nn.Module):
-    """Scores of a few classes, for a pooled vector or for every token. Devlin et al. 2018, section 4."""
+    """Dropout and a linear layer: class logits for a pooled vector or for each token. Devlin et al. 2018, section 4."""
 
     def __init__(self, width: int, classes: int, dropout: float, bias: bool = True) -> None:
         super().__init__()
@@ -153,17 +153,17 @@ class Classifier(nn.Module):
         self.dense = nn.Linear(width, classes, bias)
 
     def forward(self, vectors: Float[Tensor, "*N D"]) -> Float[Tensor, "*N C"]:
-        scores: Tensor = self.dense(self.dropout(vectors))
-        return scores
+        logits: Tensor = self.dense(self.dropout(vectors))
+        return logits
 
 
 class SpanHead(nn.Module):
-    """Of every token, how much it looks like the beginning and the end of the answer. Section 4.2."""
+    """Logits of each token as start and as end of the answer. Devlin et al. 2018, section 4.2."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.dense = nn.Linear(width, 2)
 
     def forward(self, hidden: Float[Tensor, "T D"]) -> Float[Tensor, "T 2"]:
-        scores: Tensor = self.dense(hidden)
-        return scores
+        logits: Tensor = self.dense(hidden)
+        return logits

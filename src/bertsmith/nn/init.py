@@ -1,7 +1,7 @@
-"""How weights begin: small and normal, biases at nought, norms at one. Devlin et al. 2018.
+"""Weight initialisation: normal with a small deviation, biases 0, norms 1. Devlin et al. 2018.
 
-Layers with their norms before begin as if they were not there: what they add to the sum is nought at first, so that a
-deep network can learn at a high rate from its first step. Zhang et al. 2019, "Fixup Initialization".
+In pre-norm layers the last matrix of each sublayer is 0, so that a layer is the identity at first and a deep network
+can be trained at a high learning rate from its first step. Zhang et al. 2019, "Fixup Initialization".
 """
 
 from abc import ABC, abstractmethod
@@ -12,17 +12,17 @@ from torch import Tensor, nn
 
 from bertsmith.nn.layers import Layer
 
-WIDE_STD = 1.0  # how far from nought the numbers of a wide table begin
+WIDE_STD = 1.0  # standard deviation of WideEmbedding
 
 
 class WideEmbedding(nn.Embedding):
-    """A table for a network that divides the scores it makes of it: its numbers begin about one. Raffel et al. 2020."""
+    """T5's embedding, initialised with deviation 1, as the network scales its logits down. Raffel et al. 2020."""
 
 
 class ScaledEmbedding(nn.Embedding):
-    """A table whose words are read times the root of its width, as large as the waves that tell their places.
+    """An embedding multiplied by the root of its width, to match the sinusoidal positions. Vaswani et al. 2017, 3.4.
 
-    Words are told by it as it is, and so its numbers begin small. Vaswani et al. 2017, section 3.4.
+    The tied output layer uses the unscaled table, so its numbers begin small.
     """
 
     def forward(self, ids: Int[Tensor, "T"]) -> Float[Tensor, "T E"]:
@@ -32,30 +32,30 @@ class ScaledEmbedding(nn.Embedding):
 
 
 class CustomInit(nn.Module, ABC):
-    """A part whose weights begin in a way of its own, whatever the others do."""
+    """A module with its own initialisation, which `initialise` calls."""
 
     @abstractmethod
     def init_weights(self, generator: torch.Generator) -> None:
-        """Give every parameter its first value, with no chance but the generator's."""
+        """Initialise every parameter, with random numbers from the generator only."""
 
 
 @torch.no_grad()
 def initialise(module: nn.Module, seed: int | torch.Generator, std: float = 0.02) -> None:
-    """Give every parameter its first value; the same seed gives the same weights, on the CPU bit for bit.
+    """Initialise every parameter; the same seed gives the same weights, on the CPU bit for bit.
 
     Call it before the network moves to another device. As in transformers, and unlike the paper's code, the
-    normal distribution is not cut off; unlike transformers the padding token is like any other, as nothing
+    normal distribution is not truncated; unlike in transformers the padding token is like any other, as nothing
     here is padded.
     """
     generator = torch.Generator().manual_seed(seed) if isinstance(seed, int) else seed
     for part in module.modules():
-        ones = isinstance(part, nn.LayerNorm | nn.RMSNorm)
-        own = WIDE_STD if isinstance(part, WideEmbedding) else std
-        own = part.embedding_dim**-0.5 if isinstance(part, ScaledEmbedding) else own
+        is_norm = isinstance(part, nn.LayerNorm | nn.RMSNorm)
+        deviation = WIDE_STD if isinstance(part, WideEmbedding) else std
+        deviation = part.embedding_dim**-0.5 if isinstance(part, ScaledEmbedding) else deviation
         for parameter in part.parameters(recurse=False):
             if parameter.ndim >= 2:
-                parameter.normal_(0.0, own, generator=generator)
-            elif ones and parameter is part.weight:
+                parameter.normal_(0.0, deviation, generator=generator)
+            elif is_norm and parameter is part.weight:
                 parameter.fill_(1.0)
             else:
                 parameter.zero_()

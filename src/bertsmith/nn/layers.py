@@ -21,7 +21,7 @@ NormPosition = Literal["post", "pre"]
 
 
 class Attention(nn.Module):
-    """Every token looks at its own sequence through several heads. Vaswani et al. 2017, section 3.2.2."""
+    """Multi-head self-attention within each sequence. Vaswani et al. 2017, section 3.2.2."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Attention(nn.Module):
         inner: int | None = None,
         scale_scores: bool = True,
     ) -> None:
-        """`inner` is the width of all heads together; without `scaled`, scores are not divided by a head's root."""
+        """`inner` is the width of all heads; without `scale_scores`, as in T5, scores are not divided by sqrt(K)."""
         super().__init__()
         inner = inner or width
         self.heads, self.dropout = heads, dropout
@@ -47,21 +47,21 @@ class Attention(nn.Module):
         return projected
 
     def attended(self, hidden: Float[Tensor, "T D"], layout: Layout, selected: Int[Tensor, "N"] | None) -> Tensor:
-        """What all heads have taken, before it is projected once more."""
-        product = self.qkv(hidden).unflatten(1, (3, self.heads, -1))  # T 3 H K
+        """The output of all heads, before the output projection."""
+        qkv = self.qkv(hidden).unflatten(1, (3, self.heads, -1))  # T 3 H K
         dropout = self.dropout if self.training else 0.0
         if layout.rotary is not None:
-            product = apply_rotary(product, layout.rotary)
+            qkv = apply_rotary(qkv, layout.rotary)
         if self.query_scale != 1:
-            query, key, value = product.unbind(1)
+            query, key, value = qkv.unbind(1)
             attended = attend(query * self.query_scale, key, value, layout, dropout)
         else:
-            attended = attend_qkv(product, layout, dropout)
+            attended = attend_qkv(qkv, layout, dropout)
         return take(attended.flatten(1), selected)
 
 
 class CrossAttention(nn.Module):
-    """Every token of one text looks at all of another, the memory. Vaswani et al. 2017, section 3.2.3."""
+    """Cross-attention of a decoder to the encoder's output, the memory. Vaswani et al. 2017, section 3.2.3."""
 
     def __init__(self, width: int, heads: int, dropout: float, biases: bool, inner: int, scale_scores: bool) -> None:
         super().__init__()
@@ -82,15 +82,15 @@ class CrossAttention(nn.Module):
         return projected
 
     def key_value(self, memory: Float[Tensor, "S D"]) -> tuple[Float[Tensor, "S H K"], Float[Tensor, "S H K"]]:
-        """The keys and values of the other text."""
+        """The keys and values of the memory."""
         key, value = self.kv(memory).unflatten(1, (2, self.heads, -1)).unbind(1)
         return key, value
 
 
 class FeedForward(nn.Module):
-    """The same small network at every token: widen, bend, narrow. Vaswani et al. 2017, section 3.3.
+    """The feed-forward network of each token: up projection, activation, down projection. Vaswani et al. 2017, 3.3.
 
-    A gated one is widened twice, and what is bent says how much of the other half passes. Shazeer 2020.
+    With a gate the up projection is twice as wide, and its activated half is multiplied with the other. Shazeer 2020.
     """
 
     def __init__(
@@ -103,37 +103,38 @@ class FeedForward(nn.Module):
         self.down = nn.Linear(feed_forward, width, biases)
 
     def forward(self, hidden: Float[Tensor, "T D"]) -> Float[Tensor, "T D"]:
-        narrowed: Tensor = self.down(self.activated(hidden))
-        return narrowed
+        projected: Tensor = self.down(self.activated(hidden))
+        return projected
 
     def activated(self, hidden: Float[Tensor, "T D"]) -> Float[Tensor, "T F"]:
-        """Widened and bent, before it is narrowed."""
+        """The activations, before the down projection."""
         return self._fused(hidden) if self._can_fuse(hidden) else self._activate(self.up(hidden))
 
     def _activate(self, wide: Float[Tensor, "T W"]) -> Float[Tensor, "T F"]:
         if not self.gated:
             return self.activation(wide)
-        gate, passed = wide.chunk(2, -1)
-        return self.activation(gate) * passed
+        gate, value = wide.chunk(2, -1)
+        return self.activation(gate) * value
 
     def _can_fuse(self, hidden: Tensor) -> bool:
-        """Whether our own kernel can widen and bend at once."""
+        """Whether our fused kernel of bias and GELU can be used."""
         return self.is_gelu and _can_fuse(hidden, self.up)
 
     def _fused(self, hidden: Float[Tensor, "T D"]) -> Float[Tensor, "T F"]:
         from bertsmith.nn.kernels.bias_gelu import bias_gelu  # needs Triton
 
         wide, bias = F.linear(hidden, self.up.weight), self.up.bias
-        if wide.dtype == torch.float32:  # whose last bits the kernel does not have
+        if wide.dtype == torch.float32:  # the kernel's GELU is exact to half precision only
             return self._activate(wide if bias is None else wide + bias)
         return bias_gelu(wide, bias, gated=self.gated, tanh=self.tanh_approximation)
 
 
 class Layer(nn.Module):
-    """One layer. The norm comes after each sum, as in Vaswani et al. 2017, section 3.1, or before each sublayer.
+    """A transformer layer: attention and feed-forward network, each with a residual connection and a norm.
 
-    With the norm before, what is added up passes untouched from the first layer to the last, so that deep networks
-    learn at high rates. Xiong et al. 2020. The `first` such layer may find its input normed already.
+    Post-norm normalises each sum (Vaswani et al. 2017, section 3.1), pre-norm the input of each sublayer: its residual
+    stream is untouched from the first layer to the last, so that deep networks train at high learning rates (Xiong et
+    al. 2020). The `first` pre-norm layer may get an input that is normalised already.
     """
 
     def __init__(
@@ -169,7 +170,7 @@ class Layer(nn.Module):
     def forward(
         self, hidden: Float[Tensor, "T D"], layout: Layout, selected: Int[Tensor, "N"] | None = None
     ) -> Float[Tensor, "_ D"]:
-        """The vectors after this layer, or only those of the `selected` tokens: the others are not computed."""
+        """The hidden vectors after this layer, of all tokens or of the `selected` ones only."""
         if layout.cross is not None:
             hidden = self._cross_attention(self._self_attention(hidden, layout, None), layout.cross)
             hidden = take(hidden, selected)
@@ -190,40 +191,40 @@ class Layer(nn.Module):
         return self._residual(take(hidden, selected), attended, self.attention.output, self.attention_norm)
 
     def _residual(self, skip: Tensor, hidden: Tensor, linear: nn.Module, norm: nn.Module) -> Tensor:
-        """The product of what is given, added to what is beside it, and normed."""
-        half = skip.dtype == hidden.dtype == torch.bfloat16  # full precision has more bits than our kernel keeps
+        """Post-norm residual connection: norm(skip + dropout(linear(hidden)))."""
+        bfloat16 = skip.dtype == hidden.dtype == torch.bfloat16  # our kernel recomputes the sum from its rounded output
         biased = isinstance(norm, nn.LayerNorm) and norm.bias is not None
-        if half and biased and _can_fuse(hidden, linear):
+        if bfloat16 and biased and _can_fuse(hidden, linear):
             return self._fused_residual(skip, hidden, cast(nn.Linear, linear), cast(nn.LayerNorm, norm))
         summed: Tensor = norm(skip + self.dropout(linear(hidden)))
         return summed
 
     def _fused_residual(self, skip: Tensor, hidden: Tensor, linear: nn.Linear, norm: nn.LayerNorm) -> Tensor:
-        from bertsmith.nn.kernels.residual_layer_norm import residual_layer_norm as joined  # needs Triton
+        from bertsmith.nn.kernels.residual_layer_norm import residual_layer_norm  # needs Triton
 
-        share, keys = self.dropout.probability if self.training else 0.0, draw_keys(skip.device)
-        wide = F.linear(hidden, linear.weight)  # the bias comes with the sum
-        return joined(wide, linear.bias, skip, norm.weight, norm.bias, norm.eps, share, keys)
+        probability, keys = self.dropout.probability if self.training else 0.0, draw_keys(skip.device)
+        product = F.linear(hidden, linear.weight)  # the kernel adds the bias
+        return residual_layer_norm(product, linear.bias, skip, norm.weight, norm.bias, norm.eps, probability, keys)
 
     def _cross_attention(self, hidden: Tensor, layout: Layout) -> Tensor:
         if self.pre_norm:
-            looked: Tensor = self.dropout(self.cross_attention(self.cross_attention_norm(hidden), layout))
-            return hidden + looked
-        after: Tensor = self.cross_attention_norm(hidden + self.dropout(self.cross_attention(hidden, layout)))
-        return after
+            attended: Tensor = self.dropout(self.cross_attention(self.cross_attention_norm(hidden), layout))
+            return hidden + attended
+        normed: Tensor = self.cross_attention_norm(hidden + self.dropout(self.cross_attention(hidden, layout)))
+        return normed
 
 
 def _can_fuse(hidden: Tensor, linear: nn.Module) -> bool:
-    """Whether a kernel of ours can take what stands around a product: as with attention, in compiled steps on a GPU."""
-    plain = type(linear) is nn.Linear  # and not one that learns by LoRA
+    """Whether our kernels can fuse the operations around a linear layer: in compiled steps on a GPU."""
+    plain = type(linear) is nn.Linear  # not LoRA's
     return torch.compiler.is_compiling() and hidden.is_cuda and plain and kernels_unavailable(hidden.device) is None
 
 
 def make_norm(width: int, eps: float, biases: bool, rms: bool) -> nn.Module:
-    """A norm: of mean nought and deviation one; or by the `root` of the mean square alone. Zhang and Sennrich 2019."""
+    """LayerNorm, or RMSNorm, which subtracts no mean (Zhang and Sennrich 2019)."""
     return nn.RMSNorm(width, eps) if rms else nn.LayerNorm(width, eps, bias=biases)
 
 
 def take(vectors: Float[Tensor, "T D"], selected: Int[Tensor, "N"] | None) -> Float[Tensor, "_ D"]:
-    """The vectors of some tokens, or all of them."""
+    """The vectors of the selected tokens, or all of them."""
     return vectors if selected is None else vectors.index_select(0, selected)

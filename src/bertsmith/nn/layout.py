@@ -1,4 +1,4 @@
-"""The layout of a batch for attention: its sequences, the kernel that computes it, and the index and mask that it needs.
+"""The layout of a batch for attention: its sequences, the kernel that computes it, and the index and mask it needs.
 
 Nine kernels give the same numbers:
 

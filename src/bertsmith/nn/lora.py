@@ -1,4 +1,4 @@
-"""LoRA: a pretrained matrix stays as it is, and learns through the product of two thin ones added to it."""
+"""LoRA: a frozen pretrained matrix learns through the product of two thin ones that is added to it. Hu et al. 2021."""
 
 import math
 from collections.abc import Collection, Iterator
@@ -25,12 +25,12 @@ TARGETS = {
     "output": Target("attention.output"),
     "up": Target("feed_forward.up"),
     "down": Target("feed_forward.down"),
-    "qkv": Target("attention.qkv"),  # query, key and value through the same two thin matrices
+    "qkv": Target("attention.qkv"),  # query, key and value through the same pair
 }
 
 
 class Lora(nn.Module):
-    """A Linear with frozen weights, and for each chosen part of its rows a learnt update of low rank.
+    """A Linear with frozen weights, and for each chosen part of its rows a trained update of low rank.
 
     Hu et al. 2021, section 4.1: W + (alpha / rank) B A, where A is `lora_a`, and B is `lora_b` and begins at zero. The
     frozen weight keeps its name. Departs from the paper: A begins uniform, as in the authors' code and in PEFT. Parts
@@ -67,7 +67,7 @@ class Lora(nn.Module):
         return F.linear(hidden, self.weight, self.bias) + F.linear(thin, self._block_diagonal())
 
     def merged(self) -> nn.Linear:
-        """A plain Linear that says the same."""
+        """A plain Linear with the same output."""
         outputs, inputs = self.weight.shape
         linear = nn.Linear(inputs, outputs, bias=self.bias is not None, device="meta")
         with torch.no_grad():
@@ -77,9 +77,9 @@ class Lora(nn.Module):
         return linear.train(self.training)
 
     def _block_diagonal(self) -> Float[Tensor, "O R"]:
-        """B as a block-diagonal matrix: each part's block in its own rows and columns, nought elsewhere.
+        """B as a block-diagonal matrix: each part's block in its own rows and columns, 0 elsewhere.
 
-        One product with many noughts is faster than a product for each part.
+        One product with many zeros is faster than a product for each part.
         """
         count, rows, rank = self.lora_b.shape
         blocks = {
@@ -91,7 +91,7 @@ class Lora(nn.Module):
 
 
 class Pair(NamedTuple):
-    """The two thin matrices of one target in one layer: views, so that what is copied into them is learnt."""
+    """The two thin matrices of one target in one layer: views, so that a copy into them changes the network."""
 
     layer: int
     target: str
@@ -102,20 +102,20 @@ class Pair(NamedTuple):
 def adapt(
     trunk: nn.Module, *, rank: int, alpha: float, dropout: float, targets: Collection[str], seed: int | torch.Generator
 ) -> None:
-    """Freeze a trunk, and let the targets in each of its layers learn through updates of low rank. At first it says
-    what it said before; the same seed gives the same first weights, on any device."""
+    """Freeze a trunk, and add updates of low rank to the targets in each of its layers. Its output is unchanged at
+    first; the same seed gives the same initial weights, on any device."""
     if any(isinstance(module, Lora) for module in trunk.modules()):
         raise ValueError("the network is adapted already. Merge it first")
     generator = torch.Generator().manual_seed(seed) if isinstance(seed, int) else seed
-    together: dict[str, list[Target]] = {}
+    by_path: dict[str, list[Target]] = {}
     for name, target in TARGETS.items():
         if name in targets:
-            together.setdefault(target.path, []).append(target)
-    if any(len({target.parts for target in group}) > 1 for group in together.values()):
+            by_path.setdefault(target.path, []).append(target)
+    if any(len({target.parts for target in group}) > 1 for group in by_path.values()):
         raise ValueError("'qkv' is query, key and value at once. Name the whole or its parts")
     trunk.requires_grad_(False)
     for layer in trunk.get_submodule("layers").children():
-        for path, group in together.items():
+        for path, group in by_path.items():
             linear = layer.get_submodule(path)
             assert isinstance(linear, nn.Linear)
             adapted = Lora(
@@ -131,13 +131,13 @@ def adapt(
 
 
 def merge(trunk: nn.Module) -> None:
-    """Plain Linears again, with what was learnt added in; every weight has its first name. It stays frozen."""
+    """Plain Linears again, with the updates added; every weight has its original name. It stays frozen."""
     for layer, path, lora in _adapted(trunk):
         layer.set_submodule(path, lora.merged())
 
 
 def pairs(trunk: nn.Module) -> Iterator[Pair]:
-    """What was learnt, by layer and target."""
+    """The trained pairs, by layer and target."""
     names = {target: name for name, target in TARGETS.items()}
     numbers = {layer: number for number, layer in enumerate(trunk.get_submodule("layers").children())}
     for layer, path, lora in _adapted(trunk):

@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 
 class LearnedPositions(nn.Module):
-    """A table of vectors, one per place, learned like any other weight. Devlin et al. 2018, figure 2.
+    """Learned positions: a table with a vector for each position. Devlin et al. 2018, figure 2.
 
-    RoBERTa's begins behind the number of its padding piece, so that a few rows are never read.
+    RoBERTa's begins after the id of its padding token, so that the first rows are never used.
     """
 
     def __init__(self, length: int, width: int, offset: int = 0) -> None:
@@ -22,16 +22,16 @@ class LearnedPositions(nn.Module):
 
 
 class SinusoidalPositions(nn.Module):
-    """Fixed waves, slower from one pair of columns to the next. Vaswani et al. 2017, section 3.5.
+    """Sinusoidal positions: fixed waves, slower from one pair of columns to the next. Vaswani et al. 2017, section 3.5.
 
-    Or in `halves`, all sines before all cosines, as the authors' code had them and translators of today have.
+    With `halves` all sines stand before all cosines, as in the authors' code and in Marian.
     """
 
     weight: Tensor
 
     def __init__(self, length: int, width: int, *, halves: bool = False) -> None:
         super().__init__()
-        # Saved with the weights, so that a folder can hand it to readers who only know a learned table.
+        # Saved with the weights, for other libraries that only read a learned table.
         self.register_buffer("weight", sinusoids(length, width, halves=halves))
 
     def forward(self, positions: Int[Tensor, "T"]) -> Float[Tensor, "T D"]:
@@ -39,9 +39,10 @@ class SinusoidalPositions(nn.Module):
 
 
 class RotaryPositions(nn.Module):
-    """Queries and keys are turned by angles that grow with the place, so that only distances tell. Su et al. 2021.
+    """Rotary position embedding (RoPE): queries and keys are rotated by angles that grow with the position, so that
+    scores depend on distances only. Su et al. 2021.
 
-    The first half of a head's numbers are one side of the pairs that turn together, the second half the other.
+    The first half of a head's dimensions holds one side of the rotated pairs, the second half the other.
     """
 
     def __init__(self, head_width: int, base: float) -> None:
@@ -49,22 +50,22 @@ class RotaryPositions(nn.Module):
         self.head_width, self.base = head_width, base
 
     def forward(self, positions: Int[Tensor, "T"]) -> tuple[Float[Tensor, "T 3 1 R"], Float[Tensor, "T 3 1 R"]]:
-        """The cosine and the sine of each place's angles for query, key and value, and for every head alike."""
-        cosine, sine = _angles(positions, self.head_width, self.base)
-        still, nought = torch.ones_like(cosine), torch.zeros_like(sine)  # values are not turned
-        return torch.stack((cosine, cosine, still), 1)[:, :, None], torch.stack((sine, sine, nought), 1)[:, :, None]
+        """Cosines and sines of each position's angles for query, key and value; all heads share them."""
+        cosine, sine = _rotary_angles(positions, self.head_width, self.base)
+        one, zero = torch.ones_like(cosine), torch.zeros_like(sine)  # values are not rotated
+        return torch.stack((cosine, cosine, one), 1)[:, :, None], torch.stack((sine, sine, zero), 1)[:, :, None]
 
 
-# An operation of its own, so that a compiler does not compute powers and waves anew for every head of every layer.
-@torch.library.custom_op("bertsmith::angles", mutates_args=())
-def _angles(positions: Tensor, head_width: int, base: float) -> tuple[Tensor, Tensor]:
-    # In full precision, whatever the weights are in: half of it cannot tell the places of a long text apart.
+# An opaque operation: a compiler would compute powers, sines and cosines again for every head of every layer.
+@torch.library.custom_op("bertsmith::rotary_angles", mutates_args=())
+def _rotary_angles(positions: Tensor, head_width: int, base: float) -> tuple[Tensor, Tensor]:
+    # In float32, whatever the weights are in: half precision cannot distinguish the positions of a long text.
     steps = torch.arange(0, head_width, 2, dtype=torch.float32, device=positions.device)
     angles = positions[:, None].float() * (1.0 / base ** (steps / head_width))
     return angles.cos(), angles.sin()
 
 
-@_angles.register_fake
+@_rotary_angles.register_fake
 def _(positions: Tensor, head_width: int, base: float) -> tuple[Tensor, Tensor]:
     empty = positions.new_empty((len(positions), head_width // 2), dtype=torch.float32)
     return empty, torch.empty_like(empty)
@@ -73,14 +74,14 @@ def _(positions: Tensor, head_width: int, base: float) -> tuple[Tensor, Tensor]:
 def apply_rotary(
     qkv: Float[Tensor, "T 3 H K"], rotary: tuple[Float[Tensor, "T 3 1 R"], Float[Tensor, "T 3 1 R"]]
 ) -> Float[Tensor, "T 3 H K"]:
-    """Query, key and value turned by the angles of their places, side by side as they were."""
+    """Query, key and value in one tensor, with query and key rotated by the angles of their positions."""
     cosine, sine = rotary
     left, right = torch.unflatten(qkv.float(), 3, (2, -1)).unbind(3)
     return torch.stack((left * cosine - right * sine, right * cosine + left * sine), 3).flatten(3).to(qkv.dtype)
 
 
 def sinusoids(length: int, width: int, *, halves: bool = False) -> Float[Tensor, "L D"]:
-    """sin(place / 10000^(2i/D)) in column 2i, the cosine of the same in column 2i + 1; or one half behind the other."""
+    """sin(position / 10000^(2i/D)) in column 2i, its cosine in column 2i + 1; with `halves` all sines first."""
     rates = 10_000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
     angles = torch.arange(length, dtype=torch.float64)[:, None] * rates
     if halves:

@@ -1,13 +1,12 @@
-"""Packed layers: a trained layer for inference on a CPU, its weights in the order the matrix units read them.
+"""Prepacked layers: transformer layers for inference on a CPU, with weights reordered for oneDNN.
 
-A processor with AMX multiplies half-precision matrices about ten times faster than full ones, but only when the
-weights have been laid out for it beforehand, and only when it has met the number of tokens before: oneDNN compiles a
-kernel for each, which takes longer than the product. Whoever calls should keep to a few numbers of tokens.
+A CPU with AMX multiplies bfloat16 matrices about ten times faster than float32, but only with weights that were
+reordered beforehand, and only for a number of tokens that it has seen before: oneDNN compiles a kernel for each, which
+takes longer than the product. Callers should keep to a few numbers of tokens.
 
-Of one token, as whoever writes one text has it, the products take as long as memory needs to give the weights, and
-what Python does between them counts: what is packed makes as few calls as there can be, and is no module of torch,
-each call of which costs a token more than its sums. In full precision one token is multiplied by the weights where they
-are, which is faster; without `lay`, all tokens are.
+For one token, as in generation of one text, products are bound by the memory bandwidth of the weights, and Python's
+overhead counts: prepacked layers make as few calls as possible and are no torch modules, whose calls cost a token more
+than its sums. In float32 one token is multiplied by the original weights, which is faster; without `reorder` all are.
 """
 
 import copy
@@ -26,40 +25,40 @@ from bertsmith.nn.layout import Layout
 from bertsmith.nn.lora import Lora
 from bertsmith.nn.positions import apply_rotary
 
-# What oneDNN calls its own versions of them.
+# oneDNN's names.
 ALGORITHMS: dict[Activation, str] = {"gelu": "none", "gelu_tanh": "tanh"}
-# Its bend by tanh is fast on x86 alone: on ARM it takes two hundred times as long as the product and a bend behind it.
+# Its tanh approximation is fast on x86 only: on ARM it takes two hundred times as long as the product and torch's GELU.
 FUSED_ACTIVATIONS = set(ALGORITHMS) if X86 else {"gelu"}
 
 M = TypeVar("M", bound=nn.Module)
 
 
 class PrepackedLinear:
-    """A matrix product with what comes after it, a bend or a sum, in one pass over the memory. No gradients."""
+    """A linear layer fused with the activation or the residual sum after it. No gradients."""
 
     def __init__(
         self, linear: nn.Module, dtype: torch.dtype, activation: Activation | None = None, *, reorder: bool = True
     ) -> None:
         self.activation = activation
         linear = linear.merged() if isinstance(linear, Lora) else linear
-        assert type(linear) is nn.Linear, f"a {type(linear).__name__} cannot be packed"
+        assert type(linear) is nn.Linear, f"a {type(linear).__name__} cannot be prepacked"
         weight = linear.weight.detach().to("cpu", dtype)
         self.bias = None if linear.bias is None else linear.bias.detach().to("cpu", dtype)
-        # The bytes of the one mean nothing to anyone but oneDNN; the other is the network's own, and takes no memory.
+        # `reordered` is in oneDNN's own format; `weight` is shared with the network, and takes no memory.
         self.reordered = torch.ops.mkldnn._reorder_linear_weight(weight) if reorder and can_prepack(dtype) else None
         self.weight = weight if self.reordered is None or dtype == torch.float32 else None
 
     def __call__(self, hidden: Float[Tensor, "T _"], added: Float[Tensor, "T _"] | None = None) -> Float[Tensor, "T _"]:
-        """The product, bent if an activation was given, plus `added`."""
+        """The product, after the activation if there is one, plus `added`."""
         if self.reordered is None or (self.weight is not None and len(hidden) == 1):
             return self._plain(hidden, added)
         product = torch.ops.mkldnn._linear_pointwise
         if self.activation is not None:
             if self.activation in FUSED_ACTIVATIONS:
-                bent: Tensor = product(hidden, self.reordered, self.bias, "gelu", [], ALGORITHMS[self.activation])
+                activated: Tensor = product(hidden, self.reordered, self.bias, "gelu", [], ALGORITHMS[self.activation])
             else:
-                bent = ACTIVATIONS[self.activation](product(hidden, self.reordered, self.bias, "none", [], ""))
-            return bent if added is None else bent + added
+                activated = ACTIVATIONS[self.activation](product(hidden, self.reordered, self.bias, "none", [], ""))
+            return activated if added is None else activated + added
         if added is None:
             return cast(Tensor, product(hidden, self.reordered, self.bias, "none", [], ""))
         return cast(Tensor, product.binary(hidden, added, self.reordered, self.bias, "add"))
@@ -67,14 +66,14 @@ class PrepackedLinear:
     def _plain(self, hidden: Tensor, added: Tensor | None) -> Tensor:
         assert self.weight is not None
         if self.bias is None and self.activation is None and added is not None:
-            return torch.addmm(added, hidden, self.weight.t())  # which spares a call
+            return torch.addmm(added, hidden, self.weight.t())  # one call instead of two
         product = F.linear(hidden, self.weight, self.bias)
-        bent = product if self.activation is None else ACTIVATIONS[self.activation](product)
-        return bent if added is None else bent + added
+        activated = product if self.activation is None else ACTIVATIONS[self.activation](product)
+        return activated if added is None else activated + added
 
 
 class PrepackedCrossAttention:
-    """What `CrossAttention` takes from another text, before it is projected once more."""
+    """`CrossAttention` without its output projection."""
 
     def __init__(self, cross: CrossAttention, dtype: torch.dtype, reorder: bool) -> None:
         self.dtype, self.heads, self.query_scale = dtype, cross.heads, cross.query_scale
@@ -88,15 +87,15 @@ class PrepackedCrossAttention:
         return attend(query, *self.key_value(layout.memory), layout).flatten(1)
 
     def key_value(self, memory: Float[Tensor, "S D"]) -> tuple[Float[Tensor, "S H K"], Float[Tensor, "S H K"]]:
-        """The keys and values of the other text."""
+        """The keys and values of the memory."""
         key, value = torch.unflatten(self.kv(memory.to(self.dtype)), 1, (2, self.heads, -1)).unbind(1)
         return key, value
 
 
 class PrepackedLayer:
-    """`Layer` for inference on a CPU: the same sums in fewer passes. Norms count in full precision.
+    """`Layer` for inference on a CPU: the same result in fewer passes. Norms compute in float32.
 
-    With the norm before each sublayer, what the layers add up grows from layer to layer, and stays in full precision.
+    With pre-norm the residual stream grows from layer to layer, and stays in float32.
     """
 
     def __init__(self, layer: Layer, activation: Activation, dtype: torch.dtype, reorder: bool) -> None:
@@ -124,52 +123,52 @@ class PrepackedLayer:
         hidden = hidden.to(torch.float32 if self.pre_norm else self.dtype)
         cross, later = self.cross_attention, None
         if cross is not None:
-            selected, later = None, selected  # another text is looked at by all tokens
+            selected, later = None, selected  # selected after cross-attention instead
         attended = take(self._self_attention(self._sublayer_input(hidden, self.attention_norm), layout), selected)
         hidden = self._residual(attended, self.output, take(hidden, selected), self.attention_norm)
         if cross is not None:
             assert layout.cross is not None
-            looked = take(cross(self._sublayer_input(hidden, self.cross_attention_norm), layout.cross), later)
-            hidden = self._residual(looked, self.cross_output, take(hidden, later), self.cross_attention_norm)
-        bent = self._activated(self._sublayer_input(hidden, self.feed_forward_norm))
-        return self._residual(bent, self.down, hidden, self.feed_forward_norm)
+            attended = take(cross(self._sublayer_input(hidden, self.cross_attention_norm), layout.cross), later)
+            hidden = self._residual(attended, self.cross_output, take(hidden, later), self.cross_attention_norm)
+        activated = self._activated(self._sublayer_input(hidden, self.feed_forward_norm))
+        return self._residual(activated, self.down, hidden, self.feed_forward_norm)
 
     def _sublayer_input(self, hidden: Tensor, norm: "nn.Module | FastRMSNorm") -> Tensor:
-        """What a sublayer gets."""
+        """The input of a sublayer, after the norm in pre-norm layers."""
         return _apply_norm(norm, hidden).to(self.dtype) if self.pre_norm else hidden
 
     def _residual(
         self, hidden: Tensor, linear: PrepackedLinear, skip: Tensor, norm: "nn.Module | FastRMSNorm"
     ) -> Tensor:
-        """The product of what a sublayer has found, added to what is beside it."""
+        """Residual connection, with the norm after it in post-norm layers."""
         summed = linear(hidden, skip) if self.dtype == skip.dtype else linear(hidden) + skip
         return summed if self.pre_norm else _apply_norm(norm, summed)
 
     def _self_attention(self, hidden: Tensor, layout: Layout) -> Tensor:
-        product = torch.unflatten(self.qkv(hidden), 1, (3, self.heads, -1))  # T 3 H K
+        qkv = torch.unflatten(self.qkv(hidden), 1, (3, self.heads, -1))  # T 3 H K
         if layout.rotary is not None:
-            product = apply_rotary(product, layout.rotary)
-        query, key, value = product.unbind(1)
+            qkv = apply_rotary(qkv, layout.rotary)
+        query, key, value = qkv.unbind(1)
         return attend(query if self.query_scale == 1 else query * self.query_scale, key, value, layout).flatten(1)
 
     def _activated(self, hidden: Tensor) -> Tensor:
         wide = self.up(hidden)
         if self.gate is None:
             return wide
-        gate, passed = wide.chunk(2, -1)
-        return self.gate(gate) * passed
+        gate, value = wide.chunk(2, -1)
+        return self.gate(gate) * value
 
 
 def prepack(trunk: M, dtype: torch.dtype = torch.bfloat16, *, reorder: bool = True) -> M:
-    """A copy of a transformer on the CPU whose layers are packed; it shares the tables of its embedding.
+    """A copy of a transformer on the CPU with prepacked layers; it shares the embedding tables.
 
-    In bfloat16 the vectors are within a cosine of 0.999 of those in full precision; in float32 they are the same.
+    In bfloat16 the vectors are within a cosine of 0.999 of those in float32; in float32 they are the same.
     """
     whole: Any = trunk
     light = copy.copy(whole)
-    # Copies of the modules, so that eval() stays here; not of their tables, and not of layers that are thrown away.
-    kept = (pair for pair in whole.named_children() if pair[0] not in ("layers", "final_norm"))
-    light._modules = {name: copy.copy(part) for name, part in kept}
+    # Copies of the modules, so that eval() does not reach the original; not of their tables, nor of the layers.
+    others = (pair for pair in whole.named_children() if pair[0] not in ("layers", "final_norm"))
+    light._modules = {name: copy.copy(part) for name, part in others}
     if any(part.device.type != "cpu" for part in light.parameters()):
         light = copy.deepcopy(light).cpu()
     light.layers = [PrepackedLayer(layer, whole.config.activation, dtype, reorder) for layer in whole.layers]
@@ -179,7 +178,7 @@ def prepack(trunk: M, dtype: torch.dtype = torch.bfloat16, *, reorder: bool = Tr
 
 @cache
 def can_prepack(dtype: torch.dtype) -> bool:
-    """Whether this processor and this build of torch can pack weights of a precision."""
+    """Whether this CPU and this build of torch can reorder weights of a precision."""
     names = ("_reorder_linear_weight", "_linear_pointwise")
     if not torch._C._has_mkldnn or not all(hasattr(torch.ops.mkldnn, name) for name in names):
         return False
@@ -187,12 +186,12 @@ def can_prepack(dtype: torch.dtype) -> bool:
 
 
 class FastRMSNorm:
-    """`nn.RMSNorm` in four calls. Torch makes a dozen of it on a CPU, each of which costs a token more than sums do."""
+    """`nn.RMSNorm` in four calls instead of torch's dozen on a CPU, each of which costs a token more than its sums."""
 
     def __init__(self, norm: nn.RMSNorm) -> None:
         (width,), weight = norm.normalized_shape, norm.weight.detach().to("cpu", torch.float32)
         eps = torch.finfo(torch.float32).eps if norm.eps is None else norm.eps
-        # The root of a mean is the length by the root of the width: that is in the weight, and in what is added to it.
+        # The root mean square is the L2 norm over sqrt(width): that factor is in the weight and in eps.
         self.weight: Tensor = weight * width**0.5
         self.eps = torch.tensor((width * eps) ** 0.5)
 
@@ -202,13 +201,13 @@ class FastRMSNorm:
 
 
 def _float32_norm(norm: nn.Module) -> nn.Module | FastRMSNorm:
-    """A copy of a norm that counts in full precision."""
+    """A copy of a norm that computes in float32."""
     return FastRMSNorm(norm) if isinstance(norm, nn.RMSNorm) else copy.deepcopy(norm).to("cpu", torch.float32)
 
 
 def _apply_norm(norm: nn.Module | FastRMSNorm, hidden: Tensor) -> Tensor:
     if isinstance(norm, nn.LayerNorm):
-        # A processor's kernel takes half-precision vectors and full weights, and counts in full precision.
+        # A CPU's kernel takes bfloat16 vectors with float32 weights, and computes in float32.
         return F.layer_norm(hidden, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
-    normed: Tensor = norm(hidden)  # or nothing is done: the tables have normed what the first layer gets
+    normed: Tensor = norm(hidden)  # or the identity: the first layer's input is normalised already
     return normed

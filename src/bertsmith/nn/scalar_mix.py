@@ -10,7 +10,7 @@ from bertsmith.nn.init import CustomInit
 
 
 class ScalarMix(CustomInit):
-    """Layers added up by weights that sum to one, and times a scale; both are learnt by the task that reads it."""
+    """A sum of layers with softmax-normalised weights, times a scale; the task trains both."""
 
     def __init__(self, layers: int) -> None:
         super().__init__()
@@ -18,12 +18,12 @@ class ScalarMix(CustomInit):
         self.scale = nn.Parameter(torch.ones(1))
 
     def init_weights(self, generator: torch.Generator) -> None:
-        self.scores.zero_()  # every layer counts the same
+        self.scores.zero_()  # equal weights
         self.scale.fill_(1.0)
 
     @property
     def weights(self) -> Float[Tensor, "L"]:
-        """How much each layer counts, the lowest first."""
+        """The weight of each layer, the lowest first."""
         return self.scores.softmax(0)
 
     def forward(self, states: Sequence[Float[Tensor, "T D"]]) -> Float[Tensor, "T D"]:

@@ -7,32 +7,29 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-PADDING = 261  # the letter that short words are filled up with
+PADDING = 261  # the character id that pads short words
 CHARACTERS = PADDING + 1
 
 
 class Highway(nn.Module):
-    """A layer that may be passed by: a gate says of each number how much of it goes on as it is.
-
-    Srivastava et al. 2015.
-    """
+    """A highway layer: a gate mixes each input with its transform. Srivastava et al. 2015."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.dense = nn.Linear(width, 2 * width)  # what each number could become, and its gate
+        self.dense = nn.Linear(width, 2 * width)  # transform and gate
 
     def forward(self, hidden: Float[Tensor, "N F"]) -> Float[Tensor, "N F"]:
         new, gate = self.dense(hidden).chunk(2, -1)
         gate = torch.sigmoid(gate)
-        passed: Tensor = gate * hidden + (1 - gate) * F.relu(new)
-        return passed
+        mixed: Tensor = gate * hidden + (1 - gate) * F.relu(new)
+        return mixed
 
 
 class CharCNN(nn.Module):
-    """Filters slide over the letters of a word, and of each the best fit is kept; then highways, and a narrower vector.
+    """Convolutions over the characters of a word with max-pooling, highway layers, and a projection.
 
-    Kim et al. 2016, section 2.2; Peters et al. 2018, section 3.4. `filters` are how many there are for one letter, for
-    two letters that follow each other, for three, and so on.
+    Kim et al. 2016, section 2.2; Peters et al. 2018, section 3.4. `filters` are the numbers of filters of width 1, 2, 3
+    and so on.
     """
 
     def __init__(self, embedding_width: int, filters: Sequence[int], highways: int, width: int) -> None:
@@ -46,18 +43,18 @@ class CharCNN(nn.Module):
         self.max_filter_width = len(filters)
 
     def forward(self, characters: Int[Tensor, "N C"]) -> Float[Tensor, "N D"]:
-        laid = self.embedding(self._trim_padding(characters).int()).transpose(1, 2)  # N E C
-        hidden = F.relu(torch.cat([one(laid).amax(-1) for one in self.filters], -1))
+        embedded = self.embedding(self._trim_padding(characters).int()).transpose(1, 2)  # N E C
+        hidden = F.relu(torch.cat([convolution(embedded).amax(-1) for convolution in self.filters], -1))
         for highway in self.highways:
             hidden = highway(hidden)
         vectors: Tensor = self.dense(hidden)
         return vectors
 
     def _trim_padding(self, characters: Int[Tensor, "N C"]) -> Int[Tensor, "N M"]:
-        """The same words without most of what all of them are filled up with.
+        """The same words without most of the padding that all of them share.
 
-        A filter that sees nothing but filler says the same wherever it stands: once is enough, and so `widest` letters
-        of it. On a GPU the host would have to wait to know how many there are.
+        A filter has the same output wherever it sees only padding: once is enough, and so `max_filter_width` characters
+        of padding. On a GPU the host would have to wait for the lengths.
         """
         if characters.is_cuda or not len(characters):
             return characters

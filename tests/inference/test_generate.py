@@ -63,7 +63,7 @@ class Anew(GenerationEngine):
 
 
 @pytest.mark.parametrize("config", SEARCHES.values(), ids=SEARCHES)
-@pytest.mark.parametrize("network", ["gpt2", "gpt", "turned", "local"])
+@pytest.mark.parametrize("network", ["gpt2", "gpt", "rotary", "local"])
 def test_a_cache_changes_no_token(network: str, config: GenerationConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoders, "PRUNE_EVERY", 4)
     trunk, rows = trunk_of(NETWORKS[network]), prompts([7, 3, 35])  # the last is at the model's end before the others

@@ -1,4 +1,4 @@
-"""Small networks that look only back, of every kind that there is, and prompts for them."""
+"""Small causal networks with every kind of position, window and norm, and prompts for them."""
 
 from dataclasses import replace
 from typing import Any
@@ -25,8 +25,8 @@ PROMPTS = [7, 3, 12, 1]
 NETWORKS: dict[str, dict[str, Any]] = {
     "gpt2": {},
     "gpt": {"norm_position": "post"},
-    "waves": {"positions": "sinusoidal"},
-    "turned": {"positions": "rotary"},
+    "sinusoidal": {"positions": "sinusoidal"},
+    "rotary": {"positions": "rotary"},
     "local": {"positions": "rotary", "window": 3, "global_every": 2},
     "near": {"window": 2},
     "shared": {"share_layers": True, "gated": True},

@@ -1,4 +1,4 @@
-"""Scripts that compile bricks; test_graphs.py runs them where no shapes are checked at run time."""
+"""Scripts that compile modules; test_graphs.py runs them in processes without run-time shape checks."""
 
 import itertools
 import sys
@@ -21,7 +21,7 @@ def without_a_device() -> None:
     assert torch.equal(numbers.grad != 0, kept)
 
 
-def forgetting() -> None:
+def seeded_dropout() -> None:
     numbers = torch.ones(1000, 768, device="cuda", dtype=torch.bfloat16, requires_grad=True)
     compiled, found = torch.compile(dropout, fullgraph=True), []
     for seed in (4, 4, 5):
@@ -30,20 +30,20 @@ def forgetting() -> None:
     assert torch.equal(found[0], found[1])
     assert not torch.equal(found[0], found[2])
     assert abs((found[0] == 0).float().mean().item() - 0.1) < 3e-3
-    [gradient] = torch.autograd.grad(found[0].sum(), numbers)  # the same is forgotten backwards
+    [gradient] = torch.autograd.grad(found[0].sum(), numbers)  # the same mask in the backward pass
     assert torch.equal(gradient, found[0].detach())
 
 
-def summing() -> None:
-    """Rows of narrow vectors are added up in parts: what is drawn for a row is then found from two places."""
-    # In double precision: what is fused does not round the rest to half precision before it is added up.
+def summed_dropout() -> None:
+    """Inductor splits a sum over rows of narrow vectors: the bits of a row are then computed in two places."""
+    # In float64: the fused kernel does not round to half precision before the sum.
     numbers, keys = torch.ones(16384, 128, device="cuda", dtype=torch.float64), draw_keys(torch.device("cuda"))
     summed = torch.compile(lambda part: dropout_by_keys(part, 0.1, keys).sum(0), fullgraph=True)
     torch.testing.assert_close(summed(numbers), dropout_by_keys(numbers, 0.1, keys).sum(0))
 
 
-def a_head() -> None:
-    """A vocabulary that is no multiple of anything, filled up for the step, loses as the plain one does."""
+def head() -> None:
+    """A vocabulary of odd size, padded for the step, has the loss of the plain one."""
     torch.manual_seed(0)
     head, table = MaskedLMHead(64, 1001, "gelu", 1e-12).cuda(), torch.randn(1001, 64, device="cuda", requires_grad=True)
     hidden, targets = torch.randn(50, 64, device="cuda"), torch.randint(1001, (50,), device="cuda")
@@ -57,32 +57,36 @@ def a_head() -> None:
 
 
 def attention() -> None:
-    """Our own kernels within a compiled layer, through both their doors, give what they give alone."""
+    """Our attention kernels within a compiled layer, separate or qkv, give the same as outside."""
     from bertsmith.nn.kernels import attention_long, attention_short
 
     lengths = {"short": [127, 128, 64, 0, 65, 1, 0, 0], "long": [512, 300, 257, 0, 1, 64, 0, 0]}
     for name, module in (("short", attention_short), ("long", attention_long)):
-        for apart, share in itertools.product((False, True), (0.0, 0.1)):
+        for apart, dropout_probability in itertools.product((False, True), (0.0, 0.1)):
             torch.manual_seed(0)
             bounds = torch.tensor([0, *lengths[name]], device="cuda").cumsum(0).to(torch.int32)
-            rest = (bounds, max(lengths[name]), share, torch.tensor(4, device="cuda"))
+            rest = (bounds, max(lengths[name]), dropout_probability, torch.tensor(4, device="cuda"))
             weight = torch.randn(128, 384, device="cuda", dtype=torch.bfloat16) / 10
 
             def layer(hidden, module=module, name=name, apart=apart, rest=rest, weight=weight):  # type: ignore[no-untyped-def]
-                whole = (hidden @ weight).unflatten(1, (3, 2, 64))
-                return getattr(module, name)(*whole.unbind(1), *rest) if apart else module.qkv_attention(whole, *rest)
+                qkv = (hidden @ weight).unflatten(1, (3, 2, 64))
+                return (
+                    getattr(module, f"{name}_attention")(*qkv.unbind(1), *rest)
+                    if apart
+                    else module.qkv_attention(qkv, *rest)
+                )
 
             hidden = torch.randn(sum(lengths[name]), 128, device="cuda", dtype=torch.bfloat16, requires_grad=True)
             kept, found, true = hidden.detach().clone(), torch.compile(layer, fullgraph=True)(hidden), layer(hidden)
-            above = torch.randn_like(true)
-            slopes = [torch.autograd.grad(one, hidden, above)[0] for one in (found, true)]
-            for one, other in ((found, true), slopes):
+            grad_output = torch.randn_like(true)
+            gradients = [torch.autograd.grad(one, hidden, grad_output)[0] for one in (found, true)]
+            for one, other in ((found, true), gradients):
                 assert (one.double() - other.double()).norm() < 2e-2 * other.double().norm()
             assert torch.equal(hidden, kept)
 
 
-def feeding() -> None:
-    """A compiled feed-forward network bends by our own kernel, in half precision, and gives what a plain one gives."""
+def feed_forward() -> None:
+    """A compiled feed-forward network uses our GELU kernel in half precision, and gives the same as a plain one."""
     for gated, biases, activation, dtype in itertools.product(
         (False, True), (False, True), ("gelu", "gelu_tanh"), (torch.bfloat16, torch.float32)
     ):

@@ -1,8 +1,7 @@
-"""Triton's interpreter without two habits that take half of its time and change nothing.
+"""Triton's interpreter without two steps that take half of its time and change nothing.
 
-It puts its own functions in place of Triton's at every call of a helper, although they are in place already while the
-kernel that calls the helper runs; and it works out whether each sum of whole numbers overflows, a result that is
-dropped unless its debug mode is on.
+It replaces Triton's functions at every call of a helper, although they are replaced already while the calling kernel
+runs; and it checks every integer sum for overflow, a result that is dropped unless its debug mode is on.
 """
 
 from collections.abc import Callable
@@ -16,8 +15,8 @@ from triton.language import core
 from triton.runtime import interpreter
 
 
-def quicken() -> None:
-    """Leave both out."""
+def speed_up() -> None:
+    """Skip both."""
     interpreter._patch_lang = _once(interpreter._patch_lang)
     options = interpreter.interpreter_builder.options
     if not options.debug:
@@ -31,7 +30,7 @@ def _modules(function: FunctionType) -> list[ModuleType]:
 
 def _once(patch: Callable[[FunctionType], Any]) -> Callable[[FunctionType], Any]:
     def patched(function: FunctionType) -> Any:
-        """A kernel restores what it found, so only what runs inside one finds every function replaced."""
+        """A kernel restores the functions at its end, so they are all replaced only while one runs."""
         modules = _modules(function)
         replaced = modules and not any(core.is_builtin(module.load) for module in [language, *modules])
         return None if replaced else patch(function)

@@ -1,4 +1,4 @@
-"""A script that compiles a layer; test_layers.py runs it where no shapes are checked at run time."""
+"""A script that compiles a layer; test_layers.py runs it in a process without run-time shape checks."""
 
 import itertools
 import sys
@@ -14,37 +14,39 @@ LENGTHS = {"short": [127, 128, 64, 0, 65, 1, 20, 0, 0], "long": [512, 300, 257, 
 
 
 def on_a_device() -> None:
-    """By our own attention, GELU, sum and norm all gradients are those of the plain way."""
-    for (name, lengths), masters in itertools.product(LENGTHS.items(), (torch.float32, torch.bfloat16)):
+    """With our fused attention, GELU and residual norm all gradients are those of the plain layer."""
+    for (name, lengths), dtype in itertools.product(LENGTHS.items(), (torch.float32, torch.bfloat16)):
         torch.manual_seed(0)
-        layer = Layer(128, 2, 256, "gelu", 1e-12, dropout=0.0, attention_dropout=0.0).to("cuda", masters)
+        layer = Layer(128, 2, 256, "gelu", 1e-12, dropout=0.0, attention_dropout=0.0).to("cuda", dtype)
         torch.nn.init.normal_(layer.attention.qkv.bias)
         bounds = torch.tensor([0, *lengths], device="cuda").cumsum(0).to(torch.int32)
         layout = Layout.of(bounds, max(lengths), name)
-        hidden = torch.randn(sum(lengths), 128, device="cuda", dtype=masters, requires_grad=True)
-        above = torch.randn(sum(lengths), 128, device="cuda", dtype=masters)
+        hidden = torch.randn(sum(lengths), 128, device="cuda", dtype=dtype, requires_grad=True)
+        grad_output = torch.randn(sum(lengths), 128, device="cuda", dtype=dtype)
         parts = {"hidden": hidden, **dict(layer.named_parameters())}
 
-        def slopes(way, hidden=hidden, layout=layout, above=above, parts=parts):  # type: ignore[no-untyped-def]
+        def gradients(way, hidden=hidden, layout=layout, grad_output=grad_output, parts=parts):  # type: ignore[no-untyped-def]
             with torch.autocast("cuda", torch.bfloat16):
                 found: Tensor = way(hidden, layout)
-            return dict(zip(parts, torch.autograd.grad(found, list(parts.values()), above.to(found)), strict=True))
+            return dict(
+                zip(parts, torch.autograd.grad(found, list(parts.values()), grad_output.to(found)), strict=True)
+            )
 
-        true, found = slopes(layer), slopes(torch.compile(layer, fullgraph=True))
-        for part, slope in found.items():
-            assert slope.dtype == true[part].dtype
-            off = (slope.double() - true[part].double()).norm() / true[part].double().norm()
+        true, found = gradients(layer), gradients(torch.compile(layer, fullgraph=True))
+        for part, gradient in found.items():
+            assert gradient.dtype == true[part].dtype
+            off = (gradient.double() - true[part].double()).norm() / true[part].double().norm()
             assert off < 2e-2, (name, part, float(off))
         torch._dynamo.reset()
 
 
-def forgetting_on_a_device() -> None:
-    """With dropout, too: from the same seed our own kernel forgets what a compiler forgets by itself."""
+def dropout_on_a_device() -> None:
+    """With dropout, too: from the same seed our kernel has the mask of compiled dropout."""
     torch.manual_seed(0)
     layer = Layer(128, 2, 256, "gelu", 1e-12, dropout=0.3, attention_dropout=0.0).to("cuda", torch.bfloat16)
     lengths = LENGTHS["short"]
     layout = Layout.of(torch.tensor([0, *lengths], device="cuda").cumsum(0).to(torch.int32), max(lengths), "short")
-    hidden, above = (torch.randn(sum(lengths), 128, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    hidden, grad_output = (torch.randn(sum(lengths), 128, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     parts, found = {"hidden": hidden.requires_grad_(), **dict(layer.named_parameters())}, []
     for ours in (True, False):
         if not ours:
@@ -52,8 +54,8 @@ def forgetting_on_a_device() -> None:
         torch._dynamo.reset()
         compiled = torch.compile(layer, fullgraph=True)
         torch.manual_seed(7)
-        said: Tensor = compiled(hidden, layout)
-        found.append([said.detach(), *torch.autograd.grad(said, list(parts.values()), above)])
+        output: Tensor = compiled(hidden, layout)
+        found.append([output.detach(), *torch.autograd.grad(output, list(parts.values()), grad_output)])
     for part, one, other in zip(("vectors", *parts), *found, strict=True):
         off = (one.double() - other.double()).norm() / other.double().norm()
         assert off < 3e-2, (part, float(off))

@@ -1,4 +1,4 @@
-"""A script that compiles cross-entropy; test_entropy.py runs it where no shapes are checked at run time."""
+"""A script that compiles cross-entropy; test_linear_cross_entropy.py runs it without run-time shape checks."""
 
 import sys
 
@@ -15,30 +15,30 @@ def plain(hidden: Tensor, table: Tensor, bias: Tensor, targets: Tensor) -> Tenso
 
 
 def on_a_device() -> None:
-    """The same sum and slopes as a compiled plain one, in half the room and one graph that never waits."""
+    """The loss and gradients of a compiled plain one, in half the memory and one graph that never waits."""
     module.CHUNK = 2**24
-    dice = torch.Generator().manual_seed(0)
-    made = [torch.randn(shape, generator=dice) / 4 for shape in ((4096, 256), (32_064, 256), (32_064,))]
-    given = [part.to("cuda", torch.bfloat16).requires_grad_() for part in made]
-    targets = torch.randint(32_064, (4096,), generator=dice).cuda()
-    found, room = [], []
-    for way in (plain, linear_cross_entropy):
-        compiled = torch.compile(way, fullgraph=True, dynamic=False)
+    generator = torch.Generator().manual_seed(0)
+    parts = [torch.randn(shape, generator=generator) / 4 for shape in ((4096, 256), (32_064, 256), (32_064,))]
+    given = [part.to("cuda", torch.bfloat16).requires_grad_() for part in parts]
+    targets = torch.randint(32_064, (4096,), generator=generator).cuda()
+    found, memory = [], []
+    for loss in (plain, linear_cross_entropy):
+        compiled = torch.compile(loss, fullgraph=True, dynamic=False)
         torch.autograd.grad(compiled(*given, targets), given)
         torch.cuda.synchronize()
         torch.cuda.set_sync_debug_mode("error")
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
         total = compiled(*given, targets)
-        slopes = torch.autograd.grad(total / 9, given)
-        room.append(torch.cuda.max_memory_allocated() - before)
+        gradients = torch.autograd.grad(total / 9, given)
+        memory.append(torch.cuda.max_memory_allocated() - before)
         torch.cuda.set_sync_debug_mode("default")
-        found.append((total, slopes))
-    (wanted, true), (total, slopes) = found
+        found.append((total, gradients))
+    (wanted, true), (total, gradients) = found
     assert (total - wanted).abs() <= 1e-3 * wanted, (total, wanted)
-    for mine, other in zip(slopes, true, strict=True):
+    for mine, other in zip(gradients, true, strict=True):
         assert (mine - other).norm() <= 1e-2 * other.norm(), ((mine - other).norm(), other.norm())
-    assert room[1] < 0.5 * room[0], room
+    assert memory[1] < 0.5 * memory[0], memory
 
 
 if __name__ == "__main__":

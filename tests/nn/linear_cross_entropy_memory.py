@@ -1,4 +1,4 @@
-"""A script that measures the memory of cross-entropy on a CPU; test_slopes.py runs it in a process of its own."""
+"""A script that measures the memory of cross-entropy; test_linear_cross_entropy_cpu.py runs it in a new process."""
 
 import resource
 import sys
@@ -8,13 +8,12 @@ import torch
 from bertsmith.nn.kernels import linear_cross_entropy_cpu
 
 
-def far_from_all_scores() -> None:
-    """The scores of 1,024 places and 50,257 words are 196 MiB; a plain loss keeps them three times."""
+def less_than_all_logits() -> None:
+    """The logits of 1,024 positions and 50,257 words are 196 MiB; a plain loss keeps them three times."""
     hidden, table = torch.randn(1024, 16, requires_grad=True), torch.randn(50_257, 16, requires_grad=True)
     targets = torch.randint(50_257, (1024,))
-    linear_cross_entropy_cpu.linear_cross_entropy(
-        hidden[:8], table, None, targets[:8]
-    ).backward()  # whatever is taken once and for all
+    # Memory that is allocated once.
+    linear_cross_entropy_cpu.linear_cross_entropy(hidden[:8], table, None, targets[:8]).backward()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     linear_cross_entropy_cpu.linear_cross_entropy(hidden, table, None, targets).backward()
     taken = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * (1 if sys.platform == "darwin" else 1024)

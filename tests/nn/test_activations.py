@@ -20,27 +20,27 @@ def points(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> T
     return torch.cat([torch.linspace(-9, 9, 3001), far]).requires_grad_()
 
 
-def test_gelu_is_that_of_torch_to_the_bit(points: Tensor) -> None:
+def test_gelu_is_torchs_bit_for_bit(points: Tensor) -> None:
     assert torch.equal(gelu(points), F.gelu(points))
     with torch.no_grad():
         assert torch.equal(gelu(points), F.gelu(points))
 
 
-def test_its_gradient_is_that_of_full_precision(points: Tensor) -> None:
-    slopes = torch.linspace(-3, 3, len(points))
-    [found] = torch.autograd.grad(gelu(points), points, slopes)
+def test_its_gradient_is_that_of_float64(points: Tensor) -> None:
+    weights = torch.linspace(-3, 3, len(points))
+    [found] = torch.autograd.grad(gelu(points), points, weights)
     exact = points.detach().double().requires_grad_()
-    [true] = torch.autograd.grad(F.gelu(exact), exact, slopes.double())
+    [true] = torch.autograd.grad(F.gelu(exact), exact, weights.double())
     torch.testing.assert_close(found, true.float(), rtol=1e-6, atol=1e-6)
 
 
-def test_what_is_no_number_stays_none(points: Tensor) -> None:
+def test_nan_stays_nan(points: Tensor) -> None:
     bad = torch.tensor([float("nan"), 1.0], requires_grad=True)
     [found] = torch.autograd.grad(gelu(bad).sum(), bad)
     assert found.isnan().tolist() == [True, False]
 
 
-def test_who_learns_in_half_precision_gets_half_precision(points: Tensor) -> None:
+def test_gradients_in_bfloat16_are_bfloat16(points: Tensor) -> None:
     half = points.detach().bfloat16().requires_grad_()
     [found] = torch.autograd.grad(gelu(half).sum(), half)
     assert found.dtype == torch.bfloat16

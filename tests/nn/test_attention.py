@@ -7,8 +7,8 @@ from bertsmith.nn.grouping import MAX_GROUPS
 from bertsmith.nn.layout import Kernel, Layout, best_kernel, kernels_unavailable
 from bertsmith.nn.window import FULL, Window
 
-reaches = pytest.mark.parametrize(
-    "reach", [Window(right=0), Window(3, 2), Window(2, 0), Window(left=4), Window(20, 20)]
+windows = pytest.mark.parametrize(
+    "window", [Window(right=0), Window(3, 2), Window(2, 0), Window(left=4), Window(20, 20)]
 )
 
 RAGGED = [5, 17, 1, 64, 0, 16, 40, 64, 3, 63, 2, 0, 0]
@@ -24,9 +24,9 @@ def inputs(lengths: list[int], heads: int = 3, width: int = 8, seed: int = 0) ->
     return tuple(torch.randn(shape, generator=generator).requires_grad_() for _ in range(3))
 
 
-def run(parts: tuple[Tensor, ...], lengths: list[int], kernel: Kernel, reach: Window = FULL) -> tuple[Tensor, ...]:
-    """What comes out, and the gradient of a fixed mixture of it."""
-    layout = Layout.of(bounds_of(lengths), max(lengths), kernel, reach)
+def run(parts: tuple[Tensor, ...], lengths: list[int], kernel: Kernel, window: Window = FULL) -> tuple[Tensor, ...]:
+    """The output, and the gradients of a fixed weighted sum of it."""
+    layout = Layout.of(bounds_of(lengths), max(lengths), kernel, window)
     attended = attend(*parts, layout)
     mixture = torch.randn(attended.shape, generator=torch.Generator().manual_seed(1))
     return attended, *torch.autograd.grad((attended * mixture).sum(), parts)
@@ -37,20 +37,20 @@ def assert_alike(first: tuple[Tensor, ...], second: tuple[Tensor, ...], most: fl
         torch.testing.assert_close(one, other, rtol=0, atol=most)
 
 
-def test_grouped_equals_recorded_with_its_gradients() -> None:
+def test_grouped_equals_eager_with_gradients() -> None:
     parts = inputs(RAGGED)
     assert_alike(run(parts, RAGGED, "grouped"), run(parts, RAGGED, "eager"))
 
 
-def test_dense_equals_recorded_and_grouped_with_its_gradients() -> None:
+def test_dense_equals_eager_and_grouped_with_gradients() -> None:
     lengths = [12] * 7
     parts = inputs(lengths)
-    recorded = run(parts, lengths, "eager")
-    assert_alike(run(parts, lengths, "dense"), recorded)
-    assert_alike(run(parts, lengths, "grouped"), recorded)
+    eager = run(parts, lengths, "eager")
+    assert_alike(run(parts, lengths, "dense"), eager)
+    assert_alike(run(parts, lengths, "grouped"), eager)
 
 
-def test_grouped_in_half_precision_is_near_recorded_with_its_gradients() -> None:
+def test_grouped_in_bfloat16_is_near_eager_with_gradients() -> None:
     exact = inputs(RAGGED)
     half = tuple(part.detach().bfloat16().requires_grad_() for part in exact)
     for found, true in zip(run(half, RAGGED, "grouped"), run(exact, RAGGED, "eager"), strict=True):
@@ -58,7 +58,7 @@ def test_grouped_in_half_precision_is_near_recorded_with_its_gradients() -> None
         assert (found.float() - true).norm() < 0.02 * true.norm()
 
 
-def test_recorded_is_the_formula() -> None:
+def test_eager_is_the_formula() -> None:
     query, key, value = (part.detach() for part in inputs([2], heads=1, width=2))
     layout = Layout.of(bounds_of([2]), 2, "eager")
     attended = attend(query, key, value, layout)
@@ -68,7 +68,7 @@ def test_recorded_is_the_formula() -> None:
     torch.testing.assert_close(attended[:, 0], weights @ value[:, 0])
 
 
-def test_recorded_weights_are_shares_of_each_sequence() -> None:
+def test_eager_keeps_weights_that_sum_to_one_in_each_sequence() -> None:
     layout = Layout.of(bounds_of(RAGGED), 64, "eager")
     attend(*inputs(RAGGED), layout)
     [weights] = layout.attention_weights
@@ -78,7 +78,7 @@ def test_recorded_weights_are_shares_of_each_sequence() -> None:
 
 
 @pytest.mark.parametrize("kernel", ["grouped", "eager"])
-def test_neighbours_do_not_change_an_answer(kernel: Kernel) -> None:
+def test_other_sequences_do_not_change_an_output(kernel: Kernel) -> None:
     parts = inputs(RAGGED)
     together = run(parts, RAGGED, kernel)[0]
     for start, length in zip(bounds_of(RAGGED)[:-1].tolist(), RAGGED, strict=True):
@@ -98,8 +98,8 @@ def test_no_gradient_crosses_a_bound(kernel: Kernel) -> None:
         assert gradient[:9].count_nonzero() == gradient[19:].count_nonzero() == 0
 
 
-def test_wild_numbers_in_one_sequence_stay_there() -> None:
-    lengths = [6, 5]  # one group, so that the two lie in one rectangle
+def test_inf_in_one_sequence_stays_there() -> None:
+    lengths = [6, 5]  # one group, and so one rectangle
     parts = tuple(part.detach().clone() for part in inputs(lengths))
     for part in parts:
         part[6:] = torch.inf
@@ -107,7 +107,7 @@ def test_wild_numbers_in_one_sequence_stay_there() -> None:
     assert attended[:6].isfinite().all()
 
 
-def test_groups_are_few_and_waste_little() -> None:
+def test_groups_are_few_with_little_padding() -> None:
     lengths = torch.randint(1, 129, (400,), generator=torch.Generator().manual_seed(0)).tolist()
     grouping = Layout.of(bounds_of(lengths), 128, "grouped").grouping
     assert grouping is not None
@@ -138,18 +138,18 @@ def test_a_batch_of_empty_sequences_is_empty() -> None:
 
 
 @pytest.mark.parametrize("kernel", ["dense", "grouped", "eager"])
-def test_dropout_forgets_its_share_of_the_weights(kernel: Kernel) -> None:
+def test_dropout_drops_its_share_of_the_weights(kernel: Kernel) -> None:
     lengths = [64] * 8
-    query, key, _ = (torch.zeros(512, 4, 8) for _ in range(3))  # every token takes 1/64 of each
+    query, key, _ = (torch.zeros(512, 4, 8) for _ in range(3))  # uniform weights of 1/64
     torch.manual_seed(0)
     attended = attend(query, key, torch.ones(512, 4, 8), Layout.of(bounds_of(lengths), 64, kernel), dropout=0.25)
-    kept = attended[:, :, 0] * 64 * 0.75  # how many of the 64 were kept
+    kept = attended[:, :, 0] * 64 * 0.75  # of the 64 weights
     torch.testing.assert_close(kept, kept.round(), rtol=0, atol=1e-3)
     assert abs(kept.mean() / 64 - 0.75) < 0.01
 
 
 def test_varlen_fits_the_installed_torch() -> None:
-    """Without a GPU only shapes can be tried: on the meta device, forwards and backwards."""
+    """Without a GPU only shapes can be checked: on the meta device, forward and backward."""
     query, key, value = (torch.empty(20, 3, 8, device="meta", dtype=torch.bfloat16, requires_grad=True) for _ in "qkv")
     layout = Layout.of(torch.empty(5, device="meta", dtype=torch.int32), 9, "varlen")
     attended = attend(query, key, value, layout, 0.1)
@@ -176,7 +176,7 @@ def test_the_best_kernel_follows_shape_device_and_precision(monkeypatch: pytest.
     assert best_kernel(False, 128, cuda, torch.float16, 64) == "grouped"
 
 
-def test_our_own_kernel_is_chosen_in_a_compiled_step_where_it_can_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_triton_kernels_are_chosen_in_compiled_steps_where_they_can_run(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("triton", reason="Triton is not installed here")
 
     class Card:
@@ -189,7 +189,7 @@ def test_our_own_kernel_is_chosen_in_a_compiled_step_where_it_can_run(monkeypatc
     assert kernels_unavailable(cuda) is None
     assert best_kernel(False, 128, cuda, half, 64) == "short"
     assert best_kernel(False, 512, cuda, half, 64) == "long"
-    assert best_kernel(False, 128, cuda, half, 40) == "varlen"  # heads of a width that no program has
+    assert best_kernel(False, 128, cuda, half, 40) == "varlen"  # a head width that our kernels lack
     assert best_kernel(False, 128, cuda, torch.float32, 64) == "grouped"
     assert best_kernel(True, 128, cuda, half, 64) == "dense"
     Card.major = 7
@@ -201,40 +201,40 @@ def test_our_own_kernel_is_chosen_in_a_compiled_step_where_it_can_run(monkeypatc
     assert best_kernel(False, 128, cuda, half, 64) == "varlen"
 
 
-@reaches
-def test_a_reach_is_the_formula_with_the_rest_left_out(reach: Window) -> None:
+@windows
+def test_a_window_is_the_formula_over_its_keys(window: Window) -> None:
     query, key, value = (part.detach() for part in inputs([9], heads=1))
-    layout = Layout.of(bounds_of([9]), 9, "eager", reach)
+    layout = Layout.of(bounds_of([9]), 9, "eager", window)
     attended = attend(query, key, value, layout)
-    before, behind = (9 if number is None else number for number in (reach.left, reach.right))
-    for place in range(9):
-        seen = slice(max(0, place - before), place + behind + 1)
-        weights = (key[seen, 0] @ query[place, 0] / 8**0.5).softmax(0)
-        torch.testing.assert_close(attended[place, 0], weights @ value[seen, 0])
+    left, right = (9 if number is None else number for number in (window.left, window.right))
+    for position in range(9):
+        visible = slice(max(0, position - left), position + right + 1)
+        weights = (key[visible, 0] @ query[position, 0] / 8**0.5).softmax(0)
+        torch.testing.assert_close(attended[position, 0], weights @ value[visible, 0])
 
 
-@reaches
-def test_every_kernel_has_the_same_reach_with_its_gradients(reach: Window) -> None:
+@windows
+def test_every_kernel_has_the_same_window_with_gradients(window: Window) -> None:
     parts = inputs(RAGGED)
-    recorded = run(parts, RAGGED, "eager", reach)
-    assert_alike(run(parts, RAGGED, "grouped", reach), recorded)
+    eager = run(parts, RAGGED, "eager", window)
+    assert_alike(run(parts, RAGGED, "grouped", window), eager)
     with torch.no_grad():
-        layout = Layout.of(bounds_of(RAGGED), 64, "tiled", reach)
-        torch.testing.assert_close(attend(*parts, layout), recorded[0], rtol=0, atol=1e-5)
+        layout = Layout.of(bounds_of(RAGGED), 64, "tiled", window)
+        torch.testing.assert_close(attend(*parts, layout), eager[0], rtol=0, atol=1e-5)
     lengths = [12] * 5
     parts = inputs(lengths)
-    assert_alike(run(parts, lengths, "dense", reach), run(parts, lengths, "eager", reach))
+    assert_alike(run(parts, lengths, "dense", window), run(parts, lengths, "eager", window))
 
 
-@reaches
-def test_dropout_keeps_within_reach(reach: Window) -> None:
-    """In training a CPU takes plain products, and has to mask them itself."""
+@windows
+def test_dropout_stays_within_the_window(window: Window) -> None:
+    """In training with dropout a CPU uses plain products with an explicit mask."""
     parts = inputs([12] * 5)
-    layout = Layout.of(bounds_of([12] * 5), 12, "grouped", reach)
+    layout = Layout.of(bounds_of([12] * 5), 12, "grouped", window)
     torch.manual_seed(0)
     attended = attend(*parts, layout, 0.5)
     [gradient] = torch.autograd.grad(attended[4].sum(), [parts[2]])
-    before, behind = (12 if number is None else number for number in (reach.left, reach.right))
-    outside = [place for place in range(60) if place >= 12 or not 4 - before <= place <= 4 + behind]
+    left, right = (12 if number is None else number for number in (window.left, window.right))
+    outside = [number for number in range(60) if number >= 12 or not 4 - left <= number <= 4 + right]
     assert gradient[outside].count_nonzero() == 0
     assert gradient.count_nonzero() > 0

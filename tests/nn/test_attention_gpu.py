@@ -1,4 +1,4 @@
-"""The variable-length kernel against the formula, on a CUDA device."""
+"""Flash attention of variable length against the formula, on a CUDA device."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ def bounds_of(lengths: list[int]) -> Tensor:
 
 
 def inputs(dtype: torch.dtype, lengths: list[int]) -> tuple[Tensor, ...]:
-    """Query, key and value as a layer makes them: three views of one product."""
+    """Query, key and value as a layer computes them: three views of one tensor."""
     torch.manual_seed(0)
     joined = torch.randn(sum(lengths), 3, 4, 64, device="cuda", dtype=dtype)
     return tuple(part.requires_grad_() for part in joined.unbind(1))
@@ -29,7 +29,7 @@ def assert_near(found: Tensor, true: Tensor) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_varlen_equals_recorded_forwards_and_backwards(dtype: torch.dtype) -> None:
+def test_varlen_equals_eager_with_gradients(dtype: torch.dtype) -> None:
     parts = inputs(dtype, LENGTHS)
     exact = tuple(part.detach().float().requires_grad_() for part in parts)
     bounds = bounds_of(LENGTHS)
@@ -43,8 +43,8 @@ def test_varlen_equals_recorded_forwards_and_backwards(dtype: torch.dtype) -> No
         assert_near(gradient, other)
 
 
-def test_another_text_is_looked_at_as_by_the_formula() -> None:
-    """Also where one of the two is empty, as filler behind the texts leaves them."""
+def test_cross_attention_is_the_formula() -> None:
+    """Also where one of the two texts is empty, as padding at the end of a batch leaves them."""
     read, written = [100, 7, 33, 64, 5, 20, 0, 0], [30, 1, 12, 9, 0, 3, 8, 0]
     (query, _, _), (_, key, value) = inputs(torch.bfloat16, written), inputs(torch.bfloat16, read)
     parts = (query, key, value)
@@ -52,18 +52,18 @@ def test_another_text_is_looked_at_as_by_the_formula() -> None:
     exact = tuple(part.detach().float().requires_grad_() for part in parts)
     found = attend(*parts, Layout.between(queries, keys, "varlen"))
     true = attend(*exact, Layout.between(queries, keys, "padded"))
-    lonely = slice(sum(written[:6]), sum(written))  # they have no keys: whatever they take, it is a number
+    keyless = slice(sum(written[:6]), sum(written))  # queries without keys: any finite output will do
     assert found.isfinite().all()
     mixture = torch.randn_like(true)
-    mixture[lonely] = 0
-    assert_near(found[: lonely.start], true[: lonely.start])
+    mixture[keyless] = 0
+    assert_near(found[: keyless.start], true[: keyless.start])
     gradients = torch.autograd.grad((found.float() * mixture).sum(), parts)
     for gradient, other in zip(gradients, torch.autograd.grad((true * mixture).sum(), exact), strict=True):
         assert gradient.isfinite().all()
         assert_near(gradient, other)
 
 
-def test_grouped_and_dense_equal_recorded_in_full_precision() -> None:
+def test_grouped_and_dense_equal_eager_in_float32() -> None:
     for kernel, lengths in (("grouped", LENGTHS), ("dense", [64] * 9)):
         parts, bounds = inputs(torch.float32, lengths), bounds_of(lengths)
         found = attend(*parts, Layout.of(bounds, max(lengths), kernel))
@@ -77,7 +77,7 @@ def test_grouped_and_dense_equal_recorded_in_full_precision() -> None:
             torch.testing.assert_close(one, other, rtol=0, atol=1e-4)
 
 
-def test_neighbours_do_not_change_a_varlen_answer() -> None:
+def test_other_sequences_do_not_change_a_varlen_output() -> None:
     parts = tuple(part.detach() for part in inputs(torch.bfloat16, LENGTHS))
     together = attend(*parts, Layout.of(bounds_of(LENGTHS), 128, "varlen"))
     alone = attend(*(part[131:208] for part in parts), Layout.of(bounds_of([77]), 128, "varlen"))
@@ -97,14 +97,14 @@ def test_varlen_dropout_keeps_the_mean_and_follows_the_seed() -> None:
     assert (torch.stack(drawn).mean(0) - whole).abs().mean() < 0.01
 
 
-def test_varlen_dropout_has_a_true_gradient() -> None:
-    """The backward pass must forget the same weights as the forward pass."""
+def test_varlen_dropout_has_the_same_mask_backwards() -> None:
+    """The backward pass must drop the same weights as the forward pass."""
     query, key, value = inputs(torch.bfloat16, [64] * 8)
     layout = Layout.of(bounds_of([64] * 8), 64, "varlen")
     mixture = torch.randn(512, 4, 64, device="cuda", dtype=torch.bfloat16)
     torch.manual_seed(3)
     attended = attend(query, key, value, layout, 0.3)
     [gradient] = torch.autograd.grad((attended.float() * mixture.float()).sum(), [value])
-    # The answer is linear in the values, so <gradient, value> must be the sum itself.
+    # The output is linear in the values, so <gradient, value> must be the sum itself.
     total = (attended.float() * mixture.float()).sum()
     assert abs((gradient.float() * value.float()).sum() - total) < 0.02 * total.abs() + 5

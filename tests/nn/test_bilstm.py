@@ -1,4 +1,4 @@
-"""The recurrent stack against torch's own, one sequence at a time."""
+"""The Bi-LSTM against torch's own, one sequence at a time."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from bertsmith.nn.rnn.bilstm import BiLSTM, Direction, _padded_orders, packed_orders
 
-RAGGED = [3, 7, 1, 7, 5, 0, 0]  # closed by empty sequences, as packing leaves them
+RAGGED = [3, 7, 1, 7, 5, 0, 0]  # trailing empty sequences, as packing leaves them
 DIRECTIONS: tuple[Direction, ...] = ("both", "left_to_right", "right_to_left")
 
 
@@ -15,7 +15,7 @@ def bounds_of(lengths: list[int]) -> Tensor:
 
 
 def alone(stack: BiLSTM, sequence: Tensor) -> Tensor:
-    """What torch's own stack, with the same weights, says of one sequence."""
+    """The output of torch's LSTM with the same weights for one sequence."""
     ends = list(stack.layers[0])
     one = stack.layers[0][ends[0]]
     torchs = nn.LSTM(one.input_size, one.hidden_size, len(stack.layers), bidirectional=len(ends) == 2)
@@ -33,7 +33,7 @@ def alone(stack: BiLSTM, sequence: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("lengths", [RAGGED, [4, 4, 4], [6], [1, 1], [2, 0, 3]])
-def test_every_sequence_is_read_as_torch_reads_it_alone(lengths: list[int], direction: Direction) -> None:
+def test_every_sequence_has_the_output_of_torchs_lstm_alone(lengths: list[int], direction: Direction) -> None:
     torch.manual_seed(0)
     stack = BiLSTM(5, 4, 2, direction=direction)
     hidden, bounds = torch.randn(sum(lengths), 5), bounds_of(lengths)
@@ -47,9 +47,9 @@ def test_rows_and_packed_give_the_same_numbers() -> None:
     torch.manual_seed(0)
     lstm, hidden, bounds = nn.LSTM(5, 4, batch_first=True), torch.randn(sum(RAGGED), 5), bounds_of(RAGGED)
     for end in ("left_to_right", "right_to_left"):
-        rows, beside = _padded_orders(bounds, 7, len(hidden))[end], packed_orders(bounds)[end]
-        torch.testing.assert_close(rows.run(lstm, hidden), beside.run(lstm, hidden), rtol=0, atol=1e-6)
-    assert len(beside.tokens) == sum(RAGGED)  # nothing is filled up
+        rows, packed = _padded_orders(bounds, 7, len(hidden))[end], packed_orders(bounds)[end]
+        torch.testing.assert_close(rows.run(lstm, hidden), packed.run(lstm, hidden), rtol=0, atol=1e-6)
+    assert len(packed.tokens) == sum(RAGGED)  # no padding
 
 
 def test_a_longest_that_is_only_a_limit_changes_nothing() -> None:
@@ -60,7 +60,7 @@ def test_a_longest_that_is_only_a_limit_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("lengths", [RAGGED, [4, 4, 4]])
-def test_neighbours_do_not_change_an_answer_nor_its_gradient(lengths: list[int]) -> None:
+def test_other_sequences_do_not_change_an_output_nor_its_gradient(lengths: list[int]) -> None:
     torch.manual_seed(0)
     stack = BiLSTM(5, 4)
     hidden = torch.randn(sum(lengths), 5, requires_grad=True)
@@ -76,7 +76,7 @@ def test_neighbours_do_not_change_an_answer_nor_its_gradient(lengths: list[int])
 
 
 @pytest.mark.parametrize(("direction", "unseen"), [("left_to_right", slice(4, 7)), ("right_to_left", slice(0, 3))])
-def test_one_direction_sees_nothing_of_what_it_has_not_read(direction: Direction, unseen: slice) -> None:
+def test_one_direction_has_no_gradient_from_tokens_it_has_not_read(direction: Direction, unseen: slice) -> None:
     torch.manual_seed(0)
     stack = BiLSTM(5, 4, direction=direction)
     hidden = torch.randn(9, 5, requires_grad=True)
@@ -86,7 +86,7 @@ def test_one_direction_sees_nothing_of_what_it_has_not_read(direction: Direction
     assert gradient[:7].abs().sum(1).count_nonzero() == 4
 
 
-def test_nothing_but_empty_sequences_gives_nothing() -> None:
+def test_empty_sequences_give_an_empty_output() -> None:
     assert BiLSTM(5, 4)(torch.zeros(0, 5), bounds_of([0, 0]), 0).shape == (0, 8)
 
 
@@ -95,14 +95,14 @@ def test_dropout_lies_between_layers_and_follows_the_seed() -> None:
     single, double = BiLSTM(5, 4, 1, dropout=0.5), BiLSTM(5, 4, 2, dropout=0.5)
     assert torch.equal(single(hidden, bounds, 7), single.eval()(hidden, bounds, 7))
 
-    def read(seed: int) -> Tensor:
+    def output(seed: int) -> Tensor:
         torch.manual_seed(seed)
         return double(hidden, bounds, 7)
 
-    assert torch.equal(read(0), read(0))
-    assert not torch.equal(read(0), read(1))
+    assert torch.equal(output(0), output(0))
+    assert not torch.equal(output(0), output(1))
     double.eval()
-    assert torch.equal(read(0), read(1))
+    assert torch.equal(output(0), output(1))
 
 
 @pytest.mark.gpu

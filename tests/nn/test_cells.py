@@ -1,4 +1,4 @@
-"""The cells in plain maths are torch's own: the same values, and the same gradients."""
+"""The plain cells have the values and the gradients of torch's own."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ WIDTH, HIDDEN, ROWS, LENGTH = 5, 7, 3, 11
 
 
 def drawn(cell: Cell) -> tuple[nn.RNNBase, torch.Tensor, list[torch.Tensor]]:
-    """A layer of torch's own, some texts, and a state to begin with, all in double precision."""
+    """A layer of torch, texts, and an initial state, all in float64."""
     torch.manual_seed(3)
     layer = LAYERS[cell](WIDTH, HIDDEN, batch_first=True).double()
     texts = torch.randn(ROWS, LENGTH, WIDTH, dtype=torch.float64, requires_grad=True)
@@ -19,18 +19,18 @@ def drawn(cell: Cell) -> tuple[nn.RNNBase, torch.Tensor, list[torch.Tensor]]:
     return layer, texts, state
 
 
-def slowly(cell: Cell, layer: nn.RNNBase, texts: torch.Tensor, state: list[torch.Tensor]) -> torch.Tensor:
-    """What the plain maths makes of every token, and of the last state."""
-    held, found = tuple(state), []
-    for place in range(LENGTH):
-        held = CELLS[cell](texts[:, place], held, Weights.of(layer))
-        found.append(held[0])
-    return torch.cat([torch.stack(found, 1).flatten(1), *held], 1)
+def step_by_step(cell: Cell, layer: nn.RNNBase, texts: torch.Tensor, state: list[torch.Tensor]) -> torch.Tensor:
+    """The plain cell's output for every token, and the last state."""
+    state_now, found = tuple(state), []
+    for position in range(LENGTH):
+        state_now = CELLS[cell](texts[:, position], state_now, Weights.of(layer))
+        found.append(state_now[0])
+    return torch.cat([torch.stack(found, 1).flatten(1), *state_now], 1)
 
 
-def at_once(layer: nn.RNNBase, texts: torch.Tensor, state: list[torch.Tensor]) -> torch.Tensor:
-    held = tuple(part[None] for part in state)
-    found, after = layer(texts, held if len(held) > 1 else held[0])
+def by_torch(layer: nn.RNNBase, texts: torch.Tensor, state: list[torch.Tensor]) -> torch.Tensor:
+    state_now = tuple(part[None] for part in state)
+    found, after = layer(texts, state_now if len(state_now) > 1 else state_now[0])
     parts = after if isinstance(after, tuple) else (after,)
     return torch.cat([found.flatten(1), *(part[0] for part in parts)], 1)
 
@@ -39,7 +39,7 @@ def at_once(layer: nn.RNNBase, texts: torch.Tensor, state: list[torch.Tensor]) -
 def test_a_cell_equals_torchs_own_in_values_and_gradients(cell: Cell) -> None:
     layer, texts, state = drawn(cell)
     wanted = [texts, *state, *layer.parameters()]
-    slow, fast = slowly(cell, layer, texts, state), at_once(layer, texts, state)
+    slow, fast = step_by_step(cell, layer, texts, state), by_torch(layer, texts, state)
     torch.testing.assert_close(slow, fast, rtol=0, atol=1e-12)
     scale = torch.randn_like(slow)
     pairs = zip(
@@ -52,19 +52,19 @@ def test_a_cell_equals_torchs_own_in_values_and_gradients(cell: Cell) -> None:
 
 
 @pytest.mark.parametrize("cell", ALL)
-def test_weights_lie_one_gate_above_the_other(cell: Cell) -> None:
+def test_weights_of_the_gates_are_stacked(cell: Cell) -> None:
     layer, *_ = drawn(cell)
     weights = Weights.of(layer)
     assert weights.weight_ih.shape == (GATES[cell] * HIDDEN, WIDTH)
     assert weights.weight_hh.shape == (GATES[cell] * HIDDEN, HIDDEN)
 
 
-def test_an_open_forget_gate_lets_the_gradient_through_as_it_was() -> None:
+def test_an_open_forget_gate_passes_the_gradient_unchanged() -> None:
     layer, texts, (hidden, cell) = drawn("lstm")
     with torch.no_grad():
         layer.bias_ih_l0[HIDDEN : 2 * HIDDEN] = 100.0  # never forget
-    held = (hidden, cell)
-    for place in range(LENGTH):
-        held = CELLS["lstm"](texts[:, place], (torch.zeros_like(hidden), held[1]), Weights.of(layer))
-    (gradient,) = torch.autograd.grad(held[1].sum(), [cell])
+    state_now = (hidden, cell)
+    for position in range(LENGTH):
+        state_now = CELLS["lstm"](texts[:, position], (torch.zeros_like(hidden), state_now[1]), Weights.of(layer))
+    (gradient,) = torch.autograd.grad(state_now[1].sum(), [cell])
     torch.testing.assert_close(gradient, torch.ones_like(gradient))

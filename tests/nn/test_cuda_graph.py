@@ -1,4 +1,4 @@
-"""A recording is not disturbed by what Python cleans up."""
+"""CUDA graph capture is not disturbed by garbage collection."""
 
 import gc
 from contextlib import nullcontext
@@ -9,11 +9,11 @@ import torch
 from bertsmith.nn.cuda_graph import capture
 
 
-def test_nothing_is_cleaned_up_within_and_everything_after(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[dict[str, object]] = []
+def test_garbage_collection_is_off_during_a_capture_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[dict[str, object]] = []
 
-    def graph(_: object, **where: object) -> nullcontext[None]:
-        asked.append(where)
+    def graph(_: object, **options: object) -> nullcontext[None]:
+        calls.append(options)
         return nullcontext()
 
     monkeypatch.setattr(torch.cuda, "graph", graph)
@@ -23,23 +23,23 @@ def test_nothing_is_cleaned_up_within_and_everything_after(monkeypatch: pytest.M
     with pytest.raises(ValueError, match="broken"), capture(None):
         raise ValueError("broken")
     assert gc.isenabled()
-    assert asked == [{"capture_error_mode": "thread_local", "stream": "one"}, {"capture_error_mode": "thread_local"}]
+    assert calls == [{"capture_error_mode": "thread_local", "stream": "one"}, {"capture_error_mode": "thread_local"}]
 
 
 @pytest.mark.gpu
-def test_an_older_recording_may_go_out_of_use_meanwhile() -> None:
-    """In a ring, as trainers are: only the collector finds it."""
-    place = torch.zeros(4, device="cuda")
-    ring: list[object] = [torch.cuda.CUDAGraph()]
-    with capture(ring[0]):
-        place.add_(1)
-    ring.append(ring)
-    del ring
+def test_an_older_graph_may_become_garbage_during_a_capture() -> None:
+    """In a reference cycle, as trainers are: only the garbage collector frees it."""
+    total = torch.zeros(4, device="cuda")
+    cycle: list[object] = [torch.cuda.CUDAGraph()]
+    with capture(cycle[0]):
+        total.add_(1)
+    cycle.append(cycle)
+    del cycle
     graph = torch.cuda.CUDAGraph()
     with capture(graph):
-        rubbish = [[number] for number in range(100_000)]  # many times as many as it takes for the collector to come
-        place.add_(2)
+        garbage = [[number] for number in range(100_000)]  # many more allocations than trigger a collection
+        total.add_(2)
     gc.collect()
     graph.replay()
-    assert len(rubbish) == 100_000
-    assert place.tolist() == [2, 2, 2, 2]
+    assert len(garbage) == 100_000
+    assert total.tolist() == [2, 2, 2, 2]

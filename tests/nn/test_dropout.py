@@ -1,4 +1,4 @@
-"""Dropout: the same law as torch's own, on a CPU by fewer draws, in a compiled step by two for all."""
+"""Dropout has the distribution of torch's own, on a CPU with fewer draws, in a compiled step by hashing two keys."""
 
 from collections.abc import Callable
 
@@ -9,56 +9,56 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from bertsmith.nn.dropout import GOLDEN_RATIO, GOLDEN_RATIO_INVERSE, Dropout, _hash_bits, dropout, hashed_dropout
 
-Way = Callable[[Tensor, float], Tensor]
-both = pytest.mark.parametrize("way", [dropout, hashed_dropout])
+Function = Callable[[Tensor, float], Tensor]
+both = pytest.mark.parametrize("function", [dropout, hashed_dropout])
 
 
 @both
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("probability", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_share_is_forgotten_and_the_mean_stays(way: Way, share: float, dtype: torch.dtype) -> None:
+def test_the_share_is_dropped_and_the_mean_stays(function: Function, probability: float, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
-    found = way(torch.ones(1000, 1001, dtype=dtype), share).float()
-    assert (found == 0).float().mean().item() == pytest.approx(share, abs=2e-3)
+    found = function(torch.ones(1000, 1001, dtype=dtype), probability).float()
+    assert (found == 0).float().mean().item() == pytest.approx(probability, abs=2e-3)
     assert found.mean().item() == pytest.approx(1, abs=2e-2)
-    assert found.unique().tolist() == pytest.approx([0, 1 / (1 - share)], rel=1e-2)
+    assert found.unique().tolist() == pytest.approx([0, 1 / (1 - probability)], rel=1e-2)
 
 
 @both
-def test_neighbours_are_forgotten_independently(way: Way) -> None:
+def test_neighbours_are_dropped_independently(function: Function) -> None:
     torch.manual_seed(1)
-    kept = (way(torch.ones(400_000), 0.3) != 0).float() - 0.7
+    kept = (function(torch.ones(400_000), 0.3) != 0).float() - 0.7
     for distance in (1, 2, 3, 4, 5, 64, 768, 1024, 4096):
         assert (kept[:-distance] * kept[distance:]).mean().abs() < 2e-3
 
 
 @both
-def test_no_two_rows_or_columns_are_alike(way: Way) -> None:
+def test_no_two_rows_or_columns_are_correlated(function: Function) -> None:
     torch.manual_seed(4)
-    kept = (way(torch.ones(512, 768), 0.1) != 0).float()
+    kept = (function(torch.ones(512, 768), 0.1) != 0).float()
     for lines in (kept - kept.mean(), (kept - kept.mean()).T):
         count, length = lines.shape
-        alike = (lines @ lines.T / lines.norm(dim=1) / lines.norm(dim=1)[:, None]).fill_diagonal_(0) * length**0.5
-        assert abs(alike.square().sum() / (count * (count - 1)) - 1) < 0.05
-        assert alike.abs().max() < 9
+        correlation = (lines @ lines.T / lines.norm(dim=1) / lines.norm(dim=1)[:, None]).fill_diagonal_(0) * length**0.5
+        assert abs(correlation.square().sum() / (count * (count - 1)) - 1) < 0.05
+        assert correlation.abs().max() < 9
 
 
 @both
-def test_two_draws_have_nothing_to_do_with_each_other(way: Way) -> None:
+def test_two_masks_are_independent(function: Function) -> None:
     torch.manual_seed(3)
-    one, other = ((way(torch.ones(400_000), 0.3) != 0).float() - 0.7 for _ in range(2))
+    one, other = ((function(torch.ones(400_000), 0.3) != 0).float() - 0.7 for _ in range(2))
     for distance in (0, 1, 2, 1000):
         assert (one[:390_000] * other[distance : distance + 390_000]).mean().abs() < 2e-3
 
 
 @both
-def test_the_seed_decides_and_the_gradient_follows_what_was_kept(way: Way) -> None:
+def test_the_seed_determines_the_mask_and_the_gradient_has_the_same(function: Function) -> None:
     numbers = torch.randn(37, 5, requires_grad=True)
     torch.manual_seed(2)
-    one = way(numbers, 0.4)
+    one = function(numbers, 0.4)
     torch.manual_seed(2)
-    assert torch.equal(way(numbers, 0.4), one)
-    assert not torch.equal(way(numbers, 0.4), one)
+    assert torch.equal(function(numbers, 0.4), one)
+    assert not torch.equal(function(numbers, 0.4), one)
     one.sum().backward()
     assert torch.equal(numbers.grad != 0, one != 0)
     torch.testing.assert_close(
@@ -66,16 +66,16 @@ def test_the_seed_decides_and_the_gradient_follows_what_was_kept(way: Way) -> No
     )
 
 
-def test_nothing_is_forgotten_out_of_training_or_without_a_share() -> None:
+def test_there_is_no_dropout_in_evaluation_or_with_probability_zero() -> None:
     numbers = torch.randn(8)
     assert dropout(numbers, 0.0) is numbers
     assert Dropout(0.5).eval()(numbers) is numbers
     assert (Dropout(0.5).train()(torch.ones(100)) == 0).any()
 
 
-def test_a_compiler_finds_no_address_in_what_is_drawn_for_a_place() -> None:
-    """It would write places times a number of thirty-two bits in more of them, which a GPU's compiler refuses."""
+def test_inductor_finds_no_address_in_the_hash_of_a_position() -> None:
+    """It would write the factor of an address with more than 32 bits, which a GPU's compiler refuses."""
     assert GOLDEN_RATIO_INVERSE * GOLDEN_RATIO % (1 << 32) == 1
     nodes = make_fx(lambda key: _hash_bits(10, key))(torch.tensor(7, dtype=torch.int32)).graph.nodes
-    [spread] = [node for node in nodes if node.target == torch.ops.aten.mul.Tensor and GOLDEN_RATIO in node.args]
-    assert spread.args[0].target == torch.ops.aten.add.Tensor  # of places and the key
+    [product] = [node for node in nodes if node.target == torch.ops.aten.mul.Tensor and GOLDEN_RATIO in node.args]
+    assert product.args[0].target == torch.ops.aten.add.Tensor  # of positions and seed

@@ -1,4 +1,4 @@
-"""What a compiled step does in its own way, it does right: scripts in processes where no shapes are checked."""
+"""Compiled modules give the same as eager ones: scripts in processes without run-time shape checks."""
 
 import pytest
 from scripts import run
@@ -11,6 +11,6 @@ def test_dropout_fits_into_one_graph() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("script", ["forgetting", "summing", "a_head", "attention", "feeding"])
-def test_on_a_gpu_they_are_what_they_are_elsewhere(script: str) -> None:
+@pytest.mark.parametrize("script", ["seeded_dropout", "summed_dropout", "head", "attention", "feed_forward"])
+def test_compiled_on_a_gpu_gives_the_same_as_eager(script: str) -> None:
     run(__file__, "graphs.py", script)

@@ -21,7 +21,7 @@ def network() -> nn.Module:
     )
 
 
-def test_tables_and_matrices_begin_small_and_the_rest_at_nought_or_one() -> None:
+def test_tables_and_matrices_are_small_and_the_rest_zero_or_one() -> None:
     module = network()
     for parameter in module.parameters():
         nn.init.constant_(parameter, 7.0)
@@ -37,7 +37,7 @@ def test_tables_and_matrices_begin_small_and_the_rest_at_nought_or_one() -> None
 
 def test_the_same_seed_gives_the_same_weights() -> None:
     def weights(seed: int | torch.Generator) -> list[torch.Tensor]:
-        torch.rand(3)  # the world's own dice do not matter
+        torch.rand(3)  # torch's global generator does not matter
         module = network()
         initialise(module, seed)
         return list(module.parameters())
@@ -47,7 +47,7 @@ def test_the_same_seed_gives_the_same_weights() -> None:
     assert not torch.equal(weights(5)[0], weights(6)[0])
 
 
-def test_layers_with_norms_before_begin_as_if_they_were_not_there() -> None:
+def test_pre_norm_layers_are_the_identity_at_first() -> None:
     trunk = Transformer(replace(SMITH, vocabulary=50, width=32, heads=4, feed_forward=48, layers=3))
     initialise(trunk, 0)
     states = trunk.hidden_states(Tokens.from_rows([[1, 2, 3], [4]]))

@@ -1,4 +1,4 @@
-"""Our own kernels on a CPU: the tests of their files once more, under Triton's interpreter. `ragged.py` says how."""
+"""The tests of our Triton kernels on a CPU, under Triton's interpreter; see `ragged.py`."""
 
 import os
 import re
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from nn.ragged import OUTSIDE
+from nn.ragged import NOT_INTERPRETED
 
 pytest.importorskip("triton", reason="Triton is not installed here")
 
@@ -24,9 +24,9 @@ KERNELS = (
 
 
 @pytest.mark.slow
-@OUTSIDE
+@NOT_INTERPRETED
 def test_every_kernel_under_the_interpreter() -> None:
-    files = [str(HERE / f"test_{name}.py") for name in KERNELS]  # in one process, since to start one takes long
+    files = [str(HERE / f"test_{name}.py") for name in KERNELS]  # in one process, since starting one takes long
     words = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-m", "not gpu", *files]
     environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     found = subprocess.run(words, env=environment, cwd=HERE.parents[1], capture_output=True, text=True, check=False)

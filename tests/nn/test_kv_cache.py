@@ -1,4 +1,4 @@
-"""What is read token by token through a cache is what a whole reading says."""
+"""Decoding token by token with a KV cache gives the same as a whole forward pass."""
 
 from typing import Any
 
@@ -19,21 +19,21 @@ pytestmark = pytest.mark.slow("reads every sequence anew after every token")
 
 
 def last(trunk: Transformer, rows: list[list[int]]) -> Tensor:
-    """The vectors of the last tokens, everything read anew."""
+    """The vectors of the last tokens by a whole forward pass."""
     tokens = Tokens.from_rows(rows)
     return trunk(tokens, "eager")[tokens.bounds[1:].long() - 1]
 
 
-def begun(trunk: Transformer, rows: list[list[int]], steps: int, ways: int = 1) -> tuple[KVCache, Tensor]:
-    cache = trunk.cache(len(rows), max(map(len, rows)) + steps * ways, ways)
+def prefilled(trunk: Transformer, rows: list[list[int]], steps: int, beams: int = 1) -> tuple[KVCache, Tensor]:
+    cache = trunk.cache(len(rows), max(map(len, rows)) + steps * beams, beams)
     return cache, trunk.prefill(Tokens.from_rows(rows), cache)
 
 
 @everywhere
 @torch.no_grad()
-def test_steps_say_what_a_whole_reading_says(changes: dict[str, Any]) -> None:
+def test_steps_give_the_vectors_of_a_whole_pass(changes: dict[str, Any]) -> None:
     trunk, rows = trunk_of(changes), prompts()
-    cache, hidden = begun(trunk, rows, 9)
+    cache, hidden = prefilled(trunk, rows, 9)
     for step in range(9):
         torch.testing.assert_close(hidden, last(trunk, rows), rtol=0, atol=1e-5)
         ids = torch.arange(4) * 7 + step
@@ -45,20 +45,20 @@ def test_steps_say_what_a_whole_reading_says(changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize("slots", ["growing", "fixed", "pruned"])
 @everywhere
 @torch.no_grad()
-def test_every_way_of_a_tree_is_read_as_if_it_were_alone(changes: dict[str, Any], slots: str) -> None:
-    trunk, rows, ways = trunk_of(changes), prompts([5, 2, 8]), 3
+def test_every_beam_is_computed_as_if_it_were_alone(changes: dict[str, Any], slots: str) -> None:
+    trunk, rows, beams = trunk_of(changes), prompts([5, 2, 8]), 3
     generator = torch.Generator().manual_seed(2)
-    cache, _ = begun(trunk, rows, 8, ways)
+    cache, _ = prefilled(trunk, rows, 8, beams)
     cache.fixed = slots == "fixed"
-    texts = [[row] * ways for row in rows]
+    texts = [[row] * beams for row in rows]
     for step in range(8):
-        came = torch.randint(ways, (3, ways), generator=generator)
-        ids = torch.randint(50, (3, ways), generator=generator)
+        parents = torch.randint(beams, (3, beams), generator=generator)
+        ids = torch.randint(50, (3, beams), generator=generator)
         texts = [
             [[*several[old], new] for old, new in zip(olds, news, strict=True)]
-            for several, olds, news in zip(texts, came.tolist(), ids.tolist(), strict=True)
+            for several, olds, news in zip(texts, parents.tolist(), ids.tolist(), strict=True)
         ]
-        hidden = trunk.step(ids, cache, came)
+        hidden = trunk.step(ids, cache, parents)
         alone = torch.stack([last(trunk, several) for several in texts])
         torch.testing.assert_close(hidden, alone, rtol=0, atol=1e-5)
         if slots == "pruned" and step in (3, 5):
@@ -67,16 +67,16 @@ def test_every_way_of_a_tree_is_read_as_if_it_were_alone(changes: dict[str, Any]
 
 @everywhere
 @torch.no_grad()
-def test_a_row_is_read_as_its_tokens_one_by_one_and_can_be_taken_back(changes: dict[str, Any]) -> None:
+def test_several_tokens_at_once_are_as_one_by_one_and_can_be_rolled_back(changes: dict[str, Any]) -> None:
     trunk, rows = trunk_of(changes), prompts([5, 2, 8])
     generator = torch.Generator().manual_seed(2)
-    cache, _ = begun(trunk, rows, 12)
+    cache, _ = prefilled(trunk, rows, 12)
     for size, wrong in [(4, 3), (1, 0), (3, 0), (5, 5), (2, 1), (4, 0)]:
         ids = torch.randint(50, (3, size), generator=generator)
         hidden = trunk.step(ids, cache)
         for number in range(size):
-            read = [[*row, *new[: number + 1]] for row, new in zip(rows, ids.tolist(), strict=True)]
-            torch.testing.assert_close(hidden[:, number], last(trunk, read), rtol=0, atol=1e-5)
+            texts = [[*row, *new[: number + 1]] for row, new in zip(rows, ids.tolist(), strict=True)]
+            torch.testing.assert_close(hidden[:, number], last(trunk, texts), rtol=0, atol=1e-5)
         cache.rollback(wrong)
         rows = [[*row, *new[: size - wrong]] for row, new in zip(rows, ids.tolist(), strict=True)]
     assert cache.lengths.tolist() == [len(row) for row in rows]
@@ -84,21 +84,21 @@ def test_a_row_is_read_as_its_tokens_one_by_one_and_can_be_taken_back(changes: d
 
 
 @torch.no_grad()
-def test_pruning_frees_what_no_way_has_seen() -> None:
+def test_pruning_frees_slots_of_no_beam() -> None:
     trunk, rows = trunk_of(), prompts([4, 4])
-    cache, _ = begun(trunk, rows, 6, 2)
+    cache, _ = prefilled(trunk, rows, 6, 2)
     for _ in range(5):
         trunk.step(torch.ones(2, 2, dtype=torch.long), cache, torch.zeros(2, 2, dtype=torch.long))
     assert cache.extent == 4 + 5 * 2
     cache.prune()
-    assert cache.extent == 4 + 4 + 2  # the prompt, four tokens that both ways share, and the last of each
+    assert cache.extent == 4 + 4 + 2  # the prompt, four tokens that both beams share, and the last of each
     assert cache.slots.tolist() == [10, 11]
 
 
 @torch.no_grad()
-def test_sequences_that_were_spread_go_on_each_by_itself() -> None:
+def test_repeated_sequences_are_continued_independently() -> None:
     trunk, rows = trunk_of(), prompts([5, 2])
-    cache, hidden = begun(trunk, rows, 2)
+    cache, hidden = prefilled(trunk, rows, 2)
     cache.repeat_interleave(3)
     ids = torch.tensor([3, 4, 5, 6, 7, 8])
     found = trunk.step(ids[:, None], cache)[:, 0]
@@ -109,10 +109,10 @@ def test_sequences_that_were_spread_go_on_each_by_itself() -> None:
 
 @everywhere
 @torch.no_grad()
-def test_packed_layers_keep_what_plain_ones_keep(changes: dict[str, Any]) -> None:
+def test_prepacked_layers_fill_the_cache_as_plain_ones_do(changes: dict[str, Any]) -> None:
     trunk, rows = trunk_of(changes), prompts()
     light = prepack(trunk, torch.float32)
-    cache, hidden = begun(light, rows, 2)
+    cache, hidden = prefilled(light, rows, 2)
     torch.testing.assert_close(hidden, last(trunk, rows), rtol=0, atol=2e-5)
     found = light.step(torch.tensor([[1], [2], [3], [4]]), cache)[:, 0]
     longer = [[*row, number] for number, row in enumerate(rows, 1)]
@@ -120,7 +120,7 @@ def test_packed_layers_keep_what_plain_ones_keep(changes: dict[str, Any]) -> Non
 
 
 @torch.no_grad()
-def test_packed_layers_in_half_precision_stay_near() -> None:
+def test_prepacked_layers_in_bfloat16_stay_near() -> None:
     trunk, rows = trunk_of(), prompts()
     light = prepack(trunk)
     cache = light.cache(4, 14, dtype=torch.bfloat16)
@@ -137,7 +137,7 @@ def test_cached_attention_of_the_newest_token_is_that_of_the_whole_sequence() ->
     bounds = torch.tensor([0, 5, 10], dtype=torch.int32)
     whole = attend(query, key, value, Layout.of(bounds, 5, "eager", CAUSAL))
     kept = LayerCache(*(part.view(2, 5, 2, 8).transpose(1, 2).clone() for part in (key, value)), torch.tensor([4]))
-    kept.keys[:, :, 4] = kept.values[:, :, 4] = 0  # the newest is put there by the call
+    kept.keys[:, :, 4] = kept.values[:, :, 4] = 0  # the call stores the newest token
     newest = slice(4, None, 5)
     each = torch.arange(3, dtype=torch.int32)
     layout = Layout(bounds=each, longest=1, kernel="cached", window=CAUSAL, cache=kept)

@@ -32,8 +32,8 @@ def test_a_layer_ends_in_a_norm() -> None:
     torch.testing.assert_close(out.std(1, correction=0), torch.ones(9), rtol=0, atol=1e-4)
 
 
-def test_sublayers_are_added_to_what_came_in() -> None:
-    """With both sublayers silent only the two norms remain, and norming twice is norming once."""
+def test_sublayers_have_residual_connections() -> None:
+    """With sublayers of 0 only the two norms remain, and a norm applied twice is the norm applied once."""
     module = layer()
     for last in (module.attention.output, module.feed_forward.down):
         torch.nn.init.zeros_(last.weight)
@@ -44,15 +44,15 @@ def test_sublayers_are_added_to_what_came_in() -> None:
     )
 
 
-def test_one_projection_makes_query_key_and_value_in_this_order() -> None:
+def test_the_qkv_projection_is_ordered_query_key_value() -> None:
     module = Attention(12, 3, 0.0)
-    recorded = Layout.of(BOUNDS, 5, "eager")
+    eager = Layout.of(BOUNDS, 5, "eager")
     hidden = torch.randn(9, 12)
-    module(hidden, recorded)
+    module(hidden, eager)
     query, key, _ = (hidden @ part.T for part in module.qkv.weight.split(12))
     query, key = query + module.qkv.bias[:12], key + module.qkv.bias[12:24]
     scores = query[:4, 4:8] @ key[:4, 4:8].T / 2  # the second head of the first sequence
-    torch.testing.assert_close(recorded.attention_weights[0][0][1], scores.softmax(1))
+    torch.testing.assert_close(eager.attention_weights[0][0][1], scores.softmax(1))
 
 
 @pytest.mark.parametrize(("dropout", "attention_dropout"), [(0.5, 0.0), (0.0, 0.5)])
@@ -67,16 +67,16 @@ def test_dropout_is_for_training_only(dropout: float, attention_dropout: float) 
     assert torch.equal(*twice())
 
 
-def test_each_token_is_fed_forward_by_itself() -> None:
+def test_the_feed_forward_network_treats_each_token_alone() -> None:
     module, hidden = FeedForward(12, 24, "gelu_tanh"), torch.randn(9, 12)
     torch.testing.assert_close(module(hidden)[4:5], module(hidden[4:5]))
 
 
 @pytest.mark.gpu
-def test_a_compiled_layer_learns_what_a_plain_one_learns() -> None:
+def test_a_compiled_layer_has_the_gradients_of_a_plain_one() -> None:
     scripts.run(__file__, "layer_graphs.py", "on_a_device")
 
 
 @pytest.mark.gpu
-def test_a_compiled_layer_forgets_the_same_by_our_own_kernel() -> None:
-    scripts.run(__file__, "layer_graphs.py", "forgetting_on_a_device")
+def test_a_compiled_layer_has_the_same_dropout_mask_with_our_kernel() -> None:
+    scripts.run(__file__, "layer_graphs.py", "dropout_on_a_device")

@@ -1,4 +1,4 @@
-"""Cross-entropy with slopes in the place of scores against the plain one, in double precision."""
+"""Linear cross-entropy whose gradients overwrite the logits against the plain one in float64."""
 
 import sys
 
@@ -11,16 +11,20 @@ from torch import Tensor
 from bertsmith.nn.kernels import linear_cross_entropy_cpu
 
 
-def drawn(places: int, words: int, width: int, dtype: torch.dtype = torch.float32) -> tuple[list[Tensor], Tensor]:
-    dice = torch.Generator().manual_seed(places)
-    made = [torch.randn(shape, generator=dice) for shape in ((places, width), (words, width), (words,))]
-    targets = torch.randint(words, (places,), generator=dice)
-    targets[torch.rand(places, generator=dice) < 0.2] = -100
-    return [part.to(dtype).requires_grad_() for part in made], targets
+def drawn(
+    positions: int, vocabulary: int, width: int, dtype: torch.dtype = torch.float32
+) -> tuple[list[Tensor], Tensor]:
+    generator = torch.Generator().manual_seed(positions)
+    parts = [
+        torch.randn(shape, generator=generator) for shape in ((positions, width), (vocabulary, width), (vocabulary,))
+    ]
+    targets = torch.randint(vocabulary, (positions,), generator=generator)
+    targets[torch.rand(positions, generator=generator) < 0.2] = -100
+    return [part.to(dtype).requires_grad_() for part in parts], targets
 
 
 def assert_alike(given: list[Tensor], targets: Tensor, most: float) -> None:
-    """The sum and its slopes, asked for with a factor, as the mean of many guesses has one."""
+    """The loss and its gradients, with a factor, as the mean over many predictions has one."""
     exact = [part.detach().double().requires_grad_() for part in given]
     true = F.cross_entropy(F.linear(*exact), targets, reduction="sum", ignore_index=-100)
     found = linear_cross_entropy_cpu.linear_cross_entropy(
@@ -35,27 +39,27 @@ def assert_alike(given: list[Tensor], targets: Tensor, most: float) -> None:
         assert (one.double() - other).norm() <= most * other.norm()
 
 
-@pytest.mark.parametrize("at_once", [1, 700, 2**24])
+@pytest.mark.parametrize("chunk", [1, 700, 2**24])
 @pytest.mark.parametrize("in_cache", [1, 250, 2**20])
-@pytest.mark.parametrize(("places", "words", "width"), [(1, 2, 4), (7, 100, 8), (12, 5000, 16)])
-def test_sum_and_slopes_are_those_of_the_plain_one_however_many_at_once(
-    places: int, words: int, width: int, at_once: int, in_cache: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("positions", "vocabulary", "width"), [(1, 2, 4), (7, 100, 8), (12, 5000, 16)])
+def test_loss_and_gradients_are_those_of_the_plain_one_for_any_chunk(
+    positions: int, vocabulary: int, width: int, chunk: int, in_cache: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(linear_cross_entropy_cpu, "CHUNK", at_once)
+    monkeypatch.setattr(linear_cross_entropy_cpu, "CHUNK", chunk)
     monkeypatch.setattr(linear_cross_entropy_cpu, "IN_CACHE", in_cache)
-    assert_alike(*drawn(places, words, width), most=1e-5)
+    assert_alike(*drawn(positions, vocabulary, width), most=1e-5)
 
 
-def test_double_precision_stays_so() -> None:
+def test_float64_stays_float64() -> None:
     assert_alike(*drawn(9, 60, 8, torch.float64), most=1e-13)
 
 
-def test_half_precision_loses_no_more_than_its_rounding() -> None:
+def test_bfloat16_loses_no_more_than_its_rounding() -> None:
     assert_alike(*drawn(40, 300, 16, torch.bfloat16), most=2e-2)
 
 
-def test_products_have_the_precision_that_is_asked_for_around_them() -> None:
-    """As those of `F.linear` have: by the same roundings it comes to nearly the same."""
+def test_products_follow_autocast() -> None:
+    """As those of `F.linear` do, with nearly the same rounding."""
     given, targets = drawn(40, 300, 16)
     with torch.autocast("cpu", torch.bfloat16):
         assert linear_cross_entropy_cpu.available(given[0], given[1])
@@ -75,44 +79,44 @@ def test_a_table_without_a_bias() -> None:
     assert_alike(given[:2], targets, most=1e-5)
 
 
-def test_nothing_asked_costs_nothing() -> None:
+def test_without_targets_the_loss_is_zero() -> None:
     given, targets = drawn(5, 20, 4)
     total = linear_cross_entropy_cpu.linear_cross_entropy(*given, torch.full_like(targets, -100))  # type: ignore[arg-type]
     assert total == 0
-    assert not any(slope.any() for slope in torch.autograd.grad(total, given))
+    assert not any(gradient.any() for gradient in torch.autograd.grad(total, given))
 
 
-def test_no_place_at_all_costs_nothing() -> None:
+def test_without_positions_the_loss_is_zero() -> None:
     given, targets = drawn(0, 20, 4)
     total = linear_cross_entropy_cpu.linear_cross_entropy(*given, targets)  # type: ignore[arg-type]
     assert total == 0
-    assert not any(slope.any() for slope in torch.autograd.grad(total, given))
+    assert not any(gradient.any() for gradient in torch.autograd.grad(total, given))
 
 
-def test_large_scores_stay_numbers() -> None:
+def test_large_logits_have_a_finite_loss() -> None:
     (hidden, table, bias), targets = drawn(6, 50, 4)
     assert_alike([(300 * hidden).detach().requires_grad_(), table, bias], targets, most=1e-5)
 
 
-def test_who_looks_sees_every_chance_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_callback_gets_every_probability_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linear_cross_entropy_cpu, "CHUNK", 300)
     monkeypatch.setattr(linear_cross_entropy_cpu, "IN_CACHE", 100)
     given, targets = drawn(11, 50, 4)
     seen = torch.zeros(11, 50)
 
-    def look(here: slice, chances: Tensor) -> None:
-        seen[here] += chances
+    def add(chunk: slice, probabilities: Tensor) -> None:
+        seen[chunk] += probabilities
 
-    linear_cross_entropy_cpu.linear_cross_entropy(*given, targets, look)  # type: ignore[arg-type]
+    linear_cross_entropy_cpu.linear_cross_entropy(*given, targets, add)  # type: ignore[arg-type]
     torch.testing.assert_close(seen, F.linear(*given).detach().softmax(1))
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not tell how much memory a process has had")
-def test_never_are_all_scores_there_at_once() -> None:
-    scripts.run(__file__, "linear_cross_entropy_memory.py", "far_from_all_scores")
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not report the peak memory of a process")
+def test_the_logits_of_all_positions_never_exist_at_once() -> None:
+    scripts.run(__file__, "linear_cross_entropy_memory.py", "less_than_all_logits")
 
 
-def test_only_who_learns_on_a_cpu_is_able() -> None:
+def test_it_is_available_in_training_on_a_cpu_only() -> None:
     hidden, table = torch.zeros(2, 4), torch.zeros(3, 4)
     assert linear_cross_entropy_cpu.available(hidden, table)
     assert not linear_cross_entropy_cpu.available(hidden, table.bfloat16())

@@ -33,19 +33,19 @@ def adapted(*targets: str, dropout: float = 0.0, seed: int = 0, shape: str = "be
 
 
 def learn(network: Transformer) -> None:
-    """Updates that are not nought, as after training."""
+    """Make the updates nonzero, as after training."""
     for pair in pairs(network):
         pair.lora_b.normal_(0, 0.3)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("targets", [EVERY, ("qkv", "down")])
-def test_an_adapted_network_says_at_first_what_it_said_before(shape: str, targets: tuple[str, ...]) -> None:
+def test_an_adapted_network_has_the_same_output_at_first(shape: str, targets: tuple[str, ...]) -> None:
     with torch.no_grad():
         torch.testing.assert_close(adapted(*targets, shape=shape)(TOKENS), trunk(shape)(TOKENS), rtol=0, atol=0)
 
 
-def test_only_the_thin_matrices_learn() -> None:
+def test_only_the_thin_matrices_have_gradients() -> None:
     network = adapted("query", "value", "down")
     network(TOKENS).square().sum().backward()
     learning = {name for name, parameter in network.named_parameters() if parameter.grad is not None}
@@ -58,7 +58,7 @@ def test_only_the_thin_matrices_learn() -> None:
     assert learning == {name for name, parameter in network.named_parameters() if parameter.requires_grad}
 
 
-def test_the_frozen_weights_keep_their_names() -> None:
+def test_frozen_weights_keep_their_names() -> None:
     assert trunk().state_dict().keys() < adapted(*EVERY).state_dict().keys()
 
 
@@ -74,7 +74,7 @@ def test_the_paper_counts_two_thin_matrices_for_each_target() -> None:
     "targets",
     [("query", "value"), ("key",), ("value", "query", "key"), ("down",), EVERY, ("qkv",), ("up", "qkv")],
 )
-def test_merged_it_says_the_same_in_plain_linears(shape: str, targets: tuple[str, ...]) -> None:
+def test_merged_plain_linears_have_the_same_output(shape: str, targets: tuple[str, ...]) -> None:
     network = adapted(*targets, shape=shape)
     learn(network)
     with torch.no_grad():
@@ -157,7 +157,7 @@ def test_the_gradient_is_that_of_the_merged_weight() -> None:
         torch.testing.assert_close(module.lora_a.grad[index], 1.5 * up.T @ whole[part])
 
 
-def test_the_seed_alone_decides_the_first_weights() -> None:
+def test_the_seed_alone_determines_the_initial_weights() -> None:
     def downs(network: Transformer) -> Tensor:
         return torch.cat([pair.lora_a.flatten() for pair in pairs(network)])
 
@@ -195,7 +195,7 @@ def test_half_precision_stays_half_precision() -> None:
     assert {parameter.dtype for parameter in network.parameters()} == {torch.bfloat16}
 
 
-def test_what_cannot_be_adapted_is_refused() -> None:
+def test_networks_that_cannot_be_adapted_are_refused() -> None:
     network = adapted("query")
     with pytest.raises(ValueError, match=r"^the network is adapted already\. Merge it first$"):
         adapt(network, rank=3, alpha=6.0, dropout=0.0, targets=("query",), seed=0)

@@ -1,4 +1,4 @@
-"""Padded attention against the formula: relative positions, keys of another text, empty rows."""
+"""Padded attention against the formula: relative position bias, cross-attention, empty rows."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from bertsmith.nn.window import FULL, Window
 
 RAGGED = [5, 17, 1, 20, 0, 16, 3, 0, 0]
 OTHERS = [2, 1, 30, 4, 0, 9, 12, 0, 0]
-reaches = pytest.mark.parametrize("reach", [FULL, Window(right=0), Window(3, 2)])
+windows = pytest.mark.parametrize("window", [FULL, Window(right=0), Window(3, 2)])
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:
@@ -22,11 +22,11 @@ def sequences(lengths: list[int]) -> Sequences:
     return Sequences(bounds, max(lengths), sum(lengths))
 
 
-def run(kernel: Kernel, parts: list[Tensor], lengths: list[list[int]], reach: Window = FULL) -> list[Tensor]:
-    """What comes out, and the gradients of a fixed mixture of it; a fourth part is added to the scores."""
+def run(kernel: Kernel, parts: list[Tensor], lengths: list[list[int]], window: Window = FULL) -> list[Tensor]:
+    """The output, and the gradients of a fixed weighted sum of it; a fourth part is the bias."""
     rows = [sequences(each) for each in lengths]
     queries, keys = (rows[0], rows[0]) if len(rows) == 1 else rows
-    layout = Layout.between(queries, keys, kernel, reach, parts[3] if len(parts) > 3 else None)
+    layout = Layout.between(queries, keys, kernel, window, parts[3] if len(parts) > 3 else None)
     attended = attend(*parts[:3], layout)
     mixture = torch.randn(attended.shape, generator=torch.Generator().manual_seed(1))
     return [attended, *torch.autograd.grad((attended * mixture).sum(), parts)]
@@ -37,29 +37,29 @@ def assert_alike(first: list[Tensor], second: list[Tensor]) -> None:
         torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
 
 
-@reaches
-def test_what_is_added_to_scores_and_its_gradient_are_those_of_the_formula(reach: Window) -> None:
+@windows
+def test_output_and_gradients_with_a_bias_are_those_of_the_formula(window: Window) -> None:
     parts = [drawn(sum(RAGGED), 3, 8, seed=seed) for seed in range(3)] + [drawn(3, 20, 20, seed=3)]
-    assert_alike(run("padded", parts, [RAGGED], reach), run("eager", parts, [RAGGED], reach))
+    assert_alike(run("padded", parts, [RAGGED], window), run("eager", parts, [RAGGED], window))
 
 
-def test_another_text_is_looked_at_as_by_the_formula() -> None:
+def test_cross_attention_is_the_formula() -> None:
     parts = [drawn(sum(lengths), 3, 8, seed=seed) for seed, lengths in enumerate((RAGGED, OTHERS, OTHERS))]
     assert_alike(run("padded", parts, [RAGGED, OTHERS]), run("eager", parts, [RAGGED, OTHERS]))
 
 
-def test_without_anything_added_it_is_every_other_kernel() -> None:
+def test_without_a_bias_it_equals_the_grouped_kernel() -> None:
     parts = [drawn(sum(RAGGED), 3, 8, seed=seed) for seed in range(3)]
     rows = sequences(RAGGED)
     grouped = attend(*parts, Layout.of(rows.bounds, rows.longest, "grouped"))
     torch.testing.assert_close(run("padded", parts, [RAGGED])[0], grouped, rtol=0, atol=1e-5)
 
 
-def test_forgetting_scales_what_is_kept() -> None:
-    """Values of one: what is taken is the sum of the weights that are not forgotten, one on average."""
+def test_dropout_scales_the_weights_it_keeps() -> None:
+    """With values of 1 the output is the sum of the kept weights, 1 on average."""
     query, key = (drawn(4000, 2, 8, seed=seed) for seed in range(2))
     rows = sequences([40] * 100)
     torch.manual_seed(0)
-    taken = attend(query, key, torch.ones_like(query), Layout.between(rows, rows, "padded"), 0.5)
-    assert taken.mean().item() == pytest.approx(1, abs=0.01)
-    assert taken.std().item() > 0.1
+    attended = attend(query, key, torch.ones_like(query), Layout.between(rows, rows, "padded"), 0.5)
+    assert attended.mean().item() == pytest.approx(1, abs=0.01)
+    assert attended.std().item() > 0.1

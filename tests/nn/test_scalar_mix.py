@@ -1,4 +1,4 @@
-"""Layers added up by learnt weights."""
+"""The scalar mix: a learned weighted sum of layers."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ def test_at_first_it_is_the_mean() -> None:
     torch.testing.assert_close(ScalarMix(3)(states()), torch.stack(states()).mean(0))
 
 
-def test_weights_sum_to_one_and_the_scale_stands_before_them() -> None:
+def test_it_is_the_scale_times_the_softmax_weighted_sum() -> None:
     mix = ScalarMix(3)
     with torch.no_grad():
         mix.scores.copy_(torch.tensor([1.0, -2.0, 0.5]))
@@ -29,7 +29,7 @@ def test_weights_sum_to_one_and_the_scale_stands_before_them() -> None:
     torch.testing.assert_close(mix(states()), true)
 
 
-def test_it_begins_as_the_mean_also_where_everything_else_begins_small() -> None:
+def test_initialise_makes_it_the_mean() -> None:
     whole = nn.ModuleDict({"mix": ScalarMix(3), "dense": nn.Linear(5, 5)})
     with torch.no_grad():
         whole["mix"].scores.fill_(7.0)
@@ -38,7 +38,7 @@ def test_it_begins_as_the_mean_also_where_everything_else_begins_small() -> None
     assert whole["dense"].weight.std() < 0.1
 
 
-def test_the_layer_that_helps_comes_to_count_most() -> None:
+def test_training_gives_the_useful_layer_the_largest_weight() -> None:
     mix, layers = ScalarMix(3), states()
     target = 2.0 * layers[1]
     optimizer = torch.optim.Adam(mix.parameters(), lr=0.1)

@@ -1,4 +1,4 @@
-"""A stack of recurrent layers: torch's own where nothing is forgotten, and forgetting as AWD-LSTM does it."""
+"""The recurrent stack: torch's own without dropout, and dropout as in AWD-LSTM."""
 
 import math
 from typing import Any
@@ -27,7 +27,7 @@ def small(cell: Cell = "lstm", **shares: Any) -> RecurrentStack:
 
 
 @pytest.mark.parametrize("cell", ALL)
-def test_without_forgetting_it_is_torchs_own_stack_bit_for_bit(cell: Cell) -> None:
+def test_without_dropout_it_is_torchs_own_stack_bit_for_bit(cell: Cell) -> None:
     ours = RecurrentStack(cell, WIDTH, (8, 8, 8))
     theirs = LAYERS[cell](WIDTH, 8, num_layers=3, batch_first=True)
     for number, layer in enumerate(ours.layers):
@@ -42,7 +42,7 @@ def test_without_forgetting_it_is_torchs_own_stack_bit_for_bit(cell: Cell) -> No
 
 
 @pytest.mark.parametrize("cell", ALL)
-def test_a_text_in_two_parts_is_read_as_a_whole_one(cell: Cell) -> None:
+def test_a_text_in_two_parts_with_carried_state_is_as_a_whole_one(cell: Cell) -> None:
     stack = small(cell).double()
     whole, end = stack(texts().double())
     first, state = stack(texts()[:, :4].double())
@@ -56,16 +56,16 @@ def test_one_token_at_a_time_gives_the_same(cell: Cell) -> None:
     stack = small(cell).double()
     whole, end = stack(texts().double())
     state = whole.new_zeros(ROWS, stack.state_size)
-    for place in range(LENGTH):
-        vectors, state = stack.step(texts()[:, place].double(), state)
-        torch.testing.assert_close(vectors, whole[:, place])
+    for position in range(LENGTH):
+        vectors, state = stack.step(texts()[:, position].double(), state)
+        torch.testing.assert_close(vectors, whole[:, position])
     torch.testing.assert_close(state, end)
     assert stack.state_size == STATE_VECTORS[cell] * (8 + WIDTH)
 
 
 @pytest.mark.parametrize("cell", ALL)
 def test_gradients_go_through_dropped_weights_exactly(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it computes is a plain stack whose weights were multiplied by the mask; and so are its gradients."""
+    """Output and gradients are those of a plain stack whose weights were multiplied by the mask."""
     stack, plain = small(cell, weight_dropout=0.5).train(), small(cell)
     masks = [torch.rand_like(layer.weight_hh_l0).round() * 2 for layer in stack.layers]
     with torch.no_grad():
@@ -82,7 +82,7 @@ def test_gradients_go_through_dropped_weights_exactly(cell: Cell, monkeypatch: p
         torch.testing.assert_close(layer.weight_ih_l0.grad, other.weight_ih_l0.grad)
 
 
-def test_weights_are_dropped_once_a_batch_and_stay_as_they_are() -> None:
+def test_weights_are_dropped_once_a_batch_and_stay_unchanged() -> None:
     stack = small(weight_dropout=0.5).train()
     before = {name: weight.clone() for name, weight in stack.named_parameters()}
     torch.manual_seed(1)
@@ -98,7 +98,7 @@ def test_weights_are_dropped_once_a_batch_and_stay_as_they_are() -> None:
 
 
 class Recorder(nn.Module):
-    """Instead of a layer: it hands on what it is given, and keeps it."""
+    """Replaces a layer: keeps its input and returns ones."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -110,40 +110,40 @@ class Recorder(nn.Module):
         return rows.new_ones(*rows.shape[:2], self.width), state
 
 
-@pytest.mark.parametrize("place", ["input_dropout", "layer_dropout", "output_dropout"])
-def test_the_same_numbers_are_forgotten_all_along_a_sequence(place: str) -> None:
-    stack = RecurrentStack("lstm", WIDTH, (8, WIDTH), **{place: 0.5}).train()
+@pytest.mark.parametrize("option", ["input_dropout", "layer_dropout", "output_dropout"])
+def test_the_dropout_mask_is_the_same_for_all_tokens_of_a_sequence(option: str) -> None:
+    stack = RecurrentStack("lstm", WIDTH, (8, WIDTH), **{option: 0.5}).train()
     recorders = [Recorder(8), Recorder(WIDTH)]
     stack.layers = nn.ModuleList(recorders)
     torch.manual_seed(0)
     out, _ = stack(torch.ones(ROWS, LENGTH, WIDTH))
     seen = {"input_dropout": recorders[0].seen[0], "layer_dropout": recorders[1].seen[0], "output_dropout": out}
     for name, rows in seen.items():
-        if name != place:
+        if name != option:
             assert torch.equal(rows, torch.ones_like(rows))
             continue
         assert torch.equal(rows, rows[:, :1].expand_as(rows))  # over time
         assert set(rows.unique().tolist()) == {0.0, 2.0}
-        assert len(rows[:, 0].unique(dim=0)) > 1  # but not in every sequence
+        assert len(rows[:, 0].unique(dim=0)) > 1  # but differs between sequences
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_cells_keep_for_a_while_at_first_what_came_in(cell: Cell) -> None:
+def test_gates_are_initialised_for_memories_of_many_lengths(cell: Cell) -> None:
     stack = RecurrentStack(cell, 50, (50,))
     initialise(stack, 1)
-    reach = 50**-0.5
-    enter, keep, *_ = stack.layers[0].bias_ih_l0.detach().split(50)
-    assert (keep >= -reach).all()
-    assert (keep <= math.log(MAX_SPAN - 1) + reach).all()
-    assert keep.std() > 0.5  # each its own span
-    assert (torch.sigmoid(keep) > 0.9).float().mean() > 0.5
-    if cell == "lstm":  # which lets in as much as it forgets
-        assert ((enter + keep).abs() <= 2 * reach).all()
+    bound = 50**-0.5
+    input_gate, forget_gate, *_ = stack.layers[0].bias_ih_l0.detach().split(50)
+    assert (forget_gate >= -bound).all()
+    assert (forget_gate <= math.log(MAX_SPAN - 1) + bound).all()
+    assert forget_gate.std() > 0.5  # different spans
+    assert (torch.sigmoid(forget_gate) > 0.9).float().mean() > 0.5
+    if cell == "lstm":  # the input gate matches the forget gate
+        assert ((input_gate + forget_gate).abs() <= 2 * bound).all()
     else:
-        assert (enter.abs() <= reach).all()
+        assert (input_gate.abs() <= bound).all()
 
 
-def test_a_seed_gives_the_first_weights() -> None:
+def test_the_seed_determines_the_initial_weights() -> None:
     stack, again, other = small(), small(), RecurrentStack("lstm", WIDTH, (8, WIDTH))
     initialise(other, 2)
     assert all(torch.equal(one, two) for one, two in zip(stack.parameters(), again.parameters(), strict=True))

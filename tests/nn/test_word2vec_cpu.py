@@ -1,4 +1,4 @@
-"""Blocks of word2vec by compiled loops against their twin in double precision."""
+"""word2vec in Numba against its plain twin in float64."""
 
 from dataclasses import replace
 
@@ -20,12 +20,12 @@ LENGTHS = [5, 1, 30, 12, 40, 1, 2]
 
 
 def tables(width: int) -> tuple[np.ndarray, np.ndarray]:
-    chance = np.random.default_rng(width)
-    first, second = (chance.normal(0, 0.5, (20, width)).astype(np.float32) for _ in range(2))
+    generator = np.random.default_rng(width)
+    first, second = (generator.normal(0, 0.5, (20, width)).astype(np.float32) for _ in range(2))
     return first, second
 
 
-def moved(ours: tuple[np.ndarray, np.ndarray], found: Blocks, kind: Kind, rate: float, **settings: float) -> None:
+def update(ours: tuple[np.ndarray, np.ndarray], found: Blocks, kind: Kind, rate: float, **settings: float) -> None:
     given = [part.numpy() for part in found.tensors]
     word2vec_cpu.update(
         *ours,
@@ -44,37 +44,37 @@ def twin_of(ours: tuple[np.ndarray, np.ndarray], kind: Kind) -> Word2Vec:
 
 @kinds
 @pytest.mark.parametrize(("window", "width"), [(1, 1), (3, 7), (5, 100), (20, 20)])
-def test_blocks_move_both_tables_as_torch_does(kind: Kind, window: int, width: int) -> None:
-    """Words repeat, sentences of one word have no neighbours, six are not two fours, the last block is not full."""
+def test_blocks_update_both_tables_as_torch_does(kind: Kind, window: int, width: int) -> None:
+    """Words repeat, sentences of one word have no neighbours, six samples need padding, the last block is not full."""
     found, ours = made(LENGTHS, 20, replace(SMALL, window=window)), tables(width)
     assert len(found) == 2
     twin = twin_of(ours, kind)
     before = [twin.inputs.clone(), twin.outputs.clone()]
     for number in range(len(found)):
         sgd_step(twin, exact(found[number]), 4, 0.05)
-    moved(ours, found, kind, 0.05)
+    update(ours, found, kind, 0.05)
     for one, other, first in zip(ours, (twin.inputs, twin.outputs), before, strict=True):
         assert (other - first).abs().max() > 0.01
         assert np.allclose(one, other.numpy(), rtol=1e-5, atol=1e-5)
 
 
 @kinds
-def test_a_false_neighbour_is_not_moved_too_far(kind: Kind) -> None:
+def test_the_update_of_a_negative_sample_is_clipped(kind: Kind) -> None:
     found, ours, free = made([60], 20), tables(7), tables(7)
     twin = twin_of(ours, kind)
     sgd_step(twin, exact(found[0]), 4, 2.0)
-    moved(ours, found, kind, 2.0)
-    moved(free, found, kind, 2.0, max_step=1e9)
+    update(ours, found, kind, 2.0)
+    update(free, found, kind, 2.0, max_step=1e9)
     assert np.linalg.norm(free[1] - ours[1], axis=1).max() > 1
     assert np.allclose(ours[1], twin.outputs.numpy(), rtol=1e-5, atol=1e-5)
 
 
 @kinds
-def test_how_many_processors_there_are_changes_nothing(kind: Kind) -> None:
+def test_the_number_of_threads_changes_nothing(kind: Kind) -> None:
     found = made([30] * 40, 20, NegativeSamplingConfig(window=5, block=512, shared_negatives=6))
     one, two = tables(100), tables(100)
-    moved(one, found, kind, 0.05, threads=1)
-    moved(two, found, kind, 0.05, threads=2)
+    update(one, found, kind, 0.05, threads=1)
+    update(two, found, kind, 0.05, threads=2)
     assert np.array_equal(one[0], two[0])
     assert np.array_equal(one[1], two[1])
     assert not np.array_equal(one[0], tables(100)[0])

@@ -55,8 +55,6 @@ TO_SWEEP: dict[str, set[str]] = {
         "metrics/intervals.py",
         "metrics/scores.py",
     },
-    "nn": {
-    },
     "objectives": {
         "objectives/base.py",
         "objectives/bilm.py",

@@ -1,11 +1,11 @@
-"""What each choice of a recipe is worth: the same time or steps with one choice changed, and the held-out loss.
+"""An ablation: a recipe is trained with one choice changed at a time, and each variant's held-out loss is compared.
 
     python bench/ablate.py smith-base PREPARED "" "objective.mask_rate=0.15" "model.norm_position=post"
         [--extent train.budget=60s] [--base "model.layers=4"] [--seeds 1] [--out bench/results/ablate.json]
 
-Each quoted word is a variant: the overrides it makes. No model is kept, so that a network may be tried that no library
-has a name for. All variants are measured alike, whatever they were trained on: 15 % of the words, all of them hidden.
-(Were some left as they are, whoever has learnt to repeat what stands there would seem to know more.)
+Each quoted argument is a variant: its overrides. No model is saved, so that networks without a Hugging Face layout can
+be tried. All variants are evaluated alike, whatever they were trained on: 15 % of the tokens, all of them replaced by
+[MASK]. (If some were left unchanged, a model that repeats its input would seem better than it is.)
 """
 
 import argparse
@@ -33,7 +33,7 @@ from bertsmith.train.trainer import Speed, Trainer
 
 
 def trained(recipe: Recipe) -> dict[str, float]:
-    """The held-out figures of one variant, with what it saw and how fast."""
+    """The held-out metrics of one variant, with its tokens and speed."""
     tokenizer, train, valid = build.load_data(recipe)
     device = hardware.select_device(recipe.train.device)
     shape = replace(recipe.model.settings, vocabulary=tokenizer.vocabulary)

@@ -1,12 +1,12 @@
-"""Attention kernels side by side on one GPU: milliseconds forwards and backwards for 65,536 tokens in bfloat16.
+"""Attention kernels compared on one GPU: milliseconds of forward and backward pass for 65,536 tokens in bfloat16.
 
     python bench/attention.py [--heads 12 16] [--lengths 128 256 512] [--no-sweep] [--out bench/results/attention.json]
 
-Rows of one length, and ragged rows: lengths drawn evenly from 1 to the longest. Every contender starts from query, key
-and value as three views of one product and ends with three gradients; `from one product` also counts what it costs to
-put them together again. A pass is recorded as a CUDA graph and played, so that the kernels are timed and not Python;
-what cannot be recorded is marked `eager`. First the settings of our own kernel for this length are tried, each pass by
-itself, and the best of each are used from there on.
+Rows of equal length, and ragged rows: lengths drawn uniformly from 1 to the longest. Every kernel starts from query,
+key and value as three views of one projection and ends with three gradients; `from one product` also counts
+concatenating the gradients. A pass is captured as a CUDA graph and replayed, so that kernels are timed and not Python;
+kernels that cannot be captured are marked `eager`. First the settings of our own kernel are tuned for this length,
+forward and backward separately, and the best ones are used.
 """
 
 import argparse
@@ -76,7 +76,7 @@ def measure(work: Pass) -> tuple[float, str]:
 
 
 class Case:
-    """One shape: the product, the bounds, the seed, and what comes back from above."""
+    """One shape: the projection, the bounds, the seed, and the gradient of the output."""
 
     def __init__(self, heads: int, longest: int, ragged: bool, dropout: float) -> None:
         torch.manual_seed(0)

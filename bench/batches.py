@@ -1,10 +1,10 @@
-"""How fast shards become batches, and how soon a position far into a run is found again.
+"""The speed of making batches from shards, and the time to resume at a position far into a run.
 
     python bench/batches.py [FOLDER] --out bench/results/batches.json
 
-FOLDER was made by `bertsmith prepare`; without one the text is made up. Batches are packed, hidden and handed over as
-tensors, by 0, 1 and 2 workers; the best of several rounds counts, since others may use the machine. Then a loader is
-built anew at sample 10^9 of a corpus of about a million sequences.
+FOLDER was made by `bertsmith prepare`; without one, random text is used. Batches are packed, masked and handed over as
+tensors, by 0, 1 and 2 workers; the best of several rounds counts, since the machine may be busy. Then a loader is
+built at sample 10^9 of a corpus of about a million sequences.
 """
 
 import argparse
@@ -120,7 +120,7 @@ def restore(pairs: Pairs, tokens: int) -> dict[str, Any]:
 
 
 def cpu() -> str:
-    """The processor's name, where the system tells it."""
+    """The processor's name, if the system has it."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     return next(

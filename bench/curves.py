@@ -1,9 +1,9 @@
-"""Loss curves by the exact, slow way and by each fast path: they ought to lie on top of each other.
+"""Loss curves of the exact, slow computation and of each fast path, which should coincide.
 
     python bench/curves.py PREPARED [--recipe tiny/bert] [--steps 300] [--paths "last layer" half ...]
 
-One recipe is trained from the same weights on the same batches, without dropout. The exact way computes all of the last
-layer, attends by the formula as it stands, and stays in full precision, uncompiled. Each path changes one of these.
+One recipe is trained from the same weights on the same batches, without dropout. The exact computation takes all of the
+last layer, plain attention and full precision, uncompiled. Each path changes one of these.
 """
 
 import argparse
@@ -85,7 +85,7 @@ def way_of(name: str, exact: Way, device: torch.device) -> Way | None:
 
 
 def trained(recipe: Recipe, way: Way, folder: Path) -> tuple[list[float], dict[str, float]]:
-    """A run as `bertsmith pretrain` puts it together, gone by this way: the loss of each step, and what came of it."""
+    """A run of `bertsmith pretrain` on one path: the loss of each step, and the metrics at the end."""
     recipe = replace(recipe, train=replace(recipe.train, precision=way.precision, compile=way.compile))
     tokenizer, train, valid = build.load_data(recipe)
     device = hardware.select_device(recipe.train.device)
@@ -119,14 +119,14 @@ def trained(recipe: Recipe, way: Way, folder: Path) -> tuple[list[float], dict[s
     return losses, {"held_out_loss": figures["loss"], "seconds": steps[-1]["seconds"]}
 
 
-def beside(losses: Sequence[float], exact: Sequence[float]) -> dict[str, float]:
+def compared(losses: Sequence[float], exact: Sequence[float]) -> dict[str, float]:
     """How far a curve lies from the exact one."""
     apart = _apart(losses, exact)
     return {"largest_difference": max(apart), "at_step": 1 + apart.index(max(apart)), "mean_difference": mean(apart)}
 
 
 def picture(title: str, curves: Mapping[str, Sequence[float]]) -> str:
-    """All curves above, on top of the exact one, which is broad; below, how far each lies from it, by powers of ten."""
+    """Top: all curves over the exact one, which is drawn broad; bottom: their differences from it, on a log scale."""
     exact, others = curves[EXACT], {name: losses for name, losses in curves.items() if name != EXACT}
     levels = [loss for losses in curves.values() for loss in losses]
     x, above = Axis(1, len(exact), LEFT, RIGHT), Axis(min(levels), max(levels), 240, 66)
@@ -192,7 +192,7 @@ def main() -> None:
             failed += 1
             print(f"{name:12} FAILED: {error}", flush=True)
             continue
-        rows[name] = row = beside(curves[name], curves[EXACT]) | figures
+        rows[name] = row = compared(curves[name], curves[EXACT]) | figures
         row["held_out_difference"] = row["held_out_loss"] - rows[EXACT]["held_out_loss"]
         largest, step, average, _, seconds, held_out = row.values()
         print(f"{name:12}{largest:10.1e}{step:9}{average:10.1e}{held_out:+10.1e}{seconds:9.1f}", flush=True)

@@ -1,12 +1,12 @@
-"""Features of an ELMo beside static vectors: the same tagger on both, pretrained on the same text, in one run.
+"""ELMo's features compared with static word vectors: the same tagger on both, pretrained on the same text, in one run.
 
     python bench/elmo.py TEXT DATA [--minutes 10] [--out bench/results/elmo-cpu.json]
 
-TEXT, plain or packed, is cut off after so many characters and parted into words once; word2vec and the ELMo learn from
-the same words, with the same vocabulary and vectors of the same width. DATA is CoNLL-2003's folder. The tagger is the
-same Bi-LSTM for all, `bertsmith finetune --task features`, which learns while the vectors stay as they are; F1 is that
-of entities on eng.testa, the last step's, with a mean over seeds. Rows: the vectors of word2vec; of the ELMo what it
-makes of letters alone, its last layer, and the mix of all. With --sst2 the same for classes of SST-2's texts.
+TEXT, plain or compressed, is cut to a number of characters and split into words once; word2vec and ELMo are trained on
+the same words, with the same vocabulary and width. DATA is CoNLL-2003's folder. The tagger is the same Bi-LSTM for all,
+`bertsmith finetune --task features`, on frozen vectors; the score is the entity F1 on eng.testa after the last step, as
+a mean over seeds. Rows: word2vec's vectors; ELMo's character layer, its last layer, and the scalar mix of all layers.
+With --sst2, the same for text classification on SST-2.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from bertsmith.train.word2vec import Word2VecTrainConfig, Word2VecTrainer
 
 
 def cut(texts: list[str], most: int, path: Path) -> None:
-    """The first so many characters, a sentence a line and a blank line behind a document."""
+    """The first `most` characters, one sentence per line and a blank line after each document."""
     taken = 0
     with path.open("w", encoding="utf-8") as file:
         for document in Corpus(texts).documents():
@@ -60,7 +60,7 @@ def prepared(options: argparse.Namespace) -> Path:
 
 
 def elmo(data: Path, options: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
-    """An ELMo pretrained for so many minutes."""
+    """An ELMo pretrained for a number of minutes."""
     values: dict[str, Any] = {
         "out": str(options.folder / "elmo"),
         "model": {
@@ -125,7 +125,7 @@ def static(data: Path, options: argparse.Namespace) -> tuple[Path, dict[str, Any
 
 
 def shortened(source: Path, sentences: int, place: Path) -> Path:
-    """The first so many sentences of a file in columns."""
+    """The first sentences of a CoNLL file."""
     text = lzma.decompress(source.read_bytes()).decode() if source.suffix == ".xz" else source.read_text("utf-8")
     parts = text.split("\n\n")
     place.write_text("\n\n".join(parts[:sentences] if sentences else parts) + "\n", encoding="utf-8")
@@ -203,8 +203,12 @@ def main() -> None:
         kept.insert(0, "characters")
     settings = {name: getattr(options, name) for name in kept}
     shards = Shards(data / "train")
-    told = {"words": shards.words, "tokens": shards.tokens, "code": code(), "word2vec": how, "elmo": figures}
-    record(options.out, settings | told | {"rows": results}, hardware.describe(hardware.select_device(options.device)))
+    figures_of_all = {"words": shards.words, "tokens": shards.tokens, "code": code(), "word2vec": how, "elmo": figures}
+    record(
+        options.out,
+        settings | figures_of_all | {"rows": results},
+        hardware.describe(hardware.select_device(options.device)),
+    )
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Sentence vectors beside sentence-transformers, in one run, on the same texts.
+"""Sentence embeddings compared with sentence-transformers, in one run, on the same texts.
 
     python bench/embed.py [MODEL [TEXT...]] [--texts 2000] [--out bench/results/embed.json]
 
 MODEL is a folder that sentence-transformers opens; all-MiniLM-L6-v2 from its package by default. A TEXT, plain or .xz,
-is read line by line, and of a line with tabs the longest field; bertsmith's own sample by default. Everyone gets the
-texts as strings in the same mixed order and returns an array in that order: tokenising, sorting and copying count.
-Everyone sees all the texts once before the clock starts. Rounds alternate, and the median counts: of the rounds for a
-speed, of the ratios within each round for a ratio.
+is read line by line, and the longest field of a line with tabs is taken; bertsmith's own sample by default. Each
+library gets the texts as strings in the same shuffled order and returns an array in that order: tokenising, sorting and
+copying count. All texts are embedded once before timing. Rounds alternate; speeds are medians over rounds, and ratios
+are medians of the ratios within each round.
 """
 
 import argparse
@@ -146,7 +146,7 @@ def main() -> None:
             flush=True,
         )
     peers = [name for name in figures if not name.startswith("bertsmith")]
-    # Of each round by itself: whoever else uses the machine, slows both.
+    # Ratios within each round: other work on the machine slows both sides.
     ratios = {
         ours: {
             peer: statistics.median(map(truediv, figures[peer]["seconds"], figures[ours]["seconds"])) for peer in peers
@@ -154,8 +154,8 @@ def main() -> None:
         for ours in figures
         if ours not in peers
     }
-    for ours, beside in ratios.items():
-        print(ours, {peer: round(ratio, 2) for peer, ratio in beside.items()})
+    for ours, peers in ratios.items():
+        print(ours, {peer: round(ratio, 2) for peer, ratio in peers.items()})
     versions = {name: version(name) for name in ("sentence-transformers", "transformers", "tokenizers")}
     settings = {"texts": len(texts), "tokens": tokens, "length": length, "rounds": options.rounds}
     record(options.out, settings | {"results": figures, "ratios": ratios}, hardware.describe(where) | versions)

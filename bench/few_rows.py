@@ -1,9 +1,9 @@
-"""The defaults of `finetune` on few rows: named entities from the first sentences of CoNLL-2003.
+"""The defaults of `finetune` on few rows: NER on the first sentences of CoNLL-2003.
 
     python bench/few_rows.py TRAIN DEV [--model DIR] [--sentences 1500] [--seeds 3] [--out bench/results/few-rows.json]
 
-TRAIN and DEV are CoNLL-2003's files, plain or .xz. The figure is F1 of whole entities on the dev set, at the best of
-the evaluations, as `finetune` reports it; MODEL is all-MiniLM-L6-v2 from its package by default.
+TRAIN and DEV are CoNLL-2003's files, plain or .xz. The score is the entity F1 on the dev set, at the best evaluation,
+as `finetune` reports it; MODEL is all-MiniLM-L6-v2 from its package by default.
 """
 
 import argparse

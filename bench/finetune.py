@@ -1,12 +1,12 @@
-"""Fine-tuning speed beside transformers' Trainer, in one run, on the same examples.
+"""Fine-tuning speed compared with transformers' Trainer, in one run, on the same examples.
 
-    python bench/finetuning.py DATA [--model FOLDER] [--tasks SST-2 CoLA] [--out bench/results/finetuning.json]
+    python bench/finetune.py DATA [--model FOLDER] [--tasks SST-2 CoLA] [--out bench/results/finetune.json]
 
-DATA holds GLUE's folders. Ours is the whole step as `bertsmith finetune` takes it: batches, copying, forward, backward,
-clipping, AdamW. The Trainer runs as its reference script sets it (rows padded to 128), then with all that helps it
-(padded to the longest of a batch, batches of like lengths, workers), and so compiled. Both: the same model, 32
-examples a batch, bf16 where it is faster. What is counted is examples a second over whole stretches, since batches of
-like lengths come from long to short, fifty at a time; warm-up and compilation are left out.
+DATA holds GLUE's folders. Ours is the whole step of `bertsmith finetune`: batches, copying, forward, backward,
+clipping, AdamW. The Trainer runs as in its reference script (padded to 128), then with everything that speeds it up
+(padded to the longest of a batch, batches of similar lengths, workers), and then compiled. Both have the same model, 32
+examples per batch, and bf16 where it is faster. The figure is examples per second over whole stretches, since batches
+of similar lengths come from long to short, fifty at a time; warm-up and compilation are excluded.
 """
 
 import argparse
@@ -150,7 +150,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--model", type=Path, required=True, help="a model folder; sizes take its tokenizer")
-    parser.add_argument("--sizes", nargs="*", default=["bert-base"], help="beside the folder itself, at random weights")
+    parser.add_argument("--sizes", nargs="*", default=["bert-base"], help="also these sizes, with random weights")
     parser.add_argument("--tasks", nargs="+", default=["SST-2", "CoLA"])
     parser.add_argument("--modes", nargs="+", default=MODES, choices=MODES, help="of the Trainer")
     parser.add_argument(
@@ -179,7 +179,7 @@ def main() -> None:
 
 
 def _keep(out: Path, found: list[dict[str, Any]], device: torch.device) -> None:
-    """After every row, so that a run that is cut off has not been for nothing."""
+    """After every row, so that an interrupted run keeps its results."""
     record(out, {"unit": "examples a second", "items": ITEMS, "rows": found}, hardware.describe(device))
 
 

@@ -1,16 +1,15 @@
-"""Writing beside transformers, in one run: the same weights, the same prompts, as many new tokens.
+"""Text generation compared with transformers, in one run: the same weights, prompts and number of new tokens.
 
     python bench/generate.py [MODEL] [--member gpt2] [--batches 1 8 32] [--beams 1 5] [--new 128]
         [--out bench/results/generate.json]
 
-MODEL is a folder of a GPT-2 or a T5; a random one of a published size by default. Prompts, which T5 answers and GPT
-goes on with, are random tokens of one length, since transformers pads others, and nothing stops, so that everyone
-writes as many tokens.
-One beam is greedy search. Rounds alternate, after one that does not count, and of the ratios within each round the
-median counts. With --static, transformers also runs with its static cache, which its generate compiles on a GPU. With
---guesses, one text is also written by both in the other way: by ours without guesses of what comes, one token after
-the other, and by transformers with guesses of its own, prompt lookup. How many of the texts are the same, token for
-token, is kept beside the speed: in full precision it should be all of them.
+MODEL is a folder of a GPT-2 or a T5; a random one of a published size by default. Prompts are random tokens of one
+length, since transformers pads others, and the end token is ignored, so that both generate as many tokens. One beam is
+greedy decoding. Rounds alternate after one warm-up, and ratios are medians of the ratios within each round. With
+--static, transformers also runs with its static cache, which its generate compiles on a GPU. With --guesses, one text
+is also generated in the other mode: by ours without prompt lookup, token by token, and by transformers with prompt
+lookup. The number of texts that are equal token for token is recorded with the speed: in float32 it should be all of
+them.
 """
 
 import argparse
@@ -52,7 +51,7 @@ def written(folder: Path, member: str) -> Path:
 
 
 def theirs(folder: Path, device: torch.device, dtype: torch.dtype, **how: Any) -> Write:
-    """transformers; `how` is told to its generate."""
+    """transformers; `how` are arguments of its generate."""
     from transformers import GPT2LMHeadModel, T5ForConditionalGeneration
 
     answers = folders.read(folder).config.decoder_layers > 0

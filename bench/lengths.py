@@ -1,13 +1,13 @@
-"""BLEU by the length of a sentence, of translators side by side: what one vector cannot hold, and attention can.
+"""BLEU by sentence length for several translation models: a single vector loses long sentences, and attention does not.
 
     python bench/lengths.py attention=runs/seq2seq/model plain=runs/seq2seq-plain/model
         --source multi30k/test_2016_flickr.en.xz --reference multi30k/test_2016_flickr.de.xz
         [--edges 9 11 13 16 20] [--beams 5] [--out bench/results/lengths.json] [--page lengths.html]
 
-Cho et al. 2014, "On the Properties of Neural Machine Translation"; Bahdanau et al. 2015, figure 2. Sentences are put
-together by the number of words of the source, as blanks part them: up to the first edge, above it up to the second, and
-so on. Each group is scored as one text, as sacreBLEU does by default, and so is the whole. A group's place in the
-picture is the mean length of its sentences.
+Cho et al. 2014, "On the Properties of Neural Machine Translation"; Bahdanau et al. 2015, figure 2. Sentences are
+grouped by the number of words of the source, split at spaces: up to the first edge, above it up to the second, and so
+on. Each group is scored as one corpus, with sacreBLEU's defaults, and so is the whole. The position of a group in the
+chart is the mean length of its sentences.
 """
 
 import argparse
@@ -34,7 +34,7 @@ WORDS = HorizontalAxis("words of the source", format_integer, lambda place: f"{p
 
 @dataclass(frozen=True)
 class Group:
-    """Sentences of nearly one length, and what each translator makes of them."""
+    """Sentences of similar length, with the BLEU of each model."""
 
     name: str
     sentences: int
@@ -102,7 +102,7 @@ def main() -> None:
     parser.add_argument("--beams", type=int, default=5)
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
     parser.add_argument("--out", type=Path, default=Path("bench/results/lengths.json"))
-    parser.add_argument("--page", type=Path, help="an HTML page with the picture; beside the JSON by default")
+    parser.add_argument("--page", type=Path, help="an HTML page with the chart; next to the JSON by default")
     options = parser.parse_args()
     where = hardware.select_device(options.device)
     examples, _ = parallel.read((find_source(options.source), find_source(options.reference)), BadRows("fail"))

@@ -1,11 +1,11 @@
-"""How fast each member of the family trains, by its own recipe: tokens a second, MFU and memory.
+"""The training speed of each member of the family with its own recipe: tokens per second, MFU and memory.
 
     python bench/members.py TEXT [section.key=value ...] [--members bert-base gpt2 t5-base] [--length 128]
 
-TEXT is prepared once for each kind of pieces, and kept under --work. Each member takes whole steps as `bertsmith
-pretrain` takes them, loader included: objective, optimizer and schedule are its recipe's; length and tokens are alike
-for all, and overrides go to every recipe. MFU counts the FLOPs that its objective says a token takes, over the speed of
-a large bf16 product measured in this run. A member that fails is told and kept as such, and the others go on.
+TEXT is prepared once for each kind of tokenizer, and kept under --work. Each member takes whole steps of `bertsmith
+pretrain`, data loading included: objective, optimizer and schedule are its recipe's; length and tokens are the same for
+all, and overrides go to every recipe. MFU counts the FLOPs per token of the objective, over the speed of a large bf16
+matrix product measured in this run. A member that fails is recorded as failed, and the others are measured.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import torch
 from pretrain import TIMED, WARM, memory, wait
 from record import record
 
-from bertsmith.commands import pretrain, race
+from bertsmith.commands import entrants, pretrain, race
 from bertsmith.recipe import Recipe
 from bertsmith.runs import build
 from bertsmith.train import hardware
@@ -106,9 +106,11 @@ def main() -> None:
             "train.gradient_accumulation=1",
         ]
         recipe = pretrain.read_recipe(name, [*changes, *options.overrides])
-        folder = race.prepare_text([str(options.text)], options.work, race.tokenizer_kind(recipe.model.settings), True)
+        folder = entrants.prepare_text(
+            [str(options.text)], options.work, entrants.tokenizer_kind(recipe.model.settings), True
+        )
         recipe = replace(recipe, data=replace(recipe.data, folder=folder))
-        race._free_memory()
+        race.free_memory()
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
         try:

@@ -2,7 +2,7 @@
 
     python bench/memory.py [--lines 20000 100000 400000] [--rows 400000 5000000] [--out bench/results/memory.json]
 
-A small BERT, made in half a minute, reads made-up sentences, so that reading, writing and shuffling count and not the
+A small BERT, made in half a minute, reads random sentences, so that reading, writing and shuffling dominate and not the
 network. Fine-tuning stops after twenty updates: by then every row has been read, split and encoded.
 """
 

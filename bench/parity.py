@@ -1,14 +1,14 @@
-"""Fine-tuning scores beside transformers' own models, with the same hyper-parameters, both measured in one run.
+"""Fine-tuning scores compared with transformers' own models, with the same hyperparameters, in one run.
 
     python bench/parity.py MODEL DATA [--tasks SST-2,CoLA] [--seeds 5] [--processes 5] [--minutes 9] [--out FILE]
 
-MODEL is a BERT's folder; DATA holds glue/, conll2003/ and squad/. Both sides take their hyper-parameters from one
-recipe, read the same examples and are scored by the same functions. Theirs is a plain loop round AutoModelFor...,
-with their tokenizer, their padding, and what their example scripts do to tags and to answers. Nothing is chosen by
-looking at the dev set: the last step is measured.
+MODEL is a BERT's folder; DATA holds glue/, conll2003/ and squad/. Both sides take their hyperparameters from one
+recipe, read the same examples and are scored by the same functions. Theirs is a plain loop around AutoModelFor..., with
+their tokenizer, their padding, and the treatment of tags and answers in their example scripts. Nothing is selected on
+the dev set: the last step is scored.
 
-Every run that is over is one line of a file beside --out, at once; the same command goes on from there, and to
-measure anew one removes that file. Intervals hold at 95 %: of twenty rows that truly agree, one is expected not to.
+Each finished run is written at once as a line of a file next to --out; the same command resumes from there, and
+removing that file starts again. Intervals are at 95 %: of twenty rows that truly agree, one is expected to differ.
 """
 
 import argparse
@@ -61,7 +61,7 @@ TASKS = {
     "STS-B": ("spearman",),
     "MRPC": ("accuracy_f1",),
     "RTE": ("accuracy",),
-    "zero-shot": ("spearman",),  # STS-B by the model's vectors as they are, beside sentence-transformers
+    "zero-shot": ("spearman",),  # STS-B by the model's own vectors, compared with sentence-transformers
 }
 OURS, THEIRS = "bertsmith", "transformers"
 FEW = ("squad", "conll2003")  # tasks with few seeds
@@ -76,7 +76,7 @@ HYPER_PARAMETERS = [
     "train.epochs=3",
     "data.batch_size=32",
     "keep=last",
-    "train.evaluations=0",  # but for the one at the end
+    "train.evaluations=0",  # only the one at the end
     "train.checkpoints=0",
 ]
 TOGETHER = 256  # sequences in one pass of their evaluation
@@ -87,7 +87,7 @@ Row = dict[str, Tensor]  # one sequence in their words: input_ids, attention_mas
 
 @dataclass(frozen=True)
 class Job:
-    """One run: who, on what, with which chance; on so many examples where not on all."""
+    """One run: side, task, seed, and the number of examples if not all."""
 
     side: str
     task: str
@@ -121,17 +121,17 @@ def work(job: Job, place: Place) -> dict[str, Any] | None:
         return None
     began = time.monotonic()
     if job.task == "zero-shot":
-        told: dict[str, Any] = {"figures": zero_shot(job, place)}
+        outcome: dict[str, Any] = {"figures": zero_shot(job, place)}
     else:
         with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()):
             given = recipe(job, place, Path(folder) / "run")
-            told = ours(given) if job.side == OURS else theirs(given)
+            outcome = ours(given) if job.side == OURS else theirs(given)
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()  # the other processes want it too
     where = hardware.describe(hardware.select_device("auto"))["device"]
     seconds = round(time.monotonic() - began, 1)
-    return {**asdict(job), **told, "seconds": seconds, "code": place.code[job.side], "device": where}
+    return {**asdict(job), **outcome, "seconds": seconds, "code": place.code[job.side], "device": where}
 
 
 def ours(given: FineTune) -> dict[str, Any]:
@@ -385,7 +385,7 @@ def course(losses: Sequence[float]) -> dict[str, float]:
 
 
 def code() -> dict[str, str]:
-    """Hashes of what each side's figures depend on, so that those of unlike code are not taken for alike."""
+    """Hashes of the code that each side's scores depend on; scores of other code are computed again."""
     return {OURS: hashed(), THEIRS: hashed(Path(__file__))}
 
 
@@ -505,7 +505,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--few", type=int, default=2, help="seeds of conll2003 and squad at most")
     parser.add_argument("--processes", type=int, default=5, help="runs at a time on the one device")
-    parser.add_argument("--minutes", type=float, default=math.inf, help="no run begins after so many")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="no run begins after this time")
     parser.add_argument("--examples", type=int, help="the first ones alone, to try things out; 40 hold all tags")
     parser.add_argument("--out", type=Path, default=Path("bench/results/parity.json"))
     options = parser.parse_args()

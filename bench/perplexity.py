@@ -1,17 +1,17 @@
-"""Word-level perplexity of a recurrent language model on WikiText-2's validation text, trained on text of one's own.
+"""Word-level perplexity of a recurrent language model on WikiText-2's validation text, trained on other text.
 
     python bench/perplexity.py TEXT... --valid wikitext-2/valid.txt.xz [--recipe tiny/lstm] [--budget 8m]
         [--vocabulary 10000] [--change model.width=256]... [--out bench/results/perplexity-cpu.json]
 
-A vocabulary of whole words, cased, is learnt from the TEXT, the recipe is trained on it for so long, and WikiText-2 is
-read from its first article to its last with the state carried on, in ten streams as the field does. WikiText's own
-training text is not among what we have: so the figures say how well a model that was trained on other text foretells
-it, and are not to be laid beside published ones, whose models have read its like.
+A vocabulary of whole words, cased, is learnt from TEXT, the recipe is trained on it for the budget, and WikiText-2 is
+read from its first article to its last with the state carried over, in ten streams as usual. We do not have WikiText's
+own training text, so the figures say how well a model that was trained on other text predicts it, and are not
+comparable with published ones.
 
-WikiText has its marks parted already; " @-@ " and its like are joined again, so that both texts are cut alike, and its
-<unk> is our own unknown word. Perplexity is given by our words, marks and ends of articles included, and by WikiText's
-count of words. What all unknown words together cost is left in, and so is how many there are: a small vocabulary makes
-many words unknown, and those are easily guessed. Beside it stands what guessing by frequency alone would have.
+WikiText's punctuation is already split off; " @-@ " and the like are joined again, so that both texts are split alike,
+and its <unk> is our own unknown word. Perplexity is given per our words, punctuation and ends of articles included, and
+per WikiText's count of words. The loss of unknown words is included, and their number is reported: a small vocabulary
+makes many words unknown, and those are easily predicted. The unigram baseline is reported with it.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""How fast text becomes shards, beside `tokenizers.encode_batch` alone on the same text and the same cores.
+"""The speed of `prepare`, compared with `tokenizers.encode_batch` alone on the same text and the same cores.
 
     python bench/prepare.py TEXT.xz... --megabytes 150 --out bench/results/prepare.json
 
-The peer only encodes lines that already lie in memory, and throws the ids away. `prepare` reads, cleans,
-hashes, encodes, writes, syncs. Each measurement is a process of its own; rounds alternate; the median counts.
+The peer only encodes lines that are in memory already, and discards the ids. `prepare` reads, cleans, hashes, encodes,
+writes, syncs. Each measurement is a separate process; rounds alternate; the median counts.
 """
 
 import argparse

@@ -1,18 +1,16 @@
-"""Pretraining speed beside transformers, in one run, on the same text.
+"""Pretraining speed compared with transformers, in one run, on the same text.
 
     python bench/pretrain.py PREPARED --sizes bert-base bert-large --lengths 128 512 --rows full ragged packed
     python bench/pretrain.py runs/demo/data --sizes bert-tiny --lengths 32 --tokens 2048 --dropout 0   # on a CPU
 
-Rows come in three kinds: `full` ones, all of one length but where a batch ends; `ragged` ones, of any length from an
-eighth of it, as texts come that nobody has cut; and `packed` ones, sentences filled up to the length as `bertsmith
-pretrain` does it.
+There are three kinds of rows: `full`, all of one length except at the end of a batch; `ragged`, of any length from an
+eighth of it, like unsplit texts; and `packed`, sentences packed up to the length as `bertsmith pretrain` does.
 
-Ours is the whole step as `bertsmith pretrain` takes it: packing, masking, copying, forward, backward, clipping, AdamW.
-transformers gets its batches ready on the device, for nothing. Both see the same sequences, and only tokens that are
-text are counted. MFU counts the FLOPs of the formula in `TransformerConfig.flops`, over the speed of a large product
-measured in this run, in half precision where the machine has units for it, without which transformers is not asked for
-half precision either; that the last layer is computed only where it is read is not taken off. `--profile` also says
-what the GPU does in our step, kernel by kernel.
+Ours is the whole step of `bertsmith pretrain`: packing, masking, copying, forward, backward, clipping, AdamW.
+transformers gets its batches ready on the device, at no cost. Both see the same sequences, and only tokens of text are
+counted. MFU counts the FLOPs of `TransformerConfig.flops`, over the speed of a large matrix product measured in this
+run, in bfloat16 where the machine has units for it (otherwise transformers does not run in bfloat16 either); the
+positions of the last layer that we skip are still counted. `--profile` also lists the GPU kernels of our step.
 """
 
 import argparse
@@ -158,7 +156,7 @@ def ours(case: Case) -> dict[str, float]:
 
 
 def profiled(step: Callable[[], None]) -> list[dict[str, Any]]:
-    """Milliseconds of a step by kernel, those that take the longest first; `idle` is what lies between them."""
+    """Milliseconds of a step by kernel, the longest first; `idle` is the time between kernels."""
     wait(torch.device("cuda"))
     began = time.perf_counter()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as found:

@@ -1,17 +1,17 @@
-"""The seven-minute race: recipes pretrained on one text for one span of time, then scored alike, beside transformers.
+"""The seven-minute race: recipes pretrained on one text for the same time, then scored alike, next to transformers.
 
     python bench/race.py TEXT DATA [--recipes bert-base "bert-base objective.mask_rate=0.15"] [--minutes 7] ...
 
-TEXT is learnt from; DATA holds blimp/ and glue/. Vocabulary and shards are made once, before any clock runs, and kept
-under --work; `--recipes` with nothing behind it makes them and no more. Each recipe then runs as `bertsmith pretrain`
-runs it, for so many minutes or as long as its overrides say; with overrides it is a row of its own. The clock counts
-loader, steps and log until the device has done the last of them; compilation lies before it, the rest behind it.
+TEXT is the training text; DATA holds blimp/ and glue/. Tokenizer and shards are made once, before any clock runs, and
+kept under --work; `--recipes` without a value makes only them. Each recipe then runs as by `bertsmith pretrain`, for
+this many minutes or as its overrides say; with overrides it is a row of its own. The clock counts data loading, steps
+and logging until the device has finished; compilation comes before it, and everything else after it.
 
-Scored are hidden words of held-out documents, 15 % of them hidden whatever the recipe hides; BLiMP, by
-pseudo-log-likelihood; and five tasks of GLUE, on their dev sets with the weights of the last step, fine-tuned otherwise
-by `--tuning "task.pooling=mean optimizer.learning_rate=1e-4"`, again in a row of its own. Figures are written down
-as soon as they are known, and the same command goes on from there: what is known of the same recipe and code is not
-measured again. `--only-score` takes models as they are, whatever code has made them.
+Scores: masked tokens of held-out documents, 15 % whatever the recipe masks; BLiMP, by pseudo-log-likelihood; and five
+GLUE tasks, on their dev sets with the weights of the last step, fine-tuned with other settings by
+`--tuning "task.pooling=mean optimizer.learning_rate=1e-4"`, again in a row of its own. Figures are written as soon as
+they are known, and the same command resumes: scores of the same recipe and code are not computed again. `--only-score`
+takes existing models, whatever code has made them.
 """
 
 import argparse
@@ -103,7 +103,7 @@ class Job:
 
 
 def prepared(text: Path, work: Path, vocabulary: int) -> Path:
-    """The shards of the text with a vocabulary of their own, made now or found; named after what they are made of."""
+    """The shards of the text with its tokenizer, made unless they exist; the folder's name has their settings."""
     folder = work / f"{text.name.partition('.')[0]}-{Corpus([str(text)]).bytes}-{vocabulary}"
     if not (folder / "tokenizer" / "tokenizer.json").exists():
         prepare.tokenizer([str(text)], folder / "tokenizer", TokenizerConfig(vocabulary=vocabulary))
@@ -113,7 +113,7 @@ def prepared(text: Path, work: Path, vocabulary: int) -> Path:
 
 
 def raced(entry: str, data: Path, minutes: float) -> tuple[str, Recipe]:
-    """A recipe as it takes part: on this text, for so long, and with nothing else inside the clock; and its name."""
+    """A recipe as it takes part: on this text, for this time, without evaluations or checkpoints; and its name."""
     path, *overrides = entry.split()
     own = any(text.partition("=")[0] in EXTENTS[0] for text in overrides)  # what an entry says of its length holds
     usual = ["train.evaluations=0", "train.checkpoints=0", f"train.budget={60 * minutes:g}s"]
@@ -125,7 +125,7 @@ def raced(entry: str, data: Path, minutes: float) -> tuple[str, Recipe]:
 
 
 def identity(recipe: Recipe) -> str:
-    """All of a recipe but where its folders lie; of its text, the name that says what it is made of."""
+    """A recipe without its paths; its text is given by the name of the folder."""
     text = Path(recipe.data.folder.parent.name)
     return config.dump(replace(recipe, out=Path(), data=replace(recipe.data, folder=text)))
 
@@ -147,7 +147,7 @@ def pretrain(recipe: Recipe) -> dict[str, Any]:
 
 
 def jobs(tasks: Sequence[str], model: Path, data: Path, tuning: tuple[str, ...], size: Size) -> list[Job]:
-    """All that is to be measured of a model, the long one first so that it is not left over at the end."""
+    """The scores of a model that are to be computed, the longest first so that it is not left at the end."""
     seeds = {LONG: 1, BLIMP: 1} | {task: size.seeds for task in TASKS if task != LONG}
     wanted = [(task, seed) for task, count in seeds.items() if task in tasks for seed in range(count)]
     return [Job(task=task, seed=seed, model=model, data=data, tuning=tuning, size=size) for task, seed in wanted]
@@ -194,7 +194,7 @@ def tuned(job: Job, folder: Path) -> float:
 
 
 def score(row: dict[str, Any], wanted: Sequence[Job], processes: int, keep: Callable[[], None]) -> int:
-    """Measure what the row does not know yet, several at a time. Returns how many failed."""
+    """Compute the scores that a row lacks, several at a time. Returns the number of failures."""
     scores, began, failed = row["scores"], time.monotonic() - row["scoring_seconds"], 0
     left = [job for job in wanted if str(job.seed) not in scores.get(job.task, {})]
     threads = max(1, (os.cpu_count() or 1) // processes)
@@ -214,7 +214,7 @@ def score(row: dict[str, Any], wanted: Sequence[Job], processes: int, keep: Call
 
 
 def summary(scores: Mapping[str, Mapping[str, float]]) -> dict[str, tuple[float, float]]:
-    """Mean and deviation over the seeds of what is known; and the mean over the tasks, if all are."""
+    """Mean and deviation over seeds; and the mean over tasks, if all are there."""
     found = {task: confidence_interval(list(scores[task].values())) for task in (BLIMP, *TASKS) if task in scores}
     known = {task: (one.mean, one.deviation) for task, one in found.items()}
     return known | ({MEAN: (mean(known[task][0] for task in TASKS), 0.0)} if set(TASKS) <= set(known) else {})
@@ -297,7 +297,7 @@ def main() -> None:
 
     ask = partial(jobs, data=options.data, tuning=tuple(options.tuning), size=size)
     for job in ask(options.tasks, Path()):
-        learning(job, Path())  # what cannot be understood is told before any time is spent
+        learning(job, Path())  # wrong settings are refused before any training
     data = prepared(options.text, options.work, size.vocabulary)
     entries = {entry: raced(entry, data, size.minutes) for entry in options.recipes}
     if len({name for name, _ in entries.values()}) < len(options.recipes):

@@ -1,11 +1,11 @@
-"""Scoring sentences beside transformers, in one run: pseudo-log-likelihoods of BLiMP's minimal pairs.
+"""Sentence scoring compared with transformers, in one run: pseudo-log-likelihoods of BLiMP's minimal pairs.
 
     python bench/score.py BLIMP [--model FOLDER] [--vocabulary vocab.txt.xz] [--out bench/results/score.json]
 
-BLIMP is an archive, a folder or a file of pairs. Without a model folder a random one is written to a temporary folder,
-with the vocabulary given or one learnt from the sentences. Both sides go from text to numbers, in bfloat16 on a GPU.
-transformers gets masked copies sorted by length and padded, in batches of several sizes of which the best counts, and
-is waited for once. How far both are from transformers in float32 is measured on some of the sentences.
+BLIMP is an archive, a folder or a file of pairs. Without a model folder, a random model is written to a temporary
+folder, with the given vocabulary or one learnt from the sentences. Both sides go from text to numbers, in bfloat16 on a
+GPU. transformers gets masked copies sorted by length and padded, in batches of several sizes of which the best counts,
+with one synchronisation at the end. The error of both against transformers in float32 is measured on some sentences.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def wait(device: torch.device) -> None:
 
 
 def timed(compute: Any, texts: list[str], device: torch.device) -> tuple[np.ndarray, dict[str, float]]:
-    """The scores, and how fast they came."""
+    """The scores, and the speed."""
     compute(texts[:WARM])
     wait(device)
     if device.type == "cuda":

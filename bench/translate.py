@@ -1,13 +1,13 @@
-"""Translating beside transformers, in one run: the same weights as a MarianMT, the same sources, as many new tokens.
+"""Translation compared with transformers, in one run: the same MarianMT weights, sources and number of new tokens.
 
     python bench/translate.py [MODEL] [--member transformer-base] [--batches 1 32 256] [--beams 1 5] [--new 32]
         [--out bench/results/translate.json]
 
-MODEL is a folder that MarianMTModel opens, as `bertsmith finetune transformer-small` leaves it; a member with random
-weights by default. Sources are random tokens of unlike lengths: transformers gets them padded, in one batch, with a
-mask. Nothing stops, so that everyone writes as many tokens. One beam is greedy search. Rounds alternate, after one that
-does not count, and of the ratios within each round the median counts. How many of the texts are the same, token for
-token, is kept beside the speed: in full precision it should be nearly all of them.
+MODEL is a folder that MarianMTModel opens, as `bertsmith finetune transformer-small` writes it; a member with random
+weights by default. Sources are random tokens of different lengths: transformers gets them padded, in one batch, with a
+mask. The end token is ignored, so that both generate as many tokens. One beam is greedy decoding. Rounds alternate
+after one warm-up, and ratios are medians of the ratios within each round. The number of texts that are equal token for
+token is recorded with the speed: in float32 it should be nearly all of them.
 """
 
 import argparse

@@ -1,18 +1,16 @@
-"""Word vectors beside gensim's `corpus_file`, in one run, on the same words.
+"""word2vec compared with gensim's `corpus_file`, in one run, on the same words.
 
     python bench/word2vec.py TEXT... --judged word-similarity/ [--out bench/results/word2vec-cpu.json]
 
-The TEXT, plain or packed, is cut off after so many characters and written once as lines of words, which both sides
-read: so they have the same words, the same sentences and the same vocabulary. Width, window, false neighbours,
-subsampling, epochs and the first rate are the same, and so is the number of threads. Speed is words of the text, the
-rare ones included, times epochs, by the seconds of training alone; what reading and counting took stands beside it, and
-so does the speed by seconds of the processor, which others on the machine do not stretch as much.
-Rounds alternate, each with a seed of its own; medians of speeds, and of the ratios within each round. Where gensim is
-not installed, ours is measured alone.
+TEXT, plain or compressed, is cut to a number of characters and written once as lines of words, which both sides read,
+so that both have the same words, sentences and vocabulary. Width, window, negative samples, subsampling, epochs,
+initial learning rate and threads are the same. Speed is words of the text, rare ones included, times epochs, per second
+of training alone; the time for reading and counting is reported separately, and so is the speed per second of processor
+time, which a busy machine affects less. Rounds alternate, each with its own seed; speeds are medians, and ratios are
+medians of the ratios within each round. Without gensim, only ours is measured.
 
-The scores are Spearman's correlation on the pairs of WordSim-353 and SimLex-999 and the share of Google's analogies
-that are answered, among the 30,000 most frequent words: of both sides by the same code,
-`bertsmith.inference.word_vectors`.
+The scores are Spearman's correlation on the pairs of WordSim-353 and SimLex-999 and the accuracy on Google's analogies,
+among the 30,000 most frequent words, for both sides by the same code, `bertsmith.inference.word_vectors`.
 """
 
 import argparse
@@ -44,7 +42,7 @@ RATES = {"skip-gram": 0.025, "cbow": None}  # gensim's own for both; ours in CBO
 
 
 def cut(texts: list[str], most: int, path: Path) -> None:
-    """The words of the first so many characters, a sentence a line."""
+    """The words of the first characters of the text, one sentence per line."""
     taken = 0
     with path.open("w", encoding="utf-8") as file:
         for document in Corpus(texts).documents():

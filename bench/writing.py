@@ -1,4 +1,4 @@
-"""What benches of writing have in common: everyone writes by turns, and what came of it is told and kept."""
+"""Shared code of the generation benchmarks: libraries generate in turns; speeds and equal texts are recorded."""
 
 import statistics
 import time
@@ -15,7 +15,7 @@ Write = Callable[[Rows, int, int], Rows]  # texts, beams and new tokens to what 
 def compared(
     writers: Mapping[str, Write], rows: Rows, *, precision: str, beams: int, new: int, rounds: int, device: torch.device
 ) -> dict[str, Any]:
-    """Speeds, and how many texts are the same, of all writers beside ours; after one round that does not count."""
+    """Speeds of all writers, and the number of texts equal to ours, after one warm-up round."""
     texts = {name: write(rows, beams, new) for name, write in writers.items()}
     seconds: dict[str, list[float]] = {name: [] for name in writers}
     for _ in range(rounds):
@@ -29,7 +29,7 @@ def compared(
     for name in writers:
         same = f"{sum(map(list.__eq__, texts[name], texts['bertsmith']))} of {len(rows)}"
         speed = len(rows) * new / statistics.median(seconds[name])
-        # Of each round by itself: whoever else uses the machine, slows both.
+        # Ratios within each round: other work on the machine slows both sides.
         slower = statistics.median(map(truediv, seconds[name], seconds["bertsmith"]))
         results[name] = {"tokens_per_second": speed, "seconds": seconds[name], "same_as_ours": same}
         results[name]["times_slower"] = slower

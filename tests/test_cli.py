@@ -1,4 +1,4 @@
-"""The command line as a person meets it: quick help, one-line mistakes, the whole path in a few commands."""
+"""The command line: quick help, mistakes in one line, and the whole path from text to a model in a few commands."""
 
 import errno
 import json
@@ -38,7 +38,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_help_imports_nothing_heavy() -> None:
-    """What makes help slow is importing torch; this measures the cause, since a time depends on the machine."""
+    """Importing torch would make help slow; this tests the cause, since times depend on the machine."""
     program = (
         "import sys; sys.argv = ['bertsmith', '--help']\n"
         "from bertsmith.cli import main\n"
@@ -54,7 +54,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 @pytest.mark.slow
 def test_help_answers_soon_after_python_itself() -> None:
-    """In twice the processor time that reading commands and drawing them takes by itself."""
+    """Within twice the processor time of importing Typer and rich alone."""
 
     def cost(*command: str) -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -62,7 +62,7 @@ def test_help_answers_soon_after_python_itself() -> None:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
-    cost("-m", "bertsmith", "--help")  # compiles what was never run before
+    cost("-m", "bertsmith", "--help")  # compiles the modules
     alone = min(cost("-c", "import typer, rich.table, rich.panel, rich.markdown") for _ in range(3))
     assert min(cost("-m", "bertsmith", "--help") for _ in range(3)) < 2 * alone
 
@@ -91,8 +91,7 @@ def test_a_mistake_is_one_line_without_a_traceback(arguments: list[str], line: s
     assert answered.stderr.count("\n") == 1
 
 
-@pytest.mark.slow
-def test_the_path_from_text_to_filled_blanks(tmp_path: Path) -> None:
+def test_the_path_from_text_to_filled_masks(tmp_path: Path) -> None:
     """tokenizer, prepare, check, pretrain, fill: each as its own command."""
     text = write_text(tmp_path / "text.txt")
     made = bertsmith("tokenizer", text, "--out", tmp_path / "words", "--vocabulary", 120)
@@ -110,7 +109,7 @@ def test_the_path_from_text_to_filled_blanks(tmp_path: Path) -> None:
     assert "40 updates" in checked.stdout
     trained = bertsmith("pretrain", path, "--steps", 60)
     assert trained.returncode == 0, trained.stderr
-    filled = subprocess.run(  # this one from nothing, as a shell starts it
+    filled = subprocess.run(  # in a new process, as a shell starts it
         [sys.executable, "-m", "bertsmith", "fill", str(tmp_path / "run" / "model"), "--json"],
         input="the cat sees the [MASK] in the [MASK] .\n\n", capture_output=True, text=True, check=False,
     )  # fmt: skip
@@ -121,9 +120,8 @@ def test_the_path_from_text_to_filled_blanks(tmp_path: Path) -> None:
     assert "[MASK]" not in answer["best"]
 
 
-@pytest.mark.slow
-def test_a_model_goes_on_with_new_words(model: Path, tmp_path: Path) -> None:
-    """tokenizer --extend, prepare, pretrain start=: a model of a language, and a text with words that it lacks."""
+def test_continued_pretraining_with_new_tokens(model: Path, tmp_path: Path) -> None:
+    """tokenizer --extend, prepare, pretrain start=: a text with words that the model's vocabulary lacks."""
     text = write_text(tmp_path / "text.txt")
     text.write_text(text.read_text().replace("the house", "the lighthouse"))
     made = bertsmith("tokenizer", text, "--extend", model, "--new-tokens", 5, "--out", tmp_path / "words")
@@ -138,13 +136,13 @@ def test_a_model_goes_on_with_new_words(model: Path, tmp_path: Path) -> None:
     path.write_text(config.dump(recipe(tmp_path / "data", tmp_path / "run")))
     trained = bertsmith("pretrain", path, f"start={model}", "train.steps=60")
     assert trained.returncode == 0, trained.stderr
-    assert "pieces are new, and start from the pieces they were cut into" in " ".join(trained.stdout.split())
+    assert "tokens are new; each starts as the mean of its former tokens" in " ".join(trained.stdout.split())
     assert '"lighthouse"' in (tmp_path / "run" / "model" / "tokenizer.json").read_text()
     filled = bertsmith("fill", tmp_path / "run" / "model", "--json", "the cat sees the [MASK] in the lighthouse .")
     assert len(json.loads(filled.stdout)["blanks"][0]) == 5
 
 
-def test_filled_blanks_are_shown_to_a_person(model: Path) -> None:
+def test_filled_masks_are_printed_with_probabilities(model: Path) -> None:
     shown = CliRunner().invoke(app, ["fill", str(model), "the king likes the [MASK] in the garden .", "--top-k", "3"])
     assert shown.exit_code == 0, shown.output
     assert "the king likes the [MASK] in the garden ." in shown.output
@@ -189,30 +187,30 @@ def test_a_recipe_is_found_by_name_from_any_folder(tmp_path: Path, monkeypatch: 
     assert trained.exit_code == 0, trained.output
     assert Path("mine/model/model.safetensors").exists()
     Path("bert-tiny").write_text(config.dump(recipe(data, tmp_path / "run")))
-    assert pretrain.read_recipe("bert-tiny", []).out == tmp_path / "run"  # a file of one's own comes first
+    assert pretrain.read_recipe("bert-tiny", []).out == tmp_path / "run"  # a file in the current folder comes first
 
 
 @pytest.mark.parametrize(
-    ("asked", "line"),
+    ("name", "line"),
     [
         ("bert-bas", "bert-bas: there is no such recipe. Did you mean 'bert-base'?"),
         ("tiny/brt", "tiny/brt: there is no such recipe. Did you mean 'tiny/bert'?"),
         ("recipes/gpt2.toml", "recipes/gpt2.toml: there is no such recipe. Did you mean 'gpt2'?"),
         ("nothing", "nothing: there is no such recipe. `bertsmith list` shows those that come with it."),
         (".", ".: is a folder. Name a recipe, as bert-base, or a file ending in .toml."),
-        ("tiny/transformer", "tiny/transformer: learns from labelled examples. Say: bertsmith finetune "),
+        ("tiny/transformer", "tiny/transformer: is a recipe for fine-tuning. Use: bertsmith finetune "),
     ],
 )
-def test_a_recipe_that_is_not_there_is_told_in_one_line(asked: Any, line: str) -> None:
+def test_a_missing_recipe_is_refused_in_one_line(name: Any, line: str) -> None:
     with pytest.raises(RecipeError) as caught:
-        pretrain.read_recipe(asked, [])
+        pretrain.read_recipe(name, [])
     assert str(caught.value).startswith(line)
 
 
-def test_the_help_is_grouped_by_what_one_wants_to_do() -> None:
+def test_the_help_is_grouped_into_panels() -> None:
     shown = CliRunner().invoke(app, ["--help"]).output
-    places = [shown.index(f"─ {title} ─") for title in PANELS]
-    assert places == sorted(places)
+    positions = [shown.index(f"─ {title} ─") for title in PANELS]
+    assert positions == sorted(positions)
     assert shown.count("─ Commands ─") == 0
 
 
@@ -229,7 +227,7 @@ def test_the_help_is_grouped_by_what_one_wants_to_do() -> None:
         (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate"), "GPU memory: not enough. "),
     ],
 )
-def test_what_a_machine_lacks_is_told_in_one_line(
+def test_exhausted_resources_are_reported_in_one_line(
     error: Exception, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail() -> None:
@@ -243,7 +241,7 @@ def test_what_a_machine_lacks_is_told_in_one_line(
     assert said.count("\n") == 1
 
 
-def test_a_fault_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise RuntimeError("a shape that does not fit")
 
@@ -252,41 +250,39 @@ def test_a_fault_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
         cli.main()
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_printed() -> None:
     assert CliRunner().invoke(app, ["--version"]).output == f"bertsmith {__version__}\n"
 
 
-@pytest.mark.slow
-def test_make_goes_from_text_to_a_model_and_again_is_done_at_once(tmp_path: Path) -> None:
+def test_make_goes_from_text_to_a_model_and_a_second_call_is_done_at_once(tmp_path: Path) -> None:
     text = write_text(tmp_path / "text.txt", documents=300)
     made = bertsmith("make", text, "--budget", "15s", "--out", tmp_path / "mine")
     assert made.returncode == 0, made.stderr
     assert "why: vocabulary" in made.stdout
     assert "why: bert-" in made.stdout
-    assert "matrices move by Muon" in made.stdout
+    assert "matrices are updated by Muon" in made.stdout
     for name in ("recipe.toml", "log.jsonl", "report.html", "model/model.safetensors", "model/tokenizer.json"):
         assert (tmp_path / "mine" / name).exists(), name
     lines = (tmp_path / "mine" / "log.jsonl").read_text().count("\n")
     again = bertsmith("make", text, "--budget", "15s", "--out", tmp_path / "mine")
     assert again.returncode == 0, again.stderr
-    assert "this run is finished, its 15 s are used. A longer --budget goes on with it" in again.stdout
+    assert "this run is finished, its budget of 15 s is spent. A longer --budget continues it" in again.stdout
     assert (tmp_path / "mine" / "log.jsonl").read_text().count("\n") == lines
     other = bertsmith("make", write_text(tmp_path / "other.txt", documents=200), "--out", tmp_path / "mine")
     assert other.returncode == 1
     assert "other text" in other.stderr
 
 
-def test_a_budget_too_short_for_the_text_is_refused_and_what_is_prepared_kept(tmp_path: Path) -> None:
+def test_a_budget_too_short_for_the_text_is_refused_and_the_prepared_text_kept(tmp_path: Path) -> None:
     text = write_text(tmp_path / "text.txt", documents=50)
     made = bertsmith("make", text, "--budget", "2s", "--out", tmp_path / "mine")
     assert made.returncode == 1
-    assert "left 0 s for training. Give it a longer --budget; what is prepared is kept." in made.stderr
+    assert "left 0 s for training. Give it a longer --budget; the prepared text is kept." in made.stderr
     assert (tmp_path / "mine" / "data" / "train" / "index.json").exists()
 
 
-@pytest.mark.slow
-def test_source_code_is_skipped_and_told_or_read_as_text(tmp_path: Path) -> None:
-    texts = tmp_path / "texts"  # apart from what is written: a vocabulary is text, too
+def test_source_code_is_skipped_and_reported_or_read_as_text(tmp_path: Path) -> None:
+    texts = tmp_path / "texts"  # a separate folder: the output is text, too
     texts.mkdir()
     (texts / "a.txt").write_text("the king likes the queen\n" * 3)
     (texts / "b.py").write_text("def unmistakable():\n    return 1\n" * 3)

@@ -91,7 +91,7 @@ def stopped(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ReachedError
 
     for place, name in (
-        *((pretrain, "settle"), (word2vec, "settle"), (make, "_prepared"), (preparation, "Journal")),
+        *((pretrain, "settle"), (word2vec, "settle"), (make, "_prepare"), (preparation, "Journal")),
         *((finetuning.task_data, "read"), (finetuning.folders, "read")),
     ):
         monkeypatch.setattr(place, name, reached)

@@ -1,4 +1,4 @@
-"""Loss curves: what each path changes, how curves are compared, and that they lie on top of each other."""
+"""Loss curves: the change of each path, the comparison of curves, and that they coincide."""
 
 import json
 import sys
@@ -30,7 +30,7 @@ EXACT = curves.Way()
 
 @pytest.fixture(scope="module")
 def run_of(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The losses and figures of a few steps gone by a way, with dropout's shares as they are given."""
+    """The losses and metrics of a few steps on a path, with the given dropout."""
     data = prepared(tmp_path_factory.mktemp("text"))
     still = ["model.dropout=0.0", "model.attention_dropout=0.0", "train.evaluations=0", "train.checkpoints=0"]
     few = ["train.steps=12", "data.max_length=16", "data.batch_tokens=128"]  # half precision is slow on some processors
@@ -60,34 +60,34 @@ def test_each_path_changes_what_it_is_named_after_and_nothing_else() -> None:
     assert curves.way_of("exact", EXACT, GPU) == EXACT
 
 
-def test_what_needs_a_gpu_is_left_out_on_a_cpu() -> None:
+def test_paths_that_need_a_gpu_are_left_out_on_a_cpu() -> None:
     missing = [name for name in curves.PATHS if curves.way_of(name, EXACT, CPU) is None]
     assert missing == ["short", "long", "compile", "played"]
     assert curves.way_of("all", EXACT, CPU) == curves.Way(whole=False, kernel=None, precision="pure")
 
 
-def test_the_exact_way_gives_the_same_curve_twice_and_another_seed_another(run_of: Any, exact: Any) -> None:
+def test_the_exact_path_is_reproducible_and_depends_on_the_seed(run_of: Any, exact: Any) -> None:
     (first, figures), (second, again) = exact, run_of(EXACT)
     assert len(first) == 12
     assert (first, figures["held_out_loss"]) == (second, again["held_out_loss"])
-    assert curves.beside(run_of(EXACT, "train.seed=1")[0], first)["largest_difference"] > 0.05
+    assert curves.compared(run_of(EXACT, "train.seed=1")[0], first)["largest_difference"] > 0.05
 
 
 @pytest.mark.parametrize("name", ["last layer", "attention"])
-def test_what_is_only_computed_otherwise_differs_by_rounding_alone(name: str, run_of: Any, exact: Any) -> None:
+def test_exact_replacements_differ_by_rounding_alone(name: str, run_of: Any, exact: Any) -> None:
     (true, figures), (losses, found) = exact, run_of(curves.way_of(name, EXACT, CPU))
-    assert curves.beside(losses, true)["largest_difference"] < 1e-4
+    assert curves.compared(losses, true)["largest_difference"] < 1e-4
     assert found["held_out_loss"] == pytest.approx(figures["held_out_loss"], abs=1e-4)
 
 
 @pytest.mark.parametrize("name", ["half", "pure", "all"])
-def test_half_precision_stays_near_and_is_not_the_same(name: str, run_of: Any, exact: Any) -> None:
+def test_half_precision_is_close_and_not_equal(name: str, run_of: Any, exact: Any) -> None:
     losses, _ = run_of(curves.way_of(name, EXACT, CPU))
-    assert 0 < curves.beside(losses, exact[0])["largest_difference"] < 0.05
+    assert 0 < curves.compared(losses, exact[0])["largest_difference"] < 0.05
 
 
-def test_the_exact_way_computes_all_of_the_last_layer(run_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And a path that does not hands on what is to be read."""
+def test_the_exact_path_computes_all_of_the_last_layer(run_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the path that does not passes the selected positions on."""
     asked: list[bool] = []
     layer, forward = curves.Transformer, curves.Transformer.forward
 
@@ -105,19 +105,19 @@ def test_the_exact_way_computes_all_of_the_last_layer(run_of: Any, monkeypatch: 
 
 @settings(deadline=None)
 @given(LOSSES)
-def test_the_largest_difference_is_where_it_is_said_to_be(pairs: list[tuple[float, float]]) -> None:
+def test_the_largest_difference_is_at_its_reported_step(pairs: list[tuple[float, float]]) -> None:
     losses, exact = [list(part) for part in zip(*pairs, strict=True)]
-    found = curves.beside(losses, exact)
+    found = curves.compared(losses, exact)
     at = found["at_step"] - 1
     assert found["largest_difference"] == abs(losses[at] - exact[at])
     assert all(abs(one - other) <= found["largest_difference"] for one, other in pairs)
     assert found["mean_difference"] <= found["largest_difference"] * (1 + 1e-12)
-    assert curves.beside(exact, exact)["largest_difference"] == 0
+    assert curves.compared(exact, exact)["largest_difference"] == 0
 
 
 @settings(deadline=None)
 @given(LOSSES)
-def test_every_curve_is_in_the_picture_whatever_its_losses(pairs: list[tuple[float, float]]) -> None:
+def test_every_curve_is_drawn_whatever_its_losses(pairs: list[tuple[float, float]]) -> None:
     exact, losses = [list(part) for part in zip(*pairs, strict=True)]
     drawn = curves.picture("a & b", {"exact": exact, "half": losses, "pure": exact})
     root = ElementTree.fromstring(drawn)
@@ -129,7 +129,7 @@ def test_every_curve_is_in_the_picture_whatever_its_losses(pairs: list[tuple[flo
     assert "inf" not in drawn
 
 
-def test_the_command_leaves_figures_and_a_picture_of_what_can_be_done_here(
+def test_the_command_writes_figures_and_a_chart_of_the_available_paths(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = prepared(tmp_path)

@@ -1,4 +1,4 @@
-"""BLEU by length: which sentences go together, how each group is scored, and that two folders are enough."""
+"""BLEU by length: the groups of sentences, their scores, and the command with two folders."""
 
 import json
 import sys
@@ -18,14 +18,14 @@ SOURCES = ["a", "a b", "a b c", "a b c d", "a b c d e f"]
 GOLD = ["x", "x y z w", "x y z w v", "p q r s", "p q r s t u"]
 
 
-def test_sentences_go_together_by_their_words_and_none_is_lost() -> None:
+def test_sentences_are_grouped_by_length_and_none_is_lost() -> None:
     found = lengths.numbers([1, 2, 3, 4, 6, 2], [4, 2])
     assert found == {"1 to 2": [0, 1, 5], "3 to 4": [2, 3], "5 to 6": [4]}
     assert lengths.numbers([3, 3], [2, 9]) == {"3 to 9": [0, 1]}
     assert lengths.numbers([1, 2], [1]) == {"1": [0], "2": [1]}
 
 
-def test_each_group_is_scored_as_one_text() -> None:
+def test_each_group_is_scored_as_one_corpus() -> None:
     said = {"one": GOLD, "other": [*GOLD[:3], "p q", "p q r s"]}
     groups = lengths.grouped(SOURCES, GOLD, said, [3])
     assert [(group.name, group.sentences, group.words) for group in groups] == [("1 to 3", 3, 2.0), ("4 to 6", 2, 5.0)]
@@ -36,7 +36,7 @@ def test_each_group_is_scored_as_one_text() -> None:
     assert "<svg" in page.chart
 
 
-def test_two_folders_make_a_table_and_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_two_folders_give_a_table_and_a_chart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     data = letters(tmp_path / "data", 40, 12)
     quick = ["train.device=cpu", "train.precision=float32", "train.steps=1", "train.checkpoints=0", "data.batch_size=8"]
     small = [

@@ -1,4 +1,4 @@
-"""The race: what counts, what is kept, and what is measured anew. The training itself is tested where it lives."""
+"""The seven-minute race: recipes, jobs, means, and which results are kept. Training itself has tests of its own."""
 
 import json
 import math
@@ -34,7 +34,7 @@ RECIPES = sorted(
 
 
 class Threads(ThreadPoolExecutor):
-    """Stands in for processes: nothing that is handed to it need be pickled."""
+    """Replaces the pool of processes: nothing needs to be pickled."""
 
     def __init__(self, workers: int, *_: Any) -> None:
         super().__init__(workers)
@@ -45,7 +45,7 @@ def job(task: str, seed: int) -> race.Job:
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: str(path.name))
-def test_a_recipe_races_with_nothing_changed_but_its_time_and_its_place(path: Path) -> None:
+def test_only_budget_and_paths_of_a_recipe_are_changed(path: Path) -> None:
     own, (name, raced) = pretraining.read_recipe(path, []), race.raced(str(path), Path("text/data"), 7)
     assert name == path.stem
     assert (raced.train.budget, raced.train.steps, raced.train.epochs) == ("420s", None, None)
@@ -56,7 +56,7 @@ def test_a_recipe_races_with_nothing_changed_but_its_time_and_its_place(path: Pa
     assert config.first_difference(own, raced, frozenset(changed)) is None
 
 
-def test_a_recipe_is_the_same_wherever_its_folders_lie_and_another_on_another_text() -> None:
+def test_a_recipe_is_identified_without_its_paths_and_with_its_text() -> None:
     here, there, other = (
         race.raced("bert-base", Path(place), 7)[1]
         for place in ("here/race-1-30522/data", "there/race-1-30522/data", "here/race-2-30522/data")
@@ -78,7 +78,7 @@ def test_overrides_after_a_path_hold_and_are_part_of_the_name() -> None:
 
 
 @pytest.mark.parametrize(("said", "extent"), [("steps=9", (9, None, None)), ("epochs=0.5", (None, 0.5, None))])
-def test_an_entry_that_says_how_long_is_not_cut_off_by_the_clock(said: str, extent: tuple[Any, ...]) -> None:
+def test_an_entry_with_its_own_length_is_not_bounded_by_the_budget(said: str, extent: tuple[Any, ...]) -> None:
     entry = f"tiny/bert train.{said}"
     name, raced = race.raced(entry, Path("text/data"), 2)
     assert (name, raced.train.steps, raced.train.epochs, raced.train.budget) == (f"bert train.{said}", *extent)
@@ -100,8 +100,8 @@ def test_a_raced_run_validates_before_and_after_the_clock_runs_and_saves_nothing
     assert 0 < figures["held_out_loss"] < 2 * math.log(100)
 
 
-def test_a_recipe_is_found_again_after_it_got_new_settings() -> None:
-    """A file of results may be older than a setting; it then meant what is usual."""
+def test_a_recipe_is_found_again_after_a_new_setting_was_added() -> None:
+    """A file of results may be older than a setting, which then had its default."""
     same = race.identity(race.raced("bert-base", Path("text/data"), 7)[1])
     older = "\n".join(line for line in same.splitlines() if not line.startswith("clip ="))
     rows = {"row": {"recipe": older, "code": "old", "folder": "run", "pretrained": {}}}
@@ -120,11 +120,11 @@ def test_the_long_task_begins_first_and_runs_once() -> None:
 
 
 @given(st.sets(st.sampled_from(["BLiMP", *race.TASKS])))
-def test_the_tasks_asked_for_and_no_others_are_measured(tasks: set[str]) -> None:
+def test_only_the_requested_tasks_are_scored(tasks: set[str]) -> None:
     assert {one.task for one in race.jobs(sorted(tasks), Path(), Path(), (), race.Size())} == tasks
 
 
-def test_a_task_is_learnt_as_the_tuning_says_but_by_the_seed_of_its_job() -> None:
+def test_a_task_is_fine_tuned_with_the_given_overrides_and_the_seed_of_its_job() -> None:
     said = ("optimizer.learning_rate=1e-4", "task.pooling=mean", "train.epochs=2", "train.seed=5")
     usual, other = (race.learning(replace(job("CoLA", 1), tuning=tuning), Path("out")) for tuning in ((), said))
     assert (usual.optimizer.learning_rate, usual.task.settings.pooling, usual.train.epochs) == (5e-5, None, 4)
@@ -137,7 +137,7 @@ def test_a_task_is_learnt_as_the_tuning_says_but_by_the_seed_of_its_job() -> Non
 @pytest.mark.slow
 @settings(deadline=None)
 @given(st.fixed_dictionaries({task: st.lists(POINTS, min_size=1, max_size=4) for task in race.TASKS}))
-def test_tasks_count_alike_however_many_seeds_they_have(points: dict[str, list[float]]) -> None:
+def test_all_tasks_have_the_same_weight_whatever_their_seeds(points: dict[str, list[float]]) -> None:
     scores = {task: {str(seed): one for seed, one in enumerate(found)} for task, found in points.items()}
     known = race.summary(scores)
     means = [sum(found) / len(found) for found in points.values()]
@@ -152,7 +152,7 @@ def test_the_published_row_is_the_mean_of_its_tasks() -> None:
     assert sum(points[task][0] for task in race.TASKS) / 5 == pytest.approx(points["mean"][0], abs=0.05)
 
 
-def test_an_error_comes_back_from_a_process_as_it_was() -> None:
+def test_errors_survive_pickling() -> None:
     for error in (
         RunError("here", "it stopped", "Go on"),
         RunError("here", "why", "Did you mean 'x'?"),
@@ -168,7 +168,7 @@ def test_an_error_comes_back_from_a_process_as_it_was() -> None:
         )
 
 
-def test_what_fails_is_counted_and_what_is_known_is_not_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_are_counted_and_known_scores_are_not_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     def work(one: Any) -> float:
         if one.task == "RTE":
             raise RunError("run", "stopped")
@@ -185,10 +185,10 @@ def test_what_fails_is_counted_and_what_is_known_is_not_measured_again(monkeypat
     assert row["scoring_seconds"] >= 100  # of all calls together
 
 
-def test_a_network_that_cannot_be_tuned_so_fails_its_job_in_one_line(
+def test_settings_that_do_not_fit_a_network_fail_its_job_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """BERT has no mean of tokens to classify by; with the first token the same job has a score."""
+    """BERT has no mean pooling for classification; with the first token the same job has a score."""
     tokenizer = Tokenizer.load(prepared(tmp_path) / "tokenizer")
     made = recipe(tmp_path, tmp_path, f"model.vocabulary={tokenizer.vocabulary}").model.settings
     folders.write(tmp_path / "model", made, MaskedLM(Transformer(made), MaskedLM.Config(pairs="none")).state_dict())
@@ -208,7 +208,7 @@ def test_a_network_that_cannot_be_tuned_so_fails_its_job_in_one_line(
     assert -100 <= row["scores"]["CoLA"]["0"] <= 100
 
 
-def test_the_number_of_pairs_concerns_no_task_but_its_own() -> None:
+def test_the_number_of_pairs_concerns_only_blimp() -> None:
     protocol = {"tuning": "", "pairs": 200, "code": "own"}
     row = {"protocol": protocol, "scores": {"BLiMP": {"0": 60.0}, "CoLA": {"0": 10.0}}}
     assert race.alike(row, protocol) == row["scores"]
@@ -218,7 +218,7 @@ def test_the_number_of_pairs_concerns_no_task_but_its_own() -> None:
 
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list[str], dict[str, Any]]]:
-    """The command with all that takes long left out: what it measured, and the rows it left."""
+    """The command without the slow parts: the scores it computed, and the rows it wrote."""
     measured: list[str] = []
     figures = {"seconds": 1.0, "tokens": 10, "tokens_per_second": 10.0, "held_out_loss": 3.0}
     monkeypatch.setattr(race, "ProcessPoolExecutor", Threads)
@@ -245,7 +245,7 @@ ROW = "bert, 0.2 min"
 Command = Callable[..., tuple[list[str], dict[str, Any]]]
 
 
-def test_the_same_command_measures_nothing_twice(command: Command) -> None:
+def test_the_same_command_computes_no_score_twice(command: Command) -> None:
     first, rows = command()
     assert first == sorted(["bert-tiny", *SCORED])
     assert rows[ROW]["summary"]["mean"] == [50.0, 0.0]
@@ -253,7 +253,7 @@ def test_the_same_command_measures_nothing_twice(command: Command) -> None:
     assert command("--seeds", "2")[0] == ["CoLA 1", "MRPC 1", "RTE 1", "STS-B 1"]
 
 
-def test_other_code_pretrains_anew_unless_only_scores_are_asked_for(command: Command) -> None:
+def test_other_code_pretrains_again_unless_only_scoring(command: Command) -> None:
     folder = command()[1][ROW]["folder"]
     scored, rows = command("--only-score", code="second")
     assert (scored, rows[ROW]["folder"], rows[ROW]["code"]) == (SCORED, folder, "first")
@@ -262,7 +262,7 @@ def test_other_code_pretrains_anew_unless_only_scores_are_asked_for(command: Com
     assert (rows[ROW]["folder"] != folder, rows[ROW]["code"]) == (True, "third")
 
 
-def test_another_tuning_is_another_row_of_the_same_model(command: Command) -> None:
+def test_other_fine_tuning_settings_are_another_row_of_the_same_model(command: Command) -> None:
     folder = command()[1][ROW]["folder"]
     scored, rows = command("--tuning", "task.pooling=mean  optimizer.learning_rate=1e-4")
     other = f"{ROW}, tuned task.pooling=mean optimizer.learning_rate=1e-4"
@@ -270,7 +270,7 @@ def test_another_tuning_is_another_row_of_the_same_model(command: Command) -> No
     assert {name: row["folder"] for name, row in rows.items()} == {ROW: folder, other: folder}
     assert rows[other]["protocol"]["tuning"] == "task.pooling=mean optimizer.learning_rate=1e-4"
     with pytest.raises(RecipeError, match="unknown key 'poling'"):
-        command("--tuning", "task.poling=mean", "--recipes", "no/such.toml")  # before a recipe is even looked for
+        command("--tuning", "task.poling=mean", "--recipes", "no/such.toml")  # before the recipe is read
 
 
 def test_variants_of_one_file_are_rows_of_their_own(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
@@ -304,7 +304,7 @@ def test_a_variant_that_cannot_be_pretrained_does_not_stop_the_others(
     assert command() == ([], {ROW: command()[1][ROW]})
 
 
-def test_only_the_tasks_asked_for_are_scored_and_more_can_be_asked_for_later(
+def test_only_the_requested_tasks_are_scored_and_more_can_be_added_later(
     command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scored, rows = command("--tasks", "none")
@@ -316,7 +316,7 @@ def test_only_the_tasks_asked_for_are_scored_and_more_can_be_asked_for_later(
     assert "unknown task 'cola'" in capsys.readouterr().err
 
 
-def test_other_pairs_are_asked_for_anew_and_nothing_else(command: Command) -> None:
+def test_another_number_of_pairs_scores_only_blimp_again(command: Command) -> None:
     command()
     scored, rows = command("--pairs", "50")
     assert (scored, rows[ROW]["protocol"]["pairs"]) == (["BLiMP 0"], 50)

@@ -219,7 +219,7 @@ def test_a_model_is_used_on_the_fastest_device_that_works(monkeypatch: pytest.Mo
         (lambda: bertsmith.pretrain("bert-tinny"), "bert-tinny: there is no such recipe. Did you mean 'bert-tiny'?"),
         (lambda: bertsmith.pretrain("bert-tiny", learning_rate="fast"), "rate: expected a number, got 'fast'."),
         (lambda: bertsmith.finetune("x", "y.csv"), "out: is missing. Give a path."),
-        (lambda: bertsmith.finetune("x", "y", "z", task="clasify"), "'clasify' is not known. Did you mean 'classify'?"),
+        (lambda: bertsmith.finetune("x", "y", "z", task="clasify"), "no task 'clasify'. Did you mean 'classify'?"),
         (lambda: bertsmith.finetune("x", "y.csv", out="z", seeds=0), "seeds: is 0. Give 1 or more."),
         (lambda: bertsmith.make([], "z"), "texts: is an empty list. Give at least one path."),
         (lambda: bertsmith.make("", "z"), "texts: is ''. Give a path."),

@@ -1,4 +1,4 @@
-"""`bertsmith evaluate MODEL FILE`: a taught model measured on any labelled file, ours or a foreign one."""
+"""`bertsmith evaluate MODEL FILE`: a fine-tuned model, ours or another's, on any labelled file."""
 
 import json
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def learnt(base: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """A run that tells cats from dogs, and what it left."""
+    """A run that classifies cats and dogs, and its result."""
     folder = tmp_path_factory.mktemp("learnt")
     train = rows(folder / "train.csv", 96)
     settings = [*FAST, "optimizer.learning_rate=0.003", "train.steps=30", 'data.texts=["story"]', "data.label=animal"]
@@ -53,7 +53,7 @@ def learnt(base: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
 
 
 def kept(folder: Path, name: str, **learnt: Any) -> Path:
-    """A folder as others write it: a network with a head, which tells nothing of its training."""
+    """A folder as other libraries write it: a network with a head, without a record of its training."""
     task = CASES[name].task()
     folders.write(folder, shape(), task.state_dict(), finetuned=FinetunedTask(labels=task.labels, **learnt))
     tokenizer().save(folder)
@@ -63,8 +63,7 @@ def kept(folder: Path, name: str, **learnt: Any) -> Path:
 # --------------------------------------------------------------------------------------- what fine-tuning leaves
 
 
-@pytest.mark.slow
-def test_fine_tuning_leaves_a_page_a_baseline_and_the_score_before_training(learnt: tuple[Path, dict]) -> None:
+def test_fine_tuning_writes_a_report_with_baselines_and_the_untrained_score(learnt: tuple[Path, dict]) -> None:
     run, result = learnt
     assert result["details"]["baseline"]["metrics"]["accuracy"] == 0.5
     assert 0 <= result["untrained"]["accuracy"] <= 1
@@ -76,7 +75,7 @@ def test_fine_tuning_leaves_a_page_a_baseline_and_the_score_before_training(lear
     assert result["details"]["metrics"]["accuracy"] == figures["accuracy"]
 
 
-def test_a_run_that_learns_nothing_is_warned_of(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_run_that_learns_nothing_gets_a_warning(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     train = rows(tmp_path / "train.csv", 32)
     settings = [*FAST, "optimizer.learning_rate=1e-9", "train.steps=1", 'data.texts=["story"]', "data.label=animal"]
     dev = rows(tmp_path / "dev.csv", 20)
@@ -93,7 +92,7 @@ def test_a_run_that_learns_nothing_is_warned_of(base: Path, tmp_path: Path, caps
 # ------------------------------------------------------------------------------------------ evaluate MODEL FILE
 
 
-def test_a_taught_model_is_measured_by_its_own_columns_on_another_file(
+def test_a_fine_tuned_model_is_evaluated_by_its_training_columns(
     learnt: tuple[Path, dict], tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     data = rows(tmp_path / "test.csv", 60)
@@ -122,7 +121,7 @@ def test_blocks_do_not_change_the_result(
     assert parts["details"]["confusion"] == whole["details"]["confusion"]
 
 
-def test_the_files_of_every_task_are_measured_on_a_foreign_folder(tmp_path: Path) -> None:
+def test_every_task_is_evaluated_with_a_foreign_folder(tmp_path: Path) -> None:
     conll = tmp_path / "test.conll"
     conll.write_text("\n\n".join("the O\ncat B-X\nsees O" for _ in range(5)) + "\n")
     tagged = evaluate.evaluate_file(kept(tmp_path / "tag", "tag", task="tag"), conll)
@@ -136,7 +135,7 @@ def test_the_files_of_every_task_are_measured_on_a_foreign_folder(tmp_path: Path
 
 
 @pytest.mark.parametrize("names", [("0", "2"), ("No", "YES")])
-def test_labels_by_number_or_in_capitals_are_the_models(
+def test_labels_match_by_index_or_in_another_case(
     names: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     model = kept(tmp_path / "model", "class", task="classify")
@@ -146,7 +145,7 @@ def test_labels_by_number_or_in_capitals_are_the_models(
     assert f"labels by the model's names: '{names[0]}' is 'no', '{names[1]}' is 'yes'" in capsys.readouterr().out
 
 
-def test_a_label_that_was_never_learnt_is_wrong_and_no_reason_to_stop(tmp_path: Path) -> None:
+def test_an_unknown_label_counts_as_wrong_and_is_no_error(tmp_path: Path) -> None:
     model = kept(tmp_path / "model", "class", task="classify")
     result = evaluate.evaluate_file(model, rows(tmp_path / "test.csv", 20, ("no", "perhaps"), "text,label"))
     assert result["details"]["unknown"] == {"perhaps": 10}
@@ -160,8 +159,8 @@ def refusals(tmp_path: Path, base: Path) -> Iterator[tuple[type[BertsmithError],
     remedy = "Name the column of the label with data.label='...', or rename the labels."
     yield TextError, f"{other}: {fact}. {remedy}", [model, other]
     yield FolderError, f"{base}: was not fine-tuned. Fine-tune it first with: bertsmith finetune.", [base, data]
-    yield RunError, f"{data}: is a file. Name a folder to write to.", [model, data, data]
-    remedy = "Choose another folder for the measurement."
+    yield RunError, f"{data}: is a file. Name a folder.", [model, data, data]
+    remedy = "Choose another folder for the evaluation."
     yield RunError, f"{model}: is the folder of a model. {remedy}", [model, data, model]
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "recipe.toml").touch()
@@ -171,14 +170,14 @@ def refusals(tmp_path: Path, base: Path) -> Iterator[tuple[type[BertsmithError],
     yield TextError, f"{empty}: holds no test file and no dev file. Name the file itself.", [model, empty]
 
 
-def test_what_cannot_be_measured_is_told_in_one_line(base: Path, tmp_path: Path) -> None:
+def test_data_that_cannot_be_evaluated_is_refused_in_one_line(base: Path, tmp_path: Path) -> None:
     for kind, line, arguments in refusals(tmp_path, base):
         with pytest.raises(kind) as caught:
             evaluate.evaluate_file(*arguments)
         assert str(caught.value) == line
 
 
-def test_no_data_and_a_suite_without_a_folder_are_told_in_one_line(base: Path, tmp_path: Path) -> None:
+def test_no_data_and_a_suite_without_a_folder_are_refused_in_one_line(base: Path, tmp_path: Path) -> None:
     how: dict[str, Any] = {"suite": None, "data": None, "out": None, "seeds": 1, "limit": None, "shots": None}
     for words in ([], ["train.steps=3"]):
         with pytest.raises(RecipeError) as caught:
@@ -187,10 +186,10 @@ def test_no_data_and_a_suite_without_a_folder_are_told_in_one_line(base: Path, t
         assert str(caught.value) == f"evaluate: there is no data. {remedy}"
     with pytest.raises(RecipeError) as caught:
         evaluate.evaluate(base, [str(tmp_path)], **{**how, "suite": "blimp"})
-    assert str(caught.value) == "--out: the suite blimp leaves a folder. Name it: --out runs/measured."
+    assert str(caught.value) == "--out: the suite blimp needs an output folder. Give one: --out runs/evaluation."
 
 
-def test_of_a_folder_the_test_file_is_measured(tmp_path: Path) -> None:
+def test_the_test_file_of_a_folder_is_evaluated(tmp_path: Path) -> None:
     model = kept(tmp_path / "model", "class", task="classify")
     rows(tmp_path / "dev.csv", 4, ("no", "yes"), "text,label")
     assert evaluate.evaluate_file(model, tmp_path)["details"]["examples"] == 4
@@ -198,7 +197,7 @@ def test_of_a_folder_the_test_file_is_measured(tmp_path: Path) -> None:
     assert evaluate.evaluate_file(model, tmp_path)["details"]["examples"] == 6
 
 
-def test_sentence_vectors_are_measured_by_finding_partners(base: Path, tmp_path: Path) -> None:
+def test_sentence_embeddings_are_evaluated_by_retrieval(base: Path, tmp_path: Path) -> None:
     folder = tmp_path / "vectors"
     task = CASES["pairs"].task()
     folders.write(folder, shape(), task.state_dict())
@@ -279,9 +278,7 @@ TAUGHT: dict[str, dict[str, Any]] = {
         ("choices.csv", "tag", "multiple-choice questions, and the model tags tokens. Give it"),
     ],
 )
-def test_a_file_for_another_task_is_refused_by_what_it_holds_and_what_the_model_does(
-    name: str, model: str, said: str, tmp_path: Path
-) -> None:
+def test_a_file_for_another_task_is_refused_with_both_tasks(name: str, model: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_text(WRONG[name])
     with pytest.raises(TextError) as caught:
@@ -289,14 +286,14 @@ def test_a_file_for_another_task_is_refused_by_what_it_holds_and_what_the_model_
     assert str(caught.value).startswith(f"{path}: holds {said}")
 
 
-def test_what_an_f1_is_of_is_said_on_the_terminal_on_the_page_and_in_the_card(
+def test_the_class_of_an_f1_is_named_on_terminal_report_and_model_card(
     learnt: tuple[Path, dict], tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     result = evaluate.evaluate_file(learnt[0], rows(tmp_path / "test.csv", 20), tmp_path / "out")
     evaluate.show(result, None)
     finetune.show(learnt[1], learnt[0])
     said = capsys.readouterr().out
-    assert said.count("F1 of 'purr'") == 4  # and the mean of it and the accuracy, both times
+    assert said.count("F1 of 'purr'") == 4  # alone and in the mean with accuracy, twice each
     assert "macro F1 of" not in said
     assert result["details"]["positive"] == "purr"
     for place in (tmp_path / "out" / "report.html", learnt[0] / "report.html", learnt[0] / "model" / "README.md"):

@@ -1,4 +1,4 @@
-"""Fine-tuning from files to a folder: guessed, learnt, interrupted, gone on with, and told with its protocol."""
+"""Fine-tuning from files to a model folder: guesses, training, resuming, seeds and the result with its protocol."""
 
 import json
 import os
@@ -47,7 +47,7 @@ OTHERS = ["river", "garden", "the", "old", "green", "in"]
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model folder that knows nothing yet."""
+    """A model folder with random weights."""
     folder = tmp_path_factory.mktemp("base")
     objective = MaskedLM(Transformer(shape(max_length=32)), MaskedLM.Config(pairs="nsp"))
     initialise(objective, 0)
@@ -97,7 +97,7 @@ def losses(out: Path) -> list[float]:
 
 @pytest.fixture(scope="module")
 def learnt(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nobody disturbs."""
+    """A run without interruption."""
     out = tmp_path_factory.mktemp("runs") / "whole"
     finetuning.finetune(recipe(base, data, out))
     return out
@@ -111,7 +111,7 @@ def guessed(path: Path, *overrides: str, **said: Any) -> FineTune:
     return task_recipe.build_recipe(Path("model"), path, Path("out"), overrides=overrides, **how)
 
 
-def test_a_folder_of_glue_is_known_by_its_name_and_its_columns(tmp_path: Path) -> None:
+def test_a_glue_folder_is_recognised_by_its_name_and_its_columns(tmp_path: Path) -> None:
     cola = tmp_path / "CoLA"
     cola.mkdir()
     for name in ("train.tsv", "dev.tsv"):
@@ -130,7 +130,7 @@ def test_a_folder_of_glue_is_known_by_its_name_and_its_columns(tmp_path: Path) -
         ("RTE", "index\tsentence1\tsentence2\tlabel", "0\ta cat\ta dog\tentailment", {"metric": "accuracy"}),
     ],
 )
-def test_tasks_of_glue_are_measured_as_glue_measures(
+def test_glue_tasks_have_glues_own_metrics(
     name: str, header: str, row: str, settings: dict[str, str], tmp_path: Path
 ) -> None:
     folder = tmp_path / name
@@ -169,7 +169,7 @@ def test_the_dev_file_of_a_folder_is_found_and_another_may_be_named(tmp_path: Pa
     assert guessed(tmp_path, dev=tmp_path / "test.csv").data.dev == tmp_path / "test.csv"
 
 
-def test_what_is_said_goes_before_what_is_guessed(tmp_path: Path) -> None:
+def test_given_settings_take_precedence_over_guesses(tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_text("")
     found = guessed(
         tmp_path,
@@ -194,7 +194,7 @@ def test_what_is_said_goes_before_what_is_guessed(tmp_path: Path) -> None:
     )
 
 
-def test_a_folder_without_a_training_file_is_told(tmp_path: Path) -> None:
+def test_a_folder_without_a_training_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "letters.csv").write_text("")
     with pytest.raises(TextError) as caught:
         guessed(tmp_path)
@@ -205,30 +205,30 @@ def test_a_folder_without_a_training_file_is_told(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------- end to end
 
 
-def test_what_can_be_told_apart_is_learnt_and_the_folder_classifies(learnt: Path) -> None:
+def test_separable_classes_are_learnt_and_the_model_folder_classifies(learnt: Path) -> None:
     result = json.loads((learnt / "result.json").read_text())
     assert result["headline"] == "accuracy"
     assert result["summary"]["accuracy"]["mean"] > 0.9
-    assert result["summary"]["accuracy"]["low"] is None  # one run says nothing of others
+    assert result["summary"]["accuracy"]["low"] is None  # one run has no interval
     model = bertsmith.load(learnt / "model")
     said = model.classify(["the old cat in the garden", "green river dog"])
     assert [one["label"] for one in said] == ["purr", "bark"]
 
 
-def test_the_columns_that_were_learnt_from_are_kept_with_the_model_and_a_run_is_opened_as_its_model(
+def test_the_training_columns_are_kept_in_the_model_folder_and_a_run_opens_as_its_model(
     learnt: Path, base: Path, data: Path, tmp_path: Path
 ) -> None:
     model = bertsmith.load(learnt)  # the folder of the run
     assert model.path == str(learnt / "model")
     said = json.loads((learnt / "model" / "config.json").read_text())["bertsmith"]["learnt_from"]
     columns = {"kind": "classify", "texts": ["text"], "label": "label", "joined": 1}
-    measured = {"length": 16, "counts": {"bark": 48, "purr": 48}, "mean": None, "temperature": said["temperature"]}
+    measured = {"max_length": 16, "counts": {"bark": 48, "purr": 48}, "mean": None, "temperature": said["temperature"]}
     assert said == columns | measured
     assert 0.1 <= said["temperature"] <= 10
     assert recipe(learnt, data, tmp_path).model == learnt / "model"
 
 
-def test_the_result_tells_how_it_was_come_by(learnt: Path, base: Path, data: Path) -> None:
+def test_the_result_has_its_protocol(learnt: Path, base: Path, data: Path) -> None:
     result = json.loads((learnt / "result.json").read_text())
     protocol = result["protocol"]
     assert protocol["examples"] == {"train": 96, "dev": 40}
@@ -246,14 +246,14 @@ def test_the_result_tells_how_it_was_come_by(learnt: Path, base: Path, data: Pat
     assert len(losses(learnt)) == 36
 
 
-def test_the_figures_are_those_of_the_model_that_is_left(learnt: Path, data: Path) -> None:
+def test_the_metrics_are_those_of_the_exported_model(learnt: Path, data: Path) -> None:
     rows = [line.rsplit(",", 1) for line in (data / "dev.csv").read_text().splitlines()[1:]]
     said = bertsmith.load(learnt / "model").classify([text for text, _ in rows])
     right = np.mean([one["label"] == label for one, (_, label) in zip(said, rows, strict=True)])
     assert right == json.loads((learnt / "result.json").read_text())["summary"]["accuracy"]["mean"]
 
 
-def test_run_again_it_does_nothing_more(learnt: Path, base: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_run_is_not_repeated(learnt: Path, base: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = (learnt / "result.json").read_text()
     monkeypatch.setattr(finetuning, "run_seed", lambda *parts: pytest.fail("it ran again"))
     finetuning.finetune(recipe(base, data, learnt))
@@ -269,7 +269,7 @@ def test_another_recipe_in_the_same_folder_is_refused(learnt: Path, base: Path, 
     )
 
 
-def test_several_seeds_have_an_interval_and_the_best_of_them_is_left(base: Path, data: Path, tmp_path: Path) -> None:
+def test_several_seeds_have_an_interval_and_the_best_model_is_kept(base: Path, data: Path, tmp_path: Path) -> None:
     short = [*FAST, "optimizer.learning_rate=0.001", "train.steps=6"]
     first = finetuning.finetune(recipe(base, data, tmp_path, *short, seeds=1))
     result = finetuning.finetune(recipe(base, data, tmp_path, *short, seeds=3))
@@ -295,7 +295,7 @@ def losses_of(out: Path, seed: int) -> list[float]:
 # ------------------------------------------------------------------------------------------------- interrupted
 
 
-def test_a_run_that_died_goes_on_and_ends_with_the_same_weights(
+def test_a_killed_run_resumes_and_ends_with_the_same_weights(
     learnt: Path, base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save, saved = Trainer.save, []
@@ -319,7 +319,7 @@ def test_a_run_that_died_goes_on_and_ends_with_the_same_weights(
     assert one == other
 
 
-def test_asked_to_stop_it_saves_and_goes_on_from_there(
+def test_an_interrupted_run_saves_and_resumes(
     learnt: Path, base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     update = Trainer.update
@@ -343,7 +343,7 @@ def test_asked_to_stop_it_saves_and_goes_on_from_there(
 
 
 class Scripted:
-    """A measure that says what it is told to, and remembers the weights it was asked about.
+    """A metric with given values, which records the weights of each evaluation.
 
     Before the first step it is asked, too, and scores best of all: a baseline whose weights nobody keeps.
     """
@@ -361,7 +361,7 @@ class Scripted:
 
 
 @pytest.mark.parametrize(("keep", "kept"), [("best", 1), ("last", 3)])
-def test_the_weights_of_the_best_evaluation_are_kept_or_those_of_the_last(
+def test_the_weights_of_the_best_or_the_last_evaluation_are_kept(
     keep: str, kept: int, base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = Scripted(monkeypatch, 0.3, 0.8, 0.8, 0.5)
@@ -374,7 +374,7 @@ def test_the_weights_of_the_best_evaluation_are_kept_or_those_of_the_last(
     assert run["metrics"]["step"] == (4 if keep == "best" else 8)
 
 
-def test_without_a_better_score_it_ends_early(
+def test_early_stopping_after_evaluations_without_a_better_score(
     base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = Scripted(monkeypatch, 0.5, 0.6, 0.6, 0.4, 0.9, 0.9)
@@ -390,12 +390,12 @@ def test_without_a_better_score_it_ends_early(
 
 
 def moved(out: Path, base: Path) -> set[str]:
-    """The weights of the trunk that are not as they were."""
+    """The weights of the trunk that have changed."""
     before, after = folders.read(base).state_dict, weights(out)
     return {name for name in after if name.startswith("trunk.") and not torch.equal(before[name], after[name])}
 
 
-def test_a_frozen_trunk_stays_as_it_is_bit_for_bit(base: Path, data: Path, tmp_path: Path) -> None:
+def test_a_frozen_trunk_does_not_change_by_a_bit(base: Path, data: Path, tmp_path: Path) -> None:
     finetuning.finetune(recipe(base, data, tmp_path, *LEARN, "adapt.kind=frozen", "train.steps=5"))
     assert moved(tmp_path, base) == set()
     assert not torch.equal(
@@ -403,7 +403,7 @@ def test_a_frozen_trunk_stays_as_it_is_bit_for_bit(base: Path, data: Path, tmp_p
     )
 
 
-def test_lora_is_merged_into_the_model_and_written_beside_it(base: Path, data: Path, tmp_path: Path) -> None:
+def test_lora_is_merged_into_the_model_and_written_as_an_adapter(base: Path, data: Path, tmp_path: Path) -> None:
     settings = ["adapt.kind=lora", "adapt.rank=2", "train.steps=5"]
     finetuning.finetune(recipe(base, data, tmp_path, *LEARN, *settings))
     assert moved(tmp_path, base) == {f"trunk.layers.{n}.attention.qkv.weight" for n in range(2)}
@@ -420,7 +420,7 @@ def test_lora_is_merged_into_the_model_and_written_beside_it(base: Path, data: P
     assert again.classify(["the old cat"])[0]["probabilities"] == pytest.approx(said["probabilities"], abs=1e-5)
 
 
-def test_the_deeper_a_layer_the_less_it_moves(base: Path, data: Path, tmp_path: Path) -> None:
+def test_layer_decay_lowers_the_learning_rate_of_deeper_layers(base: Path, data: Path, tmp_path: Path) -> None:
     settings = ["adapt.layer_decay=0.1", "train.steps=1", "schedule.warmup=0", "optimizer.learning_rate=0.001"]
     finetuning.finetune(recipe(base, data, tmp_path, *LEARN, *settings, "keep=last"))
     before, after = folders.read(base).state_dict, weights(tmp_path)
@@ -428,14 +428,14 @@ def test_the_deeper_a_layer_the_less_it_moves(base: Path, data: Path, tmp_path: 
     def far(name: str) -> float:
         return float((after[name] - before[name]).abs().max())
 
-    # The first step of Adam goes as far as the rate.
+    # The first step of Adam is as long as the learning rate.
     assert far("pooler.dense.bias") == pytest.approx(1e-3, rel=0.05)
     assert far("trunk.layers.1.attention.output.bias") == pytest.approx(1e-4, rel=0.05)
     assert far("trunk.layers.0.attention.output.bias") == pytest.approx(1e-5, rel=0.05)
     assert far("trunk.embedding_norm.bias") == pytest.approx(1e-6, rel=0.05)
 
 
-def test_a_head_that_means_the_same_is_gone_on_with(tmp_path: Path) -> None:
+def test_a_head_of_the_same_task_and_labels_is_kept(tmp_path: Path) -> None:
     def kept(name: str, labels: tuple[str, ...], kind: str = "classify") -> set[str]:
         task = CASES[name].task()
         folders.write(tmp_path / name, shape(), task.state_dict(), finetuned=FinetunedTask(task=kind, labels=labels))
@@ -450,7 +450,7 @@ def test_a_head_that_means_the_same_is_gone_on_with(tmp_path: Path) -> None:
 # -------------------------------------------------------------------------------------------------------- data
 
 
-def test_without_a_dev_file_a_tenth_is_held_back(base: Path, data: Path, tmp_path: Path) -> None:
+def test_without_a_dev_file_a_tenth_is_held_out(base: Path, data: Path, tmp_path: Path) -> None:
     alone = recipe(base, data / "train.csv", tmp_path)
     assert alone.data.dev is None
     one, again = task_data.read(alone), task_data.read(alone)
@@ -463,11 +463,11 @@ def test_without_a_dev_file_a_tenth_is_held_back(base: Path, data: Path, tmp_pat
     assert result["protocol"]["measured_on"] == str(data / "train.csv")
 
 
-def test_many_examples_are_learnt_from_a_file_with_the_same_weights(
+def test_examples_spooled_to_disk_give_the_same_weights(
     learnt: Path, base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(examples, "MANY", 10)
-    monkeypatch.setattr(items, "SOME", 7)
+    monkeypatch.setattr(items, "CHUNK", 7)
     made = task_data.encode(
         chosen := recipe(base, data, tmp_path), shape(max_length=32), tokenizer(), task_data.read(chosen)
     )
@@ -477,7 +477,7 @@ def test_many_examples_are_learnt_from_a_file_with_the_same_weights(
     assert_equal(weights(tmp_path), weights(learnt))
 
 
-def test_texts_that_are_cut_are_counted_and_told(
+def test_truncated_texts_are_counted_and_reported(
     base: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = recipe(base, data, tmp_path, *LEARN, "train.steps=1", "data.max_length=8")
@@ -489,10 +489,10 @@ def test_texts_that_are_cut_are_counted_and_told(
     cut = [sum(length > 8 for length in part) for part in (lengths[:96], lengths[96:])]
     assert min(cut) > 0
     result = finetuning.finetune(found)
-    assert result["protocol"]["cut"] == sum(cut)
+    assert result["protocol"]["truncated"] == sum(cut)
     said = capsys.readouterr().out
-    assert f"{cut[0]} of 96 training texts are longer than 8 tokens and are cut" in said
-    assert f"{cut[1]} of 40 dev texts are longer than 8 tokens and are cut" in said
+    assert f"{cut[0]} of 96 training texts are longer than 8 tokens and are truncated" in said
+    assert f"{cut[1]} of 40 dev texts are longer than 8 tokens and are truncated" in said
     assert "96 training examples: texts from 'text', label from 'label'" in said
 
 
@@ -504,12 +504,12 @@ def test_sequences_longer_than_the_model_are_refused(base: Path, data: Path, tmp
     )
 
 
-def test_sequences_are_as_long_as_the_model_reads_where_nothing_is_said(base: Path, data: Path, tmp_path: Path) -> None:
+def test_the_default_length_is_at_most_the_models(base: Path, data: Path, tmp_path: Path) -> None:
     said = [one for one in LEARN if not one.startswith("data.max_length")]
     assert recipe(base, data, tmp_path, *said).data.max_length == 32
 
 
-def test_a_label_that_only_the_dev_file_has_is_told_with_its_place(base: Path, tmp_path: Path) -> None:
+def test_a_label_that_only_the_dev_file_has_is_refused_with_its_line(base: Path, tmp_path: Path) -> None:
     table(tmp_path / "train.csv", 8, 0)
     path = table(tmp_path / "dev.csv", 4, 1)
     path.write_text(path.read_text() + "the cat,pure\n")
@@ -526,7 +526,7 @@ def test_one_class_is_refused(base: Path, tmp_path: Path) -> None:
     assert str(caught.value) == "task: there is but one class, ('purr',). Give examples of at least two."
 
 
-def test_what_is_held_back_has_its_share_of_each_class(base: Path, tmp_path: Path) -> None:
+def test_the_held_out_set_is_stratified_by_class(base: Path, tmp_path: Path) -> None:
     labels = ["purr"] * 75 + ["bark"] * 20 + ["hiss"] * 4 + ["moo"]
     path = tmp_path / "train.csv"
     path.write_text("text,label\n" + "".join(f"the cat {row},{label}\n" for row, label in enumerate(labels)))
@@ -536,13 +536,13 @@ def test_what_is_held_back_has_its_share_of_each_class(base: Path, tmp_path: Pat
     assert (held.count("purr"), held.count("bark"), len(held)) == (8, 2, 10)
     assert "moo" not in held
     assert [example.location for example in one.dev.examples] == [example.location for example in again.dev.examples]
-    assert one.dev.description == "10 of the training examples, held back, of each class its share"
+    assert one.dev.description == "10 of the training examples, held out, stratified by class"
     assert {one.location for part in (one.train, one.dev) for one in part.examples} == {
         f"{path}:{n}" for n in range(2, 102)
     }
 
 
-def test_the_guess_and_the_defaults_for_few_rows_are_said(
+def test_the_guessed_task_and_the_defaults_for_few_rows_are_printed(
     base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "prices.csv"
@@ -553,8 +553,8 @@ def test_the_guess_and_the_defaults_for_few_rows_are_said(
     assert capsys.readouterr().out == (
         "Task: regression, numbers from 0.5 to 597.5 in 'price', the only column left; "
         "task.problem=single_label makes a class of each number\n"
-        "200 rows are few: 20 epochs, batches of 8, learning rate 0.0002; "
-        "train.epochs, data.batch_size and optimizer.learning_rate change it\n"
+        "200 rows are few: 20 epochs, batch size 8, learning rate 0.0002; "
+        "train.epochs, data.batch_size and optimizer.learning_rate change this\n"
     )
     said = ["train.epochs=2", "data.batch_size=4", "optimizer.learning_rate=1e-3", "task.problem=single_label"]
     found = task_recipe.build_recipe(base, path, tmp_path / "out", dev=None, task=None, seeds=1, overrides=said)
@@ -573,7 +573,7 @@ def test_many_rows_and_glue_keep_the_defaults(base: Path, tmp_path: Path) -> Non
         assert (found.train.epochs, found.data.batch_size, found.optimizer.learning_rate) == (3.0, 32, 5e-5)
 
 
-def test_pairs_of_texts_are_learnt_as_embeddings(base: Path, tmp_path: Path) -> None:
+def test_pairs_of_texts_train_sentence_embeddings(base: Path, tmp_path: Path) -> None:
     rows = [f"the cat {row},a cat of {row}" for row in range(20)]
     (tmp_path / "train.csv").write_text("\n".join(["question,answer", *rows]) + "\n")
     chosen = recipe(base, tmp_path, tmp_path / "out", *BRIEF)
@@ -592,7 +592,7 @@ def test_a_file_that_is_not_utf8_says_so(base: Path, tmp_path: Path) -> None:
 
 
 def predicted(run: Path, file: Path) -> list[dict[str, Any]]:
-    """What the model of a run says of a file that it could have learnt from."""
+    """The predictions of a run's model on a file."""
     predict.predict(run, [str(file)], out=run / "said.jsonl")
     return [json.loads(line) for line in (run / "said.jsonl").read_text().splitlines()]
 
@@ -600,7 +600,7 @@ def predicted(run: Path, file: Path) -> list[dict[str, Any]]:
 BRIEF = [*FAST, "optimizer.learning_rate=0.003", "train.steps=3"]
 
 
-def test_words_are_tagged(base: Path, tmp_path: Path) -> None:
+def test_token_classification(base: Path, tmp_path: Path) -> None:
     for name in ("train.conll", "dev.conll"):
         (tmp_path / name).write_text("the O\ncat B-PET\n\nold O\ndog B-PET\nriver O\n\n" * 8)
     result = finetuning.finetune(recipe(base, tmp_path, tmp_path / "out", *LEARN))
@@ -613,7 +613,7 @@ def test_words_are_tagged(base: Path, tmp_path: Path) -> None:
     assert found[1]["tags"] == ["O", "B-PET", "O"]
 
 
-def test_questions_are_answered(base: Path, tmp_path: Path) -> None:
+def test_question_answering(base: Path, tmp_path: Path) -> None:
     passage = "the old cat sees the green river"
     asked = [
         {"id": str(n), "question": "who sees ?", "answers": [{"text": "cat", "answer_start": 8}]} for n in range(8)
@@ -637,7 +637,7 @@ def test_questions_are_answered(base: Path, tmp_path: Path) -> None:
     assert [(one["id"], one["best"]) for one in found] == [(str(number), "cat") for number in range(8)]
 
 
-def test_endings_are_chosen(base: Path, tmp_path: Path) -> None:
+def test_multiple_choice(base: Path, tmp_path: Path) -> None:
     rows = ["context,ending0,ending1,label"] + ["the cat,likes,dog,0", "old river,dog,likes,1"] * 8
     for name in ("train.csv", "dev.csv"):
         (tmp_path / name).write_text("\n".join(rows) + "\n")
@@ -647,7 +647,7 @@ def test_endings_are_chosen(base: Path, tmp_path: Path) -> None:
     assert {one["ending"] for one in predicted(tmp_path / "out", tmp_path / "dev.csv")} == {"likes"}
 
 
-def test_vectors_are_learnt_and_pooled_as_the_folder_says(base: Path, tmp_path: Path) -> None:
+def test_sentence_embeddings_are_pooled_as_the_folder_says(base: Path, tmp_path: Path) -> None:
     rows = ["sentence1\tsentence2"] + ["the cat\ta cat", "old dog\tdog", "river green\tgreen river"] * 6
     for name in ("train.tsv", "dev.tsv"):
         (tmp_path / name).write_text("\n".join(rows) + "\n")
@@ -665,7 +665,7 @@ def test_vectors_are_learnt_and_pooled_as_the_folder_says(base: Path, tmp_path: 
     assert not any("cls." in name for name in tensors)
 
 
-def test_labels_and_numbers_are_learnt(base: Path, tmp_path: Path) -> None:
+def test_multi_label_classification_and_regression(base: Path, tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").write_text(
         "\n".join(json.dumps({"text": text, "labels": labels}) for text, labels in
                   [("the cat", ["pet", "soft"]), ("old dog", ["pet"]), ("river", [])] * 8)
@@ -683,7 +683,7 @@ def test_labels_and_numbers_are_learnt(base: Path, tmp_path: Path) -> None:
     assert list(bertsmith.load(tmp_path / "out" / "model").classify(["the cat"])[0]) == ["number"]
 
 
-def test_a_mistake_may_be_mended_in_the_same_folder(tmp_path: Path, base: Path) -> None:
+def test_a_mistake_can_be_corrected_in_the_same_folder(tmp_path: Path, base: Path) -> None:
     (tmp_path / "a.csv").write_text("text,label\n" + "the cat,a\nthe dog,b\n" * 8)
     given = {"dev": None, "task": None, "seeds": 1}
     with pytest.raises(RecipeError, match=r"^data\.max_length: sequences of 600 tokens do not fit"):
@@ -701,8 +701,8 @@ def test_a_mistake_may_be_mended_in_the_same_folder(tmp_path: Path, base: Path) 
         )
 
 
-def test_a_network_of_our_own_goes_the_whole_way(data: Path, tmp_path: Path) -> None:
-    """Pretrained with next sentences, whose head its folder has no room for; then a class from the mean of a text."""
+def test_a_native_network_is_pretrained_and_fine_tuned(data: Path, tmp_path: Path) -> None:
+    """Pretrained with NSP, whose head its folder layout lacks; then classification by mean pooling."""
     small = ["width=32", "heads=2", "layers=2", "feed_forward=48", "max_length=32"]
     changes = ["kind=smith-base", *small]
     text = tiny.prepared(tmp_path)
@@ -728,7 +728,7 @@ def test_a_network_of_our_own_goes_the_whole_way(data: Path, tmp_path: Path) -> 
     assert torch.equal(begun["pooler.dense.weight"], opened.state_dict["mlm_head.dense.weight"])
 
 
-def test_two_readings_without_dropout_would_be_one(data: Path, tmp_path: Path) -> None:
+def test_simcse_without_dropout_is_refused(data: Path, tmp_path: Path) -> None:
     still = shape(max_length=32, dropout=0.0, attention_dropout=0.0)
     objective = MaskedLM(Transformer(still), MaskedLM.Config(pairs="none"))
     folders.write(tmp_path / "still", still, objective.state_dict())
@@ -745,7 +745,7 @@ def test_two_readings_without_dropout_would_be_one(data: Path, tmp_path: Path) -
 # -------------------------------------------------------------------------------------------------- refusals first
 
 
-def test_a_model_that_is_not_there_is_refused_before_a_task_is_guessed(base: Path, data: Path, tmp_path: Path) -> None:
+def test_a_missing_model_is_refused_before_a_task_is_guessed(base: Path, data: Path, tmp_path: Path) -> None:
     for missing in (tmp_path / "nowhere", Path("bert-nowhere")):
         result = CliRunner().invoke(app, ["finetune", str(missing), str(data), "--out", str(tmp_path / "out")])
         assert result.exit_code == 1

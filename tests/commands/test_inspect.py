@@ -1,4 +1,4 @@
-"""The command that looks inside recurrent networks."""
+"""`inspect`: gradient flow and cells of recurrent networks."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from bertsmith.text.tokenizer import TokenizerConfig, train
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A text, an LSTM and a plain network, untaught."""
+    """A text, an untrained LSTM and an untrained plain RNN."""
     folder = tmp_path_factory.mktemp("look")
     tokenizer = train(write_text(folder / "text.txt", 12).read_text().split("\n"), TokenizerConfig(kind="words"))
     kinds: list[Cell] = ["rnn", "lstm"]
@@ -33,20 +33,19 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
-def test_networks_stand_side_by_side_on_one_page(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_networks_are_compared_on_one_page(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = place / "deep" / "page.html"
     inspect.inspect([place / "rnn" / "model", place / "lstm" / "model"], place / "text.txt", out)
     page = out.read_text(encoding="utf-8")
-    for heading in ("Felt through time", "Cells of rnn", "Cells of lstm", "letters of the last word"):
+    for heading in ("Gradient flow through time", "Cells of rnn", "Cells of lstm", "letters of the last word"):
         assert heading in page
     assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org", "")
     told = capsys.readouterr().out
-    assert "rnn: of a gradient" in told
+    assert "of the gradient reaches 16 tokens back" in told
     assert f"written {out}" in told
 
 
-def test_pngs_lie_beside_the_page(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pngs_are_written_next_to_the_page(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Path] = []
     monkeypatch.setattr(gradient_flow, "draw", lambda path, *_: drawn.append(path))
     monkeypatch.setattr(cells, "draw", lambda path, *_: drawn.append(path))
@@ -54,14 +53,14 @@ def test_pngs_lie_beside_the_page(place: Path, monkeypatch: pytest.MonkeyPatch) 
     assert drawn == [place / "page-time.png", place / "page-cells-lstm.png"]
 
 
-def test_what_cannot_be_looked_at_is_refused_in_one_line(place: Path, tmp_path: Path) -> None:
+def test_short_texts_and_other_networks_are_refused_in_one_line(place: Path, tmp_path: Path) -> None:
     (tmp_path / "few.txt").write_text("a few words\n")
-    with pytest.raises(TextError, match=r"few.txt: has too few words to look at. Give it a page."):
+    with pytest.raises(TextError, match=r"few.txt: has fewer than 16 words. Give it a page of text."):
         inspect.inspect([place / "lstm" / "model"], tmp_path / "few.txt", tmp_path / "page.html")
     shape = replace(BERT_TINY, vocabulary=60, width=8, heads=2, layers=1, feed_forward=8)
     folders.write(tmp_path / "bert", shape, build_network(shape).state_dict(prefix="trunk."))
     train(["some words here"], TokenizerConfig(vocabulary=100, min_frequency=1)).save(tmp_path / "bert")
     with pytest.raises(FolderError) as caught:
         inspect.inspect([tmp_path / "bert"], place / "text.txt", tmp_path / "page.html")
-    fact = "has no state that goes from token to token. Look at a network such as lstm-small."
+    fact = "is not a recurrent network. Use one such as lstm-small."
     assert str(caught.value) == f"{tmp_path / 'bert'}: {fact}"

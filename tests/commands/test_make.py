@@ -1,4 +1,4 @@
-"""From text to a model in a time: the budget is the clock on the wall, and what was chosen is said."""
+"""`make`: the wall-clock budget, the choices and their reasons, resuming, and the verdict."""
 
 import json
 import time
@@ -43,7 +43,7 @@ def timed(recipe: Recipe, budget: str) -> Recipe:
 # ------------------------------------------------------------------------------------------------------------ the time
 
 
-def test_a_wall_ends_a_run_at_a_moment_whatever_came_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wall_clock_budget_ends_a_run_whatever_came_before(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     clock = Clock(Extent(budget=1e9), wall=WallBudget(started=90.0, budget=60.0, reserve=10.0))
@@ -51,7 +51,7 @@ def test_a_wall_ends_a_run_at_a_moment_whatever_came_before(monkeypatch: pytest.
     clock.start()
     assert clock.progress(0, 0.0) == 0.0
     now[0] = 130.0
-    assert clock.progress(0, 0.0) == 0.5  # ten of the twenty that are left when ten are kept for the end
+    assert clock.progress(0, 0.0) == 0.5  # ten of twenty seconds; ten others are reserved for the end
     now[0] = 139.0
     assert clock.progress(0, 0.0) == pytest.approx(0.95)
     clock.reserve = 0.0
@@ -61,7 +61,7 @@ def test_a_wall_ends_a_run_at_a_moment_whatever_came_before(monkeypatch: pytest.
     assert (clock.training_seconds, clock.total_seconds) == (30.0, 60.0)
 
 
-def test_a_run_that_goes_on_has_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_run_has_the_rest_of_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     clock = Clock(Extent(budget=1e9), 20.0, WallBudget(started=100.0, budget=60.0), total_seconds=40.0)
@@ -73,7 +73,7 @@ def test_a_run_that_goes_on_has_the_time_that_is_left(monkeypatch: pytest.Monkey
 def test_evaluations_take_a_small_share_of_a_budget(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each takes a tenth of the time: of the twelve that were asked for only the first and the last remain."""
+    """Each takes a tenth of the time: of twelve evaluations only the first and the last are done."""
     real = evaluation.evaluate
 
     def slow(*arguments: Any) -> dict[str, float]:
@@ -86,7 +86,7 @@ def test_evaluations_take_a_small_share_of_a_budget(
     assert [entry["step"] > 0 for entry in records if entry["kind"] == "validation"] == [False, True]
 
 
-def test_slow_validation_is_done_on_fewer_batches_and_always_the_same(
+def test_slow_validation_takes_fewer_batches_and_always_the_same(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built = recipe(data, tmp_path)
@@ -123,10 +123,10 @@ def test_a_short_run_by_steps_is_validated_on_less_text(data: Path, tmp_path: Pa
 # -------------------------------------------------------------------------------------------------------------- the run
 
 
-def test_make_says_what_it_chose_whether_it_has_learnt_and_goes_on(
+def test_make_prints_reasons_and_a_verdict_and_resumes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a clock that is moved by hand, so that a loaded machine takes steps, too."""
+    """On a simulated clock, so that a busy machine takes steps, too."""
     text, out, moved = write_text(tmp_path / "text.txt", documents=300), tmp_path / "mine", [0.0]
 
     def left(wall: WallBudget, spent: float) -> float:
@@ -138,13 +138,13 @@ def test_make_says_what_it_chose_whether_it_has_learnt_and_goes_on(
     make.make([str(text)], out, budget="10m")
     said = capsys.readouterr().out
     assert "why: lowercased, accents kept: the text looks German" in said
-    assert "not 8,192: the text has no more that occur at least twice" in said
-    assert said.count("the word was: ") == pretrain.MAX_EXAMPLES_SHOWN
+    assert "not 8,192: the text has no others that occur at least twice" in said
+    assert said.count("  correct: ") == pretrain.MAX_EXAMPLES_SHOWN
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "Why it was trained so" in page
     assert "accents kept: the text looks German" in page
     verdict = said.strip().splitlines()[-1]
-    assert verdict.startswith("It has ")
+    assert verdict.startswith("The model has ")
     assert verdict in (out / "model" / "README.md").read_text(encoding="utf-8")
     settings = json.loads((out / "model" / "tokenizer_config.json").read_text())
     assert (settings["do_lower_case"], settings["strip_accents"]) == (True, False)
@@ -153,23 +153,26 @@ def test_make_says_what_it_chose_whether_it_has_learnt_and_goes_on(
     moved[0] = 0.0
     make.make([str(text)], out, budget="10m")
     assert (
-        "this run is finished, its 10 min 00 s are used. A longer --budget goes on with it" in capsys.readouterr().out
+        "this run is finished, its budget of 10 min 00 s is spent. A longer --budget continues it"
+        in capsys.readouterr().out
     )
     assert losses(out)[-1][0] == steps
     moved[0] = 500.0
     make.make([str(text)], out, budget="12m")
-    assert "which was finished, for another" in capsys.readouterr().out
+    assert "this run was finished, and trains for another" in capsys.readouterr().out
     assert losses(out)[-1][0] > steps
-    with pytest.raises(RecipeError, match=r"its vocabulary was made with --lowercase, and not --cased. Choose another"):
+    with pytest.raises(
+        RecipeError, match=r"its tokenizer was trained with --lowercase, and not --cased. Choose another"
+    ):
         make.make([str(text)], out, budget="10m", lowercase=False)
-    with pytest.raises(RecipeError, match=r"made with --keep-accents, and not --strip-accents"):
+    with pytest.raises(RecipeError, match=r"trained with --keep-accents, and not --strip-accents"):
         make.make([str(text)], out, budget="10m", strip_accents=True)
     with pytest.raises(
         RecipeError, match=r"mine: its run was begun with --seed 0, and not 2\. Leave the option out to"
     ):
         make.make([str(text)], out, budget="10m", seed=2)
     moved[0] = 0.0
-    make.make([str(text)], out, budget="10m", seed=0)  # the same one is no other
+    make.make([str(text)], out, budget="10m", seed=0)  # the same seed is accepted
 
 
 def test_a_run_that_failed_before_its_first_step_does_not_block_the_corrected_one(data: Path, tmp_path: Path) -> None:
@@ -181,7 +184,7 @@ def test_a_run_that_failed_before_its_first_step_does_not_block_the_corrected_on
 
 
 @pytest.mark.parametrize("damage", [b"{", b'{"examples": [[1, 2, 3]]}'])
-def test_damaged_examples_do_not_block_a_run_that_goes_on(
+def test_damaged_examples_do_not_block_a_resumed_run(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: bytes
 ) -> None:
     fail_at(1, recipe(data, tmp_path / "run", "train.steps=2", "train.checkpoints=2"))
@@ -189,11 +192,11 @@ def test_damaged_examples_do_not_block_a_run_that_goes_on(
     before = path.read_bytes()
     path.write_bytes(damage)
     pretrain.pretrain(recipe(data, tmp_path / "run", "train.steps=2", "train.checkpoints=2"))
-    assert "examples.json: damaged; the blanks of the report are made again" in capsys.readouterr().out
+    assert "examples.json: damaged; the examples of the report are made again" in capsys.readouterr().out
     assert path.read_bytes() == before
 
 
-def test_a_damaged_log_is_said_when_a_run_goes_on(
+def test_a_damaged_log_is_reported_when_a_run_is_resumed(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fail_at(3, recipe(data, tmp_path / "run", "train.steps=4", "train.checkpoints=4"))
@@ -206,7 +209,7 @@ def test_a_damaged_log_is_said_when_a_run_goes_on(
 # ------------------------------------------------------------------------------------------------------------- the text
 
 
-def test_a_part_of_a_text_is_read_where_there_is_no_time_for_all(tmp_path: Path) -> None:
+def test_a_part_of_a_text_is_read_if_there_is_no_time_for_all(tmp_path: Path) -> None:
     corpus = Corpus([str(write_text(tmp_path / "text.txt"))], layout="lines")
     whole = [document.sentences for document in corpus.documents()]
     corpus.max_characters = sum(map(len, whole[0])) + 1
@@ -218,7 +221,7 @@ def test_a_part_of_a_text_is_read_where_there_is_no_time_for_all(tmp_path: Path)
         tokenise(corpus, pieces, tmp_path / "data", valid=0.1, workers=0)
 
 
-def test_make_says_that_it_reads_a_part(
+def test_make_reports_that_it_reads_a_part(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(make, "PREPARE_SHARE", 1e-9)
@@ -228,21 +231,21 @@ def test_make_says_that_it_reads_a_part(
     fact = "of the text: in 1 min 00 s there is no time to read all of it. A longer --budget, with another --out"
     assert fact in capsys.readouterr().out
     summary.save_choices(tmp_path / "out", made)
-    assert summary.load_choices(tmp_path / "out") == Choices(made.text, [], made.max_characters)
-    (tmp_path / "out" / summary.CHOICES).write_text('{"text": 7')
+    assert summary.load_choices(tmp_path / "out") == Choices(made.tokenizer, [], made.max_characters)
+    (tmp_path / "out" / summary.CHOICES).write_text('{"tokenizer": 7')
     assert summary.load_choices(tmp_path / "out") == Choices()
 
 
-def test_a_vocabulary_says_how_many_pieces_were_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_vocabulary_size_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = write_text(tmp_path / "text.txt")
     prepare.tokenizer([str(text)], tmp_path / "words", TokenizerConfig(vocabulary=5_000))
     said = capsys.readouterr().out
     assert "lowercased, accents stripped: the text looks English" in said
     made = Tokenizer.load(tmp_path / "words").vocabulary
-    assert f"{made:,} pieces, not 5,000: the text has no more that occur at least twice" in said
+    assert f"{made:,} tokens, not 5,000: the text has no others that occur at least twice" in said
 
 
-def test_what_is_said_of_capitals_and_accents_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_given_case_and_accents_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = TokenizerConfig(vocabulary=120, lowercase=False, strip_accents=False)
     prepare.tokenizer([str(write_text(tmp_path / "text.txt"))], tmp_path / "words", settings)
     made = Tokenizer.load(tmp_path / "words")
@@ -250,7 +253,7 @@ def test_what_is_said_of_capitals_and_accents_is_done(tmp_path: Path, capsys: py
     assert "the text looks" not in capsys.readouterr().out
 
 
-def test_scripts_without_spaces_are_counted_in_characters_and_have_blanks(
+def test_scripts_without_spaces_are_counted_in_characters_and_have_cloze_examples(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = [f"我们今天去北京看{one}朋友，天气很好，大家都很高兴。" for one in "一二三四五六七八九十"]
@@ -273,31 +276,33 @@ def test_scripts_without_spaces_are_counted_in_characters_and_have_blanks(
     assert autoconfig.vocabulary_size(900, "characters") == (16_384, "about 900 characters")
 
 
+BELOW = "its validation loss is {} nats below that of predicting by word frequency"
+ABOVE = "its validation loss is {} nats above that of predicting by word frequency"
+MORE = "Give it more text or more time."
+
+
 @pytest.mark.parametrize(
-    ("loss", "said"),
+    ("loss", "verdict"),
     [
-        (
-            6.5,
-            "It has not learnt yet: its guesses are worse than word frequency, by 0.50 nats. Give it more text or more",
-        ),
-        (5.99, "It has not learnt yet: its guesses are no better than word frequency. Give it more text or more time."),
-        (5.8, "It has begun to learn: 0.20 nats better than word frequency. Give it more text or more time."),
-        (3.0, "It has learnt: 3.00 nats better than word frequency, 25% of hidden words guessed right."),
-        (float("nan"), "It has not learnt yet: its guesses are worse than word frequency"),
+        (6.5, f"The model has not learnt yet: {ABOVE.format('0.50')}. {MORE}"),
+        (5.99, f"The model has not learnt yet: it predicts no better than word frequency does. {MORE}"),
+        (5.8, f"The model has begun to learn: {BELOW.format('0.20')}. {MORE}"),
+        (3.0, f"The model has learnt: {BELOW.format('3.00')}, and it predicts 25% of masked words correctly."),
+        (float("nan"), f"The model has not learnt yet: {ABOVE.format('nan')}. {MORE}"),
     ],
 )
-def test_whether_it_has_learnt_is_said_plainly(loss: float, said: str) -> None:
-    assert summary.verdict({"masked_loss": loss, "masked_accuracy": 0.25}, 6.0, []).startswith(said)
+def test_the_verdict_says_whether_the_model_has_learnt(loss: float, verdict: str) -> None:
+    assert summary.verdict({"masked_loss": loss, "masked_accuracy": 0.25}, 6.0, []) == verdict
 
 
-def test_a_text_that_is_learnt_by_heart_is_said_so() -> None:
+def test_overfitting_is_part_of_the_verdict() -> None:
     records = [{"kind": "validation", "masked_loss": 2.5}, {"kind": "validation", "masked_loss": 3.0}]
     said = summary.verdict({"masked_loss": 3.0, "masked_accuracy": 0.25}, 6.0, records)
     assert said.endswith(
-        "was lower before (2.50, now 3.00): it learns the text by heart. Give it more text, or less time."
+        " It overfits: its validation loss was lower before (2.50, now 3.00). Give it more text, or less time."
     )
 
 
-def test_a_run_killed_before_its_first_checkpoint_says_that_it_begins_again(tmp_path: Path) -> None:
+def test_a_run_killed_before_its_first_checkpoint_starts_again(tmp_path: Path) -> None:
     said = make._resume_message(tmp_path, tmp_path / "recipe.toml", 60.0)
-    assert said.endswith("its run has no checkpoint yet, so it begins again, with all of its time")
+    assert said.endswith("its run has no checkpoint yet, so it starts again with the whole budget")

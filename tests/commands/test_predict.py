@@ -1,4 +1,4 @@
-"""A model used from the command line: lines in, answers out, in the same order."""
+"""Inference on the command line: predict, embed, search, score, fill; outputs in input order, and resumed."""
 
 import io
 import json
@@ -81,7 +81,7 @@ def test_pairs_come_as_tabs_json_or_columns(tmp_path: Path, capsys: pytest.Captu
     assert found == pytest.approx([load(model).classify([("the cat", "the dog")])[0]["number"]] * 3, abs=1e-6)
 
 
-def test_every_task_can_be_asked_by_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_task_predicts_from_json_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = {
         "tag": [{"words": ["the", "cat"]}, {"text": "the old dog."}],
         "answer": [{"question": "who", "passage": "the cat sees the dog"}],
@@ -127,7 +127,7 @@ def test_the_nearest_text_of_a_text_is_itself(masked: Path, tmp_path: Path, caps
     assert all(one["neighbours"][0]["cosine"] == pytest.approx(1, abs=1e-2) for one in found)
 
 
-def test_scores_are_told_line_by_line(masked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_scores_are_printed_line_by_line(masked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     texts = [text for text in TEXTS if text]
     (tmp_path / "lines.txt").write_text("\n".join(texts))
     score.score(masked, [str(tmp_path / "lines.txt")], pll_form="within_word", as_json=True)
@@ -153,7 +153,7 @@ def test_a_bad_line_is_named(line: str, message: str, tmp_path: Path) -> None:
     assert str(caught.value).endswith(message)
 
 
-def test_a_model_that_was_not_fine_tuned_says_so(masked: Path, tmp_path: Path) -> None:
+def test_a_model_that_was_not_fine_tuned_is_refused(masked: Path, tmp_path: Path) -> None:
     with pytest.raises(FolderError, match=r"was not fine-tuned\. Fine-tune it first with: bertsmith finetune\.$"):
         predict.predict(masked, [], out=None)
     (tmp_path / "bad.txt").write_bytes(b"a\xff\n")
@@ -164,7 +164,7 @@ def test_a_model_that_was_not_fine_tuned_says_so(masked: Path, tmp_path: Path) -
 # ------------------------------------------------------------------------------- what was learnt from
 
 
-def test_a_model_reads_the_columns_that_it_learnt_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_reads_its_training_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     learnt = {"kind": "classify", "texts": ["Verbatim"], "label": "verdict", "joined": 1}
     model = saved(tmp_path / "model", "class", **learnt)
     (tmp_path / "a.csv").write_text("verdict,Verbatim,remark\na,the cat,x y\nb,the old dog,\n")
@@ -176,7 +176,7 @@ def test_a_model_reads_the_columns_that_it_learnt_from(tmp_path: Path, capsys: p
     assert [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()] == found
     told = f"bertsmith: {tmp_path / 'b.csv'}: texts from 'review'; the model learnt from 'Verbatim'\n"
     assert capsys.readouterr().err == told
-    # What another program has written there is not believed.
+    # Values of a wrong type from another program are ignored.
     for odd in ({"kind": "classify", "texts": "Verbatim"}, {"kind": "tag", "texts": ["Verbatim"]}):
         assert load(saved(tmp_path / "odd", "class", **odd)).input_format().texts == ()
 
@@ -192,7 +192,7 @@ def test_a_text_on_the_command_line_is_predicted(tmp_path: Path) -> None:
         CliRunner().invoke(app, ["predict", model, str(tmp_path / "revews.csv")], catch_exceptions=False)
 
 
-def test_answers_may_be_written_as_squad_has_predictions(tmp_path: Path) -> None:
+def test_answers_are_written_in_squads_format(tmp_path: Path) -> None:
     model = saved(tmp_path / "model", "answer")
     asked = [{"id": f"q{number}", "question": "who"} for number in range(3)]
     content = {"data": [{"paragraphs": [{"context": "the cat sees the dog", "qas": asked}]}]}
@@ -211,7 +211,7 @@ Verb = Callable[[Path], None]
 
 
 def verbs(folder: Path) -> dict[str, Verb]:
-    """Each output by its ending."""
+    """A command for each kind of output file."""
     model = saved(folder / "class", "class")
     objective = stirred(MaskedLM(Transformer(shape()), MaskedLM.Config()))
     folders.write(folder / "masked", objective.trunk.config, objective.state_dict(), {})
@@ -228,7 +228,7 @@ def verbs(folder: Path) -> dict[str, Verb]:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two lines are a window, and every window is noted."""
+    """Batches of two lines, each of which is recorded."""
     monkeypatch.setattr(predict, "BATCH_LINES", 2)
     monkeypatch.setattr(score, "BATCH_LINES", 2)
     monkeypatch.setitem(embedder.CHUNK, "cpu", 2)
@@ -236,7 +236,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def dying(after: int, die: Callable[[], object]) -> Callable[..., None]:
-    """`Output.add` that dies when it is called once more."""
+    """`Output.add` that dies after a number of calls."""
     add, calls = Output.add, [0]
 
     def added(self: Output, *given: Any) -> None:
@@ -252,7 +252,7 @@ def dying(after: int, die: Callable[[], object]) -> Callable[..., None]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("name", ["predicted.jsonl", "vectors.npy", "vectors.parquet", "scored.jsonl"])
-def test_an_interrupted_output_ends_byte_for_byte_as_an_undisturbed_one(
+def test_an_interrupted_output_is_resumed_to_the_same_bytes(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if name.endswith(".parquet"):
@@ -260,8 +260,8 @@ def test_an_interrupted_output_ends_byte_for_byte_as_an_undisturbed_one(
     verb = verbs(tmp_path)[name]
     verb(tmp_path / name)
     undisturbed, told = (tmp_path / name).read_bytes(), capsys.readouterr().out
-    resumed = tmp_path / "again" / name  # a folder that is not there yet
-    for after in (0, 2, 1):  # windows that each start lives to see
+    resumed = tmp_path / "again" / name  # a folder that does not exist yet
+    for after in (0, 2, 1):  # batches before each interruption
         with monkeypatch.context() as patched:
             patched.setattr(Output, "add", dying(after, lambda: 1 // 0))
             with pytest.raises(ZeroDivisionError):
@@ -302,7 +302,7 @@ embed.embed(Path(sys.argv[1]), [sys.argv[2]], Path(sys.argv[3]))
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small")
-def test_a_killed_process_is_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_output_of_a_killed_process_is_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     verb = verbs(tmp_path)["vectors.npy"]
     out = tmp_path / "killed.npy"
     arguments = [str(tmp_path / "masked"), str(tmp_path / "lines.txt"), str(out)]
@@ -315,7 +315,7 @@ def test_a_killed_process_is_gone_on_with(tmp_path: Path, capsys: pytest.Capture
 
 
 @pytest.mark.usefixtures("small")
-def test_another_model_begins_anew_and_standard_input_that_has_changed_is_told(
+def test_another_model_starts_anew_and_changed_standard_input_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     verb, out, model = verbs(tmp_path)["predicted.jsonl"], tmp_path / "out.jsonl", tmp_path / "class"
@@ -345,7 +345,7 @@ def test_another_model_begins_anew_and_standard_input_that_has_changed_is_told(
 # --------------------------------------------------------------------------------- what is shown, and refused
 
 
-def test_texts_and_names_that_look_like_markup_are_shown_as_they_are(
+def test_texts_that_look_like_markup_are_shown_unchanged(
     masked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = "the [/] cat [bold]sees\x1b[31m a dog :smile:"
@@ -362,7 +362,7 @@ def test_texts_and_names_that_look_like_markup_are_shown_as_they_are(
     assert "the [/] [MASK] \\x1b[31m" in capsys.readouterr().out
 
 
-def test_an_output_that_cannot_be_is_told_in_one_line(masked: Path, tmp_path: Path) -> None:
+def test_an_impossible_output_is_refused_in_one_line(masked: Path, tmp_path: Path) -> None:
     (tmp_path / "lines.txt").write_text("the cat\n")
     inputs = [str(tmp_path / "lines.txt")]
     with pytest.raises(RunError, match=r"lines\.txt' is a file and not a folder\. Choose another place\.$"):

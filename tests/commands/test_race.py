@@ -1,4 +1,4 @@
-"""The race: equal compute, scores on the way, and nothing made twice. The training itself is tested where it lives."""
+"""The race: equal compute, scored checkpoints, and no work done twice. Training itself has tests of its own."""
 
 import itertools
 import json
@@ -42,7 +42,7 @@ REPLACED = 'kind = "replaced_tokens"\ngenerator_size = 0.5'
 
 
 def written(folder: Path, name: str, kind: str = "bert-base", objective: str = MASKED) -> str:
-    """The file of a recipe whose steps take milliseconds; where its text lies is for the race to say."""
+    """The file of a recipe whose steps take milliseconds; its text is set by the race."""
     text = f"""
 out = "nowhere"
 [model]
@@ -98,9 +98,7 @@ def known(out: Path) -> dict[str, Any]:
     return found
 
 
-def test_a_race_scores_models_on_the_way_and_makes_nothing_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_race_scores_checkpoints_and_does_no_work_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, out = prepared(tmp_path), tmp_path / "race"
     tuning = ["train.steps=1", "train.evaluations=0", "data.batch_size=4", "data.max_length=16"]
     asked = MetricsConfig(
@@ -155,15 +153,15 @@ def test_a_race_scores_models_on_the_way_and_makes_nothing_twice(
     with pytest.raises(RunError, match=r"bert: was begun with another recipe: train\.seed was 3, is 4\."):
         race.race([*given[:2], "train.seed=4"], out, rules=RULES, metrics=asked, data=data)
     (tmp_path / "other").mkdir()
-    with pytest.raises(RunError, match=r"bert: was raced on another text\."):
+    with pytest.raises(RunError, match=r"bert: was trained on another text\."):
         race.race(given, out, rules=RULES, metrics=asked, data=prepared(tmp_path / "other", "unigram"))
 
 
-def test_a_race_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_race_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, out, looks = prepared(tmp_path), tmp_path / "race", itertools.count()
 
     class Asked(Signals):
-        """As if somebody pressed Ctrl-C in the third step."""
+        """Ctrl-C in the third step."""
 
         received = property(lambda _: "SIGINT" if next(looks) in (4, 5) else None, lambda *_: None)  # type: ignore[assignment]
 
@@ -178,7 +176,7 @@ def test_a_race_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.Mon
     assert all(point["scores"]["bits per byte"]["values"] for point in row["points"])
 
 
-def test_one_that_fails_stops_no_other_and_is_tried_again(
+def test_a_recipe_that_fails_stops_no_other_and_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data, out, pretrain = prepared(tmp_path), tmp_path / "race", pretraining.pretrain
@@ -192,12 +190,14 @@ def test_one_that_fails_stops_no_other_and_is_tried_again(
         return pretrain(recipe)
 
     monkeypatch.setattr(pretraining, "pretrain", mishap)
-    with pytest.raises(RunError, match=r"race: 2 of 3 recipes failed: first, third\. What happened stands above; the"):
+    with pytest.raises(
+        RunError, match=r"race: 2 of 3 recipes failed: first, third\. The reasons are printed above; the"
+    ):
         race.race(given, out, rules=RULES, metrics=MetricsConfig(), data=data)
-    told = " ".join(capsys.readouterr().out.split())
-    assert "first failed. RuntimeError: CUDA ran out of something (" in told
-    assert "third failed. " in told
-    assert "third: the gradient was not a number. Lower optimizer.learning_rate." in told
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "first failed. RuntimeError: CUDA ran out of something (" in printed
+    assert "third failed. " in printed
+    assert "third: the gradient was not a number. Lower optimizer.learning_rate." in printed
     kept = (out / "first" / "failure.txt").read_text(encoding="utf-8")
     assert "Traceback" in kept
     assert "and said much more" in kept
@@ -222,16 +222,16 @@ def test_with_equal_flops_all_spend_what_the_first_spends_in_its_time(tmp_path: 
     update = wide["points"][-1]["flops"] / wide["points"][-1]["step"]
     assert wide["points"][-1]["flops"] == pytest.approx(small["points"][-1]["flops"], abs=3 * update)
     assert wide["points"][0]["step"] == math.ceil(wide["points"][-1]["step"] / 2)
-    race.race(given[1:], out, rules=rules, metrics=MetricsConfig(), data=data)  # the pace is known by now
+    race.race(
+        given[1:], out, rules=rules, metrics=MetricsConfig(), data=data
+    )  # the FLOPs of the pacemaker are known by now
     runner = race.Runner(
         "other",
         entrants.Entrant(recipe(data, out), "other", []),
         recipe(data, out),
         pretraining.training_cost(recipe(data, out)),
     )
-    with pytest.raises(
-        RunError, match=r"has not seen its first recipe to the end, 'bert', which sets the FLOPs\. Name"
-    ):
+    with pytest.raises(RunError, match=r"its first recipe, 'bert', sets the FLOPs and is not finished\. Name"):
         race.with_budget(out, {"rules": {"pacemaker": "bert"}, "rows": []}, runner, rules)
     with pytest.raises(RunError, match=r"the budget is over after 0 updates, too soon for 2 points\."):
         race.with_budget(
@@ -239,8 +239,8 @@ def test_with_equal_flops_all_spend_what_the_first_spends_in_its_time(tmp_path: 
         )
 
 
-def test_the_text_is_prepared_once_for_each_kind_of_pieces(tmp_path: Path) -> None:
-    """RoBERTa reads pieces of bytes, whose padding has number 1; both are judged by the same documents."""
+def test_the_text_is_prepared_once_for_each_kind_of_tokenizer(tmp_path: Path) -> None:
+    """RoBERTa takes byte-level BPE, whose padding has id 1; both are scored on the same documents."""
     text, out = write_text(tmp_path / "text.txt", 200), tmp_path / "race"
     given = [written(tmp_path, "bert"), written(tmp_path, "roberta", "roberta-base")]
     race.race(given, out, rules=replace(RULES, points=1), metrics=MetricsConfig(), texts=[str(text)])
@@ -253,8 +253,8 @@ def test_the_text_is_prepared_once_for_each_kind_of_pieces(tmp_path: Path) -> No
     assert summaries[0]["valid"]["bytes"] == summaries[1]["valid"]["bytes"] > 0
 
 
-def test_a_network_of_another_size_is_not_called_by_its_parents_name(tmp_path: Path) -> None:
-    """Nobody shall read "bert-base" above a network of two layers; a person's own file name is kept as it is."""
+def test_a_network_of_another_size_does_not_get_the_members_name(tmp_path: Path) -> None:
+    """The label "bert-base" would be wrong for a network of two layers; the name of a user's own file is kept."""
     given = [written(tmp_path, "bert-base"), written(tmp_path, "legal"), "train.seed=3"]
     found = entrants.read_entrants(given, budget="1s", points=1)
     assert [one.label for one in found.values()] == ["bert 2 x 32", "legal"]
@@ -269,7 +269,7 @@ def test_a_network_of_another_size_is_not_called_by_its_parents_name(tmp_path: P
     )
 
 
-def test_legends_have_short_names_and_the_page_has_all_of_them(tmp_path: Path) -> None:
+def test_legends_have_short_labels(tmp_path: Path) -> None:
     shared, long = ["train.seed=3", "data.max_length=16"], [f"schedule.option_{number}=1" for number in range(9)]
     rows: list[dict[str, Any]] = [
         {"label": "bert 4 x 512", "overrides": [*shared, "optimizer.learning_rate=5e-4"]},
@@ -285,7 +285,7 @@ def test_legends_have_short_names_and_the_page_has_all_of_them(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("kind", "pieces"),
+    ("kind", "tokenizer"),
     [
         ("bert-base", "wordpiece"),
         ("electra-small", "wordpiece"),
@@ -294,13 +294,15 @@ def test_legends_have_short_names_and_the_page_has_all_of_them(tmp_path: Path) -
         ("elmo", "words"),
     ],
 )
-def test_a_member_says_which_pieces_it_reads(kind: str, pieces: str) -> None:
-    assert entrants.tokenizer_kind(FAMILY[kind]) == pieces
+def test_each_network_has_its_kind_of_tokenizer(kind: str, tokenizer: str) -> None:
+    assert entrants.tokenizer_kind(FAMILY[kind]) == tokenizer
     assert entrants.tokenizer_kind(replace(FAMILY["smith-base"], causal=True)) == "bpe"
 
 
-def test_points_are_the_first_checkpoints_behind_their_marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that was asked to stop has been saved in between; and the end is the last step, whatever the clock says."""
+def test_points_are_the_first_checkpoints_after_each_part_of_the_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was interrupted has a checkpoint in between; the last point is the last step, whatever its time."""
     made = recipe(tmp_path, tmp_path / "run")
     made = replace(made, train=replace(made.train, steps=None, budget="100s"))
     for step, seconds in {3: 11.0, 8: 26.0, 9: 31.0, 14: 52.5, 20: 76.0, 24: 100.2, 25: 104.0}.items():
@@ -321,7 +323,7 @@ def test_points_are_the_first_checkpoints_behind_their_marks(tmp_path: Path, mon
         race.collect_points(tmp_path, made, 25, cost, Rules(budget="100s", points=9))
 
 
-def test_a_model_saved_on_the_way_is_the_checkpoints(tmp_path: Path) -> None:
+def test_an_exported_checkpoint_has_the_weights_of_its_step(tmp_path: Path) -> None:
     made = recipe(prepared(tmp_path), tmp_path / "run", "train.steps=4", "train.checkpoints=2")
     pretraining.pretrain(made)
     first, last = checkpoint.load_all(made.out / "checkpoints")
@@ -334,7 +336,7 @@ def test_a_model_saved_on_the_way_is_the_checkpoints(tmp_path: Path) -> None:
     assert "after 2 updates" in (tmp_path / "early" / "model" / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_cost_of_a_recipe_is_that_of_its_batches(tmp_path: Path) -> None:
+def test_the_training_cost_of_a_recipe_is_that_of_its_batches(tmp_path: Path) -> None:
     data = prepared(tmp_path)
     made = recipe(data, tmp_path / "run", "objective.pairs=none", "train.gradient_accumulation=3")
     cost = pretraining.training_cost(made)
@@ -347,8 +349,8 @@ def test_the_cost_of_a_recipe_is_that_of_its_batches(tmp_path: Path) -> None:
         pretraining.training_cost(recipe(data, tmp_path / "run", "model.position_offset=2"))
 
 
-def test_fifteen_of_a_hundred_held_out_words_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a network that knows nothing, whose every word is as likely as any other."""
+def test_fifteen_percent_of_held_out_tokens_are_masked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With weights of zero, every token is equally likely."""
     data = prepared(tmp_path)
     tokenizer = Tokenizer.load(data / "tokenizer")
     made = recipe(data, tmp_path, f"model.vocabulary={tokenizer.vocabulary}", "objective.mask_rate=0.4")
@@ -372,22 +374,22 @@ def test_fifteen_of_a_hundred_held_out_words_are_asked_for(tmp_path: Path, monke
     [
         (["{bert}", "--budget", "soon", "--data", "{tmp}"], "--budget: 'soon' is not a duration."),
         (["{bert}", "--budget", "0s", "--data", "{tmp}"], "--budget: 0s is no time. Give at least some seconds."),
-        (["{bert}", "--points", "0", "--data", "{tmp}"], "--points: 0 are none. Give at least 1."),
-        (["{bert}"], "race: it takes one text for all. Give --data PREPARED, or --text FILES."),
-        (["{bert}", "--data", "{tmp}", "--text", "x"], "race: it takes one text for all."),
+        (["{bert}", "--points", "0", "--data", "{tmp}"], "--points: 0 is too few. Give at least 1."),
+        (["{bert}"], "race: needs one text for all recipes. Give --data PREPARED, or --text FILES."),
+        (["{bert}", "--data", "{tmp}", "--text", "x"], "race: needs one text for all recipes."),
         (["nowhere.toml", "--data", "{tmp}"], "nowhere.toml: there is no such recipe."),
-        (["train.seed=1", "--data", "{tmp}"], "race: there is no recipe to race."),
-        (["{bert}", "{bert}", "--data", "{tmp}"], "two recipes are called 'bert'. Rename a file, or leave one out."),
-        (["{bert}", "train.steps=9", "--data", "{tmp}"], "'train.steps=9': is for the race to say. Use --budget,"),
-        (["{bert} data.folder=x", "--data", "{tmp}"], "'data.folder=x': is for the race to say."),
+        (["train.seed=1", "--data", "{tmp}"], "race: no recipe is given."),
+        (["{bert}", "{bert}", "--data", "{tmp}"], "two recipes have the name 'bert'. Rename a file, or leave one out."),
+        (["{bert}", "train.steps=9", "--data", "{tmp}"], "'train.steps=9': is set by the race. Use --budget,"),
+        (["{bert} data.folder=x", "--data", "{tmp}"], "'data.folder=x': is set by the race."),
         (["{bert}", "--data", "{tmp}/nowhere"], "nowhere: there is no such folder."),
-        (["{bert}", "--data", "{tmp}", "--tasks", "CoLA"], "--tasks: they are GLUE's. Say where it lies, with --glue"),
+        (["{bert}", "--data", "{tmp}", "--tasks", "CoLA"], "--tasks: needs GLUE's data. Give its folder with --glue"),
         (["{bert}", "--data", "{tmp}", "--glue", "{tmp}/glue", "--tasks", "SST2"], "Did you mean 'SST-2'?"),
         (["{bert}", "--data", "{tmp}", "--glue", "{tmp}/glue", "--finetune-overrides", "task.x=1"], "unknown key 'x'"),
         (["{bert}", "--data", "{tmp}", "--blimp", "{tmp}/none.jsonl"], "none.jsonl"),
     ],
 )
-def test_mistakes_are_told_before_any_time_is_spent(arguments: list[str], line: str, tmp_path: Path) -> None:
+def test_mistakes_are_reported_before_any_training(arguments: list[str], line: str, tmp_path: Path) -> None:
     glue(tmp_path / "glue")
     bert = written(tmp_path, "bert")
     given = [part.format(bert=bert, tmp=tmp_path) for part in arguments]

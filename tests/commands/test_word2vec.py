@@ -1,4 +1,4 @@
-"""Word vectors from the command line: made, asked, gone on with, and one line for each mistake."""
+"""Word vectors on the command line: training, queries, resuming, and mistakes in one line."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ def asked(*arguments: object) -> list[dict[str, object]]:
     return [json.loads(line) for line in answered.stdout.splitlines()]
 
 
-def test_a_text_becomes_vectors_that_can_be_asked(made: Path) -> None:
+def test_word_vectors_are_trained_and_queried(made: Path) -> None:
     places = [made / "run" / "model", made / "run" / "model" / "vectors.bin", made / "run" / "vectors.txt"]
     answers = [asked("similar", place, "king", "Queen", "--top-k", 3) for place in places]
     assert answers[0] == answers[1] == answers[2] == asked("search", places[0], "king", "Queen", "--top-k", 3)
@@ -45,7 +45,7 @@ def test_a_text_becomes_vectors_that_can_be_asked(made: Path) -> None:
     assert word_vectors.read(places[2]).words[:2] == ["the", "sat"]
 
 
-def test_judgements_are_told_in_words_and_as_json(made: Path) -> None:
+def test_scores_are_printed_as_text_and_as_json(made: Path) -> None:
     (made / "pairs").write_text("king queen 9\nking bread 1\nking emperor 8\n")
     (made / "asked").write_text(": royal\nman king woman queen\nman king woman empress\n")
     model = made / "run" / "model"
@@ -59,7 +59,7 @@ def test_judgements_are_told_in_words_and_as_json(made: Path) -> None:
         assert line in shown.stdout
 
 
-def test_the_same_command_finds_its_work_done_and_another_is_refused(made: Path) -> None:
+def test_a_finished_run_is_not_repeated_and_another_recipe_is_refused(made: Path) -> None:
     before = (made / "run" / "model" / "vectors.bin").read_bytes()
     assert "going on from step" in run(made)
     assert (made / "run" / "model" / "vectors.bin").read_bytes() == before
@@ -76,7 +76,7 @@ def test_the_same_command_finds_its_work_done_and_another_is_refused(made: Path)
         ({"train": {"budget": "soon"}}, "word2vec [train]: 'soon' is not a duration."),
     ],
 )
-def test_what_cannot_work_is_told_in_one_line(options: dict[str, object], line: str) -> None:
+def test_wrong_options_are_refused_in_one_line(options: dict[str, object], line: str) -> None:
     with pytest.raises(BertsmithError) as caught:
         word2vec.build_recipe(Path("out"), **options)
     assert str(caught.value).startswith(line)
@@ -87,10 +87,10 @@ def test_what_cannot_work_is_told_in_one_line(options: dict[str, object], line: 
     [
         (
             ["analogy", "{model}", "king", "man"],
-            "words: an analogy is asked with 3 words, not 2. As in: king man woman.",
+            "words: an analogy has 3 words, not 2. For example: king man woman.",
         ),
-        (["analogy", "{model}"], "words: none are given. Give some, or a file to bertsmith analogy --questions."),
-        (["similar", "{model}"], "words: none are given. Give some, or a file to bertsmith similar --pairs."),
+        (["analogy", "{model}"], "words: none are given. Give some, or a file: bertsmith analogy --questions FILE."),
+        (["similar", "{model}"], "words: none are given. Give some, or a file: bertsmith similar --pairs FILE."),
         (["similar", "{model}", "kingg"], "'kingg': is none of the 11 words that have a vector. Did you mean 'king'?"),
         (["similar", "{text}", "king"], "does not begin with the number of its vectors and of their numbers."),
         (["similar", "nowhere", "king"], "nowhere: is missing."),

@@ -1,4 +1,4 @@
-"""Every public call with values of a wrong kind: each is one of our errors, in one line, and never Python's own."""
+"""Every public call with values of a wrong type: each raises one of our errors, in one line, and never Python's own."""
 
 import sys
 from pathlib import Path

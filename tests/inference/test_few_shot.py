@@ -351,7 +351,9 @@ def test_the_command_asks_for_all_tasks_of_glue_that_have_classes(reader: Path, 
     assert [row[:2] for row in kept["rows"]] == [["SST-2", "0"], ["SST-2", "1"]]
     assert kept["figures"]["SST-2"]["words"] == {"0": "negative", "1": "positive"}
     assert kept["protocol"]["SST-2 is answered"] == "negative, positive"
-    with pytest.raises(TextError, match=r"STS-B: its labels are no classes\. Shots tell one class of several\.$"):
+    with pytest.raises(
+        TextError, match=r"STS-B: its labels are not classes\. Few-shot prompts predict one class of several\.$"
+    ):
         suites.run_suite(
             "few-shot", reader, tmp_path / "glue" / "STS-B", tmp_path / "out", seeds=1, limit=4, overrides=[]
         )
@@ -371,7 +373,7 @@ def test_what_cannot_be_asked_is_told_in_one_line(reader: Path, tmp_path: Path) 
     assert refused("label_words.yes=1") == "label_words.yes: 1 is no text. Put it into quotes."
     assert refused("label_words.ja=yes").startswith("label_words: there is no label 'ja'.")
     assert refused("temperature=1").startswith("evaluate: unknown key 'temperature'.")
-    assert refused(most=0) == "--limit: 0 texts are none. Give at least 1."
+    assert refused(most=0) == "--limit: 0 is too few. Give at least 1."
     (tmp_path / "bare.tsv").write_text("sentence\ncat\ndog\n")
     assert "has one column, and so no labels. Give it a file with a column of labels." in refused(
         place=tmp_path / "bare.tsv"

@@ -67,7 +67,7 @@ def test_a_run_learns_and_tells_of_both_ways(finished: Path) -> None:
     for way in ("left_to_right", "right_to_left"):
         assert valid[-1][f"{way}_loss"] < valid[0][f"{way}_loss"] / 1.5
     page, card = ((finished / name).read_text() for name in ("report.html", "model/README.md"))
-    for told in ("perplexity, read onward", "perplexity, read backward", "validation loss of next words"):
+    for told in ("perplexity, left to right", "perplexity, right to left", "validation loss of next words"):
         assert told in page
         assert told in card
     assert "Loss of words before, in nats" in page

@@ -60,7 +60,7 @@ def test_a_run_learns_and_tells_of_next_tokens(finished: Path) -> None:
     page, card = ((finished / name).read_text() for name in ("report.html", "model/README.md"))
     for told in (
         "validation loss of next tokens",
-        "next tokens guessed right",
+        "next tokens predicted correctly",
         "perplexity",
         "compared with word frequency",
     ):
@@ -68,7 +68,7 @@ def test_a_run_learns_and_tells_of_next_tokens(finished: Path) -> None:
         assert told in card
     assert "Loss of next tokens, in nats" in page
     assert "Blanks" not in page
-    assert "hidden words" not in page
+    assert "masked words" not in page
     assert "pipeline_tag: text-generation" in card
     assert 'tags: [bertsmith, "gpt"]' in card
     assert "fill(" not in card
@@ -113,7 +113,7 @@ def test_minimal_pairs_are_judged_from_left_to_right(finished: Path, tmp_path: P
     (tmp_path / "order.jsonl").write_text("\n".join(json.dumps(pair) for pair in pairs))
     found = suites.run_suite("blimp", finished / "model", tmp_path, tmp_path / "out", seeds=1, limit=None, overrides=[])
     assert found.figures["accuracy"] == 1.0
-    assert found.protocol["score"] == "log-likelihood from left to right"
+    assert found.protocol["score"] == "log-likelihood, left to right"
 
 
 def tuned(model: Path, folder: Path, *changes: str, task: str | None = None) -> finetuning.FineTune:
@@ -167,7 +167,7 @@ def test_a_task_that_transformers_has_no_class_for_is_refused(finished: Path, tm
     (tmp_path / "train.csv").write_text("\n".join([header, row, row, row]) + "\n")
     with pytest.raises(RecipeError) as caught:
         finetuning.finetune(recipe)
-    fact = "transformers has no class that learns to choose with this network"
+    fact = "transformers has no class for 'choose' with this network"
     assert str(caught.value) == f"task.kind: {fact}. Use classify or tag or answer."
 
 

@@ -196,7 +196,7 @@ def test_a_run_learns_both_and_leaves_a_bert_that_is_a_decoder_too(tmp_path: Pat
     for name in ("masked", "next_token"):
         assert steps[-1][name] < 0.7 * steps[0][name]
     page = (out / "report.html").read_text()
-    for told in ("Loss of hidden words, in nats", "Loss of next tokens, in nats", "next tokens guessed right"):
+    for told in ("Loss of masked words, in nats", "Loss of next tokens, in nats", "next tokens predicted correctly"):
         assert told in page
     model = load(out / "model")
     assert isinstance(model.objective, MaskedLM)

@@ -64,11 +64,11 @@ def test_a_run_learns_and_tells_of_it(finished: Path) -> None:
     losses = [line["terms"]["next_token"] for line in records if line["kind"] == "step"]
     assert losses[-1] < losses[0] / 2
     page, card = ((finished / name).read_text() for name in ("report.html", "model/README.md"))
-    assert "Felt through time" in page
+    assert "Gradient flow through time" in page
     for told in ("validation loss of next tokens", "perplexity", "compared with word frequency"):
         assert told in page
         assert told in card
-    assert "perplexity of words" not in page  # every piece is a word
+    assert "perplexity per word" not in page  # every piece is a word
     assert "What it writes" in page
     assert 'library_name: bertsmith\npipeline_tag: text-generation\ntags: [bertsmith, "recurrent network"]' in card
     assert "transformers has no class for it" in card
@@ -76,7 +76,7 @@ def test_a_run_learns_and_tells_of_it(finished: Path) -> None:
 
 def test_a_run_of_pieces_tells_the_perplexity_of_words(tmp_path: Path) -> None:
     pretrain.pretrain(small(prepared(tmp_path, "wordpiece"), tmp_path / "run", "train.steps=2"))
-    assert "perplexity of words" in (tmp_path / "run" / "report.html").read_text()
+    assert "perplexity per word" in (tmp_path / "run" / "report.html").read_text()
 
 
 def test_a_run_that_was_killed_goes_on_as_if_nothing_had_been(data: Path, tmp_path: Path) -> None:

@@ -257,7 +257,7 @@ def test_a_run_tells_how_many_tokens_were_judged_right(finished: Path) -> None:
     page, card, other = (
         (finished / name).read_text() for name in ("report.html", "model/README.md", "generator/README.md")
     )
-    for metric in ("tokens judged right", "replaced tokens found"):
+    for metric in ("tokens classified correctly", "replaced tokens found"):
         assert metric in page
         assert metric in card
     assert "Loss of tokens, replaced or not, in nats" in page

@@ -67,7 +67,7 @@ def test_a_vocabulary_whose_padding_has_another_number_is_refused() -> None:
     recipe = pretrain.read_recipe(Path(__file__).parents[2] / "src" / "bertsmith" / "recipes" / "roberta-base.toml", [])
     with pytest.raises(RecipeError) as caught:
         build.objective(recipe, small.tokenizer())
-    fact = "roberta-base counts places from behind a padding piece of number 1, and here it has number 0"
+    fact = "roberta-base counts positions from the padding id, which must be 1 and is 0 here"
     assert str(caught.value) == f"model.kind: {fact}. Train the tokenizer with --kind bpe, and prepare the text again."
 
 

@@ -25,8 +25,8 @@ RECIPES = sorted(path for path in ROOT.rglob("*.toml") if "[task]" not in path.r
 def test_what_is_learnt_from_labelled_examples_is_not_pretrained(path: Path) -> None:
     with pytest.raises(RecipeError) as caught:
         pretrain.read_recipe(path, [])
-    fact = f"{path}: learns from labelled examples."
-    assert str(caught.value) == f"{fact} Say: bertsmith finetune {path} DATA --out DIR."
+    fact = f"{path}: is a recipe for fine-tuning."
+    assert str(caught.value) == f"{fact} Use: bertsmith finetune {path} DATA --out DIR."
 
 
 @pytest.fixture(scope="module")

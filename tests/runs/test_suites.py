@@ -1,4 +1,4 @@
-"""Whole suites in miniature: every row is there, the files can be read, and a second call changes nothing."""
+"""Suites at tiny sizes: every row is there, the files can be read, and a second call changes nothing."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def glue(folder: Path) -> Path:
-    """Two tasks of GLUE, with their own columns."""
+    """Two GLUE tasks, with their own columns."""
     for name in ("SST-2", "STS-B"):
         (folder / name).mkdir(parents=True)
     for part in ("train", "dev"):
@@ -47,8 +47,7 @@ def conll(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.slow
-def test_glue_is_run_task_by_task_and_goes_on_where_it_was(model: Path, tmp_path: Path) -> None:
+def test_glue_is_run_task_by_task_and_resumed(model: Path, tmp_path: Path) -> None:
     data, out = glue(tmp_path / "glue"), tmp_path / "out"
     results = suites.run_suite("glue", model, data, out, seeds=2, limit=None, overrides=QUICK)
     assert [row[0] for row in results.rows] == ["SST-2", "STS-B", "mean"]
@@ -57,7 +56,7 @@ def test_glue_is_run_task_by_task_and_goes_on_where_it_was(model: Path, tmp_path
     assert results.rows[-1][2] == f"{100 * mean:.1f}"
     kept = json.loads((out / "glue.json").read_text())
     assert kept["rows"] == [list(row) for row in results.rows]
-    assert "seeds = 2" in kept["protocol"]["recipe of the first"]
+    assert "seeds = 2" in kept["protocol"]["recipe of the first row"]
     page = (out / "glue.html").read_text()
     assert "<td>STS-B</td>" in page
     assert "http" not in page.replace("http-equiv", "")
@@ -79,7 +78,7 @@ def test_the_table_of_layers_has_the_papers_six_rows(model: Path, tmp_path: Path
     assert all(row[1] == "f1" for row in results.rows)
 
 
-def test_minimal_pairs_are_judged_by_phenomenon(model: Path, tmp_path: Path) -> None:
+def test_minimal_pairs_are_scored_by_phenomenon(model: Path, tmp_path: Path) -> None:
     rows = [
         {
             "sentence_good": "the cat sees",
@@ -98,20 +97,20 @@ def test_minimal_pairs_are_judged_by_phenomenon(model: Path, tmp_path: Path) -> 
     assert {row[1] for row in results.rows} <= {"0.0", "100.0"}
 
 
-def test_probes_say_what_each_layer_knows(model: Path, tmp_path: Path) -> None:
+def test_probes_have_an_accuracy_for_each_layer(model: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     results = suites.run_suite("probes", model, conll(tmp_path / "conll"), out, seeds=1, limit=None, overrides=[])
-    assert [row[0] for row in results.rows] == ["0", "1", "2", "3", "4", "the commonest label"]
-    assert results.rows[0][1] == "100.0"  # the tag is the word's own
+    assert [row[0] for row in results.rows] == ["0", "1", "2", "3", "4", "most frequent label"]
+    assert results.rows[0][1] == "100.0"  # each word has one tag
     assert "<svg" in (out / "probes.html").read_text()
 
 
-def test_mistakes_are_told_in_one_line(model: Path, tmp_path: Path) -> None:
+def test_mistakes_are_reported_in_one_line(model: Path, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"^--suite: there is no suite 'gleu'\. Did you mean 'glue'\?$"):
         suites.run_suite("gleu", model, tmp_path, tmp_path / "out", seeds=1, limit=None, overrides=[])
     with pytest.raises(TextError, match=r"holds no task of GLUE\. Known: CoLA, SST-2"):
         suites.run_suite("glue", model, tmp_path, tmp_path / "out", seeds=1, limit=None, overrides=[])
-    with pytest.raises(RecipeError, match="trains nothing"):
+    with pytest.raises(RecipeError, match="this suite has no such setting"):
         suites.run_suite("blimp", model, tmp_path, tmp_path / "out", seeds=1, limit=None, overrides=["train.steps=1"])
 
 
@@ -120,7 +119,7 @@ def test_a_network_without_attention_is_not_probed(tmp_path: Path) -> None:
     state = build_network(words).state_dict(prefix="trunk.")
     folders.write(folder, words, state)
     tokenizer().save(folder, max_length=64)
-    with pytest.raises(FolderError, match=r"has no layers of attention to probe\. Take a network such as BERT's\.$"):
+    with pytest.raises(FolderError, match=r"is not a transformer\. Use a network such as BERT\.$"):
         suites.run_suite(
             "probes", folder, conll(tmp_path / "conll"), tmp_path / "out", seeds=1, limit=None, overrides=[]
         )

@@ -1,4 +1,4 @@
-"""Runs that go on with a model folder: on the same text, on longer sequences, with another vocabulary."""
+"""Warm starts from a model folder: on the same text, with longer sequences, with another vocabulary."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow("trains the model that runs start from")
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Prepared text, and a model that has learnt from it."""
+    """Prepared text, and a model that was trained on it."""
     folder = tmp_path_factory.mktemp("start")
     pretrain.pretrain(recipe(prepared(folder), folder / "run", "train.steps=80", "model.dropout=0.0"))
     return folder
@@ -41,20 +41,22 @@ def fresh(home: Path, **changes: Any) -> tuple[MaskedLM, Path, Tokenizer]:
     return MaskedLM(Transformer(shape), MaskedLM.Config()).eval(), model, Tokenizer.load(model)
 
 
-def test_a_run_goes_on_where_the_model_was(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_starts_from_the_loss_of_the_model(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     model = home / "run" / "model"
     given = recipe(home / "data", tmp_path / "on", f"start={model}", "train.steps=30", "model.dropout=0.0")
     pretrain.pretrain(given)
     assert f"starting from {model}" in " ".join(capsys.readouterr().out.split())
     before, after = losses(home / "run"), losses(tmp_path / "on")
     assert before[0][1] > before[-1][1] + 1
-    assert after[0][1] < before[0][1] - 1  # nothing was forgotten
+    assert after[0][1] < before[0][1] - 1  # the weights were loaded
     once = losses(tmp_path / "on")
     pretrain.pretrain(replace(given, train=replace(given.train, steps=40)))  # and it resumes from its own checkpoint
     assert losses(tmp_path / "on")[:30] == once
 
 
-def test_all_weights_of_the_folder_are_taken(home: Path) -> None:
+def test_all_weights_of_the_folder_are_loaded(home: Path) -> None:
     objective, model, tokenizer = fresh(home)
     assert warm_start(objective, model, tokenizer) == [f"starting from {model}"]
     state = folders.read(model).state_dict
@@ -63,7 +65,7 @@ def test_all_weights_of_the_folder_are_taken(home: Path) -> None:
         assert torch.equal(weight, state[name]), name
 
 
-def test_more_places_repeat_those_there_are_and_short_texts_stay_as_they_were(home: Path) -> None:
+def test_more_positions_repeat_the_learned_ones_and_short_texts_do_not_change(home: Path) -> None:
     objective, model, tokenizer = fresh(home, max_length=80)
     told = warm_start(objective, model, tokenizer)
     assert told[1:] == ["positions: 80 instead of 32"]
@@ -77,7 +79,7 @@ def test_more_places_repeat_those_there_are_and_short_texts_stay_as_they_were(ho
     torch.testing.assert_close(shorter.trunk(tokens), objective.trunk(tokens))
 
 
-def test_waves_go_on_where_places_are_not_learnt(home: Path, tmp_path: Path) -> None:
+def test_sinusoidal_positions_continue(home: Path, tmp_path: Path) -> None:
     objective, _, tokenizer = fresh(home, positions="sinusoidal")
     folders.write(tmp_path / "waves", objective.trunk.config, objective.state_dict())
     tokenizer.save(tmp_path / "waves")
@@ -88,9 +90,7 @@ def test_waves_go_on_where_places_are_not_learnt(home: Path, tmp_path: Path) -> 
     assert torch.equal(waves[:32], objective.trunk.positions.weight)
 
 
-def test_pieces_of_both_vocabularies_keep_their_rows_and_new_ones_start_from_what_they_were_cut_into(
-    home: Path, tmp_path: Path
-) -> None:
+def test_shared_tokens_keep_their_rows_and_new_ones_start_from_their_former_tokens(home: Path, tmp_path: Path) -> None:
     model, old = home / "run" / "model", Tokenizer.load(home / "run" / "model")
     new = train(["the doghouse and the cathouse", "a birdhouse"] * 9, TokenizerConfig(vocabulary=100, min_frequency=1))
     shape = replace(folders.read(model).config, vocabulary=new.vocabulary)
@@ -103,7 +103,7 @@ def test_pieces_of_both_vocabularies_keep_their_rows_and_new_ones_start_from_wha
         for piece in both:
             assert torch.equal(after[name][new.piece_ids[piece]], before[name][old.piece_ids[piece]]), piece
     strange = [piece for piece in new.piece_ids if piece not in old.piece_ids]
-    assert told.startswith(f"{len(strange)} of {new.vocabulary} pieces are new")
+    assert told.startswith(f"{len(strange)} of {new.vocabulary} tokens are new")
     assert "doghouse" in strange
     parts = old.split_piece("doghouse")
     assert len(parts) > 1
@@ -113,8 +113,8 @@ def test_pieces_of_both_vocabularies_keep_their_rows_and_new_ones_start_from_wha
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
-def test_new_pieces_start_from_what_words_were_cut_into(kind: Kind, tmp_path: Path) -> None:
-    """The mean vector of a word's pieces is that of its one new piece, however the vocabulary cuts."""
+def test_new_tokens_start_as_the_mean_of_their_former_tokens(kind: Kind, tmp_path: Path) -> None:
+    """For each kind of tokenizer, the vector of a new token is the mean over the tokens of its word."""
     text = write_text(tmp_path / "text.txt").read_text(encoding="utf-8").splitlines()
     old = train(text, TokenizerConfig(kind=kind, vocabulary=300 if kind == "bpe" else 100, min_frequency=1))
     new = extend(old, ["the doghouse and the cathouse", "a birdhouse"] * 9, 200)
@@ -126,7 +126,7 @@ def test_new_pieces_start_from_what_words_were_cut_into(kind: Kind, tmp_path: Pa
     old.save(tmp_path / "model")
     after = MaskedLM(Transformer(replace(small, vocabulary=new.vocabulary)), MaskedLM.Config())
     [_, told] = warm_start(after, tmp_path / "model", new)
-    assert told.startswith(f"{new.vocabulary - old.vocabulary} of {new.vocabulary} pieces are new")
+    assert told.startswith(f"{new.vocabulary - old.vocabulary} of {new.vocabulary} tokens are new")
     words = [" doghouse", " cathouse", " birdhouse"]
     for [number], parts in zip(new.encode(words), old.encode(words), strict=True):
         assert number >= old.vocabulary
@@ -138,7 +138,7 @@ def test_new_pieces_start_from_what_words_were_cut_into(kind: Kind, tmp_path: Pa
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
-def test_that_a_text_has_fewer_new_pieces_than_wanted_is_told(
+def test_fewer_new_tokens_than_wanted_are_reported(
     kind: Kind, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = write_text(tmp_path / "text.txt")
@@ -148,14 +148,14 @@ def test_that_a_text_has_fewer_new_pieces_than_wanted_is_told(
     text.write_text("the doghouse and the cathouse\na birdhouse\n\n" * 9, encoding="utf-8")
     preparing.extend([str(text)], tmp_path / "new", tmp_path / "old", 1_000)
     found = Tokenizer.load(tmp_path / "new").vocabulary - old.vocabulary
-    line = f"{found} pieces are new, not 1,000: the text repeats no more that the vocabulary lacks"
+    line = f"{found} new tokens, not 1,000: the text repeats no others that the vocabulary lacks"
     assert 0 < found < 200
     assert line in " ".join(capsys.readouterr().out.split())
     preparing.extend([str(text)], tmp_path / "new", tmp_path / "old", 2)
-    assert "pieces are new" not in capsys.readouterr().out
+    assert "tokens are new" not in capsys.readouterr().out
 
 
-def test_a_run_with_new_words_learns(home: Path, tmp_path: Path) -> None:
+def test_a_run_with_new_tokens_learns(home: Path, tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     plain = write_text(text).read_text(encoding="utf-8")
     text.write_text(plain.replace("the house", "the doghouse").replace("the city", "the cathouse"), encoding="utf-8")
@@ -167,14 +167,14 @@ def test_a_run_with_new_words_learns(home: Path, tmp_path: Path) -> None:
     assert load(tmp_path / "run" / "model").tokenizer.vocabulary == tokenizer.vocabulary
 
 
-def test_heads_that_the_folder_lacks_are_named(home: Path, tmp_path: Path) -> None:
+def test_randomly_initialised_heads_are_named(home: Path, tmp_path: Path) -> None:
     objective, model, tokenizer = fresh(home)
     opened = folders.read(model)
     bare = {name: weight for name, weight in opened.state_dict.items() if name.startswith("trunk.")}
     folders.write(tmp_path / "bare", opened.config, bare)
     tokenizer.save(tmp_path / "bare")
     assert warm_start(objective, tmp_path / "bare", tokenizer)[1:] == [
-        "from chance, since the folder has none: mlm_head, pooler, sentence_pair"
+        "randomly initialised, since the folder has none: mlm_head, pooler, sentence_pair"
     ]
 
 
@@ -190,7 +190,7 @@ def test_heads_that_the_folder_lacks_are_named(home: Path, tmp_path: Path) -> No
         ("start=nowhere", "nowhere: is missing."),
     ],
 )
-def test_what_cannot_be_gone_on_with_is_refused_in_one_line(home: Path, tmp_path: Path, change: str, line: str) -> None:
+def test_folders_that_do_not_fit_are_refused_in_one_line(home: Path, tmp_path: Path, change: str, line: str) -> None:
     changes = (f"start={home / 'run' / 'model'}", "train.steps=2", *change.split())
     with pytest.raises(BertsmithError) as caught:
         pretrain.pretrain(recipe(home / "data", tmp_path / "run", *changes))

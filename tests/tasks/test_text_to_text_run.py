@@ -218,14 +218,14 @@ def test_a_t5_learns_to_write_and_others_what_the_file_asks_for(base: Path, data
 def test_targets_that_are_cut_are_told(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "train.tsv").write_text("source\ttarget\n" + "".join(f"a cat\tcat {'dog ' * n}\n" for n in range(9)))
     finetuning.finetune(recipe(base, tmp_path, tmp_path / "out", "train.steps=1", "task.max_new_tokens=4"))
-    told = "training texts are longer than 16 tokens, or what is to be written is longer than 4, and are cut"
+    told = "training texts are longer than 16 tokens, or their target is longer than 4, and are truncated"
     assert told in capsys.readouterr().out
 
 
 # --------------------------------------------------------------------------------------------------- refusals
 
-WHOLE = "adapt: of a network that reads and one that writes, both learn as wholes. Leave adapt out."
-ALONE = "is for networks that only read, and this one writes. Use write, or a network such as bert-base."
+WHOLE = "adapt: networks with a decoder are fine-tuned as a whole. Leave adapt out."
+ALONE = "is for encoders, and this network has a decoder. Use write, or a network such as bert-base."
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_a_network_that_does_not_write_is_refused(data: Path, tmp_path: Path) ->
     pieces_of_words().save(tmp_path / "bert")
     with pytest.raises(BertsmithError) as caught:
         finetuning.finetune(recipe(tmp_path / "bert", data, tmp_path / "out", task="write"))
-    fact = "'write' is for networks that write, and this one only reads"
+    fact = "'write' is for networks with a decoder, and this one has none"
     assert str(caught.value) == f"task.kind: {fact}. Use another task, or a network such as t5-base."
     with pytest.raises(FolderError) as refused:
         bertsmith.load(tmp_path / "bert").write(["a cat"])

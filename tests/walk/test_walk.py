@@ -31,8 +31,12 @@ pytestmark = pytest.mark.slow("makes a model of every folder and fine-tunes it o
 STEPS = {"one big file": 40}  # the model that is fine-tuned below; the others take only a few
 FEW_STEPS = 3
 SHARE = 0.05  # of a small text, for validation
-BETTER = re.compile(r"It has (begun to learn|learnt): \d+\.\d\d nats better than word frequency")
-NOT_BETTER = re.compile(r"It has not learnt yet: its guesses are (worse|no better) than word frequency")
+BETTER = re.compile(
+    r"The model has (begun to learn|learnt): its validation loss is \d+\.\d\d nats below that of predicting"
+)
+NOT_BETTER = re.compile(
+    r"The model has not learnt yet: (its validation loss is .* above|it predicts no better than word frequency)"
+)
 REFUSED = re.compile(r"bertsmith: [^\n]+: [^\n]+\. [^\n]+[.?]\n")  # place: fact. remedy.
 PACES = ("train.epochs=6", "optimizer.learning_rate=2e-3", "data.batch_size=16")
 
@@ -268,7 +272,7 @@ def test_what_is_left_out_and_how_a_file_is_read_is_said(base: Path, tmp_path: P
 def test_a_regression_begins_at_the_mean_and_one_seed_has_one_column(base: Path, tmp_path: Path) -> None:
     """Numbers far from 0 are reached at once, whatever the learning rate."""
     said = bertsmith("finetune", base, LABELLED["prices"](tmp_path), "--out", tmp_path / "run", "train.epochs=1")
-    assert "60 rows are few: 1 epoch, batches of" in said.out
+    assert "60 rows are few: 1 epoch, batch size" in said.out
     assert "deviation" not in said.out
     result = json.loads((tmp_path / "run" / "result.json").read_text(encoding="utf-8"))
     error, mean = result["summary"]["rmse"]["mean"], result["details"]["baseline"]["metrics"]["rmse"]

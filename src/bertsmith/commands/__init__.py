@@ -1,1 +1,1 @@
-"""Commands: one file for each verb of the command line, and `api`, the same verbs as Python calls."""
+"""Commands: the verbs of the command line, one file for each or for a few of a kind; `api`: the same from Python."""

@@ -59,12 +59,12 @@ def search(model: Path, texts: Sequence[str], corpus: Sequence[str], *, top_k: i
     queries = list(texts) if texts else list(unlabelled.texts(["-"]))
     cosines, indices = semantic_search(loaded.embed(lines), loaded.embed(queries), min(top_k, len(lines)))
     for query, row, nearest in zip(queries, cosines.tolist(), indices.tolist(), strict=True):
-        found = [{"text": lines[index], "cosine": cosine} for cosine, index in zip(row, nearest, strict=True)]
+        neighbours = [{"text": lines[index], "cosine": cosine} for cosine, index in zip(row, nearest, strict=True)]
         if as_json:
-            print(terminal.json_line({"text": query, "neighbours": found}), flush=True)
+            print(terminal.json_line({"text": query, "neighbours": neighbours}), flush=True)
             continue
         CONSOLE.print(f"\n{query}", style="bold")
-        for neighbour in found:
+        for neighbour in neighbours:
             CONSOLE.print(f"  {neighbour['cosine']:.3f}  {neighbour['text']}")
 
 

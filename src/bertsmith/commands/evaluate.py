@@ -1,4 +1,4 @@
-"""The composition root of measuring a model: a fine-tuned one on any labelled file, or any one by a whole suite."""
+"""`evaluate`: a fine-tuned model on a labelled file, or any model on a benchmark suite."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,25 +28,25 @@ from bertsmith.tasks.measure import findings_of
 from bertsmith.train import hardware
 
 CONSOLE = terminal.console()
-BATCH_EXAMPLES = 1024  # examples predicted at a time: no more are in memory, however long the file is
-MAX_CLASSES_SHOWN = 30  # classes in the terminal's table
+BATCH_EXAMPLES = 1024  # examples in memory at a time
+MAX_CLASSES_SHOWN = 30  # in the table on the terminal
 RESULT = "result.json"
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
-    """Which columns of the file hold what. Where nothing is said, those that the model learnt from; else guessed."""
+    """The columns of the file. By default those that the model was trained on, or guessed."""
 
     texts: tuple[str, ...] | None = None
     label: str | None = None
     separator: str | None = None
-    bad: Literal["skip", "fail"] = "skip"
-    length: int | None = None  # tokens of a sequence at most; None: as in training, or as many as the model reads
+    on_bad_row: Literal["skip", "fail"] = "skip"  # what to do with rows that cannot be read
+    max_length: int | None = None  # tokens of a sequence; None: as in training, or the model's maximum
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateConfig:
-    """What may be changed on the command line."""
+    """The settings of `evaluate` on the command line."""
 
     data: DataConfig = field(default_factory=DataConfig)
 
@@ -62,7 +62,7 @@ def evaluate(
     limit: int | None,
     shots: str | None,
 ) -> None:
-    """Measure on the file that the first word names; or by a suite, whose data may also follow `--data`."""
+    """Evaluate on the file in the first argument, or run a suite, whose data may also be given with `--data`."""
     if data is None:
         if not arguments or ("=" in arguments[0] and not Path(arguments[0]).exists()):
             remedy = "Name a labelled file: bertsmith evaluate MODEL test.csv; or --suite and its --data"
@@ -74,49 +74,49 @@ def evaluate(
         show(evaluate_file(model, data, out, overrides=arguments), out)
         return
     if out is None:
-        raise RecipeError("--out", f"the suite {suite} leaves a folder", "Name it: --out runs/measured")
+        raise RecipeError("--out", f"the suite {suite} needs an output folder", "Give one: --out runs/evaluation")
     changes = [*arguments, *([f"shots=[{shots}]"] if shots is not None else [])]
     suites.run_suite(suite, model, data, out, seeds=seeds, limit=limit, overrides=changes)
 
 
 def evaluate_file(model: Path, data: Path, out: Path | None = None, *, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """Scores of a fine-tuned model on a labelled file, with all that there is to say about them.
+    """The scores of a fine-tuned model on a labelled file, with details and comparisons.
 
-    With a folder to write to, it leaves `result.json` and a page there.
+    With an output folder, also writes `result.json` and a report.
     """
     if out is not None:
         _check_folder(out)
     settings = config.build(config.override({}, overrides), EvaluateConfig, "evaluate").data
     loaded = load(model)
     task, source = _task(loaded, model), loaded.training_data
-    read, place = _read(data, type(task).file_kind(task.config), settings, source)
+    read, path = _read(data, type(task).file_kind(task.config), settings, source)
     CONSOLE.print(f"{len(read.examples):,} examples: {read.description}")
     for reason, count in read.dropped.items():
         CONSOLE.print(f"  left out: {count:,} {reason}")
     own = Prior.of(read.examples, source="this file")
-    names = _match_labels(task.labels, own, place)
+    names = _match_labels(task.labels, own, path)
     if renamed := {one: other for one, other in names.items() if one != other}:
-        told = ", ".join(f"'{one}' is '{other}'" for one, other in list(renamed.items())[:8])
-        CONSOLE.print(f"labels by the model's names: {told}")
-    length = settings.length or source.get("length")
+        shown = ", ".join(f"'{one}' is '{other}'" for one, other in list(renamed.items())[:8])
+        CONSOLE.print(f"labels by the model's names: {shown}")
+    length = settings.max_length or source.get("max_length")
     length = min(length, loaded.max_length) if isinstance(length, int) and length >= 8 else loaded.max_length
     temperature = source.get("temperature")
-    found = findings_of(task, _prior(source), temperature if isinstance(temperature, float) else None)
+    findings = findings_of(task, _prior(source), temperature if isinstance(temperature, float) else None)
     for block in _blocks(read.examples):
-        named = [_rename_labels(example, names) for example in block]
+        renamed_block = [_rename_labels(example, names) for example in block]
         items = task.preprocess([_without_label(example) for example in block], loaded.tokenizer, length)
-        found.add(named, predict(task, named, items, device=loaded.device, detailed=True))
-    result = _result(found.to_dict(), loaded, place, read, length)
+        findings.add(renamed_block, predict(task, renamed_block, items, device=loaded.device, detailed=True))
+    result = _result(findings.to_dict(), loaded, path, read, length)
     if out is not None:
         with files.explain_os_errors(out):
             out.mkdir(parents=True, exist_ok=True)
         files.write_json(out / RESULT, result)
-        evaluation.write(out, f"{evaluation.model_name(Path(loaded.path))} on {place.name}", result)
+        evaluation.write(out, f"{evaluation.model_name(Path(loaded.path))} on {path.name}", result)
     return result
 
 
 def show(result: Mapping[str, Any], out: Path | None) -> None:
-    """The figures on the terminal: all of them, then class by class."""
+    """Print the scores, then precision, recall and F1 by class, then comparisons with baselines."""
     table, details = Table("", "score", box=None), result["details"]
     for name, one in result["summary"].items():
         table.add_row(evaluation.plain_text(name_of(name, details)), f"{one['mean']:.4f}")
@@ -135,20 +135,20 @@ def show(result: Mapping[str, Any], out: Path | None) -> None:
     for line in evaluation.comparison_lines(result):
         CONSOLE.print(line)
     if out is not None:
-        CONSOLE.print(f"result {out / RESULT}, page {out / evaluation.PAGE}")
+        CONSOLE.print(f"scores {out / RESULT}, report {out / evaluation.PAGE}")
 
 
 def _check_folder(out: Path) -> None:
-    """No other run's result and no model may be written over."""
+    """Refuse a folder in which another run's result or a model would be overwritten."""
     if out.exists() and not out.is_dir():
-        raise RunError(out, "is a file", "Name a folder to write to")
+        raise RunError(out, "is a file", "Name a folder")
     for name, kind in (("recipe.toml", "a run"), (folders.CONFIG, "a model")):
         if (out / name).exists():
-            raise RunError(out, f"is the folder of {kind}", "Choose another folder for the measurement")
+            raise RunError(out, f"is the folder of {kind}", "Choose another folder for the evaluation")
 
 
 def _task(loaded: Model, model: Path) -> Task:
-    """What the model was taught; of sentence vectors, to put texts that mean the same near each other."""
+    """The task that the model was fine-tuned on; for a sentence-transformers folder, sentence embeddings."""
     if isinstance(loaded.objective, Task):
         return loaded.objective
     if sentences.read(Path(loaded.path)) is not None:
@@ -158,44 +158,45 @@ def _task(loaded: Model, model: Path) -> Task:
 
 
 def _prior(source: Mapping[str, Any]) -> Prior | None:
+    """The label distribution of the training data, as the folder has it."""
     counts, mean = source.get("counts"), source.get("mean")
     known = counts if isinstance(counts, dict) and all(isinstance(one, int) for one in counts.values()) else {}
     return Prior(counts=known, mean=mean if isinstance(mean, float) else None) if known or mean else None
 
 
 def _read(data: Path, kind: Kind, settings: DataConfig, source: Mapping[str, Any]) -> tuple[LabelledData, Path]:
-    """The examples of a file, by the columns that were named, by those the model learnt from, or guessed."""
-    asked = Columns(texts=settings.texts, label=settings.label, separator=settings.separator)
-    place = task_data.held_out_file(data, asked)
+    """The examples of a file, by the columns that are given, by those of the training data, or by guessed ones."""
+    given = Columns(texts=settings.texts, label=settings.label, separator=settings.separator)
+    path = task_data.held_out_file(data, given)
     texts, label = source.get("texts"), source.get("label")
-    if asked == GUESS and texts and source.get("joined") == 1 and glue.recognise(place) is None and kind != "tag":
+    if given == GUESS and texts and source.get("joined") == 1 and glue.recognise(path) is None and kind != "tag":
         try:
-            learnt = Columns(texts=tuple(map(str, texts)), label=str(label) if label is not None else None)
+            trained_on = Columns(texts=tuple(map(str, texts)), label=str(label) if label is not None else None)
             if flags := source.get("labels"):
-                learnt = replace(learnt, labels=tuple(map(str, flags)))
+                trained_on = replace(trained_on, labels=tuple(map(str, flags)))
             if separator := source.get("separator"):
-                learnt = replace(learnt, separator=str(separator))
-            return reader.read(place, kind, learnt, settings.bad), place
+                trained_on = replace(trained_on, separator=str(separator))
+            return reader.read(path, kind, trained_on, settings.on_bad_row), path
         except TextError:
-            pass  # the file has other columns: they are guessed, or whoever cannot guess says so
-    if kind != "choose" and asked == GUESS and held(place) == "choose":  # whose number of an ending looks like a class
-        raise mismatch(place, kind) or AssertionError
+            pass  # the file has other columns, which are guessed below
+    if kind != "choose" and given == GUESS and held(path) == "choose":  # the index of an ending looks like a class
+        raise mismatch(path, kind) or AssertionError
     try:
-        read = reader.read(place, kind, asked, settings.bad)
+        read = reader.read(path, kind, given, settings.on_bad_row)
     except TextError:
-        if asked == GUESS and (other := mismatch(place, kind, strictly=kind == "number")):
+        if given == GUESS and (other := mismatch(path, kind, strictly=kind == "number")):
             raise other from None
         raise
     alone = kind == "pairs" and any(isinstance(one, Example) and len(one.texts) < 2 for one in read.examples[:1])
-    if alone and (other := mismatch(place, kind)):
+    if alone and (other := mismatch(path, kind)):
         raise other
-    return read, place
+    return read, path
 
 
-def _match_labels(labels: Sequence[str], own: Prior, place: Path) -> dict[str, str]:
-    """For each label of the file the model's: the same, the same but for capitals, or the one of that number.
+def _match_labels(labels: Sequence[str], own: Prior, path: Path) -> dict[str, str]:
+    """For each label of the file the model's label: the same, the same in another case, or the one with that index.
 
-    Published models are often labelled by names where files have numbers: LABEL_0 or NEGATIVE is 0.
+    Published models often have names where files have indices: LABEL_0 or NEGATIVE is 0.
     """
     seen = [label for label in own.counts if labels]
     if not seen or any(label in labels for label in seen):
@@ -205,11 +206,11 @@ def _match_labels(labels: Sequence[str], own: Prior, place: Path) -> dict[str, s
         return {label: folded.get(label.casefold(), label) for label in seen}
     if all(label.isdecimal() and int(label) < len(labels) for label in seen):
         return {label: labels[int(label)] for label in seen}
-    if held(place) == "number" and (other := mismatch(place, "classify", strictly=True)):
+    if held(path) == "number" and (other := mismatch(path, "classify", strictly=True)):
         raise other
     some, known = (", ".join(sorted(names)[:5]) for names in (seen, labels))
     fact = f"none of its labels ({some}) is one that the model knows ({known})"
-    raise TextError(place, fact, "Name the column of the label with data.label='...', or rename the labels")
+    raise TextError(path, fact, "Name the column of the label with data.label='...', or rename the labels")
 
 
 def _rename_labels(example: Any, names: Mapping[str, str]) -> Any:
@@ -226,41 +227,41 @@ def _rename_labels(example: Any, names: Mapping[str, str]) -> Any:
 
 
 def _without_label(example: Any) -> Any:
-    """The example as the network sees it: a label that it never learnt is wrong, and no reason to stop."""
+    """The example without its label: a label that the model does not know counts as wrong, and is no error."""
     if isinstance(example, Sentence):
         return replace(example, tags=None)
     return replace(example, label=None) if isinstance(example, Example) else example
 
 
 def _blocks(examples: Sequence[Any]) -> Iterator[list[Any]]:
-    """Examples a block at a time, with a bar on a terminal."""
+    """Examples in blocks, with a progress bar on a terminal."""
     rest = iter(examples)
     with Progress(console=CONSOLE, transient=True, disable=not CONSOLE.is_terminal) as progress:
-        bar = progress.add_task("measuring", total=len(examples))
+        bar = progress.add_task("evaluating", total=len(examples))
         while block := list(islice(rest, BATCH_EXAMPLES)):
             yield block
             progress.advance(bar, len(block))
 
 
-def _result(found: dict[str, Any], loaded: Model, place: Path, read: LabelledData, length: int) -> dict[str, Any]:
-    figures = found["metrics"]
-    headline = next(iter(figures))
-    summary = {name: {"mean": one, "deviation": 0.0, "low": None, "high": None} for name, one in figures.items()}
-    told = [f"{len(read.examples):,} examples: {read.description}"]
-    told += [f"left out: {count:,} {reason}" for reason, count in read.dropped.items()]
+def _result(findings: dict[str, Any], loaded: Model, path: Path, read: LabelledData, length: int) -> dict[str, Any]:
+    metrics = findings["metrics"]
+    headline = next(iter(metrics))
+    summary = {name: {"mean": one, "deviation": 0.0, "low": None, "high": None} for name, one in metrics.items()}
+    lines = [f"{len(read.examples):,} examples: {read.description}"]
+    lines += [f"left out: {count:,} {reason}" for reason, count in read.dropped.items()]
     protocol = {
         "model": str(loaded.path),
-        "measured_on": str(place),
-        "data": told,
-        "length": f"{length} tokens of a text at most",
+        "measured_on": str(path),
+        "data": lines,
+        "max_length": f"{length} tokens",
         "data_sha256": read.fingerprint,
         "machine": hardware.describe(loaded.device),
     }
     return {
         "headline": headline,
         "summary": summary,
-        "details": found,
-        "warnings": warnings(found, headline, figures[headline]),
+        "details": findings,
+        "warnings": warnings(findings, headline, metrics[headline]),
         "protocol": protocol,
     }
 

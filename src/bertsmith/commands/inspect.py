@@ -1,4 +1,4 @@
-"""The composition root of looking inside: what recurrent networks feel through time, and what single cells know."""
+"""`inspect`: gradient flow through time and interpretable cells of recurrent networks."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,31 +15,33 @@ from bertsmith.insight.page import html_page, section
 from bertsmith.models.recurrent import Recurrent
 
 CONSOLE = terminal.console()
-MAX_CHARACTERS = 40_000  # characters of the text that cells are looked for in
+MAX_CHARACTERS = 40_000  # of the text
 
 
 def inspect(models: Sequence[Path], text: Path, out: Path, *, pictures: bool = False) -> None:
-    """A page of all networks side by side; with `pictures` also as PNGs beside it."""
+    """Write a page that compares all networks; with `pictures`, also PNG files next to it."""
     opened = {_model_name(path): _load_recurrent(path) for path in models}
     lines = _read_text(text)
     with files.explain_os_errors(out):
         out.parent.mkdir(parents=True, exist_ok=True)
-    felt = {name: gradient_flow.gradient_norms(_trunk(model), _windows(model, lines)) for name, model in opened.items()}
-    sections = [section("Felt through time", gradient_flow.section(felt), gradient_flow.LEAD)]
+    norms = {
+        name: gradient_flow.gradient_norms(_trunk(model), _windows(model, lines)) for name, model in opened.items()
+    }
+    sections = [section("Gradient flow through time", gradient_flow.section(norms), gradient_flow.LEAD)]
     written = [out]
     if pictures:
         written.append(out.with_name(f"{out.stem}-time.png"))
-        gradient_flow.draw(written[-1], felt)
+        gradient_flow.draw(written[-1], norms)
     for name, model in opened.items():
-        spans, found = cells.find_cells(_trunk(model), model.tokenizer, lines)
-        sections.append(section(f"Cells of {name}", cells.section(lines, spans, found), cells.LEAD))
-        if pictures and found:
+        spans, interpretable = cells.find_cells(_trunk(model), model.tokenizer, lines)
+        sections.append(section(f"Cells of {name}", cells.section(lines, spans, interpretable), cells.LEAD))
+        if pictures and interpretable:
             written.append(out.with_name(f"{out.stem}-cells-{name.replace('/', '-')}.png"))
-            cells.draw(written[-1], lines, spans, found)
-        for one in found:
-            CONSOLE.print(f"{name}: {one.title}")
-    for name, values in felt.items():
-        CONSOLE.print(f"{name}: of a gradient {values[min(16, len(values) - 1)]:.1e} is felt 16 tokens back")
+            cells.draw(written[-1], lines, spans, interpretable)
+        for cell in interpretable:
+            CONSOLE.print(f"{name}: {cell.title}")
+    for name, values in norms.items():
+        CONSOLE.print(f"{name}: {values[min(16, len(values) - 1)]:.1e} of the gradient reaches 16 tokens back")
     files.write_atomic(out, html_page("Inside recurrent networks", sections).encode())
     for path in written:
         CONSOLE.print(f"written {path}")
@@ -51,23 +53,23 @@ def _windows(model: Model, text: str) -> torch.Tensor:
 
 
 def _read_text(path: Path) -> str:
-    """The text as it stands, or so much of it as is looked at."""
-    read, size = [], 0
+    """The first characters of a text."""
+    lines, size = [], 0
     for line in Corpus([str(path)]).lines():
-        read.append(line)
+        lines.append(line)
         size += len(line) + 1
         if size >= MAX_CHARACTERS:
             break
-    text = "\n".join(read).strip()
+    text = "\n".join(lines).strip()
     if len(text.split()) < 16:
-        raise TextError(path, "has too few words to look at", "Give it a page")
+        raise TextError(path, "has fewer than 16 words", "Give it a page of text")
     return text
 
 
 def _load_recurrent(path: Path) -> Model:
     model = load(path)
     if not isinstance(model.objective.trunk, Recurrent):
-        raise FolderError(path, "has no state that goes from token to token", "Look at a network such as lstm-small")
+        raise FolderError(path, "is not a recurrent network", "Use one such as lstm-small")
     return model
 
 
@@ -78,6 +80,6 @@ def _trunk(model: Model) -> Recurrent:
 
 
 def _model_name(path: Path) -> str:
-    """What a person calls the model: its run, where the folder is but `model`."""
+    """The name of a model: its folder, or the run's folder if that is `model`."""
     resolved = path.resolve()
     return resolved.parent.name if resolved.name == "model" else resolved.name

@@ -1,4 +1,4 @@
-"""The composition root of text made ready to be read: `tokenizer` learns a vocabulary, `prepare` makes shards."""
+"""`tokenizer`: train a tokenizer or extend a vocabulary; `prepare`: tokenise text into shards."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,30 +16,25 @@ from bertsmith.data.shards.prepare import Summary
 from bertsmith.data.shards.prepare import prepare as tokenise
 from bertsmith.models.hf.folder import model_folder
 from bertsmith.text import language
-from bertsmith.text import tokenizer as pieces
-from bertsmith.text.extend import extend as extended
+from bertsmith.text import tokenizer as tokenizers
+from bertsmith.text.extend import extend as extend_tokenizer
 from bertsmith.text.fertility import Sample, measure_fertility
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig
 from bertsmith.train.clock import format_duration
 
 CONSOLE = terminal.console()
-TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "vocab.txt",
-    "tokenizer.json.writing",
-)  # in a tokenizer's folder
-QUICK_SAMPLE = 300_000  # characters that a vocabulary is measured on where time is short
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "tokenizer.json.writing")
+QUICK_SAMPLE = 300_000  # characters that fertility is measured on within a time budget
 
 
 def tokenizer(texts: Sequence[str], out: Path, settings: TokenizerConfig, **reading: Any) -> None:
-    """Train a vocabulary and say how well it fits. What was not said of capitals and accents follows the text."""
+    """Train a tokenizer and print its fertility. Case and accents follow the language unless they are given."""
     check_tokenizer_folder(out)
     train_tokenizer(Corpus(texts, **reading), settings, out)
 
 
 def check_tokenizer_folder(out: Path) -> None:
-    """Refuse, before any work, a folder that holds more than a tokenizer: a model's own would be written over."""
+    """Refuse a folder that holds other files than a tokenizer's: a model's tokenizer would be overwritten."""
     files.check_folder(out)
     others = [path for path in sorted(out.iterdir()) if path.name not in TOKENIZER_FILES] if out.is_dir() else []
     if others:
@@ -47,92 +42,93 @@ def check_tokenizer_folder(out: Path) -> None:
 
 
 def extend(texts: Sequence[str], out: Path, base: Path, more: int, **reading: Any) -> None:
-    """A vocabulary with more pieces for a text, and how well it fits before and after."""
+    """Extend a vocabulary with tokens of a text, and print its fertility before and after."""
     check_tokenizer_folder(out)
     before = Tokenizer.load(model_folder(base))
-    with CONSOLE.status("learning new pieces"):
+    with CONSOLE.status("learning new tokens"):
         corpus = Corpus(texts, **reading)
         sample = Sample(corpus.lines())
         for _ in sample:
-            pass  # it keeps what it lets through
-        after = extended(before, sample.kept, more)
+            pass  # the sample keeps the lines that pass through it
+        after = extend_tokenizer(before, sample.kept, more)
         after.save(out)
-        measures = {"before": measure_fertility(before, sample.kept), "after": measure_fertility(after, sample.kept)}
+        fertilities = {"before": measure_fertility(before, sample.kept), "after": measure_fertility(after, sample.kept)}
     print_notes(corpus)
-    for name, found in measures.items():
+    for name, fertility in fertilities.items():
         CONSOLE.print(name, style="bold")
-        CONSOLE.print(str(found))
+        CONSOLE.print(str(fertility))
     new = [after.piece(number) for number in range(before.vocabulary, after.vocabulary)]
     CONSOLE.print(f"new              {'  '.join(new[:24])}{' ...' if len(new) > 24 else ''}")
     if len(new) < more:
-        CONSOLE.print(f"{len(new):,} pieces are new, not {more:,}: the text repeats no more that the vocabulary lacks")
+        CONSOLE.print(f"{len(new):,} new tokens, not {more:,}: the text repeats no others that the vocabulary lacks")
 
 
 def prepare(
     texts: Sequence[str], out: Path, tokenizer: Path, *, valid: float = 0.01, workers: int | None = None, **reading: Any
 ) -> Summary:
-    """Tokenise a text once, into shards."""
+    """Tokenise and deduplicate text into shards."""
     files.check_folder(out)
     return prepare_shards(Corpus(texts, **reading), Tokenizer.load(model_folder(tokenizer)), out, valid, workers)
 
 
 @dataclass(frozen=True)
 class TrainedTokenizer:
-    """A vocabulary that was learnt, and what it took."""
+    """A tokenizer that was just trained, with the pace of tokenising."""
 
     tokenizer: Tokenizer
-    reason: str  # for what was done to capitals and accents
-    characters: int  # that it was learnt from
-    seconds_per_character: float  # seconds to cut a character into pieces
+    reason: str  # for its settings of case and accents
+    characters: int  # that it was trained on
+    seconds_per_character: float  # of tokenising
 
 
 def train_tokenizer(
     corpus: Corpus, settings: TokenizerConfig, out: Path, seconds: float | None = None
 ) -> TrainedTokenizer:
-    """A vocabulary of a text that is open already. `seconds`: how long text is read for it, if not all of it is."""
-    with CONSOLE.status("training the vocabulary"):
+    """Train a tokenizer on a corpus; with `seconds`, on as much text as can be read in that time."""
+    with CONSOLE.status("training the tokenizer"):
         fitted, reason, lines = _fit_to_language(corpus, settings)
         if reason:
             CONSOLE.print(reason)
         sample = Sample(lines if seconds is None else _read_for(seconds, lines))
-        trained = pieces.train(sample, fitted)
+        trained = tokenizers.train(sample, fitted)
         trained.save(out)
         began = time.monotonic()
-        measures = measure_fertility(trained, sample.kept, None if seconds is None else QUICK_SAMPLE)
+        fertility = measure_fertility(trained, sample.kept, None if seconds is None else QUICK_SAMPLE)
         pace = (time.monotonic() - began) / max(min(sum(map(len, sample.kept)), QUICK_SAMPLE), 1)
     print_notes(corpus)
-    CONSOLE.print(str(measures))
+    CONSOLE.print(str(fertility))
     if trained.vocabulary < settings.vocabulary and seconds is None:
         CONSOLE.print(smaller_vocabulary(trained.vocabulary, settings.vocabulary))
     return TrainedTokenizer(trained, reason, sample.characters, pace)
 
 
 def smaller_vocabulary(size: int, wanted: int) -> str:
-    """Why a vocabulary is smaller than was asked for."""
-    return f"{size:,} pieces, not {wanted:,}: the text has no more that occur at least twice"
+    """The reason why a vocabulary is smaller than requested."""
+    return f"{size:,} tokens, not {wanted:,}: the text has no others that occur at least twice"
 
 
 def _fit_to_language(corpus: Corpus, settings: TokenizerConfig) -> tuple[TokenizerConfig, str, Iterable[str]]:
-    """The settings that suit the text's language, a line that says so, and the lines of the text.
+    """The settings for the language of the text, a line with the reason, and the lines of the text.
 
-    What was said stays as it was said; byte-level BPE and T5 keep capitals and accents in any case.
+    Given settings are kept; byte-level BPE and T5's tokenizer always keep case and accents.
     """
     lines: Iterable[str] = corpus.lines()
     if settings.kind in ("bpe", "t5") or None not in (settings.lowercase, settings.strip_accents):
         return settings, "", lines
     some = corpus.sample(language.SAMPLE)
-    if not some:  # standard input can be read but once
+    if not some:  # standard input can be read only once
         rest = iter(lines)
         some = list(islice(rest, 1_000))
         lines = chain(some, rest)
-    found = language.detect_writing(some)
-    lower = found.lowercase if settings.lowercase is None else settings.lowercase
-    strip = found.strip_accents and lower if settings.strip_accents is None else settings.strip_accents
-    return replace(settings, lowercase=lower, strip_accents=strip), language.describe(lower, strip, found.reason), lines
+    writing = language.detect_writing(some)
+    lower = writing.lowercase if settings.lowercase is None else settings.lowercase
+    strip = writing.strip_accents and lower if settings.strip_accents is None else settings.strip_accents
+    reason = language.describe(lower, strip, writing.reason)
+    return replace(settings, lowercase=lower, strip_accents=strip), reason, lines
 
 
 def _read_for(seconds: float, lines: Iterable[str]) -> Iterator[str]:
-    """The lines that can be read in a time."""
+    """As many lines as can be read in a number of seconds."""
     end = time.monotonic() + seconds
     for line in lines:
         yield line
@@ -141,7 +137,7 @@ def _read_for(seconds: float, lines: Iterable[str]) -> Iterator[str]:
 
 
 def print_notes(corpus: Corpus) -> None:
-    """Say what was skipped, and how files were read that are not plain UTF-8 text."""
+    """Print which files were skipped, and how files were read that are not plain UTF-8 text."""
     for line in corpus.new_notes():
         CONSOLE.print(f"text: {line}")
 
@@ -149,7 +145,7 @@ def print_notes(corpus: Corpus) -> None:
 def prepare_shards(
     corpus: Corpus, tokenizer: Tokenizer, out: Path, valid: float = 0.01, workers: int | None = None
 ) -> Summary:
-    """Shards of a text that is open already."""
+    """Tokenise a corpus into shards, with a progress bar and a summary."""
     with _bar("preparing") as show:
         summary = tokenise(corpus, tokenizer, out, valid=valid, workers=workers, progress=show)
     print_notes(corpus)
@@ -159,7 +155,7 @@ def prepare_shards(
 
 
 def _summary_lines(summary: Summary, units: str = "words") -> Iterator[str]:
-    """A summary as a person reads it; in which units its words are counted."""
+    """A summary as lines of text. `units`: words, or characters in scripts without spaces."""
     yield "already prepared" if summary.already else f"prepared in {format_duration(summary.seconds)}"
     for name, split in (("training", summary.train), ("validation", summary.valid)):
         parts = {"documents": "documents", "sentences": "sentences", "words": units, "tokens": "tokens"}
@@ -171,14 +167,14 @@ def _summary_lines(summary: Summary, units: str = "words") -> Iterator[str]:
         "empty documents": summary.empty,
         "empty sentences": summary.dropped,
     }
-    told = [f"{count:,} {name}" for name, count in (left_out | summary.text).items() if count]
-    if told:
-        yield "  replaced or left out: " + ", ".join(told)
+    counts_left_out = [f"{count:,} {name}" for name, count in (left_out | summary.text).items() if count]
+    if counts_left_out:
+        yield "  replaced or left out: " + ", ".join(counts_left_out)
 
 
 @contextmanager
 def _bar(title: str) -> Iterator[Callable[[float, int], None]]:
-    """A bar with the time left on a terminal, a line at every tenth elsewhere."""
+    """A progress bar on a terminal; elsewhere a line at each tenth."""
     if CONSOLE.is_terminal:
         columns = ("{task.description}", bars.BarColumn(), bars.TaskProgressColumn(), bars.TimeRemainingColumn())
         with bars.Progress(*columns, console=CONSOLE) as bar:

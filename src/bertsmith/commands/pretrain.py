@@ -1,4 +1,4 @@
-"""The composition root of pretraining: one function per verb."""
+"""`pretrain`: train the model of a recipe; `check`: its cost; `list`: models, objectives, tasks and recipes."""
 
 import re
 import time
@@ -43,9 +43,9 @@ from bertsmith.train.optimizers import Optimizer
 from bertsmith.train.trainer import Speed, Trainer, should_capture
 
 CONSOLE = terminal.console()
-MAX_EXAMPLES_SHOWN = 4  # blanks on the terminal when it is over; the report has more
-COST_BATCHES = 8  # batches by which the cost of a run is judged
-MAY_CHANGE = frozenset(  # what a run that goes on may have otherwise than when it was begun
+MAX_EXAMPLES_SHOWN = 4  # on the terminal; the report has more
+COST_BATCHES = 8  # batches from which the cost of training is estimated
+MAY_CHANGE = frozenset(  # settings that may differ when a run is resumed
     {"out", "data.folder", "data.workers"}
     | {
         f"train.{name}"
@@ -55,47 +55,45 @@ MAY_CHANGE = frozenset(  # what a run that goes on may have otherwise than when 
 
 
 def read_recipe(recipe: str | Path, overrides: Sequence[str]) -> Recipe:
-    """A recipe by its name or from its file, with the changes of the command line."""
+    """A recipe by its name or from its file, with the overrides of the command line."""
     values = config.read_toml(recipes.find(recipe))
     if "task" in values:
-        raise RecipeError(recipe, "learns from labelled examples", f"Say: bertsmith finetune {recipe} DATA --out DIR")
+        raise RecipeError(recipe, "is a recipe for fine-tuning", f"Use: bertsmith finetune {recipe} DATA --out DIR")
     return config.build(config.override(values, overrides, EXTENTS), Recipe, str(recipe))
 
 
 def with_paths(recipe: Recipe, data: Path | None, out: Path | None) -> Recipe:
-    """The same recipe for other data, or in another folder."""
+    """The recipe with other data or another output folder."""
     recipe = recipe if data is None else replace(recipe, data=replace(recipe.data, folder=data))
     return recipe if out is None else replace(recipe, out=out)
 
 
 def pretrain(recipe: Recipe, wall: WallBudget | None = None) -> dict[str, float]:
-    """Train what the recipe describes, from where it stands, and leave a model folder and a report.
+    """Pretrain the model of a recipe, from its last checkpoint if there is one; write a model folder and a report.
 
-    `wall`: the time of the whole command, which then bounds the run in the place of the recipe's own time.
+    `wall`: the wall-clock budget of the whole command, which replaces the recipe's own budget.
     """
     with Lock(recipe.out):
         settle(recipe, MAY_CHANGE)
         tokenizer, train, valid = build.load_data(recipe)
         device = hardware.select_device(recipe.train.device)
         objective = build.objective(recipe, tokenizer).to(device)
-        *_, guesser = objective.exports.values()
-        model = Model(guesser, tokenizer, str(recipe.out))
+        *_, language_model = objective.exports.values()
+        model = Model(language_model, tokenizer, str(recipe.out))
         began = time.monotonic()
         examples = summary.untrained_examples(recipe, model, valid)
         counts = train.frequencies()
-        if wall is not None:  # when it is over the same blanks are filled again
+        if wall is not None:  # after training the same examples are predicted again
             wall = replace(wall, reserve=wall.reserve + 1.3 * (time.monotonic() - began))
         batches = build.validation_batches(recipe, objective, tokenizer, valid, device, train)
         validation = Validation(objective, batches, valid.bytes / valid.tokens, _evaluation_seconds(recipe, wall))
         precision = hardware.select_precision(recipe.train.precision, device)
-        recorded = should_capture(objective, recipe.train, precision, device)
+        graphs = should_capture(objective, recipe.train, precision, device)
         with Display("training") as display:
             trainer = Trainer(
                 objective,
                 build.feed(recipe, objective, tokenizer, train),
-                Optimizer(
-                    objective, recipe.optimizer, hidden_matrices=objective.hidden_matrices(), capturable=recorded
-                ),
+                Optimizer(objective, recipe.optimizer, hidden_matrices=objective.hidden_matrices(), capturable=graphs),
                 recipe.schedule,
                 recipe.train,
                 folder=recipe.out,
@@ -103,50 +101,50 @@ def pretrain(recipe: Recipe, wall: WallBudget | None = None) -> dict[str, float]
                 precision=precision,
                 speed=_speed(objective, device),
                 display=display,
-                graphs=recorded,
+                graphs=graphs,
                 wall=wall,
             )
-            if trainer.compiles and device.type == "cuda" and (lack := kernels_unavailable(device)):
-                display.say(f"attention by torch's own kernels, not ours: {lack}")
+            if trainer.compiles and device.type == "cuda" and (reason := kernels_unavailable(device)):
+                display.say(f"attention by torch's own kernels, not ours: {reason}")
             figures = trainer.fit()
-        told = summary.summarise(recipe, model, trainer, train, valid, validation.batches, counts, examples)
+        run = summary.summarise(recipe, model, trainer, train, valid, validation.batches, counts, examples)
         for name, part in objective.exports.items():
-            _export(recipe.out / name, part, tokenizer, told)
-        report.write(recipe.out / "report.html", told)
-        places = {name: str(recipe.out / name) for name in objective.exports}
-        places["report"] = str(recipe.out / "report.html")
-        CONSOLE.print(_facts_table({**told.figures, **places}))
-        _show(told)
+            _export(recipe.out / name, part, tokenizer, run)
+        report.write(recipe.out / "report.html", run)
+        paths = {name: str(recipe.out / name) for name in objective.exports}
+        paths["report"] = str(recipe.out / "report.html")
+        CONSOLE.print(_facts_table({**run.figures, **paths}))
+        _show(run)
     return figures
 
 
 def _evaluation_seconds(recipe: Recipe, wall: WallBudget | None) -> float | None:
-    """How long one evaluation of a run that is bounded by time may take."""
+    """The seconds that one evaluation may take; None for a run that is not bounded by time."""
     budget = wall.budget if wall is not None else recipe.train.extent.budget
     return None if budget is None else SINGLE_EVALUATION_SHARE * budget
 
 
 def _show(run: RunSummary) -> None:
-    """Some of the blanks, filled, and in one sentence whether it has learnt."""
+    """Print some cloze examples with the model's predictions, and the verdict."""
     for example in run.examples[:MAX_EXAMPLES_SHOWN]:
         CONSOLE.print(f"\n{example.text}")
-        guesses = ", ".join(f"{word} {chance:.0%}" for word, chance in example.after[:3])
-        CONSOLE.print(f"  the word was: {example.truth}   guesses: {guesses}")
+        predictions = ", ".join(f"{word} {probability:.0%}" for word, probability in example.after[:3])
+        CONSOLE.print(f"  correct: {example.truth}   predicted: {predictions}")
     if run.verdict:
         CONSOLE.print(f"\n{run.verdict}", style="bold")
 
 
 @dataclass(frozen=True)
 class TrainingCost:
-    """What a recipe takes to train."""
+    """The compute that a recipe needs for training."""
 
     parameters: int
-    flops: float  # for one token, as papers count them
-    tokens: float  # in an update
+    flops: float  # per token, by the usual count
+    tokens: float  # per update
 
 
 def training_cost(recipe: Recipe) -> TrainingCost:
-    """What training takes, by the first batches. A recipe that does not fit its data is refused here already."""
+    """The cost of training, from the first batches. A recipe that does not fit its data is refused here."""
     tokenizer, train, _ = build.load_data(recipe)
     objective = build.objective(recipe, tokenizer)
     feed, counts = build.feed(recipe, objective, tokenizer, train), Counter[str]()
@@ -162,17 +160,17 @@ def training_cost(recipe: Recipe) -> TrainingCost:
 
 
 def export(recipe: Recipe, saved: Checkpoint, path: Path) -> None:
-    """The model folders of a run as it was when it was saved."""
+    """Write the model folders of a checkpoint."""
     tokenizer, train, valid = build.load_data(recipe)
     objective = build.objective(recipe, tokenizer)
     objective.load_state_dict(saved.tensors["model"])
-    told = summary.summarise_checkpoint(recipe, saved, train, valid, tokenizer)
+    run = summary.summarise_checkpoint(recipe, saved, train, valid, tokenizer)
     for name, part in objective.exports.items():
-        _export(path / name, part, tokenizer, told)
+        _export(path / name, part, tokenizer, run)
 
 
 def check(recipe: Recipe) -> None:
-    """What a recipe would cost: parameters, memory and time."""
+    """Print what a recipe would cost: parameters, memory, speed and time."""
     shape, data = recipe.model.settings, recipe.data
     prepared = _verified(data.folder)
     device = hardware.select_device(recipe.train.device)
@@ -195,25 +193,24 @@ def check(recipe: Recipe) -> None:
 
 
 def _verified(folder: Path) -> Shards | None:
-    """The training text of a prepared folder, if there is one: a damaged file of it is named here already."""
-    found = [Shards(folder / name) for name in ("train", "valid") if (folder / name).is_dir()]
+    """The training shards of a prepared folder, if it exists; a damaged file is reported here."""
+    splits = [Shards(folder / name) for name in ("train", "valid") if (folder / name).is_dir()]
     with CONSOLE.status("verifying the shards"):
-        for shards in found:
+        for shards in splits:
             verify(shards).wait()
-    return found[0] if (folder / "train").is_dir() else None
+    return splits[0] if (folder / "train").is_dir() else None
 
 
 def list_all() -> None:
-    """The members of the family, the objectives, the tasks, and the recipes, each by its name."""
+    """Print the models of the family, the objectives, the tasks and the recipes."""
     table = Table("member", "layers", "width", "heads", "feed-forward", "parameters", box=None)
     for name, shape in FAMILY.items():
         layers = f"{shape.layers} + {shape.decoder_layers}" if shape.decoder_layers else shape.layers
         inner = (shape.heads, shape.feed_forward) if isinstance(shape, TransformerConfig) else ("", "")
         row = (layers, shape.width, *inner, f"{shape.parameter_count / 1e6:,.1f} M")
         table.add_row(name, *map(str, row))
-    words = Word2VecConfig()
-    size = "2 for each word and number"  # how many words there are, only a text tells
-    table.add_row("word2vec", "1", str(words.width), "", "", f"{size}: bertsmith word2vec")
+    size = "2 x words x width"  # the number of words depends on the text
+    table.add_row("word2vec", "1", str(Word2VecConfig().width), "", "", f"{size}: bertsmith word2vec")
     CONSOLE.print(table)
     CONSOLE.print()
     for name, objective in OBJECTIVES.items():
@@ -222,18 +219,18 @@ def list_all() -> None:
         CONSOLE.print(f"task {name}: {(task.__doc__ or '').splitlines()[0]}")
     for name in recipes.names():
         CONSOLE.print(f"recipe {name}: {_title(name)}", markup=False)
-    CONSOLE.print("Use one by its name: bertsmith pretrain bert-tiny --data PREPARED --out runs/mine")
+    CONSOLE.print("Use a recipe by its name: bertsmith pretrain bert-tiny --data PREPARED --out runs/mine")
 
 
 def _title(name: str) -> str:
-    """What a recipe is: the first line of its file, up to where a sentence ends."""
+    """The title of a recipe: the first sentence of its file."""
     with recipes.find(name).open(encoding="utf-8") as file:
         line = file.readline().lstrip("# ").strip()
     return re.split(r"(?<=on a laptop): |\. (?=[A-Z])", line)[0].rstrip(".:")
 
 
 def _facts_table(facts: Mapping[str, str]) -> Table:
-    """Names and values, one below the other."""
+    """A table of names and values."""
     table = Table(show_header=False, box=None)
     for name, value in facts.items():
         table.add_row(Text(name, "bold"), value)
@@ -246,17 +243,17 @@ def _speed(objective: Pretraining, device: torch.device) -> Speed:
 
 
 def _export(path: Path, objective: Pretraining, tokenizer: Tokenizer, run: RunSummary) -> None:
-    """A model folder: weights, settings, tokenizer and card."""
+    """Write a model folder: weights, config, tokenizer and model card."""
     shape = objective.trunk.config
-    dialect = layout_of(shape)
-    kept = {"trunk", *dialect.pretrained}  # of a next-sentence head, say, ModernBERT knows nothing
+    layout = layout_of(shape)
+    kept = {"trunk", *layout.pretrained}  # heads that the layout has; ModernBERT has none for next-sentence prediction
     state = {name: one for name, one in objective.state_dict().items() if name.partition(".")[0] in kept}
     if isinstance(shape, TransformerConfig) and shape.causal:
-        tokenizer = tokenizer.for_prompts()  # what goes on with a text must not be told that it is over
+        tokenizer = tokenizer.for_prompts()  # no end token after a prompt
     with folders.atomic_folder(path) as folder:
-        extra: dict[str, Any] = dict(tokenizer.special_ids(dialect.special_tokens))
-        if objective.pairs not in ("none", dialect.pairs):
-            extra["pairs"] = objective.pairs  # our own word: what transformers' two classes mean here
+        extra: dict[str, Any] = dict(tokenizer.special_ids(layout.special_tokens))
+        if objective.pairs not in ("none", layout.pairs):
+            extra["pairs"] = objective.pairs  # transformers has no key for the meaning of the two classes
         folders.write(folder, shape, state, extra)
         tokenizer.save(folder, max_length=shape.max_length, segments=shape.segments > 1)
         fills = any(name.startswith("mlm_head.") for name in state)

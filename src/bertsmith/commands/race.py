@@ -1,7 +1,8 @@
-"""The race: recipes trained on one text at equal compute, scored on the way, and drawn against what they cost.
+"""`race`: pretrain several recipes on the same text with equal compute, and score their checkpoints against the cost.
 
-What a model scores says little without what it took: Clark et al. 2020, figure 1. Each recipe runs as `bertsmith
-pretrain` runs it. The clock counts loader, steps, log and saving, but no vocabulary, no compilation and no scores.
+A score says little without the compute that it took: Clark et al. 2020, figure 1. Each recipe runs as `bertsmith
+pretrain` runs it. The clock counts data loading, steps, logging and saving; it leaves out the tokenizer, compilation
+and scoring.
 """
 
 import gc
@@ -17,41 +18,31 @@ from typing import Any, Literal
 import torch
 
 from bertsmith import config, files, terminal
-from bertsmith.commands import pretrain
-from bertsmith.commands.entrants import (
-    Entrant,
-    folder_name,
-    labels,
-    own_overrides,
-    prepare_text,
-    read_entrants,
-    shared_overrides,
-    tokenizer_kind,
-)
+from bertsmith.commands import pretrain, race_report
+from bertsmith.commands.entrants import Entrant, folder_name, prepare_text, read_entrants, tokenizer_kind
 from bertsmith.commands.pretrain import TrainingCost
+from bertsmith.commands.race_report import REPORT, RESULT
 from bertsmith.data.shards.shards import Shards
 from bertsmith.errors import BertsmithError, RecipeError, RunError, StopError
-from bertsmith.insight import leaderboard, table
-from bertsmith.insight.leaderboard import CostAxis
+from bertsmith.insight import leaderboard
 from bertsmith.insight.table import Results
 from bertsmith.recipe import Recipe, settle
 from bertsmith.runs import autoconfig
 from bertsmith.runs.race_metrics import Metric, MetricsConfig, build_metrics
 from bertsmith.train import checkpoint, hardware, log
-from bertsmith.train.clock import Clock, format_duration
+from bertsmith.train.clock import Clock
 from bertsmith.train.lock import Lock
 
 Equal = Literal["time", "flops"]
 CONSOLE = terminal.console()
-RESULT, REPORT, FAILURE = "race.json", "report.html", "failure.txt"
-MAY_DIFFER = frozenset(
-    {"out", "data.folder", "data.workers", "train.device", "train.compile"}
-)  # what may differ in a row
+FAILURE = "failure.txt"
+# Settings that may differ when a race is resumed.
+MAY_DIFFER = frozenset({"out", "data.folder", "data.workers", "train.device", "train.compile"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """What is equal for all: how much each may spend, of what, and at how many points of that it is looked at."""
+    """The compute that each recipe may spend, and the number of its checkpoints that are scored."""
 
     budget: str = "5m"
     equal: Equal = "time"
@@ -61,16 +52,16 @@ class Rules:
         if autoconfig.budget_seconds(self.budget) <= 0:
             raise RecipeError("--budget", f"{self.budget} is no time", "Give at least some seconds")
         if self.points < 1:
-            raise RecipeError("--points", f"{self.points} are none", "Give at least 1")
+            raise RecipeError("--points", f"{self.points} is too few", "Give at least 1")
 
 
 @dataclass(frozen=True)
 class Runner:
-    """A recipe that takes part."""
+    """A recipe that takes part, ready to run."""
 
     name: str
     entrant: Entrant
-    recipe: Recipe  # the entrant's, for the folder and the text of the race
+    recipe: Recipe  # the entrant's recipe with the folder and the text of the race
     cost: TrainingCost
 
 
@@ -84,15 +75,15 @@ def race(
     texts: Sequence[str] = (),
     lowercase: bool = True,
 ) -> Results:
-    """Train, score and draw; what is known from an earlier call is not made again, and one that fails stops no other.
+    """Train and score each recipe, and write the report. Earlier results are kept, and a failure stops no other recipe.
 
-    `entries` are recipes, each perhaps with overrides of its own, as in "bert-base objective.mask_rate=0.4"; an
-    override that stands alone is for all of them. The text is a prepared folder, or files that are prepared here.
+    `entries` are recipes, each with overrides of its own if it has any, as in "bert-base objective.mask_rate=0.4"; an
+    override by itself is for all of them. The text is a prepared folder, or files that are prepared here.
     """
-    asked = build_metrics(metrics)
+    scored_by = build_metrics(metrics)
     entrants = read_entrants(entries, budget=rules.budget, points=rules.points)
     if (data is None) == (not texts):
-        raise RecipeError("race", "it takes one text for all", "Give --data PREPARED, or --text FILES")
+        raise RecipeError("race", "needs one text for all recipes", "Give --data PREPARED, or --text FILES")
     with Lock(out):
         kinds = {name: tokenizer_kind(entrant.recipe.model.settings) for name, entrant in entrants.items()}
         folders = {kind: data or prepare_text(texts, out, kind, lowercase) for kind in dict.fromkeys(kinds.values())}
@@ -101,107 +92,104 @@ def race(
             text = replace(entrant.recipe.data, folder=folders[kinds[name]])
             recipe = replace(entrant.recipe, out=out / folder_name(name), data=text)
             runners.append(Runner(name, entrant, recipe, pretrain.training_cost(recipe)))
-        known, failed = load_race(out, rules, runners[0].name), []
+        state, failed = load_race(out, rules, runners[0].name), []
         for runner in runners:
-            check(out, known, runner, rules)
+            check(out, state, runner, rules)
         for number, runner in enumerate(runners, 1):
             CONSOLE.print(f"{runner.name}, recipe {number} of {len(runners)}", style="bold")
             try:
-                row = run_entrant(out, known, runner, rules)
-                score(row, runner.recipe, out, asked, partial(save, out, known))
+                row = run_entrant(out, state, runner, rules)
+                score(row, runner.recipe, out, scored_by, partial(race_report.save, out, state))
             except StopError:
                 raise
-            except Exception as error:  # whatever it is, hours of the others are at stake
+            except Exception as error:  # any error: the others may have hours of training before them
                 if len(runners) == 1:
                     raise
                 failed.append(runner.name)
                 report_failure(runner, error)
-        results = save(out, known)
+        results = race_report.save(out, state)
     CONSOLE.print(results.to_table())
-    CONSOLE.print(f"page {out / REPORT}, figures {out / RESULT}")
+    CONSOLE.print(f"report {out / REPORT}, results {out / RESULT}")
     if failed:
-        many = f"{len(failed)} of {len(runners)} recipes failed: {', '.join(failed)}"
-        raise RunError(out, many, "What happened stands above; the same command tries them again")
+        fact = f"{len(failed)} of {len(runners)} recipes failed: {', '.join(failed)}"
+        raise RunError(out, fact, "The reasons are printed above; the same command tries these recipes again")
     return results
 
 
 def report_failure(runner: Runner, error: Exception) -> None:
-    """Say what a recipe failed of; of a fault that is ours or the machine's the folder keeps all that Python knows."""
+    """Print why a recipe failed; the traceback of an error that is not the user's goes into the recipe's folder."""
     line = str(error)
     if not isinstance(error, BertsmithError):
-        place = runner.recipe.out / FAILURE
-        place.parent.mkdir(parents=True, exist_ok=True)
-        files.write_atomic(place, "".join(traceback.format_exception(error)).encode())
-        line = f"{type(error).__name__}: {line.partition(chr(10))[0]} ({place} has it all)"
+        path = runner.recipe.out / FAILURE
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write_atomic(path, "".join(traceback.format_exception(error)).encode())
+        line = f"{type(error).__name__}: {line.partition(chr(10))[0]} (traceback in {path})"
     CONSOLE.print(f"{runner.name} failed. {line}")
-    _free_memory()
-
-
-# -------------------------------------------------------------------------------------------------------- the running
+    free_memory()
 
 
 def load_race(out: Path, rules: Rules, first: str) -> dict[str, Any]:
-    """What is known of the race; one that was begun by other rules is not gone on with."""
-    told = {"budget": rules.budget, "equal": rules.equal, "points": rules.points}
+    """The state of a race, from its folder; a race with other rules is refused."""
+    given = {"budget": rules.budget, "equal": rules.equal, "points": rules.points}
     if not (out / RESULT).exists():
-        where = hardware.describe(hardware.select_device("auto"))
-        files.write_json(out / RESULT, {"rules": {**told, "pacemaker": first}, "machine": where, "rows": []})
-    known = files.read_json(out / RESULT)
-    for name, value in told.items():
-        if (before := known["rules"][name]) != value:
+        machine = hardware.describe(hardware.select_device("auto"))
+        files.write_json(out / RESULT, {"rules": {**given, "pacemaker": first}, "machine": machine, "rows": []})
+    state = files.read_json(out / RESULT)
+    for name, value in given.items():
+        if (before := state["rules"][name]) != value:
             fact = f"was begun with --{name} {before}, and not {value}"
             raise RunError(out, fact, "Choose another folder, or remove this one")
-    return known
+    return state
 
 
-def check(out: Path, known: dict[str, Any], runner: Runner, rules: Rules) -> None:
-    """That what is known of a recipe is of this one, and of this text."""
-    if (row := _row(known, runner.name)) is None:
+def check(out: Path, state: dict[str, Any], runner: Runner, rules: Rules) -> None:
+    """Refuse a recipe whose earlier results are those of other settings or another text."""
+    if (row := _row(state, runner.name)) is None:
         return
-    recipe = with_budget(out, known, runner, rules)
+    recipe = with_budget(out, state, runner, rules)
     settle(recipe, MAY_DIFFER)
     if row["data"] != Shards(recipe.data.folder / "train").fingerprint:
-        raise RunError(recipe.out, "was raced on another text", "Choose another folder, or give it the same text")
+        raise RunError(recipe.out, "was trained on another text", "Choose another folder, or give it the same text")
 
 
-def run_entrant(out: Path, known: dict[str, Any], runner: Runner, rules: Rules) -> dict[str, Any]:
-    """The row of a recipe, after it has run to the end."""
-    if (row := _row(known, runner.name)) is not None:
+def run_entrant(out: Path, state: dict[str, Any], runner: Runner, rules: Rules) -> dict[str, Any]:
+    """The row of a recipe, which is trained now unless it was before."""
+    if (row := _row(state, runner.name)) is not None:
         return row
-    recipe = with_budget(out, known, runner, rules)
+    recipe = with_budget(out, state, runner, rules)
     last = round(pretrain.pretrain(recipe)["step"])
     device = hardware.select_device(recipe.train.device)
     row = {
         "name": runner.name,
         "label": runner.entrant.label,
         "overrides": runner.entrant.overrides,
-        "description": _describe(recipe),
+        "description": race_report.describe(recipe),
         "data": Shards(recipe.data.folder / "train").fingerprint,
         "parameters": runner.cost.parameters,
-        "flops": runner.cost.flops,  # for a token
+        "flops": runner.cost.flops,  # per token
         "peak": hardware.peak_flops(device, torch.bfloat16) if device.type == "cuda" else None,
         "points": collect_points(out, recipe, last, runner.cost, rules),
         "recipe": config.dump(recipe),
     }
-    known["rows"].append(row)
-    save(out, known)
+    state["rows"].append(row)
+    race_report.save(out, state)
     for folder in sorted((recipe.out / "checkpoints").glob("step-*"))[:-1]:
-        shutil.rmtree(folder)  # their models stand in folders of their own now
-    _free_memory()
+        shutil.rmtree(folder)  # their models have been exported
+    free_memory()
     return row
 
 
-def _row(known: Mapping[str, Any], name: str) -> dict[str, Any] | None:
-    return next((row for row in known["rows"] if row["name"] == name), None)
+def _row(state: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    return next((row for row in state["rows"] if row["name"] == name), None)
 
 
-def with_budget(out: Path, known: Mapping[str, Any], runner: Runner, rules: Rules) -> Recipe:
-    """The recipe for as long as it may run: the same time, or as many updates as the pacemaker's FLOPs pay for."""
-    if rules.equal == "time" or runner.name == known["rules"]["pacemaker"]:
+def with_budget(out: Path, state: Mapping[str, Any], runner: Runner, rules: Rules) -> Recipe:
+    """The recipe with its length: the same time for all, or as many updates as the pacemaker's FLOPs allow."""
+    if rules.equal == "time" or runner.name == state["rules"]["pacemaker"]:
         return runner.recipe
-    first = _row(known, known["rules"]["pacemaker"])
+    first = _row(state, state["rules"]["pacemaker"])
     if first is None:
-        fact = f"has not seen its first recipe to the end, '{known['rules']['pacemaker']}', which sets the FLOPs"
+        fact = f"its first recipe, '{state['rules']['pacemaker']}', sets the FLOPs and is not finished"
         raise RunError(out, fact, "Name it first")
     steps = round(first["points"][-1]["flops"] / (runner.cost.flops * runner.cost.tokens))
     if steps < rules.points:
@@ -210,112 +198,50 @@ def with_budget(out: Path, known: Mapping[str, Any], runner: Runner, rules: Rule
 
 
 def collect_points(out: Path, recipe: Recipe, last: int, cost: TrainingCost, rules: Rules) -> list[dict[str, Any]]:
-    """The models at each part of the budget, by the first checkpoint behind it; and at the end, by the last step's."""
-    found: list[dict[str, Any]] = []
+    """The models to score: at each part of the budget the first checkpoint after it, and the last step's at the end."""
+    points: list[dict[str, Any]] = []
     steps = (line for line in log.read(recipe.out / log.NAME) if line["kind"] == "step")
-    times = {line["step"]: line["seconds"] for line in steps}  # a checkpoint's own may count a validation, too
+    times = {line["step"]: line["seconds"] for line in steps}  # the time in a checkpoint may include a validation
     for saved in checkpoint.load_all(recipe.out / "checkpoints"):
         seconds, tokens = times[saved.step], saved.state["tokens"]
-        place, number = recipe.out, len(found) + 1
+        folder, number = recipe.out, len(points) + 1
         if saved.step != last:
             share = Clock(recipe.train.extent, training_seconds=seconds).progress(saved.step, 0.0)
             if number == rules.points or share < number / rules.points:
-                continue  # saved only because somebody asked it to stop
-            place = recipe.out / f"point-{number}"
-            pretrain.export(recipe, saved, place)
-        took = {"step": saved.step, "tokens": tokens, "seconds": seconds, "flops": tokens * cost.flops}
-        found.append({"folder": str((place / "model").relative_to(out)), "scores": {}, **took})
-    if len(found) < rules.points:
+                continue  # saved between two points, because the run was interrupted
+            folder = recipe.out / f"point-{number}"
+            pretrain.export(recipe, saved, folder)
+        spent = {"step": saved.step, "tokens": tokens, "seconds": seconds, "flops": tokens * cost.flops}
+        points.append({"folder": str((folder / "model").relative_to(out)), "scores": {}, **spent})
+    if len(points) < rules.points:
         raise _too_short(recipe.out, last, rules.points)
-    return found
+    return points
 
 
-def _too_short(place: Path, steps: int, points: int) -> RunError:
+def _too_short(folder: Path, steps: int, points: int) -> RunError:
     fact = f"the budget is over after {steps} updates, too soon for {points} points"
-    return RunError(place, fact, "Give a longer --budget and another --out, or fewer --points")
+    return RunError(folder, fact, "Give a longer --budget and another --out, or fewer --points")
 
 
-def _free_memory() -> None:
-    """Leave nothing of a run to the next: neither memory nor compiled steps, of which there may be only so many."""
+def free_memory() -> None:
+    """Free the memory and the compiled steps of a run before the next one; torch bounds how many steps it compiles."""
     gc.collect()
     if torch.cuda.is_available():
         torch.compiler.reset()
         torch.cuda.empty_cache()
 
 
-# ----------------------------------------------------------------------------------------------- scores and the page
-
-
 def score(
     row: Mapping[str, Any], recipe: Recipe, out: Path, metrics: Sequence[Metric], save: Callable[[], object]
 ) -> None:
-    """Take the scores that the points of a row do not have yet, and keep each as soon as it is known."""
+    """Compute the scores that the points of a row do not have yet, and save each as soon as it is known."""
     for number, point in enumerate(row["points"], 1):
-        for measure in metrics:
-            if point["scores"].get(measure.name, {}).get("settings") == measure.settings:
+        for metric in metrics:
+            if point["scores"].get(metric.name, {}).get("settings") == metric.settings:
                 continue
-            taken = [value for value in measure.compute(recipe, out / point["folder"]) if math.isfinite(value)]
-            point["scores"][measure.name] = {"settings": measure.settings, "values": taken}
+            values = [value for value in metric.compute(recipe, out / point["folder"]) if math.isfinite(value)]
+            point["scores"][metric.name] = {"settings": metric.settings, "values": values}
             save()
-            told = leaderboard.cell(measure.name, taken)
-            CONSOLE.print(f"{row['name']}, point {number} of {len(row['points'])}: {measure.name} {told}")
-            _free_memory()
-
-
-def save(out: Path, known: Mapping[str, Any]) -> Results:
-    """Write down what is known, as figures and as a page."""
-    files.write_json(out / RESULT, known)
-    rows, rules = known["rows"], known["rules"]
-    many = "one recipe" if len(rows) == 1 else f"{len(rows)} recipes"
-    same = (
-        f"{format_duration(autoconfig.budget_seconds(rules['budget']))} each"
-        if rules["equal"] == "time"
-        else "equal FLOPs"
-    )
-    against: CostAxis = "seconds" if rules["equal"] == "time" else "flops"
-    named = [{**row, "name": label} for row, label in zip(rows, labels(rows), strict=True)]
-    shared = f"For all: {' '.join(shared_overrides(rows))}" if len(rows) > 1 and shared_overrides(rows) else ""
-    title = f"The race: {many}, {same}"
-    results = leaderboard.leaderboard_results(title, named, against, _protocol(known), subtitle=shared)
-    files.write_atomic(out / REPORT, table.page(results).encode())
-    return results
-
-
-def _protocol(known: Mapping[str, Any]) -> dict[str, str]:
-    """How it was done, in words."""
-    rows, rules = known["rows"], known["rules"]
-    told = {"equal": f"{format_duration(autoconfig.budget_seconds(rules['budget']))} of training each"}
-    if rules["equal"] == "flops":
-        budget = format_duration(autoconfig.budget_seconds(rules["budget"]))
-        told["equal"] = f"the FLOPs that {rules['pacemaker']} spends in {budget}"
-    told["clock"] = "loader, steps, log and saving; vocabulary, shards, compilation and scores lie outside"
-    asked = {
-        name: found["settings"] for row in rows for point in row["points"] for name, found in point["scores"].items()
-    }
-    for name, how in asked.items():
-        match name:
-            case leaderboard.BITS_PER_BYTE:
-                told[name] = (
-                    f"of held-out text in sequences as long as in training: {how['mask_rate']:.0%} of it masked, or "
-                    "read from left to right, which is harder; a model without a language model head has none"
-                )
-            case leaderboard.BLIMP:
-                most = "all pairs" if how["limit"] is None else f"{how['limit']} pairs"
-                told[name] = f"minimal pairs whose good sentence is the likelier one, {most} of each phenomenon"
-            case _:
-                seeds = "one seed" if how["seeds"] == 1 else f"{how['seeds']} seeds"
-                tuning = f"; {' '.join(how['overrides'])}" if how["overrides"] else ""
-                told[name] = f"fine-tuned and scored on the dev set, {seeds}{tuning}"
-    for label, row in zip(labels(rows), rows, strict=True):
-        others = own_overrides(row, rows)
-        told[label] = row["description"] + (f"; {' '.join(others)}" if others else "")
-    return {**told, **known["machine"]}
-
-
-def _describe(recipe: Recipe) -> str:
-    """A recipe in a line."""
-    shape, train = recipe.model.settings, Shards(recipe.data.folder / "train")
-    return (
-        f"{recipe.model.kind}, {shape.layers} layers of width {shape.width}; objective {recipe.objective.kind}; "
-        f"{train.vocabulary:,} pieces, sequences of {recipe.data.max_length}; {train.words:,} words of text"
-    )
+            shown = leaderboard.cell(metric.name, values)
+            CONSOLE.print(f"{row['name']}, point {number} of {len(row['points'])}: {metric.name} {shown}")
+            free_memory()

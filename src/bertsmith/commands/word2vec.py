@@ -1,4 +1,4 @@
-"""The composition root of word vectors: `vectors` makes them, `similar` and `analogy` ask them."""
+"""`word2vec`: train word vectors; `similar` and `analogy`: query and evaluate them."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -30,10 +30,10 @@ MAY_CHANGE = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class Word2VecRecipe:
-    """A run that makes word vectors, whole."""
+    """The recipe of a word2vec run."""
 
     out: Path
-    min_count: int = 5  # words that occur less often have no vector
+    min_count: int = 5  # rarer words have no vector
     lowercase: bool = True
     model: Word2VecConfig = field(default_factory=Word2VecConfig)
     sampling: NegativeSamplingConfig = field(default_factory=NegativeSamplingConfig)
@@ -41,14 +41,14 @@ class Word2VecRecipe:
 
 
 def build_recipe(out: Path, **values: Any) -> Word2VecRecipe:
-    """The recipe of what was asked for on the command line; what is wrong with it is told in one line."""
+    """The recipe of the options on the command line; a wrong value is reported in one line."""
     return build({"out": str(out), **values}, Word2VecRecipe, "word2vec")
 
 
 def train_vectors(
     texts: Sequence[str], recipe: Word2VecRecipe, *, as_text: bool = False, **reading: Any
 ) -> dict[str, float]:
-    """Learn a vector for each word of a text, from where the run stands, and leave a model folder."""
+    """Train word2vec on a text, or resume the training, and write a model folder."""
     with Lock(recipe.out):
         settle(recipe, MAY_CHANGE)
         corpus = Corpus(texts, **reading)
@@ -67,54 +67,54 @@ def train_vectors(
             figures = trainer.fit()
         word2vec.write(recipe.out / "model", model, text.words, text.counts)
         if as_text:
-            made = WordVectors(text.words, model.inputs.cpu().numpy())
-            word_vectors.write(recipe.out / "vectors.txt", made, "text")
+            vectors = WordVectors(text.words, model.inputs.cpu().numpy())
+            word_vectors.write(recipe.out / "vectors.txt", vectors, "text")
         CONSOLE.print(f"{len(text.words):,} vectors in {recipe.out / 'model'}, {format_duration(figures['seconds'])}")
     return figures
 
 
 def similar(model: Path, words: Sequence[str], *, pairs_file: Path | None, top_k: int, as_json: bool) -> None:
-    """The words that lie nearest to each word; and how well a file of judged pairs is agreed with."""
+    """The most similar words of each word; and the correlation with a file of human similarity ratings."""
     _check_given(words, pairs_file, "bertsmith similar --pairs")
-    opened = KeyedVectors(word2vec.load_vectors(model))
+    vectors = KeyedVectors(word2vec.load_vectors(model))
     for word in words:
-        _show({"word": word}, opened.most_similar(word, top_k), as_json)
+        _show({"word": word}, vectors.most_similar(word, top_k), as_json)
     if pairs_file is not None:
-        found = opened.evaluate_pairs(read_word_pairs(pairs_file))
-        line = f"correlation {found.correlation:.3f} over {found.found:,} of {found.pairs:,} pairs"
-        _print_result({"file": str(pairs_file), **asdict(found)}, line, as_json)
+        correlation = vectors.evaluate_pairs(read_word_pairs(pairs_file))
+        line = f"correlation {correlation.correlation:.3f} over {correlation.found:,} of {correlation.pairs:,} pairs"
+        _print_result({"file": str(pairs_file), **asdict(correlation)}, line, as_json)
 
 
 def analogy(
     model: Path, words: Sequence[str], *, questions_file: Path | None, method: Method, top_k: int, as_json: bool
 ) -> None:
-    """What is to the third word as the first is to the second; and how many questions of a file are answered."""
+    """Solve word - minus + plus (king - man + woman = queen); and the accuracy on a file of analogies."""
     if words and len(words) != 3:
-        raise TextError("words", f"an analogy is asked with 3 words, not {len(words)}", "As in: king man woman")
+        raise TextError("words", f"an analogy has 3 words, not {len(words)}", "For example: king man woman")
     _check_given(words, questions_file, "bertsmith analogy --questions")
-    opened = KeyedVectors(word2vec.load_vectors(model))
+    vectors = KeyedVectors(word2vec.load_vectors(model))
     if words:
         word, minus, plus = words
-        found = opened.analogy(word, minus, plus, top_k, method)
-        _show({"word": word, "minus": minus, "plus": plus}, found, as_json)
+        neighbours = vectors.analogy(word, minus, plus, top_k, method)
+        _show({"word": word, "minus": minus, "plus": plus}, neighbours, as_json)
     if questions_file is not None:
-        answered = opened.evaluate_analogies(read_analogies(questions_file), method)
-        facts = [f"{share:6.1%}  {group}" for group, share in answered.groups.items()]
-        whole = f"of {answered.found:,} of {answered.questions:,} questions, those whose words are all known"
-        facts.append(f"{answered.accuracy:6.1%}  {whole}")
-        _print_result({"file": str(questions_file), **answered.to_dict()}, "\n".join(facts), as_json)
+        answered = vectors.evaluate_analogies(read_analogies(questions_file), method)
+        lines = [f"{share:6.1%}  {group}" for group, share in answered.groups.items()]
+        whole = f"of {answered.found:,} of {answered.questions:,} questions, those with all words in the vocabulary"
+        lines.append(f"{answered.accuracy:6.1%}  {whole}")
+        _print_result({"file": str(questions_file), **answered.to_dict()}, "\n".join(lines), as_json)
 
 
 def _check_given(words: Sequence[str], file: Path | None, command: str) -> None:
     if not words and file is None:
-        raise TextError("words", "none are given", f"Give some, or a file to {command}")
+        raise TextError("words", "none are given", f"Give some, or a file: {command} FILE")
 
 
-def _show(query: dict[str, str], found: list[Neighbour], as_json: bool) -> None:
+def _show(query: dict[str, str], neighbours: list[Neighbour], as_json: bool) -> None:
     if not as_json:
         CONSOLE.print(f"\n{' '.join(query.values())}", style="bold")
-    lines = "\n".join(f"  {one.score:.3f}  {one.word}" for one in found)
-    _print_result({**query, "found": [asdict(one) for one in found]}, lines, as_json)
+    lines = "\n".join(f"  {one.score:.3f}  {one.word}" for one in neighbours)
+    _print_result({**query, "found": [asdict(one) for one in neighbours]}, lines, as_json)
 
 
 def _print_result(record: dict[str, Any], line: str, as_json: bool) -> None:

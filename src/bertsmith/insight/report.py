@@ -13,7 +13,7 @@ from bertsmith.insight.page import html_page, section
 MASKS = ("[MASK]", "<mask>")
 LOG_SCALE_RATIO = 30  # a loss that falls to a thirtieth is read better by orders of magnitude
 TERM_LABELS = {
-    "masked": "hidden words",
+    "masked": "masked words",
     "next_token": "next tokens",
     "spans": "spans taken out",
     "left_to_right": "next words",

@@ -1,12 +1,15 @@
-"""Runs: the parts that commands are put together from.
+"""Runs: the parts that commands are composed of.
 
-build         tokenizer, network with heads and feed of a pretraining run
-task_recipe   the settings of a fine-tuning run, as far as they are not given, guessed from the data
-finetuning    one fine-tuning run after the other, one for each seed
-task_data     files, examples, classes and items of a fine-tuning run
-autoconfig    the recipe that suits a text, a machine and a time, with reasons
-warm_start    a run that continues from a model folder
-summary       the figures, examples and facts of a finished run
-suites        whole benchmarks in one command
-race_metrics  the scores that a race compares models by
+build              tokenizer, network with heads and feed of a pretraining run
+autoconfig         the recipe that `make` chooses for a text, a machine and a time budget, with reasons
+warm_start         continued pretraining: initialising a run from a model folder
+summary            the metrics, examples and verdict of a pretraining run, for terminal, report and model card
+task_recipe        the recipe of a fine-tuning run; settings that are not given are guessed from the data
+task_data          files, examples, labels and items of a fine-tuning run
+finetuning         fine-tuning, one run per seed
+finetuning_result  metrics of all seeds with confidence intervals
+finetuning_export  the fine-tuned model as a Hugging Face folder
+inference_output   inputs and resumable output files of predict, embed and score
+suites             benchmarks: GLUE, features by layer, BLiMP, probes, few-shot
+race_metrics       the metrics by which a race compares models
 """

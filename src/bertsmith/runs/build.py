@@ -1,4 +1,4 @@
-"""The parts of a pretraining run, as its recipe describes them: text, network with heads, and feed."""
+"""The parts of a pretraining run, built from its recipe: tokenizer and shards, objective with its network, feed."""
 
 import sys
 from dataclasses import replace
@@ -26,12 +26,12 @@ from bertsmith.train import checkpoint
 from bertsmith.train.evaluate import EVALUATION_SHARE
 
 CONSOLE = terminal.console()
-MIN_VALIDATION_TOKENS = 32_768  # of validation text, of which fewer would say little
-VALIDATION_SEED = 1  # validation is masked once and for all, whatever the run's own seed
+MIN_VALIDATION_TOKENS = 32_768  # fewer would make the validation loss too noisy
+VALIDATION_SEED = 1  # fixed masks for validation, whatever the run's own seed
 
 
 def load_data(recipe: Recipe) -> tuple[Tokenizer, Shards, Shards]:
-    """The tokenizer, the training text and the validation text of a prepared folder, their verification begun."""
+    """The tokenizer, training shards and validation shards of a prepared folder; starts verifying their hashes."""
     folder = recipe.data.folder
     if not folder.is_dir():
         raise FolderError(
@@ -43,18 +43,18 @@ def load_data(recipe: Recipe) -> tuple[Tokenizer, Shards, Shards]:
         shards.check_tokenizer(tokenizer.fingerprint)
         if (running := verify(shards)).is_running:
             CONSOLE.print(
-                f"verifying {running.bytes / 1e9:,.1f} GB of {shards.folder} beside the first steps", markup=False
+                f"verifying {running.bytes / 1e9:,.1f} GB of {shards.folder} during the first steps", markup=False
             )
     return tokenizer, train, valid
 
 
 def objective(recipe: Recipe, tokenizer: Tokenizer) -> Pretraining:
-    """The network with its heads, at its first weights: the same seed gives the same ones."""
+    """The objective with its network and heads, initialised from the seed, or from the model folder in `start`."""
     shape = replace(recipe.model.settings, vocabulary=tokenizer.vocabulary)
     if shape.position_offset and tokenizer.padding_id != shape.position_offset - 1:
-        fact = f"{recipe.model.kind} counts places from behind a padding piece of number {shape.position_offset - 1}"
+        fact = f"{recipe.model.kind} counts positions from the padding id, which must be {shape.position_offset - 1}"
         remedy = "Train the tokenizer with --kind bpe, and prepare the text again"
-        raise RecipeError("model.kind", f"{fact}, and here it has number {tokenizer.padding_id}", remedy)
+        raise RecipeError("model.kind", f"{fact} and is {tokenizer.padding_id} here", remedy)
     objective = untrained_objective(recipe, shape)
     initialise(objective, recipe.train.seed)
     if recipe.start is not None and checkpoint.load_newest(recipe.out / "checkpoints") is None:
@@ -65,7 +65,7 @@ def objective(recipe: Recipe, tokenizer: Tokenizer) -> Pretraining:
 
 
 def untrained_objective(recipe: Recipe, shape: NetworkConfig) -> Pretraining:
-    """The network with its heads. One that could not be saved is refused before it is trained."""
+    """The objective with its network and heads, uninitialised. A network without a folder layout is refused here."""
     layout_of(shape)
     objective = OBJECTIVES[recipe.objective.kind](build_network(shape), recipe.objective.settings)
     for part in objective.exports.values():
@@ -74,6 +74,7 @@ def untrained_objective(recipe: Recipe, shape: NetworkConfig) -> Pretraining:
 
 
 def feed(recipe: Recipe, objective: Pretraining, tokenizer: Tokenizer, train: Shards) -> Feed:
+    """The batches of a run: packed sequences, or streams for a recurrent language model."""
     source = _streams if objective.stateful else _pack
     text = source(recipe, tokenizer, train, objective.pairs, recipe.train.seed)
     return Feed(text, objective.collator(tokenizer), train.fingerprint, recipe.data.workers, verify(train))
@@ -87,21 +88,21 @@ def validation_batches(
     device: torch.device,
     train: Shards | None = None,
 ) -> list[Batch]:
-    """The validation text once through, its masks fixed once and for all; less of it where the run itself is short."""
-    # Where no document has two sentences there is no pair, and one document alone has no other to pair with.
+    """One pass over the validation text with fixed masks; a part of it if the run is short."""
+    # No pairs can be drawn where each document is one sentence, and for NSP where there is one document.
     alone = valid.sentences == valid.documents or (objective.pairs == "nsp" and valid.documents == 1)
     pairs: Pairs = "none" if alone else objective.pairs
     source = _streams if objective.stateful else _pack
     text = source(recipe, tokenizer, valid, pairs, VALIDATION_SEED, once=True)
     collate = objective.collator(tokenizer)
-    most = min(max(1, recipe.data.validation_tokens // text.batch_tokens), _max_validation_batches(recipe, train))
-    return [collate(text(position)).to(device) for position in range(min(most, text.batches()))]
+    limit = min(max(1, recipe.data.validation_tokens // text.batch_tokens), _max_validation_batches(recipe, train))
+    return [collate(text(position)).to(device) for position in range(min(limit, text.batches()))]
 
 
 def _max_validation_batches(recipe: Recipe, train: Shards | None) -> int:
-    """How many batches one evaluation may take, so that all take a small share of the run.
+    """The maximum number of batches per evaluation, so that all evaluations take a small share of the run.
 
-    A batch costs a third in evaluation of what it costs in training. Of a run that time bounds this is measured later.
+    A batch costs a third in evaluation of its cost in training. With a time budget the limit is measured later.
     """
     length = recipe.train
     if length.steps is not None:
@@ -121,7 +122,9 @@ def _pack(recipe: Recipe, tokenizer: Tokenizer, shards: Shards, pairs: Pairs, se
         batch_tokens=recipe.data.batch_tokens,
         pairs=pairs,
         seed=seed,
-        start=tokenizer.roles.get("start", tokenizer.padding_id),  # T5 has none, and takes off what it is given
+        start=tokenizer.roles.get(
+            "start", tokenizer.padding_id
+        ),  # T5 has no start token; its objective removes the one given here
         stop=tokenizer.stop_id,
         padding=tokenizer.padding_id,
         cross_documents=recipe.data.cross_documents,
@@ -138,7 +141,7 @@ def _streams(
         length=recipe.data.max_length,
         tokens=recipe.data.batch_tokens,
         seed=seed,
-        # One piece where it both ends a text and begins one; a person's prompt begins as texts did here.
+        # One token if it both ends and begins a text; a prompt begins as the texts here did.
         separator=(tokenizer.stop_id,) if start == tokenizer.stop_id else (tokenizer.stop_id, start),
         padding_id=tokenizer.padding_id,
         state_reset=recipe.objective.settings.state_reset,

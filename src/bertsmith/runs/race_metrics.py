@@ -1,4 +1,4 @@
-"""The metrics of a race: bits per byte on held-out text, minimal pairs, and GLUE tasks to be fine-tuned on."""
+"""The metrics of a race: bits per byte of held-out text, BLiMP's minimal pairs, and GLUE tasks by fine-tuning."""
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -24,54 +24,57 @@ from bertsmith.runs.suites import NO_CHECKPOINTS, glue_folders
 from bertsmith.train import hardware
 from bertsmith.train.evaluate import evaluate
 
-MASK_RATE = 0.15  # of the pieces of held-out text, whatever a recipe hides
-BATCH_TOKENS = 16_384  # in a batch of it; fewer where all are guessed, so that a batch has as many guesses
+MASK_RATE = 0.15  # of held-out text, whatever mask rate a recipe trains with
+BATCH_TOKENS = 16_384  # of a masked model; fewer for a causal one, so that a batch has as many predictions
 MAX_LENGTH = 128  # of texts in fine-tuning, or less where the model takes less
 
 
 @dataclass(frozen=True, kw_only=True)
 class MetricsConfig:
-    """What the models are asked beside held-out text."""
+    """The metrics besides bits per byte, with their data."""
 
     glue: Path | None = None
-    tasks: Sequence[str] = ()  # of GLUE; all that are there if none is named
+    tasks: Sequence[str] = ()  # of GLUE; by default, all in the folder
     seeds: int = 1
-    finetune_overrides: Sequence[str] = ()  # overrides of fine-tuning
+    finetune_overrides: Sequence[str] = ()
     blimp: Path | None = None
-    limit: int | None = None  # pairs of each phenomenon
+    limit: int | None = None  # minimal pairs per phenomenon
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A score: what is asked beside the model, and how. A score that was asked otherwise is taken again."""
+    """A score of a model folder. It is computed again when its settings have changed."""
 
     name: str
     settings: Mapping[str, Any]
-    compute: Callable[[Recipe, Path], Sequence[float]]  # one a seed; none of a model that has no answer
+    compute: Callable[
+        [Recipe, Path], Sequence[float]
+    ]  # one value per seed; none for a model that cannot have this score
 
 
 def build_metrics(config: MetricsConfig) -> list[Metric]:
-    """All that the models are asked. What cannot be understood is told before any time is spent."""
-    found = [Metric(BITS_PER_BYTE, {"mask_rate": MASK_RATE}, _bits_per_byte)]
+    """The metrics of a race. Wrong settings are refused here, before any training."""
+    metrics = [Metric(BITS_PER_BYTE, {"mask_rate": MASK_RATE}, _bits_per_byte)]
     if config.blimp is not None:
         pairs = minimal_pairs.read_minimal_pairs(config.blimp, config.limit)
-        how = {"data": str(config.blimp), "limit": config.limit}
-        found.append(Metric(BLIMP, how, partial(_blimp, pairs)))
+        settings: dict[str, Any] = {"data": str(config.blimp), "limit": config.limit}
+        metrics.append(Metric(BLIMP, settings, partial(_blimp, pairs)))
     if config.glue is None:
         if config.tasks:
-            raise RecipeError("--tasks", "they are GLUE's", "Say where it lies, with --glue FOLDER")
-        return found
-    there = glue_folders(config.glue)
-    for name in config.tasks or there:
-        if name not in there:
-            raise RecipeError("--tasks", f"there is no '{name}' in {config.glue}", suggest(name, there))
-        learn = partial(_finetuned, there[name], config.seeds, tuple(config.finetune_overrides))
+            raise RecipeError("--tasks", "needs GLUE's data", "Give its folder with --glue FOLDER")
+        return metrics
+    folders = glue_folders(config.glue)
+    for name in config.tasks or folders:
+        if name not in folders:
+            raise RecipeError("--tasks", f"there is no '{name}' in {config.glue}", suggest(name, folders))
+        compute = partial(_finetuned, folders[name], config.seeds, tuple(config.finetune_overrides))
         task_recipe.build_recipe(
-            Path(), there[name], Path(), dev=None, task="classify", seeds=1, overrides=config.finetune_overrides
+            Path(), folders[name], Path(), dev=None, task="classify", seeds=1, overrides=config.finetune_overrides
         )
-        asked = {"data": str(there[name]), "seeds": config.seeds, "overrides": list(config.finetune_overrides)}
-        found.append(Metric(name, asked, learn))
-    return found
+        overrides = list(config.finetune_overrides)
+        settings = {"data": str(folders[name]), "seeds": config.seeds, "overrides": overrides}
+        metrics.append(Metric(name, settings, compute))
+    return metrics
 
 
 def _bits_per_byte(recipe: Recipe, folder: Path) -> Sequence[float]:
@@ -80,9 +83,9 @@ def _bits_per_byte(recipe: Recipe, folder: Path) -> Sequence[float]:
 
 
 def held_out_scores(folder: Path, text: Path, length: int = MAX_LENGTH) -> dict[str, float]:
-    """How well a model guesses words of held-out text; nothing of one that guesses none, as ELECTRA.
+    """Loss, accuracy and bits per byte on held-out text; nothing for a model without a language model head (ELECTRA).
 
-    Hidden words are asked alike of all models of one vocabulary: 15 % of the pieces, hidden as BERT's were.
+    All masked models with the same vocabulary predict the same masked tokens: 15 %, masked as by BERT.
     """
     model, shards = load(folder), Shards(text)
     verify(shards).wait()
@@ -99,13 +102,13 @@ def held_out_scores(folder: Path, text: Path, length: int = MAX_LENGTH) -> dict[
     )
     collate = objective.collator(tokenizer)
     batches = [collate(pack(position)).to(model.device) for position in range(pack.batches())]
-    half = hardware.select_precision("auto", model.device) == torch.bfloat16
-    with torch.inference_mode(), torch.autocast(model.device.type, torch.bfloat16, enabled=half):
+    bfloat16 = hardware.select_precision("auto", model.device) == torch.bfloat16
+    with torch.inference_mode(), torch.autocast(model.device.type, torch.bfloat16, enabled=bfloat16):
         return evaluate(objective, batches, shards.bytes / shards.tokens)
 
 
 def _blimp(pairs: Sequence[minimal_pairs.MinimalPair], recipe: Recipe, folder: Path) -> Sequence[float]:
-    """The share of minimal pairs judged right, by whatever likelihood the model has for a text."""
+    """Accuracy on minimal pairs, by the likelihood or pseudo-likelihood of the model."""
     model = load(folder)
     if not model.has_lm_head:
         return []
@@ -115,12 +118,12 @@ def _blimp(pairs: Sequence[minimal_pairs.MinimalPair], recipe: Recipe, folder: P
     return [minimal_pairs.accuracies(pairs, list(zip(totals[::2], totals[1::2], strict=True))).accuracy]
 
 
-def _finetuned(data: Path, seeds: int, changes: Sequence[str], recipe: Recipe, folder: Path) -> Sequence[float]:
-    """A task of GLUE as `bertsmith finetune` learns it, scored on its dev set."""
-    overrides = [f"data.max_length={min(MAX_LENGTH, recipe.model.settings.max_length)}", *NO_CHECKPOINTS, *changes]
-    with tempfile.TemporaryDirectory() as place:
-        learnt = task_recipe.build_recipe(
-            folder, data, Path(place), dev=None, task=None, seeds=seeds, overrides=overrides
+def _finetuned(data: Path, seeds: int, changed: Sequence[str], recipe: Recipe, folder: Path) -> Sequence[float]:
+    """The scores of fine-tuning on a GLUE task, on its dev set."""
+    overrides = [f"data.max_length={min(MAX_LENGTH, recipe.model.settings.max_length)}", *NO_CHECKPOINTS, *changed]
+    with tempfile.TemporaryDirectory() as out:
+        finetune_recipe = task_recipe.build_recipe(
+            folder, data, Path(out), dev=None, task=None, seeds=seeds, overrides=overrides
         )
-        result = finetuning.finetune(learnt)
+        result = finetuning.finetune(finetune_recipe)
     return [one["metrics"][result["headline"]] for one in result["runs"]]

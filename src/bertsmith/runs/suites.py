@@ -1,4 +1,4 @@
-"""Suites: one command that measures a model in every way of a benchmark, and goes on where it was stopped."""
+"""Benchmark suites: GLUE, features by layer, BLiMP, linear probes, few-shot prompts. An interrupted suite resumes."""
 
 import time
 from collections import Counter
@@ -32,7 +32,7 @@ LAYERS = {  # Devlin et al. 2018, table 7
     "second_to_last": "second to last",
     "last": "last",
     "sum_last_four": "sum of the last four",
-    "concatenate_last_four": "the last four side by side",
+    "concatenate_last_four": "the last four, concatenated",
     "sum_all": "sum of all",
 }
 FEATURE_OVERRIDES = [
@@ -41,13 +41,13 @@ FEATURE_OVERRIDES = [
     "train.epochs=5",
     "train.evaluations=5",
 ]
-NO_CHECKPOINTS = ["train.checkpoints=0"]  # what takes seconds is run again rather than saved
+NO_CHECKPOINTS = ["train.checkpoints=0"]  # a run of seconds is repeated rather than resumed
 
 
 def run_suite(
     suite: str, model: Path, data: Path, out: Path, *, seeds: int, limit: int | None, overrides: Sequence[str]
 ) -> Results:
-    """Run a suite, and leave its table in the folder."""
+    """Run a suite, and write its table to the output folder."""
     if suite not in SUITES:
         raise RecipeError("--suite", f"there is no suite '{suite}'", suggest(suite, SUITES))
     out.mkdir(parents=True, exist_ok=True)
@@ -59,135 +59,134 @@ def run_suite(
 
 
 def glue(model: Path, data: Path, out: Path, seeds: int, limit: int | None, overrides: Sequence[str]) -> Results:
-    """Every task of GLUE that is there, fine-tuned and scored on its dev set."""
-    there = glue_folders(data)
-    began, found, rows = time.monotonic(), {}, []
-    for name, folder in there.items():
-        # No task is named: its files say that texts are to be classified, and a T5 that it writes the class.
+    """Fine-tune on every GLUE task in the folder, and score on its dev set."""
+    began, results, rows = time.monotonic(), {}, []
+    for name, folder in glue_folders(data).items():
+        # No task is given: an encoder classifies, and T5 generates the class.
         changes = [*NO_CHECKPOINTS, *overrides]
         recipe = task_recipe.build_recipe(
             model, folder, out / name, dev=None, task=None, seeds=seeds, overrides=changes
         )
         result = finetuning.finetune(recipe)
-        found[name] = result
+        results[name] = result
         rows.append(_row(name, result))
-    means = [result["summary"][result["headline"]]["mean"] for result in found.values()]
+    means = [result["summary"][result["headline"]]["mean"] for result in results.values()]
     rows.append(["mean", "", f"{100 * sum(means) / len(means):.1f}", "", "", ""])
     return Results(
         title=f"GLUE, dev sets: {_model_name(model)}",
-        columns=["task", "measure", "mean", "95 % interval", "deviation", "seconds a seed"],
+        columns=["task", "metric", "mean", "95 % interval", "deviation", "seconds per seed"],
         rows=rows,
-        protocol=_protocol(next(iter(found.values())), seeds, time.monotonic() - began),
-        figures=found,
+        protocol=_protocol(next(iter(results.values())), seeds, time.monotonic() - began),
+        figures=results,
     )
 
 
 def layers(model: Path, data: Path, out: Path, seeds: int, limit: int | None, overrides: Sequence[str]) -> Results:
-    """Tags read by a Bi-LSTM off the frozen vectors of each choice of layers."""
-    began, found, rows = time.monotonic(), {}, []
-    for layer, words in LAYERS.items():
-        chosen = [*FEATURE_OVERRIDES, *NO_CHECKPOINTS, f"task.layers={layer}", *overrides]
+    """Feature-based tagging: a Bi-LSTM on the frozen vectors of each choice of layers."""
+    began, results, rows = time.monotonic(), {}, []
+    for layer, label in LAYERS.items():
+        changed = [*FEATURE_OVERRIDES, *NO_CHECKPOINTS, f"task.layers={layer}", *overrides]
         recipe = task_recipe.build_recipe(
-            model, data, out / layer, dev=None, task="features", seeds=seeds, overrides=chosen
+            model, data, out / layer, dev=None, task="features", seeds=seeds, overrides=changed
         )
         result = finetuning.finetune(recipe)
-        found[layer] = result
-        rows.append(_row(words, result))
+        results[layer] = result
+        rows.append(_row(label, result))
     return Results(
         title=f"Features from layers: {_model_name(model)}",
-        columns=["layers", "measure", "mean", "95 % interval", "deviation", "seconds a seed"],
+        columns=["layers", "metric", "mean", "95 % interval", "deviation", "seconds per seed"],
         rows=rows,
-        protocol=_protocol(next(iter(found.values())), seeds, time.monotonic() - began),
-        figures=found,
+        protocol=_protocol(next(iter(results.values())), seeds, time.monotonic() - began),
+        figures=results,
     )
 
 
 def blimp(model: Path, data: Path, out: Path, seeds: int, limit: int | None, overrides: Sequence[str]) -> Results:
-    """Minimal pairs: how often the good sentence is the likelier one."""
+    """Minimal pairs: the share in which the acceptable sentence is the likelier one."""
     _refuse_overrides(overrides)
     opened = load(model, device=hardware.select_device("auto").type)
     pairs = minimal_pairs.read_minimal_pairs(data, limit)
     began = time.monotonic()
-    judged = minimal_pairs.evaluate(opened.language_model(), opened.tokenizer, pairs, device=opened.device)
-    took = time.monotonic() - began
-    rows = [[name, f"{100 * share:.1f}"] for name, share in sorted(judged.phenomena.items())]
-    rows += [[f"all of {name}", f"{100 * share:.1f}"] for name, share in sorted(judged.fields.items())]
-    rows.append(["all", f"{100 * judged.accuracy:.1f}"])
-    hidden = "pseudo-log-likelihood, later pieces of a word hidden with the one that is scored"
+    scores = minimal_pairs.evaluate(opened.language_model(), opened.tokenizer, pairs, device=opened.device)
+    seconds = time.monotonic() - began
+    rows = [[name, f"{100 * share:.1f}"] for name, share in sorted(scores.phenomena.items())]
+    rows += [[f"all of {name}", f"{100 * share:.1f}"] for name, share in sorted(scores.fields.items())]
+    rows.append(["all", f"{100 * scores.accuracy:.1f}"])
+    pseudo = "pseudo-log-likelihood; the later tokens of a word are masked with the scored one"
     protocol = {
-        "score": "log-likelihood from left to right" if opened.trunk.config.causal else hidden,
-        "pairs": f"{len(pairs):,}, of them {judged.ties:,} with the same score, counted as wrong",
-        "time": format_duration(took),
+        "score": "log-likelihood, left to right" if opened.trunk.config.causal else pseudo,
+        "pairs": f"{len(pairs):,}, of them {scores.ties:,} with the same score, counted as wrong",
+        "time": format_duration(seconds),
         **hardware.describe(opened.device),
     }
     return Results(
-        title=f"Minimal pairs judged right: {_model_name(model)}",
-        columns=["phenomenon", "% right"],
+        title=f"Minimal pairs (BLiMP): {_model_name(model)}",
+        columns=["phenomenon", "accuracy, %"],
         rows=rows,
         protocol=protocol,
-        figures={**judged.to_dict(), "seconds": took},
+        figures={**scores.to_dict(), "seconds": seconds},
     )
 
 
 def probes(model: Path, data: Path, out: Path, seeds: int, limit: int | None, overrides: Sequence[str]) -> Results:
-    """One matrix on each layer: what can be read off it."""
+    """Linear probes: a linear classifier on the frozen vectors of each layer."""
     _refuse_overrides(overrides)
     recipe = task_recipe.build_recipe(model, data, out, dev=None, task=None, seeds=1, overrides=[])
     kind: Any = recipe.task.kind
     if kind not in ("tag", "classify"):
-        raise TextError(data, f"is a file to {kind}", "Probe with a tagging or a classification file")
+        raise TextError(data, f"is a file for the task '{kind}'", "Probe with a tagging or a classification file")
     examples = task_data.read(recipe)
     opened = load(model, device=hardware.select_device("auto").type)
-    both = examples.train.examples, examples.dev.examples
+    sets = examples.train.examples, examples.dev.examples
     if not isinstance(opened.trunk, Transformer):
-        raise FolderError(model, "has no layers of attention to probe", "Take a network such as BERT's")
-    found = probing.probe(opened.trunk, opened.tokenizer, *both, kind, limit=limit or 20_000)
-    probing.draw(found, out / "probes.svg")
-    rows = [[str(layer), f"{100 * share:.1f}"] for layer, share in enumerate(found.accuracy)]
-    rows.append(["the commonest label", f"{100 * found.majority:.1f}"])
+        raise FolderError(model, "is not a transformer", "Use a network such as BERT")
+    probed = probing.probe(opened.trunk, opened.tokenizer, *sets, kind, limit=limit or 20_000)
+    probing.draw(probed, out / "probes.svg")
+    rows = [[str(layer), f"{100 * share:.1f}"] for layer, share in enumerate(probed.accuracy)]
+    rows.append(["most frequent label", f"{100 * probed.majority:.1f}"])
     return Results(
         title=f"Linear probes: {_model_name(model)}",
-        columns=["layer", "% right"],
+        columns=["layer", "accuracy, %"],
         rows=rows,
         protocol={"data": examples.train.description, **hardware.describe(opened.device)},
-        figures=found.to_dict(),
+        figures=probed.to_dict(),
         chart=(out / "probes.svg").read_text(encoding="utf-8"),
     )
 
 
 def few_shot(model: Path, data: Path, out: Path, seeds: int, limit: int | None, overrides: Sequence[str]) -> Results:
-    """Classes told by examples in the prompt alone, with more and more of them. Brown et al. 2020, section 2.1."""
+    """Few-shot classification: examples in the prompt, in several numbers. Brown et al. 2020, section 2.1."""
     columns = [text for text in overrides if text.startswith("data.")]
     own = [text for text in overrides if text not in columns]
-    how = config.build(config.override({}, own), FewShotConfig, "evaluate")
+    settings = config.build(config.override({}, own), FewShotConfig, "evaluate")
     opened, began = load(model, device=hardware.select_device("auto").type), time.monotonic()
-    opened.causal_lm()  # whoever has none hears of it before any data is read
-    found = {}
-    for name, place in _classification_tasks(data).items():
+    opened.causal_lm()  # a model that is not causal is refused before any data is read
+    results = {}
+    for name, path in _classification_tasks(data).items():
         recipe = task_recipe.build_recipe(
-            model, place, out / name, dev=None, task="classify", seeds=1, overrides=columns
+            model, path, out / name, dev=None, task="classify", seeds=1, overrides=columns
         )
         if recipe.task.settings.problem != "single_label":
-            raise TextError(place, "its labels are no classes", "Shots tell one class of several")
+            raise TextError(path, "its labels are not classes", "Few-shot prompts predict one class of several")
         examples = task_data.read(recipe)
         for line in task_data.summary_lines(examples):
             CONSOLE.print(line)
-        found[name] = _few_shot_task(name, opened, examples, how, out / name, seeds, limit)
+        results[name] = _few_shot_task(name, opened, examples, settings, out / name, seeds, limit)
     protocol = {
-        "said": "the label whose words are likeliest after the prompt",
-        "shots": "examples drawn anew for each text and seed, the classes in turn; fewer where more do not fit",
+        "prediction": "the label whose words are likeliest after the prompt",
+        "shots": "examples drawn for each text and seed, the classes in turn; fewer if more do not fit",
         "±": "half of the 95 % interval of the mean over seeds",
-        **{f"{name} is asked": f"{asked['texts']:,} times, as {asked['template']!r}" for name, asked in found.items()},
-        **{f"{name} is answered": ", ".join(asked["words"].values()) for name, asked in found.items()},
+        **{f"{name}, prompt": f"{task['texts']:,} texts, as {task['template']!r}" for name, task in results.items()},
+        **{f"{name}, label words": ", ".join(task["words"].values()) for name, task in results.items()},
         "seeds": str(seeds),
         "time": format_duration(time.monotonic() - began),
         **hardware.describe(opened.device),
     }
-    return few_shot_results(f"By examples in the prompt: {_model_name(model)}", found, protocol)
+    return few_shot_results(f"Few-shot prompts: {_model_name(model)}", results, protocol)
 
 
 def _classification_tasks(data: Path) -> dict[str, Path]:
-    """A labelled file or folder by its name; or all tasks of GLUE in a folder that have classes."""
+    """A labelled file or folder by its name, or all classification tasks in a folder of GLUE."""
     task = tasks.recognise(data)
     if task is None and data.is_dir() and any(tasks.recognise(path) for path in data.iterdir() if path.is_dir()):
         return {name: folder for name, folder in glue_folders(data).items() if tasks.GLUE[name].classes}
@@ -203,41 +202,44 @@ def _few_shot_task(
     seeds: int,
     limit: int | None,
 ) -> dict[str, Any]:
-    """One task, as often as there are numbers of shots and seeds, and what guessing would score."""
+    """One task with each number of shots and each seed, and its two baselines."""
     train, dev = list[Any](data.train.examples), list[Any](data.dev.examples)
     if limit is not None and limit < 1:
-        raise RecipeError("--limit", f"{limit} texts are none", "Give at least 1")
+        raise RecipeError("--limit", f"{limit} is too few", "Give at least 1")
     chosen = permute(np.arange(min(limit or len(dev), len(dev))), len(dev), 0)
-    asked = {number: dev[number] for number in sorted(chosen.tolist())}
+    texts = {number: dev[number] for number in sorted(chosen.tolist())}
     template, words = (
         Template.of(shots_config.template, len(train[0].texts)),
         label_words(data.labels, shots_config.label_words, name),
     )
-    made, pool = FewShotClassifier(opened.causal_lm(), opened.tokenizer, words, template), DemonstrationPool(train)
-    settings = {"template": template.pattern, "words": words, "texts": len(asked)}
+    classifier, pool = (
+        FewShotClassifier(opened.causal_lm(), opened.tokenizer, words, template),
+        DemonstrationPool(train),
+    )
+    settings = {"template": template.pattern, "words": words, "texts": len(texts)}
     weights = [files.digest(path).sha256 for path in sorted(Path(opened.path).glob("*.safetensors"))]
     same = {**settings, "calibrate": shots_config.calibrate, "data": data.fingerprint, "weights": weights}
     same["tokenizer"] = opened.tokenizer.fingerprint
     runs = _saved_runs(out / "runs.json", same)
     wanted = [
         (count, seed) for count in shots_config.shots for seed in range(seeds if count else 1)
-    ]  # none are always the same
+    ]  # without shots all seeds are the same
     for count, seed in wanted:
         if (count, seed) not in runs:
-            figures = made.evaluate(asked, pool, count, seed, shots_config.calibrate)
+            figures = classifier.evaluate(texts, pool, count, seed, shots_config.calibrate)
             runs[count, seed] = {"shots": count, "seed": seed, **figures}
             files.write_json(out / "runs.json", {"settings": same, "runs": list(runs.values())})
-            CONSOLE.print(f"{name}, shots {count}, seed {seed}: {figures['accuracy']:.1%} right")
-    commonest = Counter(example.label for example in train).most_common(1)[0][0]
-    guessed = sum(example.label == commonest for example in asked.values()) / len(asked)
-    return {**settings, "chance": 1 / len(words), "majority": guessed, "runs": [runs[one] for one in wanted]}
+            CONSOLE.print(f"{name}, shots {count}, seed {seed}: {figures['accuracy']:.1%} correct")
+    majority = Counter(example.label for example in train).most_common(1)[0][0]
+    majority_share = sum(example.label == majority for example in texts.values()) / len(texts)
+    return {**settings, "chance": 1 / len(words), "majority": majority_share, "runs": [runs[one] for one in wanted]}
 
 
 def _saved_runs(path: Path, settings: Mapping[str, Any]) -> dict[tuple[int, int], Any]:
-    """What was measured before with the same settings, by its shots and seed."""
+    """Earlier runs with the same settings, by shots and seed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    kept = files.read_json(path) if path.exists() else {}
-    return {(run["shots"], run["seed"]): run for run in kept["runs"]} if kept.get("settings") == settings else {}
+    saved = files.read_json(path) if path.exists() else {}
+    return {(run["shots"], run["seed"]): run for run in saved["runs"]} if saved.get("settings") == settings else {}
 
 
 Suite = Callable[[Path, Path, Path, int, int | None, Sequence[str]], Results]
@@ -245,13 +247,13 @@ SUITES: dict[str, Suite] = {"glue": glue, "layers": layers, "blimp": blimp, "pro
 
 
 def _model_name(model: Path) -> str:
-    """A model by its folder, or by its run's where all models are called `model`."""
-    whole = model.resolve()
-    return whole.parent.name if whole.name == "model" else whole.name
+    """The name of a model: its folder, or the run's folder if that is `model`."""
+    path = model.resolve()
+    return path.parent.name if path.name == "model" else path.name
 
 
 def glue_folders(data: Path) -> dict[str, Path]:
-    """GLUE's folders that hold a training file, in GLUE's own order."""
+    """The folders of GLUE tasks with training and dev files, in GLUE's own order."""
     if not data.is_dir():
         raise TextError(data, "is not a folder", "Name the folder that holds CoLA, SST-2 and the others")
     known = {}
@@ -266,25 +268,26 @@ def glue_folders(data: Path) -> dict[str, Path]:
 
 def _row(name: str, result: Mapping[str, Any]) -> list[str]:
     headline = result["headline"]
-    found = result["summary"][headline]
-    ends = "" if found["low"] is None else f"{100 * found['low']:.1f} to {100 * found['high']:.1f}"
+    statistics = result["summary"][headline]
+    bounds = "" if statistics["low"] is None else f"{100 * statistics['low']:.1f} to {100 * statistics['high']:.1f}"
     seconds = [one["metrics"]["seconds"] for one in result["runs"]]
-    cells = [headline.replace("_", " "), f"{100 * found['mean']:.1f}", ends, f"{100 * found['deviation']:.1f}"]
+    mean, deviation = (f"{100 * statistics[key]:.1f}" for key in ("mean", "deviation"))
+    cells = [headline.replace("_", " "), mean, bounds, deviation]
     return [name, *cells, f"{sum(seconds) / len(seconds):.1f}"]
 
 
 def _protocol(result: Mapping[str, Any], seeds: int, seconds: float) -> dict[str, str]:
-    """What all rows have in common, by the first of them."""
+    """The protocol of all rows, from the first one."""
     protocol = result["protocol"]
     return {
         "seeds": str(seeds),
         "weights": protocol["selection"],
         "time": format_duration(seconds),
-        "recipe of the first": protocol["recipe"],
+        "recipe of the first row": protocol["recipe"],
         **protocol["machine"],
     }
 
 
 def _refuse_overrides(overrides: Sequence[str]) -> None:
     if overrides:
-        raise RecipeError(f"'{overrides[0]}'", "this suite trains nothing that could be changed so")
+        raise RecipeError(f"'{overrides[0]}'", "this suite has no such setting")

@@ -1,4 +1,4 @@
-"""The summary of a finished run: its figures, its examples, its data and its machine."""
+"""The summary of a pretraining run: metrics, verdict, cloze examples, generated texts, data and machine."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -35,17 +35,17 @@ from bertsmith.train.trainer import Trainer
 CONSOLE = terminal.console()
 CHOICES = "choices.json"
 EXAMPLES = 12
-NO_GAIN, SMALL_GAIN = 0.02, 0.3  # nats below the loss of word frequency: no learning, and its beginning
+NO_GAIN, SMALL_GAIN = 0.02, 0.3  # nats below the unigram baseline: has not learnt, has begun to learn
 OVERFIT_RISE = 0.15  # nats above the lowest validation loss
-MAX_NEW_TOKENS = 24  # tokens of each text that is written
-MAX_PASSAGE, MIN_PASSAGE = 4_000, 200  # tokens, at most and at least, by which a network is looked into
+MAX_NEW_TOKENS = 24  # of each generated text
+MAX_PASSAGE, MIN_PASSAGE = 4_000, 200  # tokens of the passage for gradient flow and cells
 
 
 def untrained_examples(recipe: Recipe, model: Model, valid: Shards) -> list[ClozeExample]:
-    """Blanks and what the untrained network makes of them; kept in the run's folder, for a run that is resumed.
+    """Cloze sentences with the predictions of the untrained network, for masked language models only.
 
-    What is kept there is decoration: where it is damaged, or of a start that took no step, it is made again. A network
-    that writes fills no blanks; what it writes is told when it is over.
+    They are kept in the run's folder for a run that is resumed; a damaged file, or one of a run without a step, is
+    made again.
     """
     if not isinstance(model.objective, MaskedLM):
         return []
@@ -54,44 +54,44 @@ def untrained_examples(recipe: Recipe, model: Model, valid: Shards) -> list[Cloz
         try:
             return _parse_examples(files.read_json(path))
         except (FolderError, LookupError, TypeError, ValueError):
-            CONSOLE.print(f"{path}: damaged; the blanks of the report are made again")
+            CONSOLE.print(f"{path}: damaged; the examples of the report are made again")
     clozes = cloze_sentences(valid, model.tokenizer, EXAMPLES)
-    guesses = _predictions(model, [cloze.text for cloze in clozes])
-    rows = [[cloze.text, cloze.truth, guessed] for cloze, guessed in zip(clozes, guesses, strict=True)]
+    predictions = _predictions(model, [cloze.text for cloze in clozes])
+    rows = [[cloze.text, cloze.truth, words] for cloze, words in zip(clozes, predictions, strict=True)]
     files.write_json(path, {"examples": rows})
     return _parse_examples({"examples": rows})
 
 
-def _parse_examples(found: Mapping[str, Any]) -> list[ClozeExample]:
-    """The examples in a file; what is not what it should be is refused."""
+def _parse_examples(content: Mapping[str, Any]) -> list[ClozeExample]:
+    """The examples in a file; values of a wrong type are refused."""
     examples = []
-    for text, truth, guessed in found["examples"]:
+    for text, truth, predicted in content["examples"]:
         if not (isinstance(text, str) and isinstance(truth, str)):
             raise TypeError("a text and its word are strings")
-        examples.append(ClozeExample(text, truth, [(str(word), float(chance)) for word, chance in guessed], []))
+        examples.append(ClozeExample(text, truth, [(str(word), float(share)) for word, share in predicted], []))
     return examples
 
 
 @dataclass(frozen=True)
 class Choices:
-    """Why a run is as it is, where `bertsmith make` has chosen: a line each."""
+    """The reasons for the choices of `bertsmith make`, one line each."""
 
-    text: Sequence[str] = ()  # of what was made of the text
-    recipe: Sequence[str] = ()  # of the recipe
-    max_characters: int | None = None  # characters of the text that are read, where there was no time for all
+    tokenizer: Sequence[str] = ()
+    recipe: Sequence[str] = ()
+    max_characters: int | None = None  # of the text, if there was no time for all of it
 
 
 def save_choices(out: Path, choices: Choices) -> None:
-    """Write them down, for the report and for a run that goes on."""
+    """Write the choices, for the report and for a run that is resumed."""
     files.write_json(out / CHOICES, asdict(choices))
 
 
 def load_choices(out: Path) -> Choices:
-    """Those of a run's folder; none where nothing was chosen, or where they are damaged."""
+    """The choices in a run's folder; none if there is no such file, or if it is damaged."""
     try:
-        found = files.read_json(out / CHOICES)
-        most = None if found["max_characters"] is None else int(found["max_characters"])
-        return Choices([str(line) for line in found["text"]], [str(line) for line in found["recipe"]], most)
+        content = files.read_json(out / CHOICES)
+        limit = None if content["max_characters"] is None else int(content["max_characters"])
+        return Choices([str(line) for line in content["tokenizer"]], [str(line) for line in content["recipe"]], limit)
     except (FolderError, LookupError, TypeError, ValueError):
         return Choices()
 
@@ -106,41 +106,41 @@ def summarise(
     counts: NDArray[np.int64],
     examples: Sequence[ClozeExample],
 ) -> RunSummary:
-    """The whole story, in plain values. `counts`: how often each token is in the training text."""
+    """The summary of a finished run. `counts`: how often each token occurs in the training text."""
     after = _predictions(model, [example.text for example in examples]) if examples else []
-    guess = unigram_loss(counts, train.documents, batches, model.tokenizer)
-    records, chosen = log.read(recipe.out / log.NAME), load_choices(recipe.out)
+    baseline = unigram_loss(counts, train.documents, batches, model.tokenizer)
+    records, choices = log.read(recipe.out / log.NAME), load_choices(recipe.out)
     return RunSummary(
         title=f"{recipe.model.kind} from {train.words:,} {_units(valid, model.tokenizer)}",
-        verdict=verdict(trainer.metrics, guess, records),
-        reasons=[*chosen.text, *chosen.recipe],
+        verdict=verdict(trainer.metrics, baseline, records),
+        reasons=[*choices.tokenizer, *choices.recipe],
         generations=_generations(model, valid),
         visualisations=_visualisations(model, valid),
         records=records,
-        figures=_figures(trainer, guess, word_start_share(batches, model.tokenizer)),
-        examples=[replace(example, after=guessed) for example, guessed in zip(examples, after, strict=True)],
+        figures=_figures(trainer, baseline, word_start_share(batches, model.tokenizer)),
+        examples=[replace(example, after=words) for example, words in zip(examples, after, strict=True)],
         data=_data(train, valid, model.tokenizer),
         recipe=config.dump(recipe),
         machine=hardware.describe(trainer.device),
-        unigram_loss=guess,
+        unigram_loss=baseline,
     )
 
 
 def _visualisations(model: Model, valid: Shards) -> list[tuple[str, str, str]]:
-    """Pictures of a recurrent network at work on a passage that it has never read."""
+    """Gradient flow and cells of a recurrent network on a passage of the validation text."""
     trunk, ends = model.objective.trunk, valid.sentence_ends
     lengths = np.diff(ends[: np.searchsorted(ends, MAX_PASSAGE, side="right")], prepend=0)
     if not isinstance(trunk, Recurrent) or lengths.sum() < MIN_PASSAGE:
         return []
     ids = valid.gather(np.cumsum(lengths) - lengths, lengths).tolist()
-    felt = gradient_flow.section({"state": gradient_flow.gradient_norms(trunk, gradient_flow.windows(ids))})
+    flow = gradient_flow.section({"state": gradient_flow.gradient_norms(trunk, gradient_flow.windows(ids))})
     text = model.tokenizer.decode(ids)
-    known = cells.section(text, *cells.find_cells(trunk, model.tokenizer, text))
-    return [("Felt through time", felt, gradient_flow.LEAD), ("What single cells know", known, cells.LEAD)]
+    activations = cells.section(text, *cells.find_cells(trunk, model.tokenizer, text))
+    return [("Gradient flow through time", flow, gradient_flow.LEAD), ("Interpretable cells", activations, cells.LEAD)]
 
 
 def _generations(model: Model, valid: Shards) -> list[tuple[str, str]]:
-    """What a network that writes makes of some openings."""
+    """Continuations of openings of validation sentences, by a model that generates text."""
     if not isinstance(model.objective, CausalLM | RecurrentLM | SpanCorruption):
         return []
     prompts = openings(valid, model.tokenizer, EXAMPLES)
@@ -150,7 +150,7 @@ def _generations(model: Model, valid: Shards) -> list[tuple[str, str]]:
 def summarise_checkpoint(
     recipe: Recipe, saved: Checkpoint, train: Shards, valid: Shards, tokenizer: Tokenizer
 ) -> RunSummary:
-    """What there is to tell of a run that is not over, by a checkpoint of it."""
+    """The summary of an unfinished run, from one of its checkpoints."""
     return RunSummary(
         title=f"{recipe.model.kind} from {train.words:,} {_units(valid, tokenizer)}, after {saved.step:,} updates",
         figures={
@@ -165,45 +165,44 @@ def summarise_checkpoint(
 
 
 def unigram_loss(counts: NDArray[np.int64], documents: int, batches: Sequence[Batch], tokenizer: Tokenizer) -> float:
-    """The loss of guessing every word by how often words occur in the training text of so many documents."""
-    asked = [_targets(batch).cpu() for batch in batches if batch.targets is not None]
-    targets = torch.cat(asked).numpy()
+    """The unigram baseline: the loss of predicting every token by its frequency in the training text."""
+    parts = [_targets(batch).cpu() for batch in batches if batch.targets is not None]
+    targets = torch.cat(parts).numpy()
     targets = targets[targets >= 0]
-    often = counts + 1.0
-    for piece in {tokenizer.stop_id, tokenizer.roles.get("start", tokenizer.stop_id)}:
-        if (targets == piece).any():
-            often[piece] += documents  # whose ends, or beginnings, are guessed, too
-    costs = -np.log(often / often.sum())
-    return float(costs[targets].mean())
+    frequencies = counts + 1.0
+    for token in {tokenizer.stop_id, tokenizer.roles.get("start", tokenizer.stop_id)}:
+        if (targets == token).any():  # the special token at the end or the beginning of a document is predicted, too
+            frequencies[token] += documents
+    losses = -np.log(frequencies / frequencies.sum())
+    return float(losses[targets].mean())
 
 
 def verdict(figures: Mapping[str, float], baseline: float, records: Sequence[Mapping[str, Any]]) -> str:
-    """In plain words, whether a model has learnt: its loss beside that of guessing words by their frequency alone."""
+    """One sentence on whether a model has learnt: its validation loss compared with the word-frequency baseline."""
     kind = next(kind for kind in TERM_LABELS if f"{kind}_loss" in figures)
-    loss, right = figures[f"{kind}_loss"], figures[f"{kind}_accuracy"]
-    gain, more = baseline - loss, "Give it more text or more time."
-    if not gain >= 0:  # or no number
-        said = f"It has not learnt yet: its guesses are worse than word frequency, by {-gain:.2f} nats. {more}"
+    loss, accuracy = figures[f"{kind}_loss"], figures[f"{kind}_accuracy"]
+    gain, remedy = baseline - loss, "Give it more text or more time."
+    below = f"its validation loss is {gain:.2f} nats below that of predicting by word frequency"
+    if not gain >= 0:  # also if it is NaN
+        above = f"its validation loss is {-gain:.2f} nats above that of predicting by word frequency"
+        sentence = f"The model has not learnt yet: {above}. {remedy}"
     elif gain < NO_GAIN:
-        said = f"It has not learnt yet: its guesses are no better than word frequency. {more}"
+        sentence = f"The model has not learnt yet: it predicts no better than word frequency does. {remedy}"
     elif gain < SMALL_GAIN:
-        said = f"It has begun to learn: {gain:.2f} nats better than word frequency. {more}"
+        sentence = f"The model has begun to learn: {below}. {remedy}"
     else:
-        guessed = f"{right:.0%} of {TERM_LABELS[kind]} guessed right"
-        said = f"It has learnt: {gain:.2f} nats better than word frequency, {guessed}."
+        sentence = f"The model has learnt: {below}, and it predicts {accuracy:.0%} of {TERM_LABELS[kind]} correctly."
     earlier = [
         float(one[f"{kind}_loss"]) for one in records if one.get("kind") == "validation" and f"{kind}_loss" in one
     ]
     if earlier and loss - min(earlier) > OVERFIT_RISE:
-        said += (
-            f" Its validation loss was lower before ({min(earlier):.2f}, now {loss:.2f}): it learns the text by heart."
-        )
-        said += " Give it more text, or less time."
-    return said
+        sentence += f" It overfits: its validation loss was lower before ({min(earlier):.2f}, now {loss:.2f})."
+        sentence += " Give it more text, or less time."
+    return sentence
 
 
 def _targets(batch: Batch) -> Tensor:
-    """What is to be guessed; of what a second network writes only what was text."""
+    """The targets of a batch; for a decoder, only those that are text (no sentinels)."""
     assert batch.targets is not None
     if batch.decoder_tokens is None:
         return batch.targets
@@ -212,39 +211,39 @@ def _targets(batch: Batch) -> Tensor:
 
 
 def word_start_share(batches: Sequence[Batch], tokenizer: Tokenizer) -> float:
-    """What share of the tokens that are guessed begin a word; a mark is one, as is the end of a text."""
+    """The share of predicted tokens that begin a word; punctuation and the end of a text count as words."""
     targets = torch.cat([_targets(batch).cpu() for batch in batches if batch.targets is not None]).numpy()
     return float((~tokenizer.continuation_mask[targets[targets >= 0]]).mean())
 
 
 def _figures(trainer: Trainer, baseline: float, word_share: float) -> dict[str, str]:
-    found = trainer.metrics
-    kind = next(kind for kind in TERM_LABELS if f"{kind}_loss" in found)
-    loss = found[f"{kind}_loss"]
+    metrics = trainer.metrics
+    kind = next(kind for kind in TERM_LABELS if f"{kind}_loss" in metrics)
+    loss = metrics[f"{kind}_loss"]
     figures = {
         f"validation loss of {TERM_LABELS[kind]}": f"{loss:.3f} nats",
         "compared with word frequency": f"{abs(baseline - loss):.3f} nats {'better' if baseline >= loss else 'worse'}",
-        f"{TERM_LABELS[kind]} guessed right": f"{found[f'{kind}_accuracy']:.1%}",
+        f"{TERM_LABELS[kind]} predicted correctly": f"{metrics[f'{kind}_accuracy']:.1%}",
     }
-    if "bits_per_byte" in found:
-        figures["bits per byte"] = f"{found['bits_per_byte']:.3f}"
+    if "bits_per_byte" in metrics:
+        figures["bits per byte"] = f"{metrics['bits_per_byte']:.3f}"
     if kind == "next_token":
         figures["perplexity"] = f"{math.exp(loss):.1f}"
-        if word_share < 1:  # a word costs all that its pieces do
-            figures["perplexity of words"] = f"{math.exp(min(loss / word_share, 100)):,.1f}"
+        if word_share < 1:  # the loss of a word is the sum over its tokens
+            figures["perplexity per word"] = f"{math.exp(min(loss / word_share, 100)):,.1f}"
     if kind == "left_to_right":
-        figures["perplexity, read onward"] = f"{math.exp(loss):.1f}"
-        figures["perplexity, read backward"] = f"{math.exp(found['right_to_left_loss']):.1f}"
+        figures["perplexity, left to right"] = f"{math.exp(loss):.1f}"
+        figures["perplexity, right to left"] = f"{math.exp(metrics['right_to_left_loss']):.1f}"
     shares = {
-        "nsp_accuracy": "next sentence judged right",
-        "sop_accuracy": "sentence order judged right",
-        "next_token_accuracy": "next tokens guessed right",
-        "right_to_left_accuracy": "words before guessed right",
-        "replaced_accuracy": "tokens judged right",
+        "nsp_accuracy": "next sentences predicted correctly",
+        "sop_accuracy": "sentence orders predicted correctly",
+        "next_token_accuracy": "next tokens predicted correctly",
+        "right_to_left_accuracy": "words before predicted correctly",
+        "replaced_accuracy": "tokens classified correctly",
         "replaced_found": "replaced tokens found",
-        "guessed_accuracy": "replaced words guessed right",
+        "guessed_accuracy": "replaced words predicted correctly",
     }
-    figures |= {told: f"{found[name]:.1%}" for name, told in shares.items() if name in found}
+    figures |= {label: f"{metrics[name]:.1%}" for name, label in shares.items() if name in metrics}
     return figures | {
         "tokens seen": f"{trainer.tokens:,}",
         "updates": f"{trainer.step:,}",
@@ -261,18 +260,18 @@ def _data(train: Shards, valid: Shards, tokenizer: Tokenizer) -> dict[str, str]:
         _units(valid, tokenizer): f"{train.words:,} and {valid.words:,}",
         "tokens": f"{train.tokens:,} and {valid.tokens:,}",
         "bytes": f"{train.bytes:,} and {valid.bytes:,}",
-        "vocabulary": f"{tokenizer.vocabulary:,} pieces",
+        "vocabulary": f"{tokenizer.vocabulary:,} tokens",
         "data SHA-256": train.fingerprint,
         "tokenizer SHA-256": tokenizer.fingerprint,
     }
 
 
 def _units(shards: Shards, tokenizer: Tokenizer) -> str:
-    """What the text is counted in: words, or characters where no spaces stand between words."""
+    """The unit in which text is counted: words, or characters in scripts without spaces."""
     ids = shards.gather(np.array([0]), np.array([min(shards.tokens, MIN_PASSAGE)])).tolist()
     return language.detect_writing([tokenizer.decode(ids)]).units
 
 
 def _predictions(model: Model, texts: Sequence[str]) -> list[list[tuple[str, float]]]:
-    """The five best words for each text's blank, with their probabilities."""
-    return [[(guess.word, guess.probability) for guess in filled.blanks[0]] for filled in model.fill(texts)]
+    """The five likeliest words for the mask of each text, with their probabilities."""
+    return [[(word.word, word.probability) for word in filled.blanks[0]] for filled in model.fill(texts)]

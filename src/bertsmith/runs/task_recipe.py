@@ -1,4 +1,4 @@
-"""The recipe of a fine-tuning run: settings that the command line does not give are guessed from the data."""
+"""The recipe of a fine-tuning run; the task and hyperparameters that are not given are guessed from the data."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -29,12 +29,12 @@ FROM_SCRATCH: dict[str, dict[str, Any]] = {  # Vaswani et al. 2017, section 5
     "schedule": {"kind": "inverse_root", "warmup": 0.1},
     "train": {"epochs": 30.0, "evaluations": 10, "checkpoints": 10, "compile": "never"},
 }
-FEW_ROWS = 3_000  # rows; more take the defaults as they are
-FEW_ROWS_UPDATES, MAX_EPOCHS = 600, 20  # that few rows are learnt in: so many steps, unless that takes more epochs
-TEXT_TO_TEXT_LEARNING_RATE = 3e-4  # of a T5; Raffel et al. 2020 took 1e-3, with another optimizer
-FEATURES_LEARNING_RATE = 1e-3  # where a network stays as it is, what is new learns alone, from chance
-LIST_KEYS = ("texts", "labels")  # names of several columns
-# The names that people know, and what each means here: a task, and for classification its problem.
+FEW_ROWS = 3_000  # a training file with fewer rows takes more epochs and smaller batches
+FEW_ROWS_UPDATES, MAX_EPOCHS = 600, 20  # for such a file: the number of updates, and the limit of epochs
+TEXT_TO_TEXT_LEARNING_RATE = 3e-4  # of T5; Raffel et al. 2020 took 1e-3, with another optimizer
+FEATURES_LEARNING_RATE = 1e-3  # of a randomly initialised head on frozen features
+LIST_KEYS = ("texts", "labels")  # settings that are lists of columns
+# The field's names of tasks: our task, and for classification its problem.
 TASK_NAMES: dict[str, tuple[str, str | None]] = {
     "text-classification": ("classify", None),
     "regression": ("classify", "regression"),
@@ -54,47 +54,48 @@ TASK_NAMES: dict[str, tuple[str, str | None]] = {
 def build_recipe(
     model: Path, data: Path, out: Path, *, dev: Path | None, task: str | None, seeds: int, overrides: Sequence[str]
 ) -> FineTune:
-    """A whole recipe from what the command line says; what it does not say is guessed from the data.
+    """The recipe of a fine-tuning run; settings that are not given are guessed from the data.
 
-    In the place of a model folder there may be a member of the family, which begins from chance, or a recipe: by name,
-    or a TOML file.
+    `model` is a model folder; a member of the family, which is trained from scratch; or a recipe, by name or as a TOML
+    file.
     """
     task, overrides = _task_name(task, overrides)
-    if _is_written(model):
+    if _names_recipe(model):
         return _read_recipe(model, data, out, dev=dev, task=task, seeds=seeds, overrides=overrides)
-    model, found = folders.model_folder(model), glue.recognise(data)
+    model, glue_task = folders.model_folder(model), glue.recognise(data)
     given = config.override({}, overrides)
     columns = _columns(given)
-    train, dev = task_data.find_files(data, dev, found, columns)
+    train, dev = task_data.find_files(data, dev, glue_task, columns)
     values: dict[str, Any] = {"out": str(out), "seeds": seeds}
     member = str(model) if str(model) in FAMILY and not model.exists() else None
     values |= {"network": {"kind": member}} if member else {"model": str(model)}
     shape = task_data.network_config(model)
-    # A network with a decoder learns every task as text.
-    writes = member is not None or (shape is not None and shape.decoder_layers > 0)
-    # Text to text takes any label, GLUE's are known, and an answer that was said needs no guess.
-    sure = found is not None or writes or {"problem", "output"} & _section(given, "task").keys()
-    guessed = Guess(task=guess_by_suffix(train), rows=0 if found or writes else count_rows(train))
-    guessed = guessed if sure else guess(train, columns, task)
-    form = guessed.task
-    kind = task or ("write" if writes else form)
+    # A network with a decoder learns every task as text to text.
+    generates = member is not None or (shape is not None and shape.decoder_layers > 0)
+    # No guess is needed for text to text, for GLUE, or if the problem is given.
+    known = glue_task is not None or generates or {"problem", "output"} & _section(given, "task").keys()
+    guessed = Guess(task=guess_by_suffix(train), rows=0 if glue_task or generates else count_rows(train))
+    guessed = guessed if known else guess(train, columns, task)
+    kind = task or ("write" if generates else guessed.task)
     values["task"] = {"kind": kind}
     if kind == "classify" and guessed.problem != "single_label":
         values["task"] |= {"problem": guessed.problem}
-    if found is not None and kind in ("classify", "write"):
-        measure = "accuracy_f1" if found.headline == "mean" else found.headline
-        number = found.kind == "number"
+    if glue_task is not None and kind in ("classify", "write"):
+        metric = "accuracy_f1" if glue_task.headline == "mean" else glue_task.headline
+        regression = glue_task.kind == "number"
         values["task"] |= (
             ({"problem": "regression"} if kind == "classify" else {"output": "number"})
-            if number
-            else {"metric": measure}
+            if regression
+            else {"metric": metric}
         )
     if kind == "write":
-        values["task"] |= GLUE_PROMPTS[found.name] if found else {"output": "span"} if form == "answer" else {}
+        values["task"] |= (
+            GLUE_PROMPTS[glue_task.name] if glue_task else {"output": "span"} if guessed.task == "answer" else {}
+        )
     if kind == "answer" or values["task"].get("output") == "span":
         values["data"] = {"max_length": 384}
-    usual = values.get("data", {}).get("max_length", LabelledConfig.max_length)
-    if shape is not None and shape.max_length < usual:
+    default = values.get("data", {}).get("max_length", LabelledConfig.max_length)
+    if shape is not None and shape.max_length < default:
         values["data"] = {"max_length": shape.max_length}
     values["data"] = {"train": str(train), **({"dev": str(dev)} if dev else {}), **values.get("data", {})}
     values["data"] |= {"labels": list(guessed.labels)} if guessed.labels else {}
@@ -109,45 +110,45 @@ def build_recipe(
         values["optimizer"] |= {"learning_rate": FEATURES_LEARNING_RATE, "weight_decay": 0.0}
     if member:
         values |= {name: {**values[name], **section} for name, section in FROM_SCRATCH.items()}
-        values["task"]["translation"] = found is None  # GLUE asks for classes and numbers
+        values["task"]["translation"] = glue_task is None
     built: FineTune = config.build(config.override(values, overrides, EXTENTS), FineTune, "finetune")
     if guessed.message:
         CONSOLE.print(guessed.message, markup=False)
     if few:
         epochs = built.train.epochs
         length = f"{epochs:g} epoch{'s' * (epochs != 1)}, " if epochs else ""
-        how = f"{length}batches of {built.data.batch_size}, learning rate {built.optimizer.learning_rate:g}"
-        changes = "train.epochs, data.batch_size and optimizer.learning_rate change it"
-        CONSOLE.print(f"{guessed.rows:,} rows are few: {how}; {changes}", markup=False)
+        chosen = f"{length}batch size {built.data.batch_size}, learning rate {built.optimizer.learning_rate:g}"
+        keys = "train.epochs, data.batch_size and optimizer.learning_rate change this"
+        CONSOLE.print(f"{guessed.rows:,} rows are few: {chosen}; {keys}", markup=False)
     return built
 
 
 def _task_name(task: str | None, overrides: Sequence[str]) -> tuple[str | None, Sequence[str]]:
-    """The kind of a task by any of its names, and its problem as an override that later ones may change."""
+    """Our name of a task, and its problem as an override that later overrides may change."""
     if task is None or task in TASKS:
         return task, overrides
     if task not in TASK_NAMES:
-        raise RecipeError("--task", f"'{task}' is not known", suggest(task, [*TASK_NAMES, *TASKS]))
+        raise RecipeError("--task", f"there is no task '{task}'", suggest(task, [*TASK_NAMES, *TASKS]))
     kind, problem = TASK_NAMES[task]
     return kind, [*([f"task.problem={problem}"] if problem else []), *overrides]
 
 
 def check(model: Path, task: str | None = None) -> None:
-    """Refuse an unknown task and a model that is not there, before data are read and a task is guessed from them."""
+    """Refuse an unknown task and a missing model before any data is read."""
     _task_name(task, [])
-    if not _is_written(model) and (model.exists() or str(model) not in FAMILY):
+    if not _names_recipe(model) and (model.exists() or str(model) not in FAMILY):
         folders.check_exists(folders.model_folder(model))
 
 
 def _suit_few_rows(values: dict[str, Any], rows: int, width: int | None) -> None:
-    """Defaults for few rows: smaller batches and more epochs, so that there are enough updates to learn from.
+    """Defaults for few rows: smaller batches and more epochs, so that there are enough updates.
 
-    Mosbach et al. 2021: what fails on few examples is mostly too few updates; they take 20 epochs. Networks narrower
-    than BERT-base take larger steps, and wider ones smaller.
+    Mosbach et al. 2021: fine-tuning on few examples fails mostly from too few updates; they take 20 epochs. Networks
+    narrower than BERT-base take a higher learning rate, and wider ones a lower one.
     """
-    items = 16 if rows >= 300 else 8
-    epochs = min(MAX_EPOCHS, max(values["train"]["epochs"], math.ceil(FEW_ROWS_UPDATES * items / rows)))
-    values["data"] |= {"batch_size": items}
+    batch_size = 16 if rows >= 300 else 8
+    epochs = min(MAX_EPOCHS, max(values["train"]["epochs"], math.ceil(FEW_ROWS_UPDATES * batch_size / rows)))
+    values["data"] |= {"batch_size": batch_size}
     values["train"] |= {"epochs": float(epochs)}
     if width is not None:
         values["optimizer"] |= {
@@ -158,7 +159,7 @@ def _suit_few_rows(values: dict[str, Any], rows: int, width: int | None) -> None
 def _read_recipe(
     path: Path, data: Path, out: Path, *, dev: Path | None, task: str | None, seeds: int, overrides: Sequence[str]
 ) -> FineTune:
-    """The recipe in a file, for the data and the folder that the command line names."""
+    """The recipe of a file, with the data and the output folder of the command line."""
     values = config.override(config.read_toml(recipes.find(path)), overrides, EXTENTS)
     train, dev = task_data.find_files(data, dev, glue.recognise(data), _columns(values))
     values["data"] = {**values.get("data", {}), "train": str(train)}
@@ -168,27 +169,27 @@ def _read_recipe(
     return config.build(values, FineTune, str(path))
 
 
-def _is_written(model: Path) -> bool:
-    """Whether in the place of a model there is a recipe: a TOML file, or the name of one."""
+def _names_recipe(model: Path) -> bool:
+    """Whether a recipe is given instead of a model: a TOML file, or the name of one."""
     return model.suffix == ".toml" or (not model.exists() and _is_recipe(str(model)))
 
 
 def _is_recipe(name: str) -> bool:
-    """Whether a recipe of this name comes with bertsmith, and learns from labelled examples."""
+    """Whether a recipe for fine-tuning of this name comes with bertsmith."""
     return name in recipes.names() and "task" in config.read_toml(recipes.find(name))
 
 
 def _columns(values: Mapping[str, Any]) -> Columns:
-    """The columns that settings name, as far as they name any."""
-    said = _section(values, "data")
+    """The columns that are given in settings."""
+    section = _section(values, "data")
     texts, labels = (
-        tuple(map(str, named)) if isinstance(named := said.get(name), list) else None for name in LIST_KEYS
+        tuple(map(str, named)) if isinstance(named := section.get(name), list) else None for name in LIST_KEYS
     )
-    label, separator = ((value := said.get(name)) and str(value) for name in ("label", "separator"))
+    label, separator = ((value := section.get(name)) and str(value) for name in ("label", "separator"))
     return Columns(texts=texts, label=label, labels=labels, separator=separator)
 
 
 def _section(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """What settings say of a section, if it is one."""
-    said = values.get(name, {})
-    return said if isinstance(said, Mapping) else {}
+    """A section of settings; an empty one if it is missing or no section."""
+    section = values.get(name, {})
+    return section if isinstance(section, Mapping) else {}

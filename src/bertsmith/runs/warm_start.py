@@ -1,4 +1,4 @@
-"""Warm start: a run that continues from a model folder, on new text, for longer sequences, with new tokens."""
+"""Warm start (continued pretraining) from a model folder, with new text, longer sequences or new tokens."""
 
 import re
 from dataclasses import fields
@@ -15,49 +15,46 @@ from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.objectives.base import Pretraining
 from bertsmith.text.tokenizer import Tokenizer
 
-MAY_DIFFER = (
-    "vocabulary",
-    "max_length",
-    "dropout",
-    "attention_dropout",
-)  # what a run may have otherwise than its folder
-VOCABULARY_WEIGHTS = re.compile(
-    r"trunk\.(\w+\.)?(embedding|lm_head)\.weight|mlm_head\.bias"
-)  # one row for each piece of the vocabulary
+MAY_DIFFER = ("vocabulary", "max_length", "dropout", "attention_dropout")  # between the recipe and the folder
+# Weights with one row for each token of the vocabulary.
+VOCABULARY_WEIGHTS = re.compile(r"trunk\.(\w+\.)?(embedding|lm_head)\.weight|mlm_head\.bias")
 POSITION_TABLE = "trunk.positions.weight"
 
 
 def warm_start(objective: Pretraining, folder: Path, tokenizer: Tokenizer) -> list[str]:
-    """Give an objective the weights of a folder, whatever its vocabulary and its length; and tell what is new."""
+    """Load the weights of a folder into an objective of any vocabulary and length; return lines about the rest."""
     folder = folders.model_folder(folder)
     opened, before, shape = folders.read(folder), Tokenizer.load(folder), objective.trunk.config
     _check_same_network(opened.config, shape, folder)
     if before.vocabulary > opened.config.vocabulary:
-        fact = f"the tokenizer has {before.vocabulary} pieces, the model {opened.config.vocabulary}"
+        fact = f"the tokenizer has {before.vocabulary} tokens, the model {opened.config.vocabulary}"
         raise FolderError(folder, fact, "The two do not belong together")
     parents = _source_tokens(before, tokenizer)
-    own, state, told = objective.state_dict(), dict(opened.state_dict), [f"starting from {folder}"]
+    own, state, lines = objective.state_dict(), dict(opened.state_dict), [f"starting from {folder}"]
     for name in filter(VOCABULARY_WEIGHTS.fullmatch, opened.state_dict):
         state[name] = torch.stack([state[name][numbers].mean(0) for numbers in parents])
     if new := sum(tokenizer.piece(number) not in before.piece_ids for number in range(tokenizer.vocabulary)):
-        told.append(f"{new:,} of {tokenizer.vocabulary:,} pieces are new, and start from the pieces they were cut into")
+        lines.append(
+            f"{new:,} of {tokenizer.vocabulary:,} tokens are new; each starts as the mean of its former tokens"
+        )
     if (
         POSITION_TABLE in state
         and isinstance(shape, TransformerConfig)
         and shape.max_length != opened.config.max_length
     ):
+        # Sinusoidal positions need no weights of the folder: they are defined for any length.
         state[POSITION_TABLE] = (
             _resize_positions(state[POSITION_TABLE], shape) if shape.learned else own[POSITION_TABLE]
-        )  # waves go on
-        told.append(f"positions: {shape.max_length:,} instead of {opened.config.max_length:,}")
+        )
+        lines.append(f"positions: {shape.max_length:,} instead of {opened.config.max_length:,}")
     if parts := sorted({name.partition(".")[0] for name in own.keys() - state.keys()}):
-        told.append(f"from chance, since the folder has none: {', '.join(parts)}")
+        lines.append(f"randomly initialised, since the folder has none: {', '.join(parts)}")
     objective.load_state_dict({name: weight for name, weight in state.items() if name in own}, strict=False)
-    return told
+    return lines
 
 
 def _check_same_network(saved: NetworkConfig, wanted: NetworkConfig, folder: Path) -> None:
-    """The network of the recipe is that of the folder, but for what can be made to fit."""
+    """Refuse a network that differs from the folder's in other ways than vocabulary, length and dropout."""
     if type(saved) is not type(wanted):
         raise RecipeError(
             "start", f"{folder} holds another kind of network than the recipe", "Set model.kind to its own"
@@ -73,16 +70,16 @@ def _check_same_network(saved: NetworkConfig, wanted: NetworkConfig, folder: Pat
 
 
 def _source_tokens(before: Tokenizer, after: Tokenizer) -> list[list[int]]:
-    """For each piece the old ones that its row is the mean of: itself, or what it used to be cut into, or all."""
+    """For each token the old tokens whose mean it starts from: itself, the tokens it used to be split into, or all."""
     parents = [before.split_piece(after.piece(number)) for number in range(after.vocabulary)]
-    for role, number in after.roles.items():  # whatever the two call it
+    for role, number in after.roles.items():  # special tokens by their role, whatever their names
         if role in before.roles:
             parents[number] = [before.roles[role]]
     return [numbers or list(range(before.vocabulary)) for numbers in parents]
 
 
 def _resize_positions(table: Float[Tensor, "L D"], shape: TransformerConfig) -> Float[Tensor, "M D"]:
-    """A longer table repeats the places there are, as Beltagy et al. 2020 start Longformer; a shorter one is cut."""
-    unread, places = table[: shape.position_offset], table[shape.position_offset :]
-    times = -(-shape.max_length // len(places))
-    return torch.cat([unread, places.repeat(times, 1)[: shape.max_length]])
+    """A longer table repeats the learned positions, as Longformer (Beltagy et al. 2020); a shorter one is cut."""
+    unused, positions = table[: shape.position_offset], table[shape.position_offset :]
+    times = -(-shape.max_length // len(positions))
+    return torch.cat([unused, positions.repeat(times, 1)[: shape.max_length]])

@@ -1,4 +1,4 @@
-"""Standings: every score against what it took, blanks left blank, and one colour for one recipe."""
+"""Standings: every score cost_axis what it took, blanks left blank, and one colour for one recipe."""
 
 import re
 from typing import Any
@@ -59,7 +59,7 @@ def test_a_recipe_has_the_same_colour_in_every_chart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "against", "told"),
+    ("seconds", "cost_axis", "told"),
     [
         (60, "seconds", "time <output>60.0 s</output>"),
         (300, "seconds", "time <output>5.00 min</output>"),
@@ -67,8 +67,8 @@ def test_a_recipe_has_the_same_colour_in_every_chart() -> None:
         (300, "flops", "compute <output>1.20 PFLOPs</output>"),
     ],
 )
-def test_what_it_took_is_told_in_units_that_suit(seconds: float, against: Any, told: str) -> None:
-    found = leaderboard.leaderboard_results("Race", [row("bert", point(seconds, BLiMP=[0.7]))], against, {})
+def test_what_it_took_is_told_in_units_that_suit(seconds: float, cost_axis: Any, told: str) -> None:
+    found = leaderboard.leaderboard_results("Race", [row("bert", point(seconds, BLiMP=[0.7]))], cost_axis, {})
     assert told in found.chart
     assert BLIMP in found.columns
 

@@ -1,4 +1,4 @@
-"""Standings: every score cost_axis what it took, blanks left blank, and one colour for one recipe."""
+"""Standings: every score against its cost, blanks left blank, and one colour for one recipe."""
 
 import re
 from typing import Any

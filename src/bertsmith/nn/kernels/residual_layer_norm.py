@@ -83,8 +83,8 @@ def _norm_forward(
     x = tl.where(inside[None, :], x - (tl.sum(x, 1) / width)[:, None], 0.0)
     inverse_std = tl.rsqrt(tl.sum(x * x, 1) / width + eps)
     scale = tl.load(weight + column, mask=inside, other=0.0).to(tl.float32)[None, :]
-    offset = tl.load(norm_bias + column, mask=inside, other=0.0).to(tl.float32)[None, :]
-    output = x * inverse_std[:, None] * scale + offset
+    output = x * inverse_std[:, None] * scale
+    output += tl.load(norm_bias + column, mask=inside, other=0.0).to(tl.float32)[None, :]
     tl.store(normed + address, output.to(normed.dtype.element_ty), mask=valid)
     tl.store(inverse_stds + row, inverse_std, mask=row < tokens)
 

@@ -56,7 +56,7 @@ def test_it_has_as_many_parameters_as_the_published_ones(name: str, count: int, 
     assert there - shape.parameter_count == 2 * shape.layers * 4 * shape.hidden
 
 
-def test_the_papers_number_is_made_as_the_paper_says() -> None:
+def test_the_papers_parameter_count_is_the_sum_that_the_paper_gives() -> None:
     letters = 262 * 16
     filters = 16 * (1 * 32 + 2 * 32 + 3 * 64 + 4 * 128 + 5 * 256 + 6 * 512 + 7 * 1024) + 2048
     highways = 2 * (2048 * 4096 + 4096)
@@ -66,7 +66,7 @@ def test_the_papers_number_is_made_as_the_paper_says() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:LSTM with projections")  # which torch tells once a process
-def test_states_are_the_words_twice_and_then_every_layer_with_what_it_read_added() -> None:
+def test_hidden_states_are_the_word_vectors_twice_and_then_every_layer_with_its_residual() -> None:
     """By hand, with torch's own LSTM, sequence by sequence."""
     made, tokens = elmo(), Tokens.from_rows(ROWS)
     begin = 0
@@ -101,9 +101,7 @@ def slopes(made: Elmo, place: int, half: slice, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("place", [0, 2, 5])
-def test_neither_direction_has_a_gradient_from_what_it_has_not_read(
-    place: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_neither_direction_has_a_gradient_from_later_words(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
     made = elmo()
     onward = slopes(made, place, slice(0, 6), monkeypatch)
     backward = slopes(made, place, slice(6, 12), monkeypatch)
@@ -121,14 +119,14 @@ def test_neighbours_in_a_batch_do_not_change_a_vector() -> None:
         torch.testing.assert_close(state, torch.cat([one[number] for one in alone]), rtol=0, atol=1e-5)
 
 
-def test_equal_lengths_and_unequal_ones_are_read_alike() -> None:
+def test_equal_and_ragged_lengths_give_the_same_vectors() -> None:
     made = elmo()
     equal = Tokens.from_rows([[2, 3, 4], [5, 6, 7]])
     ragged = Tokens.from_rows([[2, 3, 4], [5, 6, 7], [8]])
     torch.testing.assert_close(made(equal), made(ragged)[:6], rtol=0, atol=1e-5)
 
 
-def test_a_known_word_has_the_same_vectors_by_the_table_and_by_its_letters() -> None:
+def test_a_known_word_has_the_same_vectors_by_its_id_and_by_its_characters() -> None:
     made, tokens = elmo(), Tokens.from_rows(ROWS)
     letters = torch.from_numpy(
         encode_characters([WORDS[number] for row in ROWS for number in row], SMALL.max_characters)
@@ -136,7 +134,7 @@ def test_a_known_word_has_the_same_vectors_by_the_table_and_by_its_letters() -> 
     torch.testing.assert_close(made(replace(tokens, character_ids=letters)), made(tokens), rtol=0, atol=1e-6)
 
 
-def test_two_unknown_words_have_vectors_of_their_own_if_their_letters_are_told() -> None:
+def test_two_unknown_words_have_different_vectors_if_their_characters_are_given() -> None:
     made, tokens = elmo(), Tokens.from_rows([[2, 0], [2, 0]])
     same = made(tokens)
     torch.testing.assert_close(same[1], same[3])
@@ -146,14 +144,14 @@ def test_two_unknown_words_have_vectors_of_their_own_if_their_letters_are_told()
     assert (own[1] - same[1]).abs().max() > 1e-3
 
 
-def test_dropout_forgets_while_it_learns_and_not_in_use() -> None:
+def test_dropout_is_on_in_training_and_off_in_evaluation() -> None:
     made, tokens = elmo(replace(SMALL, dropout=0.5)), Tokens.from_rows(ROWS)
     torch.testing.assert_close(made(tokens), made(tokens))
     made.train()
     assert (made(tokens) - made(tokens)).abs().max() > 1e-3
 
 
-def test_the_same_seed_gives_the_same_weights_and_gates_begin_open() -> None:
+def test_the_same_seed_gives_the_same_weights_and_forget_gates_begin_open() -> None:
     one, other = elmo(), elmo()
     for name, weight in one.state_dict().items():
         assert torch.equal(weight, other.state_dict()[name]), name
@@ -177,7 +175,7 @@ def test_the_same_seed_gives_the_same_weights_and_gates_begin_open() -> None:
         ({"dropout": 1.0}, "dropout is 1.0. Give a share, at least 0 and below 1"),
     ],
 )
-def test_sizes_without_sense_are_refused(change: dict[str, object], line: str) -> None:
+def test_impossible_sizes_are_refused(change: dict[str, object], line: str) -> None:
     with pytest.raises(ValueError, match=line):
         replace(SMALL, **change)  # type: ignore[arg-type]
 
@@ -188,7 +186,7 @@ def test_flops_are_six_times_the_products() -> None:
     assert SMALL.flops(5.0, 2.0) == 6 * (words + lstms + 2.0 * len(WORDS) * 6)
 
 
-def test_a_folder_holds_weights_and_spelling(tmp_path: Path) -> None:
+def test_a_folder_holds_weights_and_character_ids(tmp_path: Path) -> None:
     made = elmo()
     state = {f"trunk.{name}": weight for name, weight in made.state_dict().items()}
     folders.write(tmp_path / "model", SMALL, state)
@@ -200,7 +198,7 @@ def test_a_folder_holds_weights_and_spelling(tmp_path: Path) -> None:
     torch.testing.assert_close(again.eval()(Tokens.from_rows(ROWS)), made(Tokens.from_rows(ROWS)))
 
 
-def test_a_folder_whose_spelling_has_points_is_refused(tmp_path: Path) -> None:
+def test_a_folder_whose_character_ids_are_floats_is_refused(tmp_path: Path) -> None:
     state = {f"trunk.{name}": weight for name, weight in elmo().state_dict().items()}
     folders.write(tmp_path / "model", SMALL, state | {"trunk.character_ids": state["trunk.character_ids"].float()})
     with pytest.raises(FolderError, match=r"'trunk\.character_ids' holds F32, not integers"):

@@ -40,7 +40,7 @@ def vectors(model: EncoderDecoder, read: list[list[int]], written: list[list[int
 
 
 @BOTH
-def test_neighbours_do_not_matter(config: TransformerConfig) -> None:
+def test_other_texts_of_a_batch_change_nothing(config: TransformerConfig) -> None:
     model = made(config)
     together = vectors(model, READ, WRITTEN)
     for number in range(2):
@@ -49,7 +49,7 @@ def test_neighbours_do_not_matter(config: TransformerConfig) -> None:
 
 
 @BOTH
-def test_nothing_that_is_to_come_is_seen_and_all_that_was_read_is(config: TransformerConfig) -> None:
+def test_the_decoder_sees_no_later_tokens_and_the_whole_source(config: TransformerConfig) -> None:
     model = made(config)
     before = vectors(model, READ, WRITTEN)[1]
     later = vectors(model, READ, [WRITTEN[0], [0, 11, 12, 13, 49]])[1]
@@ -60,19 +60,19 @@ def test_nothing_that_is_to_come_is_seen_and_all_that_was_read_is(config: Transf
 
 
 @BOTH
-def test_only_what_is_read_of_the_last_layer_is_computed(config: TransformerConfig) -> None:
+def test_selected_positions_have_the_vectors_of_the_whole(config: TransformerConfig) -> None:
     model, which = made(config), torch.tensor([0, 2, 7])
     with torch.no_grad():
         some = model(Tokens.from_rows(READ), Tokens.from_rows(WRITTEN), selected=which)
     torch.testing.assert_close(some, torch.cat(vectors(model, READ, WRITTEN))[which], rtol=0, atol=1e-6)
 
 
-def test_a_configuration_says_how_many_networks_there_are() -> None:
+def test_a_configuration_with_decoder_layers_builds_an_encoder_decoder() -> None:
     assert isinstance(build_network(BERT_TINY), Transformer)
     assert isinstance(build_network(OLD), EncoderDecoder)
 
 
-def test_both_halves_read_words_by_one_table() -> None:
+def test_encoder_and_decoder_share_one_embedding_table() -> None:
     model = made(OLD)
     assert model.encoder.embedding is model.decoder.embedding
     names = model.matrices()

@@ -79,7 +79,7 @@ def test_a_member_that_leaves_the_pooler_to_tasks_has_the_published_number_of_pa
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_our_own_have_as_many_as_their_matrices(name: str) -> None:
+def test_our_own_members_have_the_parameters_of_their_matrices(name: str) -> None:
     with torch.device("meta"):
         trunk = build_network(member(name))
     assert sum(part.numel() for part in trunk.parameters()) == OURS[name] == member(name).parameter_count

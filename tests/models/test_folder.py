@@ -25,7 +25,7 @@ from bertsmith.models.transformer import Transformer
         ((), "BertModel"),
     ],
 )
-def test_what_is_written_is_read_again(parts: tuple[str, ...], architecture: str, tmp_path: Path) -> None:
+def test_a_written_folder_is_read_again(parts: tuple[str, ...], architecture: str, tmp_path: Path) -> None:
     weights = state(parts=parts)
     folders.write(tmp_path / "model", SMALL, weights, {"pad_token_id": 3})
     opened = folders.read(tmp_path / "model")
@@ -55,7 +55,7 @@ def test_folders_of_transformers_are_read(kind: str, tmp_path: Path) -> None:
     assert all(torch.equal(whole.state_dict[name], weight) for name, weight in sharded.state_dict.items())
 
 
-def test_old_names_and_second_names_are_understood(tmp_path: Path) -> None:
+def test_legacy_names_and_tied_weights_are_read(tmp_path: Path) -> None:
     folder = saved(tmp_path / "model")
     before = folders.read(folder).state_dict
 
@@ -73,7 +73,7 @@ def test_old_names_and_second_names_are_understood(tmp_path: Path) -> None:
     assert all(torch.equal(after[name], before[name]) for name in before)
 
 
-def test_half_precision_is_read_as_float32_and_written_by_its_name(tmp_path: Path) -> None:
+def test_half_precision_is_read_as_float32_and_written_with_its_dtype(tmp_path: Path) -> None:
     half = {name: weight.bfloat16() for name, weight in state().items()}
     folders.write(tmp_path / "model", SMALL, half)
     opened = folders.read(tmp_path / "model")
@@ -82,7 +82,7 @@ def test_half_precision_is_read_as_float32_and_written_by_its_name(tmp_path: Pat
     assert torch.equal(opened.state_dict["mlm_head.bias"], half["mlm_head.bias"].float())
 
 
-def test_sinusoidal_positions_travel_as_a_table(tmp_path: Path) -> None:
+def test_sinusoidal_positions_are_saved_as_a_table(tmp_path: Path) -> None:
     config = replace(SMALL, positions="sinusoidal")
     trunk = {f"trunk.{name}": weight for name, weight in Transformer(config).state_dict().items()}
     folders.write(tmp_path / "model", config, trunk)
@@ -92,7 +92,7 @@ def test_sinusoidal_positions_travel_as_a_table(tmp_path: Path) -> None:
     assert torch.equal(tensors["embeddings.position_embeddings.weight"], trunk["trunk.positions.weight"])
 
 
-def test_what_is_read_outlives_its_file(tmp_path: Path) -> None:
+def test_weights_do_not_change_when_their_file_does(tmp_path: Path) -> None:
     folder = saved(tmp_path / "model")
     opened = folders.read(folder)
     size = (folder / "model.safetensors").stat().st_size
@@ -110,7 +110,7 @@ def test_a_link_to_the_blobs_of_the_hub_is_followed(tmp_path: Path) -> None:
     assert folders.read(snapshot).config == SMALL
 
 
-def test_a_folder_appears_when_all_is_written_and_takes_the_place_of_an_older_model(tmp_path: Path) -> None:
+def test_a_folder_appears_when_all_is_written_and_replaces_an_older_model(tmp_path: Path) -> None:
     final = tmp_path / "runs/model"
     for vocabulary in (30, 40):
         config = replace(SMALL, vocabulary=vocabulary)
@@ -136,7 +136,7 @@ def test_a_folder_of_something_else_is_not_overwritten(tmp_path: Path) -> None:
     assert str(caught.value) == f"{tmp_path}/letters: exists and is not a model folder. Choose another name."
 
 
-def test_weights_that_do_not_belong_are_not_written(tmp_path: Path) -> None:
+def test_weights_without_a_name_in_transformers_are_not_written(tmp_path: Path) -> None:
     weights = state()
     cases = {
         "the weight 'odd.weight' has no name in transformers": {**weights, "odd.weight": torch.zeros(1)},

@@ -11,7 +11,7 @@ def test_equal_and_ragged_rows_compile_as_one_graph() -> None:
 
 
 @pytest.mark.gpu
-def test_ragged_rows_compile_as_one_graph_that_never_waits() -> None:
+def test_ragged_rows_compile_as_one_graph_without_synchronisation() -> None:
     run(__file__, "graphs.py", "ragged_rows_by_autocast")
 
 

@@ -17,7 +17,7 @@ from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.tasks.classification import SequenceClassification
 
 
-def test_each_dialect_has_words_for_its_own_network() -> None:
+def test_each_layout_reads_and_writes_its_default_network() -> None:
     for dialect in LAYOUTS.values():
         assert layout_of(dialect.defaults) is dialect
         words = convert.to_config_json(dialect.defaults, ())
@@ -44,14 +44,14 @@ def test_each_dialect_has_words_for_its_own_network() -> None:
         {"pooler": "gelu", "share_layers": True},
     ],
 )
-def test_a_network_without_a_name_is_refused(changes: dict[str, Any]) -> None:
+def test_a_network_that_transformers_has_no_class_for_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(
         RecipeError, match=r"^model: no class of transformers is a network with norm_position = .*, segments = "
     ):
         layout_of(shape(**changes))
 
 
-def test_a_network_of_our_own_marks_no_second_text() -> None:
+def test_smith_with_segments_is_refused() -> None:
     with pytest.raises(RecipeError, match="segments = 2"):
         layout_of(replace(SMITH, segments=2))
 
@@ -59,7 +59,7 @@ def test_a_network_of_our_own_marks_no_second_text() -> None:
 @pytest.mark.parametrize(
     "config", [SMITH, MODERN_BERT, replace(MODERN_BERT, global_every=5, window=9, window_rotary_base=77.0)]
 )
-def test_older_versions_of_transformers_are_told_the_same_angles_and_layers(config: TransformerConfig) -> None:
+def test_older_versions_of_transformers_read_the_same_rotary_bases_and_windows(config: TransformerConfig) -> None:
     words = convert.to_config_json(config, ())
     assert convert.from_config_json(words, "here") == config
     for newer in ("rope_parameters", "layer_types"):
@@ -90,14 +90,14 @@ def test_older_versions_of_transformers_are_told_the_same_angles_and_layers(conf
         ({"local_attention": 1}, "local_attention is 1. Give at least 2."),
     ],
 )
-def test_words_of_modernbert_that_are_not_understood_are_refused(words: dict[str, Any], line: str) -> None:
+def test_settings_of_modernbert_that_are_not_supported_are_refused(words: dict[str, Any], line: str) -> None:
     biases = {"attention_bias": False} if "norm_bias" in words else {}
     with pytest.raises(FolderError) as caught:
         convert.from_config_json({"model_type": "modernbert", **biases, **words}, "here")
     assert str(caught.value).startswith(f"here: {line}")
 
 
-def test_bert_classifies_by_its_first_token_alone() -> None:
+def test_bert_classifies_by_its_first_token_only() -> None:
     with pytest.raises(RecipeError, match=r"^task.pooling: transformers' BERT classifies by the first token alone\."):
         SequenceClassification(Transformer(shape()), SequenceClassification.Config(pooling="mean"), ("no", "yes"))
 
@@ -109,13 +109,13 @@ def test_bert_classifies_by_its_first_token_alone() -> None:
         ("choose", "mean", "its multiple choice pools the mean of all tokens. Only first tokens can be read."),
     ],
 )
-def test_poolings_that_are_not_understood_are_refused(kind: str, said: str, line: str) -> None:
+def test_poolings_that_are_not_supported_are_refused(kind: str, said: str, line: str) -> None:
     words = {"architectures": [MODERNBERT.architectures[kind]], "classifier_pooling": said}
     with pytest.raises(FolderError) as caught:
         finetuned_task(words, MODERNBERT, ("classifier", "pooler"), "here")
     assert str(caught.value) == f"here: {line}"
 
 
-def test_later_networks_share_one_head_between_guessing_and_tasks() -> None:
+def test_later_networks_share_one_transform_between_mlm_and_tasks() -> None:
     assert not BERT.shares_head
     assert MODERNBERT.shares_head

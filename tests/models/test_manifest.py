@@ -62,7 +62,7 @@ def test_every_flipped_bit_is_found_and_named(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer_config.json", "1_Pooling/config.json"])
-def test_other_files_are_checked_alike(name: str, folder: Path) -> None:
+def test_other_files_are_checked_too(name: str, folder: Path) -> None:
     text = (folder / name).read_text()
     (folder / name).write_text(text.replace("{", "{ ", 1))
     size = len(text.encode())
@@ -77,7 +77,7 @@ def test_a_card_may_be_edited_and_other_files_may_be_added(folder: Path) -> None
     assert folders.read(folder).config == SMALL
 
 
-def test_who_changed_a_folder_on_purpose_deletes_the_list(folder: Path) -> None:
+def test_a_changed_folder_without_manifest_is_opened(folder: Path) -> None:
     said = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**said, "hidden_dropout_prob": 0.5}))
     assert ON_PURPOSE in refusal(folder)
@@ -89,7 +89,7 @@ def test_who_changed_a_folder_on_purpose_deletes_the_list(folder: Path) -> None:
     "text",
     ["{}", '{"format": "bertsmith-model", "version": 3, "files": {}}', '{"format": "bertsmith-model", "version": 2}'],
 )
-def test_a_list_that_is_none_is_refused(text: str, folder: Path) -> None:
+def test_a_manifest_that_is_none_is_refused(text: str, folder: Path) -> None:
     (folder / "MANIFEST.json").write_text(text)
     remedy = "Delete it to open the folder unchecked."
     assert refusal(folder) == f"F/MANIFEST.json: is no list of hashes in version 2 of its format. {remedy}"
@@ -103,7 +103,7 @@ def test_a_folder_of_an_older_version_is_refused(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "1_Pooling/../../secret", "a/b/c", ""])
-def test_a_list_cannot_lead_out_of_its_folder(name: str, folder: Path) -> None:
+def test_a_manifest_cannot_lead_out_of_its_folder(name: str, folder: Path) -> None:
     (folder.parent / "secret").write_text("secret")
     said = json.loads((folder / "MANIFEST.json").read_text())
     said["files"][name] = {"size": 6, "sha256": ""}
@@ -111,7 +111,7 @@ def test_a_list_cannot_lead_out_of_its_folder(name: str, folder: Path) -> None:
     assert " leads out of the folder. Put it inside." in refusal(folder)
 
 
-def test_transformers_opens_a_folder_with_a_list(folder: Path) -> None:
+def test_transformers_opens_a_folder_with_a_manifest(folder: Path) -> None:
     transformers = pytest.importorskip("transformers")
     model, report = transformers.AutoModelForPreTraining.from_pretrained(folder, output_loading_info=True)
     assert not any(report.values()), report

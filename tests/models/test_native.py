@@ -39,7 +39,7 @@ def changed(folder: Path, **words: Any) -> Path:
     return folder
 
 
-def test_every_network_of_our_own_is_tried_here() -> None:
+def test_every_native_network_is_tested_here() -> None:
     assert SHAPES.keys() == NATIVE.keys()
     assert all(native_name(shape) == name for name, shape in SHAPES.items())
 
@@ -78,12 +78,12 @@ def test_a_folder_is_opened_as_it_was_written(name: str, tmp_path: Path) -> None
         ),
     ],
 )
-def test_settings_that_are_not_understood_are_refused(words: dict[str, Any], line: str, tmp_path: Path) -> None:
+def test_settings_that_are_not_supported_are_refused(words: dict[str, Any], line: str, tmp_path: Path) -> None:
     saved(tmp_path / "model", "recurrent")
     assert refusal(changed(tmp_path / "model", **words)) == line
 
 
-def test_weights_of_another_kind_are_refused(tmp_path: Path) -> None:
+def test_weights_of_another_dtype_are_refused(tmp_path: Path) -> None:
     state = saved(tmp_path / "model", "elmo")
     stored = tmp_path / "model" / "model.safetensors"
     safetensors.torch.save_file({**state, "trunk.character_ids": state["trunk.character_ids"].float()}, stored)

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow("generates every text twice, for every member")
 GREEDY = GenerationConfig(max_new_tokens=30, temperature=0)
 
 
-def test_what_came_behind_the_same_tokens_comes_again() -> None:
+def test_the_draft_is_what_followed_the_same_ngram() -> None:
     echo = PromptLookup([1, 2, 3, 4, 5, 1, 2])
     assert echo.draft(2, 3) == [3, 4, 5]
     assert echo.draft(3, 3) == []  # 5 1 2 is new
@@ -34,11 +34,11 @@ def test_what_came_behind_the_same_tokens_comes_again() -> None:
     assert echo.draft(3, 0) == []
 
 
-def test_the_last_time_counts() -> None:
+def test_the_last_occurrence_counts() -> None:
     assert PromptLookup([1, 2, 3, 1, 2, 4, 1, 2]).draft(2, 2) == [4, 1]
 
 
-def test_a_text_that_goes_round_is_thought_to_go_round() -> None:
+def test_the_draft_of_a_periodic_text_is_periodic() -> None:
     assert PromptLookup([7, 8, 9, 8, 9]).draft(2, 5) == [8, 9, 8, 9, 8]
     assert PromptLookup([5, 5, 5]).draft(2, 4) == [5, 5, 5, 5]
     assert PromptLookup([5]).draft(2, 4) == []
@@ -80,7 +80,7 @@ class Rounds:
     text=st.lists(st.integers(0, 8), max_size=12),
     stops=st.sets(st.integers(0, 1)),
 )
-def test_the_same_is_written_as_one_by_one(
+def test_the_text_is_that_of_greedy_decoding_token_by_token(
     seed: int, vocabulary: int, memory: int, most: int, least: int, limit: int, text: list[int], stops: set[int]
 ) -> None:
     config = GenerationConfig(max_new_tokens=most, min_new_tokens=least, temperature=0)
@@ -91,7 +91,7 @@ def test_the_same_is_written_as_one_by_one(
     assert len(fast.text) <= min(most, limit)  # no more than there is room for
 
 
-def test_what_repeats_itself_takes_a_fifth_of_the_steps() -> None:
+def test_a_repetitive_text_takes_a_fifth_of_the_steps() -> None:
     network, most = Rounds(0, 5, 1), 500
     config = GenerationConfig(max_new_tokens=most, temperature=0)
     none = torch.tensor([], dtype=torch.long)
@@ -118,7 +118,7 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @everywhere
-def test_one_text_is_written_by_guesses_as_without_them(changes: dict[str, Any], rows: list[int]) -> None:
+def test_a_decoder_generates_the_same_with_drafts_as_without(changes: dict[str, Any], rows: list[int]) -> None:
     trunk, texts = trunk_of(changes), [*prompts([7, 3, 12, 1, 30]), [4, 5, 6] * 5]
     plain = [generate_ids(GenerationEngine(trunk, prepack_weights=False), [text], GREEDY, [3])[0] for text in texts]
     assert set(rows) == {1}
@@ -131,7 +131,7 @@ def test_one_text_is_written_by_guesses_as_without_them(changes: dict[str, Any],
 
 
 @pytest.mark.parametrize("config", [T5, T5_V1_1], ids=["t5", "later"])
-def test_answers_are_written_by_guesses_as_without_them(config: Any, rows: list[int]) -> None:
+def test_an_encoder_decoder_generates_the_same_with_drafts_as_without(config: Any, rows: list[int]) -> None:
     sizes: dict[str, Any] = {
         "vocabulary": 61,
         "width": 32,
@@ -156,7 +156,7 @@ def test_answers_are_written_by_guesses_as_without_them(config: Any, rows: list[
     assert not decoder.prepacked or len(rows) < 3 * 46
 
 
-def test_nothing_is_guessed_where_it_would_not_pay_or_not_be_the_same(
+def test_nothing_is_drafted_where_it_would_not_pay_or_change_the_text(
     rows: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trunk, text = trunk_of(), [4, 5, 6] * 3

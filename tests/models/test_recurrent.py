@@ -51,7 +51,7 @@ def test_no_gradient_comes_from_the_future(cell: Cell) -> None:
 
 
 @pytest.mark.parametrize("cell", ALL)
-def test_a_stream_in_parts_is_read_as_a_whole_and_place_nought_begins_anew(cell: Cell) -> None:
+def test_a_stream_in_parts_equals_the_whole_and_position_zero_resets_the_state(cell: Cell) -> None:
     trunk = small(cell=cell)
     whole = trunk(Tokens.from_rows([[1, 2, 3, 4], [5, 6, 7, 8]])).view(2, 4, -1)
     nothing = whole.new_zeros(2, trunk.stack.state_size)
@@ -63,7 +63,7 @@ def test_a_stream_in_parts_is_read_as_a_whole_and_place_nought_begins_anew(cell:
 
 
 @pytest.mark.parametrize("cell", ALL)
-def test_a_cached_step_gives_what_a_whole_reading_gives(cell: Cell) -> None:
+def test_a_cached_step_gives_the_same_as_the_whole_sequence(cell: Cell) -> None:
     trunk = small(cell=cell)
     cache = trunk.cache(len(ROWS), capacity=99, beams=2, dtype=torch.float64)
     torch.testing.assert_close(
@@ -82,14 +82,14 @@ def test_a_cached_step_gives_what_a_whole_reading_gives(cell: Cell) -> None:
             torch.testing.assert_close(found[number, way], trunk(Tokens.from_rows([[*row, 2, token]]))[-1])
 
 
-def test_words_are_told_by_the_table_that_reads_them_or_by_one_more() -> None:
+def test_the_output_layer_is_tied_or_separate() -> None:
     tied, own = small(), small(tie_embeddings=False)
     hidden = torch.randn(4, 6).double()
     torch.testing.assert_close(tied.logits(hidden), hidden @ tied.embedding.weight.T + tied.bias)
     torch.testing.assert_close(own.logits(hidden), hidden @ own.lm_head.weight.T + own.bias)
 
 
-def test_a_forgotten_word_is_forgotten_wherever_it_stands() -> None:
+def test_embedding_dropout_drops_a_word_at_all_its_positions() -> None:
     trunk = small(embedding_dropout=0.5).train()
     torch.manual_seed(0)
     embedded = trunk._embed(torch.arange(20).repeat(3)).view(3, 20, -1)
@@ -101,7 +101,7 @@ def test_a_forgotten_word_is_forgotten_wherever_it_stands() -> None:
 
 
 @pytest.mark.parametrize("name", ["rnn-small", "lstm-small", "gru-small", "lstm-medium", "lstm-large", "awd-lstm"])
-def test_the_number_of_weights_is_known_beforehand(name: str) -> None:
+def test_the_parameter_count_is_that_of_the_network(name: str) -> None:
     config = FAMILY[name]
     with torch.device("meta"):
         trunk = build_network(config)
@@ -118,7 +118,7 @@ def test_members_are_as_large_as_their_papers_say() -> None:
     assert 33 <= AWD_LSTM.parameter_count / 1e6 < 34
 
 
-def test_a_token_costs_its_weights_however_long_the_text() -> None:
+def test_the_flops_of_a_token_do_not_depend_on_the_length() -> None:
     config = replace(SMALL, layers=1)
     matrices = 4 * 6 * (6 + 6)
     assert config.flops(10, 1.0) == config.flops(1000, 1.0) == 6 * (matrices + 20 * 6)
@@ -135,7 +135,7 @@ def test_a_token_costs_its_weights_however_long_the_text() -> None:
         ({"dropout": -0.1}, "dropout is -0.1. Give a share, at least 0 and below 1"),
     ],
 )
-def test_a_shape_that_cannot_be_is_refused(change: dict[str, Any], line: str) -> None:
+def test_impossible_sizes_are_refused(change: dict[str, Any], line: str) -> None:
     with pytest.raises(ValueError) as caught:
         replace(SMALL, **change)
     assert str(caught.value) == line

@@ -61,7 +61,7 @@ def at_once(folder: Path) -> str:
         ({"num_hidden_layers": 0}, "layers is 0. Give at least 1."),
     ],
 )
-def test_settings_that_are_not_understood_are_refused(words: dict[str, Any], line: str, tmp_path: Path) -> None:
+def test_settings_that_are_not_supported_are_refused(words: dict[str, Any], line: str, tmp_path: Path) -> None:
     assert refusal(saved(tmp_path / "model", **words)) == f"F/config.json: {line}"
 
 
@@ -175,7 +175,7 @@ def test_a_configuration_with_other_layers_is_refused(tmp_path: Path) -> None:
     assert refusal(saved(tmp_path / "fewer", num_hidden_layers=1)).startswith("F: unknown weight 'encoder.layer.1.")
 
 
-def test_a_cut_file_is_refused_wherever_it_is_cut(tmp_path: Path) -> None:
+def test_a_truncated_file_is_refused_at_any_length(tmp_path: Path) -> None:
     folder = saved(tmp_path / "model")
     whole = (folder / "model.safetensors").read_bytes()
     for size in (0, 1, 7, 8, 9, 100, 3000, len(whole) - 1):
@@ -240,7 +240,7 @@ def sharded(folder: Path, name: str) -> Path:
     return folder
 
 
-def test_an_index_names_files_beside_it(tmp_path: Path) -> None:
+def test_an_index_names_files_of_its_folder(tmp_path: Path) -> None:
     assert folders.read(sharded(tmp_path / "model", "part.safetensors")).config == SMALL
 
 

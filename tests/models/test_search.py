@@ -67,7 +67,7 @@ def wholes(vocabulary: int, most: int) -> list[tuple[int, ...]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("penalty", [0.0, 0.7, 1.0, 2.0, -0.5])
 @pytest.mark.parametrize("samples", [1, 4])
-def test_a_beam_wide_enough_finds_what_is_best_of_all(penalty: float, samples: int) -> None:
+def test_a_beam_wide_enough_finds_the_best_texts_of_all(penalty: float, samples: int) -> None:
     toy = Toy(4)
     config = GenerationConfig(max_new_tokens=4, num_beams=120, length_penalty=penalty, samples=samples)
     found = beam_search(toy.first, toy, config, limits(4, 4), STOP)
@@ -78,13 +78,13 @@ def test_a_beam_wide_enough_finds_what_is_best_of_all(penalty: float, samples: i
         assert [score for _, score in ours] == pytest.approx([every[text] for text in best], abs=1e-5)
 
 
-def test_there_are_no_more_texts_than_can_be_written() -> None:
+def test_beam_search_returns_no_more_texts_than_exist() -> None:
     toy = Toy(3)
     found = beam_search(toy.first, toy, GenerationConfig(max_new_tokens=1, num_beams=5, samples=5), limits(1, 1), STOP)
     assert [sorted(text for text, _ in ours) for ours in found] == [[[], [1], [2]]] * 2
 
 
-def test_a_narrow_beam_never_says_more_than_is_true() -> None:
+def test_the_scores_of_a_narrow_beam_are_true() -> None:
     toy = Toy(5)
     found = beam_search(toy.first, toy, GenerationConfig(max_new_tokens=6, num_beams=3, samples=3), limits(6, 6), STOP)
     for sequence, ours in enumerate(found):
@@ -95,7 +95,7 @@ def test_a_narrow_beam_never_says_more_than_is_true() -> None:
             assert score == pytest.approx(toy.likelihood(sequence, whole) / len(whole), abs=1e-5)
 
 
-def test_a_beam_stops_when_none_can_become_better() -> None:
+def test_beam_search_stops_when_no_hypothesis_can_become_better() -> None:
     certain = torch.tensor([[9.0, 0.0, 0.0]])
     steps = []
 
@@ -118,7 +118,7 @@ def test_one_beam_is_greedy() -> None:
     assert one == [best[0][0] for best in other]
 
 
-def test_the_likeliest_of_one_is_greedy() -> None:
+def test_top_k_of_one_is_greedy() -> None:
     greedy, drawn = Toy(7), Toy(7)
     first, second = (
         GenerationConfig(max_new_tokens=9, temperature=0),
@@ -130,7 +130,7 @@ def test_the_likeliest_of_one_is_greedy() -> None:
 
 
 @pytest.mark.parametrize("search", ["write", "beam"])
-def test_stops_and_limits_and_the_least_are_kept(search: str) -> None:
+def test_stop_tokens_limits_and_min_new_tokens_are_respected(search: str) -> None:
     def texts(config: GenerationConfig, most: Tensor) -> list[list[int]]:
         toy = Toy(3, sequences=40)
         if search == "write":
@@ -164,7 +164,7 @@ def test_stops_and_limits_and_the_least_are_kept(search: str) -> None:
         GenerationConfig(temperature=1.3, top_k=9, top_p=1e-6),
     ],
 )
-def test_shares_are_those_of_transformers(config: GenerationConfig) -> None:
+def test_probabilities_are_those_of_transformers(config: GenerationConfig) -> None:
     from transformers.generation import logits_process as theirs
 
     torch.manual_seed(3)
@@ -182,7 +182,7 @@ def test_shares_are_those_of_transformers(config: GenerationConfig) -> None:
     assert (found[warped[0].isinf()] == 0).all()
 
 
-def test_samples_come_as_often_as_they_are_likely() -> None:
+def test_samples_follow_the_probabilities() -> None:
     config = GenerationConfig(max_new_tokens=4, temperature=1.0, top_k=0, top_p=1.0, samples=500, seed=5)
     chance = draw_uniforms([[1, 2, 3], [4]], config)
     scores = torch.tensor([[2.0, 1.0, 0.0, -1.0, 0.5]])
@@ -192,7 +192,7 @@ def test_samples_come_as_often_as_they_are_likely() -> None:
     assert ((counts - expected) ** 2 / expected).sum() < 18.5  # chi-square with four degrees, one in a thousand
 
 
-def test_chance_belongs_to_seed_prompt_sample_and_place() -> None:
+def test_random_numbers_depend_on_seed_prompt_sample_and_position_only() -> None:
     config = GenerationConfig(max_new_tokens=6, samples=2)
     both = draw_uniforms([[1, 2], [3]], config)
     assert both.shape == (4, 6)
@@ -214,7 +214,7 @@ def test_chance_belongs_to_seed_prompt_sample_and_place() -> None:
         ({"num_beams": 2, "samples": 3}, "samples: is 3, of 2 beams. Take as many beams."),
     ],
 )
-def test_what_cannot_be_searched_is_refused(wrong: dict, line: str) -> None:
+def test_impossible_settings_are_refused(wrong: dict, line: str) -> None:
     with pytest.raises(RecipeError) as caught:
         GenerationConfig(**wrong)
     assert str(caught.value) == line
@@ -222,7 +222,7 @@ def test_what_cannot_be_searched_is_refused(wrong: dict, line: str) -> None:
 
 @pytest.mark.parametrize("size", [5, 10 * CHUNK, 10 * CHUNK + 1, 20 * CHUNK, 1_000])
 @pytest.mark.parametrize("together", [False, True])
-def test_the_highest_scores_are_those_that_topk_finds(size: int, together: bool) -> None:
+def test_chunked_topk_equals_topk(size: int, together: bool) -> None:
     """Few scores and many, as many as fill their chunks and not; spread over all of them, or side by side in one."""
     count = min(10, size)
     chance = torch.Generator().manual_seed(size)
@@ -234,7 +234,7 @@ def test_the_highest_scores_are_those_that_topk_finds(size: int, together: bool)
     assert torch.equal(ids, truth.indices)
 
 
-def test_where_all_but_a_few_must_not_be_written_the_highest_are_those_few() -> None:
+def test_chunked_topk_finds_the_few_tokens_that_are_not_forbidden() -> None:
     scores = torch.full((1, 1, 700), -torch.inf)
     scores[..., [3, 650, 699]] = torch.tensor([1.0, 3.0, 2.0])
     values, ids = chunked_topk(scores, 10)
@@ -244,7 +244,7 @@ def test_where_all_but_a_few_must_not_be_written_the_highest_are_those_few() -> 
 
 
 @pytest.mark.gpu
-def test_beams_find_among_many_scores_on_a_gpu_what_they_find_on_a_cpu() -> None:
+def test_beam_search_over_a_large_vocabulary_is_the_same_on_gpu_and_cpu() -> None:
     sequences, vocabulary = 5, 50_000
     config = GenerationConfig(max_new_tokens=4, num_beams=5, samples=5)
     assert sequences * config.num_beams * vocabulary >= CHUNKED_FROM

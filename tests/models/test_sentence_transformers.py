@@ -32,18 +32,18 @@ def modules(folder: Path, *kinds: str, path: str = "1_Pooling") -> None:
 @pytest.mark.parametrize("normalise", [True, False])
 @pytest.mark.parametrize("pooling", ["mean", "first"])
 @pytest.mark.parametrize("length", [None, 3, 256])
-def test_what_is_written_is_read_again(pooling: Any, normalise: bool, length: int | None, tmp_path: Path) -> None:
+def test_a_written_config_is_read_again(pooling: Any, normalise: bool, length: int | None, tmp_path: Path) -> None:
     config = SentenceConfig(pooling=pooling, normalise=normalise, length=length)
     sentence_transformers.write(tmp_path, config, 32)
     assert sentence_transformers.read(tmp_path) == config
     assert json.loads((tmp_path / "1_Pooling/config.json").read_text())["word_embedding_dimension"] == 32
 
 
-def test_a_folder_without_modules_says_nothing(tmp_path: Path) -> None:
+def test_a_folder_without_modules_has_no_config(tmp_path: Path) -> None:
     assert sentence_transformers.read(tmp_path) is None
 
 
-def test_a_transformer_alone_is_pooled_as_usual_and_not_normalised(tmp_path: Path) -> None:
+def test_a_folder_without_pooling_module_has_mean_pooling_and_no_normalisation(tmp_path: Path) -> None:
     modules(tmp_path, "Transformer")
     assert sentence_transformers.read(tmp_path) == SentenceConfig(pooling="mean", normalise=False, length=None)
 
@@ -60,7 +60,7 @@ def test_a_transformer_alone_is_pooled_as_usual_and_not_normalised(tmp_path: Pat
         ({"pooling_mode": ["mean"]}, "mean"),
     ],
 )
-def test_both_spellings_of_pooling_are_understood(said: dict[str, Any], pooling: str, tmp_path: Path) -> None:
+def test_old_and_new_keys_of_pooling_are_read(said: dict[str, Any], pooling: str, tmp_path: Path) -> None:
     modules(tmp_path, "Transformer", "Pooling")
     put(tmp_path, "1_Pooling/config.json", said)
     found = sentence_transformers.read(tmp_path)
@@ -103,7 +103,7 @@ def test_a_path_does_not_lead_out_of_the_folder(tmp_path: Path) -> None:
             sentence_transformers.read(tmp_path / "model")
 
 
-def test_the_length_stands_in_a_file_of_its_own_or_with_the_tokenizer(tmp_path: Path) -> None:
+def test_the_maximum_length_is_in_a_separate_file_or_with_the_tokenizer(tmp_path: Path) -> None:
     modules(tmp_path, "Transformer")
     put(tmp_path, "tokenizer_config.json", {"model_max_length": 10**30})
     assert sentence_transformers.read(tmp_path) == SentenceConfig(normalise=False)
@@ -116,7 +116,7 @@ def test_the_length_stands_in_a_file_of_its_own_or_with_the_tokenizer(tmp_path: 
 
 
 @pytest.mark.parametrize("length", [2, "long", 12.5])
-def test_a_length_that_is_none_is_refused(length: Any, tmp_path: Path) -> None:
+def test_an_impossible_length_is_refused(length: Any, tmp_path: Path) -> None:
     modules(tmp_path, "Transformer")
     put(tmp_path, "sentence_bert_config.json", {"max_seq_length": length})
     with pytest.raises(FolderError) as caught:

@@ -46,7 +46,7 @@ def vectors(model: Seq2Seq, read: list[list[int]], written: list[list[int]]) -> 
 
 
 @EVERY
-def test_the_number_of_weights_is_told_and_a_folder_has_a_name_for_it(config: Seq2SeqConfig) -> None:
+def test_the_parameter_count_is_that_of_the_network_and_folders_have_a_name_for_it(config: Seq2SeqConfig) -> None:
     with torch.device("meta"):
         built = build_network(config)
     assert isinstance(built, Seq2Seq)
@@ -58,7 +58,7 @@ def test_the_number_of_weights_is_told_and_a_folder_has_a_name_for_it(config: Se
 
 
 @EVERY
-def test_neighbours_do_not_matter(config: Seq2SeqConfig) -> None:
+def test_other_texts_of_a_batch_change_nothing(config: Seq2SeqConfig) -> None:
     model = made(config)
     together = vectors(model, READ, WRITTEN)
     for number in range(2):
@@ -67,7 +67,7 @@ def test_neighbours_do_not_matter(config: Seq2SeqConfig) -> None:
 
 
 @EVERY
-def test_empty_texts_and_a_longest_that_is_only_a_limit_change_nothing(config: Seq2SeqConfig) -> None:
+def test_empty_texts_and_a_max_length_that_is_an_upper_bound_change_nothing(config: Seq2SeqConfig) -> None:
     model = made(config)
     read, written = Tokens.from_rows(READ), Tokens.from_rows(WRITTEN)
     more = [
@@ -79,7 +79,7 @@ def test_empty_texts_and_a_longest_that_is_only_a_limit_change_nothing(config: S
 
 
 @EVERY
-def test_nothing_that_is_to_come_is_seen_and_all_that_was_read_is(config: Seq2SeqConfig) -> None:
+def test_the_decoder_sees_no_later_tokens_and_the_whole_source(config: Seq2SeqConfig) -> None:
     model = made(config)
     before = vectors(model, READ, WRITTEN)[1]
     later = vectors(model, READ, [WRITTEN[0], [0, 11, 12, 13, 39]])[1]
@@ -91,7 +91,7 @@ def test_nothing_that_is_to_come_is_seen_and_all_that_was_read_is(config: Seq2Se
 
 
 @EVERY
-def test_only_what_is_asked_for_is_given(config: Seq2SeqConfig) -> None:
+def test_selected_positions_have_the_vectors_of_the_whole(config: Seq2SeqConfig) -> None:
     model, which = made(config), torch.tensor([0, 2, 7])
     with torch.no_grad():
         some = model(Tokens.from_rows(READ), Tokens.from_rows(WRITTEN), selected=which)
@@ -103,7 +103,7 @@ def test_only_what_is_asked_for_is_given(config: Seq2SeqConfig) -> None:
 
 @EVERY
 @torch.no_grad()
-def test_token_by_token_says_what_is_said_at_once(config: Seq2SeqConfig) -> None:
+def test_cached_steps_give_the_same_as_the_whole_sequence(config: Seq2SeqConfig) -> None:
     model, written = made(config), [[0, 9, 10, 11], [0, 12, 13, 14]]
     whole = torch.stack(vectors(model, READ, written))
     cache = model.cache(2, 0)
@@ -114,7 +114,7 @@ def test_token_by_token_says_what_is_said_at_once(config: Seq2SeqConfig) -> None
 
 @EVERY
 @torch.no_grad()
-def test_a_way_goes_on_with_the_past_it_came_from(config: Seq2SeqConfig) -> None:
+def test_a_beam_continues_the_state_of_its_parent(config: Seq2SeqConfig) -> None:
     model = made(config)
     cache = model.cache(2, 0, beams=3)
     model.prefill(Tokens.from_rows(READ), cache, Tokens.from_rows([[0], [0]]))
@@ -128,7 +128,7 @@ def test_a_way_goes_on_with_the_past_it_came_from(config: Seq2SeqConfig) -> None
 
 @EVERY
 @torch.no_grad()
-def test_samples_go_on_by_themselves(config: Seq2SeqConfig) -> None:
+def test_samples_of_a_prompt_are_independent(config: Seq2SeqConfig) -> None:
     model = made(config)
     cache = model.cache(2, 0)
     model.prefill(Tokens.from_rows(READ), cache, Tokens.from_rows([[0], [0]]))
@@ -140,7 +140,7 @@ def test_samples_go_on_by_themselves(config: Seq2SeqConfig) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 @torch.no_grad()
-def test_a_beam_wide_enough_finds_what_is_likeliest_of_all(way: Attention) -> None:
+def test_a_beam_wide_enough_finds_the_likeliest_text_of_all(way: Attention) -> None:
     model = made(replace(SHAPES[way], vocabulary=5))
     stop, most = 1, 3
     words = [word for word in range(5) if word != stop]
@@ -158,7 +158,7 @@ def test_a_beam_wide_enough_finds_what_is_likeliest_of_all(way: Attention) -> No
         assert best == [token for token in likeliest if token != stop]
 
 
-def test_greedily_the_likeliest_token_is_written_and_half_precision_says_nearly_the_same() -> None:
+def test_greedy_decoding_takes_the_likeliest_token_and_half_precision_is_close() -> None:
     model = made(SHAPES["bilinear"])
     config = GenerationConfig(max_new_tokens=6, temperature=0)
     found = generate_ids(GenerationEngine(model), READ, config)
@@ -175,7 +175,7 @@ def test_greedily_the_likeliest_token_is_written_and_half_precision_says_nearly_
 
 
 @EVERY
-def test_what_a_token_takes_sums_to_one_over_what_was_read(config: Seq2SeqConfig) -> None:
+def test_attention_weights_of_a_target_token_sum_to_one_over_the_source(config: Seq2SeqConfig) -> None:
     looks = made(config).alignment(Tokens.from_rows(READ), Tokens.from_rows(WRITTEN))
     if config.attention == "none":
         assert looks is None
@@ -206,7 +206,7 @@ def lesson(seed: int, count: int = 64) -> tuple[Tokens, Tokens, Tensor]:
 
 
 @pytest.mark.parametrize(("way", "steps"), [("dot", 120), ("mlp", 120), ("none", 200)])
-def test_copying_and_turning_round_are_learnt_without_a_mistake(way: Attention, steps: int) -> None:
+def test_copying_and_reversing_are_learnt_without_a_mistake(way: Attention, steps: int) -> None:
     """By bilinear scores, too, as the tiny recipe learns it in tests/golden."""
     model = Seq2Seq(Seq2SeqConfig(vocabulary=8, width=32, hidden=64, attention=way, dropout=0.0, max_length=8))
     initialise(model, 0)
@@ -227,7 +227,7 @@ def test_copying_and_turning_round_are_learnt_without_a_mistake(way: Attention, 
     assert [text for (text,) in said] == true
 
 
-def test_it_begins_with_cells_that_keep_and_by_the_seed_alone() -> None:
+def test_forget_gates_begin_open_and_weights_depend_on_the_seed_only() -> None:
     one, other = Seq2Seq(SHAPES["deep"]), Seq2Seq(SHAPES["deep"])
     initialise(one, 3)
     torch.manual_seed(9)
@@ -251,7 +251,7 @@ def test_dropout_is_keyed_by_the_seed() -> None:
     assert not torch.equal(said(0), said(1))
 
 
-def test_more_costs_more() -> None:
+def test_larger_networks_have_more_flops() -> None:
     plain, looks = SHAPES["none"].flops(12, 0.0), SHAPES["bilinear"].flops(12, 0.0)
     assert 0 < plain < looks < SHAPES["mlp"].flops(12, 0.0)
     assert looks < SHAPES["bilinear"].flops(20, 0.0)
@@ -267,13 +267,13 @@ def test_more_costs_more() -> None:
         ({"dropout": 1.0}, "dropout is 1.0. Give a share, at least 0 and below 1"),
     ],
 )
-def test_what_cannot_be_built_is_refused(wrong: dict[str, Any], line: str) -> None:
+def test_impossible_settings_are_refused(wrong: dict[str, Any], line: str) -> None:
     with pytest.raises(ValueError, match="Give") as caught:
         Seq2SeqConfig(**wrong)
     assert str(caught.value) == line
 
 
-def test_one_end_alone_may_be_odd() -> None:
+def test_one_direction_may_have_an_odd_width() -> None:
     assert Seq2SeqConfig(hidden=7, direction="left_to_right").parameter_count > 0
 
 
@@ -282,7 +282,7 @@ def test_one_end_alone_may_be_odd() -> None:
 
 @pytest.mark.gpu
 @EVERY
-def test_a_gpu_gives_the_numbers_of_a_cpu_and_nearly_so_in_half_precision(config: Seq2SeqConfig) -> None:
+def test_a_gpu_gives_the_same_as_a_cpu_and_half_precision_is_close(config: Seq2SeqConfig) -> None:
     model = stirred(Seq2Seq(replace(config, dropout=0.0)))
     true = torch.cat(vectors(model, READ, WRITTEN))
     moved, read, written = model.cuda(), Tokens.from_rows(READ).to("cuda"), Tokens.from_rows(WRITTEN).to("cuda")
@@ -298,7 +298,7 @@ def test_a_gpu_gives_the_numbers_of_a_cpu_and_nearly_so_in_half_precision(config
 
 @pytest.mark.gpu
 @EVERY
-def test_a_step_is_recorded_and_a_search_on_a_gpu_finds_what_a_cpu_finds(config: Seq2SeqConfig) -> None:
+def test_a_step_is_captured_and_beam_search_is_the_same_on_gpu_and_cpu(config: Seq2SeqConfig) -> None:
     model = stirred(Seq2Seq(replace(config, dropout=0.0)))
     searches = [GenerationConfig(max_new_tokens=8, temperature=0, num_beams=beams) for beams in (1, 3)]
     true = [generate_ids(GenerationEngine(model), READ, search, [1]) for search in searches]

@@ -16,7 +16,7 @@ from bertsmith.text.tokenizer import TokenizerConfig, train
 SMALL = StaticConfig(vocabulary=10, width=4)
 
 
-def test_a_words_vector_is_its_own_whatever_stands_beside_it() -> None:
+def test_the_vector_of_a_word_does_not_depend_on_its_context() -> None:
     made = build_network(SMALL)
     assert isinstance(made, Static)
     [state] = made.hidden_states(Tokens.from_rows([[3, 1], [1]]))
@@ -26,12 +26,12 @@ def test_a_words_vector_is_its_own_whatever_stands_beside_it() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["vocabulary", "width", "max_length"])
-def test_sizes_without_sense_are_refused(wrong: str) -> None:
+def test_impossible_sizes_are_refused(wrong: str) -> None:
     with pytest.raises(ValueError, match=f"{wrong} is 0. Give at least 1"):
         StaticConfig(**{"vocabulary": 10, "width": 4, wrong: 0})
 
 
-def test_whoever_wants_to_use_a_folder_of_vectors_alone_is_told_what_they_are(tmp_path: Path) -> None:
+def test_a_folder_of_vectors_cannot_be_loaded_as_a_model(tmp_path: Path) -> None:
     folders.write(tmp_path, SMALL, {"trunk.embedding.weight": torch.randn(10, 4)})
     train(["a b"] * 2, TokenizerConfig(kind="words", vocabulary=10, min_frequency=1)).save(tmp_path)
     with pytest.raises(FolderError) as caught:

@@ -25,7 +25,7 @@ def pairs(rows: list[list[int]]) -> Tokens:
     return Tokens.from_rows(rows, [[int(place > 2) for place in range(len(row))] for row in rows])
 
 
-def test_grouped_and_recorded_give_the_same_vectors() -> None:
+def test_grouped_and_eager_give_the_same_vectors() -> None:
     module, tokens = network(), pairs(ROWS)
     torch.testing.assert_close(module(tokens, "grouped"), module(tokens, "eager"), rtol=0, atol=1e-5)
 
@@ -45,7 +45,7 @@ def test_neighbours_in_a_batch_do_not_change_an_answer() -> None:
             torch.testing.assert_close(module(pairs([row])), answer, rtol=0, atol=1e-5)
 
 
-def test_positions_and_segments_are_felt() -> None:
+def test_positions_and_segments_change_the_vectors() -> None:
     module = network()
     forwards, backwards = module(pairs([[1, 2, 3]])), module(pairs([[3, 2, 1]]))
     assert not torch.allclose(forwards, backwards.flip(0), atol=1e-3)
@@ -55,7 +55,7 @@ def test_positions_and_segments_are_felt() -> None:
 
 
 @pytest.mark.parametrize("kernel", ["grouped", "eager", None])
-def test_what_is_read_alone_is_what_stands_in_the_whole(kernel: Kernel | None) -> None:
+def test_selected_positions_have_the_vectors_of_the_whole(kernel: Kernel | None) -> None:
     module, tokens = network(), pairs(ROWS)
     selected = torch.tensor([0, 3, 30, 30, 2, len(tokens.ids) - 1])
     torch.testing.assert_close(
@@ -64,7 +64,7 @@ def test_what_is_read_alone_is_what_stands_in_the_whole(kernel: Kernel | None) -
     assert module(tokens, kernel, selected=selected[:0]).shape == (0, SMALL.width)
 
 
-def test_what_is_read_alone_teaches_what_the_whole_would() -> None:
+def test_selected_positions_have_the_gradients_of_the_whole() -> None:
     module, tokens = network(), pairs(ROWS)
     selected, gradients = torch.tensor([0, 3, 30, 2, len(tokens.ids) - 1]), []
     for alone in (True, False):
@@ -83,7 +83,7 @@ def test_states_are_the_embedding_and_every_layer() -> None:
     assert torch.equal(states[-1], module(tokens))
 
 
-def test_record_tells_who_looked_at_whom() -> None:
+def test_attention_maps_are_the_weights_of_every_head() -> None:
     record = network().attention_maps(pairs(ROWS))
     assert len(record) == SMALL.layers
     for layer in record:
@@ -98,7 +98,7 @@ def test_sinusoidal_positions_need_no_parameters() -> None:
     assert replace(SMALL, positions="sinusoidal").parameter_count == SMALL.parameter_count - 24 * 32
 
 
-def test_every_parameter_learns() -> None:
+def test_every_parameter_has_a_gradient() -> None:
     module = network().train()
     module(pairs(ROWS)).square().sum().backward()
     for name, parameter in module.named_parameters():
@@ -175,7 +175,7 @@ def test_a_text_with_too_many_tokens_is_refused() -> None:
     )
 
 
-def test_matrices_are_named_with_what_they_are_made_of() -> None:
+def test_matrices_are_named_with_the_number_of_stacked_ones() -> None:
     plain, gated = (network(replace(SMALL, gated=gated)) for gated in (False, True))
     named = plain.matrices()
     assert len(named) == 4 * SMALL.layers

@@ -21,7 +21,7 @@ def saved(folder: Path) -> Word2Vec:
     return model
 
 
-def test_a_folder_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_a_written_folder_is_read_again(tmp_path: Path) -> None:
     model = saved(tmp_path / "model")
     saved(tmp_path / "model")  # an older one is replaced
     opened = word2vec.read(tmp_path / "model")
@@ -39,7 +39,7 @@ def test_a_folder_comes_back_as_it_was(tmp_path: Path) -> None:
         assert np.array_equal(found.table, model.inputs.numpy())
 
 
-def test_tables_begin_as_word2vec_begins_them() -> None:
+def test_tables_are_initialised_as_in_word2vec() -> None:
     model = Word2Vec.initialise(Word2VecConfig(width=50), 1_000, seed=1)
     assert model.inputs.abs().max() <= 0.5 / 50
     assert model.inputs.std() == pytest.approx(1 / 50 / 12**0.5, rel=0.02)
@@ -70,7 +70,7 @@ def _change(folder: Path, **changes: object) -> None:
         (lambda folder: (folder / "config.json").write_bytes(b"{"), "cannot be read as JSON"),
     ],
 )
-def test_a_broken_folder_is_told_in_one_line(tmp_path: Path, harm: object, fact: str) -> None:
+def test_a_broken_folder_is_refused_in_one_line(tmp_path: Path, harm: object, fact: str) -> None:
     saved(tmp_path / "model")
     (tmp_path / "model/MANIFEST.json").unlink()  # as of a folder that somebody has put together
     assert callable(harm)
@@ -81,7 +81,7 @@ def test_a_broken_folder_is_told_in_one_line(tmp_path: Path, harm: object, fact:
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_no_folder_is_told(tmp_path: Path) -> None:
+def test_a_path_that_is_no_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FolderError, match="is missing"):
         word2vec.read(tmp_path / "nowhere")
     with pytest.raises(FolderError, match="is missing"):

@@ -24,7 +24,7 @@ def some(words: int = 5, width: int = 3) -> WordVectors:
 
 @settings(max_examples=60, deadline=None)
 @given(st.data(), st.sampled_from(FORMS))
-def test_what_is_written_is_read_again_bit_for_bit(
+def test_a_written_file_is_read_again_bit_for_bit(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, form: Format
 ) -> None:
     words = data.draw(st.lists(WORD.filter(lambda word: not any(map(str.isspace, word))), min_size=1, max_size=6))
@@ -91,7 +91,7 @@ NUMBERS = np.ones(2, "<f4").tobytes()
         (b"1 2\na " + np.array([1, np.inf], "<f4").tobytes(), "the vector of 'a' has a value that is not finite"),
     ],
 )
-def test_a_bad_file_is_told_in_one_line(tmp_path: Path, data: bytes, fact: str) -> None:
+def test_a_bad_file_is_refused_in_one_line(tmp_path: Path, data: bytes, fact: str) -> None:
     (tmp_path / "bad").write_bytes(data)
     with pytest.raises(FolderError) as caught:
         read(tmp_path / "bad")
@@ -101,7 +101,7 @@ def test_a_bad_file_is_told_in_one_line(tmp_path: Path, data: bytes, fact: str) 
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_truncation_is_noticed(tmp_path: Path, form: Format) -> None:
+def test_every_truncation_is_refused(tmp_path: Path, form: Format) -> None:
     write(tmp_path / "whole", some(), form)
     data = (tmp_path / "whole").read_bytes()
     last = 1 if form == "binary" else 2  # the line feed of the last vector may lack; of a text then perhaps a digit
@@ -111,7 +111,7 @@ def test_every_truncation_is_noticed(tmp_path: Path, form: Format) -> None:
             read(tmp_path / "cut")
 
 
-def test_what_is_not_there_or_no_word_is_refused(tmp_path: Path) -> None:
+def test_a_missing_file_and_a_bad_word_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FolderError, match="is missing"):
         read(tmp_path / "nowhere")
     with pytest.raises(FolderError, match="cannot be read"):
@@ -122,7 +122,7 @@ def test_what_is_not_there_or_no_word_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_packed_files_are_read_whatever_they_are_called(tmp_path: Path, form: Format) -> None:
+def test_compressed_files_are_read_under_any_name(tmp_path: Path, form: Format) -> None:
     vectors = some(5_000)  # more than memory is taken for at first
     write(tmp_path / "plain", vectors, form)
     data = (tmp_path / "plain").read_bytes()
@@ -134,7 +134,7 @@ def test_packed_files_are_read_whatever_they_are_called(tmp_path: Path, form: Fo
         assert back.table.tobytes() == vectors.table.tobytes()
 
 
-def test_a_word_may_have_blanks_in_it_and_glove_names_no_numbers(tmp_path: Path) -> None:
+def test_a_word_may_have_spaces_in_it_and_glove_has_no_header(tmp_path: Path) -> None:
     lines = "New York 1 2\nthe 3 4\nwindows 95 5 6\n. . . 7 8\n"
     (tmp_path / "words.txt").write_text(f"4 2\n{lines}")
     (tmp_path / "glove.txt").write_text("a 0 0\n" + lines.removesuffix("\n"))
@@ -146,7 +146,7 @@ def test_a_word_may_have_blanks_in_it_and_glove_names_no_numbers(tmp_path: Path)
         assert back.table[len(first) :].tolist() == [[1, 2], [3, 4], [5, 6], [7, 8]]
 
 
-def test_a_packed_file_that_is_damaged_or_a_zip_is_told(tmp_path: Path) -> None:
+def test_a_damaged_compressed_file_and_a_zip_are_refused(tmp_path: Path) -> None:
     write(tmp_path / "plain", some(500, 20), "text")
     packed = gzip.compress((tmp_path / "plain").read_bytes())
     (tmp_path / "cut.gz").write_bytes(packed[:-200])

@@ -27,7 +27,7 @@ def letters(word: str, most: int = 10) -> list[int]:
     return encode_characters([word], most)[0].tolist()
 
 
-def test_the_numbers_are_those_that_were_published() -> None:
+def test_character_ids_are_the_published_ones() -> None:
     """Byte b is b + 1; text begins and ends, word begins and ends, and padding follow from 257 on; 262 in all."""
     assert letters("ab") == [259, 98, 99, 260, 261, 261, 261, 261, 261, 261]
     assert boundary_characters(5).tolist() == [[259, 257, 260, 261, 261], [259, 258, 260, 261, 261]]
@@ -35,29 +35,29 @@ def test_the_numbers_are_those_that_were_published() -> None:
     assert spelling.FIRST_BYTE == 1
 
 
-def test_networks_mean_the_same_letters() -> None:
+def test_networks_have_the_same_character_ids() -> None:
     assert (char_cnn.CHARACTERS, char_cnn.PADDING) == (spelling.CHARACTER_VOCABULARY, spelling.PADDING)
 
 
-def test_a_letter_is_a_byte_of_utf8() -> None:
+def test_a_character_is_a_byte_of_utf8() -> None:
     assert letters("é") == [259, 0xC3 + 1, 0xA9 + 1, 260, *[261] * 6]
 
 
-def test_a_long_word_is_cut_off_between_its_marks() -> None:
+def test_a_long_word_is_truncated_between_its_markers() -> None:
     assert letters("abcdefghij", 6) == [259, 98, 99, 100, 101, 260]
     assert letters("abcd", 6) == [259, 98, 99, 100, 101, 260]
     assert letters("", 6) == [259, 260, *[PADDING] * 4]
 
 
-def test_no_word_at_all_is_no_row() -> None:
+def test_no_words_give_no_rows() -> None:
     assert encode_characters([], 6).shape == (0, 6)
 
 
-def test_what_cannot_be_written_in_utf8_is_still_spelt() -> None:
+def test_a_word_that_is_not_valid_utf8_has_characters_too() -> None:
     assert letters("\ud800") == letters("?")
 
 
-def test_a_vocabulary_is_spelt_as_its_words_are(tokenizer: Tokenizer) -> None:
+def test_the_characters_of_a_vocabulary_are_those_of_its_words(tokenizer: Tokenizer) -> None:
     table = vocabulary_characters(tokenizer, 8)
     assert table.shape == (tokenizer.vocabulary, 8)
     for word in WORDS:
@@ -65,7 +65,7 @@ def test_a_vocabulary_is_spelt_as_its_words_are(tokenizer: Tokenizer) -> None:
     assert table[tokenizer.start_id].tolist() == boundary_characters(8)[0].tolist()
 
 
-def test_words_in_a_text_are_spelt_as_they_stand_there_but_for_what_the_vocabulary_takes_off(
+def test_words_in_a_text_have_their_own_characters_after_normalisation(
     tokenizer: Tokenizer,
 ) -> None:
     [(ids, spelt), (none, empty)] = encode_with_characters(tokenizer, ["The zebra, a cat", ""], 8)
@@ -76,12 +76,12 @@ def test_words_in_a_text_are_spelt_as_they_stand_there_but_for_what_the_vocabula
     assert empty.shape == (0, 8)
 
 
-def test_a_known_word_is_spelt_alike_in_the_vocabulary_and_in_a_text(tokenizer: Tokenizer) -> None:
+def test_a_known_word_has_the_same_characters_in_the_vocabulary_and_in_a_text(tokenizer: Tokenizer) -> None:
     [(ids, spelt)] = encode_with_characters(tokenizer, [" ".join(WORDS)], 8)
     assert np.array_equal(spelt, vocabulary_characters(tokenizer, 8)[ids])
 
 
-def test_words_that_are_known_apart_are_cut_and_spelt_as_text_is(tokenizer: Tokenizer) -> None:
+def test_a_sentence_of_words_is_encoded_as_its_text_is(tokenizer: Tokenizer) -> None:
     sentences = [["The", "U.S.", "cat"], ["zebra"], []]
     found = encode_words_with_characters(tokenizer, sentences, 8)
     for (ids, owners, spelt), sentence, (true, of) in zip(

@@ -43,7 +43,7 @@ def expanded(new: Tokenizer, old: Tokenizer, texts: list[str]) -> list[list[int]
     return [[part for number in row for part in old.split_piece(new.piece(number))] for row in new.encode(texts)]
 
 
-def test_old_pieces_keep_their_numbers_and_roles(old: Tokenizer, tmp_path: Path) -> None:
+def test_old_tokens_keep_their_ids_and_roles(old: Tokenizer, tmp_path: Path) -> None:
     new = extend(old, DOMAIN, 5)
     assert new.vocabulary == old.vocabulary + 5
     assert all(new.piece(number) == old.piece(number) for number in range(old.vocabulary))
@@ -55,7 +55,7 @@ def test_old_pieces_keep_their_numbers_and_roles(old: Tokenizer, tmp_path: Path)
     assert again.encode(DOMAIN) == new.encode(DOMAIN)
 
 
-def test_transformers_opens_it_and_cuts_alike(old: Tokenizer, tmp_path: Path) -> None:
+def test_transformers_opens_it_and_gives_the_same_ids(old: Tokenizer, tmp_path: Path) -> None:
     new = extend(old, DOMAIN, 40)
     new.save(tmp_path)
     theirs = AutoTokenizer.from_pretrained(tmp_path)
@@ -65,7 +65,7 @@ def test_transformers_opens_it_and_cuts_alike(old: Tokenizer, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "unigram", "t5"])
-def test_the_first_new_pieces_are_those_that_save_the_most(kind: Kind) -> None:
+def test_the_first_new_tokens_are_those_that_save_the_most(kind: Kind) -> None:
     old = made(kind)
     one, many = extend(old, DOMAIN, 1), extend(old, DOMAIN, 40)
     assert one.piece(old.vocabulary) == WHOLE[kind]
@@ -74,7 +74,7 @@ def test_the_first_new_pieces_are_those_that_save_the_most(kind: Kind) -> None:
     assert tokens[2] < tokens[1]
 
 
-def test_bytes_are_merged_behind_the_old_merges_the_commonest_first() -> None:
+def test_new_merges_of_bpe_follow_the_old_ones_the_most_frequent_first() -> None:
     old = made("bpe")
     new = extend(old, DOMAIN, 40)
     counts = [measure_fertility(extend(old, DOMAIN, more), DOMAIN).tokens for more in range(1, 6)]
@@ -87,13 +87,13 @@ def test_bytes_are_merged_behind_the_old_merges_the_commonest_first() -> None:
     assert len(new.encode([" thrombocytopenia"])[0]) == 1
 
 
-def test_words_of_the_text_need_fewer_pieces(old: Tokenizer) -> None:
+def test_words_of_the_text_need_fewer_tokens(old: Tokenizer) -> None:
     new = extend(old, DOMAIN, 60)
     assert measure_fertility(new, DOMAIN).tokens_per_word < 1.6 < 3 < measure_fertility(old, DOMAIN).tokens_per_word
     assert measure_fertility(new, DOMAIN).unknown == measure_fertility(old, DOMAIN).unknown
 
 
-def test_text_without_new_words_is_cut_as_before(old: Tokenizer) -> None:
+def test_text_without_new_words_is_encoded_as_before(old: Tokenizer) -> None:
     new = extend(old, DOMAIN, 40)
     untouched = [text for text in [*PLAIN, *DOMAIN, *STRANGE] if max(new.encode([text])[0], default=0) < old.vocabulary]
     assert PLAIN[1] in untouched
@@ -111,7 +111,7 @@ def test_nothing_of_a_text_is_lost(old: Tokenizer) -> None:
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "t5"])
-def test_a_text_is_cut_as_before_and_then_joined(kind: Kind) -> None:
+def test_a_text_is_split_as_before_and_then_merged(kind: Kind) -> None:
     old = made(kind)
     texts = [*PLAIN, *DOMAIN, "rethrombosed cytopenic nephropathies, a hepatic feverishness and unpatient arthropods"]
     for more in (1, 5, 20, 60):
@@ -119,7 +119,7 @@ def test_a_text_is_cut_as_before_and_then_joined(kind: Kind) -> None:
         assert expanded(new, old, texts) == old.encode(texts)
 
 
-def test_a_merge_that_would_make_an_old_piece_is_left_out() -> None:
+def test_a_merge_that_would_make_an_old_token_is_left_out() -> None:
     """`abc` is made of `a` and `bc`; where a text has `ab` and `c`, a new merge of the two would make it, too."""
     inner = train_library_tokenizer(["x"], TokenizerConfig(kind="bpe", vocabulary=261))
     base = Tokenizer(inner)
@@ -133,7 +133,7 @@ def test_a_merge_that_would_make_an_old_piece_is_left_out() -> None:
     assert {new.piece(number) for number in range(tricky.vocabulary, new.vocabulary)} == {"xy"}
 
 
-def test_special_pieces_behind_the_others_keep_their_numbers(old: Tokenizer, tmp_path: Path) -> None:
+def test_special_tokens_after_the_others_keep_their_ids(old: Tokenizer, tmp_path: Path) -> None:
     """As ModernBERT, T5 and XLM-RoBERTa have them: the model's own pieces end before them."""
     inner = tokenizers.Tokenizer.from_str(old._inner.to_str())
     inner.add_special_tokens(["<first>", "<second>"])
@@ -150,7 +150,7 @@ def test_special_pieces_behind_the_others_keep_their_numbers(old: Tokenizer, tmp
     assert Tokenizer.load(tmp_path).encode(texts + DOMAIN) == new.encode(texts + DOMAIN)
 
 
-def test_no_piece_of_unigram_joins_a_word_and_the_mark_behind_it() -> None:
+def test_no_token_of_unigram_merges_a_word_with_punctuation() -> None:
     old = made("unigram")
     new = extend(old, DOMAIN, 1000)
     joined = {new.piece(number) for number in range(old.vocabulary, new.vocabulary)}
@@ -158,7 +158,7 @@ def test_no_piece_of_unigram_joins_a_word_and_the_mark_behind_it() -> None:
     assert not any(set(piece) & set(",.") for piece in joined)
 
 
-def test_a_new_piece_is_spelt_by_those_it_was_cut_into(old: Tokenizer) -> None:
+def test_a_new_token_is_split_into_the_old_ones_it_replaces(old: Tokenizer) -> None:
     for number in range(old.vocabulary, (new := extend(old, DOMAIN, 40)).vocabulary):
         parts = old.split_piece(new.piece(number))
         assert len(parts) > 1
@@ -169,31 +169,31 @@ def test_a_new_piece_is_spelt_by_those_it_was_cut_into(old: Tokenizer) -> None:
         assert new.split_piece(old.piece(number)) == [new.roles[role]]
 
 
-def test_bytes_are_spelt_as_they_are_merged_and_not_by_the_longest_pieces() -> None:
+def test_bpe_splits_a_token_by_its_merges_and_not_by_the_longest_match() -> None:
     base = Tokenizer(train_library_tokenizer(["x"], TokenizerConfig(kind="bpe", vocabulary=261)))
     old = with_pieces(base, ["bc", "ab"], [("b", "c"), ("a", "b")])
     assert [old.piece(number) for number in old.split_piece("abc")] == ["a", "bc"]
 
 
-def test_unigram_spells_by_the_likeliest_pieces_and_not_with_unknown_ones() -> None:
+def test_unigram_splits_a_token_into_the_likeliest_ones_without_unknown_ones() -> None:
     scores = [("<unk>", 0.0), ("a", -5.0), ("b", -5.0), ("c", -5.0), ("ab", -4.0), ("bc", -1.0)]
     old = Tokenizer(tokenizers.Tokenizer(models.Unigram(scores, unk_id=0)))
     assert [old.piece(number) for number in old.split_piece("abc")] == ["a", "bc"]
     assert old.split_piece("abz") == []
 
 
-def test_what_the_vocabulary_has_is_not_added(old: Tokenizer) -> None:
+def test_tokens_of_the_vocabulary_are_not_added_again(old: Tokenizer) -> None:
     new = extend(old, DOMAIN, 1000)
     again = extend(new, DOMAIN, 1000)
     assert again.vocabulary == new.vocabulary < old.vocabulary + 1000
 
 
-def test_more_than_a_text_repeats_takes_no_memory(old: Tokenizer) -> None:
+def test_asking_for_too_many_tokens_takes_no_memory(old: Tokenizer) -> None:
     assert extend(old, DOMAIN, 10**15).vocabulary < old.vocabulary + 1000
     assert extend(old, ["  ", ""], 5).vocabulary == old.vocabulary
 
 
-def test_what_cannot_be_extended_is_refused_in_one_line(old: Tokenizer) -> None:
+def test_a_tokenizer_that_cannot_be_extended_is_refused_in_one_line(old: Tokenizer) -> None:
     with pytest.raises(BertsmithError, match=r"^--new-tokens: 0 is no number of tokens to add\. Give at least 1\.$"):
         extend(old, DOMAIN, 0)
     words = Tokenizer(tokenizers.Tokenizer(models.WordLevel({"a": 0}, unk_token="a")))

@@ -47,7 +47,7 @@ def test_the_report_reads_as_a_table(tokenizer: Tokenizer) -> None:
     assert rows[1].endswith("11 words, 43 bytes")
 
 
-def test_nothing_measured_is_no_division_by_nothing(tokenizer: Tokenizer) -> None:
+def test_no_text_is_no_division_by_zero(tokenizer: Tokenizer) -> None:
     found = measure_fertility(tokenizer, [])
     assert (found.tokens_per_word, found.bytes_per_token, found.unknown_rate) == (0, 0, 0)
 
@@ -60,7 +60,7 @@ def test_only_a_sample_is_measured(tokenizer: Tokenizer, monkeypatch: pytest.Mon
     assert len(taken) == 250
 
 
-def test_a_sample_is_taken_from_everywhere_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_is_drawn_from_the_whole_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SAMPLE", 1_000)
     texts = [f"{number:010}" for number in range(1_000)]
     sample = Sample(texts)

@@ -47,7 +47,7 @@ def _saved(inner: tokenizers.Tokenizer, folder: Path, settings: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("settings", [{}, {"bos_token": END, "eos_token": {"content": END}, "unk_token": END}])
-def test_one_piece_has_every_role_but_the_mask(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_one_token_has_every_role_except_the_mask(settings: dict[str, Any], tmp_path: Path) -> None:
     found = Tokenizer.load(gpt2(tmp_path / "published", **settings))
     assert found.start_id == found.stop_id == found.padding_id == found.vocabulary - 1
     assert found.special_mask.sum() == 1
@@ -55,13 +55,13 @@ def test_one_piece_has_every_role_but_the_mask(settings: dict[str, Any], tmp_pat
         _ = found.mask_id
 
 
-def test_names_in_the_settings_go_before_usual_ones(tmp_path: Path) -> None:
+def test_names_in_the_settings_override_the_usual_ones(tmp_path: Path) -> None:
     folder = gpt2(tmp_path / "published", bos_token="a", eos_token="b")
     found = Tokenizer.load(folder)
     assert (found.piece(found.start_id), found.piece(found.stop_id), found.piece(found.padding_id)) == ("a", "b", END)
 
 
-def test_nothing_stands_round_a_text_unless_a_task_is_learnt(tmp_path: Path) -> None:
+def test_special_tokens_are_added_for_tasks_only(tmp_path: Path) -> None:
     plain = Tokenizer.load(gpt2(tmp_path / "published"))
     assert plain.template == Template()
     end, (first, second) = plain.start_id, plain.encode(["Ka lo", " mi"])
@@ -79,7 +79,7 @@ def test_nothing_stands_round_a_text_unless_a_task_is_learnt(tmp_path: Path) -> 
     assert found.for_prompts() is found
 
 
-def test_our_own_pieces_of_bytes_close_a_text_but_not_a_prompt() -> None:
+def test_our_byte_level_bpe_ends_a_text_but_not_a_prompt() -> None:
     own = train(lines(100), TokenizerConfig(kind="bpe", vocabulary=300))
     assert own.ends_with_special
     assert with_special_tokens(own, [7, 8]).ids.tolist() == [own.start_id, 7, 8, own.stop_id]
@@ -108,14 +108,14 @@ def test_transformers_opens_what_is_saved_and_gives_the_same_ids(tmp_path: Path)
     assert again.roles == dict.fromkeys(("padding", "start", "stop"), found.start_id)
 
 
-def test_our_own_pieces_of_bytes_have_names_for_what_goes_on(tmp_path: Path) -> None:
+def test_our_byte_level_bpe_has_bos_and_eos_tokens(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     train(lines(100), TokenizerConfig(kind="bpe", vocabulary=300)).save(tmp_path)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     assert (theirs.bos_token, theirs.eos_token, theirs.pad_token) == ("<s>", "</s>", "<pad>")
 
 
-def test_roles_that_are_missing_are_only_asked_for_where_they_are_needed(tmp_path: Path) -> None:
+def test_a_missing_role_is_an_error_only_where_it_is_needed(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     found = Tokenizer.load(gpt(tmp_path / "published", unk_token="<unk>"))
     assert found.roles == {"unknown": 0}

@@ -39,7 +39,7 @@ TEXTS = {
         ("Cyrillic", "lowercased, accents kept: the text is in Cyrillic letters"),
     ],
 )
-def test_what_is_done_to_capitals_and_accents_is_said_with_its_reason(name: str, line: str) -> None:
+def test_the_treatment_of_case_and_accents_is_reported_with_its_reason(name: str, line: str) -> None:
     found = language.detect_writing([TEXTS[name]])
     assert language.describe(found.lowercase, found.strip_accents, found.reason) == line
 
@@ -50,7 +50,7 @@ def test_a_text_of_few_letters_is_treated_as_bert_uncased() -> None:
     assert found.reason == "the text has few letters"
 
 
-def test_a_language_that_is_not_known_keeps_its_accents() -> None:
+def test_an_unknown_language_keeps_its_accents() -> None:
     found = language.detect_writing(["lorem ipsum dolor sit amet consectetur adipiscing elit"])
     assert (found.language, found.lowercase, found.strip_accents) == (None, True, False)
 
@@ -63,7 +63,7 @@ def test_scripts_without_spaces_count_characters() -> None:
     assert {name for name, unit in units.items() if unit == "characters"} == {"Chinese", "Japanese", "Thai"}
 
 
-def test_words_may_carry_marks() -> None:
+def test_words_may_have_combining_marks() -> None:
     assert all(map(language.is_word, ("cat", "हिन्दी", "ไทย", "我", "öl")))
     assert not any(map(language.is_word, ("", "a1", "##", "।", "\u0301")))
 
@@ -85,7 +85,7 @@ def learnt(lowercase: bool | None, strip_accents: bool | None) -> Tokenizer:
         (False, True, "Ol ol Geschaft ısık"),
     ],
 )
-def test_each_choice_does_what_it_says_in_ours_and_in_transformers(
+def test_case_and_accents_are_the_same_here_and_in_transformers(
     lowercase: bool | None, strip_accents: bool | None, normal: str, tmp_path: Path
 ) -> None:
     transformers = pytest.importorskip("transformers")
@@ -99,7 +99,7 @@ def test_each_choice_does_what_it_says_in_ours_and_in_transformers(
     assert Tokenizer.load(tmp_path).fingerprint == made.fingerprint
 
 
-def test_what_bert_uncased_does_is_the_same_file_however_it_is_said() -> None:
+def test_explicit_and_default_settings_of_bert_uncased_give_the_same_file() -> None:
     assert learnt(None, None).fingerprint == learnt(True, True).fingerprint == learnt(True, None).fingerprint
 
 
@@ -109,7 +109,7 @@ def test_other_kinds_keep_accents_too(kind: str) -> None:
     assert train(["Öl und Ol Geschäft geschaft"] * 9, settings).normalise("Öl Geschäft") == "öl geschäft"
 
 
-def test_turkish_is_known_by_a_letter_where_its_common_words_are_rare() -> None:
+def test_turkish_is_recognised_by_a_letter_where_its_frequent_words_are_rare() -> None:
     found = language.detect_writing(
         ["Yaşlı adam gölün kıyısında balık tutmayı seviyordu.", "Işıklı sokakta on kişi yürüdü."]
     )
@@ -143,7 +143,7 @@ def test_source_code_keeps_its_capitals_though_its_comments_are_english(text: st
     )
 
 
-def test_prose_with_some_code_and_marks_in_it_is_no_source_code() -> None:
+def test_prose_with_some_code_and_markup_in_it_is_no_source_code() -> None:
     manual = "To begin, call run() once; the rest (if you like) is in the manual, or at https://a.b/c?d=e for those "
     assert not language.is_code(f"{manual} who have a few minutes more and want to know why it was made so.\n" * 9)
     assert not language.is_code(

@@ -18,14 +18,14 @@ class PanicException(BaseException):
         (TypeError(), "no reason given"),
     ],
 )
-def test_what_a_library_throws_becomes_one_line(error: BaseException, reason: str) -> None:
+def test_an_error_of_a_library_becomes_one_line(error: BaseException, reason: str) -> None:
     with pytest.raises(FolderError) as caught, wrap_library_errors("here", FolderError, "Do this"):
         raise error
     assert str(caught.value) == f"here: the library gave up ({reason}). Do this."
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), KeyError("x"), TextError("a", "b"), SystemExit(1)])
-def test_everything_else_goes_on(error: BaseException) -> None:
+def test_other_exceptions_pass(error: BaseException) -> None:
     with pytest.raises(type(error)) as caught, wrap_library_errors("here", FolderError):
         raise error
     assert caught.value is error

@@ -38,7 +38,7 @@ def vocabulary(folder: Path, *more: str) -> Path:
     return folder
 
 
-def test_added_pieces_beside_a_vocabulary_are_honoured(tmp_path: Path) -> None:
+def test_added_tokens_next_to_a_vocabulary_are_read(tmp_path: Path) -> None:
     folder = vocabulary(tmp_path)
     (folder / "added_tokens.json").write_text(json.dumps({"NEWS": 10, "<user>": 9}))
     found = Tokenizer.load(folder)
@@ -55,7 +55,7 @@ def test_added_pieces_beside_a_vocabulary_are_honoured(tmp_path: Path) -> None:
     assert theirs.from_pretrained(tmp_path / "saved")("ka NEWS <user>")["input_ids"] == [2, 5, 10, 9, 3]
 
 
-def test_names_in_the_map_of_special_pieces_are_honoured(tmp_path: Path) -> None:
+def test_names_in_special_tokens_map_are_read(tmp_path: Path) -> None:
     folder = vocabulary(tmp_path, "<end>")
     (folder / "special_tokens_map.json").write_text(json.dumps({"sep_token": {"content": "<end>"}}))
     assert Tokenizer.load(folder).piece(Tokenizer.load(folder).stop_id) == "<end>"
@@ -80,13 +80,13 @@ def test_names_in_the_map_of_special_pieces_are_honoured(tmp_path: Path) -> None
         ),
     ],
 )
-def test_added_pieces_that_make_no_sense_are_refused(name: str, said: Any, line: str, tmp_path: Path) -> None:
+def test_invalid_added_tokens_are_refused(name: str, said: Any, line: str, tmp_path: Path) -> None:
     folder = vocabulary(tmp_path)
     (folder / name).write_text(json.dumps(said))
     assert refused(folder) == line
 
 
-def test_mpnets_vocabulary_is_framed_as_its_own(tmp_path: Path) -> None:
+def test_mpnets_vocabulary_has_its_own_special_tokens(tmp_path: Path) -> None:
     (tmp_path / "vocab.txt").write_text("\n".join(["<s>", "<pad>", "</s>", "[UNK]", "ka", "##lo", "<mask>"]))
     found = Tokenizer.load(tmp_path)
     assert found.encode_pair("Kalo", "ka")[0] == [0, 4, 5, 2, 2, 4, 2]
@@ -114,7 +114,7 @@ ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 
 
 @pytest.mark.parametrize(("member", "specials"), [("GPT2", [END]), ("Roberta", ROBERTA)])
-def test_pairs_of_bytes_are_read_as_transformers_reads_them(member: str, specials: list[str], tmp_path: Path) -> None:
+def test_byte_level_bpe_is_read_as_transformers_reads_it(member: str, specials: list[str], tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     folder = byte_pairs(tmp_path / "model", specials, tokenizer_class=f"{member}Tokenizer")
     theirs = getattr(transformers, f"{member}Tokenizer").from_pretrained(folder)
@@ -128,7 +128,7 @@ def test_pairs_of_bytes_are_read_as_transformers_reads_them(member: str, special
         assert ours.encode(["ka <mask>"])[0] == [*ours.encode(["ka"])[0], ours.mask_id]
 
 
-def test_the_first_gpts_pairs_are_read_by_the_ends_of_words(tmp_path: Path) -> None:
+def test_the_bpe_of_the_first_gpt_marks_the_ends_of_words(tmp_path: Path) -> None:
     (tmp_path / "vocab.json").write_text(json.dumps({"<unk>": 0, "k": 1, "a</w>": 2, "ka</w>": 3, ".</w>": 4}))
     (tmp_path / "merges.txt").write_text("#version: 0.2\nk a</w>\n")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "openai-gpt"}))
@@ -144,7 +144,7 @@ def test_the_first_gpts_pairs_are_read_by_the_ends_of_words(tmp_path: Path) -> N
         ('{"a": 0}', "a\n", "F/merges.txt: has the line 'a'. A merge has two tokens."),
     ],
 )
-def test_pairs_that_make_no_sense_are_refused(vocab: str, merges: str, line: str, tmp_path: Path) -> None:
+def test_invalid_vocabularies_and_merges_are_refused(vocab: str, merges: str, line: str, tmp_path: Path) -> None:
     (tmp_path / "vocab.json").write_text(vocab)
     (tmp_path / "merges.txt").write_text(merges)
     assert refused(tmp_path) == line
@@ -168,7 +168,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return trained(tmp_path_factory.mktemp("plain")).read_bytes()
 
 
-def test_t5s_model_is_read_as_by_its_own_library(tmp_path: Path) -> None:
+def test_t5s_model_is_read_as_by_sentencepiece(tmp_path: Path) -> None:
     spm = pytest.importorskip("sentencepiece")
     made = trained(tmp_path, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
     theirs = spm.SentencePieceProcessor(model_file=str(made))
@@ -184,7 +184,7 @@ def test_t5s_model_is_read_as_by_its_own_library(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("member", "shift"), [("xlm-roberta", 1), ("camembert", 4)])
-def test_robertas_of_other_languages_number_pieces_as_transformers_does(
+def test_xlm_roberta_and_camembert_have_the_ids_of_transformers(
     member: str, shift: int, plain: bytes, tmp_path: Path
 ) -> None:
     spm = pytest.importorskip("sentencepiece")
@@ -206,7 +206,7 @@ def test_robertas_of_other_languages_number_pieces_as_transformers_does(
     assert ours.template == Template((start,), (stop, stop), (stop,))
 
 
-def test_alberts_model_lowers_and_cuts_commas_off_numbers(tmp_path: Path) -> None:
+def test_alberts_model_lowercases_and_splits_commas_from_numbers(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     special = ["[CLS]", "[SEP]", "[MASK]"]
     made = trained(tmp_path, pad_id=0, unk_id=1, bos_id=-1, eos_id=-1, control_symbols=special)
@@ -218,7 +218,7 @@ def test_alberts_model_lowers_and_cuts_commas_off_numbers(tmp_path: Path) -> Non
     assert ours.encode_pair("ka", "lo")[0] == theirs("ka", "lo")["input_ids"]
 
 
-def test_a_model_of_pairs_joins_as_its_own_library_does(tmp_path: Path) -> None:
+def test_a_bpe_model_merges_as_sentencepiece_does(tmp_path: Path) -> None:
     spm = pytest.importorskip("sentencepiece")
     made = trained(tmp_path, model_type="bpe", pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
     theirs = spm.SentencePieceProcessor(model_file=str(made))
@@ -272,7 +272,7 @@ def test_a_file_that_is_no_such_model_is_refused(data: bytes, line: str, tmp_pat
     assert refused(tmp_path) == f"F/spiece.model: {line}"
 
 
-def test_a_folder_without_any_pieces_says_what_it_may_hold(tmp_path: Path) -> None:
+def test_a_folder_without_a_vocabulary_is_refused_with_the_known_files(tmp_path: Path) -> None:
     assert refused(tmp_path) == (
         "F: holds no tokenizer.json, vocab.txt, vocab.json with merges.txt or spiece.model. "
         "Make one with: bertsmith tokenizer TEXT --out FOLDER."

@@ -61,7 +61,7 @@ def test_time_grows_linearly(unit: str) -> None:
     assert seconds(400_000) < 16 * seconds(100_000) + 0.5
 
 
-def test_what_the_library_cannot_split_stays_whole() -> None:
+def test_text_that_the_library_cannot_split_stays_whole() -> None:
     assert list(split_sentences("One. Half \ud800 of it. Three.")) == ["One. Half \ud800 of it. Three."]
     assert list(split_sentences("Wide\u2028.\u3000Two. Three.")) == ["Wide\u2028.", "Two.", "Three."]
 
@@ -80,7 +80,7 @@ PARAGRAPH = (
 )
 
 
-def test_layouts_are_told_apart() -> None:
+def test_layouts_are_recognised() -> None:
     lines = list(split_sentences(PARAGRAPH)) * 20
     assert guess_layout(lines) == "lines"
     assert guess_layout([*lines, ""] * 2) == "lines"
@@ -98,7 +98,7 @@ def test_layouts_are_told_apart() -> None:
 
 
 @pytest.mark.shared
-def test_real_texts_are_told_apart(shared: Path) -> None:
+def test_the_layouts_of_real_texts_are_recognised(shared: Path) -> None:
     data = shared / "data"
     for name in ("corpus-small/valid", "corpus/wiki-val", "corpus/books-val"):
         lines = lzma.decompress((data / f"{name}.txt.xz").read_bytes()).decode().split("\n")

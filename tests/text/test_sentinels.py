@@ -82,7 +82,7 @@ def opened(folder: Path) -> Any:
     return pytest.importorskip("transformers").AutoTokenizer.from_pretrained(folder)
 
 
-def test_sentinels_end_the_vocabulary_and_the_first_has_the_highest_number(tokenizer: Tokenizer) -> None:
+def test_sentinels_end_the_vocabulary_and_the_first_has_the_highest_id(tokenizer: Tokenizer) -> None:
     assert tokenizer.vocabulary == SIZE
     assert tokenizer.sentinels == tuple(range(SIZE - 1, SIZE - 101, -1))
     assert [tokenizer.piece(number) for number in tokenizer.sentinels] == [
@@ -94,7 +94,7 @@ def test_sentinels_end_the_vocabulary_and_the_first_has_the_highest_number(token
     assert not tokenizer.continuation_mask[special].any()
 
 
-def test_a_small_text_has_fewer_pieces_and_all_sentinels() -> None:
+def test_a_small_text_gives_fewer_tokens_and_all_sentinels() -> None:
     small = train(["Ka lo mi."] * 3, TokenizerConfig(kind="t5"))
     assert small.vocabulary < 150
     assert small.sentinels == tuple(range(small.vocabulary - 1, small.vocabulary - 101, -1))
@@ -105,7 +105,7 @@ def test_other_kinds_have_no_sentinels() -> None:
         assert train(lines(50), TokenizerConfig(kind=kind, vocabulary=300)).sentinels == ()
 
 
-def test_a_text_with_names_of_special_pieces_makes_no_pieces_of_them() -> None:
+def test_names_of_special_tokens_in_a_text_are_not_learnt_as_tokens() -> None:
     names = ("<s>", "[CLS]", "[MASK]", "<|endoftext|>", "<extra_id_7>", "</s>")
     named = [line.replace(" ", name) for name in names for line in lines(100)]
     found = train(named, TokenizerConfig(kind="t5", vocabulary=SIZE))
@@ -114,7 +114,7 @@ def test_a_text_with_names_of_special_pieces_makes_no_pieces_of_them() -> None:
     assert len(found.sentinels) == 100
 
 
-def test_a_role_that_is_missing_is_told(tokenizer: Tokenizer) -> None:
+def test_a_missing_role_is_an_error(tokenizer: Tokenizer) -> None:
     with pytest.raises(
         FolderError, match=r"^tokenizer: has no special token for start\. Use a tokenizer that has one\.$"
     ):
@@ -125,7 +125,7 @@ def test_a_role_that_is_missing_is_told(tokenizer: Tokenizer) -> None:
         _ = tokenizer.mask_id
 
 
-def test_a_text_is_closed_and_two_are_parted_by_one_piece(tokenizer: Tokenizer) -> None:
+def test_one_special_token_ends_a_text_and_separates_two(tokenizer: Tokenizer) -> None:
     first, second = tokenizer.encode(["Ka lo", "mi"])
     assert tokenizer.encode_pair("Ka lo") == ([*first, 1], [0] * (len(first) + 1))
     ids, sides = tokenizer.encode_pair("Ka lo", "mi")
@@ -134,7 +134,7 @@ def test_a_text_is_closed_and_two_are_parted_by_one_piece(tokenizer: Tokenizer) 
     assert (tokenizer.ends_with_special, tokenizer.separator_count) == (True, 1)
 
 
-def test_special_pieces_in_a_text_are_kept_whole(tokenizer: Tokenizer) -> None:
+def test_special_tokens_in_a_text_stay_whole(tokenizer: Tokenizer) -> None:
     [ids] = tokenizer.encode(["Ka<extra_id_0> lo <extra_id_12></s> mi"])
     ka, lo, mi = (tokenizer.encode([word])[0] for word in ("Ka", "lo", "mi"))
     assert ids == [*ka, tokenizer.sentinels[0], *lo, tokenizer.sentinels[12], 1, *mi]
@@ -142,7 +142,7 @@ def test_special_pieces_in_a_text_are_kept_whole(tokenizer: Tokenizer) -> None:
     assert tokenizer.decode(ids, keep_special=True) == "Ka<extra_id_0> lo<extra_id_12></s> mi"
 
 
-def test_pieces_that_go_on_with_a_word_are_known(tokenizer: Tokenizer) -> None:
+def test_tokens_that_continue_a_word_are_known(tokenizer: Tokenizer) -> None:
     words: list[str] = []
     for number in tokenizer.encode(["Ka lomise <extra_id_3> sekavo"])[0]:
         piece = tokenizer.piece(number).removeprefix("▁")
@@ -188,7 +188,7 @@ def test_a_published_folder_is_opened_and_gives_the_same_ids(published: Path, to
     assert found.encode_pair("Ka", "lo")[0] == theirs("Ka", "lo")["input_ids"]
 
 
-def test_sentinels_behind_the_models_own_pieces_are_special_though_nobody_says_so() -> None:
+def test_sentinels_among_the_added_tokens_are_special_even_if_not_marked() -> None:
     inner = tokenizers.Tokenizer(tokenizers.models.Unigram([("<pad>", 0.0), ("</s>", 0.0), ("▁ka", -1.0)], unk_id=0))
     inner.add_tokens(["<extra_id_1>", "<extra_id_0>", "<extra_id_3>"])
     found = Tokenizer(inner)
@@ -215,7 +215,7 @@ def test_an_extended_vocabulary_keeps_its_sentinels(
         assert theirs(text)["input_ids"] == new.encode_pair(text)[0]
 
 
-def test_measures_count_no_sentinel_among_the_pieces_of_text(tokenizer: Tokenizer) -> None:
+def test_fertility_does_not_count_sentinels_as_tokens_of_text(tokenizer: Tokenizer) -> None:
     found = measure_fertility(tokenizer, lines(1_000))
     assert (found.vocabulary, found.unknown) == (SIZE, 0)
     used = {number for row in tokenizer.encode(lines(1_000)) for number in row}

@@ -103,11 +103,11 @@ def test_saved_and_loaded_it_is_the_same(any_kind: Tokenizer, tmp_path: Path) ->
     ]
 
 
-def test_fingerprints_tell_tokenizers_apart(tmp_path: Path) -> None:
+def test_different_tokenizers_have_different_fingerprints(tmp_path: Path) -> None:
     assert len({made(name).fingerprint for name in ("wordpiece", "wordpiece-cased", "bpe")}) == 3
 
 
-def test_texts_are_framed_as_the_papers_frame_them() -> None:
+def test_special_tokens_stand_as_in_the_papers() -> None:
     def shown(name: str) -> list[str]:
         tokenizer = made(name)
         return [
@@ -121,7 +121,7 @@ def test_texts_are_framed_as_the_papers_frame_them() -> None:
     assert shown("t5-cased") == ["x</s>", "x</s>x</s>"]
 
 
-def test_pieces_that_go_on_with_a_word_are_known(tokenizer: Tokenizer) -> None:
+def test_tokens_that_continue_a_word_are_known(tokenizer: Tokenizer) -> None:
     text = "ka lozizumi sekavo ti"
     words: list[str] = []
     for number in tokenizer.encode([" " + text])[0]:
@@ -184,7 +184,7 @@ def test_the_published_vocabulary_gives_berts_ids_on_real_lines(shared: Path, tm
     assert Tokenizer.load(tmp_path).encode(real) == expected
 
 
-def test_names_of_special_pieces_may_be_told_by_the_folder(wordpiece: Tokenizer, tmp_path: Path) -> None:
+def test_names_of_special_tokens_may_be_given_by_the_folder(wordpiece: Tokenizer, tmp_path: Path) -> None:
     wordpiece.save(tmp_path)
     file = tmp_path / "tokenizer_config.json"
     settings = json.loads(file.read_text()) | {
@@ -201,7 +201,7 @@ def test_names_of_special_pieces_may_be_told_by_the_folder(wordpiece: Tokenizer,
     ]
 
 
-def test_a_missing_role_is_told_when_it_is_needed(wordpiece: Tokenizer, tmp_path: Path) -> None:
+def test_a_missing_role_is_an_error_when_it_is_needed(wordpiece: Tokenizer, tmp_path: Path) -> None:
     wordpiece.save(tmp_path)
     text = (tmp_path / "tokenizer.json").read_text()
     (tmp_path / "tokenizer.json").write_text(text.replace("[MASK]", "[BLANK]"))
@@ -237,12 +237,12 @@ def broken(folder: Path, name: str, content: bytes) -> Path:
         ),
     ],
 )
-def test_a_folder_that_cannot_be_opened_is_told(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_opened_is_refused(name: str, content: bytes, message: str, tmp_path: Path) -> None:
     with pytest.raises(FolderError, match=message):
         Tokenizer.load(broken(tmp_path, name, content))
 
 
-def test_settings_that_cannot_be_read_are_told(wordpiece: Tokenizer, tmp_path: Path) -> None:
+def test_settings_that_cannot_be_read_are_refused(wordpiece: Tokenizer, tmp_path: Path) -> None:
     wordpiece.save(tmp_path)
     for content, message in (
         (b"{", "is not JSON"),
@@ -253,12 +253,12 @@ def test_settings_that_cannot_be_read_are_told(wordpiece: Tokenizer, tmp_path: P
             Tokenizer.load(broken(tmp_path, "tokenizer_config.json", content))
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FolderError, match=r"nowhere: does not exist\. Make one with: bertsmith tokenizer TEXT --out"):
         Tokenizer.load(tmp_path / "nowhere")
 
 
-def test_a_small_file_that_claims_many_pieces_is_refused(tmp_path: Path) -> None:
+def test_a_small_file_that_claims_many_tokens_is_refused(tmp_path: Path) -> None:
     model = {"type": "WordLevel", "vocab": {"[UNK]": 0, "a": 4_000_000_000}, "unk_token": "[UNK]"}
     (tmp_path / "tokenizer.json").write_text(json.dumps({"version": "1.0", "model": model}))
     with pytest.raises(
@@ -267,7 +267,7 @@ def test_a_small_file_that_claims_many_pieces_is_refused(tmp_path: Path) -> None
         Tokenizer.load(tmp_path)
 
 
-def test_a_file_that_may_not_be_read_is_told(
+def test_a_file_without_permission_is_refused(
     wordpiece: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wordpiece.save(tmp_path)
@@ -280,7 +280,7 @@ def test_a_file_that_may_not_be_read_is_told(
         Tokenizer.load(tmp_path)
 
 
-def test_a_place_that_cannot_be_written_is_told(wordpiece: Tokenizer, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_refused(wordpiece: Tokenizer, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(FolderError, match=r"file: the tokenizer cannot be written there \(File exists\)\.$"):
         wordpiece.save(tmp_path / "file")
@@ -312,7 +312,7 @@ def test_any_text_is_encoded(text: str, any_kind: Tokenizer) -> None:
 
 
 @pytest.mark.parametrize(("name", "blank"), [("bpe", "Ġ"), ("wordpiece", ""), ("unigram", "▁")])
-def test_pieces_are_shown_as_a_person_reads_them(name: str, blank: str) -> None:
+def test_tokens_are_shown_in_readable_form(name: str, blank: str) -> None:
     tokenizer = made(name)
     words = [piece for piece in tokenizer.piece_ids if piece.startswith(blank) and piece[len(blank) :].isalpha()]
     words = [piece for piece in words if piece.isascii() or (blank and piece[1:].isascii())]

@@ -65,7 +65,7 @@ def test_the_same_text_gives_the_same_vocabulary_in_every_process() -> None:
     assert told.pop().count("\n") == 5
 
 
-def test_every_character_that_can_stand_inside_a_word_is_numbered_beforehand() -> None:
+def test_every_character_that_can_stand_inside_a_word_has_an_id_beforehand() -> None:
     may = train._may_join()
     for lowercase in (True, False):
         tokenizer = train.bert_tokenizer({}, lowercase=lowercase)
@@ -76,7 +76,7 @@ def test_every_character_that_can_stand_inside_a_word_is_numbered_beforehand() -
         assert sum(len(word) > 1 for word in words) > 5_000
 
 
-def test_lowercase_takes_off_capitals_and_accents_and_cased_keeps_them() -> None:
+def test_lowercasing_strips_accents_too_and_cased_keeps_both() -> None:
     text = ["Zürich Zürichs Zürichsee Étude Étudea Étudeb Étudec"] * 50
     for kind in ("wordpiece", "unigram"):
         plain = "".join(pieces_of(text, kind, 200)[5:]).replace("▁", "")
@@ -89,7 +89,7 @@ def test_lowercase_takes_off_capitals_and_accents_and_cased_keeps_them() -> None
     assert "ĠÃītude" in pieces_of(text, "bpe", 300)
 
 
-def test_t5_keeps_capitals_and_accents_unless_it_is_told_otherwise() -> None:
+def test_t5_keeps_case_and_accents_by_default() -> None:
     text = ["Zürich Zürichs Zürichsee Étude Étudea Étudeb Étudec"] * 50
     kept, plain = pieces_of(text, "t5", 300), pieces_of(text, "t5", 300, lowercase=True)
     assert kept == pieces_of(text, "t5", 300, lowercase=False)
@@ -100,7 +100,7 @@ def test_t5_keeps_capitals_and_accents_unless_it_is_told_otherwise() -> None:
         assert pieces_of(text, kind, 200) == pieces_of(text, kind, 200, lowercase=True)
 
 
-def test_a_letter_and_its_accent_apart_are_learnt_as_one_character() -> None:
+def test_a_letter_with_a_combining_accent_is_learnt_as_one_character() -> None:
     apart = unicodedata.normalize("NFD", "élan élana élane élano")
     assert "▁élan" in pieces_of([apart] * 50, "unigram", 100, lowercase=False)
 
@@ -114,14 +114,14 @@ def test_characters_too_rare_to_be_learnt_take_no_room() -> None:
         assert not set(rare) & set("".join(found))
 
 
-def test_a_vocabulary_smaller_than_the_alphabet_holds_the_commonest_characters() -> None:
+def test_a_vocabulary_smaller_than_the_alphabet_holds_the_most_frequent_characters() -> None:
     texts = ["".join(map(chr, range(0x4E00, 0x4E00 + count))) for count in range(1, 400)]
     found = pieces_of(texts, "wordpiece", 100)
     assert found[5:30] == [chr(0x4E00 + place) for place in range(25)]
     assert len(found) <= 100
 
 
-def test_every_letter_of_the_alphabet_can_begin_a_word_and_go_on_in_it() -> None:
+def test_every_letter_of_the_alphabet_can_begin_and_continue_a_word() -> None:
     found = set(pieces_of(lines(500), "wordpiece", 300))
     letters = [piece for piece in found if len(piece) == 1 and piece.isalpha()]
     assert len(letters) == 15
@@ -130,21 +130,21 @@ def test_every_letter_of_the_alphabet_can_begin_a_word_and_go_on_in_it() -> None
     assert "##." not in found  # punctuation is always a word of its own
 
 
-def test_merged_pieces_were_seen_often_enough() -> None:
+def test_merges_have_the_minimum_frequency() -> None:
     texts = ["alpha alpha alpha beta beta gamma"]
     twice, thrice = set(pieces_of(texts, min_frequency=2)), set(pieces_of(texts, min_frequency=3))
     assert twice & {"alpha", "beta", "gamma"} == {"alpha", "beta"}
     assert thrice & {"alpha", "beta", "gamma"} == {"alpha"}
 
 
-def test_words_without_end_are_cut_before_they_are_counted() -> None:
+def test_overlong_words_are_cut_before_they_are_counted() -> None:
     feed = TrainingTexts(["x" * 1_000, "短" * 300, "short words only"], str)
     fed = [text for batch in feed.batches() for text in batch]
     assert max(len(word) for text in fed for word in text.split()) == train.LONGEST_WORD
     assert "".join("".join(fed).split()) == "x" * 1_000 + "短" * 300 + "shortwordsonly"
 
 
-def test_very_much_text_is_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_much_text_is_subsampled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train, "WHOLE", 1_000)
     feed = TrainingTexts((f"{number:010}" for number in range(1_000)), str)
     fed = [int(text) for batch in feed.batches() for text in batch]
@@ -186,7 +186,7 @@ def test_half_characters_are_refused() -> None:
             train_library_tokenizer(["half \ud800 of it"], TokenizerConfig(kind=kind))
 
 
-def test_what_the_texts_raise_comes_through() -> None:
+def test_exceptions_of_the_texts_pass() -> None:
     def failing() -> Iterator[str]:
         yield "one"
         raise TextError("a.txt:7", "holds a NUL character")
@@ -231,7 +231,7 @@ def test_the_smallest_vocabulary_is_checked() -> None:
     st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=40), min_size=1),
     st.sampled_from(KINDS),
 )
-def test_any_text_teaches_or_is_refused(texts: list[str], kind: Kind) -> None:
+def test_any_text_trains_a_tokenizer_or_is_refused(texts: list[str], kind: Kind) -> None:
     refused, size = "", 0
     try:
         tokenizer = train_library_tokenizer(texts, TokenizerConfig(kind=kind, vocabulary=300, min_frequency=1))

@@ -44,7 +44,7 @@ def ragged_rows_by_autocast() -> None:
     compiled = torch.compile(module, fullgraph=True, dynamic=False)
     with torch.autocast("cuda", torch.bfloat16):
         compiled(ragged).float().square().sum().backward()
-        torch.cuda.set_sync_debug_mode("error")  # the second batch must never wait for the device
+        torch.cuda.set_sync_debug_mode("error")  # the second batch must not synchronise with the device
         answer = compiled(other)
         answer.float().square().sum().backward()
         torch.cuda.set_sync_debug_mode("default")

@@ -1,4 +1,4 @@
-"""A small model folder to read, to break and to refuse."""
+"""A small model folder, to be read, damaged and refused."""
 
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ def state(config: TransformerConfig = SMALL, parts: tuple[str, ...] = EVERY) -> 
 
 
 def saved(folder: Path, **config: Any) -> Path:
-    """A sound folder, with some words of config.json changed."""
+    """A valid folder, with some keys of config.json changed."""
     folders.write(folder, SMALL, state(), config)
     return folder
 
@@ -43,7 +43,7 @@ def change(folder: Path, edit: Any) -> None:
 
 
 def refusal(folder: Path) -> str:
-    """The one line with which a folder is refused, its own path left out."""
+    """The one line with which a folder is refused, without its path."""
     with pytest.raises(FolderError) as caught:
         folders.read(folder)
     line = str(caught.value)

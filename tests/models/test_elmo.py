@@ -1,4 +1,4 @@
-"""Two stacks of LSTMs over letters."""
+"""ELMo: a character CNN and LSTM stacks in both directions."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +42,7 @@ def elmo(config: ElmoConfig = SMALL) -> Elmo:
     [("elmo", 93_600_864, 93.6), ("elmo-medium", 28_027_744, 28.0), ("elmo-small", 13_593_312, 13.6)],
 )
 def test_it_has_as_many_parameters_as_the_published_ones(name: str, count: int, published: float) -> None:
-    """Of elmo: 262 x 16 for letters, 197,120 + 2,048 for filters, twice 2,048 x 4,096 + 4,096 for highways, 2,048 x 512
+    """Of ELMo: 262 x 16 of characters, 197,120 + 2,048 for filters, twice 2,048 x 4,096 + 4,096 for highways, 2,048 x 512
     + 512 to narrow them, and four times (512 + 512) x 16,384 + 16,384 + 4,096 x 512 for LSTMs.
 
     The file that was published has 261 letters and so 16 numbers less, as nothing stands for filler. torch has two
@@ -65,9 +65,9 @@ def test_the_papers_parameter_count_is_the_sum_that_the_paper_gives() -> None:
     assert letters + filters + highways + narrow + 4 * lstm == FAMILY["elmo"].parameter_count
 
 
-@pytest.mark.filterwarnings("ignore:LSTM with projections")  # which torch tells once a process
+@pytest.mark.filterwarnings("ignore:LSTM with projections")  # of torch, once a process
 def test_hidden_states_are_the_word_vectors_twice_and_then_every_layer_with_its_residual() -> None:
-    """By hand, with torch's own LSTM, sequence by sequence."""
+    """Compared with torch's own LSTM, sequence by sequence."""
     made, tokens = elmo(), Tokens.from_rows(ROWS)
     begin = 0
     states = made.hidden_states(tokens)
@@ -79,36 +79,36 @@ def test_hidden_states_are_the_word_vectors_twice_and_then_every_layer_with_its_
             read = words.flip(0) if turned else words
             layers = [read]
             for number, lstm in enumerate(made.lstms[end]):  # type: ignore[arg-type]
-                said = nn.LSTM.forward(lstm, layers[-1][None])[0][0]
-                layers.append(said + layers[-1] if number else said)
+                output = nn.LSTM.forward(lstm, layers[-1][None])[0][0]
+                layers.append(output + layers[-1] if number else output)
             both.append([layer.flip(0) if turned else layer for layer in layers])
-        for state, onward, backward in zip(states, *both, strict=True):
-            torch.testing.assert_close(state[begin : begin + len(row)], torch.cat([onward, backward], 1))
+        for state, forward, backward in zip(states, *both, strict=True):
+            torch.testing.assert_close(state[begin : begin + len(row)], torch.cat([forward, backward], 1))
         begin += len(row)
     torch.testing.assert_close(made(tokens), states[-1])
     torch.testing.assert_close(made(tokens, selected=torch.tensor([3, 0])), states[-1][[3, 0]])
 
 
-def slopes(made: Elmo, place: int, half: slice, monkeypatch: pytest.MonkeyPatch) -> Tensor:
-    """How much each word of a sequence moves one direction's vector of the word at a place."""
+def gradients(made: Elmo, position: int, half: slice, monkeypatch: pytest.MonkeyPatch) -> Tensor:
+    """The gradient of one direction's vector at a position with respect to each word of the sequence."""
     tokens = Tokens.from_rows([[2, 3, 4, 5, 6, 7]])
     words = made.embed_words(tokens).detach().requires_grad_()
     with monkeypatch.context() as patch:
         patch.setattr(made, "embed_words", lambda _tokens: words)
-        made.hidden_states(tokens)[-1][place, half].sum().backward()
+        made.hidden_states(tokens)[-1][position, half].sum().backward()
     assert words.grad is not None
     return words.grad.abs().sum(1)
 
 
-@pytest.mark.parametrize("place", [0, 2, 5])
-def test_neither_direction_has_a_gradient_from_later_words(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("position", [0, 2, 5])
+def test_neither_direction_has_a_gradient_from_later_words(position: int, monkeypatch: pytest.MonkeyPatch) -> None:
     made = elmo()
-    onward = slopes(made, place, slice(0, 6), monkeypatch)
-    backward = slopes(made, place, slice(6, 12), monkeypatch)
-    assert (onward[: place + 1] > 0).all()
-    assert (onward[place + 1 :] == 0).all()
-    assert (backward[place:] > 0).all()
-    assert (backward[:place] == 0).all()
+    forward = gradients(made, position, slice(0, 6), monkeypatch)
+    backward = gradients(made, position, slice(6, 12), monkeypatch)
+    assert (forward[: position + 1] > 0).all()
+    assert (forward[position + 1 :] == 0).all()
+    assert (backward[position:] > 0).all()
+    assert (backward[:position] == 0).all()
 
 
 def test_neighbours_in_a_batch_do_not_change_a_vector() -> None:

@@ -1,4 +1,4 @@
-"""Two transformers: what the one writes depends on all that the other has read, and on what was written before."""
+"""The encoder-decoder: the decoder sees the whole source and the earlier target tokens."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ SIZES = {
     "feed_forward": 24,
     "max_length": 40,
 }
-# The Transformer of 2017 is the same two networks with other answers: norms after, biases, waves for places.
+# The Transformer of 2017 has the same structure with post-norm, biases and sinusoidal positions.
 OLD = TransformerConfig(**SIZES, positions="sinusoidal", segments=0, activation="relu", embedding_norm=False)
 BOTH = pytest.mark.parametrize("config", [replace(T5, **SIZES), OLD], ids=["t5", "2017"])
 READ, WRITTEN = [[3, 4, 5, 6], [7, 8]], [[0, 9, 10], [0, 11, 12, 13, 14]]

@@ -46,7 +46,7 @@ WITHOUT_POOLER = {
     "t5-v1.1-base": 247_577_856,
     "t5-v1.1-large": 783_150_080,
 }
-# LSTMs: the table, those that read, the bridge, those that write, and what tells words.
+# LSTMs: embeddings, encoder, bridge, decoder, attention and output layer.
 LSTM_SMALL = 8_192 * 256 + 2 * 4 * 256 * (256 + 256 + 2) + 2 * 512 * (512 + 1)
 LSTM_LARGE = 2 * 4 * 4 * 1000 * (1000 + 1000 + 2) + 2 * 4 * 1000 * (1000 + 1)
 OURS = {

@@ -1,4 +1,4 @@
-"""The forward pass is one graph: nothing in it looks into a tensor on the way."""
+"""The forward pass is one graph: no value of a tensor is needed on the host."""
 
 import pytest
 from scripts import run

@@ -1,4 +1,4 @@
-"""Which networks transformers has words for, and which words of its own are not understood."""
+"""Which networks have a layout of transformers, and which of its settings are refused."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,14 +18,14 @@ from bertsmith.tasks.classification import SequenceClassification
 
 
 def test_each_layout_reads_and_writes_its_default_network() -> None:
-    for dialect in LAYOUTS.values():
-        assert layout_of(dialect.defaults) is dialect
-        words = convert.to_config_json(dialect.defaults, ())
-        assert convert.from_config_json(words, "here") == dialect.defaults
-        kind = dialect.fixed["model_type"]
-        said = {"scale_embedding": True} if dialect is MARIAN else {}
-        assert convert.from_config_json({"model_type": kind, **said}, "here") == dialect.defaults
-        assert convert.from_config_json(transformers.CONFIG_MAPPING[kind](**said).to_dict(), "here") == dialect.defaults
+    for layout in LAYOUTS.values():
+        assert layout_of(layout.defaults) is layout
+        config_json = convert.to_config_json(layout.defaults, ())
+        assert convert.from_config_json(config_json, "here") == layout.defaults
+        kind = layout.fixed["model_type"]
+        extra = {"scale_embedding": True} if layout is MARIAN else {}
+        assert convert.from_config_json({"model_type": kind, **extra}, "here") == layout.defaults
+        assert convert.from_config_json(transformers.CONFIG_MAPPING[kind](**extra).to_dict(), "here") == layout.defaults
 
 
 @pytest.mark.parametrize(
@@ -60,15 +60,15 @@ def test_smith_with_segments_is_refused() -> None:
     "config", [SMITH, MODERN_BERT, replace(MODERN_BERT, global_every=5, window=9, window_rotary_base=77.0)]
 )
 def test_older_versions_of_transformers_read_the_same_rotary_bases_and_windows(config: TransformerConfig) -> None:
-    words = convert.to_config_json(config, ())
-    assert convert.from_config_json(words, "here") == config
+    config_json = convert.to_config_json(config, ())
+    assert convert.from_config_json(config_json, "here") == config
     for newer in ("rope_parameters", "layer_types"):
-        del words[newer]
-    assert convert.from_config_json(words, "here") == config
+        del config_json[newer]
+    assert convert.from_config_json(config_json, "here") == config
 
 
 @pytest.mark.parametrize(
-    ("words", "line"),
+    ("config_json", "line"),
     [
         ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types is ['full_attention', 'sliding_"),
         ({"layer_types": 7}, "layer_types is 7. Give 'full_attention' or 'sliding_attention' for every layer."),
@@ -90,10 +90,10 @@ def test_older_versions_of_transformers_read_the_same_rotary_bases_and_windows(c
         ({"local_attention": 1}, "local_attention is 1. Give at least 2."),
     ],
 )
-def test_settings_of_modernbert_that_are_not_supported_are_refused(words: dict[str, Any], line: str) -> None:
-    biases = {"attention_bias": False} if "norm_bias" in words else {}
+def test_settings_of_modernbert_that_are_not_supported_are_refused(config_json: dict[str, Any], line: str) -> None:
+    biases = {"attention_bias": False} if "norm_bias" in config_json else {}
     with pytest.raises(FolderError) as caught:
-        convert.from_config_json({"model_type": "modernbert", **biases, **words}, "here")
+        convert.from_config_json({"model_type": "modernbert", **biases, **config_json}, "here")
     assert str(caught.value).startswith(f"here: {line}")
 
 
@@ -103,16 +103,16 @@ def test_bert_classifies_by_its_first_token_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "said", "line"),
+    ("kind", "pooling", "line"),
     [
         ("classify", "last", "classifier_pooling is 'last'. Only 'cls' or 'mean' can be opened."),
         ("choose", "mean", "its multiple choice pools the mean of all tokens. Only first tokens can be read."),
     ],
 )
-def test_poolings_that_are_not_supported_are_refused(kind: str, said: str, line: str) -> None:
-    words = {"architectures": [MODERNBERT.architectures[kind]], "classifier_pooling": said}
+def test_poolings_that_are_not_supported_are_refused(kind: str, pooling: str, line: str) -> None:
+    config_json = {"architectures": [MODERNBERT.architectures[kind]], "classifier_pooling": pooling}
     with pytest.raises(FolderError) as caught:
-        finetuned_task(words, MODERNBERT, ("classifier", "pooler"), "here")
+        finetuned_task(config_json, MODERNBERT, ("classifier", "pooler"), "here")
     assert str(caught.value) == f"here: {line}"
 
 

@@ -1,4 +1,4 @@
-"""A model folder names the hashes of its files, and is opened only while they hold."""
+"""A model folder lists the hashes of its files, and is opened only if they match."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Guesses change no token of a text, only in how many steps it is written."""
+"""Prompt-lookup decoding changes no token of a text, only the number of steps."""
 
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -26,12 +26,12 @@ GREEDY = GenerationConfig(max_new_tokens=30, temperature=0)
 
 
 def test_the_draft_is_what_followed_the_same_ngram() -> None:
-    echo = PromptLookup([1, 2, 3, 4, 5, 1, 2])
-    assert echo.draft(2, 3) == [3, 4, 5]
-    assert echo.draft(3, 3) == []  # 5 1 2 is new
-    echo.add(3)
-    assert echo.draft(3, 1) == [4]
-    assert echo.draft(3, 0) == []
+    lookup = PromptLookup([1, 2, 3, 4, 5, 1, 2])
+    assert lookup.draft(2, 3) == [3, 4, 5]
+    assert lookup.draft(3, 3) == []  # 5 1 2 is new
+    lookup.add(3)
+    assert lookup.draft(3, 1) == [4]
+    assert lookup.draft(3, 0) == []
 
 
 def test_the_last_occurrence_counts() -> None:
@@ -46,7 +46,7 @@ def test_the_draft_of_a_periodic_text_is_periodic() -> None:
 
 
 class Rounds:
-    """A network with no weights, whose scores depend on the last few tokens alone: so it comes to repeat itself."""
+    """A network without weights, whose logits depend on the last few tokens only, so that it repeats itself."""
 
     def __init__(self, seed: int, vocabulary: int, memory: int) -> None:
         self.seed, self.vocabulary, self.memory = seed, vocabulary, memory
@@ -57,7 +57,7 @@ class Rounds:
         last = self.text[-self.memory :] if self.memory else []
         return torch.tensor([float(uniform(self.seed, *last, token)) for token in range(-self.vocabulary, 0)])
 
-    def __call__(self, ids: Tensor, came: Tensor | None) -> Tensor:
+    def __call__(self, ids: Tensor, parents: Tensor | None) -> Tensor:
         self.steps += 1
         found = []
         for token in ids[0].tolist():
@@ -88,7 +88,7 @@ def test_the_text_is_that_of_greedy_decoding_token_by_token(
     [true] = sample(slow.scores()[None], slow, config, torch.zeros(1, most), torch.tensor([limit]), ends)
     assert speculative_decode(fast.scores()[None], fast, fast.rollback, config, text, limit, ends) == true
     assert fast.steps <= slow.steps
-    assert len(fast.text) <= min(most, limit)  # no more than there is room for
+    assert len(fast.text) <= min(most, limit)  # not beyond the limit
 
 
 def test_a_repetitive_text_takes_a_fifth_of_the_steps() -> None:
@@ -100,13 +100,13 @@ def test_a_repetitive_text_takes_a_fifth_of_the_steps() -> None:
 
 
 class Counted(CachedStep):
-    """How many tokens were read at each step."""
+    """The number of tokens read at each step."""
 
     rows: ClassVar[list[int]] = []
 
-    def __call__(self, ids: Tensor, came: Tensor | None) -> Tensor:
+    def __call__(self, ids: Tensor, parents: Tensor | None) -> Tensor:
         self.rows.append(ids.shape[1])
-        return super().__call__(ids, came)
+        return super().__call__(ids, parents)
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def test_an_encoder_decoder_generates_the_same_with_drafts_as_without(config: An
     texts, most = (
         [[5, 9, 33, 7, 1], [*range(40, 60)], [8, 1]],
         replace(GREEDY, max_new_tokens=60),
-    )  # more than can be written
+    )  # more than the maximum length
     plain = [generate_ids(GenerationEngine(network, prepack_weights=False), [text], most)[0] for text in texts]
     assert [len(text) for [text] in plain] == [47] * 3
     rows.clear()

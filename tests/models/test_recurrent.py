@@ -1,4 +1,4 @@
-"""The recurrent network: sequences of any length, streams that go on, and a state in the place of a cache."""
+"""The recurrent network: ragged sequences, streams over several batches, and a cache of states."""
 
 from dataclasses import replace
 from typing import Any
@@ -54,12 +54,12 @@ def test_no_gradient_comes_from_the_future(cell: Cell) -> None:
 def test_a_stream_in_parts_equals_the_whole_and_position_zero_resets_the_state(cell: Cell) -> None:
     trunk = small(cell=cell)
     whole = trunk(Tokens.from_rows([[1, 2, 3, 4], [5, 6, 7, 8]])).view(2, 4, -1)
-    nothing = whole.new_zeros(2, trunk.stack.state_size)
-    first, state = trunk.forward_from_state(stream([[1, 2], [5, 6]], 0), nothing)
+    zero = whole.new_zeros(2, trunk.stack.state_size)
+    first, state = trunk.forward_from_state(stream([[1, 2], [5, 6]], 0), zero)
     second, _ = trunk.forward_from_state(stream([[3, 4], [7, 8]], 2), state)
     torch.testing.assert_close(torch.cat([first.view(2, 2, -1), second.view(2, 2, -1)], 1), whole)
-    anew, _ = trunk.forward_from_state(stream([[1, 2], [5, 6]], 0), state)
-    assert torch.equal(anew, first)
+    restarted, _ = trunk.forward_from_state(stream([[1, 2], [5, 6]], 0), state)
+    assert torch.equal(restarted, first)
 
 
 @pytest.mark.parametrize("cell", ALL)
@@ -73,13 +73,13 @@ def test_a_cached_step_gives_the_same_as_the_whole_sequence(cell: Cell) -> None:
     ids = torch.tensor([[1, 2]] * len(ROWS))
     found = trunk.step(ids, cache)
     for number, row in enumerate(ROWS):
-        for way, token in enumerate((1, 2)):
-            torch.testing.assert_close(found[number, way], trunk(Tokens.from_rows([[*row, token]]))[-1])
-    # Both ways go on with the second one's past.
+        for beam, token in enumerate((1, 2)):
+            torch.testing.assert_close(found[number, beam], trunk(Tokens.from_rows([[*row, token]]))[-1])
+    # Both beams continue the second one.
     found = trunk.step(torch.tensor([[3, 4]] * len(ROWS)), cache, torch.ones_like(ids))
     for number, row in enumerate(ROWS):
-        for way, token in enumerate((3, 4)):
-            torch.testing.assert_close(found[number, way], trunk(Tokens.from_rows([[*row, 2, token]]))[-1])
+        for beam, token in enumerate((3, 4)):
+            torch.testing.assert_close(found[number, beam], trunk(Tokens.from_rows([[*row, 2, token]]))[-1])
 
 
 def test_the_output_layer_is_tied_or_separate() -> None:

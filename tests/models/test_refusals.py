@@ -28,7 +28,7 @@ KNOWN = (
 
 
 def at_once(folder: Path) -> str:
-    """The line by which a folder is refused, before this machine could count to forty million."""
+    """The line with which a folder is refused, quickly."""
     lines: list[str] = []
     assert work(lambda: lines.append(refusal(folder))) < 8 * pace()
     return lines[0]

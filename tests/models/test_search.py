@@ -1,4 +1,4 @@
-"""A search finds what it says it finds, whatever network gives the scores."""
+"""Sampling and beam search on the logits of any network."""
 
 from collections.abc import Callable
 from itertools import product
@@ -26,7 +26,7 @@ NONE = torch.tensor([], dtype=torch.long)
 
 
 class Toy:
-    """A network with no weights: the scores of what comes next are a hash of all that came before."""
+    """A network without weights: the logits of the next token are a hash of all earlier tokens."""
 
     def __init__(self, vocabulary: int, sequences: int = 2) -> None:
         self.vocabulary = vocabulary
@@ -39,17 +39,19 @@ class Toy:
     def first(self) -> Tensor:
         return torch.tensor([self.logits(sequence, ()) for sequence in range(len(self.texts))])
 
-    def __call__(self, ids: Tensor, came: Tensor | None) -> Tensor:
-        ways = torch.zeros_like(ids) if came is None else came
+    def __call__(self, ids: Tensor, parents: Tensor | None) -> Tensor:
+        ways = torch.zeros_like(ids) if parents is None else parents
         self.texts = [
-            [(*several[way % len(several)], token) for way, token in zip(*pair, strict=True)]  # all begin as one
+            [
+                (*several[way % len(several)], token) for way, token in zip(*pair, strict=True)
+            ]  # at first there is one beam
             for several, pair in zip(self.texts, zip(ways.tolist(), ids.tolist(), strict=True), strict=True)
         ]
         scores = [[self.logits(sequence, text) for text in texts] for sequence, texts in enumerate(self.texts)]
         return torch.tensor(scores)
 
     def likelihood(self, sequence: int, text: tuple[int, ...]) -> float:
-        shares = [torch.tensor(self.logits(sequence, text[:place])).log_softmax(0) for place in range(len(text))]
+        shares = [torch.tensor(self.logits(sequence, text[:position])).log_softmax(0) for position in range(len(text))]
         return sum(float(share[token]) for share, token in zip(shares, text, strict=True))
 
 
@@ -58,7 +60,7 @@ def limits(*most: int) -> Tensor:
 
 
 def wholes(vocabulary: int, most: int) -> list[tuple[int, ...]]:
-    """All texts that can be written: those that stop, and those that are as long as can be."""
+    """All possible texts: those that stop, and those of the maximum length."""
     words = range(1, vocabulary)
     stopped = [(*text, 0) for length in range(most) for text in product(words, repeat=length)]
     return stopped + list(product(words, repeat=most))
@@ -99,7 +101,7 @@ def test_beam_search_stops_when_no_hypothesis_can_become_better() -> None:
     certain = torch.tensor([[9.0, 0.0, 0.0]])
     steps = []
 
-    def step(ids: Tensor, came: Tensor | None) -> Tensor:
+    def step(ids: Tensor, parents: Tensor | None) -> Tensor:
         steps.append(ids)
         return torch.tensor([[[9.0, 0.0, 0.0]] * 2])
 
@@ -124,9 +126,9 @@ def test_top_k_of_one_is_greedy() -> None:
         GenerationConfig(max_new_tokens=9, temperature=0),
         GenerationConfig(max_new_tokens=9, top_k=1, temperature=3.0),
     )
-    chance = draw_uniforms([[1], [2]], first)
-    one = sample(greedy.first, greedy, first, chance, limits(9, 9), STOP)
-    assert one == sample(drawn.first, drawn, second, chance, limits(9, 9), STOP)
+    uniforms = draw_uniforms([[1], [2]], first)
+    one = sample(greedy.first, greedy, first, uniforms, limits(9, 9), STOP)
+    assert one == sample(drawn.first, drawn, second, uniforms, limits(9, 9), STOP)
 
 
 @pytest.mark.parametrize("search", ["write", "beam"])
@@ -175,18 +177,18 @@ def test_probabilities_are_those_of_transformers(config: GenerationConfig) -> No
     warped = scores
     for warper in warpers:
         warped = warper(None, warped)
-    steps = 20_000  # chances that lie evenly: how many meet a token is its share
-    chances = (torch.arange(steps, dtype=torch.float64) + 0.5) / steps
-    found = sample_token(scores.expand(steps, -1), config, chances).bincount(minlength=30) / steps
+    steps = 20_000  # evenly spaced numbers: the share that draws a token is its probability
+    uniforms = (torch.arange(steps, dtype=torch.float64) + 0.5) / steps
+    found = sample_token(scores.expand(steps, -1), config, uniforms).bincount(minlength=30) / steps
     torch.testing.assert_close(found, warped.softmax(-1)[0], rtol=0, atol=2 / steps)
     assert (found[warped[0].isinf()] == 0).all()
 
 
 def test_samples_follow_the_probabilities() -> None:
     config = GenerationConfig(max_new_tokens=4, temperature=1.0, top_k=0, top_p=1.0, samples=500, seed=5)
-    chance = draw_uniforms([[1, 2, 3], [4]], config)
+    uniforms = draw_uniforms([[1, 2, 3], [4]], config)
     scores = torch.tensor([[2.0, 1.0, 0.0, -1.0, 0.5]])
-    ids = torch.stack([sample_token(scores.expand(1000, -1), config, chance[:, place]) for place in range(4)])
+    ids = torch.stack([sample_token(scores.expand(1000, -1), config, uniforms[:, position]) for position in range(4)])
     expected = scores.softmax(-1)[0] * 4000
     counts = ids.flatten().bincount(minlength=5)
     assert ((counts - expected) ** 2 / expected).sum() < 18.5  # chi-square with four degrees, one in a thousand
@@ -223,10 +225,10 @@ def test_impossible_settings_are_refused(wrong: dict, line: str) -> None:
 @pytest.mark.parametrize("size", [5, 10 * CHUNK, 10 * CHUNK + 1, 20 * CHUNK, 1_000])
 @pytest.mark.parametrize("together", [False, True])
 def test_chunked_topk_equals_topk(size: int, together: bool) -> None:
-    """Few scores and many, as many as fill their chunks and not; spread over all of them, or side by side in one."""
+    """Few scores and many, full chunks and partial ones; the highest scores spread out, or in one chunk."""
     count = min(10, size)
-    chance = torch.Generator().manual_seed(size)
-    scores = torch.randperm(2 * 3 * size, generator=chance).view(2, 3, size).float()
+    uniforms = torch.Generator().manual_seed(size)
+    scores = torch.randperm(2 * 3 * size, generator=uniforms).view(2, 3, size).float()
     scores = scores.sort(-1).values if together else scores
     values, ids = chunked_topk(scores, count)
     truth = scores.topk(count)
@@ -253,9 +255,9 @@ def test_beam_search_over_a_large_vocabulary_is_the_same_on_gpu_and_cpu() -> Non
     def found(device: str) -> list[list[tuple[list[int], float]]]:
         scores, places = row.to(device), torch.arange(vocabulary, device=device)
 
-        def step(ids: Tensor, came: Tensor | None) -> Tensor:
+        def step(ids: Tensor, parents: Tensor | None) -> Tensor:
             turned = scores[(places + ids[..., None] * 7919) % vocabulary]
-            return turned * (1 + ids[..., None] % 101 / 300)  # so that no two texts are just as likely
+            return turned * (1 + ids[..., None] % 101 / 300)  # so that no two texts are equally likely
 
         first = step(torch.arange(sequences, device=device), None)
         return beam_search(first, step, config, limits(*[4] * sequences).to(device), NONE.to(device))

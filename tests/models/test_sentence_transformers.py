@@ -1,4 +1,4 @@
-"""How tokens become a vector, as sentence-transformers writes it, old and new."""
+"""Pooling and normalisation in the files of sentence-transformers, old and new."""
 
 import json
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_a_folder_without_pooling_module_has_mean_pooling_and_no_normalisation(t
 
 
 @pytest.mark.parametrize(
-    ("said", "pooling"),
+    ("keys", "pooling"),
     [
         ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "first"),
         ({"pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": False}, "mean"),
@@ -60,16 +60,16 @@ def test_a_folder_without_pooling_module_has_mean_pooling_and_no_normalisation(t
         ({"pooling_mode": ["mean"]}, "mean"),
     ],
 )
-def test_old_and_new_keys_of_pooling_are_read(said: dict[str, Any], pooling: str, tmp_path: Path) -> None:
+def test_old_and_new_keys_of_pooling_are_read(keys: dict[str, Any], pooling: str, tmp_path: Path) -> None:
     modules(tmp_path, "Transformer", "Pooling")
-    put(tmp_path, "1_Pooling/config.json", said)
+    put(tmp_path, "1_Pooling/config.json", keys)
     found = sentence_transformers.read(tmp_path)
     assert found is not None
     assert found.pooling == pooling
 
 
 @pytest.mark.parametrize(
-    "said",
+    "keys",
     [
         {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True},
         {"pooling_mode_mean_tokens": True, "pooling_mode_lasttoken": True},
@@ -79,9 +79,9 @@ def test_old_and_new_keys_of_pooling_are_read(said: dict[str, Any], pooling: str
         {},
     ],
 )
-def test_other_poolings_are_refused(said: dict[str, Any], tmp_path: Path) -> None:
+def test_other_poolings_are_refused(keys: dict[str, Any], tmp_path: Path) -> None:
     modules(tmp_path, "Transformer", "Pooling")
-    put(tmp_path, "1_Pooling/config.json", said)
+    put(tmp_path, "1_Pooling/config.json", keys)
     with pytest.raises(FolderError) as caught:
         sentence_transformers.read(tmp_path)
     assert str(caught.value) == f"{tmp_path}/1_Pooling/config.json: is not pooled by mean, first or last token alone."

@@ -1,4 +1,4 @@
-"""LSTMs that read and LSTMs that write: what they may know of a text, and that no cache changes what they say."""
+"""Sequence-to-sequence LSTMs: what the decoder may see, and that a cache does not change its output."""
 
 from dataclasses import replace
 from itertools import product
@@ -36,7 +36,7 @@ def made(config: Seq2SeqConfig) -> Seq2Seq:
     built: Seq2Seq = stirred(Seq2Seq(config))
     with torch.no_grad():
         for parameter in built.parameters():
-            parameter *= 3  # so that what is said depends on what was read, by far
+            parameter *= 3  # so that the output clearly depends on the source
     return built
 
 
@@ -107,9 +107,9 @@ def test_cached_steps_give_the_same_as_the_whole_sequence(config: Seq2SeqConfig)
     model, written = made(config), [[0, 9, 10, 11], [0, 12, 13, 14]]
     whole = torch.stack(vectors(model, READ, written))
     cache = model.cache(2, 0)
-    said = [model.prefill(Tokens.from_rows(READ), cache, Tokens.from_rows([row[:2] for row in written]))]
-    said += [model.step(torch.tensor([[row[place]] for row in written]), cache)[:, 0] for place in (2, 3)]
-    torch.testing.assert_close(torch.stack(said, 1), whole[:, 1:], rtol=0, atol=1e-6)
+    outputs = [model.prefill(Tokens.from_rows(READ), cache, Tokens.from_rows([row[:2] for row in written]))]
+    outputs += [model.step(torch.tensor([[row[position]] for row in written]), cache)[:, 0] for position in (2, 3)]
+    torch.testing.assert_close(torch.stack(outputs, 1), whole[:, 1:], rtol=0, atol=1e-6)
 
 
 @EVERY
@@ -119,8 +119,8 @@ def test_a_beam_continues_the_state_of_its_parent(config: Seq2SeqConfig) -> None
     cache = model.cache(2, 0, beams=3)
     model.prefill(Tokens.from_rows(READ), cache, Tokens.from_rows([[0], [0]]))
     model.step(torch.tensor([[9, 10, 11], [12, 13, 14]]), cache)
-    came = torch.tensor([[2, 0, 2], [1, 1, 0]])
-    found = model.step(torch.tensor([[5, 6, 7], [8, 9, 10]]), cache, came)
+    parents = torch.tensor([[2, 0, 2], [1, 1, 0]])
+    found = model.step(torch.tensor([[5, 6, 7], [8, 9, 10]]), cache, parents)
     for text, ways in ((0, [[0, 11, 5], [0, 9, 6], [0, 11, 7]]), (1, [[0, 13, 8], [0, 13, 9], [0, 12, 10]])):
         true = torch.stack([vectors(model, [READ[text]], [way])[0][-1] for way in ways])
         torch.testing.assert_close(found[text], true, rtol=0, atol=1e-6)
@@ -144,17 +144,17 @@ def test_a_beam_wide_enough_finds_the_likeliest_text_of_all(way: Attention) -> N
     model = made(replace(SHAPES[way], vocabulary=5))
     stop, most = 1, 3
     words = [word for word in range(5) if word != stop]
-    wholes = [(*text, stop) for length in range(most) for text in product(words, repeat=length)]
-    wholes += list(product(words, repeat=most))
+    texts = [(*text, stop) for length in range(most) for text in product(words, repeat=length)]
+    texts += list(product(words, repeat=most))
 
     sources = [[2, 3, 4], [4], [3, 2]]
     config = GenerationConfig(max_new_tokens=most, num_beams=80, temperature=0)
     found = generate_ids(GenerationEngine(model), sources, config, [stop])
     for read, (best,) in zip(sources, found, strict=True):
-        hidden = model(Tokens.from_rows([read] * len(wholes)), Tokens.from_rows([[0, *text[:-1]] for text in wholes]))
-        shares = model.logits(hidden).log_softmax(-1).split([len(text) for text in wholes])
-        means = [float(F.nll_loss(one, torch.tensor(text))) for one, text in zip(shares, wholes, strict=True)]
-        likeliest = wholes[means.index(min(means))]
+        hidden = model(Tokens.from_rows([read] * len(texts)), Tokens.from_rows([[0, *text[:-1]] for text in texts]))
+        shares = model.logits(hidden).log_softmax(-1).split([len(text) for text in texts])
+        means = [float(F.nll_loss(one, torch.tensor(text))) for one, text in zip(shares, texts, strict=True)]
+        likeliest = texts[means.index(min(means))]
         assert best == [token for token in likeliest if token != stop]
 
 
@@ -163,8 +163,8 @@ def test_greedy_decoding_takes_the_likeliest_token_and_half_precision_is_close()
     config = GenerationConfig(max_new_tokens=6, temperature=0)
     found = generate_ids(GenerationEngine(model), READ, config)
     for read, (text,) in zip(READ, found, strict=True):
-        for place, token in enumerate(text):
-            [hidden] = vectors(model, [read], [[0, *text[:place]]])
+        for position, token in enumerate(text):
+            [hidden] = vectors(model, [read], [[0, *text[:position]]])
             assert int(model.logits(hidden[-1:]).argmax()) == token
     half = GenerationEngine(model, torch.bfloat16)
     scores, step = half.prefill(READ, 6)
@@ -176,13 +176,13 @@ def test_greedy_decoding_takes_the_likeliest_token_and_half_precision_is_close()
 
 @EVERY
 def test_attention_weights_of_a_target_token_sum_to_one_over_the_source(config: Seq2SeqConfig) -> None:
-    looks = made(config).alignment(Tokens.from_rows(READ), Tokens.from_rows(WRITTEN))
+    weights = made(config).alignment(Tokens.from_rows(READ), Tokens.from_rows(WRITTEN))
     if config.attention == "none":
-        assert looks is None
+        assert weights is None
         return
-    assert looks is not None
-    assert [tuple(one.shape) for one in looks] == [(3, 4), (5, 2)]
-    for one in looks:
+    assert weights is not None
+    assert [tuple(one.shape) for one in weights] == [(3, 4), (5, 2)]
+    for one in weights:
         torch.testing.assert_close(one.sum(-1), torch.ones(len(one)))
         assert one.min() >= 0
 
@@ -192,8 +192,8 @@ def test_attention_weights_of_a_target_token_sum_to_one_over_the_source(config: 
 STOP, LETTERS, MOST = 1, range(4, 8), 3
 
 
-def lesson(seed: int, count: int = 64) -> tuple[Tokens, Tokens, Tensor]:
-    """Letters to be said again: behind a 2 in their order, behind a 3 from the last to the first."""
+def copy_task(seed: int, count: int = 64) -> tuple[Tokens, Tokens, Tensor]:
+    """A copy task: after a 2 the letters in their order, after a 3 reversed."""
     dice = torch.Generator().manual_seed(seed)
     read, written = [], []
     for _ in range(count):
@@ -207,24 +207,24 @@ def lesson(seed: int, count: int = 64) -> tuple[Tokens, Tokens, Tensor]:
 
 @pytest.mark.parametrize(("way", "steps"), [("dot", 120), ("mlp", 120), ("none", 200)])
 def test_copying_and_reversing_are_learnt_without_a_mistake(way: Attention, steps: int) -> None:
-    """By bilinear scores, too, as the tiny recipe learns it in tests/golden."""
+    """The tiny recipe in tests/golden learns it with the bilinear score."""
     model = Seq2Seq(Seq2SeqConfig(vocabulary=8, width=32, hidden=64, attention=way, dropout=0.0, max_length=8))
     initialise(model, 0)
     optimizer = torch.optim.Adam(model.parameters(), 0.0, betas=(0.9, 0.98))
     for step in range(steps):
         optimizer.param_groups[0]["lr"] = 0.012 * min(1, (step + 1) / 10, 2 * (1 - step / steps))
-        read, given, wanted = lesson(step)
+        read, given, wanted = copy_task(step)
         loss = F.cross_entropy(model.logits(model(read, given)), wanted)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    read, given, wanted = lesson(10_000, 100)
+    read, given, wanted = copy_task(10_000, 100)
     rows = [row.tolist() for row in read.ids.split(read.bounds.diff().tolist())]
-    said = generate_ids(
+    generated = generate_ids(
         GenerationEngine(model.eval()), rows, GenerationConfig(max_new_tokens=MOST + 2, temperature=0), [STOP]
     )
     true = [row[row != STOP].tolist() for row in wanted.split(given.bounds.diff().tolist())]
-    assert [text for (text,) in said] == true
+    assert [text for (text,) in generated] == true
 
 
 def test_forget_gates_begin_open_and_weights_depend_on_the_seed_only() -> None:
@@ -243,18 +243,18 @@ def test_forget_gates_begin_open_and_weights_depend_on_the_seed_only() -> None:
 def test_dropout_is_keyed_by_the_seed() -> None:
     model = made(SHAPES["deep"]).train()
 
-    def said(seed: int) -> Tensor:
+    def outputs(seed: int) -> Tensor:
         torch.manual_seed(seed)
         return torch.cat(vectors(model, READ, WRITTEN))
 
-    assert torch.equal(said(0), said(0))
-    assert not torch.equal(said(0), said(1))
+    assert torch.equal(outputs(0), outputs(0))
+    assert not torch.equal(outputs(0), outputs(1))
 
 
 def test_larger_networks_have_more_flops() -> None:
-    plain, looks = SHAPES["none"].flops(12, 0.0), SHAPES["bilinear"].flops(12, 0.0)
-    assert 0 < plain < looks < SHAPES["mlp"].flops(12, 0.0)
-    assert looks < SHAPES["bilinear"].flops(20, 0.0)
+    plain, attention = SHAPES["none"].flops(12, 0.0), SHAPES["bilinear"].flops(12, 0.0)
+    assert 0 < plain < attention < SHAPES["mlp"].flops(12, 0.0)
+    assert attention < SHAPES["bilinear"].flops(20, 0.0)
     assert SHAPES["none"].flops(12, 0.5) - plain == pytest.approx(3 * 40 * 12)
 
 
@@ -288,7 +288,7 @@ def test_a_gpu_gives_the_same_as_a_cpu_and_half_precision_is_close(config: Seq2S
     moved, read, written = model.cuda(), Tokens.from_rows(READ).to("cuda"), Tokens.from_rows(WRITTEN).to("cuda")
     with torch.no_grad():
         torch.testing.assert_close(moved(read, written).cpu(), true, rtol=1e-4, atol=1e-4)
-    moved.train()  # else cuDNN keeps nothing for the way back
+    moved.train()  # otherwise cuDNN keeps nothing for the backward pass
     with torch.autocast("cuda", torch.bfloat16):
         half = moved(read, written)
         moved.logits(half).float().sum().backward()

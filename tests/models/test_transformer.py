@@ -51,7 +51,9 @@ def test_positions_and_segments_change_the_vectors() -> None:
     assert not torch.allclose(forwards, backwards.flip(0), atol=1e-3)
     first, second = (module(Tokens.from_rows([[1, 2, 3]], [[kind] * 3])) for kind in (0, 1))
     assert not torch.allclose(first, second, atol=1e-3)
-    assert torch.equal(first, module(Tokens.from_rows([[1, 2, 3]])))  # without segments all is the first text
+    assert torch.equal(
+        first, module(Tokens.from_rows([[1, 2, 3]]))
+    )  # without segments all tokens belong to the first text
 
 
 @pytest.mark.parametrize("kernel", ["grouped", "eager", None])
@@ -84,9 +86,9 @@ def test_states_are_the_embedding_and_every_layer() -> None:
 
 
 def test_attention_maps_are_the_weights_of_every_head() -> None:
-    record = network().attention_maps(pairs(ROWS))
-    assert len(record) == SMALL.layers
-    for layer in record:
+    maps = network().attention_maps(pairs(ROWS))
+    assert len(maps) == SMALL.layers
+    for layer in maps:
         assert [tuple(weights.shape) for weights in layer] == [(4, len(row), len(row)) for row in ROWS]
         assert all(torch.allclose(weights.sum(2), torch.tensor(1.0)) for weights in layer)
 
@@ -131,7 +133,7 @@ def test_the_kernel_is_chosen_by_the_precision_of_autocast(monkeypatch: pytest.M
 
 
 def test_flops_follow_the_formula() -> None:
-    # 6 L (4 D D + 2 D F) + 12 L D s + 6 m (V D + D D), BERT-base at 128, a share of 0.15 guessed.
+    # 6 L (4 D D + 2 D F) + 12 L D s + 6 m (V D + D D), BERT-base at 128, a share of 0.15 predicted.
     layers = 6 * 12 * (4 * 768 * 768 + 2 * 768 * 3072) + 12 * 12 * 768 * 128
     assert TransformerConfig().flops(128, 0.15) == pytest.approx(layers + 6 * 0.15 * (30_522 * 768 + 768 * 768))
 

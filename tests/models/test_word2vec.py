@@ -1,4 +1,4 @@
-"""The folder of two tables: it comes back as it was, it opens in everybody's tools, and a broken one says so."""
+"""The folder of word2vec: written and read again, opened by other tools, and refused if it is broken."""
 
 import json
 from pathlib import Path
@@ -72,7 +72,7 @@ def _change(folder: Path, **changes: object) -> None:
 )
 def test_a_broken_folder_is_refused_in_one_line(tmp_path: Path, harm: object, fact: str) -> None:
     saved(tmp_path / "model")
-    (tmp_path / "model/MANIFEST.json").unlink()  # as of a folder that somebody has put together
+    (tmp_path / "model/MANIFEST.json").unlink()  # as in a folder that was made by hand
     assert callable(harm)
     harm(tmp_path / "model")
     with pytest.raises(BertsmithError) as caught:

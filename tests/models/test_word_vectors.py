@@ -1,4 +1,4 @@
-"""word2vec's own formats: what is written is read again bit for bit, gensim agrees, bad files are told in one line."""
+"""word2vec's formats: written files are read again bit for bit, gensim agrees, bad files are refused in one line."""
 
 import gzip
 import lzma
@@ -25,7 +25,7 @@ def some(words: int = 5, width: int = 3) -> WordVectors:
 @settings(max_examples=60, deadline=None)
 @given(st.data(), st.sampled_from(FORMS))
 def test_a_written_file_is_read_again_bit_for_bit(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, form: Format
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, format_name: Format
 ) -> None:
     words = data.draw(st.lists(WORD.filter(lambda word: not any(map(str.isspace, word))), min_size=1, max_size=6))
     width = data.draw(st.integers(2, 5))
@@ -34,18 +34,18 @@ def test_a_written_file_is_read_again_bit_for_bit(
     )
     path = tmp_path_factory.mktemp("formats") / "vectors"
     vectors = WordVectors(words, np.array(rows, np.float32))
-    write(path, vectors, form)
+    write(path, vectors, format_name)
     back = read(path)
     assert back.words == words
     assert back.table.tobytes() == vectors.table.tobytes()
     assert [one.name for one in path.parent.iterdir()] == ["vectors"]
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_gensim_opens_what_we_write_and_we_what_it_writes(tmp_path: Path, form: Format) -> None:
+@pytest.mark.parametrize("format_name", FORMS)
+def test_gensim_opens_what_we_write_and_we_what_it_writes(tmp_path: Path, format_name: Format) -> None:
     gensim = pytest.importorskip("gensim.models", reason="gensim is not installed")
-    vectors, binary = some(50, 20), form == "binary"
-    write(tmp_path / "ours", vectors, form)
+    vectors, binary = some(50, 20), format_name == "binary"
+    write(tmp_path / "ours", vectors, format_name)
     theirs = gensim.KeyedVectors.load_word2vec_format(str(tmp_path / "ours"), binary=binary)
     assert theirs.index_to_key == vectors.words
     assert np.array_equal(theirs.vectors, vectors.table)
@@ -62,7 +62,7 @@ def test_the_formats_are_the_published_ones(tmp_path: Path) -> None:
     write(tmp_path / "binary", vectors, "binary")
     rows = [row.astype("<f4").tobytes() for row in vectors.table]
     assert (tmp_path / "binary").read_bytes() == b"2 2\na " + rows[0] + b"\n" + "né ".encode() + rows[1] + b"\n"
-    (tmp_path / "close").write_bytes(b"2 2\na " + rows[0] + "né ".encode() + rows[1])  # as some write it
+    (tmp_path / "close").write_bytes(b"2 2\na " + rows[0] + "né ".encode() + rows[1])  # as some programs write it
     assert read(tmp_path / "close").words == ["a", "né"]
 
 
@@ -100,12 +100,14 @@ def test_a_bad_file_is_refused_in_one_line(tmp_path: Path, data: bytes, fact: st
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_every_truncation_is_refused(tmp_path: Path, form: Format) -> None:
-    write(tmp_path / "whole", some(), form)
+@pytest.mark.parametrize("format_name", FORMS)
+def test_every_truncation_is_refused(tmp_path: Path, format_name: Format) -> None:
+    write(tmp_path / "whole", some(), format_name)
     data = (tmp_path / "whole").read_bytes()
-    last = 1 if form == "binary" else 2  # the line feed of the last vector may lack; of a text then perhaps a digit
-    for length in range(len(data) - last - (form == "text") * 12):
+    last = (
+        1 if format_name == "binary" else 2
+    )  # the last line feed may be missing; in the text format perhaps a digit, too
+    for length in range(len(data) - last - (format_name == "text") * 12):
         (tmp_path / "cut").write_bytes(data[:length])
         with pytest.raises(FolderError):
             read(tmp_path / "cut")
@@ -121,10 +123,10 @@ def test_a_missing_file_and_a_bad_word_are_refused(tmp_path: Path) -> None:
             write(tmp_path / "bad", WordVectors([word], np.ones((1, 2), np.float32)))
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_compressed_files_are_read_under_any_name(tmp_path: Path, form: Format) -> None:
-    vectors = some(5_000)  # more than memory is taken for at first
-    write(tmp_path / "plain", vectors, form)
+@pytest.mark.parametrize("format_name", FORMS)
+def test_compressed_files_are_read_under_any_name(tmp_path: Path, format_name: Format) -> None:
+    vectors = some(5_000)  # more than the first block of memory
+    write(tmp_path / "plain", vectors, format_name)
     data = (tmp_path / "plain").read_bytes()
     (tmp_path / "v.txt.gz").write_bytes(gzip.compress(data, 1))
     (tmp_path / "v").write_bytes(lzma.compress(data, preset=0))
@@ -138,7 +140,7 @@ def test_a_word_may_have_spaces_in_it_and_glove_has_no_header(tmp_path: Path) ->
     lines = "New York 1 2\nthe 3 4\nwindows 95 5 6\n. . . 7 8\n"
     (tmp_path / "words.txt").write_text(f"4 2\n{lines}")
     (tmp_path / "glove.txt").write_text("a 0 0\n" + lines.removesuffix("\n"))
-    (tmp_path / "fasttext.vec").write_text("4 2\n" + lines.replace("\n", " \n"))  # which ends lines with a blank
+    (tmp_path / "fasttext.vec").write_text("4 2\n" + lines.replace("\n", " \n"))  # which ends lines with a space
     expected = ["New York", "the", "windows 95", ". . ."]
     for name, first in (("words.txt", []), ("glove.txt", ["a"]), ("fasttext.vec", [])):
         back = read(tmp_path / name)

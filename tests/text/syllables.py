@@ -6,7 +6,7 @@ SYLLABLES = ["ka", "lo", "mi", "nu", "ra", "se", "ti", "vo", "zú", "pé"]
 
 
 def lines(count: int, seed: int = 0) -> list[str]:
-    """Sentences of words of one to four syllables, the short ones the commonest."""
+    """Sentences of words of one to four syllables, the short ones the most frequent."""
     draw = Random(seed)
     return [" ".join(_word(draw) for _ in range(draw.randint(4, 12))).capitalize() + "." for _ in range(count)]
 

@@ -1,4 +1,4 @@
-"""Words as letters."""
+"""Character ids of words."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""More pieces for a vocabulary: old ones keep their numbers, new ones save tokens."""
+"""Vocabulary extension: old tokens keep their ids, new ones shorten the text."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def old(request: pytest.FixtureRequest) -> Tokenizer:
 
 
 def expanded(new: Tokenizer, old: Tokenizer, texts: list[str]) -> list[list[int]]:
-    """Texts as the new vocabulary cuts them, with each piece cut further as the old one does it."""
+    """Texts encoded with the new vocabulary, each token split into tokens of the old one."""
     return [[part for number in row for part in old.split_piece(new.piece(number))] for row in new.encode(texts)]
 
 
@@ -120,7 +120,7 @@ def test_a_text_is_split_as_before_and_then_merged(kind: Kind) -> None:
 
 
 def test_a_merge_that_would_make_an_old_token_is_left_out() -> None:
-    """`abc` is made of `a` and `bc`; where a text has `ab` and `c`, a new merge of the two would make it, too."""
+    """`abc` is made of `a` and `bc`; where a text has `ab` and `c`, a new merge would make `abc` from them, too."""
     inner = train_library_tokenizer(["x"], TokenizerConfig(kind="bpe", vocabulary=261))
     base = Tokenizer(inner)
     old = with_pieces(base, ["bc", "abc", "ab", "cd"], [("b", "c"), ("a", "bc"), ("a", "b"), ("c", "d")])
@@ -134,7 +134,7 @@ def test_a_merge_that_would_make_an_old_token_is_left_out() -> None:
 
 
 def test_special_tokens_after_the_others_keep_their_ids(old: Tokenizer, tmp_path: Path) -> None:
-    """As ModernBERT, T5 and XLM-RoBERTa have them: the model's own pieces end before them."""
+    """As in ModernBERT, T5 and XLM-RoBERTa, whose model vocabulary ends before them."""
     inner = tokenizers.Tokenizer.from_str(old._inner.to_str())
     inner.add_special_tokens(["<first>", "<second>"])
     inner.add_tokens([AddedToken("plainword")])

@@ -1,4 +1,4 @@
-"""The report on a vocabulary counts what is there."""
+"""Fertility: the statistics of a tokenizer on a text."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tokenizers as GPT and GPT-2 were published: one special piece, or none but the unknown one."""
+"""Tokenizers as GPT and GPT-2 were published: one special token, or only the unknown one."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ TEXTS = ["Ka lo mi.", "", "  two  spaces", "élan 漢字", "ka"]
 
 
 def gpt2(folder: Path, **settings: Any) -> Path:
-    """Byte-level pieces; the text's end is the last of them, and nothing is set round a text."""
+    """Byte-level BPE; <|endoftext|> is the last token, and there are no special tokens around a text."""
     inner = tokenizers.Tokenizer(models.BPE())
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = decoders.ByteLevel()
@@ -29,7 +29,7 @@ def gpt2(folder: Path, **settings: Any) -> Path:
 
 
 def gpt(folder: Path, **settings: Any) -> Path:
-    """Pieces that tell where a word ends."""
+    """Tokens that mark the ends of words."""
     inner = tokenizers.Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"))
     inner.normalizer = normalizers.BertNormalizer(lowercase=True)
     inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

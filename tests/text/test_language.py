@@ -1,4 +1,4 @@
-"""Capitals and accents are treated as a text's language needs them."""
+"""Lowercasing and accent stripping follow the language of a text."""
 
 from functools import cache
 from pathlib import Path

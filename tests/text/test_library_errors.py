@@ -1,4 +1,4 @@
-"""Whatever a library throws becomes one line; what is ours, and what is a bug, goes on as it is."""
+"""Errors of the libraries become one line; our own errors and bugs pass."""
 
 import pytest
 

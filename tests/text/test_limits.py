@@ -1,4 +1,4 @@
-"""A small tokenizer file cannot cost much: rules that make texts far longer are refused before a text meets them."""
+"""A small tokenizer file cannot cost much: rules that make texts far longer are refused before they are applied."""
 
 import os
 import subprocess

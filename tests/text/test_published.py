@@ -1,4 +1,4 @@
-"""Folders with pieces alone, as they were first published, are read as transformers and SentencePiece read them."""
+"""Folders with a vocabulary only, as first published, are read as transformers and SentencePiece read them."""
 
 import json
 import struct
@@ -64,7 +64,7 @@ def test_names_in_special_tokens_map_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said", "line"),
+    ("name", "contents", "line"),
     [
         (
             "added_tokens.json",
@@ -80,9 +80,9 @@ def test_names_in_special_tokens_map_are_read(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_invalid_added_tokens_are_refused(name: str, said: Any, line: str, tmp_path: Path) -> None:
+def test_invalid_added_tokens_are_refused(name: str, contents: Any, line: str, tmp_path: Path) -> None:
     folder = vocabulary(tmp_path)
-    (folder / name).write_text(json.dumps(said))
+    (folder / name).write_text(json.dumps(contents))
     assert refused(folder) == line
 
 
@@ -94,11 +94,11 @@ def test_mpnets_vocabulary_has_its_own_special_tokens(tmp_path: Path) -> None:
     assert found.encode(["ka <mask>"]) == [[4, 6]]
 
 
-# ------------------------------------------------------------------------------------------------ pairs of bytes
+# ------------------------------------------------------------------------------------------------ byte-level BPE
 
 
 def byte_pairs(folder: Path, specials: list[str], **settings: Any) -> Path:
-    """vocab.json and merges.txt, and nothing of the library's own."""
+    """vocab.json and merges.txt, without tokenizer.json."""
     inner = tokenizers.Tokenizer(models.BPE())
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
@@ -124,7 +124,7 @@ def test_byte_level_bpe_is_read_as_transformers_reads_it(member: str, specials: 
     assert ours.encode_pair("ka", "lo")[0] == theirs("ka", "lo")["input_ids"]
     assert ours.decode(ours.encode(["Ka lo élan"])[0]) == "Ka lo élan"
     assert ours.template == (Template() if member == "GPT2" else Template((0,), (2, 2), (2,)))
-    if member == "Roberta":  # the blank before it belongs to it, as in the file that was published later
+    if member == "Roberta":  # the space before it belongs to it, as in the file published later
         assert ours.encode(["ka <mask>"])[0] == [*ours.encode(["ka"])[0], ours.mask_id]
 
 
@@ -154,7 +154,7 @@ def test_invalid_vocabularies_and_merges_are_refused(vocab: str, merges: str, li
 
 
 def trained(folder: Path, **settings: Any) -> Path:
-    """A small model, by its own library."""
+    """A small model, trained by SentencePiece."""
     spm = pytest.importorskip("sentencepiece")
     text = [*lines(300), "12, 34 élan ﬁne", "Ka, lo."] * 2
     spm.SentencePieceTrainer.train(
@@ -229,7 +229,7 @@ def test_a_bpe_model_merges_as_sentencepiece_does(tmp_path: Path) -> None:
 
 
 def message(*pieces: tuple[str, float, int], kind: int = 1) -> bytes:
-    """A model by hand, as protocol buffers have it."""
+    """A model written by hand as protocol buffers."""
 
     def field(number: int, data: bytes) -> bytes:
         return bytes([number << 3 | 2, len(data)]) + data

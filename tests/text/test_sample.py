@@ -1,4 +1,4 @@
-"""The text in the package: what its README says of it is so."""
+"""The sample text of the package is as its README describes it."""
 
 import lzma
 import re

@@ -1,4 +1,4 @@
-"""Vocabularies for T5: sentinels end them, one special piece ends a text, and none begins it."""
+"""Vocabularies for T5: sentinels end them, one special token ends a text, and none begins it."""
 
 import base64
 import json
@@ -45,7 +45,7 @@ def tokenizer() -> Tokenizer:
 
 @pytest.fixture(scope="module")
 def published(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder as T5 was published: SentencePiece's own normalizer, here with an empty table, and older settings."""
+    """A folder as T5 was published: SentencePiece's normalizer with an empty character map, and older settings."""
     folder = tmp_path_factory.mktemp("published")
     tokenizer.save(folder)
     written = json.loads((folder / "tokenizer.json").read_text())
@@ -160,7 +160,7 @@ def test_transformers_opens_what_is_saved_and_gives_the_same_ids(
 ) -> None:
     found = learnt(lowercase=lowercase)
     found.save(tmp_path, max_length=128)
-    if config:  # a T5 beside it must not bring T5's own normalizer
+    if config:  # config.json of a T5 must not bring T5's own normalizer
         (tmp_path / "config.json").write_text(json.dumps({"model_type": "t5", "architectures": ["T5Model"]}))
     theirs = opened(tmp_path)
     for text in [*lines(50, seed=1), *ODD]:
@@ -168,7 +168,7 @@ def test_transformers_opens_what_is_saved_and_gives_the_same_ids(
         assert theirs.decode(theirs(text)["input_ids"]) == found.decode(found.encode_pair(text)[0], keep_special=True)
     answer = theirs("Ka lo", "mi <extra_id_5>")
     assert answer["input_ids"] == found.encode_pair("Ka lo", "mi <extra_id_5>")[0]
-    assert set(answer) == {"input_ids", "attention_mask"}  # T5 does not take what tells two texts apart
+    assert set(answer) == {"input_ids", "attention_mask"}  # T5 takes no token_type_ids
     assert (theirs.pad_token_id, theirs.eos_token_id, theirs.unk_token_id) == (0, 1, 2)
     assert [theirs.bos_token, theirs.cls_token, theirs.sep_token, theirs.mask_token] == [None] * 4
     assert theirs.convert_tokens_to_ids([f"<extra_id_{place}>" for place in range(100)]) == list(found.sentinels)

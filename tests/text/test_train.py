@@ -1,4 +1,4 @@
-"""A vocabulary is learnt: the same from the same text, of the size that was asked for, in bounded memory."""
+"""Training a tokenizer: reproducible, of the requested size, in bounded memory."""
 
 import json
 import os
@@ -127,7 +127,7 @@ def test_every_letter_of_the_alphabet_can_begin_and_continue_a_word() -> None:
     assert len(letters) == 15
     assert all(f"##{letter}" in found for letter in letters)
     assert "." in found
-    assert "##." not in found  # punctuation is always a word of its own
+    assert "##." not in found  # punctuation is always a separate word
 
 
 def test_merges_have_the_minimum_frequency() -> None:
@@ -215,7 +215,7 @@ def test_exceptions_of_the_texts_pass() -> None:
     ],
 )
 def test_impossible_settings_are_refused(settings: dict[str, object], message: str) -> None:
-    # In a process of its own: here the types are checked first.
+    # In a separate process: here the types are checked first.
     script = f"from bertsmith.text.train import TokenizerConfig; TokenizerConfig(**{json.dumps(settings)})"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stderr.strip().endswith(f"RecipeError: {message}")

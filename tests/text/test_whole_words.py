@@ -1,4 +1,4 @@
-"""Whole words: the commonest have a number each, and all others share one."""
+"""Whole words: the most frequent have an id each, and all others share one."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def learnt(**settings: object) -> Tokenizer:
 def test_words_are_numbered_by_frequency() -> None:
     tokenizer = learnt(vocabulary=8, min_frequency=1)
     assert [tokenizer.piece(number) for number in range(8)] == ["<unk>", END, "the", "cat", "sat", "zebra", "'", ","]
-    assert learnt(vocabulary=100, min_frequency=2).vocabulary == 6  # of two, three and four times: nothing else
+    assert learnt(vocabulary=100, min_frequency=2).vocabulary == 6  # the words that occur two, three and four times
     assert train(lines(500), TokenizerConfig(kind="words", vocabulary=50)).vocabulary == 50
 
 

@@ -42,11 +42,11 @@ def elmo(config: ElmoConfig = SMALL) -> Elmo:
     [("elmo", 93_600_864, 93.6), ("elmo-medium", 28_027_744, 28.0), ("elmo-small", 13_593_312, 13.6)],
 )
 def test_it_has_as_many_parameters_as_the_published_ones(name: str, count: int, published: float) -> None:
-    """Of ELMo: 262 x 16 of characters, 197,120 + 2,048 for filters, twice 2,048 x 4,096 + 4,096 for highways, 2,048 x 512
-    + 512 to narrow them, and four times (512 + 512) x 16,384 + 16,384 + 4,096 x 512 for LSTMs.
+    """Of elmo: 262 x 16 for characters, 197,120 + 2,048 for filters, twice 2,048 x 4,096 + 4,096 for highways, 2,048 x
+    512 + 512 for the projection, and four times (512 + 512) x 16,384 + 16,384 + 4,096 x 512 for LSTMs.
 
-    The file that was published has 261 letters and so 16 numbers less, as nothing stands for filler. torch has two
-    biases for each gate, of which one would do."""
+    The published file has 261 characters, and so 16 numbers fewer, since it has none for padding. torch has two biases
+    for each gate where one would do."""
     shape = FAMILY[name]
     assert isinstance(shape, ElmoConfig)
     assert shape.parameter_count == count

@@ -13,7 +13,6 @@ TO_SPLIT = {
     "data/labelled/reader.py",
     "data/labelled/tables.py",
     "data/packing/plan.py",
-    "insight/evaluation.py",
     "objectives/word2vec.py",
     "tasks/text_to_text.py",
     "train/trainer.py",

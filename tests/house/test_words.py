@@ -29,20 +29,6 @@ TO_SWEEP: dict[str, set[str]] = {
         "data/shards/journal.py",
         "data/shards/prepare.py",
     },
-    "inference": {
-        "inference/few_shot.py",
-        "inference/minimal_pairs.py",
-        "inference/prompt.py",
-    },
-    "insight": {
-        "insight/alignment.py",
-        "insight/cells.py",
-        "insight/charts.py",
-        "insight/gradient_flow.py",
-        "insight/layers.py",
-        "insight/plots.py",
-        "insight/probes.py",
-    },
     "metrics": {
         "metrics/entities.py",
         "metrics/intervals.py",

@@ -208,7 +208,7 @@ def test_labels_that_cannot_be_told_apart_are_refused_in_one_line(tokenizer: Tok
         FewShotClassifier(made, tokenizer, {"a": "a"}, form)
     with pytest.raises(TextError, match=r"^label 'b': reads the same as 'a'\. Give it another name\.$"):
         FewShotClassifier(made, tokenizer, {"a": "good", "b": "good"}, form)
-    with pytest.raises(TextError, match=r"^label 'b': has no pieces to be scored by\. Give it a name in words\.$"):
+    with pytest.raises(TextError, match=r"^label 'b': has no tokens to be scored by\. Give it a name in words\.$"):
         FewShotClassifier(made, tokenizer, {"a": "good", "b": ""}, Template("{text}{label}"))
     with pytest.raises(TextError, match=r"^labels: do not fit a model of 2 positions\. Give them shorter names\.$"):
         FewShotClassifier(stirred(tokenizer, 2), tokenizer, LABELS, form)

@@ -164,7 +164,7 @@ def test_what_holds_no_pair_is_refused(tmp_path: Path) -> None:
     text.write_text("some text")
     assert refusal(text).startswith("P: has the unknown ending '.txt'. Known: .jsonl .tar")
     assert refusal(tmp_path / "none.jsonl").startswith("P: does not exist.")
-    with pytest.raises(RecipeError, match=r"most: 0 pairs of each phenomenon are none. Give at least 1."):
+    with pytest.raises(RecipeError, match=r"limit: 0 pairs of each phenomenon are none. Give at least 1."):
         read_minimal_pairs(empty, 0)
 
 

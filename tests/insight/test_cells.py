@@ -47,7 +47,7 @@ def test_a_trace_is_what_the_network_remembers(cell: Cell) -> None:
 def test_properties_are_what_a_reader_sees() -> None:
     assert told("inside quotes") == ['"', "no", ",", "not", "(", "ever", ")", "so", '"', "b", "c"]
     assert told("inside brackets") == ["(", "ever"]
-    assert told("behind a capital") == ["He", "Anna", "A"]
+    assert told("after a capital") == ["He", "Anna", "A"]
     assert told("inside quotes", "\u201cyes\u201d he") == ["\u201c", "yes"]
     assert told("inside quotes", "it's 'Oh, it's late!' she") == ["'", "Oh", ",", "it", "'", "s", "late", "!"]
     assert len(told("inside quotes", '"' + "ab " * 900)) < 700  # left open by mistake

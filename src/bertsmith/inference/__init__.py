@@ -1,7 +1,6 @@
-"""A trained model in a person's hands: `load` opens a folder as a `model`; then `fill` blanks, make `vectors`, ask how
-likely a text is (`likelihood`), and which of two (`minimal`), let it go on with one (`generate`) or say it in another
-language (`translate`), or classify by examples that it is shown (`shots`). What it was fine-tuned for, it says by its
-task. `words` asks word vectors.
+"""Inference: `load` opens a model folder as a `model`, whose calls are fill-mask (`fill`), embeddings (`embedder`,
+`semantic_search`), log-likelihood (`likelihood`), minimal pairs, generation (`generate`), translation (`translate`),
+few-shot prompting (`few_shot`) and the predictions of its task. `word_vectors` has neighbours and analogies.
 """
 
 from bertsmith.inference.fill import FilledText, WordPrediction

@@ -11,39 +11,39 @@ from bertsmith.random_bits import mix
 from bertsmith.text.language import is_word
 from bertsmith.text.tokenizer import Tokenizer
 
-MIN_TOKENS, MAX_TOKENS = 8, 24  # tokens: enough to guess from, short enough to read
+MIN_TOKENS, MAX_TOKENS = 8, 24  # tokens of a sentence: enough context, and short enough to read
 
 
 @dataclass(frozen=True)
 class Cloze:
-    """A sentence with a blank, and the word that stood there."""
+    """A sentence with one word masked, and that word."""
 
     text: str
     truth: str
 
 
 def cloze_sentences(shards: Shards, tokenizer: Tokenizer, count: int) -> list[Cloze]:
-    """So many sentences spread over the text; the word taken out is whole and of three letters or more.
+    """`count` sentences spread over the text; the masked word is one token of three letters or more.
 
-    Where there are too few such, as in scripts without spaces, shorter words are taken, and parts of long sentences.
+    Where there are none, as in scripts without spaces, shorter words and truncated sentences are taken.
     """
     found: list[Cloze] = []
-    for least, cut in ((3, False), (1, False), (1, True)):
-        for sentence, ids in islice(_sentences(shards, cut), 20 * count):
-            places = [place for place in range(2, len(ids) - 1) if _is_word(ids, place, tokenizer, least)]
-            if not places or len(found) == count:
+    for min_letters, truncate in ((3, False), (1, False), (1, True)):
+        for sentence, ids in islice(_sentences(shards, truncate), 20 * count):
+            positions = [one for one in range(2, len(ids) - 1) if _is_word(ids, one, tokenizer, min_letters)]
+            if not positions or len(found) == count:
                 continue
-            place = places[int(mix(sentence)) % len(places)]
-            truth = tokenizer.readable(int(ids[place]))
-            blank = [*ids[:place].tolist(), tokenizer.mask_id, *ids[place + 1 :].tolist()]
-            found.append(Cloze(tokenizer.decode(blank, keep_special=True), truth))
+            position = positions[int(mix(sentence)) % len(positions)]
+            truth = tokenizer.readable(int(ids[position]))
+            masked = [*ids[:position].tolist(), tokenizer.mask_id, *ids[position + 1 :].tolist()]
+            found.append(Cloze(tokenizer.decode(masked, keep_special=True), truth))
         if found:
             break
     return found
 
 
 def openings(shards: Shards, tokenizer: Tokenizer, count: int) -> list[str]:
-    """The first half of so many sentences; where the vocabulary has sentinels, whole ones with two pieces taken out."""
+    """The first halves of `count` sentences, as prompts; for T5, sentences with two tokens replaced by a sentinel."""
     found = []
     for _, ids in islice(_sentences(shards), count):
         row, half = ids.tolist(), len(ids) // 2
@@ -53,9 +53,9 @@ def openings(shards: Shards, tokenizer: Tokenizer, count: int) -> list[str]:
 
 
 def _sentences(shards: Shards, truncate: bool = False) -> Iterator[tuple[int, np.ndarray]]:
-    """Sentences of a length that is good to read, spread over the text: their numbers and pieces.
+    """Sentences of `MIN_TOKENS` to `MAX_TOKENS`, spread over the text: their numbers and token ids.
 
-    `cut`: of longer ones the beginning, too.
+    `truncate`: also the beginnings of longer ones.
     """
     starts = np.concatenate([[0], shards.sentence_ends[:-1]])
     lengths = shards.sentence_ends - starts

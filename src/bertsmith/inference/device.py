@@ -1,4 +1,4 @@
-"""The device that a model is used on: the fastest that works here, unless one is named."""
+"""The device of a loaded model: the fastest of this machine, unless one is named."""
 
 import torch
 
@@ -8,7 +8,7 @@ REMEDY = "Use auto, cpu, cuda, or cuda:1 and so on"
 
 
 def resolve_device(name: str | torch.device = "auto") -> torch.device:
-    """The device asked for; `auto` takes a GPU where there is one that this torch can use, else the CPU."""
+    """The named device; `auto` is a GPU that this torch can use, else the CPU."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() and _works("cuda") else "cpu")
     try:
@@ -23,7 +23,7 @@ def resolve_device(name: str | torch.device = "auto") -> torch.device:
 
 
 def _works(name: str) -> bool:
-    """Whether a GPU computes: a driver may be there without a GPU, and a GPU without kernels for it in this torch."""
+    """Whether a GPU computes: there may be a driver without a GPU, or a GPU that this torch has no kernels for."""
     try:
         return bool((torch.ones(1, device=name) + 1).item() == 2)
     except (RuntimeError, AssertionError):  # out of memory, no kernel image, no such ordinal

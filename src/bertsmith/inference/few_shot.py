@@ -1,7 +1,7 @@
 """Few-shot prompting: a causal model classifies after a few examples in its prompt. Brown et al. 2020.
 
-A prompt holds labelled examples and a text without its label; the words of each label are scored as what comes next,
-and the likeliest label wins. No weight ever changes: whatever is learnt is learnt while reading.
+A prompt holds labelled examples (shots) and a text without its label; the words of each label are scored as the
+continuation, and the most probable label is the prediction. No weight is changed.
 """
 
 import warnings
@@ -28,17 +28,17 @@ from bertsmith.text.tokenizer import Tokenizer
 Text = str | tuple[str, str]  # one text, or a pair
 TokenIds = tuple[int, ...]
 
-CONTENT_FREE = "N/A"  # a text that says nothing: Zhao et al. 2021, section 4
+CONTENT_FREE = "N/A"  # the content-free input of Zhao et al. 2021, section 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class FewShotConfig:
-    """How a model is asked."""
+    """Settings of few-shot classification."""
 
     shots: tuple[int, ...] = (0, 1, 2, 4, 8)  # examples in a prompt
-    template: str | None = None  # how an example is written; None: by the number of its texts
-    label_words: dict = field(default_factory=dict)  # of labels: the words that stand for them
-    calibrate: bool = False  # also less what is said of a text that says nothing
+    template: str | None = None  # how an example is written; None: the default for one text or two
+    label_words: dict = field(default_factory=dict)  # by label, the words that stand for it in the prompt
+    calibrate: bool = False  # also report scores calibrated by a content-free input
 
     def __post_init__(self) -> None:
         if not self.shots or min(self.shots) < 0:
@@ -51,37 +51,37 @@ class FewShotConfig:
 
 @dataclass(frozen=True)
 class FewShotPredictions:
-    """What a model said of some texts."""
+    """Scores of all labels for some texts."""
 
     labels: tuple[str, ...]
-    log_likelihoods: Float64[np.ndarray, "P C"]  # the logarithm of each label's likelihood after each prompt
-    content_free: Float64[np.ndarray, "P C"] | None  # the same where the text says nothing
+    log_likelihoods: Float64[np.ndarray, "P C"]  # log-likelihood of each label after each prompt
+    content_free: Float64[np.ndarray, "P C"] | None  # the same with the content-free input as text
     shots: Int64[np.ndarray, "P"]  # examples in each prompt
-    truncated: Int64[np.ndarray, "P"]  # pieces of each text that did not fit
+    truncated: Int64[np.ndarray, "P"]  # tokens of each text that did not fit
 
     @property
     def calibrated(self) -> Float64[np.ndarray, "P C"]:
-        """Less what the labels are worth by themselves, and by the examples: Zhao et al. 2021, section 5."""
+        """Contextual calibration: log-likelihoods minus those of the content-free input. Zhao et al. 2021, sec. 5."""
         return self.log_likelihoods if self.content_free is None else self.log_likelihoods - self.content_free
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """The likeliest label of each text, and the chance of each."""
-        chances = np.exp(self.calibrated - self.calibrated.max(1, keepdims=True))
-        chances /= chances.sum(1, keepdims=True)
+        """The most probable label of each text, and the probability of each label."""
+        probabilities = np.exp(self.calibrated - self.calibrated.max(1, keepdims=True))
+        probabilities /= probabilities.sum(1, keepdims=True)
         best = self.calibrated.argmax(1)
         return [
             {"label": self.labels[one], "probabilities": dict(zip(self.labels, row.tolist(), strict=True))}
-            for one, row in zip(best, chances, strict=True)
+            for one, row in zip(best, probabilities, strict=True)
         ]
 
 
 class FewShotClassifier:
-    """A model that tells the next token, the labels it chooses among, and how examples are written."""
+    """A causal language model as a classifier: its labels, and the template of its prompts."""
 
     def __init__(
         self, objective: CausalLM, tokenizer: Tokenizer, labels: Mapping[str, str], template: Template
     ) -> None:
-        """`labels` have the words that stand for each in a prompt."""
+        """`labels` map each label to its words in a prompt."""
         self.objective, self.tokenizer, self.labels, self.template = objective, tokenizer, labels, template
         if len(labels) < 2:
             raise TextError("labels", f"there is no choice among {len(labels)}", "Give at least two")
@@ -89,15 +89,15 @@ class FewShotClassifier:
         owners: dict[TokenIds, str] = {}
         for label, pieces in zip(labels, self._label_ids, strict=True):
             if not pieces:
-                raise TextError(f"label '{label}'", "has no pieces to be scored by", "Give it a name in words")
+                raise TextError(f"label '{label}'", "has no tokens to be scored by", "Give it a name in words")
             if pieces in owners:
                 raise TextError(f"label '{label}'", f"reads the same as '{owners[pieces]}'", "Give it another name")
             owners[pieces] = label
         length = objective.trunk.config.max_length
-        self._prefix_ids = tokenizer.template.before  # as before any prompt: nothing in GPT-2
+        self._prefix_ids = tokenizer.template.before  # special tokens before a prompt: none in GPT-2
         self._max_prompt_length = (
             length + 1 - len(self._prefix_ids) - max(map(len, owners))
-        )  # the last piece is guessed, not read
+        )  # the last token is predicted, not read
         if self._max_prompt_length < 1:
             raise TextError("labels", f"do not fit a model of {length} positions", "Give them shorter names")
 
@@ -110,10 +110,10 @@ class FewShotClassifier:
         calibrate: bool = False,
         batch_tokens: int = BATCH_TOKENS,
     ) -> FewShotPredictions:
-        """What the model says of each text after its own examples, of which it is shown the first that fit.
+        """Score the labels for each text after its shots, of which the first that fit are used.
 
-        Where there are keys, those that are shown stand in an order drawn by the text's key. A text that does not fit
-        alone loses its beginning.
+        With `order_keys`, the shots of a text are permuted by its key. A text that does not fit alone loses its
+        beginning.
         """
         questions = self._encode([self.template.question(one) for one in texts])
         distinct = list(dict.fromkeys(chain.from_iterable(shots)))
@@ -127,12 +127,12 @@ class FewShotClassifier:
             left = self._max_prompt_length - max(len(question), len(free))
             count = int(np.searchsorted(np.cumsum([len(one) for one in own]), left, side="right"))
             order = range(count) if order_keys is None else permute(np.arange(count), count, order_keys[number])
-            before = tuple(chain.from_iterable(own[place] for place in order))
+            before = tuple(chain.from_iterable(own[index] for index in order))
             prompts.append(before + question[-self._max_prompt_length :])
             empty.append(before + free[-self._max_prompt_length :])
             shown.append(count)
-        asked = [*prompts, *empty] if calibrate else prompts
-        framed = [self._prefix_ids + prompt or (self.tokenizer.start_id,) for prompt in asked]
+        contexts = [*prompts, *empty] if calibrate else prompts
+        framed = [self._prefix_ids + prompt or (self.tokenizer.start_id,) for prompt in contexts]
         found = score_answers(self.objective, framed, self._label_ids, batch_tokens)
         return FewShotPredictions(
             labels=tuple(self.labels),
@@ -145,18 +145,20 @@ class FewShotClassifier:
     def evaluate(
         self, examples: Mapping[int, Example], pool: DemonstrationPool, count: int, seed: int, calibrate: bool = False
     ) -> dict[str, float]:
-        """The share of examples said right with so many shots, and how many did not have them all, or were cut."""
+        """Accuracy with `count` shots, and the numbers of prompts with fewer shots and of truncated texts."""
         shots = [pool.draw(count, seed, number) for number in examples]
         keys = [int(mix(seed, DRAW_ORDER, number)) for number in examples]
-        heard = self.predict([one.texts for one in examples.values()], shots, order_keys=keys, calibrate=calibrate)
-        gold, names = np.array([one.label for one in examples.values()]), np.array(heard.labels)
-        figures = {"accuracy": float((names[heard.log_likelihoods.argmax(1)] == gold).mean())}
+        predictions = self.predict(
+            [one.texts for one in examples.values()], shots, order_keys=keys, calibrate=calibrate
+        )
+        gold, names = np.array([one.label for one in examples.values()]), np.array(predictions.labels)
+        figures = {"accuracy": float((names[predictions.log_likelihoods.argmax(1)] == gold).mean())}
         if calibrate:
-            figures["calibrated"] = float((names[heard.calibrated.argmax(1)] == gold).mean())
+            figures["calibrated"] = float((names[predictions.calibrated.argmax(1)] == gold).mean())
         return {
             **figures,
-            "fewer_shots": int((heard.shots < count).sum()),
-            "truncated": int((heard.truncated > 0).sum()),
+            "fewer_shots": int((predictions.shots < count).sum()),
+            "truncated": int((predictions.truncated > 0).sum()),
         }
 
     def _demonstration(self, example: Example) -> str:
@@ -179,10 +181,10 @@ def classify_few_shot(
     template: str | None = None,
     calibrate: bool = False,
 ) -> list[dict[str, Any]]:
-    """The label of each text, and the chance of each label, after all examples that fit before it, in their order.
+    """The label of each text and the probability of each label, after all examples that fit before it, in order.
 
-    Labels that are not given are those of the examples. A calibrated chance is told by how much likelier a label is
-    than after a text that says nothing.
+    `labels` are those of the examples by default. Calibrated probabilities compare a label with its likelihood after
+    a content-free input.
     """
     if isinstance(texts, str):
         raise TextError("texts", "is one text, not several", "Put it into a list")
@@ -194,15 +196,17 @@ def classify_few_shot(
     given = dict.fromkeys(label for _, label in examples) if labels is None else labels
     words = labels if isinstance(labels, Mapping) else {label: label for label in given}
     form = Template.of(template, max(map(len, asked), default=1))
-    heard = FewShotClassifier(objective, tokenizer, words, form).predict(
+    predictions = FewShotClassifier(objective, tokenizer, words, form).predict(
         asked, [shown] * len(asked), calibrate=calibrate
     )
-    for number, (count, cut) in enumerate(zip(heard.shots.tolist(), heard.truncated.tolist(), strict=True), 1):
+    for number, (count, cut) in enumerate(
+        zip(predictions.shots.tolist(), predictions.truncated.tolist(), strict=True), 1
+    ):
         if count < len(shown):
             warnings.warn(f"text {number}: only {count} of {len(shown)} examples fit before it", stacklevel=3)
         if cut:
             warnings.warn(f"text {number}: {cut} of its tokens were not read", stacklevel=3)
-    return heard.to_dicts()
+    return predictions.to_dicts()
 
 
 def _texts(text: Text) -> Texts:
@@ -213,33 +217,33 @@ def _texts(text: Text) -> Texts:
 def score_answers(
     objective: CausalLM, prompts: Sequence[TokenIds], answers: Sequence[TokenIds], batch_tokens: int = BATCH_TOKENS
 ) -> Float64[np.ndarray, "P C"]:
-    """The logarithm of the likelihood of each answer after each prompt: the sum over its pieces.
+    """The log-likelihood of each answer after each prompt: the sum over its tokens.
 
-    The last piece of an answer is guessed and not read, so that for answers of one piece a prompt is read once; and an
-    answer that begins as another does is guessed along the other's way.
+    The last token of an answer is predicted and not read, so that for answers of one token a prompt is read once;
+    answers that share a prefix share its computation.
     """
     once = {prompt: number for number, prompt in enumerate(dict.fromkeys(prompts))}
-    ways = _shared_prefixes(answers)
-    rows = [(prompt, way) for prompt in once for way in ways]
+    prefixes = _shared_prefixes(answers)
+    rows = [(prompt, prefix) for prompt in once for prefix in prefixes]
     device, training = objective.trunk.embedding.weight.device, objective.training
     found, owners = [torch.empty(0, device=device)], [np.empty(0, np.int64)]
     objective.eval()
     try:
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            for some in batch_by_length([len(prompt) + len(way) for prompt, way in rows], batch_tokens):
+            for some in batch_by_length([len(prompt) + len(prefix) for prompt, prefix in rows], batch_tokens):
                 taken = [rows[row] for row in some]
-                ids = [np.array([*prompt, *way], np.int32) for prompt, way in taken]
+                ids = [np.array([*prompt, *prefix], np.int32) for prompt, prefix in taken]
                 tokens = pack_rows([Row(one, np.zeros_like(one)) for one in ids])
                 chosen, targets = list[NDArray[np.int64]](), list[NDArray[np.int64]]()
-                for (prompt, way), begin in zip(taken, tokens.bounds.tolist(), strict=False):
-                    places, pieces, numbers = ways[way]
-                    chosen.append(begin + len(prompt) - 1 + places)
+                for (prompt, prefix), begin in zip(taken, tokens.bounds.tolist(), strict=False):
+                    offsets, pieces, numbers = prefixes[prefix]
+                    chosen.append(begin + len(prompt) - 1 + offsets)
                     targets.append(pieces)
                     owners.append(once[prompt] * len(answers) + numbers)
-                asked = [torch.from_numpy(np.concatenate(parts)) for parts in (chosen, targets)]
+                arrays = [torch.from_numpy(np.concatenate(parts)) for parts in (chosen, targets)]
                 found.append(
                     token_log_probabilities(
-                        objective, Batch(tokens=tokens, target_positions=asked[0], targets=asked[1]).to(device)
+                        objective, Batch(tokens=tokens, target_positions=arrays[0], targets=arrays[1]).to(device)
                     )
                 )
     finally:
@@ -250,10 +254,10 @@ def score_answers(
 
 
 def _shared_prefixes(answers: Sequence[TokenIds]) -> dict[TokenIds, Int64[np.ndarray, "3 N"]]:
-    """What must be read behind a prompt; and, along each way, where it is asked, for which piece, of which answer."""
-    ways: dict[TokenIds, list[tuple[int, int, int]]] = {}
+    """The distinct continuations to read after a prompt; for each, the offset, target token and answer number."""
+    prefixes: dict[TokenIds, list[tuple[int, int, int]]] = {}
     for number in sorted(range(len(answers)), key=lambda number: -len(answers[number])):
         body = answers[number][:-1]
-        along = next((way for way in ways if way[: len(body)] == body), body)
-        ways.setdefault(along, []).extend((place, piece, number) for place, piece in enumerate(answers[number]))
-    return {way: np.array(asked, np.int64).T for way, asked in ways.items()}
+        shared = next((prefix for prefix in prefixes if prefix[: len(body)] == body), body)
+        prefixes.setdefault(shared, []).extend((offset, piece, number) for offset, piece in enumerate(answers[number]))
+    return {prefix: np.array(targets, np.int64).T for prefix, targets in prefixes.items()}

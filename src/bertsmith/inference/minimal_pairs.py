@@ -36,7 +36,7 @@ ARCHIVE_ERRORS = (tarfile.TarError, EOFError, OSError, lzma.LZMAError, zlib.erro
 
 @dataclass(frozen=True, kw_only=True)
 class MinimalPair:
-    """A good sentence, a bad one, and what is wrong with it."""
+    """A grammatical and an ungrammatical sentence that differ in one phenomenon."""
 
     phenomenon: str  # BLiMP's UID; without one, the name of the file
     field: str = ""  # of linguistics: morphology, syntax, semantics, syntax_semantics
@@ -47,7 +47,7 @@ class MinimalPair:
 
 @dataclass(frozen=True, kw_only=True)
 class MinimalPairScores:
-    """How often a model held the good sentence to be more probable. Parts of one.
+    """Accuracy on minimal pairs: the share of pairs whose good sentence has the higher likelihood.
 
     A tie counts as wrong, as BLiMP has it: the good sentence must be strictly more probable.
     """
@@ -60,14 +60,14 @@ class MinimalPairScores:
     ties: int
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON values."""
+        """The fields as JSON values."""
         return asdict(self)
 
 
 def read_minimal_pairs(path: str | Path, limit: int | None = None) -> list[MinimalPair]:
-    """The pairs in a .jsonl file, a folder of them, or a tar archive; of each phenomenon the first `most`."""
+    """The pairs in a .jsonl file, a folder of them, or a tar archive; of each phenomenon the first `limit`."""
     if limit is not None and limit < 1:
-        raise RecipeError("most", f"{limit} pairs of each phenomenon are none", "Give at least 1")
+        raise RecipeError("limit", f"{limit} pairs of each phenomenon are none", "Give at least 1")
     taken: Counter[str] = Counter()
     pairs = []
     for place, name, blocks in _files(Path(path)):
@@ -89,7 +89,7 @@ def evaluate(
     device: torch.device | str | None = None,
     batch_tokens: int = BATCH_TOKENS,
 ) -> MinimalPairScores:
-    """Which sentence of each pair the model prefers, by the (pseudo-)log-likelihood of the whole."""
+    """Score the pairs by the (pseudo-)log-likelihood of the whole sentences."""
     texts = [text for pair in pairs for text in (pair.good, pair.bad)]
     totals = [
         scored.log_likelihood
@@ -99,7 +99,7 @@ def evaluate(
 
 
 def accuracies(pairs: Sequence[MinimalPair], log_likelihoods: Sequence[tuple[float, float]]) -> MinimalPairScores:
-    """The same from scores that are known: of the good and of the bad sentence of each pair."""
+    """Accuracies from the log-likelihoods of the good and the bad sentence of each pair."""
     right = [good > bad for good, bad in log_likelihoods]
 
     def by(group: Callable[[MinimalPair], str]) -> dict[str, float]:
@@ -125,7 +125,7 @@ def _mean(numbers: Sequence[float]) -> float:
 
 
 def _files(path: Path) -> Iterator[tuple[str, str, Iterator[bytes]]]:
-    """The JSON-lines files behind a path: where each is, what it is called, and its bytes."""
+    """The JSON-lines files of a path: the location, the name and the bytes of each."""
     if path.is_file() and path.name.lower().endswith(ARCHIVES):
         yield from _members(path)
         return
@@ -137,7 +137,7 @@ def _files(path: Path) -> Iterator[tuple[str, str, Iterator[bytes]]]:
 
 
 def _members(path: Path) -> Iterator[tuple[str, str, Iterator[bytes]]]:
-    """The same of an archive, whose files are read as they come by; nothing is ever written to disk."""
+    """The files of an archive, read as a stream; nothing is written to disk."""
     with _explained(path), open_decompressed(path) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
         for number, member in enumerate(archive):
             if number >= MAX_ARCHIVE_FILES:
@@ -163,7 +163,7 @@ def _blocks(archive: tarfile.TarFile, member: tarfile.TarInfo, place: str) -> It
 
 @contextmanager
 def _explained(place: object) -> Iterator[None]:
-    """Turn what the unpackers throw into one line."""
+    """Turn the errors of the decompressors into one line."""
     try:
         yield
     except ARCHIVE_ERRORS as error:
@@ -172,7 +172,7 @@ def _explained(place: object) -> Iterator[None]:
 
 
 def _read(blocks: Iterator[bytes], place: str, stem: str) -> Iterator[MinimalPair]:
-    """The pairs in one file; a line that holds none is refused."""
+    """The pairs of one file; a line without a pair is refused."""
     cleaner = Cleaner("fail", MAX_LINE_CHARACTERS, Counter())
     for first, lines in clean_lines(blocks, place, cleaner):
         for number, line in enumerate(lines, first):

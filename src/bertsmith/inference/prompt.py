@@ -1,4 +1,4 @@
-"""Prompts: how labelled examples are written one behind the other, and which of them are shown before a text."""
+"""Few-shot prompts: the template of an example, and the choice of the shots before a text."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,9 +15,7 @@ Texts = tuple[str, ...]  # one text, or a pair
 TEMPLATES = {1: "{text} => {label}\n", 2: "{text} | {second} => {label}\n"}  # by the number of texts
 FIELD = re.compile(r"\{(text|second)\}")
 YES_NO = {"entailment": "yes", "neutral": "maybe", "contradiction": "no", "not_entailment": "no"}
-GLUE_LABEL_WORDS: dict[
-    str, dict[str, str]
-] = {  # what the classes of GLUE are called in a prompt, in common words of few pieces
+GLUE_LABEL_WORDS: dict[str, dict[str, str]] = {  # the words for the classes of GLUE: common, and of few tokens
     "CoLA": {"0": "wrong", "1": "right"},
     "SST-2": {"0": "negative", "1": "positive"},
     "MRPC": {"0": "different", "1": "same"},
@@ -27,16 +25,14 @@ GLUE_LABEL_WORDS: dict[
     "RTE": YES_NO,
     "WNLI": {"0": "no", "1": "yes"},
 }
-DRAW_CLASS, DRAW_EXAMPLE, DRAW_ORDER = range(
-    3
-)  # what a draw is for: the class whose turn it is, one of its examples, or their order
+DRAW_CLASS, DRAW_EXAMPLE, DRAW_ORDER = range(3)  # random streams: the order of classes, an example, the order of shots
 
 
 class Template:
-    """How an example is written: first what is asked, and behind it the label.
+    """The template of an example: its texts first, then its label.
 
-    The blank before a label goes with the label, as pieces of byte-level vocabularies have it: so what is asked is cut
-    into the same pieces whatever is answered.
+    The space before a label belongs to the label, as in tokens of byte-level BPE, so that the question has the same
+    tokens with every label.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -50,11 +46,11 @@ class Template:
 
     @classmethod
     def of(cls, pattern: str | None, texts: int) -> "Template":
-        """The form that was given, or the one for so many texts."""
+        """The given template, or the default for this number of texts."""
         return cls(TEMPLATES[min(texts, 2)] if pattern is None else pattern)
 
     def question(self, texts: Texts) -> str:
-        """An example up to its label. Texts are put on one line, for lines part examples."""
+        """An example up to its label. Texts are put on one line, since a line break separates examples."""
         if len(texts) != self.text_count:
             fact = f"{self.pattern!r} has a place for {self.text_count} and not for {len(texts)} texts"
             raise RecipeError("template", fact, "Write {text} for one, {text} and {second} for two")
@@ -62,7 +58,7 @@ class Template:
         return FIELD.sub(lambda found: values[found[1]], self._head)
 
     def answer(self, label_words: str) -> str:
-        """A label as it goes on with the question."""
+        """A label as the continuation of the question."""
         return self._gap + label_words
 
     def demonstration(self, texts: Texts, label_words: str) -> str:
@@ -73,8 +69,8 @@ class Template:
 class DemonstrationPool:
     """Labelled examples to draw shots from.
 
-    What is drawn for a text is a pure function of the seed and the text's number. The classes take turns, in an order
-    of their own for each text; and fewer shots are the first of more, so that shots differ in nothing but their number.
+    The shots of a text are a pure function of the seed and the text's number. The classes take turns, in a random order
+    for each text; k shots are the first k of more, so that runs differ only in the number of shots.
     """
 
     def __init__(self, examples: Sequence[Example]) -> None:
@@ -85,7 +81,7 @@ class DemonstrationPool:
         self._members = [np.array(members[label]) for label in sorted(members)]
 
     def draw(self, count: int, seed: int, number: int) -> list[Example]:
-        """So many examples for a text, or all there are."""
+        """`count` examples for a text, or all if there are fewer."""
         return [self.examples[one] for one in islice(self._turns(seed, number), count)]
 
     def _turns(self, seed: int, number: int) -> Iterator[int]:

@@ -1,6 +1,6 @@
-"""Looking at what a run has done.
+"""Pages and pictures about models: reports, evaluations, leaderboards, probes and model cards.
 
-`draw` turns figures into curves, `report` puts curves, examples and facts on one page that needs no network, `table`
-does so with results side by side, `probes` reads labels off every layer and `layers` draws what it finds; `card` is the
-page that travels with a model folder.
+`charts` draws learning curves, `report` is the page of a pretraining run and `evaluation` that of fine-tuning, `table`
+has results side by side, `probes` fits linear classifiers to every layer and `layers` draws their accuracy;
+`model_card` is the README of a model folder. Pages load nothing from the network.
 """

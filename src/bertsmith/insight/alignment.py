@@ -1,4 +1,4 @@
-"""The alignment picture: how much each word written was taken from each that was read. Bahdanau et al. 2015."""
+"""The alignment picture: attention weights between the tokens of a translation and its source. Bahdanau et al. 2015."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from bertsmith.insight.page import html_page
 SUFFIXES = (".html", ".png")
 ALTERNATIVE = "write .html, which needs nothing"
 CELL, LETTER, SLANT = 26, 7.4, 0.72  # sizes in a drawing: of a square, of a letter, and what of its length a name rises
-LEAD = "Each row is a word that was written, each column one that was read: the darker, the more was taken from it."
+LEAD = "Attention weights: a row for each token of the translation, a column for each token of the source."
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def page(title: str, alignments: Sequence[Alignment]) -> str:
 
 
 def svg(one: Alignment) -> str:
-    """One picture as SVG, its squares as dark as the weights; pointed at, a square tells its own."""
+    """One picture as SVG, its squares as dark as the weights; pointing at a square shows its weight."""
     left = 16 + LETTER * max(map(len, one.target), default=0)
     top = 20 + LETTER * SLANT * max(map(len, one.source), default=0)
     ahead = LETTER * SLANT * len(one.source[-1]) if one.source else 0  # slanted names reach beyond the last column
@@ -67,9 +67,9 @@ def svg(one: Alignment) -> str:
         parts.append(f'<text class="value" {place}>{escape(word)}</text>')
         for column, (name, weight) in enumerate(zip(one.source, one.weights[row].tolist(), strict=True)):
             where = f'x="{left + CELL * column:.1f}" y="{top + CELL * row:.1f}" width="{CELL - 1}" height="{CELL - 1}"'
-            told = f"<title>{escape(word)} from {escape(name)}: {weight:.2f}</title>"
+            tooltip = f"<title>{escape(word)} from {escape(name)}: {weight:.2f}</title>"
             look = f'style="fill:var(--tone1);stroke:var(--line)" fill-opacity="{weight:.3f}"'
-            parts.append(f"<rect {where} {look}>{told}</rect>")
+            parts.append(f"<rect {where} {look}>{tooltip}</rect>")
     caption = f"<figcaption><h3>{escape(one.title)}</h3></figcaption>"
     label = escape(f"What each word was taken from: {one.title}", quote=True)
     size = f'viewBox="0 0 {width:.0f} {height:.0f}" style="max-width:{width:.0f}px" role="img" aria-label="{label}"'

@@ -1,8 +1,8 @@
-"""Single cells over a text: each token in the colour of one number that the network remembers behind it.
+"""Interpretable cells of a recurrent network: each token coloured by the value of one cell after it.
 
-Some such numbers can be read: one tells that a quotation is open, another how far a sentence has come. Karpathy et al.
-2015, "Visualizing and Understanding Recurrent Networks". Here those are looked for that go with something a reader
-sees, too: they are chosen by the first half of a text, and shown and judged by the second.
+Some cells can be interpreted: one is on inside quotes, another counts the length of the sentence. Karpathy et al. 2015,
+"Visualizing and Understanding Recurrent Networks". Cells are selected by their correlation with such a feature in the
+first half of a text, and shown and evaluated on the second.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,15 +29,15 @@ MAX_QUOTATION = (
 MAX_CHARACTERS = 1200  # characters of a text that a picture shows
 COLUMNS = 100  # of a line of a PNG
 LEAD = (
-    "Each text is coloured by one number of the network's state, orange above nought and blue below. The number was "
-    "chosen because it goes with the property in the first half of the text; what is shown, and how well it goes with "
-    "it (r), is from the second half."
+    "Each text is coloured by the value of one cell, orange above zero and blue below. The cell was selected by its "
+    "correlation with the feature in the first half of the text; the text shown and the correlation (r) are of the "
+    "second half."
 )
 
 
 @dataclass(frozen=True)
 class InterpretableCell:
-    """A cell and the property that it goes with."""
+    """A cell and the feature that it correlates with."""
 
     layer: int  # counted from one
     unit: int
@@ -61,7 +61,7 @@ def find_cells(trunk: Recurrent, tokenizer: Tokenizer, text: str) -> tuple[list[
 
 @torch.inference_mode()
 def cell_states(trunk: Recurrent, ids: Int[Tensor, "L"]) -> Float[Tensor, "L N"]:
-    """What every cell of every layer holds behind every token, from -1 to 1; of an LSTM what it keeps."""
+    """The value of every cell of every layer after every token, from -1 to 1; of an LSTM, tanh of the cell state."""
     stack, found = trunk.stack, []
     embedded = trunk.embedding(ids.to(trunk.embedding.weight.device))
     state = embedded.new_zeros(1, stack.state_size)
@@ -76,7 +76,7 @@ def cell_states(trunk: Recurrent, ids: Int[Tensor, "L"]) -> Float[Tensor, "L N"]
 
 
 def text_features(text: str, spans: Sequence[Span]) -> dict[str, Float64[np.ndarray, "L"]]:
-    """What a reader could say of each token behind which he has come, as numbers."""
+    """Features of the text after each token, as numbers: inside quotes, position in the sentence and others."""
     quoted, bracketed, column, upper = (np.zeros(len(text) + 1) for _ in range(4))
     inside, opened, depth, place, capital = "", 0, 0, 0, 0
     for number, letter in enumerate(text):
@@ -97,13 +97,13 @@ def text_features(text: str, spans: Sequence[Span]) -> dict[str, Float64[np.ndar
         "inside quotes": quoted[ends],
         "inside brackets": bracketed[ends],
         "how far into the sentence": column[ends],
-        "behind a capital": upper[ends],
+        "after a capital": upper[ends],
         "letters of the last word": lengths,
     }
 
 
 def _closing_quote(mark: str, letter: str, before: str) -> str:
-    """The mark that closes the quotation one is in behind this letter; none outside. An apostrophe opens none."""
+    """The mark that closes the quotation after this letter; empty outside. An apostrophe opens none."""
     if letter == mark and (letter != "'" or before in ",.!?;:-"):
         return ""
     if mark or letter not in CLOSING_QUOTES or (letter == "'" and not before.isspace()):
@@ -114,15 +114,15 @@ def _closing_quote(mark: str, letter: str, before: str) -> str:
 def select_cells(
     values: Float64[np.ndarray, "L N"], features: Mapping[str, Float64[np.ndarray, "L"]], widths: Sequence[int]
 ) -> list[InterpretableCell]:
-    """For each property the cell that goes with it best; none where that was chance, or the text has none of it."""
+    """For each feature the cell with the highest correlation; none below `MIN_CORRELATION`, or if it is constant."""
     half, found = len(values) // 2, []
     layers = np.repeat(np.arange(len(widths)), widths)
     firsts = np.concatenate([[0], np.cumsum(widths)])
-    for name, told in features.items():
-        if told[:half].std() == 0 or told[half:].std() == 0:
+    for name, feature in features.items():
+        if feature[:half].std() == 0 or feature[half:].std() == 0:
             continue
-        best = int(np.abs(_correlations(values[:half], told[:half])).argmax())
-        judged = float(_correlations(values[half:, best : best + 1], told[half:])[0])
+        best = int(np.abs(_correlations(values[:half], feature[:half])).argmax())
+        judged = float(_correlations(values[half:, best : best + 1], feature[half:])[0])
         if abs(judged) < MIN_CORRELATION:
             continue
         layer = int(layers[best])
@@ -132,7 +132,7 @@ def select_cells(
 
 
 def _correlations(values: Float64[np.ndarray, "L N"], feature: Float64[np.ndarray, "L"]) -> Float64[np.ndarray, "N"]:
-    """Of each column with a property; nought for one that never changes."""
+    """Pearson's correlation of each column with a feature; zero for a constant column."""
     centred, other = values - values.mean(0), feature - feature.mean()
     lengths = np.sqrt((centred**2).sum(0) * (other**2).sum())
     return np.asarray(np.divide(other @ centred, lengths, out=np.zeros(len(lengths)), where=lengths > 0))
@@ -153,14 +153,14 @@ def _coloured(text: str, spans: Sequence[Span], values: Sequence[float]) -> str:
     for (start, end), value in _visible(spans, values):
         tone = "222,120,31" if value > 0 else "47,111,179"
         style = f"background:rgba({tone},{abs(value):.2f})"
-        told = f'<span style="{style}" title="{value:+.2f}">{escape(text[start:end])}</span>'
-        parts += [escape(text[place:start]), told]
+        tooltip = f'<span style="{style}" title="{value:+.2f}">{escape(text[start:end])}</span>'
+        parts += [escape(text[place:start]), tooltip]
         place = end
     return "".join(parts)
 
 
 def _visible(spans: Sequence[Span], values: Sequence[float]) -> list[tuple[Span, float]]:
-    """So much of the text as a picture shows."""
+    """The tokens within the first `MAX_CHARACTERS` of the text."""
     if not spans:
         return []
     stop = spans[0][0] + MAX_CHARACTERS

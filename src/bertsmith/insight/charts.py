@@ -1,4 +1,4 @@
-"""Charts as inline SVG: a few lines over the steps of a run, on axes that a person reads at a glance."""
+"""Line charts as inline SVG, such as learning curves over the steps of a run."""
 
 import json
 import math
@@ -89,7 +89,7 @@ def format_integer(value: float) -> str:
 
 @dataclass(frozen=True)
 class HorizontalAxis:
-    """What lies along the level axis: its name, and how a place on it is written below the axis and told in words."""
+    """The horizontal axis: its name, and the formats of its ticks and of single values."""
 
     name: str
     tick_label: Formatter
@@ -101,7 +101,7 @@ STEP_AXIS = HorizontalAxis("step", format_number, format_integer, " steps")
 
 
 def smooth(points: Sequence[Point], radius: int) -> list[Point]:
-    """The running mean over `reach` neighbours to either side: calmer, and neither early nor late."""
+    """The running mean over `radius` neighbours to either side: calmer, and neither early nor late."""
     sums = [0.0]
     for _, value in points:
         sums.append(sums[-1] + value)
@@ -133,7 +133,7 @@ def chart(
 ) -> str:
     """A figure: heading, legend with the last values, and the drawing; empty where there is nothing to draw.
 
-    `reference` is a dashed line with a name; `zero` lets the upright axis begin at nothing; a wide chart is
+    `reference` is a dashed line with a name; `from_zero` lets the vertical axis begin at 0; a wide chart is
     meant for the whole width of a page, the others for half of it. A line has the colour of its place among the
     series, also where another has no points: so it is the same colour in all charts of a page.
     """
@@ -223,11 +223,11 @@ def _legend_entry(
     line: Series, x: Axis, y: Axis, tone: int, format_value: Formatter, horizontal: HorizontalAxis
 ) -> str:
     """A line's entry in the legend. It carries the points, for the page to read out under the pointer."""
-    told = [
+    data_points = [
         [round(x.position(place), 1), round(y.position(value), 1), horizontal.value_label(place), format_value(value)]
         for place, value in line.main_line
     ]
-    data, last = escape(json.dumps(told, separators=(",", ":"))), escape(str(told[-1][3]))
+    data, last = escape(json.dumps(data_points, separators=(",", ":"))), escape(str(data_points[-1][3]))
     key = f"<i></i>{escape(line.name)} <output>{last}</output>"
     return f'<span class="key tone{tone}" data-points="{data}">{key}</span>'
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bertsmith import files
+from bertsmith.insight import confusion_matrix
 from bertsmith.insight.charts import Point, Series, chart, format_number
 from bertsmith.insight.page import html_page, section
 from bertsmith.insight.plots import reliability_diagram, scatter
@@ -20,11 +21,7 @@ COLUMNS = ("precision", "recall", "F1", "support")
 CLASSES_LEAD = (
     "Precision: of those predicted so, how many are right. Recall: of those that are so, how many were found."
 )
-CONFUSION_LEAD = (
-    "A row for each true class, a column for each prediction; the stronger the colour, the larger the share of its row."
-)
 CURVES_LEAD = "Faint: every step. Strong: the running mean. Point at a curve to read it."
-MAX_NAMED_COLUMNS = 8  # classes whose names still fit above the columns of a matrix
 
 
 def model_name(model: Path) -> str:
@@ -65,7 +62,7 @@ def page(title: str, result: Mapping[str, Any], records: Sequence[Mapping[str, A
     """The page as a text. Whatever comes from outside is escaped."""
     found, protocol = result.get("details") or {}, result.get("protocol") or {}
     tables, names = _tables(found), {"tags": "Kinds of words confused"}
-    cut = "The largest classes; the others are one. " if "(others)" in _labels(found) else ""
+    cut = "The largest classes; the others are one. " if "(others)" in confusion_matrix.labels(found) else ""
     return html_page(
         title,
         [
@@ -75,7 +72,9 @@ def page(title: str, result: Mapping[str, Any], records: Sequence[Mapping[str, A
             section("Seeds", _seeds(result)),
             *tables,
             section(
-                names.get(found.get("kind", ""), "Confusion matrix"), _confusion_matrix(found), cut + CONFUSION_LEAD
+                names.get(found.get("kind", ""), "Confusion matrix"),
+                confusion_matrix.table(found),
+                cut + confusion_matrix.LEAD,
             ),
             section("Predicted against true", _scatter(found), _scatter_lead(found)),
             section("Calibration", _calibration(found), _calibration_lead(found)),
@@ -167,36 +166,6 @@ def _table(
 
 def _rows(rows: Sequence[Sequence[str]]) -> str:
     return "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-
-
-def _labels(found: Mapping[str, Any]) -> Sequence[str]:
-    labels: Sequence[str] = (found.get("confusion") or {}).get("labels", ())
-    return labels
-
-
-def _confusion_matrix(found: Mapping[str, Any]) -> str:
-    labels = _labels(found)
-    if len(labels) < 2:
-        return ""
-    many = len(labels) > MAX_NAMED_COLUMNS
-    heads = "".join(
-        f'<th scope="col" title="{escape(label)}"><span>{number if many else escape(label)}</span></th>'
-        for number, label in enumerate(labels, 1)
-    )
-    body = []
-    for number, (label, row) in enumerate(zip(labels, found["confusion"]["counts"], strict=True), 1):
-        total = sum(row) or 1
-        cells = "".join(
-            f'<td{" class=right-cell" if at == number else ""} style="--share:{count / total:.3f}" '
-            f'title="true {escape(label)}, predicted {escape(other)}: {count:,}"><span>{count:,}</span></td>'
-            for at, (other, count) in enumerate(zip(labels, row, strict=True), 1)
-        )
-        name = f"{number} {label}" if many else label
-        body.append(f'<tr><th scope="row">{escape(name)}</th>{cells}</tr>')
-    corner = '<th scope="col" class="corner">true ↓ · predicted →</th>'
-    kind = "matrix many" if many else "matrix"
-    head = f"<thead><tr>{corner}{heads}</tr></thead>"
-    return f'<div class="results"><table class="{kind}">{head}<tbody>{"".join(body)}</tbody></table></div>'
 
 
 def _scatter(found: Mapping[str, Any]) -> str:

@@ -1,7 +1,8 @@
 """Gradient flow through time: how much of a loss reaches earlier states. Hochreiter 1991; Bengio et al. 1994.
 
 A gradient that goes back through a plain recurrent network is multiplied at every token by the same weights, and soon
-is nought: what was read long ago cannot be learnt from. In an LSTM it is multiplied by a gate, which may stay open.
+is zero (the vanishing gradient), so that long dependencies are not learnt. In an LSTM it is multiplied by a gate,
+which may stay open.
 """
 
 import copy
@@ -21,8 +22,8 @@ from bertsmith.nn.rnn.cells import STATE_VECTORS
 
 TITLE = "The gradient of a loss, by how far back it is felt"
 LEAD = (
-    "The loss of one token, and how much of it is felt in the state so many tokens before: what is not felt cannot be "
-    "learnt. At nought it is one."
+    "The norm of the gradient of one token's loss with respect to the state some tokens before, relative to lag 0. A "
+    "dependency with a vanished gradient cannot be learnt."
 )
 LAG_AXIS = HorizontalAxis("tokens back", format_integer, format_integer, " tokens")
 MAX_LAG = 64  # tokens that a gradient is followed
@@ -38,17 +39,17 @@ def windows(ids: Sequence[int]) -> Int[Tensor, "B L"]:
 
 
 def gradient_norms(trunk: Recurrent, texts: Int[Tensor, "B L"]) -> list[float]:
-    """The length of the gradient of the last token's loss at the state so many tokens before it, from nought on.
+    """The norm of the gradient of the last token's loss with respect to the state `lag` tokens before, from lag 0 on.
 
     All that a state holds is counted, of an LSTM the cells, too. It is the mean over the texts, as a share of what is
-    felt at the state that tells the token.
+    of the state that predicts the token.
     """
     trunk, texts = copy.deepcopy(trunk).cpu().double().eval(), texts.long()
     stack = trunk.stack
     embedded = trunk.embedding(texts[:, :-1])
     state = embedded.new_zeros(len(texts), stack.state_size)
     states: list[Tensor] = []
-    for place in range(embedded.shape[1]):  # in plain maths, so that there is a state to look at behind every token
+    for place in range(embedded.shape[1]):  # step by step, so that there is a state after every token
         state = stack.step(embedded[:, place], state)[1]
         states.append(state)
     width = trunk.config.width

@@ -53,7 +53,7 @@ def layer_chart(
 ) -> str:
     """The curve as SVG, its best layer marked; with a dashed line to compare it with, and perhaps a second curve.
 
-    `told` stands below the title, and `upright` beside the axis of the values.
+    The subtitle stands below the title, and the vertical label next to the axis of the values.
     """
     values, others = curve[1], comparison[1] if comparison else ()
     low, high = min(*values, *others, reference[1]), max(*values, *others, reference[1])

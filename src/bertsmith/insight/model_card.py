@@ -14,7 +14,7 @@ Use = Literal["fill_mask", "causal_lm", "text_to_text", "discriminator", "featur
 PIPELINES = {  # what model hubs call a task, and how our own Python asks for it
     "classify": ("text-classification", 'classify(["A text of yours."])'),
     "tag": ("token-classification", 'tag(["A text of yours."])'),
-    "answer": ("question-answering", 'answer("Who wrote it?", "The passage that tells.")'),
+    "answer": ("question-answering", 'answer("Who wrote it?", "Ann wrote the novel.")'),
     "choose": ("multiple-choice", 'choose("It began to rain,", ["so we stayed in.", "so we were a cat."])'),
     "embed": ("sentence-similarity", 'embed(["A text of yours."])'),
     "write": ("text2text-generation", 'write(["A text of yours."])'),

@@ -29,8 +29,8 @@ def scatter(title: str, points: Sequence[Sequence[float]], x_label: str, y_label
     parts += [
         f'<circle class="dot" r="3" cx="{x.position(one):.1f}" cy="{y.position(other):.1f}"/>' for one, other in points
     ]
-    told = f"{len(points):,} examples; {x_label} from {format_number(x_low)} to {format_number(x_high)}"
-    return _figure(title, "", told, parts)
+    description = f"{len(points):,} examples; {x_label} from {format_number(x_low)} to {format_number(x_high)}"
+    return _figure(title, "", description, parts)
 
 
 def reliability_diagram(title: str, bins: Sequence[Mapping[str, Any]], note: str = "") -> str:
@@ -45,15 +45,15 @@ def reliability_diagram(title: str, bins: Sequence[Mapping[str, Any]], note: str
         if part["count"]:
             left, right, top = x.position(part["low"]), x.position(part["high"]), y.position(part["accuracy"])
             strength = 0.35 + 0.65 * (part["count"] / most) ** 0.5
-            told = f"{part['count']:,} examples, {part['confidence']:.1%} sure, {part['accuracy']:.1%} right"
+            tooltip = f"{part['count']:,} examples, {part['confidence']:.1%} sure, {part['accuracy']:.1%} right"
             parts.append(
                 f'<rect class="bin" x="{left + 1:.1f}" y="{top:.1f}" width="{right - left - 2:.1f}" '
-                f'height="{max(1.0, y.start - top):.1f}" opacity="{strength:.2f}"><title>{told}</title></rect>'
+                f'height="{max(1.0, y.start - top):.1f}" opacity="{strength:.2f}"><title>{tooltip}</title></rect>'
             )
     parts.append(_segment("reference", (x.start, y.start), (x.stop, y.stop)))
     used = [part for part in bins if part["count"]]
-    told = "; ".join(f"{part['confidence']:.0%} sure, {part['accuracy']:.0%} right" for part in used)
-    return _figure(title, note, told, parts)
+    description = "; ".join(f"{part['confidence']:.0%} sure, {part['accuracy']:.0%} right" for part in used)
+    return _figure(title, note, description, parts)
 
 
 def _figure(title: str, note: str, description: str, parts: Sequence[str]) -> str:

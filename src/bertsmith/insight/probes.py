@@ -1,9 +1,9 @@
 """Probing: how well a linear classifier can read a label off each layer. Alain and Bengio 2016.
 
-The protocol, the same for every layer: vectors of the network as it stands, brought to mean 0 and deviation 1 by the
-training examples; a logistic regression with a small square penalty, begun at nought, moved by 300 full steps of Adam
-whose rate falls as a cosine, which end within a hundredth of the lowest loss there is; judged on the dev examples.
-Layer 0 is the embedding. Nothing is left to chance but which examples are taken when there are more than enough.
+The protocol, the same for every layer: frozen hidden vectors, standardised by the training examples; a logistic
+regression with a small L2 penalty, initialised at zero, trained by 300 full-batch steps of Adam with a cosine learning
+rate schedule, which end within a hundredth of the lowest loss; accuracy on the dev examples. Layer 0 is the embedding.
+Only the sample of examples is random, where there are more than the limit.
 """
 
 import math
@@ -83,7 +83,7 @@ def probe(
 ) -> ProbeResults:
     """Read labels off every layer: of words by their first piece, of texts by their mean or first vector.
 
-    `most` is how many words or texts are taken of either set, more or less; vectors of all layers are kept of them.
+    `limit` is about the number of words or texts of either set; the vectors of all layers are kept in memory.
     """
     train, dev = (_sample(examples, kind, limit, seed) for examples in (train_examples, dev_examples))
     reader = TokenClassification if kind == "tag" else SequenceClassification

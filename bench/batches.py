@@ -21,7 +21,8 @@ from record import record
 
 from bertsmith.data.loader import Loader
 from bertsmith.data.packing.pack import Packer
-from bertsmith.data.packing.plan import Pairs, TokenSource
+from bertsmith.data.packing.pairs import Pairs
+from bertsmith.data.packing.sequences import TokenSource
 from bertsmith.data.shards.shards import Shards
 from bertsmith.objectives.masked import Collator, MaskedLM
 from bertsmith.objectives.masking import MaskingVocabulary
@@ -30,7 +31,7 @@ from bertsmith.text.tokenizer import Tokenizer
 
 TOKENS = 65_536
 VOCABULARY = 30_522
-SPECIALS = {"start": 2, "stop": 3, "padding": 0}
+SPECIALS = {"start_id": 2, "stop_id": 3, "padding_id": 0}
 
 
 class MadeUp:

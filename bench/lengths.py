@@ -22,7 +22,8 @@ from rich.console import Console
 
 import bertsmith
 from bertsmith.data.labelled import parallel
-from bertsmith.data.labelled.tables import BadRows, find_source
+from bertsmith.data.labelled.bad_rows import BadRows
+from bertsmith.data.labelled.sources import find_source
 from bertsmith.insight import table
 from bertsmith.insight.charts import HorizontalAxis, Series, chart, format_integer, format_number
 from bertsmith.insight.table import Results

@@ -86,7 +86,7 @@ class Case:
     def feed(self, objective: MaskedLM) -> Feed:
         shards, room = Shards(self.data / "train"), self.length - 2
         shortest = {"packed": 0, "full": room, "ragged": self.length // 8 - 2}[self.rows]
-        ids = {name: getattr(self.tokenizer, name) for name in ("start", "stop", "padding")}
+        ids = {name: getattr(self.tokenizer, name) for name in ("start_id", "stop_id", "padding_id")}
         pack = Packer(
             Cut(shards, shortest, room) if shortest else shards,
             max_length=self.length,

@@ -63,10 +63,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of datasets beside the repository."""
+    """The folder of datasets next to the repository."""
     folder = Path(__file__).resolve().parents[2] / "shared"
     if not (folder / "data").is_dir():
-        pytest.skip("the shared datasets are not beside the repository")
+        pytest.skip("the shared datasets are not next to the repository")
     return folder
 
 

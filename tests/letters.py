@@ -1,4 +1,4 @@
-"""A language that can be learnt in seconds: letters to be said again, in their order or from the last to the first."""
+"""A translation task that is learnt in seconds: letters to be copied, or reversed."""
 
 from pathlib import Path
 

@@ -1,11 +1,11 @@
-"""The pace of a machine: promises about time are held in its own measure, so that a slow machine keeps them, too."""
+"""The speed of a machine, as a unit for bounds on time, so that a slow machine keeps them, too."""
 
 import time
 from collections.abc import Callable
 
 
 def work(done: Callable[[], object]) -> float:
-    """Seconds that this process works on something; what others do meanwhile is not counted."""
+    """CPU seconds of a call, without those of other processes."""
     began = time.process_time()
     done()
     return time.process_time() - began

@@ -1,4 +1,4 @@
-"""Prepared text that lives in memory: sentences and documents of random lengths, every draw a hash."""
+"""Prepared text in memory: sentences and documents of random lengths, drawn by a hash."""
 
 from functools import cache
 
@@ -11,7 +11,7 @@ PADDING, UNKNOWN, START, STOP, MASK, VOCABULARY = 0, 1, 2, 3, 4, 1000
 
 
 class Prose:
-    """What `Shards` gives, without a folder."""
+    """A `TokenSource` as `Shards` is, without a folder."""
 
     def __init__(self, documents: list[list[int]]) -> None:
         lengths = np.array([length for document in documents for length in document], np.int64)
@@ -30,7 +30,7 @@ class Prose:
 
 @cache
 def prose(documents: int, sentences: float = 12, words: float = 20, seed: int = 0) -> Prose:
-    """So many documents; lengths are spread from one to several times the mean."""
+    """Text of some documents, of lengths from one to several times the mean."""
     counts = 1 + (-np.log1p(-uniform(seed, 1, np.arange(documents))) * (sentences - 1)).astype(int)
     ends = np.cumsum(counts)
     lengths = 1 + (-np.log1p(-uniform(seed, 2, np.arange(ends[-1]))) * (words - 1)).astype(int)

@@ -51,8 +51,8 @@ def python(*arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str
         if process.exitcode is None:
             process.kill()
         assert process.exitcode is not None, f"{arguments}: it has not ended"
-        said, complained = (path.read_text(encoding="utf-8") for path in paths[1:])
-        return subprocess.CompletedProcess(arguments, process.exitcode, said, complained)
+        output, errors = (path.read_text(encoding="utf-8") for path in paths[1:])
+        return subprocess.CompletedProcess(arguments, process.exitcode, output, errors)
 
 
 def _forked(arguments: tuple[str, ...], paths: list[Path]) -> None:
@@ -69,9 +69,9 @@ def _forked(arguments: tuple[str, ...], paths: list[Path]) -> None:
         runpy.run_path(arguments[0], run_name="__main__")
 
 
-def run(beside: str, name: str, script: str) -> None:
-    """A function of a file beside a test, which must not raise."""
-    command = [str(Path(beside).with_name(name)), script]
+def run(test: str, name: str, script: str) -> None:
+    """A function of a file next to a test, which must not raise."""
+    command = [str(Path(test).with_name(name)), script]
     if torch.cuda.is_available():  # a device is not to be forked
         done = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=300, check=False)
     else:

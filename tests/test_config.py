@@ -68,7 +68,7 @@ def test_overrides_are_laid_over_the_file() -> None:
     assert "inner" not in VALUES
 
 
-def test_what_is_dumped_reads_back_the_same(tmp_path: Path) -> None:
+def test_a_dumped_recipe_reads_back_the_same(tmp_path: Path) -> None:
     inner = {"name": 'a "quote" \\ and\ttab', "steps": 3}
     whole = config.build({**VALUES, "inner": inner}, Whole, "r.toml")
     path = tmp_path / "r.toml"

@@ -26,11 +26,11 @@ def refuse(monkeypatch: pytest.MonkeyPatch, call: str, code: int, after: int = 0
     monkeypatch.setattr(os, call, failing)
 
 
-def test_a_written_file_has_the_digest_that_was_told(tmp_path: Path) -> None:
+def test_a_written_file_has_the_digest_that_was_returned(tmp_path: Path) -> None:
     data = os.urandom(3 * files.PIECE + 17)
-    told = files.write(tmp_path / "data", data)
+    digest = files.write(tmp_path / "data", data)
     assert (tmp_path / "data").read_bytes() == data
-    assert told == files.Digest(len(data), hashlib.sha256(data).hexdigest()) == files.digest(tmp_path / "data")
+    assert digest == files.Digest(len(data), hashlib.sha256(data).hexdigest()) == files.digest(tmp_path / "data")
 
 
 def test_pieces_make_the_same_file_as_one_write(tmp_path: Path) -> None:

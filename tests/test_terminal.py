@@ -20,7 +20,7 @@ def test_control_characters_are_spelt_out_and_others_left_alone() -> None:
     assert terminal.escape_control("né\t日本 👩‍💻\n") == "né\t日本 👩‍💻\n"
 
 
-def test_a_record_is_the_same_behind_its_escapes() -> None:
+def test_an_escaped_record_is_the_same_record() -> None:
     record = {"text": "\x1b[2J\x9b \u202e [/] né"}
     line = terminal.json_line(record)
     assert json.loads(line) == record

@@ -17,7 +17,7 @@ class Factory:
         return self.folder
 
 
-def test_two_workers_read_what_the_first_has_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_workers_read_the_files_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
     first, second = Factory(tmp_path / "gw0"), Factory(tmp_path / "gw1")
     with pytest.raises(ZeroDivisionError):

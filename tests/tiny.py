@@ -27,7 +27,7 @@ PLACES = ["house", "garden", "forest", "field", "city", "market"]
 
 
 def write_text(path: Path, documents: int = 60) -> Path:
-    """Documents of eight sentences about one noun each, so that a second text betrays where it comes from."""
+    """Documents of eight sentences about one noun each, so that next-sentence prediction can be learnt."""
     lines = []
     for document in range(documents):
         hero = NOUNS[document % len(NOUNS)]
@@ -41,7 +41,7 @@ def write_text(path: Path, documents: int = 60) -> Path:
 
 
 def prepared(folder: Path, kind: Kind = "wordpiece") -> Path:
-    """The text, its vocabulary and its shards, made once for all tests of a worker."""
+    """The text, its tokenizer and its shards, made once for all tests of a worker."""
     for name, (content, when) in _files(kind).items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -52,12 +52,12 @@ def prepared(folder: Path, kind: Kind = "wordpiece") -> Path:
 
 @cache
 def _files(kind: Kind) -> dict[Path, tuple[bytes, int]]:
-    """By name, with what is in them and when they were written."""
+    """The files by name, with their content and time."""
     with TemporaryDirectory() as place:
         folder = Path(place)
         corpus = Corpus([str(write_text(folder / "text.txt"))], layout="lines")
         pieces = TokenizerConfig(kind=kind, vocabulary=300 if kind in ("bpe", "t5") else 100, min_frequency=1)
-        prepare(corpus, train(corpus.lines(), pieces), folder / "data", valid=0.1, workers=1)
+        prepare(corpus, train(corpus.lines(), pieces), folder / "data", validation_share=0.1, workers=1)
         made = [path for path in folder.rglob("*") if path.is_file()]
         return {path.relative_to(folder): (path.read_bytes(), path.stat().st_mtime_ns) for path in made}
 
@@ -95,7 +95,7 @@ def assert_same(first: Path, second: Path) -> None:
 
 
 def fail_at(step: int, recipe: Recipe) -> None:
-    """A run that breaks off with an error at a step."""
+    """A run that fails with an error at a step."""
     update = Trainer.update
 
     def failing(self: Trainer, *arguments: Any) -> None:
@@ -110,7 +110,7 @@ def fail_at(step: int, recipe: Recipe) -> None:
 
 
 def train_in_a_child(recipe: Recipe, quiet: Path) -> None:
-    """One start of the run, as a process of its own would make it."""
+    """A run in a child process."""
     torch.set_num_threads(1)
     with quiet.open("a") as stream:
         os.dup2(stream.fileno(), 1)

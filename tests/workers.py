@@ -1,4 +1,4 @@
-"""What several workers of the suite would each make for themselves is made by the first and read by the others."""
+"""Fixtures shared by the workers of the suite: made by the first and read by the others."""
 
 import fcntl
 import os

@@ -14,24 +14,24 @@ C = TypeVar("C")
 
 @dataclass(frozen=True)
 class Component:
-    """A component chosen by name: its kind, and the settings that this kind understands."""
+    """A component chosen by name: its kind, and the settings of that kind."""
 
     kind: str
     settings: Any
 
 
 def component_field(table: Mapping[str, Any]) -> Any:
-    """A section whose `kind` picks an entry of a table: a class with a `Config`, or settings to start from."""
+    """A section whose `kind` picks an entry of a table: a class with a `Config`, or default settings."""
     return field(metadata={"table": table})
 
 
 def read(path: Path, recipe: type[C], overrides: Sequence[str] = (), alternatives: Sequence[Sequence[str]] = ()) -> C:
-    """The recipe in a TOML file, with `section.key=value` overrides applied as `override` does it."""
+    """The recipe in a TOML file, with `section.key=value` overrides applied (see `override`)."""
     return build(override(read_toml(path), overrides, alternatives), recipe, str(path))
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """What a TOML file says, before anything is known of it."""
+    """The values of a TOML file, unchecked."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -47,26 +47,26 @@ def read_toml(path: Path) -> dict[str, Any]:
 def override(
     values: dict[str, Any], overrides: Sequence[str], alternatives: Sequence[Sequence[str]] = ()
 ) -> dict[str, Any]:
-    """The same tree of values with `a.b=value` laid over it. The value is TOML; what is not TOML is a string.
+    """The same tree of values with overrides `a.b=value` applied. The value is TOML; anything else is a string.
 
-    Of keys that are `alternatives` to each other, one that is given takes the place of all that were there before.
+    Of keys that are `alternatives` to each other, an override removes the others.
     """
     for text in overrides:
-        dotted, equals, written = text.partition("=")
+        dotted, equals, value = text.partition("=")
         keys = dotted.strip().split(".")
         if not equals or not all(keys):
             raise RecipeError(f"'{text}'", "is not an override", "Write section.key=value, as in train.steps=1000")
         for group in alternatives:
             if dotted.strip() in group:
                 values = _without(values, group)
-        values = _with_value(values, keys, _parse_toml_value(written.strip()), text)
+        values = _with_value(values, keys, _parse_toml_value(value.strip()), text)
     return values
 
 
 def _without(values: dict[str, Any], dotted: Sequence[str]) -> dict[str, Any]:
     """The same tree without some keys of its sections."""
     return {
-        section: {key: one for key, one in inner.items() if f"{section}.{key}" not in dotted}
+        section: {key: value for key, value in inner.items() if f"{section}.{key}" not in dotted}
         if isinstance(inner, dict)
         else inner
         for section, inner in values.items()
@@ -74,21 +74,21 @@ def _without(values: dict[str, Any], dotted: Sequence[str]) -> dict[str, Any]:
 
 
 def build(values: Mapping[str, Any], kind: type[C], location: str) -> C:
-    """One dataclass from a table of values. The place is where a mistake will be said to be."""
+    """A dataclass from a table of values. Errors name the location."""
     known = {part.name: part for part in fields(kind)}  # type: ignore[arg-type]
     hints = get_type_hints(kind)
-    given = {}
+    arguments = {}
     for key, value in values.items():
         if key not in known:
             raise RecipeError(location, f"unknown key '{key}'", suggest(key, known))
         if "table" in known[key].metadata:
-            given[key] = _build_component(value, known[key].metadata["table"], f"{location} [{key}]")
+            arguments[key] = _build_component(value, known[key].metadata["table"], f"{location} [{key}]")
         else:
-            given[key] = _convert(value, hints[key], key, location)
+            arguments[key] = _convert(value, hints[key], key, location)
     for name, part in known.items():
-        if name not in given and part.default is MISSING and part.default_factory is MISSING:
+        if name not in arguments and part.default is MISSING and part.default_factory is MISSING:
             raise RecipeError(location, f"'{name}' is missing", "Add it to the recipe or give it as an override")
-    built: C = _with_location(lambda: kind(**given), location)
+    built: C = _with_location(lambda: kind(**arguments), location)
     return built
 
 
@@ -103,7 +103,7 @@ def dump(recipe: Any) -> str:
 
 
 def first_difference(old: Any, new: Any, ignore: frozenset[str]) -> str | None:
-    """The first value in which two recipes differ, in words; names in `ignore` do not count."""
+    """The first value in which two recipes differ, in words; names in `ignore` are left out."""
     before, after = dict(_flat(_to_dict(old))), dict(_flat(_to_dict(new)))
     for name in dict.fromkeys([*before, *after]):
         if name not in ignore and before.get(name) != after.get(name):
@@ -133,11 +133,11 @@ def _with_value(values: Mapping[str, Any], keys: list[str], value: Any, text: st
     return {**values, head: _with_value(inner, rest, value, text)}
 
 
-def _parse_toml_value(written: str) -> Any:
+def _parse_toml_value(text: str) -> Any:
     try:
-        return tomllib.loads(f"value = {written}")["value"]
+        return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        return written
+        return text
 
 
 def _build_component(value: Any, table: Mapping[str, Any], location: str) -> Component:
@@ -161,7 +161,7 @@ def _build_component(value: Any, table: Mapping[str, Any], location: str) -> Com
 
 
 def _with_location(make: Any, location: str) -> Any:
-    """What a dataclass itself finds wrong (a ValueError in its checks) is told with its place."""
+    """Raise a dataclass's own error (a ValueError of `__post_init__`) with its location."""
     try:
         return make()
     except ValueError as error:
@@ -172,7 +172,7 @@ _TYPE_NAMES: dict[Any, str] = {int: "a whole number", float: "a number", str: "a
 
 
 def _convert(value: Any, hint: Any, key: str, location: str) -> Any:
-    """The value as the type the dataclass asks for, or a line that says what was expected."""
+    """The value as the type of the dataclass's field, or an error that names the expected type."""
     origin = get_origin(hint)
     if origin in (Union, UnionType):
         return _convert_any(value, [part for part in get_args(hint) if part is not NoneType], key, location)
@@ -224,6 +224,6 @@ def _to_toml(value: Any) -> str:
         return f"[{', '.join(_to_toml(part) for part in value)}]"
     if isinstance(value, int | float):
         return repr(value)
-    # TOML's basic strings escape as JSON's do, but know no surrogates: those cannot come from a TOML file.
+    # TOML's basic strings are escaped as JSON's, but without surrogates, which cannot come from a TOML file.
     escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(f"\\u{ord(char):04x}" if ord(char) < 32 else char for char in escaped) + '"'

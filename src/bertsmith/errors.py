@@ -1,14 +1,14 @@
-"""What can go wrong through no fault of the code: one line a person can act on."""
+"""Errors that are not bugs, each one line that the user can act on."""
 
 from collections.abc import Iterable
 from difflib import SequenceMatcher
 from pathlib import PurePath
 
-NEAR = 0.65  # of the letters of two words are the same, in the same order: one is the other misspelt
+NEAR = 0.65  # similarity of two words above which one is taken for a misspelling of the other
 
 
 class BertsmithError(Exception):
-    """A mistake or a mishap, told as `place: fact. remedy.`; users see this line and no traceback.
+    """An error that reads `place: fact. remedy.`; users see this line and no traceback.
 
     >>> try:
     ...     bertsmith.load("nowhere")
@@ -24,7 +24,7 @@ class BertsmithError(Exception):
         super().__init__(f"{self.location}: {self.fact}." + (f" {self.remedy}{question}" if remedy else ""))
 
     def __reduce__(self) -> tuple[type["BertsmithError"], tuple[str, str, str]]:
-        """How it comes back from another process: made again from what it was made of."""
+        """Pickled by its parts, so that it survives the way from another process."""
         return type(self), self.parts
 
 
@@ -45,19 +45,19 @@ class RunError(BertsmithError):
 
 
 class StopError(RunError):
-    """A run that was asked to stop, and has saved what it was at."""
+    """A run that was asked to stop, and has saved a checkpoint."""
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
     """The remedy for a misspelt word: the nearest known one, or all of them."""
     choices = sorted(known)
-    closest = max(choices, key=lambda choice: _likeness(word, choice), default="")
-    near = _likeness(word, closest) >= NEAR
+    closest = max(choices, key=lambda choice: _similarity(word, choice), default="")
+    near = _similarity(word, closest) >= NEAR
     return f"Did you mean '{closest}'?" if near else f"Known: {', '.join(choices)}."
 
 
-def _likeness(word: str, other: str) -> float:
-    """The share of letters that two words have in common, in order; an ending that both have says nothing."""
+def _similarity(word: str, other: str) -> float:
+    """The share of characters that two words have in common, in order; a common file ending is not counted."""
     ending = PurePath(word).suffix
     if ending and other.endswith(ending) and other != ending:
         word, other = word.removesuffix(ending), other.removesuffix(ending)

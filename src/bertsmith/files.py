@@ -1,7 +1,7 @@
-"""Files that survive a crash: written whole, hashed on the way, synced to the disk, put in place by a rename.
+"""Durable files: hashed while written, synced to the disk, and put in place by an atomic rename.
 
-The one place that writes durably. Every call that can fail goes through `os.open`, `os.write`, `os.fsync` and
-`os.replace`, so that a test can make each of them fail; what the disk refuses becomes one line for the user.
+The only module that writes durably. Every call that can fail goes through `os.open`, `os.write`, `os.fsync` and
+`os.replace`, so that a test can make each of them fail; an error of the disk becomes one line for the user.
 """
 
 import errno
@@ -19,19 +19,19 @@ from typing import Any
 from bertsmith.errors import FolderError, RunError
 
 Bytes = bytes | bytearray | memoryview
-PIECE = 1 << 20  # hashed and written while it is still in the processor's cache
+PIECE = 1 << 20  # bytes that are hashed and written while they are in the processor's cache
 
 
 @dataclass(frozen=True)
 class Digest:
-    """What a file must be: how long, and its SHA-256."""
+    """The size and SHA-256 of a file."""
 
     size: int
     sha256: str
 
 
 class Writer:
-    """A file that grows piece by piece; `close` syncs it to the disk and tells its digest."""
+    """A file that is written piece by piece; `close` syncs it to the disk and returns its digest."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.size, self._hash = path, 0, hashlib.sha256()
@@ -43,7 +43,7 @@ class Writer:
         for start in range(0, len(view), PIECE):
             piece = view[start : start + PIECE]
             self._hash.update(piece)
-            while piece:  # a disk may take less than it was given
+            while piece:  # a write may be partial
                 with explain_os_errors(self.path, len(view) - start):
                     taken = os.write(self._file, piece)
                 self.size, piece = self.size + taken, piece[taken:]
@@ -76,17 +76,17 @@ def write(path: Path, data: Bytes) -> Digest:
 
 
 def write_json(path: Path, value: Any) -> Digest:
-    """Put a JSON file in place at once."""
+    """Write a JSON file atomically."""
     text = json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
     return write_atomic(path, text.encode())
 
 
 def write_atomic(path: Path, data: Bytes) -> Digest:
-    """Put a file in place at once: whoever looks sees the old one or the new one, never half of it."""
-    beside = path.with_name(path.name + ".writing")
-    digest = write(beside, data)
+    """Write a file atomically: readers see the old file or the new one, never half of it."""
+    temporary = path.with_name(path.name + ".writing")
+    digest = write(temporary, data)
     with explain_os_errors(path, digest.size):
-        beside.replace(path)
+        temporary.replace(path)
     sync_folder(path.parent)
     return digest
 
@@ -118,7 +118,7 @@ def _json(path: Path) -> Any:
 
 def check_folder(out: Path) -> None:
     """Refuse a folder that cannot be made or written, before any work is done. Writes nothing."""
-    with explain_os_errors(out):  # a name may be too long to be asked for
+    with explain_os_errors(out):  # a name may be too long
         is_file = out.exists() and not out.is_dir()
     if is_file:
         raise FolderError(out, "is a file, not a folder", "Choose another name")
@@ -126,7 +126,7 @@ def check_folder(out: Path) -> None:
 
 
 def check_file(out: Path) -> None:
-    """Refuse a file that cannot be written, before any work is done; folders above it are made."""
+    """Refuse a file that cannot be written, before any work is done; its parent folders are made."""
     if out.is_dir():
         raise FolderError(out, "is a folder, not a file", "Name a file in it")
     _check_parents(out, out.parent)
@@ -137,9 +137,9 @@ def check_file(out: Path) -> None:
 
 
 def check_not_foreign(out: Path, *, markers: Collection[str], outputs: Collection[str] = ()) -> None:
-    """Refuse a folder that holds files of somebody else's, such as a model or texts. Writes nothing.
+    """Refuse a folder with files that bertsmith has not written, such as a model or texts. Writes nothing.
 
-    Ours has one of the `marks` in it. One without them may hold folders, but none that we would write over (`written`).
+    A folder of ours has one of the `markers`. One without them may hold folders, but none of our `outputs`.
     """
     check_folder(out)
     if not out.is_dir() or any((out / name).exists() for name in markers):
@@ -151,25 +151,26 @@ def check_not_foreign(out: Path, *, markers: Collection[str], outputs: Collectio
         raise FolderError(out, f"holds files that bertsmith has not written there ({shown})", "Choose a new folder")
 
 
-def _check_parents(out: Path, place: Path) -> None:
-    """That the nearest folder above that exists is a folder, and may be written into."""
+def _check_parents(out: Path, folder: Path) -> None:
+    """Refuse a folder whose nearest existing parent is a file, or may not be written."""
     with explain_os_errors(out):
-        there = next(one for one in (place.absolute(), *place.absolute().parents) if one.exists() or one.is_symlink())
-    if not there.is_dir():
-        raise FolderError(out, f"{there} is a file, and holds no folders", "Choose another name")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise RunError(out, f"{there} may not be written", "Choose a folder that is yours")
+        paths = (folder.absolute(), *folder.absolute().parents)
+        existing = next(path for path in paths if path.exists() or path.is_symlink())
+    if not existing.is_dir():
+        raise FolderError(out, f"{existing} is a file, and holds no folders", "Choose another name")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise RunError(out, f"{existing} may not be written", "Choose a folder that is yours")
 
 
 def digest(path: Path) -> Digest:
-    """Size and SHA-256 of a file, read piece by piece."""
+    """The size and SHA-256 of a file."""
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         return Digest(file.tell(), sha256)
 
 
 def sync_folder(path: Path) -> None:
-    """Make the names in a folder survive a power cut (syncing a file does not sync its name)."""
+    """Sync the names in a folder to the disk (syncing a file does not sync its name)."""
     with explain_os_errors(path):
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -190,7 +191,7 @@ def publish(temporary: Path, final: Path) -> None:
 
 @contextmanager
 def explain_os_errors(path: Path, needed: int = 0) -> Iterator[None]:
-    """Turn what the disk refuses into one line with the place, the need and the remedy."""
+    """Turn errors of the operating system into one line with path, fact and remedy."""
     try:
         yield
     except OSError as error:
@@ -219,36 +220,36 @@ def explain_os_errors(path: Path, needed: int = 0) -> Iterator[None]:
 
 
 def _free(path: Path) -> int:
-    """Bytes free on the disk that holds the path, which itself need not exist."""
-    there = next(place for place in (path, *path.absolute().parents) if place.exists())
-    return shutil.disk_usage(there).free
+    """Free bytes of the disk that the path is on; the path need not exist."""
+    existing = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
+    return shutil.disk_usage(existing).free
 
 
 def file_inside(folder: Path, name: str, subfolder: str = "") -> Path:
-    """A plain file of the folder, or of one in it. A link may lead beside it, or to the blobs of the Hub's cache."""
+    """A plain file of a folder or subfolder. A link may lead to a file in it, or to the blobs of the Hub's cache."""
     path, home = folder / subfolder / name, folder.resolve()
     try:
         real = path.resolve()
-        plainly = Path(name).name == name and Path(subfolder).name == subfolder and (name + subfolder).isprintable()
-        beside = plainly and real.parent in (home / subfolder, home.parent.parent / "blobs")
-        plain, there = real.is_file(), real.exists()
+        plain = Path(name).name == name and Path(subfolder).name == subfolder and (name + subfolder).isprintable()
+        inside = plain and real.parent in (home / subfolder, home.parent.parent / "blobs")
+        is_file, exists = real.is_file(), real.exists()
     except (OSError, ValueError, RuntimeError):
-        beside = plain = there = False
-    if not beside:
+        inside = is_file = exists = False
+    if not inside:
         raise FolderError(folder, f"the file {short_repr(name)} leads out of the folder", "Put it inside")
-    if not plain:
-        raise FolderError(path, "is not a plain file" if there else "is missing")
+    if not is_file:
+        raise FolderError(path, "is not a plain file" if exists else "is missing")
     return path
 
 
 def check_size(path: Path, max_bytes: int) -> Path:
-    """The same path, if what is there has at most so many bytes."""
+    """The same path, if the file has at most `max_bytes`."""
     if path.stat().st_size > max_bytes:
         raise FolderError(path, f"is larger than {max_bytes >> 20} MiB")
     return path
 
 
 def short_repr(value: object) -> str:
-    """A value from a file, short enough for one line."""
+    """A value from a file, shortened to fit one line."""
     text = repr(value)
     return text if len(text) <= 100 else text[:97] + "..."

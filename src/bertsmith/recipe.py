@@ -1,4 +1,4 @@
-"""What a run is: one typed section per component. A recipe is a TOML file of about thirty lines."""
+"""The recipe of a run: one typed section per component. A recipe is a TOML file of about thirty lines."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,18 +17,18 @@ from bertsmith.train.optimizers import OptimizerConfig
 from bertsmith.train.schedules import ScheduleConfig
 from bertsmith.train.trainer import TrainConfig
 
-EXTENTS = [["train.steps", "train.epochs", "train.budget"]]  # how long a run is, of which the last that is said counts
+EXTENTS = [["train.steps", "train.epochs", "train.budget"]]  # the length of a run; the last one given counts
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
-    """The prepared text, and how it is cut into batches."""
+    """The prepared text, and the shape of batches."""
 
-    folder: Path  # what `bertsmith prepare` wrote
-    max_length: int = 128  # tokens in a sequence at most, special ones included
-    batch_tokens: int = 65_536  # in a micro-batch, exactly
-    cross_documents: bool = False  # a sequence may go on with the next document, behind a separator
-    validation_tokens: int = 1_000_000  # tokens of validation text at most
+    folder: Path  # the folder that `bertsmith prepare` wrote
+    max_length: int = 128  # maximum sequence length in tokens, special tokens included
+    batch_tokens: int = 65_536  # tokens in a micro-batch, exactly
+    cross_documents: bool = False  # a sequence may continue with the next document, after a separator (RoBERTa)
+    validation_tokens: int = 1_000_000  # validation tokens that are evaluated, at most
     workers: int = 2  # threads that make batches ahead of time
 
     def __post_init__(self) -> None:
@@ -41,7 +41,7 @@ class DataConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """A run, whole: the same recipe, data and machine give the same weights.
+    """A pretraining run: the same recipe, data and machine give the same weights.
 
     >>> recipe = config.read(Path("bert.toml"), bertsmith.Recipe)
     >>> recipe.train.steps, recipe.objective.kind
@@ -49,7 +49,7 @@ class Recipe:
     """
 
     out: Path  # the run's folder: log, checkpoints, model, report
-    start: Path | None = None  # a model folder to go on with; None: from chance
+    start: Path | None = None  # a model folder to continue from; None: random initialisation
     model: Component = component_field(FAMILY)
     objective: Component = component_field(OBJECTIVES)
     data: DataConfig
@@ -70,62 +70,64 @@ class Recipe:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledConfig:
-    """The labelled files, which of their columns hold what, and how examples become batches."""
+    """The labelled files, the columns of texts and labels, and the shape of batches."""
 
-    train: Path
-    dev: Path | None = None  # without one, a tenth of the training examples is kept back
-    texts: tuple[str, ...] | None = None  # columns; guessed where not given
-    label: str | None = None
+    train: Path  # training examples
+    dev: Path | None = None  # development set; without one, a tenth of the training examples is held out
+    texts: tuple[str, ...] | None = None  # columns of the texts; guessed by default
+    label: str | None = None  # column of the label; guessed by default
     separator: str | None = None  # between several labels in one cell
     labels: tuple[str, ...] | None = None  # instead of a label: columns of 0 and 1, one for each of several labels
-    on_bad_row: Literal["skip", "fail"] = "skip"  # what to do with rows that cannot be read
-    max_length: int = 128  # tokens in a sequence at most, special ones included
+    on_bad_row: Literal["skip", "fail"] = "skip"  # skip and count rows that cannot be read, or fail
+    max_length: int = 128  # maximum sequence length in tokens, special tokens included
     batch_size: int = 32  # examples in a micro-batch
     workers: int = 2  # threads that make batches ahead of time
 
     def __post_init__(self) -> None:
         if self.max_length < 8 or self.batch_size < 1:
-            raise ValueError("length is at least 8, and items at least 1")
+            raise ValueError("max_length is at least 8, and batch_size at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)
 class FineTune:
-    """A run on labelled examples, whole. Devlin et al. 2018, appendix A.3.
+    """A fine-tuning run on labelled examples. Devlin et al. 2018, appendix A.3.
 
-    It begins with a model folder; or, as a translator does, with a network at its first weights, and with pieces that
-    are learnt from its own examples.
+    It starts from a model folder; or, for translation, from a randomly initialised network with a tokenizer trained on
+    its own examples.
 
     >>> recipe = config.read(Path("reviews.toml"), bertsmith.FineTune)
     >>> recipe.task.kind, recipe.data.batch_size
     ('classify', 32)
     """
 
-    out: Path
-    model: Path | None = None  # a model folder to begin with
-    network: Component | None = field(default=None, metadata={"table": FAMILY})  # or a member, which begins from chance
-    tokenizer: Path | TokenizerConfig | None = None  # of a member: a folder, or what is learnt from both sides
+    out: Path  # the run's folder: log, checkpoints, model, report
+    model: Path | None = None  # a model folder to start from
+    network: Component | None = field(default=None, metadata={"table": FAMILY})  # or a randomly initialised network
+    tokenizer: Path | TokenizerConfig | None = None  # of such a network: a folder, or settings to train one
     task: Component = component_field(TASKS)
     data: LabelledConfig
     adapt: AdaptConfig = field(default_factory=AdaptConfig)
-    dropout: float | None = None  # of the network while it learns; None: as its folder says
+    dropout: float | None = None  # of the network in fine-tuning; None: as in its folder
     optimizer: OptimizerConfig
     schedule: ScheduleConfig
     train: TrainConfig
-    keep: Literal["best", "last"] = "best"  # whose weights: of the best evaluation, or of the last step
-    seeds: int = 1  # runs that differ in nothing but chance
+    keep: Literal["best", "last"] = "best"  # the weights of the best evaluation, or of the last step
+    seeds: int = 1  # random seeds; scores are the mean with a 95 % interval
 
     def __post_init__(self) -> None:
         if (self.model is None) == (self.network is None):
-            raise ValueError("give either model, a folder to begin with, or network, a member that begins from chance")
+            raise ValueError("give either model, a folder to start from, or network, randomly initialised")
         if self.network is not None and not self.network.settings.decoder_layers:
-            fact = f"'{self.network.kind}' only reads, and only networks that write learn a task from chance"
+            fact = (
+                f"'{self.network.kind}' has no decoder, and only a network with one is trained on a task from scratch"
+            )
             raise ValueError(f"{fact}. Use transformer-small, or pretrain it first")
         if self.model is not None and self.tokenizer is not None:
-            raise ValueError("a model folder has a tokenizer of its own. Leave tokenizer out")
+            raise ValueError("a model folder has its own tokenizer. Leave tokenizer out")
 
 
 def settle(recipe: Any, may_change: frozenset[str]) -> None:
-    """Write the resolved recipe beside the run; a run that has taken steps with another one is not gone on with."""
+    """Write the resolved recipe into the run's folder; refuse to resume a run that was begun with another one."""
     path = recipe.out / "recipe.toml"
     if path.exists() and begun(recipe.out):
         change = config.first_difference(config.read(path, type(recipe)), recipe, ignore=may_change)
@@ -139,7 +141,7 @@ def settle(recipe: Any, may_change: frozenset[str]) -> None:
 
 
 def begun(out: Path) -> bool:
-    """Whether a run has taken a step: one that failed before may be run again with another recipe."""
-    places = [out, *out.glob("seed-*")]  # fine-tuning has a folder for each seed
-    saved = any(any(place.glob("checkpoints/step-*")) or (place / "result.json").exists() for place in places)
-    return saved or any(log.has_steps(place / log.NAME) for place in places)
+    """Whether a run has taken a step: one that failed before its first step may be run with another recipe."""
+    folders = [out, *out.glob("seed-*")]  # fine-tuning has a folder for each seed
+    saved = any(any(folder.glob("checkpoints/step-*")) or (folder / "result.json").exists() for folder in folders)
+    return saved or any(log.has_steps(folder / log.NAME) for folder in folders)

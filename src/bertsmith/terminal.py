@@ -1,4 +1,4 @@
-"""The terminal: text that others have written is shown as it is; markup and control characters in it do nothing."""
+"""The terminal: text from files is shown literally; markup and control characters in it have no effect."""
 
 import json
 import re
@@ -11,27 +11,27 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-# All control characters but tab and line feed, and those that turn the direction of writing: a terminal obeys them.
+# All control characters except tab and line feed, and those that change the direction of writing.
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 EVERY = 30.0  # seconds between two plain lines of progress
 
 
 def escape_control(text: object) -> str:
-    """A text whose control characters are spelt out, as in \\x1b[31m: it cannot colour, move or clear anything."""
+    """A text with its control characters escaped, as in \\x1b[31m: it cannot colour, move or clear anything."""
     return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text))
 
 
 def json_line(record: object) -> str:
-    """A record as JSON in which every control character is an escape: the same record, and harmless to look at."""
-    told = json.dumps(record, ensure_ascii=False)
-    return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", told)
+    """A record as JSON with every control character escaped: the same record, and harmless on a terminal."""
+    text = json.dumps(record, ensure_ascii=False)
+    return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 class Terminal(Console):
-    """rich's console for text that is not ours: no markup unless it is asked for, no emoji, no control characters."""
+    """rich's console for untrusted text: no markup by default, no emoji, no control characters."""
 
-    def render_str(self, text: str, **how: Any) -> Text:
-        return super().render_str(escape_control(text), **how)
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(escape_control(text), **options)
 
 
 def console(*, errors: bool = False) -> Terminal:
@@ -40,7 +40,7 @@ def console(*, errors: bool = False) -> Terminal:
 
 
 class ProgressCounter:
-    """How many rows are done, and how fast, on the standard error: in place on a terminal, else a line now and then."""
+    """Rows done and rows per second, on the standard error: in place on a terminal, else a line every half minute."""
 
     def __init__(self, noun: str, done: int = 0, *, every: float = EVERY) -> None:
         self.noun, self.done_before, self.started, self.every = noun, done, time.monotonic(), every
@@ -51,7 +51,7 @@ class ProgressCounter:
             self._task = self._bar.add_task(self._message(done))
 
     def update(self, done: int) -> None:
-        """Take note of how many are done, and show it when it is time."""
+        """Set the number of rows done, and show it when it is time."""
         if self._bar is not None:
             self._bar.update(self._task, description=self._message(done))
         elif time.monotonic() >= self._next:
@@ -59,7 +59,7 @@ class ProgressCounter:
             print(f"bertsmith: {self._message(done)}", file=sys.stderr, flush=True)
 
     def rate(self, done: int) -> float:
-        """How many a second, of those that were not done before."""
+        """Rows per second, not counting those done before."""
         return (done - self.done_before) / max(time.monotonic() - self.started, 1e-9)
 
     def _message(self, done: int) -> str:

@@ -220,8 +220,8 @@ def test_the_training_columns_are_kept_in_the_model_folder_and_a_run_opens_as_it
 ) -> None:
     model = bertsmith.load(learnt)  # the folder of the run
     assert model.path == str(learnt / "model")
-    said = json.loads((learnt / "model" / "config.json").read_text())["bertsmith"]["learnt_from"]
-    columns = {"kind": "classify", "texts": ["text"], "label": "label", "joined": 1}
+    said = json.loads((learnt / "model" / "config.json").read_text())["bertsmith"]["trained_on"]
+    columns = {"kind": "classify", "texts": ["text"], "label": "label", "context_columns": 1}
     measured = {"max_length": 16, "counts": {"bark": 48, "purr": 48}, "mean": None, "temperature": said["temperature"]}
     assert said == columns | measured
     assert 0.1 <= said["temperature"] <= 10

@@ -215,10 +215,10 @@ def test_a_part_of_a_text_is_read_if_there_is_no_time_for_all(tmp_path: Path) ->
     corpus.max_characters = sum(map(len, whole[0])) + 1
     assert [document.sentences for document in corpus.documents()] == whole[:2]
     pieces = train(corpus.lines(), TokenizerConfig(vocabulary=100, min_frequency=1))
-    tokenise(corpus, pieces, tmp_path / "data", valid=0.1, workers=0)
+    tokenise(corpus, pieces, tmp_path / "data", validation_share=0.1, workers=0)
     corpus.max_characters = None
     with pytest.raises(FolderError, match="was prepared with"):
-        tokenise(corpus, pieces, tmp_path / "data", valid=0.1, workers=0)
+        tokenise(corpus, pieces, tmp_path / "data", validation_share=0.1, workers=0)
 
 
 def test_make_reports_that_it_reads_a_part(

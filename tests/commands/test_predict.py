@@ -165,7 +165,7 @@ def test_a_model_that_was_not_fine_tuned_is_refused(masked: Path, tmp_path: Path
 
 
 def test_a_model_reads_its_training_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    learnt = {"kind": "classify", "texts": ["Verbatim"], "label": "verdict", "joined": 1}
+    learnt = {"kind": "classify", "texts": ["Verbatim"], "label": "verdict", "context_columns": 1}
     model = saved(tmp_path / "model", "class", **learnt)
     (tmp_path / "a.csv").write_text("verdict,Verbatim,remark\na,the cat,x y\nb,the old dog,\n")
     (tmp_path / "b.csv").write_text("review\nthe cat\nthe old dog\n")
@@ -174,7 +174,7 @@ def test_a_model_reads_its_training_columns(tmp_path: Path, capsys: pytest.Captu
     assert [one["label"] for one in found] == [one["label"] for one in load(model).classify(["the cat", "the old dog"])]
     predict.predict(model, [str(tmp_path / "b.csv")], out=tmp_path / "b.jsonl")
     assert [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()] == found
-    told = f"bertsmith: {tmp_path / 'b.csv'}: texts from 'review'; the model learnt from 'Verbatim'\n"
+    told = f"bertsmith: {tmp_path / 'b.csv'}: texts from 'review'; the model was trained on 'Verbatim'\n"
     assert capsys.readouterr().err == told
     # Values of a wrong type from another program are ignored.
     for odd in ({"kind": "classify", "texts": "Verbatim"}, {"kind": "tag", "texts": ["Verbatim"]}):
@@ -336,7 +336,7 @@ def test_another_model_starts_anew_and_changed_standard_input_is_refused(
     for text in ("\n".join(LINES), "other lines"):
         monkeypatch.setattr("sys.stdin", io.StringIO(text))
         if text == "other lines":
-            with pytest.raises(TextError, match="standard input: is not what was read before the interruption"):
+            with pytest.raises(TextError, match="standard input: differs from the text read before the interruption"):
                 predict.predict(model, [], out=tmp_path / "in.jsonl")
         else:
             die(lambda: predict.predict(model, [], out=tmp_path / "in.jsonl"))
@@ -365,7 +365,7 @@ def test_texts_that_look_like_markup_are_shown_unchanged(
 def test_an_impossible_output_is_refused_in_one_line(masked: Path, tmp_path: Path) -> None:
     (tmp_path / "lines.txt").write_text("the cat\n")
     inputs = [str(tmp_path / "lines.txt")]
-    with pytest.raises(RunError, match=r"lines\.txt' is a file and not a folder\. Choose another place\.$"):
+    with pytest.raises(RunError, match=r"lines\.txt' is a file and not a folder\. Choose another folder\.$"):
         embed.embed(masked, inputs, tmp_path / "lines.txt" / "v.npy")
     (tmp_path / "v.npy").mkdir()
     with pytest.raises(RunError, match=r"v\.npy: is a folder\. Name a file in it\.$"):

@@ -100,7 +100,7 @@ def test_wrong_options_are_refused_in_one_line(options: dict[str, object], line:
         ),
         (
             ["word2vec", "{text}", "--out", "{out}", "--min-count", "1000"],
-            "text: 0 of its 11 words are met 1000 times.",
+            "text: 0 of its 11 words occur 1000 times.",
         ),
     ],
 )

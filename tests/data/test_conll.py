@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bertsmith.data.labelled.bad_rows import BadRows, Policy
 from bertsmith.data.labelled.conll import read, to_bio
 from bertsmith.data.labelled.examples import Sentence
-from bertsmith.data.labelled.tables import BadRows, Policy, find_source
+from bertsmith.data.labelled.sources import find_source
 from bertsmith.errors import TextError
 
 BAD = "sentences with a broken line"
@@ -43,7 +44,7 @@ def test_columns_can_be_named_by_their_numbers(tmp_path: Path) -> None:
         parsed(tmp_path / "a.conll", data, tag="4")
 
 
-def test_words_with_blanks_stand_between_tabs_and_remarks_are_passed_over(tmp_path: Path) -> None:
+def test_words_with_spaces_are_separated_by_tabs_and_comments_are_skipped(tmp_path: Path) -> None:
     data = "# id 7 domain=en\nNew York\tB-LOC\n#\tO\n\n# text = hello\nhello\tO\n"
     found, _, counts = parsed(tmp_path / "a.conll", data)
     assert plain(found) == [(("New York", "#"), ("B-LOC", "O")), (("hello",), ("O",))]
@@ -116,7 +117,7 @@ def test_bio_has_no_span_that_begins_inside_and_stays_as_it_is(tags: list[str]) 
     assert [tag[1:] for tag in found] == [tag[1:] for tag in tags]
 
 
-def test_what_was_done_to_the_tags_is_told(tmp_path: Path) -> None:
+def test_the_conversion_of_tags_is_reported(tmp_path: Path) -> None:
     for tags, said in (
         ("I-X I-X B-X O I-Y", ", IOB1 turned into BIO"),
         ("B-X I-X O B-Y I-X", ", spans that began with I- repaired: 1"),
@@ -175,7 +176,7 @@ def test_any_bytes_are_sentences_or_one_clear_line(
         ("eng.testa.xz", 3_250, 51_362, "216", {"LOC": 1_837, "PER": 1_842, "ORG": 1_341, "MISC": 922}),
     ],
 )
-def test_conll_2003_holds_what_was_published(
+def test_conll_2003_has_the_published_counts(
     shared: Path, name: str, sentences: int, words: int, documents: str, spans: dict[str, int]
 ) -> None:
     dropped = BadRows("fail")

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bertsmith.data.corpus.corpus import ENOUGH, LARGEST, Corpus, Document, passages
+from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.data.corpus.lines import Policy
+from bertsmith.data.corpus.passages import ENOUGH, LARGEST, Document, passages
 from bertsmith.errors import TextError
 
 PROSE = (
@@ -107,12 +108,12 @@ def test_a_record_is_a_document_whatever_its_blank_lines(tmp_path: Path) -> None
 
 def test_long_lines_of_a_record_go_by_the_policy(tmp_path: Path) -> None:
     name = written(tmp_path / "a.jsonl", json.dumps({"text": "Short.\n" + "word " * 30 + "\nEnd."}))
-    corpus = Corpus([name], longest=60)
+    corpus = Corpus([name], max_line_length=60)
     assert read(corpus) == [["Short.", *[("word " * 12).strip()] * 2, ("word " * 6).strip(), "End."]]
     assert corpus.tally == Counter({"long lines": 1})
-    assert read(Corpus([name], longest=60, policy="skip")) == [["Short.", "End."]]
+    assert read(Corpus([name], max_line_length=60, on_bad_line="skip")) == [["Short.", "End."]]
     with pytest.raises(TextError, match=r"a\.jsonl:1: is longer than 60 characters\."):
-        read(Corpus([name], longest=60, policy="fail"))
+        read(Corpus([name], max_line_length=60, on_bad_line="fail"))
 
 
 def test_a_document_is_never_larger_than_memory_likes() -> None:
@@ -125,7 +126,7 @@ def test_a_document_is_never_larger_than_memory_likes() -> None:
         assert found[1][0] == len(found[0][1]) + 1 or broken
 
 
-def test_running_text_goes_on_in_a_new_document_at_the_end_of_a_paragraph() -> None:
+def test_running_text_continues_in_a_new_document_at_the_end_of_a_paragraph() -> None:
     lines = [*["word " * 14] * 20, ""] * 100
     found = list(passages([(1, lines)], blanks=2, max_characters=ENOUGH, join_lines=True))
     assert [line for line, _ in found] == [1, 1009, 2017]  # 48 paragraphs of 21 lines
@@ -153,7 +154,7 @@ def test_packing_changes_nothing(tmp_path: Path) -> None:
     assert read(Corpus([written(tmp_path / "a.txt.xz", lzma.compress(text, preset=0))])) == whole
 
 
-def test_how_much_is_read_is_known_and_how_much_there_is_guessed(tmp_path: Path) -> None:
+def test_progress_is_known_and_the_number_of_words_estimated(tmp_path: Path) -> None:
     text = "".join(f"Sentence number {number} has seven words.\n\n" for number in range(6_000)).encode()
     written(tmp_path / "a.txt", text)
     written(tmp_path / "b.jsonl", "".join(json.dumps({"text": f"Only {n} words."}) + "\n" for n in range(900)))
@@ -248,7 +249,7 @@ def test_unknown_choices_are_refused() -> None:
     # In a process of its own: here the types are checked first.
     script = "from bertsmith.data.corpus.corpus import Corpus; Corpus(['-'], {})"
     for choice, message in {
-        "policy='repalce'": "RecipeError: policy: unknown choice 'repalce'. Did you mean 'replace'?",
+        "on_bad_line='repalce'": "RecipeError: on_bad_line: unknown choice 'repalce'. Did you mean 'replace'?",
         "layout='prose'": "RecipeError: layout: unknown choice 'prose'. Known: auto, lines, running.",
     }.items():
         done = subprocess.run([sys.executable, "-c", script.format(choice)], capture_output=True, text=True)
@@ -274,7 +275,7 @@ def test_any_bytes_in_any_file_are_read_or_refused_in_one_line(
     name = written(tmp_path / f"a{ending}", gzip.compress(data) if ending.endswith("gz") else data)
     refused, found = "", list[Document]()
     try:
-        found += Corpus([name], policy=policy, layout=layout, longest=40).documents()  # type: ignore[arg-type]
+        found += Corpus([name], on_bad_line=policy, layout=layout, max_line_length=40).documents()  # type: ignore[arg-type]
     except TextError as error:
         refused = str(error)
     assert bool(refused) != bool(found)

@@ -53,7 +53,7 @@ def test_a_damaged_pdf_is_left_out_and_told_or_refused(tmp_path: Path) -> None:
     (line,) = corpus.new_notes()
     assert line.startswith(f"{tmp_path / 'a.pdf'}: cannot be read (")
     with pytest.raises(TextError, match=r"a\.pdf: cannot be read\."):
-        list(Corpus([str(tmp_path)], policy="fail").documents())
+        list(Corpus([str(tmp_path)], on_bad_line="fail").documents())
 
 
 def test_a_word_document_gives_its_paragraphs_and_tables(tmp_path: Path) -> None:

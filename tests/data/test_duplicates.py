@@ -5,7 +5,7 @@ import random
 from bertsmith.data.shards.duplicates import DigestSet
 
 
-def test_a_packed_set_knows_what_a_set_knows() -> None:
+def test_a_digest_set_holds_what_a_set_holds() -> None:
     chance, seen, known = random.Random(0), DigestSet(), set[bytes]()
     for _ in range(30_000):
         digest = chance.randrange(20_000).to_bytes(2, "big") * 8  # some often, some never, many alike

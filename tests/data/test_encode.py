@@ -95,7 +95,7 @@ def test_words_together_have_the_ids_of_the_sentence(folder: Path, text: str) ->
     agrees(folder, text)
 
 
-def test_sentences_of_a_document_are_parted_as_the_pieces_part_words(folder: Path) -> None:
+def test_sentences_of_a_document_are_separated_as_the_tokenizer_separates_words(folder: Path) -> None:
     """Byte-level pieces hold the space before a word: without it a document would read "hill.There"."""
     encoder, tokenizer = Encoder(folder, "uint16"), Tokenizer.load(folder)
     sentences = [*TEXT.split("\n"), "two  spaces", "", "x" * 300]
@@ -125,7 +125,7 @@ def test_any_text_has_the_ids_the_tokenizer_gives(folder: Path, words: list[str]
     agrees(folder, " ".join(words))
 
 
-def test_a_full_memory_begins_anew_and_changes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_cache_is_emptied_and_changes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encode, "REMEMBERED", 30)
     encoder, tokenizer = Encoder(folder, "uint16"), Tokenizer.load(folder)
     for text in TEXT.split("\n") * 2:
@@ -243,12 +243,12 @@ def test_a_killed_worker_is_told_in_one_line(wordpiece: Path, monkeypatch: pytes
     assert all(worker._process.poll() is not None for worker in workers)
 
 
-def test_a_failing_worker_tells_why(tmp_path: Path) -> None:
+def test_a_failing_worker_reports_its_error(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"prepare: a worker process failed \(.*does not exist"):
         list(encode_all(items(1), tmp_path / "nowhere", "uint16", 1))
 
 
-def test_workers_end_when_nobody_waits_for_them(wordpiece: Path) -> None:
+def test_workers_end_when_the_caller_stops(wordpiece: Path) -> None:
     threads, before = threading.active_count(), set(children(os.getpid()))
     results = encode_all(items(40), wordpiece, "uint16", 2)
     next(results)

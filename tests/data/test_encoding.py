@@ -66,7 +66,7 @@ def test_a_corpus_says_which_file_was_read_in_which_encoding(tmp_path: Path) -> 
         f"{tmp_path / 'e.csv'}: read as cp1252, not UTF-8",
         f"{tmp_path / 'f.jsonl'}: read as cp1252, not UTF-8",
     ]
-    assert corpus.new_notes() == []  # each is told once
+    assert corpus.new_notes() == []  # each is reported once
 
 
 def test_a_text_that_was_utf_8_so_far_stays_so(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ def write(path: Path, *rows: tuple[str, ...]) -> Path:
     return path
 
 
-def test_the_tasks_stand_in_their_usual_order() -> None:
+def test_the_tasks_are_in_their_usual_order() -> None:
     assert list(GLUE) == ["CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI", "RTE", "WNLI"]
 
 
@@ -105,7 +105,7 @@ PUBLISHED = {  # train and dev: rows, and how many of each class
 @pytest.mark.slow
 @pytest.mark.shared
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_every_file_holds_what_was_published(shared: Path, name: str) -> None:
+def test_every_file_has_the_published_counts(shared: Path, name: str) -> None:
     folder = shared / "data" / "glue" / name
     found = split_files(folder, GLUE[name])
     assert recognise(folder) is GLUE[name]

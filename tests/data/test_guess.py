@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from bertsmith.data.labelled.columns import Columns
+from bertsmith.data.labelled.examples import Kind
 from bertsmith.data.labelled.guess import Guess, guess
-from bertsmith.data.labelled.reader import Columns, Kind, read
+from bertsmith.data.labelled.reader import read
 from bertsmith.errors import TextError
 
 GENRES = ["film", "love", "war", "art"]
@@ -153,7 +155,7 @@ def test_other_tasks_are_told_by_their_columns(tmp_path: Path, name: str, record
     assert (found.task, found.rows) == (task, 9)
 
 
-def test_json_that_asks_nothing_is_a_table(tmp_path: Path) -> None:
+def test_json_without_questions_is_a_table(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text(json.dumps([{"text": f"t {row}", "label": "ab"[row % 2]} for row in range(9)]))
     assert (guess(path).task, guess(path).rows) == ("classify", 9)
@@ -163,3 +165,12 @@ def test_json_that_asks_nothing_is_a_table(tmp_path: Path) -> None:
     assert guess(tmp_path / "a.conll") == Guess(task="tag", rows=2)
     (tmp_path / "empty.csv").write_text("")
     assert guess(tmp_path / "empty.csv") == Guess(task="classify")
+
+
+def test_columns_that_cannot_be_guessed_are_refused_by_the_guess(tmp_path: Path) -> None:
+    """Else fine-tuning would print its choices for few rows before it refuses the file."""
+    path = table(tmp_path / "a.csv", "alpha,beta,gamma", lambda row: f"some words {row},other words {row}")
+    with pytest.raises(TextError, match="which columns hold the texts and the label cannot be guessed from 0, 1, 2"):
+        guess(path)
+    with pytest.raises(TextError, match="has no column 'delta'"):
+        guess(path, Columns(label="delta"))

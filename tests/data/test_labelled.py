@@ -1,4 +1,4 @@
-"""Labelled examples come from any file people keep them in; every guess is told, every bad row counted."""
+"""Labelled examples are read from files of any format; every guess is reported, every bad row counted."""
 
 import csv
 import hashlib
@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertsmith.data.labelled.reader import Columns, Kind, LabelledData, read
-from bertsmith.data.labelled.tables import Policy
+from bertsmith.data.labelled.bad_rows import Policy
+from bertsmith.data.labelled.columns import Columns
+from bertsmith.data.labelled.examples import Kind
+from bertsmith.data.labelled.reader import LabelledData, read
 from bertsmith.errors import BertsmithError, RecipeError, TextError
 
 
@@ -40,7 +42,7 @@ def pairs(labelled: LabelledData) -> list[tuple[Any, Any]]:
         ("text,odd", "texts from 'text', label from 'odd'"),
     ],
 )
-def test_columns_are_guessed_from_their_names_and_told(tmp_path: Path, header: str, found: str) -> None:
+def test_columns_are_guessed_from_their_names_and_reported(tmp_path: Path, header: str, found: str) -> None:
     width = header.count(",") + 1
     rows = "\n".join(",".join([f"a word {row}"] * (width - 1) + ["xy"[row % 2]]) for row in range(4))
     labelled = of(tmp_path / "a.csv", f"{header}\n{rows}\n", "classify")
@@ -48,7 +50,7 @@ def test_columns_are_guessed_from_their_names_and_told(tmp_path: Path, header: s
     assert [example.label for example in labelled.examples] == ["x", "y", "x", "y"]
 
 
-def test_columns_without_names_are_guessed_from_what_they_hold(tmp_path: Path) -> None:
+def test_columns_without_names_are_guessed_from_their_values(tmp_path: Path) -> None:
     data = "a film\tgood\nb film\tgood\nc film\tbad\nd film\tbad\n"
     labelled = of(tmp_path / "a.tsv", data, "classify")
     assert labelled.description == "texts from '0', label from '1' (there is no header)"
@@ -58,7 +60,7 @@ def test_columns_without_names_are_guessed_from_what_they_hold(tmp_path: Path) -
     assert labelled.dropped == {"rows without a label": 1}
 
 
-def test_odd_names_are_guessed_from_what_the_columns_hold(tmp_path: Path) -> None:
+def test_columns_with_odd_names_are_guessed_from_their_values(tmp_path: Path) -> None:
     rows = [f"{number},ein Satz mit der Zahl {number},{('sehr gut', 'schlecht')[number % 2]}" for number in range(20)]
     found = of(tmp_path / "odd.csv", "\n".join(["Nr.,Kommentar,Urteil", *rows]), "classify")
     assert found.description == "texts from 'Kommentar', label from 'Urteil'"
@@ -119,12 +121,12 @@ def test_a_named_column_that_is_missing_is_refused_with_the_nearest(tmp_path: Pa
     [
         ("classify", "foo,bar,baz\n1,2,3\n4,5,6\n", "the texts and the label cannot be guessed from foo, bar, baz"),
         ("classify", "text,foo,bar\na,b,c\n", "the label cannot be guessed from text, foo, bar"),
-        ("choose", "text,label\na,b\n", "a beginning and its endings cannot be guessed from text, label"),
+        ("choose", "text,label\na,b\n", "a context and its endings cannot be guessed from text, label"),
         ("choose", "text,ending0,ending1\na,b,c\n", "the label cannot be guessed from text, ending0, ending1"),
         ("number", "some words,x\n", r"the texts and the label cannot be guessed from 0, 1 \(there is no header\)"),
     ],
 )
-def test_what_cannot_be_guessed_lists_the_columns_and_the_remedy(
+def test_columns_that_cannot_be_guessed_are_listed_with_the_remedy(
     tmp_path: Path, kind: Kind, data: str, what: str
 ) -> None:
     what = what.replace("the texts and the label cannot", "the (texts and the )?label cannot")
@@ -190,7 +192,7 @@ def test_texts_to_be_drawn_together_are_one_two_or_three_with_a_score_or_without
         "texts from 'premise' and 'hypothesis', no label",
     )
     assert pairs(of(tmp_path / "a.txt", "one text\n\nlabel\n", "pairs")) == [(("one text",), None), (("label",), None)]
-    with pytest.raises(TextError, match=r"a\.csv: 4 columns of text\. One, two or three can be drawn together\.$"):
+    with pytest.raises(TextError, match=r"a\.csv: 4 columns of text\. Contrastive learning takes one, two or three\.$"):
         of(tmp_path / "a.csv", "a,b,c,d\n1,2,3,4\n", "pairs", texts=("0", "1", "2", "3"))
 
 

@@ -70,7 +70,7 @@ def test_utf_16_and_utf_32_are_known_by_their_marks() -> None:
             read(data[:-1], "fail")
 
 
-def test_a_line_without_end_is_given_out_in_parts_and_never_held_whole() -> None:
+def test_a_very_long_line_is_returned_in_parts_and_never_held_whole() -> None:
     word, many = b"\xc3\xa9t\xc3\xa9 ", 50_000
     data = b"before\n" + word * many + b"\nafter\n"
 

@@ -23,7 +23,7 @@ def take(loader, count):
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2, 5])
-def test_the_number_of_workers_does_not_change_what_comes_out(workers):
+def test_the_number_of_workers_does_not_change_the_batches(workers):
     with Loader(make, after, 10, workers) as loader:
         assert take(loader, 20) == [(position, [position, position + 1]) for position in range(10, 50, 2)]
 

@@ -84,7 +84,7 @@ def test_a_folder_of_ours_or_one_with_folders_alone_is_used(tmp_path: Path) -> N
         pass
 
 
-def test_what_the_system_refuses_of_names_is_one_line(tmp_path: Path) -> None:
+def test_names_that_the_system_refuses_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(RunError, match=r"a file stands where a folder is needed."), files.explain_os_errors(tmp_path):
         (tmp_path / "file" / "below").mkdir()

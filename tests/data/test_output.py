@@ -1,4 +1,4 @@
-"""A file that grows: whole at the end, gone on with after any interruption, and one line for every refusal."""
+"""An output file: complete at the end, resumed after any interruption, and every refusal in one line."""
 
 import errno
 import json
@@ -21,14 +21,16 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outputs, "EVERY", 0.0)  # every row is noted
 
 
-def asked() -> dict[str, Any]:
+def made_with() -> dict[str, Any]:
     return {"verb": "test", "options": {"a": (1, 2)}}
 
 
-def run(out: Path, rows: list[str] = ROWS, die: int | None = None, how: Callable[[], Any] = asked) -> list[str]:
-    """Write a line for each row; die after some; tell which were computed."""
+def run(
+    out: Path, rows: list[str] = ROWS, die: int | None = None, settings: Callable[[], Any] = made_with
+) -> list[str]:
+    """Write a line for each row; die after some; return the rows that were computed."""
     made = []
-    with Output(out, how, header=b"head\n") as output:
+    with Output(out, settings, header=b"head\n") as output:
         for row in output.resume(lambda: iter(rows), str):
             if die == output.rows:
                 raise KeyboardInterrupt
@@ -43,14 +45,14 @@ def whole(rows: list[str] = ROWS) -> str:
     return "head\n" + "".join(f"{row}!\n" for row in rows)
 
 
-def test_a_file_takes_its_name_when_it_is_whole_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
+def test_a_complete_file_is_renamed_and_leaves_no_other_file(tmp_path: Path) -> None:
     run(tmp_path / "new" / "out.txt")  # its folder is made
     assert (tmp_path / "new" / "out.txt").read_text() == whole()
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["out.txt"]
 
 
 @pytest.mark.parametrize("die", range(10))
-def test_whenever_it_dies_it_goes_on_behind_what_is_done(tmp_path: Path, die: int) -> None:
+def test_whenever_it_is_interrupted_it_resumes_after_the_rows_done(tmp_path: Path, die: int) -> None:
     out = tmp_path / "out.txt"
     with pytest.raises(KeyboardInterrupt):
         run(out, die=die)
@@ -60,7 +62,7 @@ def test_whenever_it_dies_it_goes_on_behind_what_is_done(tmp_path: Path, die: in
     assert out.read_text() == whole()
 
 
-def test_what_was_written_behind_the_journals_last_note_is_cut_off(tmp_path: Path) -> None:
+def test_rows_after_the_last_entry_of_the_journal_are_truncated(tmp_path: Path) -> None:
     out = tmp_path / "out.txt"
     with pytest.raises(KeyboardInterrupt):
         run(out, die=4)
@@ -70,24 +72,31 @@ def test_what_was_written_behind_the_journals_last_note_is_cut_off(tmp_path: Pat
     assert out.read_text() == whole()
 
 
-def test_other_inputs_options_or_a_damaged_journal_begin_anew(tmp_path: Path) -> None:
+def test_other_inputs_options_or_a_damaged_journal_start_again(tmp_path: Path) -> None:
     def other() -> dict[str, Any]:
         return {"verb": "other"}
 
+    def older(part: Path) -> None:
+        """The journal of version 1, which has another key."""
+        journal = part.with_name(part.name + ".json")
+        entry = json.loads(journal.read_text())
+        journal.write_text(json.dumps(entry | {"format": 1, "asked": entry.pop("made_with")}))
+
     changed = ["row 0", "ROW 1", *ROWS[2:]]
     cases: list[tuple[list[str], Callable[[], Any], Callable[[Path], object]]] = [
-        (changed, asked, lambda part: None),
-        (ROWS[:2], asked, lambda part: None),
+        (changed, made_with, lambda part: None),
+        (ROWS[:2], made_with, lambda part: None),
         (ROWS, other, lambda part: None),
-        (ROWS, asked, lambda part: part.with_name(part.name + ".json").write_text("{")),
-        (ROWS, asked, lambda part: os.truncate(part, 9)),
+        (ROWS, made_with, lambda part: part.with_name(part.name + ".json").write_text("{")),
+        (ROWS, made_with, lambda part: os.truncate(part, 9)),
+        (ROWS, made_with, older),
     ]
-    for number, (rows, how, harm) in enumerate(cases):
+    for number, (rows, settings, harm) in enumerate(cases):
         out = tmp_path / f"{number}.txt"
         with pytest.raises(KeyboardInterrupt):
             run(out, die=4)
         harm(tmp_path / f"{number}.txt.part")
-        assert run(out, rows, how=how) == rows
+        assert run(out, rows, settings=settings) == rows
         assert out.read_text() == whole(rows)
     # Rows that were added to the inputs are made, and no others.
     with pytest.raises(KeyboardInterrupt):
@@ -95,7 +104,7 @@ def test_other_inputs_options_or_a_damaged_journal_begin_anew(tmp_path: Path) ->
     assert run(tmp_path / "more.txt", [*ROWS, "more"]) == [*ROWS[4:], "more"]
 
 
-def test_a_full_disk_is_told_with_what_it_needs_and_what_is_done_is_kept(
+def test_a_full_disk_is_reported_with_the_bytes_needed_and_rows_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, write = tmp_path / "out.txt", os.write
@@ -126,7 +135,7 @@ def test_a_conversion_that_fails_costs_no_row(tmp_path: Path) -> None:
 
     def computed(finish: Callable[[Path, Path], None]) -> list[str]:
         made = []
-        with Output(out, asked) as output:
+        with Output(out, made_with) as output:
             for row in output.resume(lambda: iter(ROWS), str):
                 made.append(row)
                 output.add([row], row.encode())
@@ -142,15 +151,15 @@ def test_a_conversion_that_fails_costs_no_row(tmp_path: Path) -> None:
 
 def test_two_commands_cannot_write_one_file_and_a_device_is_written_straight(tmp_path: Path) -> None:
     with (
-        Output(tmp_path / "out.txt", asked),
+        Output(tmp_path / "out.txt", made_with),
         pytest.raises(RunError, match="another command is writing it"),
-        Output(tmp_path / "out.txt", asked),
+        Output(tmp_path / "out.txt", made_with),
     ):
         pass
-    with Output(Path("/dev/null"), asked) as output:
+    with Output(Path("/dev/null"), made_with) as output:
         output.add(["row"], b"row")
         output.finish()
-    with pytest.raises(RunError, match="the disk is full"), Output(Path("/dev/full"), asked) as output:
+    with pytest.raises(RunError, match="the disk is full"), Output(Path("/dev/full"), made_with) as output:
         output.add(["row"], b"row")
 
 
@@ -158,14 +167,14 @@ def test_a_place_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> N
     (tmp_path / "file").write_text("")
     (tmp_path / "folder").mkdir()
     cases = {
-        "file/out.txt": "is a file and not a folder. Choose another place.",
+        "file/out.txt": "is a file and not a folder. Choose another folder.",
         "folder": "is a folder. Name a file in it.",
-        "x" * 300: "cannot be written (File name too long). Choose another place.",
+        "x" * 300: "cannot be written (File name too long). Choose another file.",
     }
-    for name, told in cases.items():
-        with pytest.raises(RunError) as caught, Output(tmp_path / name, asked):
+    for name, ending in cases.items():
+        with pytest.raises(RunError) as caught, Output(tmp_path / name, made_with):
             pass
-        assert str(caught.value).endswith(told)
+        assert str(caught.value).endswith(ending)
 
 
 def test_a_model_is_known_by_its_files(tmp_path: Path) -> None:
@@ -190,7 +199,7 @@ def test_a_stream_that_cannot_be_read_again_is_told(tmp_path: Path) -> None:
         return once.pop()
 
     with (
-        pytest.raises(Exception, match="standard input: is not what was read before the interruption"),
-        Output(out, asked) as output,
+        pytest.raises(Exception, match="standard input: differs from the text read before the interruption"),
+        Output(out, made_with) as output,
     ):
         output.resume(stream, str)

@@ -28,15 +28,15 @@ def pack(text, length=64, tokens=1024, pairs="none", seed=1, **settings):
         batch_tokens=tokens,
         pairs=pairs,
         seed=seed,
-        start=START,
-        stop=STOP,
-        padding=PADDING,
+        start_id=START,
+        stop_id=STOP,
+        padding_id=PADDING,
         **settings,
     )
 
 
 def whole_round(pack, number=0):
-    sections = range(number * pack.sections, (number + 1) * pack.sections)
+    sections = range(number * pack.sections_per_round, (number + 1) * pack.sections_per_round)
     return [pack(section << 32 | index) for section in sections for index in range(pack.batches(section))]
 
 
@@ -167,11 +167,11 @@ def test_without_pairs_every_token_is_seen_once_in_every_epoch_of_a_round(docume
 
 @pytest.mark.parametrize("once", [False, True])
 @pytest.mark.parametrize("short", [0.0, 0.1])
-def test_across_documents_one_separator_stands_between_the_end_of_one_and_the_beginning_of_the_next(once, short):
+def test_across_documents_one_separator_is_between_the_end_of_one_and_the_beginning_of_the_next(once, short):
     text = prose(200, sentences=3)
     begins = np.flatnonzero(np.diff(text.document, prepend=-1))
     ends = np.flatnonzero(np.diff(text.document, append=-1))
-    packer = pack(text, 64, 1024, "across", once=once, short=short)
+    packer = pack(text, 64, 1024, "across", once=once, short_probability=short)
     crossed, followers = 0, {}
     for packed in whole_round(packer):
         assert packed.labels.max() == -100
@@ -186,7 +186,7 @@ def test_across_documents_one_separator_stands_between_the_end_of_one_and_the_be
         assert np.array_equal(packed.ids[real], text.ids[packed.corpus_positions[real]])
         assert (packed.ids[packed.real_tokens :] == PADDING).all()
     assert crossed > 100 * packer.epochs_per_round
-    for pairs in followers.values():  # nobody has two neighbours on one side
+    for pairs in followers.values():  # no document has two neighbours on one side
         assert all(len(set(side)) == len(pairs) for side in zip(*pairs, strict=True))
     if packer.epochs_per_round > 1:
         first, second, *_ = followers.values()
@@ -238,7 +238,7 @@ def test_across_documents_separators_are_never_hidden_nor_reached_over(unit):
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
-def test_across_documents_a_feed_goes_on_where_it_stood_whatever_the_workers(workers):
+def test_across_documents_a_feed_resumes_at_its_position_with_any_number_of_workers(workers):
     special = np.arange(VOCABULARY) < 5
     collate = Collator(MaskedLM.Config(pairs="none"), MaskingVocabulary.of(~special, special, MASK))
     packer = pack(prose(60), pairs="across")
@@ -258,7 +258,7 @@ def test_across_documents_a_feed_goes_on_where_it_stood_whatever_the_workers(wor
 
 
 @pytest.mark.parametrize(("documents", "tokens"), [(300, 1024), (30, 1024), (3, 1024)])
-def test_with_pairs_every_token_stands_once_an_epoch_in_its_own_place(documents, tokens, section):
+def test_with_nsp_every_token_occurs_once_an_epoch_outside_of_random_seconds(documents, tokens, section):
     text = prose(documents, sentences=40 if documents == 3 else 12)
     packer = pack(text, 64, tokens, "nsp")
     seen = np.zeros((packer.epochs_per_round, text.tokens), int)
@@ -335,7 +335,7 @@ def test_a_position_always_gives_the_same_batch(pairs):
     assert not same(once[0], pack(text, pairs=pairs, seed=2)(0))
 
 
-def test_each_batch_has_chance_of_its_own():
+def test_each_batch_has_its_own_random_bits():
     packer = pack(prose(200))
     keys = [packer(number << 32 | index).key for number in (0, 1) for index in range(20)]
     assert len(set(keys)) == 40

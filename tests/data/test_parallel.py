@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertsmith.data.labelled import reader
+from bertsmith.data.labelled.columns import Columns
 from bertsmith.data.labelled.examples import Example
-from bertsmith.data.labelled.reader import Columns, LabelledData
+from bertsmith.data.labelled.reader import LabelledData
 from bertsmith.errors import TextError
 
 BOTH = Columns(texts=("en",), label="de")
@@ -33,12 +34,12 @@ def test_lines_of_the_same_number_are_pairs(tmp_path: Path) -> None:
         (("two cats",), "zwei Katzen"),
     ]
     assert found.examples[1].location == f"{tmp_path / 'train.en'}:2"
-    assert found.description == "lines of train.en, and what is to be written from train.de"
+    assert found.description == "source lines from train.en, target lines from train.de"
 
 
 @settings(deadline=None, max_examples=30)
 @given(pairs=st.lists(st.tuples(st.sampled_from(["", " ", "a", "b c"]), st.sampled_from(["", "x", "y z"])), min_size=1))
-def test_what_lacks_a_side_is_left_out_and_counted(
+def test_lines_without_a_translation_are_left_out_and_counted(
     pairs: list[tuple[str, str]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     pairs = [*pairs, ("last", "letzte")]

@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prose import Prose, prose
 
-from bertsmith.data.packing.plan import Plan, Sequences
+from bertsmith.data.packing.plan import Plan
+from bertsmith.data.packing.sequences import Sequences
 from bertsmith.errors import RecipeError, TextError
 
 
@@ -20,7 +21,9 @@ def crossed(plan, epochs):
     """Sequences across documents, and the texts that each is made of: whose, where from, where to."""
     found, order = plan.plan_epochs(epochs)
     sequences = plan.to_sequences(found, order)
-    owner, starts, lengths = found.chain.ranges(sequences.first_start, sequences.first_length.astype(np.int64))
+    owner, starts, lengths = found.document_order.corpus_ranges(
+        sequences.first_start, sequences.first_length.astype(np.int64)
+    )
     return sequences, owner, starts, starts + lengths
 
 
@@ -78,7 +81,7 @@ def test_a_sentence_is_cut_only_if_it_is_too_long(pairs, most):
 
 
 def test_a_long_sentence_is_cut_into_equal_parts():
-    sequences = ordered(plan(Prose([[100]]), 42, short=0.0), range(1))
+    sequences = ordered(plan(Prose([[100]]), 42, short_probability=0.0), range(1))
     assert sorted(sequences.first_length.tolist()) == [33, 33, 34]
 
 
@@ -113,7 +116,7 @@ def test_another_seed_gives_other_sequences():
 
 
 @pytest.mark.parametrize("length", [5, 32, 128])
-def test_with_pairs_every_token_stands_once_an_epoch_in_its_own_place(length):
+def test_with_nsp_every_token_occurs_once_an_epoch_outside_of_random_seconds(length):
     text = prose(150)
     sequences = ordered(plan(text, length, "nsp"), range(4, 5))
     true = sequences.take(np.flatnonzero(sequences.label == 0))
@@ -163,7 +166,7 @@ documents = st.lists(st.lists(st.integers(0, 40), max_size=12), min_size=1, max_
 
 @settings(deadline=None)
 @given(documents, st.integers(5, 64), st.integers(0, 2**32), st.integers(0, 1000))
-def test_in_order_every_sentence_stands_once_an_epoch_beside_its_neighbour(documents, length, seed, epoch):
+def test_with_sop_every_sentence_occurs_once_an_epoch_next_to_its_neighbour(documents, length, seed, epoch):
     text = Prose([*documents, [3, 4], [2]])
     made = plan(text, length, "sop", seed)
     sequences = ordered(made, range(epoch, epoch + 1))
@@ -193,15 +196,15 @@ def test_in_order_every_sentence_stands_once_an_epoch_beside_its_neighbour(docum
 @pytest.mark.slow
 @settings(deadline=None)
 @given(documents, st.integers(3, 64), st.integers(0, 2**32), st.integers(0, 1000), st.sampled_from([0.0, 0.1, 1.0]))
-def test_across_documents_every_sentence_stands_once_an_epoch(documents, length, seed, epoch, short):
+def test_across_documents_every_sentence_occurs_once_an_epoch(documents, length, seed, epoch, short):
     text = Prose([*documents, [3, 4], [2]])
-    made = plan(text, length, seed=seed, short=short, cross_documents=True)
+    made = plan(text, length, seed=seed, short_probability=short, cross_documents=True)
     sequences, owner, starts, ends = crossed(made, range(epoch, epoch + 1))
     assert (covered(starts, ends - starts, text.tokens) == 1).all()
     assert np.isin(starts, made.unit_starts).all()
     assert np.isin(ends, made.unit_starts).all()
     assert np.array_equal(text.document[starts], text.document[ends - 1])
-    within = np.flatnonzero(np.diff(owner) == 0)  # texts with another behind them in their sequence
+    within = np.flatnonzero(np.diff(owner) == 0)  # texts that another follows in their sequence
     bounds = made.unit_starts[made.document_starts]
     assert np.isin(ends[within], bounds).all()
     assert np.isin(starts[within + 1], bounds).all()
@@ -212,7 +215,7 @@ def test_across_documents_every_sentence_stands_once_an_epoch(documents, length,
 
 
 def filled(lengths, most):
-    """Documents of sentences put one behind the other into sequences, by hand: how many tokens each takes."""
+    """The lengths of sequences that sentences are put into one after the other, by hand."""
     sequences, last = [], None
     for document, sentences in enumerate(lengths):
         for sentence in sentences:
@@ -233,10 +236,10 @@ def filled(lengths, most):
     st.integers(0, 2**32),
 )
 def test_across_documents_a_sequence_ends_only_where_the_next_sentence_does_not_fit(documents, length, seed):
-    made = plan(Prose(documents), length, seed=seed, short=0.0, cross_documents=True)
+    made = plan(Prose(documents), length, seed=seed, short_probability=0.0, cross_documents=True)
     for epoch in (0, 1):
         found, _ = made.plan_epochs(range(epoch, epoch + 1))
-        order = np.searchsorted(np.cumsum([0, *map(sum, documents)]), found.chain.corpus_starts)
+        order = np.searchsorted(np.cumsum([0, *map(sum, documents)]), found.document_order.corpus_starts)
         assert sorted(order) == list(range(len(documents)))
         by_hand = filled([documents[number] for number in order], length - 2)
         assert np.sort(found.start).tolist() == found.start.tolist()
@@ -248,7 +251,7 @@ def test_across_documents_every_epoch_and_seed_has_neighbours_of_its_own():
     followers = []
     for seed in (1, 2):
         for epoch in (0, 1):
-            made = plan(text, 64, seed=seed, short=0.0, cross_documents=True)
+            made = plan(text, 64, seed=seed, short_probability=0.0, cross_documents=True)
             _, owner, starts, _ = crossed(made, range(epoch, epoch + 1))
             within = np.flatnonzero(np.diff(owner) == 0)
             followers.append(set(zip(starts[within].tolist(), starts[within + 1].tolist(), strict=True)))
@@ -274,7 +277,8 @@ def test_across_documents_an_epoch_is_the_same_alone_and_among_others():
 def test_across_documents_sequences_are_as_full_as_sentences_allow(sentences):
     text = prose(12_000 // sentences, sentences)
     within, across = (
-        ordered(plan(text, 128, short=0.0, cross_documents=across), range(1)).lengths for across in (False, True)
+        ordered(plan(text, 128, short_probability=0.0, cross_documents=across), range(1)).lengths
+        for across in (False, True)
     )
     assert across.mean() > within.mean()
     assert across.mean() > 128 - 20  # what is left is less than the sentence that did not fit
@@ -291,7 +295,7 @@ def test_half_of_the_pairs_are_swapped_and_lengths_do_not_tell_which(sentences, 
     assert abs(longer(swapped.second_length, own.second_length) - 0.5) < 0.05
 
 
-def test_each_epoch_and_seed_swaps_anew():
+def test_each_epoch_and_seed_swaps_other_pairs():
     text = Prose([[5, 6]] * 400)
     labels = [
         sequences.label[np.argsort(np.minimum(sequences.first_start, sequences.second_start))]

@@ -92,7 +92,7 @@ def contents(folder: Path) -> dict[str, Any]:
 
 def test_every_document_is_there_once_and_in_order(tmp_path: Path, tokenizer: Tokenizer) -> None:
     texts = [document(number) for number in range(300)]
-    summary = prepare(corpus(write(tmp_path / "a.txt", texts)), tokenizer, tmp_path / "out", valid=0.1)
+    summary = prepare(corpus(write(tmp_path / "a.txt", texts)), tokenizer, tmp_path / "out", validation_share=0.1)
     train, valid = (documents(tmp_path / "out" / name, tokenizer) for name in ("train", "valid"))
     expected = [tokenizer.encode(sentences) for sentences in texts]
     assert len(train) + len(valid) == 300
@@ -117,28 +117,28 @@ def test_equal_documents_are_kept_once(tmp_path: Path, tokenizer: Tokenizer) -> 
     texts = [document(number) for number in (1, 2, 1, 3, 2, 1)]
     near = [[*document(1), "more"], [" ".join(document(3))]]  # not equal: more of it, or other sentences
     first, second = write(tmp_path / "a.txt", texts), write(tmp_path / "b.txt", [document(2), *near])
-    summary = prepare(corpus(first, second), tokenizer, tmp_path / "out", valid=0)
+    summary = prepare(corpus(first, second), tokenizer, tmp_path / "out", validation_share=0)
     kept = [document(1), document(2), document(3), *near]
     assert documents(tmp_path / "out" / "train", tokenizer) == [tokenizer.encode(text) for text in kept]
     assert (summary.documents, summary.duplicates) == (9, 4)
 
 
-def test_what_has_no_tokens_is_dropped_and_counted(tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_sentences_without_tokens_are_dropped_and_counted(tmp_path: Path, tokenizer: Tokenizer) -> None:
     nothing = "\u200d"  # a character that BERT's cleaning takes away
     assert tokenizer.encode([nothing]) == [[]]
     texts = [document(1), [nothing], [*document(2), nothing], document(3)]
-    summary = prepare(corpus(write(tmp_path / "a.txt", texts)), tokenizer, tmp_path / "out", valid=0)
+    summary = prepare(corpus(write(tmp_path / "a.txt", texts)), tokenizer, tmp_path / "out", validation_share=0)
     kept = [document(1), document(2), document(3)]
     assert documents(tmp_path / "out" / "train", tokenizer) == [tokenizer.encode(text) for text in kept]
     assert (summary.empty, summary.dropped) == (1, 2)
     assert summary.train["documents"] == 3
 
 
-def test_what_a_document_says_decides_where_it_goes(tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_the_split_of_a_document_depends_on_its_text_alone(tmp_path: Path, tokenizer: Tokenizer) -> None:
     texts = [document(number) for number in range(200)]
     chosen = []
     for name, order in {"forward": texts, "backward": texts[::-1]}.items():
-        prepare(corpus(write(tmp_path / f"{name}.txt", order)), tokenizer, tmp_path / name, valid=0.2)
+        prepare(corpus(write(tmp_path / f"{name}.txt", order)), tokenizer, tmp_path / name, validation_share=0.2)
         chosen.append(sorted(documents(tmp_path / name / "valid", tokenizer)))
     assert chosen[0] == chosen[1]
     assert 20 < len(chosen[0]) < 60
@@ -149,7 +149,7 @@ def test_few_documents_still_give_a_sentence_for_validation(
     tmp_path: Path, tokenizer: Tokenizer, texts: int, valid: float, apart: int
 ) -> None:
     text = write(tmp_path / "a.txt", [document(number) for number in range(texts)])
-    summary = prepare(corpus(text), tokenizer, tmp_path / "out", valid=valid)
+    summary = prepare(corpus(text), tokenizer, tmp_path / "out", validation_share=valid)
     sentences = [sentence for number in range(texts) for sentence in document(number)]
     assert (summary.train["sentences"], summary.valid["sentences"]) == (len(sentences) - apart, apart)
     if apart:  # less than a sentence was asked for: the shortest comes nearest
@@ -165,7 +165,7 @@ def test_a_single_sentence_is_for_training(tmp_path: Path, tokenizer: Tokenizer)
 
 def test_validation_without_tokens_is_made_up_for_by_the_last_document(tmp_path: Path, tokenizer: Tokenizer) -> None:
     text = write(tmp_path / "a.txt", [document(1), ["\u200d"], document(2)])  # the shortest has no tokens
-    summary = prepare(corpus(text), tokenizer, tmp_path / "out", valid=1e-9)
+    summary = prepare(corpus(text), tokenizer, tmp_path / "out", validation_share=1e-9)
     assert documents(tmp_path / "out" / "valid", tokenizer) == [tokenizer.encode(document(2))]
     assert summary.train["documents"] == 1
 
@@ -184,7 +184,7 @@ def test_a_large_vocabulary_takes_four_bytes(
 ) -> None:
     monkeypatch.setattr(Tokenizer, "vocabulary", 70_000)
     text = write(tmp_path / "a.txt", [document(1), document(2)])
-    prepare(corpus(text), tokenizer, tmp_path / "out", valid=0)
+    prepare(corpus(text), tokenizer, tmp_path / "out", validation_share=0)
     assert Shards(tmp_path / "out" / "train").dtype == np.dtype("<u4")
     assert documents(tmp_path / "out" / "train", tokenizer) == [
         tokenizer.encode(document(1)),
@@ -192,7 +192,7 @@ def test_a_large_vocabulary_takes_four_bytes(
     ]
 
 
-def test_progress_rises_to_the_whole(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_rises_to_one(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "CHUNK", 1_000)
     monkeypatch.setattr(sources, "BLOCK", 1_000)
     calls: list[tuple[float, int]] = []
@@ -214,7 +214,7 @@ def test_prepared_twice_is_prepared_at_once(tmp_path: Path, tokenizer: Tokenizer
     first = prepare(corpus(text), tokenizer, tmp_path / "out")
     before = contents(tmp_path / "out")
     again = prepare(corpus(text), tokenizer, tmp_path / "out")
-    assert (first.already, again.already) == (False, True)
+    assert (first.reused, again.reused) == (False, True)
     assert (again.train, again.documents) == (first.train, first.documents)
     assert contents(tmp_path / "out") == before
 
@@ -228,7 +228,7 @@ def touched_text(tmp_path: Path, options: dict[str, Any]) -> None:
 
 
 def changed_share(tmp_path: Path, options: dict[str, Any]) -> None:
-    options["valid"] = 0.25
+    options["validation_share"] = 0.25
 
 
 def changed_tokenizer(tmp_path: Path, options: dict[str, Any]) -> None:
@@ -238,24 +238,57 @@ def changed_tokenizer(tmp_path: Path, options: dict[str, Any]) -> None:
 CHANGES = [
     (changed_text, "other text"),
     (touched_text, "other text"),
-    (changed_share, "valid=0.1 (now 0.25)"),
+    (changed_share, "validation_share=0.1 (now 0.25)"),
     (changed_tokenizer, "another tokenizer"),
 ]
 
 
-@pytest.mark.parametrize(("change", "told"), CHANGES)
+@pytest.mark.parametrize(("change", "difference"), CHANGES)
 def test_a_finished_folder_is_not_filled_with_something_else(
-    tmp_path: Path, tokenizer: Tokenizer, change: Callable[[Path, dict[str, Any]], None], told: str
+    tmp_path: Path, tokenizer: Tokenizer, change: Callable[[Path, dict[str, Any]], None], difference: str
 ) -> None:
     text = write(tmp_path / "a.txt", [document(number) for number in range(60)])
-    options: dict[str, Any] = {"tokenizer": tokenizer, "valid": 0.1}
+    options: dict[str, Any] = {"tokenizer": tokenizer, "validation_share": 0.1}
     prepare(corpus(text), out=tmp_path / "out", **options)
     change(tmp_path, options)
     with pytest.raises(FolderError) as caught:
         prepare(corpus(text), out=tmp_path / "out", **options)
     assert str(caught.value) == (
-        f"{tmp_path / 'out'}: was prepared with {told}. Choose another folder, or delete this one."
+        f"{tmp_path / 'out'}: was prepared with {difference}. Choose another folder, or delete this one."
     )
+
+
+def rewrite(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change a JSON file."""
+    values = json.loads(path.read_text())
+    change(values)
+    path.write_text(json.dumps(values))
+
+
+def test_a_summary_of_another_version_is_refused(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    text, out = write(tmp_path / "a.txt", [document(number) for number in range(20)]), tmp_path / "out"
+    prepare(corpus(text), tokenizer, out)
+    rewrite(out / "summary.json", lambda summary: summary["inputs"].update(format="bertsmith-shards 1"))
+    with pytest.raises(FolderError) as caught:
+        prepare(corpus(text), tokenizer, out)
+    fact = "was prepared with another version (bertsmith-shards 1, now bertsmith-summary 2)"
+    assert str(caught.value) == f"{out}: {fact}. Choose another folder, or delete this one."
+
+
+def test_a_journal_of_another_version_is_refused(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, out = write(tmp_path / "a.txt", [document(number) for number in range(60)]), tmp_path / "out"
+    with monkeypatch.context() as patch:
+        stop_after(1, patch)
+        with pytest.raises(StopHereError):
+            prepare(corpus(text), tokenizer, out, shard_tokens=500)
+    journal = out / "unfinished" / "journal.json"
+    rewrite(journal, lambda values: values.update(format="bertsmith-journal 2"))
+    with pytest.raises(FolderError) as caught:
+        prepare(corpus(text), tokenizer, out, shard_tokens=500)
+    remedy = "Delete the folder and prepare the text again."
+    assert str(caught.value) == f"{journal}: is no journal of this version. {remedy}"
 
 
 class StopHereError(Exception):
@@ -263,7 +296,7 @@ class StopHereError(Exception):
 
 
 def stop_after(entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a run end soon after its journal has so many entries."""
+    """Let a run end soon after its journal has some number of entries."""
     monkeypatch.setattr(chunks, "CHUNK", 1_000)
     real, made = room.Journal.record, 0
 
@@ -277,16 +310,16 @@ def stop_after(entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room.Journal, "record", record)
 
 
-@pytest.mark.parametrize(("change", "told"), CHANGES)
+@pytest.mark.parametrize(("change", "difference"), CHANGES)
 def test_an_unfinished_folder_is_not_gone_on_with_by_something_else(
     tmp_path: Path,
     tokenizer: Tokenizer,
     change: Callable[[Path, dict[str, Any]], None],
-    told: str,
+    difference: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     text = write(tmp_path / "a.txt", [document(number) for number in range(60)])
-    options: dict[str, Any] = {"tokenizer": tokenizer, "valid": 0.1, "shard_tokens": 500}
+    options: dict[str, Any] = {"tokenizer": tokenizer, "validation_share": 0.1, "shard_tokens": 500}
     with monkeypatch.context() as patch:
         stop_after(1, patch)
         with pytest.raises(StopHereError):
@@ -295,12 +328,14 @@ def test_an_unfinished_folder_is_not_gone_on_with_by_something_else(
     with pytest.raises(FolderError) as caught:
         prepare(corpus(text), out=tmp_path / "out", **options)
     assert str(caught.value) == (
-        f"{tmp_path / 'out'}: was begun with {told}, and is not finished. "
+        f"{tmp_path / 'out'}: was begun with {difference}, and is not finished. "
         "Run it as it was begun, or delete the folder to begin anew."
     )
 
 
-def test_what_was_begun_but_saved_nothing_may_begin_with_something_else(tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_a_preparation_without_a_finished_shard_may_start_with_other_inputs(
+    tmp_path: Path, tokenizer: Tokenizer
+) -> None:
     empty = tmp_path / "a.txt"
     empty.write_text("\n\n")
     with pytest.raises(TextError):
@@ -312,7 +347,7 @@ def test_what_was_begun_but_saved_nothing_may_begin_with_something_else(tmp_path
 
 
 @pytest.mark.parametrize("entries", [1, 2, 3])
-def test_a_stopped_run_goes_on_to_the_same_bytes(
+def test_a_stopped_run_resumes_to_the_same_bytes(
     tmp_path: Path, tokenizer: Tokenizer, entries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "CHUNK", 1_000)
@@ -336,7 +371,7 @@ def test_the_only_valid_sentence_is_the_same_after_a_stop(
 ) -> None:
     monkeypatch.setattr(chunks, "CHUNK", 1_000)
     text = write(tmp_path / "a.txt", [document(number) for number in range(60)])
-    options: dict[str, Any] = {"shard_tokens": 500, "valid": 1e-9}
+    options: dict[str, Any] = {"shard_tokens": 500, "validation_share": 1e-9}
     prepare(corpus(text), tokenizer, tmp_path / "whole", **options)
     with monkeypatch.context() as patch:
         stop_after(2, patch)
@@ -374,7 +409,7 @@ def test_a_crash_at_any_call_to_the_disk_changes_nothing(
 ) -> None:
     monkeypatch.setattr(chunks, "CHUNK", 1_000)
     text = write(tmp_path / "a.txt", [document(number % 20) for number in range(24)])
-    options: dict[str, Any] = {"shard_tokens": 300, "valid": 0.1}
+    options: dict[str, Any] = {"shard_tokens": 300, "validation_share": 0.1}
     prepare(corpus(text), tokenizer, tmp_path / "whole", **options)
     expected = contents(tmp_path / "whole")
     for moment in range(1_000):
@@ -401,10 +436,10 @@ from bertsmith.data.shards.prepare import prepare
 from bertsmith.text.tokenizer import Tokenizer
 chunks.CHUNK = 4_000
 text, tokenizer, out, workers = sys.argv[1:]
-wait = lambda *told: sys.stdin.readline()  # for leave to go on; a closed pipe gives it for good
+wait = lambda *progress: sys.stdin.readline()  # until a line comes; a closed pipe waits no more
 corpus, tokenizer = Corpus([text], layout="lines"), Tokenizer.load(tokenizer)
 print("ready", flush=True)
-prepare(corpus, tokenizer, out, shard_tokens=6_000, valid=0.1, workers=int(workers), progress=wait)
+prepare(corpus, tokenizer, out, shard_tokens=6_000, validation_share=0.1, workers=int(workers), progress=wait)
 """
 
 
@@ -468,9 +503,9 @@ def test_ctrl_c_is_quiet_in_the_workers(tmp_path: Path, tokenizer: Tokenizer) ->
         assert run.poll() is None
         time.sleep(0.005)
     os.killpg(run.pid, signal.SIGINT)  # as a terminal does: to the whole group
-    told, wailed = run.communicate(timeout=20)
-    assert told.endswith(b"stopped\n")
-    assert wailed == b""
+    output, errors = run.communicate(timeout=20)
+    assert output.endswith(b"stopped\n")
+    assert errors == b""
 
 
 def test_two_runs_do_not_share_a_folder(tmp_path: Path, tokenizer: Tokenizer) -> None:
@@ -492,7 +527,7 @@ def test_many_runs_read_a_folder_that_is_whole(tmp_path: Path, tokenizer: Tokeni
     another = os.open(out, os.O_RDONLY)
     fcntl.flock(another, fcntl.LOCK_EX)  # as a run does that looks into it at this moment
     try:
-        assert prepare(corpus(text), tokenizer, out).already
+        assert prepare(corpus(text), tokenizer, out).reused
     finally:
         os.close(another)
 
@@ -519,9 +554,9 @@ def test_a_full_disk_is_one_line_and_loses_nothing(
                 break
             except RunError as error:
                 lines.append(str(error))
-    told = r"the disk is full: [\d,]+ bytes needed, [\d,]+ free\. Free space and run the same command again\."
+    message = r"the disk is full: [\d,]+ bytes needed, [\d,]+ free\. Free space and run the same command again\."
     assert len(lines) > 5
-    assert all(re.search(told, line) for line in lines)
+    assert all(re.search(message, line) for line in lines)
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
@@ -559,9 +594,9 @@ def test_no_text_is_told_with_the_file(tmp_path: Path, tokenizer: Tokenizer) -> 
 @pytest.mark.parametrize("valid", [-0.1, 1.0, 7, float("nan")])
 def test_a_share_that_is_none_is_refused(tmp_path: Path, tokenizer: Tokenizer, valid: float) -> None:
     text = write(tmp_path / "a.txt", [document(1)])
-    told = rf"validation_share: {valid} is not a share\. Give a number from 0 to 1, such as 0\.01\."
-    with pytest.raises(RecipeError, match=told):
-        prepare(corpus(text), tokenizer, tmp_path / "out", valid=valid)
+    message = rf"validation_share: {valid} is not a share\. Give a number from 0 to 1, such as 0\.01\."
+    with pytest.raises(RecipeError, match=message):
+        prepare(corpus(text), tokenizer, tmp_path / "out", validation_share=valid)
 
 
 def test_fewer_than_no_workers_are_refused(tmp_path: Path, tokenizer: Tokenizer) -> None:
@@ -592,18 +627,18 @@ def test_a_torn_journal_is_named(tmp_path: Path, tokenizer: Tokenizer) -> None:
 def test_text_through_a_pipe_is_never_taken_for_the_same(
     tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for out, told in (("one", None), ("two", None), ("one", "was prepared with other text")):
+    for out, refusal in (("one", None), ("two", None), ("one", "was prepared with other text")):
         reading, writing = os.pipe()
         os.write(writing, b"\n\n".join("\n".join(document(number)).encode() for number in range(9)))
         os.close(writing)
         with os.fdopen(reading, "rb") as pipe:
             monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=pipe))
-            with nullcontext() if told is None else pytest.raises(FolderError, match=told):
+            with nullcontext() if refusal is None else pytest.raises(FolderError, match=refusal):
                 summary = prepare(Corpus(["-"], layout="lines"), tokenizer, tmp_path / out, workers=0)
                 assert summary.documents == 9
 
 
-def test_a_folder_where_nothing_may_be_written_is_told(
+def test_a_folder_that_may_not_be_written_is_refused(
     tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = write(tmp_path / "a.txt", [document(1)])

@@ -39,7 +39,7 @@ def test_positions_count_lists_and_then_epochs() -> None:
 
 
 @given(st.integers(0, 2**40), st.integers(0, 1000), st.integers(0, 4))
-def test_what_lies_at_a_position_is_known_without_having_been_anywhere_else(seed: int, epoch: int, index: int) -> None:
+def test_the_batch_at_a_position_depends_on_no_other_batch(seed: int, epoch: int, index: int) -> None:
     position = (epoch << 32) + index
     used = BatchSampler(range(50), 11, seed)
     walk(used, 7)

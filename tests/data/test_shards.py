@@ -38,7 +38,7 @@ def made(folder: Path, shards: int = 3, blocks: int = 4, vocabulary: int = VOCAB
 
 
 @pytest.mark.parametrize(("vocabulary", "size"), [(1 << 16, 2), ((1 << 16) + 1, 4)])
-def test_what_was_written_is_read(tmp_path: Path, vocabulary: int, size: int) -> None:
+def test_written_shards_are_read_back(tmp_path: Path, vocabulary: int, size: int) -> None:
     tokens = made(tmp_path / "train", vocabulary=vocabulary)
     shards = Shards(tmp_path / "train")
     shards.verify()
@@ -204,7 +204,7 @@ def rewrite(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
         (lambda index: index.pop("words"), "does not describe its shards"),
         (lambda index: index.update(shards=[1]), "does not describe its shards"),
         (lambda index: index["shards"][0].update(name="../000"), "does not describe its shards"),
-        (lambda index: index["shards"][0].update(name="000007"), "does not know 000007.tokens"),
+        (lambda index: index["shards"][0].update(name="000007"), "does not list 000007.tokens"),
         (lambda index: index.update(dtype="uint32"), "MANIFEST.json: gives 000000.tokens"),
         (lambda index: index.update(vocabulary=10), "beyond its vocabulary of 10"),
     ],
@@ -247,7 +247,7 @@ def test_a_file_that_the_index_does_not_know_is_refused(tmp_path: Path) -> None:
     manifest = files.read_json(tmp_path / "MANIFEST.json")
     manifest["files"]["000009.tokens"] = {"size": 1, "sha256": ""}
     files.write_json(tmp_path / "MANIFEST.json", manifest)
-    with pytest.raises(FolderError, match=r"index\.json: does not know 000009\.tokens"):
+    with pytest.raises(FolderError, match=r"index\.json: does not list 000009\.tokens"):
         Shards(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""A look beside a place finds what a search among all finds."""
+"""The sorted index finds what `np.searchsorted` finds."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from bertsmith.data.packing.sorted_index import SortedIndex
 
 
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=60), st.integers(0, 2**32 - 1))
-def test_it_is_what_a_search_finds(lengths: list[int], seed: int) -> None:
+def test_it_equals_searchsorted(lengths: list[int], seed: int) -> None:
     numbers = np.concatenate([[0], np.cumsum(lengths)])
     places = np.random.default_rng(seed).integers(0, numbers[-1] + 40, 200)
     places = np.concatenate([places, numbers, numbers[1:] - 1])

@@ -34,7 +34,7 @@ def test_a_folder_gives_its_text_files_in_the_order_of_their_names(tmp_path: Pat
     assert found(tmp_path) == ["z.jsonl", "b.txt", "c.TXT.GZ", "d.parquet", "notes.md"]
 
 
-def test_a_glob_gives_what_it_matches_and_leaves_out_what_is_no_text(tmp_path: Path) -> None:
+def test_a_glob_gives_its_matches_except_files_that_are_no_text(tmp_path: Path) -> None:
     made(tmp_path, "one.txt", "two.txt", "three.md", "deep/four.txt", "deep/five.py", "six.py")
     (tmp_path / "seven.png").write_bytes(b"\x89PNG\0\0")
     assert found(tmp_path / "*") == ["four.txt", "one.txt", "six.py", "three.md", "two.txt"]
@@ -42,7 +42,7 @@ def test_a_glob_gives_what_it_matches_and_leaves_out_what_is_no_text(tmp_path: P
     assert found(tmp_path / "**" / "*.py") == ["five.py", "six.py"]
 
 
-def test_what_a_folder_leaves_out_is_counted_with_the_reason(tmp_path: Path) -> None:
+def test_skipped_files_of_a_folder_are_counted_with_the_reason(tmp_path: Path) -> None:
     made(tmp_path, "a.txt", "b.py", "deep/c.py", "Makefile")
     for name in ("x.png", "y.bin", "z.bin"):
         (tmp_path / name).write_bytes(b"\0\1\2")
@@ -152,7 +152,7 @@ def test_packed_files_come_out_as_they_went_in(tmp_path: Path) -> None:
         ("x" * 5000, "x: cannot be read (File name too long)."),
     ],
 )
-def test_what_cannot_be_found_is_one_line(
+def test_a_missing_file_is_refused_in_one_line(
     name: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made(tmp_path, "corpus.txt", "code/run.py")

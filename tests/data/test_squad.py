@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bertsmith.data.labelled.bad_rows import BadRows, Policy
 from bertsmith.data.labelled.examples import Answer, Question
+from bertsmith.data.labelled.sources import find_source
 from bertsmith.data.labelled.squad import read
-from bertsmith.data.labelled.tables import BadRows, Policy, find_source
 from bertsmith.errors import TextError
 
 PASSAGE = "It is me. No, it is you, and you, and you."
@@ -48,13 +49,15 @@ def test_an_impossible_question_has_no_answers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("start", "right"), [(0, 20), (19, 20), (21, 20), (25, 29), (39, 38), (10**30, 38), (-5, 20)])
-def test_an_answer_that_stands_elsewhere_is_found_at_the_nearest_place(tmp_path: Path, start: int, right: int) -> None:
+def test_an_answer_at_a_wrong_start_is_relocated_to_the_nearest_occurrence(
+    tmp_path: Path, start: int, right: int
+) -> None:
     found, said, counts = parsed(tmp_path / "a.json", content(asked(("you", start))))
     assert found[0].answers == (Answer(text="you", start=right),)
     assert (said[-45:], counts) == (", answers found elsewhere in their passage: 1", {})
 
 
-def test_an_answer_that_stands_nowhere_is_counted(tmp_path: Path) -> None:
+def test_an_answer_that_is_not_in_the_passage_is_counted(tmp_path: Path) -> None:
     found, _, counts = parsed(tmp_path / "a.json", content(asked(("him", 0), ("me", 6)), asked(("him", 0))))
     assert [question.answers for question in found] == [(Answer(text="me", start=6),)]
     assert counts == {
@@ -77,8 +80,8 @@ def test_an_answer_that_stands_nowhere_is_counted(tmp_path: Path) -> None:
         (asked(("me", "6")), "broken questions", "has an answer without a whole number in 'answer_start'"),
         (asked(("me", True)), "broken questions", "has an answer without a whole number in 'answer_start'"),
         (asked(answers={"text": ["me"], "answer_start": []}), "broken questions", "has answers without as many"),
-        (asked(answers=None), "questions that nobody has answered", "has no answers, and is not said to have none"),
-        (asked(is_impossible=False), "questions that nobody has answered", "has no answers, and is not said"),
+        (asked(answers=None), "questions without a list of answers", "has no answers, and is not marked as impossible"),
+        (asked(is_impossible=False), "questions without a list of answers", "has no answers, and is not marked"),
         (asked(("me", 6), question="nul \0"), "rows with NUL characters", "holds a NUL character"),
         (asked(("half \ud83d", 6)), "rows with half characters", "holds half a character"),
     ],
@@ -113,7 +116,7 @@ def test_bad_articles_and_paragraphs_are_counted(tmp_path: Path) -> None:
         ('[{"question": "Who?"}]', r"a\.json: has no column 'context', but question\. Questions need the columns"),
     ],
 )
-def test_what_is_no_squad_is_refused(tmp_path: Path, data: str, message: str) -> None:
+def test_json_that_is_not_squad_is_refused(tmp_path: Path, data: str, message: str) -> None:
     with pytest.raises(TextError, match=message):
         parsed(tmp_path / "a.json", data)
 
@@ -210,7 +213,7 @@ def test_any_bytes_are_questions_or_one_clear_line(
         ("dev-v2.0", 11_873, 20_302, 5_945),
     ],
 )
-def test_squad_holds_what_was_published(shared: Path, name: str, questions: int, answers: int, without: int) -> None:
+def test_squad_has_the_published_counts(shared: Path, name: str, questions: int, answers: int, without: int) -> None:
     found, _ = read(find_source(shared / "data" / "squad" / f"{name}.json.xz"), BadRows("fail"))
     assert len(found) == len({question.name for question in found}) == questions
     assert sum(len(question.answers or ()) for question in found) == answers

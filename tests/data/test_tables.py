@@ -14,8 +14,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from bertsmith.data.labelled import tables
-from bertsmith.data.labelled.tables import BadRows, Policy, find_source, has_header, open_table, read_text
+from bertsmith.data.labelled import bad_rows, lines
+from bertsmith.data.labelled.bad_rows import BadRows, Policy
+from bertsmith.data.labelled.delimited import has_header
+from bertsmith.data.labelled.lines import read_text
+from bertsmith.data.labelled.sources import find_source
+from bertsmith.data.labelled.tables import open_table
 from bertsmith.errors import TextError
 
 CHARACTERS = st.characters(blacklist_categories=["Cs"], blacklist_characters="\0\r\ufeff")
@@ -85,7 +89,7 @@ def test_line_ends_and_byte_order_marks_do_not_matter(tmp_path: Path, end: str, 
 def test_a_bad_row_is_counted_or_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: bytes, reason: str, fact: str
 ) -> None:
-    monkeypatch.setattr(tables, "LONGEST", 100)
+    monkeypatch.setattr(bad_rows, "MAX_LINE", 100)
     for name, between in (("a.tsv", b"\t"), ("a.csv", b",")):
         data = b"text\tlabel\none\t1\n" + line + b"\n\ntwo\t2"
         data = data.replace(b"\t", between)
@@ -95,7 +99,7 @@ def test_a_bad_row_is_counted_or_refused(
 
 
 def test_a_line_far_too_long_is_one_bad_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "LONGEST", 100)
+    monkeypatch.setattr(bad_rows, "MAX_LINE", 100)
     data = "text\tlabel\none\t1\n" + "long " * 1000 + "\t1\ntwo\t2\n"
     monkeypatch.setattr("bertsmith.data.corpus.sources.BLOCK", 64)
     assert read(tmp_path / "a.tsv", data) == ([("one", "1"), ("two", "2")], {"rows with long lines": 1})
@@ -143,7 +147,7 @@ def test_a_header_is_told_from_a_row(first: list[str], rest: list[list[str]], na
     assert has_header(first, rest, ("text", "label")) is named
 
 
-def test_whoever_goes_by_numbers_has_no_header_but_one_of_known_names() -> None:
+def test_columns_by_number_have_no_header_except_one_of_known_names() -> None:
     rest = [["a b", "5"], ["c d", "1"]]
     assert not has_header(["opinion", "stars"], rest, ("text", "1"))
     assert has_header(["text", "stars"], rest, ("text", "1"))
@@ -239,7 +243,7 @@ def test_a_row_of_parquet_that_is_not_utf8_is_counted(tmp_path: Path) -> None:
         read(tmp_path / "a.parquet", data, "fail")
 
 
-def test_what_is_no_parquet_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_parquet_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     with pytest.raises(TextError, match=r"a\.parquet: cannot be read from here on"):
         read(tmp_path / "a.parquet", b"PAR1 but no more")
@@ -357,8 +361,8 @@ def test_a_packed_json_file_that_unpacks_to_far_more_is_refused_before_memory_is
 def test_one_json_value_that_is_too_large_for_memory_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "WHOLE", 1_000)
+    monkeypatch.setattr(lines, "WHOLE", 1_000)
     (tmp_path / "a.json").write_text("[" + "1, " * 1_000 + "1]")
-    told = r"a\.json: is one JSON value of more than 1,000 bytes\. Write its rows as JSON lines\."
-    with pytest.raises(TextError, match=told):
+    message = r"a\.json: is one JSON value of more than 1,000 bytes\. Write its rows as JSON lines\."
+    with pytest.raises(TextError, match=message):
         read_text(find_source(tmp_path / "a.json"))

@@ -12,9 +12,8 @@ import pytest
 from bertsmith.data.corpus import sources
 from bertsmith.data.labelled import reader as labelled
 from bertsmith.data.labelled import unlabelled
-from bertsmith.data.labelled.examples import Example, Question, Sentence
+from bertsmith.data.labelled.examples import Example, Kind, Question, Sentence
 from bertsmith.data.labelled.inputs import TrainedOn
-from bertsmith.data.labelled.reader import Kind
 from bertsmith.data.labelled.unlabelled import LiteralText, examples, is_text
 from bertsmith.errors import TextError
 
@@ -37,7 +36,7 @@ def written(path: Path, text: str) -> Path:
 ROWS = [("a good film", "pos"), ("a bad one, really", "neg"), ("so so", "pos"), ("no", "neg")]
 
 
-def test_a_table_is_read_by_the_columns_that_were_learnt_from_whatever_their_names(tmp_path: Path) -> None:
+def test_a_table_is_read_by_the_columns_of_the_training_data_whatever_their_names(tmp_path: Path) -> None:
     cells = [f'"{text}",{label},x y' for text, label in ROWS]
     path = written(tmp_path / "a.csv", "\n".join(["Verbatim,verdict,remark", *cells]) + "\n")
     expected = [(text,) for text, _ in ROWS]
@@ -64,17 +63,17 @@ def test_parquet_and_zstandard_are_read(tmp_path: Path) -> None:
     assert texts(tmp_path / "b.txt.zst") == [("one text",), ("and another",)]
 
 
-def test_other_names_are_guessed_and_said(tmp_path: Path) -> None:
+def test_columns_with_other_names_are_guessed_and_reported(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", "review,label\n" + "".join(f'"{text}",{label}\n' for text, label in ROWS))
     said: list[str] = []
     found = list(examples([str(path)], TrainedOn(kind="classify", texts=("Verbatim",)), said.append))
     assert [one.texts[0] for one in found if isinstance(one, Example)] == [text for text, _ in ROWS]
-    assert said == [f"{path}: texts from 'review'; the model learnt from 'Verbatim'"]
+    assert said == [f"{path}: texts from 'review'; the model was trained on 'Verbatim'"]
     lost = written(tmp_path / "b.csv", "one,other,label\na b,c d,x\ne f,g h,y\n")
     with pytest.raises(TextError) as caught:
         texts(lost, "Verbatim")
     fact = "which columns hold the texts cannot be guessed from one, other, label"
-    assert str(caught.value) == f"{lost}: {fact}. Name them 'Verbatim', as where the model learnt."
+    assert str(caught.value) == f"{lost}: {fact}. Name them 'Verbatim', as in training."
 
 
 def test_a_table_without_labels_or_with_gaps_in_them_is_read_whole(tmp_path: Path) -> None:
@@ -83,11 +82,13 @@ def test_a_table_without_labels_or_with_gaps_in_them_is_read_whole(tmp_path: Pat
     assert texts(written(tmp_path / "b.csv", "comment\nhello there\nyou\n"), "text") == [("hello there",), ("you",)]
 
 
-def test_pairs_are_read_as_pairs_and_a_text_with_a_tab_stays_one_where_one_was_learnt(tmp_path: Path) -> None:
+def test_pairs_are_read_as_pairs_and_a_text_with_a_tab_stays_one_for_single_texts(tmp_path: Path) -> None:
     path = written(tmp_path / "a.txt", "first\tsecond\n")
     assert texts(path, "premise", "hypothesis") == texts(path) == [("first", "second")]
     assert texts(path, "text") == [("first\tsecond",)]
-    with pytest.raises(TextError, match=r"a\.txt:1: has one text, and the model learnt from pairs\. Part the two"):
+    with pytest.raises(
+        TextError, match=r"a\.txt:1: has one text, and the model was trained on pairs\. Separate the two"
+    ):
         texts(written(tmp_path / "a.txt", "first\n"), "premise", "hypothesis")
     table = written(tmp_path / "b.csv", "hypothesis,premise,label\nx y,v w,0\n")
     assert texts(table, "premise", "hypothesis") == [("v w", "x y")]
@@ -164,16 +165,16 @@ def test_a_file_for_another_task_is_told_in_one_line(tmp_path: Path) -> None:
     columns = written(tmp_path / "a.conll", COLUMNS)
     with pytest.raises(TextError) as caught:
         asked(columns, "classify")
-    fact = "holds words with tags and the model was taught to classify texts"
+    fact = "holds words with tags and the model was trained to classify texts"
     assert str(caught.value) == f"{columns}: {fact}. Give it another file."
     squad = written(tmp_path / "a.json", json.dumps({"data": [{"paragraphs": [{"context": "x", "qas": []}]}]}))
     with pytest.raises(
-        TextError, match="holds questions about passages, as SQuAD does, and the model was taught to tag"
+        TextError, match="holds questions about passages, as SQuAD does, and the model was trained to tag"
     ):
         asked(squad, "tag")
 
 
-def test_a_text_may_stand_in_the_place_of_a_file_and_a_misspelt_file_is_still_missed(
+def test_a_text_may_be_given_instead_of_a_file_and_a_misspelt_file_is_still_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # whose files are the only ones that might be meant
@@ -201,7 +202,7 @@ def test_half_a_character_is_named(tmp_path: Path) -> None:
         texts(path)
 
 
-def test_what_can_be_learnt_from_can_be_asked_about(tmp_path: Path) -> None:
+def test_every_training_file_can_be_read_as_unlabelled_input(tmp_path: Path) -> None:
     """The same file is read for both, by the columns that were taken."""
     files = {
         "a.csv": "id,Frage,Urteil\n" + "".join(f"{n},wie geht es {n},{n % 2}\n" for n in range(8)),

@@ -144,7 +144,7 @@ def test_standard_input_is_copied_so_that_it_can_be_counted(monkeypatch: pytest.
     assert piped.estimated_words == named.estimated_words
 
 
-def test_what_is_large_is_read_once_and_cut_into_stretches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_corpus_is_read_once_and_cut_into_stretches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(validation, "LARGE", 20_000)
     monkeypatch.setattr(validation, "LARGE_LONG", 60)
     monkeypatch.setattr(validation, "LARGE_STRETCH", 30)
@@ -199,7 +199,7 @@ def test_neither_side_is_ever_empty(units: int, share: float) -> None:
 def test_progress_of_the_first_reading_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(validation, "REPORT", 1_000)
     (tmp_path / "a.txt").write_text(documents([10] * 50))
-    told: list[float] = []
-    choose_validation(Corpus([str(tmp_path)], layout="lines"), 0.05, told.append)
-    assert told == sorted(told)
-    assert len(told) > 10
+    reported: list[float] = []
+    choose_validation(Corpus([str(tmp_path)], layout="lines"), 0.05, reported.append)
+    assert reported == sorted(reported)
+    assert len(reported) > 10

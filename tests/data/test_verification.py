@@ -29,7 +29,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def in_order(folder: Path) -> None:
-    """Change one end of a sentence so that all ends are still in order: only the hash tells."""
+    """Change one end of a sentence so that all ends are still in order: only the hash differs."""
     path = folder / "000000.sentences"
     ends = np.fromfile(path, np.int64)
     place = int(np.flatnonzero(np.diff(ends) > 1)[0])
@@ -55,9 +55,9 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 @pytest.mark.parametrize("split", ["train", "valid"])
 def test_a_flipped_bit_is_named_before_the_first_step(data: Path, tmp_path: Path, split: str) -> None:
     flip(data / split / "000000.tokens", 0)  # another token of the vocabulary
-    with pytest.raises(FolderError, match=DAMAGED.format("tokens")) as told:
+    with pytest.raises(FolderError, match=DAMAGED.format("tokens")) as caught:
         pretrain.pretrain(recipe(data, tmp_path / "run"))
-    assert str(told.value).startswith(str(data / split))
+    assert str(caught.value).startswith(str(data / split))
     assert not (tmp_path / "run" / "log.jsonl").exists()
     assert not (tmp_path / "run" / "checkpoints").exists()
 
@@ -94,7 +94,7 @@ def test_prepare_and_make_name_a_damaged_shard_of_an_earlier_call(
         make.make(text, tmp_path / "made", budget="10m")
 
 
-def test_much_text_is_verified_beside_the_first_steps_and_before_anything_is_written(
+def test_much_text_is_verified_during_the_first_steps_and_before_anything_is_written(
     data: Path, tmp_path: Path, slow: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Hashing waits until the first save has begun to wait for it; then the save is refused."""
@@ -154,7 +154,7 @@ def test_training_stops_at_the_next_batch_after_damage_is_found(
     assert last == []  # what the loader had made ahead was learnt from, and no more
 
 
-def test_sound_text_verified_beside_the_first_steps_changes_nothing(
+def test_intact_text_verified_during_the_first_steps_changes_nothing(
     data: Path, tmp_path: Path, slow: threading.Event, capsys: pytest.CaptureFixture[str]
 ) -> None:
     slow.set()
@@ -165,7 +165,7 @@ def test_sound_text_verified_beside_the_first_steps_changes_nothing(
 
 
 def test_a_token_beyond_the_vocabulary_is_named_before_a_network_meets_it(tmp_path: Path) -> None:
-    """Where files are verified beside the first steps, a batch may meet the damage first."""
+    """Where files are verified during the first steps, a batch may meet the damage first."""
     made(tmp_path)
     flip(tmp_path / "000001.tokens", 15)  # the highest bit of its first token
     shards = Shards(tmp_path)

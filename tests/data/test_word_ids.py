@@ -11,7 +11,7 @@ from bertsmith.data.corpus.word_ids import encode_words, split_words
 from bertsmith.errors import TextError
 
 
-def test_what_a_word_is() -> None:
+def test_words_are_runs_of_letters_with_apostrophes_inside() -> None:
     assert split_words("Don't say “state-of-the-art”, Ana’s 2nd word!") == [
         *("don't", "say", "state", "of", "the", "art"),
         *("ana’s", "2nd", "word"),
@@ -25,7 +25,7 @@ def test_the_numbers_give_back_the_text_without_its_rare_words(sentences: list[l
     counts = Counter(word for sentence in sentences for word in sentence)
     frequent = {word for word, count in counts.items() if count >= least}
     if len(frequent) < 2:
-        with pytest.raises(TextError, match=f"of its {len(counts)} words are met {least} times"):
+        with pytest.raises(TextError, match=f"of its {len(counts)} words occur {least} times"):
             encode_words(map(" ".join, sentences), min_count=least)
         return
     text = encode_words(map(" ".join, sentences), min_count=least)

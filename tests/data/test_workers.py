@@ -1,4 +1,4 @@
-"""Workers where a process may open only so many files: as many as there can be do the work."""
+"""Workers under a limit on open files: as many as the limit allows do the work."""
 
 import errno
 from pathlib import Path
@@ -11,7 +11,7 @@ from bertsmith.errors import RunError
 
 
 class Few(workers.Worker):
-    """Stands in for a worker; only so many can be started."""
+    """Replaces a worker; only a few can be started."""
 
     alive, most = 0, 10
 

@@ -30,7 +30,7 @@ def test_the_tiny_elmo_learns_as_it_always_has(tmp_path: Path) -> None:
     with resources.as_file(resources.files("bertsmith.text") / "sample" / "sample.txt.xz") as sample:
         corpus = Corpus([str(sample)], layout="lines")
         words = train(corpus.lines(), TokenizerConfig(kind="words", vocabulary=8_192))
-        prepare(corpus, words, tmp_path / "data", valid=VALID, workers=1)
+        prepare(corpus, words, tmp_path / "data", validation_share=VALID, workers=1)
     path = HERE.parents[1] / "src" / "bertsmith" / "recipes" / "tiny" / "elmo.toml"
     changes = [f"out={tmp_path / 'run'}", f"data.folder={tmp_path / 'data'}", f"train.steps={STEPS}"]
     figures = pretrain.pretrain(config.read(path, Recipe, [*changes, "data.validation_tokens=2_048", *ONCE]))

@@ -54,7 +54,7 @@ def make(kind: Kind, folder: Path) -> None:
     pieces = TokenizerConfig(kind=kind, vocabulary=4_096 if kind == "words" else 8_192)
     with resources.as_file(resources.files("bertsmith.text") / "sample" / "sample.txt.xz") as sample:
         corpus = Corpus([str(sample)], layout="lines")
-        prepare(corpus, train(corpus.lines(), pieces), folder, valid=VALID, workers=1)
+        prepare(corpus, train(corpus.lines(), pieces), folder, validation_share=VALID, workers=1)
 
 
 @pytest.mark.parametrize("name", MEMBERS)

@@ -13,27 +13,8 @@ ALLOWED = re.compile(
 )
 # Files that still have one of them, by room: they leave these sets, and none is added.
 TO_SWEEP: dict[str, set[str]] = {
-    "data": {
-        "data/batch.py",
-        "data/corpus/encoding.py",
-        "data/corpus/lines.py",
-        "data/corpus/sources.py",
-        "data/labelled/reader.py",
-        "data/output.py",
-        "data/packing/document_order.py",
-        "data/packing/pack.py",
-        "data/packing/sorted_index.py",
-        "data/packing/streams.py",
-        "data/rows.py",
-        "data/shards/encode.py",
-        "data/shards/journal.py",
-        "data/shards/prepare.py",
-    },
-    "metrics": {
-        "metrics/entities.py",
-        "metrics/intervals.py",
-        "metrics/scores.py",
-    },
+    "data": set(),
+    "metrics": set(),
     "objectives": {
         "objectives/base.py",
         "objectives/bilm.py",
@@ -64,12 +45,7 @@ TO_SWEEP: dict[str, set[str]] = {
         "recipes/tiny/rnn.toml",
         "recipes/tiny/t5.toml",
     },
-    "root": {
-        "config.py",
-        "errors.py",
-        "recipe.py",
-        "terminal.py",
-    },
+    "root": set(),
     "tasks": {
         "tasks/base.py",
         "tasks/classification.py",

@@ -25,7 +25,7 @@ def text(tmp_path: Path) -> Path:
 def made(text: Path, kind: Kind) -> tuple[Shards, Tokenizer]:
     corpus = Corpus([str(text)], layout="lines")
     tokenizer = train(corpus.lines(), TokenizerConfig(kind=kind, vocabulary=400, min_frequency=1))
-    prepare(corpus, tokenizer, text.parent / kind, valid=0.0, workers=1)
+    prepare(corpus, tokenizer, text.parent / kind, validation_share=0.0, workers=1)
     return Shards(text.parent / kind / "train"), tokenizer
 
 

@@ -22,7 +22,7 @@ def test_the_expected_calibration_error_is_the_one_computed_by_hand() -> None:
     assert expected_calibration_error(bins) == pytest.approx(2 / 5 * abs(0.4 - 0.5) + 3 / 5 * abs(0.9 - 1.0))
 
 
-def test_a_confidence_of_nothing_and_of_all_have_their_bins() -> None:
+def test_confidences_of_zero_and_one_have_their_bins() -> None:
     bins = reliability_bins(np.array([0.0, 1.0]), np.array([False, True]), bins=10)
     assert (bins[0]["count"], bins[-1]["count"]) == (1, 1)
     assert expected_calibration_error(bins) == 0.0

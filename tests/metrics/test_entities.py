@@ -136,7 +136,7 @@ def test_entities_begin_where_those_of_conlleval_do_whatever_the_tags(both):
 
 @quick
 @given(st.lists(st.sampled_from(WILD), max_size=12))
-def test_what_is_guessed_without_a_fault_is_perfect_whatever_the_tags(tags):
+def test_perfect_predictions_score_one_whatever_the_tags(tags):
     found = entity_scores([tags], [tags])
     assert found.f1 == float(bool(get_entities(tags)))
     assert found.accuracy == float(bool(tags))
@@ -147,7 +147,7 @@ SPANS = st.lists(st.tuples(st.sampled_from(["", *KINDS]), st.integers(1, 4)), ma
 
 @quick
 @given(SPANS, st.sampled_from(["IOB1", "IOB2", "IOE2", "IOBES"]))
-def test_what_is_written_by_any_custom_is_read_back(spans, custom):
+def test_entities_in_any_tag_scheme_are_decoded(spans, custom):
     tags: list[str] = []
     expected = []
     before = ""
@@ -199,14 +199,14 @@ def test_an_entity_is_right_only_as_a_whole():
     assert found.by_type["LOC"].f1 == pytest.approx(2 / 3)
 
 
-def test_no_entity_goes_on_into_the_next_sentence():
+def test_no_entity_continues_in_the_next_sentence():
     assert entity_scores([["B-PER"], ["I-PER"]], [["B-PER"], ["I-PER"]]).by_type["PER"].correct == 2
 
 
-def test_every_word_needs_a_guess():
-    with pytest.raises(ValueError, match="there are 1 tagged sentences, but 0 guessed ones"):
+def test_every_word_needs_a_predicted_tag():
+    with pytest.raises(ValueError, match="there are 1 tagged sentences, but 0 predicted ones"):
         entity_scores([["O"]], [])
-    with pytest.raises(ValueError, match="sentence 1 has 2 tags, but 1 guessed ones"):
+    with pytest.raises(ValueError, match="sentence 1 has 2 tags, but 1 predicted ones"):
         entity_scores([["O"], ["O", "O"]], [["O"], ["O"]])
 
 

@@ -112,7 +112,7 @@ def test_no_number_is_too_large_or_too_small_to_correlate():
 
 
 @pytest.mark.parametrize("score", [scores.pearson, scores.spearman])
-def test_what_never_changes_correlates_with_nothing(score):
+def test_a_constant_correlates_with_nothing(score):
     assert score([0.1] * 3, [1, 2, 3]) == 0.0
     assert score([1, 2, 3], [0.1] * 3) == 0.0
     assert score([1.0], [2.0]) == 0.0
@@ -120,17 +120,17 @@ def test_what_never_changes_correlates_with_nothing(score):
 
 
 @pytest.mark.parametrize("score", [scores.pearson, scores.spearman])
-def test_a_guess_that_is_not_a_number_is_not_hidden(score):
+def test_a_prediction_of_nan_is_not_hidden(score):
     assert math.isnan(score([1, 2, 3], [1, math.nan, 3]))
 
 
-def test_guessing_one_class_alone_has_no_matthews_correlation():
+def test_predicting_one_class_has_no_matthews_correlation():
     assert scores.matthews([0, 1, 1], [1, 1, 1]) == 0.0
     assert scores.matthews([1, 1], [1, 1]) == 0.0
 
 
 @pytest.mark.parametrize("score", [scores.accuracy, scores.f1, scores.macro_f1, scores.micro_f1, scores.matthews])
-def test_nothing_scored_is_no_division_by_nothing(score):
+def test_scores_of_no_examples_are_zero(score):
     assert score([], []) == 0.0
 
 
@@ -143,8 +143,8 @@ def test_arrays_and_tensors_are_scored_as_lists_are(score):
 
 
 @pytest.mark.parametrize("score", [scores.accuracy, scores.micro_f1, scores.matthews, scores.pearson])
-def test_labels_and_guesses_must_be_as_many(score):
-    with pytest.raises(ValueError, match="there are 2 labels, but 1 guesses"):
+def test_labels_and_predictions_must_be_as_many(score):
+    with pytest.raises(ValueError, match="there are 2 labels, but 1 predictions"):
         score([0, 1], [0])
 
 

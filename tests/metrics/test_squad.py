@@ -102,7 +102,7 @@ def test_answers_are_scored_by_the_rules_of_1_1(both):
 
 @quick
 @given(cases(TEXTS, 1), st.sets(st.sampled_from(NAMES)))
-def test_a_question_without_a_guess_is_wrong(both, lost):
+def test_a_question_without_a_prediction_is_wrong(both, lost):
     gold, guessed = both
     guessed = {name: guess for name, guess in guessed.items() if name not in lost}
     assert squad_scores(gold, guessed) == pytest.approx(official_first(gold, guessed))
@@ -138,7 +138,7 @@ def test_the_best_threshold_is_that_of_the_official_sweep(both, order):
 
 @quick
 @given(cases(TEXTS, 0), st.lists(st.sampled_from([-2.0, -0.5, 0.0, 0.25, 1.0]), min_size=6, max_size=6))
-def test_a_threshold_keeps_what_it_promises_and_no_other_is_better(both, numbers):
+def test_the_best_threshold_gives_its_f1_and_no_other_is_better(both, numbers):
     gold, guessed = both
     no_answer = dict(zip(NAMES, numbers, strict=True))
     threshold, promised = best_threshold(gold, guessed, no_answer)
@@ -161,7 +161,7 @@ def test_a_threshold_keeps_what_it_promises_and_no_other_is_better(both, numbers
         ("", ""),
     ],
 )
-def test_what_does_not_matter_is_left_out(text, expected):
+def test_normalisation_removes_case_punctuation_articles_and_spaces(text, expected):
     assert normalise_answer(text) == expected
 
 
@@ -209,7 +209,7 @@ def test_the_best_threshold_leaves_the_doubtful_unanswered():
     assert squad_scores(gold, guessed)["f1"] == 0.5
 
 
-def test_where_no_guess_is_right_the_best_is_not_to_answer():
+def test_where_no_prediction_is_right_the_best_threshold_answers_nothing():
     gold: dict[str, tuple[str, ...]] = {"who": (), "when": ("1843",)}
     threshold, f1 = best_threshold(gold, {"who": "Ada", "when": "never"}, {"who": -3.0, "when": -2.0})
     assert threshold < -3
@@ -217,11 +217,11 @@ def test_where_no_guess_is_right_the_best_is_not_to_answer():
     assert best_threshold(gold, {"who": "Ada", "when": "never"}, {"who": 0.3, "when": 0.4}) == (0.0, 0.5)
 
 
-def test_nothing_asked_is_no_division_by_nothing():
+def test_scores_of_no_questions_are_zero():
     assert squad_scores({}, {}) == {"exact": 0.0, "f1": 0.0}
     assert best_threshold({}, {}, {}) == (0.0, 0.0)
 
 
-def test_every_guess_needs_a_score_for_having_no_answer():
-    with pytest.raises(ValueError, match="question who has a guess, but no score for having no answer"):
+def test_every_prediction_needs_a_no_answer_score():
+    with pytest.raises(ValueError, match="question who has a prediction, but no score for having no answer"):
         best_threshold({"who": ()}, {"who": "Ada"}, {})

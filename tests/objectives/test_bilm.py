@@ -48,7 +48,7 @@ def objective(sampled: int = 0, shape: ElmoConfig = SHAPE) -> BidirectionalLM:
 
 
 def packed(position: int = 0, *, across: bool = False, length: int = 32, tokens: int = 512) -> PackedBatch:
-    how = {"start": START, "stop": STOP, "padding": PADDING, "seed": 1}
+    how = {"start_id": START, "stop_id": STOP, "padding_id": PADDING, "seed": 1}
     return Packer(prose(300), max_length=length, batch_tokens=tokens, pairs="none", cross_documents=across, **how)(
         position
     )

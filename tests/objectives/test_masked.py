@@ -10,7 +10,7 @@ from prose import MASK, PADDING, START, STOP, VOCABULARY, prose
 
 from bertsmith.data.batch import Batch
 from bertsmith.data.packing.pack import Packer
-from bertsmith.data.packing.plan import Pairs
+from bertsmith.data.packing.pairs import Pairs
 from bertsmith.models.family import SMITH
 from bertsmith.models.transformer import Transformer
 from bertsmith.models.transformer_config import TransformerConfig
@@ -32,7 +32,7 @@ def objective(pairs: Pairs) -> MaskedLM:
 
 
 def batch(pairs: Pairs, packed: Pairs | None = None) -> Batch:
-    how = {"start": START, "stop": STOP, "padding": PADDING, "seed": 1}
+    how = {"start_id": START, "stop_id": STOP, "padding_id": PADDING, "seed": 1}
     pack = Packer(prose(300), max_length=64, batch_tokens=1024, pairs=packed or pairs, **how)
     return Collator(MaskedLM.Config(pairs=pairs), MaskingVocabulary.of(~SPECIAL, SPECIAL, MASK))(pack(0))
 

@@ -13,7 +13,7 @@ PIECES = MaskingVocabulary.of(CONTINUES, SPECIAL, MASK)
 
 
 def pack(tokens=4096, pairs="nsp", length=64, once=False):
-    ids = {"start": START, "stop": STOP, "padding": PADDING}
+    ids = {"start_id": START, "stop_id": STOP, "padding_id": PADDING}
     return Packer(prose(300), max_length=length, batch_tokens=tokens, pairs=pairs, seed=1, once=once, **ids)
 
 

@@ -45,7 +45,7 @@ def objective(shape: TransformerConfig = SHAPE, **settings: float) -> MixedLM:
 
 
 def packed(position: int = 0, *, length: int = 64, tokens: int = 1024) -> PackedBatch:
-    how = {"start": START, "stop": STOP, "padding": PADDING, "seed": 1}
+    how = {"start_id": START, "stop_id": STOP, "padding_id": PADDING, "seed": 1}
     return Packer(prose(300), max_length=length, batch_tokens=tokens, pairs="none", **how)(position)
 
 

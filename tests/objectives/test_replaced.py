@@ -63,7 +63,7 @@ def objective(**changes: Any) -> ReplacedTokenDetection:
 
 
 def batch(index: int = 0, tokens: int = 1024, **changes: Any) -> Batch:
-    how = {"start": START, "stop": STOP, "padding": PADDING, "seed": 1}
+    how = {"start_id": START, "stop_id": STOP, "padding_id": PADDING, "seed": 1}
     pack = Packer(prose(300), max_length=64, batch_tokens=tokens, pairs="none", **how)
     settings = ReplacedTokenDetection.Config(**changes)
     hide = Hide(MaskedLM.Config(pairs="none", **settings.masking), MaskingVocabulary.of(~SPECIAL, SPECIAL, MASK))

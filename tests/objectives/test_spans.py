@@ -28,7 +28,7 @@ LENGTHS = pytest.mark.parametrize(("length", "tokens"), [(64, 1024), (16, 512), 
 
 
 def packed(position: int = 0, *, length: int = 64, tokens: int = 1024) -> PackedBatch:
-    how = {"start": START, "stop": STOP, "padding": PADDING, "seed": 1}
+    how = {"start_id": START, "stop_id": STOP, "padding_id": PADDING, "seed": 1}
     return Packer(prose(300), max_length=length, batch_tokens=tokens, pairs="none", cross_documents=True, **how)(
         position
     )

@@ -161,7 +161,7 @@ def test_a_run_with_new_tokens_learns(home: Path, tmp_path: Path) -> None:
     text.write_text(plain.replace("the house", "the doghouse").replace("the city", "the cathouse"), encoding="utf-8")
     corpus = Corpus([str(text)], layout="lines")
     tokenizer = train(corpus.lines(), TokenizerConfig(vocabulary=100, min_frequency=1))
-    prepare(corpus, tokenizer, tmp_path / "data", valid=0.1, workers=1)
+    prepare(corpus, tokenizer, tmp_path / "data", validation_share=0.1, workers=1)
     changes = ("objective.pairs=none", "train.steps=5", f"start={home / 'run' / 'model'}")
     pretrain.pretrain(recipe(tmp_path / "data", tmp_path / "run", *changes))
     assert load(tmp_path / "run" / "model").tokenizer.vocabulary == tokenizer.vocabulary

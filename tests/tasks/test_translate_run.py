@@ -157,9 +157,9 @@ def test_translations_are_judged_by_bleu_though_some_are_said_again_and_again() 
         (["schedule.warmup=0.0"], "an inverse root falls from the end of a rise. Give warmup more than 0"),
         (
             ["model=runs/other"],
-            "give either model, a folder to begin with, or network, a member that begins from chance",
+            "give either model, a folder to start from, or network, randomly initialised",
         ),
-        (["network.kind=bert-tiny"], "'bert-tiny' only reads, and only networks that write learn a task from chance"),
+        (["network.kind=bert-tiny"], "'bert-tiny' has no decoder, and only a network with one is trained on a task"),
         (["tokenizer.kind=letters"], "[tokenizer] kind: 'letters' is not a choice"),
         (["network.norm_position=pre"], "no class of transformers is a network with norm_position = pre"),
     ],
@@ -179,7 +179,7 @@ def test_a_recipe_that_is_not_there_is_told(data: Path, tmp_path: Path) -> None:
 
 
 def test_a_folder_with_a_tokenizer_takes_no_other(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"a model folder has a tokenizer of its own\. Leave tokenizer out"):
+    with pytest.raises(RecipeError, match=r"a model folder has its own tokenizer\. Leave tokenizer out"):
         asked(str(tmp_path), data, tmp_path / "run", "tokenizer=words", "task.kind=write")
 
 

@@ -28,7 +28,7 @@ KILLS = f"{CHECKPOINT}::test_a_kill_at_any_call_harms_no_checkpoint"
 SYNCED = "test_the_log_is_on_the_disk_before_the_checkpoint_that_it_leads_to"
 ONCE = "test_what_was_logged_after_the_last_checkpoint_is_logged_once"
 BEST = "test_the_best_weights_before_a_stop_are_the_best_after_it"
-BESIDE = "test_much_text_is_verified_beside_the_first_steps_and_before_anything_is_written"
+DURING_STEPS = "test_much_text_is_verified_during_the_first_steps_and_before_anything_is_written"
 VECTORS_STOPPED = "test_what_was_logged_after_the_last_checkpoint_is_logged_once_and_the_time_goes_on"
 SECOND = f"{SHARING}::test_a_second_start_is_refused_at_once_and_a_killed_one_leaves_no_lock"
 
@@ -43,8 +43,8 @@ DURABLE = [
     Guard(
         "a file is put in place by a rename",
         "files.py",
-        "    digest = write(beside, data)",
-        "    digest = write(beside, data)\n    write(path, data)",
+        "    digest = write(temporary, data)",
+        "    digest = write(temporary, data)\n    write(path, data)",
         f"{FILES}::test_json_is_old_or_new_whichever_call_fails",
     ),
     Guard(
@@ -449,7 +449,7 @@ PREPARED = [
         "train/trainer.py",
         "        self.feed.verify()\n        self._read_pending",
         "        self._read_pending",
-        f"{VERIFICATION}::{BESIDE}",
+        f"{VERIFICATION}::{DURING_STEPS}",
     ),
     Guard(
         "a model waits for the verification",
@@ -475,8 +475,8 @@ PREPARED = [
     Guard(
         "text prepared in other ways is refused",
         "data/shards/prepare.py",
-        '    if changed := differences(told.pop("inputs", {}), inputs):',
-        '    if changed := differences({}, {}) or told.pop("inputs", {}) and "":',
+        '    if changed := differences(summary.pop("inputs", {}), inputs):',
+        '    if changed := differences({}, {}) or summary.pop("inputs", {}) and "":',
         f"{PREPARE}::test_a_finished_folder_is_not_filled_with_something_else",
     ),
     Guard(
@@ -506,7 +506,7 @@ LIMITED = [
     Guard(
         "no name leads out of a model folder",
         "files.py",
-        "    if not beside:",
+        "    if not inside:",
         "    if False:",
         f"{REFUSALS}::test_an_index_cannot_lead_out_of_its_folder",
     ),

@@ -199,7 +199,7 @@ def test_a_run_does_not_go_on_with_other_data(data: Path, tmp_path: Path) -> Non
     pulled_at(3, learner(recipe(data, tmp_path / "run", *changes)))
     tokenizer = Tokenizer.load(data / "tokenizer")
     other = Corpus([str(write_text(tmp_path / "other.txt", documents=50))], layout="lines")
-    prepare(other, tokenizer, tmp_path / "other", valid=0.1, workers=0)
+    prepare(other, tokenizer, tmp_path / "other", validation_share=0.1, workers=0)
     with pytest.raises(RunError) as told:
         learner(recipe(tmp_path / "other", tmp_path / "run", *changes)).fit()
     assert str(told.value) == (

@@ -209,7 +209,10 @@ def test_validation_text_of_one_document_is_measured_without_pairs(tmp_path: Pat
     text = write_text(tmp_path / "text.txt", documents=6)
     corpus = Corpus([str(text)], layout="lines")
     prepare(
-        corpus, train(corpus.lines(), TokenizerConfig(vocabulary=100, min_frequency=1)), tmp_path / "data", valid=0.0001
+        corpus,
+        train(corpus.lines(), TokenizerConfig(vocabulary=100, min_frequency=1)),
+        tmp_path / "data",
+        validation_share=0.0001,
     )
     figures = pretrain.pretrain(recipe(tmp_path / "data", tmp_path / "run", "train.steps=2"))
     assert "masked_loss" in figures

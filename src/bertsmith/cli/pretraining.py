@@ -47,7 +47,7 @@ def make(
     from bertsmith.commands import make as command
 
     tokenizer: dict[str, Any] = {"lowercase": lowercase, "strip_accents": strip_accents}
-    reading: dict[str, Any] = {"field": field, "policy": on_bad_line, "layout": layout, "plain": read_as == "text"}
+    reading: dict[str, Any] = {"field": field, "on_bad_line": on_bad_line, "layout": layout, "plain": read_as == "text"}
     command.make(texts, out, budget=budget, seed=seed, began=began, **tokenizer, **reading)
 
 
@@ -91,7 +91,7 @@ def tokenizer(
     from bertsmith.commands import prepare as command
     from bertsmith.text.tokenizer import TokenizerConfig
 
-    reading: dict[str, Any] = {"field": field, "policy": on_bad_line, "layout": layout, "plain": read_as == "text"}
+    reading: dict[str, Any] = {"field": field, "on_bad_line": on_bad_line, "layout": layout, "plain": read_as == "text"}
     if extend is not None:
         command.extend(texts, out, extend, new_tokens, **reading)
         return
@@ -117,7 +117,7 @@ def prepare(
     """
     from bertsmith.commands import prepare as command
 
-    reading: dict[str, Any] = {"field": field, "policy": on_bad_line, "layout": layout, "plain": read_as == "text"}
+    reading: dict[str, Any] = {"field": field, "on_bad_line": on_bad_line, "layout": layout, "plain": read_as == "text"}
     command.prepare(texts, out, tokenizer, valid=validation_share, workers=workers, **reading)
 
 

@@ -56,7 +56,7 @@ def word2vec(
         train={name: value for name, value in train.items() if value is not None},
     )
     command.train_vectors(
-        texts, recipe, as_text=as_text, field=field, policy=on_bad_line, layout=layout, plain=read_as == "text"
+        texts, recipe, as_text=as_text, field=field, on_bad_line=on_bad_line, layout=layout, plain=read_as == "text"
     )
 
 

@@ -11,9 +11,10 @@ from rich.table import Table
 
 from bertsmith import config, files, terminal
 from bertsmith.data.labelled import glue, reader
-from bertsmith.data.labelled.examples import Example, Sentence
-from bertsmith.data.labelled.mismatch import held, mismatch
-from bertsmith.data.labelled.reader import GUESS, Columns, Kind, LabelledData
+from bertsmith.data.labelled.columns import GUESS, Columns
+from bertsmith.data.labelled.examples import Example, Kind, Sentence
+from bertsmith.data.labelled.mismatch import kind_of, mismatch
+from bertsmith.data.labelled.reader import LabelledData
 from bertsmith.errors import FolderError, RecipeError, RunError, TextError
 from bertsmith.inference.load import load
 from bertsmith.inference.model import Model
@@ -169,7 +170,8 @@ def _read(data: Path, kind: Kind, settings: DataConfig, source: Mapping[str, Any
     given = Columns(texts=settings.texts, label=settings.label, separator=settings.separator)
     path = task_data.held_out_file(data, given)
     texts, label = source.get("texts"), source.get("label")
-    if given == GUESS and texts and source.get("joined") == 1 and glue.recognise(path) is None and kind != "tag":
+    one_context = source.get("context_columns") == 1
+    if given == GUESS and texts and one_context and glue.recognise(path) is None and kind != "tag":
         try:
             trained_on = Columns(texts=tuple(map(str, texts)), label=str(label) if label is not None else None)
             if flags := source.get("labels"):
@@ -179,7 +181,8 @@ def _read(data: Path, kind: Kind, settings: DataConfig, source: Mapping[str, Any
             return reader.read(path, kind, trained_on, settings.on_bad_row), path
         except TextError:
             pass  # the file has other columns, which are guessed below
-    if kind != "choose" and given == GUESS and held(path) == "choose":  # the index of an ending looks like a class
+    # The index of an ending looks like a class.
+    if kind != "choose" and given == GUESS and kind_of(path) == "choose":
         raise mismatch(path, kind) or AssertionError
     try:
         read = reader.read(path, kind, given, settings.on_bad_row)
@@ -206,7 +209,7 @@ def _match_labels(labels: Sequence[str], own: Prior, path: Path) -> dict[str, st
         return {label: folded.get(label.casefold(), label) for label in seen}
     if all(label.isdecimal() and int(label) < len(labels) for label in seen):
         return {label: labels[int(label)] for label in seen}
-    if held(path) == "number" and (other := mismatch(path, "classify", strictly=True)):
+    if kind_of(path) == "number" and (other := mismatch(path, "classify", strictly=True)):
         raise other
     some, known = (", ".join(sorted(names)[:5]) for names in (seen, labels))
     fact = f"none of its labels ({some}) is one that the model knows ({known})"

@@ -147,7 +147,7 @@ def prepare_shards(
 ) -> Summary:
     """Tokenise a corpus into shards, with a progress bar and a summary."""
     with _bar("preparing") as show:
-        summary = tokenise(corpus, tokenizer, out, valid=valid, workers=workers, progress=show)
+        summary = tokenise(corpus, tokenizer, out, validation_share=valid, workers=workers, progress=show)
     print_notes(corpus)
     for line in _summary_lines(summary, language.detect_writing(corpus.sample(language.SAMPLE // 10)).units):
         CONSOLE.print(line)
@@ -156,7 +156,7 @@ def prepare_shards(
 
 def _summary_lines(summary: Summary, units: str = "words") -> Iterator[str]:
     """A summary as lines of text. `units`: words, or characters in scripts without spaces."""
-    yield "already prepared" if summary.already else f"prepared in {format_duration(summary.seconds)}"
+    yield "already prepared" if summary.reused else f"prepared in {format_duration(summary.seconds)}"
     for name, split in (("training", summary.train), ("validation", summary.valid)):
         parts = {"documents": "documents", "sentences": "sentences", "words": units, "tokens": "tokens"}
         counts = ", ".join(f"{split[part]:,} {name}" for part, name in parts.items())
@@ -167,7 +167,7 @@ def _summary_lines(summary: Summary, units: str = "words") -> Iterator[str]:
         "empty documents": summary.empty,
         "empty sentences": summary.dropped,
     }
-    counts_left_out = [f"{count:,} {name}" for name, count in (left_out | summary.text).items() if count]
+    counts_left_out = [f"{count:,} {name}" for name, count in (left_out | summary.corrections).items() if count]
     if counts_left_out:
         yield "  replaced or left out: " + ", ".join(counts_left_out)
 

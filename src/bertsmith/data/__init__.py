@@ -1,8 +1,8 @@
-"""Files into batches.
+"""Data: from files to batches.
 
-`corpus` reads text, `prepare` tokenises it once into `shards`; `plan` cuts an epoch into sequences, `pack` lays them
-into flat batches of a fixed size, `loader` makes them ahead of time. Every choice is a pure function of its position.
+`corpus` reads text, `shards` holds it tokenised; `packing` plans the sequences of an epoch and packs them into flat
+batches of a fixed size, and `loader` makes these ahead of time. Every random choice is a pure function of a position.
 
-`labelled` reads what people have said of texts, whatever the file, as `examples`; `shuffled` gives them by position,
-and `rows` takes sequences of any length through a network in the order they came in.
+`labelled` reads labelled files of any format as `examples`; `sampler` shuffles them by position, and `rows` batches
+sequences of any length for inference.
 """

@@ -1,4 +1,4 @@
-"""A batch: one flat run of tokens, with bounds that say where each sequence begins. Nothing is padded."""
+"""A batch: one flat sequence of tokens, with the bounds of the sequences in it. Nothing is padded."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -11,17 +11,15 @@ from torch import Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class Tokens:
-    """Sequences laid end to end. Only attention, pooling and recurrence look at the bounds."""
+    """Sequences laid end to end. Only attention, pooling and recurrence use the bounds."""
 
     ids: Int[Tensor, "T"]
-    bounds: Int[Tensor, "ends"]  # int32 [B + 1]: where each sequence begins, then the end; empty sequences may close it
-    positions: Int[Tensor, "T"]  # each token's place in its own sequence
+    bounds: Int[Tensor, "ends"]  # int32 [B + 1]: where each sequence begins, and the end; the last ones may be empty
+    positions: Int[Tensor, "T"]  # each token's position in its sequence
     max_length: int  # no sequence is longer than this
     segments: Int[Tensor, "T"] | None = None  # 0 in the first text of a pair, 1 in the second
-    equal_lengths: bool = False  # every sequence has exactly `longest` tokens
-    character_ids: Int[Tensor, "T C"] | None = (
-        None  # how each is spelt, where a network is to read words it has never met
-    )
+    equal_lengths: bool = False  # every sequence has exactly `max_length` tokens
+    character_ids: Int[Tensor, "T C"] | None = None  # of each token, for networks that read characters (ELMo)
 
     @classmethod
     def from_rows(cls, rows: Sequence[Sequence[int]], segments: Sequence[Sequence[int]] | None = None) -> "Tokens":
@@ -46,19 +44,17 @@ class Tokens:
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Tokens, what to guess about them, and how many guesses each loss is a sum of."""
+    """Tokens, their targets, and the number of targets that each loss is summed over."""
 
     tokens: Tokens
-    decoder_tokens: Tokens | None = (
-        None  # what a second network is given to write, each token behind those it guesses from
-    )
-    target_positions: Int[Tensor, "N"] | None = None  # positions whose true token is to be guessed
-    targets: Int[Tensor, "N"] | None = None  # the true tokens there; or a tag for every token, -100 where none is
-    random_bits: Int[Tensor, "N 2"] | None = None  # chance: random bits for each chosen position, where words are drawn
-    text_mask: Bool[Tensor, "T"] | None = None  # which tokens are text, where all of them are asked about
-    negatives: Int[Tensor, "S"] | None = None  # words drawn to be told from the true ones, instead of all
-    labels: Shaped[Tensor, "B ..."] | None = None  # one per sequence, or group of them; -100 or nan where there is none
-    causal: "Batch | None" = None  # more text, which is read looking only back, where both ways are learnt
+    decoder_tokens: Tokens | None = None  # input of the decoder: the target text shifted right
+    target_positions: Int[Tensor, "N"] | None = None  # positions whose true token is predicted
+    targets: Int[Tensor, "N"] | None = None  # the true tokens there; or a tag for every token, -100 for none
+    random_bits: Int[Tensor, "N 2"] | None = None  # for each target position, where tokens are sampled (ELECTRA)
+    text_mask: Bool[Tensor, "T"] | None = None  # which tokens are text, where all of them are classified (ELECTRA)
+    negatives: Int[Tensor, "S"] | None = None  # sampled words of a sampled softmax
+    labels: Shaped[Tensor, "B ..."] | None = None  # of each sequence, or group of sequences; -100 or nan for none
+    causal: "Batch | None" = None  # further text for causal language modelling, where it is mixed with masked
     counts: dict[str, int] = field(default_factory=dict)  # by the name of the loss term
 
     def to(self, device: torch.device | str) -> "Batch":

@@ -1,4 +1,4 @@
-"""A feed: what a trainer sees of the data. Batches by position, and nothing else."""
+"""A feed: the trainer's view of the data, batches by position."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from bertsmith.data.shards.verification import Verification
 
 @runtime_checkable
 class PositionSource(Protocol):
-    """Whatever gives something for a position, which is one integer, and knows the position after it."""
+    """Examples or sequences by position, which is one integer, with the position that follows."""
 
     def __call__(self, position: int) -> Any: ...
     def first_position(self) -> int: ...
@@ -21,13 +21,13 @@ class PositionSource(Protocol):
 
 @dataclass(frozen=True)
 class Feed:
-    """What lies at a position, handed through a collator: a pure function from a position to a batch."""
+    """A source and a collator: a pure function from a position to a batch."""
 
     source: PositionSource
     collate: Callable[[Any], Batch]
-    fingerprint: str  # of the data: a run goes on only with the data it was begun with
+    fingerprint: str  # of the data: a run is resumed only with the same data
     workers: int = 2
-    verification: Verification | None = None  # of the files, which may still be under way
+    verification: Verification | None = None  # of the files, which may not have finished
 
     def __call__(self, position: int) -> Batch:
         if self.verification is not None:
@@ -41,13 +41,14 @@ class Feed:
         return self.source.next_position(position)
 
     def epoch(self, position: int) -> float:
-        """How many times the data had been seen before this position."""
+        """The number of epochs before this position."""
         return self.source.epoch(position)
 
     def verify(self) -> None:
-        """Return when all of the data is known to be whole. What a run writes comes after that."""
+        """Return when all files are verified. A run writes nothing before."""
         if self.verification is not None:
             self.verification.wait()
 
     def loader(self, position: int, *, pin_memory: bool) -> Loader:
+        """A loader of the batches from this position on."""
         return Loader(self, self.source.next_position, position, self.workers, pin_memory=pin_memory)

@@ -1,4 +1,4 @@
-"""The loader: batches made ahead of time by threads, and handed out in order."""
+"""The loader: batches made ahead of time by threads, and returned in order."""
 
 from collections import deque
 from collections.abc import Callable
@@ -13,10 +13,10 @@ from bertsmith.data.batch import Batch, Tokens
 
 
 class Loader:
-    """An endless run of (position, batch), beginning at a position.
+    """An endless iterator of (position, batch), starting at a position.
 
-    Each batch is a pure function of its position, so that the number of workers changes nothing but the time it takes.
-    Threads will do: numpy works outside the interpreter's lock. An error in one is raised where its batch is asked for.
+    Each batch is a pure function of its position, so that the number of workers changes only the speed. Threads
+    suffice, since numpy releases the interpreter's lock. An error in a thread is raised by `next` for its batch.
     """
 
     def __init__(
@@ -28,12 +28,8 @@ class Loader:
         prefetch: int = 4,
         pin_memory: bool = False,
     ) -> None:
-        self._make_batch, self._next_position, self._position, self._pin_memory = (
-            make_batch,
-            next_position,
-            position,
-            pin_memory,
-        )
+        self._make_batch, self._next_position, self._position = make_batch, next_position, position
+        self._pin_memory = pin_memory
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="loader") if workers else None
         self._prefetch = max(prefetch, workers)
         self._pending: deque[tuple[int, Future[Batch]]] = deque()
@@ -48,11 +44,11 @@ class Loader:
         while len(self._pending) < self._prefetch:
             position = self._advance()
             self._pending.append((position, self._pool.submit(self._prepare, position)))
-        position, promise = self._pending.popleft()
-        return position, promise.result()
+        position, future = self._pending.popleft()
+        return position, future.result()
 
     def close(self) -> None:
-        """Stop the threads; what they had not begun is dropped."""
+        """Stop the threads; pending batches are dropped."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
         self._pending.clear()
@@ -75,7 +71,7 @@ class Loader:
 
 
 def _pin_record(record: Any) -> Any:
-    """The same record with every tensor in memory that the device can copy from on its own."""
+    """The same record with every tensor in pinned memory."""
     parts = {part.name: getattr(record, part.name) for part in fields(record)}
     pinned = {name: part.pin_memory() for name, part in parts.items() if isinstance(part, Tensor)}
     nested = {name: _pin_record(part) for name, part in parts.items() if isinstance(part, Tokens | Batch)}

@@ -1,9 +1,9 @@
-"""Output: a file that is written as its rows come, and gone on with by the same command after a kill.
+"""Output: a file of predictions that is written row by row, and resumed by the same command after a kill.
 
-Rows go to NAME.part; a journal beside it, NAME.part.json, says how many are there, how many bytes they take, what was
-asked for, and the SHA-256 of the inputs they were made from. A second start of the same command reads as many inputs
-again, and if they are the same, cuts the file to the journal's length and goes on behind them. At the end the file
-takes its name. So an interrupted file is never mistaken for a whole one, and a resumed one is the same byte for byte.
+Rows go to NAME.part; a journal, NAME.part.json, has their number and bytes, the command's settings, and the SHA-256 of
+the inputs they were made from. A second start of the same command reads as many inputs again, and if they are the same,
+truncates the file to the journal's length and continues after them. At the end the file is renamed. So an interrupted
+file is never mistaken for a complete one, and a resumed one is the same byte for byte.
 """
 
 import errno
@@ -24,26 +24,23 @@ from typing import Any, TypeVar
 from bertsmith import files
 from bertsmith.errors import BertsmithError, FolderError, RunError, TextError
 
-EVERY = 2.0  # seconds between two notes in the journal: what a kill may cost, but for the rows under way
-FORMAT = 1
+EVERY = 2.0  # seconds between two entries of the journal: a kill costs at most this work
+FORMAT = 2
 
 R = TypeVar("R")
 
 
 class Output:
-    """A growing file. `rows` are done, and `state` is whatever the writer wants to find again."""
+    """A growing file. `rows` are done; `state` is a record of the writer's own that is restored on resuming."""
 
     def __init__(self, out: Path, made_with: Callable[[], Mapping[str, Any]], *, header: bytes = b"") -> None:
-        """`asked` tells which model and options make the rows; `head` is what the file begins with."""
-        self.out, self._made_with, self._header = (
-            out,
-            cache(made_with),
-            header,
-        )  # to know a model its files are read whole
+        """`made_with` gives the model and options that make the rows; `header` is the beginning of the file."""
+        self.out, self._header = out, header
+        self._made_with = cache(made_with)  # hashing a model reads all its files
         self.part, self.journal = (out.with_name(out.name + ending) for ending in (".part", ".part.json"))
         self.rows, self.size, self.state, self.restart_reason = 0, 0, dict[str, Any](), ""
         self._hash, self._journal_digest, self._file, self._journal_time = hashlib.sha256(), "", -1, time.monotonic()
-        self.is_stream = False  # into a device or a pipe, which cannot be gone on with
+        self.is_stream = False  # a device or a pipe, which cannot be resumed
 
     def __enter__(self) -> "Output":
         try:
@@ -51,9 +48,9 @@ class Output:
             if self.out.is_dir():
                 raise RunError(self.out, "is a folder", "Name a file in it")
             with files.explain_os_errors(self.out):
-                there = next(place for place in self.out.absolute().parents if place.exists())
-                if not there.is_dir():
-                    raise RunError(self.out, f"'{there}' is a file and not a folder", "Choose another place")
+                parent = next(path for path in self.out.absolute().parents if path.exists())
+                if not parent.is_dir():
+                    raise RunError(self.out, f"'{parent}' is a file and not a folder", "Choose another folder")
                 self.out.parent.mkdir(parents=True, exist_ok=True)
                 flags = os.O_WRONLY if self.is_stream else os.O_RDWR | os.O_CREAT
                 self._file = os.open(self.out if self.is_stream else self.part, flags | os.O_CLOEXEC, 0o666)
@@ -71,26 +68,26 @@ class Output:
         return self
 
     def resume(self, inputs: Callable[[], Iterator[R]], key: Callable[[R], str]) -> Iterator[R]:
-        """The inputs whose rows are still to be made; all of them, if those of the rows that are there have changed.
+        """The inputs whose rows are missing; all of them, if the inputs of existing rows have changed.
 
-        `key` is all of an input that its row depends on.
+        `key` is the part of an input that its row depends on.
         """
-        left = inputs()
+        rest = inputs()
         if not self.rows:
-            return left
+            return rest
         digest, count = hashlib.sha256(), 0
-        for one in islice(left, self.rows):
+        for one in islice(rest, self.rows):
             _add(digest, key(one))
             count += 1
         if count == self.rows and digest.hexdigest() == self._journal_digest:
             self._hash = digest
-            return left
+            return rest
         self.restart_reason = "other inputs"
         self._restart()
         return inputs()
 
     def add(self, keys: Iterable[str], data: bytes, state: Mapping[str, Any] | None = None) -> None:
-        """Some rows, made from the inputs with these keys."""
+        """Append rows, made from the inputs with these keys."""
         self._write(data)
         for one in keys:
             _add(self._hash, one)
@@ -101,7 +98,7 @@ class Output:
             self._write_journal()
 
     def finish(self, convert: Callable[[Path, Path], None] | None = None, *, header: bytes = b"") -> None:
-        """Put the file in place: as it is, with another head of the same length, or as `convert` writes it anew."""
+        """Put the file in place: as it is, with another header of the same length, or as `convert` rewrites it."""
         if self.is_stream:
             return
         with files.explain_os_errors(self.out, self.size):
@@ -112,7 +109,7 @@ class Output:
         if convert is None:
             ready = self.part
         else:
-            self._write_journal()  # what was computed outlives a conversion that fails
+            self._write_journal()  # so that a conversion that fails costs no rows
             ready = self.out.with_name(self.out.name + ".writing")
             with files.explain_os_errors(self.out, self.size):
                 convert(self.part, ready)
@@ -128,27 +125,27 @@ class Output:
     ) -> None:
         if self._file < 0:
             return
-        with suppress(OSError, BertsmithError):  # what counts is the first mishap, and the journal's last note holds
+        with suppress(OSError, BertsmithError):  # the first error counts, and the last entry of the journal holds
             if not self.is_stream and self.rows:
-                os.ftruncate(self._file, self.size)  # half a row; on a full disk this makes room for the note
+                os.ftruncate(self._file, self.size)  # drops half a row; on a full disk this makes room for the journal
                 self._write_journal()
             elif not self.is_stream:
                 self.part.unlink(missing_ok=True)
         self._release()
 
     def _read(self) -> None:
-        """What the journal says, if it is of the same command."""
+        """Restore the journal's entry, if it is of the same command."""
         if not self.journal.exists():
             return
         try:
-            said = files.read_json(self.journal)
-            same = said["format"] == FORMAT and said["asked"] == json.loads(json.dumps(self._made_with()))
-            there = os.fstat(self._file).st_size >= said["size"]
-            if same and there:
-                self.rows, self.size, self.state = int(said["rows"]), int(said["size"]), dict(said["state"])
-                self._journal_digest = str(said["inputs"])
+            entry = files.read_json(self.journal)
+            same = entry["format"] == FORMAT and entry["made_with"] == json.loads(json.dumps(self._made_with()))
+            complete = os.fstat(self._file).st_size >= entry["size"]
+            if same and complete:
+                self.rows, self.size, self.state = int(entry["rows"]), int(entry["size"]), dict(entry["state"])
+                self._journal_digest = str(entry["inputs"])
             else:
-                self.restart_reason = "another model or other options" if there else "a file that has lost its end"
+                self.restart_reason = "another model or other options" if complete else "a file that has lost its end"
         except (FolderError, LookupError, TypeError, ValueError):
             self.restart_reason = "a journal that cannot be read"
         if self.rows:
@@ -168,7 +165,7 @@ class Output:
 
     def _write(self, data: bytes) -> None:
         view = memoryview(data)
-        while view:  # a disk may take less than it was given
+        while view:  # a write may be partial
             with files.explain_os_errors(self.out, len(view)):
                 try:
                     view = view[os.write(self._file, view) :]
@@ -183,7 +180,13 @@ class Output:
         self._journal_time = time.monotonic()
         with files.explain_os_errors(self.part):
             os.fsync(self._file)
-        said = {"format": FORMAT, "asked": self._made_with(), "rows": self.rows, "size": self.size, "state": self.state}
+        said = {
+            "format": FORMAT,
+            "made_with": self._made_with(),
+            "rows": self.rows,
+            "size": self.size,
+            "state": self.state,
+        }
         files.write_json(self.journal, said | {"inputs": self._hash.hexdigest()})
 
     def _release(self) -> None:
@@ -193,22 +196,22 @@ class Output:
 
 
 def fingerprint(folder: Path) -> str:
-    """The SHA-256 of the files that a model is made of."""
-    whole = hashlib.sha256()
+    """A hash of all files of a model folder."""
+    combined = hashlib.sha256()
     for path in sorted(folder.iterdir()):
         if path.suffix in (".json", ".safetensors", ".txt", ".bin") and path.is_file():
-            whole.update(f"{path.name} {files.digest(path).sha256}\n".encode())
-    return whole.hexdigest()
+            combined.update(f"{path.name} {files.digest(path).sha256}\n".encode())
+    return combined.hexdigest()
 
 
 def write_error(out: Path, error: OSError) -> BertsmithError:
-    """What to say where a file cannot be made, as by its name."""
-    return RunError(out, f"cannot be written ({error.strerror})", "Choose another place")
+    """The error for a file that cannot be written."""
+    return RunError(out, f"cannot be written ({error.strerror})", "Choose another file")
 
 
 def changed_input_error(name: str) -> TextError:
-    """What to say where a stream that has been read is not the one that was read before."""
-    return TextError(name, "is not what was read before the interruption", "Remove the .part file, and run it again")
+    """The error for standard input that differs from the one read before."""
+    return TextError(name, "differs from the text read before the interruption", "Remove the .part file, and run again")
 
 
 def _add(digest: Any, key: str) -> None:

@@ -1,4 +1,4 @@
-"""Rows: sequences of any length, computed many at a time without padding, answered in the order they came in."""
+"""Rows: sequences of any length, batched by length without padding, with results in the order of the inputs."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,25 +12,25 @@ from torch import Tensor
 
 from bertsmith.data.batch import Tokens
 
-BATCH_TOKENS = 16_384  # tokens in one pass, unless told otherwise
+BATCH_TOKENS = 16_384  # tokens in one pass, by default
 
 R = TypeVar("R")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One sequence, special tokens included, and for each token whether it belongs to the second text."""
+    """One sequence with its special tokens, and the segment (first or second text) of each token."""
 
     ids: NDArray[np.int32]
     segments: NDArray[np.int32]
-    character_ids: NDArray[np.int16] | None = None  # how each token is spelt, for networks that read letters
+    character_ids: NDArray[np.int16] | None = None  # of each token, for networks that read characters
 
     def __len__(self) -> int:
         return len(self.ids)
 
 
 def pack_rows(rows: Sequence[Row]) -> Tokens:
-    """Rows end to end."""
+    """Rows laid end to end as a flat batch."""
     lengths = np.fromiter(map(len, rows), np.int32, len(rows))
     bounds = np.zeros(len(rows) + 1, np.int32)
     np.cumsum(lengths, out=bounds[1:])
@@ -47,19 +47,19 @@ def pack_rows(rows: Sequence[Row]) -> Tokens:
 
 
 def _character_ids(rows: Sequence[Row]) -> Int16[Tensor, "T C"] | None:
-    """How all tokens are spelt; filler, which nobody reads, by nothing but noughts."""
-    spelt = next((row.character_ids for row in rows if row.character_ids is not None), None)
-    if spelt is None:
+    """The character ids of all tokens; zeros for filler."""
+    first = next((row.character_ids for row in rows if row.character_ids is not None), None)
+    if first is None:
         return None
-    empty = (
-        np.zeros((len(row), spelt.shape[1]), np.int16) if row.character_ids is None else row.character_ids
+    parts = [
+        np.zeros((len(row), first.shape[1]), np.int16) if row.character_ids is None else row.character_ids
         for row in rows
-    )
-    return torch.from_numpy(np.concatenate(list(empty)))
+    ]
+    return torch.from_numpy(np.concatenate(parts))
 
 
 def batch_by_length(lengths: Sequence[int], batch_tokens: int = BATCH_TOKENS) -> Iterator[list[int]]:
-    """Which rows go together: the longest first, so that memory is known at once, none over the budget but alone."""
+    """The rows of each batch: the longest first, so that peak memory comes first; a row over the budget is alone."""
     order = np.argsort(-np.asarray(lengths, np.int64), kind="stable")
     ends = np.cumsum(np.asarray(lengths, np.int64)[order])
     start = taken = 0
@@ -75,10 +75,10 @@ def map_rows(
     device: torch.device | str = "cpu",
     batch_tokens: int = BATCH_TOKENS,
 ) -> list[R]:
-    """What `compute` says of each row, in the order of the rows."""
-    found: list[R | None] = [None] * len(rows)
-    for some in batch_by_length([len(row) for row in rows], batch_tokens):
-        results = compute(pack_rows([rows[row] for row in some]).to(device))
-        for row, result in zip(some, results, strict=True):
-            found[row] = result
-    return found  # type: ignore[return-value]
+    """The results of `compute` for each row, in the order of the rows."""
+    results: list[R | None] = [None] * len(rows)
+    for indices in batch_by_length([len(row) for row in rows], batch_tokens):
+        batch = compute(pack_rows([rows[index] for index in indices]).to(device))
+        for index, result in zip(indices, batch, strict=True):
+            results[index] = result
+    return results  # type: ignore[return-value]

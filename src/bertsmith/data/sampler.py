@@ -1,4 +1,4 @@
-"""Shuffled items: every epoch sees each of them once, in an order of its own that is a pure function."""
+"""The batch sampler: every epoch has each example once, in a shuffled order that is a pure function of the seed."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,17 +9,17 @@ from bertsmith.random_bits import ORDER, mix, permute
 
 
 class BatchSampler:
-    """Lists of items by position. `position = epoch << 32 | index`; the last list of an epoch may be shorter."""
+    """Batches of examples by position: `position = epoch << 32 | index`; the last batch of an epoch may be smaller."""
 
     def __init__(self, items: Sequence[Any], batch_size: int, seed: int) -> None:
         self.items, self.batch_size, self.seed = items, batch_size, seed
-        self.batches_per_epoch = -(-len(items) // batch_size)  # in an epoch
+        self.batches_per_epoch = -(-len(items) // batch_size)
 
     def __call__(self, position: int) -> list[Any]:
         epoch, index = position >> 32, position & 0xFFFF_FFFF
-        places = np.arange(index * self.batch_size, min((index + 1) * self.batch_size, len(self.items)))
+        rows = np.arange(index * self.batch_size, min((index + 1) * self.batch_size, len(self.items)))
         key = int(mix(self.seed, ORDER, epoch))
-        return [self.items[row] for row in permute(places, len(self.items), key)]
+        return [self.items[row] for row in permute(rows, len(self.items), key)]
 
     def first_position(self) -> int:
         return 0

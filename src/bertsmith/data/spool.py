@@ -1,7 +1,7 @@
-"""A spool: records in a temporary file, read back by their number, so that millions of them need little memory.
+"""A spool: records in a temporary file, read back by index, so that millions of them need little memory.
 
 Memory holds eight bytes a record. The file has no name, so that it is gone when the process ends, however it ends;
-it is read with `pread` and not mapped, since mapped pages would count as the process's own memory.
+it is read with `pread` and not mapped, since mapped pages would count as memory of the process.
 """
 
 import os
@@ -11,21 +11,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from operator import index
 from pathlib import Path
-from typing import Any, Generic, SupportsIndex, TypeVar, overload
+from typing import Generic, SupportsIndex, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bertsmith.files import explain_os_errors
 
-BUFFER = 1 << 20  # bytes that wait to be written
-READ_AHEAD = 1024  # records that are read at a time where all are read in order
+BUFFER = 1 << 20  # bytes of unwritten records
+READ_AHEAD = 1024  # records per read when iterating
 
 R = TypeVar("R")
 
 
 class _File:
-    """A file without a name, open as long as a spool, or a part of one, is there."""
+    """A file without a name, open as long as a spool or a part of one refers to it."""
 
     def __init__(self, folder: Path | None) -> None:
         with explain_os_errors(folder or Path(tempfile.gettempdir())), tempfile.TemporaryFile(dir=folder) as file:
@@ -37,13 +37,13 @@ class _File:
 
 
 class Spool(Sequence[R], Generic[R]):
-    """An immutable-looking sequence of records: bytes in a file, and the function that makes a record of them."""
+    """A sequence of records: bytes in a file, and the function that decodes a record."""
 
     def __init__(self, decode: Callable[[bytes], R], folder: Path | None = None) -> None:
         self._file = _File(folder)
         self._decode, self._folder = decode, folder
         self._ends, self._buffer, self._written, self._size = array("q", [0]), list[bytes](), 0, 0
-        self._indices: NDArray[np.int64] | None = None  # which records, where not all of them
+        self._indices: NDArray[np.int64] | None = None  # of the records, if not all
 
     def append(self, record: bytes) -> None:
         self._buffer.append(record)
@@ -53,17 +53,17 @@ class Spool(Sequence[R], Generic[R]):
             self._flush()
 
     def seal(self) -> "Spool[R]":
-        """The same spool with all of it in its file; from now on threads may read it together."""
+        """Write all buffered records to the file; from now on threads may read the spool together."""
         self._flush()
         return self
 
     def take(self, indices: NDArray[np.int64]) -> "Spool[R]":
-        """The records with these numbers, of the same file."""
+        """The records at these indices, in the same file."""
         self._flush()
-        some: Any = object.__new__(type(self))
-        some.__dict__.update(self.__dict__)
-        some._chosen = indices if self._indices is None else self._indices[indices]
-        return some  # type: ignore[no-any-return]
+        part: Spool[R] = object.__new__(type(self))
+        part.__dict__.update(self.__dict__)
+        part._indices = indices if self._indices is None else self._indices[indices]
+        return part
 
     def __len__(self) -> int:
         return len(self._ends) - 1 if self._indices is None else len(self._indices)
@@ -85,21 +85,21 @@ class Spool(Sequence[R], Generic[R]):
         """All records in order, read many at a time."""
         for start in range(0, len(self), READ_AHEAD):
             rows = range(start, min(start + READ_AHEAD, len(self)))
-            held = rows if self._indices is None else self._indices[start : rows.stop].tolist()
-            first, last = min(held), max(held)
+            records = rows if self._indices is None else self._indices[start : rows.stop].tolist()
+            first, last = min(records), max(records)
             if last - first > 8 * READ_AHEAD:  # far apart
                 yield from (self[row] for row in rows)
                 continue
             base = self._ends[first]
             block = self._read(base, self._ends[last + 1])
-            for row in held:
+            for row in records:
                 yield self._decode(block[self._ends[row] - base : self._ends[row + 1] - base])
 
     def _flush(self) -> None:
         if self._buffer:
             with explain_os_errors(self._folder or Path(tempfile.gettempdir())):
                 left = memoryview(b"".join(self._buffer))
-                while left:  # a disk may take less than it was given
+                while left:  # a write may be partial
                     left = left[os.write(self._file.descriptor, left) :]
             self._buffer, self._written = [], self._size
 
@@ -107,6 +107,6 @@ class Spool(Sequence[R], Generic[R]):
         if stop > self._written:
             self._flush()
         found = os.pread(self._file.descriptor, stop - start, start)
-        while len(found) < stop - start:  # a read may give a part
+        while len(found) < stop - start:  # a read may be partial
             found += os.pread(self._file.descriptor, stop - start - len(found), start + len(found))
         return found

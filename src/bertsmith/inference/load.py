@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 
 from bertsmith.config import build
-from bertsmith.data.packing.plan import Pairs
+from bertsmith.data.packing.pairs import Pairs
 from bertsmith.errors import FolderError
 from bertsmith.files import short_repr
 from bertsmith.inference import device as devices

@@ -184,11 +184,11 @@ class LoadedModel:
         assert isinstance(task, Task)
         kind, columns = task.file_kind(task.config), self.training_data
         tags = frozenset(task.labels) if kind == "tag" else frozenset[str]()
-        texts, joined = columns.get("texts"), columns.get("joined")
+        texts, contexts = columns.get("texts"), columns.get("context_columns")
         if columns.get("kind") != kind or not isinstance(texts, list) or not all(isinstance(one, str) for one in texts):
             return TrainedOn(kind=kind, tags=tags)
-        joined = joined if isinstance(joined, int) and 0 < joined < len(texts) else 1
-        return TrainedOn(kind=kind, texts=tuple(texts), context_columns=joined, tags=tags)
+        contexts = contexts if isinstance(contexts, int) and 0 < contexts < len(texts) else 1
+        return TrainedOn(kind=kind, texts=tuple(texts), context_columns=contexts, tags=tags)
 
     def language_model(self) -> MaskedLM | CausalLM | RecurrentLM:
         """The language model, masked or causal, that gives tokens their probabilities.

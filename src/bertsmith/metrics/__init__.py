@@ -1,1 +1,1 @@
-"""Metrics: the field's own scores, as parts of one; and how sure a mean over several seeds is."""
+"""Metrics of the field, as shares of one, and confidence intervals over random seeds."""

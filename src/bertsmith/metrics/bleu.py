@@ -1,7 +1,7 @@
-"""BLEU: how many of the words of a translation, alone and in runs of up to four, stand in the one a person wrote.
+"""BLEU: the n-grams, up to four words, that a translation shares with its reference. Papineni et al. 2002.
 
-Papineni et al. 2002, counted as sacreBLEU does by default (Post 2018, "A Call for Clarity in Reporting BLEU Scores"):
-words as its `13a` cuts them, and a length of runs that never matched counts as half a match, then a quarter and so on.
+Computed as sacreBLEU does by default (Post 2018, "A Call for Clarity in Reporting BLEU Scores"): its `13a` tokenizer,
+and exponential smoothing, by which the first n-gram size without a match counts as half a match, the next as a quarter.
 """
 
 import math
@@ -9,11 +9,11 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp"  # in sacreBLEU's words
-MAX_NGRAM = 4  # words in a run
+SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp"  # sacreBLEU's
+MAX_NGRAM = 4
 ENTITIES = {"<skipped>": "", "-\n": "", "\n": " ", "&quot;": '"', "&amp;": "&", "&lt;": "<", "&gt;": ">"}
 TOKENIZER_RULES = [
-    (re.compile(r"([\{-\~\[-\` -\&\(-\+\:-\@\/])"), r" \1 "),  # marks, but for those that stand in numbers
+    (re.compile(r"([\{-\~\[-\` -\&\(-\+\:-\@\/])"), r" \1 "),  # punctuation except the marks that occur in numbers
     (re.compile(r"([^0-9])([\.,])"), r"\1 \2 "),
     (re.compile(r"([\.,])([^0-9])"), r" \1 \2"),
     (re.compile(r"([0-9])(-)"), r"\1 \2 "),
@@ -21,35 +21,35 @@ TOKENIZER_RULES = [
 
 
 def bleu(predicted: Sequence[str], references: Sequence[str]) -> float:
-    """Of all translations together, from 0 to 100."""
-    right, whole = Counter[int](), Counter[int]()
-    lengths = [0, 0]
-    for one, other in zip(map(tokenize_13a, predicted), map(tokenize_13a, references), strict=True):
-        lengths[0] += len(one)
-        lengths[1] += len(other)
+    """Corpus BLEU of all translations, from 0 to 100."""
+    matches, totals = Counter[int](), Counter[int]()
+    predicted_length = reference_length = 0
+    for words, reference in zip(map(tokenize_13a, predicted), map(tokenize_13a, references), strict=True):
+        predicted_length += len(words)
+        reference_length += len(reference)
         for size in range(1, MAX_NGRAM + 1):
-            runs = _ngrams(one, size)
-            right[size] += (runs & _ngrams(other, size)).total()
-            whole[size] += runs.total()
-    if not right.total() or not all(whole[size] for size in range(1, MAX_NGRAM + 1)):
+            ngrams = _ngrams(words, size)
+            matches[size] += (ngrams & _ngrams(reference, size)).total()
+            totals[size] += ngrams.total()
+    if not matches.total() or not all(totals[size] for size in range(1, MAX_NGRAM + 1)):
         return 0.0
-    logarithm, missed = 0.0, 1.0
+    log_precision, smoothing = 0.0, 1.0
     for size in range(1, MAX_NGRAM + 1):
-        if not right[size]:
-            missed *= 2
-        logarithm += math.log((right[size] or 1 / missed) / whole[size]) / MAX_NGRAM
-    brevity = min(0.0, 1 - lengths[1] / lengths[0])
-    return 100 * math.exp(logarithm + brevity)
+        if not matches[size]:
+            smoothing *= 2
+        log_precision += math.log((matches[size] or 1 / smoothing) / totals[size]) / MAX_NGRAM
+    log_brevity_penalty = min(0.0, 1 - reference_length / predicted_length)
+    return 100 * math.exp(log_precision + log_brevity_penalty)
 
 
 def tokenize_13a(text: str) -> list[str]:
-    """A text as it is counted: marks apart from words, points and commas only where they stand in no number."""
+    """sacreBLEU's `13a` tokens: punctuation separated from words, points and commas only outside of numbers."""
     text = text.rstrip()
-    for written, meant in ENTITIES.items():
-        text = text.replace(written, meant)
+    for entity, character in ENTITIES.items():
+        text = text.replace(entity, character)
     text = f" {text} "
-    for pattern, parted in TOKENIZER_RULES:
-        text = pattern.sub(parted, text)
+    for pattern, separated in TOKENIZER_RULES:
+        text = pattern.sub(separated, text)
     return text.split()
 
 

@@ -1,7 +1,7 @@
-"""Calibration: whether a model that says 80 % is right in 80 % of such cases. Guo et al. 2017.
+"""Calibration: whether predictions with a confidence of 80 % are right in 80 % of cases. Guo et al. 2017.
 
-The temperature divides all logits before the softmax. It changes how sure a model is and never what it says; it is
-fitted on examples that were not trained on, by their negative log-likelihood.
+Temperature scaling divides all logits by a temperature before the softmax. It changes the confidence and never the
+predicted class; the temperature is fitted on held-out examples, by their negative log-likelihood.
 """
 
 import math
@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 BINS = 15  # Guo et al. 2017, section 5
-MIN_TEMPERATURE, MAX_TEMPERATURE = 0.1, 10.0  # temperatures that are tried
+MIN_TEMPERATURE, MAX_TEMPERATURE = 0.1, 10.0
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
@@ -28,15 +28,15 @@ def negative_log_likelihood(
 def fit_temperature(logits: Float[np.ndarray, "N C"], gold: Int[np.ndarray, " N"]) -> float:
     """The temperature of the lowest negative log-likelihood, by golden-section search.
 
-    The likelihood is convex in 1/T, so there is one valley. Where every example is right, any colder model would be
-    likelier, without end: then it stays 1.
+    The loss is convex in 1/T, so there is one minimum. Where every example is right the loss falls without end as T
+    falls: then T stays 1.
     """
     if not len(gold) or (logits.argmax(-1) == gold).all():
         return 1.0
     low, high = math.log(MIN_TEMPERATURE), math.log(MAX_TEMPERATURE)
 
-    def cost(place: float) -> float:
-        return negative_log_likelihood(logits, gold, math.exp(place))
+    def cost(log_temperature: float) -> float:
+        return negative_log_likelihood(logits, gold, math.exp(log_temperature))
 
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_left, at_right = cost(left), cost(right)
@@ -55,32 +55,32 @@ def fit_temperature(logits: Float[np.ndarray, "N C"], gold: Int[np.ndarray, " N"
 
 def probabilities(logits: Float[np.ndarray, "N C"], temperature: float) -> Float[np.ndarray, "N C"]:
     """The softmax at a temperature."""
-    raised = np.exp((logits - logits.max(-1, keepdims=True)) / temperature)
-    return np.asarray(raised / raised.sum(-1, keepdims=True))
+    exponentials = np.exp((logits - logits.max(-1, keepdims=True)) / temperature)
+    return np.asarray(exponentials / exponentials.sum(-1, keepdims=True))
 
 
 def reliability_bins(
     confidence: Float[np.ndarray, " N"], correct: Bool[np.ndarray, " N"], bins: int = BINS
 ) -> list[dict[str, Any]]:
-    """For each bin of confidence how many fall into it, how sure they are in the mean, and how many are right."""
-    number = np.clip(np.ceil(confidence * bins).astype(np.int64) - 1, 0, bins - 1)  # (low, high], as in the paper
-    counts = np.bincount(number, minlength=bins)
-    sure = np.bincount(number, confidence, minlength=bins)
-    good = np.bincount(number, correct.astype(np.float64), minlength=bins)
+    """The reliability diagram: for each bin of confidence the count, the mean confidence and the accuracy."""
+    index = np.clip(np.ceil(confidence * bins).astype(np.int64) - 1, 0, bins - 1)  # (low, high], as in the paper
+    counts = np.bincount(index, minlength=bins)
+    confidences = np.bincount(index, confidence, minlength=bins)
+    corrects = np.bincount(index, correct.astype(np.float64), minlength=bins)
     return [
         {
-            "low": at / bins,
-            "high": (at + 1) / bins,
-            "count": int(counts[at]),
-            "confidence": float(sure[at] / counts[at]) if counts[at] else None,
-            "accuracy": float(good[at] / counts[at]) if counts[at] else None,
+            "low": number / bins,
+            "high": (number + 1) / bins,
+            "count": int(counts[number]),
+            "confidence": float(confidences[number] / counts[number]) if counts[number] else None,
+            "accuracy": float(corrects[number] / counts[number]) if counts[number] else None,
         }
-        for at in range(bins)
+        for number in range(bins)
     ]
 
 
 def expected_calibration_error(bins: list[dict[str, Any]]) -> float:
-    """Expected calibration error: the gap between confidence and accuracy, weighted by how many are in each bin."""
+    """Expected calibration error (ECE): the gap between confidence and accuracy, weighted by the count of each bin."""
     total = sum(part["count"] for part in bins)
     gaps = (part["count"] * abs(part["confidence"] - part["accuracy"]) for part in bins if part["count"])
     return sum(gaps) / total if total else 0.0
@@ -89,10 +89,10 @@ def expected_calibration_error(bins: list[dict[str, Any]]) -> float:
 def calibration(
     logits: Float[np.ndarray, "N C"], gold: Int[np.ndarray, " N"], temperature: float | None = None
 ) -> dict[str, Any]:
-    """Calibration before and after the temperature; None is fitted to these very examples."""
+    """Calibration before and after temperature scaling; None fits the temperature on these examples."""
     used = fit_temperature(logits, gold) if temperature is None else temperature
-    right = logits.argmax(-1) == gold
-    before, after = (reliability_bins(probabilities(logits, one).max(-1), right) for one in (1.0, used))
+    correct = logits.argmax(-1) == gold
+    before, after = (reliability_bins(probabilities(logits, scale).max(-1), correct) for scale in (1.0, used))
     return {
         "examples": len(gold),
         "temperature": used,

@@ -5,18 +5,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
 
-LEVEL = 0.95  # of a hundred intervals, about so many hold the true mean
-_SMALL = 1e-300  # stands for nought where one must divide
+LEVEL = 0.95  # the share of such intervals that contain the true mean
+_SMALL = 1e-300  # instead of 0 in a denominator
 _STEPS = 10_000  # enough for ten million degrees of freedom
 
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """The mean of several runs, and where the mean of very many would lie. Printed as mean ± half the interval."""
+    """The mean of several runs with its confidence interval. Printed as mean ± half the interval."""
 
     mean: float
-    deviation: float  # of one run, estimated from all: n - 1 in the denominator
-    low: float | None  # one run alone says nothing about where others lie
+    deviation: float  # the sample standard deviation of the runs, with n - 1 in the denominator
+    low: float | None  # None for a single run
     high: float | None
     count: int
 
@@ -38,7 +38,7 @@ class Interval:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """How much higher one mean is than another, and where that difference would lie with very many runs."""
+    """The difference of two means, with its confidence interval."""
 
     mean: float
     low: float | None
@@ -46,7 +46,7 @@ class Difference:
 
     @property
     def includes_zero(self) -> bool | None:
-        """Whether there may be no difference at all; None where there are too few runs to say."""
+        """Whether the interval includes 0, so that the difference is not significant; None with too few runs."""
         return None if self.low is None or self.high is None else self.low <= 0 <= self.high
 
     def scaled(self, factor: float) -> "Difference":
@@ -69,58 +69,58 @@ def confidence_interval(values: Sequence[float], level: float = LEVEL) -> Interv
     numbers, count = [float(value) for value in values], len(values)
     if count == 1:
         return Interval(mean=numbers[0], deviation=0.0, low=None, high=None, count=1)
-    if not all(map(math.isfinite, numbers)):  # a run that went astray is to be seen, not averaged away
+    if not all(map(math.isfinite, numbers)):  # a run that diverged shall be seen
         return Interval(mean=math.nan, deviation=math.nan, low=math.nan, high=math.nan, count=count)
-    middle = mean(numbers)
+    center = mean(numbers)
     deviation = stdev(numbers)
     half = student_quantile((1 + level) / 2, count - 1) * deviation / math.sqrt(count)
-    return Interval(mean=middle, deviation=deviation, low=middle - half, high=middle + half, count=count)
+    return Interval(mean=center, deviation=deviation, low=center - half, high=center + half, count=count)
 
 
 def difference(ours: Sequence[float], theirs: Sequence[float], level: float = LEVEL) -> Difference:
-    """Welch's interval of our mean less theirs; the two may vary differently and differ in number. Welch 1947."""
+    """Welch's interval of our mean minus theirs: variances and numbers of runs may differ. Welch 1947."""
     one, other = confidence_interval(ours, level), confidence_interval(theirs, level)
     gap = one.mean - other.mean
     if one.count == 1 or other.count == 1:
         return Difference(mean=gap, low=None, high=None)
-    parts = [side.deviation**2 / side.count for side in (one, other)]
-    error = math.sqrt(sum(parts))
-    if not error > 0:  # all runs of a group alike, or one that is not a number
+    variances = [side.deviation**2 / side.count for side in (one, other)]
+    error = math.sqrt(sum(variances))
+    if not error > 0:  # all runs of each group are equal, or one is not a number
         return Difference(mean=gap, low=gap, high=gap)
-    shares = [part / sum(parts) for part in parts]
+    shares = [variance / sum(variances) for variance in variances]
     freedom = 1 / sum(share**2 / (side.count - 1) for share, side in zip(shares, (one, other), strict=True))
-    least = min(one.count, other.count) - 1  # it is never less, but for rounding
-    half = student_quantile((1 + level) / 2, max(freedom, least)) * error
+    min_freedom = min(one.count, other.count) - 1  # rounding might go below this bound
+    half = student_quantile((1 + level) / 2, max(freedom, min_freedom)) * error
     return Difference(mean=gap, low=gap - half, high=gap + half)
 
 
 def student_quantile(probability: float, degrees_of_freedom: float) -> float:
-    """The number that Student's t with these degrees of freedom stays below with this probability."""
+    """The quantile of Student's t distribution with these degrees of freedom."""
     if not 0 < probability < 1:
         raise ValueError(f"a probability lies between 0 and 1, and {probability} does not")
     if not degrees_of_freedom >= 1:
         raise ValueError(f"{degrees_of_freedom} degrees of freedom are too few")
     if probability <= 0.5:
         return -student_quantile(1 - probability, degrees_of_freedom) if probability < 0.5 else 0.0
-    outside = 2 * (1 - probability)  # on both sides together
+    tails = 2 * (1 - probability)  # both together
     low, high = 0.0, 1.0
-    while _two_sided_tail(high, degrees_of_freedom) > outside:
+    while _two_sided_tail(high, degrees_of_freedom) > tails:
         low, high = high, 2 * high
     while high - low > 1e-14 * high:
         middle = (low + high) / 2
-        low, high = (middle, high) if _two_sided_tail(middle, degrees_of_freedom) > outside else (low, middle)
+        low, high = (middle, high) if _two_sided_tail(middle, degrees_of_freedom) > tails else (low, middle)
     return (low + high) / 2
 
 
 def _two_sided_tail(bound: float, freedom: float) -> float:
-    """How probable it is that Student's t lies further from 0 than the bound."""
+    """The probability that the absolute value of Student's t exceeds the bound."""
     squares = freedom + bound * bound
     return _beta(freedom / 2, 0.5, freedom / squares, bound * bound / squares)
 
 
 def _beta(first: float, second: float, share: float, rest: float) -> float:
     """The regularised incomplete beta function at `share`, which is 1 - `rest`. DLMF 8.17.22."""
-    if share > (first + 1) / (first + second + 2):  # where the fraction would be slow
+    if share > (first + 1) / (first + second + 2):  # where the continued fraction converges slowly
         return 1 - _beta(second, first, rest, share)
     if share == 0:
         return 0.0
@@ -130,7 +130,7 @@ def _beta(first: float, second: float, share: float, rest: float) -> float:
 
 
 def _fraction(first: float, second: float, share: float) -> float:
-    """1 + c1 / (1 + c2 / (1 + ...)), as far as it matters, by the ratios of its successive parts. Lentz 1976."""
+    """The continued fraction 1 + c1 / (1 + c2 / (1 + ...)), by the ratios of successive convergents. Lentz 1976."""
     value = above = 1.0
     below = 0.0
     for step in range(1, _STEPS):
@@ -154,8 +154,8 @@ def _ends(low: float | None, high: float | None, factor: float) -> dict[str, flo
     return dict(zip(("low", "high"), sorted((low * factor, high * factor)), strict=True))
 
 
-def _written(middle: float, high: float | None, form: str) -> str:
+def _written(center: float, high: float | None, form: str) -> str:
     """Mean ± half the interval; the mean alone where there is none."""
     if high is None:
-        return f"{middle:{form}}"
-    return f"{middle:{form}} ± {high - middle:{form.lstrip('+')}}"
+        return f"{center:{form}}"
+    return f"{center:{form}} ± {high - center:{form.lstrip('+')}}"

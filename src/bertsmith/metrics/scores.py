@@ -1,6 +1,6 @@
-"""Scores: how well guesses agree with what people have said. Parts of one, not of a hundred.
+"""Classification and regression metrics: accuracy, F1, Matthews, Pearson and Spearman correlation. Shares of one.
 
-What cannot be told, since there is nothing to tell it from, is 0.0 and no warning.
+A score that is undefined, such as the F1 of a class that never occurs, is 0.0.
 """
 
 import math
@@ -15,129 +15,129 @@ Labels = Sequence[Any] | NDArray[Any]  # a label for each example; or several: s
 
 
 def accuracy(gold: Labels, predicted: Labels) -> float:
-    """The share of guesses that are right."""
-    truth, guesses = _columns(gold, predicted)
-    return _share(sum(one == other for one, other in zip(truth, guesses, strict=True)), len(truth))
+    """The share of correct predictions."""
+    true, guessed = _plain(gold, predicted)
+    return _ratio(sum(one == other for one, other in zip(true, guessed, strict=True)), len(true))
 
 
 def f1(gold: Labels, predicted: Labels, positive: Hashable = 1) -> float:
-    """How well one class is found: the harmonic mean of its precision and its recall."""
-    truth, guesses = _columns(gold, predicted)
-    right = sum(one == other == positive for one, other in zip(truth, guesses, strict=True))
-    return _harmonic(right, truth.count(positive), guesses.count(positive))
+    """F1 of one class: the harmonic mean of its precision and its recall."""
+    true, guessed = _plain(gold, predicted)
+    correct = sum(one == other == positive for one, other in zip(true, guessed, strict=True))
+    return _f1(correct, true.count(positive), guessed.count(positive))
 
 
 def macro_f1(gold: Labels, predicted: Labels) -> float:
     """The mean F1 of all classes that occur, rare ones counting as much as frequent ones.
 
-    Rows of 0 and 1 have as many classes as columns, even such as never occur.
+    Multi-hot rows of 0 and 1 have as many classes as columns, including those that never occur.
     """
-    classes, right, true, given = _counts(gold, predicted)
-    return _share(sum(_harmonic(right[label], true[label], given[label]) for label in classes), len(classes))
+    classes, correct, true, guessed = _counts(gold, predicted)
+    return _ratio(sum(_f1(correct[label], true[label], guessed[label]) for label in classes), len(classes))
 
 
 def micro_f1(gold: Labels, predicted: Labels) -> float:
     """F1 over all labels of all examples together. With one label for each example it is the accuracy."""
-    _, right, true, given = _counts(gold, predicted)
-    return _harmonic(right.total(), true.total(), given.total())
+    _, correct, true, guessed = _counts(gold, predicted)
+    return _f1(correct.total(), true.total(), guessed.total())
 
 
 def matthews(gold: Labels, predicted: Labels) -> float:
-    """Correlation between classes, which guessing one class alone cannot raise. Matthews 1975; Gorodkin 2004."""
-    truth, guesses = _columns(gold, predicted)
-    true, given, count = Counter(truth), Counter(guesses), len(truth)
-    right = sum(one == other for one, other in zip(truth, guesses, strict=True))
-    # Whole numbers of any size: nothing is rounded before the root.
-    both = right * count - sum(true[label] * given[label] for label in true)
-    spread = count**2 - sum(number**2 for number in true.values())
-    spread *= count**2 - sum(number**2 for number in given.values())
-    return both / math.sqrt(spread) if spread else 0.0
+    """Matthews correlation, which is 0 for a constant prediction. Matthews 1975; Gorodkin 2004."""
+    true_labels, labels = _plain(gold, predicted)
+    true, guessed, count = Counter(true_labels), Counter(labels), len(true_labels)
+    correct = sum(one == other for one, other in zip(true_labels, labels, strict=True))
+    # In integers: no rounding before the root.
+    covariance = correct * count - sum(true[label] * guessed[label] for label in true)
+    variances = count**2 - sum(number**2 for number in true.values())
+    variances *= count**2 - sum(number**2 for number in guessed.values())
+    return covariance / math.sqrt(variances) if variances else 0.0
 
 
 def classification_scores(gold: Sequence[int], predicted: Sequence[int], classes: int) -> dict[str, float]:
-    """All that is told of so many classes by number; a guess that is no number of a class is wrong, and no class."""
-    found = sorted({*gold, *predicted} & set(range(classes)))
-    figures = {
+    """All scores of classes by number; a prediction that is the number of no class is wrong, and of no class."""
+    occurring = sorted({*gold, *predicted} & set(range(classes)))
+    scores = {
         "accuracy": accuracy(gold, predicted),
-        "macro_f1": _share(sum(f1(gold, predicted, one) for one in found), len(found)),
+        "macro_f1": _ratio(sum(f1(gold, predicted, label) for label in occurring), len(occurring)),
     }
     if classes == 2:
-        figures |= {"f1": f1(gold, predicted), "matthews": matthews(gold, predicted)}
-        figures["accuracy_f1"] = (figures["accuracy"] + figures["f1"]) / 2  # as GLUE scores MRPC and QQP
-    return figures
+        scores |= {"f1": f1(gold, predicted), "matthews": matthews(gold, predicted)}
+        scores["accuracy_f1"] = (scores["accuracy"] + scores["f1"]) / 2  # as GLUE scores MRPC and QQP
+    return scores
 
 
 def pearson(gold: Labels, predicted: Labels) -> float:
-    """How close two series of numbers come to a straight line."""
-    truth, guesses = _numbers(gold, predicted)
-    if len(truth) == 0 or np.ptp(truth) == 0 or np.ptp(guesses) == 0:
+    """Pearson's (linear) correlation."""
+    true, guessed = _numbers(gold, predicted)
+    if len(true) == 0 or np.ptp(true) == 0 or np.ptp(guessed) == 0:
         return 0.0
-    truth, guesses = _unit(truth), _unit(guesses)
-    return float(np.clip(truth @ guesses, -1.0, 1.0))
+    return float(np.clip(_standardised(true) @ _standardised(guessed), -1.0, 1.0))
 
 
 def spearman(gold: Labels, predicted: Labels) -> float:
-    """How close two series of numbers come to one order; equal numbers share the mean of their ranks."""
-    truth, guesses = _numbers(gold, predicted)
-    if np.isnan(truth).any() or np.isnan(guesses).any():
-        return math.nan  # what is no number has no rank
-    return pearson(_ranks(truth), _ranks(guesses))
+    """Spearman's rank correlation; equal numbers share the mean of their ranks."""
+    true, guessed = _numbers(gold, predicted)
+    if np.isnan(true).any() or np.isnan(guessed).any():
+        return math.nan  # NaN has no rank
+    return pearson(_ranks(true), _ranks(guessed))
 
 
-def _columns(gold: Labels, guessed: Labels) -> tuple[list[Any], list[Any]]:
+def _plain(gold: Labels, predicted: Labels) -> tuple[list[Any], list[Any]]:
     """Both as lists of plain values, one for each example."""
-    if len(gold) != len(guessed):
-        raise ValueError(f"there are {len(gold)} labels, but {len(guessed)} guesses")
-    # The parts of an array or a tensor are no plain values: tensors that are equal do not even hash alike.
-    truth, guesses = ([part.tolist() if hasattr(part, "tolist") else part for part in side] for side in (gold, guessed))
-    return truth, guesses
+    if len(gold) != len(predicted):
+        raise ValueError(f"there are {len(gold)} labels, but {len(predicted)} predictions")
+    # The elements of an array or a tensor are no plain values: equal tensors do not even hash alike.
+    lists = ([part.tolist() if hasattr(part, "tolist") else part for part in side] for side in (gold, predicted))
+    true, guessed = lists
+    return true, guessed
 
 
-def _counts(gold: Labels, guessed: Labels) -> tuple[list[Hashable], Counter, Counter, Counter]:
-    """The classes; and how often each was guessed rightly, was true, and was guessed."""
-    right: Counter[Hashable] = Counter()
+def _counts(gold: Labels, predicted: Labels) -> tuple[list[Hashable], Counter, Counter, Counter]:
+    """The classes; and for each the number of correct predictions, of true labels and of predictions."""
+    correct: Counter[Hashable] = Counter()
     true: Counter[Hashable] = Counter()
-    given: Counter[Hashable] = Counter()
-    for one, other in zip(*_columns(gold, guessed), strict=True):
-        truth, guess = _label_set(one), _label_set(other)
-        right.update(truth & guess)
-        true.update(truth)
-        given.update(guess)
-    wide = getattr(gold, "ndim", 1) == 2
-    return list(range(np.shape(gold)[1])) if wide else list(true | given), right, true, given
+    guessed: Counter[Hashable] = Counter()
+    for one, other in zip(*_plain(gold, predicted), strict=True):
+        true_labels, labels = _label_set(one), _label_set(other)
+        correct.update(true_labels & labels)
+        true.update(true_labels)
+        guessed.update(labels)
+    multi_hot = getattr(gold, "ndim", 1) == 2
+    return list(range(np.shape(gold)[1])) if multi_hot else list(true | guessed), correct, true, guessed
 
 
 def _label_set(row: Any) -> set[Hashable]:
-    """The labels of an example, however they are written."""
+    """The labels of an example, in any of the forms of `Labels`."""
     if isinstance(row, set | frozenset | tuple):
         return set(row)
-    if isinstance(row, list):  # of an array
+    if isinstance(row, list):  # a multi-hot row of an array
         if not all(number in (0, 1) for number in row):
             raise ValueError(f"a row of several labels holds 0 and 1, or is a set or a tuple, and not {row}")
-        return {place for place, number in enumerate(row) if number}
+        return {index for index, number in enumerate(row) if number}
     return {row}
 
 
-def _numbers(gold: Labels, guessed: Labels) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    truth, guesses = _columns(gold, guessed)
-    return np.array(truth, np.float64), np.array(guesses, np.float64)
+def _numbers(gold: Labels, predicted: Labels) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    true, guessed = _plain(gold, predicted)
+    return np.array(true, np.float64), np.array(guessed, np.float64)
 
 
-def _unit(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Numbers that are not all equal, about their mean, as a vector of length one."""
-    numbers = (numbers - numbers.min()) / np.ptp(numbers)  # so that no square is too large or too small
+def _standardised(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Numbers that are not all equal, centred on their mean, as a vector of length one."""
+    numbers = (numbers - numbers.min()) / np.ptp(numbers)  # so that no square overflows or underflows
     numbers = numbers - numbers.mean()
     return numbers / np.linalg.norm(numbers)
 
 
 def _ranks(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-    _, places, counts = np.unique(numbers, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[places]
+    _, inverse, counts = np.unique(numbers, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
 
 
-def _harmonic(right: int, true: int, given: int) -> float:
-    return _share(2 * right, true + given)
+def _f1(correct: int, true: int, predicted: int) -> float:
+    return _ratio(2 * correct, true + predicted)
 
 
-def _share(part: float, whole: int) -> float:
+def _ratio(part: float, whole: int) -> float:
     return part / whole if whole else 0.0

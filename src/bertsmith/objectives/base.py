@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from bertsmith.data.batch import Batch
-from bertsmith.data.packing.plan import Pairs
+from bertsmith.data.packing.pairs import Pairs
 from bertsmith.errors import RecipeError
 from bertsmith.models.elmo import Elmo
 from bertsmith.models.encoder_decoder import EncoderDecoder

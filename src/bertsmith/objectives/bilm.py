@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from bertsmith.data.batch import Batch, Tokens
 from bertsmith.data.packing.pack import PackedBatch
-from bertsmith.data.packing.plan import Pairs
+from bertsmith.data.packing.pairs import Pairs
 from bertsmith.errors import RecipeError
 from bertsmith.models.elmo import Elmo
 from bertsmith.models.networks import Network

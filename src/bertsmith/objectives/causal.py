@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bertsmith.data.batch import Batch, Tokens
 from bertsmith.data.packing.pack import PackedBatch
-from bertsmith.data.packing.plan import Pairs
+from bertsmith.data.packing.pairs import Pairs
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.heads import can_chunk_loss, chunked_cross_entropy, pad_vocabulary
 from bertsmith.objectives.base import Pretraining, Term

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bertsmith.data.batch import Batch, Tokens
 from bertsmith.data.packing.pack import PackedBatch
-from bertsmith.data.packing.plan import Pairs
+from bertsmith.data.packing.pairs import Pairs
 from bertsmith.models.networks import Network
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.heads import MaskedLMHead, Pooler, SentencePairHead, can_chunk_loss

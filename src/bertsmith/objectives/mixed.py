@@ -7,7 +7,7 @@ import numpy as np
 
 from bertsmith.data.batch import Batch
 from bertsmith.data.packing.pack import PackedBatch
-from bertsmith.data.packing.plan import Pairs
+from bertsmith.data.packing.pairs import Pairs
 from bertsmith.objectives import causal
 from bertsmith.objectives.base import Term
 from bertsmith.objectives.masked import MaskedLM

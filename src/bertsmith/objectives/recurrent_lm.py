@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from bertsmith.data.batch import Batch, Tokens
-from bertsmith.data.packing.plan import Pairs
+from bertsmith.data.packing.pairs import Pairs
 from bertsmith.data.packing.streams import StreamBatch
 from bertsmith.errors import RecipeError
 from bertsmith.models.recurrent import Recurrent

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bertsmith.data.batch import Batch
 from bertsmith.data.packing.pack import PackedBatch
-from bertsmith.data.packing.plan import Pairs
+from bertsmith.data.packing.pairs import Pairs
 from bertsmith.errors import RecipeError
 from bertsmith.models.networks import Network
 from bertsmith.models.transformer import Transformer

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Int32, Int64
 
 from bertsmith.data.batch import Batch, Tokens
 from bertsmith.data.packing.pack import PackedBatch
-from bertsmith.data.packing.plan import Pairs
+from bertsmith.data.packing.pairs import Pairs
 from bertsmith.errors import RecipeError
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.objectives.base import Pretraining, Term

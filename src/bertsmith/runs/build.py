@@ -9,7 +9,7 @@ from bertsmith import terminal
 from bertsmith.data.batch import Batch
 from bertsmith.data.feed import Feed
 from bertsmith.data.packing.pack import Packer
-from bertsmith.data.packing.plan import Pairs
+from bertsmith.data.packing.pairs import Pairs
 from bertsmith.data.packing.streams import Streams
 from bertsmith.data.shards.shards import Shards
 from bertsmith.data.shards.verification import verify
@@ -122,11 +122,11 @@ def _pack(recipe: Recipe, tokenizer: Tokenizer, shards: Shards, pairs: Pairs, se
         batch_tokens=recipe.data.batch_tokens,
         pairs=pairs,
         seed=seed,
-        start=tokenizer.roles.get(
+        start_id=tokenizer.roles.get(
             "start", tokenizer.padding_id
         ),  # T5 has no start token; its objective removes the one given here
-        stop=tokenizer.stop_id,
-        padding=tokenizer.padding_id,
+        stop_id=tokenizer.stop_id,
+        padding_id=tokenizer.padding_id,
         cross_documents=recipe.data.cross_documents,
         once=once,
     )

@@ -96,7 +96,11 @@ def held_out_scores(folder: Path, text: Path, length: int = MAX_LENGTH) -> dict[
         objective.config = MaskedLM.Config(mask_rate=MASK_RATE, pairs="none")
     length = min(length, model.max_length)
     tokens = max(length, round(BATCH_TOKENS * MASK_RATE / objective.prediction_share))
-    ids: dict[str, Any] = {"start": tokenizer.start_id, "stop": tokenizer.stop_id, "padding": tokenizer.padding_id}
+    ids: dict[str, Any] = {
+        "start_id": tokenizer.start_id,
+        "stop_id": tokenizer.stop_id,
+        "padding_id": tokenizer.padding_id,
+    }
     pack = Packer(
         shards, max_length=length, batch_tokens=tokens, pairs="none", seed=build.VALIDATION_SEED, once=True, **ids
     )

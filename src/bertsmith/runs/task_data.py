@@ -13,8 +13,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bertsmith import files, terminal
 from bertsmith.data.labelled import glue, parallel, reader
+from bertsmith.data.labelled.columns import GUESS, Columns
 from bertsmith.data.labelled.examples import Example, take
-from bertsmith.data.labelled.reader import Columns, LabelledData
+from bertsmith.data.labelled.reader import LabelledData
 from bertsmith.errors import RecipeError, TextError
 from bertsmith.models.hf import convert
 from bertsmith.models.hf.finetuned import TASKS as HF_TASKS
@@ -111,7 +112,7 @@ def _progress(title: str, total: int | None = None) -> Iterator[Callable[[int], 
 
 
 def find_files(
-    data: Path, dev: Path | None, glue_task: glue.GlueTask | None, columns: Columns = reader.GUESS
+    data: Path, dev: Path | None, glue_task: glue.GlueTask | None, columns: Columns = GUESS
 ) -> tuple[Path, Path | None]:
     """The training file and the dev file: of a folder, or a file alone.
 
@@ -228,12 +229,12 @@ def training_columns(recipe: FineTune, data: TaskData) -> dict[str, Any]:
     part, given = data.train, recipe.data
     texts, label = part.texts or given.texts, part.label or given.label
     kind = TASKS[recipe.task.kind].file_kind(recipe.task.settings)
-    columns = {"kind": kind, "texts": list(texts or ()), "label": label, "joined": part.context_columns}
+    columns = {"kind": kind, "texts": list(texts or ()), "label": label, "context_columns": part.context_columns}
     columns |= {"labels": list(given.labels)} if given.labels else {}
     return columns | ({"separator": given.separator} if given.separator else {})
 
 
-def held_out_file(data: Path, columns: Columns = reader.GUESS) -> Path:
+def held_out_file(data: Path, columns: Columns = GUESS) -> Path:
     """The file to evaluate on: the file itself; of a folder its test file, or else its dev file."""
     if not data.is_dir():
         return data

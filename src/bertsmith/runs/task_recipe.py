@@ -7,8 +7,8 @@ from typing import Any
 
 from bertsmith import config, recipes, terminal
 from bertsmith.data.labelled import glue
+from bertsmith.data.labelled.columns import Columns
 from bertsmith.data.labelled.guess import Guess, count_rows, guess, guess_by_suffix
-from bertsmith.data.labelled.reader import Columns
 from bertsmith.errors import RecipeError, suggest
 from bertsmith.models.family import FAMILY
 from bertsmith.models.hf import folder as folders

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bertsmith.data.batch import Batch, Tokens
-from bertsmith.data.labelled.reader import Kind
+from bertsmith.data.labelled.examples import Kind
 from bertsmith.data.rows import BATCH_TOKENS, Row, map_rows, pack_rows
 from bertsmith.models.transformer import Transformer
 from bertsmith.objectives.base import Objective

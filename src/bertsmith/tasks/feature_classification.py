@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bertsmith.data.batch import Batch, Tokens
-from bertsmith.data.labelled.examples import Example
-from bertsmith.data.labelled.reader import Kind
+from bertsmith.data.labelled.examples import Example, Kind
 from bertsmith.data.rows import Row
 from bertsmith.errors import RecipeError, TextError, suggest
 from bertsmith.metrics import scores

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertsmith.data.batch import Batch, Tokens
-from bertsmith.data.labelled.examples import Sentence
-from bertsmith.data.labelled.reader import Kind
+from bertsmith.data.labelled.examples import Kind, Sentence
 from bertsmith.errors import RecipeError
 from bertsmith.models.networks import Network, NetworkConfig
 from bertsmith.models.transformer_config import TransformerConfig

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bertsmith.data.batch import Batch, Tokens
-from bertsmith.data.labelled.examples import Example
-from bertsmith.data.labelled.reader import Kind
+from bertsmith.data.labelled.examples import Example, Kind
 from bertsmith.errors import TextError
 from bertsmith.metrics import scores
 from bertsmith.models.transformer import Transformer, make_pooler

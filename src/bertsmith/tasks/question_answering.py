@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bertsmith.data.batch import Batch, Tokens
-from bertsmith.data.labelled.examples import Question
-from bertsmith.data.labelled.reader import Kind
+from bertsmith.data.labelled.examples import Kind, Question
 from bertsmith.errors import RecipeError
 from bertsmith.metrics.squad import best_threshold, squad_scores
 from bertsmith.models.transformer import Transformer, make_pooler

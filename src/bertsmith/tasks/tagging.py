@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bertsmith.data.batch import Batch, Tokens
-from bertsmith.data.labelled.examples import Sentence
-from bertsmith.data.labelled.reader import Kind
+from bertsmith.data.labelled.examples import Kind, Sentence
 from bertsmith.errors import RecipeError, TextError, suggest
 from bertsmith.metrics.entities import entity_scores
 from bertsmith.models.transformer import Transformer, make_pooler

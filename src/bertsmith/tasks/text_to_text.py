@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bertsmith.data.batch import Batch, Tokens
-from bertsmith.data.labelled.examples import Example, Question
-from bertsmith.data.labelled.reader import Kind
+from bertsmith.data.labelled.examples import Example, Kind, Question
 from bertsmith.data.rows import Row, batch_by_length
 from bertsmith.errors import FolderError, RecipeError, TextError
 from bertsmith.metrics import scores

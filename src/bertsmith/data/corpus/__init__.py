@@ -1,1 +1,1 @@
-"""A corpus: any files of text, read as documents of sentences in bounded memory."""
+"""A corpus: text files of any format, read as documents of sentences in bounded memory."""

@@ -1,4 +1,4 @@
-"""Documents: the paragraphs of PDF and Word files, by libraries that are wanted only where there is such a file."""
+"""PDF and Word files: their paragraphs, by libraries that are needed only for such files."""
 
 import io
 import logging
@@ -13,15 +13,15 @@ from bertsmith.data.corpus.sources import DOCUMENTS, MAX_RATIO, UNPACKED, Source
 from bertsmith.errors import TextError
 
 LARGEST = 1 << 28  # bytes of a file
-HYPHEN = re.compile(r"(?<=[^\W\d_])[-\u00ad]\n(?=[^\W\d_A-Z])")  # a word that was broken at the end of a line
+HYPHEN = re.compile(r"(?<=[^\W\d_])[-\u00ad]\n(?=[^\W\d_A-Z])")  # a word hyphenated at the end of a line
 
 
 def pages(source: Source) -> Iterator[Paragraph]:
     """The text of a PDF file, page by page."""
     library = _library(source)
-    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # it remarks on every flaw of every file
-    for number, found in enumerate(library.PdfReader(io.BytesIO(_bytes(source))).pages, 1):
-        text = HYPHEN.sub("", found.extract_text())
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # it warns of every flaw of every file
+    for number, page in enumerate(library.PdfReader(io.BytesIO(_bytes(source))).pages, 1):
+        text = HYPHEN.sub("", page.extract_text())
         if joined := " ".join(text.split()):
             yield number, joined
 
@@ -36,15 +36,11 @@ def paragraphs(source: Source) -> Iterator[Paragraph]:
         raise TextError(source.name, fact, "Do not trust this file")
     number = 0
     for part in library.Document(io.BytesIO(raw)).iter_inner_content():
-        rows = [" ".join(dict.fromkeys(cell.text for cell in row.cells)) for row in part.rows] if _rows(part) else None
-        for text in [part.text] if rows is None else rows:
+        rows = [" ".join(dict.fromkeys(cell.text for cell in row.cells)) for row in getattr(part, "rows", ())]
+        for text in rows if hasattr(part, "rows") else [part.text]:
             number += 1
             if joined := " ".join(text.split()):
                 yield number, joined
-
-
-def _rows(part: Any) -> bool:
-    return hasattr(part, "rows")
 
 
 def _bytes(source: Source) -> bytes:

@@ -1,8 +1,8 @@
-"""The encoding of a text that is not UTF-8: what most of its bytes mean, guessed from the first of them that are odd.
+"""The encoding of a text that is not UTF-8, guessed from its first bytes that are not ASCII.
 
-Western, Central European, Turkish and Baltic texts differ in a few letters only, so they are told apart by the
-alphabets of their languages; other scripts by the library `charset_normalizer`. Bad bytes in a text that is otherwise
-UTF-8 are no other encoding, and neither are bytes that make sense in none.
+Western, Central European, Turkish and Baltic encodings differ in a few letters only, so they are distinguished by the
+alphabets of their languages; other scripts by the library `charset_normalizer`. A few bad bytes in a UTF-8 text are no
+sign of another encoding, and neither are bytes that are text in none.
 """
 
 import codecs
@@ -12,16 +12,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 UTF8 = "utf-8"
-SURROGATE_BYTES = re.compile(
-    rb"\xed[\xa0-\xbf][\x80-\xbf]"
-)  # halves of characters, as some programs write them: UTF-8 but for these
+SURROGATE_BYTES = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")  # surrogates, which some programs write into UTF-8
 SAMPLE = 1 << 16  # bytes that are looked at
-SHORTEST = 16  # bytes from which UTF-16 can be told without a mark
-BLANKS = 4  # line ends and spaces of two bytes, before text like Chinese, whose other bytes are no sign, is UTF-16
-CONTROLS = 0.6  # of the upper bytes of UTF-16 are control characters, 0 among them, if it is not Chinese
-ODD = 0.01  # of the characters of a text may be such as no text holds; and so many are ASCII, if only as line ends
-PLAUSIBLE = 0.9  # of the letters beyond ASCII are of the language's alphabet
-FOREIGN = 0.5  # of all letters beyond ASCII: more, and the script is not Latin
+SHORTEST = 16  # bytes from which UTF-16 can be recognised without a byte-order mark
+BLANKS = 4  # two-byte line ends and spaces that mark UTF-16 in scripts such as Chinese, which have few control bytes
+CONTROLS = 0.6  # the least share of control bytes, 0 among them, in the upper bytes of UTF-16 of other scripts
+ODD = 0.01  # the largest share of unprintable characters in a text, and the least of ASCII, such as line ends
+PLAUSIBLE = 0.9  # the least share of letters beyond ASCII that belong to the language's alphabet
+FOREIGN = 0.5  # the share of letters beyond ASCII above which the script is not Latin
 MARKS = frozenset("„“”‘’‚–—…«»‹›€£§°©®™·•¿¡ªº½¼¾²³×±µ¢†‡\u00a0\u00ad´`¨")
 ALPHABETS = {
     "cp1252": [
@@ -38,7 +36,7 @@ ALPHABETS = {
     "cp1254": ["çğıiöşüâîû"],
     "cp1257": ["āčēģīķļņšūž", "ąčęėįšųūž", "äõöüšž"],
 }
-# What the library may answer: it also knows encodings that no text file has been written in for decades.
+# Encodings that are accepted from the library: it also knows some that have not been in use for decades.
 KNOWN = {
     *("cp1250", "cp1251", "cp1252", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258", "cp866", "cp874"),
     *("big5", "big5hkscs", "cp932", "cp949", "cp950", "euc_jp", "euc_kr", "gb18030", "gb2312", "gbk", "johab"),
@@ -54,21 +52,21 @@ BOM_ENCODINGS = {
 
 
 def bom_encoding(first: bytes) -> str:
-    """UTF-16 or UTF-32, where a byte-order mark says so; else nothing. The longer marks are asked for first."""
+    """UTF-16 or UTF-32 by a byte-order mark; else empty. The longer marks are tried first."""
     return next((name for mark, name in BOM_ENCODINGS.items() if first.startswith(mark)), "")
 
 
 def wide(first: bytes) -> str:
-    """UTF-16 or UTF-32 by a byte-order mark, or UTF-16 by its bytes, where it is saved without one; else nothing.
+    """UTF-16 or UTF-32 by a byte-order mark, or UTF-16 by its bytes; else empty.
 
-    Of most scripts every second byte is 0 or another control character; of Chinese, only of line ends and the like.
+    In most scripts every second byte is 0 or another control character; in Chinese, only in line ends and spaces.
     """
     if found := bom_encoding(first):
         return found
     head = first[: min(SAMPLE, len(first)) & ~1]
     if b"\0" not in head or len(head) < SHORTEST:
         return ""
-    halves = head[::2], head[1::2]  # one of them has the upper byte of each character
+    halves = head[::2], head[1::2]  # one of them is the upper bytes of all characters
     controls = max(sum(half.count(bytes([byte])) for byte in range(32) if byte not in b"\n\r") for half in halves)
     try:
         head.decode()
@@ -78,7 +76,7 @@ def wide(first: bytes) -> str:
     texts = {name: head.decode(name, "replace") for name in ("utf-16-le", "utf-16-be")}
     blanks = max(text.count("\n") + text.count(" ") for text in texts.values())
     if controls < CONTROLS * len(halves[0]) and (is_utf8 or blanks < BLANKS):
-        return ""  # stray NULs, which are bad characters and no sign of another encoding
+        return ""  # stray NULs are bad characters, and no sign of another encoding
     ascii_share = {name: sum(map(str.isascii, text)) / len(text) for name, text in texts.items()}
     best = max(texts, key=lambda name: ascii_share[name])
     odd = sum(not (letter.isprintable() or letter.isspace()) for letter in texts[best])
@@ -86,7 +84,7 @@ def wide(first: bytes) -> str:
 
 
 def guess(raw: bytes) -> str:
-    """The encoding of some lines that are not all UTF-8; UTF-8 where it is the best guess in spite of that."""
+    """The encoding of some lines that are not all UTF-8; UTF-8 where it is still the best guess."""
     sample = _sample(SURROGATE_BYTES.sub(b"", raw))
     text = sample.decode(errors="replace")
     bad = text.count("\ufffd")
@@ -97,7 +95,7 @@ def guess(raw: bytes) -> str:
 
 
 def looks_like_text(first: bytes) -> bool:
-    """Whether the first bytes of a file may be text: no NUL, unless a mark says that characters have two bytes."""
+    """Whether the first bytes of a file may be text: no NUL, unless the encoding is UTF-16 or UTF-32."""
     return bool(wide(first)) or (b"\0" not in first and not first.startswith((b"%PDF-", b"\x1f\x8b", b"PK\x03\x04")))
 
 
@@ -110,19 +108,19 @@ def to_utf8(blocks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
 
 
 def _sample(raw: bytes) -> bytes:
-    """The lines that are not ASCII, so many of them: the others say nothing."""
-    found, size = list[bytes](), 0
+    """The first lines that are not ASCII, since the others do not differ between encodings."""
+    lines, size = list[bytes](), 0
     for line in raw.split(b"\n"):
         if not line.isascii():
-            found.append(line[:SAMPLE])
-            size += len(found[-1])
+            lines.append(line[:SAMPLE])
+            size += len(lines[-1])
             if size >= SAMPLE:
                 break
-    return b"\n".join(found)
+    return b"\n".join(lines)
 
 
 def _latin(sample: bytes) -> str:
-    """The encoding in which nearly all letters are those of one language; the first of equals, cp1252 before all."""
+    """The encoding in which nearly all letters are those of one language; of equals the first, cp1252 foremost."""
     best, found = 0.0, ""
     for encoding, alphabets in ALPHABETS.items():
         text = sample.decode(encoding, errors="replace")

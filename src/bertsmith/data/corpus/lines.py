@@ -1,7 +1,7 @@
-"""Lines: bytes into clean lines of text. Any bytes are read, or refused with file and line.
+"""Lines: bytes decoded into clean lines of text. Any bytes are read, or refused with file and line.
 
-A bad line is refused (`fail`), dropped (`skip`) or mended (`replace`), and always counted. Clean text takes
-the fast path, a block at a time; no line, however long, is ever held whole.
+A bad line is refused (`fail`), dropped (`skip`) or repaired (`replace`), and always counted. Clean text takes the fast
+path, a block at a time; a very long line is never held in memory whole.
 """
 
 import codecs
@@ -17,7 +17,7 @@ from bertsmith.data.corpus import encoding
 from bertsmith.errors import TextError
 
 Policy = Literal["skip", "replace", "fail"]
-LineRun = tuple[int, list[str]]  # the number of a line, then it and those that follow it
+LineRun = tuple[int, list[str]]  # the number of the first line, and consecutive lines
 
 SURROGATE = re.compile("[\ud800-\udfff]")
 FACTS = {
@@ -34,18 +34,16 @@ REMEDY = "Mend the file, or choose to skip or replace what is bad"
 
 
 class Cleaner:
-    """What becomes of bad lines, by the policy, and how many there were of each kind."""
+    """The policy for bad lines, and the count of each kind."""
 
     def __init__(self, policy: Policy, max_length: int, tally: Counter[str], *, guess_encoding: bool = False) -> None:
         self.policy, self.max_length, self.tally = policy, max_length, tally
-        self.guess_encoding = (
-            guess_encoding  # the encoding may be another than UTF-8, and nothing has spoken for UTF-8 yet
-        )
+        self.guess_encoding = guess_encoding  # the encoding is not known yet, and may be another than UTF-8
         self.encoding = encoding.UTF8
-        self.bom_encoding = ""  # UTF-16 or UTF-32, where a byte-order mark or its bytes said so
+        self.bom_encoding = ""  # UTF-16 or UTF-32, recognised by a byte-order mark or by its bytes
 
     def should_repair(self, kind: str, location: str) -> bool:
-        """Count a bad line: True to mend it, False to drop it. Refuses it if the policy is to fail."""
+        """Count a bad line: True to repair it, False to drop it. Refuses it if the policy is to fail."""
         self.tally[kind] += 1
         if self.policy == "fail":
             raise TextError(location, FACTS[kind].format(longest=self.max_length), REMEDY)
@@ -62,12 +60,12 @@ class Cleaner:
         return self.clean(text, location)
 
     def settle_encoding(self, raw: bytes) -> None:
-        """Guess the encoding from lines that are not UTF-8, if none before has shown that it is."""
+        """Guess the encoding from lines that are not UTF-8, if it is not known yet."""
         if self.guess_encoding:
             self.encoding, self.guess_encoding = encoding.guess(raw), False
 
     def clean(self, text: str, location: str) -> str | None:
-        """A line without NUL, byte-order marks and half characters; None if it is dropped."""
+        """A line without NUL, byte-order marks and lone surrogates; None if it is dropped."""
         if "\0" in text:
             if not self.should_repair("NUL characters", location):
                 return None
@@ -82,7 +80,7 @@ class Cleaner:
         return text
 
     def split_long(self, text: str | None, location: str) -> list[str]:
-        """A clean line if it is not too long; else its parts, or nothing."""
+        """A clean line; a long one as its parts, or empty if it is dropped."""
         if text is None:
             return []
         if len(text) <= self.max_length:
@@ -91,30 +89,30 @@ class Cleaner:
 
 
 def clean_lines(blocks: Iterable[bytes], name: str, cleaner: Cleaner) -> Iterator[LineRun]:
-    """Runs of clean lines. A line that was mended or cut stands alone, so that the numbers stay right."""
-    most = 4 * cleaner.max_length  # bytes: no character takes more than four
-    number, held, size = 1, list[bytes](), 0
-    mended: bool | None = None  # of a line without end, while it is given out in parts
+    """Runs of clean lines. A line that was repaired or split is a run by itself, so that the numbers stay right."""
+    max_bytes = 4 * cleaner.max_length  # no character takes more than four
+    number, pending, size = 1, list[bytes](), 0
+    repair: bool | None = None  # of a very long line, while its parts are returned
     try:
         for block in _unify_newlines(blocks, name, cleaner):
             end = block.rfind(b"\n")
-            held.append(block if end < 0 else block[:end])
-            size += len(held[-1])
-            if end < 0 and size <= most:
+            pending.append(block if end < 0 else block[:end])
+            size += len(pending[-1])
+            if end < 0 and size <= max_bytes:
                 continue
-            body, held, size = b"".join(held), [], 0
+            body, pending, size = b"".join(pending), [], 0
             if end < 0:
-                if mended is None:
-                    mended = cleaner.should_repair("long lines", f"{name}:{number}")
-                here = _last_space(body)
-                yield number, _decode_part(body[:here], f"{name}:{number}", cleaner) if mended else []
-                held, size = [body[here:]], len(body) - here
+                if repair is None:
+                    repair = cleaner.should_repair("long lines", f"{name}:{number}")
+                cut = _last_space(body)
+                yield number, _decode_part(body[:cut], f"{name}:{number}", cleaner) if repair else []
+                pending, size = [body[cut:]], len(body) - cut
                 continue
-            held, size = [block[end + 1 :]], len(block) - end - 1
-            if mended is not None:
+            pending, size = [block[end + 1 :]], len(block) - end - 1
+            if repair is not None:
                 line, more, body = body.partition(b"\n")
-                yield number, _decode_part(line, f"{name}:{number}", cleaner) if mended else []
-                number, mended = number + 1, None
+                yield number, _decode_part(line, f"{name}:{number}", cleaner) if repair else []
+                number, repair = number + 1, None
                 if not more:
                     continue
             yield from _lines(body, number, name, cleaner)
@@ -124,7 +122,7 @@ def clean_lines(blocks: Iterable[bytes], name: str, cleaner: Cleaner) -> Iterato
 
 
 def read_error(location: str, error: BaseException) -> TextError:
-    """What to say of a file that the disk or the unpacker will not give."""
+    """The error for a file that the disk or the decompressor cannot read."""
     if isinstance(error, OSError) and error.errno:
         return TextError(location, f"cannot be read ({error.strerror})")
     reason = str(error).splitlines() or ["it is damaged"]
@@ -132,21 +130,21 @@ def read_error(location: str, error: BaseException) -> TextError:
 
 
 def split_at_spaces(text: str, max_length: int) -> list[str]:
-    """A long text cut at spaces where there are any."""
-    found, start = [], 0
+    """A long text in parts of at most `max_length`, split at spaces where there are any."""
+    parts, start = [], 0
     while len(text) - start > max_length:
         space = text.rfind(" ", start + 1, start + max_length + 1)
         stop = space if space > start else start + max_length
-        found.append(text[start:stop])
+        parts.append(text[start:stop])
         start = stop
-    return [*found, text[start:]]
+    return [*parts, text[start:]]
 
 
 def _lines(body: bytes, number: int, name: str, cleaner: Cleaner) -> Iterator[LineRun]:
     try:
         text = body.decode(cleaner.encoding)
         if cleaner.guess_encoding and not text.isascii():
-            cleaner.guess_encoding = False  # it is UTF-8, and stays so
+            cleaner.guess_encoding = False  # it is UTF-8
         lines = text.split("\n")
         clean = "\0" not in text and "\ufeff" not in text and max(map(len, lines)) <= cleaner.max_length
     except UnicodeDecodeError:
@@ -160,20 +158,20 @@ def _lines(body: bytes, number: int, name: str, cleaner: Cleaner) -> Iterator[Li
         yield number, lines
         return
     for at, raw in enumerate(body.split(b"\n"), number):
-        place = f"{name}:{at}"
-        if kept := cleaner.split_long(cleaner.decode(raw, place), place):
-            yield at, kept
+        location = f"{name}:{at}"
+        if parts := cleaner.split_long(cleaner.decode(raw, location), location):
+            yield at, parts
 
 
-def _decode_part(raw: bytes, place: str, cleaner: Cleaner) -> list[str]:
+def _decode_part(raw: bytes, location: str, cleaner: Cleaner) -> list[str]:
     if cleaner.guess_encoding and not raw.isascii():
         cleaner.settle_encoding(raw)
-    text = cleaner.decode(raw, place)
+    text = cleaner.decode(raw, location)
     return [] if text is None else split_at_spaces(text, cleaner.max_length)
 
 
 def _last_space(raw: bytes) -> int:
-    """Where to cut a line of which more is to come: behind a space, or at least not inside a character."""
+    """Where to cut an unfinished line: after its last space, or at least not inside a character."""
     if space := raw.rfind(b" ") + 1:
         return space
     begins = (len(raw) - back for back in range(1, 5) if raw[-back] & 0xC0 != 0x80)
@@ -186,7 +184,7 @@ def _unify_newlines(blocks: Iterable[bytes], name: str, cleaner: Cleaner) -> Ite
     for block in _strip_bom(iter(blocks), name, cleaner):
         block, last = last + block, b""
         if b"\r" in block:
-            if block.endswith(b"\r"):  # perhaps half of a line end
+            if block.endswith(b"\r"):  # perhaps the first half of CR LF
                 block, last = block[:-1], b"\r"
             block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         yield block
@@ -194,23 +192,38 @@ def _unify_newlines(blocks: Iterable[bytes], name: str, cleaner: Cleaner) -> Ite
 
 
 def _strip_bom(blocks: Iterator[bytes], name: str, cleaner: Cleaner) -> Iterator[bytes]:
-    """The same text without a byte-order mark. UTF-16, as Windows writes it, and UTF-32 are known first."""
-    first = next(blocks, b"")
-    while len(first) < 4 and (more := next(blocks, b"")):  # a mark has up to four bytes
-        first += more
+    """The same text without a byte-order mark; UTF-16, as Windows writes it, and UTF-32 become UTF-8."""
+    first, blocks = _peek(blocks)
     if found := encoding.wide(first):
         cleaner.tally["byte-order marks"] += bool(encoding.bom_encoding(first))
         cleaner.guess_encoding = False
         cleaner.bom_encoding = found
-        # Half characters are found later; beyond them UTF-32 can hold numbers that are no character.
+        # Lone surrogates are found later; UTF-32 can hold further numbers that are no character.
         decoder = codecs.getincrementaldecoder(found)("surrogatepass" if found.startswith("utf-16") else "replace")
         for block in chain([first], blocks):
             yield decoder.decode(block).encode("utf-8", "surrogatepass")
         if decoder.getstate()[0]:
-            yield b"\xff"  # an odd byte is left: bad in UTF-8 too
+            yield b"\xff"  # half a character at the end: a bad byte in UTF-8, too
         return
     if first.startswith(codecs.BOM_UTF8):
         cleaner.tally["byte-order marks"] += 1
         cleaner.guess_encoding = False
     yield first.removeprefix(codecs.BOM_UTF8)
     yield from blocks
+
+
+def _peek(blocks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
+    """The first bytes, as many whatever the blocks, and the other blocks; an error of reading is raised after them."""
+    first, failure = b"", None  # type: bytes, BaseException | None
+    try:
+        while len(first) < encoding.SAMPLE and (more := next(blocks, b"")):
+            first += more
+    except READ_ERRORS as error:
+        failure = error
+
+    def rest() -> Iterator[bytes]:
+        if failure is not None:
+            raise failure
+        yield from blocks
+
+    return first, rest()

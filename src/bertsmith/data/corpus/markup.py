@@ -1,7 +1,6 @@
-"""Markup: the paragraphs of Markdown, reStructuredText and HTML, without what is there for the eye or for a browser.
+"""Markup: the paragraphs of Markdown, reStructuredText and HTML, without the marks.
 
-Headings, items of lists and rows of tables are paragraphs of their own. Code that is set apart from the text is left
-out, as are scripts, styles and navigation.
+Headings, list items and rows of tables are paragraphs. Code blocks, scripts, styles and navigation are left out.
 """
 
 import html
@@ -32,7 +31,7 @@ INLINE = [
     (re.compile(r"(?<!\w)(__|_)(?=\S)(.+?)(?<=\S)\1(?!\w)"), r"\2"),
     (re.compile(r"\\([\\`*_{}\[\]()#+.!|<>~-])"), r"\1"),
 ]
-LONGEST = 1 << 14  # characters of a line whose marks are looked for: patterns take longer than reading
+LONGEST = 1 << 14  # characters of a paragraph whose inline marks are removed: the patterns are slow
 
 DROPPED_TAGS = {"script", "style", "nav", "template", "svg", "noscript", "head", "iframe", "object", "select", "button"}
 INLINE_TAGS = {
@@ -70,13 +69,13 @@ INLINE_TAGS |= {
     "wbr",
     "ruby",
 }
-TAG = 1 << 22  # characters of a tag, or of a comment, that may be waited for
+TAG = 1 << 22  # characters of a tag or a comment, at most
 
 
 def markdown(found: Iterable[LineRun], *, rst: bool = False) -> Iterator[Paragraph]:
     """The paragraphs of Markdown, or of reStructuredText."""
-    held, first, fence, hidden = list[str](), 0, "", -1
-    front = False  # within the settings that some files begin with
+    held, first, fence, hidden = list[str](), 0, "", -1  # hidden: the indent of a directive, whose text is left out
+    front = False  # inside the front matter
     for start, lines in found:
         for number, line in enumerate(lines, start):
             if number == 1 and not rst and line.rstrip() == "---":
@@ -91,7 +90,7 @@ def markdown(found: Iterable[LineRun], *, rst: bool = False) -> Iterator[Paragra
                 fence = (mark if not fence else "" if mark.startswith(fence) else fence) if opening else fence
                 ends, text = True, ""
             elif hidden >= 0 and (not line.strip() or len(line) - len(line.lstrip()) > hidden):
-                ends, text = True, ""  # what belongs to a directive, by its indent
+                ends, text = True, ""  # the text of a directive is indented
             else:
                 hidden = -1
                 if rst and DIRECTIVE.match(line):
@@ -113,7 +112,7 @@ def markdown(found: Iterable[LineRun], *, rst: bool = False) -> Iterator[Paragra
 
 
 def _line(line: str, rst: bool) -> tuple[bool, str]:
-    """Whether a line ends the paragraph before it, and its own text."""
+    """Whether a line ends the paragraph before it, and the line's text."""
     if not line.strip() or RULE.match(line) or (DIRECTIVE.match(line) if rst else DEFINITION.match(line)):
         return True, ""
     if not rst and (heading := HEADING.match(line)):
@@ -126,15 +125,15 @@ def _line(line: str, rst: bool) -> tuple[bool, str]:
 
 
 def _inline(text: str) -> str:
-    """A paragraph without marks; of links only what one reads."""
+    """A paragraph without inline marks; of links only their text."""
     if len(text) <= LONGEST:
-        for pattern, kept in INLINE:
-            text = pattern.sub(kept, text)
+        for pattern, replacement in INLINE:
+            text = pattern.sub(replacement, text)
     return " ".join(html.unescape(text).split())
 
 
 def html_page(found: Iterable[LineRun], name: str) -> Iterator[Paragraph]:
-    """The paragraphs of an HTML page, as they come by."""
+    """The paragraphs of an HTML page, one after the other."""
     parser = _HTMLPage()
     for start, lines in found:
         for number, line in enumerate(lines, start):
@@ -149,7 +148,7 @@ def html_page(found: Iterable[LineRun], name: str) -> Iterator[Paragraph]:
 
 
 class _HTMLPage(HTMLParser):
-    """Gathers the text between tags; a tag that is not within a line ends the paragraph."""
+    """Gathers the text between tags; a tag that is not an inline one ends the paragraph."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -158,7 +157,7 @@ class _HTMLPage(HTMLParser):
         self._dropped, self._depth = "", 0
 
     def pop_paragraphs(self) -> list[Paragraph]:
-        """The paragraphs that have ended since it was last asked."""
+        """The paragraphs that have ended since the last call."""
         done, self._done = self._done, []
         return done
 
@@ -176,7 +175,7 @@ class _HTMLPage(HTMLParser):
             self._dropped, self._depth = tag, 1
         elif tag not in INLINE_TAGS:
             self.end()
-        if self._dropped == "head" and tag == "body":  # a head that nobody closed
+        if self._dropped == "head" and tag == "body":  # a head without an end tag
             self._dropped = ""
 
     def handle_endtag(self, tag: str) -> None:

@@ -1,45 +1,47 @@
-"""Records: the texts in JSON lines, in Parquet and in a column of a table, one document each."""
+"""Records: the texts in JSON lines, in Parquet and in a column of a table, a document each."""
 
 import json
 from collections.abc import Callable, Iterator
 
 from bertsmith.data.corpus.lines import Cleaner, clean_lines, read_error
 from bertsmith.data.corpus.sources import Source, import_pyarrow
-from bertsmith.data.labelled.tables import BadRows, Table, open_table, with_encoding
+from bertsmith.data.labelled.bad_rows import BadRows
+from bertsmith.data.labelled.sources import with_encoding
+from bertsmith.data.labelled.tables import Table, open_table
 from bertsmith.errors import TextError, suggest
 
-LONGEST = 1 << 24  # characters a line of JSON may have
-ROWS = 256  # of a Parquet file, held at a time
-FIELD = "text"  # the field that is meant where none was named
+LONGEST = 1 << 24  # characters of a line of JSON
+ROWS = 256  # of a Parquet file, in memory at a time
+FIELD = "text"  # the default field
 
 Record = tuple[int, str]  # the number of the line or row, and the text in it
 
 
 def from_json(blocks: Iterator[bytes], name: str, field: str, cleaner: Cleaner) -> Iterator[Record]:
-    """The text in one field of each JSON object. A field that the first one lacks must be misspelt."""
-    whole = Cleaner(cleaner.policy, LONGEST, cleaner.tally, guess_encoding=cleaner.guess_encoding)
+    """The text in one field of each JSON object. A field that the first object lacks is refused as misspelt."""
+    line_cleaner = Cleaner(cleaner.policy, LONGEST, cleaner.tally, guess_encoding=cleaner.guess_encoding)
     known = False
-    for first, lines in clean_lines(blocks, name, whole):
+    for first, lines in clean_lines(blocks, name, line_cleaner):
         for number, line in enumerate(lines, first):
             if not line or line.isspace():
                 continue
-            place = f"{name}:{number}"
+            location = f"{name}:{number}"
             try:
                 record = json.loads(line)
             except (ValueError, RecursionError):
                 record = None
             if not isinstance(record, dict):
-                cleaner.should_repair("broken records", place)
+                cleaner.should_repair("broken records", location)
                 continue
             if field not in record and not known:
-                raise TextError(place, f"has no field '{field}'", suggest(field, record))
+                raise TextError(location, f"has no field '{field}'", suggest(field, record))
             known = True
             text = record.get(field)
             if not isinstance(text, str):
-                cleaner.should_repair("records without text", place)
-            elif (text := cleaner.clean(text, place)) is not None:
+                cleaner.should_repair("records without text", location)
+            elif (text := cleaner.clean(text, location)) is not None:
                 yield number, text
-    cleaner.encoding, cleaner.bom_encoding = whole.encoding, whole.bom_encoding
+    cleaner.encoding, cleaner.bom_encoding = line_cleaner.encoding, line_cleaner.bom_encoding
 
 
 def from_parquet(source: Source, field: str, cleaner: Cleaner, progress: Callable[[int], object]) -> Iterator[Record]:
@@ -53,12 +55,12 @@ def from_parquet(source: Source, field: str, cleaner: Cleaner, progress: Callabl
                 raise TextError(source.name, f"has no column '{field}'", suggest(field, names))
             rows = file.metadata.num_rows
             for batch in file.iter_batches(batch_size=ROWS, columns=[field]):
-                # As bytes: a file may claim that its text is UTF-8 when it is not.
+                # As bytes, since text that is declared as UTF-8 may be something else.
                 for row, raw in enumerate(batch.column(0).cast(arrow.large_binary()).to_pylist(), done + 1):
-                    place = f"{source.name}:{row}"
+                    location = f"{source.name}:{row}"
                     if raw is None:
-                        cleaner.should_repair("records without text", place)
-                    elif (text := cleaner.decode(raw, place)) is not None:
+                        cleaner.should_repair("records without text", location)
+                    elif (text := cleaner.decode(raw, location)) is not None:
                         yield row, text
                 done += len(batch)
                 progress(source.size * done // rows)
@@ -71,26 +73,26 @@ def from_parquet(source: Source, field: str, cleaner: Cleaner, progress: Callabl
 def from_table(
     source: Source, field: str, cleaner: Cleaner, progress: Callable[[int], object], note: Callable[[str], object]
 ) -> Iterator[Record]:
-    """The texts in one column of CSV or TSV: the one that was named, else the one whose texts are the longest."""
+    """The texts in one column of CSV or TSV: the named one, else the one with the longest texts."""
     source = with_encoding(source)
     if source.encoding:
         note(f"{source.name}: read as {source.encoding}, not UTF-8")
     table = open_table(source, {field})
     if field == FIELD and field not in map(str.casefold, table.columns):
-        field = _longest(table)
+        field = _longest_column(table)
         note(f"{source.name}: text from column '{field}', the one with the longest texts; --field names another")
     column = table.column(field)
     dropped = BadRows("fail" if cleaner.policy == "fail" else "skip")
-    for number, (place, row) in enumerate(table.rows((column,), dropped), 1):
+    for number, (location, row) in enumerate(table.rows((column,), dropped), 1):
         text = row[column]
         if not isinstance(text, str) or not text.strip():
-            cleaner.should_repair("records without text", place)
-        elif (text := cleaner.clean(text, place)) is not None:
+            cleaner.should_repair("records without text", location)
+        elif (text := cleaner.clean(text, location)) is not None:
             yield number, text
     progress(source.size)
     cleaner.tally.update(dropped.counts)
 
 
-def _longest(table: Table) -> str:
+def _longest_column(table: Table) -> str:
     sizes = {name: sum(len(str(row.get(name) or "")) for row in table.head) for name in table.columns}
     return max(table.columns, key=lambda name: sizes[name])

@@ -1,4 +1,4 @@
-"""Sources: the files that a corpus is made of, found by name and unpacked as they are read."""
+"""Sources: the files of a corpus, found by name or pattern and decompressed while they are read."""
 
 import bz2
 import glob
@@ -20,8 +20,8 @@ from bertsmith.errors import TextError, suggest
 
 MARKUP = (".md", ".markdown", ".rst", ".html", ".htm", ".xhtml")
 TABLES = (".csv", ".tsv")
-DOCUMENTS = {".pdf": "pypdf", ".docx": "docx"}  # and the libraries that read them
-BINARY_KINDS = (".parquet", *DOCUMENTS)  # which are packed within, and are not packed again
+DOCUMENTS = {".pdf": "pypdf", ".docx": "docx"}  # endings, and the libraries that read them
+BINARY_KINDS = (".parquet", *DOCUMENTS)  # which have their own compression
 KINDS = (".txt", ".text", ".jsonl", *MARKUP, *TABLES, *BINARY_KINDS)
 COMPRESSIONS = (".gz", ".xz", ".zst")
 KNOWN = (
@@ -29,30 +29,30 @@ KNOWN = (
 )
 STANDARD_INPUT = Path("/dev/stdin")
 BLOCK = 1 << 20  # bytes read at a time
-MAX_RATIO = 100  # times its size is the most that a packed file may unpack to; text is packed to a third, or a tenth
-UNPACKED = 1 << 25  # bytes: what any packed file may
+MAX_RATIO = 100  # the largest ratio of decompressed to compressed size; text has 3 to 10
+UNPACKED = 1 << 25  # bytes that any file may decompress to
 MAGIC: dict[bytes, Callable[[Any], Any]] = {
     b"\x1f\x8b": lambda raw: gzip.GzipFile(fileobj=raw),
     b"\xfd7zXZ": lzma.LZMAFile,
     b"BZh": bz2.BZ2File,
 }  # by their first bytes
-MAX_ENDINGS = 6  # endings that are named when files are skipped
+MAX_ENDINGS = 6  # endings that the summary of skipped files names
 DOCUMENTS_REMEDY = "needs: pip install 'bertsmith[documents]'"
 
-Skipped = Counter[tuple[str, str]]  # files of a folder that are not read: how many with an ending, and why
+Skipped = Counter[tuple[str, str]]  # number of files of a folder that are not read, by ending and reason
 
 
 @dataclass(frozen=True)
 class Source:
-    """One file of text: where it is, what its ending says it holds, and how it is packed."""
+    """A file of text: its path, its kind by its ending, and its compression."""
 
     path: Path
-    kind: str  # its ending; .txt for all that is read as plain text
+    kind: str  # its ending; .txt for every file that is read as plain text
     compression: str = ""  # .gz, .xz, .zst or none
-    size: int = 0  # bytes on disk; nothing is known of standard input
-    plain: bool = False  # text by order and not by its ending, so that it may turn out to be none
-    encoding: str = ""  # where it is known not to be UTF-8
-    copy: Any = None  # of standard input: an open file without a name, which can be read again
+    size: int = 0  # bytes on disk; 0 for standard input
+    plain: bool = False  # read as text by request and not by its ending, so that it may turn out to be binary
+    encoding: str = ""  # if it is known not to be UTF-8
+    copy: Any = None  # of standard input: an open temporary file, which can be read again
 
     @property
     def name(self) -> str:
@@ -64,7 +64,7 @@ class Source:
         return self.path == STANDARD_INPUT and self.copy is None
 
     def buffered(self) -> "Source":
-        """The same source, copied to the disk if it could be read only once. The copy goes with the process."""
+        """The same source, copied to a temporary file if it can be read only once."""
         if not self.is_stream:
             return self
         copy = tempfile.TemporaryFile()  # noqa: SIM115  (it is read from until the end)
@@ -76,9 +76,9 @@ class Source:
         return replace(self, copy=copy, size=size)
 
     def blocks(self, progress: Callable[[int], object]) -> Iterator[bytes]:
-        """The unpacked bytes, piece by piece; `reached` is told how far into the packed file that is."""
-        found = self._blocks(progress)
-        return to_utf8(found, self.encoding) if self.encoding else found
+        """The decompressed bytes in blocks; `progress` is called with the position in the file on disk."""
+        blocks = self._blocks(progress)
+        return to_utf8(blocks, self.encoding) if self.encoding else blocks
 
     def _blocks(self, progress: Callable[[int], object]) -> Iterator[bytes]:
         with self._opened() as raw:
@@ -104,12 +104,12 @@ class Source:
 
     @contextmanager
     def opened(self) -> Iterator[Any]:
-        """A stream of the unpacked contents, as bytes."""
+        """A stream of the decompressed bytes."""
         with self._opened() as raw:
             yield self.decompressed(raw)
 
     def decompressed(self, raw: Any) -> Any:
-        """A stream of the contents, from one of the file's bytes. A packed one is bounded, whoever reads it."""
+        """The decompressed stream of a raw one, bounded in size if it is compressed."""
         match self.compression:
             case ".gz":
                 return BoundedStream(gzip.GzipFile(fileobj=raw), self.path)
@@ -122,10 +122,10 @@ class Source:
 
 
 def find_sources(names: Sequence[str], *, plain: bool = False, skipped: Skipped | None = None) -> list[Source]:
-    """The files behind names: files, folders with all that is in them, globs, and - for standard input.
+    """The files for some names: files, folders (recursively), globs, and - for standard input.
 
-    A file that is named, or matched by a glob, is read whatever its ending; of a folder the known kinds are. With
-    `plain` all are, as plain text. What is left out is counted in `skipped`.
+    A file that is named, or matched by a glob, is read whatever its ending; in a folder only the known kinds are. With
+    `plain` all are read, as plain text. Files that are left out are counted in `skipped`.
     """
     if not names:
         raise TextError("text", "no file is named", "Name files, folders or globs, or - for standard input")
@@ -141,7 +141,7 @@ def find_sources(names: Sequence[str], *, plain: bool = False, skipped: Skipped 
 
 
 def skipped_summary(skipped: Skipped) -> str:
-    """What was left out, in one line: `skipped: 12 .py (not a text format: add --as text), 3 .png (not text)`."""
+    """The skipped files in one line: `skipped: 12 .py (not a text format: add --as text), 3 .png (not text)`."""
     ordered = sorted(skipped.items(), key=lambda item: (-item[1], item[0]))
     facts = [f"{count:,} {ending or 'without an ending'} ({reason})" for (ending, reason), count in ordered]
     rest = sum(count for _, count in ordered[MAX_ENDINGS:])
@@ -149,7 +149,7 @@ def skipped_summary(skipped: Skipped) -> str:
 
 
 def import_pyarrow(location: str) -> Any:
-    """The library that reads Parquet and Zstandard, wanted only where there is such a file."""
+    """The library that reads Parquet and Zstandard, needed only for such files."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -160,7 +160,7 @@ def import_pyarrow(location: str) -> Any:
 
 @contextmanager
 def open_decompressed(path: Path) -> Iterator[Any]:
-    """The bytes of an archive, whatever it is packed with, refused when they become far more than the archive has."""
+    """The decompressed bytes of an archive in any known compression, bounded in size."""
     with path.open("rb") as raw:
         first = raw.read(6)
         raw.seek(0)
@@ -169,28 +169,28 @@ def open_decompressed(path: Path) -> Iterator[Any]:
 
 
 class BoundedStream:
-    """A stream that ends with an error once it has given too much for the size of its file."""
+    """A stream that raises an error once it has given too much for the size of its file (a decompression bomb)."""
 
     def __init__(self, stream: Any, path: Path) -> None:
         self._stream, self._path, self._given = stream, path, 0
-        self._most = max(UNPACKED, MAX_RATIO * path.stat().st_size)
+        self._max_bytes = max(UNPACKED, MAX_RATIO * path.stat().st_size)
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes, and never more than a block at once."""
+        """The next bytes, at most a block."""
         data: bytes = self._stream.read(size if 0 <= size <= BLOCK else BLOCK)
         self._given += len(data)
-        if self._given > self._most:
+        if self._given > self._max_bytes:
             raise oversized_error(self._path)
         return data
 
 
 def oversized_error(location: object) -> TextError:
-    """What to say of a packed file that unpacks to far more than text does."""
+    """The error for a file that decompresses to far more than text does."""
     return TextError(location, f"unpacks to more than {MAX_RATIO} times its size", "Unpack it yourself if you trust it")
 
 
 class _Finder:
-    """Looks for text files, and keeps count of the files that it leaves out."""
+    """Finds text files, and counts the files that it skips."""
 
     def __init__(self, plain: bool, skipped: Skipped) -> None:
         self.plain, self.skipped = plain, skipped
@@ -241,12 +241,12 @@ class _Finder:
 
 def _source(path: Path, plain: bool) -> Source | None:
     """A file of a known kind; with `plain` any file, as plain text."""
-    kind, packing = _endings(path)
+    kind, compression = _endings(path)
     if plain and kind not in BINARY_KINDS:
         return _plain(path)
-    if kind not in KINDS or (kind in BINARY_KINDS and packing):
+    if kind not in KINDS or (kind in BINARY_KINDS and compression):
         return None
-    return Source(path, ".txt" if kind == ".text" else kind, packing, path.stat().st_size)
+    return Source(path, ".txt" if kind == ".text" else kind, compression, path.stat().st_size)
 
 
 def _plain(path: Path) -> Source:
@@ -254,14 +254,14 @@ def _plain(path: Path) -> Source:
 
 
 def _endings(path: Path) -> tuple[str, str]:
-    """What a file's name says of its kind and of its packing, in lower case."""
+    """A file's kind and compression by its endings, in lower case."""
     endings = [ending.lower() for ending in path.suffixes]
-    packing = endings.pop() if endings and endings[-1] in COMPRESSIONS else ""
-    return endings[-1] if endings else "", packing
+    compression = endings.pop() if endings and endings[-1] in COMPRESSIONS else ""
+    return endings[-1] if endings else "", compression
 
 
 def _looks_like_text(path: Path) -> bool:
-    """Whether a file begins as text does; what cannot be opened is found out when it is read."""
+    """Whether a file begins as text; a file that cannot be opened is reported when it is read."""
     try:
         with path.open("rb") as file:
             return bool(_endings(path)[1]) or looks_like_text(file.read(1 << 13))
@@ -270,7 +270,7 @@ def _looks_like_text(path: Path) -> bool:
 
 
 def _suggest_file(path: Path) -> str:
-    """The remedy for a misspelt name, where a file with nearly that name stands beside it."""
-    beside = [child.name for child in path.parent.iterdir()] if path.parent.is_dir() else []
-    remedy = suggest(path.name, beside)
+    """The remedy for a misspelt name, if there is a file with nearly that name in the folder."""
+    siblings = [child.name for child in path.parent.iterdir()] if path.parent.is_dir() else []
+    remedy = suggest(path.name, siblings)
     return remedy if remedy.startswith("Did") else ""

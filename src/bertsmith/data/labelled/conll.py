@@ -1,8 +1,8 @@
-"""CoNLL: one word a line with its tags in columns, a blank line after each sentence.
+"""CoNLL's column format: one word a line with its tags in columns, a blank line after each sentence.
 
-Tags come out as BIO (IOB2): B- begins a span, I- goes on with it, O is outside. What comes in as IOB1, where B- only
-parts two spans of one kind (Ramshaw and Marcus 1995), or as IOBES, BILOU or BMEWO, is turned into it; tags that
-are no spans, such as parts of speech, are left alone. A bad line costs its sentence, not the file.
+Tags are converted to BIO (IOB2): B- begins a span, I- continues it, O is outside. Known are IOB1, where B- only
+separates two spans of one type (Ramshaw and Marcus 1995), IOBES, BILOU and BMEWO; tags that are no spans, such as parts
+of speech, are left alone. A bad line costs its sentence, not the file.
 """
 
 import re
@@ -12,8 +12,10 @@ from dataclasses import replace
 from itertools import islice, pairwise
 
 from bertsmith.data.corpus.sources import Source
+from bertsmith.data.labelled.bad_rows import BadRows
 from bertsmith.data.labelled.examples import Sentence
-from bertsmith.data.labelled.tables import BadRows, Table, read_lines
+from bertsmith.data.labelled.lines import read_lines
+from bertsmith.data.labelled.tables import Table
 from bertsmith.errors import TextError
 
 DOCSTART = "-DOCSTART-"
@@ -30,124 +32,125 @@ UNEQUAL = "sentences with more words than tags, or fewer"
 UNTAGGED = "rows without a label"
 WORDLESS = "rows without text"
 
-Found = tuple[list[Sentence], str]  # the sentences, and in words what was found
+Tagged = tuple[list[Sentence], str]  # the sentences, and a description
 
 
-def read(source: Source, word: str | None, tag: str | None, dropped: BadRows) -> Found:
-    """The sentences of a column file: words in the first column and tags in the last, unless it is said otherwise."""
+def read(source: Source, word: str | None, tag: str | None, dropped: BadRows) -> Tagged:
+    """The sentences of a column file: words in the first column and tags in the last, unless columns are named."""
     width = _width(source)
     words = _column_index(source, word, width, 0)
     tags = _column_index(source, tag, width, width - 1)
-    exact = word is None or tag is None  # else the columns that are not asked for may be as many as they like
-    found, documents = list[Sentence](), 0
-    for place, rows, fault in _sentences(source, width):
+    exact = word is None or tag is None  # with both columns named, lines may differ in the number of other columns
+    sentences, documents = list[Sentence](), 0
+    for location, rows, fault in _sentences(source, width):
         short = [row for row in rows if (len(row) != width if exact else len(row) <= max(words, tags))]
         if fault:
-            dropped.drop(fault, place)
+            dropped.drop(fault, location)
         elif short:
             fact = f"a line of the sentence that begins here has {len(short[0])} columns and not {width}"
-            dropped.drop(BROKEN, place, fact)
+            dropped.drop(BROKEN, location, fact)
         elif not rows:
             documents += 1
         elif not all(row[words] and row[tags] for row in rows):
-            dropped.drop(BROKEN, place, "a line of the sentence that begins here has an empty column")
+            dropped.drop(BROKEN, location, "a line of the sentence that begins here has an empty column")
         else:
-            held = tuple(row[words] for row in rows)
-            found.append(Sentence(location=place, words=held, tags=tuple(row[tags] for row in rows)))
-    said = f"words from column {words}, tags from column {tags}"
-    found, scheme = normalise_tags(found)
-    return found, said + scheme + (f", documents: {documents:,}" if documents else "")
+            columns = (tuple(row[column] for row in rows) for column in (words, tags))
+            sentences.append(Sentence(location=location, words=next(columns), tags=next(columns)))
+    sentences, scheme = normalise_tags(sentences)
+    description = f"words from column {words}, tags from column {tags}{scheme}"
+    return sentences, description + (f", documents: {documents:,}" if documents else "")
 
 
-def from_rows(table: Table, word: str | None, tag: str | None, dropped: BadRows) -> Found:
+def from_rows(table: Table, word: str | None, tag: str | None, dropped: BadRows) -> Tagged:
     """The sentences of a table whose cells are lists."""
-    words = table.column(word) if word else _guess_column(table, WORD_COLUMNS, "words")
-    tags = table.column(tag) if tag else _guess_column(table, TAG_COLUMNS, "tags")
-    found = list[Sentence]()
-    for place, row in table.rows((words, tags), dropped):
-        held, said = row[words], row[tags]
-        if not isinstance(held, list) or not held or not all(isinstance(one, str) and one.strip() for one in held):
-            dropped.drop(WORDLESS, place, f"has no list of words in '{words}'")
-        elif said is None or (isinstance(said, list) and None in said):
-            dropped.drop(UNTAGGED, place, f"has no tags in '{tags}'")
-        elif not isinstance(said, list) or not all(isinstance(one, str | int) and str(one).strip() for one in said):
-            dropped.drop(UNTAGGED, place, f"has no list of tags in '{tags}'")
-        elif len(said) != len(held):
-            dropped.drop(UNEQUAL, place, f"has {len(held)} words and {len(said)} tags")
+    word_column = table.column(word) if word else _guess_column(table, WORD_COLUMNS, "words")
+    tag_column = table.column(tag) if tag else _guess_column(table, TAG_COLUMNS, "tags")
+    sentences = list[Sentence]()
+    for location, row in table.rows((word_column, tag_column), dropped):
+        words, tags = row[word_column], row[tag_column]
+        if not isinstance(words, list) or not words or not all(isinstance(one, str) and one.strip() for one in words):
+            dropped.drop(WORDLESS, location, f"has no list of words in '{word_column}'")
+        elif tags is None or (isinstance(tags, list) and None in tags):
+            dropped.drop(UNTAGGED, location, f"has no tags in '{tag_column}'")
+        elif not isinstance(tags, list) or not all(isinstance(one, str | int) and str(one).strip() for one in tags):
+            dropped.drop(UNTAGGED, location, f"has no list of tags in '{tag_column}'")
+        elif len(tags) != len(words):
+            dropped.drop(UNEQUAL, location, f"has {len(words)} words and {len(tags)} tags")
         else:
-            found.append(Sentence(location=place, words=tuple(held), tags=tuple(str(one).strip() for one in said)))
-    found, scheme = normalise_tags(found)
-    return found, f"words from '{words}', tags from '{tags}'{scheme}"
+            names = tuple(str(one).strip() for one in tags)
+            sentences.append(Sentence(location=location, words=tuple(words), tags=names))
+    sentences, scheme = normalise_tags(sentences)
+    return sentences, f"words from '{word_column}', tags from '{tag_column}'{scheme}"
 
 
 def to_bio(tags: Sequence[str]) -> tuple[tuple[str, ...], int]:
-    """The same spans in BIO, and how many of them had begun with I-, or with what stands for it."""
+    """The same spans in BIO, and how many of them did not begin with a tag for beginnings (as I- in IOB1)."""
     spans = [SPAN_TAG.fullmatch(tag) for tag in tags]
-    marks = {span[1] for span in spans if span}
-    if not any(marks <= scheme for scheme in SCHEMES.values()):
+    prefixes = {span[1] for span in spans if span}
+    if not any(prefixes <= scheme for scheme in SCHEMES.values()):
         return tuple(tags), 0
-    found, repaired, before = list[str](), 0, ""
+    bio, repaired, before = list[str](), 0, ""
     for tag, span in zip(tags, spans, strict=True):
-        mark, kind = span.groups() if span else ("", "")
+        prefix, kind = span.groups() if span else ("", "")
         if not kind:
-            found.append(tag)
-        elif mark in BEGINS or kind != before:
-            repaired += mark not in BEGINS
-            found.append(f"B-{kind}")
+            bio.append(tag)
+        elif prefix in BEGINS or kind != before:
+            repaired += prefix not in BEGINS
+            bio.append(f"B-{kind}")
         else:
-            found.append(f"I-{kind}")
-        before = "" if mark in ENDS else kind
-    return tuple(found), repaired
+            bio.append(f"I-{kind}")
+        before = "" if prefix in ENDS else kind
+    return tuple(bio), repaired
 
 
 def normalise_tags(sentences: list[Sentence]) -> tuple[list[Sentence], str]:
-    """The sentences of a file with tags in BIO, and what was done to get them."""
+    """The sentences of a file with tags in BIO, and a description of the conversion."""
     counts = Counter(tag for sentence in sentences for tag in sentence.tags or ())
-    marks = {span[1] for tag in counts if (span := SPAN_TAG.fullmatch(tag))}
-    scheme = next((name for name, known in SCHEMES.items() if marks and marks <= known), "")
+    prefixes = {span[1] for tag in counts if (span := SPAN_TAG.fullmatch(tag))}
+    scheme = next((name for name, known in SCHEMES.items() if prefixes and prefixes <= known), "")
     if not scheme:
         return sentences, ""
-    turned, repaired = list[Sentence](), 0
+    converted, repaired = list[Sentence](), 0
     for sentence in sentences:
-        tags, mended = to_bio(sentence.tags or ())
-        turned.append(replace(sentence, tags=tags))
-        repaired += mended
+        tags, count = to_bio(sentence.tags or ())
+        converted.append(replace(sentence, tags=tags))
+        repaired += count
     if scheme != "BIO":
-        said = f", {scheme} turned into BIO"
-    elif repaired > sum(map(_begun, sentences)):  # in IOB1 next to none; the original files have a few
-        return turned, ", IOB1 turned into BIO"
+        description = f", {scheme} turned into BIO"
+    elif repaired > sum(map(_needless_begins, sentences)):  # in IOB1 next to none; the original files have a few
+        return converted, ", IOB1 turned into BIO"
     else:
-        said = ""
-    return turned, said + (f", spans that began with I- repaired: {repaired:,}" if repaired else "")
+        description = ""
+    return converted, description + (f", spans that began with I- repaired: {repaired:,}" if repaired else "")
 
 
-def _begun(sentence: Sentence) -> int:
-    """How many spans begin with B- though there is nothing to part them from."""
+def _needless_begins(sentence: Sentence) -> int:
+    """How many spans begin with B- though IOB1 would have I-: no span of the same type stands right before."""
     tags = ("O", *(sentence.tags or ()))
     return sum(tag.startswith("B-") and before[1:] != tag[1:] for before, tag in pairwise(tags))
 
 
 def _sentences(source: Source, width: int) -> Iterator[tuple[str, list[list[str]], str]]:
-    """The rows between blank lines, where they begin, and what is wrong with one of them; none for a new document."""
-    rows, place, wrong = list[list[str]](), "", ""
+    """For each sentence its location, its rows and the fault of one of them, if any; no rows for a new document."""
+    rows, location, sentence_fault = list[list[str]](), "", ""
     for number, line, cells, fault in _rows(source):
         document = cells[:1] == [DOCSTART]
         if document or not (cells or fault):
             if rows:
-                yield place, rows, wrong
+                yield location, rows, sentence_fault
             if document:
-                yield place, [], fault
-            rows, wrong = [], ""
+                yield location, [], fault
+            rows, sentence_fault = [], ""
         elif rows or fault or not _is_comment(line, cells, width):
-            place = place if rows else f"{source.name}:{number}"
+            location = location if rows else f"{source.name}:{number}"
             rows.append(cells)
-            wrong = wrong or fault
+            sentence_fault = sentence_fault or fault
     if rows:
-        yield place, rows, wrong
+        yield location, rows, sentence_fault
 
 
 def _rows(source: Source) -> Iterator[tuple[int, str, list[str], str]]:
-    """Lines cut by tabs where there is one, else by blanks."""
+    """Lines split at tabs where there is one, else at spaces."""
     for number, line, fault in read_lines(source):
         text = line.strip()
         yield number, line, [cell.strip() for cell in text.split("\t")] if "\t" in text else text.split(), fault
@@ -172,19 +175,19 @@ def _width(source: Source) -> int:
     return width
 
 
-def _column_index(source: Source, name: str | None, width: int, otherwise: int) -> int:
+def _column_index(source: Source, name: str | None, width: int, default: int) -> int:
     if name is None:
-        return otherwise
+        return default
     if name not in map(str, range(width)):
         raise TextError(source.name, f"has no column '{name}'", f"Columns are numbered from 0 to {width - 1}")
     return int(name)
 
 
-def _guess_column(table: Table, known: Sequence[str], what: str) -> str:
+def _guess_column(table: Table, known: Sequence[str], role: str) -> str:
     by_name = {name.casefold(): name for name in table.columns}
     for name in known:
         if name in by_name:
             return by_name[name]
-    key = "data.texts" if what == "words" else "data.label"
-    fact = f"which column holds the {what} cannot be guessed from {', '.join(table.columns) or 'none'}"
+    key = "data.texts" if role == "words" else "data.label"
+    fact = f"which column holds the {role} cannot be guessed from {', '.join(table.columns) or 'none'}"
     raise TextError(table.name, fact, f"Name it with {key}=...")

@@ -1,7 +1,6 @@
-"""GLUE: nine tasks of understanding language, their files as they are published. Wang et al. 2018, table 1.
+"""GLUE: nine tasks of language understanding, in their files as published. Wang et al. 2018, table 1.
 
-The names of the classes stand in the order that `transformers` numbers them in, so that a model means the same by
-class 0 here and there.
+Classes are in the order in which `transformers` numbers them, so that class 0 of a model is the same in both.
 """
 
 import re
@@ -10,7 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from bertsmith.data.corpus.sources import COMPRESSIONS
-from bertsmith.data.labelled.tables import Table, find_source, open_table
+from bertsmith.data.labelled.sources import find_source
+from bertsmith.data.labelled.tables import Table, open_table
 from bertsmith.errors import TextError
 
 ENDINGS = (".tsv", ".jsonl")
@@ -20,7 +20,7 @@ ENTAILMENT = ("entailment", "not_entailment")
 
 @dataclass(frozen=True, kw_only=True)
 class GlueTask:
-    """A task of GLUE: where its files hold what, and how it is scored."""
+    """A task of GLUE: the columns of its files, its classes and its metrics."""
 
     name: str
     texts: tuple[str, ...]  # columns of the TSV file; numbers where it has no header
@@ -29,8 +29,8 @@ class GlueTask:
     kind: Literal["classify", "number"] = "classify"
     classes: tuple[str, ...] = BINARY  # in the order of their numbers; none where the label is a number
     metrics: tuple[str, ...] = ("accuracy",)
-    dev: str = "dev"  # the name of the file to be judged by, without its ending
-    headline: str = "accuracy"  # the one that GLUE averages; "mean" is the mean of the metrics
+    dev: str = "dev"  # the name of the development file, without its ending
+    headline: str = "accuracy"  # the metric that GLUE averages; "mean" is the mean of the metrics
 
 
 GLUE: dict[str, GlueTask] = {
@@ -105,36 +105,36 @@ HEADINGS = frozenset(name for task in GLUE.values() for name in (*task.texts, ta
 
 
 def recognise(path: Path) -> GlueTask | None:
-    """The task whose file or folder this is: by the name of the folder, if the columns agree."""
+    """The task that a file or folder belongs to: by the name of the folder, if the columns agree."""
     if path.is_dir():
         task = _named(path.name)
-        inside = list(split_files(path, task).values()) if task else []
-        return recognise(inside[0]) if inside else None
+        files = list(split_files(path, task).values()) if task else []
+        return recognise(files[0]) if files else None
     task = _named(path.absolute().parent.name)
     if task is None or not path.is_file():
         return None
     try:
         return task if task_columns(open_table(find_source(path), HEADINGS), task) else None
     except TextError:
-        return None  # whoever reads it in earnest will hear of it
+        return None  # the reader reports it
 
 
 def split_files(folder: Path, task: GlueTask) -> dict[str, Path]:
-    """The files to learn from ('train') and to be judged by ('dev'), where they are there."""
-    found = {}
-    for part, stems in {"train": ("train",), "dev": (task.dev, "dev", "valid", "validation")}.items():
+    """The files of the splits `train` and `dev`, as far as they exist."""
+    splits = {}
+    for split, stems in {"train": ("train",), "dev": (task.dev, "dev", "valid", "validation")}.items():
         names = [stem + ending + packing for ending in ENDINGS for stem in stems for packing in ("", *COMPRESSIONS)]
-        there = [folder / name for name in names if (folder / name).is_file()]
-        if there:
-            found[part] = there[0]
-    return found
+        existing = [folder / name for name in names if (folder / name).is_file()]
+        if existing:
+            splits[split] = existing[0]
+    return splits
 
 
 def task_columns(table: Table, task: GlueTask) -> tuple[tuple[str, ...], str] | None:
-    """The columns of the texts and of the label in one of the task's files; None if it is not laid out like one."""
+    """The columns of the texts and of the label in one of the task's files; None if it has other columns."""
     if task.name == "CoLA" and table.delimiter and not table.has_header:
-        judged = [row[task.label] in task.classes for row in table.head if len(table.columns) == 4]
-        return (task.texts, task.label) if 2 * sum(judged) > len(judged) else None
+        known = [row[task.label] in task.classes for row in table.head if len(table.columns) == 4]
+        return (task.texts, task.label) if 2 * sum(known) > len(known) else None
     for *texts, label in ((*task.texts, task.label), task.json_columns):
         if {*texts, label} <= set(table.columns):
             return tuple(texts), label

@@ -1,4 +1,4 @@
-"""Asked: what a taught model is asked, made of a record, of columns of words, or of SQuAD's articles."""
+"""Inputs of a fine-tuned model: made from a record, from CoNLL's columns, or from SQuAD's articles."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,30 +8,37 @@ from typing import Any
 
 from bertsmith.data.corpus.lines import SURROGATE
 from bertsmith.data.corpus.sources import Source
-from bertsmith.data.labelled import conll, reader, squad
-from bertsmith.data.labelled.examples import Example, Question, Sentence
-from bertsmith.data.labelled.reader import Kind
-from bertsmith.data.labelled.tables import parse_json, read_lines, read_text
+from bertsmith.data.labelled import conll, squad
+from bertsmith.data.labelled.column_names import (
+    CONTEXT_COLUMNS,
+    CONTEXT_GROUPS,
+    ENDING,
+    ENDING_COLUMNS,
+    PAIR_COLUMNS,
+    TEXT_COLUMNS,
+)
+from bertsmith.data.labelled.examples import Example, Kind, Question, Sentence
+from bertsmith.data.labelled.lines import parse_json, read_lines, read_text
 from bertsmith.errors import TextError
 
 WORDS = re.compile(r"\w+|[^\w\s]")
-PAIRS = [("text", "second"), *reader.PAIR_COLUMNS]
+PAIRS = [("text", "second"), *PAIR_COLUMNS]
 SECONDS = ("second", "sentence2", "hypothesis", "question2")
-SINGLES = ["text", *reader.TEXT_COLUMNS, "sentence1", "premise", "question1"]
-PEEK = 200  # lines by which a file of columns is known
+SINGLES = ["text", *TEXT_COLUMNS, "sentence1", "premise", "question1"]
+PEEK = 200  # lines by which a CoNLL file is recognised
 
 Input = Example | Sentence | Question
-Names = dict[tuple[str, ...], tuple[tuple[str, ...], tuple[str, ...]]]  # of a beginning and its endings, by all names
+Names = dict[tuple[str, ...], tuple[tuple[str, ...], tuple[str, ...]]]  # columns of context and endings, by all columns
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedOn:
-    """What a model was taught, and the columns of its training data, where they are known."""
+    """The kind of data that a model was fine-tuned on, and their columns where they are known."""
 
     kind: Kind
     texts: tuple[str, ...] = ()
-    context_columns: int = 1  # so many of the texts are one, with blanks between
-    tags: frozenset[str] = field(default_factory=frozenset)  # by which files of columns are known
+    context_columns: int = 1  # the first n texts are one context, joined by spaces
+    tags: frozenset[str] = field(default_factory=frozenset)  # by which CoNLL files are recognised
 
 
 # ----------------------------------------------------------------------------------------------- columns
@@ -53,56 +60,57 @@ def is_conll(head: Sequence[str], tags: frozenset[str]) -> bool:
 
 
 def _cells(line: str) -> list[str]:
-    """A line cut at tabs where there is one, else at blanks."""
+    """A line split at tabs where there is one, else at spaces."""
     text = line.strip()
     return [cell.strip() for cell in text.split("\t")] if "\t" in text else text.split()
 
 
-def sentences(found: Iterable[tuple[int, str]], name: str, trained_on: TrainedOn) -> Iterator[Sentence]:
+def sentences(lines: Iterable[tuple[int, str]], name: str, trained_on: TrainedOn) -> Iterator[Sentence]:
     """The words of each sentence, from their column; blank lines end sentences."""
     column = int(trained_on.texts[0]) if trained_on.texts and trained_on.texts[0].isdigit() else 0
-    words, place = list[str](), ""
-    for number, line in found:
+    words, location = list[str](), ""
+    for number, line in lines:
         cells = _cells(line)
         if not cells or cells[0] == conll.DOCSTART:
             if words:
-                yield Sentence(location=place, words=tuple(words))
+                yield Sentence(location=location, words=tuple(words))
             words = []
         elif words or not conll.COMMENT.match(line):
             if len(cells) <= column or not cells[column]:
                 fact = f"has {len(cells)} columns, and the words are in column {column}"
                 raise TextError(f"{name}:{number}", fact, "Mend the line")
-            place = place if words else f"{name}:{number}"
+            location = location if words else f"{name}:{number}"
             words.append(cells[column])
     if words:
-        yield Sentence(location=place, words=tuple(words))
+        yield Sentence(location=location, words=tuple(words))
 
 
 # ------------------------------------------------------------------------------------------------- SQuAD
 
 
 def is_squad(file: Source) -> bool:
-    """Whether a JSON file is SQuAD's own: one object with articles in it."""
+    """Whether a JSON file is SQuAD's: one object with articles and paragraphs."""
     head = "\n".join(line for _, line, _ in islice(read_lines(file), PEEK))
     return head.lstrip().startswith("{") and '"paragraphs"' in head
 
 
 def questions(file: Source) -> Iterator[Question]:
+    """The questions of SQuAD's JSON, without their answers."""
     content = parse_json(read_text(file), file.name)
     articles = content.get("data") if isinstance(content, dict) else None
     number = 0
     for at, article in enumerate(articles if isinstance(articles, list) else [], 1):
         for order, paragraph in enumerate(_list(article, "paragraphs"), 1):
-            place = f"{file.name}: article {at}, paragraph {order}"
+            location = f"{file.name}: article {at}, paragraph {order}"
             for record in _list(paragraph, "qas"):
                 number += 1
-                asked = record if isinstance(record, dict) else {}
-                name, passage = asked.get("id"), paragraph.get("context")
+                fields = record if isinstance(record, dict) else {}
+                name, context = fields.get("id"), paragraph.get("context")
                 yield Question(
-                    location=place,
+                    location=location,
                     name=str(name) if isinstance(name, str | int) and str(name) else str(number),
-                    question=require_string(asked.get("question"), place, "question"),
-                    context=require_string(passage, place, "context"),
+                    question=require_string(fields.get("question"), location, "question"),
+                    context=require_string(context, location, "context"),
                 )
     if not number:
         raise TextError(file.name, "holds no question", "SQuAD's JSON holds them in data, paragraphs, qas")
@@ -117,24 +125,28 @@ def _list(record: Any, name: str) -> list[Any]:
 
 
 def make_example(location: str, record: Mapping[str, Any], trained_on: TrainedOn, names: Names) -> Input:
-    """What the task is asked, by a record."""
+    """The input that a record holds, as the model's task needs it."""
     text = record.get("text")
     match trained_on.kind:
         case "tag":
-            own = [record.get(name) for name in (*trained_on.texts, *conll.WORD_COLUMNS)]
-            words = next((one for one in own if isinstance(one, list) and one), None)
+            cells = [record.get(name) for name in (*trained_on.texts, *conll.WORD_COLUMNS)]
+            words = next((cell for cell in cells if isinstance(cell, list) and cell), None)
             if words is None:
-                said = next((one for one in (text, *own, record.get("sentence")) if one is not None), None)
-                words = WORDS.findall(require_string(said, location, "text"))
+                sentence = next((cell for cell in (text, *cells, record.get("sentence")) if cell is not None), None)
+                words = WORDS.findall(require_string(sentence, location, "text"))
             return Sentence(location=location, words=tuple(require_string(word, location, "words") for word in words))
         case "answer":
-            question = first_value(record, (*squad.QUESTION_COLUMNS, "text"))
-            passage = first_value(record, (*squad.CONTEXT_COLUMNS, "second"))
-            if passage is None:
+            context = first_value(record, (*squad.CONTEXT_COLUMNS, "second"))
+            if context is None:
                 remedy = 'Write a question, a tab and a passage; or {"question": "...", "context": "..."}'
                 raise TextError(location, "has no passage to look in", remedy)
-            asked, read = require_string(question, location, "question"), require_string(passage, location, "passage")
-            return Question(location=location, name=str(record.get("id", location)), question=asked, context=read)
+            question = first_value(record, (*squad.QUESTION_COLUMNS, "text"))
+            return Question(
+                location=location,
+                name=str(record.get("id", location)),
+                question=require_string(question, location, "question"),
+                context=require_string(context, location, "passage"),
+            )
         case "choose":
             return _choice(location, record, trained_on, names)
     named = (
@@ -145,53 +157,56 @@ def make_example(location: str, record: Mapping[str, Any], trained_on: TrainedOn
     if second is not None:
         texts.append(require_string(second, location, "second"))
     elif len(trained_on.texts) == 2:
-        remedy = "Part the two with a tab, or name two columns"
-        raise TextError(location, "has one text, and the model learnt from pairs", remedy)
+        remedy = "Separate the two with a tab, or name two columns"
+        raise TextError(location, "has one text, and the model was trained on pairs", remedy)
     return Example(location=location, texts=tuple(texts))
 
 
-def _choice(place: str, record: Mapping[str, Any], learnt: TrainedOn, names: Names) -> Example:
-    """A beginning and its endings: from the columns that were learnt from, from usual ones, or from a list."""
+def _choice(location: str, record: Mapping[str, Any], trained_on: TrainedOn, names: Names) -> Example:
+    """A context and its endings: from the columns of the training data, from the usual ones, or from a list."""
     keys = tuple(record)
     if keys not in names:
-        names[keys] = _ending_names(keys, learnt)
+        names[keys] = _choice_columns(keys, trained_on)
     contexts, endings = names[keys]
     parts = [record[name] for name in contexts]
-    offered = [one for name in endings for one in _as_list(record[name])]
-    if not contexts or len(offered) < 2 or not any(parts):
-        raise TextError(place, "has no endings", 'Write {"text": "...", "endings": ["...", "..."]}')
-    beginning = " ".join(require_string(part, place, name) for part, name in zip(parts, contexts, strict=True) if part)
-    return Example(location=place, texts=(beginning, *(require_string(one, place, "endings") for one in offered)))
-
-
-def _ending_names(keys: tuple[str, ...], learnt: TrainedOn) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    if learnt.texts and set(learnt.texts) <= set(keys):
-        return learnt.texts[: learnt.context_columns], learnt.texts[learnt.context_columns :]
-    there = {name.casefold(): name for name in keys}
-    numbered = sorted((match[2].lower(), name) for name in keys if (match := reader.ENDING.fullmatch(name)))
-    endings = (
-        tuple(name for _, name in numbered) or tuple(there[name] for name in reader.ENDING_COLUMNS if name in there)[:1]
+    choices = [ending for name in endings for ending in _as_list(record[name])]
+    if not contexts or len(choices) < 2 or not any(parts):
+        raise TextError(location, "has no endings", 'Write {"text": "...", "endings": ["...", "..."]}')
+    context = " ".join(require_string(part, location, name) for part, name in zip(parts, contexts, strict=True) if part)
+    return Example(
+        location=location, texts=(context, *(require_string(ending, location, "endings") for ending in choices))
     )
-    groups = [("sent1", "sent2"), ("article", "question"), ("text",), *((name,) for name in reader.CONTEXT_COLUMNS)]
-    for group in groups:
-        if all(name in there and there[name] not in endings for name in group):
-            return tuple(there[name] for name in group), endings
+
+
+def _choice_columns(keys: tuple[str, ...], trained_on: TrainedOn) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns of the context, and of the endings."""
+    if trained_on.texts and set(trained_on.texts) <= set(keys):
+        return trained_on.texts[: trained_on.context_columns], trained_on.texts[trained_on.context_columns :]
+    by_name = {name.casefold(): name for name in keys}
+    numbered = sorted((match[2].lower(), name) for name in keys if (match := ENDING.fullmatch(name)))
+    endings = tuple(name for _, name in numbered)
+    endings = endings or tuple(by_name[name] for name in ENDING_COLUMNS if name in by_name)[:1]
+    for group in [*CONTEXT_GROUPS, ("text",), *((name,) for name in CONTEXT_COLUMNS)]:
+        if all(name in by_name and by_name[name] not in endings for name in group):
+            return tuple(by_name[name] for name in group), endings
     return (), endings
 
 
-def _as_list(held: Any) -> list[Any]:
-    """The texts in a list, in a record that keeps one, or a text alone."""
-    inside = held.get("text") if isinstance(held, dict) else held
+def _as_list(value: Any) -> list[Any]:
+    """The texts in a list, in a record with a list named `text`, or a single text."""
+    inside = value.get("text") if isinstance(value, dict) else value
     return inside if isinstance(inside, list) else [inside]
 
 
 def first_value(record: Mapping[str, Any], names: Iterable[str]) -> Any:
+    """The first of these fields that is not empty."""
     return next((record[name] for name in names if record.get(name) is not None), None)
 
 
-def require_string(held: Any, location: str, name: str) -> str:
-    if not isinstance(held, str):
-        raise TextError(location, f"'{name}' is {held!r}", "Give a string")
-    if not held.isascii() and SURROGATE.search(held):
+def require_string(value: Any, location: str, name: str) -> str:
+    """The same value, if it is a string of whole characters."""
+    if not isinstance(value, str):
+        raise TextError(location, f"'{name}' is {value!r}", "Give a string")
+    if not value.isascii() and SURROGATE.search(value):
         raise TextError(location, "holds half a character (a lone surrogate)", "Mend the file")
-    return held
+    return value

@@ -1,13 +1,14 @@
-"""A mismatch: a labelled file that holds another kind of labels than a model was fine-tuned for, said in one line."""
+"""Mismatch: a labelled file of another kind than a model was fine-tuned on, refused in one line."""
 
 from itertools import islice
 from pathlib import Path
 
 from bertsmith.data.corpus.lines import READ_ERRORS
+from bertsmith.data.labelled.examples import Kind
 from bertsmith.data.labelled.guess import guess, guess_by_suffix
 from bertsmith.data.labelled.inputs import PEEK, is_conll
-from bertsmith.data.labelled.reader import Kind, sources
-from bertsmith.data.labelled.tables import read_lines
+from bertsmith.data.labelled.lines import read_lines
+from bertsmith.data.labelled.sources import find_sources
 from bertsmith.errors import TextError
 
 HOLDS: dict[Kind, str] = {
@@ -40,26 +41,26 @@ NEEDS: dict[Kind, str] = {
 ALIKE = [{"classify", "labels"}, {"number", "classify"}]  # one class is one of several labels; a number may be a class
 
 
-def held(path: Path) -> Kind | None:
-    """What a file seems to hold; None where nothing tells."""
+def kind_of(path: Path) -> Kind | None:
+    """The kind of labelled data in a file, guessed; None where it cannot be."""
     try:
         if guess_by_suffix(path) == "tag":
-            some = [line for _, line, _ in islice(read_lines(sources(path)[0]), PEEK)]
-            return "tag" if is_conll(some, frozenset()) and any(len(line.split()) > 1 for line in some) else None
-        found = guess(path)
+            head = [line for _, line, _ in islice(read_lines(find_sources(path)[0]), PEEK)]
+            return "tag" if is_conll(head, frozenset()) and any(len(line.split()) > 1 for line in head) else None
+        guessed = guess(path)
     except (TextError, *READ_ERRORS):
         return None
-    if found.task == "classify":
-        return {"single_label": "classify", "regression": "number", "multi_label": "labels"}[found.problem]  # type: ignore[return-value]
-    return "pairs" if found.task == "embed" else found.task
+    if guessed.task == "classify":
+        return {"single_label": "classify", "regression": "number", "multi_label": "labels"}[guessed.problem]  # type: ignore[return-value]
+    return "pairs" if guessed.task == "embed" else guessed.task
 
 
 def mismatch(path: Path, kind: Kind, *, strictly: bool = False) -> TextError | None:
-    """The error that names what the file holds and what the model does, if these differ.
+    """The error that names the file's kind of data and the model's, if these differ.
 
-    Classes, labels and numbers may stand for each other where they can be read; `strictly`, where they could not.
+    Classes, labels and numbers are accepted for each other, unless `strictly`.
     """
-    found = held(path)
+    found = kind_of(path)
     if found is None or found == kind or (not strictly and any({found, kind} <= pair for pair in ALIKE)):
         return None
     return TextError(path, f"holds {HOLDS[found]}, and the model {DOES[kind]}", f"Give it {NEEDS[kind]}")

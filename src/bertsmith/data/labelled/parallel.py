@@ -1,27 +1,29 @@
-"""Parallel text: two files side by side, in which each line of one says what the same line of the other says."""
+"""Parallel text: two files, such as train.en and train.de, of which each line is the translation of the other's."""
 
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
 from bertsmith.data.corpus.sources import COMPRESSIONS, Source
+from bertsmith.data.labelled.bad_rows import BadRows
 from bertsmith.data.labelled.examples import Example
-from bertsmith.data.labelled.tables import BadRows, find_source, read_lines
+from bertsmith.data.labelled.lines import read_lines
+from bertsmith.data.labelled.sources import find_source
 from bertsmith.errors import TextError
 
 EMPTY = "pairs without text on one side"
 
 
 def find_sides(stem: Path, texts: tuple[str, ...] | None, label: str | None) -> tuple[Source, Source] | None:
-    """The files `stem.en` and `stem.de`, perhaps packed, where columns are named `en` and `de`; None without them."""
+    """The files `stem.en` and `stem.de`, perhaps compressed, for columns named `en` and `de`; None without them."""
     if texts is None or len(texts) != 1 or label is None:
         return None
-    found = [_side(stem, ending) for ending in (texts[0], label)]
-    return (find_source(found[0]), find_source(found[1])) if found[0] and found[1] else None
+    source, target = (_side(stem, ending) for ending in (texts[0], label))
+    return (find_source(source), find_source(target)) if source and target else None
 
 
 def read(both: tuple[Source, Source], dropped: BadRows) -> tuple[Iterator[Example], str]:
-    """Each line and its translation as an example, and what was read in words. The files are read twice, not held."""
+    """Each line and its translation as an example, and a description. The files are read twice and not held."""
     first, second = both
     counts = [
         max((number for number, line, fault in read_lines(side) if line.strip() or fault), default=0) for side in both
@@ -29,21 +31,21 @@ def read(both: tuple[Source, Source], dropped: BadRows) -> tuple[Iterator[Exampl
     if counts[0] != counts[1]:
         fact = f"has {counts[0]:,} lines, and {second.name} has {counts[1]:,}"
         raise TextError(first.name, fact, "Line by line, both must say the same")
-    found = f"lines of {first.path.name}, and what is to be written from {second.path.name}"
-    return _pairs(both, counts[0], dropped), found
+    description = f"source lines from {first.path.name}, target lines from {second.path.name}"
+    return _pairs(both, counts[0], dropped), description
 
 
 def _pairs(both: tuple[Source, Source], count: int, dropped: BadRows) -> Iterator[Example]:
-    for (number, text, fault), (_, said, other) in zip(
+    for (number, source, fault), (_, target, target_fault) in zip(
         *(islice(read_lines(side), count) for side in both), strict=True
     ):
-        place = f"{both[0].name}:{number}"
-        if fault or other:
-            dropped.drop(fault or other, place)
-        elif not (text.strip() and said.strip()):
-            dropped.drop(EMPTY, place, "has no text, or its translation has none")
+        location = f"{both[0].name}:{number}"
+        if fault or target_fault:
+            dropped.drop(fault or target_fault, location)
+        elif not (source.strip() and target.strip()):
+            dropped.drop(EMPTY, location, "has no text, or its translation has none")
         else:
-            yield Example(location=place, texts=(text.strip(),), label=said.strip())
+            yield Example(location=location, texts=(source.strip(),), label=target.strip())
 
 
 def _side(stem: Path, ending: str) -> Path | None:

@@ -1,14 +1,16 @@
-"""SQuAD: questions about passages, answered by a stretch of the passage. Rajpurkar et al. 2016; 2018 for version 2.
+"""SQuAD: questions about a context, answered by a span of it. Rajpurkar et al. 2016; 2018 for version 2.0.
 
-An answer that does not stand where the file says is looked for: the nearest place where its text stands is taken.
+An answer whose text is not at its `answer_start` is relocated to the nearest occurrence of its text.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
 from bertsmith.data.corpus.sources import Source
+from bertsmith.data.labelled.bad_rows import BadRows, find_fault
 from bertsmith.data.labelled.examples import Answer, Question
-from bertsmith.data.labelled.tables import BadRows, Table, find_fault, open_table, parse_json, read_lines, read_text
+from bertsmith.data.labelled.lines import first_line, parse_json, read_text
+from bertsmith.data.labelled.tables import Table, open_table
 from bertsmith.errors import TextError
 
 CONTEXT_COLUMNS = ("context", "passage", "paragraph")
@@ -16,132 +18,131 @@ QUESTION_COLUMNS = ("question", "query")
 HEADINGS = frozenset((*CONTEXT_COLUMNS, *QUESTION_COLUMNS, "answers", "id"))
 
 ARTICLES, PARAGRAPHS, BROKEN = "articles without paragraphs", "paragraphs without text", "broken questions"
-UNANSWERED = "questions that nobody has answered"
+UNANSWERED = "questions without a list of answers"
 NOWHERE = "answers that are not in the passage"
 LOST = "questions none of whose answers is in the passage"
 
-Found = tuple[list[Question], str]  # the questions, and in words what was found
-RawAnswer = tuple[str, int]  # an answer's text, and where it is said to begin
+Asked = tuple[list[Question], str]  # the questions, and a description
+RawAnswer = tuple[str, int]  # an answer's text and its `answer_start`
 
 
-def read(source: Source, dropped: BadRows) -> Found:
-    """The questions of SQuAD's own JSON, version 1.1 or 2.0, or of a table with the same things in columns."""
+def read(source: Source, dropped: BadRows) -> Asked:
+    """The questions of SQuAD's JSON, version 1.1 or 2.0, or of a table with the same fields as columns."""
     if source.kind != ".json":
         return from_rows(open_table(source, HEADINGS), dropped)
-    first = next((line for _, line, _ in read_lines(source) if line.strip()), "").lstrip()
-    if first.startswith("[") or _record(first):
+    first = first_line(source).lstrip()
+    if first.startswith("[") or _is_record(first):
         return from_rows(open_table(source), dropped)
     content = parse_json(read_text(source), source.name)
     if not isinstance(content, dict) or not isinstance(content.get("data"), list):
         raise TextError(source.name, "has no list named 'data'", "SQuAD's JSON holds its articles there")
-    finder = QuestionReader(dropped)
-    found = list(_articles(content["data"], source.name, finder))
+    reader = QuestionReader(dropped)
+    questions = list(_articles(content["data"], source.name, reader))
     version = str(content.get("version", "")).removeprefix("v") or "of unknown version"
-    return found, f"questions of SQuAD {version}: {finder.describe(found)}"
+    return questions, f"questions of SQuAD {version}: {reader.describe(questions)}"
 
 
-def from_rows(table: Table, dropped: BadRows) -> Found:
+def from_rows(table: Table, dropped: BadRows) -> Asked:
     """The questions of a table: question, context, and answers with their texts and starts, as in `datasets`."""
-    passage, question = _column(table, CONTEXT_COLUMNS), _column(table, QUESTION_COLUMNS)
+    context, question = _column(table, CONTEXT_COLUMNS), _column(table, QUESTION_COLUMNS)
     answers = _column(table, ("answers", "answer"))
     others = [name for name in ("id", "is_impossible") if name in table.columns]
-    finder = QuestionReader(dropped)
-    found = list[Question]()
-    for place, row in table.rows((passage, question, answers, *others), dropped):
+    reader = QuestionReader(dropped)
+    questions = list[Question]()
+    for location, row in table.rows((context, question, answers, *others), dropped):
         record = {name: row[name] for name in others} | {"question": row[question], "answers": row[answers]}
-        if not isinstance(row[passage], str) or not row[passage].strip():
-            dropped.drop(PARAGRAPHS, place, f"has no text in '{passage}'")
-        elif one := finder.question(record, row[passage], place):
-            found.append(one)
-    return (
-        found,
-        f"questions from '{question}', passages from '{passage}', answers from '{answers}': " + finder.describe(found),
-    )
+        if not isinstance(row[context], str) or not row[context].strip():
+            dropped.drop(PARAGRAPHS, location, f"has no text in '{context}'")
+        elif parsed := reader.question(record, row[context], location):
+            questions.append(parsed)
+    columns = f"questions from '{question}', passages from '{context}', answers from '{answers}'"
+    return questions, f"{columns}: {reader.describe(questions)}"
 
 
 class QuestionReader:
-    """Makes questions of records, and finds answers that have lost their place."""
+    """Parses records of questions, and relocates answers with a wrong `answer_start`."""
 
     def __init__(self, dropped: BadRows) -> None:
         self.dropped, self.relocated, self.seen = dropped, 0, 0
 
-    def question(self, record: Any, passage: str, place: str) -> Question | None:
+    def question(self, record: Any, context: str, location: str) -> Question | None:
         """The question in a record; None if it is dropped."""
         self.seen += 1
-        asked = record.get("question") if isinstance(record, dict) else None
-        if not isinstance(asked, str) or not asked.strip():
-            self.dropped.drop(BROKEN, place, "has no text in 'question'")
+        text = record.get("question") if isinstance(record, dict) else None
+        if not isinstance(text, str) or not text.strip():
+            self.dropped.drop(BROKEN, location, "has no text in 'question'")
             return None
-        if fault := find_fault([record.get("id"), asked, record.get("answers")]):
-            self.dropped.drop(fault, place)
+        if fault := find_fault([record.get("id"), text, record.get("answers")]):
+            self.dropped.drop(fault, location)
             return None
         try:
-            spoken = _raw_answers(record)
+            raw_answers = _raw_answers(record)
         except ValueError as error:
-            self.dropped.drop(BROKEN, place, str(error))
+            self.dropped.drop(BROKEN, location, str(error))
             return None
-        if spoken is None:
-            self.dropped.drop(UNANSWERED, place, "has no answers, and is not said to have none")
+        if raw_answers is None:
+            self.dropped.drop(UNANSWERED, location, "has no answers, and is not marked as impossible")
             return None
-        answers = tuple(answer for text, start in spoken if (answer := self._locate(text, start, passage, place)))
-        if spoken and not answers:
-            self.dropped.drop(LOST, place, "has no answer that stands in the passage")
+        located = (self._locate(answer, start, context, location) for answer, start in raw_answers)
+        answers = tuple(answer for answer in located if answer)
+        if raw_answers and not answers:
+            self.dropped.drop(LOST, location, "has no answer that stands in the passage")
             return None
         known = record.get("id")
         name = str(known) if isinstance(known, str | int) and str(known) else str(self.seen)
-        return Question(location=place, name=name, question=asked, context=passage, answers=answers)
+        return Question(location=location, name=name, question=text, context=context, answers=answers)
 
-    def describe(self, found: list[Question]) -> str:
-        """How many there are, and what was done to them."""
-        without = sum(not question.answers for question in found)
-        moved = f", answers found elsewhere in their passage: {self.relocated:,}" if self.relocated else ""
-        return f"{len(found):,} in all, without an answer: {without:,}{moved}"
+    def describe(self, questions: list[Question]) -> str:
+        """The numbers of questions, of unanswerable ones and of relocated answers."""
+        without = sum(not question.answers for question in questions)
+        relocated = f", answers found elsewhere in their passage: {self.relocated:,}" if self.relocated else ""
+        return f"{len(questions):,} in all, without an answer: {without:,}{relocated}"
 
-    def _locate(self, text: str, start: int, passage: str, place: str) -> Answer | None:
-        if start < 0 or not passage.startswith(text, start):
-            start = _nearest(text, start, passage)
+    def _locate(self, text: str, start: int, context: str, location: str) -> Answer | None:
+        if start < 0 or not context.startswith(text, start):
+            start = _nearest(text, start, context)
             if start < 0:
-                self.dropped.drop(NOWHERE, place, f"the answer '{text[:60]}' does not stand in the passage")
+                self.dropped.drop(NOWHERE, location, f"the answer '{text[:60]}' does not stand in the passage")
                 return None
             self.relocated += 1
         return Answer(text=text, start=start)
 
 
-def _articles(articles: list[Any], name: str, finder: QuestionReader) -> Iterator[Question]:
+def _articles(articles: list[Any], name: str, reader: QuestionReader) -> Iterator[Question]:
     for number, article in enumerate(articles, 1):
         paragraphs = article.get("paragraphs") if isinstance(article, dict) else None
         if not isinstance(paragraphs, list):
-            finder.dropped.drop(ARTICLES, f"{name}: article {number}", "has no list named 'paragraphs'")
+            reader.dropped.drop(ARTICLES, f"{name}: article {number}", "has no list named 'paragraphs'")
             continue
         for at, paragraph in enumerate(paragraphs, 1):
-            place = f"{name}: article {number}, paragraph {at}"
-            passage = paragraph.get("context") if isinstance(paragraph, dict) else None
-            asked = paragraph.get("qas") if isinstance(paragraph, dict) else None
-            if not isinstance(passage, str) or not passage.strip() or not isinstance(asked, list):
-                finder.dropped.drop(PARAGRAPHS, place, "has no text in 'context', or no list named 'qas'")
-            elif fault := find_fault(passage):
-                finder.dropped.drop(fault, place)
+            location = f"{name}: article {number}, paragraph {at}"
+            context = paragraph.get("context") if isinstance(paragraph, dict) else None
+            records = paragraph.get("qas") if isinstance(paragraph, dict) else None
+            if not isinstance(context, str) or not context.strip() or not isinstance(records, list):
+                reader.dropped.drop(PARAGRAPHS, location, "has no text in 'context', or no list named 'qas'")
+            elif fault := find_fault(context):
+                reader.dropped.drop(fault, location)
             else:
-                for order, record in enumerate(asked, 1):
-                    if question := finder.question(record, passage, f"{place}, question {order}"):
+                for order, record in enumerate(records, 1):
+                    if question := reader.question(record, context, f"{location}, question {order}"):
                         yield question
 
 
 def _raw_answers(record: dict[str, Any]) -> list[RawAnswer] | None:
-    """The answers as the file has them; None where nobody has said."""
-    given, impossible = record.get("answers"), record.get("is_impossible")
+    """The answers as the file has them; none for an impossible question, None for an unlabelled one."""
+    answers, impossible = record.get("answers"), record.get("is_impossible")
     if impossible is True:
         return []
-    if isinstance(given, dict):  # a list each, as in `datasets`
-        texts, starts = given.get("text"), given.get("answer_start")
+    if isinstance(answers, dict):  # lists of texts and of starts, as in `datasets`
+        texts, starts = answers.get("text"), answers.get("answer_start")
         if not isinstance(texts, list) or not isinstance(starts, list) or len(texts) != len(starts):
             raise ValueError("has answers without as many texts as starts")
-        given = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
-    if given is None or (given == [] and impossible is False):
+        answers = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
+    if answers is None or (answers == [] and impossible is False):
         return None
-    if not isinstance(given, list):
+    if not isinstance(answers, list):
         raise ValueError("has answers that are no list")
-    return [_raw_answer(answer) for answer in given]
+    return [_raw_answer(answer) for answer in answers]
 
 
 def _raw_answer(answer: Any) -> RawAnswer:
@@ -154,17 +155,17 @@ def _raw_answer(answer: Any) -> RawAnswer:
     return text, start
 
 
-def _nearest(text: str, start: int, passage: str) -> int:
-    """Where a text stands nearest to where it should; -1 if nowhere."""
-    start = min(max(start, 0), len(passage))
-    before, after = passage.rfind(text, 0, start + len(text)), passage.find(text, start)
+def _nearest(text: str, start: int, context: str) -> int:
+    """The occurrence of a text nearest to `start`; -1 if there is none."""
+    start = min(max(start, 0), len(context))
+    before, after = context.rfind(text, 0, start + len(text)), context.find(text, start)
     if before < 0 or after < 0:
         return max(before, after)
     return before if start - before <= after - start else after
 
 
-def _record(line: str) -> bool:
-    """Whether a line is a whole record, so that the file is JSON lines under another name."""
+def _is_record(line: str) -> bool:
+    """Whether a line is a whole record, so that a .json file is really JSON lines."""
     try:
         return "question" in dict(parse_json(line, ""))
     except (TextError, TypeError, ValueError):

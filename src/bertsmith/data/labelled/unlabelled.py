@@ -1,6 +1,6 @@
-"""Unlabelled: texts that a taught model is asked about, read from every kind of file that it can be taught from.
+"""Unlabelled inputs of a fine-tuned model, read from every kind of file that it can be trained on.
 
-Labels that stand beside the texts are not read. Nothing is dropped: every row gets its answer, and a bad row is named.
+Labels in the files are ignored. Nothing is dropped: every row gets its prediction, and a bad row is refused by name.
 """
 
 import io
@@ -15,7 +15,9 @@ from typing import Any
 from bertsmith.data.corpus import encoding
 from bertsmith.data.corpus.lines import READ_ERRORS, read_error
 from bertsmith.data.corpus.sources import COMPRESSIONS, Source
-from bertsmith.data.labelled import conll, reader, squad, treebank
+from bertsmith.data.labelled import conll, squad, treebank
+from bertsmith.data.labelled.bad_rows import BadRows
+from bertsmith.data.labelled.column_names import CLASS_COLUMNS, COLUMN_NAMES, MULTI_LABEL_COLUMNS
 from bertsmith.data.labelled.inputs import (
     PAIRS,
     PEEK,
@@ -31,19 +33,13 @@ from bertsmith.data.labelled.inputs import (
     require_string,
     sentences,
 )
-from bertsmith.data.labelled.tables import KINDS, BadRows, Table, find_source, open_table, read_lines
+from bertsmith.data.labelled.lines import read_lines
+from bertsmith.data.labelled.sources import find_source
+from bertsmith.data.labelled.tables import KINDS, Table, open_table
 from bertsmith.errors import TextError
 
-CONLL_SUFFIXES = (
-    ".conll",
-    ".conll2003",
-    ".conllu",
-    ".bio",
-    ".iob",
-    ".iob2",
-    ".ner",
-)  # endings of files of words with tags
-UNPACKED_FIRST = 1 << 25  # bytes of a packed file that is unpacked once before a model reads it: a matter of seconds
+CONLL_SUFFIXES = (".conll", ".conll2003", ".conllu", ".bio", ".iob", ".iob2", ".ner")
+UNPACKED_FIRST = 1 << 25  # bytes of a compressed file that is checked whole before a model reads it: takes seconds
 TRAINED_TO = {
     "classify": "to classify texts",
     "number": "to give texts a number",
@@ -54,32 +50,32 @@ TRAINED_TO = {
     "pairs": "to compare texts",
 }
 
-Record = tuple[str, Mapping[str, Any]]  # its place, and its values by name
+Record = tuple[str, Mapping[str, Any]]  # its location, and its values by name
 Notify = Callable[[str], object]
 
 
 def examples(inputs: Sequence[str], trained_on: TrainedOn, notify: Notify = lambda _: None) -> Iterator[Input]:
-    """What the model is asked, from files, from standard input, or from texts that are given in place of files."""
+    """The model's inputs, from files, from standard input, or from texts given instead of files."""
     for name in inputs or ["-"]:
         yield from _read_inputs(name, trained_on, notify)
 
 
 def texts(inputs: Sequence[str], notify: Notify = lambda _: None) -> Iterator[str]:
     """The texts of files, or of standard input: a line each, a column of a table, or a field of JSON lines."""
-    learnt = TrainedOn(kind="classify")
+    trained_on = TrainedOn(kind="classify")
     for name in inputs or ["-"]:
-        for place, record in _records(name, learnt, notify, single=True):
-            yield require_string(first_value(record, SINGLES), place, "text")
+        for location, record in _records(name, trained_on, notify, single=True):
+            yield require_string(first_value(record, SINGLES), location, "text")
 
 
 class LiteralText(str):
-    """A text that was given as such, whatever it looks like."""
+    """An argument that is a text, even if it looks like a file's name."""
 
     __slots__ = ()
 
 
 def check_files(inputs: Sequence[str]) -> None:
-    """All files are there and unpack to no more than text does, before any work is done."""
+    """Refuse files that are missing, or that unpack to far more than text does, before any work is done."""
     for name in inputs:
         if name != "-" and not is_text(name):
             try:
@@ -88,13 +84,13 @@ def check_files(inputs: Sequence[str]) -> None:
                 remedy = error.parts[2] or ("" if Path(name).suffix else "A text goes after --text")
                 raise TextError(error.location, error.fact, remedy) from None
             if found.compression and found.size <= UNPACKED_FIRST:
-                with suppress(*READ_ERRORS):  # the reader proper tells of it
+                with suppress(*READ_ERRORS):  # the reader reports it
                     for _ in found.blocks(lambda _: None):
                         pass
 
 
 def is_text(name: str) -> bool:
-    """Whether an argument is a text and not the name of a file: it has blanks, and no file's ending."""
+    """Whether an argument is a text and not a file's name: it has spaces, and no file's ending."""
     if isinstance(name, LiteralText):
         return True
     if name == "-" or not any(map(str.isspace, name.strip())):
@@ -108,7 +104,7 @@ def is_text(name: str) -> bool:
 
 
 def every_line(name: str) -> Iterator[str]:
-    """Every line of a file, or of standard input as it comes; those with nothing in them, too."""
+    """Every line of a file, or of standard input as it arrives; blank ones too."""
     if name != "-":
         last = None
         for _, line, _ in read_lines(find_source(Path(name))):
@@ -124,64 +120,65 @@ def every_line(name: str) -> Iterator[str]:
 # ------------------------------------------------------------------------------------------------ files
 
 
-def _read_inputs(name: str, learnt: TrainedOn, say: Notify) -> Iterator[Input]:
+def _read_inputs(name: str, trained_on: TrainedOn, notify: Notify) -> Iterator[Input]:
     if is_text(name):
-        yield make_example(f"'{name[:40]}'", _line(name, f"'{name[:40]}'", learnt), learnt, {})
+        location = f"'{name[:40]}'"
+        yield make_example(location, _line(name, location, trained_on), trained_on, {})
         return
     if name == "-":
         rows = _standard_input()
-        ahead = list(islice(rows, 1)) if learnt.kind == "tag" else []
-        if ahead and is_conll([ahead[0][1]], learnt.tags):
-            yield from sentences(chain(ahead, rows), "standard input", learnt)
+        head = list(islice(rows, 1)) if trained_on.kind == "tag" else []
+        if head and is_conll([head[0][1]], trained_on.tags):
+            yield from sentences(chain(head, rows), "standard input", trained_on)
             return
-        for number, line in chain(ahead, rows):
+        for number, line in chain(head, rows):
             if line:
-                place = f"standard input:{number}"
-                yield make_example(place, _line(line, place, learnt), learnt, {})
+                location = f"standard input:{number}"
+                yield make_example(location, _line(line, location, trained_on), trained_on, {})
         return
     file = find_source(Path(name))
     if file.kind == treebank.ENDING:
         yield from treebank.read(file, BadRows("fail"))[0]
         return
     table = file.kind in (".jsonl", ".ndjson", ".json", ".parquet", ".csv")
-    if not table and (file.kind in CONLL_SUFFIXES or learnt.kind == "tag"):
-        head = [line for _, line, _ in islice(read_lines(file), PEEK)]
-        if file.kind in CONLL_SUFFIXES or is_conll(head, learnt.tags):
-            if learnt.kind != "tag":
-                raise _wrong_task_error(name, "words with tags", learnt.kind)
-            yield from sentences(((number, line) for number, line, _ in read_lines(file)), name, learnt)
+    if not table and (file.kind in CONLL_SUFFIXES or trained_on.kind == "tag"):
+        lines = [line for _, line, _ in islice(read_lines(file), PEEK)]
+        if file.kind in CONLL_SUFFIXES or is_conll(lines, trained_on.tags):
+            if trained_on.kind != "tag":
+                raise _wrong_task_error(name, "words with tags", trained_on.kind)
+            yield from sentences(((number, line) for number, line, _ in read_lines(file)), name, trained_on)
             return
     if file.kind == ".json" and is_squad(file):
-        if learnt.kind != "answer":
-            raise _wrong_task_error(name, "questions about passages, as SQuAD does,", learnt.kind)
+        if trained_on.kind != "answer":
+            raise _wrong_task_error(name, "questions about passages, as SQuAD does,", trained_on.kind)
         yield from questions(file)
         return
     names: Names = {}
-    for place, record in _records(name, learnt, say):
-        yield make_example(place, record, learnt, names)
+    for location, record in _records(name, trained_on, notify):
+        yield make_example(location, record, trained_on, names)
 
 
-def _records(name: str, learnt: TrainedOn, say: Notify, *, single: bool = False) -> Iterator[Record]:
-    """Rows as records; those of lines and of tables have their texts under the names that are always known."""
+def _records(name: str, trained_on: TrainedOn, notify: Notify, *, single: bool = False) -> Iterator[Record]:
+    """Rows as records; texts of lines and of tables are under the names `text` and `second`."""
     if name != "-" and not is_text(name):
         file = find_source(Path(name))
         if file.kind in (".tsv", ".csv", ".parquet", ".jsonl", ".ndjson", ".json"):
-            yield from _rows(file, learnt, say, single=single)
+            yield from _rows(file, trained_on, notify, single=single)
             return
-        found = _read(file)
+        lines = _read(file)
     else:
-        found = _standard_input() if name == "-" else iter([(0, name)])
+        lines = _standard_input() if name == "-" else iter([(0, name)])
     shown = {"-": "standard input"}.get(name, name)
-    for number, line in found:
+    for number, line in lines:
         if line:
-            place = f"{shown}:{number}" if number else f"'{name[:40]}'"
-            yield place, _line(line, place, learnt, single=single)
+            location = f"{shown}:{number}" if number else f"'{name[:40]}'"
+            yield location, _line(line, location, trained_on, single=single)
 
 
 def _read(file: Source) -> Iterator[tuple[int, str]]:
     """The lines of a file, unpacked as they are read."""
     try:
-        with file.opened() as found, io.TextIOWrapper(io.BufferedReader(_Raw(found))) as stream:
+        with file.opened() as raw, io.TextIOWrapper(io.BufferedReader(_RawStream(raw))) as stream:
             first = next(file.blocks(lambda _: None), b"")
             stream.reconfigure(encoding=file.encoding or encoding.wide(first) or encoding.UTF8)
             yield from _numbered(stream)
@@ -191,8 +188,8 @@ def _read(file: Source) -> Iterator[tuple[int, str]]:
         raise read_error(file.name, error) from None
 
 
-class _Raw(io.RawIOBase):
-    """Anything that can be read, as Python's own streams are: what unpacks Zstandard is no such stream."""
+class _RawStream(io.RawIOBase):
+    """Anything with a `read`, as one of Python's own streams: the Zstandard stream is none."""
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
@@ -201,9 +198,9 @@ class _Raw(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        some = self.stream.read(len(buffer))
-        buffer[: len(some)] = some
-        return len(some)
+        data = self.stream.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def _standard_input() -> Iterator[tuple[int, str]]:
@@ -220,75 +217,76 @@ def _numbered(stream: Iterable[str]) -> Iterator[tuple[int, str]]:
     return ((number, line.strip("\r\n\ufeff")) for number, line in enumerate(stream, 1))
 
 
-def _line(line: str, place: str, learnt: TrainedOn, *, single: bool = False) -> Mapping[str, Any]:
-    """A line as a record: a JSON object as it is, another as its text, cut at a tab where a pair is asked for."""
+def _line(line: str, location: str, trained_on: TrainedOn, *, single: bool = False) -> Mapping[str, Any]:
+    """A line as a record: a JSON object, or a text, which is split at a tab where the model takes pairs."""
     if line.startswith("{"):
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):
-            raise TextError(place, "is not JSON", "A line that begins with { is read as JSON") from None
+            raise TextError(location, "is not JSON", "A line that begins with { is read as JSON") from None
         return {"text": None, **record}
     before, tab, after = line.partition("\t")
-    one = single or (learnt.kind in ("classify", "number", "labels") and len(learnt.texts) == 1)
+    one = single or (trained_on.kind in ("classify", "number", "labels") and len(trained_on.texts) == 1)
     return {"text": before, "second": after} if tab and not one else {"text": line}
 
 
-def _rows(file: Source, learnt: TrainedOn, say: Notify, *, single: bool) -> Iterator[Record]:
-    """The rows of a table. Which columns hold the texts is settled by the first rows, and said if it was guessed."""
-    known = {*reader.COLUMN_NAMES, *squad.HEADINGS, *conll.WORD_COLUMNS, "text", "second", *learnt.texts}
+def _rows(file: Source, trained_on: TrainedOn, notify: Notify, *, single: bool) -> Iterator[Record]:
+    """The rows of a table. The columns of the texts are found by the first rows; a guess is reported."""
+    known = {*COLUMN_NAMES, *squad.HEADINGS, *conll.WORD_COLUMNS, "text", "second", *trained_on.texts}
     table = open_table(file, known)
-    wanted, changed = table.columns, dict[str, str]()
-    if single or learnt.kind in ("classify", "number", "labels", "pairs"):
-        own = _texts(table, learnt, single=single)
-        if own:  # else each row is looked at by itself, and the first without a text is named
-            if learnt.texts and own != learnt.texts:
-                say(f"{file.name}: texts from {_listed(own)}; the model learnt from {_listed(learnt.texts)}")
-            elif not learnt.texts and not _usual(own):
-                say(f"{file.name}: texts from {_listed(own)}")
-            changed, wanted = dict(zip(own, ("text", "second"), strict=False)), own
-    for place, row in table.rows(wanted, BadRows("fail")):
-        yield place, {changed.get(name, name): row[name] for name in wanted if row[name] is not None or changed}
+    wanted, renamed = table.columns, dict[str, str]()
+    if single or trained_on.kind in ("classify", "number", "labels", "pairs"):
+        columns = _text_columns(table, trained_on, single=single)
+        if columns:  # else each row is checked by itself, and the first without a text is refused
+            if trained_on.texts and columns != trained_on.texts:
+                trained = _listed(trained_on.texts)
+                notify(f"{file.name}: texts from {_listed(columns)}; the model was trained on {trained}")
+            elif not trained_on.texts and not _is_usual(columns):
+                notify(f"{file.name}: texts from {_listed(columns)}")
+            renamed, wanted = dict(zip(columns, ("text", "second"), strict=False)), columns
+    for location, row in table.rows(wanted, BadRows("fail")):
+        yield location, {renamed.get(name, name): row[name] for name in wanted if row[name] is not None or renamed}
 
 
-def _texts(table: Table, learnt: TrainedOn, *, single: bool) -> tuple[str, ...]:
-    """The columns of the texts: those that the model learnt from, those with a usual name, those with words in them."""
-    there = {name.casefold(): name for name in table.columns}
-    count = 1 if single else len(learnt.texts)
-    if learnt.texts and all(name.casefold() in there for name in learnt.texts):
-        return tuple(there[name.casefold()] for name in learnt.texts)
+def _text_columns(table: Table, trained_on: TrainedOn, *, single: bool) -> tuple[str, ...]:
+    """The columns of the texts: those of the training data, those with a usual name, or those of several words."""
+    by_name = {name.casefold(): name for name in table.columns}
+    count = 1 if single else len(trained_on.texts)
+    if trained_on.texts and all(name.casefold() in by_name for name in trained_on.texts):
+        return tuple(by_name[name.casefold()] for name in trained_on.texts)
     groups: list[Sequence[str]] = [
         *(PAIRS if count != 1 else []),
         *([(name,) for name in SINGLES] if count != 2 else []),
     ]
     for group in groups:
-        if all(name in there for name in group):
-            return tuple(there[name] for name in group)
-    others = {*reader.CLASS_COLUMNS, *reader.MULTI_LABEL_COLUMNS, "id", "idx", "index"}
+        if all(name in by_name for name in group):
+            return tuple(by_name[name] for name in group)
+    others = {*CLASS_COLUMNS, *MULTI_LABEL_COLUMNS, "id", "idx", "index"}
     free = [name for name in table.columns if name.casefold() not in others]
-    wordy = [name for name in free if _wordy([row.get(name) for row in table.head])]
+    wordy = [name for name in free if _is_wordy([row.get(name) for row in table.head])]
     if 1 <= len(wordy) <= 2 and len(wordy) == (count or len(wordy)):
         return tuple(wordy)
     if len(free) == 1 and count != 2:
         return tuple(free)
-    if table.source.kind in (".jsonl", ".ndjson", ".json") and not learnt.texts:
+    if table.source.kind in (".jsonl", ".ndjson", ".json") and not trained_on.texts:
         return ()
     columns = ", ".join(table.columns) + ("" if table.has_header else " (there is no header)")
-    remedy = f"Name them {_listed(learnt.texts)}, as where the model learnt" if learnt.texts else "Name one 'text'"
+    remedy = f"Name them {_listed(trained_on.texts)}, as in training" if trained_on.texts else "Name one 'text'"
     raise TextError(table.name, f"which columns hold the texts cannot be guessed from {columns}", remedy)
 
 
-def _usual(names: tuple[str, ...]) -> bool:
+def _is_usual(names: tuple[str, ...]) -> bool:
     lower = tuple(name.casefold() for name in names)
     return lower in PAIRS or (len(lower) == 1 and lower[0] in SINGLES)
 
 
-def _wordy(values: Sequence[Any]) -> bool:
-    some = [value for value in values if value is not None]
-    return bool(some) and all(isinstance(one, str) for one in some) and any(" " in one.strip() for one in some)
+def _is_wordy(values: Sequence[Any]) -> bool:
+    texts = [value for value in values if value is not None]
+    return bool(texts) and all(isinstance(text, str) for text in texts) and any(" " in text.strip() for text in texts)
 
 
 def _wrong_task_error(name: str, holds: str, kind: str) -> TextError:
-    return TextError(name, f"holds {holds} and the model was taught {TRAINED_TO[kind]}", "Give it another file")
+    return TextError(name, f"holds {holds} and the model was trained {TRAINED_TO[kind]}", "Give it another file")
 
 
 def _listed(names: Sequence[str]) -> str:

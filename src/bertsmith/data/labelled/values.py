@@ -1,21 +1,22 @@
-"""What a cell of a labelled table says: a number, yes or no, several labels, or nothing."""
+"""Values of cells in labelled tables: missing, a number, a flag (0 or 1), or several labels."""
 
 from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
-MISSING = {"", "nan", "<na>", "null"}  # as pandas and databases write that nobody has said
-YES, NO = {"1", "1.0", "true"}, {"0", "0.0", "false"}
+MISSING = {"", "nan", "<na>", "null"}  # as pandas and databases write a missing value
+TRUE, FALSE = {"1", "1.0", "true"}, {"0", "0.0", "false"}
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a label is none."""
+    """Whether a cell holds no label."""
     if isinstance(value, str):
         return value.strip().casefold() in MISSING
     return value is None or (isinstance(value, float) and value != value)
 
 
 def is_number(value: Any) -> bool:
+    """Whether a value is a finite number, or its text."""
     try:
         return not isinstance(value, bool) and isfinite(float(value))
     except (TypeError, ValueError, OverflowError):
@@ -23,13 +24,13 @@ def is_number(value: Any) -> bool:
 
 
 def parse_flag(value: Any) -> bool | None:
-    """Whether a label is given, of a column of 0 and 1; None where the cell holds anything else."""
+    """The flag in a cell of a column of 0 and 1; None where the cell holds anything else."""
     plain = str(value).strip().casefold() if isinstance(value, str | int | float) else ""
-    return True if plain in YES else False if plain in NO else None
+    return True if plain in TRUE else False if plain in FALSE else None
 
 
 def split_labels(value: Any, separator: str | None) -> list[Any]:
-    """Several labels of one cell: a list, a list that was written as a text, or parts with a mark between them."""
+    """The labels in one cell: a list, a list written as text, or parts with a separator between them."""
     if isinstance(value, list):
         return value
     if not isinstance(value, str):

@@ -1,23 +1,23 @@
-"""Dealing sequences out into batches of a fixed number of tokens, with hardly a gap left at the end of each."""
+"""Bin packing: sequences into batches of a fixed number of tokens, with hardly a gap left at the end of each."""
 
 from itertools import product
 
 import numpy as np
 
-from bertsmith.data.packing.plan import Int64Array
+from bertsmith.data.packing.sequences import Int64Array
 
-# How many of a batch's last sequences may be exchanged, and for how many of the next: a look first, then a search.
+# How many of a batch's last sequences may be swapped, and with how many of the next: a quick look, then a search.
 SWAP_WINDOWS = ((1, 128), (16, 256))
 
 
 def pack_by_splitting(
     lengths: Int64Array, tokens: int, max_sequences: int, min_tokens: int = 1
 ) -> tuple[Int64Array, Int64Array]:
-    """Deal by cutting: the sequence that does not fit any more is cut in two, and each half is a sequence of its own.
+    """Batches by splitting: the sequence that does not fit any more is cut in two, each half a sequence.
 
-    Gives the sequence that each batch begins with, and how many of its text tokens the batch before has had; one entry
-    more than there are batches. No batch has more than `most` sequences, and no cut leaves fewer than `least` text
-    tokens before it. What the last batch would lack, all lack a little of.
+    Returns the first sequence of each batch, and how many of its text tokens are in the batch before; one entry more
+    than there are batches. No batch has more than `max_sequences` sequences, and no cut leaves fewer than `min_tokens`
+    text tokens before it. The gap of the last batch is spread over all batches.
     """
     ends = np.cumsum(lengths)
     count, total = len(lengths), int(ends[-1])
@@ -41,10 +41,10 @@ def pack_by_splitting(
 def pack_by_swapping(
     lengths: Int64Array, slack: Int64Array, tokens: int, max_sequences: int
 ) -> tuple[Int64Array, Int64Array]:
-    """Deal whole sequences: one of a batch's last is exchanged for one further on, so that the sum comes out right.
+    """Batches of whole sequences: one of a batch's last is swapped with a later one, so that the lengths add up.
 
-    Gives the order of the sequences, and the place in it where each batch begins; one entry more than there are
-    batches. A batch may be too long by what its sequences have to spare, and has at most `most` of them.
+    Returns the order of the sequences, and the index in it where each batch begins; one entry more than there are
+    batches. A batch may be too long by the slack of its sequences, and has at most `max_sequences` of them.
     """
     order, lengths, least = np.arange(len(lengths)), lengths.copy(), lengths - slack
     ends, least_ends = np.cumsum(lengths), np.cumsum(least)
@@ -80,7 +80,7 @@ def pack_by_swapping(
 def _balance(
     order: Int64Array, lengths: Int64Array, least: Int64Array, begins: Int64Array, tokens: int, last: int = 32
 ) -> None:
-    """Exchange sequences among the last batches, which had few to choose from, until all are near the mean."""
+    """Swap sequences among the last batches, which had few to choose from, until all are near the mean."""
     begins = begins[-last - 1 :]
     rows = np.arange(begins[0], begins[-1])
     owner = np.repeat(np.arange(len(begins) - 1), np.diff(begins))

@@ -1,4 +1,4 @@
-"""Nearby: which of many rising numbers is the first behind a place, looked up beside it instead of among all."""
+"""A sorted index: `searchsorted` in many ascending numbers, by a table of first guesses instead of bisection."""
 
 import numpy as np
 from jaxtyping import Int32, Int64
@@ -6,10 +6,10 @@ from numpy import ndarray
 
 
 class SortedIndex:
-    """Where units of text begin, and the end. A search among all takes three times as long, as most of it is waiting.
+    """The starts of text units, and the end. Bisection takes three times as long, most of it waiting for memory.
 
-    The places are parted into stretches, in each of which about one unit begins. Of every stretch the first unit is
-    kept, and from there on one after the other is tried.
+    Positions are divided into buckets in which about one unit begins. The first unit of each bucket is stored, and the
+    search steps on from there.
     """
 
     def __init__(self, numbers: Int64[ndarray, "N"]) -> None:
@@ -19,7 +19,7 @@ class SortedIndex:
         self._firsts: Int32[ndarray, ...] = np.cumsum(begun, dtype=np.int32 if len(numbers) < 1 << 31 else np.int64)
 
     def searchsorted(self, queries: Int64[ndarray, "N"]) -> Int64[ndarray, "N"]:
-        """How many numbers do not lie behind each place: `np.searchsorted(numbers, places, side="right")`."""
+        """How many numbers are at or before each position: `np.searchsorted(numbers, positions, side="right")`."""
         inside = np.minimum(queries, self.last - 1)
         found = self._firsts[inside >> self._bits].astype(np.int64)
         late = np.flatnonzero(self.values[found] <= inside)

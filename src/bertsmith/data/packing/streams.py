@@ -1,4 +1,7 @@
-"""Streams: a text as several that are read side by side, each batch going on where the one before it ended."""
+"""Streams for truncated BPTT: the text in parallel streams, each batch continuing where the one before ended.
+
+Zaremba et al. 2014, section 4.1.
+"""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -6,46 +9,43 @@ from functools import lru_cache
 import numpy as np
 from jaxtyping import Int32, Int64
 
-from bertsmith.data.packing.plan import Int64Array, TokenSource
+from bertsmith.data.packing.sequences import Int64Array, TokenSource
 from bertsmith.errors import RecipeError, RunError, TextError
 from bertsmith.random_bits import DOCUMENT, WALK, mix, permute, uniform
 
-MIN_BATCHES = (
-    16  # batches that a stream of validation text has at least: the fewer streams, the more has been read before
-)
+MIN_BATCHES = 16  # of a stream of validation text: the fewer streams, the longer the context of each token
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamBatch:
-    """What a batch has of every stream, one behind the other: so many tokens each, and the token behind each of them.
+    """A batch of n tokens of every stream, stream after stream, and the token that follows each of them.
 
-    Filler stands only where a stream has come to its end: what it is followed by is -100.
+    Where a stream has ended there is filler, whose targets are -100.
     """
 
     ids: Int32[np.ndarray, "T"]
     targets: Int64[np.ndarray, "T"]
-    stream_positions: Int32[np.ndarray, "B"]  # of each first token in its stream; nought where one begins, or is to
+    stream_positions: Int32[np.ndarray, "B"]  # of each first token in its stream; 0 where a stream begins or is reset
     real_tokens: int  # tokens that are not filler
 
 
 @dataclass(frozen=True)
 class _DocumentOrder:
-    """All documents in the order of an epoch, each behind its frame."""
+    """All documents in the order of an epoch, each after its separator."""
 
-    starts: Int64Array  # where each begins in the chain, its frame first, and the end
+    starts: Int64Array  # where each document begins in this order, its separator first, and the end
     corpus_starts: Int64Array  # and where in the corpus
 
 
 class Streams:
-    """Batches by position, which is `epoch << 32 | index`. A pure function, as all that gives batches.
+    """Batches by position, which is `epoch << 32 | index`; a pure function.
 
-    All documents of an epoch stand one behind the other, each behind the `frame` that parts it from the last: the
-    pieces that end a text and begin one. That is cut into as many streams as a batch has rows, and batch n has tokens
-    n * length to (n + 1) * length of each. Every token is read once an epoch, and every one but the first frame's is
-    guessed. At a batch a share of the streams is `fresh`: to be read as if it began there, since networks that never
-    begin come to lean on what they have added up over thousands of tokens, and begin badly (Melis et al. 2017,
-    section 4). Each epoch deals the documents anew; with `once` they stand as they are, in few and long streams, as
-    validation needs it. Zaremba et al. 2014, section 4.1.
+    All documents of an epoch are laid end to end, each after the `separator`: the tokens that end a text and begin one.
+    This text is cut into as many streams as a batch has rows, and batch n has tokens n * length to (n + 1) * length of
+    each. Every token is read once an epoch, and every one except the first separator is predicted. In each batch the
+    state of a share of the streams is reset (`state_reset`): networks that never start from zero come to rely on states
+    accumulated over thousands of tokens, and predict the beginning of a text badly (Melis et al. 2017, section 4). Each
+    epoch shuffles the documents; with `once` they keep their order, in few and long streams, as validation needs it.
     """
 
     def __init__(
@@ -64,11 +64,8 @@ class Streams:
             fact = f"batch_tokens = {tokens} is no whole number of streams of {length} tokens each"
             raise RecipeError("data", fact, f"Use {tokens // length * length} or {(tokens // length + 1) * length}")
         self.source, self.length, self.seed, self.once = source, length, seed, once
-        self.separator, self.padding_id, self.state_reset = (
-            np.array(separator, np.int32),
-            padding_id,
-            0.0 if once else state_reset,
-        )
+        self.separator, self.padding_id = np.array(separator, np.int32), padding_id
+        self.state_reset = 0.0 if once else state_reset
         sentences = np.concatenate([[0], source.sentence_ends])
         self.documents: Int64Array = sentences[np.concatenate([[0], source.document_ends])]
         if len(self.documents) == 1:
@@ -92,19 +89,19 @@ class Streams:
                 f"an epoch has only {self.batches()} batches",
                 "Is this the text, the length and the number of tokens that the run began with?",
             )
-        place = index * self.length
-        within = place + np.arange(self.length + 1)
-        places = np.arange(self.streams)[:, None] * self.stream_length + within  # B L+1, in the chain
-        # Behind its last token a stream has the first of the next: text that follows it all the same.
-        there = (within[None, :-1] < self.stream_length) & (places[:, :-1] < self.total_tokens)
-        found = self._read(epoch, np.minimum(places, self.total_tokens).ravel()).reshape(places.shape)
-        ids, following = found[:, :-1], found[:, 1:].astype(np.int64)
-        begins = uniform(int(mix(self.seed, WALK, epoch, index)), np.arange(self.streams)) < self.state_reset
+        start = index * self.length
+        offsets = start + np.arange(self.length + 1)
+        positions = np.arange(self.streams)[:, None] * self.stream_length + offsets  # B L+1, in the document order
+        # After its last token a stream has the first of the next stream, which does follow it in the text.
+        real = (offsets[None, :-1] < self.stream_length) & (positions[:, :-1] < self.total_tokens)
+        tokens = self._read(epoch, np.minimum(positions, self.total_tokens).ravel()).reshape(positions.shape)
+        ids, targets = tokens[:, :-1], tokens[:, 1:].astype(np.int64)
+        reset = uniform(int(mix(self.seed, WALK, epoch, index)), np.arange(self.streams)) < self.state_reset
         return StreamBatch(
-            ids=np.where(there, ids, self.padding_id).astype(np.int32).ravel(),
-            targets=np.where(there, following, -100).ravel(),
-            stream_positions=np.where(begins, 0, place).astype(np.int32),
-            real_tokens=int(there.sum()),
+            ids=np.where(real, ids, self.padding_id).astype(np.int32).ravel(),
+            targets=np.where(real, targets, -100).ravel(),
+            stream_positions=np.where(reset, 0, start).astype(np.int32),
+            real_tokens=int(real.sum()),
         )
 
     def first_position(self) -> int:
@@ -116,11 +113,11 @@ class Streams:
         return position + 1 if index + 1 < self.batches() else (epoch + 1) << 32
 
     def batches(self) -> int:
-        """How many batches an epoch has."""
+        """The number of batches of an epoch."""
         return -(-self.stream_length // self.length)
 
     def epoch(self, position: int) -> float:
-        """How many epochs lie before the position."""
+        """The number of epochs before the position."""
         return (position >> 32) + (position & 0xFFFF_FFFF) / self.batches()
 
     def _order_documents(self, epoch: int) -> _DocumentOrder:
@@ -132,17 +129,17 @@ class Streams:
         return _DocumentOrder(np.concatenate([[0], np.cumsum(spans)]), self.documents[order])
 
     def _read(self, epoch: int, positions: Int64Array) -> Int32[np.ndarray, "N"]:
-        """The tokens at places of the chain. Behind the last document its frame's first piece ends it."""
-        chain = self._document_order(epoch)
-        document = np.minimum(np.searchsorted(chain.starts, positions, side="right") - 1, len(chain.corpus_starts) - 1)
-        inside = positions - chain.starts[document]
-        framed = (inside < len(self.separator)) | (positions == self.total_tokens)
+        """The tokens at positions of the document order. The last document ends with the separator's first token."""
+        order = self._document_order(epoch)
+        document = np.minimum(np.searchsorted(order.starts, positions, side="right") - 1, len(order.corpus_starts) - 1)
+        offset = positions - order.starts[document]
+        separates = (offset < len(self.separator)) | (positions == self.total_tokens)
         tokens = np.empty(len(positions), np.int32)
-        tokens[framed] = self.separator[np.where(positions == self.total_tokens, 0, inside)[framed]]
-        corpus = (chain.corpus_starts[document] + inside - len(self.separator))[~framed]
+        tokens[separates] = self.separator[np.where(positions == self.total_tokens, 0, offset)[separates]]
+        corpus = (order.corpus_starts[document] + offset - len(self.separator))[~separates]
         if len(corpus):
-            # Tokens that stand side by side in the corpus are fetched together.
+            # Neighbouring tokens of the corpus are fetched together.
             edges = np.flatnonzero(np.diff(corpus) != 1) + 1
             starts = np.concatenate([[0], edges])
-            tokens[~framed] = self.source.gather(corpus[starts], np.diff(np.append(starts, len(corpus))))
+            tokens[~separates] = self.source.gather(corpus[starts], np.diff(np.append(starts, len(corpus))))
         return tokens

@@ -1,4 +1,4 @@
-"""Deduplication: a packed set of 16-byte digests of the documents that were read before."""
+"""Deduplication: a compact set of the 16-byte digests of the documents read before."""
 
 from array import array
 from itertools import compress
@@ -6,9 +6,9 @@ from struct import unpack
 
 
 class DigestSet:
-    """A set of digests in two arrays of numbers, 24 to 48 bytes for each; Python's own set takes over 100.
+    """A set of digests in two arrays of integers, 24 to 48 bytes a digest; Python's own set takes over 100.
 
-    Open addressing with linear steps: a digest is already a good hash, so its own bits say where to look.
+    Open addressing with linear probing: a digest is already a good hash, so its low bits are the slot.
     """
 
     def __init__(self) -> None:
@@ -19,9 +19,9 @@ class DigestSet:
         return self._count
 
     def add(self, digest: bytes) -> bool:
-        """Put a digest of 16 bytes in; True if it was not there."""
+        """Add a digest of 16 bytes; True if it is new."""
         low, high = unpack("<QQ", digest)
-        if not self._put(low or 1, high):  # zero marks an empty place
+        if not self._put(low or 1, high):  # zero marks an empty slot
             return False
         self._count += 1
         if self._count * 3 > len(self._low) * 2:
@@ -30,13 +30,13 @@ class DigestSet:
 
     def _put(self, low: int, high: int) -> bool:
         lows, highs = self._low, self._high
-        last = len(lows) - 1
-        place = low & last
-        while found := lows[place]:
-            if found == low and highs[place] == high:
+        mask = len(lows) - 1
+        slot = low & mask
+        while stored := lows[slot]:
+            if stored == low and highs[slot] == high:
                 return False
-            place = (place + 1) & last
-        lows[place], highs[place] = low, high
+            slot = (slot + 1) & mask
+        lows[slot], highs[slot] = low, high
         return True
 
     def _grow(self) -> None:

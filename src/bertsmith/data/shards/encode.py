@@ -1,4 +1,4 @@
-"""Sentences into token ids, fast: most words of a text have been met before, so their ids are remembered."""
+"""Fast tokenisation of sentences: the ids of words are cached, since most words of a text recur."""
 
 import re
 import sys
@@ -15,12 +15,12 @@ from bertsmith.data.shards.encoded import EncodedDocuments
 from bertsmith.text.language import count_words
 from bertsmith.text.tokenizer import Tokenizer
 
-REMEMBERED = 1 << 18  # words, about 50 MB; of English text 4 to 8 words in a hundred are then not among them
-LONGEST = 32  # letters a word on average; text without spaces would fill the table with whole sentences
-PART = 1 << 14  # letters of a text that are looked at together
+REMEMBERED = 1 << 18  # cached words, about 50 MB; in English text 4 to 8 words in a hundred are then not cached
+LONGEST = 32  # characters a word on average; text without spaces would fill the cache with whole sentences
+PART = 1 << 14  # characters of a text that are split at a time
 OPENING = "\n"  # marks the first word of a text, which has no space before it and may have other ids
 ARRAYS = {"uint16": "H", "uint32": "I"}
-# Characters that BERT makes words of their own, as written in the tokenizer library.
+# Characters that BERT splits off as words, as in the tokenizer library.
 IDEOGRAPHS = re.compile(
     "([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002a6df"
     "\U0002a700-\U0002b73f\U0002b740-\U0002b81f\U0002b920-\U0002ceaf\U0002f800-\U0002fa1f])"
@@ -28,48 +28,45 @@ IDEOGRAPHS = re.compile(
 
 
 class Encoder:
-    """The tokenizer of a folder, with a memory for words.
+    """The tokenizer of a folder, with a cache of words.
 
-    Where a space always parts two tokens, a sentence's ids are those of its words one after the other. Then
-    only words not met before go to the tokenizer; the rest is a look into a table, begun anew when full.
+    Where no token spans a space, the ids of a sentence are those of its words one after the other. Then only new
+    words go to the tokenizer; the others come from the cache, which is emptied when full.
     """
 
     def __init__(self, folder: Path, dtype: str) -> None:
         self._tokenizer, self._array = Tokenizer.load(folder), ARRAYS[dtype]
         self._itemsize = array(self._array).itemsize
         description = files.read_json(folder / "tokenizer.json")
-        self._splits_on_spaces, self._punctuation, self._ideographs = (
-            splits_on_spaces(description),
-            splitting_punctuation(description),
-            splits_ideographs(description),
-        )
+        self._splits_on_spaces = splits_on_spaces(description)
+        self._punctuation, self._ideographs = splitting_punctuation(description), splits_ideographs(description)
         self._space = " " if space_sensitive(description) else ""
         self._cache: dict[str, bytes] = {}
 
     def encode(self, documents: Sequence[Sequence[str]]) -> EncodedDocuments:
-        """Documents, each a list of sentences, into one block; what has no tokens is dropped and counted."""
+        """The ids of documents, each a list of sentences; sentences without tokens are dropped and counted."""
         texts = [sentence for document in documents for sentence in document]
-        opens = [not self._space or place == 0 for document in documents for place in range(len(document))]
+        opens = [not self._space or number == 0 for document in documents for number in range(len(document))]
         words = [text.split() for text in texts]
         encoded = (
             self._encode_cached(texts, words, opens)
             if self._splits_on_spaces
             else self._encode_plain(self._with_spaces(texts, opens))
         )
-        measures = [
-            (len(ids) // self._itemsize, *((len(text), len(found)) if text.isascii() else _counted(text)))
+        sizes = [
+            (len(ids) // self._itemsize, *((len(text), len(found)) if text.isascii() else _bytes_and_words(text)))
             for ids, text, found in zip(encoded, texts, words, strict=True)
-        ]
+        ]  # tokens, bytes and words of each sentence
         lengths: list[int] = []
         rows: list[tuple[int, int, int]] = []
         start = 0
         for document in documents:
-            kept = [measure for measure in measures[start : start + len(document)] if measure[0]]
+            sentences = [size for size in sizes[start : start + len(document)] if size[0]]
             start += len(document)
-            if kept:
-                tokens, sizes, counts = zip(*kept, strict=True)
-                lengths += tokens
-                rows.append((len(kept), sum(sizes), sum(counts)))
+            if sentences:
+                token_counts, byte_counts, word_counts = zip(*sentences, strict=True)
+                lengths += token_counts
+                rows.append((len(sentences), sum(byte_counts), sum(word_counts)))
         return EncodedDocuments(
             b"".join(encoded),
             np.array(lengths, np.int32),
@@ -79,28 +76,28 @@ class Encoder:
         )
 
     def _with_spaces(self, texts: Sequence[str], opens: Sequence[bool]) -> list[str]:
-        """Texts with a space before each that opens no document, where a space is a part of the word behind it."""
+        """Texts with a space before each but a document's first, where a space is a part of the word after it."""
         return [text if first or not text else self._space + text for text, first in zip(texts, opens, strict=True)]
 
     def _encode_cached(self, texts: list[str], words: list[list[str]], opens: list[bool]) -> list[bytes]:
         """The ids of each text, from those of its words."""
-        # Two spaces, or other kinds of space, may be tokens of their own: such text takes the plain way.
+        # Two spaces, or other kinds of space, may be tokens: such texts go to the tokenizer whole.
         plain_spaces = [bool(found) and " ".join(found) == text for found, text in zip(words, texts, strict=True)]
-        parted = iter(self._split_words([text for text, plain in zip(texts, plain_spaces, strict=True) if plain]))
-        sentences = [next(parted) if plain else [] for plain in plain_spaces]
-        easy = [0 < len(text) <= LONGEST * len(found) for found, text in zip(sentences, texts, strict=True)]
-        known = [found for found, simple in zip(sentences, easy, strict=True) if simple]
-        for found, first in zip(known, compress(opens, easy), strict=True):
+        split = iter(self._split_words([text for text, plain in zip(texts, plain_spaces, strict=True) if plain]))
+        sentences = [next(split) if plain else [] for plain in plain_spaces]
+        cacheable = [0 < len(text) <= LONGEST * len(found) for found, text in zip(sentences, texts, strict=True)]
+        known = list(compress(sentences, cacheable))
+        for found, first in zip(known, compress(opens, cacheable), strict=True):
             found[0] = OPENING + found[0] if first else found[0]
         self._fill_cache(known)
-        look = self._cache.__getitem__
-        quick = (b"".join(map(look, found)) for found in known)
-        rest = [not simple for simple in easy]
-        plain = iter(self._encode_plain(self._with_spaces(list(compress(texts, rest)), list(compress(opens, rest)))))
-        return [next(quick if simple else plain) for simple in easy]
+        look_up = self._cache.__getitem__
+        cached = (b"".join(map(look_up, found)) for found in known)
+        rest = [not simple for simple in cacheable]
+        whole = iter(self._encode_plain(self._with_spaces(list(compress(texts, rest)), list(compress(opens, rest)))))
+        return [next(cached if simple else whole) for simple in cacheable]
 
     def _split_words(self, texts: list[str]) -> list[list[str]]:
-        """The words of each text, cut also where no space stands but tokens always part."""
+        """The words of each text, split also at punctuation and ideographs where tokens always end there."""
         if not (self._punctuation or self._ideographs):
             return [text.split(" ") for text in texts]
         if self._ideographs:
@@ -111,7 +108,7 @@ class Encoder:
         return [_words(line) for line in joined.split("\n")] if texts else []
 
     def _fill_cache(self, sentences: list[list[str]]) -> None:
-        """Make sure that every word of these sentences is known."""
+        """Make sure that every word of these sentences is cached."""
         words = set[str]().union(*sentences)
         new = list(words.difference(self._cache))
         if len(self._cache) + len(new) > REMEMBERED:
@@ -124,45 +121,38 @@ class Encoder:
 
 
 def splits_on_spaces(tokenizer: dict[str, Any]) -> bool:
-    """Whether a space always parts two tokens, so that no word's ids depend on its neighbours.
+    """Whether no token spans a space, so that the ids of a word do not depend on its neighbours.
 
-    Read from the tokenizer's own description; whatever is not known here counts as no.
+    Decided by the tokenizer's description; for any component that is not known here the answer is no.
     """
-    letters = {
-        "BertNormalizer",
-        "Lowercase",
-        "StripAccents",
-        "NFC",
-        "NFD",
-        "NFKC",
-        "NFKD",
-    }  # never look past a space
+    # Normalizers that change characters without looking past a space.
+    local = {"BertNormalizer", "Lowercase", "StripAccents", "NFC", "NFD", "NFKC", "NFKD"}
     match _steps(tokenizer.get("pre_tokenizer"), "pretokenizers"):
         case [{"type": "BertPreTokenizer"}]:
-            parted = True
-        case [{"type": "ByteLevel"} as split]:
-            parted = bool(split.get("use_regex", True))
-        case [{"type": "Metaspace"} as split] | [{"type": "WhitespaceSplit"}, {"type": "Metaspace"} as split]:
-            parted = bool(split.get("split", True)) and split.get("prepend_scheme", "always") == "always"
+            splits = True
+        case [{"type": "ByteLevel"} as step]:
+            splits = bool(step.get("use_regex", True))
+        case [{"type": "Metaspace"} as step] | [{"type": "WhitespaceSplit"}, {"type": "Metaspace"} as step]:
+            splits = bool(step.get("split", True)) and step.get("prepend_scheme", "always") == "always"
         case _:
-            parted = False
+            splits = False
     added = tokenizer.get("added_tokens") or []
     return (
-        parted
-        and all(step.get("type") in letters for step in _steps(tokenizer.get("normalizer"), "normalizers"))
+        splits
+        and all(step.get("type") in local for step in _steps(tokenizer.get("normalizer"), "normalizers"))
         and all(" " not in token["content"] and not token.get("rstrip") for token in added)
         and not tokenizer.get("model", {}).get("dropout")
     )
 
 
 def space_sensitive(tokenizer: dict[str, Any]) -> bool:
-    """Whether a word is told from the same word behind a space: sentences of a document are then parted by one."""
+    """Whether a word has other ids after a space: sentences of a document are then separated by one."""
     splits = _steps(tokenizer.get("pre_tokenizer"), "pretokenizers")
     return any(step.get("type") == "ByteLevel" and not step.get("add_prefix_space", True) for step in splits)
 
 
 def splitting_punctuation(tokenizer: dict[str, Any]) -> str:
-    """Punctuation that always parts two tokens as well: words without it are half as many to remember."""
+    """Punctuation at which tokens always end: words split there are half as many to cache."""
     kinds = [step.get("type") for step in _steps(tokenizer.get("normalizer"), "normalizers")]
     splits = [step.get("type") for step in _steps(tokenizer.get("pre_tokenizer"), "pretokenizers")]
     if splits != ["BertPreTokenizer"] or kinds not in ([], ["BertNormalizer"]):
@@ -172,7 +162,7 @@ def splitting_punctuation(tokenizer: dict[str, Any]) -> str:
 
 
 def splits_ideographs(tokenizer: dict[str, Any]) -> bool:
-    """Whether each Chinese character is a word of its own, which makes text without spaces easy to remember."""
+    """Whether each Chinese character is split off as a word, so that text without spaces can be cached, too."""
     splits = [step.get("type") for step in _steps(tokenizer.get("pre_tokenizer"), "pretokenizers")]
     match _steps(tokenizer.get("normalizer"), "normalizers"):
         case [{"type": "BertNormalizer", "handle_chinese_chars": True}]:
@@ -182,18 +172,18 @@ def splits_ideographs(tokenizer: dict[str, Any]) -> bool:
 
 
 def _spaced(text: str) -> str:
-    """With a space on both sides of every Chinese character; part by part, since the pieces take much memory."""
+    """The text with a space on both sides of every Chinese character; in parts, since the pieces take much memory."""
     parts = (text[start : start + PART] for start in range(0, len(text), PART))
     return "".join(" ".join(IDEOGRAPHS.split(part)) for part in parts)
 
 
-def _counted(text: str) -> tuple[int, int]:
-    """The bytes and the words of a text that is not plain English."""
+def _bytes_and_words(text: str) -> tuple[int, int]:
+    """The bytes and the words of a text that is not ASCII."""
     return len(text.encode()), count_words(text)
 
 
 def _words(line: str) -> list[str]:
-    """The words of a line; those of a giant one part by part, each spelt but once in memory."""
+    """The words of a line; those of a giant one in parts, equal words sharing memory."""
     if len(line) <= PART:
         return line.split()
     words: list[str] = []

@@ -1,4 +1,4 @@
-"""Some documents as token ids, on their way from a worker to the disk."""
+"""Encoded documents: their token ids, on the way from a worker to the disk."""
 
 from dataclasses import dataclass
 
@@ -9,16 +9,16 @@ from numpy import ndarray
 
 @dataclass(frozen=True)
 class EncodedDocuments:
-    """All tokens, how many each sentence has, and what each document is made of."""
+    """All tokens, the length of each sentence, and the size of each document."""
 
     tokens: bytes
     lengths: Int32[ndarray, "sentences"]
     documents: Int64[ndarray, "documents 3"]  # sentences, bytes of text, words
     dropped: int = 0  # sentences that had no tokens
-    empty: int = 0  # documents that had none
+    empty: int = 0  # documents that had no tokens
 
     def pack(self) -> tuple[tuple[bytes, bytes, bytes], tuple[int, int]]:
-        """The block as plain bytes and numbers, for a pipe."""
+        """The documents as plain bytes and numbers, for a pipe."""
         return (self.tokens, self.lengths.tobytes(), self.documents.tobytes()), (self.dropped, self.empty)
 
     @staticmethod
@@ -28,7 +28,7 @@ class EncodedDocuments:
         return EncodedDocuments(tokens, np.frombuffer(lengths, np.int32), rows, *counts)
 
     def split_last(self) -> tuple["EncodedDocuments", "EncodedDocuments"]:
-        """All documents but the last, and the last."""
+        """All documents except the last, and the last."""
         sentences = len(self.lengths) - int(self.documents[-1, 0])
         size = len(self.tokens) // int(self.lengths.sum()) * int(self.lengths[:sentences].sum())
         return (

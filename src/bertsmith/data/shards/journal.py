@@ -1,4 +1,4 @@
-"""How far an unfinished preparation has come: written down after every shard, so that it can go on."""
+"""The journal of an unfinished preparation, written after every shard, so that the work can be resumed."""
 
 import shutil
 from collections.abc import Iterator
@@ -9,12 +9,12 @@ from bertsmith import files
 from bertsmith.data.shards.shards import PREPARE_AGAIN
 from bertsmith.errors import FolderError
 
-FOLDER, NAME, FORMAT = "unfinished", "journal.json", "bertsmith-journal 2"
-DIGEST = 16
+FOLDER, NAME, FORMAT = "unfinished", "journal.json", "bertsmith-journal 3"
+DIGEST = 16  # bytes
 
 
 class Journal:
-    """A folder within the one being made: the state after the last shard, and all digests so far.
+    """A folder inside the prepared one: the state after the last shard, and the digests of all documents so far.
 
     An entry counts once its JSON is in place; the digests are written before it, one file for each entry.
     """
@@ -33,18 +33,19 @@ class Journal:
         elif found := [path.name for path in out.iterdir() if path.name != FOLDER]:
             raise FolderError(out, f"holds {found[0]!r}, so it is not a new folder", "Choose another folder")
         self.inputs = inputs
-        if not self.entries:  # nothing is lost by beginning anew, even with other text
+        if not self.entries:  # nothing is lost by starting again, even with other text
             with files.explain_os_errors(self.folder):
                 self.folder.mkdir(exist_ok=True)
             self._write()
 
     def record(self, state: dict[str, Any], digests: bytes) -> None:
-        """Make an entry: from here the work can go on."""
+        """Write an entry, from which the work can be resumed."""
         files.write(self.folder / f"{self.entries:06}.digests", digests)
         self.entries, self.state = self.entries + 1, state
         self._write()
 
     def digests(self) -> Iterator[bytes]:
+        """The digests of all documents so far."""
         for entry in range(self.entries):
             data = (self.folder / f"{entry:06}.digests").read_bytes()
             for start in range(0, len(data), DIGEST):
@@ -56,13 +57,14 @@ class Journal:
 
 
 def delete_journal(out: Path) -> None:
-    """The work is finished; its journal goes."""
+    """Remove the journal of a finished preparation."""
     shutil.rmtree(out / FOLDER, ignore_errors=True)
 
 
 def differences(before: dict[str, Any], now: dict[str, Any]) -> str:
-    """What is not the same, in words: `another tokenizer`, `valid=0.01 (now 0.05)`. Empty if all is."""
+    """The differences in words: `another tokenizer`, `validation_share=0.01 (now 0.05)`. Empty if there are none."""
+    if before.get("format") != now.get("format"):  # whose other keys have other names
+        return f"another version ({before.get('format')}, now {now.get('format')})"
     named = {"files": "other text", "tokenizer": "another tokenizer"}
     changed = [key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key)]
-    told = [named.get(key, f"{key}={before.get(key)} (now {now.get(key)})") for key in changed]
-    return ", ".join(told)
+    return ", ".join(named.get(key, f"{key}={before.get(key)} (now {now.get(key)})") for key in changed)

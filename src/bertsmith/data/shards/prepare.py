@@ -1,8 +1,8 @@
-"""Text is tokenised once, on all cores, into shards that training reads at any speed.
+"""Preparation: a corpus is tokenised once, on all cores, into shards for training and validation.
 
-Documents keep the order of the corpus; the second of two equal ones is dropped; a share of the text, chosen by
-what it says and not by where it stands, is kept apart for validation (`validation.py` says how). Killed at any
-moment and run again, the work goes on after the last finished shard, and what comes out is the same, byte for byte.
+Documents keep the order of the corpus; duplicates are dropped; a share of the text, chosen by its content and not by
+its position, is held out for validation (see `validation.py`). Killed at any moment and run again, the work resumes
+after the last finished shard, and the result is the same, byte for byte.
 """
 
 import fcntl
@@ -21,7 +21,7 @@ from bertsmith.data.shards.chunks import Chunk, chunks
 from bertsmith.data.shards.duplicates import DigestSet
 from bertsmith.data.shards.encoded import EncodedDocuments
 from bertsmith.data.shards.journal import Journal, delete_journal, differences
-from bertsmith.data.shards.shards import FORMAT, VERSION, Shards, token_dtype
+from bertsmith.data.shards.shards import Shards, token_dtype
 from bertsmith.data.shards.validation import choose_validation
 from bertsmith.data.shards.verification import verify
 from bertsmith.data.shards.workers import encode_all
@@ -29,24 +29,25 @@ from bertsmith.data.shards.writer import ShardWriter
 from bertsmith.errors import FolderError, RecipeError, RunError, TextError
 from bertsmith.text.tokenizer import Tokenizer
 
-SMALL = 1 << 20  # bytes of text that are encoded before workers have started
-COUNTING_SHARE = 0.1  # of the bar: the first reading of a large text, which only counts
+FORMAT = "bertsmith-summary 2"  # of `summary.json`: the keys of its inputs
+SMALL = 1 << 20  # bytes of text that are encoded faster than workers start
+COUNTING_SHARE = 0.1  # of the progress bar: the first reading of a large text, which only counts
 Progress = Callable[[float, int], object]  # the share of the text that is done, and the tokens so far
 
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What was read, and what became of it."""
+    """The counts of a preparation, as in `summary.json`."""
 
     documents: int  # read
     duplicates: int  # dropped: an earlier document had the same sentences
-    empty: int  # dropped: documents of no tokens
-    dropped: int  # sentences of no tokens
+    empty: int  # dropped: documents without tokens
+    dropped: int  # sentences without tokens
     train: dict[str, int]  # tokens, sentences, documents, bytes, words
     valid: dict[str, int]
-    text: dict[str, int]  # what reading replaced or skipped
+    corrections: dict[str, int]  # bad lines that were replaced or skipped, by kind
     seconds: float
-    already: bool = False  # the folder was there, made of the same text
+    reused: bool = False  # the folder existed, prepared from the same text
 
 
 def prepare(
@@ -54,35 +55,36 @@ def prepare(
     tokenizer: Tokenizer,
     out: Path | str,
     *,
-    valid: float = 0.01,
+    validation_share: float = 0.01,
     shard_tokens: int = 1 << 25,
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Summary:
-    """Tokenise a corpus into `out/train`, `out/valid` and `out/tokenizer`, or go on with what was begun."""
-    if not 0 <= valid < 1:
-        raise RecipeError("validation_share", f"{valid} is not a share", "Give a number from 0 to 1, such as 0.01")
+    """Tokenise a corpus into `out/train`, `out/valid` and `out/tokenizer`, or resume an interrupted preparation."""
+    if not 0 <= validation_share < 1:
+        fact = f"{validation_share} is not a share"
+        raise RecipeError("validation_share", fact, "Give a number from 0 to 1, such as 0.01")
     if workers is None:
         workers = _cores() if not 0 < corpus.bytes <= SMALL else 0
     elif workers < 0:
         raise RecipeError("workers", f"{workers} is too few", "Give 0 or more")
     out = Path(out)
-    inputs = _inputs(corpus, tokenizer) | {"valid": valid, "shard_tokens": shard_tokens}
-    if (out / "summary.json").exists():  # which comes last: any number of runs may read what is whole
+    inputs = _inputs(corpus, tokenizer) | {"validation_share": validation_share, "shard_tokens": shard_tokens}
+    if (out / "summary.json").exists():  # written last: a finished folder is read without a lock
         return _finished(out, inputs)
     with _lock_folder(out):
         if (out / "summary.json").exists():
             return _finished(out, inputs)
         work = Preparation(out, tokenizer, Journal(out, inputs))
         try:
-            work.run(corpus, valid, shard_tokens, workers, progress)
-            return work.finish(corpus, valid)
+            work.run(corpus, validation_share, shard_tokens, workers, progress)
+            return work.finish(corpus, validation_share)
         finally:
             work.close()
 
 
 class Preparation:
-    """A preparation under way: two growing splits, what has been counted, and the journal of both."""
+    """A preparation in progress: the two growing splits, the counts, and the journal."""
 
     def __init__(self, out: Path, tokenizer: Tokenizer, journal: Journal) -> None:
         self.out, self.tokenizer, self.journal = out, tokenizer, journal
@@ -90,9 +92,9 @@ class Preparation:
         self.train = ShardWriter(out / "train", state.get("train"))
         self.valid = ShardWriter(out / "valid", state.get("valid"))
         self.counts = Counter[str](state.get("counts", {}))
-        self.text: dict[str, int] = state.get("text", {})
+        self.corrections: dict[str, int] = state.get("corrections", {})
         self.started = time.monotonic() - state.get("seconds", 0.0)
-        self.pending: EncodedDocuments | None = None  # the last documents for training, kept back until more come
+        self.pending: EncodedDocuments | None = None  # the last training documents, one of which validation may need
         self.digests = bytearray()  # of the documents since the journal's last entry
         tokenizer.save(out / "tokenizer")
         for path in (out / "tokenizer").iterdir():
@@ -100,47 +102,50 @@ class Preparation:
         files.sync_folder(out / "tokenizer")
         files.sync_folder(out)
 
-    def run(self, corpus: Corpus, valid: float, shard_tokens: int, workers: int, progress: Progress | None) -> None:
+    def run(
+        self, corpus: Corpus, validation_share: float, shard_tokens: int, workers: int, progress: Progress | None
+    ) -> None:
         """Read, encode and write all documents that no finished shard holds."""
         seen = DigestSet()
         for digest in self.journal.digests():
             seen.add(digest)
-        reached = 0.0  # of the bar, by the first reading
+        counting = 0.0  # of the progress bar, taken by the first reading
 
         def counted(share: float) -> None:
-            nonlocal reached
+            nonlocal counting
             if progress and not self.journal.entries:
-                reached = COUNTING_SHARE
+                counting = COUNTING_SHARE
                 progress(COUNTING_SHARE * share, 0)
 
-        text = chunks(corpus, self.counts["documents"], seen, choose_validation(corpus, valid, counted))
+        validation = choose_validation(corpus, validation_share, counted)
+        text = chunks(corpus, self.counts["documents"], seen, validation)
         encoded = encode_all(text, self.out / "tokenizer", token_dtype(self.tokenizer.vocabulary), workers)
         with closing(encoded):
-            for chunk, (train, apart) in encoded:
+            for chunk, (train, valid) in encoded:
                 if len(train.documents):
                     self._flush_pending()
                     if self.train.open_tokens + self.valid.open_tokens >= shard_tokens:
                         self._close_shards()
                     self.pending = train
-                self.valid.add(apart)
-                self._count(chunk, train, apart)
+                self.valid.add(valid)
+                self._count(chunk, train, valid)
                 if progress:
-                    held = int(self.pending.lengths.sum()) if self.pending else 0
-                    share = reached + (1 - reached) * chunk.progress
-                    progress(share, self.train.total("tokens") + self.valid.total("tokens") + held)
+                    pending = int(self.pending.lengths.sum()) if self.pending else 0
+                    share = counting + (1 - counting) * chunk.progress
+                    progress(share, self.train.total("tokens") + self.valid.total("tokens") + pending)
 
-    def finish(self, corpus: Corpus, valid: float) -> Summary:
-        """Close the last shards, write both manifests and the summary, and forget the journal."""
-        if self.pending and valid and not self.valid.total("documents"):
+    def finish(self, corpus: Corpus, validation_share: float) -> Summary:
+        """Close the last shards, write both manifests and the summary, and delete the journal."""
+        if self.pending and validation_share and not self.valid.total("documents"):
             before, last = self.pending.split_last()
             if len(before.documents) or self.train.total("documents"):
-                self.pending = before  # what was kept apart had no tokens: the last document is for validation
+                self.pending = before  # the validation text had no tokens: the last document is for validation
                 self.valid.add(last)
         self._flush_pending()
         if not self.train.total("documents"):
-            place = corpus.files[0] if len(corpus.files) == 1 else f"{len(corpus.files)} files"
+            location = corpus.files[0] if len(corpus.files) == 1 else f"{len(corpus.files)} files"
             fact = f"no text to train on ({self.counts['documents']:,} documents read)"
-            raise TextError(place, fact, "Give more text")
+            raise TextError(location, fact, "Give more text")
         about = {
             "dtype": token_dtype(self.tokenizer.vocabulary),
             "vocabulary": self.tokenizer.vocabulary,
@@ -156,11 +161,11 @@ class Preparation:
             dropped=self.counts["dropped"],
             train=self.train.totals,
             valid=self.valid.totals,
-            text=self.text,
+            corrections=self.corrections,
             seconds=round(time.monotonic() - self.started, 1),
         )
-        told = {key: value for key, value in asdict(summary).items() if key != "already"}
-        files.write_json(self.out / "summary.json", told | {"inputs": self.journal.inputs})
+        counts = {key: value for key, value in asdict(summary).items() if key != "reused"}
+        files.write_json(self.out / "summary.json", counts | {"inputs": self.journal.inputs})
         delete_journal(self.out)
         return summary
 
@@ -174,14 +179,14 @@ class Preparation:
             self.pending = None
 
     def _close_shards(self) -> None:
-        """Close both shards and write down that all before is done."""
+        """Close both shards and write the journal."""
         self.train.close_shard()
         self.valid.close_shard()
         state = {
             "train": self.train.state,
             "valid": self.valid.state,
             "counts": self.counts,
-            "text": self.text,
+            "corrections": self.corrections,
             "seconds": time.monotonic() - self.started,
         }
         self.journal.record(state, bytes(self.digests))
@@ -193,45 +198,45 @@ class Preparation:
         self.counts["empty"] += chunk.empty + sum(block.empty for block in blocks)
         self.counts["dropped"] += sum(block.dropped for block in blocks)
         self.digests += chunk.digests
-        self.text = chunk.text
+        self.corrections = chunk.corrections
 
 
 def _inputs(corpus: Corpus, tokenizer: Tokenizer) -> dict[str, Any]:
-    """All that decides what comes out."""
+    """All inputs that the result depends on."""
     text = []
     for path in corpus.files:
         if path.is_file():
             found = path.stat()
             text.append([path.name, found.st_size, found.st_mtime_ns])
-        else:  # what comes through a pipe is never known to be the same
+        else:  # a pipe is never known to hold the same text
             text.append([path.name, 0, time.time_ns()])
-    settings = {key: getattr(corpus, key) for key in ("field", "policy", "layout", "longest")}
+    settings = {key: getattr(corpus, key) for key in ("field", "on_bad_line", "layout", "max_line_length")}
     if corpus.plain:
         settings["plain"] = True
     if corpus.max_characters is not None:
-        settings["most"] = corpus.max_characters
-    return {"format": f"{FORMAT} {VERSION}", "files": text, "tokenizer": tokenizer.fingerprint, **settings}
+        settings["max_characters"] = corpus.max_characters
+    return {"format": FORMAT, "files": text, "tokenizer": tokenizer.fingerprint, **settings}
 
 
 def _cores() -> int:
-    """How many processors this process may use."""
+    """The number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _finished(out: Path, inputs: dict[str, Any]) -> Summary:
-    """The summary of a folder that is whole already, if it was made of the same."""
-    told = files.read_json(out / "summary.json")
-    if changed := differences(told.pop("inputs", {}), inputs):
+    """The summary of a finished folder, if it was prepared from the same inputs."""
+    summary = files.read_json(out / "summary.json")
+    if changed := differences(summary.pop("inputs", {}), inputs):
         raise FolderError(out, f"was prepared with {changed}", "Choose another folder, or delete this one")
     for name in ("train", "valid"):
         verify(Shards(out / name)).wait()
     delete_journal(out)  # a run may have ended between its last two steps
-    return Summary(**told, already=True)
+    return Summary(**summary, reused=True)
 
 
 @contextmanager
 def _lock_folder(out: Path) -> Iterator[None]:
-    """Make the folder, and let no other run write there; the lock dies with its process."""
+    """Make the folder, and lock it against other runs; the lock ends with its process."""
     files.check_folder(out)
     with files.explain_os_errors(out):
         out.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""Text as numbers on disk: long runs of token ids, and where sentences and documents end; read by memory map.
+"""Shards: token ids on disk, with the ends of sentences and documents; read by memory map.
 
-A folder holds `index.json` (what there is), and for each shard `000000.tokens` (ids, little-endian),
-`000000.sentences` (where each sentence ends, in tokens of the shard) and `000000.documents` (where each
-document ends, in sentences of the shard). `MANIFEST.json` knows the size and SHA-256 of all of them.
+A folder holds `index.json` (the counts), and for each shard `000000.tokens` (ids, little-endian), `000000.sentences`
+(where each sentence ends, in tokens of the shard) and `000000.documents` (where each document ends, in sentences of the
+shard). `MANIFEST.json` has the size and SHA-256 of each file.
 """
 
 import hashlib
@@ -27,12 +27,12 @@ PREPARE_AGAIN = "Delete the folder and prepare the text again"
 
 
 def token_dtype(vocabulary: int) -> str:
-    """The narrowest number that holds every token of a vocabulary."""
+    """The narrowest integer type that holds every token of a vocabulary."""
     return "uint16" if vocabulary <= 1 << 16 else "uint32"
 
 
 class Shards:
-    """The prepared tokens of one folder. A place is a number from 0 to `tokens`, across all shards."""
+    """The prepared tokens of one folder. A position is a number from 0 to `tokens`, across all shards."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)
@@ -77,7 +77,7 @@ class Shards:
     def _unknown_token(
         self, shard: Int64[ndarray, "N"], lengths: Int64[ndarray, "N"], found: Int32[ndarray, "T"]
     ) -> FolderError:
-        """A token that no embedding has: on a GPU it would end the process without a word of where it came from."""
+        """The error for a token without an embedding, which on a GPU would end the process without its location."""
         first = int(np.flatnonzero((found < 0) | (found >= self.vocabulary))[0])
         which = int(np.repeat(shard, lengths)[first])
         return self._vocabulary_error(self._names[which], int(found[first : first + 1].view(np.uint32)[0]))
@@ -87,7 +87,7 @@ class Shards:
         return FolderError(self.folder / f"{name}.tokens", fact, PREPARE_AGAIN)
 
     def frequencies(self) -> Int64[ndarray, "V"]:
-        """How often each token of the vocabulary occurs."""
+        """The number of occurrences of each token of the vocabulary."""
         counts = np.zeros(self.vocabulary, np.int64)
         piece = 1 << 20
         for name, view in zip(self._names, self._tokens, strict=True):
@@ -111,7 +111,7 @@ class Shards:
             list(pool.map(lambda name: self.check_file(name, files.digest), sorted(self.manifest)))
 
     def __reduce__(self) -> tuple[type["Shards"], tuple[Path]]:
-        """A worker process opens the folder again; the tokens do not travel."""
+        """Pickled as its folder: a worker process opens it again, and no tokens are copied."""
         return Shards, (self.folder,)
 
     def _index(self) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class Shards:
             found = f"{index.get('format')!r} version {index.get('version')!r}"
             raise FolderError(path, f"is {found}, not {FORMAT!r} version {VERSION}", PREPARE_AGAIN)
         counts = ("vocabulary", "tokens", "sentences", "documents", "bytes", "words")
-        sound = (
+        valid = (
             index.get("dtype") in TOKEN_DTYPES
             and isinstance(index.get("tokenizer"), str)
             and all(_is_count(index.get(key)) for key in counts)
@@ -129,7 +129,7 @@ class Shards:
             and all(_is_valid(shard) for shard in index["shards"])
             and all(index[part] == sum(shard[part] for shard in index["shards"]) for part in PARTS)
         )
-        if not sound:
+        if not valid:
             raise FolderError(path, "does not describe its shards", PREPARE_AGAIN)
         return index
 
@@ -142,16 +142,16 @@ class Shards:
         }
         for name, size in expected.items():
             if name not in self.manifest:
-                raise FolderError(self.folder / "MANIFEST.json", f"does not know {name}", PREPARE_AGAIN)
+                raise FolderError(self.folder / "MANIFEST.json", f"does not list {name}", PREPARE_AGAIN)
             if self.manifest[name].size != size:
                 fact = f"gives {name} {self.manifest[name].size:,} bytes, index.json {size:,}"
                 raise FolderError(self.folder / "MANIFEST.json", fact, PREPARE_AGAIN)
             self.check_file(name, lambda path: files.Digest(path.stat().st_size, ""))
         if unknown := sorted(self.manifest.keys() - expected.keys() - {"index.json"}):
-            raise FolderError(self.folder / "index.json", f"does not know {unknown[0]}", PREPARE_AGAIN)
+            raise FolderError(self.folder / "index.json", f"does not list {unknown[0]}", PREPARE_AGAIN)
 
     def check_file(self, name: str, digest: Any) -> None:
-        """Hold a file against the manifest: by size alone, or by size and hash."""
+        """Compare a file with the manifest: by size alone, or by size and hash."""
         path, expected = self.folder / name, self.manifest[name]
         try:
             found: files.Digest = digest(path)
@@ -169,7 +169,7 @@ class Shards:
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
     def _read_ends(self, names: list[str], part: str, spans: list[int]) -> Int64[ndarray, "N"]:
-        """The ends of all shards one after the other, counted from the beginning of the first."""
+        """The ends in all shards, counted from the beginning of the first shard."""
         before, ends = 0, [np.zeros(0, ENDS_DTYPE)]
         for name, span in zip(names, spans, strict=True):
             found = np.fromfile(self.folder / f"{name}.{part}", ENDS_DTYPE)
@@ -191,14 +191,14 @@ def _manifest(path: Path) -> dict[str, files.Digest]:
     for name, entry in entries.items():
         if not re.fullmatch(r"index\.json|\d{6}\.(tokens|sentences|documents)", name):
             raise FolderError(path, f"lists {name!r}, which is no file of shards", PREPARE_AGAIN)
-        sound = isinstance(entry, dict) and _is_count(entry.get("size")) and isinstance(entry.get("sha256"), str)
-        if not sound:
+        valid = isinstance(entry, dict) and _is_count(entry.get("size")) and isinstance(entry.get("sha256"), str)
+        if not valid:
             raise FolderError(path, f"gives no size and SHA-256 of {name}", PREPARE_AGAIN)
     return {name: files.Digest(entry["size"], entry["sha256"]) for name, entry in entries.items()}
 
 
 def _is_valid(shard: Any) -> bool:
-    """Whether an entry of the index names a shard and says how much is in it (never nothing)."""
+    """Whether an entry of the index has a shard's name and its counts, none of them zero."""
     return (
         isinstance(shard, dict)
         and isinstance(shard.get("name"), str)

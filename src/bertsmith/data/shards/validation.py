@@ -1,14 +1,14 @@
-"""Validation: which part of a corpus is kept apart, so that it is the share that was asked for, in any layout.
+"""The validation split: which part of a corpus is held out, so that it has the share that was asked for.
 
-The unit is a document. One that is longer than a fifth of what validation shall hold is cut, between sentences, into
-stretches of about a tenth of it, and each stretch belongs to one side; neighbours on the same side stay together as
+The unit is a document. One that is longer than a fifth of the validation text is cut, between sentences, into
+stretches of about a tenth of it, and each stretch belongs to one split; neighbours in the same split stay together as
 one document. So ordinary documents stay whole, and a book in one file loses a few stretches to validation, between
 which next-sentence pairs are not drawn.
 
-Which units are taken depends on their text alone, by a hash, and never on the order of files or the number of
-processes. A first reading counts: units are taken in the order of their hashes until the share is full, and a last
-few are exchanged for others of a better size. A corpus so large that a threshold on the hash gives the share by
-itself (the deviation of its size is below a fortieth) is read only once.
+Units are chosen by a hash of their text alone, and never by the order of files or the number of processes. A first
+reading counts: units are taken in the order of their hashes until the share is full, and a last few are swapped for
+others of a better size. A corpus so large that a threshold on the hash gives the share by itself (the standard
+deviation of its size is below a fortieth) is read only once.
 """
 
 from array import array
@@ -28,16 +28,16 @@ KEYS = 1 << 64
 LONG, STRETCH = 5, 10  # documents above 1/5 of validation are cut into stretches of 1/10
 LARGE = 1600 << 15  # bytes of validation from which a threshold is enough: 1,600 stretches of 32 kB and more
 LARGE_LONG, LARGE_STRETCH = 1 << 16, 1 << 15
-SPLIT = 1 << 24  # bytes on disk up to which running text is cut into sentences in the first reading, too
-MANY = 1 << 20  # sentences whose sizes are kept, and documents that are all kept
-COARSE = 1 << 10  # bytes: the smallest stretch where sizes of sentences are not known
-NEAR = 0.02  # of the size that is wanted: near enough
+SPLIT = 1 << 24  # bytes on disk up to which running text is split into sentences in the first reading, too
+MANY = 1 << 20  # sentences whose sizes are stored, and documents that are all stored
+COARSE = 1 << 10  # bytes of the smallest stretch where sizes of sentences are not known
+NEAR = 0.02  # tolerance, as a share of the wanted size
 REPORT = 1 << 25  # bytes between two reports of progress
 
 
 @dataclass(frozen=True)
 class Validation:
-    """The units that are kept apart: hashes below a threshold, but for some exceptions."""
+    """The units that are held out: hashes below a threshold, with some exceptions."""
 
     threshold: int = 0
     exceptions: frozenset[int] = field(default_factory=frozenset)
@@ -45,11 +45,11 @@ class Validation:
     stretch: float = float("inf")  # bytes of a stretch, about
 
     def contains(self, key: int) -> bool:
-        """Whether a unit is kept apart."""
+        """Whether a unit is held out."""
         return (key < self.threshold) != (key in self.exceptions)
 
     def split_document(self, key: int, size: int, sentences: list[str]) -> Iterator[tuple[bool, list[str]]]:
-        """A document's sentences in runs that belong to one side, and whether it is validation."""
+        """A document's sentences in runs that belong to one split, and whether that is validation."""
         if size <= self.long:
             yield self.contains(key), sentences
             return
@@ -58,33 +58,33 @@ class Validation:
         ).tolist()
         sides = {number: self.contains(stretch_key(key, number)) for number in set(numbers)}
         pairs = zip(numbers, sentences, strict=True)
-        for apart, run in groupby(pairs, lambda pair: sides[pair[0]]):
-            yield apart, [sentence for _, sentence in run]
+        for held_out, run in groupby(pairs, lambda pair: sides[pair[0]]):
+            yield held_out, [sentence for _, sentence in run]
 
 
 def digest(texts: Sequence[str]) -> tuple[bytes, int]:
-    """A hash of some texts in their order, and how many bytes they are."""
+    """A hash of some texts in their order, and their bytes."""
     joined = "\n".join(texts).encode()
     return blake2b(joined, digest_size=DIGEST).digest(), len(joined) - len(texts) + 1
 
 
-def document_key(found: bytes) -> int:
-    """The number that decides on which side a whole document goes: as good as a die."""
-    return int.from_bytes(found[:8], "big")
+def document_key(digest: bytes) -> int:
+    """The number that decides the split of a whole document."""
+    return int.from_bytes(digest[:8], "big")
 
 
 def stretch_key(key: int, number: int) -> int:
-    """The same of a document's n-th stretch."""
+    """The number that decides the split of a document's n-th stretch."""
     return int.from_bytes(blake2b(key.to_bytes(8, "big") + number.to_bytes(8, "big"), digest_size=8).digest(), "big")
 
 
 def stretch_count(size: int, stretch: float) -> int:
-    """How many stretches a long document has."""
+    """The number of stretches of a long document."""
     return max(2, int(size / stretch))
 
 
 def stretch_numbers(sizes: Int64[np.ndarray, " S"], number: int) -> Int64[np.ndarray, " S"]:
-    """In which of so many equal stretches the middle of each sentence lies."""
+    """The stretch that the middle of each sentence lies in, of `number` equal ones."""
     middles = np.cumsum(sizes) - sizes / 2
     return np.minimum(middles * (number / max(int(sizes.sum()), 1)), number - 1).astype(np.int64)
 
@@ -95,7 +95,7 @@ def byte_length(text: str) -> int:
 
 
 def choose_validation(corpus: Corpus, share: float, progress: Callable[[float], object] | None = None) -> Validation:
-    """What to keep apart of a corpus, after a first reading of all but the largest."""
+    """The validation split of a corpus, after a first reading unless it is very large."""
     if not share:
         return Validation()
     corpus.buffer_stdin()
@@ -114,7 +114,7 @@ def choose_validation(corpus: Corpus, share: float, progress: Callable[[float], 
 
 
 class UnitSizes:
-    """What the first reading keeps of each document: its key and its size, and the sizes of sentences while few."""
+    """The first reading's record of each document: its key, its size, and the sizes of its sentences while few."""
 
     def __init__(self, share: float) -> None:
         self.size = 0  # bytes of all documents
@@ -123,7 +123,7 @@ class UnitSizes:
         self.counts, self.sentences = array("I"), array("I")  # type: array[int], array[int] | None
 
     def add(self, key: int, size: int, sentences: Sequence[int]) -> None:
-        """Count a document; no sentences means that their sizes are not known."""
+        """Add a document; without sentences their sizes are unknown."""
         self.size += size
         self.keys.append(key)
         self.sizes.append(size)
@@ -136,7 +136,7 @@ class UnitSizes:
             self._thin()
 
     def units(self, long: float, stretch: float) -> tuple[UInt64[np.ndarray, " U"], Float64[np.ndarray, " U"]]:
-        """Keys and sizes of all units, when documents above a size are cut."""
+        """Keys and sizes of all units, with documents longer than `long` cut into stretches."""
         if len(self.keys) > MANY or self.thinned:
             self._thin()
         keys, sizes = np.array(self.keys, np.uint64), np.array(self.sizes, np.float64)
@@ -156,7 +156,7 @@ class UnitSizes:
         return np.concatenate(more_keys), np.concatenate(more_sizes)
 
     def _thin(self) -> None:
-        """Forget short documents with hashes so large that they are never taken: memory follows the share."""
+        """Drop short documents with hashes so large that they are never taken: memory follows the share."""
         self.thinned, last = True, int(min(3 * self.share, 1.0) * (KEYS - 1))
         pairs = zip(self.keys, self.sizes, strict=True)
         kept = [(key, size) for key, size in pairs if key <= last or size > LARGE_LONG]
@@ -168,7 +168,7 @@ class UnitSizes:
 def choose_units(
     keys: UInt64[np.ndarray, " U"], sizes: Float64[np.ndarray, " U"], wanted: float
 ) -> tuple[int, frozenset[int]]:
-    """Which units make up a size, as a threshold and its exceptions. Never none of two or more, and never all."""
+    """The units that add up to a size, as a threshold and exceptions. Of two or more never none, and never all."""
     if len(keys) < 2:
         return 0, frozenset()
     order = np.argsort(keys, kind="stable")
@@ -195,13 +195,13 @@ def choose_units(
 
 
 def _exchange(sizes: Float64[np.ndarray, " U"], taken: np.ndarray, gap: float) -> tuple[int, ...]:
-    """The units to take instead of one that is taken, or besides all, that bring the size nearest; perhaps none."""
+    """The best swap: a free unit, and the taken unit it replaces, if any; empty if none brings the size nearer."""
     free = np.flatnonzero(~taken)
     if len(free) < 2:
         return ()
     free = free[np.argsort(sizes[free], kind="stable")]
     mine = np.flatnonzero(taken)
-    gone = np.concatenate(([0.0], sizes[mine]))  # the first: nothing is given for it
+    gone = np.concatenate(([0.0], sizes[mine]))  # the first: no unit is replaced
     right = np.searchsorted(sizes[free], gone + gap)
     best, found = abs(gap), ()  # type: float, tuple[int, ...]
     for side in (np.clip(right, 0, len(free) - 1), np.clip(right - 1, 0, len(free) - 1)):
@@ -215,15 +215,15 @@ def _exchange(sizes: Float64[np.ndarray, " U"], taken: np.ndarray, gap: float) -
 def _measure_units(corpus: Corpus, share: float, progress: Callable[[float], object] | None) -> UnitSizes:
     counted, seen, reported = UnitSizes(share), DigestSet(), 0
     split = corpus.bytes <= SPLIT
-    short = share * corpus.bytes / (4 * LONG)  # bytes: such a document will hardly be cut, so nothing in it is measured
+    short = share * corpus.bytes / (4 * LONG)  # bytes: shorter documents are hardly ever cut, so none is measured
     for passage in corpus.passages():
         found, size = digest(passage.texts)
         if not seen.add(found):
             continue
-        known = list[int]()
+        sentences = list[int]()
         if counted.sentences is not None and size > short and (split or passage.layout == "lines"):
-            known = list(map(byte_length, passage.sentences()))
-        counted.add(document_key(found), size, known)
+            sentences = list(map(byte_length, passage.sentences()))
+        counted.add(document_key(found), size, sentences)
         if progress and counted.size - reported >= REPORT:
             reported = counted.size
             progress(corpus.progress)

@@ -1,7 +1,7 @@
-"""The verification of shards: every file's SHA-256 held against the manifest before a model learns from it.
+"""The verification of shards: the SHA-256 of every file is compared with the manifest before a model is trained.
 
-A core hashes more than a gigabyte a second. Little text is verified before the first step; much of it by threads beside
-the first steps, and a run that is waiting for them writes no checkpoint and no model.
+A core hashes more than a gigabyte a second. Little text is verified before the first step; much of it by threads during
+the first steps, and a run writes no checkpoint and no model before they have finished.
 """
 
 import os
@@ -13,17 +13,17 @@ from pathlib import Path
 from bertsmith import files
 from bertsmith.data.shards.shards import Shards
 
-SMALL = 256 << 20  # bytes; more than that is verified beside the first steps
-# A file written again within one tick of the file system's clock keeps its time: one so young is not remembered.
+SMALL = 256 << 20  # bytes; more than that is verified during the first steps
+# A file rewritten within one tick of the file system's clock keeps its time, so a younger file is not cached.
 RECENT = 2_000_000_000  # nanoseconds
 
 _Stamp = tuple[str, int, int, int, str]
-_verified: set[_Stamp] = set()  # by this process; bits that rot change no time, so nothing is remembered beyond it
+_verified: set[_Stamp] = set()  # by this process; disk errors change no time, so nothing is cached beyond it
 _running: dict[tuple[Path, str], "Verification"] = {}
 
 
 class Verification:
-    """One folder's files hashed by threads that end with the process. `poll` and `wait` raise what they find."""
+    """One folder's files hashed by threads that end with the process. `poll` and `wait` raise their errors."""
 
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
@@ -37,16 +37,16 @@ class Verification:
 
     @property
     def is_running(self) -> bool:
-        """Whether some file is still unknown."""
+        """Whether some file is not yet verified."""
         return any(thread.is_alive() for thread in self._threads)
 
     def poll(self) -> None:
-        """Raise what was found so far, without waiting."""
+        """Raise an error found so far, without waiting."""
         if self._failure is not None:
             raise self._failure
 
     def wait(self) -> None:
-        """Return when every file is known to be whole; raise as soon as one is not."""
+        """Return when every file is verified; raise as soon as one is damaged."""
         for thread in self._threads:
             thread.join()
         self.poll()
@@ -60,7 +60,7 @@ class Verification:
             try:
                 before = _stamp(self._shards, name)
                 self._shards.check_file(name, files.digest)
-            except BaseException as error:  # whatever it is, the file is not known to be whole
+            except BaseException as error:  # with any error the file is not verified
                 self._failure = error
                 return
             if before is not None and time.time_ns() - before[3] > RECENT:
@@ -68,7 +68,7 @@ class Verification:
 
 
 def verify(shards: Shards) -> Verification:
-    """Begin to verify a folder, once in a process. Little text is verified when this returns."""
+    """Start verifying a folder, once per process. Little text is verified when this returns."""
     key = shards.folder.resolve(), shards.fingerprint
     running = _running.get(key)
     if running is None or not running.is_running:
@@ -79,7 +79,7 @@ def verify(shards: Shards) -> Verification:
 
 
 def _stamp(shards: Shards, name: str) -> _Stamp | None:
-    """What a file must keep to be taken for the one that was verified."""
+    """Identity, size, time and expected hash of a file: with the same stamp it is not verified again."""
     path = shards.folder.resolve() / name
     try:
         found = path.stat()

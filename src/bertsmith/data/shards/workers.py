@@ -1,7 +1,7 @@
-"""Worker processes that encode text on all cores, in order, with a bounded number of blocks on the way.
+"""Worker processes that encode text on all cores, in order, with a bounded number of blocks in flight.
 
-Plain programs on two pipes: they need nothing of the caller's main module, hear no Ctrl-C (they live in a
-process group of their own) and end by themselves when the caller is gone, because then their input ends.
+Plain programs on two pipes: they need nothing of the caller's main module, get no Ctrl-C (they are a process group of
+their own) and end by themselves when the caller is gone, because then their input ends.
 """
 
 import json
@@ -22,26 +22,26 @@ from bertsmith.errors import RunError
 
 Documents = list[list[str]]
 Item = TypeVar("Item")
-SPARE = 4  # workers, of three pipes each, that are given up where a process may open no more files
+SPARE = 4  # workers, of three pipes each, that are stopped where a process may open no more files
 REMEDY = "Give fewer workers (--workers 0: none), or allow more open files with: ulimit -n 4096"
-PREFETCH = 3  # blocks on the way for each worker: one in work, one waiting, one done
+PREFETCH = 3  # blocks in flight for each worker: one in work, one waiting, one done
 
 
 def encode_all(
     items: Iterable[tuple[Item, list[Documents]]], folder: Path, dtype: str, workers: int
 ) -> Generator[tuple[Item, list[EncodedDocuments]], None, None]:
-    """Encode each item's documents with the tokenizer of a folder; the items come back in order.
+    """Encode each item's documents with the tokenizer of a folder; the items are returned in order.
 
-    No workers means that the caller's own process does the work.
+    With no workers this process does the work.
     """
     if workers == 0:
         encoder = Encoder(folder, dtype)
         for item, groups in items:
             yield item, [encoder.encode(documents) for documents in groups]
         return
-    crew = _start_workers(folder, dtype, workers)
+    processes = _start_workers(folder, dtype, workers)
     idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
-    for worker in crew:
+    for worker in processes:
         idle.put(worker)
 
     def encode(groups: list[Documents]) -> list[EncodedDocuments]:
@@ -49,46 +49,46 @@ def encode_all(
         try:
             return worker.encode(groups)
         finally:
-            idle.put(worker)  # even a dead one: whoever takes it next tells of its death
+            idle.put(worker)  # even a dead one: its next use raises the error
 
-    pool = ThreadPoolExecutor(len(crew))  # each thread waits for one worker
+    threads = ThreadPoolExecutor(len(processes))  # each waits for one worker
     try:
-        yield from _in_order(items, encode, pool, PREFETCH * len(crew))
+        yield from _in_order(items, encode, threads, PREFETCH * len(processes))
     finally:
-        for worker in crew:
+        for worker in processes:
             worker.kill()  # so that no thread waits any longer
-        pool.shutdown(cancel_futures=True)
-        for worker in crew:
+        threads.shutdown(cancel_futures=True)
+        for worker in processes:
             worker.close()
 
 
 def _start_workers(folder: Path, dtype: str, workers: int) -> list["Worker"]:
-    """As many workers as were asked for, or as the system lets a process open pipes for."""
-    crew: list[Worker] = []
+    """The workers: as many as were asked for, or as the limit on open files allows."""
+    processes: list[Worker] = []
     try:
         for _ in range(workers):
-            crew.append(Worker(folder, dtype))
+            processes.append(Worker(folder, dtype))
     except OSError as error:
-        # The last ones give back the files that the text is to be read through.
-        for worker in crew[-SPARE:]:
+        # The last ones free the file descriptors that reading the text needs.
+        for worker in processes[-SPARE:]:
             worker.kill()
             worker.close()
-        del crew[-SPARE:]
-        if not crew:
+        del processes[-SPARE:]
+        if not processes:
             raise RunError("prepare", f"no worker process can be started ({error.strerror})", REMEDY) from None
-    return crew
+    return processes
 
 
 def _in_order(
     items: Iterable[tuple[Item, list[Documents]]],
     encode: Callable[[list[Documents]], list[EncodedDocuments]],
-    pool: ThreadPoolExecutor,
-    most: int,
+    threads: ThreadPoolExecutor,
+    max_waiting: int,
 ) -> Iterator[tuple[Item, list[EncodedDocuments]]]:
     waiting: deque[tuple[Item, Future[list[EncodedDocuments]]]] = deque()
     for item, groups in items:
-        waiting.append((item, pool.submit(encode, groups)))
-        if len(waiting) >= most:
+        waiting.append((item, threads.submit(encode, groups)))
+        if len(waiting) >= max_waiting:
             item, future = waiting.popleft()
             yield item, future.result()
     for item, future in waiting:
@@ -96,12 +96,12 @@ def _in_order(
 
 
 class Worker:
-    """One process that encodes: JSON goes in, a line of sizes and the raw numbers come out."""
+    """A process that encodes: JSON in; a line of sizes and the raw integers out."""
 
     def __init__(self, folder: Path, dtype: str) -> None:
         program = f"from bertsmith.data.shards.workers import serve; serve({os.fspath(folder)!r}, {dtype!r})"
         environment = os.environ | {
-            "TOKENIZERS_PARALLELISM": "false",  # the cores are shared out already
+            "TOKENIZERS_PARALLELISM": "false",  # the cores are taken by the workers
             "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path),
         }
         self._process = subprocess.Popen(
@@ -137,7 +137,7 @@ class Worker:
                 pipe.close()
 
     def _exit_error(self) -> RunError:
-        """How the worker ended, in one line."""
+        """The error for a worker that has ended."""
         code = self._process.wait()
         if code < 0:
             fact = f"a worker process was killed by signal {-code}; memory may have run out"
@@ -148,7 +148,7 @@ class Worker:
 
 
 def serve(folder: str, dtype: str) -> None:
-    """The worker's whole life: encode what comes in until nothing more comes."""
+    """The worker's main function: encode documents until the input ends."""
     encoder = Encoder(Path(folder), dtype)
     while line := sys.stdin.buffer.readline():
         for documents in json.loads(sys.stdin.buffer.read(int(line))):

@@ -1,4 +1,4 @@
-"""The shards of one folder while they grow: tokens go straight to the disk, and memory stays flat."""
+"""The writer of shards: tokens go straight to the disk, so that memory stays flat."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from bertsmith.errors import FolderError
 
 
 class ShardWriter:
-    """One part of a corpus, `train` or `valid`. What `cut` has closed is safe; `state` says what that is."""
+    """The writer of one split, `train` or `valid`. Closed shards are safe; `state` lists them."""
 
     def __init__(self, folder: Path, state: dict[str, Any] | None = None) -> None:
         self.folder = folder
@@ -27,7 +27,7 @@ class ShardWriter:
             folder.mkdir(exist_ok=True)
             for path in folder.iterdir():
                 if path.name not in self.files:
-                    path.unlink()  # the beginning of a shard that was never cut
+                    path.unlink()  # the beginning of a shard that was never closed
         for name, digest in self.files.items():
             path = folder / name
             if not path.is_file() or path.stat().st_size != digest["size"]:
@@ -35,10 +35,11 @@ class ShardWriter:
 
     @property
     def state(self) -> dict[str, Any]:
+        """The closed shards, for the journal."""
         return {"shards": self.shards, "files": self.files, "bytes": self.bytes, "words": self.words}
 
     def total(self, part: str) -> int:
-        """How many tokens, sentences or documents there are, the open shard's included."""
+        """The number of tokens, sentences or documents, the open shard's included."""
         return self._open_counts[part] + sum(int(shard[part]) for shard in self.shards)
 
     @property
@@ -50,7 +51,7 @@ class ShardWriter:
         return self._open_counts["tokens"]
 
     def add(self, block: EncodedDocuments) -> None:
-        """Put some documents at the end of the open shard."""
+        """Append some documents to the open shard."""
         if not len(block.lengths):
             return
         if not self._writers:
@@ -67,7 +68,7 @@ class ShardWriter:
         self.words += int(block.documents[:, 2].sum())
 
     def close_shard(self) -> None:
-        """Close the open shard, synced to the disk; the next document begins another."""
+        """Close the open shard and sync it to the disk; the next document begins another."""
         if not self._writers:
             return
         for writer in self._writers.values():
@@ -77,13 +78,13 @@ class ShardWriter:
         self._clear()
 
     def finish(self, about: dict[str, Any]) -> None:
-        """Write the index and the manifest, which make the folder whole."""
+        """Write the index and the manifest, which complete the folder."""
         index = {"format": FORMAT, "version": VERSION, **about, **self.totals, "shards": self.shards}
         digest = files.write_json(self.folder / "index.json", index)
         files.write_json(self.folder / "MANIFEST.json", {"files": self.files | {"index.json": vars(digest)}})
 
     def close(self) -> None:
-        """Let go of the open shard, which is lost."""
+        """Discard the open shard."""
         for writer in self._writers.values():
             writer.__exit__(None, None, None)
 

@@ -31,7 +31,7 @@ from bertsmith.nn.heads import Classifier, DiscriminatorHead, MaskedLMHead, Sent
 from bertsmith.nn.positions import sinusoids
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
-TRAINED_ON = "learnt_from"  # in config.json, under bertsmith: the kind of file and the columns of the training data
+TRAINED_ON = "trained_on"  # in config.json, under bertsmith: the kind of file and the columns of the training data
 MAX_LAYERS = 10_000
 MAX_JSON_BYTES = 16 << 20  # of a configuration or an index
 FLOATS = {"F64", "F32", "F16", "BF16"}

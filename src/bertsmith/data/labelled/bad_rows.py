@@ -1,0 +1,51 @@
+"""Bad rows: counted by reason and dropped, or refused at once with file and line."""
+
+from collections import Counter
+from typing import Any, Literal
+
+from bertsmith.data.corpus.lines import FACTS, SURROGATE
+from bertsmith.errors import TextError
+
+MAX_LINE = 1 << 24  # characters of a line, and of a row of CSV
+QUOTES, OBJECT = "rows with broken quotes", "rows that are no JSON object"
+UNREADABLE = "rows that cannot be read"
+FAULTS = {
+    f"rows with {kind}": fact.format(longest=MAX_LINE) for kind, fact in FACTS.items() if "record" not in kind
+} | {
+    QUOTES: "has a quote that is neither doubled nor closed",
+    OBJECT: "is no JSON object",
+    UNREADABLE: "holds a value that cannot be read",
+}
+REMEDY = "Mend the file, or choose to skip what is bad"
+
+Policy = Literal["skip", "fail"]
+
+
+class BadRows:
+    """The policy for bad rows, and the number of rows dropped for each reason."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy, self.counts = policy, Counter[str]()
+
+    def drop(self, reason: str, location: str, fact: str = "") -> None:
+        """Count a bad row, or refuse it."""
+        if self.policy == "fail":
+            raise TextError(location, fact or FAULTS[reason], REMEDY)
+        self.counts[reason] += 1
+
+
+def find_fault(value: Any) -> str:
+    """The fault of a text, or of one inside a list or a record: a NUL, a lone surrogate, or none (empty)."""
+    left = [value]
+    while left:
+        match left.pop():
+            case str(text):
+                if "\0" in text:
+                    return "rows with NUL characters"
+                if not text.isascii() and SURROGATE.search(text):
+                    return "rows with half characters"
+            case list(inside):
+                left += inside
+            case dict(inside):
+                left += inside.values()
+    return ""

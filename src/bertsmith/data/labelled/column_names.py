@@ -1,0 +1,73 @@
+"""Names of columns in the labelled files of the field: GLUE, NLI, sentence pairs, SWAG and RACE, Kaggle's tables."""
+
+import re
+from collections.abc import Sequence
+
+TRIPLE_COLUMNS = [
+    ("anchor", "positive", "negative"),
+    ("query", "positive", "negative"),
+    ("sent0", "sent1", "hard_neg"),
+    ("question", "positive", "negative"),
+]
+PAIR_COLUMNS = [
+    ("sentence1", "sentence2"),
+    ("sentence_1", "sentence_2"),
+    ("sentence_a", "sentence_b"),
+    ("premise", "hypothesis"),
+    ("question1", "question2"),
+    ("question", "sentence"),
+    ("query", "passage"),
+    ("query", "document"),
+    ("query", "answer"),
+    ("query", "text"),
+    ("question", "answer"),
+    ("question", "passage"),
+    ("text1", "text2"),
+    ("text_a", "text_b"),
+    ("anchor", "positive"),
+    ("query", "positive"),
+    ("#1 string", "#2 string"),
+]
+TEXT_COLUMNS = ["sentence", "text", "review", "content", "tweet", "comment", "message", "utterance", "document", "body"]
+TEXT_COLUMNS += ["question", "query", "title", "sentences", "texts"]
+CLASS_COLUMNS = ["label", "gold_label", "class", "category", "target", "labels", "is_duplicate", "quality", "sentiment"]
+CLASS_COLUMNS += ["intent", "topic", "emotion", "rating", "stars", "score", "answer", "y"]
+SCORE_COLUMNS = ["score", "similarity", "similarity_score", "relatedness_score"]
+NUMBER_COLUMNS = [*SCORE_COLUMNS, "label", "target", "rating", "stars", "y"]
+MULTI_LABEL_COLUMNS = ["labels", "label", "classes", "categories", "topics", "emotions", "tags", "targets", "genres"]
+CONTEXT_COLUMNS = ["startphrase", "ctx", "context", "premise", "sentence", "question", "text", "prompt", "article"]
+# SWAG has two sentences, the second without its end: joined they are one context, which the endings continue.
+CONTEXT_GROUPS = [("sent1", "sent2"), ("article", "question")]
+ENDING = re.compile(r"(ending|choice|option|answer|solution|sol)[ _-]?([0-9]|[a-e])", re.IGNORECASE)
+ENDING_COLUMNS = ["endings", "choices", "options", "answers"]
+CHOICE_COLUMNS = ["label", "answer", "answerkey", "target"]
+
+_GROUPS = (
+    *TRIPLE_COLUMNS,
+    *PAIR_COLUMNS,
+    TEXT_COLUMNS,
+    CLASS_COLUMNS,
+    NUMBER_COLUMNS,
+    MULTI_LABEL_COLUMNS,
+    CONTEXT_COLUMNS,
+    ENDING_COLUMNS,
+)
+_VALUES = {"positive", "negative", "y"}  # labels as often as names of columns
+COLUMN_NAMES = {name for names in _GROUPS for name in names} - _VALUES
+LABEL_COLUMNS = {*CLASS_COLUMNS, *NUMBER_COLUMNS, *MULTI_LABEL_COLUMNS}
+
+
+def is_label(name: str) -> bool:
+    """Whether a column has one of the usual names of labels."""
+    return name.casefold() in LABEL_COLUMNS
+
+
+def match_columns(groups: Sequence[Sequence[str]], columns: Sequence[str]) -> tuple[str, ...]:
+    """The first group of names that are all among the columns, spelt as they are spelt there."""
+    by_name = {name.casefold(): name for name in columns}
+    return next((tuple(by_name[name] for name in group) for group in groups if by_name.keys() >= set(group)), ())
+
+
+def quoted_list(names: Sequence[str]) -> str:
+    """Names in quotes, the last after an `and`."""
+    return " and ".join(filter(None, [", ".join(f"'{name}'" for name in names[:-1]), f"'{names[-1]}'"]))

@@ -1,0 +1,82 @@
+"""Labelled files: found by name or pattern, with kind, compression and encoding."""
+
+import glob
+from dataclasses import replace
+from pathlib import Path
+
+from bertsmith.data.corpus import encoding
+from bertsmith.data.corpus.lines import READ_ERRORS
+from bertsmith.data.corpus.sources import COMPRESSIONS, Source
+from bertsmith.errors import TextError, suggest
+
+MAX_BAD_LINES = 100  # that are looked at
+MIN_LINES, MIN_BYTES = 3, 2  # lines that are not UTF-8, and different bytes in them, that show another encoding
+AHEAD = 1 << 26  # bytes of a file that are searched for characters beyond ASCII
+
+
+def find_sources(path: str | Path) -> list[Source]:
+    """The file of this name, or all that a pattern matches."""
+    if glob.has_magic(str(path)) and "\0" not in str(path) and not Path(path).exists():
+        found = sorted(glob.glob(str(path)))  # noqa: PTH207  (a Path takes no absolute pattern)
+        if not found:
+            raise TextError(path, "matches no file")
+        return [find_source(Path(name)) for name in found]
+    return [find_source(Path(path))]
+
+
+def find_source(path: Path) -> Source:
+    """A file that exists, with its kind and compression by its endings, and its encoding."""
+    endings = [ending.lower() for ending in path.suffixes]
+    compression = endings.pop() if endings and endings[-1] in COMPRESSIONS else ""
+    try:
+        size = path.stat().st_size
+        if path.is_dir():
+            inside = sorted(child.name for child in path.iterdir())[:9]
+            raise TextError(path, "is a folder", f"Name a file in it: {', '.join(inside) or 'there is none'}")
+    except (FileNotFoundError, ValueError):
+        siblings = [child.name for child in path.parent.iterdir()] if path.parent.is_dir() else []
+        remedy = suggest(path.name, siblings)
+        raise TextError(path, "does not exist", remedy if remedy.startswith("Did") else "") from None
+    except OSError as error:
+        raise TextError(path, f"cannot be read ({error.strerror})") from None
+    return with_encoding(Source(path, endings[-1] if endings else "", compression, size), sure=True)
+
+
+def with_encoding(source: Source, *, sure: bool = False) -> Source:
+    """The same file, with its encoding where that is not UTF-8: guessed from the first block that is not ASCII.
+
+    `sure` asks for several letters in several lines: a stray byte is a bad row, not another encoding.
+    """
+    if source.kind == ".parquet" or source.encoding:
+        return source
+    size = 0
+    try:
+        for block in source.blocks(lambda _: None):
+            if not size and encoding.wide(block):
+                return source  # found again when the file is read
+            if not block.isascii():
+                body = block[: block.rfind(b"\n") + 1] or block
+                try:
+                    body.decode()
+                except UnicodeDecodeError:
+                    whole = encoding.SURROGATE_BYTES.sub(b"", body)
+                    odd = [line for line in whole.split(b"\n") if not _is_utf8(line)]
+                    letters = {byte for line in odd[:MAX_BAD_LINES] for byte in line if byte > 0x7F}
+                    few = sure and (len(odd) < MIN_LINES or len(letters) < MIN_BYTES)
+                    known = encoding.UTF8 if few else encoding.guess(body)
+                    return source if known == encoding.UTF8 else replace(source, encoding=known)
+                return source
+            size += len(block)
+            if size >= AHEAD:
+                break
+    except (TextError, *READ_ERRORS):
+        pass  # the reader reports it
+    return source
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -40,9 +40,9 @@ def test_networks_are_compared_on_one_page(place: Path, capsys: pytest.CaptureFi
     for heading in ("Gradient flow through time", "Cells of rnn", "Cells of lstm", "letters of the last word"):
         assert heading in page
     assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org", "")
-    told = capsys.readouterr().out
-    assert "of the gradient reaches 16 tokens back" in told
-    assert f"written {out}" in told
+    printed = capsys.readouterr().out
+    assert "of the gradient reaches 16 tokens back" in printed
+    assert f"written {out}" in printed
 
 
 def test_pngs_are_written_next_to_the_page(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

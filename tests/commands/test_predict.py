@@ -174,8 +174,8 @@ def test_a_model_reads_its_training_columns(tmp_path: Path, capsys: pytest.Captu
     assert [one["label"] for one in found] == [one["label"] for one in load(model).classify(["the cat", "the old dog"])]
     predict.predict(model, [str(tmp_path / "b.csv")], out=tmp_path / "b.jsonl")
     assert [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()] == found
-    told = f"bertsmith: {tmp_path / 'b.csv'}: texts from 'review'; the model was trained on 'Verbatim'\n"
-    assert capsys.readouterr().err == told
+    printed = f"bertsmith: {tmp_path / 'b.csv'}: texts from 'review'; the model was trained on 'Verbatim'\n"
+    assert capsys.readouterr().err == printed
     # Values of a wrong type from another program are ignored.
     for odd in ({"kind": "classify", "texts": "Verbatim"}, {"kind": "tag", "texts": ["Verbatim"]}):
         assert load(saved(tmp_path / "odd", "class", **odd)).input_format().texts == ()
@@ -259,7 +259,7 @@ def test_an_interrupted_output_is_resumed_to_the_same_bytes(
         pytest.importorskip("pyarrow")
     verb = verbs(tmp_path)[name]
     verb(tmp_path / name)
-    undisturbed, told = (tmp_path / name).read_bytes(), capsys.readouterr().out
+    undisturbed, printed = (tmp_path / name).read_bytes(), capsys.readouterr().out
     resumed = tmp_path / "again" / name  # a folder that does not exist yet
     for after in (0, 2, 1):  # batches before each interruption
         with monkeypatch.context() as patched:
@@ -272,7 +272,7 @@ def test_an_interrupted_output_is_resumed_to_the_same_bytes(
     seen = capsys.readouterr()
     assert f"{resumed}: resuming after 6 rows" in seen.err
     if name == "scored.jsonl":
-        assert seen.out.splitlines()[-1] == told.splitlines()[-1].replace(str(tmp_path / name), str(resumed))
+        assert seen.out.splitlines()[-1] == printed.splitlines()[-1].replace(str(tmp_path / name), str(resumed))
     assert [path.name for path in resumed.parent.iterdir()] == [name]
     if name == "vectors.npy":
         assert np.load(tmp_path / name).shape == (11, shape().width)
@@ -330,8 +330,8 @@ def test_another_model_starts_anew_and_changed_standard_input_is_refused(
     config = json.loads((model / "config.json").read_text())
     (model / "config.json").write_text(json.dumps({**config, "note": "another model"}))
     verb(out)
-    told = f"{out}.part: was written with another model or other options, so it is written anew"
-    assert told in capsys.readouterr().err
+    printed = f"{out}.part: was written with another model or other options, so it is written anew"
+    assert printed in capsys.readouterr().err
     assert len(out.read_text().splitlines()) == len(LINES)
     for text in ("\n".join(LINES), "other lines"):
         monkeypatch.setattr("sys.stdin", io.StringIO(text))

@@ -67,8 +67,8 @@ def test_all_weights_of_the_folder_are_loaded(home: Path) -> None:
 
 def test_more_positions_repeat_the_learned_ones_and_short_texts_do_not_change(home: Path) -> None:
     objective, model, tokenizer = fresh(home, max_length=80)
-    told = warm_start(objective, model, tokenizer)
-    assert told[1:] == ["positions: 80 instead of 32"]
+    messages = warm_start(objective, model, tokenizer)
+    assert messages[1:] == ["positions: 80 instead of 32"]
     table = objective.trunk.positions.weight
     assert torch.equal(table[32:64], table[:32])
     assert torch.equal(table[64:], table[:16])
@@ -95,7 +95,7 @@ def test_shared_tokens_keep_their_rows_and_new_ones_start_from_their_former_toke
     new = train(["the doghouse and the cathouse", "a birdhouse"] * 9, TokenizerConfig(vocabulary=100, min_frequency=1))
     shape = replace(folders.read(model).config, vocabulary=new.vocabulary)
     objective = MaskedLM(Transformer(shape), MaskedLM.Config())
-    [_, told] = warm_start(objective, model, new)
+    [_, messages] = warm_start(objective, model, new)
     before, after = folders.read(model).state_dict, objective.state_dict()
     both = [piece for piece in new.piece_ids if piece in old.piece_ids]
     assert {"the", "[MASK]", "[CLS]"} <= set(both)
@@ -103,7 +103,7 @@ def test_shared_tokens_keep_their_rows_and_new_ones_start_from_their_former_toke
         for piece in both:
             assert torch.equal(after[name][new.piece_ids[piece]], before[name][old.piece_ids[piece]]), piece
     strange = [piece for piece in new.piece_ids if piece not in old.piece_ids]
-    assert told.startswith(f"{len(strange)} of {new.vocabulary} tokens are new")
+    assert messages.startswith(f"{len(strange)} of {new.vocabulary} tokens are new")
     assert "doghouse" in strange
     parts = old.split_piece("doghouse")
     assert len(parts) > 1
@@ -125,8 +125,8 @@ def test_new_tokens_start_as_the_mean_of_their_former_tokens(kind: Kind, tmp_pat
     folders.write(tmp_path / "model", small, before.state_dict())
     old.save(tmp_path / "model")
     after = MaskedLM(Transformer(replace(small, vocabulary=new.vocabulary)), MaskedLM.Config())
-    [_, told] = warm_start(after, tmp_path / "model", new)
-    assert told.startswith(f"{new.vocabulary - old.vocabulary} of {new.vocabulary} tokens are new")
+    [_, messages] = warm_start(after, tmp_path / "model", new)
+    assert messages.startswith(f"{new.vocabulary - old.vocabulary} of {new.vocabulary} tokens are new")
     words = [" doghouse", " cathouse", " birdhouse"]
     for [number], parts in zip(new.encode(words), old.encode(words), strict=True):
         assert number >= old.vocabulary

@@ -141,7 +141,7 @@ def test_make_prints_reasons_and_a_verdict_and_resumes(
     assert "not 8,192: the text has no others that occur at least twice" in said
     assert said.count("  correct: ") == pretrain.MAX_EXAMPLES_SHOWN
     page = (out / "report.html").read_text(encoding="utf-8")
-    assert "Why it was trained so" in page
+    assert "Why these settings" in page
     assert "accents kept: the text looks German" in page
     verdict = said.strip().splitlines()[-1]
     assert verdict.startswith("The model has ")

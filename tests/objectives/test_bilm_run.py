@@ -70,7 +70,7 @@ def test_a_run_learns_and_tells_of_both_ways(finished: Path) -> None:
     for told in ("perplexity, left to right", "perplexity, right to left", "validation loss of next words"):
         assert told in page
         assert told in card
-    assert "Loss of words before, in nats" in page
+    assert "Loss of previous words, in nats" in page
     assert 'tags: [bertsmith, "elmo"]' in card
     assert "library_name: bertsmith" in card
     assert "--task features" in card

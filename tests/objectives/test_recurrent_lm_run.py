@@ -69,7 +69,7 @@ def test_a_run_learns_and_tells_of_it(finished: Path) -> None:
         assert told in page
         assert told in card
     assert "perplexity per word" not in page  # every piece is a word
-    assert "What it writes" in page
+    assert "Generated text" in page
     assert 'library_name: bertsmith\npipeline_tag: text-generation\ntags: [bertsmith, "recurrent network"]' in card
     assert "transformers has no class for it" in card
 

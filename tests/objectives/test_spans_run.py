@@ -94,7 +94,7 @@ def test_its_folder_writes_and_its_reader_gives_vectors(tmp_path: Path) -> None:
     saved = torch.equal(opened.state_dict["trunk.encoder.embedding.weight"], model.objective.trunk.embedding.weight)
     assert saved
     assert "text2text-generation" in (tmp_path / "run" / "model" / "README.md").read_text()
-    assert "spans taken out" in (tmp_path / "run" / "report.html").read_text()
+    assert "masked spans" in (tmp_path / "run" / "report.html").read_text()
 
 
 def test_a_run_goes_on_with_a_folder_and_other_words(tmp_path: Path) -> None:

@@ -260,8 +260,8 @@ def test_a_run_tells_how_many_tokens_were_judged_right(finished: Path) -> None:
     for metric in ("tokens classified correctly", "replaced tokens found"):
         assert metric in page
         assert metric in card
-    assert "Loss of tokens, replaced or not, in nats" in page
-    assert "tossing a coin" not in page
+    assert "Loss of replaced-token detection, in nats" in page
+    assert "random guessing" not in page
     assert "bertsmith finetune this/folder" in card
     assert "fill(" not in card
     assert "fill(" in other

@@ -78,7 +78,7 @@ def page(title: str, result: Mapping[str, Any], records: Sequence[Mapping[str, A
             ),
             section("Predicted against true", _scatter(found), _scatter_lead(found)),
             section("Calibration", _calibration(found), _calibration_lead(found)),
-            section("How it learned", _curves(result, found, records), CURVES_LEAD),
+            section("Learning curves", _curves(result, found, records), CURVES_LEAD),
             section(*_mistakes(found)),
             section("How it was measured", _protocol(protocol)),
             section("Recipe", _recipe(str(protocol.get("recipe", "")))),

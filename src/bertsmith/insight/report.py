@@ -15,28 +15,28 @@ LOG_SCALE_RATIO = 30  # a loss that falls to a thirtieth is read better by order
 TERM_LABELS = {
     "masked": "masked words",
     "next_token": "next tokens",
-    "spans": "spans taken out",
+    "spans": "masked spans",
     "left_to_right": "next words",
 }
-AUXILIARY_LABELS = {  # what may be learnt beside hidden words
+AUXILIARY_LABELS = {  # of a second loss
     "next_token": "next tokens",
     "nsp": "next sentence",
     "sop": "sentence order",
-    "replaced": "tokens, replaced or not",
-    "guessed": "words that were replaced",
-    "right_to_left": "words before",
+    "replaced": "replaced-token detection",
+    "guessed": "original words",
+    "right_to_left": "previous words",
 }
 CURVES_LEAD = "Faint: every step. Strong: the running mean. Point at a curve to read it."
-GENERATIONS_LEAD = "Beginnings of sentences that it has never read, in bold, and what it made of them."
-REASONS_LEAD = "What `bertsmith make` has chosen for this text, this machine and this time, and why."
-CLOZE_LEAD = "Sentences kept from the training, with one word taken out. A right guess is marked."
+GENERATIONS_LEAD = "Prompts from held-out text, in bold, and the continuation that the model generated."
+REASONS_LEAD = "The settings that `bertsmith make` chose for this text, this machine and this budget, and why."
+CLOZE_LEAD = "Held-out sentences with one word masked. A correct prediction is marked."
 
 
 @dataclass(frozen=True)
 class ClozeExample:
-    """A sentence with a blank, the word that stood there, and the best guesses before and after training."""
+    """A cloze sentence, its masked word, and the top predictions before and after training."""
 
-    text: str  # the blank is written [MASK] or <mask>
+    text: str  # with [MASK] or <mask>
     truth: str
     before: Sequence[tuple[str, float]]  # words and their probabilities, best first
     after: Sequence[tuple[str, float]]
@@ -44,22 +44,20 @@ class ClozeExample:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSummary:
-    """What a run has to tell, in plain values."""
+    """The contents of the report, in plain values."""
 
     title: str
-    verdict: str = ""  # whether it has learnt, in a sentence
-    reasons: Sequence[str] = ()  # why it is as it is, where that was chosen and not asked for
+    verdict: str = ""  # one sentence: whether the model has learnt
+    reasons: Sequence[str] = ()  # why `make` chose these settings
     records: Sequence[Mapping[str, Any]] = ()  # the lines of log.jsonl
-    figures: Mapping[str, str] = field(default_factory=dict)  # what was measured, and the measure
+    figures: Mapping[str, str] = field(default_factory=dict)  # name of a metric: its value
     examples: Sequence[ClozeExample] = ()
-    generations: Sequence[tuple[str, str]] = ()  # prompts, and what the model made of them
-    visualisations: Sequence[
-        tuple[str, str, str]
-    ] = ()  # pictures of what goes on in it: heading, HTML and what is to be seen
+    generations: Sequence[tuple[str, str]] = ()  # prompts and continuations
+    visualisations: Sequence[tuple[str, str, str]] = ()  # heading, HTML, and what the picture shows
     data: Mapping[str, str] = field(default_factory=dict)
     recipe: str = ""  # TOML
     machine: Mapping[str, str] = field(default_factory=dict)
-    unigram_loss: float | None = None  # the loss of guessing words by their frequency
+    unigram_loss: float | None = None  # the loss of the unigram distribution
 
 
 def write(path: Path, run: RunSummary) -> None:
@@ -74,13 +72,13 @@ def page(run: RunSummary) -> str:
     sections = [
         section("In short", f"<p>{escape(run.verdict)}</p>" if run.verdict else ""),
         section("Key figures", _cards(run.figures)),
-        section("How it learned", _curves(run), CURVES_LEAD),
-        section("Blanks, before and after", _examples(run.examples), CLOZE_LEAD),
-        section("What it writes", _generations(run.generations), GENERATIONS_LEAD),
+        section("Learning curves", _curves(run), CURVES_LEAD),
+        section("Masked words, before and after training", _examples(run.examples), CLOZE_LEAD),
+        section("Generated text", _generations(run.generations), GENERATIONS_LEAD),
         *(section(*one) for one in run.visualisations),
-        section("Why it was trained so", _items(run.reasons), REASONS_LEAD),
-        section("What was trained on what", _table(run.data)),
-        section("On the way", _notes(run.records)),
+        section("Why these settings", _items(run.reasons), REASONS_LEAD),
+        section("Model and data", _table(run.data)),
+        section("Notes", _notes(run.records)),
         section("Machine", _table(run.machine)),
         section("Recipe", _recipe(run.recipe)),
     ]
@@ -102,7 +100,7 @@ def _curves(run: RunSummary) -> str:
     first = chart(
         f"Loss of {TERM_LABELS[guessed]}, in nats",
         [Series("training", hidden, noisy=True), Series("validation", checked)],
-        reference=None if run.unigram_loss is None else ("guessing by word frequency", run.unigram_loss),
+        reference=None if run.unigram_loss is None else ("unigram baseline (word frequency)", run.unigram_loss),
         logarithmic=bool(losses) and 0 < LOG_SCALE_RATIO * min(losses) < max(losses),
         wide=True,
     )
@@ -111,14 +109,14 @@ def _curves(run: RunSummary) -> str:
     words_right, other_right = _points(checks, f"{guessed}_accuracy"), _points(checks, f"{kind}_accuracy")
     rest = [
         chart(
-            "Judged right, on validation text",
+            "Validation accuracy",
             [
                 Series(TERM_LABELS[guessed], words_right),
                 Series(AUXILIARY_LABELS[kind], other_right),
                 Series("replaced tokens found", _points(checks, f"{kind}_found")),
             ],
             format_value=format_percent,
-            reference=("tossing a coin", 0.5) if other_right and kind in ("nsp", "sop") else None,
+            reference=("random guessing", 0.5) if other_right and kind in ("nsp", "sop") else None,
             from_zero=True,
         ),
         chart(
@@ -126,7 +124,7 @@ def _curves(run: RunSummary) -> str:
             [Series("training", other, noisy=True), Series("validation", other_checked)],
         ),
         chart(
-            "Speed, in tokens a second",
+            "Throughput, in tokens per second",
             [Series("tokens/s", _points(steps, "tokens_per_second"), noisy=True)],
             from_zero=True,
         ),
@@ -162,7 +160,7 @@ def _generations(generations: Sequence[tuple[str, str]]) -> str:
 
 
 def _generation(prompt: str, text: str) -> str:
-    """A prompt gone on with, or a text of its own below it."""
+    """A prompt with its continuation, or with a separate text below it."""
     rest = escape(text[len(prompt) :]) if text.startswith(prompt) else f"<br>{escape(text)}"
     return f'<article><p class="sentence"><b>{escape(prompt)}</b>{rest}</p></article>'
 
@@ -199,7 +197,7 @@ def _table(facts: Mapping[str, str]) -> str:
 
 
 def _notes(records: Sequence[Mapping[str, Any]]) -> str:
-    """What else the log says: its notes, and the updates skipped because they were not numbers."""
+    """The notes of the log, and the updates that were skipped because a gradient was not finite."""
     notes, skipped = [], 0
     for record in records:
         place = f"step {record['step']:,}: " if _is_number(record.get("step")) else ""
@@ -208,7 +206,7 @@ def _notes(records: Sequence[Mapping[str, Any]]) -> str:
             notes.append(place + str(record.get("text") or ", ".join(f"{key} {facts[key]}" for key in facts)))
         count: Any = record.get("skipped")
         if _is_number(count) and count > skipped:
-            notes.append(place + "update left out, since its gradient was not a number")
+            notes.append(place + "update skipped: its gradient was not finite")
             skipped = count
     return _items(notes)
 

@@ -29,7 +29,8 @@ from bertsmith.train import hardware
 from bertsmith.train.display import Display
 from bertsmith.train.evaluate import evaluate
 from bertsmith.train.optimizers import Optimizer
-from bertsmith.train.trainer import Speed, Trainer
+from bertsmith.train.step_metrics import Speed
+from bertsmith.train.trainer import Trainer
 
 
 def trained(recipe: Recipe) -> dict[str, float]:

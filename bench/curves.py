@@ -35,7 +35,8 @@ from bertsmith.train import hardware, log
 from bertsmith.train.display import Display
 from bertsmith.train.evaluate import evaluate
 from bertsmith.train.optimizers import Optimizer
-from bertsmith.train.trainer import Speed, Trainer
+from bertsmith.train.step_metrics import Speed
+from bertsmith.train.trainer import Trainer
 
 EXACT, ALL = "exact", "all"
 PATHS: dict[str, dict[str, Any]] = {  # each by what it changes

@@ -27,7 +27,7 @@ from bertsmith.data.shards.shards import Shards
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.static import StaticConfig
 from bertsmith.models.word2vec import Word2Vec, Word2VecConfig
-from bertsmith.objectives.word2vec import NegativeSamplingConfig
+from bertsmith.objectives.word2vec_blocks import NegativeSamplingConfig
 from bertsmith.recipe import EXTENTS, Recipe
 from bertsmith.runs import finetuning, task_recipe
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig

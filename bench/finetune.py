@@ -28,7 +28,8 @@ from bertsmith.runs import finetuning, task_data, task_recipe
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import hardware
 from bertsmith.train.display import Display
-from bertsmith.train.trainer import Speed, Trainer
+from bertsmith.train.step_metrics import Speed
+from bertsmith.train.trainer import Trainer
 
 STRETCHES = 3
 LENGTH, ITEMS = 128, 32

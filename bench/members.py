@@ -26,8 +26,10 @@ from bertsmith.recipe import Recipe
 from bertsmith.runs import build
 from bertsmith.train import hardware
 from bertsmith.train.display import Display
+from bertsmith.train.forward import should_capture
 from bertsmith.train.optimizers import Optimizer
-from bertsmith.train.trainer import Speed, Trainer, should_capture
+from bertsmith.train.step_metrics import Speed
+from bertsmith.train.trainer import Trainer
 
 MEMBERS = (
     "bert-base",

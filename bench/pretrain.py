@@ -40,9 +40,12 @@ from bertsmith.objectives.masked import MaskedLM
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import hardware
 from bertsmith.train.display import Display
+from bertsmith.train.forward import should_capture
 from bertsmith.train.optimizers import Optimizer, OptimizerConfig
 from bertsmith.train.schedules import ScheduleConfig
-from bertsmith.train.trainer import Speed, TrainConfig, Trainer, should_capture
+from bertsmith.train.step_metrics import Speed
+from bertsmith.train.train_config import TrainConfig
+from bertsmith.train.trainer import Trainer
 
 WARM, TIMED, PROFILED = 8, 30, 5
 
@@ -149,7 +152,7 @@ def ours(case: Case) -> dict[str, float]:
         "flops_per_token": config.flops(squares / seen, chosen / seen),
         "memory_gib": memory(device),
         "first_steps_seconds": first_steps,
-        "loss": float(trainer._pending[-1][1][0]),
+        "loss": float(trainer.step_metrics._pending[-1][1][0]),
         "filler": 1 - seen / (case.steps * tokens),
         **({"kernels": kernels} if kernels else {}),
     }

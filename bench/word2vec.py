@@ -33,7 +33,7 @@ from bertsmith.data.corpus.word_ids import encode_words, split_words
 from bertsmith.inference.word_vectors import KeyedVectors, read_analogies, read_word_pairs
 from bertsmith.models.word2vec import Word2Vec, Word2VecConfig
 from bertsmith.models.word_vectors import WordVectors
-from bertsmith.objectives.word2vec import NegativeSamplingConfig
+from bertsmith.objectives.word2vec_blocks import NegativeSamplingConfig
 from bertsmith.train import hardware
 from bertsmith.train.display import Display
 from bertsmith.train.word2vec import Word2VecTrainConfig, Word2VecTrainer

@@ -15,7 +15,7 @@ from bertsmith.text.tokenizer import TokenizerConfig
 from bertsmith.train import log
 from bertsmith.train.optimizers import OptimizerConfig
 from bertsmith.train.schedules import ScheduleConfig
-from bertsmith.train.trainer import TrainConfig
+from bertsmith.train.train_config import TrainConfig
 
 EXTENTS = [["train.steps", "train.epochs", "train.budget"]]  # the length of a run; the last one given counts
 

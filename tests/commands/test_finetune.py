@@ -333,7 +333,7 @@ def test_an_interrupted_run_saves_and_resumes(
     with pytest.raises(RunError) as caught:
         finetuning.finetune(recipe(base, data, tmp_path))
     monkeypatch.undo()
-    assert str(caught.value) == (f"{tmp_path}/seed-0: stopped at step 17, saved. The same command goes on from there.")
+    assert str(caught.value) == (f"{tmp_path}/seed-0: stopped at step 17, saved. The same command resumes it.")
     finetuning.finetune(recipe(base, data, tmp_path))
     assert losses(tmp_path) == losses(learnt)
     assert_equal(weights(tmp_path), weights(learnt))
@@ -523,7 +523,7 @@ def test_one_class_is_refused(base: Path, tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_text("text,label\n" + "the cat,purr\n" * 20)
     with pytest.raises(RecipeError) as caught:
         finetuning.finetune(recipe(base, tmp_path, tmp_path / "out"))
-    assert str(caught.value) == "task: there is but one class, ('purr',). Give examples of at least two."
+    assert str(caught.value) == "task: there is only one class, ('purr',). Give examples of at least two."
 
 
 def test_the_held_out_set_is_stratified_by_class(base: Path, tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ def test_an_interrupted_race_is_resumed(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(trainer, "Signals", Asked)
     given = [written(tmp_path, "bert")]
-    with pytest.raises(RunError, match=r"race/bert: stopped at step 3, saved\. The same command goes on from there\."):
+    with pytest.raises(RunError, match=r"race/bert: stopped at step 3, saved\. The same command resumes it\."):
         race.race(given, out, rules=RULES, metrics=MetricsConfig(), data=data)
     assert known(out)["rows"] == []
     race.race(given, out, rules=RULES, metrics=MetricsConfig(), data=data)

@@ -61,7 +61,7 @@ def test_scores_are_printed_as_text_and_as_json(made: Path) -> None:
 
 def test_a_finished_run_is_not_repeated_and_another_recipe_is_refused(made: Path) -> None:
     before = (made / "run" / "model" / "vectors.bin").read_bytes()
-    assert "going on from step" in run(made)
+    assert "resuming from step" in run(made)
     assert (made / "run" / "model" / "vectors.bin").read_bytes() == before
     with pytest.raises(BertsmithError, match=r"was begun with another recipe: sampling\.window was 5, is 3"):
         run(made, "--window", "3")
@@ -71,7 +71,7 @@ def test_a_finished_run_is_not_repeated_and_another_recipe_is_refused(made: Path
     ("options", "line"),
     [
         ({"model": {"width": 0}}, "word2vec [model]: width is 0. Give 1 to 65536."),
-        ({"sampling": {"window": 0}}, "word2vec [sampling]: a window of 0 words is none. Give 1 to 100."),
+        ({"sampling": {"window": 0}}, "word2vec [sampling]: window is 0. Give 1 to 100."),
         ({"train": {"epochs": 1.0, "budget": "1m"}}, "word2vec [train]: give one of epochs and budget, not both."),
         ({"train": {"budget": "soon"}}, "word2vec [train]: 'soon' is not a duration."),
     ],

@@ -220,7 +220,7 @@ def test_a_folder_with_one_class_is_refused(tmp_path: Path) -> None:
     one = {"id2label": {"0": "yes"}, "problem_type": "single_label_classification"}
     with pytest.raises(RecipeError) as caught:
         load(saved(tmp_path, "number", extra=one))
-    assert str(caught.value) == "task: there is but one class, ('yes',). Give examples of at least two."
+    assert str(caught.value) == "task: there is only one class, ('yes',). Give examples of at least two."
 
 
 def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ pytest.importorskip("triton", reason="Triton is not installed here")
 
 from bertsmith.models.word2vec import Word2Vec, Word2VecConfig
 from bertsmith.nn.kernels import word2vec
-from bertsmith.objectives.word2vec import MAX_UPDATE_NORM, Blocks, NegativeSamplingConfig, sgd_step
+from bertsmith.objectives.word2vec import MAX_UPDATE_NORM, sgd_step
+from bertsmith.objectives.word2vec_blocks import Blocks, NegativeSamplingConfig
 
 kinds = pytest.mark.parametrize("kind", KINDS)
 

@@ -11,7 +11,8 @@ pytest.importorskip("numba", reason="Numba is not installed here")
 
 from bertsmith.models.word2vec import Word2Vec, Word2VecConfig
 from bertsmith.nn.kernels import word2vec_cpu
-from bertsmith.objectives.word2vec import MAX_UPDATE_NORM, Blocks, NegativeSamplingConfig, sgd_step
+from bertsmith.objectives.word2vec import MAX_UPDATE_NORM, sgd_step
+from bertsmith.objectives.word2vec_blocks import Blocks, NegativeSamplingConfig
 
 pytestmark = pytest.mark.slow("Numba compiles")
 

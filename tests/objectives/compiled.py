@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ from bertsmith.data.batch import Batch
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.layout import Kernel
 from bertsmith.objectives.base import Objective
-from bertsmith.train.trainer import Trainer
+from bertsmith.train.forward import cast_weights
 
 
 def compare(made: Objective, given: Batch, compute: Any, most: float) -> None:
@@ -36,16 +35,14 @@ def without_a_device(make: Callable[[], Objective], some: Batch, ragged: Batch, 
     for part in hollow.modules():
         if isinstance(part, Transformer):
             part.kernel = kernel
-    trainer = SimpleNamespace(objective=hollow, precision=torch.bfloat16)
-    terms = torch.compile(partial(Trainer._cast_weights, trainer), **how)(ragged.to("meta"))
+    terms = torch.compile(partial(cast_weights, hollow, torch.bfloat16), **how)(ragged.to("meta"))
     sum(term.total for term in terms.values()).backward()
 
 
 def on_a_device(make: Callable[[], Objective], first: Batch, second: Batch) -> None:
     """A step in half precision by the real compiler; the second batch must never wait for the device."""
     made = make().cuda()
-    trainer = SimpleNamespace(objective=made, precision=torch.bfloat16)
-    compiled = torch.compile(partial(Trainer._cast_weights, trainer), fullgraph=True, dynamic=False)
+    compiled = torch.compile(partial(cast_weights, made, torch.bfloat16), fullgraph=True, dynamic=False)
     compare(made, first.to("cuda"), compiled, 2e-2)
     there = second.to("cuda")
     torch.cuda.set_sync_debug_mode("error")

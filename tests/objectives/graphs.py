@@ -3,7 +3,6 @@
 import sys
 from dataclasses import replace
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ from bertsmith.models.family import ELECTRA_SMALL
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.init import initialise
 from bertsmith.objectives.replaced import ReplacedTokenDetection
-from bertsmith.train.trainer import Trainer
+from bertsmith.train.forward import cast_weights
 
 SHAPE = replace(
     ELECTRA_SMALL,
@@ -74,21 +73,19 @@ def compare(made: ReplacedTokenDetection, given: Batch, compute: Any, exact: boo
 def without_a_device() -> None:
     """Equal rows for real; ragged rows on the meta device, which tries the graph and its shapes."""
     how: dict[str, Any] = {"fullgraph": True, "dynamic": False, "backend": "aot_eager"}
-    for judged, layers in (("all", 2), ("masked", 1), ("none", 1)):  # what is judged, the last layer is told
+    for judged, layers in (("all", 2), ("masked", 1), ("none", 1)):  # the last layer computes only discriminated tokens
         made = objective(layers, discriminator_loss=judged)
         compare(made, batch(EQUAL), torch.compile(made, **how))
     hollow = objective().to("meta")
     hollow.trunk.kernel = hollow.generator.trunk.kernel = "varlen"
-    trainer = SimpleNamespace(objective=hollow, precision=torch.bfloat16)
-    terms = torch.compile(partial(Trainer._cast_weights, trainer), **how)(batch(RAGGED).to("meta"))
+    terms = torch.compile(partial(cast_weights, hollow, torch.bfloat16), **how)(batch(RAGGED).to("meta"))
     sum(term.total for term in terms.values()).backward()
 
 
 def on_a_device() -> None:
     """A step in pure half precision by the real compiler; the second batch must never wait for the device."""
     made = objective().cuda()
-    trainer = SimpleNamespace(objective=made, precision=torch.bfloat16)
-    compiled = torch.compile(partial(Trainer._cast_weights, trainer), fullgraph=True, dynamic=False)
+    compiled = torch.compile(partial(cast_weights, made, torch.bfloat16), fullgraph=True, dynamic=False)
     first, second = (batch(RAGGED, seed).to("cuda") for seed in (1, 2))
     compare(made, first, compiled, exact=False)
     torch.cuda.set_sync_debug_mode("error")

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
-from types import SimpleNamespace
 from typing import Any
 
 import compiled
@@ -19,7 +18,7 @@ from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.init import initialise
 from bertsmith.nn.layout import Kernel
 from bertsmith.objectives.spans import SpanCorruption
-from bertsmith.train.trainer import Trainer
+from bertsmith.train.forward import cast_weights
 
 SIZES = {
     "vocabulary": 300,
@@ -80,9 +79,7 @@ def every_gradient(device: str, texts: int, *, compiles: bool) -> None:
     """In half precision against the plain step in full, weight by weight: all in one, a table of distances, whose slope
     is a hundredth as long as the whole, could be wrong and nobody would see it."""
     made, given = objective(SMOOTH).to(device), many(texts).to(device)
-    rounded: Callable[[Batch], Any] = partial(
-        Trainer._cast_weights, SimpleNamespace(objective=made, precision=torch.bfloat16)
-    )
+    rounded: Callable[[Batch], Any] = partial(cast_weights, made, torch.bfloat16)
     step = torch.compile(rounded, fullgraph=True, dynamic=False) if compiles else rounded
     true, found = slopes(made, given, made), slopes(made, given, step)
     assert true.keys() == found.keys() == dict(made.named_parameters()).keys()

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from bertsmith.objectives.word2vec import Block, Blocks, NegativeSamplingConfig, make_blocks
+from bertsmith.objectives.word2vec_blocks import Block, Blocks, NegativeSamplingConfig, make_blocks
 
 Kind = Literal["skip-gram", "cbow"]
 KINDS: tuple[Kind, ...] = ("skip-gram", "cbow")

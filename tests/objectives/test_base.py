@@ -22,10 +22,10 @@ SHAPES: dict[str, NetworkConfig] = {
 @pytest.mark.parametrize(
     "kind", [OBJECTIVES[name] for name in ("masked_lm", "replaced_tokens", "causal_lm", "mixed", "span_corruption")]
 )
-def test_what_is_made_for_attention_refuses_other_networks(kind: type[Pretraining], shape: NetworkConfig) -> None:
+def test_objectives_of_transformers_refuse_other_networks(kind: type[Pretraining], shape: NetworkConfig) -> None:
     with torch.device("meta"), pytest.raises(RecipeError) as caught:
         kind(build_network(shape), kind.Config())
     assert str(caught.value) == (
-        "objective.kind: the network is not made of attention. "
-        "Use 'recurrent_lm' for a recurrent one; one that writes about what it reads learns by bertsmith finetune."
+        "objective.kind: the network is not a transformer. "
+        "Use 'recurrent_lm' for a recurrent one; an LSTM encoder-decoder learns by bertsmith finetune."
     )

@@ -57,7 +57,7 @@ def packed(position: int = 0, *, across: bool = False, length: int = 32, tokens:
 @pytest.mark.slow
 @pytest.mark.parametrize("across", [False, True])
 @pytest.mark.parametrize(("length", "tokens"), [(64, 1024), (16, 512), (48, 500)])
-def test_every_token_but_the_first_and_the_last_of_its_sequence_is_guessed(
+def test_every_token_except_the_first_and_the_last_of_its_sequence_is_a_target(
     across: bool, length: int, tokens: int
 ) -> None:
     sizes = set()
@@ -82,7 +82,7 @@ def test_every_token_but_the_first_and_the_last_of_its_sequence_is_guessed(
     assert len(sizes) == 1  # shapes never change
 
 
-def test_a_word_is_guessed_onward_by_the_one_before_it_and_backward_by_the_one_behind() -> None:
+def test_a_word_is_predicted_from_the_left_state_before_it_and_the_right_state_after_it() -> None:
     made, batch = objective(), collate(packed())
     assert batch.target_positions is not None
     assert batch.targets is not None
@@ -97,7 +97,7 @@ def test_a_word_is_guessed_onward_by_the_one_before_it_and_backward_by_the_one_b
         assert all(term.weight == 0.5 for term in terms.values())
 
 
-def test_only_a_validation_counts_what_was_guessed_right() -> None:
+def test_accuracy_is_counted_in_validation_only() -> None:
     made, batch = objective(), collate(packed())
     assert all(term.correct is None for term in made.train()(batch).values())
     assert all(0 <= int(term.correct) <= batch.counts["left_to_right"] for term in made.eval()(batch).values())
@@ -107,7 +107,7 @@ def test_only_a_validation_counts_what_was_guessed_right() -> None:
     assert figures["left_to_right_loss"] == pytest.approx(math.log(VOCABULARY), abs=1.0)
 
 
-def test_a_validation_looks_at_some_scores_at_a_time_and_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_validation_in_chunks_gives_the_same_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     made, batch = objective(), collate(packed())
     whole = made(batch)
     monkeypatch.setattr("bertsmith.objectives.bilm.LOGITS_PER_CHUNK", 7 * VOCABULARY)
@@ -139,7 +139,7 @@ def test_micro_batches_do_not_change_the_step(sampled: int) -> None:
 # ------------------------------------------------------------------------------------------------ words drawn
 
 
-def test_words_are_drawn_once_each_by_the_key_alone_and_the_frequent_ones_first() -> None:
+def test_a_sample_is_distinct_by_the_key_alone_and_log_uniform() -> None:
     drawn = sample_log_uniform(7, 50, VOCABULARY)
     assert np.array_equal(drawn, sample_log_uniform(7, 50, VOCABULARY))
     assert not np.array_equal(drawn, sample_log_uniform(8, 50, VOCABULARY))
@@ -161,7 +161,7 @@ def test_half_of_all_words_can_be_drawn() -> None:
     assert sorted(set(sample_log_uniform(1, 500, 1000).tolist())) == sample_log_uniform(1, 500, 1000).tolist()
 
 
-def test_the_loss_by_words_drawn_is_about_that_of_all_words() -> None:
+def test_the_sampled_softmax_loss_is_about_the_full_one() -> None:
     """On average a little less, as the logarithm of a guessed sum is; the more are drawn, the nearer."""
     batch, full = collate(packed()), objective().train()
     true = full(batch)["left_to_right"].total.item() / batch.counts["left_to_right"]
@@ -180,7 +180,7 @@ def test_the_loss_by_words_drawn_is_about_that_of_all_words() -> None:
     assert gaps[1] < gaps[0] < 0.5
 
 
-def test_a_true_word_that_was_drawn_is_not_told_from_itself() -> None:
+def test_a_true_word_in_the_sample_is_no_negative() -> None:
     made = objective(20).train()
     hidden, targets = torch.randn(6, 8), torch.tensor([5, 9, 5, 9, 5, -100])
     without = made._sampled_softmax(hidden[:5], targets[:5], torch.tensor([1, 2, 3]))
@@ -194,7 +194,7 @@ def test_a_true_word_that_was_drawn_is_not_told_from_itself() -> None:
     assert drawn.item() == pytest.approx(alone, rel=1e-5)
 
 
-def test_batches_bring_what_was_drawn_and_cost_what_is_scored() -> None:
+def test_batches_carry_the_sample_and_flops_count_its_logits() -> None:
     made = objective(100)
     batch = made.collator(train(["a b"] * 2, TokenizerConfig(kind="words", vocabulary=9, min_frequency=1)))(packed())
     assert isinstance(batch, Batch)
@@ -208,7 +208,7 @@ def test_batches_bring_what_was_drawn_and_cost_what_is_scored() -> None:
 # ------------------------------------------------------------------------------------------------ what fits it
 
 
-def test_it_is_told_how_the_vocabulary_is_spelt() -> None:
+def test_bind_sets_the_characters_of_the_vocabulary() -> None:
     tokenizer = train(["the cat sat"] * 2, TokenizerConfig(kind="words", vocabulary=9, min_frequency=1))
     made = objective(shape=replace(SHAPE, vocabulary=tokenizer.vocabulary))
     made.bind(tokenizer)
@@ -223,25 +223,25 @@ def test_it_stands_in_the_table_and_leaves_one_folder() -> None:
 
 
 @pytest.mark.parametrize("member", [BERT_TINY, GPT2])
-def test_networks_that_would_see_what_they_are_to_guess_are_refused(member: object) -> None:
+def test_networks_that_would_see_their_targets_are_refused(member: object) -> None:
     with torch.device("meta"), pytest.raises(RecipeError) as caught:
         BidirectionalLM(build_network(member), BidirectionalLM.Config())  # type: ignore[arg-type]
-    fact = "the network does not read from both ends apart, and would see the words that it is to guess"
+    fact = "the network does not keep its two directions apart, and would see the words that it has to predict"
     assert str(caught.value) == f"objective.kind: {fact}. Use another, or a member such as elmo."
 
 
 @pytest.mark.parametrize("kind", [MaskedLM, CausalLM])
-def test_an_elmo_learns_nothing_else(kind: type[MaskedLM] | type[CausalLM]) -> None:
+def test_an_elmo_learns_only_the_bilm(kind: type[MaskedLM] | type[CausalLM]) -> None:
     with pytest.raises(RecipeError) as caught:
         kind(Elmo(SHAPE), kind.Config())
-    fact = "the network reads from both ends apart, and is to guess every word from either"
+    fact = "the network has two separate directions, and each must predict every word"
     assert str(caught.value) == f"objective.kind: {fact}. Use 'bilm', or a member such as bert-base."
 
 
-def test_more_words_than_half_cannot_be_drawn() -> None:
+def test_more_than_half_of_the_words_cannot_be_sampled() -> None:
     with pytest.raises(RecipeError) as caught:
         objective(501)
-    fact = "501 of 1000 words are too many to be drawn"
+    fact = "501 of 1000 words are too many for a sample"
     assert str(caught.value) == f"objective.sampled_softmax: {fact}. Give at most 500, or 0 for all words."
     with pytest.raises(ValueError, match=r"sampled_softmax is -1\. Give at least 0"):
         BidirectionalLM.Config(sampled_softmax=-1)

@@ -62,21 +62,21 @@ def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_a_run_learns_and_tells_of_both_ways(finished: Path) -> None:
+def test_a_run_learns_and_reports_both_directions(finished: Path) -> None:
     valid = [line for line in log.read(finished / log.NAME) if line["kind"] == "validation"]
     for way in ("left_to_right", "right_to_left"):
         assert valid[-1][f"{way}_loss"] < valid[0][f"{way}_loss"] / 1.5
     page, card = ((finished / name).read_text() for name in ("report.html", "model/README.md"))
-    for told in ("perplexity, left to right", "perplexity, right to left", "validation loss of next words"):
-        assert told in page
-        assert told in card
+    for text in ("perplexity, left to right", "perplexity, right to left", "validation loss of next words"):
+        assert text in page
+        assert text in card
     assert "Loss of previous words, in nats" in page
     assert 'tags: [bertsmith, "elmo"]' in card
     assert "library_name: bertsmith" in card
     assert "--task features" in card
 
 
-def test_a_run_that_was_broken_off_ends_as_if_nothing_had_been(finished: Path, data: Path, tmp_path: Path) -> None:
+def test_an_interrupted_run_ends_with_the_same_weights(finished: Path, data: Path, tmp_path: Path) -> None:
     broken = recipe(data, tmp_path / "run")
     fail_at(22, broken)
     pretrain.pretrain(broken)
@@ -147,14 +147,14 @@ def tuned(model: Path, train: Path, dev: Path, out: Path, task: str, *changes: s
     return figures
 
 
-def test_a_tagger_reads_words_that_were_never_met_by_their_letters(finished: Path, tmp_path: Path) -> None:
+def test_a_tagger_reads_unknown_words_by_their_characters(finished: Path, tmp_path: Path) -> None:
     train, dev = tagged(tmp_path / "train.conll", 60, 0), tagged(tmp_path / "dev.conll", 20, 1)
     how = ["task.lstm_layers=1", "train.epochs=8", "task.layers=mix"]
     figures = tuned(finished / "model", train, dev, tmp_path / "out", "features", *how)
     assert figures["f1"] > 0.9
 
 
-def test_static_vectors_are_read_by_the_same_tagger(finished: Path, tmp_path: Path) -> None:
+def test_static_vectors_feed_the_same_tagger(finished: Path, tmp_path: Path) -> None:
     tokenizer = Tokenizer.load(finished / "model")
     torch.manual_seed(0)
     shape = StaticConfig(vocabulary=tokenizer.vocabulary, width=32)
@@ -172,7 +172,7 @@ def test_a_classifier_reads_the_same_features(finished: Path, tmp_path: Path) ->
     assert figures["accuracy"] > 0.9
 
 
-def test_features_learn_fast_and_without_decay_unless_something_else_is_said(finished: Path, tmp_path: Path) -> None:
+def test_features_have_a_high_learning_rate_and_no_weight_decay_by_default(finished: Path, tmp_path: Path) -> None:
     train = tagged(tmp_path / "train.conll", 5, 0)
     made = task_recipe.build_recipe(
         finished / "model", train, tmp_path, dev=None, task="features", seeds=1, overrides=[]
@@ -189,7 +189,7 @@ def test_an_elmo_is_not_fine_tuned_as_a_whole(finished: Path, tmp_path: Path) ->
         finetuning.finetune(made)
 
 
-def test_an_item_is_spelt_between_what_begins_a_text_and_what_ends_it(finished: Path) -> None:
+def test_an_item_has_characters_between_the_boundary_tokens(finished: Path) -> None:
     opened = folders.read(finished / "model")
     assert isinstance(opened.config, ElmoConfig)
     tokenizer = Tokenizer.load(finished / "model")

@@ -58,7 +58,7 @@ def loss(made: CausalLM, row: list[int]) -> torch.Tensor:
 @pytest.mark.slow
 @pytest.mark.parametrize("across", [False, True])
 @pytest.mark.parametrize(("length", "tokens"), [(64, 1024), (16, 512), (48, 500)])
-def test_every_token_but_the_first_and_the_end_of_its_sequence_is_guessed(
+def test_every_token_except_the_first_and_the_end_of_its_sequence_is_a_target(
     across: bool, length: int, tokens: int
 ) -> None:
     sizes = set()
@@ -92,7 +92,7 @@ def test_the_loss_is_the_sum_over_all_sequences_each_alone(shape: TransformerCon
 
 
 @BOTH
-def test_what_is_to_come_does_not_change_what_was_guessed(shape: TransformerConfig) -> None:
+def test_later_tokens_do_not_change_a_prediction(shape: TransformerConfig) -> None:
     made, row = objective(shape), sequences(packed())[0].tolist()
     whole = loss(made, row)
     for size in (2, len(row) // 2, len(row) - 1):
@@ -126,7 +126,7 @@ def test_micro_batches_do_not_change_the_sums() -> None:
         torch.testing.assert_close(weight.grad, slope, rtol=1e-3, atol=1e-3)
 
 
-def test_filler_never_counts() -> None:
+def test_padding_never_counts() -> None:
     made, given = objective(), packed(across=False)
     assert given.real_tokens < len(given.ids)
     other = replace(given, ids=np.where(np.arange(len(given.ids)) < given.real_tokens, given.ids, 9))
@@ -135,7 +135,7 @@ def test_filler_never_counts() -> None:
     assert torch.equal(one, two)
 
 
-def test_there_are_no_weights_beside_the_network() -> None:
+def test_the_objective_adds_no_weights() -> None:
     made = objective()
     assert made.state_dict().keys() == {f"trunk.{name}" for name in made.trunk.state_dict()}
     assert (made.pairs, made.exports) == ("none", {"model": made})
@@ -152,23 +152,23 @@ def test_a_token_costs_its_share_of_the_layers_and_the_whole_vocabulary() -> Non
     assert objective().flops(40.0) == layers + 6 * VOCABULARY * 32
 
 
-def test_validation_tells_bits_per_byte() -> None:
+def test_validation_reports_bits_per_byte() -> None:
     with torch.no_grad():
         figures = evaluate(objective(), [collate(packed())], 4.0)
     assert figures["bits_per_byte"] == pytest.approx(figures["next_token_loss"] / np.log(2) / 4)
     assert 0 <= figures["next_token_accuracy"] <= 1
 
 
-def test_a_network_that_looks_ahead_is_refused() -> None:
+def test_a_network_that_is_not_causal_is_refused() -> None:
     with pytest.raises(RecipeError) as caught:
         CausalLM(Transformer(replace(SHAPE, causal=False)), CausalLM.Config())
-    fact = "the network looks ahead, and would see the tokens that it is to guess"
+    fact = "the network is not causal, and would see the tokens that it has to predict"
     assert str(caught.value) == f"objective.kind: {fact}. Use 'masked_lm', or a member such as gpt2."
 
 
 @pytest.mark.parametrize("kind", [MaskedLM, ReplacedTokenDetection])
-def test_a_network_that_looks_only_back_learns_from_nothing_hidden(kind: type[Pretraining]) -> None:
+def test_a_causal_network_does_not_learn_masked_lm(kind: type[Pretraining]) -> None:
     with pytest.raises(RecipeError) as caught:
         kind(Transformer(SHAPE), kind.Config())
-    fact = "the network looks only back, and what is hidden is guessed from both sides"
+    fact = "the network is causal, and masked tokens are predicted from both sides"
     assert str(caught.value) == f"objective.kind: {fact}. Use 'causal_lm', or a member such as bert-base."

@@ -53,19 +53,19 @@ def test_on_a_gpu_a_step_is_one_graph_that_never_waits() -> None:
     scripts.run(__file__, "causal_graphs.py", "on_a_device")
 
 
-def test_a_run_learns_and_tells_of_next_tokens(finished: Path) -> None:
+def test_a_run_learns_and_reports_next_tokens(finished: Path) -> None:
     records = log.read(finished / log.NAME)
     losses = [line["terms"]["next_token"] for line in records if line["kind"] == "step"]
     assert losses[-1] < losses[0] / 2
     page, card = ((finished / name).read_text() for name in ("report.html", "model/README.md"))
-    for told in (
+    for text in (
         "validation loss of next tokens",
         "next tokens predicted correctly",
         "perplexity",
         "compared with word frequency",
     ):
-        assert told in page
-        assert told in card
+        assert text in page
+        assert text in card
     assert "Loss of next tokens, in nats" in page
     assert "Blanks" not in page
     assert "masked words" not in page
@@ -77,7 +77,7 @@ def test_a_run_learns_and_tells_of_next_tokens(finished: Path) -> None:
 
 
 @torch.no_grad()
-def test_what_a_run_leaves_is_opened_by_transformers_and_says_the_same(finished: Path) -> None:
+def test_an_exported_model_gives_the_same_outputs_in_transformers(finished: Path) -> None:
     theirs, report = transformers.AutoModelForCausalLM.from_pretrained(finished / "model", output_loading_info=True)
     assert not any(report.values()), report
     assert type(theirs).__name__ == "GPT2LMHeadModel"
@@ -95,14 +95,14 @@ def test_what_a_run_leaves_is_opened_by_transformers_and_says_the_same(finished:
     )
 
 
-def test_a_model_that_looks_only_back_fills_no_blanks(finished: Path) -> None:
+def test_a_causal_model_fills_no_masks(finished: Path) -> None:
     with pytest.raises(FolderError) as caught:
         load(finished / "model").fill("the <mask> sees")
     remedy = "Blanks need a model pretrained on masked words."
     assert str(caught.value) == f"{finished / 'model'}: has no masked-word head. {remedy}"
 
 
-def test_minimal_pairs_are_judged_from_left_to_right(finished: Path, tmp_path: Path) -> None:
+def test_minimal_pairs_are_scored_from_left_to_right(finished: Path, tmp_path: Path) -> None:
     pairs = [
         {
             "sentence_good": f"the cat {verb} the dog in the house .",
@@ -127,7 +127,7 @@ def tuned(model: Path, folder: Path, *changes: str, task: str | None = None) -> 
 
 
 @pytest.mark.parametrize("language", [0.0, 0.5])
-def test_fine_tuning_reads_the_last_token_and_may_go_on_guessing(
+def test_fine_tuning_pools_the_last_token_and_may_keep_the_lm_loss(
     language: float, finished: Path, tmp_path: Path
 ) -> None:
     recipe = tuned(finished / "model", tmp_path, f"task.lm_weight={language}")
@@ -155,7 +155,9 @@ def test_fine_tuning_reads_the_last_token_and_may_go_on_guessing(
         ("task.pooling=mean", "task.pooling: transformers' GPT classifies by the last token alone. Use 'last'."),
     ],
 )
-def test_what_a_folder_could_not_say_is_refused(change: str, line: str, finished: Path, tmp_path: Path) -> None:
+def test_a_pooling_that_no_folder_can_express_is_refused(
+    change: str, line: str, finished: Path, tmp_path: Path
+) -> None:
     with pytest.raises(RecipeError) as caught:
         finetuning.finetune(tuned(finished / "model", tmp_path, change))
     assert str(caught.value) == line
@@ -171,7 +173,7 @@ def test_a_task_that_transformers_has_no_class_for_is_refused(finished: Path, tm
     assert str(caught.value) == f"task.kind: {fact}. Use classify or tag or answer."
 
 
-def test_a_run_goes_on_with_a_folder(finished: Path, data: Path, tmp_path: Path) -> None:
+def test_a_run_starts_from_a_folder(finished: Path, data: Path, tmp_path: Path) -> None:
     changes = [f"out={tmp_path}", f"data.folder={data}", "train.steps=2", f"start={finished / 'model'}"]
     pretrain.pretrain(pretrain.read_recipe(RECIPES / "tiny" / "gpt.toml", [*SMALL, *changes]))
     first = next(line for line in log.read(tmp_path / log.NAME) if line["kind"] == "step")
@@ -181,7 +183,7 @@ def test_a_run_goes_on_with_a_folder(finished: Path, data: Path, tmp_path: Path)
 
 @pytest.mark.parametrize("change", ["objective.kind=masked_lm", "model.kind=bert-tiny"])
 def test_an_objective_that_does_not_fit_is_refused_before_training(change: str) -> None:
-    with pytest.raises(RecipeError, match=r"^objective\.kind: the network looks "):
+    with pytest.raises(RecipeError, match=r"^objective\.kind: the network is (not )?causal, and "):
         pretrain.check(pretrain.read_recipe(RECIPES / "tiny" / "gpt.toml", [change, "data.cross_documents=false"]))
 
 

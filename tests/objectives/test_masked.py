@@ -51,7 +51,7 @@ def test_losses_are_those_of_the_whole_last_layer(pairs: Pairs) -> None:
         assert terms[pairs].correct == (scores.argmax(-1) == given.labels).sum()
 
 
-def test_later_networks_read_whole_texts_as_their_tasks_will() -> None:
+def test_pre_norm_networks_pool_by_the_mlm_transform() -> None:
     shape = replace(SMITH, vocabulary=VOCABULARY, width=32, layers=2, heads=2, feed_forward=48, max_length=64)
     made, given = MaskedLM(Transformer(shape), MaskedLM.Config()), batch("nsp")
     initialise(made, 0, std=0.1)
@@ -63,18 +63,18 @@ def test_later_networks_read_whole_texts_as_their_tasks_will() -> None:
     torch.testing.assert_close(made(given)["nsp"].total, F.cross_entropy(scores, given.labels, reduction="sum"))
 
 
-def test_what_is_told_of_pairs_weighs_as_much_as_is_said() -> None:
+def test_pair_weight_is_the_weight_of_the_pair_loss() -> None:
     light = MaskedLM(Transformer(SHAPE), MaskedLM.Config(pair_weight=0.25))
     initialise(light, 0, std=0.1)
     terms, usual = light.eval()(batch("nsp")), objective("nsp")(batch("nsp"))
     assert {name: term.weight for name, term in terms.items()} == {"masked": 1.0, "nsp": 0.25}
-    assert terms["nsp"].total == usual["nsp"].total  # what is told of it is never weighted
+    assert terms["nsp"].total == usual["nsp"].total  # reported losses are never weighted
     for weight in (0.0, -1.0, float("inf"), float("nan")):
         with pytest.raises(ValueError, match=f"pair_weight is {weight}. Give more than 0, usually 1"):
             MaskedLM.Config(pair_weight=weight)
 
 
-def test_only_pairs_are_asked_for_their_order() -> None:
+def test_only_pairs_have_order_targets() -> None:
     given = batch("sop")
     assert given.labels is not None
     assert given.counts.keys() == {"masked", "sop", "tokens", "squares"}
@@ -84,7 +84,7 @@ def test_only_pairs_are_asked_for_their_order() -> None:
         assert {"sop_loss", "sop_accuracy"} <= evaluate(objective("sop"), [given], 4.0).keys()
 
 
-def test_a_batch_of_single_texts_asks_for_no_order() -> None:
+def test_a_batch_of_single_texts_has_no_sentence_order_targets() -> None:
     made, alone, given = objective("sop"), batch("sop", packed="none"), batch("sop")
     assert alone.counts["sop"] == 0
     term = made(alone)["sop"]

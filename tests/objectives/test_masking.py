@@ -26,7 +26,7 @@ def batches():
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("copies", [0, 3])
 @pytest.mark.parametrize("rate", [0.0, 0.15, 0.4])
-def test_exactly_so_many_are_chosen_and_none_of_them_special(batches, unit, copies, rate):
+def test_exactly_the_mask_rate_is_chosen_and_no_special_token(batches, unit, copies, rate):
     for packed in batches:
         ids, chosen, targets = mask_tokens(
             packed, MaskingConfig(unit=unit, static_masks=copies, mask_rate=rate), PIECES
@@ -40,7 +40,7 @@ def test_exactly_so_many_are_chosen_and_none_of_them_special(batches, unit, copi
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_of_the_chosen_most_are_masked_some_replaced_some_kept(batches, unit):
+def test_chosen_tokens_are_masked_replaced_and_kept_80_10_10(batches, unit):
     masked = kept = total = 0
     replaced = []
     for packed in batches:
@@ -59,7 +59,7 @@ def test_of_the_chosen_most_are_masked_some_replaced_some_kept(batches, unit):
     assert counts.max() < 1.25 * counts.mean()
 
 
-def test_the_shares_can_be_set(batches):
+def test_the_rates_of_corruption_can_be_set(batches):
     ids, chosen, _ = mask_tokens(batches[0], MaskingConfig(keep_rate=0.0, random_rate=0.0), PIECES)
     assert (ids[chosen] == MASK).all()
     ids, *_ = mask_tokens(batches[0], MaskingConfig(keep_rate=1.0, random_rate=0.0), PIECES)
@@ -90,7 +90,7 @@ def words_of(packed):
 
 
 @pytest.mark.parametrize("rate", [0.02, 0.15, 0.5])
-def test_words_are_chosen_whole_but_for_one_at_most(batches, rate):
+def test_whole_words_are_chosen_except_one_at_most(batches, rate):
     for packed in batches:
         chosen = set(mask_tokens(packed, MaskingConfig(unit="word", mask_rate=rate), PIECES)[1].tolist())
         parts = [(len(chosen.intersection(word)), len(word)) for word in words_of(packed)]
@@ -118,7 +118,7 @@ def test_spans_are_long_and_stay_inside_their_text(batches):
     assert 3.0 < np.mean(lengths) < 4.6  # 3.8 by the paper, less where a text ends
 
 
-def test_grams_are_up_to_three_whole_words_of_one_text(batches):
+def test_ngrams_are_up_to_three_whole_words_of_one_text(batches):
     counts = []
     for packed in batches:
         chosen = mask_tokens(packed, MaskingConfig(unit="gram", mask_rate=0.01), PIECES)[1]
@@ -136,7 +136,7 @@ def test_grams_are_up_to_three_whole_words_of_one_text(batches):
 
 
 @pytest.mark.parametrize("unit", ["span", "gram"])
-def test_a_span_has_one_fate(batches, unit):
+def test_the_tokens_of_a_span_are_corrupted_alike(batches, unit):
     ids, chosen, _ = mask_tokens(batches[0], MaskingConfig(unit=unit, mask_rate=0.02), PIECES)
     runs = np.split(np.arange(len(chosen)), np.flatnonzero(np.diff(chosen) > 1) + 1)
     mixed = sum(0 < (ids[chosen[run]] == MASK).mean() < 1 for run in runs)
@@ -146,7 +146,7 @@ def test_a_span_has_one_fate(batches, unit):
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("copies", [0, 2])
-def test_hiding_is_a_pure_function(batches, unit, copies):
+def test_masking_is_a_pure_function(batches, unit, copies):
     hiding = MaskingConfig(unit=unit, static_masks=copies)
     for one, other in zip(mask_tokens(pack()(3), hiding, PIECES), mask_tokens(batches[3], hiding, PIECES), strict=True):
         assert np.array_equal(one, other)
@@ -162,14 +162,14 @@ def hidden_places(packer, epoch, hiding):
     return found
 
 
-def test_dynamic_hiding_differs_at_every_visit():
+def test_dynamic_masking_differs_in_every_epoch():
     packer = pack(pairs="none", once=True)
     first, second = (hidden_places(packer, epoch, MaskingConfig()) for epoch in (0, 4))
     shared = first.keys() & second.keys()
     assert len(shared) < 0.2 * len(first)
 
 
-def test_static_hiding_comes_back_after_so_many_epochs():
+def test_static_masks_repeat_after_their_number_of_epochs():
     packer, hiding = pack(pairs="none", once=True), MaskingConfig(static_masks=4)
     first, again, other = (hidden_places(packer, epoch, hiding) for epoch in (0, 4, 5))
     shared = first.keys() & again.keys()
@@ -178,7 +178,7 @@ def test_static_hiding_comes_back_after_so_many_epochs():
     assert len(first.keys() & other.keys()) < 0.2 * len(first)
 
 
-def test_static_hiding_follows_each_sequence_into_its_own_epoch():
+def test_static_masks_follow_the_epoch_of_each_sequence():
     packer = pack(tokens=4096, pairs="none")
     assert packer.epochs_per_round > 1
     packed = next(packer(index) for index in range(256) if len(set(packer(index).epochs.tolist())) > 1)
@@ -188,7 +188,7 @@ def test_static_hiding_follows_each_sequence_into_its_own_epoch():
     assert words[chosen].max() < words[rest].min()
 
 
-def test_a_batch_that_is_not_full_hides_its_share():
+def test_a_partial_batch_masks_its_share():
     packed = pack(tokens=65_536, pairs="none", once=True, length=128)
     batches = [packed(index) for index in range(packed.batches())]
     for batch in batches:

@@ -103,7 +103,7 @@ def test_each_part_is_what_its_own_objective_makes_of_it(share: float) -> None:
 
 
 @pytest.mark.parametrize("shape", [SHAPE, replace(MODERN_BERT, **SIZES, window=4)], ids=["bert", "modernbert"])
-def test_losses_are_those_of_a_network_that_looks_back_and_one_that_does_not(shape: TransformerConfig) -> None:
+def test_losses_are_those_of_a_causal_and_a_bidirectional_network(shape: TransformerConfig) -> None:
     made, asked = objective(shape, causal_weight=0.5), batch()
     masked = MaskedLM(Transformer(shape), MaskedLM.Config(pairs="none")).eval()
     masked.load_state_dict(made.state_dict())  # strictly: no weight is added
@@ -119,7 +119,7 @@ def test_losses_are_those_of_a_network_that_looks_back_and_one_that_does_not(sha
     assert [terms[name].weight for name in ("masked", "next_token")] == [1.0, 0.5]
 
 
-def test_looking_back_nothing_to_come_is_seen() -> None:
+def test_causal_attention_sees_no_later_token() -> None:
     made = objective()
     made.trunk(Tokens.from_rows([[5, 6, 7, 8]]), causal=True)[1, 0].backward()
     slopes = made.trunk.embedding.weight.grad
@@ -137,21 +137,21 @@ def test_the_neighbours_and_the_other_part_do_not_change_a_loss() -> None:
     assert torch.equal(mixed["next_token"].total, second["next_token"].total)
 
 
-def test_a_token_costs_what_its_part_costs() -> None:
+def test_a_token_costs_the_flops_of_its_part() -> None:
     made = objective(causal_share=0.25, mask_rate=0.2)
     back = replace(SHAPE, causal=True).flops(40.0, 1.0)
     assert made.flops(40.0) == pytest.approx(0.25 * back + 0.75 * SHAPE.flops(40.0, 0.2))
     assert made.prediction_share == pytest.approx(0.25 + 0.75 * 0.2)
 
 
-def test_bits_per_byte_are_those_of_hidden_words() -> None:
+def test_bits_per_byte_are_those_of_masked_tokens() -> None:
     with torch.no_grad():
         figures = evaluate(objective(), [batch()], 4.0)
     assert figures["bits_per_byte"] == pytest.approx(figures["masked_loss"] / np.log(2) / 4)
     assert figures["loss"] == pytest.approx(figures["masked_loss"] + figures["next_token_loss"])
 
 
-def test_it_travels_whole() -> None:
+def test_a_collator_can_be_pickled() -> None:
     moved = batch().to("meta")
     assert moved.causal is not None
     assert {
@@ -164,18 +164,18 @@ def test_it_travels_whole() -> None:
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ({"pairs": "nsp"}, "pairs is nsp, and half of the text looks only back. Say none"),
-        ({"causal_share": 1.0}, "causal_share is 1.0. Give one of all tokens, above 0 and below 1"),
+        ({"pairs": "nsp"}, "pairs is nsp, and a share of the text is read causally. Use none"),
+        ({"causal_share": 1.0}, "causal_share is 1.0. Give a share, above 0 and below 1"),
         ({"causal_weight": 0.0}, "causal_weight is 0.0. Give more than 0, usually 1"),
     ],
 )
-def test_what_makes_no_sense_is_refused(setting: dict[str, float | str], said: str) -> None:
+def test_settings_without_meaning_are_refused(setting: dict[str, float | str], said: str) -> None:
     with pytest.raises(ValueError, match="^" + said.replace(".", r"\.") + "$"):
         MixedLM.Config(**setting)
 
 
-def test_a_network_that_looks_only_back_is_refused() -> None:
-    with pytest.raises(RecipeError, match="the network looks only back"):
+def test_a_causal_network_is_refused() -> None:
+    with pytest.raises(RecipeError, match="the network is causal"):
         MixedLM(Transformer(replace(SHAPE, causal=True)), MixedLM.Config())
 
 
@@ -188,7 +188,7 @@ def test_on_a_gpu_a_step_is_one_graph_that_never_waits() -> None:
     scripts.run(__file__, "mixed_graphs.py", "on_a_device")
 
 
-def test_a_run_learns_both_and_leaves_a_bert_that_is_a_decoder_too(tmp_path: Path) -> None:
+def test_a_run_learns_both_and_writes_a_bert_that_is_also_a_decoder(tmp_path: Path) -> None:
     out = tmp_path / "run"
     changes = ["objective.kind=mixed", "objective.pairs=none", "train.steps=80", "optimizer.learning_rate=0.01"]
     pretrain.pretrain(recipe(prepared(tmp_path), out, *changes))
@@ -196,8 +196,8 @@ def test_a_run_learns_both_and_leaves_a_bert_that_is_a_decoder_too(tmp_path: Pat
     for name in ("masked", "next_token"):
         assert steps[-1][name] < 0.7 * steps[0][name]
     page = (out / "report.html").read_text()
-    for told in ("Loss of masked words, in nats", "Loss of next tokens, in nats", "next tokens predicted correctly"):
-        assert told in page
+    for text in ("Loss of masked words, in nats", "Loss of next tokens, in nats", "next tokens predicted correctly"):
+        assert text in page
     model = load(out / "model")
     assert isinstance(model.objective, MaskedLM)
     decoder = transformers.BertLMHeadModel
@@ -210,7 +210,7 @@ def test_a_run_learns_both_and_leaves_a_bert_that_is_a_decoder_too(tmp_path: Pat
     torch.testing.assert_close(ours, logits, rtol=1e-5, atol=1e-5)
 
 
-def test_a_run_that_breaks_off_goes_on_exactly(tmp_path: Path) -> None:
+def test_a_run_that_fails_resumes_exactly(tmp_path: Path) -> None:
     data = prepared(tmp_path)
     changes = ["objective.kind=mixed", "objective.pairs=none", "train.steps=20"]
     pretrain.pretrain(recipe(data, tmp_path / "whole", *changes))

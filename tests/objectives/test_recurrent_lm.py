@@ -69,7 +69,7 @@ def test_gradients_go_back_no_further_than_the_batch() -> None:
     assert not carried.state.requires_grad
 
 
-def test_a_step_on_rounded_weights_carries_the_true_state_on() -> None:
+def test_a_step_on_cast_weights_updates_the_true_state() -> None:
     """As in half precision, where weights and buffers are rounded copies that nobody sees again."""
     learner, plain = objective().train(), objective().double().train()
     for batch in batches(4, 2):
@@ -80,7 +80,7 @@ def test_a_step_on_rounded_weights_carries_the_true_state_on() -> None:
     torch.testing.assert_close(learner.state, plain.state)
 
 
-def test_a_new_epoch_begins_from_nothing() -> None:
+def test_a_new_epoch_starts_from_a_zero_state() -> None:
     source = streams(4)
     last, first = collate(source(source.batches() - 1)), collate(source(1 << 32))
     carried, fresh = objective().train(), objective().train()
@@ -110,7 +110,7 @@ def test_validation_carries_a_state_of_its_own_and_leaves_the_other_alone() -> N
     learner.train()(batches(4, 3)[2])  # and it goes on from there
 
 
-def test_what_is_remembered_is_part_of_a_checkpoint() -> None:
+def test_the_recurrent_state_is_part_of_a_checkpoint() -> None:
     learner, later = objective().train(), objective().train()
     first, second = batches(4, 2)
     assert learner.state_dict()["_extra_state"].numel() == 0
@@ -121,7 +121,7 @@ def test_what_is_remembered_is_part_of_a_checkpoint() -> None:
     assert later.state is None
 
 
-def test_an_epochs_filler_is_not_guessed() -> None:
+def test_padding_of_an_epoch_is_no_target() -> None:
     source = streams(4)
     batch = collate(source(source.batches() - 1))
     assert batch.counts["next_token"] == (batch.targets != -100).sum() < len(batch.targets)
@@ -134,7 +134,7 @@ def test_an_epochs_filler_is_not_guessed() -> None:
         torch.testing.assert_close(learner(batch)["next_token"].total, wanted)
 
 
-def test_vectors_pay_for_being_large_and_for_changing() -> None:
+def test_activation_and_temporal_penalties_are_those_of_the_formula() -> None:
     learner, plain = objective(activation_penalty=2.0, temporal_penalty=1.0).train(), objective().train()
     collator = learner.collator(train(["some words"], TokenizerConfig(kind="words", min_frequency=1)))
     batch = collator(streams(4)(0))
@@ -148,7 +148,7 @@ def test_vectors_pay_for_being_large_and_for_changing() -> None:
     assert set(plain(collate(streams(4)(0)))) == {"next_token"}
 
 
-def test_positions_are_places_in_the_stream() -> None:
+def test_positions_are_offsets_in_the_stream() -> None:
     first, second = batches(4, 2)
     assert first.tokens.positions.tolist() == [0, 1, 2, 3] * 4
     assert second.tokens.positions.tolist() == [4, 5, 6, 7] * 4
@@ -156,10 +156,10 @@ def test_positions_are_places_in_the_stream() -> None:
     assert np.diff(first.tokens.bounds).tolist() == [4] * 4
 
 
-def test_what_does_not_fit_is_refused_in_one_line() -> None:
+def test_networks_that_do_not_fit_are_refused_in_one_line() -> None:
     with torch.device("meta"), pytest.raises(RecipeError) as caught:
         RecurrentLM(Transformer(GPT2), RecurrentLM.Config())
-    line = "objective.kind: the network has no state that could be carried on."
+    line = "objective.kind: the network is not recurrent: it has no state to carry on."
     assert str(caught.value) == f"{line} Use 'causal_lm', or a member such as lstm-small."
     with pytest.raises(ValueError, match=r"state_reset is 1.5. Give a share, from 0 to 1"):
         RecurrentLM.Config(state_reset=1.5)

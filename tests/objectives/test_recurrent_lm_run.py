@@ -59,27 +59,27 @@ def model(finished: Path) -> Model:
     return load(finished / "model")
 
 
-def test_a_run_learns_and_tells_of_it(finished: Path) -> None:
+def test_a_run_learns_and_reports_it(finished: Path) -> None:
     records = log.read(finished / log.NAME)
     losses = [line["terms"]["next_token"] for line in records if line["kind"] == "step"]
     assert losses[-1] < losses[0] / 2
     page, card = ((finished / name).read_text() for name in ("report.html", "model/README.md"))
     assert "Gradient flow through time" in page
-    for told in ("validation loss of next tokens", "perplexity", "compared with word frequency"):
-        assert told in page
-        assert told in card
+    for text in ("validation loss of next tokens", "perplexity", "compared with word frequency"):
+        assert text in page
+        assert text in card
     assert "perplexity per word" not in page  # every piece is a word
     assert "Generated text" in page
     assert 'library_name: bertsmith\npipeline_tag: text-generation\ntags: [bertsmith, "recurrent network"]' in card
     assert "transformers has no class for it" in card
 
 
-def test_a_run_of_pieces_tells_the_perplexity_of_words(tmp_path: Path) -> None:
+def test_a_run_on_subwords_reports_perplexity_per_word(tmp_path: Path) -> None:
     pretrain.pretrain(small(prepared(tmp_path, "wordpiece"), tmp_path / "run", "train.steps=2"))
     assert "perplexity per word" in (tmp_path / "run" / "report.html").read_text()
 
 
-def test_a_run_that_was_killed_goes_on_as_if_nothing_had_been(data: Path, tmp_path: Path) -> None:
+def test_a_killed_run_ends_with_the_same_weights(data: Path, tmp_path: Path) -> None:
     """Over the end of an epoch, and with a validation of another shape in between."""
     whole, parts = (small(data, tmp_path / name, "train.steps=60") for name in ("whole", "parts"))
     pretrain.pretrain(whole)
@@ -93,7 +93,7 @@ def test_a_run_that_was_killed_goes_on_as_if_nothing_had_been(data: Path, tmp_pa
     assert found[0].state["position"] >> 32 >= 1
 
 
-def test_micro_batches_are_read_one_behind_the_other(data: Path, tmp_path: Path) -> None:
+def test_micro_batches_are_read_in_sequence(data: Path, tmp_path: Path) -> None:
     """Two in an update go on from each other, as two updates would."""
     torch.manual_seed(0)
     plain = small(data, tmp_path / "run", "train.steps=4", "train.gradient_accumulation=2", "objective.state_reset=0.0")
@@ -128,7 +128,7 @@ def plainly(model: Model, prompt: str, most: int) -> list[int]:
     return written
 
 
-def test_writing_from_a_state_is_writing_from_the_whole_text(model: Model) -> None:
+def test_generating_from_a_state_equals_generating_from_the_whole_text(model: Model) -> None:
     found = model.generate(PROMPTS, temperature=0, max_new_tokens=20)
     for prompt, text in zip(PROMPTS, found, strict=True):
         assert text.startswith(prompt)
@@ -136,7 +136,7 @@ def test_writing_from_a_state_is_writing_from_the_whole_text(model: Model) -> No
 
 
 @pytest.mark.parametrize("how", [{"temperature": 0.9, "samples": 2}, {"num_beams": 3}, {"temperature": 0}])
-def test_neighbours_do_not_change_a_text(model: Model, how: dict[str, Any]) -> None:
+def test_other_texts_do_not_change_a_generated_text(model: Model, how: dict[str, Any]) -> None:
     together = model.generate_all(PROMPTS, max_new_tokens=12, **how)
     for prompt, one in zip(PROMPTS, together, strict=True):
         assert model.generate_all([prompt], max_new_tokens=12, **how)[0].texts == one.texts
@@ -154,13 +154,13 @@ def test_a_wide_beam_finds_what_is_likelier_than_the_greedy_text(model: Model) -
     assert likelihood(beam[0]) >= likelihood(greedy[0]) - 1e-4
 
 
-def test_a_text_is_scored_by_all_that_came_before(model: Model) -> None:
+def test_a_text_is_scored_with_its_left_context(model: Model) -> None:
     good, bad = model.score(["the cat sees the dog in the house .", "the the dog sees in cat house the ."])
     assert good.log_likelihood > bad.log_likelihood + 5
     assert good.tokens == good.words == 9
 
 
-def test_what_it_cannot_do_it_says_in_one_line(model: Model) -> None:
+def test_unsupported_uses_give_one_line(model: Model) -> None:
     with pytest.raises(FolderError, match="has no masked-word head"):
         model.fill("the <mask>")
     with pytest.raises(FolderError, match="gives no vectors of texts"):
@@ -171,6 +171,5 @@ def test_recurrent_layers_are_not_compiled(data: Path, tmp_path: Path) -> None:
     with pytest.raises(RecipeError) as caught:
         pretrain.pretrain(small(data, tmp_path / "run", "train.compile=always"))
     assert str(caught.value) == (
-        "train.compile: recurrent layers have kernels of their own, which the compiler cannot look into. "
-        "Use auto or never."
+        "train.compile: recurrent layers use cuDNN's kernels, which the compiler cannot see into. Use auto or never."
     )

@@ -34,7 +34,7 @@ from bertsmith.objectives.replaced import (
 )
 from bertsmith.recipe import Recipe
 from bertsmith.train.evaluate import evaluate
-from bertsmith.train.trainer import Trainer
+from bertsmith.train.update import Update
 
 pytestmark = pytest.mark.slow("draws many samples")
 
@@ -135,7 +135,7 @@ def test_losses_are_those_of_the_formula(judged: str) -> None:
 
 
 @pytest.mark.parametrize("judged", JUDGED)
-def test_learning_has_the_losses_of_measuring_and_the_slopes_of_the_plain_way(
+def test_training_has_the_losses_of_validation_and_the_gradients_of_the_plain_path(
     judged: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, given = objective(discriminator_loss=judged), batch(discriminator_loss=judged)
@@ -154,7 +154,7 @@ def test_learning_has_the_losses_of_measuring_and_the_slopes_of_the_plain_way(
             assert (one - other).norm() <= 1e-4 * other.norm()
 
 
-def test_words_drawn_by_chances_are_those_drawn_by_scores() -> None:
+def test_samples_from_probabilities_equal_those_from_logits() -> None:
     dice = torch.Generator().manual_seed(2)
     logits = 3 * torch.randn(2_000, VOCABULARY, generator=dice)
     draws = torch.randint(-(1 << 31), 1 << 31, (2_000, 2), generator=dice).int()
@@ -162,7 +162,7 @@ def test_words_drawn_by_chances_are_those_drawn_by_scores() -> None:
     assert torch.equal(sample_from_probabilities(logits.softmax(1), noise), sample_from_logits(logits, draws))
 
 
-def test_draws_follow_the_softmax() -> None:
+def test_samples_follow_the_softmax() -> None:
     dice = torch.Generator().manual_seed(0)
     logits = 2 * torch.randn(1, VOCABULARY, generator=dice)
     logits[0, 300:] = -math.inf  # many that never come, and blocks of nothing else
@@ -176,7 +176,7 @@ def test_draws_follow_the_softmax() -> None:
     assert deviation.square().mean() == pytest.approx(1, abs=0.3)
 
 
-def test_words_that_never_come_are_drawn_as_words_that_are_not_there() -> None:
+def test_rare_words_are_sampled_as_absent_words() -> None:
     """A vocabulary that fills its last block, and one that does not."""
     dice = torch.Generator().manual_seed(1)
     logits = torch.randn(50, 2 * BLOCK_WORDS, generator=dice)
@@ -196,7 +196,7 @@ def test_noise_is_gumbel_and_never_infinite_upwards() -> None:
         assert (found - torch.eye(200)).abs().max() < 6 / math.sqrt(size)
 
 
-def test_a_word_that_was_there_before_counts_as_original() -> None:
+def test_a_sampled_token_that_equals_the_true_one_counts_as_original() -> None:
     """A generator that always puts in word 7: where 7 was hidden nothing was replaced."""
     made, given = objective(), batch()
     given = replace(given, targets=torch.where(torch.arange(len(given.targets)) % 3 == 0, 7, given.targets))
@@ -215,7 +215,7 @@ def test_a_word_that_was_there_before_counts_as_original() -> None:
     assert float(term.total) == pytest.approx(expected, rel=1e-5)
 
 
-def test_special_tokens_are_judged_and_filler_is_not() -> None:
+def test_special_tokens_are_discriminated_and_padding_is_not() -> None:
     given = batch(tokens=4096)
     real = int(given.text_mask.sum())
     assert given.counts["replaced"] == real == given.counts["tokens"] < 4096
@@ -230,13 +230,13 @@ def test_special_tokens_are_judged_and_filler_is_not() -> None:
     assert after["replaced"].correct == before["replaced"].correct
 
 
-def test_all_that_is_chosen_is_hidden() -> None:
+def test_every_chosen_token_is_masked() -> None:
     given = batch()
     assert (given.tokens.ids[given.target_positions] == MASK).all()
     assert len(given.target_positions) == round(0.15 * 1024)
 
 
-def test_no_gradient_goes_through_a_draw() -> None:
+def test_no_gradient_goes_through_the_sampling() -> None:
     """The generator's own weights learn from its guesses alone, the tables from both."""
     made, given = objective().train(), batch()
     own = {name: weight for name, weight in made.generator.named_parameters() if name.startswith(("trunk.layers", "h"))}
@@ -282,11 +282,11 @@ def test_micro_batches_add_up(judged: str) -> None:
     whole = sequences(given)
     parts = [some(given, whole[:3]), some(given, whole[3:4]), some(given, whole[4:])]
     union = some(given, whole)
-    trainer = object.__new__(Trainer)
+    update = object.__new__(Update)
 
     def gradients(batches: list[Batch]) -> tuple[Tensor, Tensor]:
         made.zero_grad()
-        losses = sum(trainer._backward(made(one), union.counts) for one in batches)
+        losses = sum(update.backward(made(one), union.counts) for one in batches)
         slopes = [weight.grad.flatten() for weight in made.parameters() if weight.grad is not None]
         return losses, torch.cat(slopes)
 
@@ -294,17 +294,17 @@ def test_micro_batches_add_up(judged: str) -> None:
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
-def test_the_weight_is_learnt_by_and_never_told() -> None:
+def test_the_weight_scales_the_gradient_and_not_the_reported_loss() -> None:
     found: dict[float, tuple[Tensor, Tensor, Mapping[str, float]]] = {}
     given = batch()
     for weight in (1.0, 50.0):
-        made, trainer = objective(discriminator_weight=weight), object.__new__(Trainer)
-        told = trainer._backward(made(given), given.counts)
+        made, update = objective(discriminator_weight=weight), object.__new__(Update)
+        losses = update.backward(made(given), given.counts)
         with torch.no_grad():
             figures = evaluate(made, [given], 4.0)
-        found[weight] = (told, made.discriminator.output.weight.grad.clone(), figures)
-    (told, slope, figures), (again, steeper, weighted) = found[1.0], found[50.0]
-    assert torch.equal(told, again)
+        found[weight] = (losses, made.discriminator.output.weight.grad.clone(), figures)
+    (losses, slope, figures), (again, steeper, weighted) = found[1.0], found[50.0]
+    assert torch.equal(losses, again)
     torch.testing.assert_close(steeper, 50 * slope)
     for name in ("masked_loss", "replaced_loss", "replaced_accuracy", "replaced_found"):
         assert figures[name] == weighted[name]
@@ -318,7 +318,7 @@ def test_in_training_only_losses_are_computed() -> None:
     assert (terms["masked"].weight, terms["replaced"].weight) == (1.0, 50.0)
 
 
-def test_only_the_hidden_are_judged_where_so_asked() -> None:
+def test_only_masked_tokens_are_discriminated_if_configured() -> None:
     given = batch(discriminator_loss="masked")
     assert given.counts["replaced"] == len(given.target_positions)
     made, every = objective(discriminator_loss="masked"), objective()
@@ -331,7 +331,7 @@ def test_only_the_hidden_are_judged_where_so_asked() -> None:
     assert int(terms["replaced"].ratios["found"][1]) == int(there)  # the same tokens were replaced
 
 
-def test_the_true_words_are_guessed_where_none_is_judged() -> None:
+def test_the_true_tokens_are_predicted_without_a_discriminator() -> None:
     made, given = objective(discriminator_loss="none"), batch(discriminator_loss="none")
     assert not hasattr(made, "discriminator")
     with torch.no_grad():
@@ -348,7 +348,7 @@ def test_the_true_words_are_guessed_where_none_is_judged() -> None:
     assert (trunk[given.target_positions] == MASK).float().mean() < 0.05
 
 
-def test_validation_says_the_same_every_time_and_disturbs_no_chance() -> None:
+def test_validation_is_deterministic_and_leaves_the_random_state() -> None:
     made, batches = objective(), [batch(0), batch(1)]
     torch.manual_seed(3)
     before = torch.get_rng_state()
@@ -358,7 +358,7 @@ def test_validation_says_the_same_every_time_and_disturbs_no_chance() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_every_visit_draws_anew() -> None:
+def test_every_epoch_samples_anew() -> None:
     one, same, other = batch(0), batch(0), batch(1)
     assert torch.equal(one.random_bits, same.random_bits)
     assert len({tuple(bits) for bits in torch.cat([one.random_bits, other.random_bits]).tolist()}) == 2 * len(

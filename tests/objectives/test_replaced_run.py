@@ -37,7 +37,7 @@ def tiny(data: Path, out: Path, *changes: str) -> Recipe:
     return config.build(config.override(values, changes), Recipe, "tiny.toml")
 
 
-def test_a_run_that_is_stopped_goes_on_exactly(tmp_path: Path) -> None:
+def test_a_stopped_run_resumes_exactly(tmp_path: Path) -> None:
     data = prepared(tmp_path)
     pretrain.pretrain(tiny(data, tmp_path / "whole"))
     fail_at(13, tiny(data, tmp_path / "broken"))
@@ -51,7 +51,7 @@ def test_a_run_that_is_stopped_goes_on_exactly(tmp_path: Path) -> None:
     assert whole == broken
 
 
-def test_micro_batches_of_a_run_and_muon_move_both_networks(tmp_path: Path) -> None:
+def test_micro_batches_of_a_run_and_muon_train_both_networks(tmp_path: Path) -> None:
     data = prepared(tmp_path)
     changes = ["train.gradient_accumulation=2", "train.steps=3", "optimizer.hidden_optimizer=muon"]
     pretrain.pretrain(tiny(data, tmp_path / "run", *changes))
@@ -61,7 +61,7 @@ def test_micro_batches_of_a_run_and_muon_move_both_networks(tmp_path: Path) -> N
 
 
 def test_tables_of_both_networks_learn_in_pure_half_precision(tmp_path: Path) -> None:
-    """Rounded for a step, the shared tables must be themselves again behind it."""
+    """Cast for a step, the shared tables must be float32 again after it."""
     data, seen = prepared(tmp_path), {}
     few = ["data.max_length=16", "data.batch_tokens=128"]  # it is slow on a processor that lacks bfloat16
     for precision in ("float32", "pure"):

@@ -69,7 +69,7 @@ def together(read: list[int], written: list[int]) -> list[int]:
 
 @LENGTHS
 @pytest.mark.parametrize(("rate", "mean"), [(0.15, 3.0), (0.5, 3.0), (0.15, 1.0), (0.3, 8.0)])
-def test_what_is_left_and_what_is_written_make_up_the_text(length: int, tokens: int, rate: float, mean: float) -> None:
+def test_inputs_and_targets_make_up_the_text(length: int, tokens: int, rate: float, mean: float) -> None:
     collate = collator(corruption_rate=rate, mean_span_length=mean)
     for index in range(3):
         given = packed(index, length=length, tokens=tokens)
@@ -102,7 +102,7 @@ def test_shapes_never_change_and_bounds_hold_all_tokens(length: int, tokens: int
     assert len(seen) == 1
 
 
-def test_so_many_tokens_are_taken_out_in_spans_of_the_mean() -> None:
+def test_corruption_rate_and_mean_span_length_hold() -> None:
     taken = spans = text = 0
     for index in range(40):
         given = packed(index, length=64, tokens=2048)
@@ -123,7 +123,7 @@ def test_a_batch_is_a_function_of_its_text_and_key() -> None:
     assert not torch.equal(one.tokens.ids, changed.tokens.ids)
 
 
-def test_every_way_to_cut_is_equally_likely() -> None:
+def test_every_segmentation_is_equally_likely() -> None:
     seen: dict[tuple[int, ...], int] = {}
     for key in range(3000):
         first, *rest = np.split(_random_segmentation(np.array([5, 4]), np.array([3, 1]), key, 0), [3])
@@ -145,7 +145,7 @@ def objective() -> SpanCorruption:
     return made.eval()
 
 
-def test_neighbours_and_filler_have_no_say_in_a_loss() -> None:
+def test_other_sequences_and_padding_do_not_change_a_loss() -> None:
     made, given = objective(), packed(length=32, tokens=512)
     batch = collator()(given)
     with torch.no_grad():
@@ -182,7 +182,7 @@ def test_gradients_of_a_batch_are_those_of_its_halves() -> None:
 
 
 def test_networks_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(RecipeError, match="has no second network"):
+    with pytest.raises(RecipeError, match="has no decoder"):
         SpanCorruption(Transformer(BERT_TINY), SpanCorruption.Config())
-    with pytest.raises(RecipeError, match="a second network"):
+    with pytest.raises(RecipeError, match="has a decoder"):
         MaskedLM(EncoderDecoder(SHAPE), MaskedLM.Config())

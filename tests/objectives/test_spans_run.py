@@ -55,7 +55,7 @@ def tiny(data: Path, out: Path, *changes: str) -> Recipe:
     return config.build(config.override(values, changes), Recipe, "tiny.toml")
 
 
-def test_a_run_that_is_stopped_goes_on_exactly(tmp_path: Path) -> None:
+def test_a_stopped_run_resumes_exactly(tmp_path: Path) -> None:
     data = prepared(tmp_path, "t5")
     pretrain.pretrain(tiny(data, tmp_path / "whole"))
     fail_at(7, tiny(data, tmp_path / "broken"))
@@ -66,7 +66,7 @@ def test_a_run_that_is_stopped_goes_on_exactly(tmp_path: Path) -> None:
     assert seen[-1] < seen[0]
 
 
-def test_micro_batches_half_precision_and_muon_move_both_networks(tmp_path: Path) -> None:
+def test_micro_batches_half_precision_and_muon_train_both_networks(tmp_path: Path) -> None:
     data = prepared(tmp_path, "t5")
     changes = [
         "train.gradient_accumulation=2",
@@ -97,7 +97,7 @@ def test_its_folder_writes_and_its_reader_gives_vectors(tmp_path: Path) -> None:
     assert "masked spans" in (tmp_path / "run" / "report.html").read_text()
 
 
-def test_a_run_goes_on_with_a_folder_and_other_words(tmp_path: Path) -> None:
+def test_a_run_starts_from_a_folder_with_another_vocabulary(tmp_path: Path) -> None:
     """Every table of both networks has a row for each piece of the new vocabulary."""
     data, model = prepared(tmp_path, "t5"), tmp_path / "run" / "model"
     pretrain.pretrain(tiny(data, tmp_path / "run", "train.steps=2", "model.kind=t5-v1.1-base", "model.gated=true"))

@@ -11,18 +11,15 @@ from objectives.stretch import KINDS, SMALL, Kind, exact, made
 from scipy import stats
 
 from bertsmith.models.word2vec import Word2Vec, Word2VecConfig
-from bertsmith.objectives.word2vec import (
-    GRADIENTS,
-    MAX_UPDATE_NORM,
+from bertsmith.objectives.word2vec import GRADIENTS, MAX_UPDATE_NORM, loss, sgd_step
+from bertsmith.objectives.word2vec_blocks import (
     TILE,
     NegativeSamplingConfig,
     cumulative_distribution,
     keep_probability,
-    loss,
     make_blocks,
     resolve_config,
     sample_blocks,
-    sgd_step,
 )
 from bertsmith.random_bits import uniform
 
@@ -55,7 +52,7 @@ def test_the_gradient_is_that_of_the_loss(kind: Kind) -> None:
 def test_the_loss_is_that_of_a_loop_over_words(kind: Kind) -> None:
     found, whole = made([5, 1, 30, 12], 20), model(kind)
     block = found[0]
-    total, told = loss(whole, exact(block), 4)
+    total, targets = loss(whole, exact(block), 4)
     expected, count = 0.0, 0
     window = SMALL.window
     for tile in range(len(block.word_ids)):
@@ -74,19 +71,19 @@ def test_the_loss_is_that_of_a_loop_over_words(kind: Kind) -> None:
                 expected -= 4 * float(false.mean())
                 count += 1
     assert float(total) == pytest.approx(expected)
-    assert int(told) == count > 30
+    assert int(targets) == count > 30
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_move_is_one_step_down(kind: Kind) -> None:
+def test_an_update_is_one_sgd_step(kind: Kind) -> None:
     block, whole = made([30, 34], 20)[0], model(kind, dtype=torch.float32)
-    before, told = loss(whole, block, SMALL.negatives)
+    before, targets = loss(whole, block, SMALL.negatives)
     rows = [one.clone() for one in (whole.inputs, whole.outputs)]
     sgd_step(whole, block, SMALL.negatives, 1e-3)
     after, _ = loss(whole, block, SMALL.negatives)
     slope = sum(float((one - old).square().sum()) for one, old in zip((whole.inputs, whole.outputs), rows, strict=True))
     assert float(before - after) == pytest.approx(slope / 1e-3, rel=0.05)  # a short step gains rate times slope squared
-    assert told > 0
+    assert targets > 0
 
 
 @settings(max_examples=40, deadline=None)
@@ -96,7 +93,7 @@ def test_neighbours_are_those_of_a_loop_and_never_cross_sentences(lengths: list[
     chance, total = np.random.default_rng(seed), sum(lengths)
     sentences, reach = np.repeat(np.arange(len(lengths)), lengths), chance.integers(1, window + 1, total)
     count = -(-total // 64)
-    # Every word is a word of its own, so that a neighbour tells where it stands.
+    # Every word is unique, so that a neighbour identifies its position.
     found = make_blocks(np.arange(total), sentences, reach, np.zeros(2 * count), np.ones(total), config, total)
     expected = {
         (place, other)
@@ -114,7 +111,7 @@ def test_neighbours_are_those_of_a_loop_and_never_cross_sentences(lengths: list[
     assert int(found.neighbour_counts.sum()) == len(expected)
 
 
-def test_frequent_words_are_dropped_as_the_formula_says() -> None:
+def test_subsampling_follows_the_formula() -> None:
     counts = np.array([60_000, 20_000, 5_000, 900, 100])
     chances = keep_probability(counts, 1e-3)
     share = counts / counts.sum()
@@ -139,7 +136,7 @@ def test_words_are_kept_independently_of_each_other() -> None:
     assert abs(both / 99_999 - 0.09) < 5e-3
 
 
-def test_false_neighbours_are_drawn_by_the_power_of_their_counts() -> None:
+def test_negatives_are_drawn_by_a_power_of_word_counts() -> None:
     counts = np.array([5_000, 1_000, 300, 100, 30, 10])
     chances = cumulative_distribution(counts, 0.75)
     config = NegativeSamplingConfig(window=1, block=32, shared_negatives=50)
@@ -158,7 +155,7 @@ def test_false_neighbours_are_drawn_by_the_power_of_their_counts() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_false_neighbour_is_not_moved_too_far(kind: Kind) -> None:
+def test_the_update_of_a_negative_is_clipped(kind: Kind) -> None:
     """All words of the block push away the same false neighbours, which are none of the block's words."""
     block, whole = made([32, 32], 10)[0], model(kind, dtype=torch.float32)
     block = replace(block, negative_ids=torch.arange(10, 16))
@@ -186,7 +183,7 @@ def test_blocks_are_small_where_a_text_has_few_words() -> None:
     assert resolve_config(config, "cbow", some, 0.025).block == 512
 
 
-def test_reaches_are_even() -> None:
+def test_window_sizes_are_uniform() -> None:
     config = NegativeSamplingConfig(window=5, block=32, shared_negatives=1)
     ids = np.zeros(32 * 1_000, np.int64)
     found = sample_blocks(ids, ids, np.arange(len(ids)), (np.ones(1), np.ones(1)), config, (0, 0, 0))
@@ -195,7 +192,7 @@ def test_reaches_are_even() -> None:
     assert stats.chisquare(np.bincount(inner // 2)[1:]).pvalue > 1e-4
 
 
-def test_nothing_to_learn_from_is_no_block() -> None:
+def test_an_empty_text_has_no_blocks() -> None:
     nothing = np.zeros(0, np.int64)
     found = make_blocks(nothing, nothing, nothing, np.zeros(0), np.ones(3), SMALL, 5)
     assert (len(found), found.words_read) == (0, 5)
@@ -204,12 +201,12 @@ def test_nothing_to_learn_from_is_no_block() -> None:
 @pytest.mark.parametrize(
     ("settings", "fact"),
     [
-        ({"window": 0}, "a window of 0 words is none. Give 1 to 100"),
+        ({"window": 0}, "window is 0. Give 1 to 100"),
         ({"negatives": 0}, "negatives and shared_negatives are at least 1"),
         ({"shared_negatives": 0}, "negatives and shared_negatives are at least 1"),
         ({"block": 100}, "a block of 100 words cannot be tiled. Give a multiple of 32"),
-        ({"subsample": -1.0}, "a subsample of -1.0 is no part of a text"),
-        ({"subsample": float("nan")}, "a subsample of nan is no part of a text"),
+        ({"subsample": -1.0}, "subsample is -1.0. Give 0 or more"),
+        ({"subsample": float("nan")}, "subsample is nan. Give 0 or more"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(settings: dict[str, float], fact: str) -> None:

@@ -22,7 +22,7 @@ RECIPES = sorted(path for path in ROOT.rglob("*.toml") if "[task]" not in path.r
 
 
 @pytest.mark.parametrize("path", sorted(set(ROOT.rglob("*.toml")) - set(RECIPES)), ids=lambda path: path.stem)
-def test_what_is_learnt_from_labelled_examples_is_not_pretrained(path: Path) -> None:
+def test_a_recipe_with_a_task_is_not_pretrained(path: Path) -> None:
     with pytest.raises(RecipeError) as caught:
         pretrain.read_recipe(path, [])
     fact = f"{path}: is a recipe for fine-tuning."
@@ -108,7 +108,7 @@ def test_a_recipe_is_stepped_twice(path: Path, data: dict[Kind, Path], tmp_path:
         ),
         ("train.epochs=2", "give exactly one of steps, epochs and budget, as in train.steps=1000"),
         ("train.budget=soon", "give exactly one of steps, epochs and budget"),
-        ("train.steps=0", "a run of 0 is no run. Give more than 0"),
+        ("train.steps=0", "the length of a run is 0. Give more than 0"),
         ("train.keep_checkpoints=0", "gradient_accumulation and keep_checkpoints are at least 1"),
         ("schedule.warmup=2", "warmup is a share of the run, from 0 to 1, and not 2.0"),
         ("model.heads=5", "a width of 768 cannot be shared by 5 heads. Take a multiple"),
@@ -138,7 +138,7 @@ def test_published_parameter_counts_are_kept() -> None:
     assert replace(FAMILY["bert-base"], vocabulary=30_522).parameter_count == 109_482_240
 
 
-def test_how_long_is_said_once_and_the_command_line_has_the_last_word() -> None:
+def test_the_length_of_a_run_is_given_once_and_the_command_line_wins() -> None:
     for name in ("bert-base", "smith-base"):
         for change in ("train.budget=30s", "train.steps=7", "train.epochs=0.5"):
             train = pretrain.read_recipe(ROOT / f"{name}.toml", [change]).train
@@ -146,7 +146,7 @@ def test_how_long_is_said_once_and_the_command_line_has_the_last_word() -> None:
             assert {f"train.{key}={value}" for key, value in given.items() if value is not None} == {change}
 
 
-def test_a_network_that_could_not_be_saved_is_refused_by_the_check_too() -> None:
+def test_a_network_that_could_not_be_exported_is_refused_by_check_too() -> None:
     from bertsmith.errors import RecipeError
 
     with pytest.raises(RecipeError, match="no class of transformers is a network with norm_position = post"):

@@ -31,7 +31,7 @@ def tokenizer() -> Tokenizer:
 
 
 def prose(count: int, seed: int, most: int = 24) -> list[str]:
-    """Texts of nought to `most` words."""
+    """Texts of zero to `most` words."""
     dice = np.random.default_rng(seed)
     return [" ".join(dice.choice(WORDS, size)) for size in dice.integers(0, most, count)]
 

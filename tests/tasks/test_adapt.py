@@ -103,14 +103,14 @@ def learning(task: Task) -> set[str]:
 # ------------------------------------------------------------------------------------------------- what learns
 
 
-def test_in_full_everything_learns() -> None:
+def test_full_fine_tuning_trains_everything() -> None:
     task = made()
     adapt_task(task, AdaptConfig(), seed=0)
     assert learning(task) == {name for name, _ in task.named_parameters()}
 
 
 @pytest.mark.parametrize(("freeze", "layers"), [(1, 3), (2, 2), (4, 0)])
-def test_from_below_the_embeddings_and_some_layers_can_be_frozen(freeze: int, layers: int) -> None:
+def test_the_embeddings_and_the_lowest_layers_can_be_frozen(freeze: int, layers: int) -> None:
     task = made()
     adapt_task(task, AdaptConfig(freeze=freeze), seed=0)
     top = tuple(f"trunk.layers.{3 - number}." for number in range(1, layers + 1))
@@ -118,7 +118,7 @@ def test_from_below_the_embeddings_and_some_layers_can_be_frozen(freeze: int, la
     assert learning(task) == {name for name in names if name.startswith(("pooler.", "classifier.", *top))}
 
 
-def test_with_a_frozen_trunk_the_heads_alone_learn() -> None:
+def test_with_a_frozen_trunk_only_the_heads_are_trained() -> None:
     task = made()
     adapt_task(task, AdaptConfig(kind="frozen"), seed=0)
     assert learning(task) == {f"{head}.dense.{end}" for head in ("pooler", "classifier") for end in ("weight", "bias")}
@@ -141,7 +141,7 @@ def test_a_frozen_trunk_stays_without_dropout_and_out_of_the_graph() -> None:
     assert not task.trunk.training
 
 
-def test_with_lora_the_heads_and_the_thin_matrices_learn() -> None:
+def test_with_lora_the_heads_and_the_low_rank_matrices_are_trained() -> None:
     task = made("tag")
     adapt_task(task, LORA, seed=0)
     thin = {f"trunk.layers.{n}.attention.qkv.{end}" for n in range(3) for end in ("lora_a", "lora_b")}
@@ -149,7 +149,7 @@ def test_with_lora_the_heads_and_the_thin_matrices_learn() -> None:
 
 
 @pytest.mark.parametrize("kind", ["full", "frozen", "lora"])
-def test_what_is_finished_has_its_first_names_and_says_the_same(kind: Any) -> None:
+def test_a_merged_network_has_its_first_names_and_the_same_outputs(kind: Any) -> None:
     task = learnt(made(), AdaptConfig(kind=kind, targets=("key", "down")))
     before = said(task)
     merge_and_unfreeze(task)
@@ -159,7 +159,7 @@ def test_what_is_finished_has_its_first_names_and_says_the_same(kind: Any) -> No
 
 
 @pytest.mark.parametrize("kind", ["full", "frozen", "lora"])
-def test_an_optimizer_moves_what_learns_and_nothing_else(kind: Any) -> None:
+def test_an_optimizer_updates_trained_weights_only(kind: Any) -> None:
     task = made()
     config = AdaptConfig(kind=kind, layer_decay=1.0 if kind == "frozen" else 0.5)
     adapt_task(task, config, seed=0)
@@ -217,14 +217,14 @@ def test_more_cannot_be_frozen_than_there_is() -> None:
         ({"freeze": 1, "kind": "lora"}, "freeze is 1. Give at least 0, and more only with kind 'full'"),
     ],
 )
-def test_settings_that_make_no_sense_are_told(settings: dict[str, Any], line: str) -> None:
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], line: str) -> None:
     with pytest.raises(ValueError) as caught:
         AdaptConfig(**settings)
     assert str(caught.value) == line
 
 
 @pytest.mark.parametrize("member", MEMBERS)
-def test_where_no_target_is_named_the_usual_are_adapted(member: str) -> None:
+def test_without_targets_the_default_ones_are_adapted(member: str) -> None:
     task = made(member=member)
     adapt_task(task, AdaptConfig(kind="lora"), seed=0)
     assert {pair.target for pair in lora.pairs(task.trunk)} == set(usual(member))
@@ -240,7 +240,7 @@ def test_where_no_target_is_named_the_usual_are_adapted(member: str) -> None:
 def test_a_target_that_no_folder_has_a_name_for_is_refused(member: str, target: str, known: str) -> None:
     with pytest.raises(RecipeError) as caught:
         adapt_task(made(member=member), AdaptConfig(kind="lora", targets=(target,)), seed=0)
-    fact = f"'{target}' is no weight of its own in this network's folder"
+    fact = f"'{target}' is not a separate weight in this network's folder"
     assert str(caught.value) == f"adapt.targets: {fact}. Known: {known}."
 
 
@@ -248,7 +248,7 @@ def test_a_task_that_transformers_has_no_class_for_is_refused_before_it_learns()
     with pytest.raises(RecipeError) as caught:
         adapt_task(made("choose", "gpt2"), AdaptConfig(kind="lora"), seed=0)
     assert str(caught.value) == (
-        "adapt.kind: transformers has no class for MultipleChoice with this network, and LoRA so no names. "
+        "adapt.kind: transformers has no class for MultipleChoice with this network, so LoRA has no names. "
         "Use 'full' or 'frozen'."
     )
 
@@ -291,7 +291,7 @@ def test_an_adapter_that_is_written_is_read_again(
     assert {path.name for path in tmp_path.iterdir()} == {"adapter_config.json", "adapter_model.safetensors"}
 
 
-def test_an_adapter_holds_the_thin_matrices_and_the_heads_under_pefts_names(tmp_path: Path) -> None:
+def test_an_adapter_holds_the_low_rank_matrices_and_the_heads_under_pefts_names(tmp_path: Path) -> None:
     write_adapter(tmp_path, learnt(made()), LORA, "someone/base")
     tensors = safetensors.torch.load_file(tmp_path / "adapter_model.safetensors")
     shapes = {name.removeprefix("base_model.model."): tuple(tensor.shape) for name, tensor in tensors.items()}
@@ -364,7 +364,7 @@ def test_each_member_has_the_names_of_its_class(member: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("member", MEMBERS)
-def test_added_to_the_weights_of_transformers_an_adapter_says_the_same(member: str, tmp_path: Path) -> None:
+def test_an_adapter_merged_into_transformers_weights_gives_the_same_outputs(member: str, tmp_path: Path) -> None:
     """By hand what PEFT does: W + (alpha / r) B A, and the heads put in place."""
     task = made(member=member)
     reference = theirs(task, tmp_path / "base")
@@ -408,7 +408,7 @@ def test_peft_opens_what_is_written_and_what_it_writes_is_read(
 
 @pytest.mark.parametrize("member", MEMBERS)
 @pytest.mark.filterwarnings("ignore")
-def test_what_peft_makes_by_itself_is_read(member: str, tmp_path: Path) -> None:
+def test_an_adapter_made_by_peft_is_read(member: str, tmp_path: Path) -> None:
     """Targets by their short names, as its users write them, and the classifier that it saves unasked."""
     peft = pytest.importorskip("peft")
     reference = theirs(made(member=member), tmp_path / "base")
@@ -445,7 +445,7 @@ def theirs(task: Task, folder: Path) -> Any:
 def asked(model: Any) -> Tensor:
     """What transformers says of each row, in the shape of `said`."""
     found = []
-    marked = model.config.model_type in ("bert", "albert", "electra")  # whose networks are told the second text
+    marked = model.config.model_type in ("bert", "albert", "electra")  # whose networks have segments
     with torch.no_grad():
         for row, segments in zip(ROWS, ([0, 0, 1, 1, 1], [0, 1, 1]), strict=True):
             second = {"token_type_ids": torch.tensor([segments])} if marked else {}
@@ -459,7 +459,7 @@ def asked(model: Any) -> Tensor:
     return torch.cat(found)
 
 
-def test_a_pooler_that_is_not_there_is_the_bases_own(tmp_path: Path) -> None:
+def test_a_missing_pooler_is_that_of_the_base_model(tmp_path: Path) -> None:
     write_adapter(tmp_path, learnt(made()), LORA, "base")
     change(tmp_path, lambda tensors: [tensors.pop(name) for name in list(tensors) if ".pooler." in name])
     task = made()
@@ -469,14 +469,14 @@ def test_a_pooler_that_is_not_there_is_the_bases_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("member", ["roberta", "electra"])
-def test_a_pooler_that_no_base_can_have_must_be_there(member: str, tmp_path: Path) -> None:
+def test_a_pooler_that_the_base_model_lacks_is_required(member: str, tmp_path: Path) -> None:
     write_adapter(tmp_path, learnt(made(member=member)), LORA, "base")
     change(tmp_path, lambda tensors: tensors.pop("base_model.model.classifier.dense.bias"))
     with pytest.raises(FolderError, match=r"lacks the weight 'base_model\.model\.classifier\.dense\.bias'\.$"):
         read_adapter(tmp_path, made(member=member))
 
 
-def test_what_has_no_place_in_an_adapter_is_not_written(tmp_path: Path) -> None:
+def test_heads_without_a_name_in_an_adapter_are_not_written(tmp_path: Path) -> None:
     with pytest.raises(FolderError) as caught:
         write_adapter(tmp_path / "adapter", made(), LORA, "base")
     assert str(caught.value) == f"{tmp_path}/adapter: the network has no LoRA to write. Train it with adapt.kind=lora."
@@ -523,7 +523,7 @@ QUERY = "base_model.model.bert.encoder.layer.0.attention.self.query.lora_A.weigh
         (lambda t: t.update({QUERY: torch.zeros(3, 16)}), f"'{QUERY}' has shape [3, 16], not [2, 16]."),
         (
             lambda t: t.update({QUERY: torch.zeros(2, 16, dtype=torch.int64)}),
-            f"'{QUERY}' holds I64, not numbers with a point.",
+            f"'{QUERY}' holds I64, not floating-point numbers.",
         ),
         (
             lambda t: t.update({QUERY.replace("0", "3"): torch.zeros(2, 16)}),
@@ -555,7 +555,7 @@ def test_weights_that_do_not_fit_are_refused(
         ({"lora_dropout": 2}, "dropout is 2. Give a share, at least 0 and below 1."),
     ],
 )
-def test_words_that_cannot_be_followed_are_refused(words: dict[str, Any], line: str, tmp_path: Path) -> None:
+def test_unusable_label_words_are_refused(words: dict[str, Any], line: str, tmp_path: Path) -> None:
     write_adapter(tmp_path, learnt(made()), LORA, "base")
     reword(tmp_path, **words)
     assert refusal(tmp_path).startswith(f"F/adapter_config.json: {line}")
@@ -563,17 +563,17 @@ def test_words_that_cannot_be_followed_are_refused(words: dict[str, Any], line: 
 
 def test_an_adapter_of_another_network_is_refused(tmp_path: Path) -> None:
     write_adapter(tmp_path, learnt(made("embed")), LORA, "base")
-    assert refusal(tmp_path) == f"F: adapts no matrix of layer 0. Its weights are to be named as in '{QUERY}'."
+    assert refusal(tmp_path) == f"F: adapts no matrix of layer 0. Its weights must have names such as '{QUERY}'."
 
 
 def test_a_network_is_adapted_once(tmp_path: Path) -> None:
     task = learnt(made())
     write_adapter(tmp_path, task, LORA, "base")
-    with pytest.raises(FolderError, match=r"the network is adapted already\. Read it onto a fresh one\.$"):
+    with pytest.raises(FolderError, match=r"the network is adapted already\. Load it into a new one\.$"):
         read_adapter(tmp_path, task)
 
 
-def test_what_is_no_adapter_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_adapter_gives_one_line(tmp_path: Path) -> None:
     assert refusal(tmp_path / "missing") == "F: is missing."
     adapter = tmp_path / "adapter"
     write_adapter(adapter, learnt(made()), LORA, "base")

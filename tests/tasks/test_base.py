@@ -62,7 +62,7 @@ def assert_close(one: Any, other: Any, most: float) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_neighbours_do_not_change_what_the_network_says(name: str) -> None:
+def test_other_texts_do_not_change_the_outputs(name: str) -> None:
     task = CASES[name].task()
     rows = [row for item in items_of(task, CASES[name].examples) for row in item.rows]
     assert len({len(row) for row in rows}) > 3
@@ -89,7 +89,7 @@ def test_predictions_come_in_the_order_of_the_examples_whatever_their_lengths(na
 
 @pytest.mark.parametrize("multiple", [16, 512])
 @pytest.mark.parametrize("name", CASES)
-def test_filler_and_missing_items_change_neither_loss_nor_gradients(name: str, multiple: int) -> None:
+def test_padding_and_missing_items_change_neither_loss_nor_gradients(name: str, multiple: int) -> None:
     task = CASES[name].task()
     items = items_of(task, CASES[name].examples)
     plain = learnt(task, items, Bucket(batch_size=len(items), max_length=LENGTH))
@@ -103,7 +103,7 @@ def test_filler_and_missing_items_change_neither_loss_nor_gradients(name: str, m
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_batches_of_any_items_have_one_shape_but_for_a_few_numbers_of_tokens(name: str) -> None:
+def test_batches_of_any_items_have_one_shape_except_for_a_few_numbers_of_tokens(name: str) -> None:
     task = CASES[name].task()
     items = items_of(task, CASES[name].examples)
     bucket = Bucket(batch_size=6, max_length=LENGTH, pad_to_multiple_of=64, padding=tokenizer().padding_id)
@@ -137,7 +137,7 @@ def test_examples_without_a_label_change_neither_loss_nor_gradients(name: str, m
 
 @pytest.mark.parametrize("multiple", [0, 64])
 @pytest.mark.parametrize("name", LABELLED)
-def test_where_nobody_has_said_anything_nothing_is_learnt(name: str, multiple: int) -> None:
+def test_without_labels_nothing_is_learnt(name: str, multiple: int) -> None:
     task = CASES[name].task()
     items = items_of(task, CASES[name].nameless)
     bucket = Bucket(
@@ -160,7 +160,7 @@ def test_counts_are_those_of_the_real_tokens(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_no_row_is_longer_than_the_length_and_every_one_is_framed(name: str) -> None:
+def test_no_row_exceeds_max_length_and_all_have_special_tokens(name: str) -> None:
     task, tokens = CASES[name].task(), tokenizer()
     for length in (12, 17, LENGTH):
         changed = {} if name != "answer" else {"overlap": 1, "max_question_length": 3}
@@ -176,7 +176,7 @@ def test_no_row_is_longer_than_the_length_and_every_one_is_framed(name: str) -> 
                     assert segments.index(1) == ids.index(tokens.stop_id) + 1
 
 
-def test_one_text_and_two_are_framed_as_the_library_frames_them() -> None:
+def test_special_tokens_are_those_of_the_library() -> None:
     tokens = tokenizer()
     for first, second in (("the old cat", None), ("the old cat", "sees 1984"), ("", "dog"), ("dog", "")):
         ids, segments = tokens.encode_pair(first, second)
@@ -190,7 +190,7 @@ LIBRARY = Library.from_str(tokenizer()._inner.to_str())
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 40), st.none() | st.integers(0, 40), st.integers(4, 40))
-def test_texts_are_cut_as_the_library_cuts_the_longest_first(first: int, second: int | None, length: int) -> None:
+def test_texts_are_truncated_longest_first_as_by_the_library(first: int, second: int | None, length: int) -> None:
     texts = ["cat " * first] if second is None else ["cat " * first, "dog " * second]
     LIBRARY.enable_truncation(length, strategy="longest_first")
     theirs = LIBRARY.encode(*texts)
@@ -203,7 +203,7 @@ def test_texts_are_cut_as_the_library_cuts_the_longest_first(first: int, second:
     assert cut == first + (second or 0) - len(one) - len(other or ())
 
 
-def test_the_items_of_one_example_are_read_together() -> None:
+def test_the_items_of_one_example_give_one_prediction() -> None:
     """A window each, scattered over passes by their lengths, come back to their own example."""
     task, examples = CASES["tag"].task(), CASES["tag"].examples
     items = items_of(task, examples)
@@ -227,12 +227,12 @@ def test_no_examples_have_no_predictions() -> None:
         assert predict(task, [], items_of(task, []), device="cpu") == []
 
 
-def test_every_task_is_in_the_table_under_a_name_of_its_own() -> None:
+def test_every_task_is_in_the_table_under_a_unique_name() -> None:
     assert {type(case.task()) for case in CASES.values()} <= set(TASKS.values())
     assert len(set(TASKS.values())) == len(TASKS)
 
 
-def test_a_bucket_without_a_multiple_adds_nothing() -> None:
+def test_a_bucket_without_a_multiple_adds_no_padding() -> None:
     rows = [Row(np.arange(size, dtype=np.int32), np.zeros(size, np.int32)) for size in (3, 5)]
     tokens = Bucket(batch_size=9, max_length=8).collate(rows, 9)
     assert tokens.bounds.tolist() == [0, 3, 8]

@@ -22,7 +22,7 @@ from bertsmith.tasks.classification import SequenceClassification
 from bertsmith.tasks.embedding import SentenceEmbedding
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 
-AHEAD = "the network looks ahead, and would see the tokens that it is to guess"
+AHEAD = "the network is not causal, and would see the tokens that it has to predict"
 BOTH = pytest.mark.parametrize("member", [GPT, GPT2], ids=["gpt", "gpt2"])
 
 
@@ -65,7 +65,7 @@ def test_a_text_is_read_from_its_last_token(member: TransformerConfig) -> None:
 
 
 @pytest.mark.parametrize("language", [0.0, 0.5])
-def test_neighbours_and_filler_change_nothing(language: float) -> None:
+def test_other_sequences_and_padding_change_nothing(language: float) -> None:
     made = task(lm_weight=language)
     items = made.preprocess(examples(), tokenizer(), LENGTH)
     whole = made.collate(items, Bucket(batch_size=8, max_length=LENGTH))
@@ -102,14 +102,14 @@ def test_the_language_term_is_the_loss_of_every_token_but_the_first() -> None:
     assert batch.counts["language"] == sum(len(item.rows[0]) - 1 for item in items)
 
 
-def test_guessing_meanwhile_changes_no_prediction() -> None:
+def test_the_lm_loss_changes_no_prediction() -> None:
     plain, both = task(), task(lm_weight=0.5)
     items = plain.preprocess(examples(), tokenizer(), LENGTH)
     one, other = (predict(made, examples(), items, device="cpu") for made in (plain, both))
     assert one == other
 
 
-def test_vectors_may_be_read_from_the_last_token() -> None:
+def test_vectors_may_be_pooled_from_the_last_token() -> None:
     made = stirred(SentenceEmbedding(Transformer(small(GPT2)), SentenceEmbedding.Config(pooling="last")))
     pairs = [Example(location="", texts=(text, text)) for text in prose(4, 1)]
     rows = [row for item in made.preprocess(pairs, tokenizer(), 32) for row in item.rows]
@@ -126,21 +126,23 @@ def test_vectors_may_be_read_from_the_last_token() -> None:
         (
             MODERN_BERT,
             {"pooling": "last"},
-            "task.pooling: transformers has no word for 'last' with this network. Use first or mean.",
+            "task.pooling: transformers has no 'last' pooling with this network. Use first or mean.",
         ),
         (
             MODERN_BERT,
             {"lm_weight": 0.5},
-            f"task.lm_weight: {AHEAD}. Set it to 0, or take a network like gpt2.",
+            f"task.lm_weight: {AHEAD}. Set it to 0, or use a network such as gpt2.",
         ),
     ],
 )
-def test_what_does_not_fit_the_network_is_refused(member: TransformerConfig, config: dict[str, Any], line: str) -> None:
+def test_settings_that_do_not_fit_the_network_are_refused(
+    member: TransformerConfig, config: dict[str, Any], line: str
+) -> None:
     with pytest.raises(RecipeError) as caught:
         task(member, **config)
     assert str(caught.value) == line
 
 
-def test_a_weight_below_nought_is_refused() -> None:
+def test_a_negative_weight_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^lm_weight is -1\. Give at least 0, usually 0\.5$"):
         SequenceClassification.Config(lm_weight=-1)

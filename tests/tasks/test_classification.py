@@ -58,7 +58,7 @@ def test_the_file_that_is_read_is_that_of_the_answer() -> None:
     assert kinds == ["classify", "number", "labels"]
 
 
-def test_labels_become_numbers() -> None:
+def test_labels_become_ids() -> None:
     found = batch(classify(), "yes", "no", None)
     assert found.labels is not None
     assert found.labels.tolist() == [1, 0, -100]
@@ -95,7 +95,7 @@ def test_losses_are_those_of_the_formula(answer: str) -> None:
     assert task(found)["class"].total.item() == pytest.approx(total, rel=1e-5)
 
 
-def test_pairs_and_texts_too_long_are_cut_and_counted() -> None:
+def test_long_pairs_and_texts_are_truncated_and_counted() -> None:
     texts = [example("yes", "cat " * 9), example("yes", "cat " * 7, "dog " * 9), example("no", "cat", "dog")]
     items = classify().preprocess(texts, tokenizer(), 10)
     assert [item.truncated for item in items] == [1, 9, 0]
@@ -106,7 +106,7 @@ def test_pairs_and_texts_too_long_are_cut_and_counted() -> None:
     ]  # fmt: skip
 
 
-def test_predictions_say_the_class_and_how_probable_each_is() -> None:
+def test_predictions_have_the_class_and_all_probabilities() -> None:
     said = classify("single_label", ("no", "so-so", "yes")).postprocess(
         example(None), [], [np.log([1.0, 5.0, 4.0]).astype("f4")]
     )
@@ -123,13 +123,13 @@ def test_predictions_say_the_class_and_how_probable_each_is() -> None:
     ] == ["c"]
 
 
-def test_a_network_that_is_very_sure_gives_no_warning() -> None:
+def test_extreme_logits_give_no_warning() -> None:
     logits = np.array([-1e4, 1e4], np.float32)
     assert classify().postprocess(example(None), [], [logits])["probabilities"] == {"no": 0.0, "yes": 1.0}
     assert classify("multi_label").postprocess(example(None), [], [logits])["probabilities"] == {"no": 0.0, "yes": 1.0}
 
 
-def test_the_first_figure_is_the_one_asked_for() -> None:
+def test_the_headline_is_the_configured_metric() -> None:
     examples = [example(label) for label in ("no", "yes", "yes", "yes", "no")]
     said = [{"label": label} for label in ("no", "yes", "no", "yes", "yes")]
     for measure in ("accuracy", "f1", "accuracy_f1", "matthews", "macro_f1"):
@@ -153,7 +153,7 @@ def test_numbers_are_scored_by_order_and_labels_by_their_sets() -> None:
     assert figures == {"micro_f1": pytest.approx(2 / 3), "accuracy": 0.5}
 
 
-def test_a_class_learnt_by_heart_is_told_again() -> None:
+def test_an_overfitted_class_is_predicted() -> None:
     task = CASES["class"].task()
     examples = CASES["class"].examples
     items = task.preprocess(examples, tokenizer(), LENGTH)
@@ -180,7 +180,7 @@ def test_a_class_learnt_by_heart_is_told_again() -> None:
         ),
     ],
 )
-def test_a_label_that_was_not_learnt_is_told_with_its_place(problem: str, label: Label, line: str) -> None:
+def test_an_unknown_label_is_refused_with_its_location(problem: str, label: Label, line: str) -> None:
     with pytest.raises(TextError) as caught:
         classify(problem).preprocess([example(label)], tokenizer(), LENGTH)
     assert str(caught.value) == line
@@ -190,11 +190,11 @@ def test_a_label_that_was_not_learnt_is_told_with_its_place(problem: str, label:
 def test_one_class_is_refused(problem: str) -> None:
     with pytest.raises(RecipeError) as caught:
         classify(problem, ("yes",))
-    assert str(caught.value) == "task: there is but one class, ('yes',). Give examples of at least two."
+    assert str(caught.value) == "task: there is only one class, ('yes',). Give examples of at least two."
 
 
 @pytest.mark.parametrize("measure", ["f1", "accuracy_f1", "matthews"])
-def test_a_measure_of_two_classes_is_refused_for_three_before_anything_is_learnt(measure: str) -> None:
+def test_a_binary_metric_is_refused_for_three_classes_before_training(measure: str) -> None:
     with pytest.raises(RecipeError) as caught:
         classify(labels=("a", "b", "c"), metric=measure)
     assert str(caught.value) == f"task.metric: '{measure}' needs two classes. Use accuracy or macro_f1."

@@ -68,7 +68,7 @@ def test_the_scale_and_the_pooling_are_those_of_the_config() -> None:
     assert len(losses) == 3
 
 
-def test_a_cosine_is_brought_to_the_score() -> None:
+def test_the_cosine_loss_moves_the_cosine_to_the_score() -> None:
     task = embed(loss="scores", max_score=5.0)
     examples = [example("the cat", "dog", label=5.0), example("old", "the green river", label=1.5)]
     found = batch(task, examples)
@@ -80,7 +80,7 @@ def test_a_cosine_is_brought_to_the_score() -> None:
 
 
 @pytest.mark.parametrize("texts", [("the cat",), ("the cat", "the dog")])
-def test_with_dropout_a_text_is_to_be_found_in_itself(texts: tuple[str, ...]) -> None:
+def test_simcse_finds_a_text_by_itself(texts: tuple[str, ...]) -> None:
     task = embed(dropout=0.2, loss="dropout")
     examples = (
         [example(*texts), example("river", "old garden")] if len(texts) > 1 else [example(*texts), example("old")]
@@ -100,7 +100,7 @@ def test_with_dropout_a_text_is_to_be_found_in_itself(texts: tuple[str, ...]) ->
     torch.testing.assert_close(one, other)
 
 
-def test_texts_alone_are_scored_by_how_evenly_they_are_spread() -> None:
+def test_single_texts_are_scored_by_uniformity() -> None:
     task = embed(dropout=0.2, loss="dropout")
     texts = [Example(location=str(number), texts=(str(number),)) for number in range(3)]
     same, apart = [[1.0, 0.0]] * 3, [[1.0, 0.0], [-0.5, 0.75**0.5], [-0.5, -(0.75**0.5)]]
@@ -146,7 +146,7 @@ def test_scores_are_of_order_or_of_finding_the_partner() -> None:
     assert task.score(unlabelled, far) == {"accuracy": 0.0}
 
 
-def test_long_texts_are_cut_and_counted() -> None:
+def test_long_texts_are_truncated_and_counted() -> None:
     (item,) = embed().preprocess([example("cat " * 40, "dog " * 35)], tokenizer(), LENGTH)
     assert [len(row) for row in item.rows] == [LENGTH, LENGTH]
     assert item.truncated == 10
@@ -176,7 +176,7 @@ def test_one_text_is_no_pair() -> None:
     assert str(caught.value) == "pairs.tsv:3: has 1 texts of 2. Give every row as many."
 
 
-def test_a_pair_without_a_score_is_told_with_its_place() -> None:
+def test_a_pair_without_a_score_is_refused_with_its_location() -> None:
     with pytest.raises(TextError) as caught:
         embed(loss="scores").preprocess([example("cat", "dog")], tokenizer(), LENGTH)
-    assert str(caught.value) == "pairs.tsv:3: has no score. Give one, or learn from task.loss=pairs."
+    assert str(caught.value) == "pairs.tsv:3: has no score. Give one, or use task.loss=pairs."

@@ -87,7 +87,7 @@ def test_classes_are_learnt_while_the_trunk_stays_as_it_is(make: type, pooling: 
 
 @pytest.mark.parametrize("make", [elmo, bert])
 @pytest.mark.parametrize("pooling", ["max", "mean"])
-def test_neighbours_and_filler_do_not_change_a_class(make: type, pooling: str, tokenizer: Tokenizer) -> None:
+def test_other_texts_and_padding_do_not_change_a_class(make: type, pooling: str, tokenizer: Tokenizer) -> None:
     task = make(pooling=pooling).eval()
     items = task.preprocess(examples(5), tokenizer, 24)
     alone = torch.cat([task.logits(pack_rows(item.rows)) for item in items])
@@ -102,7 +102,7 @@ def test_neighbours_and_filler_do_not_change_a_class(make: type, pooling: str, t
     torch.testing.assert_close(task.logits(batch.tokens)[:5], alone, rtol=0, atol=1e-5)
 
 
-def test_a_text_is_spelt_and_framed_and_cut_to_the_length_there_is(tokenizer: Tokenizer) -> None:
+def test_a_text_has_characters_and_boundaries_and_is_truncated(tokenizer: Tokenizer) -> None:
     text = Example(location="here", texts=("a lovely filmlet that is not long",), label="good")
     [item] = elmo().preprocess([text], tokenizer, 24)
     row = item.rows[0]
@@ -118,7 +118,7 @@ def test_a_text_is_spelt_and_framed_and_cut_to_the_length_there_is(tokenizer: To
     assert item.target == 1
 
 
-def test_of_two_texts_the_second_follows_what_ends_the_first(tokenizer: Tokenizer) -> None:
+def test_the_second_text_follows_the_end_of_the_first(tokenizer: Tokenizer) -> None:
     [pair] = examples(1, pairs=True)
     [item] = elmo().preprocess([pair], tokenizer, 24)
     first, second = tokenizer.encode(pair.texts)
@@ -139,7 +139,7 @@ def test_it_stands_in_the_table_and_reads_what_a_classifier_reads() -> None:
 
 
 def test_one_class_and_a_class_that_was_not_learnt_are_refused(tokenizer: Tokenizer) -> None:
-    with pytest.raises(RecipeError, match="there is but one class"):
+    with pytest.raises(RecipeError, match="there is only one class"):
         FeatureClassification(Elmo(ELMO), FeatureClassification.Config(), ("good",))
     odd = Example(location="file.tsv:3", texts=("a film",), label="god")
     with pytest.raises(TextError) as caught:

@@ -106,22 +106,22 @@ def test_the_weights_of_a_mix_are_learnt_with_the_tagger(tokenizer: Tokenizer) -
     assert all(weight.grad is None for weight in tagger.trunk.parameters())
 
 
-def test_a_transformer_hands_on_its_last_four_layers_unless_something_else_is_said() -> None:
+def test_a_transformer_concatenates_its_last_four_layers_by_default() -> None:
     assert (
         FeatureTagging(trunk(), FeatureTagging.Config(hidden=6), LABELS).layer_selection.layers
         == "concatenate_last_four"
     )
 
 
-def test_a_network_whose_layers_say_nothing_is_refused() -> None:
+def test_a_network_without_hidden_states_is_refused() -> None:
     with pytest.raises(RecipeError) as caught:
         freeze(EncoderDecoder(TransformerConfig(**{**vars(SMALL), "decoder_layers": 1})))
-    fact = "the network does not tell what each of its layers says"
+    fact = "the network does not return the hidden states of its layers"
     assert str(caught.value) == f"task.kind: {fact}. Use a network such as elmo or bert-base."
 
 
 def test_one_tag_is_refused() -> None:
-    with pytest.raises(RecipeError, match="there is but one tag"):
+    with pytest.raises(RecipeError, match="there is only one tag"):
         FeatureTagging(trunk(), FeatureTagging.Config(), ("O",))
 
 
@@ -151,7 +151,7 @@ def test_gradients_never_reach_the_trunk(tokenizer: Tokenizer) -> None:
 
 
 @pytest.mark.slow
-def test_a_tagging_problem_is_learnt_while_the_trunk_stays_as_it_is(tokenizer: Tokenizer) -> None:
+def test_a_tagging_problem_is_learnt_with_a_frozen_trunk(tokenizer: Tokenizer) -> None:
     tagger = task("sum_all", hidden=16, dropout=0.0)
     before = copy.deepcopy(tagger.trunk.state_dict())
     examples = sentences(28)
@@ -184,7 +184,7 @@ def test_items_and_targets_are_those_of_tagging(tokenizer: Tokenizer) -> None:
     assert FeatureTagging.collect_labels(examples) == TokenClassification.collect_labels(examples)
 
 
-def test_a_batch_with_filler_says_the_same_of_every_word_and_is_no_longer_than_it_must(tokenizer: Tokenizer) -> None:
+def test_a_padded_batch_has_the_same_logits_and_a_short_maximum(tokenizer: Tokenizer) -> None:
     tagger = task().eval()
     items = tagger.preprocess(sentences(5), tokenizer, 24)
     batch = tagger.collate(
@@ -199,7 +199,7 @@ def test_a_batch_with_filler_says_the_same_of_every_word_and_is_no_longer_than_i
 
 
 @pytest.mark.gpu
-def test_a_step_can_be_recorded_and_played_again(tokenizer: Tokenizer) -> None:
+def test_a_step_can_be_captured_and_replayed(tokenizer: Tokenizer) -> None:
     torch.manual_seed(0)
     wide = Transformer(TransformerConfig(**{**vars(SMALL), "width": 16}))
     config = FeatureTagging.Config(hidden=16, dropout=0.0)

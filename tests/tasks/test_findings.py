@@ -47,7 +47,7 @@ def test_findings_in_blocks_score_as_the_task_does(name: str) -> None:
         ({}, (), "sentence"),
     ],
 )
-def test_written_predictions_are_found_out_about_too(config: dict, labels: tuple[str, ...], label: Any) -> None:
+def test_findings_cover_generated_predictions(config: dict, labels: tuple[str, ...], label: Any) -> None:
     task = writer(labels, **config)
     others = {"the old cat": "green dog", 2.5: 4.0, "purr": "bark", "sentence": "the cat sees"}
     examples = [
@@ -62,7 +62,7 @@ def test_written_predictions_are_found_out_about_too(config: dict, labels: tuple
     json.dumps(whole)
 
 
-def test_what_was_found_before_an_interruption_is_measured_again_without_dropout() -> None:
+def test_findings_before_an_interruption_are_measured_again_without_dropout() -> None:
     case = CASES["class"]
     task = case.task(dropout=0.5)
     items = task.preprocess(case.examples, tokenizer(), LENGTH)
@@ -83,12 +83,12 @@ def said(label: str, chance: float = 0.9) -> dict[str, Any]:
     return {"label": label, "probabilities": {label: chance, other: 1 - chance}}
 
 
-def test_a_model_that_only_says_the_majority_class_is_warned_of() -> None:
+def test_a_model_that_only_predicts_the_majority_class_is_warned_of() -> None:
     found = ClassificationFindings(("a", "b"), Prior(counts={"a": 80, "b": 20}))
     found.add([text("a"), text("b"), text("a")], [said("a")] * 3)
     lines = warnings(found.to_dict(), "accuracy", 2 / 3)
     assert lines == [
-        "the model predicts 'a' for all 3 examples: it has learnt nothing that tells examples apart",
+        "the model predicts 'a' for all 3 examples: it has learnt nothing that separates examples",
         "accuracy 0.6667 is not better than always predicting 'a', the commonest class of training (0.6667)",
     ]
 
@@ -125,13 +125,13 @@ def test_labels_that_were_never_learnt_count_as_wrong_and_are_named() -> None:
     assert lines == ["1 have labels that the model never learnt ('c'): counted as wrong"]
 
 
-def test_a_tagger_that_says_only_o_is_warned_of() -> None:
+def test_a_tagger_that_predicts_only_o_is_warned_of() -> None:
     found = TaggingFindings(("B-PER", "O"), Prior(counts={"O": 9, "B-PER": 1}))
     sentence = Sentence(location="made", words=("see", "Ann"), tags=("O", "B-PER"))
     found.add([sentence], [{"tags": ["O", "O"], "probabilities": [0.9, 0.8]}])
     whole = found.to_dict()
     lines = warnings(whole, "f1", whole["metrics"]["f1"])
-    assert lines[0].startswith("the model predicts 'O' for all 2 words, and so no entity at all")
+    assert lines[0].startswith("the model predicts 'O' for all 2 words, and so no entity")
     assert lines[1] == "F1 0.0000 is not better than always predicting 'O', the commonest tag of training (0.0000)"
     assert whole["baseline"]["metrics"]["accuracy"] == 0.5
     assert whole["entities"] == [{"label": "PER", "precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 1}]
@@ -156,7 +156,7 @@ def test_the_same_labels_for_every_text_are_warned_of() -> None:
     assert whole["mistakes"][0]["label"] == "b"
 
 
-def test_answers_are_told_apart_by_their_length() -> None:
+def test_answers_are_grouped_by_length() -> None:
     task = CASES["answer"].task()
     found = findings_of(task)
     asked = [("1", "x"), ("2", "x y"), ("3", "")]
@@ -187,7 +187,7 @@ def test_of_a_million_predictions_only_the_surest_mistakes_and_a_sample_are_kept
     assert len(set(np.diff(some.kept))) == 1
 
 
-def test_what_training_says_without_reading_is_counted() -> None:
+def test_the_prior_counts_the_labels_of_training() -> None:
     found = Prior.of([text("b"), text("a"), text("b")])
     assert (found.most_frequent, found.counts) == ("b", {"b": 2, "a": 1})
     assert Prior.of([text(1.0), text(3.0)]).mean == 2.0

@@ -32,15 +32,15 @@ def assert_same(one: Item, other: Item) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_items_from_a_spool_are_those_of_a_list(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES[name]
-    task, told = case.task(), [*case.examples, *case.nameless]
-    whole = task.preprocess(told, tokenizer(), LENGTH)
+    task, examples = case.task(), [*case.examples, *case.nameless]
+    whole = task.preprocess(examples, tokenizer(), LENGTH)
     monkeypatch.setattr(items, "CHUNK", 3)
     monkeypatch.setattr(kept_examples, "MANY", 2)
     seen: list[int] = []
-    many = items.make_items(task, collect(told), tokenizer(), LENGTH, progress=seen.append)
+    many = items.make_items(task, collect(examples), tokenizer(), LENGTH, progress=seen.append)
     assert isinstance(many, items.ItemSpool)
-    assert seen[-1] == len(told)
-    for listed in (many, items.make_items(task, told, tokenizer(), LENGTH)):
+    assert seen[-1] == len(examples)
+    for listed in (many, items.make_items(task, examples, tokenizer(), LENGTH)):
         assert len(listed) == len(whole)
         for one, other in zip(listed, whole, strict=True):
             assert_same(one, other)

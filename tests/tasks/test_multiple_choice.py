@@ -21,20 +21,20 @@ def example(label: str | None, *texts: str) -> Example:
     return Example(location="swag.csv:9", texts=texts, label=label)
 
 
-def test_each_ending_is_read_with_the_beginning() -> None:
+def test_each_ending_is_paired_with_the_context() -> None:
     (item,) = choose().preprocess([example("1", "the cat", "sees", "likes the dog")], tokenizer(), LENGTH)
     for row, ending in zip(item.rows, ("sees", "likes the dog"), strict=True):
         assert (row.ids.tolist(), row.segments.tolist()) == tokenizer().encode_pair("the cat", ending)
     assert item.target == 1
 
 
-def test_the_longest_cut_of_any_ending_is_told() -> None:
+def test_the_longest_truncation_of_any_ending_is_counted() -> None:
     (item,) = choose().preprocess([example("0", "cat " * 5, "dog", "dog " * 9)], tokenizer(), 10)
     assert [len(row) for row in item.rows] == [9, 10]
     assert item.truncated == 7
 
 
-def test_the_loss_is_a_softmax_over_the_endings_of_each_beginning() -> None:
+def test_the_loss_is_a_softmax_over_the_endings_of_each_context() -> None:
     task, examples = CASES["choose"].task(), CASES["choose"].examples
     items = task.preprocess(examples, tokenizer(), LENGTH)
     batch = task.collate(items, Bucket(batch_size=8, max_length=LENGTH))
@@ -55,7 +55,7 @@ def test_the_ending_with_the_highest_score_is_chosen() -> None:
     assert said["probabilities"] == pytest.approx({"0": 0.1, "1": 0.7, "2": 0.2})
 
 
-def test_endings_in_another_order_get_the_same_chances() -> None:
+def test_endings_in_another_order_get_the_same_probabilities() -> None:
     task = choose(("0", "1", "2"))
     texts = ("the cat", "sees the dog", "likes", "in the old garden")
     turned = (texts[0], texts[3], texts[1], texts[2])
@@ -86,13 +86,13 @@ def test_accuracy_is_the_score() -> None:
     assert choose().score(examples, [{"label": label} for label in "0100"]) == {"accuracy": 0.75}
 
 
-def test_a_wrong_number_of_endings_is_told_with_its_place() -> None:
+def test_a_wrong_number_of_endings_is_refused_with_its_location() -> None:
     with pytest.raises(TextError) as caught:
         choose().preprocess([example("0", "b", "x", "y", "z")], tokenizer(), LENGTH)
     assert str(caught.value) == "swag.csv:9: has 3 endings where others have 2. Give every row as many."
 
 
-def test_a_label_that_is_no_ending_is_told_with_its_place() -> None:
+def test_a_label_that_is_no_ending_is_refused_with_its_location() -> None:
     with pytest.raises(TextError) as caught:
         choose().preprocess([example("2", "b", "x", "y")], tokenizer(), LENGTH)
     assert str(caught.value) == "swag.csv:9: there is no ending 2. Number them 0 to 1."

@@ -59,7 +59,7 @@ def test_the_target_tokens_stand_for_the_answer(passage: str, text: str) -> None
 
 
 @pytest.mark.parametrize("passage", PASSAGES)
-def test_what_is_said_of_the_target_tokens_is_the_answer(passage: str) -> None:
+def test_the_span_of_the_target_tokens_is_the_answer(passage: str) -> None:
     task = answer()
     for text in PASSAGES[passage]:
         one = question(passage, (text, passage.index(text)))
@@ -112,7 +112,7 @@ def test_each_window_has_the_answer_or_cls() -> None:
     assert 1 <= holding < len(items)
 
 
-def test_windows_cover_the_passage_and_share_the_overlap() -> None:
+def test_windows_cover_the_context_and_share_the_overlap() -> None:
     passage = "cat dog " * 50
     for asked in ("", "the old cat", "the old cat sees the green river in the garden"):
         items = items_of(answer(), question(passage, asked=asked))
@@ -126,7 +126,7 @@ def test_windows_cover_the_passage_and_share_the_overlap() -> None:
         assert all(len(item.rows[0]) == LENGTH for item in items[:-1])
 
 
-def test_without_an_answer_the_target_is_cls_and_unasked_it_is_nothing() -> None:
+def test_without_an_answer_the_target_is_cls_and_without_a_label_nothing() -> None:
     (item,) = items_of(answer(), question("the cat"))
     assert item.target == (0, 0)
     (item,) = items_of(answer(), question("the cat", known=False))
@@ -175,7 +175,7 @@ def said_of(task: QuestionAnswering, one: Question, scores: NDArray[np.float32],
 
 @settings(max_examples=60, deadline=None)
 @given(st.data(), st.integers(1, 60), st.integers(1, 6))
-def test_the_best_stretch_is_that_of_a_search_through_all(data: st.DataObject, words: int, longest: int) -> None:
+def test_the_best_span_is_that_of_an_exhaustive_search(data: st.DataObject, words: int, longest: int) -> None:
     dice = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     scores = dice.normal(size=(words, 2)).astype(np.float32)
     passage = " ".join(f"{'cat' if number % 2 else 'dog'}" for number in range(words))
@@ -190,7 +190,7 @@ def test_the_best_stretch_is_that_of_a_search_through_all(data: st.DataObject, w
 @settings(max_examples=60, deadline=None)
 @given(arrays.arrays(np.float32, (25, 2), elements=st.floats(-9, 9, width=16)), st.integers(1, 5), st.integers(1, 5))
 @also(np.array([[number, -number] for number in range(25)], np.float32), 3, 2)  # ends all lie before beginnings
-def test_a_stretch_is_never_reversed_nor_too_long_and_always_there(
+def test_a_span_is_never_reversed_nor_too_long_and_always_found(
     scores: NDArray[np.float32], longest: int, best: int
 ) -> None:
     passage = " ".join(["cat"] * 25)
@@ -203,7 +203,7 @@ def test_a_stretch_is_never_reversed_nor_too_long_and_always_there(
     assert said["score"] <= brute(scores, longest)[0] + 1e-5
 
 
-def test_an_answer_is_found_in_whatever_window_it_is_best() -> None:
+def test_an_answer_comes_from_its_best_window() -> None:
     passage = " ".join(f"{word}" for word in ["cat", "dog", "river", "old"] * 15)
     one, task = question(passage), answer()
     items = items_of(task, one)
@@ -219,7 +219,7 @@ def test_an_answer_is_found_in_whatever_window_it_is_best() -> None:
 
 
 @pytest.mark.parametrize(("threshold", "given"), [(None, True), (1.9, False), (2.1, True), (-100.0, False)])
-def test_a_question_has_no_answer_where_none_is_better_by_the_threshold(threshold: float | None, given: bool) -> None:
+def test_a_question_has_no_answer_if_cls_is_better_by_the_null_threshold(threshold: float | None, given: bool) -> None:
     one, task = question("the cat sees"), answer(null_threshold=threshold)
     (item,) = items_of(task, one)
     scores = np.full((len(item.rows[0]), 2), -9.0, np.float32)
@@ -230,7 +230,7 @@ def test_a_question_has_no_answer_where_none_is_better_by_the_threshold(threshol
     assert (said["best"], said["none"], said["score"]) == ("cat", 2.0, 2.0)
 
 
-def test_none_is_only_as_good_as_in_the_window_that_likes_it_least() -> None:
+def test_the_null_score_is_the_lowest_over_windows() -> None:
     one, task = question("cat " * 60), answer()
     items = items_of(task, one)
     outputs = [np.zeros((len(item.rows[0]), 2), np.float32) for item in items]
@@ -240,7 +240,7 @@ def test_none_is_only_as_good_as_in_the_window_that_likes_it_least() -> None:
     assert said["none"] == pytest.approx(2 * (5.0 - len(items) + 1))
 
 
-def test_scores_are_squads_and_where_some_have_none_the_best_threshold_is_told() -> None:
+def test_scores_are_squads_with_the_best_threshold_if_some_have_no_answer() -> None:
     task = answer()
     first, second = question("the cat", ("cat", 4)), question("the dog")
     second = Question(**{**vars(second), "name": "r"})

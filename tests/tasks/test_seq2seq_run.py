@@ -84,14 +84,14 @@ def test_the_recipes_with_and_without_attention_differ_in_nothing_else() -> None
     assert replace(one, out=other.out, network=other.network) == other
 
 
-def test_a_member_begins_from_chance(data: Path, tmp_path: Path) -> None:
+def test_a_member_is_trained_from_scratch(data: Path, tmp_path: Path) -> None:
     recipe = asked("lstm-attention", data, tmp_path)
     assert recipe.network is not None
     assert (recipe.model, recipe.network.settings) == (None, member("lstm-attention"))
     assert (recipe.task.kind, recipe.task.settings.translation) == ("write", True)
 
 
-def test_a_run_leaves_a_folder_in_our_own_words(runs: dict[str, Path]) -> None:
+def test_a_run_writes_a_folder_with_bertsmiths_own_names(runs: dict[str, Path]) -> None:
     folder = runs["attention"] / "model"
     opened, model = folders.read(folder), bertsmith.load(folder)
     assert isinstance(opened.config, Seq2SeqConfig)
@@ -109,7 +109,7 @@ def test_the_same_run_twice_is_the_same(runs: dict[str, Path]) -> None:
     assert all(torch.equal(other[name], weight) for name, weight in one.items())
 
 
-def test_a_folder_is_gone_on_with(runs: dict[str, Path], data: Path, tmp_path: Path) -> None:
+def test_a_folder_is_trained_further(runs: dict[str, Path], data: Path, tmp_path: Path) -> None:
     changes = [change for change in QUICK if not change.startswith(("network", "tokenizer"))]
     folder = str(runs["attention"] / "model")
     again = asked(folder, data, tmp_path, *changes, "train.steps=1", "task.translation=true", "dropout=0.1")
@@ -117,7 +117,7 @@ def test_a_folder_is_gone_on_with(runs: dict[str, Path], data: Path, tmp_path: P
     assert finetuning.finetune(again)["headline"] == "bleu"
 
 
-def test_a_translation_is_the_same_alone_and_in_a_crowd(runs: dict[str, Path]) -> None:
+def test_a_translation_is_the_same_alone_and_in_a_batch(runs: dict[str, Path]) -> None:
     model = bertsmith.load(runs["attention"] / "model")
     texts = ["same a b c", "back d", "same e e", "back a b c d", "same b"]
     for beams in (1, 4):
@@ -128,7 +128,7 @@ def test_a_translation_is_the_same_alone_and_in_a_crowd(runs: dict[str, Path]) -
 # -------------------------------------------------------------------------------------------------- alignment
 
 
-def test_an_alignment_has_a_row_for_each_piece_written(runs: dict[str, Path]) -> None:
+def test_an_alignment_has_a_row_for_each_generated_token(runs: dict[str, Path]) -> None:
     model = bertsmith.load(runs["attention"] / "model")
     [found] = model.translate_all(["same a b c"])
     looks = model.align(found)
@@ -151,7 +151,7 @@ def test_a_transformer_aligns_by_the_mean_of_its_last_heads(runs: dict[str, Path
     np.testing.assert_allclose(looks.weights.sum(1), 1, atol=1e-5)
 
 
-def test_the_command_draws_what_it_has_translated(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_the_command_draws_the_alignment_of_its_translation(runs: dict[str, Path], tmp_path: Path) -> None:
     folder, page = str(runs["attention"] / "model"), tmp_path / "page.html"
     asked = ["translate", folder, "--alignment", str(page)]
     result = CliRunner().invoke(app, asked, input="same a b\n\nback c\n")
@@ -166,7 +166,7 @@ def test_the_command_draws_what_it_has_translated(runs: dict[str, Path], tmp_pat
 # --------------------------------------------------------------------------------------------------- refusals
 
 
-def test_a_network_without_attention_has_nothing_to_draw(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_a_network_without_attention_has_no_alignment(runs: dict[str, Path], tmp_path: Path) -> None:
     folder = runs["plain"] / "model"
     asked = ["translate", str(folder), "--alignment", str(tmp_path / "page.html")]
     line = f"{folder}: has no attention, and so no alignment. Take a model such as lstm-attention."
@@ -178,7 +178,7 @@ def test_texts_have_no_vectors_here(runs: dict[str, Path]) -> None:
         bertsmith.load(runs["plain"] / "model").embed(["same a"])
 
 
-def test_a_folder_that_does_not_say_what_was_learnt_is_refused(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_a_folder_without_its_task_is_refused(runs: dict[str, Path], tmp_path: Path) -> None:
     opened = folders.read(runs["plain"] / "model")
     folders.write(tmp_path, opened.config, opened.state_dict)
     Tokenizer.load(runs["plain"] / "model").save(tmp_path)

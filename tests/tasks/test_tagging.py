@@ -29,7 +29,7 @@ def sentence(words: list[str], tags: list[str] | None = None) -> Sentence:
 
 
 @given(st.data(), st.integers(0, 200), st.integers(1, 40), st.floats(0, 0.99))
-def test_windows_cover_every_piece_and_own_every_word_once(
+def test_windows_cover_every_token_and_own_every_word_once(
     data: st.DataObject, pieces: int, room: int, overlap: float
 ) -> None:
     firsts = np.array(sorted(data.draw(st.sets(st.integers(0, max(0, pieces - 1)), max_size=pieces))), np.int64)
@@ -48,9 +48,7 @@ def test_windows_cover_every_piece_and_own_every_word_once(
 
 
 @given(st.integers(1, 200), st.integers(2, 40), st.floats(0, 0.95))
-def test_a_word_belongs_to_the_window_where_it_stands_farthest_from_an_edge(
-    pieces: int, room: int, overlap: float
-) -> None:
+def test_a_word_belongs_to_the_window_where_it_is_farthest_from_an_edge(pieces: int, room: int, overlap: float) -> None:
     firsts = np.arange(pieces)
     found = _windows(pieces, firsts, room, overlap)
 
@@ -120,7 +118,7 @@ def test_two_thousand_words_are_each_learnt_once() -> None:
     assert [seen[number] for number in range(2000)] == tags
 
 
-def test_words_that_have_no_pieces_are_tagged_all_the_same() -> None:
+def test_words_without_tokens_are_tagged_all_the_same() -> None:
     words = ["\u200b", "cat", " ", "", "dog", "\x00"]
     example = sentence(words, ["O", "B-X", "O", "O", "B-X", "O"])
     task = tag()
@@ -139,7 +137,7 @@ def test_a_sentence_without_words_has_no_tags() -> None:
     items = task.preprocess([example], tokenizer(), LENGTH)
     assert predict(task, [example], items, device="cpu") == [{"words": [], "tags": []}]
     batch = task.collate(items, Bucket(batch_size=1, max_length=LENGTH))
-    assert batch.counts["tag"] == 1  # nothing is divided by nought
+    assert batch.counts["tag"] == 1  # no division by zero
     assert task(batch)["tag"].total.item() == 0.0
 
 
@@ -193,7 +191,7 @@ def test_tags_are_in_the_order_of_the_alphabet() -> None:
     assert TokenClassification.file_kind(TokenClassification.Config()) == "tag"
 
 
-def test_a_tag_that_was_not_learnt_is_told_with_its_place() -> None:
+def test_an_unknown_tag_is_refused_with_its_location() -> None:
     with pytest.raises(TextError) as caught:
         tag().preprocess([sentence(["a"], ["B-Y"])], tokenizer(), LENGTH)
     assert str(caught.value) == "train.conll:12: the tag 'B-Y' is not among those learnt. Did you mean 'B-X'?"
@@ -202,11 +200,11 @@ def test_a_tag_that_was_not_learnt_is_told_with_its_place() -> None:
 def test_one_tag_is_refused() -> None:
     with pytest.raises(RecipeError) as caught:
         tag(("O",))
-    assert str(caught.value) == "task: there is but one tag, ('O',). Give examples of at least two."
+    assert str(caught.value) == "task: there is only one tag, ('O',). Give examples of at least two."
 
 
 @pytest.mark.parametrize("overlap", [-0.1, 1.0])
 def test_an_overlap_that_is_no_share_is_refused(overlap: float) -> None:
     with pytest.raises(ValueError) as caught:
         TokenClassification.Config(overlap=overlap)
-    assert str(caught.value) == f"an overlap of {overlap} is no share. Give at least 0 and below 1"
+    assert str(caught.value) == f"overlap is {overlap}. Give a share, at least 0 and below 1"

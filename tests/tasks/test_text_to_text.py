@@ -21,7 +21,8 @@ from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf.layouts import layout_of
 from bertsmith.tasks import TASKS
 from bertsmith.tasks.base import Bucket, Item, predict
-from bertsmith.tasks.text_to_text import GLUE_PROMPTS, TextToText
+from bertsmith.tasks.label_words import GLUE_PROMPTS
+from bertsmith.tasks.text_to_text import TextToText
 from bertsmith.text.tokenizer import TokenizerConfig, train
 
 CLASSES = ("bark", "purr")
@@ -62,7 +63,7 @@ def assert_same(one: tuple[float, dict[str, Tensor]], other: tuple[float, dict[s
 
 
 @pytest.mark.slow
-def test_neighbours_do_not_change_what_is_written() -> None:
+def test_other_texts_do_not_change_the_output() -> None:
     made = task(max_new_tokens=12)
     rows = [item.rows[0] for item in made.preprocess(examples(), tokenizer(), LENGTH)]
     assert len({len(row) for row in rows}) > 3
@@ -85,7 +86,7 @@ def test_predictions_come_in_the_order_of_the_examples_whatever_their_lengths() 
     assert predict(made, [], made.preprocess([], tokenizer(), LENGTH), device="cpu") == []
 
 
-def test_what_is_written_does_not_hang_on_the_precision_of_training() -> None:
+def test_the_generated_text_does_not_depend_on_the_training_precision() -> None:
     made = task(max_new_tokens=8)
     items = made.preprocess(examples(), tokenizer(), LENGTH)
     full = predict(made, examples(), items, device="cpu")
@@ -94,7 +95,7 @@ def test_what_is_written_does_not_hang_on_the_precision_of_training() -> None:
 
 
 @pytest.mark.parametrize("multiple", [16, 256])
-def test_filler_missing_items_and_parts_change_neither_loss_nor_gradients(multiple: int) -> None:
+def test_padding_missing_items_and_parts_change_neither_loss_nor_gradients(multiple: int) -> None:
     made = task()
     items = made.preprocess(examples(), tokenizer(), LENGTH)
     plain = learnt(made, items, Bucket(batch_size=8, max_length=LENGTH))
@@ -110,7 +111,7 @@ def test_filler_missing_items_and_parts_change_neither_loss_nor_gradients(multip
 
 
 @pytest.mark.parametrize("multiple", [0, 64])
-def test_examples_of_which_nobody_has_said_anything_change_nothing(multiple: int) -> None:
+def test_examples_without_labels_change_nothing(multiple: int) -> None:
     made = task()
     nameless = made.preprocess([replace(example, label=None) for example in examples()], tokenizer(), LENGTH)
     known = made.preprocess(examples(), tokenizer(), LENGTH)
@@ -189,7 +190,7 @@ def test_the_loss_is_theirs(tmp_path: Path) -> None:
         ("WNLI", ("a cat", "a dog"), "1", "wnli sentence1: a cat sentence2: a dog", "entailment"),
     ],
 )
-def test_the_tasks_of_glue_are_asked_as_t5_was_asked(
+def test_the_tasks_of_glue_have_t5s_prompts(
     name: str, texts: tuple[str, ...], label: Any, source: str, target: str
 ) -> None:
     words = GLUE_PROMPTS[name].get("label_words")
@@ -202,7 +203,7 @@ def test_the_tasks_of_glue_are_asked_as_t5_was_asked(
 
 
 @pytest.mark.parametrize(("answers", "target"), [(("cat", "old cat"), "cat"), ((), "")])
-def test_a_question_and_its_passage_are_read_and_the_first_answer_is_asked_for(
+def test_a_question_and_its_context_are_the_input_and_the_first_answer_the_target(
     answers: tuple[str, ...], target: str
 ) -> None:
     asked = question(*answers)
@@ -218,14 +219,14 @@ def test_a_question_and_its_passage_are_read_and_the_first_answer_is_asked_for(
     ("number", "step", "written"),
     [(3.75, 0.2, "3.8"), (0.0, 0.2, "0.0"), (-1.26, 0.5, "-1.5"), (7.4, 1.0, "7.0"), (0.126, 0.01, "0.13")],
 )
-def test_numbers_are_written_rounded(number: float, step: float, written: str) -> None:
+def test_numbers_are_rounded_in_targets(number: float, step: float, written: str) -> None:
     (item,) = task(output="number", rounding=step).preprocess(
         [Example(location="", texts=("a",), label=number)], tokenizer(), LENGTH
     )
     assert tokenizer().decode(item.target[1:-1].tolist()) == written
 
 
-def test_what_is_too_long_is_cut_from_the_longer_text_and_counted() -> None:
+def test_a_long_pair_is_truncated_from_the_longer_text_and_counted() -> None:
     made = task(max_new_tokens=6)
     long, short = "cat " * 60, "old dog"
     whole = made.preprocess([Example(location="", texts=(short, long), label="cat")], tokenizer(), 64)[0]
@@ -244,7 +245,7 @@ def test_what_is_too_long_is_cut_from_the_longer_text_and_counted() -> None:
     assert two.target.tolist() == [0, *tokenizer().encode(["dog " * 7])[0][:5], tokenizer().stop_id]
 
 
-def test_targets_name_classes_where_they_come_again() -> None:
+def test_repeated_targets_are_classes() -> None:
     again = [Example(location="", texts=("a",), label=label) for label in ("purr", "bark", "purr", "bark")]
     assert TextToText.collect_labels(again) == CLASSES
     assert TextToText.collect_labels(again[:3]) == ()
@@ -261,7 +262,7 @@ def read(made: TextToText, text: str, example: Any = None) -> Any:
     return made.postprocess(example, items, [np.array(tokenizer().encode([text])[0], np.float32)])
 
 
-def test_a_class_is_known_by_its_word_and_nothing_else_is_one() -> None:
+def test_a_class_is_predicted_by_its_label_word_only() -> None:
     made = task(("0", "1"), label_words=("negative", "positive"))
     assert read(made, "positive") == {"text": "positive", "label": "1"}
     assert read(made, "positiv") == {"text": "positiv", "label": None}
@@ -275,7 +276,7 @@ def figures(made: TextToText, gold: Sequence[Any], said: Sequence[dict[str, Any]
     return made.score([Example(location="", texts=("a",), label=label) for label in gold], said)
 
 
-def test_what_is_no_class_is_wrong_and_counted() -> None:
+def test_a_text_that_is_no_class_is_wrong_and_counted() -> None:
     two = figures(
         task(CLASSES), ["purr", "bark", "purr", "bark"], [{"label": one} for one in ("purr", "bark", None, None)]
     )
@@ -288,7 +289,7 @@ def test_what_is_no_class_is_wrong_and_counted() -> None:
     assert (new["accuracy"], new["no_class"]) == (0.5, 0.0)
 
 
-def test_what_is_no_number_is_as_wrong_as_can_be() -> None:
+def test_a_text_that_is_no_number_is_as_wrong_as_possible() -> None:
     right = figures(task(output="number"), [0.0, 2.0, 5.0], [{"number": one} for one in (0.0, 2.0, 5.0)])
     assert right == {"spearman": pytest.approx(1), "pearson": pytest.approx(1), "no_number": 0}
     wrong = figures(task(output="number"), [0.0, 2.0, 5.0], [{"number": one} for one in (None, 2.0, None)])
@@ -301,7 +302,7 @@ def test_texts_are_scored_by_their_words_and_as_wholes() -> None:
     assert found == {"f1": pytest.approx((2 / 3 + 1) / 2), "exact": 0.5}
 
 
-def test_stretches_are_scored_as_squad_does() -> None:
+def test_spans_are_scored_as_by_squad() -> None:
     asked = [question("cat", "old cat"), question(name="2"), replace(question(name="3"), answers=None)]
     said = [{"answer": "the old cat"}, {"answer": ""}, {"answer": "dog"}]
     found = task(output="span").score(asked, said)
@@ -353,11 +354,11 @@ def one(*texts: str) -> list[Example]:
             lambda: task().preprocess(
                 one("a"), train(["ab ab"] * 9, TokenizerConfig(kind="bpe", vocabulary=261, min_frequency=1)), LENGTH
             ),
-            "tokenizer: its padding is piece 1. A T5 begins to write with padding, which is piece 0.",
+            "tokenizer: its padding token has id 1. A decoder starts with the padding token, whose id must be 0.",
         ),
     ],
 )
-def test_what_does_not_fit_is_refused(act: Any, line: str) -> None:
+def test_settings_that_do_not_fit_are_refused(act: Any, line: str) -> None:
     with pytest.raises(BertsmithError) as caught:
         act()
     assert str(caught.value) == line
@@ -377,7 +378,7 @@ def test_settings_that_mean_nothing_are_refused(changes: dict[str, Any], line: s
     assert str(caught.value) == line
 
 
-def test_no_more_is_written_than_the_network_can() -> None:
+def test_generation_stops_at_the_networks_maximum_length() -> None:
     made = TextToText(EncoderDecoder(shape(max_length=16)), TextToText.Config(), ())
     assert made.max_new_tokens == 15
     assert TASKS["write"] is TextToText

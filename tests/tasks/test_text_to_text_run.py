@@ -108,7 +108,7 @@ def test_transformers_opens_the_folder_and_writes_the_same(learnt: Path) -> None
         assert pieces.decode(written[0], skip_special_tokens=True) == said
 
 
-def test_what_was_learnt_is_gone_on_with(learnt: Path, data: Path, tmp_path: Path) -> None:
+def test_a_trained_folder_is_trained_further(learnt: Path, data: Path, tmp_path: Path) -> None:
     settings = ["task.prefix=sst2 sentence:", "train.steps=1", "optimizer.learning_rate=0.0"]
     result = finetuning.finetune(recipe(learnt / "model", data, tmp_path, *settings))
     assert result["summary"]["accuracy"]["mean"] == 1.0
@@ -124,7 +124,9 @@ def test_a_text_is_copied(base: Path, tmp_path: Path) -> None:
     assert [one["text"] for one in said] == words
 
 
-def test_questions_are_answered_by_writing(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_questions_are_answered_by_generated_text(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     passages = {"cat": "the old cat sees the river", "dog": "the dog sees the green garden"}
     answers = {name: [{"text": name, "answer_start": passage.index(name)}] for name, passage in passages.items()}
     asked = [
@@ -149,7 +151,7 @@ def test_questions_are_answered_by_writing(base: Path, tmp_path: Path, capsys: p
 
 
 @pytest.mark.gpu
-def test_a_gpu_learns_it_in_recorded_steps(base: Path, data: Path, tmp_path: Path) -> None:
+def test_a_gpu_learns_it_by_cuda_graphs(base: Path, data: Path, tmp_path: Path) -> None:
     settings = [*LEARN, "task.prefix=sst2 sentence:", "train.device=cuda", "train.precision=auto"]
     assert finetuning.finetune(recipe(base, data, tmp_path, *settings))["summary"]["accuracy"]["mean"] == 1.0
     here, there = (bertsmith.load(tmp_path / "model", device) for device in ("cpu", "cuda"))
@@ -183,7 +185,7 @@ def test_a_gpu_learns_it_in_recorded_steps(base: Path, data: Path, tmp_path: Pat
         ),
     ],
 )
-def test_glue_is_asked_as_t5_was_and_measured_as_glue_measures(
+def test_glue_has_t5s_prompts_and_glues_metrics(
     name: str, header: str, row: str, settings: dict[str, Any], base: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / name
@@ -201,7 +203,7 @@ def test_glue_is_asked_as_t5_was_and_measured_as_glue_measures(
     assert list(model.write([("a cat", "a dog")])[0]) == ["text", "number" if name == "STS-B" else "label"]
 
 
-def test_a_t5_learns_to_write_and_others_what_the_file_asks_for(base: Path, data: Path, tmp_path: Path) -> None:
+def test_a_t5_learns_text_to_text_and_others_the_task_of_the_file(base: Path, data: Path, tmp_path: Path) -> None:
     assert (
         task_recipe.build_recipe(
             base, data, tmp_path, dev=None, task=None, seeds=1, overrides=[]
@@ -215,11 +217,11 @@ def test_a_t5_learns_to_write_and_others_what_the_file_asks_for(base: Path, data
     )
 
 
-def test_targets_that_are_cut_are_told(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_truncated_targets_are_reported(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "train.tsv").write_text("source\ttarget\n" + "".join(f"a cat\tcat {'dog ' * n}\n" for n in range(9)))
     finetuning.finetune(recipe(base, tmp_path, tmp_path / "out", "train.steps=1", "task.max_new_tokens=4"))
-    told = "training texts are longer than 16 tokens, or their target is longer than 4, and are truncated"
-    assert told in capsys.readouterr().out
+    text = "training texts are longer than 16 tokens, or their target is longer than 4, and are truncated"
+    assert text in capsys.readouterr().out
 
 
 # --------------------------------------------------------------------------------------------------- refusals
@@ -239,7 +241,7 @@ ALONE = "is for encoders, and this network has a decoder. Use write, or a networ
         ([], "embed", f"task.kind: 'embed' {ALONE}"),
     ],
 )
-def test_what_does_not_fit_a_t5_is_refused(
+def test_settings_that_do_not_fit_a_t5_are_refused(
     settings: list[str], task: str, line: str, base: Path, data: Path, tmp_path: Path
 ) -> None:
     plain = [*FAST[:5], *settings]
@@ -250,7 +252,7 @@ def test_what_does_not_fit_a_t5_is_refused(
     assert str(caught.value) == line
 
 
-def test_a_network_that_does_not_write_is_refused(data: Path, tmp_path: Path) -> None:
+def test_a_network_without_a_decoder_is_refused(data: Path, tmp_path: Path) -> None:
     objective = MaskedLM(Transformer(alone()), MaskedLM.Config(pairs="none"))
     folders.write(tmp_path / "bert", alone(), objective.state_dict())
     pieces_of_words().save(tmp_path / "bert")
@@ -275,7 +277,7 @@ def test_a_network_that_does_not_write_is_refused(data: Path, tmp_path: Path) ->
         ({"task": "write", "labels": [], "colour": 1}, "config.json [bertsmith]: unknown key 'colour'"),
     ],
 )
-def test_a_folder_that_says_nonsense_is_refused(said: dict[str, Any], line: str, tmp_path: Path) -> None:
+def test_a_folder_with_nonsense_settings_is_refused(said: dict[str, Any], line: str, tmp_path: Path) -> None:
     folder = saved(tmp_path, shape())
     words = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**words, "bertsmith": said}))
@@ -284,6 +286,6 @@ def test_a_folder_that_says_nonsense_is_refused(said: dict[str, Any], line: str,
     assert str(caught.value).startswith(f"{folder}/{line}")
 
 
-def test_a_t5_that_was_only_pretrained_is_not_one_that_has_learnt_to_write(base: Path) -> None:
+def test_a_pretrained_t5_is_not_a_fine_tuned_one(base: Path) -> None:
     assert not isinstance(bertsmith.load(base).objective, TextToText)
     assert tokenizer().sentinels

@@ -1,4 +1,4 @@
-"""A translator from chance: its recipe, its pieces, what it is taught and how that is measured."""
+"""A translator trained from scratch: its recipe, vocabulary, training and metrics."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -51,7 +51,7 @@ def asked(model: str, data: Path, out: Path, *changes: str) -> FineTune:
     return task_recipe.build_recipe(Path(model), data, out, dev=None, task=None, seeds=1, overrides=[*SIDES, *changes])
 
 
-def test_a_member_begins_from_chance_with_the_settings_of_the_paper(data: Path, tmp_path: Path) -> None:
+def test_a_member_is_trained_from_scratch_with_the_settings_of_the_paper(data: Path, tmp_path: Path) -> None:
     recipe = asked("transformer-base", data, tmp_path)
     assert recipe.network is not None
     assert (recipe.model, recipe.network.settings) == (None, member("transformer-base"))
@@ -77,7 +77,7 @@ def test_a_recipe_is_read_and_built_and_written_again(path: Path, data: Path, tm
     assert (found.data.train, found.data.dev) == (data / "train", data / "dev")
 
 
-def test_a_run_leaves_a_folder_that_goes_on_and_translates(data: Path, tmp_path: Path) -> None:
+def test_a_run_writes_a_folder_that_is_trained_further_and_translates(data: Path, tmp_path: Path) -> None:
     recipe = asked("transformer-tiny", data, tmp_path / "run", *SMALL, *QUICK, "train.steps=2", "train.checkpoints=0")
     pieces = finetuning.finetune(replace(recipe, tokenizer=None))
     assert list(pieces["summary"]) == ["bleu", "exact", "loss"]
@@ -118,7 +118,7 @@ def test_a_tokenizer_may_be_given(data: Path, tmp_path: Path) -> None:
 # -------------------------------------------------------------------------------------------------- the loss
 
 
-def test_labels_are_smoothed_as_torch_smooths_them_and_only_while_they_are_learnt() -> None:
+def test_label_smoothing_is_torchs_and_only_in_training() -> None:
     teacher: TextToText = stirred(task(translation=True, label_smoothing=0.1, max_new_tokens=8))
     examples = [Example(location="here", texts=("the old cat",), label=label) for label in ("dog", "cat in the garden")]
     items = teacher.preprocess(examples, tokenizer(), 16)
@@ -135,7 +135,7 @@ def test_labels_are_smoothed_as_torch_smooths_them_and_only_while_they_are_learn
     assert teacher.loss(items, torch.device("cpu"), 8) == pytest.approx(plain, rel=1e-5)
 
 
-def test_translations_are_judged_by_bleu_though_some_are_said_again_and_again() -> None:
+def test_translations_are_scored_by_bleu_even_if_some_repeat() -> None:
     teacher = task(("dog", "cat"), translation=True)
     assert teacher.labels == ()
     examples = [Example(location="here", texts=("a",), label="der alte Hund bellt laut")] * 3
@@ -154,7 +154,7 @@ def test_translations_are_judged_by_bleu_though_some_are_said_again_and_again() 
     [
         (["task.label_smoothing=1.0"], "label_smoothing is 1.0. Give a share, at least 0 and below 1, usually 0.1"),
         (["task.output=number"], "translations are texts, and no classes or numbers. Leave output and label_words out"),
-        (["schedule.warmup=0.0"], "an inverse root falls from the end of a rise. Give warmup more than 0"),
+        (["schedule.warmup=0.0"], "inverse_root decays from the end of the warmup. Give warmup more than 0"),
         (
             ["model=runs/other"],
             "give either model, a folder to start from, or network, randomly initialised",
@@ -173,7 +173,7 @@ def test_a_recipe_that_cannot_work_is_refused_in_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_a_recipe_that_is_not_there_is_told(data: Path, tmp_path: Path) -> None:
+def test_a_missing_recipe_is_named(data: Path, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="there is no such recipe"):
         asked(str(tmp_path / "none.toml"), data, tmp_path / "run")
 
@@ -185,7 +185,7 @@ def test_a_folder_with_a_tokenizer_takes_no_other(data: Path, tmp_path: Path) ->
 
 def test_pieces_whose_padding_is_not_the_first_are_refused(data: Path, tmp_path: Path) -> None:
     changes = [*SMALL, *QUICK, "train.steps=1", "tokenizer.kind=bpe", "tokenizer.vocabulary=300"]
-    with pytest.raises(BertsmithError, match="its padding is piece 1"):
+    with pytest.raises(BertsmithError, match="its padding token has id 1"):
         finetuning.finetune(asked("transformer-tiny", data, tmp_path / "run", *changes))
     mended = [
         "tokenizer.kind=t5",

@@ -26,10 +26,10 @@ ORDER = f"{CHECKPOINT}::test_all_is_on_the_disk_before_it_gets_its_name"
 FLIPS = f"{CHECKPOINT}::test_every_flipped_bit_is_found_and_the_checkpoint_before_is_used"
 KILLS = f"{CHECKPOINT}::test_a_kill_at_any_call_harms_no_checkpoint"
 SYNCED = "test_the_log_is_on_the_disk_before_the_checkpoint_that_it_leads_to"
-ONCE = "test_what_was_logged_after_the_last_checkpoint_is_logged_once"
+ONCE = "test_records_after_the_last_checkpoint_are_logged_once"
 BEST = "test_the_best_weights_before_a_stop_are_the_best_after_it"
 DURING_STEPS = "test_much_text_is_verified_during_the_first_steps_and_before_anything_is_written"
-VECTORS_STOPPED = "test_what_was_logged_after_the_last_checkpoint_is_logged_once_and_the_time_goes_on"
+VECTORS_STOPPED = "test_records_after_the_last_checkpoint_are_logged_once_and_the_clock_resumes"
 SECOND = f"{SHARING}::test_a_second_start_is_refused_at_once_and_a_killed_one_leaves_no_lock"
 
 
@@ -176,8 +176,8 @@ LOGGED = [
     Guard(
         "the log is rewound by a rename",
         "train/log.py",
-        "                files.write(beside, kept)\n",
-        "                files.write(self.path, b'')\n                files.write(beside, kept)\n",
+        "                files.write(temporary, kept)\n",
+        "                files.write(self.path, b'')\n                files.write(temporary, kept)\n",
         f"{LOG}::test_a_kill_while_rewinding_loses_nothing",
     ),
     Guard(
@@ -209,7 +209,7 @@ LOCKED = [
         "train/lock.py",
         "            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)",
         "            pass",
-        "train/test_lock.py::test_a_folder_is_held_and_given_back",
+        "train/test_lock.py::test_a_folder_is_locked_and_released",
     ),
     Guard(
         "a forked worker lets go of the lock",
@@ -243,7 +243,7 @@ RESUMED = [
         "train/trainer.py",
         "Clock(self.config.extent, seconds, self.wall, total_seconds=total)",
         "Clock(self.config.extent, 0.0, self.wall, total_seconds=total)",
-        f"{GUARDS}::test_a_run_goes_on_with_the_time_it_has_used",
+        f"{GUARDS}::test_a_resumed_run_counts_the_time_it_has_used",
     ),
     Guard(
         "bad steps in a row are restored",
@@ -257,7 +257,7 @@ RESUMED = [
         "train/trainer.py",
         '"], state["skipped"]',
         '"], 0',
-        f"{GUARDS}::test_steps_left_out_before_a_stop_are_counted_after_it",
+        f"{GUARDS}::test_skipped_steps_before_a_stop_are_counted_after_it",
     ),
     Guard(
         "the best score is restored",
@@ -271,7 +271,7 @@ RESUMED = [
         "train/trainer.py",
         'self.evaluations_since_best = state["evaluations_since_best"]',
         "self.evaluations_since_best = 0",
-        f"{GUARDS}::test_waiting_for_a_better_score_goes_on_across_a_stop",
+        f"{GUARDS}::test_patience_is_counted_across_a_stop",
     ),
     Guard(
         "the best weights are restored",
@@ -292,7 +292,7 @@ RESUMED = [
         "train/trainer.py",
         '        if saved.state["data_fingerprint"] != self.feed.fingerprint:',
         "        if False:",
-        f"{GUARDS}::test_a_run_does_not_go_on_with_other_data",
+        f"{GUARDS}::test_a_run_is_not_resumed_with_other_data",
     ),
     Guard(
         "the optimizer is restored",
@@ -311,7 +311,7 @@ RESUMED = [
     Guard(
         "ten bad steps in a row end a run",
         "train/trainer.py",
-        "        if longest >= MAX_SKIPPED_IN_A_ROW:",
+        "        if reading.most_skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:",
         "        if False:",
         f"{TRAINER}::test_ten_bad_steps_in_a_row_end_the_run",
     ),
@@ -320,14 +320,14 @@ RESUMED = [
         "train/optimizers.py",
         "        bad = ~torch.isfinite(norm)",
         "        bad = torch.isnan(norm) & False",
-        f"{TRAINER}::test_a_step_that_is_not_a_number_changes_nothing_and_is_counted",
+        f"{TRAINER}::test_a_step_with_a_non_finite_gradient_changes_nothing_and_is_counted",
     ),
     Guard(
         "being asked to stop saves",
         "train/trainer.py",
         "                if signals.received or (\n",
         "                if (\n",
-        "train/test_kills.py::test_being_asked_to_stop_costs_at_most_one_step",
+        "train/test_kills.py::test_a_signal_costs_at_most_one_step",
     ),
     Guard(
         "signals are given back",
@@ -447,8 +447,8 @@ PREPARED = [
     Guard(
         "a checkpoint waits for the verification",
         "train/trainer.py",
-        "        self.feed.verify()\n        self._read_pending",
-        "        self._read_pending",
+        "        self.feed.verify()\n        self._read_step_metrics",
+        "        self._read_step_metrics",
         f"{VERIFICATION}::{DURING_STEPS}",
     ),
     Guard(
@@ -578,7 +578,7 @@ LIMITED = [
         "text/folder.py",
         '    partial = file.with_name(file.name + ".writing")',
         "    partial = file",
-        f"{GUARDS}::test_a_tokenizer_is_put_in_place_at_once",
+        f"{GUARDS}::test_a_tokenizer_is_written_atomically",
     ),
 ]
 

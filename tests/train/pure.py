@@ -3,7 +3,6 @@
 import sys
 from dataclasses import replace
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -15,7 +14,7 @@ from bertsmith.models.transformer import Transformer
 from bertsmith.nn.init import initialise
 from bertsmith.objectives.base import Term
 from bertsmith.objectives.masked import MaskedLM
-from bertsmith.train.trainer import Trainer
+from bertsmith.train.forward import cast_weights
 
 SMALL: dict[str, Any] = {"vocabulary": 60, "width": 64, "heads": 2, "layers": 2, "feed_forward": 96, "max_length": 24}
 NETWORKS = [
@@ -28,9 +27,10 @@ EQUAL = [list(range(9)), list(range(9, 18))]
 
 
 def objectives() -> list[MaskedLM]:
-    alone, told = MaskedLM.Config(pairs="none"), MaskedLM.Config(pair_weight=0.5)
+    alone, weighted = MaskedLM.Config(pairs="none"), MaskedLM.Config(pair_weight=0.5)
     made = [
-        MaskedLM(Transformer(config), how).eval() for config, how in zip(NETWORKS, (alone, told, told), strict=True)
+        MaskedLM(Transformer(config), how).eval()
+        for config, how in zip(NETWORKS, (alone, weighted, weighted), strict=True)
     ]
     for objective in made:
         initialise(objective, 0, std=0.1)
@@ -55,8 +55,7 @@ def learnt(terms: dict[str, Term]) -> Tensor:
 
 
 def compiled(objective: MaskedLM, **how: Any) -> Any:
-    trainer = SimpleNamespace(objective=objective, precision=torch.bfloat16)
-    return torch.compile(partial(Trainer._cast_weights, trainer), fullgraph=True, dynamic=False, **how)
+    return torch.compile(partial(cast_weights, objective, torch.bfloat16), fullgraph=True, dynamic=False, **how)
 
 
 def gradients(objective: MaskedLM, total: Tensor) -> Tensor:

@@ -102,7 +102,7 @@ def test_a_checkpoint_comes_back_bit_for_bit(tmp_path: Path) -> None:
     assert list(after.state) == list(before.state)
 
 
-def test_what_comes_back_may_be_changed(tmp_path: Path) -> None:
+def test_loaded_tensors_may_be_changed(tmp_path: Path) -> None:
     save(tmp_path, made(1))
     loaded = found(tmp_path)
     loaded.tensors["model"]["weight"].add_(1)
@@ -447,7 +447,7 @@ def test_the_lines_about_broken_checkpoints_say_what_is_wrong(tmp_path: Path) ->
     assert result[1][3].startswith(f"{tmp_path}/step-000000002: cannot be read (FileNotFoundError: ")
 
 
-def test_a_checkpoint_of_an_older_version_is_refused_and_not_stepped_over(tmp_path: Path) -> None:
+def test_a_checkpoint_of_an_older_version_is_refused_and_not_skipped(tmp_path: Path) -> None:
     for step in (1, 2):
         manifest = save(tmp_path, made(step)) / "MANIFEST.json"
     manifest.write_text(manifest.read_text().replace('"version": 2', '"version": 1'))
@@ -455,18 +455,18 @@ def test_a_checkpoint_of_an_older_version_is_refused_and_not_stepped_over(tmp_pa
         load_newest(tmp_path)
     assert str(refused.value) == (
         f"{tmp_path}/step-000000002: was written by an older bertsmith (this one reads version 2 of its format). "
-        "Go on with the version that wrote it, or begin anew in another folder."
+        "Resume with the version that wrote it, or start again in another folder."
     )
 
 
-def test_a_run_whose_checkpoints_are_all_broken_does_not_begin_anew_unasked(tmp_path: Path) -> None:
+def test_a_run_with_only_damaged_checkpoints_does_not_start_again_unasked(tmp_path: Path) -> None:
     for step in (1, 2):
         flip(save(tmp_path, made(step)) / "state.json", 5)
     both = r"no checkpoint in it is whole \(.*02: state.json.*01: state.json"
-    with pytest.raises(FolderError, match=both) as told:
+    with pytest.raises(FolderError, match=both) as caught:
         load_newest(tmp_path)
-    assert str(told.value).startswith(f"{tmp_path}: ")
-    assert str(told.value).endswith(". Remove the folder to begin anew.")
+    assert str(caught.value).startswith(f"{tmp_path}: ")
+    assert str(caught.value).endswith(". Remove the folder to start again.")
 
 
 class Payload:
@@ -542,15 +542,15 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_a_full_disk_is_told_in_one_line_and_nothing_is_lost(small_disk: Path) -> None:
+def test_a_full_disk_gives_one_line_and_nothing_is_lost(small_disk: Path) -> None:
     folder = small_disk / "checkpoints"
     save(folder, made(1))
     large = made(2, width=150)
-    with pytest.raises(RunError) as told:
+    with pytest.raises(RunError) as caught:
         save(folder, large)
     free = shutil.disk_usage(folder).free
     needed = sum(tensor.nbytes for tensors in large.tensors.values() for tensor in tensors.values())
-    assert str(told.value) == (
+    assert str(caught.value) == (
         f"{folder}/step-000000002: the disk is full: {needed:,} bytes needed, {free:,} free. "
         "Free space and run the same command again."
     )
@@ -560,13 +560,13 @@ def test_a_full_disk_is_told_in_one_line_and_nothing_is_lost(small_disk: Path) -
     assert same(found(folder), made(3))
 
 
-def test_a_read_only_disk_is_told_in_one_line(small_disk: Path) -> None:
+def test_a_read_only_disk_gives_one_line(small_disk: Path) -> None:
     save(small_disk, made(1))
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    with pytest.raises(RunError) as told:
+    with pytest.raises(RunError) as caught:
         save(small_disk, made(2))
     place = f"{small_disk}/step-000000002"
-    assert str(told.value) == f"{place}: the disk is read-only. Choose a folder on another disk."
+    assert str(caught.value) == f"{place}: the disk is read-only. Choose a folder on another disk."
     assert same(found(small_disk), made(1))
 
 
@@ -578,16 +578,16 @@ def test_a_read_only_disk_is_told_in_one_line(small_disk: Path) -> None:
         ("fsync", errno.EIO, "the disk failed (input/output error). Check the disk and run the same command"),
     ],
 )
-def test_what_a_disk_refuses_is_told_in_one_line(refused: str, code: int, line: str, tmp_path: Path) -> None:
+def test_errors_of_the_disk_give_one_line(refused: str, code: int, line: str, tmp_path: Path) -> None:
     def act(count: int, name: str, call: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         if name == refused:
             raise OSError(code, os.strerror(code))
         return call(*arguments)
 
     save(tmp_path, made(1))
-    with watched(act), pytest.raises(RunError) as told:
+    with watched(act), pytest.raises(RunError) as caught:
         save(tmp_path, made(2))
-    assert str(told.value).startswith(f"{tmp_path}/step-000000002: {line}")
+    assert str(caught.value).startswith(f"{tmp_path}/step-000000002: {line}")
     assert same(found(tmp_path), made(1))
 
 
@@ -619,7 +619,7 @@ def test_restoring_costs_little_more_than_hashing(tmp_path: Path) -> None:
     assert min(seconds(lambda: load_newest(tmp_path)) for _ in range(5)) < 3 * hashing
 
 
-def test_the_manifest_tells_size_and_hash_of_every_file(tmp_path: Path) -> None:
+def test_the_manifest_has_size_and_hash_of_every_file(tmp_path: Path) -> None:
     path = save(tmp_path, made(12))
     manifest = json.loads((path / "MANIFEST.json").read_text())
     assert {key: manifest[key] for key in ("format", "version", "step")} == {

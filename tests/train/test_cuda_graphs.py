@@ -20,7 +20,9 @@ from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 from bertsmith.train.display import Display
 from bertsmith.train.optimizers import Optimizer, OptimizerConfig
 from bertsmith.train.schedules import ScheduleConfig
-from bertsmith.train.trainer import Speed, TrainConfig, Trainer
+from bertsmith.train.step_metrics import Speed
+from bertsmith.train.train_config import TrainConfig
+from bertsmith.train.trainer import Trainer
 
 WORDS = ["the", "cat", "saw", "a", "dog", "and", "ran", "far", "away", "from", "here", "to", "there"]
 
@@ -66,30 +68,30 @@ def trained(tokenizer: Tokenizer, folder: Path, *, graphs: bool, steps: int = 40
 
 
 @pytest.mark.gpu
-def test_played_steps_equal_steps_that_ran(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_replayed_steps_equal_eager_steps(tokenizer: Tokenizer, tmp_path: Path) -> None:
     ran, weights = trained(tokenizer, tmp_path / "ran", graphs=False)
-    played, same = trained(tokenizer, tmp_path / "played", graphs=True)
-    assert ran.graphs is None
-    assert len(played.graphs._captured) >= 2
+    played, same = trained(tokenizer, tmp_path / "captured", graphs=True)
+    assert ran.optimizer_update.graphs is None
+    assert len(played.optimizer_update.graphs._captured) >= 2
     assert played.step == ran.step == 40
     for name, weight in weights.items():
         torch.testing.assert_close(same[name], weight, rtol=0, atol=2e-3, msg=name)
     losses = [
         [line for line in (tmp_path / name / "log.jsonl").read_text().splitlines() if '"step"' in line]
-        for name in ("ran", "played")
+        for name in ("ran", "captured")
     ]
     assert len(losses[0]) == len(losses[1])
 
 
 @pytest.mark.gpu
-def test_a_played_step_that_is_not_a_number_changes_nothing(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_a_replayed_step_with_a_non_finite_gradient_changes_nothing(tokenizer: Tokenizer, tmp_path: Path) -> None:
     trainer, before = trained(tokenizer, tmp_path / "run", graphs=True)
     batch = trainer.feed(0)
     for _ in range(3):  # run, recorded, played
         trainer.update([batch], 0.0)
     broken = replace(batch, counts={**batch.counts, "class": float("nan")})
     trainer.update([broken], 1.0)
-    *_, bad = trainer._pending[-1][1].tolist()
+    *_, bad = trainer.step_metrics._pending[-1][1].tolist()
     assert bad == 1.0
     for name, weight in trainer.objective.state_dict().items():
         assert torch.equal(weight, before[name]), name
@@ -97,17 +99,17 @@ def test_a_played_step_that_is_not_a_number_changes_nothing(tokenizer: Tokenizer
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("matrices", ["adamw", "muon"])
-def test_a_compiled_run_learns_the_same_played_and_told(
+def test_a_compiled_run_learns_the_same_with_and_without_cuda_graphs(
     matrices: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, seen = prepared(tmp_path), {}
-    for name in ("played", "told"):
-        if name == "told":
+    for name in ("captured", "eager"):
+        if name == "eager":
             monkeypatch.setattr(pretrain, "should_capture", lambda *_: False)
         pretrain.pretrain(recipe(data, tmp_path / name, "train.steps=30", f"optimizer.hidden_optimizer={matrices}"))
         seen[name] = [loss for _, loss in losses(tmp_path / name)]
-    assert seen["told"][-1] < seen["told"][0] - 0.5
-    assert seen["played"] == pytest.approx(seen["told"], rel=1e-3)
-    told = weights(tmp_path / "told")
-    for name, weight in weights(tmp_path / "played").items():
-        torch.testing.assert_close(weight, told[name], rtol=0, atol=2e-3, msg=name)
+    assert seen["eager"][-1] < seen["eager"][0] - 0.5
+    assert seen["captured"] == pytest.approx(seen["eager"], rel=1e-3)
+    eager = weights(tmp_path / "eager")
+    for name, weight in weights(tmp_path / "captured").items():
+        torch.testing.assert_close(weight, eager[name], rtol=0, atol=2e-3, msg=name)

@@ -46,17 +46,17 @@ def screen(text: str) -> list[str]:
 def test_plain_lines_say_everything() -> None:
     stream = io.StringIO()
     with Display("pretraining", stream=stream) as display:
-        display.say("going on from step 1000")
+        display.say("resuming from step 1000")
         display.update(HALF)
         display.show_validation("step 1500: validation loss 3.1")
     assert stream.getvalue().splitlines() == [
-        "going on from step 1000",
+        "resuming from step 1000",
         "pretraining 50%, step 1,500, loss 3.214, lr 1.0e-04, 12.3k tokens/s, MFU 43.2%, 4 min 05 s left",
         "step 1500: validation loss 3.1",
     ]
 
 
-def test_what_is_not_known_is_not_said() -> None:
+def test_unknown_progress_is_not_shown() -> None:
     stream = io.StringIO()
     with Display(stream=stream) as display:
         display.update(replace(HALF, mfu=None, seconds_left=None, tokens_per_second=950.0))
@@ -80,7 +80,7 @@ def test_every_update_is_a_line_when_asked() -> None:
 
 
 @pytest.mark.parametrize(("speed", "said"), [(0.0, "0"), (999.0, "999"), (1e3, "1.0k"), (1.25e6, "1.25M")])
-def test_speeds_are_short(speed: float, said: str) -> None:
+def test_speeds_are_abbreviated(speed: float, said: str) -> None:
     assert f"{said} tokens/s" in replace(HALF, tokens_per_second=speed).facts
 
 
@@ -142,7 +142,7 @@ def test_a_stream_closed_in_between_does_not_end_the_run(terminal: bool) -> None
     assert sys.stdout is before
 
 
-def test_letters_that_the_output_does_not_know_are_replaced() -> None:
+def test_characters_that_the_output_cannot_encode_are_replaced() -> None:
     raw = io.BytesIO()
     with Display(stream=io.TextIOWrapper(raw, encoding="ascii")) as display:
         display.say("naïve")

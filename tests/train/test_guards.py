@@ -20,10 +20,11 @@ from bertsmith.objectives.masked import MaskedLM
 from bertsmith.recipe import Recipe
 from bertsmith.runs import build
 from bertsmith.text.tokenizer import Tokenizer
-from bertsmith.train import checkpoint, log, trainer
+from bertsmith.train import checkpoint, log, step_metrics
 from bertsmith.train.display import Display
 from bertsmith.train.optimizers import Optimizer
-from bertsmith.train.trainer import Speed, Trainer
+from bertsmith.train.step_metrics import Speed
+from bertsmith.train.trainer import Trainer
 
 PULLED = "the plug was pulled"
 
@@ -68,10 +69,10 @@ def pulled_at(step: int, one: Trainer) -> None:
 
 
 @pytest.mark.slow
-def test_what_was_logged_after_the_last_checkpoint_is_logged_once(
+def test_records_after_the_last_checkpoint_are_logged_once(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trainer, "MAX_PENDING", 1)  # every step is in the log as soon as it is taken
+    monkeypatch.setattr(step_metrics, "MAX_PENDING", 1)  # every step is in the log as soon as it is taken
     shape = ("train.steps=12", "train.checkpoints=3", "train.evaluations=0")
     learner(recipe(data, tmp_path / "whole", *shape)).fit()
     pulled_at(3, learner(recipe(data, tmp_path / "broken", *shape)))  # before the first checkpoint
@@ -104,7 +105,7 @@ def test_the_log_is_on_the_disk_before_the_checkpoint_that_it_leads_to(
     assert [path.name for path in synced].count(log.NAME) == 2
 
 
-def test_a_run_goes_on_with_the_time_it_has_used(data: Path, tmp_path: Path) -> None:
+def test_a_resumed_run_counts_the_time_it_has_used(data: Path, tmp_path: Path) -> None:
     changes = ("train.steps=8", "train.checkpoints=4", "train.evaluations=0")
     first = learner(recipe(data, tmp_path / "run", *changes))
     start = first.clock.start
@@ -135,7 +136,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch, bad: Callable[[int], bool]) -> Non
     monkeypatch.setattr(MaskedLM, "forward", forwarding)
 
 
-def test_steps_left_out_before_a_stop_are_counted_after_it(
+def test_skipped_steps_before_a_stop_are_counted_after_it(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     poisoned(monkeypatch, lambda call: call in (2, 3, 7))
@@ -155,7 +156,7 @@ def test_bad_steps_in_a_row_are_counted_across_a_stop(
     pulled_at(6, learner(recipe(data, tmp_path / "run", *changes)))
     monkeypatch.undo()
     poisoned(monkeypatch, lambda call: call <= 4)
-    with pytest.raises(RunError, match="the gradient was not a number 10 steps in a row"):
+    with pytest.raises(RunError, match="the gradient was not finite 10 steps in a row"):
         learner(recipe(data, tmp_path / "run", *changes)).fit()
 
 
@@ -180,7 +181,7 @@ def test_the_best_weights_before_a_stop_are_the_best_after_it(data: Path, tmp_pa
         assert torch.equal(weight, best[name]), name
 
 
-def test_waiting_for_a_better_score_goes_on_across_a_stop(data: Path, tmp_path: Path) -> None:
+def test_patience_is_counted_across_a_stop(data: Path, tmp_path: Path) -> None:
     changes = ("train.steps=24", "train.checkpoints=6", "train.evaluations=6", "train.patience=3")
     scores = iter([0.9, 0.2, 0.2, 0.1, 0.1, 0.1])
     measure = partial(_next_score, scores)
@@ -194,15 +195,15 @@ def _next_score(scores: Iterator[float]) -> dict[str, float]:
     return {"accuracy": next(scores)}
 
 
-def test_a_run_does_not_go_on_with_other_data(data: Path, tmp_path: Path) -> None:
+def test_a_run_is_not_resumed_with_other_data(data: Path, tmp_path: Path) -> None:
     changes = ("train.steps=4", "train.checkpoints=2", "train.evaluations=0")
     pulled_at(3, learner(recipe(data, tmp_path / "run", *changes)))
     tokenizer = Tokenizer.load(data / "tokenizer")
     other = Corpus([str(write_text(tmp_path / "other.txt", documents=50))], layout="lines")
     prepare(other, tokenizer, tmp_path / "other", validation_share=0.1, workers=0)
-    with pytest.raises(RunError) as told:
+    with pytest.raises(RunError) as caught:
         learner(recipe(tmp_path / "other", tmp_path / "run", *changes)).fit()
-    assert str(told.value) == (
+    assert str(caught.value) == (
         f"{tmp_path / 'run'}: was begun with other data. Choose another folder, or give it the same data."
     )
     (tmp_path / "moved").mkdir()
@@ -210,7 +211,7 @@ def test_a_run_does_not_go_on_with_other_data(data: Path, tmp_path: Path) -> Non
     assert [step for step, _ in losses(tmp_path / "run")] == [1, 2, 3, 4]
 
 
-def test_a_tokenizer_is_put_in_place_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tokenizer_is_written_atomically(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever has opened the old file reads the old file to its end; a write that fails leaves it as it was."""
     tokenizer = Tokenizer.load(prepared(tmp_path) / "tokenizer")
     folder = tmp_path / "tokenizer"

@@ -21,7 +21,7 @@ print(faults(1 << 24), faults((1 << 24) - 1024))  # 64 MiB, and what fits there 
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux's C library can be told")
+@pytest.mark.skipif(sys.platform != "linux", reason="only glibc has mallopt")
 def test_memory_that_was_freed_is_used_again_without_asking_the_system() -> None:
     done = subprocess.run([sys.executable, "-c", AGAIN], capture_output=True, text=True, check=True, timeout=60)
     first, again = map(int, done.stdout.split())

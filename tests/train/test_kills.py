@@ -56,7 +56,7 @@ def _finished(server: ForkServerContext, data: Path, out: Path) -> None:
 
 
 @pytest.mark.torture("A1", suite=12, whole=200)
-def test_kills_at_random_moments_change_nothing(
+def test_kills_at_random_moments_change_no_result(
     server: ForkServerContext, data: Path, undisturbed: tuple[Path, float], tmp_path: Path, times: int
 ) -> None:
     whole, duration = undisturbed
@@ -79,7 +79,7 @@ def test_kills_at_random_moments_change_nothing(
 
 
 @pytest.mark.torture("A7", suite=10, whole=100)
-def test_being_asked_to_stop_costs_at_most_one_step(
+def test_a_signal_costs_at_most_one_step(
     server: ForkServerContext, data: Path, undisturbed: tuple[Path, float], tmp_path: Path, times: int
 ) -> None:
     """SIGTERM, once or twice in a row: what was logged is saved, and the run ends as the undisturbed one."""

@@ -68,7 +68,7 @@ def test_a_step_over_many_is_the_papers_for_each(
 @pytest.mark.parametrize("clip", [0.0, 0.5])
 @pytest.mark.parametrize("decay", [0.0, 0.1])
 @pytest.mark.parametrize("shares", [{}, {"0.weight": 0.25, "1.bias": 0.5}])
-def test_matrices_decay_and_are_trusted_while_biases_and_norms_are_neither(
+def test_matrices_have_weight_decay_and_a_trust_ratio_and_biases_and_norms_neither(
     shares: dict[str, float], decay: float, clip: float
 ) -> None:
     """Without decay matrices are still trusted; the clip comes first; and each moves at its share of the rate."""
@@ -94,7 +94,7 @@ def test_matrices_decay_and_are_trusted_while_biases_and_norms_are_neither(
         torch.testing.assert_close(weight.detach(), expected, rtol=1e-10, atol=1e-12)
 
 
-def test_trust_is_a_ratio_of_lengths_and_one_where_either_is_nought() -> None:
+def test_the_trust_ratio_is_one_if_either_norm_is_zero() -> None:
     nothing, something = torch.zeros(2, 2), torch.tensor([[0.0, 3.0], [4.0, 0.0]])
     weights = [something, nothing, something, nothing, 1e6 * something]
     updates = [2 * something, something, nothing, nothing, 1e-6 * something]
@@ -103,13 +103,13 @@ def test_trust_is_a_ratio_of_lengths_and_one_where_either_is_nought() -> None:
     )  # clipped nowhere
 
 
-def test_weights_of_nought_move_as_by_adamw() -> None:
+def test_zero_weights_are_updated_as_by_adamw() -> None:
     weights, gradient = [torch.zeros(3, 4, dtype=torch.float64)], drawn(3, 4)
     step(weights, [gradient], fresh(weights), 0.1, GOOD, **WORDS)
     torch.testing.assert_close(weights[0], -0.1 * gradient.sign(), rtol=1e-3, atol=0)
 
 
-def test_a_gradient_of_nought_leaves_decay_alone() -> None:
+def test_a_zero_gradient_leaves_weight_decay() -> None:
     """The update is then the weights' own direction: they shrink by the rate itself, and without decay stand still."""
     weights, nothing = [drawn(3, 4)], [torch.zeros(3, 4, dtype=torch.float64)]
     before = weights[0].clone()
@@ -121,7 +121,7 @@ def test_a_gradient_of_nought_leaves_decay_alone() -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(rate=st.floats(1e-4, 1), size=st.floats(1e-4, 1e4), decay=st.floats(0, 1), seed=st.integers(0, 2**31))
-def test_a_matrix_moves_by_the_rates_share_of_its_length(rate: float, size: float, decay: float, seed: int) -> None:
+def test_the_update_of_a_matrix_is_relative_to_its_norm(rate: float, size: float, decay: float, seed: int) -> None:
     weights = [drawn(3, 5, seed=seed) * size]
     before = weights[0].clone()
     step(weights, [drawn(3, 5, seed=seed + 1)], fresh(weights), rate, GOOD, **WORDS | {"weight_decay": decay})
@@ -160,7 +160,7 @@ def test_a_gradient_is_read_and_not_written() -> None:
     assert torch.equal(gradient, before)
 
 
-def test_what_has_no_gradient_stands_still_and_counts_no_step() -> None:
+def test_parameters_without_a_gradient_are_not_updated_and_count_no_step() -> None:
     module = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
     before = module.get_parameter("1.weight").detach().clone()
     optimizer = Optimizer(module, OptimizerConfig(kind="lamb"))
@@ -198,7 +198,7 @@ class Listener(TorchDispatchMode):
         return function(*positional, **(named or {}))
 
 
-def test_the_host_reads_no_number_so_that_a_graph_can_record_a_step() -> None:
+def test_the_host_reads_no_number_so_that_a_cuda_graph_can_capture_a_step() -> None:
     weights = [drawn(*shape, dtype=torch.float32) for shape in SHAPES]
     with Listener() as listener:
         step(weights, [weight.clone() for weight in weights], fresh(weights), torch.tensor(0.1), GOOD, **WORDS)

@@ -17,7 +17,7 @@ import pytest
 from bertsmith.errors import RunError
 from bertsmith.train.lock import Lock
 
-# Tries to take the lock at each moment that it is told, and says how that went.
+# Tries to take the lock at each given moment, and prints the outcome.
 RUNNER = """
 import os, sys, time
 from pathlib import Path
@@ -79,13 +79,13 @@ def heard(child: "subprocess.Popen[str]") -> str:
     return child.stdout.readline().strip()
 
 
-def test_a_folder_is_held_and_given_back(tmp_path: Path) -> None:
+def test_a_folder_is_locked_and_released(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "mine"
     with Lock(folder):
         assert (folder / ".lock").read_text() == str(os.getpid())
-        with pytest.raises(RunError) as told, Lock(folder):
+        with pytest.raises(RunError) as caught, Lock(folder):
             pass
-        assert str(told.value) == (
+        assert str(caught.value) == (
             f"{folder}: another run (process {os.getpid()}) is using it. "
             "Wait for it, stop it, or choose another folder."
         )
@@ -93,14 +93,14 @@ def test_a_folder_is_held_and_given_back(tmp_path: Path) -> None:
         pass
 
 
-def test_the_number_of_a_run_that_was_killed_is_not_told(tmp_path: Path) -> None:
+def test_the_process_id_of_a_killed_run_is_not_shown(tmp_path: Path) -> None:
     (tmp_path / ".lock").write_text("99999999999")
     with Lock(tmp_path):
         assert (tmp_path / ".lock").read_text() == str(os.getpid())
     assert (tmp_path / ".lock").read_text() == ""
 
 
-def test_a_lock_is_given_back_when_the_run_fails(tmp_path: Path) -> None:
+def test_a_lock_is_released_when_the_run_fails(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), Lock(tmp_path):
         raise ZeroDivisionError
     with Lock(tmp_path):
@@ -141,17 +141,17 @@ def test_a_killed_run_leaves_no_lock(tmp_path: Path) -> None:
             os.kill(worker, signal.SIGKILL)
 
 
-def test_a_disk_that_knows_no_locks_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_without_locks_gives_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(file: int, operation: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    with pytest.raises(RunError) as told, Lock(tmp_path):
+    with pytest.raises(RunError) as caught, Lock(tmp_path):
         pass
-    assert str(told.value) == f"{tmp_path}: cannot be locked (No locks available). Choose a folder on a local disk."
+    assert str(caught.value) == f"{tmp_path}: cannot be locked (No locks available). Choose a folder on a local disk."
 
 
-def test_a_folder_that_cannot_be_written_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_written_gives_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: object, **options: object) -> int:
         raise OSError(errno.EROFS, "Read-only file system")
 

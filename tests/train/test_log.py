@@ -44,7 +44,7 @@ def test_a_record_can_be_read_as_soon_as_it_is_written(tmp_path: Path) -> None:
         assert read(tmp_path / NAME) == [{"kind": "note", "text": "first"}]
 
 
-def test_what_is_not_a_number_stays_json(tmp_path: Path) -> None:
+def test_non_finite_numbers_stay_json(tmp_path: Path) -> None:
     odd = {
         "kind": "step",
         "step": 1,
@@ -82,7 +82,7 @@ def test_a_log_can_be_rewound_to_before_its_beginning(tmp_path: Path) -> None:
     assert read(tmp_path / NAME) == []
 
 
-def test_rewinding_in_the_middle_of_a_run_goes_on_writing(tmp_path: Path) -> None:
+def test_a_log_is_written_after_rewinding(tmp_path: Path) -> None:
     with Log(tmp_path, tensorboard=False) as log:
         for record in steps(1, 5):
             log.write(record)
@@ -146,7 +146,7 @@ def test_sync_puts_the_log_on_the_disk(tmp_path: Path, monkeypatch: pytest.Monke
     assert synced == [str(tmp_path / NAME)]
 
 
-def test_a_full_disk_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_gives_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(file: int, data: bytes) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -160,15 +160,15 @@ def test_a_full_disk_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_broken_line_in_the_middle_is_named(tmp_path: Path) -> None:
     (tmp_path / NAME).write_text('{"step": 1}\n{"st\n{"step": 3}\n')
-    with pytest.raises(FolderError) as told:
+    with pytest.raises(FolderError) as caught:
         read(tmp_path / NAME)
-    assert str(told.value) == f"{tmp_path / NAME}:2: is not a JSON record. Remove the line."
+    assert str(caught.value) == f"{tmp_path / NAME}:2: is not a JSON record. Remove the line."
 
 
 def test_a_missing_log_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FolderError) as told:
+    with pytest.raises(FolderError) as caught:
         read(tmp_path / NAME)
-    assert str(told.value) == f"{tmp_path / NAME}: cannot be read (No such file or directory)."
+    assert str(caught.value) == f"{tmp_path / NAME}: cannot be read (No such file or directory)."
 
 
 def test_tensorboard_draws_the_numbers_and_a_resumed_run_draws_over(tmp_path: Path) -> None:

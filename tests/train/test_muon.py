@@ -37,7 +37,9 @@ def by_singular_values(matrix: Tensor) -> Tensor:
 
 @settings(deadline=None, max_examples=60)
 @given(rows=st.integers(1, 24), columns=st.integers(1, 24), count=st.integers(1, 4), seed=st.integers(0, 2**31))
-def test_singular_vectors_stay_and_singular_values_are_bent(rows: int, columns: int, count: int, seed: int) -> None:
+def test_singular_vectors_stay_and_singular_values_follow_the_polynomial(
+    rows: int, columns: int, count: int, seed: int
+) -> None:
     matrices = drawn(count, rows, columns, seed=seed)
     expected = torch.stack([by_singular_values(matrix) for matrix in matrices])
     torch.testing.assert_close(orthogonalise(matrices), expected, rtol=0, atol=1e-9)
@@ -73,7 +75,7 @@ def test_half_precision_keeps_the_values_near_one() -> None:
 
 
 @pytest.mark.parametrize(("rows", "columns"), SHAPES)
-def test_nought_stays_nought_beside_others(rows: int, columns: int) -> None:
+def test_a_zero_matrix_stays_zero_in_a_stack(rows: int, columns: int) -> None:
     matrices = drawn(3, rows, columns, dtype=torch.float32)
     matrices[1] = 0
     result = orthogonalise(matrices)
@@ -100,7 +102,7 @@ def test_a_transposed_matrix_gives_the_transposed_answer(rows: int, columns: int
 
 
 @pytest.mark.parametrize(("rows", "columns"), SHAPES)
-def test_together_is_one_by_one(rows: int, columns: int) -> None:
+def test_a_batch_equals_its_sequences_one_by_one(rows: int, columns: int) -> None:
     matrices = drawn(5, rows, columns, dtype=torch.float32)
     alone = torch.cat([orthogonalise(matrix[None]) for matrix in matrices])
     torch.testing.assert_close(orthogonalise(matrices), alone, rtol=0, atol=2e-5)
@@ -165,7 +167,7 @@ def test_a_bad_step_leaves_every_bit_and_the_next_goes_on(broken: float) -> None
     assert not torch.equal(weights[0], before)
 
 
-def test_weights_decay_beside_the_movement() -> None:
+def test_weight_decay_is_decoupled() -> None:
     weights, nothing = [drawn(2, 4, 6)], [torch.zeros(2, 4, 6, dtype=torch.float64)]
     before = weights[0].clone()
     step(weights, nothing, [torch.zeros_like(before)], torch.tensor(0.1), GOOD, momentum=0.95, weight_decay=0.3)
@@ -174,7 +176,9 @@ def test_weights_decay_beside_the_movement() -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(rows=st.integers(1, 12), columns=st.integers(1, 12), rate=st.floats(1e-4, 1), seed=st.integers(0, 2**31))
-def test_a_step_is_never_longer_than_the_rate_allows(rows: int, columns: int, rate: float, seed: int) -> None:
+def test_an_update_is_never_larger_than_the_learning_rate_allows(
+    rows: int, columns: int, rate: float, seed: int
+) -> None:
     weight = torch.zeros(1, rows, columns, dtype=torch.float64)
     gradient = drawn(1, rows, columns, seed=seed)
     step([weight], [gradient], [torch.zeros_like(weight)], torch.tensor(rate), GOOD, momentum=0.95, weight_decay=0.0)

@@ -60,7 +60,7 @@ def test_without_rates_it_is_adamw_with_decay_on_matrices_alone() -> None:
     assert_same(walk(other, Optimizer(other, CONFIG), range(4)), dict(module.state_dict()))
 
 
-def test_a_share_of_one_for_everything_changes_no_bit() -> None:
+def test_a_learning_rate_scale_of_one_changes_no_bit() -> None:
     first, second = network(), network()
     shares = {name: 1.0 for name, _ in second.named_parameters()}
     assert_same(
@@ -68,7 +68,7 @@ def test_a_share_of_one_for_everything_changes_no_bit() -> None:
     )
 
 
-def test_a_parameter_moves_at_its_own_share_of_the_rate() -> None:
+def test_a_parameter_has_its_own_learning_rate_scale() -> None:
     """A half everywhere is a half of the rate; and where only some have it, the others move as without."""
     first, second, third = network(), network(), network()
     some = {"0.weight": 0.5, "2.bias": 0.5}
@@ -80,12 +80,12 @@ def test_a_parameter_moves_at_its_own_share_of_the_rate() -> None:
         assert not torch.equal(halved[name], whole[name])
 
 
-def test_parameters_that_decay_alike_and_share_a_rate_are_one_group() -> None:
+def test_parameters_with_the_same_decay_and_scale_are_one_group() -> None:
     module = network()
     optimizer = Optimizer(module, CONFIG, {"0.weight": 0.5, "0.bias": 0.5, "2.bias": 0.5})
     named = {parameter: name for name, parameter in module.named_parameters()}
     groups = [
-        (group["weight_decay"], group["share"], [named[parameter] for parameter in group["params"]])
+        (group["weight_decay"], group["learning_rate_scale"], [named[parameter] for parameter in group["params"]])
         for group in optimizer.base.param_groups
     ]
     assert groups == [
@@ -96,7 +96,7 @@ def test_parameters_that_decay_alike_and_share_a_rate_are_one_group() -> None:
     ]
 
 
-def test_what_asks_for_no_gradient_takes_no_part() -> None:
+def test_parameters_without_requires_grad_take_no_part() -> None:
     module = network()
     module[0].requires_grad_(False)  # type: ignore[index]
     before = module.state_dict()["0.weight"].clone()
@@ -111,7 +111,7 @@ def test_what_asks_for_no_gradient_takes_no_part() -> None:
 @ALL
 @pytest.mark.parametrize("capturable", [False, True])
 @pytest.mark.parametrize("shares", [None, {"0.weight": 0.25, "3.bias": 0.5}])
-def test_a_restored_state_goes_on_to_the_bit(
+def test_a_loaded_state_continues_bit_for_bit(
     capturable: bool, shares: dict[str, float] | None, settings: OptimizerConfig
 ) -> None:
     module = network()
@@ -135,7 +135,7 @@ def test_a_restored_state_goes_on_to_the_bit(
 @pytest.mark.parametrize("capturable", [False, True])
 @pytest.mark.parametrize("place", ["0.weight", "2.bias"])  # of Muon, and of the rest: all stand still
 @pytest.mark.parametrize("broken", [torch.nan, torch.inf])
-def test_a_gradient_that_is_no_number_changes_nothing(
+def test_a_non_finite_gradient_changes_nothing(
     broken: float, place: str, capturable: bool, settings: OptimizerConfig
 ) -> None:
     module = network()
@@ -154,7 +154,7 @@ def test_a_gradient_that_is_no_number_changes_nothing(
     assert not bool(optimizer.step_at(1.0)[1])
 
 
-def test_the_clip_bounds_the_gradient_and_nought_is_no_limit() -> None:
+def test_clipping_bounds_the_gradient_and_zero_is_no_limit() -> None:
     lengths = []
     for clip in (1e-3, 0.0):
         module = network()
@@ -170,7 +170,7 @@ def test_the_clip_bounds_the_gradient_and_nought_is_no_limit() -> None:
 
 
 @ALL
-def test_a_capturable_optimizer_keeps_its_rates_in_tensors_and_says_the_same(settings: OptimizerConfig) -> None:
+def test_a_capturable_optimizer_keeps_learning_rates_in_tensors_and_steps_the_same(settings: OptimizerConfig) -> None:
     first, second = network(), network()
     shares = {"0.weight": 0.25, "3.bias": 0.5}
     optimizer = Optimizer(second, settings, shares, capturable=True, hidden_matrices=HIDDEN)
@@ -183,7 +183,7 @@ def test_a_capturable_optimizer_keeps_its_rates_in_tensors_and_says_the_same(set
     assert [group["lr"].data_ptr() for group in optimizer.base.param_groups] == places
     optimizer.set_learning_rate(0.5)
     rates = [float(group["lr"]) for group in optimizer.base.param_groups]
-    assert rates == pytest.approx([0.005 * group["share"] for group in optimizer.base.param_groups])
+    assert rates == pytest.approx([0.005 * group["learning_rate_scale"] for group in optimizer.base.param_groups])
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_a_capturable_optimizer_has_its_state_before_the_first_step(settings: Op
         assert tensor.data_ptr() == state[name].data_ptr()
 
 
-def test_muon_moves_what_is_hidden_and_adamw_the_rest_as_ever() -> None:
+def test_muon_updates_hidden_matrices_and_adamw_the_rest() -> None:
     """One step, clipped: the hidden matrices as `muon.step` moves them, part by part; all else to AdamW's bit."""
     module, other = network(), network()
     backward(module, 0)
@@ -225,7 +225,7 @@ def test_muon_moves_what_is_hidden_and_adamw_the_rest_as_ever() -> None:
             torch.testing.assert_close(moved, expected, rtol=0, atol=1e-5)
 
 
-def test_muon_keeps_one_momentum_for_a_matrix_and_adamw_nothing_of_it() -> None:
+def test_muon_has_one_momentum_per_matrix_and_adamw_no_state_of_it() -> None:
     module = network()
     optimizer = Optimizer(module, MUON, hidden_matrices=HIDDEN)
     walk(module, optimizer, range(2))
@@ -245,7 +245,7 @@ def test_hidden_matrices_are_not_asked_for_by_adamw() -> None:
     assert_same(walk(first, Optimizer(first, CONFIG), range(4)), walk(second, named, range(4)))
 
 
-def test_matrices_of_one_shape_move_alike_whatever_moves_beside_them() -> None:
+def test_stacked_matrices_are_updated_as_if_alone() -> None:
     """Stacked with others or alone, split by rates or not: a matrix's movement is its own."""
     torch.manual_seed(1)
     gradients = {name: torch.randn(6, 6) for name in ("0.weight", "1.weight", "2.weight")}
@@ -269,7 +269,7 @@ def test_matrices_of_one_shape_move_alike_whatever_moves_beside_them() -> None:
         torch.testing.assert_close(moved[1][name], moved[0][name], rtol=0, atol=1e-6)
 
 
-def test_a_hidden_matrix_without_a_gradient_stands_still() -> None:
+def test_a_hidden_matrix_without_a_gradient_is_not_updated() -> None:
     module = network()
     before = module.state_dict()["3.weight"].clone()
     optimizer = Optimizer(module, MUON, hidden_matrices=HIDDEN)
@@ -281,7 +281,7 @@ def test_a_hidden_matrix_without_a_gradient_stands_still() -> None:
     assert float(optimizer.state_dict()["momentum.0.weight"].norm()) > 0
 
 
-def test_gradients_can_be_dropped_without_a_step() -> None:
+def test_zero_grad_works_without_a_step() -> None:
     module = network()
     optimizer = Optimizer(module, MUON, hidden_matrices=HIDDEN)
     backward(module, 0)
@@ -306,17 +306,17 @@ def test_muon_learns() -> None:
 @pytest.mark.parametrize("hidden", [None, {}])
 def test_muon_without_a_hidden_matrix_is_refused(hidden: dict[str, int] | None) -> None:
     with pytest.raises(
-        RecipeError, match=r"^optimizer.hidden_optimizer: no hidden matrix learns here .* Use 'adamw'.$"
+        RecipeError, match=r"^optimizer.hidden_optimizer: no hidden matrix is trained here .* Use 'adamw'.$"
     ):
         Optimizer(network(), MUON, hidden_matrices=hidden)
 
 
-def test_a_frozen_hidden_matrix_is_left_out_and_one_is_needed() -> None:
+def test_a_frozen_hidden_matrix_is_left_out_and_muon_needs_one() -> None:
     module = network()
     module[0].requires_grad_(False)  # type: ignore[index]
     assert set(Optimizer(module, MUON, hidden_matrices=HIDDEN).state_dict()) == {"momentum.3.weight"}
     module[3].requires_grad_(False)  # type: ignore[index]
-    with pytest.raises(RecipeError, match="no hidden matrix learns here"):
+    with pytest.raises(RecipeError, match="no hidden matrix is trained here"):
         Optimizer(module, MUON, hidden_matrices=HIDDEN)
 
 
@@ -324,11 +324,11 @@ def test_a_frozen_hidden_matrix_is_left_out_and_one_is_needed() -> None:
     ("hidden", "message"),
     [
         ({"4.weight": 1}, "hidden: there is no parameter '4.weight'"),
-        ({"0.weight": 3}, r"hidden: '0.weight' of shape \(8, 4\) is not 3 matrices one below the other"),
-        ({"0.bias": 1}, r"hidden: '0.bias' of shape \(8,\) is not 1 matrices one below the other"),
+        ({"0.weight": 3}, r"hidden: '0.weight' of shape \(8, 4\) is not 3 matrices stacked by rows"),
+        ({"0.bias": 1}, r"hidden: '0.bias' of shape \(8,\) is not 1 matrices stacked by rows"),
     ],
 )
-def test_what_is_no_stack_of_matrices_is_refused(hidden: dict[str, int], message: str) -> None:
+def test_a_parameter_that_is_no_stack_of_matrices_is_refused(hidden: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Optimizer(network(), MUON, hidden_matrices=hidden)
 
@@ -359,7 +359,7 @@ def test_settings_that_cannot_be_are_refused_in_one_line(values: dict[str, objec
 
 @pytest.mark.gpu
 @ALL
-def test_a_recorded_move_follows_the_schedule_leaves_bad_steps_out_and_mixes_with_others(
+def test_a_captured_step_follows_the_schedule_skips_bad_gradients_and_mixes_with_eager_steps(
     settings: OptimizerConfig,
 ) -> None:
     device = torch.device("cuda")

@@ -1,4 +1,4 @@
-"""Schedules as laws: between nought and one, without a jump, at nought in the end, at one on the plateau."""
+"""Properties of schedules: between zero and one, continuous, zero at the end, one on the plateau."""
 
 import math
 from dataclasses import asdict
@@ -24,13 +24,13 @@ def schedules(draw: st.DrawFn) -> ScheduleConfig:
 
 @settings(deadline=None)
 @given(schedule=schedules(), share=SHARES)
-def test_a_factor_lies_between_nought_and_one(schedule: ScheduleConfig, share: float) -> None:
+def test_a_factor_is_between_zero_and_one(schedule: ScheduleConfig, share: float) -> None:
     assert 0 <= learning_rate_factor(share, schedule) <= 1
 
 
 @settings(deadline=None)
 @given(schedule=schedules())
-def test_every_schedule_ends_at_nought_and_begins_there_if_it_rises(schedule: ScheduleConfig) -> None:
+def test_every_schedule_ends_at_zero_and_starts_there_if_it_has_a_warmup(schedule: ScheduleConfig) -> None:
     assert learning_rate_factor(1.0, schedule) == 0
     assert learning_rate_factor(0.0, schedule) == pytest.approx(0 if schedule.warmup else 1, abs=1e-7)
     assert learning_rate_factor(schedule.warmup, schedule) == pytest.approx(1, abs=1e-7)
@@ -74,7 +74,7 @@ def test_a_schedule_rises_and_then_only_falls(schedule: ScheduleConfig, first: f
 def test_a_trapezoid_is_flat_between_its_slopes(warmup: float, cooldown: float, between: float) -> None:
     schedule = ScheduleConfig(kind="trapezoid", warmup=warmup, cooldown=cooldown)
     share = warmup + between * (1 - cooldown - warmup)
-    if (1 - share) / cooldown >= 1:  # rounding may put the last of them behind the edge
+    if (1 - share) / cooldown >= 1:  # rounding may put the last of them after the edge
         assert learning_rate_factor(share, schedule) == 1
     else:
         assert learning_rate_factor(share, schedule) == pytest.approx(1, abs=1e-6)
@@ -82,12 +82,12 @@ def test_a_trapezoid_is_flat_between_its_slopes(warmup: float, cooldown: float, 
 
 @settings(deadline=None)
 @given(warmup=st.floats(0, 0.99), share=SHARES)
-def test_a_straight_fall_is_bit_for_bit_that_of_berts_recipes(warmup: float, share: float) -> None:
+def test_linear_decay_is_bit_for_bit_that_of_berts_recipes(warmup: float, share: float) -> None:
     expected = share / warmup if share < warmup else (1 - share) / (1 - warmup)
     assert learning_rate_factor(share, ScheduleConfig(warmup=warmup)) == expected
 
 
-def test_the_curves_at_a_few_places() -> None:
+def test_the_schedules_at_a_few_points() -> None:
     places = (0.0, 0.05, 0.1, 0.55, 0.8, 0.85, 0.95, 1.0)
     trapezoid = ScheduleConfig(kind="trapezoid", warmup=0.1, cooldown=0.2)
     cosine = ScheduleConfig(kind="cosine", warmup=0.1)
@@ -119,6 +119,6 @@ def test_a_schedule_that_cannot_be_is_refused_in_one_line(values: dict[str, obje
     assert "\n" not in str(caught.value)
 
 
-def test_what_does_not_cool_down_may_rise_for_long() -> None:
+def test_schedules_without_a_cooldown_may_have_a_long_warmup() -> None:
     assert learning_rate_factor(0.9, ScheduleConfig(warmup=0.9)) == pytest.approx(1)
     assert asdict(ScheduleConfig()) == {"warmup": 0.01, "kind": "linear", "cooldown": 0.2}

@@ -29,7 +29,7 @@ def test_a_second_interrupt_stops_at_once() -> None:
         assert signals.received == "SIGINT"
 
 
-def test_asking_twice_to_terminate_still_only_asks() -> None:
+def test_a_second_sigterm_still_saves_and_stops() -> None:
     with Signals() as signals:
         send(signal.SIGTERM)
         send(signal.SIGTERM)
@@ -37,7 +37,7 @@ def test_asking_twice_to_terminate_still_only_asks() -> None:
         assert signals.received == "SIGTERM"
 
 
-def test_what_listened_before_listens_again() -> None:
+def test_earlier_signal_handlers_are_restored() -> None:
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     with Signals():
         assert signal.getsignal(signal.SIGTERM) != before[0]
@@ -46,7 +46,7 @@ def test_what_listened_before_listens_again() -> None:
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
 
 
-def test_other_threads_do_not_listen() -> None:
+def test_other_threads_handle_no_signals() -> None:
     before = signal.getsignal(signal.SIGTERM)
     found = []
 

@@ -42,7 +42,7 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_a_run_learns_and_leaves_what_it_promises(data: Path, tmp_path: Path) -> None:
+def test_a_run_learns_and_writes_all_its_files(data: Path, tmp_path: Path) -> None:
     figures = pretrain.pretrain(recipe(data, tmp_path / "run", "train.steps=120", "model.dropout=0.0"))
     records = log.read(tmp_path / "run" / log.NAME)
     first = next(entry for entry in records if entry["kind"] == "validation")
@@ -116,7 +116,7 @@ def _joined(parts: list[Batch]) -> Batch:
     )
 
 
-def test_accumulation_equals_the_larger_batch_in_what_it_sees(data: Path, tmp_path: Path) -> None:
+def test_gradient_accumulation_sees_the_same_data_as_a_larger_batch(data: Path, tmp_path: Path) -> None:
     pretrain.pretrain(recipe(data, tmp_path / "two", "train.steps=4", "train.gradient_accumulation=2"))
     tokens = [entry["tokens"] for entry in log.read(tmp_path / "two" / log.NAME) if entry["kind"] == "step"]
     assert all(980 < after - before <= 1024 for before, after in zip([0, *tokens], tokens, strict=False))
@@ -128,7 +128,7 @@ def test_the_number_of_workers_does_not_change_a_run(data: Path, tmp_path: Path)
     assert_same(tmp_path / "none", tmp_path / "three")
 
 
-def test_a_run_stopped_anywhere_goes_on_exactly(data: Path, whole: Path, tmp_path: Path) -> None:
+def test_a_run_stopped_anywhere_resumes_exactly(data: Path, whole: Path, tmp_path: Path) -> None:
     """Stopped by an error at steps 7, 15 and 23; each start goes on from the newest checkpoint."""
     for stop in (7, 15, 23):
         fail_at(stop, recipe(data, tmp_path / "broken"))
@@ -137,7 +137,7 @@ def test_a_run_stopped_anywhere_goes_on_exactly(data: Path, whole: Path, tmp_pat
 
 
 @pytest.mark.parametrize("poison", ["loss", "gradient"])
-def test_a_step_that_is_not_a_number_changes_nothing_and_is_counted(
+def test_a_step_with_a_non_finite_gradient_changes_nothing_and_is_counted(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, poison: str
 ) -> None:
     forward, calls = MaskedLM.forward, []
@@ -176,7 +176,7 @@ def test_ten_bad_steps_in_a_row_end_the_run(data: Path, tmp_path: Path, monkeypa
         pretrain.pretrain(recipe(data, tmp_path / "run", "train.steps=200"))
 
 
-def test_a_run_by_budget_ends_in_time_and_its_rate_follows_the_time(
+def test_a_run_by_budget_ends_in_time_and_its_learning_rate_follows_the_time(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a clock that goes on whenever it is looked at, since a busy machine takes its time for a step."""
@@ -219,7 +219,7 @@ def test_validation_text_of_one_document_is_measured_without_pairs(tmp_path: Pat
     assert "nsp_loss" not in figures
 
 
-def test_a_batch_in_which_nothing_was_asked_of_pairs_still_teaches_words(tmp_path: Path) -> None:
+def test_a_batch_without_pair_labels_still_has_a_masked_loss(tmp_path: Path) -> None:
     """Documents of one sentence, and a last one of two: most updates have no pair, and none is left out for it."""
     text = tmp_path / "text.txt"
     single = ["the cat sees the dog in the garden .\n"] * 10
@@ -279,7 +279,7 @@ def test_decay_spares_biases_and_norms() -> None:
     }
 
 
-def test_the_rate_rises_and_falls_in_straight_lines() -> None:
+def test_the_learning_rate_rises_and_falls_linearly() -> None:
     schedule = ScheduleConfig(warmup=0.1)
     assert [round(learning_rate_factor(share, schedule), 6) for share in (0, 0.05, 0.1, 0.55, 1.0)] == [
         0,
@@ -300,7 +300,7 @@ def test_durations_are_read_as_people_write_them(written: str, value: float) -> 
 
 
 @pytest.mark.parametrize("written", ["", "10", "ten minutes", "m", "5 m x"])
-def test_what_is_no_duration_is_refused(written: str) -> None:
+def test_a_text_that_is_no_duration_is_refused(written: str) -> None:
     with pytest.raises(ValueError, match=r"is not a duration. Write 90s, 10m"):
         parse_duration(written)
 
@@ -309,7 +309,7 @@ def test_durations_are_said_as_people_say_them() -> None:
     assert [format_duration(value) for value in (9.4, 245, 7805)] == ["9 s", "4 min 05 s", "2 h 10 min"]
 
 
-def test_the_clock_goes_on_with_the_time_that_is_left() -> None:
+def test_the_clock_resumes_with_the_time_that_is_left() -> None:
     assert Clock(Extent(budget=100.0), training_seconds=25.0).progress(0, 0.0) == pytest.approx(0.25)
     assert Clock(Extent(steps=10)).progress(5, 0.0) == 0.5
     assert Clock(Extent(epochs=4.0)).progress(5, 1.0) == 0.25

@@ -16,8 +16,9 @@ from bertsmith.errors import RunError
 from bertsmith.inference.word_vectors import KeyedVectors
 from bertsmith.models.word2vec import Word2Vec, Word2VecConfig
 from bertsmith.models.word_vectors import WordVectors
-from bertsmith.objectives.word2vec import NegativeSamplingConfig, loss, sgd_step
-from bertsmith.train import log, word2vec
+from bertsmith.objectives.word2vec import loss, sgd_step
+from bertsmith.objectives.word2vec_blocks import NegativeSamplingConfig
+from bertsmith.train import log, word2vec, word2vec_updater
 from bertsmith.train.display import Display
 from bertsmith.train.word2vec import Word2VecTrainConfig, Word2VecTrainer
 
@@ -90,9 +91,7 @@ def test_every_sentence_is_read_once_an_epoch_in_another_order(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(
-    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_run_ends_with_the_same_vectors(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text = toy(500)
     whole = trainer(tmp_path / "whole", text, kind, checkpoints=2)
     whole.fit()
@@ -119,7 +118,7 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(
     assert torch.equal(done.model.inputs, again.model.inputs)
 
 
-def test_what_was_logged_after_the_last_checkpoint_is_logged_once_and_the_time_goes_on(
+def test_records_after_the_last_checkpoint_are_logged_once_and_the_clock_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = toy(500)
@@ -148,7 +147,7 @@ def test_what_was_logged_after_the_last_checkpoint_is_logged_once_and_the_time_g
     assert figures["seconds"] > 1000
 
 
-def test_how_many_steps_are_drawn_ahead_changes_nothing(tmp_path: Path) -> None:
+def test_the_number_of_prefetched_steps_changes_nothing(tmp_path: Path) -> None:
     text = toy(500)
     one, many = trainer(tmp_path / "one", text), trainer(tmp_path / "many", text)
     many.prefetch = 5
@@ -160,11 +159,11 @@ def test_how_many_steps_are_drawn_ahead_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_long_text_is_learnt_in_compiled_loops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_a_long_text_is_learnt_by_numba(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     pytest.importorskip("numba", reason="Numba is not installed here")
     text = toy(500)
     plain, short = trainer(tmp_path / "plain", text, kind), trainer(tmp_path / "short", text, kind)
-    monkeypatch.setattr(word2vec, "MIN_WORDS_TO_COMPILE", len(text.ids))
+    monkeypatch.setattr(word2vec_updater, "MIN_WORDS_TO_COMPILE", len(text.ids))
     fast, again = trainer(tmp_path / "fast", text, kind), trainer(tmp_path / "again", text, kind)
     assert [one._train_blocks.uses_kernel for one in (plain, short, fast, again)] == [False, False, True, True]
     for one in (plain, fast, again):
@@ -179,35 +178,35 @@ def test_without_numba_torch_learns_and_a_line_says_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = toy(100)
-    monkeypatch.setattr(word2vec, "find_spec", lambda _: None)
-    for long, told in ((len(text.ids) + 1, False), (len(text.ids), True)):
-        monkeypatch.setattr(word2vec, "MIN_WORDS_TO_COMPILE", long)
+    monkeypatch.setattr(word2vec_updater, "find_spec", lambda _: None)
+    for long, warned in ((len(text.ids) + 1, False), (len(text.ids), True)):
+        monkeypatch.setattr(word2vec_updater, "MIN_WORDS_TO_COMPILE", long)
         run, stream = trainer(tmp_path / str(long), text), io.StringIO()
         run.display = Display(terminal=False, stream=stream)
         assert not run._train_blocks.uses_kernel
         run.fit()
-        assert ("bertsmith[words]" in stream.getvalue()) == told
+        assert ("bertsmith[words]" in stream.getvalue()) == warned
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("own", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_recorded_moves_are_those_that_run(
+def test_captured_updates_equal_eager_updates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, own: bool
 ) -> None:
     """Groups of blocks, the last of a step not full, by our own kernels and by torch's."""
     monkeypatch.setattr(word2vec, "WORDS_PER_STEP", 2_200)  # three groups, and the first and the last are looked at
     run = trainer(tmp_path / "run", toy(2_000), kind)
     first, plain, played = (Word2Vec.initialise(run.model.config, len(run.text.words), 0, "cuda") for _ in range(3))
-    recorded, rates = word2vec.TableUpdater(played, run.sampling, len(run.text.ids)), np.linspace(0.05, 0.01, 4)
+    recorded, rates = word2vec_updater.TableUpdater(played, run.sampling, len(run.text.ids)), np.linspace(0.05, 0.01, 4)
     assert recorded.uses_kernel  # the card can
     recorded.uses_kernel = own
     for step, rate in enumerate(rates.tolist()):
         blocks = run.blocks(step)
-        assert len(blocks) % word2vec.BLOCKS_PER_GRAPH
+        assert len(blocks) % word2vec_updater.BLOCKS_PER_GRAPH
         seen = []
         for place, block in enumerate(blocks.map_tensors(lambda part: part.cuda())):
-            if place % (word2vec.BLOCKS_PER_GRAPH * word2vec.LOSS_EVERY) == 0:
+            if place % (word2vec_updater.BLOCKS_PER_GRAPH * word2vec_updater.LOSS_EVERY) == 0:
                 seen.append([float(part) for part in loss(plain, block, run.sampling.negatives)])
             sgd_step(plain, block, run.sampling.negatives, rate)
         assert recorded(blocks, rate) == pytest.approx(np.sum(seen, 0), rel=1e-4)
@@ -223,14 +222,14 @@ def test_other_text_is_refused(tmp_path: Path) -> None:
         trainer(tmp_path / "run", toy(301), checkpoints=1).fit()
 
 
-def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path) -> None:
+def test_a_non_finite_loss_stops_the_run(tmp_path: Path) -> None:
     run = trainer(tmp_path / "run", toy(300))
     run.model.inputs.fill_(math.nan)
     with pytest.raises(RunError, match="the loss was not a number at step 1"):
         run.fit()
 
 
-def test_a_budget_ends_a_run_and_the_rate_falls_with_it(tmp_path: Path) -> None:
+def test_a_time_budget_ends_a_run_and_the_learning_rate_follows_it(tmp_path: Path) -> None:
     run = trainer(tmp_path / "run", toy(300), epochs=None, budget="0.5s")
     figures = run.fit()
     assert 0.5 <= figures["seconds"] < 3
@@ -243,8 +242,8 @@ def test_a_budget_ends_a_run_and_the_rate_falls_with_it(tmp_path: Path) -> None:
     ("settings", "fact"),
     [
         ({"epochs": 2.0, "budget": "1m"}, "give one of epochs and budget, not both"),
-        ({"epochs": 0.0}, "0.0 epochs are none"),
-        ({"learning_rate": 0.0}, "a learning_rate of 0.0 moves nothing"),
+        ({"epochs": 0.0}, "epochs is 0.0. Give more than 0"),
+        ({"learning_rate": 0.0}, "learning_rate is 0.0. Give more than 0"),
         ({"budget": "soon"}, "'soon' is not a duration"),
     ],
 )

@@ -38,9 +38,11 @@ from bertsmith.train.checkpoint import Checkpoint
 from bertsmith.train.clock import WallBudget
 from bertsmith.train.display import Display
 from bertsmith.train.evaluate import SINGLE_EVALUATION_SHARE, Validation
+from bertsmith.train.forward import should_capture
 from bertsmith.train.lock import Lock
 from bertsmith.train.optimizers import Optimizer
-from bertsmith.train.trainer import Speed, Trainer, should_capture
+from bertsmith.train.step_metrics import Speed
+from bertsmith.train.trainer import Trainer
 
 CONSOLE = terminal.console()
 MAX_EXAMPLES_SHOWN = 4  # on the terminal; the report has more
@@ -104,7 +106,7 @@ def pretrain(recipe: Recipe, wall: WallBudget | None = None) -> dict[str, float]
                 graphs=graphs,
                 wall=wall,
             )
-            if trainer.compiles and device.type == "cuda" and (reason := kernels_unavailable(device)):
+            if trainer.forward.compiles and device.type == "cuda" and (reason := kernels_unavailable(device)):
                 display.say(f"attention by torch's own kernels, not ours: {reason}")
             figures = trainer.fit()
         run = summary.summarise(recipe, model, trainer, train, valid, validation.batches, counts, examples)

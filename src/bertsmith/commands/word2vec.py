@@ -14,7 +14,7 @@ from bertsmith.inference.word_vectors import KeyedVectors, Method, Neighbour, re
 from bertsmith.models import word2vec, word_vectors
 from bertsmith.models.word2vec import Word2Vec, Word2VecConfig
 from bertsmith.models.word_vectors import WordVectors
-from bertsmith.objectives.word2vec import NegativeSamplingConfig
+from bertsmith.objectives.word2vec_blocks import NegativeSamplingConfig
 from bertsmith.recipe import settle
 from bertsmith.train import hardware
 from bertsmith.train.clock import format_duration

@@ -1,4 +1,4 @@
-"""Learning without labels. One file per objective: what it is, its Config, heads and loss, how it corrupts."""
+"""Pretraining objectives. One file each: what it is, its Config, its heads and loss, and the function that corrupts."""
 
 from bertsmith.objectives.base import Pretraining
 from bertsmith.objectives.bilm import BidirectionalLM

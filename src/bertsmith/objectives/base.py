@@ -1,4 +1,4 @@
-"""What every objective is: a network with heads and a loss; and what those without labels are besides."""
+"""An objective: a network with heads and a loss. A pretraining objective makes its targets from the text itself."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -19,105 +19,105 @@ from bertsmith.text.tokenizer import Tokenizer
 
 
 class Term(NamedTuple):
-    """One loss, as a sum over its guesses. Whoever knows all the counts divides, once."""
+    """One loss as a sum over its targets. The trainer divides it once, by the targets of all micro-batches."""
 
     total: Float[Tensor, ""]
-    correct: Int[Tensor, ""] | None  # how many guesses were right; not counted in training
-    weight: float = 1.0  # of its mean in what is learnt; what is told of it is never weighted
-    ratios: Mapping[str, tuple[Int[Tensor, ""], Int[Tensor, ""]]] | None = None  # more to tell: how many, of how many
+    correct: Int[Tensor, ""] | None  # number of correct predictions; None in training
+    weight: float = 1.0  # of the term's mean in the training loss; reported losses are never weighted
+    ratios: Mapping[str, tuple[Int[Tensor, ""], Int[Tensor, ""]]] | None = None  # further rates: count and total
 
 
 class Objective(nn.Module, ABC):
-    """Something to learn: `forward` gives the losses of a batch as sums. All that a trainer knows of it."""
+    """A training objective: `forward` returns the losses of a batch as sums. The trainer knows nothing else of it."""
 
     trunk: Network
 
     def hidden_matrices(self) -> dict[str, int]:
-        """The matrices inside the network's layers by name, and how many each is made of: what Muon may move."""
+        """The matrices inside the network's layers by name, with the number stacked in each: for Muon."""
         return {f"trunk.{name}": count for name, count in self.trunk.matrices().items()}
 
     @abstractmethod
     def forward(self, batch: Batch) -> dict[str, Term]:
-        """The loss terms by name, each summed over the guesses that `batch.counts` counts."""
+        """The loss terms by name, each summed over the targets that `batch.counts` counts."""
 
 
 class Pretraining(Objective):
-    """Learning without labels: it makes its own questions out of packed text."""
+    """A pretraining objective: self-supervised, its targets are made from packed text."""
 
     Config: ClassVar[Any]
-    causal: ClassVar[bool] = False  # whether its networks may look at nothing that is to come
-    encoder_decoder: ClassVar[bool] = False  # whether a second network writes while it looks at what the first has read
-    stateful: ClassVar[bool] = False  # whether each batch goes on where the one before it ended
-    bilm: ClassVar[bool] = False  # whether its networks read from both ends, and neither sees what the other has read
+    causal: ClassVar[bool] = False  # whether the network must be causal
+    encoder_decoder: ClassVar[bool] = False  # whether the network must have a decoder with cross-attention
+    stateful: ClassVar[bool] = False  # whether each batch continues the one before it, with its recurrent state
+    bilm: ClassVar[bool] = False  # whether the network must be two separate directions, as ELMo is
 
     def __init__(self, trunk: Network, config: Any) -> None:
         super().__init__()
         if self.bilm and not isinstance(trunk, Elmo):
-            fact = "the network does not read from both ends apart, and would see the words that it is to guess"
+            fact = "the network does not keep its two directions apart, and would see the words that it has to predict"
             raise RecipeError("objective.kind", fact, "Use another, or a member such as elmo")
         if isinstance(trunk, Elmo) and not self.bilm:
-            fact = "the network reads from both ends apart, and is to guess every word from either"
+            fact = "the network has two separate directions, and each must predict every word"
             raise RecipeError("objective.kind", fact, "Use 'bilm', or a member such as bert-base")
         if not (self.bilm or self.stateful or isinstance(trunk, Transformer | EncoderDecoder)):
-            fact = "the network is not made of attention"
+            fact = "the network is not a transformer"
             remedy = "Use 'recurrent_lm' for a recurrent one; "
-            remedy += "one that writes about what it reads learns by bertsmith finetune"
+            remedy += "an LSTM encoder-decoder learns by bertsmith finetune"
             raise RecipeError("objective.kind", fact, remedy)
         if self.causal and not trunk.config.causal:
-            fact = "the network looks ahead, and would see the tokens that it is to guess"
+            fact = "the network is not causal, and would see the tokens that it has to predict"
             raise RecipeError("objective.kind", fact, "Use 'masked_lm', or a member such as gpt2")
         if trunk.config.causal and not self.causal:
-            fact = "the network looks only back, and what is hidden is guessed from both sides"
+            fact = "the network is causal, and masked tokens are predicted from both sides"
             raise RecipeError("objective.kind", fact, "Use 'causal_lm', or a member such as bert-base")
         if self.encoder_decoder and not trunk.config.decoder_layers:
-            fact = "the network has no second network to write what is asked for"
+            fact = "the network has no decoder to generate the targets"
             raise RecipeError("objective.kind", fact, "Use 'masked_lm', or a member such as t5-base")
         if trunk.config.decoder_layers and not self.encoder_decoder:
-            fact = "the network has a second network, which would learn nothing"
+            fact = "the network has a decoder, which would learn nothing"
             raise RecipeError("objective.kind", fact, "Use 'span_corruption', or a member such as bert-base")
         self.trunk, self.config = trunk, config
 
     def bind(self, tokenizer: Tokenizer) -> None:
-        """Be told what must be known of the vocabulary before anything is learnt."""
+        """Take from the tokenizer what the network needs before training, such as the characters of each word."""
 
     @property
     @abstractmethod
     def pairs(self) -> Pairs:
-        """How the packer is to pair texts."""
+        """How the packer pairs texts: none, next sentence (NSP) or sentence order (SOP)."""
 
     @abstractmethod
     def collator(self, tokenizer: Tokenizer) -> Callable[[Any], Batch]:
-        """A pure function from packed text, or a stretch of streams, to a batch, small enough to hand to any worker."""
+        """A pure function from packed text, or a segment of each stream, to a batch; small enough to be pickled."""
 
     @property
     @abstractmethod
     def prediction_share(self) -> float:
-        """The share of a batch's positions that are given to the vocabulary, for counting memory."""
+        """The share of positions whose logits over the vocabulary are computed, for estimates of memory."""
 
     @abstractmethod
     def flops(self, attended: float) -> float:
-        """Floating-point operations that training takes for one token, as `TransformerConfig.flops` counts them."""
+        """Floating-point operations of training per token, counted as in `TransformerConfig.flops`."""
 
     @property
     @abstractmethod
     def exports(self) -> "dict[str, Pretraining]":
-        """The model folders that a run leaves, by name, and what each holds. The last one guesses words."""
+        """The model folders that a run writes, by name, with the objective that each holds. The last predicts words."""
 
 
 @dataclass(frozen=True)
 class Sums:
-    """Plain totals of a term over many batches, for validation."""
+    """Totals of a term over the batches of a validation, as plain numbers."""
 
     total: float = 0.0
     correct: int = 0
     count: int = 0
     weight: float = 1.0
-    ratios: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # how many, of how many
+    ratios: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # further rates by name: a count, and its total
 
     def plus(self, term: Term, count: int) -> "Sums":
-        right = 0 if term.correct is None else int(term.correct)
-        shares = {}
-        for name, (some, every) in (term.ratios or {}).items():
-            before, out_of = self.ratios.get(name, (0, 0))
-            shares[name] = (before + int(some), out_of + int(every))
-        return Sums(self.total + float(term.total), self.correct + right, self.count + count, term.weight, shares)
+        correct = 0 if term.correct is None else int(term.correct)
+        ratios = {}
+        for name, (part, whole) in (term.ratios or {}).items():
+            earlier_part, earlier_whole = self.ratios.get(name, (0, 0))
+            ratios[name] = (earlier_part + int(part), earlier_whole + int(whole))
+        return Sums(self.total + float(term.total), self.correct + correct, self.count + count, term.weight, ratios)

@@ -23,11 +23,11 @@ from bertsmith.random_bits import uniform
 from bertsmith.text.characters import vocabulary_characters
 from bertsmith.text.tokenizer import Tokenizer
 
-LOGITS_PER_CHUNK = 1 << 27  # scores of words that are looked at together where nothing is learnt
+LOGITS_PER_CHUNK = 1 << 27  # of a validation, which computes the logits of every word
 
 
 class OutputLayer(nn.Linear, CustomInit):
-    """The table that words are told by, in numbers that keep a score about one."""
+    """The output layer over the vocabulary, initialised so that logits have a variance of about one."""
 
     def init_weights(self, generator: torch.Generator) -> None:
         self.weight.normal_(0.0, self.in_features**-0.5, generator=generator)
@@ -35,12 +35,12 @@ class OutputLayer(nn.Linear, CustomInit):
 
 
 class BidirectionalLM(Pretraining):
-    """Guess every word twice: by one network that has read up to it, and by one that has read back to it.
+    """Two language models, left to right and right to left, each predict every word. Peters et al. 2018, section 3.1.
 
-    Peters et al. 2018, section 3.1. Both tell words by one table. Where there are too many words to score them all,
-    some that are drawn, the frequent ones oftener, stand for all: Jean et al. 2015. A validation scores every one.
+    Both share one output layer. For a large vocabulary training uses a sampled softmax: a sample of words, drawn
+    log-uniformly so that frequent ones come oftener, stands for all (Jean et al. 2015). A validation scores every word.
 
-    As a sequence may begin and end in the middle of a text, its first and its last token are not guessed.
+    As a sequence may begin and end in the middle of a text, its first and its last token are no targets.
     """
 
     bilm = True
@@ -48,7 +48,7 @@ class BidirectionalLM(Pretraining):
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
-        sampled_softmax: int = 0  # words drawn for each batch to be told from the true ones; 0: all there are
+        sampled_softmax: int = 0  # words sampled per batch for the softmax; 0: the full softmax
 
         def __post_init__(self) -> None:
             if self.sampled_softmax < 0:
@@ -58,7 +58,7 @@ class BidirectionalLM(Pretraining):
         super().__init__(trunk, config)
         shape = self.trunk.config
         if config.sampled_softmax > shape.vocabulary // 2:
-            fact = f"{config.sampled_softmax} of {shape.vocabulary} words are too many to be drawn"
+            fact = f"{config.sampled_softmax} of {shape.vocabulary} words are too many for a sample"
             raise RecipeError(
                 "objective.sampled_softmax", fact, f"Give at most {shape.vocabulary // 2}, or 0 for all words"
             )
@@ -75,13 +75,11 @@ class BidirectionalLM(Pretraining):
     def forward(self, batch: Batch) -> dict[str, Term]:
         assert batch.target_positions is not None
         assert batch.targets is not None
-        onward, backward = self.trunk(batch.tokens).chunk(2, -1)
-        before, behind = (
-            onward.index_select(0, batch.target_positions - 1),
-            backward.index_select(0, batch.target_positions + 1),
-        )
-        learn = self._training_term if self.training else self._validation_term
-        return {name: learn(one, batch) for name, one in (("left_to_right", before), ("right_to_left", behind))}
+        forward, backward = self.trunk(batch.tokens).chunk(2, -1)
+        left = forward.index_select(0, batch.target_positions - 1)
+        right = backward.index_select(0, batch.target_positions + 1)
+        term = self._training_term if self.training else self._validation_term
+        return {"left_to_right": term(left, batch), "right_to_left": term(right, batch)}
 
     def _training_term(self, hidden: Float[Tensor, "N K"], batch: Batch) -> Term:
         assert batch.targets is not None
@@ -94,30 +92,28 @@ class BidirectionalLM(Pretraining):
     def _sampled_softmax(
         self, hidden: Float[Tensor, "N K"], targets: Int64[Tensor, "N"], sampled_ids: Int[Tensor, "S"]
     ) -> Float[Tensor, ""]:
-        """The true word told from those drawn, each of which stands for as many as it is seldom drawn.
+        """Cross-entropy over the true word and the sample, whose logits are reduced by the log of their expected count.
 
-        So the sum over the true one and the others is, on average, that over all words.
+        The sum of exponentials is then, on average, that over all words.
         """
-        table, bias, asked = self.output.weight, self.output.bias, targets.clamp(min=0)
-        drawn = math.log(self.trunk.config.vocabulary + 1), self.tries
-        true = (hidden * table[asked]).sum(-1).float() + bias[asked]
-        false = F.linear(hidden, table[sampled_ids], bias[sampled_ids]).float() - _log_expected_count(
-            sampled_ids, *drawn
-        )
-        false = false.masked_fill(sampled_ids == asked[:, None], -torch.inf)  # a true word that was drawn is not false
-        losses = torch.cat([true[:, None], false], 1).logsumexp(1) - true
+        table, bias, true_ids = self.output.weight, self.output.bias, targets.clamp(min=0)
+        true = (hidden * table[true_ids]).sum(-1).float() + bias[true_ids]
+        sampled = F.linear(hidden, table[sampled_ids], bias[sampled_ids]).float()
+        sampled = sampled - _log_expected_count(sampled_ids, math.log(self.trunk.config.vocabulary + 1), self.tries)
+        sampled = sampled.masked_fill(sampled_ids == true_ids[:, None], -torch.inf)  # the true word is no negative
+        losses = torch.cat([true[:, None], sampled], 1).logsumexp(1) - true
         return torch.where(targets == -100, 0.0, losses).sum()
 
     def _validation_term(self, hidden: Float[Tensor, "N K"], batch: Batch) -> Term:
-        """The same without learning, some words at a time: all scores at once may be more than the memory holds."""
+        """The full softmax without gradients, in chunks: all logits at once may be more than the memory holds."""
         assert batch.targets is not None
-        total, right = hidden.new_zeros((), dtype=torch.float32), hidden.new_zeros((), dtype=torch.int64)
-        some = max(1, LOGITS_PER_CHUNK // self.trunk.config.vocabulary)
-        for begin in range(0, len(hidden), some):
-            scores, targets = self.output(hidden[begin : begin + some]).float(), batch.targets[begin : begin + some]
-            total = total + F.cross_entropy(scores, targets, reduction="sum", ignore_index=-100)
-            right = right + (scores.argmax(-1) == targets).sum()
-        return Term(total, right, 0.5)
+        total, correct = hidden.new_zeros((), dtype=torch.float32), hidden.new_zeros((), dtype=torch.int64)
+        chunk = max(1, LOGITS_PER_CHUNK // self.trunk.config.vocabulary)
+        for begin in range(0, len(hidden), chunk):
+            logits, targets = self.output(hidden[begin : begin + chunk]).float(), batch.targets[begin : begin + chunk]
+            total = total + F.cross_entropy(logits, targets, reduction="sum", ignore_index=-100)
+            correct = correct + (logits.argmax(-1) == targets).sum()
+        return Term(total, correct, 0.5)
 
     def collator(self, tokenizer: Tokenizer) -> Callable[[PackedBatch], Batch]:
         return partial(collate, sampled=self.config.sampled_softmax, vocabulary=self.trunk.config.vocabulary)
@@ -136,18 +132,18 @@ class BidirectionalLM(Pretraining):
 
 
 def _log_expected_count(word_ids: Int[Tensor, "..."], log_range: float, tries: float) -> Float[Tensor, "..."]:
-    """The logarithm of the chance that a word is among those drawn; frequent words have small numbers."""
-    chance = torch.log1p(1.0 / (word_ids.float() + 1.0)) / log_range
-    return torch.log(-torch.expm1(tries * torch.log1p(-chance)))
+    """The log of the probability that a word is in the sample; frequent words have small ids."""
+    probability = torch.log1p(1.0 / (word_ids.float() + 1.0)) / log_range
+    return torch.log(-torch.expm1(tries * torch.log1p(-probability)))
 
 
 def collate(packed: PackedBatch, sampled: int = 0, vocabulary: int = 0) -> Batch:
-    """Packed text -> batch: nothing is corrupted, and what is guessed is every word that has one on either side."""
+    """From packed text to a batch: nothing is corrupted, and every word with a neighbour on both sides is a target."""
     size, bounds = len(packed.ids), packed.bounds[: packed.real_sequences + 1]
-    asks = np.arange(size) < packed.real_tokens
-    asks[bounds[:-1]] = asks[bounds[1:] - 1] = False
-    found = np.flatnonzero(asks)
-    # Two tokens of every sequence are not guessed, and there are no fewer sequences than full ones would be.
+    is_target = np.arange(size) < packed.real_tokens
+    is_target[bounds[:-1]] = is_target[bounds[1:] - 1] = False
+    found = np.flatnonzero(is_target)
+    # Two tokens of every sequence are no targets, and there are at least size / max_length sequences.
     room = size - 2 * size // packed.max_length
     chosen, targets = np.ones(room, np.int64), np.full(room, -100)
     chosen[: len(found)], targets[: len(found)] = found, packed.ids[found]
@@ -170,7 +166,7 @@ def collate(packed: PackedBatch, sampled: int = 0, vocabulary: int = 0) -> Batch
 
 
 def sample_log_uniform(key: int, count: int, vocabulary: int) -> Int64[np.ndarray, "S"]:
-    """So many different words, the frequent ones likelier: number n as often as log(n + 2) - log(n + 1)."""
+    """`count` different words, drawn log-uniformly: id n with a probability as log(n + 2) - log(n + 1)."""
     found, tries = np.zeros(0, np.int64), 2 * count
     while len(found) < count:
         drawn = np.exp(uniform(key, np.arange(tries)) * math.log(vocabulary + 1)).astype(np.int64) - 1
@@ -180,12 +176,12 @@ def sample_log_uniform(key: int, count: int, vocabulary: int) -> Int64[np.ndarra
 
 
 def expected_tries(count: int, vocabulary: int) -> float:
-    """About how often a word must be drawn until so many different ones have been."""
-    chances = np.log1p(1.0 / np.arange(1, vocabulary + 1)) / math.log(vocabulary + 1)
+    """The expected number of draws until `count` different words have been drawn."""
+    probabilities = np.log1p(1.0 / np.arange(1, vocabulary + 1)) / math.log(vocabulary + 1)
     low, high = 0.0, float(count)
-    while -np.expm1(high * np.log1p(-chances)).sum() < count:
+    while -np.expm1(high * np.log1p(-probabilities)).sum() < count:
         high *= 2
     for _ in range(40 if count else 0):
         middle = (low + high) / 2
-        low, high = (middle, high) if -np.expm1(middle * np.log1p(-chances)).sum() < count else (low, middle)
+        low, high = (middle, high) if -np.expm1(middle * np.log1p(-probabilities)).sum() < count else (low, middle)
     return high

@@ -19,11 +19,11 @@ from bertsmith.text.tokenizer import Tokenizer
 
 
 class CausalLM(Pretraining):
-    """Guess every token of a sequence but its first from those before it. Radford et al. 2018, section 3.1.
+    """Next-token prediction at every position of a sequence. Radford et al. 2018, section 3.1.
 
-    One reading asks for all of them, since no token looks ahead; and no head stands between the last layer and the
-    embedding table. A separator inside a sequence is a token like any other: so the end of a document is learnt. The
-    one that ends a sequence is not guessed, for a sequence may end in the middle of a text.
+    One forward pass predicts all of them, by causal attention; the output matrix is the embedding table, without a
+    transform. A separator inside a sequence is a target like any other, so that the end of a document is learnt. The
+    one that ends a sequence is no target, since a sequence may end in the middle of a text.
     """
 
     causal = True
@@ -49,7 +49,7 @@ class CausalLM(Pretraining):
         return {"next_token": Term(total, None if self.training else (logits.argmax(-1) == batch.targets).sum())}
 
     def logits(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
-        """The score of every piece to come next: the output layer is the embedding table itself."""
+        """The logits of the next token; weight tying: the output matrix is the embedding table."""
         return tied_logits(hidden, self.trunk.embedding.weight, self.training)
 
     def collator(self, tokenizer: Tokenizer) -> Callable[[PackedBatch], Batch]:
@@ -61,7 +61,7 @@ class CausalLM(Pretraining):
 
     def flops(self, attended: float) -> float:
         shape = self.trunk.config
-        return shape.flops(attended, self.prediction_share) - 6 * shape.width * shape.table  # there is no transform
+        return shape.flops(attended, self.prediction_share) - 6 * shape.width * shape.table  # no transform
 
     @property
     def exports(self) -> dict[str, Pretraining]:
@@ -71,14 +71,14 @@ class CausalLM(Pretraining):
 def tied_logits(
     hidden: Float[Tensor, "N D"], table: Float[Tensor, "V D"], training: bool = False
 ) -> Float[Tensor, "N W"]:
-    """How well each piece of the table fits each vector; while a GPU trains, with filler up to a width it likes."""
+    """Logits by the embedding table; in training on a GPU, padded to a width that suits its matrix units."""
     if training and hidden.is_cuda:
         return F.linear(hidden, *pad_vocabulary(table, table.new_zeros(len(table))))
     return F.linear(hidden, table)
 
 
 def collate(packed: PackedBatch) -> Batch:
-    """Packed text -> batch: nothing is corrupted, and what is to be guessed is the text itself."""
+    """From packed text to a batch: nothing is corrupted, and each position has the next token as its target."""
     chosen, targets = next_token_targets(packed)
     lengths = np.diff(packed.bounds[: packed.real_sequences + 1]).astype(np.int64)
     tokens = Tokens(
@@ -95,12 +95,12 @@ def collate(packed: PackedBatch) -> Batch:
 
 
 def next_token_targets(packed: PackedBatch) -> tuple[Int64[np.ndarray, "N"], Int64[np.ndarray, "N"]]:
-    """The positions that have a token to guess, and which it is; filled up with -100, so that shapes never change."""
+    """The positions that have a next token, and that token; filled up with -100, so that shapes never change."""
     size, ends = len(packed.ids), packed.bounds[1 : packed.real_sequences + 1]
-    asks = np.arange(size) < packed.real_tokens
-    asks[ends - 1] = asks[ends - 2] = False  # what comes next there is nothing, and the end of the sequence
-    found = np.flatnonzero(asks)
-    # Two tokens of every sequence ask nothing, and there are no fewer sequences than full ones would be.
+    has_target = np.arange(size) < packed.real_tokens
+    has_target[ends - 1] = has_target[ends - 2] = False  # the last token, and the one before it
+    found = np.flatnonzero(has_target)
+    # Two tokens of every sequence have no target, and there are at least size / max_length sequences.
     room = size - 2 * size // packed.max_length
     chosen, targets = np.zeros(room, np.int64), np.full(room, -100)
     chosen[: len(found)], targets[: len(found)] = found, packed.ids[found + 1]

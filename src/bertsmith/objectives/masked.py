@@ -1,6 +1,6 @@
-"""Masked language modelling (MLM): words hidden in a text are predicted from both sides. The objective of BERT.
+"""Masked language modelling (MLM): masked tokens are predicted from both sides. The objective of BERT.
 
-With pairs of texts, next-sentence prediction (NSP) or sentence-order prediction (SOP) is learnt beside it.
+On pairs of texts, next-sentence prediction (NSP) or sentence-order prediction (SOP) is a second loss.
 """
 
 from collections.abc import Callable
@@ -25,16 +25,16 @@ from bertsmith.text.tokenizer import Tokenizer
 
 
 class MaskedLM(Pretraining):
-    """Hide some tokens, guess them from both sides; and tell whether the second text follows the first.
+    """Masked language modelling, with next-sentence prediction by default. Devlin et al. 2018, section 3.1.
 
-    Devlin et al. 2018, section 3.1. `pairs = "none"` leaves the next-sentence half out, as later work does; `"sop"`
-    asks instead whether two texts that belong together stand swapped (Lan et al. 2019, section 3.1).
+    `pairs = "none"` leaves out next-sentence prediction, as RoBERTa does; `"sop"` predicts instead whether two
+    consecutive texts are swapped (Lan et al. 2019, section 3.1).
     """
 
     @dataclass(frozen=True, kw_only=True)
     class Config(MaskingConfig):
-        pairs: Pairs = "nsp"
-        pair_weight: float = 1.0  # of what is told of pairs, beside guessing words
+        pairs: Pairs = "nsp"  # second loss on pairs of texts: next sentence (nsp), sentence order (sop) or none
+        pair_weight: float = 1.0  # weight of that loss; masked language modelling has 1
 
         def __post_init__(self) -> None:
             if not 0 < self.pair_weight < np.inf:
@@ -46,8 +46,8 @@ class MaskedLM(Pretraining):
     def __init__(self, trunk: Network, config: Config) -> None:
         super().__init__(trunk, config)
         shape = self.trunk.config
-        bent = (shape.activation, shape.norm_eps, shape.biases)
-        self.mlm_head = MaskedLMHead(shape.width, shape.vocabulary, *bent, shape.table)
+        options = (shape.activation, shape.norm_eps, shape.biases)
+        self.mlm_head = MaskedLMHead(shape.width, shape.vocabulary, *options, shape.table)
         if config.pairs != "none":
             if not self._pools_with_head:
                 self.pooler = Pooler(shape.width)
@@ -55,7 +55,7 @@ class MaskedLM(Pretraining):
 
     @property
     def _pools_with_head(self) -> bool:
-        """Whether a whole text is read through the transform of words, as tasks of later networks will: `pooler`."""
+        """Whether the MLM head's transform takes the place of the pooler, as in ModernBERT's tasks."""
         return self.trunk.config.norm_position == "pre" and not self.trunk.config.embedding_width
 
     @property
@@ -72,26 +72,26 @@ class MaskedLM(Pretraining):
         terms = {"masked": self.prediction_term(hidden[:guesses], batch.targets)}  # and only the guesses a vocabulary
         if batch.labels is not None:
             pool = self.mlm_head.transform if self._pools_with_head else self.pooler
-            told = self.sentence_pair(pool(hidden[guesses:]))
-            terms[self.config.pairs] = self.cross_entropy_term(told, batch.labels, self.config.pair_weight)
+            logits = self.sentence_pair(pool(hidden[guesses:]))
+            terms[self.config.pairs] = self.cross_entropy_term(logits, batch.labels, self.config.pair_weight)
         return terms
 
     def prediction_term(self, hidden: Float[Tensor, "N D"], targets: Int[Tensor, "N"], weight: float = 1.0) -> Term:
-        """The loss of guessing words at these positions."""
+        """The loss of predicting the tokens at these positions."""
         table = self.trunk.embedding.weight
         if self.training and can_chunk_loss(hidden, table):
             return Term(self.mlm_head.loss(hidden, table, targets), None, weight)
         return self.cross_entropy_term(self.logits(hidden), targets, weight)  # N V
 
     def logits(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
-        """The score of every word at each position: the output layer is the embedding table itself."""
+        """The logits of every token at each position; weight tying: the output matrix is the embedding table."""
         scores: Tensor = self.mlm_head(hidden, self.trunk.embedding.weight)
         return scores
 
     def cross_entropy_term(self, logits: Float[Tensor, "N V"], targets: Int[Tensor, "N"], weight: float = 1.0) -> Term:
-        """The loss of guesses, each one of several."""
+        """The cross-entropy of these logits, and the number of correct predictions in validation."""
         total = F.cross_entropy(logits.float(), targets, reduction="sum", ignore_index=-100)
-        if self.training:  # the best word of thousands is looked for only where somebody asks how often it was right
+        if self.training:  # no argmax over the vocabulary: accuracy is measured in validation only
             return Term(total, None, weight)
         return Term(total, (logits.argmax(-1) == targets).sum(), weight)
 
@@ -114,7 +114,7 @@ class MaskedLM(Pretraining):
 
 @dataclass(frozen=True)
 class Collator:
-    """Packed text -> batch: the pure function that corrupts."""
+    """The pure function from packed text to a batch with masked tokens."""
 
     config: MaskedLM.Config
     vocabulary: MaskingVocabulary

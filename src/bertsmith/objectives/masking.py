@@ -1,4 +1,4 @@
-"""Masking: choose an exact share of a batch's tokens, and corrupt them so that they can be predicted.
+"""Masking: choose an exact share of a batch's tokens as targets, and corrupt them.
 
 BERT's 80/10/10 masking: of the chosen tokens 80 % become [MASK], 10 % a random token and 10 % stay as they are. Units
 are single tokens, whole words (whole-word masking), spans (span masking, SpanBERT) or up to three words (n-gram
@@ -14,27 +14,27 @@ from jaxtyping import Bool, Float64, Int32, Int64, UInt64
 from bertsmith.data.packing.pack import PackedBatch
 from bertsmith.random_bits import TEXT, mix, uniform
 
-SPAN_LENGTH_WEIGHTS = np.cumsum(0.2 * 0.8 ** np.arange(10))  # of spans of one token, of up to two, ... of up to ten
-NGRAM_LENGTH_WEIGHTS = np.cumsum(1 / np.arange(1, 4))  # of one word, of up to two, of up to three
+SPAN_LENGTH_WEIGHTS = np.cumsum(0.2 * 0.8 ** np.arange(10))  # spans of 1 to 10 tokens: geometric, p = 0.2
+NGRAM_LENGTH_WEIGHTS = np.cumsum(1 / np.arange(1, 4))  # cumulative, of n-grams of 1 to 3 words: as 1/n
 
 
 @dataclass(frozen=True, kw_only=True)
 class MaskingConfig:
-    """What is hidden, and how. Devlin et al. 2018, section 3.1; spans: Joshi et al. 2019; grams: Lan et al. 2019."""
+    """How tokens are masked. Devlin et al. 2018, section 3.1; spans: Joshi et al. 2019; n-grams: Lan et al. 2019."""
 
-    mask_rate: float = 0.15  # of all tokens
-    keep_rate: float = 0.1  # of the chosen: left as they are
-    random_rate: float = 0.1  # of the chosen: replaced by any token
-    unit: Literal["token", "word", "span", "gram"] = "token"  # what is chosen as a whole; a gram is up to three words
-    static_masks: int = 0  # 0: chosen anew at every visit; n: each text has n ways to be hidden, as in 2018 (n = 10)
+    mask_rate: float = 0.15  # share of all tokens that are predicted
+    keep_rate: float = 0.1  # share of the predicted tokens that stay as they are
+    random_rate: float = 0.1  # share of the predicted tokens that become a random token; the rest: [MASK]
+    unit: Literal["token", "word", "span", "gram"] = "token"  # masked as a whole; a gram is up to three words
+    static_masks: int = 0  # 0: dynamic masking, anew in every epoch; n: each text has n fixed masks (BERT: 10)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MaskingVocabulary:
-    """What hiding must know of a vocabulary."""
+    """The parts of a vocabulary that masking needs."""
 
-    is_continuation: Bool[np.ndarray, "V"]  # the piece goes on with a word
-    ordinary_ids: Int32[np.ndarray, "N"]  # ids that may replace others: all but the special ones
+    is_continuation: Bool[np.ndarray, "V"]  # whether the token continues a word
+    ordinary_ids: Int32[np.ndarray, "N"]  # ids of random replacements: all except special tokens
     mask_id: int
 
     @classmethod
@@ -49,42 +49,42 @@ class MaskingVocabulary:
 def mask_tokens(
     packed: PackedBatch, config: MaskingConfig, vocabulary: MaskingVocabulary
 ) -> tuple[Int32[np.ndarray, "T"], Int64[np.ndarray, "N"], Int64[np.ndarray, "N"]]:
-    """The ids with some covered, which positions were chosen, and the true tokens there. A pure function.
+    """The corrupted ids, the chosen positions, and the true tokens there. A pure function.
 
-    A full batch has exactly round(rate * T) chosen positions, so that shapes never change.
+    A full batch has exactly round(mask_rate * T) chosen positions, so that shapes never change.
     """
     text = np.flatnonzero(packed.corpus_positions >= 0)
     full = packed.real_tokens >= 0.98 * len(packed.ids)
     count = min(round(config.mask_rate * (len(packed.ids) if full else packed.real_tokens)), len(text))
-    words = _random_bits(packed, config)[text]
-    fates = words  # what becomes of each; the tokens of a span share theirs
-    begins = np.diff(text, prepend=-2) > 1  # whether a token follows no other
+    bits = _random_bits(packed, config)[text]
+    fates = bits  # which decide on [MASK], random or kept; the tokens of a span share theirs
+    begins = np.diff(text, prepend=-2) > 1  # whether a token is the first of its text
     match config.unit:
         case "token":
-            chosen = np.sort(_smallest_first(words, count))
+            chosen = np.sort(_smallest_first(bits, count))
         case "word":
             chosen = _choose_whole_words(
-                words, np.flatnonzero(begins | ~vocabulary.is_continuation[packed.ids[text]]), count
+                bits, np.flatnonzero(begins | ~vocabulary.is_continuation[packed.ids[text]]), count
             )
         case "span":
-            chosen, fates = _choose_spans(words, begins, np.arange(len(words)), SPAN_LENGTH_WEIGHTS, count)
+            chosen, fates = _choose_spans(bits, begins, np.arange(len(bits)), SPAN_LENGTH_WEIGHTS, count)
         case "gram":
             starts = np.flatnonzero(begins | ~vocabulary.is_continuation[packed.ids[text]])
-            chosen, fates = _choose_spans(words, begins, starts, NGRAM_LENGTH_WEIGHTS, count)
+            chosen, fates = _choose_spans(bits, begins, starts, NGRAM_LENGTH_WEIGHTS, count)
 
-    fate, word, chosen = uniform(fates[chosen], 1), words[chosen], text[chosen]
+    fate, own_bits, chosen = uniform(fates[chosen], 1), bits[chosen], text[chosen]
     masked = fate >= config.keep_rate + config.random_rate
     random = (fate >= config.keep_rate) & ~masked
     ids = packed.ids.copy()
     ids[chosen[masked]] = vocabulary.mask_id
     ids[chosen[random]] = vocabulary.ordinary_ids[
-        (uniform(word[random], 2) * len(vocabulary.ordinary_ids)).astype(np.int64)
+        (uniform(own_bits[random], 2) * len(vocabulary.ordinary_ids)).astype(np.int64)
     ]
     return ids, chosen, packed.ids[chosen].astype(np.int64)
 
 
 def _random_bits(packed: PackedBatch, config: MaskingConfig) -> UInt64[np.ndarray, "T"]:
-    """Sixty-four random bits for each token, from which all else about it follows."""
+    """Sixty-four random bits for each token, from which every random choice about it is derived."""
     if config.static_masks == 0:
         return mix(packed.key, np.arange(len(packed.ids)))
     copy = np.repeat(packed.epochs % config.static_masks, np.diff(packed.bounds))
@@ -92,7 +92,7 @@ def _random_bits(packed: PackedBatch, config: MaskingConfig) -> UInt64[np.ndarra
 
 
 def _smallest_first(random_bits: UInt64[np.ndarray, "L"], count: int) -> Int64[np.ndarray, "N"]:
-    """Where the smallest are, the smallest first. The low bits give way to the place, so that no two are equal."""
+    """Positions of the smallest numbers, in order. The low bits become the position: no two are equal."""
     low = np.uint64(0xFF_FFFF)
     keys = random_bits & ~low | np.arange(len(random_bits), dtype=np.uint64)
     few = np.partition(keys, count - 1)[:count] if count else keys[:0]
@@ -102,7 +102,7 @@ def _smallest_first(random_bits: UInt64[np.ndarray, "L"], count: int) -> Int64[n
 def _choose_whole_words(
     random_bits: UInt64[np.ndarray, "L"], begins: Int64[np.ndarray, "M"], count: int
 ) -> Int64[np.ndarray, "N"]:
-    """Whole words in random order while they fit; one is cut only if none that is short enough is left."""
+    """Whole words in random order while they fit. A word is cut only if none of the others is short enough."""
     lengths, random_bits = np.diff(begins, append=len(random_bits)), random_bits[begins]
     order = _smallest_first(random_bits, min(count, len(begins)))
     fit = int(np.searchsorted(np.cumsum(lengths[order]), count, side="right"))
@@ -125,12 +125,12 @@ def _choose_spans(
     cumulative_weights: Float64[np.ndarray, "S"],
     count: int,
 ) -> tuple[Int64[np.ndarray, "N"], UInt64[np.ndarray, "L"]]:
-    """Spans in random order until they cover enough, the last cut short; and for each token the word of its span.
+    """Spans in random order until they cover `count` tokens, the last cut short; and random bits by span.
 
-    `units` says where what is counted begins, `shares` how many there are of spans of one unit, of up to two and so on.
-    A span ends where its text ends.
+    A span is a number of units (tokens or words), drawn by `cumulative_weights`: of one unit, of up to two, and so on.
+    It ends where its text ends at the latest.
     """
-    order = _smallest_first(random_bits[unit_starts], min(count, len(unit_starts)))  # as many as could be needed
+    order = _smallest_first(random_bits[unit_starts], min(count, len(unit_starts)))  # enough even if each is one token
     numbers = 1 + np.searchsorted(
         cumulative_weights[:-1] / cumulative_weights[-1], uniform(random_bits[unit_starts[order]], 3), side="right"
     )
@@ -142,7 +142,7 @@ def _choose_spans(
     lengths = np.minimum(stops, texts[np.searchsorted(texts, starts, side="right")]) - starts
     covered = np.arange(lengths.sum()) + np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
     first = np.full(len(random_bits), len(covered))
-    first[covered[::-1]] = np.arange(len(covered))[::-1]  # where each is first covered: what is written last stays
+    first[covered[::-1]] = np.arange(len(covered))[::-1]  # its first cover: the last assignment wins
     last = np.partition(first, count - 1)[count - 1] if count else -1
     chosen = np.flatnonzero(first <= last)
     fates = random_bits.copy()

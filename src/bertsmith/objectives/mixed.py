@@ -1,4 +1,4 @@
-"""Mixed: one network that guesses hidden tokens from both sides, and next tokens from what has come."""
+"""Mixed objective: one network learns masked language modelling and causal language modelling."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,23 +15,23 @@ from bertsmith.text.tokenizer import Tokenizer
 
 
 class MixedLM(MaskedLM):
-    """Read a part of every batch looking only back, guessing what comes next, and the rest as BERT does.
+    """Next-token prediction with causal attention on a share of every batch, masked language modelling on the rest.
 
-    Dong et al. 2019; Charpentier and Samuel 2024. One network and one head learn both, so that no weight is added. What
-    is kept is a BERT, which transformers also opens as a decoder (`BertLMHeadModel`).
+    Dong et al. 2019; Charpentier and Samuel 2024. One network and one head learn both, so that no weight is added. The
+    exported model is a BERT, which transformers also opens as a decoder (`BertLMHeadModel`).
     """
 
     @dataclass(frozen=True, kw_only=True)
     class Config(MaskedLM.Config):
-        pairs: Pairs = "none"
-        causal_share: float = 0.5  # of the tokens are read looking only back
-        causal_weight: float = 1.0  # of guessing what comes next, beside guessing what is hidden
+        pairs: Pairs = "none"  # no loss on pairs of texts is possible here
+        causal_share: float = 0.5  # share of the tokens that are read with causal attention
+        causal_weight: float = 1.0  # weight of next-token prediction; masked language modelling has 1
 
         def __post_init__(self) -> None:
             if self.pairs != "none":
-                raise ValueError(f"pairs is {self.pairs}, and half of the text looks only back. Say none")
+                raise ValueError(f"pairs is {self.pairs}, and a share of the text is read causally. Use none")
             if not 0 < self.causal_share < 1:
-                raise ValueError(f"causal_share is {self.causal_share}. Give one of all tokens, above 0 and below 1")
+                raise ValueError(f"causal_share is {self.causal_share}. Give a share, above 0 and below 1")
             if not 0 < self.causal_weight < np.inf:
                 raise ValueError(f"causal_weight is {self.causal_weight}. Give more than 0, usually 1")
 
@@ -60,7 +60,7 @@ class MixedLM(MaskedLM):
 
 @dataclass(frozen=True)
 class Collator:
-    """Packed text -> batch: what is read looking back lies before what is hidden in."""
+    """From packed text to a batch: the first tokens are the causal part, the rest is masked."""
 
     causal_share: float
     masked_collator: Callable[[PackedBatch], Batch]
@@ -73,14 +73,14 @@ class Collator:
 
 
 def split(packed: PackedBatch, size: int) -> tuple[PackedBatch, PackedBatch]:
-    """The first so many tokens, and the rest. A sequence that lies in both goes on in the second as one of its own."""
+    """The first `size` tokens, and the rest. A sequence that is cut continues in the second part as a separate one."""
     return _slice(packed, 0, size), _slice(packed, size, len(packed.ids))
 
 
 def _slice(packed: PackedBatch, begin: int, end: int) -> PackedBatch:
     bounds = packed.bounds
     first = int(np.searchsorted(bounds, begin, side="right")) - 1  # the sequence that the first token is in
-    last = int(np.searchsorted(bounds, end))  # the one behind that of the last token
+    last = int(np.searchsorted(bounds, end))  # the one after that of the last token
     count = len(packed.epochs)
     cuts = np.full(count + 1, end - begin, np.int32)
     cuts[: last - first + 1] = np.clip(bounds[first : last + 1], begin, end) - begin

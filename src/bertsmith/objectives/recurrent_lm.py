@@ -1,4 +1,4 @@
-"""Onward: the next tokens of a text without end, told by all that came before. The objective of recurrent networks."""
+"""Recurrent language modelling: next-token prediction on continuous streams, with a carried state."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ from bertsmith.text.tokenizer import Tokenizer
 
 
 class RecurrentLM(Pretraining):
-    """Guess every token of running text; what is remembered at the end of a batch begins the next. Mikolov et al. 2010.
+    """Next-token prediction where the final state of a batch is the initial state of the next. Mikolov et al. 2010.
 
-    Gradients go back as far as a batch reaches and no further (truncated backpropagation through time: Williams and
-    Peng 1990), but what was read before it is not forgotten. The state is part of what a checkpoint holds, so that a
-    run that was killed goes on as if nothing had been. Validation has a state of its own.
+    Gradients stop at the beginning of a batch (truncated backpropagation through time: Williams and Peng 1990), while
+    the state carries what was read before. The state is part of a checkpoint, so that a resumed run gives the same
+    numbers. Validation has a separate state.
     """
 
     causal = True
@@ -35,10 +35,10 @@ class RecurrentLM(Pretraining):
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
-        state_reset: float = 0.01  # share of streams that begin from nothing at a batch, so that this is learnt, too
-        # Merity et al. 2017, section 4.4: vectors are to stay small, and not to change much from token to token.
-        activation_penalty: float = 0.0  # weight of their mean square; AWD has 2
-        temporal_penalty: float = 0.0  # weight of the mean square of their change; AWD has 1
+        state_reset: float = 0.01  # share of streams that restart from a zero state at each batch
+        # Merity et al. 2017, section 4.4: activation regularisation (AR) and temporal activation regularisation (TAR).
+        activation_penalty: float = 0.0  # weight of the mean square of the outputs (AR); AWD-LSTM: 2
+        temporal_penalty: float = 0.0  # weight of the mean square of their difference per token (TAR); AWD-LSTM: 1
 
         def __post_init__(self) -> None:
             if not 0 <= self.state_reset <= 1:
@@ -48,12 +48,12 @@ class RecurrentLM(Pretraining):
 
     def __init__(self, trunk: Any, config: Any) -> None:
         if not isinstance(trunk, Recurrent):
-            fact = "the network has no state that could be carried on"
+            fact = "the network is not recurrent: it has no state to carry on"
             raise RecipeError("objective.kind", fact, "Use 'causal_lm', or a member such as lstm-small")
         super().__init__(trunk, config)
-        # Not buffers: a step in half precision works on rounded copies of those, and would carry the copy's state on.
+        # Not buffers: a step in half precision works on rounded copies of buffers, and would update the copy.
         self.state: Tensor | None = None
-        self.validation_state: Tensor | None = None  # of validation
+        self.validation_state: Tensor | None = None
 
     @property
     def pairs(self) -> Pairs:
@@ -62,8 +62,8 @@ class RecurrentLM(Pretraining):
     def forward(self, batch: Batch) -> dict[str, Term]:
         assert batch.targets is not None
         hidden = self._stateful_forward(batch.tokens)
-        told = {"next_token": self._next_token_term(hidden, batch.targets)}
-        return told | (self._activation_penalties(hidden, batch) if self.training else {})
+        terms = {"next_token": self._next_token_term(hidden, batch.targets)}
+        return terms | (self._activation_penalties(hidden, batch) if self.training else {})
 
     def _next_token_term(self, hidden: Float[Tensor, "T D"], targets: Int[Tensor, "T"]) -> Term:
         table, bias = self.trunk.output_weights
@@ -74,21 +74,20 @@ class RecurrentLM(Pretraining):
         return Term(total, None if self.training else (logits.argmax(-1) == targets).sum())
 
     def _stateful_forward(self, tokens: Tokens) -> Float[Tensor, "T D"]:
-        """The vectors of a stretch, from the state that the last one left; and the state for the next."""
+        """The outputs for a batch, from the state that the last one left; stores the state for the next."""
         held = self.state if self.training else self.validation_state
         shape = (len(tokens.bounds) - 1, self.trunk.stack.state_size)
         if held is None or held.shape != shape or held.device != tokens.ids.device:
-            same = held is not None and held.shape == shape  # but from a checkpoint, which is on the host
+            same = held is not None and held.shape == shape  # from a checkpoint, so on the CPU
             held = held.to(tokens.ids.device) if held is not None and same else torch.zeros(shape).to(tokens.ids.device)
             self.state, self.validation_state = (held, self.validation_state) if self.training else (self.state, held)
-        hidden, after = self.trunk.forward_from_state(
-            tokens, held.clone()
-        )  # which backward still needs when it is written over
+        # A clone, since backward needs the initial state after `copy_` has overwritten it.
+        hidden, after = self.trunk.forward_from_state(tokens, held.clone())
         held.copy_(after.detach())
         return hidden
 
     def _activation_penalties(self, hidden: Float[Tensor, "T D"], batch: Batch) -> dict[str, Term]:
-        """What vectors are to pay for being large, and for changing."""
+        """AR and TAR: penalties on large outputs, and on outputs that change from token to token."""
         terms = {}
         rows = hidden.float().view(len(batch.tokens.bounds) - 1, batch.tokens.max_length, -1)
         if self.config.activation_penalty:
@@ -98,14 +97,14 @@ class RecurrentLM(Pretraining):
         return terms
 
     def get_extra_state(self) -> Tensor:
-        """What is remembered between two batches, for a checkpoint."""
+        """The recurrent state between two batches, for a checkpoint."""
         return torch.zeros(0, 0) if self.state is None else self.state
 
     def set_extra_state(self, state: Tensor) -> None:
         self.state = state.clone() if state.numel() else None
 
     def logits(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
-        """The score of every piece to come next."""
+        """The logits of the next token."""
         return self.trunk.logits(hidden)
 
     def collator(self, tokenizer: Tokenizer) -> Callable[[Any], Batch]:
@@ -128,7 +127,7 @@ class RecurrentLM(Pretraining):
 
 
 def collate(stretch: StreamBatch, penalties: tuple[str, ...] = ()) -> Batch:
-    """A stretch of every stream -> batch. A token's position is its place in the stream, so that nought begins one."""
+    """From a segment of every stream to a batch. A token's position is its offset in the stream: 0 resets the state."""
     streams, length = len(stretch.stream_positions), len(stretch.ids) // len(stretch.stream_positions)
     within = stretch.stream_positions[:, None] + np.arange(length, dtype=np.int32)
     tokens = Tokens(

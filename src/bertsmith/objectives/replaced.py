@@ -25,30 +25,29 @@ from bertsmith.objectives.masking import MaskingConfig
 from bertsmith.random_bits import mix
 from bertsmith.text.tokenizer import Tokenizer
 
-SAMPLING_KEY = -1  # what sets the chance of draws apart from that of hiding, which counts places from nought
-BLOCK_WORDS = (
-    128  # words that are drawn from together; about as many as there are blocks in a vocabulary of BERT's size
-)
+SAMPLING_KEY = -1  # keeps random bits of sampling apart from those of masking, whose keys are positions
+BLOCK_WORDS = 128  # words of a block; about the square root of the size of BERT's vocabulary
 
 
 class ReplacedTokenDetection(Pretraining):
-    """Hide some tokens, have a small generator put words there, and tell of every token whether it was replaced.
+    """A small generator fills masked positions, and the discriminator predicts for every token whether it was replaced.
 
-    Clark et al. 2020, section 2. The generator learns to guess hidden tokens; one word drawn from its guesses takes the
-    place of each, and no gradient goes through the draw. The trunk, which is what is kept, judges all tokens, special
-    ones too. A word that was there before counts as original. Both networks read by the same tables.
+    Clark et al. 2020, section 2. The generator learns masked language modelling; a token sampled from its distribution
+    replaces each masked one, without a gradient through the sampling. The trunk, which is the exported model,
+    discriminates all tokens, special ones too. A sampled token that equals the true one counts as original. Both
+    networks share their embedding tables.
 
-    Departs from the paper's code: a text is not split into two segments, and all that is chosen is hidden, where the
-    code leaves 15 % of it in sight (`keep_rate = 0.15`).
+    Departs from the paper's code: a text is not split into two segments, and every chosen token is masked, where the
+    code keeps 15 % of them (`keep_rate = 0.15`).
     """
 
     @dataclass(frozen=True, kw_only=True)
     class Config(MaskingConfig):
-        keep_rate: float = 0.0
-        random_rate: float = 0.0
-        generator_size: float = 0.25  # its width, heads and feed-forward network, as a share of the trunk's
-        discriminator_weight: float = 50.0  # of judging, which is easier than guessing one word of thousands
-        # Which tokens the trunk judges. "none": it guesses the true words where others may stand instead. Section 3.4.
+        keep_rate: float = 0.0  # share of the chosen tokens that stay as they are
+        random_rate: float = 0.0  # share of the chosen tokens that become a random token
+        generator_size: float = 0.25  # width, heads and feed-forward width of the generator, as a share of the trunk's
+        discriminator_weight: float = 50.0  # weight of the discriminator's loss, which is smaller than the generator's
+        # Tokens with a discriminator loss; "none": the trunk predicts the true tokens instead. Section 3.4.
         discriminator_loss: Literal["all", "masked", "none"] = "all"
 
         def __post_init__(self) -> None:
@@ -61,7 +60,7 @@ class ReplacedTokenDetection(Pretraining):
 
         @property
         def masking(self) -> dict[str, object]:
-            """What the generator has to guess."""
+            """The settings of masking, for the generator."""
             return {part.name: getattr(self, part.name) for part in fields(MaskingConfig)}
 
     trunk: Transformer
@@ -71,8 +70,8 @@ class ReplacedTokenDetection(Pretraining):
         super().__init__(trunk, config)
         shape = self.trunk.config
         if config.discriminator_loss == "none":
-            bent = (shape.activation, shape.norm_eps, shape.biases)
-            self.mlm_head = MaskedLMHead(shape.width, shape.vocabulary, *bent, shape.table)
+            options = (shape.activation, shape.norm_eps, shape.biases)
+            self.mlm_head = MaskedLMHead(shape.width, shape.vocabulary, *options, shape.table)
         else:
             self.discriminator = DiscriminatorHead(shape.width, shape.activation)
         small = Transformer(generator_config(shape, config.generator_size))
@@ -88,9 +87,7 @@ class ReplacedTokenDetection(Pretraining):
         assert batch.targets is not None
         assert batch.random_bits is not None
         hidden = self.generator.trunk(batch.tokens, selected=batch.target_positions)
-        masked, words = self._generator_term(
-            hidden, batch.targets, batch.random_bits
-        )  # only the guesses cost a vocabulary
+        masked, words = self._generator_term(hidden, batch.targets, batch.random_bits)
         terms = {"masked": masked}
         ids = batch.tokens.ids.index_copy(0, batch.target_positions, words.to(batch.tokens.ids.dtype))
         tokens, replaced = replace(batch.tokens, ids=ids), words != batch.targets
@@ -114,18 +111,17 @@ class ReplacedTokenDetection(Pretraining):
     def _generator_term(
         self, hidden: Float[Tensor, "N D"], targets: Int[Tensor, "N"], random_bits: Int[Tensor, "N 2"]
     ) -> tuple[Term, Int[Tensor, "N"]]:
-        """The loss of guessing words at these positions, and a word for each, drawn from the guesses."""
+        """The generator's MLM loss, and a token for each position, sampled from its distribution."""
         table, head = self.trunk.embedding.weight, self.generator.mlm_head
         if self.training and linear_cross_entropy_cpu.available(hidden, table):
             words, noise = torch.empty_like(targets), gumbel_noise(random_bits, block_count(len(table)) + BLOCK_WORDS)
 
-            def look(here: slice, chances: Tensor) -> None:
-                words[here] = sample_from_probabilities(chances, noise[here])
+            def sample(rows: slice, probabilities: Tensor) -> None:
+                words[rows] = sample_from_probabilities(probabilities, noise[rows])
 
-            return Term(
-                linear_cross_entropy_cpu.linear_cross_entropy(head.transform(hidden), table, head.bias, targets, look),
-                None,
-            ), words
+            hidden = head.transform(hidden)
+            total = linear_cross_entropy_cpu.linear_cross_entropy(hidden, table, head.bias, targets, sample)
+            return Term(total, None), words
         logits = self.generator.logits(hidden)  # N V
         return self.generator.cross_entropy_term(logits, targets), sample_from_logits(logits, random_bits)
 
@@ -136,9 +132,10 @@ class ReplacedTokenDetection(Pretraining):
         total = torch.where(real, losses, 0.0).sum()
         if self.training:
             return Term(total, None, self.config.discriminator_weight)
-        said, there = logits > 0, replaced & real
-        right = ((said == replaced) & real).sum()
-        return Term(total, right, self.config.discriminator_weight, {"found": ((said & there).sum(), there.sum())})
+        predicted, positive = logits > 0, replaced & real
+        correct = ((predicted == replaced) & real).sum()
+        recall = {"found": ((predicted & positive).sum(), positive.sum())}
+        return Term(total, correct, self.config.discriminator_weight, recall)
 
     def hidden_matrices(self) -> dict[str, int]:
         return super().hidden_matrices() | {
@@ -153,9 +150,9 @@ class ReplacedTokenDetection(Pretraining):
         return self.config.mask_rate * (2 if self.config.discriminator_loss == "none" else 1)
 
     def flops(self, attended: float) -> float:
-        guessed = self.config.mask_rate if self.config.discriminator_loss == "none" else 0.0
-        judged = {"all": 1.0, "masked": self.config.mask_rate, "none": 0.0}[self.config.discriminator_loss]
-        own = self.trunk.config.flops(attended, guessed) + judged * 6 * self.trunk.config.width**2
+        predicted = self.config.mask_rate if self.config.discriminator_loss == "none" else 0.0
+        discriminated = {"all": 1.0, "masked": self.config.mask_rate, "none": 0.0}[self.config.discriminator_loss]
+        own = self.trunk.config.flops(attended, predicted) + discriminated * 6 * self.trunk.config.width**2
         return own + self.generator.flops(attended)
 
     @property
@@ -164,17 +161,17 @@ class ReplacedTokenDetection(Pretraining):
 
 
 def generator_config(shape: TransformerConfig, share: float) -> TransformerConfig:
-    """The generator's network: as deep, its width, heads and feed-forward network a share. Section 3.2 and table 6."""
+    """The generator's network: as deep as the trunk, with a share of its width. Section 3.2 and table 6."""
     heads = max(1, round(share * shape.heads))
     width = heads * max(1, round(share * shape.width / heads))
     try:
         return replace(
             shape,
             width=width,
-            embedding_width=0 if width == shape.table else shape.table,  # the tables are the trunk's
+            embedding_width=0 if width == shape.table else shape.table,  # the tables are shared with the trunk
             heads=heads,
             feed_forward=max(1, round(share * shape.feed_forward)),
-            pooler="gelu",  # none is pretrained: whatever the trunk is, the generator is an ELECTRA's
+            pooler="gelu",  # no pooler is pretrained, and the generator is exported as an ELECTRA
         )
     except ValueError as error:
         raise RecipeError("objective.generator_size", str(error)) from None
@@ -182,7 +179,7 @@ def generator_config(shape: TransformerConfig, share: float) -> TransformerConfi
 
 @dataclass(frozen=True)
 class Collator:
-    """Packed text -> batch: hidden as for the generator, with chance for what it will put there."""
+    """From packed text to a batch: masked for the generator, with random bits for its samples."""
 
     config: ReplacedTokenDetection.Config
     masked_collator: Callable[[PackedBatch], Batch]
@@ -204,9 +201,10 @@ class Collator:
 
 @torch.no_grad()
 def sample_from_logits(logits: Float[Tensor, "N V"], random_bits: Int[Tensor, "N 2"]) -> Int[Tensor, "N"]:
-    """A word for each row, drawn by its softmax: first a block of words by what they have together, then one of them.
+    """A word for each row, sampled from its softmax: first a block of words by their total probability, then a word.
 
-    The highest score, once Gumbel noise is added to each, is such a draw. By blocks it takes a hundredth of the noise.
+    The Gumbel-max trick: the argmax of logits plus Gumbel noise is such a sample. By blocks, it takes a hundredth of
+    the noise.
     """
     words = _split_into_blocks(logits.float(), -torch.inf)
     block, noise = _gumbel_argmax(words.logsumexp(-1), gumbel_noise(random_bits, words.shape[1] + BLOCK_WORDS))
@@ -214,20 +212,20 @@ def sample_from_logits(logits: Float[Tensor, "N V"], random_bits: Int[Tensor, "N
 
 
 def sample_from_probabilities(probabilities: Float[Tensor, "N V"], noise: Float[Tensor, "N M"]) -> Int[Tensor, "N"]:
-    """The same words, where the softmax has been taken already, and the noise made."""
+    """The same words, from probabilities and noise that are computed already."""
     words = _split_into_blocks(probabilities, 0.0)
     block, noise = _gumbel_argmax(words.sum(-1).log_(), noise)
     return block * BLOCK_WORDS + _gumbel_argmax(_take_block(words, block).log_(), noise)[0]
 
 
 def block_count(vocabulary: int) -> int:
-    """How many blocks a vocabulary is drawn from."""
+    """The number of blocks of a vocabulary."""
     return -(-vocabulary // BLOCK_WORDS)
 
 
 def _split_into_blocks(numbers: Float[Tensor, "N V"], filler: float) -> Float[Tensor, "N M B"]:
     missing = -numbers.shape[-1] % BLOCK_WORDS
-    # Filled up with nothing, it would still be a copy of all numbers.
+    # F.pad would copy all numbers even if nothing is missing.
     filled = F.pad(numbers, (0, missing), value=filler) if missing else numbers
     return torch.unflatten(filled, 1, (-1, BLOCK_WORDS))
 
@@ -235,26 +233,26 @@ def _split_into_blocks(numbers: Float[Tensor, "N V"], filler: float) -> Float[Te
 def _gumbel_argmax(
     logits: Float[Tensor, "N M"], noise: Float[Tensor, "N K"]
 ) -> tuple[Int[Tensor, "N"], Float[Tensor, "N L"]]:
-    """Which of each row the noise makes the highest, and the noise that is left."""
+    """The argmax of each row after noise is added, and the unused noise."""
     count = logits.shape[1]
     return (logits + noise[:, :count]).argmax(-1), noise[:, count:]
 
 
 def _take_block(words: Float[Tensor, "N M B"], block: Int[Tensor, "N"]) -> Float[Tensor, "N B"]:
-    """Of each row the words of one block."""
+    """The words of one block, for each row."""
     return words.gather(1, block[:, None, None].expand(-1, 1, BLOCK_WORDS))[:, 0]
 
 
 def gumbel_noise(random_bits: Int[Tensor, "N 2"], count: int) -> Float[Tensor, "N M"]:
-    """Gumbel noise, so many numbers for each row: a hash of the row's random bits and the number's place.
+    """Gumbel noise, `count` numbers for each row: a hash of the row's random bits and the number's index.
 
-    So a draw depends on its row alone, validation draws the same every time, no generator's state is touched, and a
-    compiler has nothing to wait for. Two rounds of xor-shift and multiply, as of dropout in a compiled step.
+    So a sample depends on its row alone, validation samples the same every time, no random generator's state changes,
+    and a compiled graph is not broken. Two rounds of xor-shift and multiply, as in dropout of a compiled step.
     """
     one, other = random_bits.unsqueeze(-1).unbind(1)  # N 1 each
     bits = torch.arange(count, device=random_bits.device, dtype=torch.int32) + one
     bits = (bits ^ (bits >> 16 & 0xFFFF)) * 0x7FEB352D  # a shift repeats the sign, and the mask takes it off again
     bits = (bits ^ (bits >> 15 & 0x1FFFF) ^ other) * (0x846CA68B - (1 << 32))
-    # The highest noise comes of chances next to nought, where a float tells numbers apart most finely.
-    chance = ((bits >> 1 & 0x7FFF_FFFF).float() + 0.5) * 2.0**-31
-    return -torch.log(-torch.log1p(-chance))
+    # The largest noise comes from numbers near zero, where floats are densest.
+    uniform = ((bits >> 1 & 0x7FFF_FFFF).float() + 0.5) * 2.0**-31
+    return -torch.log(-torch.log1p(-uniform))

@@ -17,7 +17,7 @@ from bertsmith.train.clock import format_duration, parse_duration
 from bertsmith.train.evaluate import SINGLE_EVALUATION_SHARE
 from bertsmith.train.optimizers import OptimizerConfig
 from bertsmith.train.schedules import ScheduleConfig
-from bertsmith.train.trainer import TrainConfig
+from bertsmith.train.train_config import TrainConfig
 
 # Short runs take short sequences: a network that has to learn 128 position embeddings still predicts by word frequency
 # when one with 32 positions has long learnt to attend to the neighbours. Seen in docs/diary.md, 2026-11-15.

@@ -39,7 +39,8 @@ from bertsmith.train import hardware, log
 from bertsmith.train.display import Display
 from bertsmith.train.lock import Lock
 from bertsmith.train.optimizers import Optimizer
-from bertsmith.train.trainer import Speed, Trainer
+from bertsmith.train.step_metrics import Speed
+from bertsmith.train.trainer import Trainer
 
 CONSOLE = terminal.console()
 MAY_CHANGE = frozenset({"out", "data.workers", "train.device", "seeds", "train.checkpoints", "train.keep_checkpoints"})

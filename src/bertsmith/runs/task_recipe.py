@@ -15,7 +15,7 @@ from bertsmith.models.hf import folder as folders
 from bertsmith.recipe import EXTENTS, FineTune, LabelledConfig
 from bertsmith.runs import task_data
 from bertsmith.tasks import TASKS
-from bertsmith.tasks.text_to_text import GLUE_PROMPTS
+from bertsmith.tasks.label_words import GLUE_PROMPTS
 
 CONSOLE = terminal.console()
 DEFAULTS: dict[str, dict[str, Any]] = {

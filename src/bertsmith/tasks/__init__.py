@@ -1,15 +1,15 @@
-"""Learning with labels. One file per task: what it is, its Config, head and loss, items and predictions.
+"""Fine-tuning tasks. One file each: what it is, its Config, its head and loss, its items and predictions.
 
-base                what every task is: an objective that can also be scored
-classification      one text or two: a class, a number, or several labels
-tagging             a label for every word
-feature_tagging     the same, from the vectors of a network that stays as it is; feature_classification a class
-question_answering  the stretch of a passage that answers a question
+base                a task: an objective that can also be scored
+classification      text classification: single label, multi-label, regression; of one text or a pair
+tagging             token classification: a label for every word
+feature_tagging     the same on frozen features, by a Bi-LSTM; feature_classification for whole texts
+question_answering  extractive question answering: the span of a context
 multiple_choice     the right one of several endings
-embedding           vectors that can be compared
-text_to_text        any of these, and others, as a text that is written about a text
-adapt               how much of a network a task may change; adapter keeps what LoRA has learnt, under peft's names
-findings, class_findings, value_findings, mistakes, measure   what a report says about predictions
+embedding           sentence embeddings
+text_to_text        any task as text generation, with label_words; generated_scores scores the texts
+adapt               full fine-tuning, a frozen trunk, or LoRA; adapter saves LoRA by peft's names
+findings, class_findings, value_findings, mistakes, measure   the contents of a report about predictions
 """
 
 from bertsmith.tasks.base import Task

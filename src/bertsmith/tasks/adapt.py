@@ -1,4 +1,4 @@
-"""Adapt: how much of a pretrained network a task may change. All of it, its heads alone, or heads and LoRA."""
+"""Which weights fine-tuning changes: all of them, only the heads on a frozen trunk, or the heads and LoRA."""
 
 import math
 import re
@@ -13,22 +13,21 @@ from bertsmith.tasks import peft
 from bertsmith.tasks.base import Task
 
 Kind = Literal["full", "frozen", "lora"]
-DEFAULT_TARGETS = ("query", "value", "qkv")  # Hu et al. 2021, section 7.1; and the whole where there are no parts
+DEFAULT_TARGETS = ("query", "value", "qkv")  # Hu et al. 2021, section 7.1; qkv if the three are one weight
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptConfig:
-    """What learns: everything, the heads on a trunk that stays as it is, or the heads and updates of low rank."""
+    """Which weights are trained: all (full), only heads (frozen), or heads and low-rank updates (lora)."""
 
-    kind: Kind = "full"
-    rank: int = 8  # of LoRA's updates
-    alpha: float = 16.0  # updates are multiplied by alpha / rank
-    dropout: float = 0.0  # of LoRA's input
-    # Of LoRA: query, key, value, or qkv where the three are one weight; output, up, down. Where none is named:
-    # query and value, or qkv.
+    kind: Kind = "full"  # full fine-tuning, a frozen trunk, or LoRA
+    rank: int = 8  # rank of LoRA's updates
+    alpha: float = 16.0  # LoRA's updates are multiplied by alpha / rank
+    dropout: float = 0.0  # on the input of LoRA's updates
+    # matrices with LoRA: query, key, value (or qkv, where they are one weight), output, up, down; none: query and value
     targets: tuple[str, ...] = ()
-    layer_decay: float = 1.0  # how much slower each layer learns than the one above it
-    freeze: int = 0  # with `full`, what stays as it is from below: 1 the embeddings, 2 also the first layer
+    layer_decay: float = 1.0  # factor of the learning rate from each layer to the one below it
+    freeze: int = 0  # frozen layers, with `full`: 1 the embeddings, 2 also the first layer, and so on
 
     def __post_init__(self) -> None:
         if self.rank < 1:
@@ -51,11 +50,11 @@ class AdaptConfig:
 
 
 def adapt_task(task: Task, config: AdaptConfig, seed: int) -> None:
-    """Freeze what is to stay as it is, and put LoRA where it is asked for. Heads always learn.
+    """Freeze weights, and add LoRA. Heads are always trained.
 
-    A frozen trunk is no part of the graph: none of its weights asks for a gradient, and neither does what comes in, so
-    autograd keeps nothing of it and `backward` ends at the heads. It also runs without dropout, in training too: its
-    vectors are then the same in every epoch, as when they are computed once and kept.
+    A frozen trunk is no part of the autograd graph: none of its weights requires a gradient, so nothing is stored for
+    it, and `backward` ends at the heads. It also runs without dropout in training, so that its features are the same in
+    every epoch.
     """
     match config.kind:
         case "full":
@@ -68,7 +67,7 @@ def adapt_task(task: Task, config: AdaptConfig, seed: int) -> None:
                     parameter.requires_grad_(False)
         case "frozen":
             task.trunk.requires_grad_(False)
-            # An attribute of this one trunk: `task.train()` calls it, and a copy of the task brings its own along.
+            # An attribute of this trunk alone, which `task.train()` calls.
             task.trunk.train = MethodType(_train_frozen, task.trunk)  # type: ignore[method-assign]
             task.trunk.eval()
         case "lora":
@@ -86,7 +85,7 @@ def adapt_task(task: Task, config: AdaptConfig, seed: int) -> None:
 
 
 def merge_and_unfreeze(task: Task) -> None:
-    """The network as it was built, for saving: LoRA merged, every weight under its first name and free to learn."""
+    """The network as it was built, for saving: LoRA merged, every weight under its first name and trainable."""
     lora.merge(task.trunk)
     vars(task.trunk).pop("train", None)
     task.requires_grad_(True)
@@ -94,11 +93,11 @@ def merge_and_unfreeze(task: Task) -> None:
 
 
 def learning_rate_scales(task: Task, config: AdaptConfig) -> dict[str, float]:
-    """The share of the learning rate that each parameter has, by name: the deeper, the less.
+    """Layer-wise learning rate decay: the factor of each parameter's learning rate, by name.
 
-    With N layers, the embeddings lie at depth 0, layer n at n + 1 and heads (the pooler is one) at N + 1; a share is
-    layer_decay to the power of N + 1 - depth, so that heads have it all and the top layer one step less. Clark et al.
-    2020 decay BERT and ELECTRA so; their code leaves one more step between the heads and the top layer.
+    With N layers, embeddings have depth 0, layer n has n + 1 and heads (with the pooler) have N + 1; the factor is
+    layer_decay ** (N + 1 - depth), so that it is 1 for heads. Clark et al. 2020 do so for BERT and ELECTRA; their code
+    has one more step between the heads and the top layer.
     """
     layers = task.trunk.config.distinct
     return {name: config.layer_decay ** (layers + 1 - _depth(name, layers)) for name, _ in task.named_parameters()}
@@ -114,16 +113,16 @@ def _depth(name: str, layers: int) -> int:
 
 
 def _train_frozen(trunk: Transformer, mode: bool = True) -> Transformer:
-    """What `train` is for a frozen trunk: it stays as in use."""
+    """`train` of a frozen trunk: it stays in eval mode."""
     return Transformer.train(trunk, False)
 
 
 def _targets(task: Task, config: AdaptConfig) -> tuple[str, ...]:
-    """What is to be adapted, or the usual; refused before it has learnt what no folder can hold."""
+    """The configured targets or the default ones; refused before training if PEFT has no name for them."""
     peft.transformers_class(task)
     known = peft.supported_targets(task)
     for target in config.targets:
         if target not in known:
-            fact = f"'{target}' is no weight of its own in this network's folder"
+            fact = f"'{target}' is not a separate weight in this network's folder"
             raise RecipeError("adapt.targets", fact, f"Known: {', '.join(known)}")
     return config.targets or tuple(target for target in DEFAULT_TARGETS if target in known)

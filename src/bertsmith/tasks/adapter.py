@@ -1,4 +1,4 @@
-"""An adapter: what LoRA and the heads have learnt, in a folder of its own, as PEFT writes and reads it."""
+"""A LoRA adapter: the weights of LoRA and of the heads, in a folder that PEFT reads and writes."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +20,7 @@ from bertsmith.tasks.adapt import AdaptConfig, adapt_task
 from bertsmith.tasks.base import Task
 
 CONFIG, WEIGHTS, PICKLE = "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"
-FIXED: dict[str, Any] = {  # the only value that can be written and read
+FIXED: dict[str, Any] = {  # settings of PEFT with a single supported value
     "peft_type": "LORA",
     "bias": "none",
     "use_rslora": False,
@@ -34,8 +34,8 @@ PEFT_KEYS = {"rank": "r", "alpha": "lora_alpha", "dropout": "lora_dropout"}  # o
 
 
 def save(folder: str | Path, task: Task, config: AdaptConfig, base_model: str) -> None:
-    """What LoRA and the heads have learnt, without the trunk, as PEFT writes and reads it. `base` is the trunk's
-    model folder, or its name on the Hub."""
+    """Write LoRA and the heads, without the trunk, in PEFT's format. `base_model` is the trunk's folder, or its name on
+    the Hub."""
     folder = Path(folder)
     learnt = list(lora.pairs(task.trunk))
     if not learnt:
@@ -47,14 +47,14 @@ def save(folder: str | Path, task: Task, config: AdaptConfig, base_model: str) -
     tensors = {name: state[ours] for ours, name in heads.items()}
     for layer, target, down, up in learnt:
         tensors |= dict(zip(peft.lora_weight_names(task, layer, target), (down, up), strict=True))
-    words = {
+    config_json = {
         **_fixed(dialect),
         "base_model_name_or_path": base_model,
         "task_type": peft.TASK_TYPES[type(task)][1],
         "r": len(learnt[0].lora_a),
         "lora_alpha": int(config.alpha) if config.alpha == int(config.alpha) else config.alpha,
         "lora_dropout": config.dropout,
-        # In full: `output.dense` alone would also mean the attention's.
+        # Full names: `output.dense` alone would also match the attention's.
         "target_modules": [peft.target_module(task, layer, target) for layer, target, _, _ in learnt],
         "modules_to_save": sorted({peft.module_to_save(name, dialect) for name in heads.values()}) or None,
         "init_lora_weights": True,
@@ -62,26 +62,26 @@ def save(folder: str | Path, task: Task, config: AdaptConfig, base_model: str) -
     }
     with files.explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / CONFIG).unlink(missing_ok=True)  # an older adapter's words never stand beside newer weights
+        (folder / CONFIG).unlink(missing_ok=True)  # an older config never stands next to newer weights
     whole = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     files.write_atomic(folder / WEIGHTS, safetensors.torch.save(whole, {"format": "pt"}))
-    files.write_json(folder / CONFIG, words)
+    files.write_json(folder / CONFIG, config_json)
 
 
 def load(folder: str | Path, task: Task) -> AdaptConfig:
-    """Put what `write` or PEFT has written onto a task whose trunk is the base. Returns how it was adapted.
+    """Load an adapter that `save` or PEFT wrote into a task whose trunk is the base model. Returns its settings.
 
-    All is checked before anything changes. A pooler that is not there is the base's own, as is PEFT's habit.
+    Everything is checked before anything changes. Without a pooler in it, the base model's is used, as by PEFT.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise FolderError(folder, "is not a folder" if folder.exists() else "is missing")
     if next(lora.pairs(task.trunk), None):
-        raise FolderError(folder, "the network is adapted already", "Read it onto a fresh one")
+        raise FolderError(folder, "the network is adapted already", "Load it into a new one")
     path = file_inside(folder, CONFIG)
     if path.stat().st_size > folders.MAX_JSON_BYTES:
         raise FolderError(path, f"is larger than {folders.MAX_JSON_BYTES >> 20} MiB")
-    words = files.read_json(path)
+    config_json = files.read_json(path)
     if not (folder / WEIGHTS).exists() and (folder / PICKLE).exists():
         remedy = f"A pickle can run code: save it again with a newer PEFT, which writes {WEIGHTS}"
         raise FolderError(folder / PICKLE, "is a pickle and is not opened", remedy)
@@ -89,36 +89,36 @@ def load(folder: str | Path, task: Task) -> AdaptConfig:
     try:
         with safe_open(weights, "pt") as opened:
             stored = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118 (no mapping)
-            config = _config(words, stored, task, path)
+            config = _config(config_json, stored, task, path)
             expected = _expected(stored, task, config)
             _check(stored, expected, weights)
             tensors = {name: opened.get_tensor(name) for name in expected}
     except (SafetensorError, OSError) as error:
         fact = f"is not a sound safetensors file: {short_repr(str(error))}"
         raise FolderError(weights, fact, "Fetch it again") from None
-    adapt_task(task, config, seed=0)  # all that is drawn is written over
+    adapt_task(task, config, seed=0)  # the random initial weights are overwritten
     state = task.state_dict()
     for ours, name in peft.head_weight_names(task).items():
         if name in tensors:
             state[ours].copy_(tensors[name])
     for layer, target, *pair in lora.pairs(task.trunk):
-        for place, name in zip(pair, peft.lora_weight_names(task, layer, target), strict=True):
-            place.copy_(tensors[name])
+        for weight, name in zip(pair, peft.lora_weight_names(task, layer, target), strict=True):
+            weight.copy_(tensors[name])
     return config
 
 
 def _config(peft_config: dict[str, Any], stored: Mapping[str, Any], task: Task, path: Path) -> AdaptConfig:
-    """How the network was adapted, as the words say; where, as the names of the weights say."""
+    """The settings of LoRA by PEFT's config, and its targets by the names of the weights."""
     for name, only in _fixed(layout_of(task.trunk.config)).items():
-        said = peft_config.get(name, None if name == "peft_type" else only)
-        if said != only and not (said is None and name != "peft_type"):
-            raise FolderError(path, f"{name} is {short_repr(said)}", f"Only {short_repr(only)} can be opened")
+        value = peft_config.get(name, None if name == "peft_type" else only)
+        if value != only and not (value is None and name != "peft_type"):
+            raise FolderError(path, f"{name} is {short_repr(value)}", f"Only {short_repr(only)} can be opened")
     targets = tuple(
         target for target in peft.supported_targets(task) if peft.lora_weight_names(task, 0, target)[0] in stored
     )
     if not targets:
         wanted = peft.lora_weight_names(task, 0, peft.supported_targets(task)[0])[0]
-        raise FolderError(path.parent, "adapts no matrix of layer 0", f"Its weights are to be named as in '{wanted}'")
+        raise FolderError(path.parent, "adapts no matrix of layer 0", f"Its weights must have names such as '{wanted}'")
     numbers: dict[str, Any] = {ours: peft_config.get(theirs) for ours, theirs in PEFT_KEYS.items()}
     for ours, value in numbers.items():
         whole = ours == "rank"
@@ -133,7 +133,7 @@ def _config(peft_config: dict[str, Any], stored: Mapping[str, Any], task: Task, 
 
 
 def _expected(stored: Mapping[str, Any], task: Task, config: AdaptConfig) -> dict[str, tuple[int, ...]]:
-    """The shape of every weight that must be there."""
+    """The shape of every required weight."""
     state, shape, expected = task.state_dict(), task.trunk.config, {}
     for ours, name in peft.head_weight_names(task).items():
         pretrained = (
@@ -160,12 +160,12 @@ def _check(stored: Mapping[str, Any], expected: Mapping[str, tuple[int, ...]], p
         if tuple(found) != shape:
             raise FolderError(path, f"'{name}' has shape {short_repr(found)}, not {list(shape)}")
         if dtype not in folders.FLOATS:
-            raise FolderError(path, f"'{name}' holds {dtype}, not numbers with a point")
+            raise FolderError(path, f"'{name}' holds {dtype}, not floating-point numbers")
     if unknown := stored.keys() - expected.keys():
         fact = f"unknown weight {short_repr(min(unknown))}"
         raise FolderError(path, fact, "Only LoRA in the layers and the heads of this task are known")
 
 
 def _fixed(dialect: HFLayout) -> dict[str, Any]:
-    """What is fixed, with what a network's folder decides: whether its matrices lie on their side, as GPT's do."""
+    """The fixed settings, with the one that depends on the layout: whether matrices are transposed, as in GPT-2."""
     return {**FIXED, "fan_in_fan_out": dialect.transposed}

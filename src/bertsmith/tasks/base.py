@@ -1,4 +1,4 @@
-"""What every task is: an objective that can also be scored, since people have said what is right."""
+"""A task: an objective on labelled examples, whose predictions can be scored."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,43 +23,43 @@ MAX_HELD_ITEMS = 65_536  # items whose outputs are held at a time
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """What is learnt at once: sequences that belong together, and their target."""
+    """One input of a batch: sequences that belong together, and their target."""
 
     rows: tuple[Row, ...]
-    example: int  # the number of the example it is made from; a long one becomes several items
-    target: Any = None  # as the task wants it; None where nobody has said
-    notes: Any = None  # what the task needs to read its own outputs
-    truncated: int = 0  # tokens that did not fit
+    example: int  # index of its example; a long example becomes several items
+    target: Any = None  # in the form of the task; None without a label
+    notes: Any = None  # what `postprocess` needs besides the outputs
+    truncated: int = 0  # tokens that were cut off
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bucket:
-    """The shape that batches are poured into. On a GPU few shapes, so that a recorded step can be played again."""
+    """The shape of batches. On a GPU there are few shapes, so that captured CUDA graphs can be replayed."""
 
-    batch_size: int  # in every batch; the last of an epoch may lack some
-    max_length: int  # no sequence is longer
-    pad_to_multiple_of: int = 0  # the number of tokens is a multiple of this; 0: as many as there are
-    padding: int = 0  # the token that fills up
+    batch_size: int  # items in a batch; the last of an epoch may have fewer
+    max_length: int  # of a sequence
+    pad_to_multiple_of: int = 0  # of the number of tokens; 0: no padding
+    padding: int = 0  # id of the padding token
 
     def collate(self, rows: Sequence[Row], sequences: int) -> Tokens:
-        """Rows end to end; with buckets also empty sequences up to their usual number, and filler behind them."""
+        """Rows as one flat batch; with a multiple, padded with filler sequences and empty ones to a fixed number."""
         if not self.pad_to_multiple_of:
             return pack_rows(rows)
         tokens = sum(map(len, rows))
         gap = -tokens % self.pad_to_multiple_of
         filler = [self._filler(min(self.max_length, gap - begin)) for begin in range(0, gap, self.max_length)]
-        laid = pack_rows([*rows, *filler])
+        packed = pack_rows([*rows, *filler])
         most = sequences + -(-self.pad_to_multiple_of // self.max_length)
-        bounds = torch.full((most + 1,), int(laid.bounds[-1]), dtype=torch.int32)
-        # Sequences that are missing from the last batch are empty ones at its end: heads read the first `sequences`.
-        bounds[: len(laid.bounds)] = laid.bounds
+        bounds = torch.full((most + 1,), int(packed.bounds[-1]), dtype=torch.int32)
+        # Sequences that the last batch lacks are empty ones at its end: heads use the first `sequences`.
+        bounds[: len(packed.bounds)] = packed.bounds
         return Tokens(
-            ids=laid.ids,
+            ids=packed.ids,
             bounds=bounds,
-            positions=laid.positions,
+            positions=packed.positions,
             max_length=self.max_length,
-            segments=laid.segments,
-            character_ids=laid.character_ids,
+            segments=packed.segments,
+            character_ids=packed.character_ids,
         )
 
     def _filler(self, length: int) -> Row:
@@ -67,11 +67,11 @@ class Bucket:
 
 
 class Task(Objective):
-    """Learning with labels: examples become items, items batches, and outputs predictions that can be scored."""
+    """A fine-tuning task: examples become items, items batches, outputs predictions, and predictions scores."""
 
     Config: ClassVar[Any]
     trunk: Transformer
-    labels: tuple[str, ...]  # the classes by number
+    labels: tuple[str, ...]  # names of the classes, in the order of their ids
 
     def __init__(self, trunk: Any, config: Any, labels: tuple[str, ...]) -> None:
         super().__init__()
@@ -80,16 +80,16 @@ class Task(Objective):
     @classmethod
     @abstractmethod
     def file_kind(cls, config: Any) -> Kind:
-        """The kind of file that its examples come from."""
+        """The kind of labelled file that it reads."""
 
     @classmethod
     def collect_labels(cls, examples: Iterable[Any]) -> tuple[str, ...]:
-        """The labels that examples name, in the order of their numbers; none where the task has none."""
+        """The labels of the examples, in the order of their ids; empty if the task has none."""
         return ()
 
     @abstractmethod
     def preprocess(self, examples: Sequence[Any], tokenizer: Tokenizer, max_length: int) -> list[Item]:
-        """Examples as the network sees them, in order."""
+        """Tokenised items of the examples, in order."""
 
     @abstractmethod
     def collate(self, items: Sequence[Item], bucket: Bucket) -> Batch:
@@ -97,19 +97,19 @@ class Task(Objective):
 
     @abstractmethod
     def outputs(self, tokens: Tokens) -> list[Tensor]:
-        """What the network says of each sequence."""
+        """The network's outputs for each sequence, such as logits."""
 
     @abstractmethod
     def postprocess(self, example: Any, items: Sequence[Item], outputs: Sequence[NDArray[np.float32]]) -> Any:
-        """The prediction for an example, from the outputs of all its sequences: a value that JSON can hold."""
+        """The prediction for an example from the outputs of all its sequences, as JSON values."""
 
     def postprocess_detailed(self, example: Any, items: Sequence[Item], outputs: Sequence[NDArray[np.float32]]) -> Any:
-        """The same prediction, with how sure the network is where `read` does not say it: for reports."""
+        """The prediction with its probability, for reports."""
         return self.postprocess(example, items, outputs)
 
     @abstractmethod
     def score(self, examples: Sequence[Any], predictions: Sequence[Any]) -> dict[str, float]:
-        """How good predictions are, by the measures the field uses; the first is the headline."""
+        """The metrics of predictions; the first is the headline."""
 
 
 @torch.inference_mode()
@@ -122,10 +122,10 @@ def predict(
     budget: int = BATCH_TOKENS,
     detailed: bool = False,
 ) -> list[Any]:
-    """A prediction for every example, in order, whatever the lengths."""
+    """A prediction for every example, in order; sequences are batched by length."""
     found = list[Any]()
-    for start, stop, some in _chunks(items, len(examples)):
-        found += _predict_chunk(task, examples[start:stop], some, start, device, budget, detailed)
+    for start, stop, chunk in _chunks(items, len(examples)):
+        found += _predict_chunk(task, examples[start:stop], chunk, start, device, budget, detailed)
     return found
 
 
@@ -140,17 +140,17 @@ def _predict_chunk(
 ) -> list[Any]:
     rows = [row for item in items for row in item.rows]
     found = iter(map_rows(rows, lambda tokens: _to_host(task.outputs(tokens)), device, budget))
-    own: list[list[Item]] = [[] for _ in examples]
-    said: list[list[NDArray[np.float32]]] = [[] for _ in examples]
+    items_of: list[list[Item]] = [[] for _ in examples]
+    outputs_of: list[list[NDArray[np.float32]]] = [[] for _ in examples]
     for item in items:
-        own[item.example - start].append(item)
-        said[item.example - start] += [next(found) for _ in item.rows]
-    read = task.postprocess_detailed if detailed else task.postprocess
-    return [read(*whole) for whole in zip(examples, own, said, strict=True)]
+        items_of[item.example - start].append(item)
+        outputs_of[item.example - start] += [next(found) for _ in item.rows]
+    postprocess = task.postprocess_detailed if detailed else task.postprocess
+    return [postprocess(*arguments) for arguments in zip(examples, items_of, outputs_of, strict=True)]
 
 
 def _chunks(items: Sequence[Item], count: int) -> Iterator[tuple[int, int, Sequence[Item]]]:
-    """Items in parts that memory can hold, each with the range of its examples; a few items are one part."""
+    """Items in chunks that fit in memory, each with the range of its examples."""
     if len(items) <= MAX_HELD_ITEMS:
         yield 0, count, items
         return
@@ -164,7 +164,7 @@ def _chunks(items: Sequence[Item], count: int) -> Iterator[tuple[int, int, Seque
 
 
 def _to_host(outputs: list[Tensor]) -> list[NDArray[np.float32]]:
-    """All outputs of a pass on the host, brought there in one go."""
+    """All outputs of a pass as numpy arrays, by a single copy from the device."""
     if not outputs:
         return []
     shapes = [output.shape for output in outputs]
@@ -174,10 +174,12 @@ def _to_host(outputs: list[Tensor]) -> list[NDArray[np.float32]]:
 
 
 def with_special_tokens(tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int] | None = None) -> Row:
-    """[CLS] first [SEP], or [CLS] first [SEP] second [SEP], with the special pieces that the tokenizer has for it."""
+    """[CLS] first [SEP], or [CLS] first [SEP] second [SEP], with the tokenizer's special tokens."""
     before, between, after = tokenizer.template
-    if second is None or not (len(second) or after):  # what only parts texts is no last token to read from
-        ids = np.array([*before, *first, *after] or [tokenizer.start_id], np.int32)  # no text at all begins, at least
+    if second is None or not (len(second) or after):  # a separator is no last token to pool
+        ids = np.array(
+            [*before, *first, *after] or [tokenizer.start_id], np.int32
+        )  # an empty text has one token at least
         return Row(ids, np.zeros(len(ids), np.int32))
     sizes = len(before) + len(first) + len(between), len(second) + len(after)
     ids = np.array([*before, *first, *between, *second, *after], np.int32)
@@ -185,14 +187,14 @@ def with_special_tokens(tokenizer: Tokenizer, first: Sequence[int], second: Sequ
 
 
 def with_characters(tokenizer: Tokenizer, ids: Sequence[int], letters: NDArray[np.int16]) -> Row:
-    """The same of one text for a network that reads letters: what begins it, its words, and always what ends it."""
+    """The same for one text of a network that reads characters: start, words, end."""
     begin, end = boundary_characters(letters.shape[1])
     framed_ids = np.array([tokenizer.start_id, *ids, tokenizer.stop_id], np.int32)
     return Row(framed_ids, np.zeros(len(framed_ids), np.int32), np.concatenate([[begin], letters, [end]]))
 
 
 def truncate(first: list[int], second: list[int] | None, max_tokens: int) -> tuple[list[int], list[int] | None, int]:
-    """Texts cut to the room there is, the longer one first; and how many tokens were cut."""
+    """Two texts cut to `max_tokens` together, the longer one first; and the number of tokens cut off."""
     if second is None:
         return first[:max_tokens], None, max(0, len(first) - max_tokens)
     half = (max_tokens + (len(first) > len(second))) // 2  # the odd one goes to the longer text, as in `tokenizers`
@@ -201,6 +203,6 @@ def truncate(first: list[int], second: list[int] | None, max_tokens: int) -> tup
 
 
 def count_tokens(items: Sequence[Item]) -> dict[str, int]:
-    """How many tokens a batch has, and how many each of them looks at, for measuring speed."""
+    """The tokens of a batch, and the sum of squared lengths (attended positions), for measuring speed."""
     lengths = [len(row) for item in items for row in item.rows]
     return {"tokens": sum(lengths), "squares": sum(length * length for length in lengths)}

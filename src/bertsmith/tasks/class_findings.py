@@ -1,4 +1,4 @@
-"""Findings about classes: of texts, of several labels at once, and of the words of sentences."""
+"""Findings on classes: single-label, multi-label, multiple choice, and tags of words."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ from bertsmith.metrics.entities import entity_scores
 from bertsmith.tasks.findings import Findings, Prior
 from bertsmith.tasks.mistakes import Sample
 
-MAX_PROBABILITIES = 2_000_000  # probabilities that are kept for the calibration
-MAX_EXAMPLES = 20_000  # and examples, at most
-NO_CLASS = "(no class)"  # what a text-to-text model has written, and is none
+MAX_PROBABILITIES = 2_000_000  # kept for the calibration
+MAX_EXAMPLES = 20_000  # kept for the calibration
+NO_CLASS = "(no class)"  # for a text-to-text model whose text names no class
 CONTEXT = 12  # words to either side of a wrong tag
 
 
@@ -39,18 +39,19 @@ class ClassificationFindings(Findings):
 
     def add(self, examples: Sequence[Example], predictions: Sequence[Any]) -> None:
         pairs = []
-        for example, said in zip(examples, predictions, strict=True):
-            gold, label, chances = str(example.label), said["label"] or NO_CLASS, said.get("probabilities")
+        for example, prediction in zip(examples, predictions, strict=True):
+            gold, label = str(example.label), prediction["label"] or NO_CLASS
+            probabilities = prediction.get("probabilities")
             pairs.append((gold, label))
             if gold != label:
-                chance = chances[label] if chances else None
-                texts = example.texts[:1] if "ending" in said else example.texts
-                true, predicted = (_ending(example, one) if "ending" in said else one for one in (gold, label))
-                self.mistakes.add(chance or 0.0, example.location, texts, true, predicted, probability=chance)
-            if chances and gold in chances:
-                names = list(chances)
-                row = np.array([chances[name] for name in names])
-                if np.isfinite(row).all():  # a run that went astray has no calibration
+                probability, is_choice = probabilities[label] if probabilities else None, "ending" in prediction
+                texts = example.texts[:1] if is_choice else example.texts
+                true, predicted = (_ending(example, one) if is_choice else one for one in (gold, label))
+                self.mistakes.add(probability or 0.0, example.location, texts, true, predicted, probability=probability)
+            if probabilities and gold in probabilities:
+                names = list(probabilities)
+                row = np.array([probabilities[name] for name in names])
+                if np.isfinite(row).all():  # a diverged run has no calibration
                     self.sample.add((row, names.index(gold)))
         self.examples += len(pairs)
         self.confusion.add(pairs)
@@ -77,14 +78,14 @@ class ClassificationFindings(Findings):
         if self.labels and (unknown := {label: true[label] for label in true if label not in self.labels}):
             found["unknown"] = unknown
         if self.sample.kept and len({len(row) for row, _ in self.sample.kept}) == 1:
-            chances = np.stack([row for row, _ in self.sample.kept])
-            gold = np.array([at for _, at in self.sample.kept])
-            found["calibration"] = calibration(np.log(np.maximum(chances, 1e-300)), gold, self.temperature)
+            probabilities = np.stack([row for row, _ in self.sample.kept])
+            gold = np.array([index for _, index in self.sample.kept])
+            found["calibration"] = calibration(np.log(np.maximum(probabilities, 1e-300)), gold, self.temperature)
         return found
 
 
 class MultipleChoiceFindings(ClassificationFindings):
-    """One of several endings: classes by their number, with no table for each, since a number means nothing."""
+    """One of several endings: no table by class, since the number of an ending means nothing."""
 
     kind = "choices"
 
@@ -108,12 +109,13 @@ class MultiLabelFindings(Findings):
     def __init__(self, labels: Sequence[str], prior: Prior | None) -> None:
         super().__init__(labels, prior)
         self.correct, self.true, self.predicted = Counter[str](), Counter[str](), Counter[str]()
-        self.exact_matches, self.distinct_predictions, self.common = 0, Counter[frozenset[str]](), Counter[str]()
+        self.exact_matches, self.distinct_predictions = 0, Counter[frozenset[str]]()
 
     def add(self, examples: Sequence[Example], predictions: Sequence[Any]) -> None:
-        for example, said in zip(examples, predictions, strict=True):
+        for example, prediction in zip(examples, predictions, strict=True):
             assert isinstance(example.label, tuple)
-            gold, given, chances = set(example.label), set(said["labels"]), said["probabilities"]
+            gold, given = set(example.label), set(prediction["labels"])
+            probabilities = prediction["probabilities"]
             self.correct.update(gold & given)
             self.true.update(gold)
             self.predicted.update(given)
@@ -121,7 +123,7 @@ class MultiLabelFindings(Findings):
             if len(self.distinct_predictions) < 2:
                 self.distinct_predictions[frozenset(given)] += 1
             if gold != given:
-                wrong = {label: chances[label] if label in given else 1 - chances.get(label, 0.0)
+                wrong = {label: probabilities[label] if label in given else 1 - probabilities.get(label, 0.0)
                          for label in gold ^ given}  # fmt: skip
                 worst = max(wrong, key=lambda label: (wrong[label], label))
                 true, guess = (", ".join(sorted(one)) or "(none)" for one in (gold, given))
@@ -171,28 +173,29 @@ class TaggingFindings(Findings):
         self.predicted_tags: set[str] = set()
 
     def add(self, examples: Sequence[Sentence], predictions: Sequence[Any]) -> None:
-        known = [(one, said) for one, said in zip(examples, predictions, strict=True) if one.tags is not None]
-        gold, guessed = [one.tags or () for one, _ in known], [said["tags"] for _, said in known]
-        for kind, found in entity_scores(gold, guessed).by_type.items():
+        known = [(one, tagged) for one, tagged in zip(examples, predictions, strict=True) if one.tags is not None]
+        gold, predicted = [one.tags or () for one, _ in known], [tagged["tags"] for _, tagged in known]
+        for kind, found in entity_scores(gold, predicted).by_type.items():
             self.correct[kind] += found.correct
             self.true[kind] += found.gold
             self.predicted[kind] += found.predicted
-        for example, said in known:
+        for example, prediction in known:
             assert example.tags is not None
             self.tags.update(example.tags)
-            self.predicted_tags.update(said["tags"])
+            self.predicted_tags.update(prediction["tags"])
             self.confusion.add(
-                zip(map(self._entity_type, example.tags), map(self._entity_type, said["tags"]), strict=True)
+                zip(map(self._entity_type, example.tags), map(self._entity_type, prediction["tags"]), strict=True)
             )
-            chances = said.get("probabilities") or [None] * len(example.words)
-            for at, (one, other, chance) in enumerate(zip(example.tags, said["tags"], chances, strict=True)):
+            probabilities = prediction.get("probabilities") or [None] * len(example.words)
+            rows = zip(example.tags, prediction["tags"], probabilities, strict=True)
+            for at, (one, other, probability) in enumerate(rows):
                 if one == other:
                     self.correct_words += 1
                 else:
                     first = max(0, at - CONTEXT)
                     words = [" ".join(part) for part in (example.words[first:at], example.words[at + 1 : at + CONTEXT])]
-                    more = {"probability": chance, "word": example.words[at]}
-                    self.mistakes.add(chance or 0.0, example.location, words, one, other, **more)
+                    more = {"probability": probability, "word": example.words[at]}
+                    self.mistakes.add(probability or 0.0, example.location, words, one, other, **more)
         self.examples += len(known)
 
     def metrics(self) -> dict[str, float]:
@@ -221,7 +224,7 @@ class TaggingFindings(Findings):
             name = f"always predicting '{commonest}', the commonest tag of {prior.source}"
             found["baseline"] = {"name": name, "metrics": figures}
         if self.has_entities and self.true.total() and not self.predicted.total():
-            found["constant"] = f"'O' for all {self.tags.total():,} words, and so no entity at all"
+            found["constant"] = f"'O' for all {self.tags.total():,} words, and so no entity"
         elif len(self.predicted_tags) == 1 and len(self.tags) > 1:
             found["constant"] = f"'{next(iter(self.predicted_tags))}' for all {self.tags.total():,} words"
         if unknown := {tag: count for tag, count in self.tags.items() if tag not in self.labels}:

@@ -22,7 +22,7 @@ from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.heads import Classifier
 from bertsmith.nn.pooling import Pooling, first_positions, last_positions, mean
 from bertsmith.objectives.base import Term
-from bertsmith.objectives.causal import tied_logits as words
+from bertsmith.objectives.causal import tied_logits
 from bertsmith.tasks.base import Bucket, Item, Task, count_tokens, truncate, with_special_tokens
 from bertsmith.text.tokenizer import Tokenizer
 
@@ -31,23 +31,23 @@ Metric = Literal["accuracy", "f1", "accuracy_f1", "matthews", "macro_f1"]
 
 
 class SequenceClassification(Task):
-    """One of several classes, a number, or any of several labels, for a text or a pair.
+    """Sequence classification: one class, several labels, or a number, for a text or a pair.
 
-    Devlin et al. 2018, section 4.1. The first token's vector, or in later networks also the mean of all, goes through
-    the pooler and one more layer. Losses: cross entropy, squared error, and a yes or no for each label.
+    Devlin et al. 2018, section 4.1. The pooled vector, of the first token or the mean of all, goes through the pooler
+    and a linear layer. Losses: cross-entropy, binary cross-entropy for each label, or mean squared error.
 
-    Of networks that look only back the last token has seen all the others: Radford et al. 2018, section 3.2, who have
-    the network go on guessing next tokens meanwhile, at half the weight.
+    Causal networks use the last token, which attends to all others: Radford et al. 2018, section 3.2, who also keep
+    next-token prediction as an auxiliary loss, at half the weight.
     """
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
-        problem: Problem = "single_label"
-        metric: Metric = "accuracy"  # the headline of a class; all that fit are told
-        threshold: float = 0.5  # of several labels, those at least so probable are given
-        pooling: Pooling | None = None  # what stands for a text: its first token, its last, or the mean of all
-        class_weights: Literal["none", "balanced"] = "none"  # balanced: rare classes weigh more, all of them the same
-        lm_weight: float = 0.0  # weight of guessing next tokens, beside the classes; Radford et al. 2018: 0.5
+        problem: Problem = "single_label"  # one class, several labels (multi_label), or a number (regression)
+        metric: Metric = "accuracy"  # the headline of single_label; the other metrics are reported, too
+        threshold: float = 0.5  # probability from which multi_label predicts a label
+        pooling: Pooling | None = None  # the vector of a text: its first token, its last, or the mean of all
+        class_weights: Literal["none", "balanced"] = "none"  # balanced: rare classes weigh more, all the same in total
+        lm_weight: float = 0.0  # weight of an auxiliary next-token loss; Radford et al. 2018: 0.5
 
         def __post_init__(self) -> None:
             if self.class_weights == "balanced" and self.problem == "regression":
@@ -58,26 +58,26 @@ class SequenceClassification(Task):
     def __init__(self, trunk: Transformer, config: Config, labels: tuple[str, ...]) -> None:
         super().__init__(trunk, config, ("number",) if config.problem == "regression" else labels)
         if config.problem != "regression" and len(labels) < 2:
-            raise RecipeError("task", f"there is but one class, {labels}", "Give examples of at least two")
+            raise RecipeError("task", f"there is only one class, {labels}", "Give examples of at least two")
         if config.problem == "single_label" and config.metric not in ("accuracy", "macro_f1") and len(labels) != 2:
             raise RecipeError("task.metric", f"'{config.metric}' needs two classes", "Use accuracy or macro_f1")
         if config.pooling is not None:
             _check_pooling(config.pooling, trunk.config)
         if config.lm_weight and not trunk.config.causal:
-            fact = "the network looks ahead, and would see the tokens that it is to guess"
-            raise RecipeError("task.lm_weight", fact, "Set it to 0, or take a network like gpt2")
+            fact = "the network is not causal, and would see the tokens that it has to predict"
+            raise RecipeError("task.lm_weight", fact, "Set it to 0, or use a network such as gpt2")
         self.pooler = make_pooler(trunk.config)
-        bias = not trunk.config.causal  # as transformers has it
+        bias = not trunk.config.causal  # as in transformers
         self.classifier = Classifier(trunk.config.width, len(self.labels), trunk.config.dropout, bias)
-        self.mean, self.deviation = 0.0, 1.0  # of the numbers that the head's outputs are standardised by
-        self.class_weights: Tensor | None  # of the classes in the loss; None: all alike
+        self.mean, self.deviation = 0.0, 1.0  # of the numbers, by which outputs of the head are standardised
+        self.class_weights: Tensor | None  # None: all the same
         self.register_buffer("class_weights", None, persistent=False)
 
     def set_class_weights(self, labels: Iterable[Any]) -> None:
-        """Weigh the loss of a class by how rare it is among these labels; of several labels, what is given of each.
+        """Set class weights by the frequency of these labels.
 
-        As in scikit-learn: examples / (classes x examples of the class), so that the mean weight is 1. A label of
-        several weighs as often as it is missing for each time that it is given.
+        As in scikit-learn: examples / (classes x examples of the class), so that the mean weight is 1. In multi-label
+        problems, the positive examples of a label weigh negatives / positives.
         """
         counts, total = Counter[str](), 0
         for label in labels:
@@ -90,14 +90,13 @@ class SequenceClassification(Task):
         )
 
     def standardise(self, mean: float, deviation: float) -> None:
-        """Learn numbers in units of their deviation around their mean: a head in their own units, as of prices in
-        thousands, would need as many steps only to get there. `fold_standardisation` undoes it. A head without bias
-        stays as it is."""
+        """Standardise the targets of regression: in their own unit, such as prices in thousands, the head would need
+        thousands of steps to reach them. `fold_standardisation` undoes it. A head without bias stays as it is."""
         if self.config.problem == "regression" and self.classifier.dense.bias is not None:
             self.mean, self.deviation = mean, deviation or 1.0
 
     def fold_standardisation(self) -> None:
-        """Put the mean and the deviation into the head's weights: the same predictions, by a plain linear layer."""
+        """Fold mean and deviation into the head's weights: the same predictions by a plain linear layer."""
         if self.config.problem == "regression" and self.classifier.dense.bias is not None:
             with torch.no_grad():
                 self.classifier.dense.weight.mul_(self.deviation)
@@ -106,9 +105,9 @@ class SequenceClassification(Task):
 
     @property
     def pooling(self) -> Pooling:
-        """What stands for a text; where nothing is said, the token that transformers reads."""
-        said: Pooling | None = self.config.pooling
-        return said or ("last" if self.trunk.config.causal else "first")
+        """The configured pooling, or that of transformers."""
+        configured: Pooling | None = self.config.pooling
+        return configured or ("last" if self.trunk.config.causal else "first")
 
     @classmethod
     def file_kind(cls, config: Config) -> Kind:
@@ -117,7 +116,7 @@ class SequenceClassification(Task):
 
     @classmethod
     def collect_labels(cls, examples: Iterable[Example]) -> tuple[str, ...]:
-        """Numbers by their size, names by the alphabet."""
+        """Numbers in numerical order, names in alphabetical order."""
         named: set[str] = set()
         for example in examples:
             if example.label is not None:
@@ -140,7 +139,7 @@ class SequenceClassification(Task):
             return {"class": self._classification_term(self.logits(batch.tokens), batch)}
         assert batch.targets is not None
         hidden = self.trunk(batch.tokens)
-        logits = words(hidden, self.trunk.embedding.weight, self.training).float()  # T V
+        logits = tied_logits(hidden, self.trunk.embedding.weight, self.training).float()  # T V
         total = F.cross_entropy(logits, batch.targets, reduction="sum", ignore_index=-100)
         read = self._classify(hidden.index_select(0, last_positions(batch.tokens.bounds)))
         return {"class": self._classification_term(read, batch), "language": Term(total, None, self.config.lm_weight)}
@@ -156,9 +155,9 @@ class SequenceClassification(Task):
             case "single_label":
                 total = F.cross_entropy(logits, labels, self.class_weights, reduction="sum", ignore_index=-100)
             case "regression":
-                guessed = logits[:, 0]
-                off = (guessed - torch.where(labels.isnan(), guessed.detach(), labels)) / self.deviation
-                total = off.square().sum()
+                predicted = logits[:, 0]
+                errors = (predicted - torch.where(labels.isnan(), predicted.detach(), labels)) / self.deviation
+                total = errors.square().sum()
             case "multi_label":
                 known = labels >= 0
                 given = labels.clamp(min=0)
@@ -202,7 +201,7 @@ class SequenceClassification(Task):
         following = torch.full((len(tokens.ids),), -100)
         ends = tokens.bounds[1 : len(items) + 1].long()
         following[: ends[-1] - 1] = tokens.ids[1 : ends[-1]]
-        following[ends - 1] = -100  # nothing comes after the last
+        following[ends - 1] = -100  # the last token has no next one
         counts["language"] = max(1, int((following != -100).sum()))
         return Batch(tokens=tokens, labels=labels, targets=following, counts=counts)
 
@@ -215,32 +214,32 @@ class SequenceClassification(Task):
             case "regression":
                 return {"number": float(logits[0])}
             case "multi_label":
-                chances = (1 + np.tanh(logits / 2)) / 2  # the logistic curve, which cannot overflow so
-                named = dict(zip(self.labels, chances.tolist(), strict=True))
-                given = [label for label, chance in named.items() if chance >= self.config.threshold]
+                probabilities = (1 + np.tanh(logits / 2)) / 2  # the sigmoid, without overflow
+                named = dict(zip(self.labels, probabilities.tolist(), strict=True))
+                given = [label for label, probability in named.items() if probability >= self.config.threshold]
                 return {"labels": given, "probabilities": named}
-        chances = np.exp(logits - logits.max())
-        chances /= chances.sum()
-        named = dict(zip(self.labels, chances.tolist(), strict=True))
+        probabilities = np.exp(logits - logits.max())
+        probabilities /= probabilities.sum()
+        named = dict(zip(self.labels, probabilities.tolist(), strict=True))
         return {"label": self.labels[int(logits.argmax())], "probabilities": named}
 
     def score(self, examples: Sequence[Example], predictions: Sequence[Any]) -> dict[str, float]:
         gold = [example.label for example in examples]
         match self.config.problem:
             case "regression":
-                truth, guessed = [float(label) for label in gold], [said["number"] for said in predictions]  # type: ignore[arg-type]
-                return {"spearman": scores.spearman(truth, guessed), "pearson": scores.pearson(truth, guessed)}
+                true, predicted = [float(label) for label in gold], [one["number"] for one in predictions]  # type: ignore[arg-type]
+                return {"spearman": scores.spearman(true, predicted), "pearson": scores.pearson(true, predicted)}
             case "multi_label":
-                sets, found = [set(label) for label in gold], [set(said["labels"]) for said in predictions]  # type: ignore[arg-type]
-                whole = float(np.mean([one == other for one, other in zip(sets, found, strict=True)]))
-                return {"micro_f1": scores.micro_f1(sets, found), "accuracy": whole}
-        right = [self.labels.index(str(label)) for label in gold]
-        said = [self.labels.index(prediction["label"]) for prediction in predictions]
-        figures = scores.classification_scores(right, said, len(self.labels))
-        return {self.config.metric: figures.pop(self.config.metric), **figures}
+                sets, found = [set(label) for label in gold], [set(one["labels"]) for one in predictions]  # type: ignore[arg-type]
+                exact = float(np.mean([one == other for one, other in zip(sets, found, strict=True)]))
+                return {"micro_f1": scores.micro_f1(sets, found), "accuracy": exact}
+        true_ids = [self.labels.index(str(label)) for label in gold]
+        predicted_ids = [self.labels.index(prediction["label"]) for prediction in predictions]
+        metrics = scores.classification_scores(true_ids, predicted_ids, len(self.labels))
+        return {self.config.metric: metrics.pop(self.config.metric), **metrics}
 
     def _target(self, example: Example) -> Any:
-        """The label as numbers, or as what stands for no label."""
+        """The label as numbers; -100, NaN or -1 without a label."""
         label = example.label
         match self.config.problem:
             case "regression":
@@ -252,22 +251,22 @@ class SequenceClassification(Task):
                 return np.isin(np.arange(len(self.labels)), named).astype(np.float32)
         return -100 if label is None else self._label_id(str(label), example.location)
 
-    def _label_id(self, label: str, place: str) -> int:
+    def _label_id(self, label: str, location: str) -> int:
         if label not in self.labels:
-            raise TextError(place, f"the label '{label}' is not among those learnt", suggest(label, self.labels))
+            raise TextError(location, f"the label '{label}' is not among those learnt", suggest(label, self.labels))
         return self.labels.index(label)
 
 
 def _check_pooling(pooling: Pooling, shape: TransformerConfig) -> None:
-    """What a folder could not say is refused before it is learnt."""
-    usual: Pooling = "last" if shape.causal else "first"
-    if pooling == usual:
+    """Refuse a pooling that transformers' config cannot express, before training."""
+    default: Pooling = "last" if shape.causal else "first"
+    if pooling == default:
         return
     known = layout_of(shape).poolings
     if not known:
-        kind, other = ("GPT", "") if shape.causal else ("BERT", ", or a network like smith-base")
-        fact = f"transformers' {kind} classifies by the {usual} token alone"
-        raise RecipeError("task.pooling", fact, f"Use '{usual}'{other}")
+        kind, other = ("GPT", "") if shape.causal else ("BERT", ", or a network such as smith-base")
+        fact = f"transformers' {kind} classifies by the {default} token alone"
+        raise RecipeError("task.pooling", fact, f"Use '{default}'{other}")
     if pooling not in known:
-        fact = f"transformers has no word for '{pooling}' with this network"
+        fact = f"transformers has no '{pooling}' pooling with this network"
         raise RecipeError("task.pooling", fact, f"Use {' or '.join(known)}")

@@ -25,24 +25,24 @@ EmbeddingLoss = Literal["pairs", "scores", "dropout"]
 
 
 class SentenceEmbedding(Task):
-    """Vectors that can be compared by their angle. Reimers and Gurevych 2019; Gao et al. 2021 for `dropout`.
+    """Embeddings that are compared by cosine similarity. Reimers and Gurevych 2019; Gao et al. 2021 for `dropout`.
 
-    pairs    the second text of each pair is to be found among all second texts of the batch; a third one is a negative
-    scores   the cosine of a pair is to be its score, from 0 to 1 (a larger scale is brought there)
-    dropout  no labels: a text is to be found again in its own vector under other dropout
+    pairs    contrastive, with in-batch negatives: the second text of a pair among all of the batch; a third is negative
+    scores   squared error between the cosine of a pair and its score, divided by `max_score`
+    dropout  SimCSE, without labels: contrastive between two passes of the same text with different dropout
     """
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
-        loss: EmbeddingLoss = "pairs"
-        pooling: Pooling = "mean"
-        scale: float = 20.0  # what cosines are multiplied by before the softmax
-        max_score: float = 1.0  # the score that means `the same`; 5 for STS-B
+        loss: EmbeddingLoss = "pairs"  # contrastive on pairs, cosine on scored pairs, or SimCSE (dropout)
+        pooling: Pooling = "mean"  # the vector of a text: the mean of its tokens, the first or the last
+        scale: float = 20.0  # factor of cosines before the softmax: 1 / temperature
+        max_score: float = 1.0  # the largest score in the data; 5 in STS-B
 
     def __init__(self, trunk: Transformer, config: Config, labels: tuple[str, ...] = ()) -> None:
         super().__init__(trunk, config, ())
         if config.loss == "dropout" and not (trunk.config.dropout or trunk.config.attention_dropout):
-            fact = "the model has no dropout, so that both readings of a text are the same"
+            fact = "the model has no dropout, so that both passes over a text are the same"
             raise RecipeError("task.loss", fact, "Add dropout=0.1")
 
     @classmethod
@@ -67,34 +67,34 @@ class SentenceEmbedding(Task):
         labels = batch.labels[:, 0]
         if self.config.loss == "scores":
             cosine = (anchor * others[:, 0]).sum(-1)
-            wanted = torch.where(labels.isnan(), cosine.detach(), labels)
-            return {"cosine": Term((cosine - wanted).square().sum(), None)}
-        # Every other text of the batch is a wrong answer; what stands for a missing item is none at all.
+            targets = torch.where(labels.isnan(), cosine.detach(), labels)
+            return {"cosine": Term((cosine - targets).square().sum(), None)}
+        # In-batch negatives: every other second text; padding items are masked.
         candidates = others.transpose(0, 1).flatten(0, 1)
-        likeness = anchor @ candidates.T * self.config.scale
+        similarity = anchor @ candidates.T * self.config.scale
         missing = labels.isnan()
-        likeness = likeness.masked_fill(missing.repeat(texts - 1), -1e30)
-        targets = torch.where(missing, -100, torch.arange(items, device=likeness.device))
-        return {"contrast": Term(F.cross_entropy(likeness, targets, reduction="sum", ignore_index=-100), None)}
+        similarity = similarity.masked_fill(missing.repeat(texts - 1), -1e30)
+        targets = torch.where(missing, -100, torch.arange(items, device=similarity.device))
+        return {"contrast": Term(F.cross_entropy(similarity, targets, reduction="sum", ignore_index=-100), None)}
 
     def preprocess(self, examples: Sequence[Example], tokenizer: Tokenizer, max_length: int) -> list[Item]:
         texts = list(dict.fromkeys(text for example in examples for text in example.texts))
         encoded = dict(zip(texts, tokenizer.encode(texts), strict=True))
-        wanted, items = self._texts_per_item(examples), []
+        count, items = self._texts_per_item(examples), []
         for number, example in enumerate(examples):
             named = example.texts * 2 if self.config.loss == "dropout" and len(example.texts) == 1 else example.texts
-            if len(named) < wanted:
+            if len(named) < count:
                 raise TextError(
-                    example.location, f"has {len(example.texts)} texts of {wanted}", "Give every row as many"
+                    example.location, f"has {len(example.texts)} texts of {count}", "Give every row as many"
                 )
-            rows = tuple(with_special_tokens(tokenizer, encoded[text][: max_length - 2]) for text in named[:wanted])
-            cut = max(max(0, len(encoded[text]) - max_length + 2) for text in named[:wanted])
+            rows = tuple(with_special_tokens(tokenizer, encoded[text][: max_length - 2]) for text in named[:count])
+            cut = max(max(0, len(encoded[text]) - max_length + 2) for text in named[:count])
             items.append(Item(rows=rows, example=number, target=self._target(example), truncated=cut))
         return items
 
     def collate(self, items: Sequence[Item], bucket: Bucket) -> Batch:
-        texts = min(len(item.rows) for item in items)  # of files with negatives and without, mixed
-        # A pair is there to be scored; `dropout` learns from its first text alone.
+        texts = min(len(item.rows) for item in items)  # files with and without negatives may be mixed
+        # With `dropout`, pairs are for evaluation, and training takes the first text only.
         rows = [item.rows[:1] * 2 if self.config.loss == "dropout" else item.rows[:texts] for item in items]
         tokens = bucket.collate([row for both in rows for row in both], bucket.batch_size * texts)
         labels = torch.full((bucket.batch_size if bucket.pad_to_multiple_of else len(items), texts), torch.nan)
@@ -110,20 +110,20 @@ class SentenceEmbedding(Task):
         return {"cosine": float(one @ other), "vectors": [vector.tolist() for vector in outputs[: len(example.texts)]]}
 
     def score(self, examples: Sequence[Example], predictions: Sequence[Any]) -> dict[str, float]:
-        """With scores, how well cosines order the pairs; without, how often the right partner is the nearest."""
+        """Rank correlation if pairs have scores, else retrieval accuracy; uniformity for single texts."""
         if all(isinstance(example.label, float) for example in examples):
-            truth = [float(example.label) for example in examples]  # type: ignore[arg-type]
-            cosines = [said["cosine"] for said in predictions]
-            return {"spearman": scores.spearman(truth, cosines), "pearson": scores.pearson(truth, cosines)}
-        anchors = np.array([said["vectors"][0] for said in predictions])
+            true = [float(example.label) for example in examples]  # type: ignore[arg-type]
+            cosines = [prediction["cosine"] for prediction in predictions]
+            return {"spearman": scores.spearman(true, cosines), "pearson": scores.pearson(true, cosines)}
+        anchors = np.array([prediction["vectors"][0] for prediction in predictions])
         if all(len(example.texts) == 1 for example in examples):
             return {"uniformity": _uniformity(anchors)}
-        partners = np.array([said["vectors"][-1 if len(said["vectors"]) < 2 else 1] for said in predictions])
+        partners = np.array([(prediction["vectors"] * 2)[1] for prediction in predictions])
         nearest = (anchors @ partners.T).argmax(-1)
         return {"accuracy": scores.accuracy(list(range(len(examples))), nearest.tolist())}
 
     def _texts_per_item(self, examples: Sequence[Example]) -> int:
-        """How many texts an item has: two, or three where every example brings a negative of its own."""
+        """The number of texts of an item: two, or three if every example has a hard negative."""
         fewest = min((len(example.texts) for example in examples), default=2)
         return 3 if fewest >= 3 and self.config.loss == "pairs" else 2
 
@@ -131,12 +131,12 @@ class SentenceEmbedding(Task):
         if self.config.loss != "scores":
             return 0.0
         if not isinstance(example.label, float):
-            raise TextError(example.location, "has no score", "Give one, or learn from task.loss=pairs")
+            raise TextError(example.location, "has no score", "Give one, or use task.loss=pairs")
         return float(example.label / self.config.max_score)
 
 
 def _uniformity(vectors: NDArray[np.float64]) -> float:
-    """How evenly vectors are spread over the sphere, the more the better. Wang and Isola 2020, section 4.1.2."""
+    """How evenly vectors are spread over the sphere; higher is better. Wang and Isola 2020, section 4.1.2."""
     some = vectors[:2048]
     squares = 2 - 2 * (some @ some.T)[np.triu_indices(len(some), 1)]
     return float(-np.log(np.exp(-2 * squares).mean())) if len(squares) else 0.0

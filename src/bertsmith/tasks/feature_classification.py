@@ -1,4 +1,4 @@
-"""Classes from features: what kind of text this is, read from the vectors of a network that stays as it is."""
+"""Text classification from features: a Bi-LSTM on the hidden states of a frozen network."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -36,23 +36,23 @@ from bertsmith.text.tokenizer import Tokenizer
 
 
 class FeatureClassification(Task):
-    """A class for each text or pair of texts, from frozen vectors through a Bi-LSTM.
+    """A class for each text or pair of texts, by a Bi-LSTM on frozen features.
 
-    Peters et al. 2018, section 4, on SST-5. Departs from the paper, whose classifier is McCann et al.'s 2017: what the
-    Bi-LSTM says of the words is pooled, and one more layer tells the class.
+    Peters et al. 2018, section 4, on SST-5. Departs from the paper, whose classifier is McCann et al.'s 2017: here the
+    Bi-LSTM's outputs are pooled, and a linear layer predicts the class.
     """
 
     trunk: Network  # type: ignore[assignment]
 
     @dataclass(frozen=True, kw_only=True)
     class Config(FeaturesConfig):
-        lstm_layers: int = 1
-        pooling: Literal["max", "mean"] = "max"  # what stands for a text: of each number its largest, or its mean
+        lstm_layers: int = 1  # layers of the Bi-LSTM
+        pooling: Literal["max", "mean"] = "max"  # pooling of the Bi-LSTM's outputs over the words
 
     def __init__(self, trunk: Network, config: Config, labels: tuple[str, ...]) -> None:
         super().__init__(trunk, config, labels)
         if len(labels) < 2:
-            raise RecipeError("task", f"there is but one class, {labels}", "Give examples of at least two")
+            raise RecipeError("task", f"there is only one class, {labels}", "Give examples of at least two")
         self.layer_selection = LayerSelection(trunk.config, config.layers)
         freeze(trunk)
         self.recurrent = BiLSTM(self.layer_selection.width, config.hidden, config.lstm_layers, config.dropout)
@@ -67,7 +67,7 @@ class FeatureClassification(Task):
         return SequenceClassification.collect_labels(examples)
 
     def train(self, mode: bool = True) -> "FeatureClassification":
-        """Whatever the rest does, the trunk stays as in use: its vectors are the same in every epoch."""
+        """The trunk stays in eval mode, so that its features are the same in every epoch."""
         super().train(mode)
         self.trunk.eval()
         return self
@@ -101,16 +101,16 @@ class FeatureClassification(Task):
         return list(self.logits(tokens))
 
     def postprocess(self, example: Example, items: Sequence[Item], outputs: Sequence[NDArray[np.float32]]) -> Any:
-        chances = np.exp(outputs[0].astype(np.float64) - outputs[0].max())
-        chances /= chances.sum()
-        named = dict(zip(self.labels, chances.tolist(), strict=True))
-        return {"label": self.labels[int(chances.argmax())], "probabilities": named}
+        probabilities = np.exp(outputs[0].astype(np.float64) - outputs[0].max())
+        probabilities /= probabilities.sum()
+        named = dict(zip(self.labels, probabilities.tolist(), strict=True))
+        return {"label": self.labels[int(probabilities.argmax())], "probabilities": named}
 
     def score(self, examples: Sequence[Example], predictions: Sequence[Any]) -> dict[str, float]:
-        right = [self.labels.index(str(example.label)) for example in examples]
-        said = [self.labels.index(prediction["label"]) for prediction in predictions]
-        figures = scores.classification_scores(right, said, len(self.labels))
-        return {"accuracy": figures.pop("accuracy"), **figures}
+        true_ids = [self.labels.index(str(example.label)) for example in examples]
+        predicted_ids = [self.labels.index(prediction["label"]) for prediction in predictions]
+        metrics = scores.classification_scores(true_ids, predicted_ids, len(self.labels))
+        return {"accuracy": metrics.pop("accuracy"), **metrics}
 
     def _target(self, example: Example) -> int:
         if example.label is None:
@@ -123,7 +123,7 @@ class FeatureClassification(Task):
 
 
 def _encode(examples: Sequence[Example], tokenizer: Tokenizer, max_length: int, letters: int) -> list[tuple[Row, int]]:
-    """Each example as a sequence, cut to the length there is, and how many tokens were cut off."""
+    """Each example as a sequence of at most `max_length` tokens, and the number of tokens cut off."""
     if letters:
         return _encode_characters(examples, tokenizer, max_length, letters)
     sides = [[example.texts[side] for example in examples if len(example.texts) > side] for side in (0, 1)]
@@ -140,7 +140,7 @@ def _encode(examples: Sequence[Example], tokenizer: Tokenizer, max_length: int, 
 def _encode_characters(
     examples: Sequence[Example], tokenizer: Tokenizer, max_length: int, letters: int
 ) -> list[tuple[Row, int]]:
-    """The same with each word spelt; a second text follows what ends the first."""
+    """The same with the characters of each word; a second text follows the end token of the first."""
     texts = iter(
         encode_with_characters(tokenizer, [text for example in examples for text in example.texts[:2]], letters)
     )

@@ -1,4 +1,4 @@
-"""Features: tags and classes read from the vectors of a network that stays as it is."""
+"""Tagging from features: a Bi-LSTM on the hidden states of a frozen network, as in ELMo."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -44,12 +44,12 @@ MIN_LAYERS: dict[Layers, int] = {
 
 @dataclass(frozen=True, kw_only=True)
 class FeaturesConfig:
-    """Which vectors are read, and the Bi-LSTM that reads them."""
+    """Which layers are the features, and the Bi-LSTM on them."""
 
-    layers: Layers | None = None  # None: the last four side by side; of a network that is no transformer the mix of all
-    hidden: int = 768  # of the Bi-LSTM, in either direction; say 384 to read the paper's 768 as both together
+    layers: Layers | None = None  # None: the last four concatenated; of ELMo the scalar mix of all
+    hidden: int = 768  # width of the Bi-LSTM in each direction; 384 if the paper's 768 means both together
     lstm_layers: int = 2  # layers of the Bi-LSTM
-    dropout: float = 0.1  # between these, and before the classifier
+    dropout: float = 0.1  # between the layers of the Bi-LSTM, and before the classifier
 
     def __post_init__(self) -> None:
         if self.hidden < 1 or self.lstm_layers < 1:
@@ -59,13 +59,13 @@ class FeaturesConfig:
 
 
 class LayerSelection(nn.Module):
-    """Of what the layers of a network say of each token, what is handed on. Devlin et al. 2018, section 5.3, table 7;
-    the mix of all of them is that of Peters et al. 2018, and alone has weights that are learnt."""
+    """The features of each token from the hidden states of all layers. Devlin et al. 2018, section 5.3, table 7; the
+    scalar mix is that of Peters et al. 2018, and the only choice with learnt weights."""
 
     def __init__(self, shape: NetworkConfig, layers: Layers | None) -> None:
         super().__init__()
-        usual: Layers = "concatenate_last_four" if isinstance(shape, TransformerConfig) else "mix"
-        self.layers: Layers = layers or usual
+        default: Layers = "concatenate_last_four" if isinstance(shape, TransformerConfig) else "mix"
+        self.layers: Layers = layers or default
         least = MIN_LAYERS.get(self.layers, 1)
         if shape.layers < least:
             fact = f"'{self.layers}' needs {least} layers, and the model has {shape.layers}"
@@ -74,7 +74,7 @@ class LayerSelection(nn.Module):
         self.width = shape.width * (4 if self.layers == "concatenate_last_four" else 1)
 
     def forward(self, states: list[Float[Tensor, "T D"]]) -> Float[Tensor, "T {self.width}"]:
-        """`states` are the embeddings first, then every layer."""
+        """From the embeddings and the hidden states of every layer."""
         if self.scalar_mix is not None:
             mixed: Tensor = self.scalar_mix(states)
             return mixed
@@ -93,28 +93,28 @@ class LayerSelection(nn.Module):
 
 
 class FeatureTagging(Task):
-    """A tag for each word, from frozen vectors through a Bi-LSTM. Devlin et al. 2018, section 5.3, table 7.
+    """A tag for each word, by a Bi-LSTM on frozen features. Devlin et al. 2018, section 5.3, table 7.
 
-    Layers as in the table's six rows, or mixed as Peters et al. 2018 have it. The trunk has no gradient and no dropout.
-    Departs from the paper: its sums of layers are weighted, and it does not say by what; here every layer counts the
-    same, but in the mix.
+    Layers as in the table's six rows, or the scalar mix of Peters et al. 2018. No gradient and no dropout in the trunk.
+    Departs from the paper: its sums of layers are weighted, without saying how; here all layers weigh the same, except
+    in the mix.
     """
 
     trunk: Network  # type: ignore[assignment]
 
     @dataclass(frozen=True, kw_only=True)
     class Config(FeaturesConfig):
-        overlap: float = 0.5  # of neighbouring windows, as a share of a window
+        overlap: float = 0.5  # overlap of the windows of a long sentence, as a share of a window
 
         def __post_init__(self) -> None:
             super().__post_init__()
             if not 0 <= self.overlap < 1:
-                raise ValueError(f"an overlap of {self.overlap} is no share. Give at least 0 and below 1")
+                raise ValueError(f"overlap is {self.overlap}. Give a share, at least 0 and below 1")
 
     def __init__(self, trunk: Network, config: Config, labels: tuple[str, ...]) -> None:
         super().__init__(trunk, config, labels)
         if len(labels) < 2:
-            raise RecipeError("task", f"there is but one tag, {labels}", "Give examples of at least two")
+            raise RecipeError("task", f"there is only one tag, {labels}", "Give examples of at least two")
         self.layer_selection = LayerSelection(trunk.config, config.layers)
         freeze(trunk)
         self.recurrent = BiLSTM(self.layer_selection.width, config.hidden, config.lstm_layers, config.dropout)
@@ -129,13 +129,13 @@ class FeatureTagging(Task):
         return TokenClassification.collect_labels(examples)
 
     def train(self, mode: bool = True) -> "FeatureTagging":
-        """Whatever the rest does, the trunk stays as in use: its vectors are the same in every epoch."""
+        """The trunk stays in eval mode, so that its features are the same in every epoch."""
         super().train(mode)
         self.trunk.eval()
         return self
 
     def features(self, tokens: Tokens) -> Float[Tensor, "T _"]:
-        """The frozen vectors, by the row of the table."""
+        """The features of each token."""
         chosen: Tensor = self.layer_selection(frozen_states(self.trunk, tokens))
         return chosen
 
@@ -172,13 +172,13 @@ class FeatureTagging(Task):
         return score_tags(examples, predictions, self.labels)
 
 
-# ----------------------------------------------------------------------- what all that read features do alike
+# ----------------------------------------------------------------------- shared with classification from features
 
 
 def freeze(trunk: Network) -> None:
-    """Nothing in the trunk learns, and nothing in it is left to chance."""
+    """No weight of the trunk is trained, and it runs without dropout."""
     if not hasattr(trunk, "hidden_states"):
-        fact = "the network does not tell what each of its layers says"
+        fact = "the network does not return the hidden states of its layers"
         raise RecipeError("task.kind", fact, "Use a network such as elmo or bert-base")
     trunk.requires_grad_(False)
     trunk.eval()
@@ -186,17 +186,17 @@ def freeze(trunk: Network) -> None:
 
 @torch.no_grad()
 def frozen_states(trunk: Network, tokens: Tokens) -> list[Float[Tensor, "T D"]]:
-    """What each layer says of each token."""
+    """The hidden states of each layer."""
     states: list[Tensor] = trunk.hidden_states(tokens)  # type: ignore[operator]
     return states
 
 
 def characters_per_word(trunk: Network) -> int:
-    """By how many letters a network reads a word; 0 where it reads none."""
+    """The characters per word of a network that reads them, else 0."""
     return int(getattr(trunk.config, "max_characters", 0))
 
 
 def shorten_bucket(bucket: Bucket, items: Sequence[Item]) -> Bucket:
-    """An LSTM takes time for every step up to the longest it may meet: a power of two keeps steps and shapes few."""
+    """A shorter maximum, since an LSTM takes time for every position: a power of two, which keeps shapes few."""
     longest = max(len(item.rows[0]) for item in items)
     return replace(bucket, max_length=min(bucket.max_length, 1 << (longest - 1).bit_length()))

@@ -1,7 +1,7 @@
-"""Findings: what there is to say about a model's predictions on labelled examples, gathered block by block.
+"""Findings: metrics, tables, samples and mistakes of a model's predictions, collected in chunks for a report.
 
 Only counts, samples and the worst mistakes are kept, so that a file of millions of rows takes no more memory than a
-short one. The result is plain JSON, from which `result.json` and the page are made.
+short one. The result is plain JSON, for `result.json` and the page.
 """
 
 from abc import ABC, abstractmethod
@@ -15,8 +15,8 @@ import numpy as np
 from bertsmith.data.labelled.examples import Example, Sentence
 from bertsmith.tasks.mistakes import Mistakes
 
-MAX_COUNTED = 200_000  # training examples whose labels are counted, evenly spread
-MAX_NAMED = 1_000  # labels whose frequency is kept, the commonest first
+MAX_COUNTED = 200_000  # training examples whose labels are counted, evenly spaced
+MAX_NAMED = 1_000  # labels whose frequency is kept, the most frequent first
 
 NAMES = {
     "f1": "F1",
@@ -34,30 +34,30 @@ NAMES = {
     "no_answer_f1": "F1, no answer",
     "has_answer_f1": "F1, with answer",
 }
-OF_ONE_CLASS = ("f1", "accuracy_f1")  # figures that are about one of two classes, and mean nothing without its name
+OF_ONE_CLASS = ("f1", "accuracy_f1")  # metrics of one of two classes, which is named with them
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prior:
-    """What could be said without reading a text: how frequent each label is in training, or the mean number."""
+    """The distribution of labels in the training data, for baselines: label counts, or the mean of numbers."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
     mean: float | None = None
-    deviation: float = 0.0  # of the numbers
+    deviation: float = 0.0  # standard deviation of the numbers
     source: str = "training"
 
     @property
     def most_frequent(self) -> str | None:
-        """The most frequent label; of equally frequent ones the first by the alphabet."""
+        """The most frequent label; ties in alphabetical order."""
         return min(self.counts, key=lambda label: (-self.counts[label], label)) if self.counts else None
 
     def to_dict(self) -> dict[str, Any]:
-        """What a model folder keeps of it."""
+        """As JSON, for a model folder."""
         return {"counts": dict(self.counts), "mean": self.mean}
 
     @classmethod
     def of(cls, examples: Sequence[Any], source: str = "training") -> "Prior":
-        """The labels of examples, counted; of very many examples every so manieth."""
+        """Count the labels of examples; of very many, evenly spaced ones."""
         counts: Counter[str] = Counter()
         numbers: list[float] = []
         for at in range(0, len(examples), max(1, len(examples) // MAX_COUNTED)):
@@ -77,9 +77,9 @@ class Prior:
 
 
 class Findings(ABC):
-    """Predictions beside what is true, as far as a report needs them."""
+    """Predictions compared with true labels, as far as a report needs them."""
 
-    kind = ""  # what kind of prediction it is; the page goes by what is there, not by this
+    kind = ""  # of predictions
 
     def __init__(self, labels: Sequence[str], prior: Prior | None, temperature: float | None = None) -> None:
         self.labels, self.prior, self.temperature = tuple(labels), prior, temperature
@@ -92,18 +92,18 @@ class Findings(ABC):
 
     @abstractmethod
     def add(self, examples: Sequence[Any], predictions: Sequence[Any]) -> None:
-        """Take in some more examples with what was predicted for them."""
+        """Add examples and their predictions."""
 
     @abstractmethod
     def metrics(self) -> dict[str, float]:
-        """The scores, by the same rules as `Task.score`; the first is the headline."""
+        """The metrics, as by `Task.score`; the first is the headline."""
 
     @abstractmethod
     def details(self) -> dict[str, Any]:
-        """What else there is to say: tables, a baseline, samples. `constant` where all predictions are alike."""
+        """Tables, a baseline, samples; `constant` if all predictions are the same."""
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as JSON can hold it."""
+        """Everything as JSON values."""
         found = {"kind": self.kind, "examples": self.examples, "metrics": self.metrics(), **self.details()}
         if self.mistakes.count:
             found |= {"mistakes": self.mistakes.to_list(), "mistake_count": self.mistakes.count}
@@ -111,10 +111,10 @@ class Findings(ABC):
 
 
 def warnings(found: Mapping[str, Any], headline: str, score: float, untrained: float | None = None) -> list[str]:
-    """What a person must not overlook: a model that always says the same, or is no better than its baseline."""
+    """Warnings for the user: constant predictions, scores not above the baseline, unknown labels."""
     lines = []
     if constant := found.get("constant"):
-        lines.append(f"the model predicts {constant}: it has learnt nothing that tells examples apart")
+        lines.append(f"the model predicts {constant}: it has learnt nothing that separates examples")
     baseline = found.get("baseline") or {}
     name = headline if headline in baseline.get("metrics", {}) else ""
     if name and not score >= 1.0 and not score > baseline["metrics"][name]:
@@ -131,7 +131,7 @@ def warnings(found: Mapping[str, Any], headline: str, score: float, untrained: f
     return lines
 
 
-def name_of(figure: str, found: Mapping[str, Any] | None = None) -> str:
-    """What the field calls a figure. By findings about two classes, also of which of them an F1 is."""
-    name, positive = NAMES.get(figure, figure.replace("_", " ")), (found or {}).get("positive")
-    return f"{name} of '{positive}'" if positive is not None and figure in OF_ONE_CLASS else name
+def name_of(key: str, found: Mapping[str, Any] | None = None) -> str:
+    """The name of a metric; with findings on two classes, an F1 is named with its class."""
+    name, positive = NAMES.get(key, key.replace("_", " ")), (found or {}).get("positive")
+    return f"{name} of '{positive}'" if positive is not None and key in OF_ONE_CLASS else name

@@ -1,4 +1,4 @@
-"""Items of many examples: made some at a time, and kept in a spool."""
+"""Items of many examples: made in chunks, and kept in a file if there are too many for memory."""
 
 import struct
 from collections.abc import Callable, Sequence
@@ -13,14 +13,13 @@ from bertsmith.data.spool import Spool
 from bertsmith.tasks.base import Item, Task
 from bertsmith.text.tokenizer import Tokenizer
 
-CHUNK = 8192  # examples that become items at a time: a tokenizer needs kilobytes for each text
+CHUNK = 8192  # examples that are tokenised at a time: the tokenizer needs kilobytes for each
 
 ITEM_HEADER = struct.Struct("<qii")  # example, tokens that were cut, rows
-ROW_HEADER = struct.Struct(
-    "<iii"
-)  # of a row: tokens, those of the first text (-1: segments are written out), letters a token
+# Of a row: tokens, tokens of the first text (-1: segments are stored), characters per token.
+ROW_HEADER = struct.Struct("<iii")
 INT64, FLOAT64, FLOAT32 = (struct.Struct(f"<{letter}") for letter in "qdf")
-ARRAY = struct.Struct("<ccB")  # kind and size of a number, and how many axes
+ARRAY = struct.Struct("<ccB")  # kind and size of the dtype, number of axes
 AXIS = struct.Struct("<i")
 
 
@@ -32,7 +31,7 @@ def make_items(
     folder: Path | None = None,
     progress: Callable[[int], object] = int,
 ) -> Sequence[Item]:
-    """The items of all examples: a list where the examples are one, else a spool in a file of the folder."""
+    """The items of all examples: a list if the examples are one, else a spool file in the folder."""
     if not isinstance(examples, Spool):
         return _make_list(task, examples, tokenizer, max_length, progress)
     found = ItemSpool(folder)
@@ -48,19 +47,19 @@ def _make_list(
 ) -> list[Item]:
     found = list[Item]()
     for start in range(0, max(1, len(examples)), CHUNK):
-        some = task.preprocess(examples[start : start + CHUNK], tokenizer, max_length)
-        found += [replace(item, example=start + item.example) for item in some] if start else some
+        chunk = task.preprocess(examples[start : start + CHUNK], tokenizer, max_length)
+        found += [replace(item, example=start + item.example) for item in chunk] if start else chunk
         progress(min(start + CHUNK, len(examples)))
     return found
 
 
 def count_truncated(items: Sequence[Item]) -> int:
-    """How many items were longer than a sequence may be."""
+    """The number of items that were cut to the maximum length."""
     return items.truncated if isinstance(items, ItemSpool) else sum(item.truncated > 0 for item in items)
 
 
 class ItemSpool(Spool[Item]):
-    """Items in a file. Notes that are no arrays or numbers are held as they are, the same ones once."""
+    """Items in a file. Notes that are not arrays or numbers stay in memory, each object once."""
 
     def __init__(self, folder: Path | None = None) -> None:
         super().__init__(self._unpack_item, folder)
@@ -80,7 +79,7 @@ class ItemSpool(Spool[Item]):
         self.append(b"".join([*parts, self._pack_value(item.target), self._pack_value(item.notes)]))
 
     def _pack_value(self, value: Any) -> bytes:
-        """A letter for the type, then the value."""
+        """A type byte, then the value."""
         value = int(value) if isinstance(value, np.integer) else value
         if isinstance(value, np.ndarray) and value.dtype.kind in "if":
             axes = b"".join(map(AXIS.pack, value.shape))
@@ -102,7 +101,7 @@ class ItemSpool(Spool[Item]):
         return b"o" + INT64.pack(len(self._objects) - 1)
 
     def _unpack_item(self, record: bytes) -> Item:
-        (example, lost, rows), at = ITEM_HEADER.unpack_from(record), ITEM_HEADER.size
+        (example, truncated, rows), at = ITEM_HEADER.unpack_from(record), ITEM_HEADER.size
         found = list[Row]()
         for _ in range(rows):
             (tokens, first, letters), at = ROW_HEADER.unpack_from(record, at), at + ROW_HEADER.size
@@ -112,17 +111,17 @@ class ItemSpool(Spool[Item]):
             else:
                 segments = np.zeros(tokens, np.int32)
                 segments[first:] = 1
-            spelt = None
+            characters = None
             if letters:
-                spelt, at = np.frombuffer(record, np.int16, tokens * letters, at), at + 2 * tokens * letters
-                spelt = spelt.reshape(tokens, letters)
-            found.append(Row(ids, segments, spelt))
+                characters, at = np.frombuffer(record, np.int16, tokens * letters, at), at + 2 * tokens * letters
+                characters = characters.reshape(tokens, letters)
+            found.append(Row(ids, segments, characters))
         target, at = self._unpack_value(record, at)
         notes, _ = self._unpack_value(record, at)
-        return Item(rows=tuple(found), example=example, target=target, notes=notes, truncated=lost)
+        return Item(rows=tuple(found), example=example, target=target, notes=notes, truncated=truncated)
 
     def _unpack_value(self, record: bytes, at: int) -> tuple[Any, int]:
-        """The value at a place, and where the next begins."""
+        """The value at an offset, and the offset of the next."""
         letter, at = record[at : at + 1], at + 1
         match letter:
             case b"n":

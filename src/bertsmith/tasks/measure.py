@@ -1,4 +1,4 @@
-"""Measuring a task on labelled examples: scores as before, and the findings that a report is made of."""
+"""Evaluation of a task on labelled examples: its metrics, and the findings for a report."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -28,7 +28,7 @@ from bertsmith.tasks.value_findings import (
 
 
 def findings_of(task: Task, prior: Prior | None = None, temperature: float | None = None) -> Findings:
-    """What is to be gathered about predictions of this task."""
+    """The kind of findings for the predictions of this task."""
     match task:
         case SequenceClassification(config=config) if config.problem == "regression":
             return RegressionFindings(prior)
@@ -56,7 +56,7 @@ def findings_of(task: Task, prior: Prior | None = None, temperature: float | Non
 
 
 class GeneratedClassFindings(ClassificationFindings):
-    """Classes that are written as words, scored as the task scores them: no class at all may have been written."""
+    """Classes that are generated as words, scored by the task; a generated text may name no class."""
 
     def __init__(self, task: TextToText, prior: Prior | None) -> None:
         super().__init__(task.labels, prior, headline=task.config.metric)
@@ -73,7 +73,7 @@ class GeneratedClassFindings(ClassificationFindings):
 
 @dataclass
 class DevEvaluator:
-    """A dev set, scored again and again while a task learns; what was found at the best and the last time is kept."""
+    """Evaluates a task on its dev set during training, and keeps the findings of the best and the latest evaluation."""
 
     task: Task
     examples: Sequence[Any]
@@ -81,23 +81,21 @@ class DevEvaluator:
     device: torch.device
     budget: int
     prior: Prior | None = None
-    best_and_latest: list[tuple[dict[str, float], Findings]] = field(
-        default_factory=list
-    )  # the best so far, and the newest
+    best_and_latest: list[tuple[dict[str, float], Findings]] = field(default_factory=list)
 
     def __call__(self) -> dict[str, float]:
-        figures, found = self._evaluate()
-        headline = next(iter(figures))
-        best = [one for one in self.best_and_latest if not one[0][headline] < figures[headline]][:1]
-        self.best_and_latest = [*best, (figures, found)]
-        return dict(figures)
+        metrics, found = self._evaluate()
+        headline = next(iter(metrics))
+        best = [one for one in self.best_and_latest if not one[0][headline] < metrics[headline]][:1]
+        self.best_and_latest = [*best, (metrics, found)]
+        return dict(metrics)
 
     def metric_name(self, key: str) -> str:
         """The name of a metric; an F1 of two classes is named with its class."""
         return name_of(key, {"positive": self.best_and_latest[-1][1].positive} if self.best_and_latest else None)
 
     def findings(self, metrics: dict[str, float]) -> dict[str, Any]:
-        """What was found when these figures were measured; measured again where that was before an interruption."""
+        """The findings that belong to these metrics; evaluated again if the run was resumed since."""
         for known, found in self.best_and_latest:
             if known.items() <= metrics.items():
                 return found.to_dict()
@@ -105,15 +103,13 @@ class DevEvaluator:
         return self._evaluate()[1].to_dict()
 
     def _evaluate(self) -> tuple[dict[str, float], Findings]:
-        how: dict[str, Any] = {"device": self.device, "budget": self.budget, "detailed": True}
-        predictions = predict(self.task, self.examples, self.items, **how)
-        figures = self.task.score(self.examples, predictions)
+        options: dict[str, Any] = {"device": self.device, "budget": self.budget, "detailed": True}
+        predictions = predict(self.task, self.examples, self.items, **options)
+        metrics = self.task.score(self.examples, predictions)
         if isinstance(self.task, TextToText) and self.task.config.translation:
-            figures["loss"] = self.task.loss(self.items, self.device, self.budget)
+            metrics["loss"] = self.task.loss(self.items, self.device, self.budget)
         found = findings_of(self.task, self.prior)
         found.add(self.examples, predictions)
-        if isinstance(
-            found, RegressionFindings
-        ):  # errors are in the units of the numbers, and no part of the task's own scores
-            figures |= {name: one for name, one in found.metrics().items() if name not in figures}
-        return figures, found
+        if isinstance(found, RegressionFindings):  # adds MAE and RMSE, in the unit of the numbers
+            metrics |= {name: one for name, one in found.metrics().items() if name not in metrics}
+        return metrics, found

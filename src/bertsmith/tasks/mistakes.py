@@ -1,4 +1,4 @@
-"""What a report keeps of a stream of predictions: the most confident mistakes, and an even sample of everything."""
+"""What a report keeps of a stream of predictions: the most confident mistakes, and an even sample of the rest."""
 
 import heapq
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Mistakes:
-    """The mistakes that a model was surest of, the surest first; ties in the order of the file."""
+    """The most confident mistakes, in order of confidence; ties in the order of the file."""
 
     def __init__(self, limit: int = MAX_MISTAKES) -> None:
         self.limit, self.count = limit, 0
@@ -20,7 +20,7 @@ class Mistakes:
     def add(
         self, confidence: float, location: str, texts: Sequence[str], true: str, predicted: str, **more: Any
     ) -> None:
-        """Count a mistake, and keep it if it is among the surest."""
+        """Count a mistake, and keep it if it is among the most confident."""
         self.count += 1
         if len(self._heap) == self.limit and confidence <= self._heap[0][0]:
             return
@@ -34,7 +34,7 @@ class Mistakes:
 
 
 class Sample(Generic[T]):
-    """At most so many of a stream, evenly spread: when it is full, every other one goes, and so on."""
+    """At most `limit` elements of a stream, evenly spaced: when it is full, every second one is dropped."""
 
     def __init__(self, limit: int) -> None:
         self.limit, self.count, self.step = limit, 0, 1
@@ -49,5 +49,5 @@ class Sample(Generic[T]):
 
 
 def clip_text(text: str) -> str:
-    """A text that a page has room for."""
+    """The beginning of a text, for a page."""
     return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"

@@ -23,14 +23,14 @@ from bertsmith.text.tokenizer import Tokenizer
 
 
 class MultipleChoice(Task):
-    """One number for each ending, and a softmax over them. Devlin et al. 2018, section 4.4."""
+    """A score for each ending, and a softmax over them. Devlin et al. 2018, section 4.4."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
         pass
 
     def __init__(self, trunk: Transformer, config: Config, labels: tuple[str, ...]) -> None:
-        super().__init__(trunk, config, labels)  # the numbers of the endings; none: as many as an example has
+        super().__init__(trunk, config, labels)  # numbers of the endings; none: by example
         self.pooler = make_pooler(trunk.config)
         self.classifier = Classifier(trunk.config.width, 1, trunk.config.dropout)
 
@@ -78,15 +78,15 @@ class MultipleChoice(Task):
 
     def postprocess(self, example: Example, items: Sequence[Item], outputs: Sequence[NDArray[np.float32]]) -> Any:
         logits = np.array(outputs, np.float64)
-        chances = np.exp(logits - logits.max())
+        exponentials = np.exp(logits - logits.max())
         best = int(logits.argmax())
         labels = self.labels or self.collect_labels([example])
-        named = dict(zip(labels, (chances / chances.sum()).tolist(), strict=True))
+        named = dict(zip(labels, (exponentials / exponentials.sum()).tolist(), strict=True))
         return {"label": labels[best], "ending": example.texts[1 + best], "probabilities": named}
 
     def score(self, examples: Sequence[Example], predictions: Sequence[Any]) -> dict[str, float]:
         gold = [str(example.label) for example in examples]
-        return {"accuracy": scores.accuracy(gold, [said["label"] for said in predictions])}
+        return {"accuracy": scores.accuracy(gold, [prediction["label"] for prediction in predictions])}
 
     def _logits(self, tokens: Tokens) -> Tensor:
         starts = first_positions(tokens.bounds, len(tokens.ids))

@@ -1,4 +1,4 @@
-"""PEFT's names: what it calls a task, its heads and the matrices that LoRA adapts, after transformers' own."""
+"""PEFT's names of tasks, heads and LoRA matrices, which follow transformers' names."""
 
 from bertsmith.errors import RecipeError
 from bertsmith.models.hf import convert
@@ -12,10 +12,9 @@ from bertsmith.tasks.multiple_choice import MultipleChoice
 from bertsmith.tasks.question_answering import QuestionAnswering
 from bertsmith.tasks.tagging import TokenClassification
 
-PREFIX = "base_model.model."  # before every name of a weight
+PREFIX = "base_model.model."  # of every weight's name
 CLASSIFIER = "classifier"  # the module that PEFT always saves; in some classes the pooler is a part of it
-# What a task is in transformers and in PEFT, which knows no choosing; and what it makes of "QUESTION_ANS" forgets which
-# text is the second.
+# The tasks in transformers and in PEFT, which has no multiple choice, and whose "QUESTION_ANS" drops token_type_ids.
 TASK_TYPES: dict[type[Task], tuple[str, str | None]] = {
     QuestionAnswering: ("answer", None),
     MultipleChoice: ("choose", None),
@@ -26,16 +25,16 @@ TASK_TYPES: dict[type[Task], tuple[str, str | None]] = {
 
 
 def transformers_class(task: Task) -> str:
-    """Transformers' class for a task, after which PEFT names all weights."""
+    """transformers' class for a task, whose names of weights PEFT takes over."""
     classes, (kind, _) = layout_of(task.trunk.config).architectures, TASK_TYPES.get(type(task), ("", None))
     if kind not in classes:
-        fact = f"transformers has no class for {type(task).__name__} with this network, and LoRA so no names"
+        fact = f"transformers has no class for {type(task).__name__} with this network, so LoRA has no names"
         raise RecipeError("adapt.kind", fact, "Use 'full' or 'frozen'")
     return classes[kind]
 
 
 def head_names(task: Task) -> frozenset[str]:
-    """The heads of a task."""
+    """The names of a task's heads."""
     return frozenset(name.partition(".")[0] for name in task.state_dict()) - {"trunk"}
 
 
@@ -47,13 +46,13 @@ def head_weight_names(task: Task) -> dict[str, str]:
 
 
 def module_to_save(name: str, dialect: HFLayout) -> str:
-    """What PEFT is told to save for a weight of a head: the module that has it. Of a classifier it saves the whole."""
+    """The entry of PEFT's `modules_to_save` for a head's weight: its module; for a classifier, the whole of it."""
     module = name.removeprefix(PREFIX).removeprefix(dialect.prefix).rpartition(".")[0]
     return CLASSIFIER if module.startswith(CLASSIFIER) else module
 
 
 def supported_targets(task: Task) -> list[str]:
-    """The targets whose weights the network's folder has a name for: the parts of a matrix, or the whole."""
+    """The targets that are separate weights in the network's folder: query, key and value, or qkv."""
     return [name for name, (path, _, parts) in lora.TARGETS.items() if len(_transformers_names(task, path)) == parts]
 
 
@@ -64,17 +63,17 @@ def target_module(task: Task, layer: int, target: str) -> str:
 
 
 def lora_weight_names(task: Task, layer: int, target: str) -> tuple[str, str]:
-    """PEFT's names of the two thin matrices of a target."""
+    """PEFT's names of the two low-rank matrices of a target."""
     adapted = PREFIX + target_module(task, layer, target)
     return f"{adapted}.lora_A.weight", f"{adapted}.lora_B.weight"
 
 
 def _transformers_names(task: Task, path: str) -> tuple[str, ...]:
-    """Transformers' names of a layer's matrix: one, or one for each of its parts."""
+    """transformers' names of a layer's matrix: one, or one for each part of it."""
     theirs = layout_of(task.trunk.config).layer[f"trunk.layers.{{n}}.{path}"]
     return (theirs,) if isinstance(theirs, str) else theirs
 
 
 def _full_name(task: Task, name: str) -> str:
-    """A name as transformers' class for this task has it."""
+    """A weight's full name in transformers' class for this task."""
     return layout_of(task.trunk.config).full_name(name, transformers_class(task))

@@ -22,23 +22,23 @@ from bertsmith.objectives.base import Term
 from bertsmith.tasks.base import Bucket, Item, Task, count_tokens, with_special_tokens
 from bertsmith.text.tokenizer import Tokenizer
 
-MASKED_SCORE = -1e30  # the score of a place that is not there
+MASKED_SCORE = -1e30  # of padding
 
 
 class QuestionAnswering(Task):
-    """The first and the last token of the answer, each chosen among all. Devlin et al. 2018, sections 4.2 and 4.3.
+    """A softmax over the start and the end token of the answer. Devlin et al. 2018, sections 4.2 and 4.3.
 
-    A long passage is read in windows that overlap. Where a window holds no answer, [CLS] is the answer; a question
-    whose best answer is not better than that by the threshold has none.
+    A long context is split into overlapping windows. In a window without the answer, [CLS] is the target; a question
+    has no answer if the score of [CLS] exceeds that of the best span by more than `null_threshold`.
     """
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
-        max_question_length: int = 64  # tokens of a question at most
-        overlap: int = 128  # tokens that neighbouring windows share
-        max_answer_length: int = 30  # tokens of an answer at most
-        n_best: int = 20  # beginnings and ends that are tried with each other
-        null_threshold: float | None = None  # how much better an answer must be than none; None: there always is one
+        max_question_length: int = 64  # longest question, in tokens
+        overlap: int = 128  # tokens that neighbouring windows share (run_qa: doc_stride)
+        max_answer_length: int = 30  # longest answer, in tokens
+        n_best: int = 20  # best start and end positions that are combined
+        null_threshold: float | None = None  # margin of [CLS] above which there is no answer; None: always answer
 
     def __init__(self, trunk: Transformer, config: Config, labels: tuple[str, ...] = ()) -> None:
         super().__init__(trunk, config, ())
@@ -58,26 +58,26 @@ class QuestionAnswering(Task):
 
     def preprocess(self, examples: Sequence[Question], tokenizer: Tokenizer, max_length: int) -> list[Item]:
         questions = tokenizer.encode([example.question for example in examples])
-        once = list(dict.fromkeys(example.context for example in examples))  # many questions share a passage
+        once = list(dict.fromkeys(example.context for example in examples))  # many questions share a context
         passages = dict(zip(once, tokenizer.encode_with_offsets(once), strict=True))
         items = []
         for number, (example, question) in enumerate(zip(examples, questions, strict=True)):
             question = question[: self.config.max_question_length]
-            ids, places = passages[example.context]
+            ids, pairs = passages[example.context]
             room = max_length - len(question) - 2 - tokenizer.separator_count
             step = room - self.config.overlap
             if step < 1:
                 fact = f"windows of {room} tokens cannot share {self.config.overlap}"
                 raise RecipeError("task.overlap", fact, "Lower it, or raise data.max_length")
-            marked = np.array(places, np.int64).reshape(-1, 2)
-            held = _answer_tokens(example, marked)
+            offsets = np.array(pairs, np.int64).reshape(-1, 2)
+            answer = _answer_tokens(example, offsets)
             for begin in range(0, max(1, len(ids) - room + step), step):
                 end = min(begin + room, len(ids))
                 row = with_special_tokens(tokenizer, question, ids[begin:end])
-                # Where the passage's first token stands in the row.
+                # The position of the context's first token in the row.
                 shift = len(tokenizer.template.before) + len(question) + tokenizer.separator_count
-                target = _target(held, begin, end, shift)
-                items.append(Item(rows=(row,), example=number, target=target, notes=(shift, marked[begin:end])))
+                target = _target(answer, begin, end, shift)
+                items.append(Item(rows=(row,), example=number, target=target, notes=(shift, offsets[begin:end])))
         return items
 
     def collate(self, items: Sequence[Item], bucket: Bucket) -> Batch:
@@ -94,59 +94,58 @@ class QuestionAnswering(Task):
     def postprocess(self, example: Question, items: Sequence[Item], outputs: Sequence[NDArray[np.float32]]) -> Any:
         best, text, begin, none = -np.inf, "", -1, np.inf
         for item, scores in zip(items, outputs, strict=True):
-            shift, places = item.notes
+            shift, offsets = item.notes
             none = min(none, float(scores[0].sum()))
-            found = _best_span(scores[shift : shift + len(places)], self.config.n_best, self.config.max_answer_length)
+            found = _best_span(scores[shift : shift + len(offsets)], self.config.n_best, self.config.max_answer_length)
             if found is not None and found[0] > best:
                 best, first, last = found
-                begin = int(places[first, 0])
-                text = example.context[begin : _include_accents(example.context, int(places[last, 1]))]
+                begin = int(offsets[first, 0])
+                text = example.context[begin : _include_accents(example.context, int(offsets[last, 1]))]
         gap = none - best if text else 0.0
-        said = {"id": example.name, "answer": text, "start": begin, "score": best if text else none}
+        prediction = {"id": example.name, "answer": text, "start": begin, "score": best if text else none}
         if self.config.null_threshold is not None and gap > self.config.null_threshold:
-            said |= {"answer": "", "start": -1}
-        return said | {"best": text, "none": gap}  # the best there is, and how much better it is to give none
+            prediction |= {"answer": "", "start": -1}
+        return prediction | {"best": text, "none": gap}  # the best span, and the margin of no answer over it
 
     def score(self, examples: Sequence[Question], predictions: Sequence[Any]) -> dict[str, float]:
         known = {
-            example.name: (tuple(answer.text for answer in example.answers), said)
-            for example, said in zip(examples, predictions, strict=True)
+            example.name: (tuple(answer.text for answer in example.answers), prediction)
+            for example, prediction in zip(examples, predictions, strict=True)
             if example.answers is not None
         }
         gold = {name: answers for name, (answers, _) in known.items()}
-        figures = squad_scores(gold, {name: said["answer"] for name, (_, said) in known.items()})
-        figures = {"f1": figures.pop("f1"), **figures}
+        metrics = squad_scores(gold, {name: made["answer"] for name, (_, made) in known.items()})
+        metrics = {"f1": metrics.pop("f1"), **metrics}
         if not all(gold.values()):
-            candidates = {name: said["best"] for name, (_, said) in known.items()}
-            threshold, best = best_threshold(
-                gold, candidates, {name: said["none"] for name, (_, said) in known.items()}
-            )
-            figures |= {"best_f1": best, "best_threshold": threshold}
-        return figures
+            candidates = {name: made["best"] for name, (_, made) in known.items()}
+            margins = {name: made["none"] for name, (_, made) in known.items()}
+            threshold, best = best_threshold(gold, candidates, margins)
+            metrics |= {"best_f1": best, "best_threshold": threshold}
+        return metrics
 
 
 def _to_padded(scores: Float[Tensor, "T 2"], tokens: Tokens) -> Float[Tensor, "B L 2"]:
-    """Flat scores as one row for each sequence, so that a softmax can run over each."""
+    """Flat scores as one padded row per sequence, for the softmax."""
     rows = tokens.bounds.shape[0] - 1
-    places = torch.arange(scores.shape[0], device=scores.device, dtype=tokens.bounds.dtype)
-    owners = torch.searchsorted(tokens.bounds[1:], places, right=True)
+    positions = torch.arange(scores.shape[0], device=scores.device, dtype=tokens.bounds.dtype)
+    owners = torch.searchsorted(tokens.bounds[1:], positions, right=True)
     flat = scores.new_full((rows * tokens.max_length, 2), MASKED_SCORE)
     flat = flat.index_put((owners * tokens.max_length + tokens.positions,), scores)
     return flat.view(rows, tokens.max_length, 2)
 
 
 def _answer_tokens(example: Question, offsets: NDArray[np.int64]) -> tuple[int, ...] | None:
-    """The first and last token of the answer in the passage; none where it has none, None where nobody has said."""
+    """The first and last token of the answer in the context; () if there is no answer, None without a label."""
     if not example.answers:
         return None if example.answers is None else ()
     begin = example.answers[0].start
     end = begin + len(example.answers[0].text)
-    inside = np.flatnonzero((offsets[:, 1] > begin) & (offsets[:, 0] < end))  # blanks at its ends are no token's
+    inside = np.flatnonzero((offsets[:, 1] > begin) & (offsets[:, 0] < end))  # blanks at its ends belong to no token
     return (int(inside[0]), int(inside[-1])) if len(inside) else ()
 
 
 def _target(answer: tuple[int, ...] | None, begin: int, end: int, shift: int) -> tuple[int, int]:
-    """The same in the row of a window; [CLS] where it does not hold the whole answer."""
+    """The answer's positions in the row of a window; [CLS] if the window does not hold the whole answer."""
     if answer is None:
         return -100, -100
     if answer and begin <= answer[0] and answer[1] < end:
@@ -155,15 +154,15 @@ def _target(answer: tuple[int, ...] | None, begin: int, end: int, shift: int) ->
 
 
 def _include_accents(passage: str, end: int) -> int:
-    """Behind the accents that belong to the last letter: a tokenizer that drops them ends before them."""
+    """The end after combining accents of the last letter, which a tokenizer may drop."""
     while end < len(passage) and unicodedata.combining(passage[end]):
         end += 1
     return end
 
 
 def _best_span(scores: NDArray[np.float32], count: int, max_length: int) -> tuple[float, int, int] | None:
-    """The score, the first and the last token of the best answer among the best beginnings and ends."""
-    for tried in (count, len(scores)):  # where none of the best go together, all are tried
+    """The score, first and last token of the best span among the best starts and ends."""
+    for tried in (count, len(scores)):  # all of them, if no two of the best form a span
         starts, ends = _top_k(scores[:, 0], tried), _top_k(scores[:, 1], tried)
         spans = ends - starts[:, None]
         sums = scores[starts, 0][:, None] + scores[ends, 1]
@@ -175,7 +174,7 @@ def _best_span(scores: NDArray[np.float32], count: int, max_length: int) -> tupl
 
 
 def _top_k(scores: NDArray[np.float32], count: int) -> NDArray[np.int64]:
-    """Where the best scores are."""
+    """Positions of the best scores."""
     if len(scores) <= count:
         return np.arange(len(scores))
     return np.asarray(np.argpartition(-scores, count)[:count])

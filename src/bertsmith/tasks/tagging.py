@@ -23,24 +23,24 @@ from bertsmith.text.tokenizer import Tokenizer
 
 
 class TokenClassification(Task):
-    """A tag for each word, read off its first piece. Devlin et al. 2018, section 5.3.
+    """A tag for each word, predicted at its first token. Devlin et al. 2018, section 5.3.
 
-    A sentence longer than the model is read in windows that overlap; each word is learnt and tagged once, in the window
-    where it stands farthest from an edge. Nothing is cut off.
+    A sentence longer than the model is split into overlapping windows; each word is trained and predicted once, in the
+    window where it is farthest from an edge. Nothing is cut off.
     """
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
-        overlap: float = 0.5  # of neighbouring windows, as a share of a window
+        overlap: float = 0.5  # overlap of the windows of a long sentence, as a share of a window
 
         def __post_init__(self) -> None:
             if not 0 <= self.overlap < 1:
-                raise ValueError(f"an overlap of {self.overlap} is no share. Give at least 0 and below 1")
+                raise ValueError(f"overlap is {self.overlap}. Give a share, at least 0 and below 1")
 
     def __init__(self, trunk: Transformer, config: Config, labels: tuple[str, ...]) -> None:
         super().__init__(trunk, config, labels)
         if len(labels) < 2:
-            raise RecipeError("task", f"there is but one tag, {labels}", "Give examples of at least two")
+            raise RecipeError("task", f"there is only one tag, {labels}", "Give examples of at least two")
         self.pooler = make_pooler(trunk.config, whole_text=False)
         self.classifier = Classifier(trunk.config.width, len(labels), trunk.config.dropout)
 
@@ -79,7 +79,7 @@ class TokenClassification(Task):
         return score_tags(examples, predictions, self.labels)
 
 
-# ------------------------------------------------------------------------------- what every tagger does alike
+# ------------------------------------------------------------------------- shared with tagging from features
 
 
 def make_windows(
@@ -90,9 +90,9 @@ def make_windows(
     overlap: float,
     letters: int = 0,
 ) -> list[Item]:
-    """Sentences as items: a target for each token, and in the notes where words begin and which they are.
+    """Sentences as items: a target for each token; notes are the positions of first tokens, and their words.
 
-    With `letters`, each is spelt by so many, too.
+    With `letters`, the rows also have that many characters per word.
     """
     items = []
     for number, (example, (ids, owners, spelling)) in enumerate(
@@ -101,20 +101,20 @@ def make_windows(
         words, firsts = np.unique(np.array(owners, np.int64), return_index=True)
         tags = _tag_ids(example, labels)
         for begin, end, owned in _windows(len(ids), firsts, max_length - 2, overlap):
-            places = firsts[owned] - begin + (1 if letters else len(tokenizer.template.before))  # after [CLS]
+            positions = firsts[owned] - begin + (1 if letters else len(tokenizer.template.before))  # after [CLS]
             row = with_special_tokens(tokenizer, ids[begin:end])
             if spelling is not None:
                 row = with_characters(tokenizer, ids[begin:end], spelling[begin:end])
             target = np.full(len(row), -100)
-            target[places] = -100 if tags is None else tags[words[owned]]
-            items.append(Item(rows=(row,), example=number, target=target, notes=(places, words[owned])))
+            target[positions] = -100 if tags is None else tags[words[owned]]
+            items.append(Item(rows=(row,), example=number, target=target, notes=(positions, words[owned])))
     return items
 
 
 def _encode(
     examples: Sequence[Sentence], tokenizer: Tokenizer, letters: int
 ) -> list[tuple[list[int], list[int], NDArray[np.int16] | None]]:
-    """The pieces of each sentence, the word that each belongs to, and how it is spelt where anyone wants to know."""
+    """The tokens of each sentence, the word of each token, and its characters if `letters`."""
     words = [example.words for example in examples]
     if letters:
         return [
@@ -136,11 +136,11 @@ def decode_tags(
     example: Sentence, items: Sequence[Item], outputs: Sequence[NDArray[np.float32]], labels: tuple[str, ...]
 ) -> Any:
     """The words of a sentence and their likeliest tags."""
-    missing = "O" if "O" in labels else labels[0]  # for a word that has no pieces at all
+    missing = "O" if "O" in labels else labels[0]  # for a word without tokens
     tags = [missing] * len(example.words)
     for item, logits in zip(items, outputs, strict=True):
-        places, words = item.notes
-        for word, best in zip(words, logits[places].argmax(-1), strict=True):
+        positions, words = item.notes
+        for word, best in zip(words, logits[positions].argmax(-1), strict=True):
             tags[word] = labels[best]
     return {"words": list(example.words), "tags": tags}
 
@@ -148,21 +148,22 @@ def decode_tags(
 def tag_probabilities(
     example: Sentence, items: Sequence[Item], outputs: Sequence[NDArray[np.float32]]
 ) -> list[float | None]:
-    """How probable the likeliest tag of each word is; None for a word without pieces."""
+    """The probability of each word's predicted tag; None for a word without tokens."""
     found: list[float | None] = [None] * len(example.words)
     for item, logits in zip(items, outputs, strict=True):
-        places, words = item.notes
-        raised = logits[places].astype(np.float64)
-        raised = np.exp(raised - raised.max(-1, keepdims=True, initial=-np.inf))
-        for word, chance in zip(words, (1 / raised.sum(-1)).tolist(), strict=True):
-            found[word] = chance
+        positions, words = item.notes
+        shifted = logits[positions].astype(np.float64)
+        exponentials = np.exp(shifted - shifted.max(-1, keepdims=True, initial=-np.inf))
+        for word, probability in zip(words, (1 / exponentials.sum(-1)).tolist(), strict=True):
+            found[word] = probability
     return found
 
 
 def score_tags(examples: Sequence[Sentence], predictions: Sequence[Any], labels: tuple[str, ...]) -> dict[str, float]:
-    """By entities where tags are of the kind B- and I-, by words where they are not."""
-    known = [(one.tags, said["tags"]) for one, said in zip(examples, predictions, strict=True) if one.tags is not None]
-    found = entity_scores([gold for gold, _ in known], [guessed for _, guessed in known])
+    """Entity-level F1 for B- and I- tags, else accuracy of words."""
+    pairs = zip(examples, predictions, strict=True)
+    known = [(example.tags, prediction["tags"]) for example, prediction in pairs if example.tags is not None]
+    found = entity_scores([gold for gold, _ in known], [predicted for _, predicted in known])
     if not any(label[:2] in ("B-", "I-") for label in labels):
         return {"accuracy": found.accuracy}
     return {"f1": found.f1, "precision": found.precision, "recall": found.recall, "accuracy": found.accuracy}
@@ -180,11 +181,11 @@ def _tag_ids(example: Sentence, labels: tuple[str, ...]) -> NDArray[np.int64] | 
 def _windows(
     pieces: int, firsts: NDArray[np.int64], max_length: int, overlap: float
 ) -> list[tuple[int, int, NDArray[np.int64]]]:
-    """Stretches of at most `room` pieces, and which words each is to tag: those farthest from its edges."""
+    """Windows of at most `max_length` tokens, each with the words that are farthest from an edge in it."""
     step = max(1, max_length - int(overlap * max_length))
     begins = np.arange(0, max(1, pieces - max_length + step), step)
     ends = np.minimum(begins + max_length, pieces)
-    # At the sentence's own ends there is nothing to miss.
+    # At the ends of the sentence no context is missing.
     left = np.where(begins[:, None] == 0, pieces, firsts - begins[:, None])
     right = np.where(ends[:, None] == pieces, pieces, ends[:, None] - 1 - firsts)
     owner = np.minimum(left, right).argmax(0)

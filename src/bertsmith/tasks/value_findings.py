@@ -1,4 +1,4 @@
-"""Findings about numbers, vectors, answers and written texts."""
+"""Findings on numbers, sentence embeddings, answers and generated texts."""
 
 import math
 from array import array
@@ -15,14 +15,14 @@ from bertsmith.metrics.squad import question_scores, token_f1
 from bertsmith.tasks.findings import Findings, Prior
 from bertsmith.tasks.mistakes import Sample
 
-MAX_POINTS = 600  # of a scatter plot
-MAX_PAIRS = 20_000  # pairs among which the right partner is looked for
+MAX_POINTS = 600  # in a scatter plot
+MAX_PAIRS = 20_000  # pairs that are searched for the right partner
 ANSWER_LENGTHS = ((1, 1, "1 word"), (2, 3, "2 or 3 words"), (4, 7, "4 to 7 words"), (8, math.inf, "8 words or more"))
 Score = Callable[[Sequence[Any], Sequence[Any]], dict[str, float]]
 
 
 class RegressionFindings(Findings):
-    """A number for each example. All numbers are kept, 16 bytes an example: ranks need them all."""
+    """Regression. All numbers are kept, 16 bytes per example, since rank correlation needs them all."""
 
     kind = "numbers"
 
@@ -30,23 +30,26 @@ class RegressionFindings(Findings):
         super().__init__((), prior)
         self.true, self.predicted, self.missing = array("d"), array("d"), 0
         self.points: Sample[tuple[float, float]] = Sample(MAX_POINTS)
-        self.same_scale = same_scale  # whether both are on one scale, so that their difference means something
-        self._score, self._kept = score, (list[Any](), list[Any]())  # of models that may write no number at all
+        self.same_scale = same_scale  # whether predictions and labels have the same unit
+        self._score, self._kept = (
+            score,
+            (list[Any](), list[Any]()),
+        )  # for models that may generate text that is no number
 
     def add(self, examples: Sequence[Example], predictions: Sequence[Any]) -> None:
         largest = max((abs(float(one.label)) for one in examples), default=1.0)  # type: ignore[arg-type]
-        for example, said in zip(examples, predictions, strict=True):
-            gold, number = float(example.label), said["number"] if self.same_scale else said["cosine"]  # type: ignore[arg-type]
+        for example, prediction in zip(examples, predictions, strict=True):
+            gold, number = float(example.label), prediction["number" if self.same_scale else "cosine"]  # type: ignore[arg-type]
             if self._score is not None:
                 self._kept[0].append(replace(example, texts=()))
-                self._kept[1].append(said)
+                self._kept[1].append(prediction)
             if number is None:
                 self.missing += 1
                 continue
             self.true.append(gold)
             self.predicted.append(number)
             self.points.add((gold, number))
-            # A cosine is no score, but both have an upper end: how far each is from its own.
+            # A cosine has another unit than a score: both are compared as a share of their maximum.
             gap = abs(number - gold) if self.same_scale else abs(number - gold / max(1.0, largest))
             self.mistakes.add(gap, example.location, example.texts, f"{gold:.4g}", f"{number:.4g}")
         self.examples += len(examples)
@@ -70,7 +73,7 @@ class RegressionFindings(Findings):
             figures = {**regression_errors(true, np.full_like(true, mean)), "spearman": 0.0, "pearson": 0.0}
             found["baseline"] = {"name": f"always predicting {mean:.4g}, the mean of {source}", "metrics": figures}
         elif len(true):
-            found["baseline"] = {"name": "vectors that say nothing", "metrics": {"spearman": 0.0}}
+            found["baseline"] = {"name": "vectors without information", "metrics": {"spearman": 0.0}}
         if len(true) > 1 and np.ptp(predicted) < 0.01 * np.ptp(true) and np.ptp(true) > 0 and self.same_scale:
             found["constant"] = f"about {predicted.mean():.4g} for all {self.examples:,} examples"
         if self.missing:
@@ -79,7 +82,7 @@ class RegressionFindings(Findings):
 
 
 def regression_errors(true: NDArray[np.float64], predicted: NDArray[np.float64]) -> dict[str, float]:
-    """Mean absolute error, and the root of the mean squared error."""
+    """Mean absolute error (MAE) and root mean squared error (RMSE)."""
     if not len(true):
         return {"mae": 0.0, "rmse": 0.0}
     gaps = predicted - true
@@ -87,7 +90,7 @@ def regression_errors(true: NDArray[np.float64], predicted: NDArray[np.float64])
 
 
 class RetrievalFindings(Findings):
-    """Vectors of pairs: how often the nearest second text is the right one."""
+    """Retrieval: how often the nearest second text is the right one, by cosine."""
 
     kind = "partners"
 
@@ -98,10 +101,10 @@ class RetrievalFindings(Findings):
         self.vectors: list[list[NDArray[np.float32]]] = []
 
     def add(self, examples: Sequence[Example], predictions: Sequence[Any]) -> None:
-        for example, said in zip(examples, predictions, strict=True):
+        for example, prediction in zip(examples, predictions, strict=True):
             if len(self.kept) < MAX_PAIRS:
                 self.kept.append(example)
-                self.vectors.append([np.array(vector, np.float32) for vector in said["vectors"][:2]])
+                self.vectors.append([np.array(vector, np.float32) for vector in prediction["vectors"][:2]])
         self.examples += len(examples)
 
     def metrics(self) -> dict[str, float]:
@@ -127,18 +130,18 @@ class RetrievalFindings(Findings):
         return found
 
     def _nearest(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """For each first text the number of the nearest second one, and its cosine; a block at a time."""
+        """For each first text the index of the nearest second one, and its cosine; in chunks."""
         anchors, partners = (np.stack([pair[side] for pair in self.vectors]) for side in (0, 1))
         found, cosines = [], []
         for begin in range(0, len(anchors), 512):
-            alike = anchors[begin : begin + 512] @ partners.T
-            found.append(alike.argmax(-1))
-            cosines.append(alike.max(-1))
+            similarity = anchors[begin : begin + 512] @ partners.T
+            found.append(similarity.argmax(-1))
+            cosines.append(similarity.max(-1))
         return np.concatenate(found), np.concatenate(cosines)
 
 
 class SimilarityFindings(Findings):
-    """Vectors of pairs, with scores or without: what the first rows have decides."""
+    """Pairs of sentence embeddings: regression if the first examples have scores, else retrieval."""
 
     kind = "pairs"
 
@@ -164,7 +167,7 @@ class SimilarityFindings(Findings):
 
 
 class QuestionAnsweringFindings(Findings):
-    """Answers to questions. Kept are answers and predictions, and no passages."""
+    """Extractive question answering. Answers and predictions are kept, contexts are not."""
 
     kind = "answers"
 
@@ -175,16 +178,16 @@ class QuestionAnsweringFindings(Findings):
         self.predictions: list[Any] = []
 
     def add(self, examples: Sequence[Question], predictions: Sequence[Any]) -> None:
-        for example, said in zip(examples, predictions, strict=True):
+        for example, prediction in zip(examples, predictions, strict=True):
             if example.answers is None:
                 continue
             self.kept.append(replace(example, question="", context=""))
-            self.predictions.append(said)
+            self.predictions.append(prediction)
             texts = [answer.text for answer in example.answers] or [""]
-            if not any(token_f1(text, said["answer"]) for text in texts):
-                true, guess = texts[0] or "(no answer)", said["answer"] or "(no answer)"
-                self.mistakes.add(said.get("score", 0.0), example.location, [example.question, example.context],
-                                  true, guess)  # fmt: skip
+            if not any(token_f1(text, prediction["answer"]) for text in texts):
+                true, predicted = texts[0] or "(no answer)", prediction["answer"] or "(no answer)"
+                shown = [example.question, example.context]
+                self.mistakes.add(prediction.get("score", 0.0), example.location, shown, true, predicted)
         self.examples = len(self.kept)
 
     def metrics(self) -> dict[str, float]:
@@ -192,14 +195,13 @@ class QuestionAnsweringFindings(Findings):
 
     def details(self) -> dict[str, Any]:
         gold = {one.name: tuple(answer.text for answer in one.answers or ()) for one in self.kept}
-        marks = question_scores(
-            gold, {one.name: said["answer"] for one, said in zip(self.kept, self.predictions, strict=True)}
-        )
+        answers = {one.name: made["answer"] for one, made in zip(self.kept, self.predictions, strict=True)}
+        scored = question_scores(gold, answers)
         groups: dict[str, list[tuple[float, float]]] = {}
         for name, texts in gold.items():
             words = len(texts[0].split()) if texts else 0
             group = next((label for low, high, label in ANSWER_LENGTHS if low <= words <= high), "no answer")
-            groups.setdefault(group, []).append(marks[name])
+            groups.setdefault(group, []).append(scored[name])
         names = [label for *_, label in ANSWER_LENGTHS] + ["no answer"]
         rows = [
             {"name": name, "exact": _mean(one for one, _ in found), "f1": _mean(one for _, one in found),
@@ -212,7 +214,7 @@ class QuestionAnsweringFindings(Findings):
         details["baseline"] = {"name": "always predicting that there is no answer", "metrics": figures}
         if (
             len(self.predictions) > 1
-            and len({said["answer"] for said in self.predictions}) == 1
+            and len({made["answer"] for made in self.predictions}) == 1
             and len(set(gold.values())) > 1
         ):
             answer = self.predictions[0]["answer"]
@@ -221,7 +223,7 @@ class QuestionAnsweringFindings(Findings):
 
 
 class TextFindings(Findings):
-    """Written texts beside those that people wrote."""
+    """Generated texts compared with reference texts."""
 
     kind = "texts"
 
@@ -232,20 +234,22 @@ class TextFindings(Findings):
         self.predictions: list[Any] = []
 
     def add(self, examples: Sequence[Example], predictions: Sequence[Any]) -> None:
-        for example, said in zip(examples, predictions, strict=True):
+        for example, prediction in zip(examples, predictions, strict=True):
             self.kept.append(replace(example, texts=()))
-            self.predictions.append(said)
-            shared = token_f1(str(example.label), said["text"])
-            if shared < 1:
-                self.mistakes.add(1 - shared, example.location, example.texts, str(example.label), said["text"])
+            self.predictions.append(prediction)
+            f1, true = token_f1(str(example.label), prediction["text"]), str(example.label)
+            if f1 < 1:
+                self.mistakes.add(1 - f1, example.location, example.texts, true, prediction["text"])
         self.examples = len(self.kept)
 
     def metrics(self) -> dict[str, float]:
         return self.score(self.kept, self.predictions)
 
     def details(self) -> dict[str, Any]:
-        alike = len({said["text"] for said in self.predictions}) == 1 and len({one.label for one in self.kept}) > 1
-        return {"constant": f"'{self.predictions[0]['text'][:80]}' for all {self.examples:,} examples"} if alike else {}
+        texts, labels = {made["text"] for made in self.predictions}, {one.label for one in self.kept}
+        if len(texts) != 1 or len(labels) < 2:
+            return {}
+        return {"constant": f"'{self.predictions[0]['text'][:80]}' for all {self.examples:,} examples"}
 
 
 def _mean(values: Any) -> float:

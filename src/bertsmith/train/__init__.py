@@ -1,6 +1,6 @@
-"""The loop and what makes it trustworthy.
+"""Training.
 
-`trainer` is the loop; `optimizers`, `schedules` and `clock` say how the weights move and when it ends; `evaluate`
-measures; `graphs` plays recorded steps on a GPU; `checkpoint`, `lock`, `signals` and `log` are why a killed run ends
-exactly as if it had never been killed. `vectors` is a loop of its own, for word vectors.
+`trainer` is the loop, of which `update` is one step: `forward`, backward, `optimizers`, or a replay from `cuda_graphs`;
+`schedules` and `clock` set the learning rate and the end; `evaluate` measures. By `checkpoint`, `lock`, `signals` and
+`log` a killed run resumes exactly. `word2vec` is a separate loop, for word vectors.
 """

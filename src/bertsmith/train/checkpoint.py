@@ -1,8 +1,8 @@
-"""Checkpoints: all that the next step depends on, in a folder that is whole or not there.
+"""Checkpoints: the whole state of a run, in a folder that is complete or does not exist.
 
 A checkpoint is `step-000000100/`: safetensors files, `state.json`, and a `MANIFEST.json` with the size and
 SHA-256 of each. It is written under a temporary name, synced, and renamed; it is never changed afterwards.
-Which one is the newest is computed from the names and the hashes, and stored nowhere.
+The newest one is found by names and hashes; no file points to it.
 """
 
 import hashlib
@@ -23,9 +23,9 @@ from bertsmith.errors import FolderError, RunError
 from bertsmith.files import Digest
 
 FORMAT, VERSION = "bertsmith-checkpoint", 2
-OLDER = (1,)  # versions whose names of weights and settings are others
+OLDER = (1,)  # versions with other names of weights and settings
 MANIFEST, STATE = "MANIFEST.json", "state.json"
-TEMPORARY = ".temporary-"  # what is so named is half written or half removed
+TEMPORARY = ".temporary-"  # prefix of folders that are half written or half removed
 
 _UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError)
 _DTYPES = {
@@ -44,7 +44,7 @@ _TYPES = {name: dtype for dtype, name in _DTYPES.items()}
 
 
 class OlderVersionError(FolderError):
-    """A whole checkpoint of an earlier format: not damaged, so it is not stepped over."""
+    """A checkpoint of an older format: it is not damaged, so it is refused and not skipped."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Checkpoint:
 
 
 def save(folder: Path, checkpoint: Checkpoint, *, keep: int = 2) -> Path:
-    """Put a checkpoint in the folder, whole or not at all, and remove all but the newest `keep`."""
+    """Write a checkpoint atomically, and remove all but the newest `keep`."""
     final = folder / f"step-{checkpoint.step:09d}"
     with files.explain_os_errors(final, _size(checkpoint)):
         if not folder.exists():
@@ -75,7 +75,7 @@ def save(folder: Path, checkpoint: Checkpoint, *, keep: int = 2) -> Path:
 
 
 def load_newest(folder: Path) -> tuple[Checkpoint, list[str]] | None:
-    """The newest checkpoint that verifies, and a line for each broken one that was stepped over."""
+    """The newest checkpoint that verifies, and a line for each damaged one that was skipped."""
     broken: list[str] = []
     for _, path in _list_newest_first(folder):
         try:
@@ -85,7 +85,7 @@ def load_newest(folder: Path) -> tuple[Checkpoint, list[str]] | None:
         except FolderError as error:
             broken.append(str(error))
     if broken:
-        remedy = "Remove the folder to begin anew"
+        remedy = "Remove the folder to start again"
         raise FolderError(folder, f"no checkpoint in it is whole ({'; '.join(broken)})", remedy)
     return None
 
@@ -109,25 +109,27 @@ def _write(final: Path, checkpoint: Checkpoint) -> None:
                 digests[writer.path.name] = writer.close()
         digests[STATE] = files.write(temporary / STATE, _json(checkpoint.state))
         files.write(temporary / MANIFEST, _manifest(checkpoint.step, digests))
-        if final.exists():  # and is broken, or there were no need to write
+        if final.exists():  # damaged, since a whole one is not written again
             _remove(final)
         files.publish(temporary, final)
     except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
         if isinstance(error, RunError) and error.__cause__ is not None:
-            raise error.__cause__ from None  # `save` tells it anew, with what the whole checkpoint needs
+            raise error.__cause__ from None  # `save` explains it, with the size of the whole checkpoint
         raise
 
 
 def _read(path: Path) -> Checkpoint:
-    """The checkpoint in a folder. No byte of a file is used before its hash is known to be right."""
+    """The checkpoint in a folder. No byte of a file is used before its hash is verified."""
     try:
         manifest = (path / MANIFEST).read_bytes()
         digests = {name: Digest(**entry) for name, entry in json.loads(manifest)["files"].items()}
         step = int(path.name.removeprefix("step-"))
         if manifest in [_manifest(step, digests, version) for version in OLDER]:
             fact = f"was written by an older bertsmith (this one reads version {VERSION} of its format)"
-            raise OlderVersionError(path, fact, "Go on with the version that wrote it, or begin anew in another folder")
+            raise OlderVersionError(
+                path, fact, "Resume with the version that wrote it, or start again in another folder"
+            )
         if manifest != _manifest(step, digests) or any(Path(name).name != name for name in digests):
             raise FolderError(path, f"{MANIFEST} is damaged, or of another checkpoint or version")
         verified = {name: _verified(path, name, digest) for name, digest in digests.items()}
@@ -139,7 +141,7 @@ def _read(path: Path) -> Checkpoint:
 
 
 def _verified(path: Path, name: str, digest: Digest) -> Tensor:
-    """The bytes of a file that is what the manifest says."""
+    """The bytes of a file, verified by the size and hash in the manifest."""
     if (size := (path / name).stat().st_size) != digest.size:
         raise FolderError(path, f"{name} has {size:,} bytes and should have {digest.size:,}")
     data = torch.empty(size, dtype=torch.uint8)
@@ -162,7 +164,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def _remove(path: Path) -> None:
-    """Remove a checkpoint so that no kill in between leaves a part of it under its own name."""
+    """Remove a checkpoint by renaming it first, so that a kill leaves no partial checkpoint under its name."""
     doomed = path.with_name(f"{TEMPORARY}old-{path.name}")
     path.replace(doomed)
     shutil.rmtree(doomed)
@@ -175,7 +177,7 @@ def _list_newest_first(folder: Path) -> list[tuple[int, Path]]:
 
 
 def _manifest(step: int, digests: Mapping[str, Digest], version: int = VERSION) -> bytes:
-    """The manifest's one possible text, so that any changed bit in it shows."""
+    """The manifest in a canonical form, so that any changed bit is detected."""
     listed = {name: asdict(digest) for name, digest in digests.items()}
     return _json({"format": FORMAT, "version": version, "step": step, "files": listed})
 
@@ -185,9 +187,9 @@ def _json(value: Any) -> bytes:
 
 
 def _safetensors(tensors: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]:
-    """A safetensors file piece by piece, so that a save holds no second copy of the model."""
+    """A safetensors file in pieces, so that saving needs no second copy of the model."""
     header, end = {}, 0
-    # The widest numbers first, so that every tensor begins at a multiple of its own width.
+    # The widest dtypes first, so that every tensor is aligned.
     ordered = sorted(tensors.items(), key=lambda item: -item[1].element_size())
     for name, tensor in ordered:
         begin, end = end, end + tensor.nbytes
@@ -206,7 +208,7 @@ def _safetensors(tensors: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]:
 
 
 def _tensors(data: Tensor) -> dict[str, Tensor]:
-    """The tensors in a safetensors file, all of them views of the bytes that were verified."""
+    """The tensors in a safetensors file, as views of the verified bytes."""
     begin = 8 + int.from_bytes(data[:8].numpy().tobytes(), "little")
     header = json.loads(data[8:begin].numpy().tobytes())
     named = {}
@@ -217,5 +219,5 @@ def _tensors(data: Tensor) -> dict[str, Tensor]:
 
 
 def _size(checkpoint: Checkpoint) -> int:
-    """About how much room a checkpoint takes."""
+    """The size of a checkpoint in bytes, about."""
     return sum(tensor.nbytes for tensors in checkpoint.tensors.values() for tensor in tensors.values())

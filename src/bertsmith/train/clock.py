@@ -1,5 +1,6 @@
 """How far along a run is, from 0 to 1: by steps, by epochs, or by wall-clock time."""
 
+import math
 import re
 import time
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 def parse_duration(duration: str) -> float:
-    """A duration as people write it: 90s, 10m, 1h30m, 2d."""
+    """The seconds of a duration such as 90s, 10m, 1h30m or 2d."""
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*([smhd])", duration)
     if not parts or re.sub(r"\d+(?:\.\d+)?\s*[smhd]\s*", "", duration):
         raise ValueError(f"'{duration}' is not a duration. Write 90s, 10m, 1h30m or 2d")
@@ -16,7 +17,7 @@ def parse_duration(duration: str) -> float:
 
 
 def format_duration(duration: float) -> str:
-    """A duration as people say it: 9 s, 4 min 05 s, 2 h 10 min."""
+    """A duration in seconds as text: 9 s, 4 min 05 s, 2 h 10 min."""
     whole = round(duration)
     if whole < 60:
         return f"{whole} s"
@@ -27,7 +28,7 @@ def format_duration(duration: float) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Extent:
-    """How long a run is to be: exactly one of the three is given."""
+    """The length of a run, in one of three units."""
 
     steps: int | None = None
     epochs: float | None = None
@@ -36,31 +37,36 @@ class Extent:
 
 @dataclass(frozen=True, kw_only=True)
 class WallBudget:
-    """The time of a whole command by the clock on the wall: what comes before and after training is part of it."""
+    """The wall-clock time of a whole command, with the work before and after training."""
 
-    started: float  # by time.monotonic(), when the command was given
-    budget: float  # seconds, over all commands that go on with the same run
-    reserve: float = 0.0  # seconds that are known to be needed after training
+    started: float  # by time.monotonic(), when the command started
+    budget: float  # seconds, over all commands that resume the same run
+    reserve: float = 0.0  # seconds that are needed after training
 
     def remaining(self, spent: float) -> float:
-        """Seconds until all must be over, of a run on which earlier commands have spent some."""
+        """Seconds that are left, when earlier commands have spent some."""
         return self.budget - spent - (time.monotonic() - self.started)
 
 
-class Clock:
-    """Measures a run against its extent. The schedule follows the share, so it fits any kind of extent.
+def crossed_mark(before: float, now: float, times: int) -> bool:
+    """Whether one of `times` evenly spaced marks lies between two fractions of a run. The end is no mark."""
+    return now < 1 and math.floor(now * times) > math.floor(before * times)
 
-    With a wall, the end is a moment, and not a time of training: whatever took longer before, trains shorter.
+
+class Clock:
+    """The progress of a run, which the learning rate schedule follows, in any unit of its length.
+
+    With a wall budget the end is a moment: if preparation took longer, training is shorter.
     """
 
     def __init__(
         self, extent: Extent, training_seconds: float = 0.0, wall: WallBudget | None = None, total_seconds: float = 0.0
     ) -> None:
         self.extent, self.wall = extent, wall
-        self.reserve = 0.0 if wall is None else wall.reserve  # seconds to keep for what comes after; may be corrected
-        self.finished = False  # a run that has ended stays ended, however little its last command took
-        self._earlier_training_seconds = training_seconds  # seconds that earlier starts of this run have used
-        self._earlier_total_seconds = total_seconds  # seconds that earlier commands took in all
+        self.reserve = 0.0 if wall is None else wall.reserve  # seconds after the last step; may be corrected
+        self.finished = False  # a finished run stays finished, even if time is left
+        self._earlier_training_seconds = training_seconds  # of earlier starts of this run
+        self._earlier_total_seconds = total_seconds  # of earlier commands
         self._started: float | None = None
         self._progress = 0.0
 
@@ -74,11 +80,11 @@ class Clock:
 
     @property
     def total_seconds(self) -> float:
-        """Seconds that all commands of this run have taken so far, with what was not training."""
+        """Seconds of all commands of this run so far, training and everything else."""
         return self._earlier_total_seconds + (0.0 if self.wall is None else time.monotonic() - self.wall.started)
 
     def progress(self, step: int, epoch: float) -> float:
-        """The part of the run that is done, 1 when it is over."""
+        """The fraction of the run that is done, 1 at its end."""
         if self.wall is not None:
             return self._wall_progress(self.wall)
         if self.extent.steps is not None:
@@ -89,13 +95,11 @@ class Clock:
         return min(1.0, self.training_seconds / self.extent.budget)
 
     def remaining(self, progress: float) -> float | None:
-        """Seconds to go, once there is something to judge by."""
+        """Estimated seconds to the end; None before any progress."""
         return self.training_seconds * (1 - progress) / progress if progress > 0 and self.training_seconds > 0 else None
 
     def _wall_progress(self, wall: WallBudget) -> float:
         used, left = self.training_seconds, wall.remaining(self._earlier_total_seconds) - self.reserve
         now = 1.0 if self.finished or left <= 0 else used / (used + left)
-        self._progress = max(
-            self._progress, now
-        )  # a larger reserve may bring the end nearer, and a smaller one not back
+        self._progress = max(self._progress, now)  # a smaller reserve must not turn the schedule back
         return self._progress

@@ -1,7 +1,7 @@
 """CUDA graphs of training steps: a small step is mostly kernel launches, so they are captured once and replayed.
 
-A step over a small batch keeps an H200 busy for two milliseconds and a Python interpreter for twenty. A CUDA graph
-records what the device did for one shape of batch and plays it again; the host only copies the next batch into place.
+A step over a small batch takes an H200 two milliseconds and the Python interpreter twenty. A CUDA graph records the
+kernels for one shape of batch and replays them; the host only copies the next batch into the graph's input.
 """
 
 from collections.abc import Callable
@@ -14,23 +14,23 @@ from torch import Tensor
 from bertsmith.data.batch import Batch, Tokens
 from bertsmith.nn.cuda_graph import capture
 
-Step = Callable[[Batch, dict[str, Tensor]], Tensor]  # a batch and its counts, both on the device, to figures
+Step = Callable[[Batch, dict[str, Tensor]], Tensor]  # batch, counts -> losses, norm
 
 
 @dataclass(frozen=True)
 class _CapturedStep:
     graph: Any
-    batch: Batch  # the place that every batch of this shape is copied into
+    batch: Batch  # the input buffer, into which every batch of this shape is copied
     counts: dict[str, Tensor]
     metrics: Tensor
 
 
 class CudaGraphs:
-    """A step that is recorded for each shape of batch when the shape comes a second time.
+    """A step that is captured for each shape of batch when the shape comes a second time.
 
-    The first time it simply runs: that is a step like any other, and it lets every library set itself up, which must
-    not happen during a recording. Recording computes nothing; a played step gives the same numbers as one that ran,
-    dropout included, since the device's random numbers are seeded anew before each.
+    The first time it simply runs, by which libraries allocate their workspaces: that must not happen during capture.
+    Capturing computes nothing. A replayed step gives the same numbers as one that runs, dropout included, since the
+    device's random generator is seeded before each.
     """
 
     def __init__(self, step: Step, device: torch.device) -> None:
@@ -42,36 +42,36 @@ class CudaGraphs:
 
     def __call__(self, batch: Batch) -> Tensor:
         shape = _shape(batch)
-        recording = self._captured.get(shape)
-        if recording is None and shape not in self._seen_shapes:
+        captured = self._captured.get(shape)
+        if captured is None and shape not in self._seen_shapes:
             self._seen_shapes.add(shape)
             return self._run(batch)
-        if recording is None:
-            recording = self._capture(batch)
-            self._captured[shape] = recording
-        _copy(batch, recording.batch)
-        for name, count in recording.counts.items():
+        if captured is None:
+            captured = self._capture(batch)
+            self._captured[shape] = captured
+        _copy(batch, captured.batch)
+        for name, count in captured.counts.items():
             count.fill_(batch.counts[name])
-        recording.graph.replay()
-        return recording.metrics.clone()  # the next step writes over them
+        captured.graph.replay()
+        return captured.metrics.clone()  # the next replay overwrites them
 
     def _run(self, batch: Batch) -> Tensor:
-        """Aside, on the stream that recordings use, so that memory is taken from the same place."""
+        """Run on the stream of the captures, so that memory comes from the same pool."""
         moved, counts = self._to_device(batch)
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
-            figures = self._step(moved, counts)
+            metrics = self._step(moved, counts)
         torch.cuda.current_stream().wait_stream(self._stream)
-        return figures
+        return metrics
 
     def _capture(self, batch: Batch) -> _CapturedStep:
         moved, counts = self._to_device(batch)
         torch.cuda.synchronize()
-        torch.cuda.empty_cache()  # a recording has memory of its own, and cannot ask for what others keep
+        torch.cuda.empty_cache()  # a capture has a separate memory pool, and cannot reuse cached memory
         graph = torch.cuda.CUDAGraph()
         with capture(graph, pool=self._pool, stream=self._stream):
-            figures = self._step(moved, counts)
-        return _CapturedStep(graph, moved, counts, figures)
+            metrics = self._step(moved, counts)
+        return _CapturedStep(graph, moved, counts, metrics)
 
     def _to_device(self, batch: Batch) -> tuple[Batch, dict[str, Tensor]]:
         counts = {

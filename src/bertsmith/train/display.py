@@ -1,4 +1,4 @@
-"""What a person sees of a run: a calm bar on a terminal, plain lines everywhere else."""
+"""The console display of a run: a progress bar on a terminal, plain lines everywhere else."""
 
 import os
 import sys
@@ -21,19 +21,19 @@ from bertsmith.train.clock import format_duration
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Where a run stands."""
+    """The progress and the newest metrics of a run."""
 
     step: int
-    fraction: float  # of the run that lies behind, 0 to 1
+    fraction: float  # of the run that is done, 0 to 1
     loss: float
-    learning_rate: float  # the learning rate
+    learning_rate: float
     tokens_per_second: float
-    mfu: float | None = None  # share of the device's arithmetic that is used, where known
+    mfu: float | None = None  # model FLOPs utilisation: the share of the device's peak FLOP/s
     seconds_left: float | None = None
 
     @property
     def facts(self) -> list[str]:
-        """All but the share and the time, in words."""
+        """Step, loss, learning rate and speed, as text."""
         facts = [f"step {self.step:,}", f"loss {self.loss:.3f}", f"lr {self.learning_rate:.1e}"]
         facts += [f"{_abbreviate(self.tokens_per_second)} tokens/s"]
         return facts if self.mfu is None else [*facts, f"MFU {self.mfu:.1%}"]
@@ -44,14 +44,14 @@ class Progress:
 
 
 class Display:
-    """Shows a run while it goes on. Showing never harms the run: an output that breaks is given up."""
+    """Shows a run on the console. An output that fails is given up, and never stops the run."""
 
     def __init__(
         self,
         title: str = "training",
         *,
-        terminal: bool | None = None,  # by default, what the stream is
-        stream: Any = None,  # anything that text can be written to; by default, the standard output
+        terminal: bool | None = None,  # by default, whether the stream is one
+        stream: Any = None,  # a text stream; by default, the standard output
         interval: float = 10.0,  # seconds between two plain lines
     ) -> None:
         stream = sys.stdout if stream is None else stream
@@ -63,24 +63,24 @@ class Display:
         self._next = 0.0
 
     def update(self, progress: Progress) -> None:
-        """Take note of where the run stands, and show it when it is time."""
+        """Take the newest progress, and show it if the interval has passed."""
         self._latest = progress
         if time.monotonic() >= self._next:
             self._show(progress)
 
     def say(self, text: str) -> None:
-        """A line of its own; on a terminal it stands above the bar."""
-        self._safely(lambda form: form.say(text))
+        """Print a line; on a terminal, above the bar."""
+        self._safely(lambda view: view.say(text))
 
     def show_validation(self, text: str) -> None:
-        """The newest validation; on a terminal it stays below the bar."""
-        self._safely(lambda form: form.show_validation(text))
+        """Show the newest validation; on a terminal, below the bar."""
+        self._safely(lambda view: view.show_validation(text))
 
     def close(self) -> None:
-        """Show where the run ended, and leave it there."""
+        """Show the final progress."""
         if self._latest is not None and self._latest is not self._shown:
             self._show(self._latest)
-        self._safely(lambda form: form.close())
+        self._safely(lambda view: view.close())
         self._view = None
 
     def __enter__(self) -> "Display":
@@ -94,21 +94,21 @@ class Display:
     def _show(self, progress: Progress) -> None:
         self._next = time.monotonic() + self._interval
         self._shown = progress
-        self._safely(lambda form: form.show(progress))
+        self._safely(lambda view: view.show(progress))
 
     def _safely(self, act: "Callable[[_View], None]") -> None:
         if self._view is None:
             return
         try:
             act(self._view)
-        except (OSError, ValueError):  # a closed terminal, a broken pipe, a letter the output does not know
-            form, self._view = self._view, None
+        except (OSError, ValueError):  # a closed terminal, a broken pipe, a character that the encoding lacks
+            view, self._view = self._view, None
             with suppress(OSError, ValueError):
-                form.close()
+                view.close()
 
 
 class _View(Protocol):
-    """A way of showing."""
+    """Terminal or plain lines."""
 
     def show(self, progress: Progress) -> None: ...
     def say(self, text: str) -> None: ...
@@ -117,7 +117,7 @@ class _View(Protocol):
 
 
 class _Lines:
-    """One line at a time, for files, pipes and the logs of clusters."""
+    """One line at a time, for files, pipes and logs of clusters."""
 
     def __init__(self, title: str, stream: Any) -> None:
         self.title, self.stream = title, stream
@@ -138,14 +138,14 @@ class _Lines:
 
 
 class _Console(Console):
-    """rich's console, which ends the whole program when its pipe breaks. A run goes on."""
+    """rich's console, which would end the program when its pipe breaks; here the run continues."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
 
 class _Bar:
-    """A bar with the figures below it, redrawn in place. No thread draws it: a loader may fork."""
+    """A bar with metrics below it, redrawn in place; without a thread, since a data loader may fork."""
 
     def __init__(self, title: str, stream: Any) -> None:
         self.title, self.validation = title, ""
@@ -193,7 +193,7 @@ def _is_terminal(stream: Any) -> bool:
 
 
 def _abbreviate(number: float) -> str:
-    """A large number in few letters: 950, 12.3k, 1.25M."""
+    """A large number, abbreviated: 950, 12.3k, 1.25M."""
     if number < 1_000:
         return f"{number:.0f}"
     if number < 1_000_000:

@@ -1,4 +1,4 @@
-"""The machine a run finds itself on: its device, the precision that suits it, and how fast it could be."""
+"""The hardware of a run: its device, the precision that suits it, and its peak FLOP/s."""
 
 import ctypes
 import os
@@ -11,14 +11,11 @@ import torch
 
 from bertsmith.errors import RunError
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = (
-    -1,
-    -3,
-)  # free bytes at the end that are given back; bytes from which on a map is their own
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # options of glibc's mallopt
 
 
 def select_device(requested: str) -> torch.device:
-    """The device asked for; `auto` takes a GPU where there is one."""
+    """The requested device; `auto` takes a GPU if there is one."""
     if requested == "cuda" and not torch.cuda.is_available():
         raise RunError("train.device", "there is no CUDA device here", "Use train.device=cpu, or auto")
     if requested == "auto":
@@ -27,31 +24,31 @@ def select_device(requested: str) -> torch.device:
 
 
 def select_precision(requested: str, device: torch.device) -> torch.dtype:
-    """bfloat16 where the matrix units do it faster: on GPUs, and on processors with AMX."""
+    """The requested precision; `auto` is bfloat16 if matrix units make it faster: on GPUs, and on CPUs with AMX."""
     if requested == "auto":
         fast = device.type == "cuda" or torch.cpu._is_amx_tile_supported()
         requested = "bfloat16" if fast else "float32"
     if requested == "float32":
         return torch.float32
-    # A processor without units for it goes a slower way to the same numbers, and torch tells so in a page of addresses.
+    # A CPU without such units takes a slower kernel for the same result, of which torch warns at length.
     warnings.filterwarnings("ignore", message="mkldnn_matmul failed")
     return torch.bfloat16
 
 
 def keep_freed_memory() -> None:
-    """Have what is freed stay with this process, on Linux's C library: what a step frees, the next one asks for again.
+    """Make glibc keep freed memory in this process, since each step allocates what the last one freed.
 
-    Else scores of a batch, tens of megabytes, are given back to the system and begged from it page by page at every
-    use: ten thousand page faults in a tiny BERT's step. It is so from then on, for the whole process.
+    Otherwise the attention scores of a batch, tens of megabytes, go back to the system, and return page by page: ten
+    thousand page faults in a step of a tiny BERT. The setting holds for the whole process from then on.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if platform.system() == "Linux" else None
-    if mallopt is not None:  # other C libraries have none
+    if mallopt is not None:  # other C libraries do not have it
         mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
         mallopt(M_MMAP_THRESHOLD, 2**30)
 
 
 def peak_flops(device: torch.device, dtype: torch.dtype) -> float:
-    """FLOP/s of one large matrix product, measured now: the ceiling that utilisation is a share of."""
+    """FLOP/s of one large matrix product, measured now: the peak for the model FLOPs utilisation (MFU)."""
     size = 8192 if device.type == "cuda" else 1024
     left, right = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
     best = float("inf")
@@ -65,14 +62,14 @@ def peak_flops(device: torch.device, dtype: torch.dtype) -> float:
 
 
 def training_flops(device: torch.device) -> float:
-    """About how many FLOP/s a training step will reach here: a share of the peak, as seen on such machines."""
+    """The FLOP/s that training will reach, about: a share of the peak, as measured on such devices."""
     if device.type == "cuda":
         return 0.4 * peak_flops(device, torch.bfloat16)
     return 0.5 * peak_flops(device, torch.float32)
 
 
 def describe(device: torch.device) -> dict[str, str]:
-    """What a reader of a result wants to know about where it was made."""
+    """The device and versions that a result was made with."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
     return {
         "device": name,

@@ -11,12 +11,12 @@ from bertsmith.errors import RunError
 from bertsmith.files import check_not_foreign, explain_os_errors
 
 NAME = ".lock"
-RUN_FILES = (NAME, "recipe.toml", "log.jsonl", "failure.txt")  # a folder with one of these is a run's
+RUN_FILES = (NAME, "recipe.toml", "log.jsonl", "failure.txt")  # a folder with one of these belongs to a run
 RUN_FOLDERS = ("model", "generator", "checkpoints", "tensorboard", "adapter")  # folders that a run writes over
 
 
 class Lock:
-    """Holds a folder for one run. The system lets go of it when the process ends, however it ends."""
+    """Holds a folder for one run. The system releases it when the process ends, however it ends."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -41,12 +41,12 @@ class Lock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._file >= 0:
-            with suppress(OSError):  # what matters is that the lock is given back
+            with suppress(OSError):  # releasing the lock is what matters
                 os.ftruncate(self._file, 0)
         self.release()
 
     def release(self) -> None:
-        """Close the file. When nobody else has it open, that gives the lock back."""
+        """Close the file, which releases the lock once no other process has it open."""
         _held_locks.discard(self)
         file, self._file = self._file, -1
         if file >= 0:

@@ -1,4 +1,4 @@
-"""The log of a run: one JSON record a line, and TensorBoard's curves where it is installed."""
+"""The log of a run: one JSON record per line, and TensorBoard's curves if it is installed."""
 
 import json
 import math
@@ -15,10 +15,10 @@ NAME = "log.jsonl"
 
 
 class Log:
-    """Grows by a record at a time: {"kind": "step" | "validation" | "note", "step": 7, ...}.
+    """Appends records: {"kind": "step" | "validation" | "untrained" | "note", "step": 7, ...}.
 
-    A record is with the system as soon as it is written, and on the disk after `sync`.
-    What is not a number is written as "nan", "inf" or "-inf": the file stays JSON, and `float` reads both.
+    A record survives the death of the process once it is written, and that of the machine after `sync`. Numbers that
+    are not finite are written as "nan", "inf" or "-inf": the file stays JSON, and `float` reads both.
     """
 
     def __init__(self, folder: Path, *, tensorboard: bool = True) -> None:
@@ -28,18 +28,18 @@ class Log:
         self._tensorboard: Any = None
 
     def write(self, record: Mapping[str, Any], *, scalars: bool = True) -> None:
-        """Add a record; and its numbers to the curves, which for a GPU that waits takes long."""
+        """Append a record; with `scalars`, also its numbers to TensorBoard's curves, which is slow."""
         if self._file < 0:
-            self.rewind(math.inf)  # opens the file; no line may be added to a torn one
+            self.rewind(math.inf)  # opens the file, and removes a torn last line
         data = (json.dumps(_to_json(record), ensure_ascii=False, allow_nan=False) + "\n").encode()
-        while data:  # a disk may take less than it was given
+        while data:  # a disk may accept only a part
             with files.explain_os_errors(self.path, len(data)):
                 data = data[os.write(self._file, data) :]
         if scalars and "step" in record:
             self._add_scalars(record)
 
     def sync(self) -> None:
-        """Put all that was written on the disk. Comes before a checkpoint: the log is never behind one."""
+        """Flush to disk. Called before a checkpoint is written, so that the log always covers it."""
         with files.explain_os_errors(self.path):
             if self._file >= 0:
                 os.fsync(self._file)
@@ -47,10 +47,10 @@ class Log:
                 self._tensorboard.flush()
 
     def rewind(self, step: int | float, *, every_step: bool = False) -> str:
-        """Forget all after this step: a resumed run's log then equals an undisturbed one's.
+        """Remove all records after this step, so that the log of a resumed run equals an uninterrupted one's.
 
-        Returns a line for the user where lines before it are damaged and left out, else nothing; `every`: whether
-        each step has a record, so that a missing one is damage, too.
+        Returns a line for the user if earlier records are damaged and left out, else an empty one. `every_step`: each
+        step has a record, so that a missing one counts as damage.
         """
         self.close()
         damage = ""
@@ -61,9 +61,9 @@ class Log:
             kept = b"".join(lines)
             damage = _damage(self.path, old, lines, step if every_step else 0)
             if kept != old:
-                beside = self.path.with_name(NAME + ".writing")
-                files.write(beside, kept)
-                beside.replace(self.path)
+                temporary = self.path.with_name(NAME + ".writing")
+                files.write(temporary, kept)
+                temporary.replace(self.path)
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
             self._file = os.open(self.path, flags, 0o666)
         files.sync_folder(self.path.parent)
@@ -71,12 +71,12 @@ class Log:
 
     def close(self) -> None:
         file, self._file = self._file, -1
-        curves, self._tensorboard = self._tensorboard, None
+        tensorboard, self._tensorboard = self._tensorboard, None
         if file >= 0:
             os.close(file)
-        if curves is not None:
+        if tensorboard is not None:
             with files.explain_os_errors(self.path):
-                curves.close()
+                tensorboard.close()
 
     def __enter__(self) -> "Log":
         return self
@@ -87,7 +87,7 @@ class Log:
         self.close()
 
     def _add_scalars(self, record: Mapping[str, Any]) -> None:
-        """Add the record's numbers to the curves."""
+        """Add the record's numbers to TensorBoard's curves."""
         if self._use_tensorboard and self._tensorboard is None:
             self._tensorboard = _summary_writer(self.path.parent / "tensorboard", record["step"])
             self._use_tensorboard = self._tensorboard is not None
@@ -98,7 +98,7 @@ class Log:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """All records of a log. A torn last line, left by a kill, is not one."""
+    """All records of a log, without a torn last line that a kill left."""
     try:
         lines = path.read_bytes().splitlines(keepends=True)
     except OSError as error:
@@ -112,7 +112,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def has_steps(path: Path) -> bool:
-    """Whether a log holds a record of a step; none where there is no log."""
+    """Whether a log has the record of a step; False if there is no log."""
     try:
         return any((_parse(line) or {}).get("kind") == "step" for line in path.read_bytes().splitlines(keepends=True))
     except OSError:
@@ -122,35 +122,35 @@ def has_steps(path: Path) -> bool:
 def _lines_until(data: bytes, step: int | float) -> list[bytes]:
     """The whole lines up to a step; a record without a step belongs to the one before it.
 
-    One record whose number is damaged must not cut off those that follow it: the end is sought from behind.
+    The search runs from the end, so that one damaged step number does not cut off the records after it.
     """
     found = [(line, record) for line in data.splitlines(keepends=True) if (record := _parse(line)) is not None]
     steps = [_step(record) for _, record in found]
-    last = max((place for place, one in enumerate(steps) if one is not None and one <= step), default=-1)
-    later = (place for place, one in enumerate(steps) if place > last and one is not None)
+    last = max((index for index, one in enumerate(steps) if one is not None and one <= step), default=-1)
+    later = (index for index, one in enumerate(steps) if index > last and one is not None)
     end = next(later, len(found))
     return [line for (line, _), one in zip(found[:end], steps, strict=False) if one is None or one <= step]
 
 
 def _damage(path: Path, old: bytes, kept: list[bytes], steps: int | float) -> str:
-    """What was lost of the records of so many steps, in a line. A torn last line, left by a kill, is no damage."""
+    """A line about lost records; empty if all are there. A torn last line, left by a kill, is no damage."""
     whole = old[: old.rfind(b"\n") + 1].splitlines(keepends=True)
     broken = sum(_parse(line) is None for line in whole)
-    here = [_parse(line) or {} for line in kept] if steps > 0 else []
-    missing = int(steps) - len({_step(record) for record in here if record.get("kind") == "step"})
+    records = [_parse(line) or {} for line in kept] if steps > 0 else []
+    missing = int(steps) - len({_step(record) for record in records if record.get("kind") == "step"})
     if missing > 0:
         return f"{path}: damaged, the records of {missing:,} of {steps:,} steps are lost. Only the curves lack them"
     return f"{path}: {broken:,} damaged lines left out" if broken else ""
 
 
 def _step(record: Mapping[str, Any]) -> float | None:
-    """The step of a record; one without, or with what is no number, has none."""
+    """The step of a record; None if it has none, or one that is not a number."""
     step = record.get("step")
     return step if isinstance(step, int | float) and not isinstance(step, bool) else None
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:
-    """The record in a line, None where the line is torn or broken."""
+    """The record in a line, None if the line is torn or damaged."""
     try:
         record = json.loads(line) if line.endswith(b"\n") else None
     except (ValueError, RecursionError):
@@ -159,7 +159,7 @@ def _parse(line: bytes) -> dict[str, Any] | None:
 
 
 def _to_json(value: Any) -> Any:
-    """The value with what is not a number as a string."""
+    """The value, with numbers that are not finite as strings."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, Mapping):
@@ -179,7 +179,7 @@ def _scalars(record: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 
 def _summary_writer(folder: Path, step: int) -> Any:
-    """TensorBoard's writer, None where it is not installed. Hides what was drawn from this step on."""
+    """TensorBoard's writer, None if it is not installed. Hides earlier points from this step on."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:

@@ -1,7 +1,7 @@
-"""AdamW as BERT uses it: weight decay on matrices alone, gradient clipping, non-finite gradients skipped.
+"""AdamW as BERT uses it: weight decay on matrices only, gradient clipping, updates with non-finite gradients skipped.
 
-LAMB may take its place (`lamb.py`), as in ALBERT, and hidden matrices may move by Muon instead (`muon.py`); what either
-is worth depends on the run, so BERT's own way stays.
+LAMB can replace it (`lamb.py`), as in ALBERT, and Muon can update the hidden matrices (`muon.py`). Which is best
+depends on the run, so BERT's optimizer is the default.
 """
 
 import math
@@ -22,24 +22,24 @@ from bertsmith.train.muon import Muon
 class OptimizerConfig:
     """Devlin et al. 2018, appendix A.2; for LAMB, You et al. 2019; for Muon, Jordan et al. 2024.
 
-    LAMB's rate is the share of its own length that a matrix moves by, and so wants to be higher: 0.00176 in ALBERT,
-    with batches of 4096 sequences.
+    LAMB's learning rate is relative to the norm of a matrix, and therefore higher: 0.00176 in ALBERT, with batches of
+    4096 sequences.
 
-    Muon's update is scaled by max(1, rows / columns) ** 0.5, as Jordan et al. do, and not by Liu et al.'s
-    0.2 * sqrt(max(rows, columns)), which makes it as long as AdamW's and so wants another rate for every width: how far
-    a step moves a layer's output is then the rate itself, whatever the width, and one rate serves a tiny network and a
-    large one. `decay` serves all, times each one's own rate.
+    Muon's update is scaled by max(1, rows / columns) ** 0.5, as by Jordan et al., and not by Liu et al.'s
+    0.2 * sqrt(max(rows, columns)), which matches AdamW's and needs another learning rate for every width. So the change
+    of a layer's output is the learning rate itself, and one value serves a tiny network and a large one.
+    `weight_decay` holds for all, times the learning rate of each.
     """
 
-    kind: Literal["adamw", "lamb"] = "adamw"
-    learning_rate: float = 1e-4  # the highest learning rate
-    betas: tuple[float, ...] = (0.9, 0.999)
-    epsilon: float = 1e-6
-    weight_decay: float = 0.01  # of matrices and tables; biases and norms have none
-    max_grad_norm: float = 1.0  # the longest gradient; 0 for no limit
-    hidden_optimizer: Literal["adamw", "muon"] = "adamw"  # "muon": hidden matrices move by it, all else by `kind`
-    muon_learning_rate: float = 0.02  # the highest learning rate of what moves by Muon
-    momentum: float = 0.95  # of Muon: how much of the last steps' direction is kept
+    kind: Literal["adamw", "lamb"] = "adamw"  # the optimizer; LAMB is for very large batches
+    learning_rate: float = 1e-4  # peak learning rate, which the schedule multiplies
+    betas: tuple[float, ...] = (0.9, 0.999)  # decay of the first and the second moment
+    epsilon: float = 1e-6  # added to the root of the second moment
+    weight_decay: float = 0.01  # decoupled, of matrices and embeddings; biases and norms have none
+    max_grad_norm: float = 1.0  # gradient clipping: the largest norm; 0: no limit
+    hidden_optimizer: Literal["adamw", "muon"] = "adamw"  # muon: for the matrices in the layers, `kind` for the rest
+    muon_learning_rate: float = 0.02  # the peak learning rate of Muon
+    momentum: float = 0.95  # momentum of Muon
 
     def __post_init__(self) -> None:
         if not 0 < self.muon_learning_rate < math.inf:
@@ -50,15 +50,15 @@ class OptimizerConfig:
 
 
 class Optimizer:
-    """AdamW or LAMB, and Muon beside it: their state is a flat table of named tensors, their bad steps change nothing.
+    """AdamW or LAMB, with Muon if configured: state as a flat table of named tensors; non-finite gradients are skipped.
 
-    Only parameters that ask for a gradient take part. `rates` gives some of them, by name, a share of the learning
-    rate; what it does not name has all of it. A `capturable` optimizer keeps its rates and its state on the device
-    from the beginning, so that a CUDA graph can record `move` and follow a schedule: call `set_rate` outside the
-    graph, before each replay. Restore before recording, since a graph remembers where tensors were.
+    Only parameters with `requires_grad` take part. `learning_rate_scales` multiply the learning rate of some, by
+    name. A `capturable` optimizer keeps its learning rates and its state on the device from the start, so that a CUDA
+    graph can capture `step` and follow a schedule: call `set_learning_rate` outside the graph, before each replay, and
+    load a state before capturing, since a graph holds addresses of tensors.
 
-    `hidden` names the matrices that move by Muon where the config asks for it, and says how many lie in each, one below
-    the other: 3 in a query, key and value projection, 2 in a gated feed-forward's first, else 1.
+    `hidden_matrices` names the matrices for Muon, with the number stacked by rows in each: 3 in a query, key and value
+    projection, 2 in the first of a gated feed-forward network, else 1.
     """
 
     def __init__(
@@ -77,37 +77,39 @@ class Optimizer:
             if config.hidden_optimizer == "muon"
             else None
         )
-        taken = self.muon.parameters if self.muon else {}
-        self._base_parameters = {name: parameter for name, parameter in self.parameters.items() if name not in taken}
+        by_muon = self.muon.parameters if self.muon else {}
+        self._base_parameters = {name: parameter for name, parameter in self.parameters.items() if name not in by_muon}
         groups = self._groups(learning_rate_scales or {})
-        self._learning_rates: Tensor | None = None  # of each group, where they live on the device
+        self._learning_rates: Tensor | None = None  # of each group, if they are on the device
         if capturable:
             device = next(iter(self.parameters.values())).device
-            self._scales = torch.tensor([group["share"] for group in groups], dtype=torch.float32, device=device)
+            self._scales = torch.tensor(
+                [group["learning_rate_scale"] for group in groups], dtype=torch.float32, device=device
+            )
             self._learning_rates = config.learning_rate * self._scales
-            for group, rate in zip(groups, self._learning_rates.unbind(), strict=True):
-                group["lr"] = rate
-        self.base = self._make_base(groups, capturable)  # AdamW, or LAMB, of which all but its step is the same
+            for group, learning_rate in zip(groups, self._learning_rates.unbind(), strict=True):
+                group["lr"] = learning_rate
+        self.base = self._make_base(groups, capturable)  # AdamW or LAMB
 
     def step_at(self, factor: float) -> tuple[Float[Tensor, ""], Bool[Tensor, ""]]:
-        """Clip, and move the weights at this share of the rate. Returns what `move` does."""
+        """Clip and update at this factor of the learning rate. Returns the same as `step`."""
         self.set_learning_rate(factor)
         return self.step()
 
     def set_learning_rate(self, factor: float) -> None:
-        """Have the next move go at this share of the highest rate."""
+        """Set the learning rate of the next step, as a factor of the peak."""
         if self.muon is not None:
             self.muon.set_learning_rate(factor)
         if self._learning_rates is not None:
             torch.mul(self._scales, self.config.learning_rate * factor, out=self._learning_rates)
             return
         for group in self.base.param_groups:
-            group["lr"] = self.config.learning_rate * factor * group["share"]
+            group["lr"] = self.config.learning_rate * factor * group["learning_rate_scale"]
 
     def step(self) -> tuple[Float[Tensor, ""], Bool[Tensor, ""]]:
-        """Clip, and move the weights unless the gradient is not a number. Returns its length, and whether it was bad.
+        """Clip, and update unless the gradient is not finite. Returns its norm, and whether it was not finite.
 
-        The decision is taken on the device: AdamW and LAMB read the flag themselves, so nothing waits for the host.
+        The decision is taken on the device, by the `found_inf` flag, so that nothing waits for the host.
         """
         limit = self.config.max_grad_norm or float("inf")
         norm = nn.utils.clip_grad_norm_(list(self.parameters.values()), limit)
@@ -120,12 +122,12 @@ class Optimizer:
         return norm, bad
 
     def zero_grad(self) -> None:
-        """Drop every gradient."""
+        """Set every gradient to None."""
         for parameter in self.parameters.values():
             parameter.grad = None
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Every tensor the next step depends on, by name."""
+        """The state tensors by name."""
         return {f"{part}.{name}": tensor for name, part, tensor in self._named_state()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
@@ -135,25 +137,25 @@ class Optimizer:
             own = {part: state[f"{part}.{name}"] for part in ("step", "exp_avg", "exp_avg_sq")}
             self.base.state[parameter] = {part: tensor.to(parameter.device, copy=True) for part, tensor in own.items()}
 
-    def _groups(self, rates: Mapping[str, float]) -> list[dict[str, Any]]:
-        """The parameters that decay alike and share a rate, matrices first."""
+    def _groups(self, scales: Mapping[str, float]) -> list[dict[str, Any]]:
+        """Parameter groups by weight decay and learning rate, matrices first."""
         together: dict[tuple[bool, float], list[nn.Parameter]] = {}
-        for matrices in (True, False):
+        for is_matrix in (True, False):
             for name, parameter in self._base_parameters.items():
-                if (parameter.ndim > 1) == matrices:
-                    together.setdefault((matrices, rates.get(name, 1.0)), []).append(parameter)
+                if (parameter.ndim > 1) == is_matrix:
+                    together.setdefault((is_matrix, scales.get(name, 1.0)), []).append(parameter)
         return [
             {
                 "params": parameters,
-                "matrices": matrices,
-                "weight_decay": self.config.weight_decay if matrices else 0.0,
-                "share": share,
+                "is_matrix": is_matrix,
+                "weight_decay": self.config.weight_decay if is_matrix else 0.0,
+                "learning_rate_scale": scale,
             }
-            for (matrices, share), parameters in together.items()
+            for (is_matrix, scale), parameters in together.items()
         ]
 
     def _make_base(self, groups: list[dict[str, Any]], capturable: bool) -> torch.optim.Optimizer:
-        """What moves all that Muon does not."""
+        """The optimizer of all parameters that Muon does not update."""
         config = self.config
         first, second = config.betas
         if config.kind == "lamb":
@@ -167,32 +169,31 @@ class Optimizer:
             capturable=capturable,
         )
         if capturable:
-            # PyTorch would warn at a step outside a graph; the first one of every shape is.
+            # PyTorch would warn of a step outside a graph, as the first one of every shape is.
             adamw._warned_capturable_if_run_uncaptured = True
-            # Made within a graph, it would be nought again at every replay.
+            # State created during capture would be zeroed again at every replay.
             for parameter in self._base_parameters.values():
                 adamw.state[parameter] = initial_state(parameter)
         return adamw
 
-    def _make_muon(self, module: nn.Module, hidden: Mapping[str, int], rates: Mapping[str, float]) -> Muon:
-        """Muon for the hidden matrices that learn."""
+    def _make_muon(self, module: nn.Module, hidden: Mapping[str, int], scales: Mapping[str, float]) -> Muon:
+        """Muon for the hidden matrices that are trained."""
         parameters = dict(module.named_parameters())
-        for name, parts in hidden.items():
+        for name, count in hidden.items():
             if name not in parameters:
                 raise ValueError(f"hidden: there is no parameter '{name}'")
             shape = tuple(parameters[name].shape)
-            if len(shape) != 2 or parts < 1 or shape[0] % parts:
-                raise ValueError(f"hidden: '{name}' of shape {shape} is not {parts} matrices one below the other")
-        learning = {name: self.parameters[name] for name in hidden if name in self.parameters}
-        if not learning:
-            raise RecipeError(
-                "optimizer.hidden_optimizer", "no hidden matrix learns here that Muon could move", "Use 'adamw'"
-            )
+            if len(shape) != 2 or count < 1 or shape[0] % count:
+                raise ValueError(f"hidden: '{name}' of shape {shape} is not {count} matrices stacked by rows")
+        trained = {name: self.parameters[name] for name in hidden if name in self.parameters}
+        if not trained:
+            fact = "no hidden matrix is trained here that Muon could update"
+            raise RecipeError("optimizer.hidden_optimizer", fact, "Use 'adamw'")
         config = self.config
         return Muon(
-            learning,
+            trained,
             hidden,
-            rates,
+            scales,
             learning_rate=config.muon_learning_rate,
             momentum=config.momentum,
             weight_decay=config.weight_decay,

@@ -1,4 +1,4 @@
-"""Being asked to stop: a signal only sets a flag, and the loop saves and stops when it next looks."""
+"""SIGTERM and Ctrl-C: a signal sets a flag, and the training loop saves and stops after its step."""
 
 import signal
 import threading
@@ -9,9 +9,9 @@ _HANDLED = (signal.SIGTERM, signal.SIGINT)
 
 
 class Signals:
-    """Listens for SIGTERM and Ctrl-C. The first asks to save and stop; a second Ctrl-C stops at once.
+    """Handles SIGTERM and Ctrl-C: the first saves and stops, a second Ctrl-C stops at once.
 
-    Only the main thread may listen; anywhere else this does nothing.
+    Only the main thread can handle signals; in others this does nothing.
     """
 
     def __init__(self) -> None:

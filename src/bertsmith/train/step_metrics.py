@@ -1,0 +1,81 @@
+"""Metrics of training steps: losses and gradient norms, which stay on the device until they are read together."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bertsmith.train.clock import Clock
+from bertsmith.train.log import Log
+
+MAX_PENDING = 100  # steps whose metrics may wait on the device
+SECONDS_BETWEEN_READS = 0.5
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What the speed of a run is compared with, for its model FLOPs utilisation (MFU)."""
+
+    peak_flops: float | None  # FLOP/s of this device, None if it was not measured
+    flops_per_token: Callable[[float], float]  # FLOPs per token, by the mean length that it attends to
+
+
+@dataclass(frozen=True)
+class StepReading:
+    """The metrics of the newest step, with the speed since the last reading."""
+
+    loss: float
+    learning_rate: float
+    tokens_per_second: float
+    mfu: float | None
+    most_skipped_in_a_row: int
+
+
+class StepMetrics:
+    """Collects the metrics of steps, and writes them to the log when they are read."""
+
+    def __init__(self, log: Log, speed: Speed) -> None:
+        self.log, self.speed = log, speed
+        self.skipped, self.skipped_in_a_row = 0, 0  # updates whose gradient was not finite
+        self._pending: list[tuple[dict[str, Any], Tensor]] = []
+        self.start_lap(0)
+
+    def start_lap(self, tokens: int) -> None:
+        """Measure the speed from now on."""
+        self._lap_started, self._lap_tokens, self._lap_squares = time.monotonic(), tokens, 0
+
+    def add(self, record: dict[str, Any], values: Tensor, squares: int) -> None:
+        """Take a step's record, and its losses, gradient norm and whether it was skipped, which are on the device."""
+        self._pending.append((record, values))
+        self._lap_squares += squares
+
+    def is_due(self, *, force: bool) -> bool:
+        late = time.monotonic() - self._lap_started > SECONDS_BETWEEN_READS
+        return bool(self._pending) and (force or len(self._pending) >= MAX_PENDING or late)
+
+    def read(self, tokens: int, clock: Clock) -> StepReading:
+        """Bring the pending metrics to the host and log them."""
+        rows = torch.stack([values for _, values in self._pending]).tolist()  # only here does the host wait
+        now, most_skipped = time.monotonic(), 0
+        speed = (tokens - self._lap_tokens) / max(now - self._lap_started, 1e-9)
+        timing = {"seconds": round(clock.training_seconds, 3), "tokens_per_second": round(speed)}
+        for number, ((record, _), row) in enumerate(zip(self._pending, rows, strict=True), 1):
+            *losses, norm, bad = row
+            terms = dict(zip(record["terms"], losses, strict=True))
+            self.skipped_in_a_row = self.skipped_in_a_row + 1 if bad else 0
+            most_skipped = max(most_skipped, self.skipped_in_a_row)
+            self.skipped += bool(bad)
+            loss = sum(weight * terms[name] for name, weight in record["terms"].items())
+            self.log.write(
+                {**record, "loss": loss, "terms": terms, "gradient_norm": norm, "skipped": self.skipped} | timing,
+                scalars=number == len(rows),  # TensorBoard's curves need no more points
+            )
+        attended = self._lap_squares / max(tokens - self._lap_tokens, 1)
+        peak = self.speed.peak_flops
+        mfu = None if peak is None else speed * self.speed.flops_per_token(attended) / peak
+        self._pending.clear()
+        self.start_lap(tokens)
+        return StepReading(loss, record["learning_rate"], speed, mfu, most_skipped)

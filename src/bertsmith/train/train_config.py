@@ -1,0 +1,42 @@
+"""Settings of a training run: how long it is, its precision, how often it is evaluated and saved."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bertsmith.train.clock import Extent, parse_duration
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """Settings of the training loop. The length of a run is exactly one of steps, epochs and budget."""
+
+    steps: int | None = None  # number of optimizer updates
+    epochs: float | None = None  # passes over the data
+    budget: str | None = None  # wall-clock time, as in "10m"
+    gradient_accumulation: int = 1  # micro-batches per update
+    seed: int = 0  # random seed of initial weights, data order, masking and dropout
+    device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: a GPU if there is one
+    # bfloat16: mixed precision, with float32 between layers; pure: bfloat16 between layers, too, at half the memory
+    # traffic; auto: pure in compiled steps, else bfloat16 if the device is faster by it
+    precision: Literal["auto", "float32", "bfloat16", "pure"] = "auto"
+    compile: Literal["auto", "never", "always"] = "auto"  # torch.compile; auto: on a GPU in bfloat16
+    evaluations: int = 10  # number of evaluations over the run, evenly spaced
+    checkpoints: int = 10  # number of checkpoints over the run, evenly spaced
+    keep_checkpoints: int = 2  # newest checkpoints that stay on disk
+    patience: int | None = None  # early stopping: evaluations without a better score before the run ends
+
+    def __post_init__(self) -> None:
+        given = [value for value in (self.steps, self.epochs, self.budget) if value is not None]
+        if len(given) != 1:
+            raise ValueError("give exactly one of steps, epochs and budget, as in train.steps=1000")
+        if self.budget is not None:
+            parse_duration(self.budget)
+        elif not given[0] > 0:  # type: ignore[operator]
+            raise ValueError(f"the length of a run is {given[0]}. Give more than 0")
+        if self.gradient_accumulation < 1 or self.keep_checkpoints < 1:
+            raise ValueError("gradient_accumulation and keep_checkpoints are at least 1")
+
+    @property
+    def extent(self) -> Extent:
+        budget = None if self.budget is None else parse_duration(self.budget)
+        return Extent(steps=self.steps, epochs=self.epochs, budget=budget)

@@ -84,7 +84,8 @@ def test_the_page_tells_the_whole_story() -> None:
     for part in (
         "bert-mini from 500,000 words", "validation loss of hidden words", "5.000 nats",
         "unigram baseline (word frequency)", "Validation accuracy", "Loss of next sentence", "Throughput",
-        "Learning rate", "once upon a", "the word was time", "80.0%", "data SHA-256", "ab" * 32, 'budget = "4m"', "a laptop",
+        "Learning rate", "once upon a", "the word was time", "80.0%", "data SHA-256", "ab" * 32, 'budget = "4m"',
+        "a laptop",
     ):  # fmt: skip
         assert part in text
 

@@ -172,7 +172,7 @@ def test_ten_bad_steps_in_a_row_end_the_run(data: Path, tmp_path: Path, monkeypa
         }
 
     monkeypatch.setattr(MaskedLM, "forward", poisoned)
-    with pytest.raises(RunError, match=r"not a number .* steps in a row"):
+    with pytest.raises(RunError, match=r"not finite .* steps in a row"):
         pretrain.pretrain(recipe(data, tmp_path / "run", "train.steps=200"))
 
 

@@ -27,7 +27,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch, call: str, code: int, after: int = 0
 
 
 def test_a_written_file_has_the_digest_that_was_returned(tmp_path: Path) -> None:
-    data = os.urandom(3 * files.PIECE + 17)
+    data = os.urandom(3 * files.HASHED_BYTES + 17)
     digest = files.write(tmp_path / "data", data)
     assert (tmp_path / "data").read_bytes() == data
     assert digest == files.Digest(len(data), hashlib.sha256(data).hexdigest()) == files.digest(tmp_path / "data")

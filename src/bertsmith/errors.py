@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from difflib import SequenceMatcher
 from pathlib import PurePath
 
-NEAR = 0.65  # similarity of two words above which one is taken for a misspelling of the other
+MIN_SIMILARITY = 0.65  # similarity of two words above which one is taken for a misspelling of the other
 
 
 class BertsmithError(Exception):
@@ -52,7 +52,7 @@ def suggest(word: str, known: Iterable[str]) -> str:
     """The remedy for a misspelt word: the nearest known one, or all of them."""
     choices = sorted(known)
     closest = max(choices, key=lambda choice: _similarity(word, choice), default="")
-    near = _similarity(word, closest) >= NEAR
+    near = _similarity(word, closest) >= MIN_SIMILARITY
     return f"Did you mean '{closest}'?" if near else f"Known: {', '.join(choices)}."
 
 

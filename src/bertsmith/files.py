@@ -19,7 +19,7 @@ from typing import Any
 from bertsmith.errors import FolderError, RunError
 
 Bytes = bytes | bytearray | memoryview
-PIECE = 1 << 20  # bytes that are hashed and written while they are in the processor's cache
+HASHED_BYTES = 1 << 20  # bytes that are hashed and written while they are in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Writer:
 
     def write(self, data: Bytes) -> None:
         view = memoryview(data).cast("B")
-        for start in range(0, len(view), PIECE):
-            piece = view[start : start + PIECE]
+        for start in range(0, len(view), HASHED_BYTES):
+            piece = view[start : start + HASHED_BYTES]
             self._hash.update(piece)
             while piece:  # a write may be partial
                 with explain_os_errors(self.path, len(view) - start):

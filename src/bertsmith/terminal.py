@@ -13,7 +13,7 @@ from rich.text import Text
 
 # All control characters except tab and line feed, and those that change the direction of writing.
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-EVERY = 30.0  # seconds between two plain lines of progress
+PROGRESS_SECONDS = 30.0  # seconds between two plain lines of progress
 
 
 def escape_control(text: object) -> str:
@@ -42,7 +42,7 @@ def console(*, errors: bool = False) -> Terminal:
 class ProgressCounter:
     """Rows done and rows per second, on the standard error: in place on a terminal, else a line every half minute."""
 
-    def __init__(self, noun: str, done: int = 0, *, every: float = EVERY) -> None:
+    def __init__(self, noun: str, done: int = 0, *, every: float = PROGRESS_SECONDS) -> None:
         self.noun, self.done_before, self.started, self.every = noun, done, time.monotonic(), every
         self._next, self._bar = self.started + every, None
         if sys.stderr.isatty():

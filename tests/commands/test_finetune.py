@@ -466,8 +466,8 @@ def test_without_a_dev_file_a_tenth_is_held_out(base: Path, data: Path, tmp_path
 def test_examples_spooled_to_disk_give_the_same_weights(
     learnt: Path, base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(examples, "MANY", 10)
-    monkeypatch.setattr(items, "CHUNK", 7)
+    monkeypatch.setattr(examples, "MAX_EXAMPLES_IN_MEMORY", 10)
+    monkeypatch.setattr(items, "CHUNK_EXAMPLES", 7)
     made = task_data.encode(
         chosen := recipe(base, data, tmp_path), shape(max_length=32), tokenizer(), task_data.read(chosen)
     )

@@ -231,8 +231,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of two lines, each of which is recorded."""
     monkeypatch.setattr(predict, "BATCH_LINES", 2)
     monkeypatch.setattr(score, "BATCH_LINES", 2)
-    monkeypatch.setitem(embedder.CHUNK, "cpu", 2)
-    monkeypatch.setattr(output, "EVERY", 0.0)
+    monkeypatch.setitem(embedder.CHUNK_TEXTS, "cpu", 2)
+    monkeypatch.setattr(output, "JOURNAL_SECONDS", 0.0)
 
 
 def dying(after: int, die: Callable[[], object]) -> Callable[..., None]:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.data.corpus.lines import Policy
-from bertsmith.data.corpus.passages import ENOUGH, LARGEST, Document, passages
+from bertsmith.data.corpus.passages import MAX_DOCUMENT_CHARACTERS, NEW_DOCUMENT_CHARACTERS, Document, passages
 from bertsmith.errors import TextError
 
 PROSE = (
@@ -118,17 +118,21 @@ def test_long_lines_of_a_record_go_by_the_policy(tmp_path: Path) -> None:
 
 def test_a_document_is_never_larger_than_memory_likes() -> None:
     lines = ["x" * 99] * 50_000
-    for blanks, enough, broken in [(1, LARGEST, False), (2, ENOUGH, False), (2, ENOUGH, True)]:
+    for blanks, enough, broken in [
+        (1, MAX_DOCUMENT_CHARACTERS, False),
+        (2, NEW_DOCUMENT_CHARACTERS, False),
+        (2, NEW_DOCUMENT_CHARACTERS, True),
+    ]:
         found = list(passages([(1, lines)], blanks=blanks, max_characters=enough, join_lines=broken))
         sizes = [sum(map(len, texts)) for _, texts in found]
         assert sum(sizes) >= 99 * 50_000
-        assert max(sizes) < 1.1 * (LARGEST if broken or blanks == 1 else ENOUGH)
+        assert max(sizes) < 1.1 * (MAX_DOCUMENT_CHARACTERS if broken or blanks == 1 else NEW_DOCUMENT_CHARACTERS)
         assert found[1][0] == len(found[0][1]) + 1 or broken
 
 
 def test_running_text_continues_in_a_new_document_at_the_end_of_a_paragraph() -> None:
     lines = [*["word " * 14] * 20, ""] * 100
-    found = list(passages([(1, lines)], blanks=2, max_characters=ENOUGH, join_lines=True))
+    found = list(passages([(1, lines)], blanks=2, max_characters=NEW_DOCUMENT_CHARACTERS, join_lines=True))
     assert [line for line, _ in found] == [1, 1009, 2017]  # 48 paragraphs of 21 lines
     assert {len(text) for _, texts in found for text in texts} == {20 * 70 - 1}
 

@@ -126,7 +126,7 @@ def test_any_text_has_the_ids_the_tokenizer_gives(folder: Path, words: list[str]
 
 
 def test_a_full_cache_is_emptied_and_changes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encode, "REMEMBERED", 30)
+    monkeypatch.setattr(encode, "MAX_CACHED_WORDS", 30)
     encoder, tokenizer = Encoder(folder, "uint16"), Tokenizer.load(folder)
     for text in TEXT.split("\n") * 2:
         assert ids(encoder, text) == tokenizer.encode([text])[0]

@@ -92,6 +92,6 @@ def test_html_becomes_paragraphs_without_scripts_and_menus() -> None:
 
 
 def test_a_tag_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(markup, "TAG", 1_000)
+    monkeypatch.setattr(markup, "MAX_TAG_CHARACTERS", 1_000)
     with pytest.raises(TextError, match=r"^a\.html:\d+: has a tag that never ends\. Mend the file, or add --as text\."):
         list(html_page([(1, ['<p class="' + "x" * 100] * 50)], "a.html"))

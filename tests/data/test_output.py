@@ -18,7 +18,7 @@ ROWS = [f"row {number}" for number in range(10)]
 
 @pytest.fixture(autouse=True)
 def noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outputs, "EVERY", 0.0)  # every row is noted
+    monkeypatch.setattr(outputs, "JOURNAL_SECONDS", 0.0)  # every row is noted
 
 
 def made_with() -> dict[str, Any]:

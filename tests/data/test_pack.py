@@ -52,7 +52,7 @@ class Strict(Prose):
 @pytest.fixture(params=[512, 100], ids=["one section", "sections"])
 def section(request, monkeypatch):
     """A round in one section, and in several."""
-    monkeypatch.setattr("bertsmith.data.packing.pack.SECTION", request.param)
+    monkeypatch.setattr("bertsmith.data.packing.pack.SECTION_BATCHES", request.param)
     return request.param
 
 
@@ -98,7 +98,7 @@ def test_every_batch_is_full_but_for_one_percent(tokens, length, pairs):
 
 @pytest.mark.parametrize("pairs", ["none", "across", "nsp", "sop"])
 def test_the_last_batch_of_a_section_is_full_too(pairs, monkeypatch):
-    monkeypatch.setattr("bertsmith.data.packing.pack.SECTION", 256)
+    monkeypatch.setattr("bertsmith.data.packing.pack.SECTION_BATCHES", 256)
     packer = pack(prose(4000), 64, 1024, pairs)
     assert packer.sections_per_round > 1
     assert all(packed.real_tokens >= 0.99 * 1024 for packed in whole_round(packer))

@@ -171,7 +171,7 @@ def test_validation_without_tokens_is_made_up_for_by_the_last_document(tmp_path:
 
 
 def test_workers_do_not_change_a_byte(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "CHUNK", 2_000)
+    monkeypatch.setattr(chunks, "CHUNK_CHARACTERS", 2_000)
     text = write(tmp_path / "a.txt", [document(number % 250) for number in range(300)])
     for workers in (0, 1, 3):
         prepare(corpus(text), tokenizer, tmp_path / str(workers), shard_tokens=2_000, workers=workers)
@@ -193,8 +193,8 @@ def test_a_large_vocabulary_takes_four_bytes(
 
 
 def test_progress_rises_to_one(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "CHUNK", 1_000)
-    monkeypatch.setattr(sources, "BLOCK", 1_000)
+    monkeypatch.setattr(chunks, "CHUNK_CHARACTERS", 1_000)
+    monkeypatch.setattr(sources, "READ_BYTES", 1_000)
     calls: list[tuple[float, int]] = []
     text = write(tmp_path / "a.txt", [document(number) for number in range(200)])
     summary = prepare(
@@ -297,7 +297,7 @@ class StopHereError(Exception):
 
 def stop_after(entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a run end soon after its journal has some number of entries."""
-    monkeypatch.setattr(chunks, "CHUNK", 1_000)
+    monkeypatch.setattr(chunks, "CHUNK_CHARACTERS", 1_000)
     real, made = room.Journal.record, 0
 
     def record(self: Any, *arguments: Any) -> None:
@@ -350,7 +350,7 @@ def test_a_preparation_without_a_finished_shard_may_start_with_other_inputs(
 def test_a_stopped_run_resumes_to_the_same_bytes(
     tmp_path: Path, tokenizer: Tokenizer, entries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunks, "CHUNK", 1_000)
+    monkeypatch.setattr(chunks, "CHUNK_CHARACTERS", 1_000)
     texts = [document(number % 230) for number in range(300)]  # the doubles come after the first entries
     text = write(tmp_path / "a.txt", texts)
     prepare(corpus(text), tokenizer, tmp_path / "whole", shard_tokens=2_000)
@@ -369,7 +369,7 @@ def test_a_stopped_run_resumes_to_the_same_bytes(
 def test_the_only_valid_sentence_is_the_same_after_a_stop(
     tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunks, "CHUNK", 1_000)
+    monkeypatch.setattr(chunks, "CHUNK_CHARACTERS", 1_000)
     text = write(tmp_path / "a.txt", [document(number) for number in range(60)])
     options: dict[str, Any] = {"shard_tokens": 500, "validation_share": 1e-9}
     prepare(corpus(text), tokenizer, tmp_path / "whole", **options)
@@ -407,7 +407,7 @@ def crash_at(moment: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_crash_at_any_call_to_the_disk_changes_nothing(
     tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunks, "CHUNK", 1_000)
+    monkeypatch.setattr(chunks, "CHUNK_CHARACTERS", 1_000)
     text = write(tmp_path / "a.txt", [document(number % 20) for number in range(24)])
     options: dict[str, Any] = {"shard_tokens": 300, "validation_share": 0.1}
     prepare(corpus(text), tokenizer, tmp_path / "whole", **options)
@@ -535,7 +535,7 @@ def test_many_runs_read_a_folder_that_is_whole(tmp_path: Path, tokenizer: Tokeni
 def test_a_full_disk_is_one_line_and_loses_nothing(
     tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunks, "CHUNK", 1_000)
+    monkeypatch.setattr(chunks, "CHUNK_CHARACTERS", 1_000)
     text = write(tmp_path / "a.txt", [document(number) for number in range(200)])
     prepare(corpus(text), tokenizer, tmp_path / "whole", shard_tokens=800)
     real, lines = os.write, []

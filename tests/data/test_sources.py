@@ -92,7 +92,7 @@ def test_a_file_that_unpacks_to_far_more_than_text_does_is_refused_before_memory
 ) -> None:
     pack = gzip.compress if packing == ".gz" else lzma.compress
     path = tmp_path / f"bomb.txt{packing}"
-    path.write_bytes(pack(b"a" * (sources.UNPACKED + (1 << 22))))
+    path.write_bytes(pack(b"a" * (sources.MAX_DECOMPRESSED_BYTES + (1 << 22))))
     tracemalloc.start()
     with pytest.raises(
         TextError, match=r"unpacks to more than 100 times its size\. Unpack it yourself if you trust it"

@@ -25,15 +25,15 @@ SOME = [
 
 @pytest.fixture
 def spooled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examples, "MANY", 0)
+    monkeypatch.setattr(examples, "MAX_EXAMPLES_IN_MEMORY", 0)
 
 
 def test_a_few_examples_are_a_list_and_many_are_a_spool(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(collect(SOME), list)
-    monkeypatch.setattr(examples, "MANY", 3)
+    monkeypatch.setattr(examples, "MAX_EXAMPLES_IN_MEMORY", 3)
     assert isinstance(collect(SOME[:4]), Spool)
     assert isinstance(collect(SOME[:3]), list)
-    monkeypatch.setattr(examples, "LONG", 5)
+    monkeypatch.setattr(examples, "MAX_CHARACTERS_IN_MEMORY", 5)
     assert isinstance(collect(SOME[:1]), Spool)
 
 
@@ -77,8 +77,8 @@ def test_a_labelled_file_with_many_rows_is_read_the_same(tmp_path: Path, monkeyp
     path = tmp_path / "a.csv"
     path.write_text("text,label\n" + "".join(f"text {row},{'xy'[row % 2]}\n" for row in range(50)) + "z,\n")
     whole = reader.read(path, "classify")
-    monkeypatch.setattr(examples, "MANY", 7)
-    monkeypatch.setattr(reader, "COUNTED", 10)
+    monkeypatch.setattr(examples, "MAX_EXAMPLES_IN_MEMORY", 7)
+    monkeypatch.setattr(reader, "EXAMPLES_PER_REPORT", 10)
     seen: list[int] = []
     many = reader.read(path, "classify", folder=tmp_path, progress=seen.append)
     assert isinstance(many.examples, Spool)

@@ -101,7 +101,7 @@ def test_a_bad_row_is_counted_or_refused(
 def test_a_line_far_too_long_is_one_bad_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bad_rows, "MAX_LINE", 100)
     data = "text\tlabel\none\t1\n" + "long " * 1000 + "\t1\ntwo\t2\n"
-    monkeypatch.setattr("bertsmith.data.corpus.sources.BLOCK", 64)
+    monkeypatch.setattr("bertsmith.data.corpus.sources.READ_BYTES", 64)
     assert read(tmp_path / "a.tsv", data) == ([("one", "1"), ("two", "2")], {"rows with long lines": 1})
 
 
@@ -361,7 +361,7 @@ def test_a_packed_json_file_that_unpacks_to_far_more_is_refused_before_memory_is
 def test_one_json_value_that_is_too_large_for_memory_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lines, "WHOLE", 1_000)
+    monkeypatch.setattr(lines, "MAX_JSON_BYTES", 1_000)
     (tmp_path / "a.json").write_text("[" + "1, " * 1_000 + "1]")
     message = r"a\.json: is one JSON value of more than 1,000 bytes\. Write its rows as JSON lines\."
     with pytest.raises(TextError, match=message):

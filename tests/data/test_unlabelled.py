@@ -211,7 +211,7 @@ def test_every_training_file_can_be_read_as_unlabelled_input(tmp_path: Path) -> 
     }
     for name, text in files.items():
         path = written(tmp_path / name, text)
-        named = labelled.Columns(texts=("Frage",), label="Urteil") if name == "a.csv" else labelled.GUESS
+        named = labelled.Columns(texts=("Frage",), label="Urteil") if name == "a.csv" else labelled.GUESSED_COLUMNS
         learnt = labelled.read(path, "classify", named)
         found = asked(path, "classify", *learnt.texts)
         assert [one.texts for one in found] == [one.texts for one in learnt.examples], name  # type: ignore[union-attr]
@@ -222,8 +222,8 @@ def test_a_packed_file_that_unpacks_to_far_more_than_text_does_is_refused_by_eve
     line: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One line without an end, and very many short ones."""
-    monkeypatch.setattr(sources, "UNPACKED", 1 << 16)
-    monkeypatch.setattr(sources, "BLOCK", 1 << 14)
+    monkeypatch.setattr(sources, "MAX_DECOMPRESSED_BYTES", 1 << 16)
+    monkeypatch.setattr(sources, "READ_BYTES", 1 << 14)
     path, size, given = tmp_path / "bomb.txt.xz", 1 << 22, list[object]()
     path.write_bytes(lzma.compress(line * (size // len(line)), preset=0))
     readers = {

@@ -145,7 +145,7 @@ def test_standard_input_is_copied_so_that_it_can_be_counted(monkeypatch: pytest.
 
 
 def test_a_large_corpus_is_read_once_and_cut_into_stretches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(validation, "LARGE", 20_000)
+    monkeypatch.setattr(validation, "LARGE_VALIDATION_BYTES", 20_000)
     monkeypatch.setattr(validation, "LARGE_LONG", 60)
     monkeypatch.setattr(validation, "LARGE_STRETCH", 30)
     (tmp_path / "a.txt").write_text(lines(8_000))
@@ -157,7 +157,7 @@ def test_a_large_corpus_is_read_once_and_cut_into_stretches(tmp_path: Path, monk
 
 
 def test_more_documents_than_are_kept_give_the_same_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(validation, "MANY", 1 << 9)
+    monkeypatch.setattr(validation, "MAX_STORED_SIZES", 1 << 9)
     made = [(document_key(blake2b(bytes([at % 256, at // 256])).digest()), 50 + at % 100) for at in range(4_000)]
     plans = []
     for order in (made, made[::-1]):
@@ -175,8 +175,8 @@ def test_more_documents_than_are_kept_give_the_same_share(monkeypatch: pytest.Mo
 def test_text_of_which_no_sentence_was_measured_keeps_its_share(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(validation, "MANY", 1_000)
-    monkeypatch.setattr(validation, "SPLIT", 1_000)
+    monkeypatch.setattr(validation, "MAX_STORED_SIZES", 1_000)
+    monkeypatch.setattr(validation, "MAX_SPLIT_BYTES", 1_000)
     (tmp_path / "a.txt").write_text(lines(9_000))
     (tmp_path / "b.txt").write_text("\n\n".join(lines(7, 7 * at).replace("\n", " ") for at in range(2_000, 3_000)))
     corpus = Corpus([str(tmp_path)])
@@ -197,7 +197,7 @@ def test_neither_side_is_ever_empty(units: int, share: float) -> None:
 
 
 def test_progress_of_the_first_reading_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(validation, "REPORT", 1_000)
+    monkeypatch.setattr(validation, "REPORT_BYTES", 1_000)
     (tmp_path / "a.txt").write_text(documents([10] * 50))
     reported: list[float] = []
     choose_validation(Corpus([str(tmp_path)], layout="lines"), 0.05, reported.append)

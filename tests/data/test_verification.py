@@ -47,7 +47,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
             allowed.wait(60)
         return digest(path)
 
-    monkeypatch.setattr(verification, "SMALL", -1)
+    monkeypatch.setattr(verification, "VERIFIED_AT_ONCE_BYTES", -1)
     monkeypatch.setattr(files, "digest", waiting)
     return allowed
 

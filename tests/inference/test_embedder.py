@@ -83,7 +83,7 @@ def test_neither_budget_nor_cores_nor_chunks_change_a_vector(
 ) -> None:
     whole = embed(trunk, tokenizer, TEXTS, precision="float32")
     np.testing.assert_allclose(embed(trunk, tokenizer, TEXTS, precision="float32", batch_tokens=50), whole, atol=1e-6)
-    monkeypatch.setitem(module.CHUNK, "cpu", 13)
+    monkeypatch.setitem(module.CHUNK_TEXTS, "cpu", 13)
     np.testing.assert_allclose(embed(trunk, tokenizer, TEXTS, precision="float32"), whole, atol=1e-6)
     torch.set_num_threads(3)
     try:
@@ -137,7 +137,7 @@ def test_tokens_are_pooled_as_asked(trunk: Transformer, tokenizer: Tokenizer, po
 def test_a_stream_is_read_as_it_is_computed(
     trunk: Transformer, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(module.CHUNK, "cpu", 10)
+    monkeypatch.setitem(module.CHUNK_TEXTS, "cpu", 10)
     taken = 0
 
     def endless() -> Iterator[str]:
@@ -200,8 +200,8 @@ def test_mistakes_are_told_in_one_line(trunk: Transformer, tokenizer: Tokenizer)
 
 @pytest.mark.parametrize("block", [7, 64, 1000])
 def test_the_nearest_are_those_a_full_sort_finds(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searching, "BLOCK", block)
-    monkeypatch.setattr(searching, "QUERIES", 3)
+    monkeypatch.setattr(searching, "BLOCK_VECTORS", block)
+    monkeypatch.setattr(searching, "BLOCK_QUERIES", 3)
     dice = np.random.default_rng(0)
     vectors, queries = (dice.standard_normal((count, 16), np.float32) for count in (200, 8))
     scores, places = semantic_search(vectors, queries, 9)

@@ -223,7 +223,9 @@ def test_blimp_has_67_phenomena_of_1000_pairs(shared: Path) -> None:
 
 def test_an_archive_is_refused_before_it_has_unpacked_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     padded = archive(
-        tmp_path / "bomb.tar.gz", {"zeros.bin": bytes(sources.UNPACKED), "a.jsonl": blimp("one", 1)}, "w:gz"
+        tmp_path / "bomb.tar.gz",
+        {"zeros.bin": bytes(sources.MAX_DECOMPRESSED_BYTES), "a.jsonl": blimp("one", 1)},
+        "w:gz",
     )
     with pytest.raises(TextError, match=r"bomb\.tar\.gz: unpacks to more than 100 times its size\."):
         read_minimal_pairs(padded)

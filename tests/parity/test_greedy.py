@@ -18,7 +18,7 @@ from bertsmith.models.hf import convert
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf.layouts import GPT2
 from bertsmith.runs import finetuning, task_recipe
-from bertsmith.text.tokenizer import END, Tokenizer
+from bertsmith.text.tokenizer import END_OF_TEXT, Tokenizer
 
 pytestmark = pytest.mark.slow("generates in two libraries")
 
@@ -83,7 +83,7 @@ def test_a_published_gpt2_goes_on_with_a_prompt_as_it_is(tmp_path: Path) -> None
 
 def test_a_classifier_that_others_taught_reads_texts_as_they_did(tmp_path: Path) -> None:
     """A published GPT-2's tokenizer sets nothing round a text, and neither do we."""
-    published(tmp_path / "model", pad_token=END)
+    published(tmp_path / "model", pad_token=END_OF_TEXT)
     words = {**convert.to_config_json(gpt(GPT2.defaults, vocabulary=321), ()), "num_labels": 3, "pad_token_id": 320}
     stirred(transformers.GPT2ForSequenceClassification(transformers.GPT2Config(**words))).save_pretrained(
         tmp_path / "model"

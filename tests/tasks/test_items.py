@@ -34,8 +34,8 @@ def test_items_from_a_spool_are_those_of_a_list(name: str, monkeypatch: pytest.M
     case = CASES[name]
     task, examples = case.task(), [*case.examples, *case.nameless]
     whole = task.preprocess(examples, tokenizer(), LENGTH)
-    monkeypatch.setattr(items, "CHUNK", 3)
-    monkeypatch.setattr(kept_examples, "MANY", 2)
+    monkeypatch.setattr(items, "CHUNK_EXAMPLES", 3)
+    monkeypatch.setattr(kept_examples, "MAX_EXAMPLES_IN_MEMORY", 2)
     seen: list[int] = []
     many = items.make_items(task, collect(examples), tokenizer(), LENGTH, progress=seen.append)
     assert isinstance(many, items.ItemSpool)

@@ -53,7 +53,7 @@ def test_no_text_is_no_division_by_zero(tokenizer: Tokenizer) -> None:
 
 
 def test_only_a_sample_is_measured(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SAMPLE", 1_000)
+    monkeypatch.setattr(module, "FERTILITY_CHARACTERS", 1_000)
     taken = []
     found = measure_fertility(tokenizer, (taken.append(number) or "cat " for number in range(10_000)))
     assert found.bytes == 1_000
@@ -61,7 +61,7 @@ def test_only_a_sample_is_measured(tokenizer: Tokenizer, monkeypatch: pytest.Mon
 
 
 def test_a_sample_is_drawn_from_the_whole_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SAMPLE", 1_000)
+    monkeypatch.setattr(module, "FERTILITY_CHARACTERS", 1_000)
     texts = [f"{number:010}" for number in range(1_000)]
     sample = Sample(texts)
     assert list(sample) == texts

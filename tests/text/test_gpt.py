@@ -11,7 +11,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from bertsmith.errors import FolderError
 from bertsmith.tasks.base import with_special_tokens
-from bertsmith.text.tokenizer import END, Template, Tokenizer, TokenizerConfig, train
+from bertsmith.text.tokenizer import END_OF_TEXT, Template, Tokenizer, TokenizerConfig, train
 
 TEXTS = ["Ka lo mi.", "", "  two  spaces", "élan 漢字", "ka"]
 
@@ -24,7 +24,7 @@ def gpt2(folder: Path, **settings: Any) -> Path:
     inner.post_processor = processors.ByteLevel(trim_offsets=False)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     inner.train_from_iterator(lines(300), trainers.BpeTrainer(vocab_size=320, initial_alphabet=alphabet))
-    inner.add_special_tokens([END])
+    inner.add_special_tokens([END_OF_TEXT])
     return _saved(inner, folder, settings)
 
 
@@ -46,7 +46,9 @@ def _saved(inner: tokenizers.Tokenizer, folder: Path, settings: dict[str, Any]) 
     return folder
 
 
-@pytest.mark.parametrize("settings", [{}, {"bos_token": END, "eos_token": {"content": END}, "unk_token": END}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"bos_token": END_OF_TEXT, "eos_token": {"content": END_OF_TEXT}, "unk_token": END_OF_TEXT}]
+)
 def test_one_token_has_every_role_except_the_mask(settings: dict[str, Any], tmp_path: Path) -> None:
     found = Tokenizer.load(gpt2(tmp_path / "published", **settings))
     assert found.start_id == found.stop_id == found.padding_id == found.vocabulary - 1
@@ -58,7 +60,11 @@ def test_one_token_has_every_role_except_the_mask(settings: dict[str, Any], tmp_
 def test_names_in_the_settings_override_the_usual_ones(tmp_path: Path) -> None:
     folder = gpt2(tmp_path / "published", bos_token="a", eos_token="b")
     found = Tokenizer.load(folder)
-    assert (found.piece(found.start_id), found.piece(found.stop_id), found.piece(found.padding_id)) == ("a", "b", END)
+    assert (found.piece(found.start_id), found.piece(found.stop_id), found.piece(found.padding_id)) == (
+        "a",
+        "b",
+        END_OF_TEXT,
+    )
 
 
 def test_special_tokens_are_added_for_tasks_only(tmp_path: Path) -> None:
@@ -97,7 +103,7 @@ def test_transformers_opens_what_is_saved_and_gives_the_same_ids(tmp_path: Path)
     found = Tokenizer.load(gpt2(tmp_path / "published"))
     found.save(tmp_path / "saved", max_length=64, segments=False)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "saved")
-    assert theirs.bos_token == theirs.eos_token == theirs.pad_token == END
+    assert theirs.bos_token == theirs.eos_token == theirs.pad_token == END_OF_TEXT
     assert theirs.mask_token is None
     for text in TEXTS:
         assert theirs(text)["input_ids"] == found.encode_pair(text)[0]

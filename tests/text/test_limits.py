@@ -12,7 +12,7 @@ from pace import pace, work
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors
 
 from bertsmith.errors import FolderError
-from bertsmith.text.limits import GROWTH
+from bertsmith.text.limits import MAX_GROWTH
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 
 Replace = normalizers.Replace
@@ -36,7 +36,7 @@ def refused(folder: Path) -> str:
     return line
 
 
-ALLOWED = f"Take rules out of it: at most {GROWTH} times as long is opened."
+ALLOWED = f"Take rules out of it: at most {MAX_GROWTH} times as long is opened."
 CHAINS = {
     "nine rules, each a thousandfold": [Replace("a", "a" * 1000)] * 9,
     "an empty pattern": [Replace(Regex(""), "aaa")] * 9,

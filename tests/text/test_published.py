@@ -12,7 +12,7 @@ from tokenizers import models, pre_tokenizers, trainers
 
 from bertsmith.errors import FolderError
 from bertsmith.text import sentencepiece
-from bertsmith.text.tokenizer import END, Template, Tokenizer
+from bertsmith.text.tokenizer import END_OF_TEXT, Template, Tokenizer
 
 TEXTS = ["Ka lo mi.", "", "  two  spaces ", "élan 漢字 ﬁ", "ka Ka, 12, 3,4", "lo\tmi\n", "zzz☃"]
 
@@ -113,7 +113,7 @@ def byte_pairs(folder: Path, specials: list[str], **settings: Any) -> Path:
 ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 
 
-@pytest.mark.parametrize(("member", "specials"), [("GPT2", [END]), ("Roberta", ROBERTA)])
+@pytest.mark.parametrize(("member", "specials"), [("GPT2", [END_OF_TEXT]), ("Roberta", ROBERTA)])
 def test_byte_level_bpe_is_read_as_transformers_reads_it(member: str, specials: list[str], tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     folder = byte_pairs(tmp_path / "model", specials, tokenizer_class=f"{member}Tokenizer")

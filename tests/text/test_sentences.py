@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bertsmith.errors import TextError
 from bertsmith.text import sentences
-from bertsmith.text.sentences import WINDOW, guess_layout, is_wrapped, split_sentences
+from bertsmith.text.sentences import SPLIT_WINDOW, guess_layout, is_wrapped, split_sentences
 
 pytest.importorskip("sentencex")
 
@@ -40,7 +40,7 @@ def test_a_text_longer_than_the_window_is_split_as_if_it_were_short() -> None:
 def test_a_sentence_without_end_is_cut_at_spaces() -> None:
     found = list(split_sentences("word " * 5_000))
     assert " ".join(found) == ("word " * 5_000).strip()
-    assert max(map(len, found)) <= WINDOW
+    assert max(map(len, found)) <= SPLIT_WINDOW
 
 
 @given(st.text(alphabet=st.sampled_from("aB .!?\"'(\n\t。é\u2028")) | st.text())

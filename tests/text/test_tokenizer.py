@@ -297,7 +297,7 @@ def test_a_long_text_is_encoded_in_parts_with_the_same_ids(
 ) -> None:
     texts = [" ".join(lines(20, seed=2)), "ka  lo \t mi   nu " * 30, "short", *ODD]
     whole = any_kind.encode(texts)
-    monkeypatch.setattr(long_texts, "LONGEST", 50)
+    monkeypatch.setattr(long_texts, "MAX_TEXT_CHARACTERS", 50)
     in_parts = any_kind.encode(texts)
     changed = [text for text, one, two in zip(texts, whole, in_parts, strict=True) if one != two]
     assert changed in ([], ["x" * 300])  # nothing, except a word longer than a part

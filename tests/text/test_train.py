@@ -15,7 +15,7 @@ from text.syllables import lines
 
 from bertsmith.errors import RecipeError, TextError
 from bertsmith.text import train
-from bertsmith.text.special_tokens import SPECIALS, TRAILING_SPECIALS, Kind
+from bertsmith.text.special_tokens import SPECIAL_TOKENS, TRAILING_SPECIALS, Kind
 from bertsmith.text.train import TokenizerConfig, TrainingTexts, train_library_tokenizer
 
 pytestmark = pytest.mark.slow("trains vocabularies")
@@ -44,7 +44,7 @@ def test_the_vocabulary_has_the_size_that_was_asked_for(kind: Kind) -> None:
     for size in (270, 400):
         found = pieces_of(lines(1_000), kind, size)
         assert len(found) == size
-        assert tuple(found[: len(SPECIALS[kind])]) == SPECIALS[kind]
+        assert tuple(found[: len(SPECIAL_TOKENS[kind])]) == SPECIAL_TOKENS[kind]
         assert tuple(found[size - len(TRAILING_SPECIALS[kind]) :]) == TRAILING_SPECIALS[kind]
 
 
@@ -145,7 +145,7 @@ def test_overlong_words_are_cut_before_they_are_counted() -> None:
 
 
 def test_very_much_text_is_subsampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(train, "WHOLE", 1_000)
+    monkeypatch.setattr(train, "FULLY_READ_CHARACTERS", 1_000)
     feed = TrainingTexts((f"{number:010}" for number in range(1_000)), str)
     fed = [int(text) for batch in feed.batches() for text in batch]
     assert fed[:100] == list(range(100))  # all of the first thousand characters,
@@ -157,7 +157,7 @@ def test_very_much_text_is_subsampled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_giant_text_is_fed_in_parts() -> None:
     feed = TrainingTexts(["word " * 500_000], str)
-    assert max(len(text) for batch in feed.batches() for text in batch) <= train.BATCH
+    assert max(len(text) for batch in feed.batches() for text in batch) <= train.BATCH_CHARACTERS
 
 
 def test_characters_that_unicode_does_not_know_are_left_out() -> None:

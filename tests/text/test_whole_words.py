@@ -7,7 +7,7 @@ from text.syllables import lines
 
 from bertsmith.errors import FolderError
 from bertsmith.text.extend import extend
-from bertsmith.text.tokenizer import END, Tokenizer, TokenizerConfig, train
+from bertsmith.text.tokenizer import END_OF_TEXT, Tokenizer, TokenizerConfig, train
 
 TEXT = ["The cat sat, and the cat's mat is flat.", "the cat saw the zebra", "a zebra sat"]
 
@@ -18,7 +18,16 @@ def learnt(**settings: object) -> Tokenizer:
 
 def test_words_are_numbered_by_frequency() -> None:
     tokenizer = learnt(vocabulary=8, min_frequency=1)
-    assert [tokenizer.piece(number) for number in range(8)] == ["<unk>", END, "the", "cat", "sat", "zebra", "'", ","]
+    assert [tokenizer.piece(number) for number in range(8)] == [
+        "<unk>",
+        END_OF_TEXT,
+        "the",
+        "cat",
+        "sat",
+        "zebra",
+        "'",
+        ",",
+    ]
     assert learnt(vocabulary=100, min_frequency=2).vocabulary == 6  # the words that occur two, three and four times
     assert train(lines(500), TokenizerConfig(kind="words", vocabulary=50)).vocabulary == 50
 

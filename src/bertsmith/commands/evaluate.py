@@ -11,7 +11,7 @@ from rich.table import Table
 
 from bertsmith import config, files, terminal
 from bertsmith.data.labelled import glue, reader
-from bertsmith.data.labelled.columns import GUESS, Columns
+from bertsmith.data.labelled.columns import GUESSED_COLUMNS, Columns
 from bertsmith.data.labelled.examples import Example, Kind, Sentence
 from bertsmith.data.labelled.mismatch import kind_of, mismatch
 from bertsmith.data.labelled.reader import LabelledData
@@ -171,7 +171,7 @@ def _read(data: Path, kind: Kind, settings: DataConfig, source: Mapping[str, Any
     path = task_data.held_out_file(data, given)
     texts, label = source.get("texts"), source.get("label")
     one_context = source.get("context_columns") == 1
-    if given == GUESS and texts and one_context and glue.recognise(path) is None and kind != "tag":
+    if given == GUESSED_COLUMNS and texts and one_context and glue.recognise(path) is None and kind != "tag":
         try:
             trained_on = Columns(texts=tuple(map(str, texts)), label=str(label) if label is not None else None)
             if flags := source.get("labels"):
@@ -182,12 +182,12 @@ def _read(data: Path, kind: Kind, settings: DataConfig, source: Mapping[str, Any
         except TextError:
             pass  # the file has other columns, which are guessed below
     # The index of an ending looks like a class.
-    if kind != "choose" and given == GUESS and kind_of(path) == "choose":
+    if kind != "choose" and given == GUESSED_COLUMNS and kind_of(path) == "choose":
         raise mismatch(path, kind) or AssertionError
     try:
         read = reader.read(path, kind, given, settings.on_bad_row)
     except TextError:
-        if given == GUESS and (other := mismatch(path, kind, strictly=kind == "number")):
+        if given == GUESSED_COLUMNS and (other := mismatch(path, kind, strictly=kind == "number")):
             raise other from None
         raise
     alone = kind == "pairs" and any(isinstance(one, Example) and len(one.texts) < 2 for one in read.examples[:1])

@@ -110,7 +110,7 @@ def _prepare(
 def _train_tokenizer(corpus: Corpus, requested: TokenizerConfig, out: Path, budget: float) -> tuple[Tokenizer, Choices]:
     """A tokenizer, the reasons for its settings, and the number of characters that there is time to tokenise."""
     size, why = autoconfig.vocabulary_size(
-        corpus.estimated_words, language.detect_writing(corpus.sample(language.SAMPLE)).units
+        corpus.estimated_words, language.detect_writing(corpus.sample(language.LANGUAGE_CHARACTERS)).units
     )
     settings = replace(requested, vocabulary=size)
     trained = prepare.train_tokenizer(corpus, settings, out / "tokenizer", TOKENIZER_SHARE * budget)

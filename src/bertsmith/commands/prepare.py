@@ -115,7 +115,7 @@ def _fit_to_language(corpus: Corpus, settings: TokenizerConfig) -> tuple[Tokeniz
     lines: Iterable[str] = corpus.lines()
     if settings.kind in ("bpe", "t5") or None not in (settings.lowercase, settings.strip_accents):
         return settings, "", lines
-    some = corpus.sample(language.SAMPLE)
+    some = corpus.sample(language.LANGUAGE_CHARACTERS)
     if not some:  # standard input can be read only once
         rest = iter(lines)
         some = list(islice(rest, 1_000))
@@ -149,7 +149,9 @@ def prepare_shards(
     with _bar("preparing") as show:
         summary = tokenise(corpus, tokenizer, out, validation_share=valid, workers=workers, progress=show)
     print_notes(corpus)
-    for line in _summary_lines(summary, language.detect_writing(corpus.sample(language.SAMPLE // 10)).units):
+    for line in _summary_lines(
+        summary, language.detect_writing(corpus.sample(language.LANGUAGE_CHARACTERS // 10)).units
+    ):
         CONSOLE.print(line)
     return summary
 

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from bertsmith import files
 from bertsmith.errors import BertsmithError, FolderError, RunError, TextError
 
-EVERY = 2.0  # seconds between two entries of the journal: a kill costs at most this work
+JOURNAL_SECONDS = 2.0  # seconds between two entries of the journal: a kill costs at most this work
 FORMAT = 2
 
 R = TypeVar("R")
@@ -94,7 +94,7 @@ class Output:
             self.rows += 1
         self.size += len(data)
         self.state = dict(state or {})
-        if time.monotonic() - self._journal_time >= EVERY:
+        if time.monotonic() - self._journal_time >= JOURNAL_SECONDS:
             self._write_journal()
 
     def finish(self, convert: Callable[[Path, Path], None] | None = None, *, header: bytes = b"") -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from bertsmith.files import explain_os_errors
 
-BUFFER = 1 << 20  # bytes of unwritten records
+SPOOL_BUFFER_BYTES = 1 << 20  # bytes of unwritten records
 READ_AHEAD = 1024  # records per read when iterating
 
 R = TypeVar("R")
@@ -49,7 +49,7 @@ class Spool(Sequence[R], Generic[R]):
         self._buffer.append(record)
         self._size += len(record)
         self._ends.append(self._size)
-        if self._size - self._written >= BUFFER:
+        if self._size - self._written >= SPOOL_BUFFER_BYTES:
             self._flush()
 
     def seal(self) -> "Spool[R]":

@@ -4,7 +4,7 @@ import torch
 
 from bertsmith.errors import RunError
 
-REMEDY = "Use auto, cpu, cuda, or cuda:1 and so on"
+DEVICE_REMEDY = "Use auto, cpu, cuda, or cuda:1 and so on"
 
 
 def resolve_device(name: str | torch.device = "auto") -> torch.device:
@@ -14,9 +14,9 @@ def resolve_device(name: str | torch.device = "auto") -> torch.device:
     try:
         found = torch.device(name)
     except (RuntimeError, TypeError):
-        raise RunError("device", f"there is none called {name!r}", REMEDY) from None
+        raise RunError("device", f"there is none called {name!r}", DEVICE_REMEDY) from None
     if found.type not in ("cpu", "cuda"):
-        raise RunError("device", f"'{found.type}' is not one that bertsmith computes on", REMEDY)
+        raise RunError("device", f"'{found.type}' is not one that bertsmith computes on", DEVICE_REMEDY)
     if found.type == "cuda" and not (torch.cuda.is_available() and _works(str(found))):
         raise RunError("device", f"there is no '{found}' here that torch can use", "Use cpu, or auto")
     return found

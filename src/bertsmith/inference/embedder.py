@@ -32,7 +32,7 @@ from bertsmith.text.tokenizer import Tokenizer
 LayerJoin = Literal["sum", "concatenate"]
 Precision = Literal["auto", "float32", "bfloat16"]
 
-CHUNK = {"cpu": 8_192, "cuda": 65_536}  # texts that are tokenised and sorted by length together
+CHUNK_TEXTS = {"cpu": 8_192, "cuda": 65_536}  # texts that are tokenised and sorted by length together
 BATCH_TOKENS = {"cpu": 4_096, "cuda": 131_072}  # tokens in a batch: as many as a core's cache holds, or as fill a GPU
 MIN_PASS_TOKENS = 128  # tokens: smaller batches on a CPU cost more than they save
 ROUND_TO = 16  # tokens: batches on a CPU are padded to a multiple
@@ -111,7 +111,7 @@ class Embedder:
                 pending.cancel()
 
     def _encode(self, texts: Iterator[str]) -> "_Encoded | None":
-        if not (some := list(islice(texts, CHUNK[self.device.type]))):
+        if not (some := list(islice(texts, CHUNK_TEXTS[self.device.type]))):
             return None
         before, _, after = self.tokenizer.template
         rows = [ids if ids or before or after else [self.tokenizer.start_id] for ids in self.tokenizer.encode(some)]

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from bertsmith.data.corpus.lines import Cleaner, clean_lines
-from bertsmith.data.corpus.sources import BLOCK, find_sources, open_decompressed
+from bertsmith.data.corpus.sources import READ_BYTES, find_sources, open_decompressed
 from bertsmith.data.rows import BATCH_TOKENS
 from bertsmith.errors import RecipeError, TextError
 from bertsmith.inference.likelihood import score
@@ -157,7 +157,7 @@ def _blocks(archive: tarfile.TarFile, member: tarfile.TarInfo, place: str) -> It
     stream = archive.extractfile(member)
     assert stream is not None  # it is a file
     with _explained(place):
-        while block := stream.read(BLOCK):
+        while block := stream.read(READ_BYTES):
             yield block
 
 

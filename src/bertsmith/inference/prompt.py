@@ -13,7 +13,7 @@ from bertsmith.random_bits import mix, permute
 Texts = tuple[str, ...]  # one text, or a pair
 
 TEMPLATES = {1: "{text} => {label}\n", 2: "{text} | {second} => {label}\n"}  # by the number of texts
-FIELD = re.compile(r"\{(text|second)\}")
+TEMPLATE_FIELD = re.compile(r"\{(text|second)\}")
 YES_NO = {"entailment": "yes", "neutral": "maybe", "contradiction": "no", "not_entailment": "no"}
 GLUE_LABEL_WORDS: dict[str, dict[str, str]] = {  # the words for the classes of GLUE: common, and of few tokens
     "CoLA": {"0": "wrong", "1": "right"},
@@ -37,7 +37,7 @@ class Template:
 
     def __init__(self, pattern: str) -> None:
         head, label, self._tail = pattern.partition("{label}")
-        if not label or "{text}" not in head or FIELD.search(self._tail) or "{label}" in self._tail:
+        if not label or "{text}" not in head or TEMPLATE_FIELD.search(self._tail) or "{label}" in self._tail:
             fact = f"{pattern!r} has not its texts first and then one label"
             raise RecipeError("template", fact, "Write it as in '{text} => {label}' or '{text} | {second} => {label}'")
         self.pattern, self._head = pattern, head.rstrip()
@@ -55,7 +55,7 @@ class Template:
             fact = f"{self.pattern!r} has a place for {self.text_count} and not for {len(texts)} texts"
             raise RecipeError("template", fact, "Write {text} for one, {text} and {second} for two")
         values = {name: " ".join(text.split()) for name, text in zip(("text", "second"), texts, strict=False)}
-        return FIELD.sub(lambda found: values[found[1]], self._head)
+        return TEMPLATE_FIELD.sub(lambda found: values[found[1]], self._head)
 
     def answer(self, label_words: str) -> str:
         """A label as the continuation of the question."""

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from bertsmith.errors import TextError
 
-BLOCK, QUERIES = 65_536, 256  # vectors and queries in one matrix product
+BLOCK_VECTORS, BLOCK_QUERIES = 65_536, 256  # vectors and queries in one matrix product
 
 
 def semantic_search(
@@ -26,8 +26,8 @@ def semantic_search(
         raise TextError("queries", fact, "Both are tables with one vector a row, all of one width")
     scores = torch.empty((len(queries), 0))
     rows = torch.empty((len(queries), 0), dtype=torch.int64)
-    for start in range(0, len(vectors), BLOCK):
-        block = np.asarray(vectors[start : start + BLOCK]).T
+    for start in range(0, len(vectors), BLOCK_VECTORS):
+        block = np.asarray(vectors[start : start + BLOCK_VECTORS]).T
         top = min(top_k, block.shape[1])
         found = [torch.from_numpy(part @ block).topk(top) for part in _query_chunks(queries)]
         scores = torch.cat((scores, torch.cat([best.values for best in found])), 1)
@@ -38,4 +38,4 @@ def semantic_search(
 
 
 def _query_chunks(queries: NDArray[np.float32]) -> list[NDArray[np.float32]]:
-    return [queries[first : first + QUERIES] for first in range(0, max(1, len(queries)), QUERIES)]
+    return [queries[first : first + BLOCK_QUERIES] for first in range(0, max(1, len(queries)), BLOCK_QUERIES)]

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bertsmith import files, terminal
 from bertsmith.data.labelled import glue, parallel, reader
-from bertsmith.data.labelled.columns import GUESS, Columns
+from bertsmith.data.labelled.columns import GUESSED_COLUMNS, Columns
 from bertsmith.data.labelled.examples import Example, take
 from bertsmith.data.labelled.reader import LabelledData
 from bertsmith.errors import RecipeError, TextError
@@ -112,7 +112,7 @@ def _progress(title: str, total: int | None = None) -> Iterator[Callable[[int], 
 
 
 def find_files(
-    data: Path, dev: Path | None, glue_task: glue.GlueTask | None, columns: Columns = GUESS
+    data: Path, dev: Path | None, glue_task: glue.GlueTask | None, columns: Columns = GUESSED_COLUMNS
 ) -> tuple[Path, Path | None]:
     """The training file and the dev file: of a folder, or a file alone.
 
@@ -234,7 +234,7 @@ def training_columns(recipe: FineTune, data: TaskData) -> dict[str, Any]:
     return columns | ({"separator": given.separator} if given.separator else {})
 
 
-def held_out_file(data: Path, columns: Columns = GUESS) -> Path:
+def held_out_file(data: Path, columns: Columns = GUESSED_COLUMNS) -> Path:
     """The file to evaluate on: the file itself; of a folder its test file, or else its dev file."""
     if not data.is_dir():
         return data

@@ -20,7 +20,7 @@ from bertsmith.tasks.adapt import AdaptConfig, adapt_task
 from bertsmith.tasks.base import Task
 
 CONFIG, WEIGHTS, PICKLE = "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"
-FIXED: dict[str, Any] = {  # settings of PEFT with a single supported value
+PEFT_FIXED: dict[str, Any] = {  # settings of PEFT with a single supported value
     "peft_type": "LORA",
     "bias": "none",
     "use_rslora": False,
@@ -168,4 +168,4 @@ def _check(stored: Mapping[str, Any], expected: Mapping[str, tuple[int, ...]], p
 
 def _fixed(dialect: HFLayout) -> dict[str, Any]:
     """The fixed settings, with the one that depends on the layout: whether matrices are transposed, as in GPT-2."""
-    return {**FIXED, "fan_in_fan_out": dialect.transposed}
+    return {**PEFT_FIXED, "fan_in_fan_out": dialect.transposed}

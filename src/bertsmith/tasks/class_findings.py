@@ -17,7 +17,7 @@ from bertsmith.tasks.mistakes import Sample
 MAX_PROBABILITIES = 2_000_000  # kept for the calibration
 MAX_EXAMPLES = 20_000  # kept for the calibration
 NO_CLASS = "(no class)"  # for a text-to-text model whose text names no class
-CONTEXT = 12  # words to either side of a wrong tag
+CONTEXT_WORDS = 12  # words to either side of a wrong tag
 
 
 class ClassificationFindings(Findings):
@@ -192,8 +192,10 @@ class TaggingFindings(Findings):
                 if one == other:
                     self.correct_words += 1
                 else:
-                    first = max(0, at - CONTEXT)
-                    words = [" ".join(part) for part in (example.words[first:at], example.words[at + 1 : at + CONTEXT])]
+                    first = max(0, at - CONTEXT_WORDS)
+                    words = [
+                        " ".join(part) for part in (example.words[first:at], example.words[at + 1 : at + CONTEXT_WORDS])
+                    ]
                     more = {"probability": probability, "word": example.words[at]}
                     self.mistakes.add(probability or 0.0, example.location, words, one, other, **more)
         self.examples += len(known)

@@ -18,7 +18,7 @@ from bertsmith.tasks.mistakes import Mistakes
 MAX_COUNTED = 200_000  # training examples whose labels are counted, evenly spaced
 MAX_NAMED = 1_000  # labels whose frequency is kept, the most frequent first
 
-NAMES = {
+METRIC_NAMES = {
     "f1": "F1",
     "macro_f1": "macro F1",
     "micro_f1": "micro F1",
@@ -133,5 +133,5 @@ def warnings(found: Mapping[str, Any], headline: str, score: float, untrained: f
 
 def name_of(key: str, found: Mapping[str, Any] | None = None) -> str:
     """The name of a metric; with findings on two classes, an F1 is named with its class."""
-    name, positive = NAMES.get(key, key.replace("_", " ")), (found or {}).get("positive")
+    name, positive = METRIC_NAMES.get(key, key.replace("_", " ")), (found or {}).get("positive")
     return f"{name} of '{positive}'" if positive is not None and key in OF_ONE_CLASS else name

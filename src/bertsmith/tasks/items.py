@@ -13,7 +13,7 @@ from bertsmith.data.spool import Spool
 from bertsmith.tasks.base import Item, Task
 from bertsmith.text.tokenizer import Tokenizer
 
-CHUNK = 8192  # examples that are tokenised at a time: the tokenizer needs kilobytes for each
+CHUNK_EXAMPLES = 8192  # examples that are tokenised at a time: the tokenizer needs kilobytes for each
 
 ITEM_HEADER = struct.Struct("<qii")  # example, tokens that were cut, rows
 # Of a row: tokens, tokens of the first text (-1: segments are stored), characters per token.
@@ -35,10 +35,10 @@ def make_items(
     if not isinstance(examples, Spool):
         return _make_list(task, examples, tokenizer, max_length, progress)
     found = ItemSpool(folder)
-    for start in range(0, len(examples), CHUNK):
-        for item in task.preprocess(examples[start : start + CHUNK], tokenizer, max_length):
+    for start in range(0, len(examples), CHUNK_EXAMPLES):
+        for item in task.preprocess(examples[start : start + CHUNK_EXAMPLES], tokenizer, max_length):
             found.add(replace(item, example=start + item.example))
-        progress(min(start + CHUNK, len(examples)))
+        progress(min(start + CHUNK_EXAMPLES, len(examples)))
     return found.seal()
 
 
@@ -46,10 +46,10 @@ def _make_list(
     task: Task, examples: Sequence[Any], tokenizer: Tokenizer, max_length: int, progress: Callable[[int], object]
 ) -> list[Item]:
     found = list[Item]()
-    for start in range(0, max(1, len(examples)), CHUNK):
-        chunk = task.preprocess(examples[start : start + CHUNK], tokenizer, max_length)
+    for start in range(0, max(1, len(examples)), CHUNK_EXAMPLES):
+        chunk = task.preprocess(examples[start : start + CHUNK_EXAMPLES], tokenizer, max_length)
         found += [replace(item, example=start + item.example) for item in chunk] if start else chunk
-        progress(min(start + CHUNK, len(examples)))
+        progress(min(start + CHUNK_EXAMPLES, len(examples)))
     return found
 
 

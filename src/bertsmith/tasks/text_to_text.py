@@ -33,7 +33,7 @@ Output = Literal["text", "number", "span"]
 LENGTH_MULTIPLE = 16  # to which the longest row of a batch is rounded up
 MAX_CLASSES = 65_536  # with more different targets, they are texts and no classes
 DECODER_START = 0  # the decoder's first token: T5's padding
-NUMBER = re.compile(r"-?\d+(\.\d+)?")
+ANSWER_NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
 class TextToText(Task):
@@ -206,7 +206,7 @@ class TextToText(Task):
             case "span":
                 return {"id": getattr(example, "name", example.location), "answer": text}
             case "number":
-                return {"text": text, "number": float(text) if NUMBER.fullmatch(text) else None}
+                return {"text": text, "number": float(text) if ANSWER_NUMBER.fullmatch(text) else None}
         return {"text": text} | ({"label": label_words.labels.get(text)} if self.labels else {})
 
     def score(self, examples: Sequence[Example | Question], predictions: Sequence[Any]) -> dict[str, float]:

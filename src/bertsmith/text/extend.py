@@ -11,7 +11,7 @@ from tokenizers import models, trainers
 
 from bertsmith.errors import FolderError, RecipeError
 from bertsmith.text.fertility import batches, token_counts
-from bertsmith.text.tokenizer import BEGINS, Tokenizer
+from bertsmith.text.tokenizer import WORD_START_MARKS, Tokenizer
 from bertsmith.text.train import LONGEST_WORD
 
 FIRST_CODE = 0x10000  # of the characters that stand for old tokens: from here on every code point is a character
@@ -131,7 +131,7 @@ def _runs(tokenizer: Tokenizer, texts: Sequence[str]) -> Iterator[Run]:
 
 def _is_mark(piece: str) -> bool:
     """Whether a token of Unigram is punctuation, a symbol or a single byte, and no part of a word."""
-    categories = [unicodedata.category(letter)[0] for letter in piece.removeprefix(BEGINS[models.Unigram])]
+    categories = [unicodedata.category(letter)[0] for letter in piece.removeprefix(WORD_START_MARKS[models.Unigram])]
     return (bool(categories) and set(categories) <= {"P", "S"}) or piece.startswith("<0x")
 
 

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from bertsmith.text import language
 from bertsmith.text.tokenizer import Tokenizer
 
-SAMPLE = 10_000_000  # characters that are measured
-BATCH = 1_000  # texts encoded at a time
-SHOWN = 8  # examples of the longest and of the rarest tokens
+FERTILITY_CHARACTERS = 10_000_000  # characters that are measured
+BATCH_TEXTS = 1_000  # texts encoded at a time
+EXAMPLE_TOKENS = 8  # examples of the longest and of the rarest tokens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +67,8 @@ def measure_fertility(tokenizer: Tokenizer, texts: Iterable[str], max_characters
     plain = np.flatnonzero(~tokenizer.special_mask)
     used = plain[counts[plain] > 0]
     lengths = {number: len(tokenizer.piece(int(number)).removeprefix("##")) for number in plain}
-    longest = sorted(plain, key=lambda number: (-lengths[number], number))[:SHOWN]
-    rarest = sorted(used, key=lambda number: (counts[number], number))[:SHOWN]
+    longest = sorted(plain, key=lambda number: (-lengths[number], number))[:EXAMPLE_TOKENS]
+    rarest = sorted(used, key=lambda number: (counts[number], number))[:EXAMPLE_TOKENS]
     return Fertility(
         vocabulary=tokenizer.vocabulary,
         words=words,
@@ -106,7 +106,7 @@ class Sample:
             if number % step == 0:
                 self.kept.append(text)
                 size += len(text)
-                if size > SAMPLE:
+                if size > FERTILITY_CHARACTERS:
                     self.kept, step = self.kept[::2], 2 * step
                     size = sum(map(len, self.kept))
             yield text
@@ -115,11 +115,11 @@ class Sample:
 def batches(texts: Iterable[str], max_characters: int | None = None) -> Iterator[list[str]]:
     """Batches of texts, up to a number of characters."""
     batch: list[str] = []
-    size, max_characters = 0, SAMPLE if max_characters is None else max_characters
+    size, max_characters = 0, FERTILITY_CHARACTERS if max_characters is None else max_characters
     for text in texts:
         batch.append(text[: max_characters - size])
         size += len(batch[-1])
-        if len(batch) == BATCH or size >= max_characters:
+        if len(batch) == BATCH_TEXTS or size >= max_characters:
             yield batch
             batch = []
         if size >= max_characters:

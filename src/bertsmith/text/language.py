@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-SAMPLE = 200_000  # characters that are examined
-SURE = 0.08  # minimum share of a text's words that are among the most frequent ones of a language
+LANGUAGE_CHARACTERS = 200_000  # characters that are examined
+MIN_FREQUENT_WORDS = 0.08  # minimum share of a text's words that are among the most frequent ones of a language
 CODE = 0.06  # signs of source code per word: prose and Markdown have up to 0.025, code with long comments 0.1
-RARE = 0.002  # accented letters below this share are those of names and loanwords
+MAX_RARE_ACCENTS = 0.002  # accented letters below this share are those of names and loanwords
 
 # Unicode ranges of the letters of each script, roughly.
 SCRIPTS: dict[str, tuple[tuple[int, int], ...]] = {
@@ -148,7 +148,7 @@ def is_code(text: str) -> bool:
     return len(_CODE.findall(text)) > CODE * max(len(text.split()), 1)
 
 
-def join_sample(texts: Iterable[str], max_characters: int = SAMPLE) -> str:
+def join_sample(texts: Iterable[str], max_characters: int = LANGUAGE_CHARACTERS) -> str:
     """The first characters of texts, one text per line."""
     found, size = [], 0
     for text in texts:
@@ -182,9 +182,9 @@ def _language(text: str, accents: float) -> str | None:
     if text.count("ı") > COMMON_LETTER * max(sum(map(str.isalpha, text)), 1):
         return max(DOTLESS, key=lambda name: shares[name])
     best = max(shares, key=lambda name: shares[name])
-    if shares[best] < SURE:
+    if shares[best] < MIN_FREQUENT_WORDS:
         return None
-    if best == "English" and accents > 10 * RARE:
+    if best == "English" and accents > 10 * MAX_RARE_ACCENTS:
         return None  # English has hardly any accents: it is another language, or a mix
     return best
 

@@ -15,16 +15,16 @@ from tokenizers import Tokenizer, normalizers, pre_tokenizers
 
 from bertsmith.errors import FolderError
 
-GROWTH = 64  # characters that rules may make of one; Unicode normalisation makes 18 of the longest ligature
+MAX_GROWTH = 64  # characters that rules may make of one; Unicode normalisation makes 18 of the longest ligature
 ALPHABET = 20_000  # characters that rules may mention
-RULES = 200  # in one chain
-SPECIALS = 64  # special tokens around a text
+MAX_RULES = 200  # in one chain
+MAX_SPECIAL_TOKENS = 64  # special tokens around a text
 CHARSMAP = 256  # bytes that a character map may write for one character
-SAMPLE = "a é漢ﷺİ\U0001f600"  # characters that are always examined
+SAMPLE_CHARACTERS = "a é漢ﷺİ\U0001f600"  # characters that are always examined
 # A pattern with one of these may match the empty string, and so insert text between any two characters.
-WIDTHLESS = re.compile(r"[*?|^$()]|\{0|\{,|\\[AbBGKzZ]")
+ZERO_WIDTH_PATTERN = re.compile(r"[*?|^$()]|\{0|\{,|\\[AbBGKzZ]")
 
-PARTS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
+TOKENIZER_PARTS = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
 
 Rule = dict[str, Any]
 Write = Callable[[str], str]  # the output of a rule for one character
@@ -32,20 +32,22 @@ Write = Callable[[str], str]  # the output of a rule for one character
 
 def check(tokenizer: Tokenizer, location: object) -> None:
     """Refuse a tokenizer that could cost far more than its size."""
-    parts = {name: _description(getattr(tokenizer, name)) for name in PARTS}
+    parts = {name: _description(getattr(tokenizer, name)) for name in TOKENIZER_PARTS}
     for part in ("normalizer", "decoder"):
         chain = _chain(parts.get(part))
         if part == "normalizer":
             chain += [rule for rule in _chain(parts.get("pre_tokenizer")) if rule.get("type") == "ByteLevel"]
-        if len(chain) > RULES:
-            raise FolderError(location, f"its {part} has {len(chain)} rules", f"At most {RULES} are opened")
+        if len(chain) > MAX_RULES:
+            raise FolderError(location, f"its {part} has {len(chain)} rules", f"At most {MAX_RULES} are opened")
         grown = _growth(chain, location)
-        if grown > GROWTH:
+        if grown > MAX_GROWTH:
             times = f"{grown:,.0f}" if grown < 1e9 else "more than a billion"
             fact = f"its {part} can make a text {times} times as long"
-            raise FolderError(location, fact, f"Take rules out of it: at most {GROWTH} times as long is opened")
-    if (count := _specials(parts.get("post_processor"))) > SPECIALS:
-        raise FolderError(location, f"it puts {count} special tokens around a text", f"At most {SPECIALS} are opened")
+            raise FolderError(location, fact, f"Take rules out of it: at most {MAX_GROWTH} times as long is opened")
+    if (count := _specials(parts.get("post_processor"))) > MAX_SPECIAL_TOKENS:
+        raise FolderError(
+            location, f"it puts {count} special tokens around a text", f"At most {MAX_SPECIAL_TOKENS} are opened"
+        )
 
 
 def _description(part: Any) -> Any:
@@ -63,7 +65,7 @@ def _chain(rule: Any) -> list[Rule]:
 
 def _growth(chain: list[Rule], location: object) -> float:
     """The largest number of characters that the chain can make of one."""
-    letters = dict.fromkeys(SAMPLE)
+    letters = dict.fromkeys(SAMPLE_CHARACTERS)
     for rule in chain:
         mentioned = (_pattern(rule)[0], rule.get("content"), rule.get("prepend"))
         letters.update(dict.fromkeys("".join(str(text or "") for text in mentioned)))
@@ -94,7 +96,7 @@ def _sizes(rule: Rule, write: Write | None, letters: Iterable[str], after: dict[
     pattern, literal = _pattern(rule)
     if literal and pattern:
         return sizes | {letter: max(sizes[letter], content / len(pattern)) for letter in pattern}
-    empty_match = literal or WIDTHLESS.search(pattern)
+    empty_match = literal or ZERO_WIDTH_PATTERN.search(pattern)
     return {letter: size + content if empty_match else max(size, content) for letter, size in sizes.items()}
 
 

@@ -5,8 +5,8 @@ from itertools import islice
 
 from tokenizers import Tokenizer
 
-LONGEST = 16_384  # characters of a text that the library encodes at once
-TOGETHER = 16  # parts that are encoded in one batch
+MAX_TEXT_CHARACTERS = 16_384  # characters of a text that the library encodes at once
+BATCH_PARTS = 16  # parts that are encoded in one batch
 
 
 def encode(tokenizer: Tokenizer, text: str) -> list[int]:
@@ -21,15 +21,15 @@ def encode(tokenizer: Tokenizer, text: str) -> list[int]:
 def batches(texts: Iterable[str]) -> Iterator[list[str]]:
     """The parts of texts, in order, a few at a time."""
     parts = (part for text in texts for part in split(text))
-    while batch := list(islice(parts, TOGETHER)):
+    while batch := list(islice(parts, BATCH_PARTS)):
         yield batch
 
 
 def split(text: str) -> Iterator[str]:
     """Parts of at most LONGEST characters, cut before a single space, where a cut changes no token."""
     start = 0
-    while len(text) - start > LONGEST:
-        stop = start + LONGEST
+    while len(text) - start > MAX_TEXT_CHARACTERS:
+        stop = start + MAX_TEXT_CHARACTERS
         space = text.rfind(" ", start + 1, stop)
         while space > start and (text[space - 1].isspace() or text[space + 1].isspace()):
             space = text.rfind(" ", start + 1, space)

@@ -13,9 +13,9 @@ from tokenizers import pre_tokenizers as splitters
 
 from bertsmith.errors import FolderError
 from bertsmith.text import sentencepiece
-from bertsmith.text.sentencepiece import NEVER, Piece, SentencePiece
+from bertsmith.text.sentencepiece import NEVER_CHOSEN_SCORE, Piece, SentencePiece
 from bertsmith.text.special_tokens import BERT_TEMPLATES as BERT
-from bertsmith.text.special_tokens import END, SENTINELS, SPECIALS, set_template
+from bertsmith.text.special_tokens import END_OF_TEXT, SENTINELS, SPECIAL_TOKENS, set_template
 from bertsmith.text.special_tokens import ROBERTA_TEMPLATES as ROBERTA
 from bertsmith.text.train import bert_tokenizer
 
@@ -39,7 +39,7 @@ def load_wordpiece(file: Path, text: str, settings: dict[str, Any]) -> Tokenizer
         tokenizer = bert_tokenizer({}, **rules)
         tokenizer.model = models.WordPiece(vocabulary, unk_token="[UNK]")
         return _with_special_tokens(tokenizer, MPNET, *ROBERTA)
-    if missing := [name for name in SPECIALS["wordpiece"] if name not in vocabulary]:
+    if missing := [name for name in SPECIAL_TOKENS["wordpiece"] if name not in vocabulary]:
         raise FolderError(file, f"has no line {missing[0]}", "BERT's vocabulary has one token per line")
     return bert_tokenizer(vocabulary, **rules)
 
@@ -68,11 +68,11 @@ def load_bpe(file: Path, text: str, merges_text: str, settings: dict[str, Any], 
     tokenizer = Tokenizer(models.BPE(vocabulary, merges))
     tokenizer.pre_tokenizer = splitters.ByteLevel(add_prefix_space=settings.get("add_prefix_space") is True)
     tokenizer.decoder = decoders.ByteLevel()
-    if END in vocabulary and member in ("", "gpt2"):
-        return _with_special_tokens(tokenizer, (END,))
-    if missing := [name for name in SPECIALS["bpe"] if name not in vocabulary]:
+    if END_OF_TEXT in vocabulary and member in ("", "gpt2"):
+        return _with_special_tokens(tokenizer, (END_OF_TEXT,))
+    if missing := [name for name in SPECIAL_TOKENS["bpe"] if name not in vocabulary]:
         raise FolderError(file, f"has no token {missing[0]}", "GPT-2's and RoBERTa's vocabularies are known")
-    return _with_special_tokens(tokenizer, SPECIALS["bpe"], *ROBERTA)
+    return _with_special_tokens(tokenizer, SPECIAL_TOKENS["bpe"], *ROBERTA)
 
 
 def load_sentencepiece(file: Path, settings: dict[str, Any], member: str) -> Tokenizer:
@@ -89,12 +89,14 @@ def load_sentencepiece(file: Path, settings: dict[str, Any], member: str) -> Tok
             _require_pieces(file, names, ("<unk>", "<s>", "</s>"))
             first = [Piece(name) for name in ("<s>", "<pad>", "</s>", "<unk>")]
             tokenizer = found.to_tokenizer([*first, *own[3:], Piece("<mask>")], 3)
-            tokenizer = _with_special_tokens(_normalised(tokenizer, found), SPECIALS["bpe"], *ROBERTA)
+            tokenizer = _with_special_tokens(_normalised(tokenizer, found), SPECIAL_TOKENS["bpe"], *ROBERTA)
         case "camembert":
             _require_pieces(file, names, ("<unk>", "<s>", "</s>"))
             first = [Piece(name) for name in ("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>")]
-            tokenizer = found.to_tokenizer([*first, Piece("<unk>NOTUSED", NEVER), *own[1:], Piece("<mask>")], 3)
-            tokenizer = _with_special_tokens(_normalised(tokenizer, found), SPECIALS["bpe"], *ROBERTA)
+            tokenizer = found.to_tokenizer(
+                [*first, Piece("<unk>NOTUSED", NEVER_CHOSEN_SCORE), *own[1:], Piece("<mask>")], 3
+            )
+            tokenizer = _with_special_tokens(_normalised(tokenizer, found), SPECIAL_TOKENS["bpe"], *ROBERTA)
         case "t5":
             _require_pieces(file, names, ("<pad>", "</s>", "<unk>"))
             count = settings.get("extra_ids", len(SENTINELS))

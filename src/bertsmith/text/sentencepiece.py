@@ -15,7 +15,7 @@ from bertsmith.errors import FolderError
 
 UNIGRAM, BPE = 1, 2  # model types
 CONTROL, USER_DEFINED, UNUSED = 3, 4, 5  # types of pieces
-NEVER = -1e4  # a score with which a piece is never chosen
+NEVER_CHOSEN_SCORE = -1e4  # a score with which a piece is never chosen
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class SentencePiece:
 
     def to_tokenizer(self, pieces: list[Piece], unknown: int) -> Tokenizer:
         """A tokenizer of the library with these pieces: those of the file, or in the order of a model's ids."""
-        vocabulary = [(piece.text, NEVER if piece.kind == UNUSED else piece.score) for piece in pieces]
+        vocabulary = [(piece.text, NEVER_CHOSEN_SCORE if piece.kind == UNUSED else piece.score) for piece in pieces]
         if self.kind == UNIGRAM:
             tokenizer = Tokenizer(models.Unigram(vocabulary, unknown, byte_fallback=self.byte_fallback))
         else:

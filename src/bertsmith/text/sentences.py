@@ -10,11 +10,11 @@ from bertsmith.text.library_errors import wrap_library_errors
 
 Layout = Literal["lines", "running"]
 
-WINDOW = 1_000  # characters split at a time: with more, a stray quotation mark swallows many sentences
-WIDEST = 120  # characters of a line that is wrapped by hand
-OPENING = re.compile(r'(?<![^\s(\[—-])"')
+SPLIT_WINDOW = 1_000  # characters split at a time: with more, a stray quotation mark swallows many sentences
+MAX_WRAPPED_LINE = 120  # characters of a line that is wrapped by hand
+OPENING_QUOTE = re.compile(r'(?<![^\s(\[—-])"')
 WIDE_SPACE = re.compile(r"[^\S\x00-\x7f]")
-END = re.compile(r"""[.!?…。！？।]["'”’»」』)\]]*$""")
+SENTENCE_END = re.compile(r"""[.!?…。！？।]["'”’»」』)\]]*$""")
 # A sentence that ends inside of a line: two letters, a full stop, a capital; or an East Asian full stop.
 ENDS_WITHIN = re.compile(r"""[^\W\d]{2} ?["'”’)\]]*[.!?…]["'”’»)\]]*\s+["'“‘«(\[]*[A-ZÀ-ÞΑ-ΩА-Я]|[。！？][」』]*\w""")
 
@@ -23,12 +23,12 @@ def split_sentences(text: str) -> Iterator[str]:
     """The sentences of a paragraph, in order, by the `sentencex` library, in linear time."""
     # The library fails at straight quotation marks, and panics at spaces of more than one byte.
     # So it gets typographic marks and plain spaces; lengths stay the same.
-    plain = OPENING.sub("“", text).replace('"', "”") if '"' in text else text
+    plain = OPENING_QUOTE.sub("“", text).replace('"', "”") if '"' in text else text
     plain = plain if plain.isascii() else WIDE_SPACE.sub(" ", plain)
     segment = _segment()
     start = stop = 0
     while start < len(text):
-        before, stop = stop, stop + WINDOW
+        before, stop = stop, stop + SPLIT_WINDOW
         if stop < len(text):
             stop = plain.rfind(" ", before, stop) + 1 or stop
         try:
@@ -58,11 +58,11 @@ def guess_layout(lines: Sequence[str]) -> Layout:
 def is_wrapped(lines: Sequence[str]) -> bool:
     """Whether lines are wrapped by hand: most do not end a sentence, and most of those are about equally long."""
     lines = [line for line in map(str.strip, lines) if line]
-    open_ended = sorted(len(line) for line in lines if not END.search(line))
+    open_ended = sorted(len(line) for line in lines if not SENTENCE_END.search(line))
     if len(open_ended) <= len(lines) / 2:
         return False
     full = open_ended[int(0.95 * len(open_ended))]
-    return full <= WIDEST and sum(length > 0.75 * full for length in open_ended) > len(open_ended) / 2
+    return full <= MAX_WRAPPED_LINE and sum(length > 0.75 * full for length in open_ended) > len(open_ended) / 2
 
 
 @cache

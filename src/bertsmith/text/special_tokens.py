@@ -7,12 +7,12 @@ from tokenizers import AddedToken, Tokenizer, processors
 
 Kind = Literal["words", "wordpiece", "bpe", "unigram", "t5"]
 
-END = "<|endoftext|>"  # the only special token of GPT-2, between its texts
+END_OF_TEXT = "<|endoftext|>"  # the only special token of GPT-2, between its texts
 
 # The id of a special token is its index here. The names are those of BERT, RoBERTa, ALBERT and T5; of whole words those
 # of GPT-2, and <unk> as in corpora that have it for rare words.
-SPECIALS: dict[Kind, tuple[str, ...]] = {
-    "words": ("<unk>", END),
+SPECIAL_TOKENS: dict[Kind, tuple[str, ...]] = {
+    "words": ("<unk>", END_OF_TEXT),
     "wordpiece": ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
     "bpe": ("<s>", "<pad>", "</s>", "<unk>", "<mask>"),
     "unigram": ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"),
@@ -20,13 +20,13 @@ SPECIALS: dict[Kind, tuple[str, ...]] = {
 }
 # A sentinel stands for a span that was masked; the first is the last token. Raffel et al. 2020, section 3.1.4.
 SENTINELS = tuple(f"<extra_id_{number}>" for number in reversed(range(100)))
-TRAILING_SPECIALS: dict[Kind, tuple[str, ...]] = {kind: SENTINELS if kind == "t5" else () for kind in SPECIALS}
+TRAILING_SPECIALS: dict[Kind, tuple[str, ...]] = {kind: SENTINELS if kind == "t5" else () for kind in SPECIAL_TOKENS}
 
 # The templates of one text and of two. RoBERTa has two separators between texts.
 BERT_TEMPLATES = ("[CLS]:0 $A:0 [SEP]:0", "[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1")
 ROBERTA_TEMPLATES = ("<s>:0 $A:0 </s>:0", "<s>:0 $A:0 </s>:0 </s>:0 $B:1 </s>:1")
 TEMPLATES: dict[Kind, tuple[str, str]] = {
-    "words": (f"{END}:0 $A:0", f"{END}:0 $A:0 {END}:0 $B:1"),
+    "words": (f"{END_OF_TEXT}:0 $A:0", f"{END_OF_TEXT}:0 $A:0 {END_OF_TEXT}:0 $B:1"),
     "wordpiece": BERT_TEMPLATES,
     "bpe": ROBERTA_TEMPLATES,
     "unigram": BERT_TEMPLATES,
@@ -35,10 +35,10 @@ TEMPLATES: dict[Kind, tuple[str, str]] = {
 
 # By role: the key in tokenizer_config.json, and the usual names.
 ROLES = {
-    "padding": ("pad_token", "[PAD]", "<pad>", END),
+    "padding": ("pad_token", "[PAD]", "<pad>", END_OF_TEXT),
     "unknown": ("unk_token", "[UNK]", "<unk>"),
-    "start": ("cls_token", "[CLS]", "<s>", END),
-    "stop": ("sep_token", "[SEP]", "</s>", END),
+    "start": ("cls_token", "[CLS]", "<s>", END_OF_TEXT),
+    "stop": ("sep_token", "[SEP]", "</s>", END_OF_TEXT),
     "mask": ("mask_token", "[MASK]", "<mask>"),
 }
 BOS_EOS_KEYS = {"start": "bos_token", "stop": "eos_token"}  # the keys of language models for the same roles
@@ -75,14 +75,14 @@ def find_role(tokenizer: Tokenizer, role: str, name: str | None) -> int | None:
 def special_tokens(kind: Kind) -> list[AddedToken]:
     """The special tokens of a kind, as the library wants them."""
     # The space before RoBERTa's mask is part of it, since there a word's token begins with its space.
-    names = SPECIALS[kind] + TRAILING_SPECIALS[kind]
+    names = SPECIAL_TOKENS[kind] + TRAILING_SPECIALS[kind]
     return [AddedToken(name, lstrip=name == "<mask>", special=True) for name in names]
 
 
 def with_special_tokens(tokenizer: Tokenizer, kind: Kind) -> Tokenizer:
     """The tokenizer with its special tokens marked, and put around one text or two."""
     tokenizer.add_special_tokens(special_tokens(kind))
-    set_template(tokenizer, *TEMPLATES[kind], SPECIALS[kind])
+    set_template(tokenizer, *TEMPLATES[kind], SPECIAL_TOKENS[kind])
     return tokenizer
 
 

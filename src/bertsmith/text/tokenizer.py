@@ -17,14 +17,14 @@ from bertsmith.errors import FolderError, TextError
 from bertsmith.text import folder as folders
 from bertsmith.text import long_texts
 from bertsmith.text.library_errors import wrap_library_errors
-from bertsmith.text.special_tokens import END, ROLES, Kind, Template, find_role, set_template
+from bertsmith.text.special_tokens import END_OF_TEXT, ROLES, Kind, Template, find_role, set_template
 from bertsmith.text.train import TokenizerConfig, train_library_tokenizer
 
-__all__ = ["END", "Template", "Tokenizer", "TokenizerConfig", "train"]
+__all__ = ["END_OF_TEXT", "Template", "Tokenizer", "TokenizerConfig", "train"]
 
 # How a token shows that it begins a word, or that it continues one.
-BEGINS = {models.BPE: "Ġ", models.Unigram: "▁"}
-CONTINUES = {models.WordPiece: "##"}
+WORD_START_MARKS = {models.BPE: "Ġ", models.Unigram: "▁"}
+CONTINUATION_MARKS = {models.WordPiece: "##"}
 MAX_PIECES = 10_000_000  # a file of a few bytes may claim any number
 
 
@@ -89,9 +89,9 @@ class Tokenizer:
         if kind is models.BPE and self._inner.model.end_of_word_suffix:
             return np.zeros(self.vocabulary, np.bool_)  # GPT's tokens show where words end, not where they begin
         pieces = [self.piece(number) for number in range(self.vocabulary)]
-        if kind in BEGINS:
-            return np.array([not piece.startswith(BEGINS[kind]) for piece in pieces]) & ~self.special_mask
-        mark = CONTINUES.get(kind)
+        if kind in WORD_START_MARKS:
+            return np.array([not piece.startswith(WORD_START_MARKS[kind]) for piece in pieces]) & ~self.special_mask
+        mark = CONTINUATION_MARKS.get(kind)
         return np.array([mark is not None and piece.startswith(mark) for piece in pieces]) & ~self.special_mask
 
     def split_piece(self, piece: str) -> list[int]:
@@ -104,7 +104,7 @@ class Tokenizer:
             ids = [token.id for token in tokens]
             complete = "".join(token.value for token in tokens) == piece and self._roles["unknown"] not in ids
             return ids if complete else []
-        mark, ids = CONTINUES.get(type(self._inner.model), ""), []
+        mark, ids = CONTINUATION_MARKS.get(type(self._inner.model), ""), []
         while piece not in ("", mark):  # the longest match first, as WordPiece
             size = next((size for size in range(len(piece), 0, -1) if piece[:size] in self.piece_ids), 0)
             if size == 0 or piece[:size] == mark:
@@ -250,7 +250,7 @@ class Tokenizer:
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The token ids of each text, without special tokens around it."""
         with wrap_library_errors("text", TextError):
-            if max(map(len, texts), default=0) > long_texts.LONGEST:
+            if max(map(len, texts), default=0) > long_texts.MAX_TEXT_CHARACTERS:
                 return [long_texts.encode(self._inner, text) for text in texts]
             return [found.ids for found in self._inner.encode_batch_fast(list(texts), add_special_tokens=False)]
 

@@ -19,9 +19,9 @@ from tokenizers import pre_tokenizers as splitters
 from bertsmith.errors import RecipeError, TextError, suggest
 from bertsmith.text.library_errors import wrap_library_errors
 from bertsmith.text.special_tokens import (
-    END,
+    END_OF_TEXT,
     SENTINELS,
-    SPECIALS,
+    SPECIAL_TOKENS,
     TRAILING_SPECIALS,
     Kind,
     special_tokens,
@@ -37,10 +37,10 @@ MIN_VOCABULARY: dict[Kind, int] = {
 }
 
 CHARACTER_COVERAGE = 0.9999  # share of the text that is covered by the alphabet, the most frequent characters
-RARE = 8_192  # extra vocabulary while the library trains, for characters that will not be in the alphabet
+EXTRA_VOCABULARY = 8_192  # extra vocabulary while the library trains, for characters that will not be in the alphabet
 LONGEST_WORD = 128  # characters; longer strings are cut, since they would swell the table of words
-BATCH = 1 << 20  # characters given to the library at a time
-WHOLE = 1 << 26  # characters read in full; of the next as many every second text, then every fourth, ...
+BATCH_CHARACTERS = 1 << 20  # characters given to the library at a time
+FULLY_READ_CHARACTERS = 1 << 26  # of the next as many every second text is read, then every fourth, ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +54,8 @@ class TokenizerConfig:
     min_frequency: int = 2  # occurrences of a word or a merge to be learnt (words, WordPiece and BPE)
 
     def __post_init__(self) -> None:
-        if self.kind not in SPECIALS:
-            raise RecipeError("tokenizer.kind", f"unknown kind '{self.kind}'", suggest(self.kind, SPECIALS))
+        if self.kind not in SPECIAL_TOKENS:
+            raise RecipeError("tokenizer.kind", f"unknown kind '{self.kind}'", suggest(self.kind, SPECIAL_TOKENS))
         if self.vocabulary < MIN_VOCABULARY[self.kind]:
             fact = f"{self.vocabulary} pieces are too few for {self.kind}"
             raise RecipeError("tokenizer.vocabulary", fact, f"Ask for at least {MIN_VOCABULARY[self.kind]}")
@@ -120,7 +120,7 @@ class TrainingTexts:
         for text in self._chosen():
             batch.append(self._clean(text))
             size += len(text)
-            if size >= BATCH:
+            if size >= BATCH_CHARACTERS:
                 yield self._counted(batch)
                 batch, size = [], 0
         if batch:
@@ -139,9 +139,9 @@ class TrainingTexts:
     def _chosen(self) -> Iterator[str]:
         """A subsample that grows with the logarithm of the corpus, so that time and memory stay bounded."""
         for number, text in enumerate(self._texts):
-            if number % (1 << self.characters // WHOLE) == 0 and not text.isspace():
+            if number % (1 << self.characters // FULLY_READ_CHARACTERS) == 0 and not text.isspace():
                 self.characters += len(text)
-                yield from (text[start : start + BATCH] for start in range(0, len(text), BATCH))
+                yield from (text[start : start + BATCH_CHARACTERS] for start in range(0, len(text), BATCH_CHARACTERS))
 
     def _counted(self, batch: list[str]) -> list[str]:
         joined = "\n".join(batch)
@@ -194,13 +194,13 @@ def _train_wordpiece(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer
     The library gives ids to the characters inside of words in a random order, and ids break ties. So every character
     that can stand inside of a word gets its id beforehand, and those not needed are dropped afterwards.
     """
-    names = SPECIALS["wordpiece"]
+    names = SPECIAL_TOKENS["wordpiece"]
     inner = [f"##{chr(code)}" for code in np.flatnonzero(_may_join())]
     tokenizer = bert_tokenizer({}, lowercase=config.lowercases, accents=config.keeps_accents)
     feed = TrainingTexts(texts, _cleaner(tokenizer.normalizer, config.lowercases))
     tokenizer.normalizer = None
     trainer = trainers.WordPieceTrainer(
-        vocab_size=config.vocabulary + len(inner) + RARE,
+        vocab_size=config.vocabulary + len(inner) + EXTRA_VOCABULARY,
         min_frequency=config.min_frequency,
         special_tokens=[*names, *inner],
         show_progress=False,
@@ -250,7 +250,7 @@ def _train_bpe(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
 
 def _train_unigram(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     """Unigram: start from too many tokens, and drop those that the likelihood needs least. Kudo 2018, section 3.2."""
-    names, trailing = SPECIALS[config.kind], TRAILING_SPECIALS[config.kind]
+    names, trailing = SPECIAL_TOKENS[config.kind], TRAILING_SPECIALS[config.kind]
     tokenizer = Tokenizer(models.Unigram())
     plain = [normalizers.NFKD(), normalizers.StripAccents()] if config.strips_accents else [normalizers.NFKC()]
     normalizer = normalizers.Sequence([*plain, *([normalizers.Lowercase()] if config.lowercases else [])])
@@ -264,7 +264,7 @@ def _train_unigram(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     letters = {"▁", *feed.alphabet((config.vocabulary - len(trailing)) // 2)}
     learnt = _without_ties(dict(json.loads(tokenizer.to_str())["model"]["vocab"]))
     # A text may contain names of special tokens: as learnt tokens they would be taken for them.
-    reserved = {END, *trailing}.union(*SPECIALS.values())
+    reserved = {END_OF_TEXT, *trailing}.union(*SPECIAL_TOKENS.values())
     candidates = [piece for piece in learnt if letters.issuperset(piece) and piece not in reserved]
     # Single letters first: other words are spelled with them.
     best = sorted(candidates, key=lambda piece: (len(piece) > 1, -learnt[piece], piece))

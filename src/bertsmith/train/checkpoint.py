@@ -147,7 +147,7 @@ def _verified(path: Path, name: str, digest: Digest) -> Tensor:
     data = torch.empty(size, dtype=torch.uint8)
     view, sha256 = data.numpy().data, hashlib.sha256()
     with (path / name).open("rb", buffering=0) as file:
-        while view and (taken := file.readinto(view[: files.PIECE])):
+        while view and (taken := file.readinto(view[: files.HASHED_BYTES])):
             sha256.update(view[:taken])  # while it is still in the processor's cache
             view = view[taken:]
     if sha256.hexdigest() != digest.sha256:

@@ -20,16 +20,16 @@ from bertsmith.data.corpus import documents, markup
 from bertsmith.data.corpus.encoding import UTF8
 from bertsmith.data.corpus.lines import Cleaner, LineRun, Policy, clean_lines, read_error
 from bertsmith.data.corpus.markup import Paragraph
-from bertsmith.data.corpus.passages import ENOUGH, NEVER, Document, Found, Passage, passages
-from bertsmith.data.corpus.records import ROWS, Record, from_json, from_parquet, from_table
+from bertsmith.data.corpus.passages import NEW_DOCUMENT_CHARACTERS, NO_LIMIT, Document, Found, Passage, passages
+from bertsmith.data.corpus.records import PARQUET_BATCH_ROWS, Record, from_json, from_parquet, from_table
 from bertsmith.data.corpus.sources import DOCUMENTS, STANDARD_INPUT, Skipped, Source, find_sources, skipped_summary
 from bertsmith.errors import RecipeError, TextError, suggest
 from bertsmith.text.language import count_words
 from bertsmith.text.sentences import Layout, guess_layout, is_wrapped, split_sentences
 
-PEEK = 200  # lines from which a file's layout is guessed
-NEAR = 1 << 20  # characters at the beginning of a file in which those lines are looked for
-NOTES = 8  # lines about single files that are shown
+LAYOUT_LINES = 200  # lines from which a file's layout is guessed
+LAYOUT_CHARACTERS = 1 << 20  # characters at the beginning of a file in which those lines are looked for
+MAX_FILE_NOTES = 8  # lines about single files that are shown
 
 T = TypeVar("T")
 
@@ -76,7 +76,10 @@ class Corpus:
         """The new notes on how the files were read (encodings, skipped files), as lines for the user."""
         lines = list(self._notes)[self._notes_shown :]
         self._notes_shown = len(self._notes)
-        return [*lines[:NOTES], *([f"and {len(lines) - NOTES:,} more files"] if len(lines) > NOTES else [])]
+        return [
+            *lines[:MAX_FILE_NOTES],
+            *([f"and {len(lines) - MAX_FILE_NOTES:,} more files"] if len(lines) > MAX_FILE_NOTES else []),
+        ]
 
     def documents(self, skip: int = 0) -> Iterator[Document]:
         """All documents in order; the first `skip` are skipped without splitting them into sentences."""
@@ -194,7 +197,7 @@ class Corpus:
         """Paragraphs of one document, which are split into sentences unless the layout is `lines`."""
         self.layouts[source.name] = "running" if self.layout == "auto" else self.layout
         lines = ((number, cleaner.split_long(text, f"{source.name}:{number}")) for number, text in paragraphs)
-        yield from passages(lines, blanks=NEVER, max_characters=ENOUGH)
+        yield from passages(lines, blanks=NO_LIMIT, max_characters=NEW_DOCUMENT_CHARACTERS)
 
     def _standard_input(self, blocks: Iterator[bytes], is_stream: bool) -> tuple[str, Iterator[bytes]]:
         """The kind of standard input, which has no ending: JSON lines if it begins with a brace."""
@@ -212,7 +215,7 @@ class Corpus:
         if self._choose_layout(source, lines) == "lines":
             yield from passages(runs, blanks=1)
         else:
-            yield from passages(runs, blanks=2, max_characters=ENOUGH, join_lines=is_wrapped(lines))
+            yield from passages(runs, blanks=2, max_characters=NEW_DOCUMENT_CHARACTERS, join_lines=is_wrapped(lines))
 
     def _records(self, source: Source, records: Iterator[Record], cleaner: Cleaner) -> Iterator[Found]:
         lines, records = _peek(records, lambda record: record[1].splitlines())
@@ -222,7 +225,7 @@ class Corpus:
             if len(text) > self.max_line_length:
                 location = f"{source.name}:{number}"
                 parts = [part for line in parts for part in cleaner.split_long(line, location)]
-            for _, texts in passages([(number, parts)], blanks=NEVER, join_lines=join_lines):
+            for _, texts in passages([(number, parts)], blanks=NO_LIMIT, join_lines=join_lines):
                 yield number, texts
 
     def _choose_layout(self, source: Source, lines: list[str]) -> Layout:
@@ -236,11 +239,11 @@ def _peek(items: Iterator[T], lines: Callable[[T], Iterable[str]]) -> tuple[list
     for item in items:
         head.append(item)
         item_lines = list(lines(item))
-        first_lines += islice((line for line in item_lines if line and not line.isspace()), PEEK)
+        first_lines += islice((line for line in item_lines if line and not line.isspace()), LAYOUT_LINES)
         size += sum(map(len, item_lines)) + len(item_lines)
-        if len(first_lines) >= PEEK or size >= NEAR:
+        if len(first_lines) >= LAYOUT_LINES or size >= LAYOUT_CHARACTERS:
             break
-    return first_lines[:PEEK], chain(head, items)
+    return first_lines[:LAYOUT_LINES], chain(head, items)
 
 
 def _sample(source: Source, field: str) -> tuple[int, int]:
@@ -248,8 +251,8 @@ def _sample(source: Source, field: str) -> tuple[int, int]:
     position = [0]
     try:
         if source.kind == ".parquet":
-            rows = from_parquet(source, field, Cleaner("skip", NEVER, Counter()), position.append)
-            return sum(count_words(text) for _, text in islice(rows, ROWS + 1)), position[-1]
+            rows = from_parquet(source, field, Cleaner("skip", NO_LIMIT, Counter()), position.append)
+            return sum(count_words(text) for _, text in islice(rows, PARQUET_BATCH_ROWS + 1)), position[-1]
         if source.kind in DOCUMENTS:
             paragraphs = documents.pages(source) if source.kind == ".pdf" else documents.paragraphs(source)
             return sum(count_words(text) for _, text in paragraphs), source.size

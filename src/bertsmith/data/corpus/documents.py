@@ -9,10 +9,10 @@ from importlib import import_module
 from typing import Any
 
 from bertsmith.data.corpus.markup import Paragraph
-from bertsmith.data.corpus.sources import DOCUMENTS, MAX_RATIO, UNPACKED, Source
+from bertsmith.data.corpus.sources import DOCUMENTS, MAX_DECOMPRESSED_BYTES, MAX_RATIO, Source
 from bertsmith.errors import TextError
 
-LARGEST = 1 << 28  # bytes of a file
+MAX_DOCUMENT_BYTES = 1 << 28  # bytes of a file
 HYPHEN = re.compile(r"(?<=[^\W\d_])[-\u00ad]\n(?=[^\W\d_A-Z])")  # a word hyphenated at the end of a line
 
 
@@ -31,7 +31,7 @@ def paragraphs(source: Source) -> Iterator[Paragraph]:
     library, raw = _library(source), _bytes(source)
     with zipfile.ZipFile(io.BytesIO(raw)) as archive:
         size = sum(member.file_size for member in archive.infolist())
-    if size > max(UNPACKED, MAX_RATIO * len(raw)) or size > LARGEST:
+    if size > max(MAX_DECOMPRESSED_BYTES, MAX_RATIO * len(raw)) or size > MAX_DOCUMENT_BYTES:
         fact = f"unpacks to {size:,} bytes, {size // max(len(raw), 1):,} times its size"
         raise TextError(source.name, fact, "Do not trust this file")
     number = 0
@@ -44,8 +44,8 @@ def paragraphs(source: Source) -> Iterator[Paragraph]:
 
 
 def _bytes(source: Source) -> bytes:
-    if source.size > LARGEST:
-        raise TextError(source.name, f"is larger than {LARGEST:,} bytes", "Turn it into text first")
+    if source.size > MAX_DOCUMENT_BYTES:
+        raise TextError(source.name, f"is larger than {MAX_DOCUMENT_BYTES:,} bytes", "Turn it into text first")
     return source.path.read_bytes()
 
 

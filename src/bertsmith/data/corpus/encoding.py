@@ -13,14 +13,14 @@ from collections.abc import Iterable, Iterator
 
 UTF8 = "utf-8"
 SURROGATE_BYTES = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")  # surrogates, which some programs write into UTF-8
-SAMPLE = 1 << 16  # bytes that are looked at
-SHORTEST = 16  # bytes from which UTF-16 can be recognised without a byte-order mark
-BLANKS = 4  # two-byte line ends and spaces that mark UTF-16 in scripts such as Chinese, which have few control bytes
-CONTROLS = 0.6  # the least share of control bytes, 0 among them, in the upper bytes of UTF-16 of other scripts
-ODD = 0.01  # the largest share of unprintable characters in a text, and the least of ASCII, such as line ends
-PLAUSIBLE = 0.9  # the least share of letters beyond ASCII that belong to the language's alphabet
-FOREIGN = 0.5  # the share of letters beyond ASCII above which the script is not Latin
-MARKS = frozenset("„“”‘’‚–—…«»‹›€£§°©®™·•¿¡ªº½¼¾²³×±µ¢†‡\u00a0\u00ad´`¨")
+ENCODING_SAMPLE_BYTES = 1 << 16  # bytes that are looked at
+MIN_UTF16_BYTES = 16  # bytes from which UTF-16 can be recognised without a byte-order mark
+MIN_UTF16_BLANKS = 4  # two-byte line ends and spaces, in scripts such as Chinese with few control bytes
+MIN_UTF16_CONTROLS = 0.6  # share of control bytes, 0 among them, in the upper bytes of other scripts
+MAX_UNPRINTABLE = 0.01  # share of unprintable characters in a text; and the least of ASCII, such as line ends
+MIN_IN_ALPHABET = 0.9  # the least share of letters beyond ASCII that belong to the language's alphabet
+MAX_NOT_LATIN = 0.5  # the share of letters beyond ASCII above which the script is not Latin
+PUNCTUATION_MARKS = frozenset("„“”‘’‚–—…«»‹›€£§°©®™·•¿¡ªº½¼¾²³×±µ¢†‡\u00a0\u00ad´`¨")
 ALPHABETS = {
     "cp1252": [
         "äöüß",
@@ -63,8 +63,8 @@ def wide(first: bytes) -> str:
     """
     if found := bom_encoding(first):
         return found
-    head = first[: min(SAMPLE, len(first)) & ~1]
-    if b"\0" not in head or len(head) < SHORTEST:
+    head = first[: min(ENCODING_SAMPLE_BYTES, len(first)) & ~1]
+    if b"\0" not in head or len(head) < MIN_UTF16_BYTES:
         return ""
     halves = head[::2], head[1::2]  # one of them is the upper bytes of all characters
     controls = max(sum(half.count(bytes([byte])) for byte in range(32) if byte not in b"\n\r") for half in halves)
@@ -75,12 +75,12 @@ def wide(first: bytes) -> str:
         is_utf8 = False
     texts = {name: head.decode(name, "replace") for name in ("utf-16-le", "utf-16-be")}
     blanks = max(text.count("\n") + text.count(" ") for text in texts.values())
-    if controls < CONTROLS * len(halves[0]) and (is_utf8 or blanks < BLANKS):
+    if controls < MIN_UTF16_CONTROLS * len(halves[0]) and (is_utf8 or blanks < MIN_UTF16_BLANKS):
         return ""  # stray NULs are bad characters, and no sign of another encoding
     ascii_share = {name: sum(map(str.isascii, text)) / len(text) for name, text in texts.items()}
     best = max(texts, key=lambda name: ascii_share[name])
     odd = sum(not (letter.isprintable() or letter.isspace()) for letter in texts[best])
-    return best if ascii_share[best] >= ODD and odd <= ODD * len(texts[best]) else ""
+    return best if ascii_share[best] >= MAX_UNPRINTABLE and odd <= MAX_UNPRINTABLE * len(texts[best]) else ""
 
 
 def guess(raw: bytes) -> str:
@@ -112,9 +112,9 @@ def _sample(raw: bytes) -> bytes:
     lines, size = list[bytes](), 0
     for line in raw.split(b"\n"):
         if not line.isascii():
-            lines.append(line[:SAMPLE])
+            lines.append(line[:ENCODING_SAMPLE_BYTES])
             size += len(lines[-1])
-            if size >= SAMPLE:
+            if size >= ENCODING_SAMPLE_BYTES:
                 break
     return b"\n".join(lines)
 
@@ -124,17 +124,17 @@ def _latin(sample: bytes) -> str:
     best, found = 0.0, ""
     for encoding, alphabets in ALPHABETS.items():
         text = sample.decode(encoding, errors="replace")
-        letters = Counter(letter for letter in text if not letter.isascii() and letter not in MARKS)
+        letters = Counter(letter for letter in text if not letter.isascii() and letter not in PUNCTUATION_MARKS)
         plain = sum(letter.isascii() and letter.isalpha() for letter in text)
         count = letters.total()
-        if count > FOREIGN * (count + plain):
+        if count > MAX_NOT_LATIN * (count + plain):
             return ""
         for alphabet in alphabets:
             fitting = sum(number for letter, number in letters.items() if letter.lower() in alphabet) / max(count, 1)
             fitting = fitting if count else 1.0
             if fitting > best:
                 best, found = fitting, encoding
-    return found if best >= PLAUSIBLE else ""
+    return found if best >= MIN_IN_ALPHABET else ""
 
 
 def _other(sample: bytes) -> str:

@@ -20,7 +20,7 @@ Policy = Literal["skip", "replace", "fail"]
 LineRun = tuple[int, list[str]]  # the number of the first line, and consecutive lines
 
 SURROGATE = re.compile("[\ud800-\udfff]")
-FACTS = {
+BAD_LINE_FACTS = {
     "bad bytes": "holds bytes that are not UTF-8",
     "NUL characters": "holds a NUL character",
     "half characters": "holds half a character (a lone surrogate)",
@@ -30,7 +30,7 @@ FACTS = {
     "unreadable files": "cannot be read",
 }
 READ_ERRORS = (EOFError, MemoryError, OSError, lzma.LZMAError, zlib.error)
-REMEDY = "Mend the file, or choose to skip or replace what is bad"
+BAD_LINE_REMEDY = "Mend the file, or choose to skip or replace what is bad"
 
 
 class Cleaner:
@@ -46,7 +46,7 @@ class Cleaner:
         """Count a bad line: True to repair it, False to drop it. Refuses it if the policy is to fail."""
         self.tally[kind] += 1
         if self.policy == "fail":
-            raise TextError(location, FACTS[kind].format(longest=self.max_length), REMEDY)
+            raise TextError(location, BAD_LINE_FACTS[kind].format(longest=self.max_length), BAD_LINE_REMEDY)
         return self.policy == "replace"
 
     def decode(self, raw: bytes, location: str) -> str | None:
@@ -216,7 +216,7 @@ def _peek(blocks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
     """The first bytes, as many whatever the blocks, and the other blocks; an error of reading is raised after them."""
     first, failure = b"", None  # type: bytes, BaseException | None
     try:
-        while len(first) < encoding.SAMPLE and (more := next(blocks, b"")):
+        while len(first) < encoding.ENCODING_SAMPLE_BYTES and (more := next(blocks, b"")):
             first += more
     except READ_ERRORS as error:
         failure = error

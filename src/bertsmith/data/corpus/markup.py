@@ -14,9 +14,9 @@ from bertsmith.errors import TextError
 Paragraph = tuple[int, str]  # the line where it begins, and its text
 
 FENCE = re.compile(r"^\s{0,3}(```+|~~~+)")
-RULE = re.compile(r"^\s*([-=*_~^\"'+#`.:])(\s*\1){2,}\s*$|^\s*\|?[\s:|+=-]*-[\s:|+=-]*\|[\s:|+=-]*$")
+HORIZONTAL_RULE = re.compile(r"^\s*([-=*_~^\"'+#`.:])(\s*\1){2,}\s*$|^\s*\|?[\s:|+=-]*-[\s:|+=-]*\|[\s:|+=-]*$")
 HEADING = re.compile(r"^\s{0,3}#{1,6}\s+(.*?)\s*#*\s*$")
-ITEM = re.compile(r"^\s*(?:>\s?)*(?:[-*+•]|\d{1,3}[.)]|#\.)\s+(?:\[[ xX]\]\s+)?")
+LIST_ITEM = re.compile(r"^\s*(?:>\s?)*(?:[-*+•]|\d{1,3}[.)]|#\.)\s+(?:\[[ xX]\]\s+)?")
 QUOTE = re.compile(r"^\s*(?:>\s?)+")
 DEFINITION = re.compile(r"^\s{0,3}\[[^\]]+\]:\s*\S+")
 DIRECTIVE = re.compile(r"^\s*\.\.(\s|$)|^\s*:[\w -]+:(\s|$)")
@@ -31,7 +31,7 @@ INLINE = [
     (re.compile(r"(?<!\w)(__|_)(?=\S)(.+?)(?<=\S)\1(?!\w)"), r"\2"),
     (re.compile(r"\\([\\`*_{}\[\]()#+.!|<>~-])"), r"\1"),
 ]
-LONGEST = 1 << 14  # characters of a paragraph whose inline marks are removed: the patterns are slow
+MAX_INLINE_CHARACTERS = 1 << 14  # characters of a paragraph whose inline marks are removed: the patterns are slow
 
 DROPPED_TAGS = {"script", "style", "nav", "template", "svg", "noscript", "head", "iframe", "object", "select", "button"}
 INLINE_TAGS = {
@@ -69,7 +69,7 @@ INLINE_TAGS |= {
     "wbr",
     "ruby",
 }
-TAG = 1 << 22  # characters of a tag or a comment, at most
+MAX_TAG_CHARACTERS = 1 << 22  # characters of a tag or a comment, at most
 
 
 def markdown(found: Iterable[LineRun], *, rst: bool = False) -> Iterator[Paragraph]:
@@ -113,20 +113,20 @@ def markdown(found: Iterable[LineRun], *, rst: bool = False) -> Iterator[Paragra
 
 def _line(line: str, rst: bool) -> tuple[bool, str]:
     """Whether a line ends the paragraph before it, and the line's text."""
-    if not line.strip() or RULE.match(line) or (DIRECTIVE.match(line) if rst else DEFINITION.match(line)):
+    if not line.strip() or HORIZONTAL_RULE.match(line) or (DIRECTIVE.match(line) if rst else DEFINITION.match(line)):
         return True, ""
     if not rst and (heading := HEADING.match(line)):
         return True, heading[1]
     if line.lstrip().startswith("|"):
         return True, " ".join(cell.strip() for cell in line.strip().strip("|").split("|") if cell.strip())
-    if item := ITEM.match(line):
+    if item := LIST_ITEM.match(line):
         return True, line[item.end() :].strip()
     return False, QUOTE.sub("", line).strip() if not rst else line.strip()
 
 
 def _inline(text: str) -> str:
     """A paragraph without inline marks; of links only their text."""
-    if len(text) <= LONGEST:
+    if len(text) <= MAX_INLINE_CHARACTERS:
         for pattern, replacement in INLINE:
             text = pattern.sub(replacement, text)
     return " ".join(html.unescape(text).split())
@@ -139,7 +139,7 @@ def html_page(found: Iterable[LineRun], name: str) -> Iterator[Paragraph]:
         for number, line in enumerate(lines, start):
             parser.number = number
             parser.feed(line + "\n")
-            if len(parser.rawdata) > TAG:
+            if len(parser.rawdata) > MAX_TAG_CHARACTERS:
                 raise TextError(f"{name}:{number}", "has a tag that never ends", "Mend the file, or add --as text")
             yield from parser.pop_paragraphs()
     parser.close()

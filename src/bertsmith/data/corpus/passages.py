@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from bertsmith.data.corpus.lines import LineRun
 from bertsmith.text.sentences import Layout, split_sentences
 
-ENOUGH = 1 << 16  # characters after which running text continues in a new document
-LARGEST = 1 << 20  # characters after which any text does
-NEVER = 1 << 60
+NEW_DOCUMENT_CHARACTERS = 1 << 16  # characters after which running text continues in a new document
+MAX_DOCUMENT_CHARACTERS = 1 << 20  # characters after which any text does
+NO_LIMIT = 1 << 60
 
 Found = tuple[int, list[str]]  # the line where a document begins; its sentences, or its paragraphs
 
@@ -39,7 +39,7 @@ class Passage:
 
 
 def passages(
-    runs: Iterable[LineRun], *, blanks: int, max_characters: int = LARGEST, join_lines: bool = False
+    runs: Iterable[LineRun], *, blanks: int, max_characters: int = MAX_DOCUMENT_CHARACTERS, join_lines: bool = False
 ) -> Iterator[Found]:
     """Lines gathered into documents, which end after `blanks` blank lines, or when they hold enough characters.
 
@@ -58,7 +58,9 @@ def passages(
                 if paragraph:
                     texts.append(" ".join(paragraph))
                     paragraph = []
-            if size >= LARGEST or (size and (empty >= blanks or (size >= max_characters and not paragraph))):
+            if size >= MAX_DOCUMENT_CHARACTERS or (
+                size and (empty >= blanks or (size >= max_characters and not paragraph))
+            ):
                 yield first, [*texts, " ".join(paragraph)] if paragraph else texts
                 texts, paragraph, size = [], [], 0
     if size:

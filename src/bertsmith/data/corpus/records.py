@@ -10,16 +10,16 @@ from bertsmith.data.labelled.sources import with_encoding
 from bertsmith.data.labelled.tables import Table, open_table
 from bertsmith.errors import TextError, suggest
 
-LONGEST = 1 << 24  # characters of a line of JSON
-ROWS = 256  # of a Parquet file, in memory at a time
-FIELD = "text"  # the default field
+MAX_JSON_LINE = 1 << 24  # characters of a line of JSON
+PARQUET_BATCH_ROWS = 256  # of a Parquet file, in memory at a time
+DEFAULT_FIELD = "text"  # the default field
 
 Record = tuple[int, str]  # the number of the line or row, and the text in it
 
 
 def from_json(blocks: Iterator[bytes], name: str, field: str, cleaner: Cleaner) -> Iterator[Record]:
     """The text in one field of each JSON object. A field that the first object lacks is refused as misspelt."""
-    line_cleaner = Cleaner(cleaner.policy, LONGEST, cleaner.tally, guess_encoding=cleaner.guess_encoding)
+    line_cleaner = Cleaner(cleaner.policy, MAX_JSON_LINE, cleaner.tally, guess_encoding=cleaner.guess_encoding)
     known = False
     for first, lines in clean_lines(blocks, name, line_cleaner):
         for number, line in enumerate(lines, first):
@@ -54,7 +54,7 @@ def from_parquet(source: Source, field: str, cleaner: Cleaner, progress: Callabl
             if field not in names:
                 raise TextError(source.name, f"has no column '{field}'", suggest(field, names))
             rows = file.metadata.num_rows
-            for batch in file.iter_batches(batch_size=ROWS, columns=[field]):
+            for batch in file.iter_batches(batch_size=PARQUET_BATCH_ROWS, columns=[field]):
                 # As bytes, since text that is declared as UTF-8 may be something else.
                 for row, raw in enumerate(batch.column(0).cast(arrow.large_binary()).to_pylist(), done + 1):
                     location = f"{source.name}:{row}"
@@ -78,7 +78,7 @@ def from_table(
     if source.encoding:
         note(f"{source.name}: read as {source.encoding}, not UTF-8")
     table = open_table(source, {field})
-    if field == FIELD and field not in map(str.casefold, table.columns):
+    if field == DEFAULT_FIELD and field not in map(str.casefold, table.columns):
         field = _longest_column(table)
         note(f"{source.name}: text from column '{field}', the one with the longest texts; --field names another")
     column = table.column(field)

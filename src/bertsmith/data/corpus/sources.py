@@ -22,16 +22,16 @@ MARKUP = (".md", ".markdown", ".rst", ".html", ".htm", ".xhtml")
 TABLES = (".csv", ".tsv")
 DOCUMENTS = {".pdf": "pypdf", ".docx": "docx"}  # endings, and the libraries that read them
 BINARY_KINDS = (".parquet", *DOCUMENTS)  # which have their own compression
-KINDS = (".txt", ".text", ".jsonl", *MARKUP, *TABLES, *BINARY_KINDS)
+TEXT_SUFFIXES = (".txt", ".text", ".jsonl", *MARKUP, *TABLES, *BINARY_KINDS)
 COMPRESSIONS = (".gz", ".xz", ".zst")
-KNOWN = (
+KNOWN_SUFFIXES = (
     "Known: .txt .md .rst .html .csv .tsv .jsonl .parquet .pdf .docx, most also with .gz .xz .zst; --as text reads any"
 )
 STANDARD_INPUT = Path("/dev/stdin")
-BLOCK = 1 << 20  # bytes read at a time
+READ_BYTES = 1 << 20  # bytes read at a time
 MAX_RATIO = 100  # the largest ratio of decompressed to compressed size; text has 3 to 10
-UNPACKED = 1 << 25  # bytes that any file may decompress to
-MAGIC: dict[bytes, Callable[[Any], Any]] = {
+MAX_DECOMPRESSED_BYTES = 1 << 25  # bytes that any file may decompress to
+MAGIC_BYTES: dict[bytes, Callable[[Any], Any]] = {
     b"\x1f\x8b": lambda raw: gzip.GzipFile(fileobj=raw),
     b"\xfd7zXZ": lzma.LZMAFile,
     b"BZh": bz2.BZ2File,
@@ -69,7 +69,7 @@ class Source:
             return self
         copy = tempfile.TemporaryFile()  # noqa: SIM115  (it is read from until the end)
         try:
-            shutil.copyfileobj(sys.stdin.buffer, copy, BLOCK)
+            shutil.copyfileobj(sys.stdin.buffer, copy, READ_BYTES)
             size = copy.tell()
         except OSError as error:
             raise TextError(self.name, f"cannot be read ({error.strerror})") from None
@@ -83,7 +83,7 @@ class Source:
     def _blocks(self, progress: Callable[[int], object]) -> Iterator[bytes]:
         with self._opened() as raw:
             stream, first = self.decompressed(raw), True
-            while block := stream.read(BLOCK):
+            while block := stream.read(READ_BYTES):
                 if self.plain and first and not looks_like_text(block):
                     raise TextError(self.name, "is not text (it holds binary data)", "Give it text")
                 first = False
@@ -164,7 +164,7 @@ def open_decompressed(path: Path) -> Iterator[Any]:
     with path.open("rb") as raw:
         first = raw.read(6)
         raw.seek(0)
-        opener = next((opener for magic, opener in MAGIC.items() if first.startswith(magic)), None)
+        opener = next((opener for magic, opener in MAGIC_BYTES.items() if first.startswith(magic)), None)
         yield BoundedStream(opener(raw), path) if opener else raw
 
 
@@ -173,11 +173,11 @@ class BoundedStream:
 
     def __init__(self, stream: Any, path: Path) -> None:
         self._stream, self._path, self._given = stream, path, 0
-        self._max_bytes = max(UNPACKED, MAX_RATIO * path.stat().st_size)
+        self._max_bytes = max(MAX_DECOMPRESSED_BYTES, MAX_RATIO * path.stat().st_size)
 
     def read(self, size: int = -1) -> bytes:
         """The next bytes, at most a block."""
-        data: bytes = self._stream.read(size if 0 <= size <= BLOCK else BLOCK)
+        data: bytes = self._stream.read(size if 0 <= size <= READ_BYTES else READ_BYTES)
         self._given += len(data)
         if self._given > self._max_bytes:
             raise oversized_error(self._path)
@@ -206,13 +206,15 @@ class _Finder:
             matches = sorted(glob.glob(name, recursive=True))  # noqa: PTH207  (a Path takes no absolute pattern)
             found = [source for match in matches for source in self.walk(Path(match), named=True)]
             if not found:
-                raise TextError(name, "matches no text file", skipped_summary(self.skipped).capitalize() or KNOWN)
+                raise TextError(
+                    name, "matches no text file", skipped_summary(self.skipped).capitalize() or KNOWN_SUFFIXES
+                )
             return found
         if path.is_dir():
             found = self.walk(path)
             if not found:
                 raise TextError(
-                    name, "is a folder without text files", skipped_summary(self.skipped).capitalize() or KNOWN
+                    name, "is a folder without text files", skipped_summary(self.skipped).capitalize() or KNOWN_SUFFIXES
                 )
             return found
         return [_source(path, self.plain) or _plain(path)]
@@ -244,7 +246,7 @@ def _source(path: Path, plain: bool) -> Source | None:
     kind, compression = _endings(path)
     if plain and kind not in BINARY_KINDS:
         return _plain(path)
-    if kind not in KINDS or (kind in BINARY_KINDS and compression):
+    if kind not in TEXT_SUFFIXES or (kind in BINARY_KINDS and compression):
         return None
     return Source(path, ".txt" if kind == ".text" else kind, compression, path.stat().st_size)
 

@@ -17,7 +17,7 @@ from jaxtyping import Int32, Int64
 
 from bertsmith.errors import TextError
 
-WORD = re.compile(r"\w+(?:['’]\w+)*")
+CORPUS_WORD = re.compile(r"\w+(?:['’]\w+)*")
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class WordIds:
 
 def split_words(sentence: str, *, lowercase: bool = True) -> list[str]:
     """The words of a sentence, in order."""
-    return WORD.findall(sentence.lower() if lowercase else sentence)
+    return CORPUS_WORD.findall(sentence.lower() if lowercase else sentence)
 
 
 def encode_words(sentences: Iterable[str], *, min_count: int = 5, lowercase: bool = True) -> WordIds:

@@ -3,20 +3,20 @@
 from collections import Counter
 from typing import Any, Literal
 
-from bertsmith.data.corpus.lines import FACTS, SURROGATE
+from bertsmith.data.corpus.lines import BAD_LINE_FACTS, SURROGATE
 from bertsmith.errors import TextError
 
 MAX_LINE = 1 << 24  # characters of a line, and of a row of CSV
-QUOTES, OBJECT = "rows with broken quotes", "rows that are no JSON object"
+BROKEN_QUOTES, NOT_AN_OBJECT = "rows with broken quotes", "rows that are no JSON object"
 UNREADABLE = "rows that cannot be read"
-FAULTS = {
-    f"rows with {kind}": fact.format(longest=MAX_LINE) for kind, fact in FACTS.items() if "record" not in kind
+BAD_ROW_FACTS = {
+    f"rows with {kind}": fact.format(longest=MAX_LINE) for kind, fact in BAD_LINE_FACTS.items() if "record" not in kind
 } | {
-    QUOTES: "has a quote that is neither doubled nor closed",
-    OBJECT: "is no JSON object",
+    BROKEN_QUOTES: "has a quote that is neither doubled nor closed",
+    NOT_AN_OBJECT: "is no JSON object",
     UNREADABLE: "holds a value that cannot be read",
 }
-REMEDY = "Mend the file, or choose to skip what is bad"
+BAD_ROW_REMEDY = "Mend the file, or choose to skip what is bad"
 
 Policy = Literal["skip", "fail"]
 
@@ -30,7 +30,7 @@ class BadRows:
     def drop(self, reason: str, location: str, fact: str = "") -> None:
         """Count a bad row, or refuse it."""
         if self.policy == "fail":
-            raise TextError(location, fact or FAULTS[reason], REMEDY)
+            raise TextError(location, fact or BAD_ROW_FACTS[reason], BAD_ROW_REMEDY)
         self.counts[reason] += 1
 
 

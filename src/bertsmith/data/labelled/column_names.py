@@ -38,7 +38,7 @@ MULTI_LABEL_COLUMNS = ["labels", "label", "classes", "categories", "topics", "em
 CONTEXT_COLUMNS = ["startphrase", "ctx", "context", "premise", "sentence", "question", "text", "prompt", "article"]
 # SWAG has two sentences, the second without its end: joined they are one context, which the endings continue.
 CONTEXT_GROUPS = [("sent1", "sent2"), ("article", "question")]
-ENDING = re.compile(r"(ending|choice|option|answer|solution|sol)[ _-]?([0-9]|[a-e])", re.IGNORECASE)
+ENDING_COLUMN = re.compile(r"(ending|choice|option|answer|solution|sol)[ _-]?([0-9]|[a-e])", re.IGNORECASE)
 ENDING_COLUMNS = ["endings", "choices", "options", "answers"]
 CHOICE_COLUMNS = ["label", "answer", "answerkey", "target"]
 

@@ -12,7 +12,7 @@ from bertsmith.data.labelled.column_names import (
     CLASS_COLUMNS,
     CONTEXT_COLUMNS,
     CONTEXT_GROUPS,
-    ENDING,
+    ENDING_COLUMN,
     ENDING_COLUMNS,
     MULTI_LABEL_COLUMNS,
     NUMBER_COLUMNS,
@@ -30,7 +30,7 @@ from bertsmith.errors import TextError
 
 SEPARATORS = ("|", ";", ",")
 ROWS_PER_VALUE = 5  # rows for each value of a column, on average, make it look like a label
-REMEDY = """Name them with data.texts='["..."]' data.label='...'"""
+NAME_THE_COLUMNS = """Name them with data.texts='["..."]' data.label='...'"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class Columns:
     labels: tuple[str, ...] | None = None  # instead of a label: columns of 0 and 1, one for each of several labels
 
 
-GUESS = Columns()
+GUESSED_COLUMNS = Columns()
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def plan_choices(table: Table, columns: Columns) -> ColumnPlan:
         free = [name for name in table.columns if name != label]
         stems: dict[str, list[tuple[str, str]]] = {}
         for name in free:
-            if match := ENDING.fullmatch(name):
+            if match := ENDING_COLUMN.fullmatch(name):
                 stems.setdefault(match[1].lower(), []).append((match[2].lower(), name))
         numbered = max(stems.values(), key=len, default=[])
         endings = [name for _, name in sorted(numbered)]
@@ -148,7 +148,7 @@ def _guess_error(table: Table, roles: str) -> TextError:
     if len(table.columns) == 1:
         return TextError(table.name, "has one column, and so no labels", "Give it a file with a column of labels")
     columns = ", ".join(table.columns) + ("" if table.has_header else " (there is no header)")
-    return TextError(table.name, f"which columns hold {roles} cannot be guessed from {columns}", REMEDY)
+    return TextError(table.name, f"which columns hold {roles} cannot be guessed from {columns}", NAME_THE_COLUMNS)
 
 
 def _is_wordy(table: Table, name: str) -> bool:

@@ -20,14 +20,14 @@ from bertsmith.errors import TextError
 
 DOCSTART = "-DOCSTART-"
 COMMENT = re.compile(r"#\s?(id\b|\w+\s*=)")
-PEEK = 1000  # lines from which the number of columns is guessed
+COLUMN_GUESS_LINES = 1000  # lines from which the number of columns is guessed
 SPAN_TAG = re.compile("([BIMESLUW])-(.+)", re.DOTALL)
-BEGINS, ENDS = frozenset("BSUW"), frozenset("SUWEL")
+BEGIN_TAGS, END_TAGS = frozenset("BSUW"), frozenset("SUWEL")
 SCHEMES = {"BIO": frozenset("BI"), "IOBES": frozenset("BIES"), "BILOU": frozenset("BILU"), "BMEWO": frozenset("BMEWS")}
 WORD_COLUMNS = ("tokens", "words", "token", "word")
 TAG_COLUMNS = ("ner_tags", "tags", "labels", "ner", "entities", "pos_tags", "upos", "chunk_tags")
 
-BROKEN = "sentences with a broken line"
+BROKEN_LINE = "sentences with a broken line"
 UNEQUAL = "sentences with more words than tags, or fewer"
 UNTAGGED = "rows without a label"
 WORDLESS = "rows without text"
@@ -48,11 +48,11 @@ def read(source: Source, word: str | None, tag: str | None, dropped: BadRows) ->
             dropped.drop(fault, location)
         elif short:
             fact = f"a line of the sentence that begins here has {len(short[0])} columns and not {width}"
-            dropped.drop(BROKEN, location, fact)
+            dropped.drop(BROKEN_LINE, location, fact)
         elif not rows:
             documents += 1
         elif not all(row[words] and row[tags] for row in rows):
-            dropped.drop(BROKEN, location, "a line of the sentence that begins here has an empty column")
+            dropped.drop(BROKEN_LINE, location, "a line of the sentence that begins here has an empty column")
         else:
             columns = (tuple(row[column] for row in rows) for column in (words, tags))
             sentences.append(Sentence(location=location, words=next(columns), tags=next(columns)))
@@ -94,12 +94,12 @@ def to_bio(tags: Sequence[str]) -> tuple[tuple[str, ...], int]:
         prefix, kind = span.groups() if span else ("", "")
         if not kind:
             bio.append(tag)
-        elif prefix in BEGINS or kind != before:
-            repaired += prefix not in BEGINS
+        elif prefix in BEGIN_TAGS or kind != before:
+            repaired += prefix not in BEGIN_TAGS
             bio.append(f"B-{kind}")
         else:
             bio.append(f"I-{kind}")
-        before = "" if prefix in ENDS else kind
+        before = "" if prefix in END_TAGS else kind
     return tuple(bio), repaired
 
 
@@ -163,7 +163,7 @@ def _is_comment(line: str, cells: list[str], width: int) -> bool:
 def _width(source: Source) -> int:
     """The number of columns that most lines have."""
     counts = Counter[int]()
-    for _, line, cells, fault in islice(_rows(source), PEEK):
+    for _, line, cells, fault in islice(_rows(source), COLUMN_GUESS_LINES):
         if cells and not fault and not COMMENT.match(line):
             counts[len(cells)] += 1
     if not counts:

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from bertsmith.data.corpus.sources import Source
 from bertsmith.data.labelled import bad_rows
-from bertsmith.data.labelled.bad_rows import QUOTES
+from bertsmith.data.labelled.bad_rows import BROKEN_QUOTES
 from bertsmith.data.labelled.lines import Line, first_line, read_lines
 from bertsmith.data.labelled.records import RawRow
 
@@ -85,7 +85,7 @@ def _csv_rows(source: Source, delimiter: str) -> Iterator[RawRow]:
     lines = _RereadableLines(read_lines(source))
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     while True:
-        cells, fault = list[str](), QUOTES
+        cells, fault = list[str](), BROKEN_QUOTES
         try:
             cells = next(reader)
             fault = next((fault for _, _, fault in lines.taken if fault), "")
@@ -94,7 +94,7 @@ def _csv_rows(source: Source, delimiter: str) -> Iterator[RawRow]:
         except csv.Error:
             pass
         number, line, _ = lines.taken[0]
-        lines.settle(1 if fault == QUOTES else len(lines.taken))
+        lines.settle(1 if fault == BROKEN_QUOTES else len(lines.taken))
         if line.strip(" ") or fault:
             yield number, cells, fault
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from bertsmith.data.spool import Spool
 
-MANY = 65_536  # examples that are held in memory at most
-LONG = 1 << 25  # characters of them at most
+MAX_EXAMPLES_IN_MEMORY = 65_536  # examples that are held in memory at most
+MAX_CHARACTERS_IN_MEMORY = 1 << 25  # characters of them at most
 
 # What labelled data are for: single-label classification, regression, multi-label classification, token classification,
 # extractive question answering, multiple choice, sentence pairs.
@@ -70,7 +70,7 @@ def collect(found: Iterable[E], folder: Path | None = None) -> Sequence[E]:
     for example in rest:
         head.append(example)
         size += _characters(example)
-        if len(head) > MANY or size > LONG:
+        if len(head) > MAX_EXAMPLES_IN_MEMORY or size > MAX_CHARACTERS_IN_MEMORY:
             break
     else:
         return head

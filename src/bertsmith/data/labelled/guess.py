@@ -16,14 +16,14 @@ from bertsmith.data.labelled import conll, squad
 from bertsmith.data.labelled.bad_rows import BadRows
 from bertsmith.data.labelled.column_names import (
     COLUMN_NAMES,
-    ENDING,
+    ENDING_COLUMN,
     PAIR_COLUMNS,
     TRIPLE_COLUMNS,
     is_label,
     match_columns,
     quoted_list,
 )
-from bertsmith.data.labelled.columns import GUESS, SEPARATORS, Columns, has_few_values, plan_columns
+from bertsmith.data.labelled.columns import GUESSED_COLUMNS, SEPARATORS, Columns, has_few_values, plan_columns
 from bertsmith.data.labelled.lines import read_lines
 from bertsmith.data.labelled.sources import find_sources
 from bertsmith.data.labelled.tables import Table, open_table
@@ -35,7 +35,7 @@ Problem = Literal["single_label", "regression", "multi_label"]
 
 MAX_ROWS = 4096  # rows that are looked at
 MAX_CLASSES = 20  # different whole numbers that are classes; more are only if they are consecutive from 0 or 1
-UNIQUE = 0.8  # share of different values among the rows above which a column holds no classes
+MAX_DISTINCT_LABELS = 0.8  # share of different values among the rows above which a column holds no classes
 MIN_ROWS = 8  # rows from which that share means something
 MAX_NAME = 40  # characters of a label's name
 
@@ -52,7 +52,7 @@ class Guess:
     rows: int = 0  # number of rows, at most `MAX_ROWS`; 0 where they cannot be counted
 
 
-def guess(path: Path, columns: Columns = GUESS, task: str | None = None) -> Guess:
+def guess(path: Path, columns: Columns = GUESSED_COLUMNS, task: str | None = None) -> Guess:
     """The task of a file, unless one is named; and of classification, which problem.
 
     Columns that cannot be guessed are refused.
@@ -94,7 +94,7 @@ def _of_table(table: Table, rows: list[dict[str, Any]], columns: Columns, task: 
             return Guess(task="answer", message="Task: question answering, since there are questions and passages")
         if _has_tags(table, rows):
             return Guess(task="tag", message="Task: tagging, since there are lists of words and of tags")
-        if sum(bool(ENDING.fullmatch(name)) for name in table.columns) > 1:
+        if sum(bool(ENDING_COLUMN.fullmatch(name)) for name in table.columns) > 1:
             return Guess(task="choose", message="Task: multiple choice, since there are several endings")
     if columns.label is None and columns.texts is None and (flags := _flag_columns(table, rows)):
         shown = ", ".join(flags[:4]) + (", ..." if len(flags) > 4 else "")
@@ -126,13 +126,13 @@ def _of_values(table: Table, label: str, values: list[Any], columns: Columns) ->
             return Guess(task="classify", problem="regression", message=message)
     elif separator := _find_separator(values, columns.separator):
         labels = {part for value in values for part in split_labels(value, separator)}
-        separated = "" if separator == LISTS else f" separated by '{separator}'"
+        separated = "" if separator == LIST_CELLS else f" separated by '{separator}'"
         message = f"Task: multi-label classification, {len(labels)} labels{separated} in {label}"
         message += "; task.problem=single_label takes each value for one class"
-        mark = None if separator == LISTS else separator
+        mark = None if separator == LIST_CELLS else separator
         return Guess(task="classify", problem="multi_label", separator=mark, message=message)
     classes = {str(value).strip() for value in values if not isinstance(value, list | dict)}
-    if len(values) >= MIN_ROWS and len(classes) > UNIQUE * len(values):
+    if len(values) >= MIN_ROWS and len(classes) > MAX_DISTINCT_LABELS * len(values):
         fact = f"{len(classes):,} different values in {len(values):,} rows of {label}: nearly each row is its own class"
         remedy = "Name the label's column with data.label='...', or learn from pairs of texts with --task embed"
         raise TextError(table.name, fact, remedy)
@@ -141,16 +141,16 @@ def _of_values(table: Table, label: str, values: list[Any], columns: Columns) ->
     return Guess(task="classify", message=message + (number or "; task.problem=multi_label makes it multi-label"))
 
 
-LISTS = "[]"  # stands for a separator where cells are lists
+LIST_CELLS = "[]"  # stands for a separator where cells are lists
 
 
 def _find_separator(values: Sequence[Any], separator: str | None) -> str | None:
     """The separator of several labels in a cell: a mark between parts that recur in other cells; None for one label."""
     if any(isinstance(value, list) for value in values):
-        return LISTS
+        return LIST_CELLS
     texts = [value for value in values if isinstance(value, str)]
     if texts and all(text.strip()[:1] == "[" and text.strip()[-1:] == "]" for text in texts):
-        return LISTS
+        return LIST_CELLS
     for mark in (separator,) if separator else SEPARATORS:
         labels = {text: split_labels(text, mark) for text in set(texts)}
         several = [parts for parts in labels.values() if len(parts) > 1]
@@ -169,7 +169,7 @@ def _are_classes(numbers: list[float]) -> bool:
     if not all(number.is_integer() for number in numbers):
         return False
     distinct = set(numbers)
-    if len(numbers) >= MIN_ROWS and len(distinct) > UNIQUE * len(numbers):
+    if len(numbers) >= MIN_ROWS and len(distinct) > MAX_DISTINCT_LABELS * len(numbers):
         return False
     consecutive = min(distinct) in (0, 1) and max(distinct) < 1.2 * len(distinct) + 1
     return len(distinct) <= MAX_CLASSES or (consecutive and len(numbers) >= 5 * len(distinct))

@@ -12,7 +12,7 @@ from bertsmith.data.labelled import conll, squad
 from bertsmith.data.labelled.column_names import (
     CONTEXT_COLUMNS,
     CONTEXT_GROUPS,
-    ENDING,
+    ENDING_COLUMN,
     ENDING_COLUMNS,
     PAIR_COLUMNS,
     TEXT_COLUMNS,
@@ -25,7 +25,7 @@ WORDS = re.compile(r"\w+|[^\w\s]")
 PAIRS = [("text", "second"), *PAIR_COLUMNS]
 SECONDS = ("second", "sentence2", "hypothesis", "question2")
 SINGLES = ["text", *TEXT_COLUMNS, "sentence1", "premise", "question1"]
-PEEK = 200  # lines by which a CoNLL file is recognised
+CONLL_PEEK_LINES = 200  # lines by which a CoNLL file is recognised
 
 Input = Example | Sentence | Question
 Names = dict[tuple[str, ...], tuple[tuple[str, ...], tuple[str, ...]]]  # columns of context and endings, by all columns
@@ -90,7 +90,7 @@ def sentences(lines: Iterable[tuple[int, str]], name: str, trained_on: TrainedOn
 
 def is_squad(file: Source) -> bool:
     """Whether a JSON file is SQuAD's: one object with articles and paragraphs."""
-    head = "\n".join(line for _, line, _ in islice(read_lines(file), PEEK))
+    head = "\n".join(line for _, line, _ in islice(read_lines(file), CONLL_PEEK_LINES))
     return head.lstrip().startswith("{") and '"paragraphs"' in head
 
 
@@ -183,7 +183,7 @@ def _choice_columns(keys: tuple[str, ...], trained_on: TrainedOn) -> tuple[tuple
     if trained_on.texts and set(trained_on.texts) <= set(keys):
         return trained_on.texts[: trained_on.context_columns], trained_on.texts[trained_on.context_columns :]
     by_name = {name.casefold(): name for name in keys}
-    numbered = sorted((match[2].lower(), name) for name in keys if (match := ENDING.fullmatch(name)))
+    numbered = sorted((match[2].lower(), name) for name in keys if (match := ENDING_COLUMN.fullmatch(name)))
     endings = tuple(name for _, name in numbered)
     endings = endings or tuple(by_name[name] for name in ENDING_COLUMNS if name in by_name)[:1]
     for group in [*CONTEXT_GROUPS, ("text",), *((name,) for name in CONTEXT_COLUMNS)]:

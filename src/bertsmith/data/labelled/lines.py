@@ -10,7 +10,7 @@ from bertsmith.data.corpus.sources import Source
 from bertsmith.data.labelled import bad_rows
 from bertsmith.errors import TextError
 
-WHOLE = 1 << 28  # bytes of a file that is one JSON value, which is held in memory
+MAX_JSON_BYTES = 1 << 28  # bytes of a file that is one JSON value, which is held in memory
 
 Line = tuple[int, str, str]  # its number, its text, and its fault, if any
 
@@ -42,8 +42,8 @@ def read_text(source: Source) -> str:
         for block in source.blocks(lambda _: None):
             parts.append(block)
             size += len(block)
-            if size > WHOLE:
-                fact = f"is one JSON value of more than {WHOLE:,} bytes"
+            if size > MAX_JSON_BYTES:
+                fact = f"is one JSON value of more than {MAX_JSON_BYTES:,} bytes"
                 raise TextError(source.name, fact, "Write its rows as JSON lines")
         raw = b"".join(parts)
     except READ_ERRORS as error:

@@ -11,7 +11,7 @@ from bertsmith.data.labelled.lines import read_lines
 from bertsmith.data.labelled.sources import find_source
 from bertsmith.errors import TextError
 
-EMPTY = "pairs without text on one side"
+EMPTY_SIDE = "pairs without text on one side"
 
 
 def find_sides(stem: Path, texts: tuple[str, ...] | None, label: str | None) -> tuple[Source, Source] | None:
@@ -43,7 +43,7 @@ def _pairs(both: tuple[Source, Source], count: int, dropped: BadRows) -> Iterato
         if fault or target_fault:
             dropped.drop(fault or target_fault, location)
         elif not (source.strip() and target.strip()):
-            dropped.drop(EMPTY, location, "has no text, or its translation has none")
+            dropped.drop(EMPTY_SIDE, location, "has no text, or its translation has none")
         else:
             yield Example(location=location, texts=(source.strip(),), label=target.strip())
 

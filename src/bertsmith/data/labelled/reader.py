@@ -13,14 +13,14 @@ from bertsmith.data.corpus.sources import Source
 from bertsmith.data.labelled import conll, glue, parallel, squad, treebank
 from bertsmith.data.labelled.bad_rows import BadRows, Policy
 from bertsmith.data.labelled.column_names import COLUMN_NAMES, quoted_list
-from bertsmith.data.labelled.columns import GUESS, ColumnPlan, Columns, plan_choices, plan_columns
+from bertsmith.data.labelled.columns import GUESSED_COLUMNS, ColumnPlan, Columns, plan_choices, plan_columns
 from bertsmith.data.labelled.examples import Example, Kind, Label, Question, Sentence, collect
 from bertsmith.data.labelled.labels import labels_from_flags, parse_label
 from bertsmith.data.labelled.sources import find_sources
 from bertsmith.data.labelled.tables import Table, open_table
 from bertsmith.errors import RecipeError, TextError, suggest
 
-COUNTED = 10_000  # examples between two reports of progress
+EXAMPLES_PER_REPORT = 10_000  # examples between two reports of progress
 
 UNLABELLED, WRONG, UNKNOWN = "rows without a label", "rows with a wrong label", "rows with an unknown label"
 WORDLESS = "rows without text"
@@ -43,7 +43,7 @@ class LabelledData:
 def read(
     path: str | Path,
     kind: Kind,
-    columns: Columns = GUESS,
+    columns: Columns = GUESSED_COLUMNS,
     policy: Policy = "skip",
     *,
     folder: Path | None = None,
@@ -96,7 +96,7 @@ def _with_progress(
         for example in examples:
             yield example
             count += 1
-            if count % COUNTED == 0:
+            if count % EXAMPLES_PER_REPORT == 0:
                 progress(count)
 
 
@@ -113,7 +113,7 @@ def _read(
         if file.kind in (".jsonl", ".ndjson", ".json", ".parquet"):
             return conll.from_rows(open_table(file), word, columns.label, dropped)
         return conll.read(file, word, columns.label, dropped)
-    if file.kind == treebank.ENDING:
+    if file.kind == treebank.TREEBANK_SUFFIX:
         return treebank.read(file, dropped)
     named = {name for name in (*(columns.texts or ()), columns.label) if name}
     table = open_table(file, COLUMN_NAMES | glue.HEADINGS | named)

@@ -8,7 +8,7 @@ from bertsmith.data.corpus.lines import read_error
 from bertsmith.data.corpus.sources import Source, import_pyarrow
 from bertsmith.data.labelled.bad_rows import UNREADABLE
 
-ROWS = 256  # held in memory at a time
+TABLE_BATCH_ROWS = 256  # held in memory at a time
 
 RawRow = tuple[int, list[str] | dict[str, Any], str]  # the number of a line or row, its cells, and its fault, if any
 
@@ -19,7 +19,7 @@ def rows(source: Source, wanted: Sequence[str]) -> Iterator[RawRow]:
     unread = (arrow.ArrowException, ValueError, OverflowError)  # bytes that are not UTF-8, a date before all dates
     try:
         with arrow.parquet.ParquetFile(source.path) as file:
-            for batch in file.iter_batches(batch_size=ROWS, columns=list(wanted)):
+            for batch in file.iter_batches(batch_size=TABLE_BATCH_ROWS, columns=list(wanted)):
                 try:
                     batch_rows: Iterable[Any] = batch.to_pylist()
                 except unread:

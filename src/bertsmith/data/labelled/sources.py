@@ -11,7 +11,7 @@ from bertsmith.errors import TextError, suggest
 
 MAX_BAD_LINES = 100  # that are looked at
 MIN_LINES, MIN_BYTES = 3, 2  # lines that are not UTF-8, and different bytes in them, that show another encoding
-AHEAD = 1 << 26  # bytes of a file that are searched for characters beyond ASCII
+ASCII_SEARCH_BYTES = 1 << 26  # bytes of a file that are searched for characters beyond ASCII
 
 
 def find_sources(path: str | Path) -> list[Source]:
@@ -67,7 +67,7 @@ def with_encoding(source: Source, *, sure: bool = False) -> Source:
                     return source if known == encoding.UTF8 else replace(source, encoding=known)
                 return source
             size += len(block)
-            if size >= AHEAD:
+            if size >= ASCII_SEARCH_BYTES:
                 break
     except (TextError, *READ_ERRORS):
         pass  # the reader reports it

@@ -19,8 +19,8 @@ HEADINGS = frozenset((*CONTEXT_COLUMNS, *QUESTION_COLUMNS, "answers", "id"))
 
 ARTICLES, PARAGRAPHS, BROKEN = "articles without paragraphs", "paragraphs without text", "broken questions"
 UNANSWERED = "questions without a list of answers"
-NOWHERE = "answers that are not in the passage"
-LOST = "questions none of whose answers is in the passage"
+ANSWER_NOT_FOUND = "answers that are not in the passage"
+NO_ANSWER_FOUND = "questions none of whose answers is in the passage"
 
 Asked = tuple[list[Question], str]  # the questions, and a description
 RawAnswer = tuple[str, int]  # an answer's text and its `answer_start`
@@ -86,7 +86,7 @@ class QuestionReader:
         located = (self._locate(answer, start, context, location) for answer, start in raw_answers)
         answers = tuple(answer for answer in located if answer)
         if raw_answers and not answers:
-            self.dropped.drop(LOST, location, "has no answer that stands in the passage")
+            self.dropped.drop(NO_ANSWER_FOUND, location, "has no answer that stands in the passage")
             return None
         known = record.get("id")
         name = str(known) if isinstance(known, str | int) and str(known) else str(self.seen)
@@ -102,7 +102,7 @@ class QuestionReader:
         if start < 0 or not context.startswith(text, start):
             start = _nearest(text, start, context)
             if start < 0:
-                self.dropped.drop(NOWHERE, location, f"the answer '{text[:60]}' does not stand in the passage")
+                self.dropped.drop(ANSWER_NOT_FOUND, location, f"the answer '{text[:60]}' does not stand in the passage")
                 return None
             self.relocated += 1
         return Answer(text=text, start=start)

@@ -9,14 +9,14 @@ from typing import Any
 
 from bertsmith.data.corpus.sources import Source
 from bertsmith.data.labelled import bad_rows, delimited, records
-from bertsmith.data.labelled.bad_rows import FAULTS, OBJECT, BadRows, find_fault
+from bertsmith.data.labelled.bad_rows import BAD_ROW_FACTS, NOT_AN_OBJECT, BadRows, find_fault
 from bertsmith.data.labelled.lines import first_line, parse_json, read_lines, read_text
 from bertsmith.data.labelled.records import RawRow
 from bertsmith.errors import TextError, suggest
 
-KINDS = (".tsv", ".csv", ".jsonl", ".ndjson", ".json", ".parquet", ".txt")
-KNOWN = "Known: .tsv .csv .jsonl .json .parquet, and all but the last followed by .gz .xz .zst"
-PEEK = 100  # rows from which columns are guessed
+TABLE_SUFFIXES = (".tsv", ".csv", ".jsonl", ".ndjson", ".json", ".parquet", ".txt")
+KNOWN_TABLES = "Known: .tsv .csv .jsonl .json .parquet, and all but the last followed by .gz .xz .zst"
+COLUMN_GUESS_ROWS = 100  # rows from which columns are guessed
 TOO_FEW, TOO_MANY = "rows with too few cells", "rows with too many cells"
 
 Row = tuple[str, dict[str, Any]]  # its location, and the value in each column
@@ -72,12 +72,12 @@ class Table:
 
 def open_table(source: Source, known: Collection[str] = ()) -> Table:
     """The table in a file. Known column names help to recognise a header."""
-    if source.kind not in KINDS or (source.kind == ".parquet" and source.compression):
-        raise TextError(source.name, f"has the unknown ending '{source.path.suffix}'", KNOWN)
+    if source.kind not in TABLE_SUFFIXES or (source.kind == ".parquet" and source.compression):
+        raise TextError(source.name, f"has the unknown ending '{source.path.suffix}'", KNOWN_TABLES)
     if source.kind == ".parquet":
         columns, classes = records.schema(source)
         table = Table(source, columns, [], classes=classes)
-        return replace(table, head=[row for _, row in islice(table.rows(columns, BadRows("skip")), PEEK)])
+        return replace(table, head=[row for _, row in islice(table.rows(columns, BadRows("skip")), COLUMN_GUESS_ROWS)])
     if source.kind in (".tsv", ".csv", ".txt"):
         return _open_delimited(source, known)
     head = [values for _, values, fault in _first_rows(_raw_rows(source)) if isinstance(values, dict) and not fault]
@@ -92,7 +92,7 @@ def _open_delimited(source: Source, known: Collection[str]) -> Table:
     if not raw_rows:
         raise TextError(source.name, "holds no row" if source.size else "is empty", "Give it rows")
     if fault := raw_rows[0][2]:
-        fact = f"{FAULTS[fault]}, and it might name the columns"
+        fact = f"{BAD_ROW_FACTS[fault]}, and it might name the columns"
         raise TextError(f"{source.name}:{raw_rows[0][0]}", fact, "Mend the first line")
     first, *rest = [list(cells) for _, cells, fault in raw_rows if not fault]
     if has_header := source.kind != ".txt" and delimited.has_header(first, rest, known):
@@ -108,7 +108,7 @@ def _open_delimited(source: Source, known: Collection[str]) -> Table:
 def _first_rows(rows: Iterator[RawRow]) -> list[RawRow]:
     """The first rows, fewer if they are large."""
     head, size = list[RawRow](), 0
-    for row in islice(rows, PEEK + 1):
+    for row in islice(rows, COLUMN_GUESS_ROWS + 1):
         head.append(row)
         cells = row[1] if isinstance(row[1], list) else row[1].values()
         size += sum(len(cell) for cell in cells if isinstance(cell, str))
@@ -130,7 +130,7 @@ def _raw_rows(source: Source, delimiter: str = "", wanted: Sequence[str] = ()) -
 def _json_rows(source: Source) -> Iterator[RawRow]:
     if source.kind == ".json" and first_line(source).lstrip()[:1] == "[":
         for number, record in enumerate(parse_json(read_text(source), source.name), 1):
-            yield (number, record, "") if isinstance(record, dict) else (number, {}, OBJECT)
+            yield (number, record, "") if isinstance(record, dict) else (number, {}, NOT_AN_OBJECT)
         return
     for number, line, fault in read_lines(source):
         if fault:
@@ -140,4 +140,4 @@ def _json_rows(source: Source) -> Iterator[RawRow]:
                 record = json.loads(line)
             except (ValueError, RecursionError):
                 record = None
-            yield (number, record, "") if isinstance(record, dict) else (number, {}, OBJECT)
+            yield (number, record, "") if isinstance(record, dict) else (number, {}, NOT_AN_OBJECT)

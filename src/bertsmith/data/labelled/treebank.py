@@ -13,10 +13,10 @@ from bertsmith.data.labelled.bad_rows import BadRows
 from bertsmith.data.labelled.examples import Example
 from bertsmith.data.labelled.lines import read_lines
 
-ENDING = ".mrg"
+TREEBANK_SUFFIX = ".mrg"
 EMPTY_CATEGORY = "-NONE-"  # the part of speech of traces, which stand for no spoken word
 BRACKETS, WORDLESS = "trees with a bracket too many", "trees without a word"
-PIECE = re.compile(r"[()]|[^\s()]+")
+BRACKET_OR_WORD = re.compile(r"[()]|[^\s()]+")
 
 
 @dataclass
@@ -63,7 +63,7 @@ def _trees(source: Source, dropped: BadRows) -> Iterator[tuple[int, Tree]]:
     stack: list[Tree] = []
     began = 1
     for number, line, _ in read_lines(source):
-        for piece in PIECE.findall(line):
+        for piece in BRACKET_OR_WORD.findall(line):
             if piece == "(":
                 began = began if stack else number
                 stack.append(Tree())

@@ -19,8 +19,8 @@ from bertsmith.data.labelled import conll, squad, treebank
 from bertsmith.data.labelled.bad_rows import BadRows
 from bertsmith.data.labelled.column_names import CLASS_COLUMNS, COLUMN_NAMES, MULTI_LABEL_COLUMNS
 from bertsmith.data.labelled.inputs import (
+    CONLL_PEEK_LINES,
     PAIRS,
-    PEEK,
     SINGLES,
     Input,
     Names,
@@ -35,7 +35,7 @@ from bertsmith.data.labelled.inputs import (
 )
 from bertsmith.data.labelled.lines import read_lines
 from bertsmith.data.labelled.sources import find_source
-from bertsmith.data.labelled.tables import KINDS, Table, open_table
+from bertsmith.data.labelled.tables import TABLE_SUFFIXES, Table, open_table
 from bertsmith.errors import TextError
 
 CONLL_SUFFIXES = (".conll", ".conll2003", ".conllu", ".bio", ".iob", ".iob2", ".ner")
@@ -96,7 +96,7 @@ def is_text(name: str) -> bool:
     if name == "-" or not any(map(str.isspace, name.strip())):
         return False
     endings = [ending.lower() for ending in Path(name).suffixes if ending.lower() not in COMPRESSIONS]
-    named = endings and endings[-1] in (*KINDS, *CONLL_SUFFIXES, treebank.ENDING)
+    named = endings and endings[-1] in (*TABLE_SUFFIXES, *CONLL_SUFFIXES, treebank.TREEBANK_SUFFIX)
     try:
         return not named and not Path(name).exists()
     except (OSError, ValueError):  # too long for a name, or with a NUL in it
@@ -137,12 +137,12 @@ def _read_inputs(name: str, trained_on: TrainedOn, notify: Notify) -> Iterator[I
                 yield make_example(location, _line(line, location, trained_on), trained_on, {})
         return
     file = find_source(Path(name))
-    if file.kind == treebank.ENDING:
+    if file.kind == treebank.TREEBANK_SUFFIX:
         yield from treebank.read(file, BadRows("fail"))[0]
         return
     table = file.kind in (".jsonl", ".ndjson", ".json", ".parquet", ".csv")
     if not table and (file.kind in CONLL_SUFFIXES or trained_on.kind == "tag"):
-        lines = [line for _, line, _ in islice(read_lines(file), PEEK)]
+        lines = [line for _, line, _ in islice(read_lines(file), CONLL_PEEK_LINES)]
         if file.kind in CONLL_SUFFIXES or is_conll(lines, trained_on.tags):
             if trained_on.kind != "tag":
                 raise _wrong_task_error(name, "words with tags", trained_on.kind)

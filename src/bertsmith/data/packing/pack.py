@@ -15,8 +15,8 @@ from bertsmith.data.packing.sequences import Int64Array, Sequences, TokenSource,
 from bertsmith.errors import RecipeError, RunError
 from bertsmith.random_bits import BATCH, mix
 
-BATCHES = 256  # batches of a round, at least, so that each has next to no filler
-SECTION = 512  # batches of a section, about: a round is packed in sections, so that a run resumes quickly
+MIN_ROUND_BATCHES = 256  # batches of a round, at least, so that each has next to no filler
+SECTION_BATCHES = 512  # batches of a section, about: a round is packed in sections, so that a run resumes quickly
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,8 +93,10 @@ class Packer:
         self.seed, self.once = seed, once
         self.start_id, self.stop_id, self.padding_id = start_id, stop_id, padding_id
         total = int(self.plan.unit_starts[-1])
-        self.epochs_per_round = 1 if once else -(-BATCHES * batch_tokens // total)
-        self.sections_per_round = 1 if once else max(1, self.epochs_per_round * total // (SECTION * batch_tokens))
+        self.epochs_per_round = 1 if once else -(-MIN_ROUND_BATCHES * batch_tokens // total)
+        self.sections_per_round = (
+            1 if once else max(1, self.epochs_per_round * total // (SECTION_BATCHES * batch_tokens))
+        )
         self.max_real_sequences = 8 + int(1.5 * batch_tokens / self.plan.mean_length())
         # Room for as much filler as a batch of nothing else would have.
         self.max_sequences = -(-(self.max_real_sequences - (-batch_tokens // max_length)) // 8) * 8

@@ -14,7 +14,7 @@ from bertsmith.random_bits import RANDOM_SECOND, mix, uniform
 
 Pairs = Literal["none", "nsp", "sop"]
 
-ATTEMPTS = 4  # to draw a random second text that fits
+RANDOM_SECOND_ATTEMPTS = 4  # to draw a random second text that fits
 
 
 def no_pairs_error() -> TextError:
@@ -49,7 +49,9 @@ def random_seconds(
     home = np.searchsorted(document_starts, units, side="right")
     begin, own = document_starts[home - 1], document_starts[home] - document_starts[home - 1]
     other, rows = np.empty_like(units), np.arange(len(units))
-    for attempt in range(ATTEMPTS):  # a unit too long for the room is drawn anew: cutting it would give the label away
+    for attempt in range(
+        RANDOM_SECOND_ATTEMPTS
+    ):  # a unit too long for the room is drawn anew: cutting it would give the label away
         draw = (uniform(key[rows], units[rows], attempt) * (len(unit_starts) - 1 - own[rows])).astype(np.int64)
         other[rows] = draw + own[rows] * (draw >= begin[rows])  # any unit except the document's own
         rows = rows[unit_starts[other[rows] + 1] - unit_starts[other[rows]] > room[rows]]

@@ -8,7 +8,7 @@ from bertsmith.data.shards.duplicates import DigestSet
 from bertsmith.data.shards.validation import Validation, digest, document_key
 from bertsmith.data.shards.workers import Documents
 
-CHUNK = 1 << 19  # characters that go to a worker at a time
+CHUNK_CHARACTERS = 1 << 19  # characters that go to a worker at a time
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def chunks(
                 (valid if held_out else train).append(part)
             digests += sentences_digest
             characters += sum(map(len, sentences))
-        if characters >= CHUNK:
+        if characters >= CHUNK_CHARACTERS:
             corrections, progress = dict(corpus.tally), corpus.progress
             yield Chunk(documents, duplicates, empty, bytes(digests), corrections, progress), [train, valid]
             train, valid = Documents(), Documents()

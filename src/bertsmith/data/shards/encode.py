@@ -15,11 +15,11 @@ from bertsmith.data.shards.encoded import EncodedDocuments
 from bertsmith.text.language import count_words
 from bertsmith.text.tokenizer import Tokenizer
 
-REMEMBERED = 1 << 18  # cached words, about 50 MB; in English text 4 to 8 words in a hundred are then not cached
-LONGEST = 32  # characters a word on average; text without spaces would fill the cache with whole sentences
-PART = 1 << 14  # characters of a text that are split at a time
-OPENING = "\n"  # marks the first word of a text, which has no space before it and may have other ids
-ARRAYS = {"uint16": "H", "uint32": "I"}
+MAX_CACHED_WORDS = 1 << 18  # cached words, about 50 MB; in English text 4 to 8 words in a hundred are then not cached
+MAX_MEAN_WORD_LENGTH = 32  # characters a word on average; text without spaces would fill the cache with whole sentences
+SPLIT_CHARACTERS = 1 << 14  # characters of a text that are split at a time
+FIRST_WORD_MARK = "\n"  # marks the first word of a text, which has no space before it and may have other ids
+ARRAY_TYPECODES = {"uint16": "H", "uint32": "I"}
 # Characters that BERT splits off as words, as in the tokenizer library.
 IDEOGRAPHS = re.compile(
     "([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002a6df"
@@ -35,7 +35,7 @@ class Encoder:
     """
 
     def __init__(self, folder: Path, dtype: str) -> None:
-        self._tokenizer, self._array = Tokenizer.load(folder), ARRAYS[dtype]
+        self._tokenizer, self._array = Tokenizer.load(folder), ARRAY_TYPECODES[dtype]
         self._itemsize = array(self._array).itemsize
         description = files.read_json(folder / "tokenizer.json")
         self._splits_on_spaces = splits_on_spaces(description)
@@ -85,10 +85,12 @@ class Encoder:
         plain_spaces = [bool(found) and " ".join(found) == text for found, text in zip(words, texts, strict=True)]
         split = iter(self._split_words([text for text, plain in zip(texts, plain_spaces, strict=True) if plain]))
         sentences = [next(split) if plain else [] for plain in plain_spaces]
-        cacheable = [0 < len(text) <= LONGEST * len(found) for found, text in zip(sentences, texts, strict=True)]
+        cacheable = [
+            0 < len(text) <= MAX_MEAN_WORD_LENGTH * len(found) for found, text in zip(sentences, texts, strict=True)
+        ]
         known = list(compress(sentences, cacheable))
         for found, first in zip(known, compress(opens, cacheable), strict=True):
-            found[0] = OPENING + found[0] if first else found[0]
+            found[0] = FIRST_WORD_MARK + found[0] if first else found[0]
         self._fill_cache(known)
         look_up = self._cache.__getitem__
         cached = (b"".join(map(look_up, found)) for found in known)
@@ -111,9 +113,9 @@ class Encoder:
         """Make sure that every word of these sentences is cached."""
         words = set[str]().union(*sentences)
         new = list(words.difference(self._cache))
-        if len(self._cache) + len(new) > REMEMBERED:
+        if len(self._cache) + len(new) > MAX_CACHED_WORDS:
             self._cache, new = {}, list(words)
-        texts = [word[1:] if word[0] == OPENING else " " + word for word in new]
+        texts = [word[1:] if word[0] == FIRST_WORD_MARK else " " + word for word in new]
         self._cache.update(zip(new, self._encode_plain(texts), strict=True))
 
     def _encode_plain(self, texts: list[str]) -> list[bytes]:
@@ -173,7 +175,7 @@ def splits_ideographs(tokenizer: dict[str, Any]) -> bool:
 
 def _spaced(text: str) -> str:
     """The text with a space on both sides of every Chinese character; in parts, since the pieces take much memory."""
-    parts = (text[start : start + PART] for start in range(0, len(text), PART))
+    parts = (text[start : start + SPLIT_CHARACTERS] for start in range(0, len(text), SPLIT_CHARACTERS))
     return "".join(" ".join(IDEOGRAPHS.split(part)) for part in parts)
 
 
@@ -184,12 +186,12 @@ def _bytes_and_words(text: str) -> tuple[int, int]:
 
 def _words(line: str) -> list[str]:
     """The words of a line; those of a giant one in parts, equal words sharing memory."""
-    if len(line) <= PART:
+    if len(line) <= SPLIT_CHARACTERS:
         return line.split()
     words: list[str] = []
     start = 0
     while start < len(line):
-        stop = line.find(" ", start + PART)
+        stop = line.find(" ", start + SPLIT_CHARACTERS)
         stop = stop if stop >= 0 else len(line)
         words += map(sys.intern, line[start:stop].split())
         start = stop

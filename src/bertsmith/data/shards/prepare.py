@@ -30,7 +30,7 @@ from bertsmith.errors import FolderError, RecipeError, RunError, TextError
 from bertsmith.text.tokenizer import Tokenizer
 
 FORMAT = "bertsmith-summary 2"  # of `summary.json`: the keys of its inputs
-SMALL = 1 << 20  # bytes of text that are encoded faster than workers start
+NO_WORKERS_BYTES = 1 << 20  # bytes of text that are encoded faster than workers start
 COUNTING_SHARE = 0.1  # of the progress bar: the first reading of a large text, which only counts
 Progress = Callable[[float, int], object]  # the share of the text that is done, and the tokens so far
 
@@ -65,7 +65,7 @@ def prepare(
         fact = f"{validation_share} is not a share"
         raise RecipeError("validation_share", fact, "Give a number from 0 to 1, such as 0.01")
     if workers is None:
-        workers = _cores() if not 0 < corpus.bytes <= SMALL else 0
+        workers = _cores() if not 0 < corpus.bytes <= NO_WORKERS_BYTES else 0
     elif workers < 0:
         raise RecipeError("workers", f"{workers} is too few", "Give 0 or more")
     out = Path(out)

@@ -22,7 +22,7 @@ from bertsmith.errors import FolderError
 FORMAT, VERSION = "bertsmith-shards", 1
 TOKEN_DTYPES: dict[str, np.dtype[Any]] = {"uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
 ENDS_DTYPE = np.dtype("<i8")
-PARTS = ("tokens", "sentences", "documents")
+SHARD_PARTS = ("tokens", "sentences", "documents")
 PREPARE_AGAIN = "Delete the folder and prepare the text again"
 
 
@@ -127,7 +127,7 @@ class Shards:
             and all(_is_count(index.get(key)) for key in counts)
             and isinstance(index.get("shards"), list)
             and all(_is_valid(shard) for shard in index["shards"])
-            and all(index[part] == sum(shard[part] for shard in index["shards"]) for part in PARTS)
+            and all(index[part] == sum(shard[part] for shard in index["shards"]) for part in SHARD_PARTS)
         )
         if not valid:
             raise FolderError(path, "does not describe its shards", PREPARE_AGAIN)
@@ -138,7 +138,7 @@ class Shards:
         expected = {
             f"{shard['name']}.{part}": shard[part] * width
             for shard in shards
-            for part, width in zip(PARTS, widths, strict=True)
+            for part, width in zip(SHARD_PARTS, widths, strict=True)
         }
         for name, size in expected.items():
             if name not in self.manifest:
@@ -203,7 +203,7 @@ def _is_valid(shard: Any) -> bool:
         isinstance(shard, dict)
         and isinstance(shard.get("name"), str)
         and re.fullmatch(r"\d{6}", shard["name"]) is not None
-        and all(_is_count(shard.get(part)) and shard[part] > 0 for part in PARTS)
+        and all(_is_count(shard.get(part)) and shard[part] > 0 for part in SHARD_PARTS)
     )
 
 

@@ -24,15 +24,15 @@ from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.data.shards.duplicates import DigestSet
 from bertsmith.data.shards.journal import DIGEST
 
-KEYS = 1 << 64
-LONG, STRETCH = 5, 10  # documents above 1/5 of validation are cut into stretches of 1/10
-LARGE = 1600 << 15  # bytes of validation from which a threshold is enough: 1,600 stretches of 32 kB and more
+HASH_RANGE = 1 << 64
+LONG_DOCUMENT_PARTS, STRETCH_PARTS = 5, 10  # documents above 1/5 of validation are cut into stretches of 1/10
+LARGE_VALIDATION_BYTES = 1600 << 15  # from here a threshold is enough: 1,600 stretches of 32 kB and more
 LARGE_LONG, LARGE_STRETCH = 1 << 16, 1 << 15
-SPLIT = 1 << 24  # bytes on disk up to which running text is split into sentences in the first reading, too
-MANY = 1 << 20  # sentences whose sizes are stored, and documents that are all stored
-COARSE = 1 << 10  # bytes of the smallest stretch where sizes of sentences are not known
-NEAR = 0.02  # tolerance, as a share of the wanted size
-REPORT = 1 << 25  # bytes between two reports of progress
+MAX_SPLIT_BYTES = 1 << 24  # bytes on disk up to which running text is split into sentences in the first reading, too
+MAX_STORED_SIZES = 1 << 20  # sentences whose sizes are stored, and documents that are all stored
+MIN_STRETCH_BYTES = 1 << 10  # bytes of the smallest stretch where sizes of sentences are not known
+SHARE_TOLERANCE = 0.02  # tolerance, as a share of the wanted size
+REPORT_BYTES = 1 << 25  # bytes between two reports of progress
 
 
 @dataclass(frozen=True)
@@ -99,13 +99,13 @@ def choose_validation(corpus: Corpus, share: float, progress: Callable[[float], 
     if not share:
         return Validation()
     corpus.buffer_stdin()
-    if share * corpus.bytes >= LARGE:
-        return Validation(int(share * KEYS), long=LARGE_LONG, stretch=LARGE_STRETCH)
+    if share * corpus.bytes >= LARGE_VALIDATION_BYTES:
+        return Validation(int(share * HASH_RANGE), long=LARGE_LONG, stretch=LARGE_STRETCH)
     counted = _measure_units(corpus, share, progress)
     wanted = share * counted.size
-    long, stretch = max(wanted / LONG, 1.0), max(wanted / STRETCH, 1.0)
+    long, stretch = max(wanted / LONG_DOCUMENT_PARTS, 1.0), max(wanted / STRETCH_PARTS, 1.0)
     if counted.sentences is None:
-        long, stretch = max(long, 2.0 * COARSE), max(stretch, 1.0 * COARSE)
+        long, stretch = max(long, 2.0 * MIN_STRETCH_BYTES), max(stretch, 1.0 * MIN_STRETCH_BYTES)
     if counted.thinned:
         long, stretch = max(long, 1.0 * LARGE_LONG), max(stretch, 1.0 * LARGE_STRETCH)
     keys, sizes = counted.units(long, stretch)
@@ -130,14 +130,14 @@ class UnitSizes:
         if self.sentences is not None:
             self.counts.append(len(sentences))
             self.sentences.extend(sentences)
-            if len(self.sentences) > MANY:
+            if len(self.sentences) > MAX_STORED_SIZES:
                 self.sentences, self.counts = None, array("I")
-        if len(self.keys) > MANY and len(self.keys) & (MANY - 1) == 0:
+        if len(self.keys) > MAX_STORED_SIZES and len(self.keys) & (MAX_STORED_SIZES - 1) == 0:
             self._thin()
 
     def units(self, long: float, stretch: float) -> tuple[UInt64[np.ndarray, " U"], Float64[np.ndarray, " U"]]:
         """Keys and sizes of all units, with documents longer than `long` cut into stretches."""
-        if len(self.keys) > MANY or self.thinned:
+        if len(self.keys) > MAX_STORED_SIZES or self.thinned:
             self._thin()
         keys, sizes = np.array(self.keys, np.uint64), np.array(self.sizes, np.float64)
         more_keys, more_sizes = [keys[sizes <= long]], [sizes[sizes <= long]]
@@ -157,7 +157,7 @@ class UnitSizes:
 
     def _thin(self) -> None:
         """Drop short documents with hashes so large that they are never taken: memory follows the share."""
-        self.thinned, last = True, int(min(3 * self.share, 1.0) * (KEYS - 1))
+        self.thinned, last = True, int(min(3 * self.share, 1.0) * (HASH_RANGE - 1))
         pairs = zip(self.keys, self.sizes, strict=True)
         kept = [(key, size) for key, size in pairs if key <= last or size > LARGE_LONG]
         self.keys = array("Q", [key for key, _ in kept])
@@ -178,13 +178,15 @@ def choose_units(
     taken = np.arange(len(keys)) < first
     gap = wanted - float(sizes[:first].sum())
     place = first
-    while gap > NEAR * wanted and len(fits := np.flatnonzero(sizes[place:] <= gap)):  # the next ones that still fit
+    while gap > SHARE_TOLERANCE * wanted and len(
+        fits := np.flatnonzero(sizes[place:] <= gap)
+    ):  # the next ones that still fit
         place += int(fits[0])
         taken[place] = True
         gap -= float(sizes[place])
         place += 1
-    for _ in range(STRETCH):
-        if abs(gap) <= NEAR * wanted or not (better := _exchange(sizes, taken, gap)):
+    for _ in range(STRETCH_PARTS):
+        if abs(gap) <= SHARE_TOLERANCE * wanted or not (better := _exchange(sizes, taken, gap)):
             break
         gap += float(sizes[list(better)][taken[list(better)]].sum() - sizes[list(better)][~taken[list(better)]].sum())
         taken[list(better)] ^= True
@@ -214,8 +216,9 @@ def _exchange(sizes: Float64[np.ndarray, " U"], taken: np.ndarray, gap: float) -
 
 def _measure_units(corpus: Corpus, share: float, progress: Callable[[float], object] | None) -> UnitSizes:
     counted, seen, reported = UnitSizes(share), DigestSet(), 0
-    split = corpus.bytes <= SPLIT
-    short = share * corpus.bytes / (4 * LONG)  # bytes: shorter documents are hardly ever cut, so none is measured
+    split = corpus.bytes <= MAX_SPLIT_BYTES
+    # Shorter documents, in bytes, are hardly ever cut, so none is measured.
+    short = share * corpus.bytes / (4 * LONG_DOCUMENT_PARTS)
     for passage in corpus.passages():
         found, size = digest(passage.texts)
         if not seen.add(found):
@@ -224,7 +227,7 @@ def _measure_units(corpus: Corpus, share: float, progress: Callable[[float], obj
         if counted.sentences is not None and size > short and (split or passage.layout == "lines"):
             sentences = list(map(byte_length, passage.sentences()))
         counted.add(document_key(found), size, sentences)
-        if progress and counted.size - reported >= REPORT:
+        if progress and counted.size - reported >= REPORT_BYTES:
             reported = counted.size
             progress(corpus.progress)
     return counted

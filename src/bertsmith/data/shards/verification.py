@@ -13,9 +13,9 @@ from pathlib import Path
 from bertsmith import files
 from bertsmith.data.shards.shards import Shards
 
-SMALL = 256 << 20  # bytes; more than that is verified during the first steps
+VERIFIED_AT_ONCE_BYTES = 256 << 20  # bytes; more than that is verified during the first steps
 # A file rewritten within one tick of the file system's clock keeps its time, so a younger file is not cached.
-RECENT = 2_000_000_000  # nanoseconds
+RECENT_NANOSECONDS = 2_000_000_000  # nanoseconds
 
 _Stamp = tuple[str, int, int, int, str]
 _verified: set[_Stamp] = set()  # by this process; disk errors change no time, so nothing is cached beyond it
@@ -63,7 +63,7 @@ class Verification:
             except BaseException as error:  # with any error the file is not verified
                 self._failure = error
                 return
-            if before is not None and time.time_ns() - before[3] > RECENT:
+            if before is not None and time.time_ns() - before[3] > RECENT_NANOSECONDS:
                 _verified.add(before)
 
 
@@ -73,7 +73,7 @@ def verify(shards: Shards) -> Verification:
     running = _running.get(key)
     if running is None or not running.is_running:
         running = _running[key] = Verification(shards)
-    if running.bytes <= SMALL:
+    if running.bytes <= VERIFIED_AT_ONCE_BYTES:
         running.wait()
     return running
 

@@ -22,8 +22,8 @@ from bertsmith.errors import RunError
 
 Documents = list[list[str]]
 Item = TypeVar("Item")
-SPARE = 4  # workers, of three pipes each, that are stopped where a process may open no more files
-REMEDY = "Give fewer workers (--workers 0: none), or allow more open files with: ulimit -n 4096"
+SPARE_WORKERS = 4  # workers, of three pipes each, that are stopped where a process may open no more files
+FEWER_WORKERS = "Give fewer workers (--workers 0: none), or allow more open files with: ulimit -n 4096"
 PREFETCH = 3  # blocks in flight for each worker: one in work, one waiting, one done
 
 
@@ -70,12 +70,12 @@ def _start_workers(folder: Path, dtype: str, workers: int) -> list["Worker"]:
             processes.append(Worker(folder, dtype))
     except OSError as error:
         # The last ones free the file descriptors that reading the text needs.
-        for worker in processes[-SPARE:]:
+        for worker in processes[-SPARE_WORKERS:]:
             worker.kill()
             worker.close()
-        del processes[-SPARE:]
+        del processes[-SPARE_WORKERS:]
         if not processes:
-            raise RunError("prepare", f"no worker process can be started ({error.strerror})", REMEDY) from None
+            raise RunError("prepare", f"no worker process can be started ({error.strerror})", FEWER_WORKERS) from None
     return processes
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from bertsmith import files
 from bertsmith.data.shards.encoded import EncodedDocuments
-from bertsmith.data.shards.shards import ENDS_DTYPE, FORMAT, PARTS, PREPARE_AGAIN, VERSION
+from bertsmith.data.shards.shards import ENDS_DTYPE, FORMAT, PREPARE_AGAIN, SHARD_PARTS, VERSION
 from bertsmith.errors import FolderError
 
 
@@ -44,7 +44,7 @@ class ShardWriter:
 
     @property
     def totals(self) -> dict[str, int]:
-        return {part: self.total(part) for part in PARTS} | {"bytes": self.bytes, "words": self.words}
+        return {part: self.total(part) for part in SHARD_PARTS} | {"bytes": self.bytes, "words": self.words}
 
     @property
     def open_tokens(self) -> int:
@@ -56,10 +56,12 @@ class ShardWriter:
             return
         if not self._writers:
             name = f"{len(self.shards):06}"
-            self._writers = {part: files.Writer(self.folder / f"{name}.{part}") for part in PARTS}
+            self._writers = {part: files.Writer(self.folder / f"{name}.{part}") for part in SHARD_PARTS}
         sentence_ends = self._open_counts["tokens"] + np.cumsum(block.lengths, dtype=ENDS_DTYPE)
         document_ends = self._open_counts["sentences"] + np.cumsum(block.documents[:, 0], dtype=ENDS_DTYPE)
-        for part, data in zip(PARTS, (block.tokens, sentence_ends.tobytes(), document_ends.tobytes()), strict=True):
+        for part, data in zip(
+            SHARD_PARTS, (block.tokens, sentence_ends.tobytes(), document_ends.tobytes()), strict=True
+        ):
             self._writers[part].write(data)
         self._open_counts["tokens"] = int(sentence_ends[-1])
         self._open_counts["sentences"] = int(document_ends[-1])
@@ -90,4 +92,4 @@ class ShardWriter:
 
     def _clear(self) -> None:
         self._writers = {}
-        self._open_counts = dict.fromkeys(PARTS, 0)
+        self._open_counts = dict.fromkeys(SHARD_PARTS, 0)

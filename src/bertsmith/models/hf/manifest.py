@@ -17,7 +17,7 @@ OLDER = (1,)  # versions with other names of weights and settings
 UNHASHED = ("README.md", MANIFEST)
 MAX_BYTES = 1 << 20  # of a manifest
 THREADS = 4  # files that are hashed at the same time
-REMEDY = f"Fetch it again; or, if you changed it on purpose, delete {MANIFEST}"
+DAMAGED_REMEDY = f"Fetch it again; or, if you changed it on purpose, delete {MANIFEST}"
 
 
 def write(folder: Path) -> None:
@@ -49,6 +49,6 @@ def _check(folder: Path, name: str, digest: object) -> None:
     path = file_inside(folder, file, subfolder)
     size, sha256 = (digest.get(key) for key in ("size", "sha256")) if isinstance(digest, dict) else (None, None)
     if path.stat().st_size != size:
-        raise FolderError(path, f"has {path.stat().st_size} bytes, not the {size} it was written with", REMEDY)
+        raise FolderError(path, f"has {path.stat().st_size} bytes, not the {size} it was written with", DAMAGED_REMEDY)
     if files.digest(path).sha256 != sha256:
-        raise FolderError(path, "is damaged: its SHA-256 is not the one it was written with", REMEDY)
+        raise FolderError(path, "is damaged: its SHA-256 is not the one it was written with", DAMAGED_REMEDY)

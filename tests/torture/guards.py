@@ -426,14 +426,14 @@ PREPARED = [
     Guard(
         "little text is verified before the first step",
         "data/shards/verification.py",
-        "    if running.bytes <= SMALL:",
+        "    if running.bytes <= VERIFIED_AT_ONCE_BYTES:",
         "    if False:",
         f"{VERIFICATION}::test_a_flipped_bit_is_named_before_the_first_step",
     ),
     Guard(
         "a young file is not remembered",
         "data/shards/verification.py",
-        " and time.time_ns() - before[3] > RECENT:",
+        " and time.time_ns() - before[3] > RECENT_NANOSECONDS:",
         ":",
         f"{VERIFICATION}::test_a_file_as_young_as_the_clock_of_the_disk_is_hashed_again",
     ),
@@ -555,7 +555,7 @@ LIMITED = [
     Guard(
         "rules of a tokenizer make no text far longer",
         "text/limits.py",
-        "        if grown > GROWTH:",
+        "        if grown > MAX_GROWTH:",
         "        if False:",
         "text/test_limits.py::test_rules_that_grow_are_refused_at_once",
     ),

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 from bertsmith import files
-from bertsmith.data.corpus import sources
+from bertsmith.data.corpus import encoding, sources
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.data.shards import chunks
 from bertsmith.data.shards import prepare as room
@@ -195,6 +195,7 @@ def test_a_large_vocabulary_takes_four_bytes(
 def test_progress_rises_to_one(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "CHUNK_CHARACTERS", 1_000)
     monkeypatch.setattr(sources, "READ_BYTES", 1_000)
+    monkeypatch.setattr(encoding, "ENCODING_SAMPLE_BYTES", 1_000)
     calls: list[tuple[float, int]] = []
     text = write(tmp_path / "a.txt", [document(number) for number in range(200)])
     summary = prepare(

@@ -86,7 +86,7 @@ def test_prepare_and_make_name_a_damaged_shard_of_an_earlier_call(
     def stopping(*_: object) -> None:
         raise ConnectionAbortedError
 
-    monkeypatch.setattr(make, "_chosen", stopping)  # the text is prepared by then
+    monkeypatch.setattr(make, "_choose_recipe", stopping)  # the text is prepared by then
     with pytest.raises(ConnectionAbortedError):
         make.make(text, tmp_path / "made", budget="10m")
     flip(tmp_path / "made" / "data" / "train" / "000000.tokens", 0)

@@ -350,7 +350,7 @@ def test_the_command_asks_for_all_tasks_of_glue_that_have_classes(reader: Path, 
     kept = json.loads((tmp_path / "out" / "few-shot.json").read_text())
     assert [row[:2] for row in kept["rows"]] == [["SST-2", "0"], ["SST-2", "1"]]
     assert kept["figures"]["SST-2"]["words"] == {"0": "negative", "1": "positive"}
-    assert kept["protocol"]["SST-2 is answered"] == "negative, positive"
+    assert kept["protocol"]["SST-2, label words"] == "negative, positive"
     with pytest.raises(
         TextError, match=r"STS-B: its labels are not classes\. Few-shot prompts predict one class of several\.$"
     ):

@@ -206,7 +206,13 @@ def test_a_run_leaves_a_judge_and_a_generator_that_transformers_opens(finished: 
         assert json.loads((finished / name / "config.json").read_text())["architectures"] == [kind]
     judge, generator = (folders.read(finished / name) for name in ("model", "generator"))
     assert (judge.config.width, generator.config.width) == (32, 16)
-    for table in ("embedding.weight", "positions.weight", "segments.weight", "norm.weight", "norm.bias"):
+    for table in (
+        "embedding.weight",
+        "positions.weight",
+        "segments.weight",
+        "embedding_norm.weight",
+        "embedding_norm.bias",
+    ):
         assert torch.equal(judge.state_dict[f"trunk.{table}"], generator.state_dict[f"trunk.{table}"])
 
 

@@ -286,7 +286,7 @@ from bertsmith.data import output
 from bertsmith.data.output import Output
 from bertsmith.inference import embedder
 
-embedder.CHUNK["cpu"], output.EVERY = 2, 0.0
+embedder.CHUNK_TEXTS["cpu"], output.JOURNAL_SECONDS = 2, 0.0
 add = Output.add
 
 def added(self, *given):

@@ -435,7 +435,7 @@ from bertsmith.data.shards import chunks
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.data.shards.prepare import prepare
 from bertsmith.text.tokenizer import Tokenizer
-chunks.CHUNK = 4_000
+chunks.CHUNK_CHARACTERS = 4_000
 text, tokenizer, out, workers = sys.argv[1:]
 wait = lambda *progress: sys.stdin.readline()  # until a line comes; a closed pipe waits no more
 corpus, tokenizer = Corpus([text], layout="lines"), Tokenizer.load(tokenizer)

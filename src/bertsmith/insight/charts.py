@@ -9,13 +9,13 @@ from functools import cached_property
 from html import escape
 
 Point = tuple[float, float]
-Formatter = Callable[[float], str]  # a value as it is written beside an axis or in a legend
+Formatter = Callable[[float], str]  # a value as an axis or a legend writes it
 
 WIDTH, WIDE, HEIGHT = 520, 720, 240
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 14, 30
-MAX_POINTS = 320  # points a line is drawn with: more than the eye can tell apart would only make the page heavy
-SMOOTHING = 40  # the running mean reaches a fortieth of the line to either side
-COLOURS = 8  # colours that the page's style has; a ninth line begins again with the first
+MAX_POINTS = 320  # points of a line; more cannot be seen and would make the page heavy
+SMOOTHING = 40  # the running mean spans a fortieth of the line to either side
+COLOURS = 8  # colours of the page's style, used in turn
 UNITS = ((1e18, " E"), (1e15, " P"), (1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k"))
 
 
@@ -32,13 +32,13 @@ class Series:
 
     @cached_property
     def main_line(self) -> list[Point]:
-        """The points of the line that the eye should follow."""
+        """The points of the strong line: the running mean of noisy values."""
         return downsample(smooth(self.points, len(self.points) // SMOOTHING) if self.noisy else self.points)
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A stretch of numbers laid along a stretch of paper, evenly or by orders of magnitude."""
+    """A linear or logarithmic scale: from values to pixels."""
 
     low: float
     high: float
@@ -51,7 +51,7 @@ class Axis:
         return self.start + (value - low) / ((high - low) or 1.0) * (self.stop - self.start)
 
     def ticks(self, wanted: int = 5) -> list[float]:
-        """About so many round numbers to write beside the axis: 1, 2 and 5 times powers of ten."""
+        """About `wanted` ticks at round values: 1, 2 and 5 times powers of ten."""
         if not self.logarithmic:
             step = _round_step((self.high - self.low) / wanted)
             first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
@@ -101,7 +101,7 @@ STEP_AXIS = HorizontalAxis("step", format_number, format_integer, " steps")
 
 
 def smooth(points: Sequence[Point], radius: int) -> list[Point]:
-    """The running mean over `radius` neighbours to either side: calmer, and neither early nor late."""
+    """The centred running mean over `radius` neighbours to either side."""
     sums = [0.0]
     for _, value in points:
         sums.append(sums[-1] + value)
@@ -113,7 +113,7 @@ def smooth(points: Sequence[Point], radius: int) -> list[Point]:
 
 
 def downsample(points: Sequence[Point], limit: int = MAX_POINTS) -> list[Point]:
-    """At most so many of the points, evenly spread, the first and the last among them."""
+    """At most `limit` of the points, evenly spaced, with the first and the last."""
     if len(points) <= limit:
         return list(points)
     step = (len(points) - 1) / (limit - 1)
@@ -168,7 +168,7 @@ def chart(
 
 
 def _vertical_axis(values: Sequence[float], *, from_zero: bool, logarithmic: bool) -> Axis:
-    """The axis of the values: room for all of them and some air, and never nothing."""
+    """The scale of the values: their range and a margin, never empty."""
     low, high = min(values), max(values)
     if logarithmic:
         low, high = low / 1.2, high * 1.2
@@ -180,7 +180,7 @@ def _vertical_axis(values: Sequence[float], *, from_zero: bool, logarithmic: boo
 
 
 def _grid(x: Axis, y: Axis, format_value: Formatter, horizontal: HorizontalAxis) -> list[str]:
-    """Faint level lines with their numbers, and the numbers of the steps below."""
+    """Grid lines with tick labels, and the tick labels of the steps."""
     parts = []
     for tick in y.ticks():
         at, text = f"{y.position(tick):.1f}", escape(_strip_zeros(format_value(tick)))
@@ -193,12 +193,12 @@ def _grid(x: Axis, y: Axis, format_value: Formatter, horizontal: HorizontalAxis)
 
 
 def _reference(name: str, value: float, end: float, x: Axis, y: Axis) -> list[str]:
-    """A dashed line; its name stands on the side where the nearest curve does not end."""
+    """A dashed reference line; its label stands on the side where the nearest curve does not end."""
     at = y.position(value)
-    beside = at - 6 if end < value else at + 16
+    label_y = at - 6 if end < value else at + 16
     return [
         f'<line class="reference" x1="{LEFT}" x2="{x.stop:g}" y1="{at:.1f}" y2="{at:.1f}"/>',
-        f'<text class="reference" x="{x.stop:g}" y="{beside:.1f}">{escape(name)}</text>',
+        f'<text class="reference" x="{x.stop:g}" y="{label_y:.1f}">{escape(name)}</text>',
     ]
 
 
@@ -233,7 +233,7 @@ def _legend_entry(
 
 
 def _decimals(size: float) -> int:
-    """How many decimals make three digits."""
+    """Decimals that give three significant digits."""
     return max(0, 2 - math.floor(math.log10(size)))
 
 

@@ -68,7 +68,7 @@ def page(title: str, result: Mapping[str, Any], records: Sequence[Mapping[str, A
         [
             _warnings(result.get("warnings") or ()),
             section("Key figures", _cards(result, found)),
-            section("Beside its baselines", _baselines(result, found)),
+            section("Compared with baselines", _baselines(result, found)),
             section("Seeds", _seeds(result)),
             *tables,
             section(

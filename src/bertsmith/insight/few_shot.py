@@ -1,4 +1,4 @@
-"""Context: what a model makes of more and more examples in its prompt. Brown et al. 2020, figure 1.2."""
+"""Few-shot curves: in-context learning from more and more examples in the prompt. Brown et al. 2020, figure 1.2."""
 
 from collections.abc import Mapping, Sequence
 from statistics import mean
@@ -8,14 +8,14 @@ from bertsmith.insight.charts import HorizontalAxis, Series, chart, format_integ
 from bertsmith.insight.table import Results
 from bertsmith.metrics.intervals import confidence_interval
 
-TaskRuns = Mapping[str, Any]  # runs with their shots and scores, how many texts, and what guessing would score
+TaskRuns = Mapping[str, Any]  # runs with their shots and scores, the number of texts, and the majority baseline
 METRIC_LABELS = {"accuracy": "% right", "calibrated": "calibrated"}
 LEAD = "By the number of labelled examples in the prompt. Point at a curve to read it."
 SHOTS_AXIS = HorizontalAxis("shots", format_integer, format_integer, " shots")
 
 
 def few_shot_results(title: str, tasks: Mapping[str, TaskRuns], protocol: Mapping[str, str]) -> Results:
-    """A row for each task and number of shots, beside what guessing would score; and curves of the same.
+    """A row for each task and number of shots, with the majority baseline; and curves of the same.
 
     Counted are prompts with fewer shots than asked for, and texts that were cut, since more did not fit.
     """
@@ -41,7 +41,7 @@ def few_shot_results(title: str, tasks: Mapping[str, TaskRuns], protocol: Mappin
 
 
 def _picture(tasks: Mapping[str, TaskRuns], measures: Sequence[str]) -> str:
-    """A curve for each task and measure; where there is one task, beside what guessing would score."""
+    """A curve for each task and metric; for a single task, with the majority baseline."""
     lines = []
     for name, asked in tasks.items():
         for measure in measures:

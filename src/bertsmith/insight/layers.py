@@ -1,11 +1,11 @@
-"""Layers: a share for each layer of a network, drawn as a curve that is complete in itself."""
+"""Scores by layer: a curve over the layers of a network, as a self-contained SVG."""
 
 from collections.abc import Sequence
 from html import escape
 
 from bertsmith.insight.charts import Axis
 
-NamedCurve = tuple[str, Sequence[float]]  # a curve: what it is, and its value at each layer, 0 the embedding
+NamedCurve = tuple[str, Sequence[float]]  # its name, and its value at each layer; layer 0 is the embedding
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 880, 520, 84, 36, 112, 74
 LETTER_WIDTH = 7.4  # about the width of one, in the legend
@@ -38,7 +38,7 @@ body { max-width: 1080px; margin: 0 auto; background: #fdfdfb; }
 
 
 def page(svg: str) -> str:
-    """A picture as a page of its own."""
+    """The picture as an HTML page."""
     return f"{PAGE}{svg}</body></html>\n"
 
 
@@ -51,7 +51,7 @@ def layer_chart(
     reference: tuple[str, float],
     comparison: NamedCurve | None = None,
 ) -> str:
-    """The curve as SVG, its best layer marked; with a dashed line to compare it with, and perhaps a second curve.
+    """The curve as SVG with its best layer marked, a dashed baseline, and optionally a second curve.
 
     The subtitle stands below the title, and the vertical label next to the axis of the values.
     """
@@ -80,7 +80,7 @@ def layer_chart(
 
 
 def _grid(x: Axis, y: Axis, layers: int, y_label: str) -> list[str]:
-    """Faint level lines with their numbers, the numbers of the layers, and what both axes are."""
+    """Grid lines, tick labels, and the names of both axes."""
     parts, ticks = [], y.ticks()
     digits = 0 if len(ticks) < 2 or ticks[1] - ticks[0] > 0.0099 else 1
     for tick in ticks:
@@ -102,7 +102,7 @@ def _curve(values: Sequence[float], x: Axis, y: Axis, tone: str = "") -> list[st
 
 
 def _mark_best(values: Sequence[float], x: Axis, y: Axis) -> list[str]:
-    """A ring round the best layer, and its number above, kept inside the picture."""
+    """A ring around the best layer with its value above, inside the picture."""
     best = list(values).index(max(values))
     across, down = _points(values, x, y)[best]
     at = min(max(float(across), LEFT + 56), WIDTH - RIGHT - 56)
@@ -113,7 +113,7 @@ def _mark_best(values: Sequence[float], x: Axis, y: Axis) -> list[str]:
 
 
 def _legend(curve: str, other: str | None, reference: str) -> list[str]:
-    """What the lines are, below the heading."""
+    """The legend, below the heading."""
     entries = [("line", curve), *([("line control", other)] if other else []), ("majority", reference)]
     parts, left = [], 28.0
     for style, name in entries:

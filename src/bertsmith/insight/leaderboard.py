@@ -19,7 +19,7 @@ LEAD = "Each dot is a model that was saved on the way. Point at a curve to read 
 def leaderboard_results(
     title: str, rows: Sequence[Row], cost_axis: CostAxis, protocol: Mapping[str, str], subtitle: str = ""
 ) -> Results:
-    """One chart for each score; and a table of what the last models score, and what they took."""
+    """One chart for each score, and a table of the last checkpoints' scores and cost."""
     known = {name for row in rows for point in row["points"] for name in point["scores"]}
     tasks = sorted(known - {BITS_PER_BYTE, BLIMP})
     names = [*([MEAN] if len(tasks) > 1 else []), *tasks, *(name for name in (BLIMP, BITS_PER_BYTE) if name in known)]
@@ -59,14 +59,14 @@ def _picture(rows: Sequence[Row], cost_axis: CostAxis, names: Sequence[str], tas
     if not charts:
         return ""
     wide = [] if len(charts) == 2 else charts[:1]  # two stand side by side
-    drawn, beside = [draw(wide=True) for draw in wide], [draw() for draw in charts[len(wide) :]]
-    if beside:
-        drawn.append(f'<div class="charts of{len(beside)}">{"".join(beside)}</div>')
+    drawn, narrow = [draw(wide=True) for draw in wide], [draw() for draw in charts[len(wide) :]]
+    if narrow:
+        drawn.append(f'<div class="charts of{len(narrow)}">{"".join(narrow)}</div>')
     return f'<h2>What was learnt, and what it took</h2><p class="lead">{LEAD}</p>{"".join(drawn)}'
 
 
 def score_values(point: Mapping[str, Any], name: str, tasks: Sequence[str]) -> Sequence[float]:
-    """The values of a score, one a seed; none where the model has no answer, or was not asked yet."""
+    """The values of a score, one per seed; empty if the model has no such score, or not yet."""
     if name != MEAN:
         found: Sequence[float] = point["scores"].get(name, {}).get("values", ())
         return found

@@ -1,4 +1,4 @@
-"""A page for people that loads nothing, with the style that all our pages share."""
+"""A self-contained HTML page, in the style that all pages share."""
 
 from collections.abc import Iterable
 from html import escape
@@ -7,7 +7,7 @@ from string import Template
 
 
 def html_page(title: str, sections: Iterable[str]) -> str:
-    """The sections, already HTML, below a title. Charts among them are brought to life."""
+    """A title and sections of HTML, with the script that reads out charts under the pointer."""
     parts = resources.files(__package__)
     body = "\n".join(filter(None, sections))
     return Template((parts / "report.html").read_text(encoding="utf-8")).substitute(
@@ -19,7 +19,7 @@ def html_page(title: str, sections: Iterable[str]) -> str:
 
 
 def section(heading: str, body: str, lead: str = "") -> str:
-    """A part of the page; nothing where there is nothing to say."""
+    """A section of the page; empty if it has no content."""
     if not body:
         return ""
     lead = f'<p class="lead">{escape(lead)}</p>' if lead else ""

@@ -66,7 +66,7 @@ def _figure(title: str, note: str, description: str, parts: Sequence[str]) -> st
 
 
 def _grid(x: Axis, y: Axis, x_label: str, y_label: str) -> list[str]:
-    """Faint level lines, numbers beside both axes, and what the axes are."""
+    """Grid lines, tick labels, and the names of both axes."""
     parts = []
     for tick in y.ticks():
         at = f"{y.position(tick):.1f}"
@@ -86,7 +86,7 @@ def _segment(kind: str, begin: tuple[float, float], end: tuple[float, float]) ->
 
 
 def _axis_limits(values: Sequence[float]) -> tuple[float, float]:
-    """The ends of an axis: all values and some air."""
+    """The limits of an axis: all values and a margin."""
     low, high = min(values), max(values)
     air = 0.04 * (high - low) or 0.1 * abs(high) or 1.0
     return low - air, high + air

@@ -1,4 +1,4 @@
-"""Pictures for papers and slides, by matplotlib, which is wanted only where one is asked for."""
+"""PNG pictures for papers and slides, by matplotlib, which is an extra."""
 
 from importlib import import_module
 from io import BytesIO
@@ -12,7 +12,7 @@ from bertsmith.errors import RunError
 def figure(
     path: Path, width: float, height: float, alternative: str = "leave --png out: the page needs nothing"
 ) -> Any:
-    """An empty figure of so many inches; it needs no screen. `instead` is what can be done without the library."""
+    """An empty figure, in inches, without a screen. `instead` names the remedy where matplotlib is missing."""
     try:
         made = import_module("matplotlib.figure").Figure
     except ImportError:
@@ -21,7 +21,7 @@ def figure(
 
 
 def save(path: Path, drawn: Any) -> None:
-    """Write a figure; one that is there already is replaced whole."""
+    """Write a figure atomically."""
     stream = BytesIO()
     drawn.savefig(stream, format="png", dpi=150)
     files.write_atomic(path, stream.getvalue())

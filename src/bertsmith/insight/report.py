@@ -62,9 +62,9 @@ class RunSummary:
 
 def write(path: Path, run: RunSummary) -> None:
     """Write the page; one that is there already is replaced whole, never in part."""
-    beside = path.with_name(path.name + ".writing")
-    beside.write_text(page(run), encoding="utf-8")
-    beside.replace(path)
+    temporary = path.with_name(path.name + ".writing")
+    temporary.write_text(page(run), encoding="utf-8")
+    temporary.replace(path)
 
 
 def page(run: RunSummary) -> str:

@@ -179,7 +179,10 @@ def test_what_reads_the_same_is_computed_once(objective: MaskedLM, tokenizer: To
     if tokenizer.encode(["the cat sees"]) == tokenizer.encode(["the  cat  sees"]):
         assert sum(seen) == tokens
         assert again[1].log_likelihood == again[0].log_likelihood
-    assert again[0] == again[2] == once[0]
+        assert again[0] == once[0]
+    else:  # another batch, in which sums may be rounded in another order
+        assert again[0].token_log_probabilities == pytest.approx(once[0].token_log_probabilities, rel=1e-6)
+    assert again[0] == again[2]
     assert [one.text for one in again] == ["the cat sees", "the  cat  sees", "the cat sees"]
 
 

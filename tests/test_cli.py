@@ -91,6 +91,7 @@ def test_a_mistake_is_one_line_without_a_traceback(arguments: list[str], line: s
     assert answered.stderr.count("\n") == 1
 
 
+@pytest.mark.slow("it runs commands in processes")
 def test_the_path_from_text_to_filled_masks(tmp_path: Path) -> None:
     """tokenizer, prepare, check, pretrain, fill: each as its own command."""
     text = write_text(tmp_path / "text.txt")
@@ -120,6 +121,7 @@ def test_the_path_from_text_to_filled_masks(tmp_path: Path) -> None:
     assert "[MASK]" not in answer["best"]
 
 
+@pytest.mark.slow("it runs commands in processes")
 def test_continued_pretraining_with_new_tokens(model: Path, tmp_path: Path) -> None:
     """tokenizer --extend, prepare, pretrain start=: a text with words that the model's vocabulary lacks."""
     text = write_text(tmp_path / "text.txt")
@@ -254,6 +256,7 @@ def test_the_version_is_printed() -> None:
     assert CliRunner().invoke(app, ["--version"]).output == f"bertsmith {__version__}\n"
 
 
+@pytest.mark.slow("it runs commands in processes")
 def test_make_goes_from_text_to_a_model_and_a_second_call_is_done_at_once(tmp_path: Path) -> None:
     text = write_text(tmp_path / "text.txt", documents=300)
     made = bertsmith("make", text, "--budget", "15s", "--out", tmp_path / "mine")
@@ -273,6 +276,7 @@ def test_make_goes_from_text_to_a_model_and_a_second_call_is_done_at_once(tmp_pa
     assert "other text" in other.stderr
 
 
+@pytest.mark.slow("it runs commands in processes")
 def test_a_budget_too_short_for_the_text_is_refused_and_the_prepared_text_kept(tmp_path: Path) -> None:
     text = write_text(tmp_path / "text.txt", documents=50)
     made = bertsmith("make", text, "--budget", "2s", "--out", tmp_path / "mine")
@@ -281,6 +285,7 @@ def test_a_budget_too_short_for_the_text_is_refused_and_the_prepared_text_kept(t
     assert (tmp_path / "mine" / "data" / "train" / "index.json").exists()
 
 
+@pytest.mark.slow("it runs commands in processes")
 def test_source_code_is_skipped_and_reported_or_read_as_text(tmp_path: Path) -> None:
     texts = tmp_path / "texts"  # a separate folder: the output is text, too
     texts.mkdir()

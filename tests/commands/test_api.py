@@ -235,6 +235,7 @@ def test_a_mistake_is_told_in_one_line(call: Any, line: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow("it calls every function")
 def test_values_of_a_wrong_kind_are_told_in_one_line(
     base: bertsmith.Run, taught: bertsmith.Run, tmp_path: Path
 ) -> None:

@@ -142,6 +142,7 @@ def test_methods_of_the_parts_have_a_docstring(name: str) -> None:
     assert [method for method in silent if not method.endswith("_id")] == []  # mask_id says what it is
 
 
+@pytest.mark.slow("it trains small models")
 def test_every_example_runs(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(home)
     spent = iter(range(0, 10_000, 300))

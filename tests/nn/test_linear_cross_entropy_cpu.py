@@ -111,6 +111,7 @@ def test_the_callback_gets_every_probability_once(monkeypatch: pytest.MonkeyPatc
     torch.testing.assert_close(seen, F.linear(*given).detach().softmax(1))
 
 
+@pytest.mark.slow("it measures memory in a process")
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows does not report the peak memory of a process")
 def test_the_logits_of_all_positions_never_exist_at_once() -> None:
     scripts.run(__file__, "linear_cross_entropy_memory.py", "less_than_all_logits")

@@ -78,7 +78,7 @@ def test_help_answers_soon_after_python_itself() -> None:
         (["prepare", "{text}", "--out", "{tmp}/z", "--tokenizer", "nowhere"], "bertsmith: nowhere"),
         (
             ["tokenizer", "{text}", "--out", "{tmp}/t", "--vocabulary", "7"],
-            "bertsmith: tokenizer.vocabulary: 7 pieces are too few",
+            "bertsmith: tokenizer.vocabulary: 7 tokens are too few",
         ),
         (["tokenizer", "{text}", "--out", "{tmp}/t", "--extend", "nowhere"], "bertsmith: nowhere: does not exist."),
     ],

@@ -228,5 +228,5 @@ def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FolderError) as caught:
         load(saved(tmp_path, "class", task))
     pieces = tokenizer().vocabulary
-    line = f"{tmp_path}: the tokenizer has {pieces} pieces, the model 20. The two do not belong together."
+    line = f"{tmp_path}: the tokenizer has {pieces} tokens, the model 20. The two do not belong together."
     assert str(caught.value) == line

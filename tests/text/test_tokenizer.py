@@ -262,7 +262,7 @@ def test_a_small_file_that_claims_many_tokens_is_refused(tmp_path: Path) -> None
     model = {"type": "WordLevel", "vocab": {"[UNK]": 0, "a": 4_000_000_000}, "unk_token": "[UNK]"}
     (tmp_path / "tokenizer.json").write_text(json.dumps({"version": "1.0", "model": model}))
     with pytest.raises(
-        FolderError, match=r"tokenizer\.json: its pieces are not numbered from 0 to at most 10,000,000\."
+        FolderError, match=r"tokenizer\.json: its tokens are not numbered from 0 to at most 10,000,000\."
     ):
         Tokenizer.load(tmp_path)
 

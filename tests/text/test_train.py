@@ -201,15 +201,15 @@ def test_exceptions_of_the_texts_pass() -> None:
         ({"kind": "wordpeice"}, "tokenizer.kind: unknown kind 'wordpeice'. Did you mean 'wordpiece'?"),
         (
             {"vocabulary": 99},
-            "tokenizer.vocabulary: 99 pieces are too few for wordpiece. Ask for at least 100.",
+            "tokenizer.vocabulary: 99 tokens are too few for wordpiece. Ask for at least 100.",
         ),
         (
             {"kind": "bpe", "vocabulary": 260},
-            "tokenizer.vocabulary: 260 pieces are too few for bpe. Ask for at least 261.",
+            "tokenizer.vocabulary: 260 tokens are too few for bpe. Ask for at least 261.",
         ),
         (
             {"kind": "t5", "vocabulary": 199},
-            "tokenizer.vocabulary: 199 pieces are too few for t5. Ask for at least 200.",
+            "tokenizer.vocabulary: 199 tokens are too few for t5. Ask for at least 200.",
         ),
         ({"min_frequency": 0}, "tokenizer.min_frequency: 0 is no count. Ask for 1 or more."),
     ],

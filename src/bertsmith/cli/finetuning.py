@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from bertsmith.cli.application import FINETUNE, app
-from bertsmith.cli.options import LearningRate, ModelFolder, Out, Overrides, as_overrides, check_folder
+from bertsmith.cli.options import LearningRate, ModelFolder, Out, Overrides, check_folder
 
 
 @app.command(rich_help_panel=FINETUNE)
@@ -48,13 +48,10 @@ def finetune(
     Any other recipe setting follows the data: data.label=stars optimizer.weight_decay=0.1 adapt.kind=lora.
     """
     from bertsmith.commands import finetune as command
+    from bertsmith.commands.arguments import FINETUNE_KEYS, options_as_overrides
 
-    options = {
-        "train.epochs": epochs,
-        "data.batch_size": batch_size,
-        "optimizer.learning_rate": learning_rate,
-    }
-    changes = [*as_overrides(options), *(overrides or [])]
+    options = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
+    changes = [*options_as_overrides(options, FINETUNE_KEYS), *(overrides or [])]
     command.finetune(model, data, out, dev=dev, task=task, seeds=seeds, overrides=changes)
 
 

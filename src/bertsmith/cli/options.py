@@ -1,6 +1,5 @@
 """Arguments and options that several verbs share."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -25,11 +24,6 @@ def check_file(out: Path | None) -> Path | None:
 
         files.check_file(out)
     return out
-
-
-def as_overrides(settings: Mapping[str, object]) -> list[str]:
-    """Options as overrides of recipe keys; an option that was not given (None) is no override."""
-    return [f"{key}={value}" for key, value in settings.items() if value is not None]
 
 
 # Text to read.

@@ -20,7 +20,6 @@ from bertsmith.cli.options import (
     RecipeName,
     StripAccents,
     Texts,
-    as_overrides,
     check_folder,
 )
 
@@ -137,9 +136,10 @@ def pretrain(
 ) -> None:
     """Pretrain the model of a recipe on prepared text. Run the same command again to resume from a checkpoint."""
     from bertsmith.commands import pretrain as command
+    from bertsmith.commands.arguments import PRETRAIN_KEYS, options_as_overrides
 
-    options = {"train.steps": steps, "train.budget": budget, "optimizer.learning_rate": learning_rate}
-    changes = [*as_overrides(options), *(overrides or [])]
+    options = {"steps": steps, "budget": budget, "learning_rate": learning_rate}
+    changes = [*options_as_overrides(options, PRETRAIN_KEYS), *(overrides or [])]
     command.pretrain(command.with_paths(command.read_recipe(recipe, changes), data, out))
 
 

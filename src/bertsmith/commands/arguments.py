@@ -1,4 +1,4 @@
-"""Arguments of the Python API: paths, texts and options, checked, so that a mistake is one line and no traceback."""
+"""Arguments of the verbs, checked, so that a mistake is one line; and the recipe keys that short options set."""
 
 import inspect
 import json
@@ -9,7 +9,7 @@ from typing import Any
 from bertsmith.errors import RecipeError, suggest
 from bertsmith.inference.inputs import short_repr
 
-PRETRAIN_KEYS = {  # options of `pretrain`, and the keys of a recipe that they set
+PRETRAIN_KEYS = {  # options of `pretrain`, in Python and on the command line: the recipe keys that they set
     "steps": "train.steps",
     "epochs": "train.epochs",
     "budget": "train.budget",

@@ -47,7 +47,7 @@ def load(folder: str | Path, device: str | torch.device = "auto") -> Model:
     opened = folders.read(path)
     tokenizer = Tokenizer.load(path)
     if tokenizer.vocabulary > opened.config.vocabulary:
-        fact = f"the tokenizer has {tokenizer.vocabulary} pieces, the model {opened.config.vocabulary}"
+        fact = f"the tokenizer has {tokenizer.vocabulary} tokens, the model {opened.config.vocabulary}"
         raise FolderError(path, fact, "The two do not belong together")
     if not (isinstance(opened.config, TransformerConfig) and opened.config.causal):
         tokenizer = tokenizer.for_tasks()  # some files leave the special tokens to the code of BERT's tokenizer

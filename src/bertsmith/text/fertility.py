@@ -42,12 +42,12 @@ class Fertility:
 
     def __str__(self) -> str:
         rows = {
-            "vocabulary": f"{self.vocabulary:,} pieces",
+            "vocabulary": f"{self.vocabulary:,} tokens",
             "measured on": f"{self.words:,} {self.units}, {self.bytes:,} bytes",
             f"tokens per {self.units[:-1]}": f"{self.tokens_per_word:.3f}",
             "bytes per token": f"{self.bytes_per_token:.2f}",
             "unknown": f"{self.unknown_rate:.4%} of tokens",
-            "never used": f"{self.unused:,} pieces",
+            "never used": f"{self.unused:,} tokens",
             "longest": "  ".join(self.longest),
             "rarest": "  ".join(f"{piece} ({count})" for piece, count in self.rarest),
         }

@@ -43,7 +43,7 @@ class Tokenizer:
         self._inner, self.location = inner, location
         self._pieces: dict[int, str] = {number: piece for piece, number in inner.get_vocab().items()}
         if not self._pieces or max(self._pieces) >= MAX_PIECES:
-            raise FolderError(location, f"its pieces are not numbered from 0 to at most {MAX_PIECES:,}")
+            raise FolderError(location, f"its tokens are not numbered from 0 to at most {MAX_PIECES:,}")
         self._roles = {role: find_role(inner, role, (names or {}).get(role)) for role in ROLES}
 
     @classmethod

@@ -57,7 +57,7 @@ class TokenizerConfig:
         if self.kind not in SPECIAL_TOKENS:
             raise RecipeError("tokenizer.kind", f"unknown kind '{self.kind}'", suggest(self.kind, SPECIAL_TOKENS))
         if self.vocabulary < MIN_VOCABULARY[self.kind]:
-            fact = f"{self.vocabulary} pieces are too few for {self.kind}"
+            fact = f"{self.vocabulary} tokens are too few for {self.kind}"
             raise RecipeError("tokenizer.vocabulary", fact, f"Ask for at least {MIN_VOCABULARY[self.kind]}")
         if self.min_frequency < 1:
             raise RecipeError("tokenizer.min_frequency", f"{self.min_frequency} is no count", "Ask for 1 or more")
@@ -80,7 +80,7 @@ class TokenizerConfig:
 
 def train_library_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     """A tokenizer of the library, trained on texts, with the templates of one text and two."""
-    with wrap_library_errors("tokenizer", TextError, "Give it more text, or another number of pieces"):
+    with wrap_library_errors("tokenizer", TextError, "Give it more text, or another vocabulary size"):
         match config.kind:
             case "words":
                 return _train_word_level(texts, config)

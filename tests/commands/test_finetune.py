@@ -554,12 +554,13 @@ def test_the_guessed_task_and_the_defaults_for_few_rows_are_printed(
         "Task: regression, numbers from 0.5 to 597.5 in 'price', the only column left; "
         "task.problem=single_label makes a class of each number\n"
         "200 rows are few: 20 epochs, batch size 8, learning rate 0.0002; "
-        "train.epochs, data.batch_size and optimizer.learning_rate change this\n"
+        "--epochs, --batch-size and --learning-rate change this\n"
     )
     said = ["train.epochs=2", "data.batch_size=4", "optimizer.learning_rate=1e-3", "task.problem=single_label"]
     found = task_recipe.build_recipe(base, path, tmp_path / "out", dev=None, task=None, seeds=1, overrides=said)
     assert found.task.settings.problem == "single_label"
     assert (found.train.epochs, found.data.batch_size, found.optimizer.learning_rate) == (2.0, 4, 1e-3)
+    assert "are few" not in capsys.readouterr().out
 
 
 def test_many_rows_and_glue_keep_the_defaults(base: Path, tmp_path: Path) -> None:

@@ -23,10 +23,7 @@ from bertsmith.train.lock import Lock
 CONSOLE = terminal.console()
 TOKENIZER_SHARE = 0.1  # of the budget, at most, for reading the text that the tokenizer is trained on
 PREPARE_SHARE = 0.25  # of the budget, at most, for tokenising
-FINAL_RESERVE = (
-    1.0,
-    0.01,
-)  # seconds, and a share of the budget, for writing the last files, which is not measured before
+FINAL_RESERVE = 1.0, 0.01  # seconds, and a share of the budget, for writing the last files: not measured before
 MIN_TRAINING_SHARE = 0.05  # of the budget: a shorter training is refused
 DEMO_TEXTS = [
     "the old man shook his [MASK] and said nothing .",

@@ -95,9 +95,8 @@ class FewShotClassifier:
             owners[pieces] = label
         length = objective.trunk.config.max_length
         self._prefix_ids = tokenizer.template.before  # special tokens before a prompt: none in GPT-2
-        self._max_prompt_length = (
-            length + 1 - len(self._prefix_ids) - max(map(len, owners))
-        )  # the last token is predicted, not read
+        # One more than the positions: the last token is predicted, not read.
+        self._max_prompt_length = length + 1 - len(self._prefix_ids) - max(map(len, owners))
         if self._max_prompt_length < 1:
             raise TextError("labels", f"do not fit a model of {length} positions", "Give them shorter names")
 

@@ -54,11 +54,10 @@ def generate(
         texts = [[tokenizer.decode(new, keep_special=True) for new in samples] for samples in generated]
         truncated = [len(full) - len(row) for full, row in zip(whole, read, strict=True)]
         return [GeneratedText(*one) for one in zip(prompts, texts, truncated, strict=True)]
-    # As in transformers, a prompt has the tokenizer's special tokens before it and none after it.
+    # As in transformers, a prompt has the tokenizer's special tokens before it and none after it; an empty one starts a
+    # new document.
     before = list(tokenizer.template.before)
-    begins = before or (
-        [tokenizer.start_id] if "start" in tokenizer.roles else []
-    )  # an empty prompt starts a new document
+    begins = before or ([tokenizer.start_id] if "start" in tokenizer.roles else [])
     if not begins and (empty := [number for number, row in enumerate(whole, 1) if not row]):
         raise TextError(f"prompt {empty[0]}", "is empty", "Begin with a word")
     read = [_truncate_left(row, decoder.config.max_length - len(before), config.max_new_tokens) for row in whole]

@@ -122,9 +122,8 @@ def _pack(recipe: Recipe, tokenizer: Tokenizer, shards: Shards, pairs: Pairs, se
         batch_tokens=recipe.data.batch_tokens,
         pairs=pairs,
         seed=seed,
-        start_id=tokenizer.roles.get(
-            "start", tokenizer.padding_id
-        ),  # T5 has no start token; its objective removes the one given here
+        # T5 has no start token; its objective removes the one given here.
+        start_id=tokenizer.roles.get("start", tokenizer.padding_id),
         stop_id=tokenizer.stop_id,
         padding_id=tokenizer.padding_id,
         cross_documents=recipe.data.cross_documents,

@@ -43,9 +43,8 @@ def export(recipe: FineTune, task: Task, tokenizer: Tokenizer, data: TaskData, d
         **Prior.of(data.train.examples).to_dict(),
     }
     if "calibration" in details:
-        source["temperature"] = details["calibration"][
-            "temperature"
-        ]  # for information only: predictions are not scaled
+        # For information only: predictions are not scaled.
+        source["temperature"] = details["calibration"]["temperature"]
     extra["bertsmith"] = {**extra.get("bertsmith", {}), TRAINED_ON: source}
     with folders.atomic_folder(recipe.out / "model") as folder:
         folders.write(folder, shape, task.state_dict(), extra, finetuned)

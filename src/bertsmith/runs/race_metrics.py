@@ -47,9 +47,8 @@ class Metric:
 
     name: str
     settings: Mapping[str, Any]
-    compute: Callable[
-        [Recipe, Path], Sequence[float]
-    ]  # one value per seed; none for a model that cannot have this score
+    # One value per seed; none for a model that cannot have this score.
+    compute: Callable[[Recipe, Path], Sequence[float]]
 
 
 def build_metrics(config: MetricsConfig) -> list[Metric]:

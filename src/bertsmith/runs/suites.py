@@ -221,9 +221,8 @@ def _few_shot_task(
     same = {**settings, "calibrate": shots_config.calibrate, "data": data.fingerprint, "weights": weights}
     same["tokenizer"] = opened.tokenizer.fingerprint
     runs = _saved_runs(out / "runs.json", same)
-    wanted = [
-        (count, seed) for count in shots_config.shots for seed in range(seeds if count else 1)
-    ]  # without shots all seeds are the same
+    # Without shots all seeds are the same.
+    wanted = [(count, seed) for count in shots_config.shots for seed in range(seeds if count else 1)]
     for count, seed in wanted:
         if (count, seed) not in runs:
             figures = classifier.evaluate(texts, pool, count, seed, shots_config.calibrate)

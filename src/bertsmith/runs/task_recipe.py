@@ -31,6 +31,7 @@ FROM_SCRATCH: dict[str, dict[str, Any]] = {  # Vaswani et al. 2017, section 5
 }
 FEW_ROWS = 3_000  # a training file with fewer rows takes more epochs and smaller batches
 FEW_ROWS_UPDATES, MAX_EPOCHS = 600, 20  # for such a file: the number of updates, and the limit of epochs
+FEW_ROWS_KEYS = {"train.epochs", "data.batch_size", "optimizer.learning_rate"}  # what is chosen for such a file
 TEXT_TO_TEXT_LEARNING_RATE = 3e-4  # of T5; Raffel et al. 2020 took 1e-3, with another optimizer
 FEATURES_LEARNING_RATE = 1e-3  # of a randomly initialised head on frozen features
 LIST_KEYS = ("texts", "labels")  # settings that are lists of columns
@@ -114,12 +115,12 @@ def build_recipe(
     built: FineTune = config.build(config.override(values, overrides, EXTENTS), FineTune, "finetune")
     if guessed.message:
         CONSOLE.print(guessed.message, markup=False)
-    if few:
+    if few and not {override.partition("=")[0] for override in overrides} >= FEW_ROWS_KEYS:
         epochs = built.train.epochs
         length = f"{epochs:g} epoch{'s' * (epochs != 1)}, " if epochs else ""
         chosen = f"{length}batch size {built.data.batch_size}, learning rate {built.optimizer.learning_rate:g}"
-        keys = "train.epochs, data.batch_size and optimizer.learning_rate change this"
-        CONSOLE.print(f"{guessed.rows:,} rows are few: {chosen}; {keys}", markup=False)
+        options = "--epochs, --batch-size and --learning-rate change this"
+        CONSOLE.print(f"{guessed.rows:,} rows are few: {chosen}; {options}", markup=False)
     return built
 
 
@@ -171,10 +172,10 @@ def _read_recipe(
 
 def _names_recipe(model: Path) -> bool:
     """Whether a recipe is given instead of a model: a TOML file, or the name of one."""
-    return model.suffix == ".toml" or (not model.exists() and _is_recipe(str(model)))
+    return model.suffix == ".toml" or (not model.exists() and _is_finetuning_recipe(str(model)))
 
 
-def _is_recipe(name: str) -> bool:
+def _is_finetuning_recipe(name: str) -> bool:
     """Whether a recipe for fine-tuning of this name comes with bertsmith."""
     return name in recipes.names() and "task" in config.read_toml(recipes.find(name))
 

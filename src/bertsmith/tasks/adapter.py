@@ -40,15 +40,15 @@ def save(folder: str | Path, task: Task, config: AdaptConfig, base_model: str) -
     learnt = list(lora.pairs(task.trunk))
     if not learnt:
         raise FolderError(folder, "the network has no LoRA to write", "Train it with adapt.kind=lora")
-    state, dialect = task.state_dict(), layout_of(task.trunk.config)
-    if unknown := peft.head_names(task) - dialect.parts.keys():
+    state, layout = task.state_dict(), layout_of(task.trunk.config)
+    if unknown := peft.head_names(task) - layout.parts.keys():
         raise FolderError(folder, f"transformers has no name for the head '{min(unknown)}'")
     heads = peft.head_weight_names(task)
     tensors = {name: state[ours] for ours, name in heads.items()}
     for layer, target, down, up in learnt:
         tensors |= dict(zip(peft.lora_weight_names(task, layer, target), (down, up), strict=True))
     config_json = {
-        **_fixed(dialect),
+        **_fixed(layout),
         "base_model_name_or_path": base_model,
         "task_type": peft.TASK_TYPES[type(task)][1],
         "r": len(learnt[0].lora_a),
@@ -56,7 +56,7 @@ def save(folder: str | Path, task: Task, config: AdaptConfig, base_model: str) -
         "lora_dropout": config.dropout,
         # Full names: `output.dense` alone would also match the attention's.
         "target_modules": [peft.target_module(task, layer, target) for layer, target, _, _ in learnt],
-        "modules_to_save": sorted({peft.module_to_save(name, dialect) for name in heads.values()}) or None,
+        "modules_to_save": sorted({peft.module_to_save(name, layout) for name in heads.values()}) or None,
         "init_lora_weights": True,
         "inference_mode": True,
     }
@@ -166,6 +166,6 @@ def _check(stored: Mapping[str, Any], expected: Mapping[str, tuple[int, ...]], p
         raise FolderError(path, fact, "Only LoRA in the layers and the heads of this task are known")
 
 
-def _fixed(dialect: HFLayout) -> dict[str, Any]:
+def _fixed(layout: HFLayout) -> dict[str, Any]:
     """The fixed settings, with the one that depends on the layout: whether matrices are transposed, as in GPT-2."""
-    return {**PEFT_FIXED, "fan_in_fan_out": dialect.transposed}
+    return {**PEFT_FIXED, "fan_in_fan_out": layout.transposed}

@@ -177,9 +177,8 @@ def with_special_tokens(tokenizer: Tokenizer, first: Sequence[int], second: Sequ
     """[CLS] first [SEP], or [CLS] first [SEP] second [SEP], with the tokenizer's special tokens."""
     before, between, after = tokenizer.template
     if second is None or not (len(second) or after):  # a separator is no last token to pool
-        ids = np.array(
-            [*before, *first, *after] or [tokenizer.start_id], np.int32
-        )  # an empty text has one token at least
+        # An empty text has one token at least.
+        ids = np.array([*before, *first, *after] or [tokenizer.start_id], np.int32)
         return Row(ids, np.zeros(len(ids), np.int32))
     sizes = len(before) + len(first) + len(between), len(second) + len(after)
     ids = np.array([*before, *first, *between, *second, *after], np.int32)

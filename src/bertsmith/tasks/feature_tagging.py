@@ -33,13 +33,13 @@ from bertsmith.text.tokenizer import Tokenizer
 
 Layers = Literal["embeddings", "last", "second_to_last", "sum_last_four", "concatenate_last_four", "sum_all", "mix"]
 
-MIN_LAYERS: dict[Layers, int] = {
+MIN_LAYERS: dict[Layers, int] = {  # that a model needs; 1 where it is not named here
     "embeddings": 0,
     "mix": 0,
     "second_to_last": 2,
     "sum_last_four": 4,
     "concatenate_last_four": 4,
-}  # layers needed; else 1
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,9 +45,9 @@ def head_weight_names(task: Task) -> dict[str, str]:
     return {rule.ours: PREFIX + _full_name(task, rule.theirs[0]) for rule in ours}
 
 
-def module_to_save(name: str, dialect: HFLayout) -> str:
+def module_to_save(name: str, layout: HFLayout) -> str:
     """The entry of PEFT's `modules_to_save` for a head's weight: its module; for a classifier, the whole of it."""
-    module = name.removeprefix(PREFIX).removeprefix(dialect.prefix).rpartition(".")[0]
+    module = name.removeprefix(PREFIX).removeprefix(layout.prefix).rpartition(".")[0]
     return CLASSIFIER if module.startswith(CLASSIFIER) else module
 
 

@@ -31,10 +31,8 @@ class RegressionFindings(Findings):
         self.true, self.predicted, self.missing = array("d"), array("d"), 0
         self.points: Sample[tuple[float, float]] = Sample(MAX_POINTS)
         self.same_scale = same_scale  # whether predictions and labels have the same unit
-        self._score, self._kept = (
-            score,
-            (list[Any](), list[Any]()),
-        )  # for models that may generate text that is no number
+        # For models that may generate text that is no number.
+        self._score, self._kept = score, (list[Any](), list[Any]())
 
     def add(self, examples: Sequence[Example], predictions: Sequence[Any]) -> None:
         largest = max((abs(float(one.label)) for one in examples), default=1.0)  # type: ignore[arg-type]

@@ -31,11 +31,11 @@ STANDARD_INPUT = Path("/dev/stdin")
 READ_BYTES = 1 << 20  # bytes read at a time
 MAX_RATIO = 100  # the largest ratio of decompressed to compressed size; text has 3 to 10
 MAX_DECOMPRESSED_BYTES = 1 << 25  # bytes that any file may decompress to
-MAGIC_BYTES: dict[bytes, Callable[[Any], Any]] = {
+MAGIC_BYTES: dict[bytes, Callable[[Any], Any]] = {  # the first bytes of a compressed file, and its reader
     b"\x1f\x8b": lambda raw: gzip.GzipFile(fileobj=raw),
     b"\xfd7zXZ": lzma.LZMAFile,
     b"BZh": bz2.BZ2File,
-}  # by their first bytes
+}
 MAX_ENDINGS = 6  # endings that the summary of skipped files names
 DOCUMENTS_REMEDY = "needs: pip install 'bertsmith[documents]'"
 

@@ -38,10 +38,8 @@ TASK_NEEDS: dict[Kind, str] = {
     "choose": "a table with a context, its endings and the number of the right one",
     "pairs": "a table with two columns of texts",
 }
-COMPATIBLE_KINDS = [
-    {"classify", "labels"},
-    {"number", "classify"},
-]  # one class is one of several labels; a number may be a class
+# One class is one of several labels; a number may be a class.
+COMPATIBLE_KINDS = [{"classify", "labels"}, {"number", "classify"}]
 
 
 def kind_of(path: Path) -> Kind | None:

@@ -53,10 +53,10 @@ class Encoder:
             if self._splits_on_spaces
             else self._encode_plain(self._with_spaces(texts, opens))
         )
-        sizes = [
+        sizes = [  # tokens, bytes and words of each sentence
             (len(ids) // self._itemsize, *((len(text), len(found)) if text.isascii() else _bytes_and_words(text)))
             for ids, text, found in zip(encoded, texts, words, strict=True)
-        ]  # tokens, bytes and words of each sentence
+        ]
         lengths: list[int] = []
         rows: list[tuple[int, int, int]] = []
         start = 0

@@ -20,9 +20,7 @@ Step = Callable[[Tensor, Tensor | None], Tensor]  # tokens [B, W] and parents [B
 
 GENERATION = 6  # the purpose of these random numbers, as those in random_bits.py
 CHUNK = 64  # logits of a chunk, of which first only the maximum is compared
-CHUNKED_FROM = (
-    1 << 20
-)  # logits from which a chunked top-k is faster on a GPU: with fewer, eight kernel launches cost more
+CHUNKED_FROM = 1 << 20  # logits from which chunks are faster on a GPU: with fewer, eight kernel launches cost more
 CHECK_EVERY = 16  # tokens between two checks whether all have stopped: each would synchronise with the GPU
 
 

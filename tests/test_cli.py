@@ -20,7 +20,7 @@ from bertsmith.commands import pretrain
 from bertsmith.errors import RecipeError
 
 VERBS = (
-    *("make", "demo", "tokenizer", "prepare", "pretrain", "check", "list", "fill"),
+    *("make", "demo", "clean", "tokenizer", "prepare", "pretrain", "check", "list", "fill"),
     *("finetune", "evaluate", "race", "predict", "embed", "score", "search", "generate"),
 )
 

@@ -19,7 +19,7 @@ INTRO = """\
 `Path`, `Paths` one or several of them, and `Texts` one text or several. One text gives one result, a list gives a list.
 """
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Make a model from text": ("make", "tokenizer", "prepare", "pretrain"),
+    "Make a model from text": ("make", "clean", "tokenizer", "prepare", "pretrain"),
     "Fine-tune and evaluate": ("finetune", "evaluate"),
     "Open a model": ("load", "models"),
     "A loaded model": ("Model",),

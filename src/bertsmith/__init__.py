@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bertsmith import models
-    from bertsmith.commands.api import Evaluation, Run, evaluate, finetune, make, prepare, pretrain, tokenizer
+    from bertsmith.commands.api import Evaluation, Run, clean, evaluate, finetune, make, prepare, pretrain, tokenizer
     from bertsmith.errors import BertsmithError
     from bertsmith.inference.fill import FilledText, WordPrediction
     from bertsmith.inference.likelihood import ScoredText
@@ -50,6 +50,7 @@ _HOMES = {
     "Tokenizer": "text.tokenizer",
     "Transformer": "models.transformer",
     "TransformerConfig": "models.transformer_config",
+    "clean": "commands.api",
     "evaluate": "commands.api",
     "finetune": "commands.api",
     "load": "inference.load",
@@ -76,6 +77,7 @@ __all__ = [
     "Transformer",
     "TransformerConfig",
     "WordPrediction",
+    "clean",
     "evaluate",
     "finetune",
     "load",

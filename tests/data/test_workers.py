@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bertsmith.data.shards import workers
+from bertsmith.data.workers import FEWER_WORKERS, SPARE_WORKERS
 from bertsmith.errors import RunError
 
 
@@ -40,7 +41,7 @@ def test_as_many_workers_as_can_be_started_do_the_work() -> None:
     items = [(number, [[[f"text {number}"]]]) for number in range(30)]
     done = workers.encode_all(items, Path(), "int32", 40)
     first = next(done)
-    assert Few.alive == Few.most - workers.SPARE_WORKERS  # the others gave their files back
+    assert Few.alive == Few.most - SPARE_WORKERS  # the others gave their files back
     assert [number for number, _ in (first, *done)] == list(range(30))
     assert Few.alive == 0
 
@@ -50,5 +51,5 @@ def test_where_no_worker_can_be_started_one_line_says_so(monkeypatch: pytest.Mon
     with pytest.raises(RunError) as caught:
         list(workers.encode_all([], Path(), "int32", 3))
     fact = "prepare: no worker process can be started (Too many open files)"
-    assert str(caught.value) == f"{fact}. {workers.FEWER_WORKERS}."
+    assert str(caught.value) == f"{fact}. {FEWER_WORKERS}."
     assert Few.alive == 0

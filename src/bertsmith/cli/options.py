@@ -60,6 +60,22 @@ ReadAs = Annotated[
         rich_help_panel=READING,
     ),
 ]
+Clean = Annotated[
+    bool,
+    typer.Option(
+        "--clean",
+        help="First drop near-duplicates, other languages, rubbish and repeated lines, as `bertsmith clean` does.",
+        rich_help_panel=READING,
+    ),
+]
+Decontaminate = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="With cleaning: an evaluation file, in any format that finetune reads, whose texts are removed by their "
+        "13-grams; may be given several times.",
+        rich_help_panel=READING,
+    ),
+]
 Input = Annotated[
     list[str] | None,
     typer.Argument(

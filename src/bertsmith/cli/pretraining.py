@@ -1,4 +1,4 @@
-"""Verbs that pretrain a model on text: make, demo, tokenizer, prepare, pretrain, race."""
+"""Verbs that pretrain a model on text: make, demo, clean, tokenizer, prepare, pretrain, race."""
 
 import time
 from pathlib import Path
@@ -10,6 +10,8 @@ from bertsmith.cli.application import PRETRAIN, app
 from bertsmith.cli.options import (
     TOKENIZER,
     AutoLowercase,
+    Clean,
+    Decontaminate,
     Field,
     Layout,
     LearningRate,
@@ -36,6 +38,8 @@ def make(
     lowercase: AutoLowercase = None,
     strip_accents: StripAccents = None,
     seed: Annotated[int | None, typer.Option(help="Random seed; 0 by default.")] = None,
+    clean: Clean = False,
+    decontaminate: Decontaminate = None,
 ) -> None:
     """Go from a folder of text to a pretrained BERT with a report, in one command and within a time budget.
 
@@ -47,7 +51,8 @@ def make(
 
     tokenizer: dict[str, Any] = {"lowercase": lowercase, "strip_accents": strip_accents}
     reading: dict[str, Any] = {"field": field, "on_bad_line": on_bad_line, "layout": layout, "plain": read_as == "text"}
-    command.make(texts, out, budget=budget, seed=seed, began=began, **tokenizer, **reading)
+    cleaning: dict[str, Any] = {"clean": clean, "decontaminate": decontaminate or []}
+    command.make(texts, out, budget=budget, seed=seed, began=began, **tokenizer, **cleaning, **reading)
 
 
 @app.command(rich_help_panel=PRETRAIN)
@@ -60,6 +65,39 @@ def demo(
     from bertsmith.commands import make as command
 
     command.demo(out, budget=budget, began=began)
+
+
+@app.command(rich_help_panel=PRETRAIN)
+def clean(
+    texts: Texts,
+    out: Out,
+    decontaminate: Decontaminate = None,
+    personal: Annotated[
+        bool, typer.Option("--personal", help="Replace e-mail, IP and street addresses by made-up ones.")
+    ] = False,
+    similarity: Annotated[
+        float, typer.Option(help="Jaccard similarity of two documents from which the later one is a near-duplicate.")
+    ] = 0.75,
+    skip: Annotated[
+        list[str] | None,
+        typer.Option(help="Rule to leave out, such as language or near-duplicates; may be given several times."),
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="Worker processes; one per core by default.")] = None,
+    field: Field = "text",
+    on_bad_line: OnBadLine = "replace",
+    layout: Layout = "auto",
+    read_as: ReadAs = "auto",
+) -> None:
+    """Clean text for pretraining: drop near-duplicates, other languages, rubbish, repeated lines and evaluation sets.
+
+    Writes text that `make` and `prepare` read, clean.json, and a page with counts and examples of every rule. Run the
+    same command again to resume it after an interruption.
+    """
+    from bertsmith.commands import clean as command
+
+    reading: dict[str, Any] = {"field": field, "on_bad_line": on_bad_line, "layout": layout, "plain": read_as == "text"}
+    rules: dict[str, Any] = {"similarity": similarity, "skip": skip or [], "personal": personal}
+    command.clean(texts, out, decontaminate=decontaminate or [], workers=workers, **rules, **reading)
 
 
 @app.command(rich_help_panel=PRETRAIN)
@@ -109,6 +147,8 @@ def prepare(
     on_bad_line: OnBadLine = "replace",
     layout: Layout = "auto",
     read_as: ReadAs = "auto",
+    clean: Clean = False,
+    decontaminate: Decontaminate = None,
 ) -> None:
     """Tokenise and deduplicate text once, into memory-mapped shards for `pretrain`.
 
@@ -117,7 +157,8 @@ def prepare(
     from bertsmith.commands import prepare as command
 
     reading: dict[str, Any] = {"field": field, "on_bad_line": on_bad_line, "layout": layout, "plain": read_as == "text"}
-    command.prepare(texts, out, tokenizer, valid=validation_share, workers=workers, **reading)
+    cleaning: dict[str, Any] = {"clean": clean, "decontaminate": decontaminate or []}
+    command.prepare(texts, out, tokenizer, valid=validation_share, workers=workers, **cleaning, **reading)
 
 
 @app.command(rich_help_panel=PRETRAIN)

@@ -10,6 +10,7 @@ from typing import Any
 
 from bertsmith import config, recipes
 from bertsmith.commands import arguments, entrants
+from bertsmith.commands import clean as cleaning
 from bertsmith.commands import evaluate as measuring
 from bertsmith.commands import make as making
 from bertsmith.commands import prepare as preparing
@@ -96,6 +97,24 @@ def make(texts: Paths, out: PathLike, *, budget: str = "10m", seed: int | None =
     given, folder = arguments.as_paths(texts, "texts"), arguments.as_path(out, "out")
     arguments.check_options(options, making.make, Corpus)
     return Run(folder, making.make(given, folder, budget=arguments.as_text(budget, "budget"), seed=seed, **options))
+
+
+def clean(texts: Paths, out: PathLike, **options: Any) -> Path:
+    """Clean text for pretraining, and return the folder of cleaned text, which `make` and `prepare` read.
+
+    Near-duplicates, other languages, rubbish and repeated lines are dropped; `clean.html` shows examples of each rule.
+    `options` are those of `bertsmith clean`, such as `decontaminate`, a list of evaluation files.
+
+    >>> folder = bertsmith.clean("texts/", "cleaned", personal=True)
+    >>> (folder / "clean.html").exists()
+    True
+    """
+    given, folder = arguments.as_paths(texts, "texts"), arguments.as_path(out, "out")
+    arguments.check_options(options, cleaning.clean, Corpus)
+    for name in ("skip", "decontaminate"):
+        options[name] = arguments.as_paths(options[name], name) if options.get(name) else []
+    cleaning.clean(given, folder, **options)
+    return folder
 
 
 def tokenizer(texts: Paths, out: PathLike, *, kind: str = "wordpiece", vocabulary: int = 30_522, **options: Any) -> Any:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bertsmith import terminal
+from bertsmith.commands import clean as cleaning
 from bertsmith.commands import fill, prepare, pretrain
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.errors import RecipeError, RunError
@@ -21,6 +22,7 @@ from bertsmith.train.clock import WallBudget, format_duration
 from bertsmith.train.lock import Lock
 
 CONSOLE = terminal.console()
+CLEAN_SHARE = 0.25  # of the budget, at most, for cleaning
 TOKENIZER_SHARE = 0.1  # of the budget, at most, for reading the text that the tokenizer is trained on
 PREPARE_SHARE = 0.25  # of the budget, at most, for tokenising
 FINAL_RESERVE = 1.0, 0.01  # seconds, and a share of the budget, for writing the last files: not measured before
@@ -44,6 +46,8 @@ def make(
     strip_accents: bool | None = None,
     began: float | None = None,
     reserve: float = 0.0,
+    clean: bool = False,
+    decontaminate: Sequence[str] = (),
     **reading: Any,
 ) -> dict[str, float]:
     """From text to a pretrained model folder: tokenizer, shards, a recipe that fits, and pretraining.
@@ -54,7 +58,12 @@ def make(
     """
     began, path = time.monotonic() if began is None else began, out / "recipe.toml"
     seconds = autoconfig.budget_seconds(budget)
+    cleaning.check_decontaminate(clean, decontaminate)
     with Lock(out):
+        if clean:
+            texts, reading = cleaning.clean_into(
+                texts, out, reading, decontaminate=decontaminate, seconds=CLEAN_SHARE * seconds
+            )
         requested = TokenizerConfig(lowercase=lowercase, strip_accents=strip_accents)
         choices = _prepare(texts, out, seconds, requested, reading)
         if path.exists() and begun(out):

@@ -1,16 +1,15 @@
 """`tokenizer`: train a tokenizer or extend a vocabulary; `prepare`: tokenise text into shards."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from rich import progress as bars
-
 from bertsmith import files, terminal
+from bertsmith.commands import clean as cleaning
+from bertsmith.commands.progress import progress_bar
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.data.shards.prepare import Summary
 from bertsmith.data.shards.prepare import prepare as tokenise
@@ -64,10 +63,21 @@ def extend(texts: Sequence[str], out: Path, base: Path, more: int, **reading: An
 
 
 def prepare(
-    texts: Sequence[str], out: Path, tokenizer: Path, *, valid: float = 0.01, workers: int | None = None, **reading: Any
+    texts: Sequence[str],
+    out: Path,
+    tokenizer: Path,
+    *,
+    valid: float = 0.01,
+    workers: int | None = None,
+    clean: bool = False,
+    decontaminate: Sequence[str] = (),
+    **reading: Any,
 ) -> Summary:
-    """Tokenise and deduplicate text into shards."""
+    """Tokenise and deduplicate text into shards; with `clean`, after cleaning it."""
     files.check_folder(out)
+    cleaning.check_decontaminate(clean, decontaminate)
+    if clean:
+        texts, reading = cleaning.clean_into(texts, out, reading, decontaminate=decontaminate, workers=workers)
     return prepare_shards(Corpus(texts, **reading), Tokenizer.load(model_folder(tokenizer)), out, valid, workers)
 
 
@@ -146,7 +156,7 @@ def prepare_shards(
     corpus: Corpus, tokenizer: Tokenizer, out: Path, valid: float = 0.01, workers: int | None = None
 ) -> Summary:
     """Tokenise a corpus into shards, with a progress bar and a summary."""
-    with _bar("preparing") as show:
+    with progress_bar("preparing", "tokens") as show:
         summary = tokenise(corpus, tokenizer, out, validation_share=valid, workers=workers, progress=show)
     print_notes(corpus)
     for line in _summary_lines(
@@ -172,23 +182,3 @@ def _summary_lines(summary: Summary, units: str = "words") -> Iterator[str]:
     counts_left_out = [f"{count:,} {name}" for name, count in (left_out | summary.corrections).items() if count]
     if counts_left_out:
         yield "  replaced or left out: " + ", ".join(counts_left_out)
-
-
-@contextmanager
-def _bar(title: str) -> Iterator[Callable[[float, int], None]]:
-    """A progress bar on a terminal; elsewhere a line at each tenth."""
-    if CONSOLE.is_terminal:
-        columns = ("{task.description}", bars.BarColumn(), bars.TaskProgressColumn(), bars.TimeRemainingColumn())
-        with bars.Progress(*columns, console=CONSOLE) as bar:
-            task = bar.add_task(title, total=1.0)
-            yield lambda share, tokens: bar.update(task, completed=share, description=f"{title}, {tokens:,} tokens")
-        return
-    shown = 0
-
-    def line(share: float, tokens: int) -> None:
-        nonlocal shown
-        if int(share * 10) > shown:
-            shown = int(share * 10)
-            CONSOLE.print(f"{title} {share:.0%}, {tokens:,} tokens")
-
-    yield line

@@ -9,6 +9,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 
 LANGUAGE_CHARACTERS = 200_000  # characters that are examined
 MIN_FREQUENT_WORDS = 0.08  # minimum share of a text's words that are among the most frequent ones of a language
@@ -127,20 +128,32 @@ def describe(lowercase: bool, strip_accents: bool, reason: str) -> str:
 def detect_writing(texts: Iterable[str]) -> Writing:
     """The script and language of texts, guessed from the first ones."""
     text = join_sample(texts)
-    counts = Counter[str]()
-    for letter, times in Counter(text).items():
-        if script := _script(letter):
-            counts[script] += times
-    if sum(counts.values()) < 20:
-        return Writing(None)
-    if counts["Japanese"] > 0.1 * counts["Chinese"]:  # Japanese is written with Chinese characters, too
-        counts["Japanese"] += counts.pop("Chinese", 0)
-    script = max(counts, key=lambda name: counts[name])
+    script = main_script(text)
     if script != "Latin":
         return Writing(script)
     letters = [letter for letter in unicodedata.normalize("NFC", text) if letter.isalpha()]
     accents = sum(letter > "\x7f" for letter in letters) / max(len(letters), 1)
     return Writing(script, _language(text, accents), accents, is_code(text))
+
+
+def main_script(text: str) -> str | None:
+    """The script of most letters of a text; None if it has fewer than 20 letters."""
+    counts = Counter[str]()
+    for letter, times in Counter(text).items():
+        if script := _script(letter):
+            counts[script] += times
+    if sum(counts.values()) < 20:
+        return None
+    if counts["Japanese"] > 0.1 * counts["Chinese"]:  # Japanese is written with Chinese characters, too
+        counts["Japanese"] += counts.pop("Chinese", 0)
+    return max(counts, key=lambda name: counts[name])
+
+
+def frequent_word_shares(words: Iterable[str]) -> dict[str, float]:
+    """For each language with a list of frequent words, the share of lowercased words that are in its list."""
+    counts = Counter(words)
+    total = max(sum(counts.values()), 1)
+    return {name: sum(counts[word] for word in common) / total for name, common in COMMON_WORD_SETS.items()}
 
 
 def is_code(text: str) -> bool:
@@ -176,9 +189,7 @@ def is_word(piece: str) -> bool:
 
 def _language(text: str, accents: float) -> str | None:
     """The language whose frequent words have the largest share of the text, if it is large enough."""
-    words = Counter(re.findall(r"[^\W\d_]+", unicodedata.normalize("NFC", text).lower()))
-    total = sum(words.values())
-    shares = {name: sum(words[word] for word in common) / max(total, 1) for name, common in COMMON_WORD_SETS.items()}
+    shares = frequent_word_shares(re.findall(r"[^\W\d_]+", unicodedata.normalize("NFC", text).lower()))
     if text.count("ı") > COMMON_LETTER * max(sum(map(str.isalpha, text)), 1):
         return max(DOTLESS, key=lambda name: shares[name])
     best = max(shares, key=lambda name: shares[name])
@@ -189,6 +200,7 @@ def _language(text: str, accents: float) -> str | None:
     return best
 
 
+@cache
 def _script(letter: str) -> str | None:
     code = ord(letter)
     if not letter.isalpha() and code < 0x900:
@@ -197,9 +209,8 @@ def _script(letter: str) -> str | None:
     return next(scripts, None)
 
 
-_UNSPACED = re.compile(
-    "[" + "".join(f"{chr(first)}-{chr(last)}" for name in UNSPACED for first, last in SCRIPTS[name]) + "]"
-)
+UNSPACED_LETTERS = "".join(f"{chr(first)}-{chr(last)}" for name in UNSPACED for first, last in SCRIPTS[name])
+_UNSPACED = re.compile(f"[{UNSPACED_LETTERS}]")
 _CODE = re.compile(  # calls, braces, operators, names_like_this, assignments, ends of statements, indices
     r"[A-Za-z_]\w*\(|[{}]|[=!<>+\-*/]=|->|=>|::|[a-z0-9]_[a-z0-9]"
     r"|(?<=[\w\])]) = (?=[^\s=])|\)[:;]|\w\[|;$",

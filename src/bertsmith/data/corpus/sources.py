@@ -223,7 +223,9 @@ class _Finder:
         """A file, or all files in a folder and its folders, in the order of their names, except hidden ones."""
         if path.is_dir():
             shown = sorted(child for child in path.iterdir() if not child.name.startswith("."))
-            inside = (child for child in shown if not (child.is_symlink() and child.is_dir()))  # no circles
+            inside = [child for child in shown if not (child.is_symlink() and child.is_dir())]  # no circles
+            if any(child.name == "clean.json" for child in inside):  # a folder of `clean`, with a page about its text
+                inside = [child for child in inside if child.name != "clean.html"]
             return [source for child in inside for source in self.walk(child)]
         if not path.is_file():
             return []

@@ -10,6 +10,7 @@ from bertsmith.data.shards.shards import PREPARE_AGAIN
 from bertsmith.errors import FolderError
 
 FOLDER, NAME, FORMAT = "unfinished", "journal.json", "bertsmith-journal 3"
+CLEANED = ("cleaned", "clean.html")  # written before by `prepare --clean`
 DIGEST = 16  # bytes
 
 
@@ -30,7 +31,7 @@ class Journal:
             if self.entries and (changed := differences(journal["inputs"], inputs)):
                 fact = f"was begun with {changed}, and is not finished"
                 raise FolderError(out, fact, "Run it as it was begun, or delete the folder to begin anew")
-        elif found := [path.name for path in out.iterdir() if path.name != FOLDER]:
+        elif found := [path.name for path in out.iterdir() if path.name not in (FOLDER, *CLEANED)]:
             raise FolderError(out, f"holds {found[0]!r}, so it is not a new folder", "Choose another folder")
         self.inputs = inputs
         if not self.entries:  # nothing is lost by starting again, even with other text

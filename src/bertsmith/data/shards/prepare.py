@@ -65,14 +65,14 @@ def prepare(
         fact = f"{validation_share} is not a share"
         raise RecipeError("validation_share", fact, "Give a number from 0 to 1, such as 0.01")
     if workers is None:
-        workers = _cores() if not 0 < corpus.bytes <= NO_WORKERS_BYTES else 0
+        workers = count_cores() if not 0 < corpus.bytes <= NO_WORKERS_BYTES else 0
     elif workers < 0:
         raise RecipeError("workers", f"{workers} is too few", "Give 0 or more")
     out = Path(out)
     inputs = _inputs(corpus, tokenizer) | {"validation_share": validation_share, "shard_tokens": shard_tokens}
     if (out / "summary.json").exists():  # written last: a finished folder is read without a lock
         return _finished(out, inputs)
-    with _lock_folder(out):
+    with lock_folder(out):
         if (out / "summary.json").exists():
             return _finished(out, inputs)
         work = Preparation(out, tokenizer, Journal(out, inputs))
@@ -201,8 +201,8 @@ class Preparation:
         self.corrections = chunk.corrections
 
 
-def _inputs(corpus: Corpus, tokenizer: Tokenizer) -> dict[str, Any]:
-    """All inputs that the result depends on."""
+def corpus_inputs(corpus: Corpus) -> dict[str, Any]:
+    """The files of a corpus and the way they are read: all that its text depends on."""
     text = []
     for path in corpus.files:
         if path.is_file():
@@ -215,10 +215,15 @@ def _inputs(corpus: Corpus, tokenizer: Tokenizer) -> dict[str, Any]:
         settings["plain"] = True
     if corpus.max_characters is not None:
         settings["max_characters"] = corpus.max_characters
-    return {"format": FORMAT, "files": text, "tokenizer": tokenizer.fingerprint, **settings}
+    return {"files": text, **settings}
 
 
-def _cores() -> int:
+def _inputs(corpus: Corpus, tokenizer: Tokenizer) -> dict[str, Any]:
+    """All inputs that the result depends on."""
+    return {"format": FORMAT, "tokenizer": tokenizer.fingerprint, **corpus_inputs(corpus)}
+
+
+def count_cores() -> int:
     """The number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -235,7 +240,7 @@ def _finished(out: Path, inputs: dict[str, Any]) -> Summary:
 
 
 @contextmanager
-def _lock_folder(out: Path) -> Iterator[None]:
+def lock_folder(out: Path, verb: str = "preparing") -> Iterator[None]:
     """Make the folder, and lock it against other runs; the lock ends with its process."""
     files.check_folder(out)
     with files.explain_os_errors(out):
@@ -245,7 +250,7 @@ def _lock_folder(out: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            fact = "another run is preparing this folder"
+            fact = f"another run is {verb} this folder"
             raise RunError(out, fact, "Wait for it, or choose another") from None
         yield
     finally:

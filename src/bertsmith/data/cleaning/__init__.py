@@ -1,0 +1,1 @@
+"""Cleaning of text for pretraining: near-duplicates, other languages, quality rules, repeated lines, contamination."""

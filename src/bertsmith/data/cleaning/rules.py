@@ -1,0 +1,283 @@
+"""Quality rules: one figure per document and its limit, after Gopher, C4 and FineWeb.
+
+Rae et al. 2021 (Gopher, appendix A), Raffel et al. 2020 (C4), Penedo et al. 2024 (FineWeb). Their limits are for web
+pages. Here they are wider, and a rule judges only documents that it suits: those with enough words and lines, in
+scripts with spaces, in running text. Captions, verses and files of one sentence a line are then kept.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+
+import numpy as np
+
+from bertsmith.data.cleaning.ngrams import Hashes, WordHashes, ngram_hashes, normalised_words
+from bertsmith.text.language import COMMON_WORD_SETS, UNSPACED_LETTERS, frequent_word_shares, is_code, main_script
+from bertsmith.text.sentences import SENTENCE_END, Layout
+
+EXAMINED_CHARACTERS, EXAMINED_WORDS = 1 << 14, 1 << 11  # by which script and language are recognised
+CODE_CHARACTERS = 1 << 12  # by which source code is: a few signs per line
+MIN_LANGUAGE_WORDS = 20  # words from which a language is recognised
+MIN_LANGUAGE_SHARE, MIN_FREQUENT_WORDS = 0.1, 3  # of words that are frequent ones of a language; different ones of them
+NEAR_LANGUAGES = 0.5  # of the best share: languages that may be meant, such as Danish and Norwegian
+SHORT_LINE = 30  # characters
+NGRAM = 5  # words of an n-gram that counts as repeated; characters count half
+
+UNSPACED = re.compile(f"[{UNSPACED_LETTERS}]")
+SYMBOLS = "#*|\\^~`@<>=+_{}$"
+# Arrows, mathematical operators, boxes, private use, emoji.
+WIDE_SYMBOL = re.compile("[\u2190-\u2bff\ue000-\uf8ff\U0001f000-\U0001faff]")
+GARBLED = re.compile("\ufffd|Ã[\x80-\xbf]|â€")
+BULLET = re.compile(r"[•●▪◦‣∙·*]\s?\S|- (?!.*[.!?…]$)")
+LOREM_IPSUM = re.compile(r"lorem ipsum dolor", re.IGNORECASE)
+LANGUAGES = {name: 1 << bit for bit, name in enumerate(COMMON_WORD_SETS)}  # as bits of a set
+
+
+class Text:
+    """A document, or a line of a file without documents, with the figures that rules judge."""
+
+    def __init__(self, lines: Sequence[str], layout: Layout, hashes: WordHashes) -> None:
+        self.lines, self.layout, self._hashes = lines, layout, hashes
+
+    @cached_property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+    @cached_property
+    def line_words(self) -> list[list[str]]:
+        return list(map(normalised_words, self.lines))
+
+    @cached_property
+    def words(self) -> list[str]:
+        return self.line_words[0] if len(self.line_words) == 1 else list(chain.from_iterable(self.line_words))
+
+    @cached_property
+    def hashes(self) -> Hashes:
+        return self._hashes(self.words)
+
+    @cached_property
+    def spaced(self) -> bool:
+        """Whether most of its words are separated by spaces."""
+        return self.text.isascii() or 2 * len(UNSPACED.findall(self.text)) < len(self.words)
+
+    @cached_property
+    def characters(self) -> int:
+        """Characters that are not spaces, about."""
+        return max(len(self.text) - self.text.count(" "), 1)
+
+    @cached_property
+    def script(self) -> str | None:
+        part = self.text[:EXAMINED_CHARACTERS]
+        if part.isascii():
+            return "Latin" if sum(map(len, self.words[:40])) >= 20 else None
+        return main_script(part)
+
+    @cached_property
+    def shares(self) -> dict[str, float]:
+        """The share of frequent words of each language; none for a text that is short or not in Latin script."""
+        if len(self.words) < MIN_LANGUAGE_WORDS or self.script != "Latin":
+            return {}
+        # Single letters are words of many languages: "a" in English captions is not Portuguese.
+        return frequent_word_shares(word for word in self.words[:EXAMINED_WORDS] if len(word) > 1)
+
+    @cached_property
+    def frequent_words(self) -> int:
+        """The number of different frequent words of the language that has the largest share of them."""
+        best = max(self.shares, key=lambda name: self.shares[name])
+        return len(COMMON_WORD_SETS[best].intersection(self.words))
+
+    @cached_property
+    def languages(self) -> int:
+        """The languages that the text may be in, as bits; 0 where that is unknown."""
+        best = max(self.shares.values(), default=0.0)
+        if best < MIN_LANGUAGE_SHARE or self.frequent_words < MIN_FREQUENT_WORDS:
+            return 0
+        return sum(LANGUAGES[name] for name, share in self.shares.items() if share >= NEAR_LANGUAGES * best)
+
+    @cached_property
+    def code(self) -> bool:
+        return is_code(self.text[:CODE_CHARACTERS])
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A quality rule: documents whose figure is beyond the limit are dropped."""
+
+    name: str
+    what: str  # the documents that it drops, in words
+    figure: Callable[[Text], float]
+    above: float | None = None
+    below: float | None = None
+    min_words: int = 20
+    min_lines: int = 1
+    spaced: bool = False  # only for scripts with spaces between words
+    running: bool = False  # only for running text
+    code: bool = True  # also where the text is source code
+
+    def suits(self, text: Text) -> bool:
+        return (
+            len(text.lines) >= self.min_lines
+            and len(text.words) >= self.min_words
+            and (not self.running or text.layout == "running")
+            and (not self.spaced or text.spaced)
+        )
+
+    def drops(self, figure: float) -> bool:
+        return (self.above is not None and figure > self.above) or (self.below is not None and figure < self.below)
+
+    def margin(self, figure: float) -> float:
+        """How far a figure is from the limit, relative to it."""
+        limit = self.above if self.above is not None else self.below
+        assert limit is not None
+        return abs(figure - limit) / limit
+
+    def describe(self, figure: float) -> str:
+        limit = f"limit {self.above:g}" if self.above is not None else f"at least {self.below:g}"
+        return f"{figure:.3g}, {limit}"
+
+
+def failed(text: Text, skip: Sequence[str] = ()) -> tuple[int, dict[str, float]]:
+    """The rules that drop a text, as bits by their number in the table; and the figures of all rules that suit it."""
+    bits, figures = 0, {}
+    for number, rule in enumerate(RULES):
+        if rule.name not in skip and rule.suits(text):
+            figures[rule.name] = figure = rule.figure(text)
+            bits |= rule.drops(figure) << number
+    return bits, figures
+
+
+def _mean_word_length(text: Text) -> float:
+    """Letters per word, numbers left out; where there is nothing else, that of ordinary text."""
+    lengths = [len(word) for word in text.words if not word.isdigit()]
+    return sum(lengths) / len(lengths) if lengths else 5.0
+
+
+def _longest_words(text: Text) -> float:
+    """Share of characters in words of more than 40 characters: base64, keys, text whose spaces are lost."""
+    if max(map(len, text.words)) <= 40:
+        return 0.0
+    return sum(len(word) for word in text.words if len(word) > 40) / text.characters
+
+
+def _numbers(text: Text) -> float:
+    return sum(map(str.isdigit, text.words)) / len(text.words)
+
+
+def _symbols(text: Text) -> float:
+    found = sum(map(text.text.count, SYMBOLS))
+    if not text.text.isascii():
+        found += len(WIDE_SYMBOL.findall(text.text))
+    return found / text.characters
+
+
+def _bullets(text: Text) -> float:
+    return sum(bool(BULLET.match(line)) for line in text.lines) / len(text.lines)
+
+
+def _ellipses(text: Text) -> float:
+    return sum(line.endswith(("...", "…", ". . .")) for line in text.lines) / len(text.lines)
+
+
+def _frequent_words(text: Text) -> float:
+    """Different frequent words of the language that has most of them; enough where no list is for the script."""
+    return float(text.frequent_words) if text.shares else 2.0
+
+
+def _lorem_ipsum(text: Text) -> float:
+    return float(bool(LOREM_IPSUM.search(text.text)))
+
+
+def _braces(text: Text) -> float:
+    return (text.text.count("{") + text.text.count("}")) / len(text.words)
+
+
+def _garbled(text: Text) -> float:
+    return 0.0 if text.text.isascii() else len(GARBLED.findall(text.text)) / len(text.words)
+
+
+def _repeated_lines(text: Text) -> float:
+    """Share of characters in lines that stand in the document before."""
+    counts = Counter(text.lines)
+    total = sum(map(len, text.lines))
+    return 1 - sum(map(len, counts)) / max(total, 1)
+
+
+def _repeated_ngrams(text: Text) -> float:
+    """Share of n-grams that occurred before in the document."""
+    ngrams = ngram_hashes(text.hashes, NGRAM if text.spaced else 2 * NGRAM)
+    return 1 - len(np.unique(ngrams)) / len(ngrams)
+
+
+def _most_frequent_ngram(text: Text) -> float:
+    """Share of words that belong to the most frequent 3-gram."""
+    ngrams = ngram_hashes(text.hashes, 3)
+    return 3 * int(np.unique(ngrams, return_counts=True)[1].max()) / len(text.hashes)
+
+
+def _menus(text: Text) -> float:
+    short = sum(len(line) < SHORT_LINE and not SENTENCE_END.search(line) for line in text.lines)
+    return short / len(text.lines)
+
+
+RULES = (
+    Rule("short-words", "words of fewer than 2.2 letters on average", _mean_word_length, below=2.2, spaced=True),
+    Rule("long-words", "words of more than 12 letters on average", _mean_word_length, above=12, spaced=True),
+    Rule(
+        "letter-runs",
+        "a tenth of the text in words of more than 40 characters",
+        _longest_words,
+        above=0.1,
+        min_words=1,
+        spaced=True,
+    ),
+    Rule("numbers", "more than 40 % of the words are numbers", _numbers, above=0.4),
+    Rule("symbols", "more than 15 % of the characters are symbols", _symbols, above=0.15, code=False),
+    Rule("braces", "more than 10 braces per 100 words: program text in pages", _braces, above=0.1, code=False),
+    Rule("bullets", "more than 90 % of the lines are bullet points", _bullets, above=0.9, min_lines=8),
+    Rule("ellipses", "more than 30 % of the lines end in an ellipsis", _ellipses, above=0.3, min_lines=8),
+    Rule(
+        "frequent-words",
+        "50 words or more, with fewer than 2 different frequent words (stop words) of any language",
+        _frequent_words,
+        below=2,
+        min_words=50,
+        code=False,
+    ),
+    Rule("lorem-ipsum", "filler text: lorem ipsum dolor", _lorem_ipsum, above=0.5, min_words=3),
+    Rule("garbled", "more than 1 damaged character per 50 words: wrong encoding", _garbled, above=0.02, min_words=8),
+    Rule(
+        "repeats",
+        "more than half of the text is lines that stand in the document before",
+        _repeated_lines,
+        above=0.5,
+        min_lines=8,
+    ),
+    Rule(
+        "repeated-n-grams",
+        "more than 40 % of the 5-grams of words occurred before in the document",
+        _repeated_ngrams,
+        above=0.4,
+        min_words=50,
+        code=False,
+    ),
+    Rule(
+        "one-n-gram",
+        "more than 20 % of the words belong to one 3-gram",
+        _most_frequent_ngram,
+        above=0.2,
+        min_words=50,
+        code=False,
+    ),
+    Rule(
+        "menus",
+        "running text most of whose lines are short and end no sentence: menus and lists of links",
+        _menus,
+        above=0.67,
+        min_lines=10,
+        running=True,
+        code=False,
+    ),
+)

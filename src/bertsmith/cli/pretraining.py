@@ -40,11 +40,22 @@ def make(
     seed: Annotated[int | None, typer.Option(help="Random seed; 0 by default.")] = None,
     clean: Clean = False,
     decontaminate: Decontaminate = None,
+    start: Annotated[
+        Path | None,
+        typer.Option("--from", help="Model folder to continue on the text, instead of training a new model."),
+    ] = None,
+    general_text: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --from: general text on which forgetting is measured; by default bertsmith's English sample."
+        ),
+    ] = None,
 ) -> None:
     """Go from a folder of text to a pretrained BERT with a report, in one command and within a time budget.
 
     Trains a tokenizer, tokenises the text, chooses model size and hyperparameters for this machine, and pretrains.
-    Run the same command again to resume an interrupted run.
+    With --from, continues a model on the text instead, and measures it before and after. Run the same command again to
+    resume an interrupted run.
     """
     began = time.monotonic()  # imports are part of the budget
     from bertsmith.commands import make as command
@@ -52,7 +63,8 @@ def make(
     tokenizer: dict[str, Any] = {"lowercase": lowercase, "strip_accents": strip_accents}
     reading: dict[str, Any] = {"field": field, "on_bad_line": on_bad_line, "layout": layout, "plain": read_as == "text"}
     cleaning: dict[str, Any] = {"clean": clean, "decontaminate": decontaminate or []}
-    command.make(texts, out, budget=budget, seed=seed, began=began, **tokenizer, **cleaning, **reading)
+    continued: dict[str, Any] = {"start": start, "general_text": general_text}
+    command.make(texts, out, budget=budget, seed=seed, began=began, **continued, **tokenizer, **cleaning, **reading)
 
 
 @app.command(rich_help_panel=PRETRAIN)

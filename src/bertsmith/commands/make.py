@@ -9,11 +9,13 @@ from typing import Any
 
 from bertsmith import terminal
 from bertsmith.commands import clean as cleaning
-from bertsmith.commands import fill, prepare, pretrain
+from bertsmith.commands import continuation, fill, prepare, pretrain
+from bertsmith.commands.continuation import ContinuedRun
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.errors import RecipeError, RunError
 from bertsmith.recipe import Recipe, begun, settle
 from bertsmith.runs import autoconfig, summary
+from bertsmith.runs.continuation import Continuation
 from bertsmith.runs.summary import Choices
 from bertsmith.text import language
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig
@@ -44,6 +46,8 @@ def make(
     seed: int | None = None,
     lowercase: bool | None = None,
     strip_accents: bool | None = None,
+    start: str | Path | None = None,
+    general_text: str | Path | None = None,
     began: float | None = None,
     reserve: float = 0.0,
     clean: bool = False,
@@ -54,30 +58,42 @@ def make(
 
     The budget is the wall-clock time of everything, counted from `began` (by time.monotonic()); `reserve` seconds of it
     are left to the caller. Lowercasing and accents follow the language unless they are given. Without a seed, a new run
-    takes 0 and an interrupted run its own; another seed than the run's is refused.
+    takes 0 and an interrupted run its own; another seed than the run's is refused. `start`: a model folder that is
+    continued; `general_text`: text on which is measured what it forgets.
     """
     began, path = time.monotonic() if began is None else began, out / "recipe.toml"
     seconds = autoconfig.budget_seconds(budget)
     cleaning.check_decontaminate(clean, decontaminate)
+    continued = continuation.continued_run(start, out, seconds, general_text)
     with Lock(out):
+        if continued is not None:
+            continued.settle()
         if clean:
             texts, reading = cleaning.clean_into(
                 texts, out, reading, decontaminate=decontaminate, seconds=CLEAN_SHARE * seconds
             )
         requested = TokenizerConfig(lowercase=lowercase, strip_accents=strip_accents)
-        choices = _prepare(texts, out, seconds, requested, reading)
+        if continued is None:
+            choices = _prepare(texts, out, seconds, requested, reading)
+        else:
+            choices = continued.prepare(Corpus(texts, **reading), requested)
+            seconds, reserve = continued.max_budget(), reserve + continued.measure_seconds()
         if path.exists() and begun(out):
             if seed is not None and seed != (before := pretrain.read_recipe(path, []).train.seed):
                 fact = f"its run was begun with --seed {before}, and not {seed}"
                 raise RecipeError(out, fact, "Leave the option out to resume it, or choose another folder")
             CONSOLE.print(_resume_message(out, path, seconds))
         else:
-            recipe, reasons = _choose_recipe(out, seconds, began, seed or 0)
+            recipe, reasons = _choose_recipe(out, seconds, began, seed or 0, continued)
             summary.save_choices(out, replace(choices, recipe=reasons))
+            seconds = seconds if continued is None else continued.max_budget()
             settle(recipe, pretrain.MAY_CHANGE)
     fixed, share = FINAL_RESERVE
     wall = WallBudget(started=began, budget=seconds, reserve=fixed + share * seconds + reserve)
-    return pretrain.pretrain(pretrain.read_recipe(path, []), wall)
+    recipe = pretrain.read_recipe(path, [])
+    if continued is None:
+        return pretrain.pretrain(recipe, wall)
+    return pretrain.pretrain(recipe, wall, continued.finish) | continued.figures
 
 
 def _resume_message(out: Path, path: Path, budget: float) -> str:
@@ -147,7 +163,9 @@ def _check_tokenizer(out: Path, tokenizer: Tokenizer, requested: TokenizerConfig
             raise RecipeError(out, fact, "Choose another folder, or remove this one")
 
 
-def _choose_recipe(out: Path, budget: float, began: float, seed: int) -> tuple[Recipe, list[str]]:
+def _choose_recipe(
+    out: Path, budget: float, began: float, seed: int, continued: ContinuedRun | None = None
+) -> tuple[Recipe, list[str]]:
     """The recipe for the prepared text, this machine and the rest of the budget; and the reasons."""
     device = hardware.select_device("auto")
     gpu, flops = device.type == "cuda", hardware.training_flops(device)
@@ -157,7 +175,11 @@ def _choose_recipe(out: Path, budget: float, began: float, seed: int) -> tuple[R
         rest = format_duration(max(left, 0))
         fact = f"of {format_duration(budget)}, reading and preparing the text left {rest} for training"
         raise RunError(out, fact, "Give it a longer --budget; the prepared text is kept")
-    choice = autoconfig.choose_recipe(out / "data", out, budget=left, flops=flops, gpu=gpu, seed=seed)
+    choice: autoconfig.RecipeChoice | Continuation
+    if continued is None:
+        choice = autoconfig.choose_recipe(out / "data", out, budget=left, flops=flops, gpu=gpu, seed=seed)
+    else:
+        choice = continued.choose_recipe(left, flops, gpu=gpu, seed=seed)
     for reason in choice.reasons:
         CONSOLE.print(f"why: {reason}")
     return choice.recipe, choice.reasons

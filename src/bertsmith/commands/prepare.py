@@ -99,7 +99,7 @@ def train_tokenizer(
         fitted, reason, lines = _fit_to_language(corpus, settings)
         if reason:
             CONSOLE.print(reason)
-        sample = Sample(lines if seconds is None else _read_for(seconds, lines))
+        sample = Sample(lines if seconds is None else read_for(seconds, lines))
         trained = tokenizers.train(sample, fitted)
         trained.save(out)
         began = time.monotonic()
@@ -137,7 +137,7 @@ def _fit_to_language(corpus: Corpus, settings: TokenizerConfig) -> tuple[Tokeniz
     return replace(settings, lowercase=lower, strip_accents=strip), reason, lines
 
 
-def _read_for(seconds: float, lines: Iterable[str]) -> Iterator[str]:
+def read_for(seconds: float, lines: Iterable[str]) -> Iterator[str]:
     """As many lines as can be read in a number of seconds."""
     end = time.monotonic() + seconds
     for line in lines:

@@ -3,7 +3,7 @@
 import re
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -70,10 +70,15 @@ def with_paths(recipe: Recipe, data: Path | None, out: Path | None) -> Recipe:
     return recipe if out is None else replace(recipe, out=out)
 
 
-def pretrain(recipe: Recipe, wall: WallBudget | None = None) -> dict[str, float]:
+def pretrain(
+    recipe: Recipe,
+    wall: WallBudget | None = None,
+    finish: Callable[[RunSummary, Model], RunSummary] | None = None,
+) -> dict[str, float]:
     """Pretrain the model of a recipe, from its last checkpoint if there is one; write a model folder and a report.
 
-    `wall`: the wall-clock budget of the whole command, which replaces the recipe's own budget.
+    `wall`: the wall-clock budget of the whole command, which replaces the recipe's own budget. `finish` completes the
+    summary with what the trained model shows.
     """
     with Lock(recipe.out):
         settle(recipe, MAY_CHANGE)
@@ -110,6 +115,7 @@ def pretrain(recipe: Recipe, wall: WallBudget | None = None) -> dict[str, float]
                 display.say(f"attention by torch's own kernels, not ours: {reason}")
             figures = trainer.fit()
         run = summary.summarise(recipe, model, trainer, train, valid, validation.batches, counts, examples)
+        run = run if finish is None else finish(run, model)
         for name, part in objective.exports.items():
             _export(recipe.out / name, part, tokenizer, run)
         report.write(recipe.out / "report.html", run)

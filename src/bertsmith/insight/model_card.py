@@ -80,6 +80,7 @@ def pretrained_card(run: RunSummary, license_name: str | None = None, *, use: Us
     figures = _rows(run.figures)
     data = _rows(run.data)
     machine = _escape_markdown(", ".join(f"{name} {value}" for name, value in run.machine.items()))
+    origin = f"continued from {_escape_markdown(run.start)}" if run.start else "pretrained from scratch"
     license_line = f"license: {json.dumps(license_name)}\n" if license_name else ""
     return f"""---
 library_name: {"bertsmith" if use in ("features", "recurrent_lm") else "transformers"}
@@ -89,7 +90,7 @@ pipeline_tag: {pipeline}
 
 # {_escape_markdown(run.title)}
 
-A {kind} pretrained from scratch with bertsmith.{f" {run.verdict}" if run.verdict else ""}
+A {kind} {origin} with bertsmith.{f" {run.verdict}" if run.verdict else ""}
 
 {example}
 

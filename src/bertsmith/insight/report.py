@@ -47,6 +47,7 @@ class RunSummary:
     """The contents of the report, in plain values."""
 
     title: str
+    start: str = ""  # the model folder that was continued; empty: randomly initialised
     verdict: str = ""  # one sentence: whether the model has learnt
     reasons: Sequence[str] = ()  # why `make` chose these settings
     records: Sequence[Mapping[str, Any]] = ()  # the lines of log.jsonl

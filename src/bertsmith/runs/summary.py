@@ -112,6 +112,7 @@ def summarise(
     records, choices = log.read(recipe.out / log.NAME), load_choices(recipe.out)
     return RunSummary(
         title=f"{recipe.model.kind} from {train.words:,} {_units(valid, model.tokenizer)}",
+        start="" if recipe.start is None else str(recipe.start),
         verdict=verdict(trainer.metrics, baseline, records),
         reasons=[*choices.tokenizer, *choices.recipe],
         generations=_generations(model, valid),

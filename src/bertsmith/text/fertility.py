@@ -74,7 +74,7 @@ def measure_fertility(tokenizer: Tokenizer, texts: Iterable[str], max_characters
         words=words,
         bytes=size,
         tokens=int(counts.sum()),
-        unknown=int(counts[tokenizer.unknown_id]),
+        unknown=int(counts[tokenizer.roles["unknown"]]) if "unknown" in tokenizer.roles else 0,
         unused=len(plain) - len(used),
         longest=[tokenizer.piece(int(number)) for number in longest],
         rarest=[(tokenizer.piece(int(number)), int(counts[number])) for number in rarest],

@@ -1,0 +1,42 @@
+"""The section of the report on a model that was continued: its figures, neighbours and texts before and after."""
+
+from collections.abc import Sequence
+from html import escape
+
+HEADING = "Before and after"
+LEAD = (
+    "The model that was continued and the model that came of it, on the same texts. Bits per byte do not depend on the "
+    "vocabulary: lower is better."
+)
+MASKED_NOTE = (
+    "A seventh of the words of each passage is masked, whole words at a time, and the bits of the masked words are "
+    "divided by their bytes. Such a pseudo-likelihood compares models; it is no code length."
+)
+
+HEAD_NOTE = (
+    "The model had no masked LM head. Before means: with a new head that was fitted while the network was frozen. Its "
+    "sentence embeddings have changed with the network: fine-tune them again before they are used."
+)
+
+
+def html(
+    rows: Sequence[tuple[str, str, str]],
+    neighbours: Sequence[tuple[str, Sequence[str], Sequence[str]]] = (),
+    notes: Sequence[str] = (),
+) -> str:
+    """Figures as rows of (name, before, after), then words with their neighbours before and after, then notes."""
+    parts = [_table("", rows)]
+    if neighbours:
+        listed = [(word, ", ".join(before), ", ".join(after)) for word, before, after in neighbours]
+        parts.append(_table("nearest neighbours of", listed))
+    parts += [f"<p>{escape(note)}</p>" for note in notes]
+    return "".join(parts)
+
+
+def _table(name: str, rows: Sequence[tuple[str, str, str]]) -> str:
+    head = f"<tr><th scope='col'>{escape(name)}</th><th scope='col'>before</th><th scope='col'>after</th></tr>"
+    body = [
+        f"<tr><th scope='row'>{escape(first)}</th><td>{escape(before)}</td><td>{escape(after)}</td></tr>"
+        for first, before, after in rows
+    ]
+    return f"<table>{head}{''.join(body)}</table>"

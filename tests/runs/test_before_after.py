@@ -50,7 +50,7 @@ def test_a_gain_within_the_noise_is_none() -> None:
 
 
 def test_a_model_no_better_than_word_frequency_is_not_to_be_used_yet() -> None:
-    assert verdict((4.0, 3.0), None, gain=-0.1).startswith("Do not use this model yet: it is better on your text than")
+    assert verdict((4.0, 3.0), None, gain=0.1).startswith("Do not use this model yet: it is better on your text than")
 
 
 def test_the_standard_error_is_that_of_paired_passages() -> None:

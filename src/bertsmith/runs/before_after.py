@@ -17,6 +17,7 @@ from bertsmith.inference.word_neighbours import nearest_words, typical_words
 from bertsmith.models.transformer import Transformer
 from bertsmith.objectives.causal import CausalLM
 from bertsmith.objectives.masked import MaskedLM
+from bertsmith.runs.summary import SMALL_GAIN
 from bertsmith.text.fertility import batches
 from bertsmith.text.tokenizer import Tokenizer
 
@@ -166,8 +167,8 @@ class BeforeAfter:
             worse = "worse" if domain.significant else "no better"
             remedy = f"Keep {self.name}, or give it more text or more time."
             return f"Do not use this model: on text like yours it is {worse} than {self.name} ({figures}). {remedy}"
-        if self.frequency_gain <= 0:  # a new head that has not learnt enough
-            fact = f"it is better on your text than before ({figures}), but no better than predicting by word frequency"
+        if self.frequency_gain < SMALL_GAIN:  # of a new head
+            fact = f"it is better on your text than before ({figures}), but hardly better than word frequency"
             return f"Do not use this model yet: {fact}. Give it more time."
         sentence = f"The model has learnt your text: {figures}."
         if general is None:

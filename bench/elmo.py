@@ -55,7 +55,7 @@ def prepared(options: argparse.Namespace) -> Path:
         text = [str(place / "text.txt")]
         words = TokenizerConfig(kind="words", vocabulary=options.vocabulary, lowercase=False)
         prepare.tokenizer(text, place / "words", words, layout="lines")
-        prepare.prepare(text, place / "data", place / "words", valid=0.02, layout="lines")
+        prepare.prepare(text, place / "data", place / "words", validation_share=0.02, layout="lines")
     return place / "data"
 
 

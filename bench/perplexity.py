@@ -62,7 +62,7 @@ def trained(options: argparse.Namespace, folder: Path) -> Path:
     """The run's folder."""
     pieces = TokenizerConfig(kind="words", vocabulary=options.vocabulary, lowercase=False)
     prepare.tokenizer(options.texts, folder / "words", pieces, layout="lines")
-    prepare.prepare(options.texts, folder / "data", folder / "words", valid=0.005, layout="lines")
+    prepare.prepare(options.texts, folder / "data", folder / "words", validation_share=0.005, layout="lines")
     changes = [f"out={folder / 'run'}", f"data.folder={folder / 'data'}", f"train.budget={options.budget}"]
     pretrain.pretrain(pretrain.read_recipe(options.recipe, [*changes, "train.checkpoints=1", *options.change]))
     return folder / "run"

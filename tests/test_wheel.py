@@ -37,6 +37,10 @@ def test_the_wheel_carries_recipes_sample_pages_and_types(site: Path) -> None:
     }
     there = {path.relative_to(site / "bertsmith") for path in (site / "bertsmith").rglob("*") if path.is_file()}
     assert kept == there
+    [about] = site.glob("*.dist-info/METADATA")
+    required = [line for line in about.read_text().splitlines() if line.startswith("Requires-Dist: sentencex")]
+    assert required
+    assert "extra ==" not in required[0]  # running text is read after a plain `pip install`
     assert {Path("recipes/tiny/bert.toml"), Path("py.typed"), Path("text/sample/sample.txt.xz")} <= there
 
 

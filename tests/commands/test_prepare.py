@@ -1,13 +1,16 @@
-"""The verb `tokenizer`: what it does with lines that are not text."""
+"""The verbs `tokenizer` and `prepare`: lines that are not text, and running text."""
 
+import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from bertsmith.cli import app
-from bertsmith.errors import TextError
-from bertsmith.text.tokenizer import Tokenizer
+from bertsmith.commands.prepare import prepare, tokenizer
+from bertsmith.errors import FolderError, TextError
+from bertsmith.text import sentences
+from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig
 
 
 def trained(policy: str, folder: Path) -> set[str]:
@@ -26,3 +29,25 @@ def test_lines_of_invalid_bytes_are_read_skipped_or_refused(tmp_path: Path) -> N
     assert "z" not in trained("skip", tmp_path)
     with pytest.raises(TextError, match=r"text\.txt:41: "):
         trained("fail", tmp_path)
+
+
+def test_running_text_is_split_by_simple_rules_where_sentencex_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "sentencex", None)
+    sentences._segment.cache_clear()
+    try:
+        (tmp_path / "text").mkdir()
+        for name in ("one.txt", "two.md"):
+            (tmp_path / "text" / name).write_text("Dr. Brown came in. He sat down! Was he ill? " * 30)
+        tokenizer([str(tmp_path / "text")], tmp_path / "vocabulary", TokenizerConfig(vocabulary=100))
+        capsys.readouterr()
+        prepared = prepare([str(tmp_path / "text")], tmp_path / "data", tmp_path / "vocabulary", validation_share=0.1)
+        assert prepared.train["sentences"] + prepared.valid["sentences"] == 90  # the second file is a duplicate
+        note = "text: sentences are split by simple rules; `pip install sentencex` splits them better"
+        assert capsys.readouterr().out.count(note) == 1
+    finally:
+        sentences._segment.cache_clear()
+    monkeypatch.undo()
+    with pytest.raises(FolderError, match=r"data: was prepared with another sentence splitter\. Choose another folder"):
+        prepare([str(tmp_path / "text")], tmp_path / "data", tmp_path / "vocabulary", validation_share=0.1)

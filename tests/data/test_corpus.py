@@ -62,7 +62,6 @@ def test_a_new_file_begins_a_new_document(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("laid", ["paragraphs", "wrapped", "windows"])
 def test_running_text_is_split_into_sentences(laid: str, tmp_path: Path) -> None:
-    pytest.importorskip("sentencex")
     lines = [PROSE] if laid == "paragraphs" else textwrap.wrap(PROSE, 72)
     text = "\n".join([*lines, "", *lines, "", "", *lines, ""])
     name = written(tmp_path / "a.txt", text.replace("\n", "\r\n") if laid == "windows" else text)
@@ -73,14 +72,12 @@ def test_running_text_is_split_into_sentences(laid: str, tmp_path: Path) -> None
 
 
 def test_the_layout_can_be_told(tmp_path: Path) -> None:
-    pytest.importorskip("sentencex")
     name = written(tmp_path / "a.txt", f"{PROSE}\n\n{PROSE}\n")
     assert read(Corpus([name], layout="lines")) == [[PROSE], [PROSE]]
     assert read(Corpus([name], layout="running")) == [SENTENCES * 2]
 
 
 def test_every_file_has_its_own_layout(tmp_path: Path) -> None:
-    pytest.importorskip("sentencex")
     first = written(tmp_path / "a.txt", "\n".join(SENTENCES))
     second = written(tmp_path / "b.txt", PROSE)
     corpus = Corpus([str(tmp_path)])
@@ -89,7 +86,6 @@ def test_every_file_has_its_own_layout(tmp_path: Path) -> None:
 
 
 def test_a_record_is_a_document_whatever_its_blank_lines(tmp_path: Path) -> None:
-    pytest.importorskip("sentencex")
     lines = "\n".join([*SENTENCES, "", "", *SENTENCES])
     records = [json.dumps({"body": text}) for text in (lines, "  ", "One line.\r\nAnother.")]
     name = written(tmp_path / "a.jsonl", "\n".join(records))
@@ -138,7 +134,6 @@ def test_running_text_continues_in_a_new_document_at_the_end_of_a_paragraph() ->
 
 
 def test_documents_can_be_skipped(tmp_path: Path) -> None:
-    pytest.importorskip("sentencex")
     written(tmp_path / "a.txt", "One.\n\nTwo.\n\nThree.\n")
     written(tmp_path / "b.txt", f"{PROSE}\n\n\n{PROSE}\0\n")
     written(tmp_path / "c.jsonl", '{"text": "Four."}\n{"text": " "}\n{"text": "Five."}\n')
@@ -273,7 +268,6 @@ def test_unknown_choices_are_refused() -> None:
 def test_any_bytes_in_any_file_are_read_or_refused_in_one_line(
     pieces: list[bytes], ending: str, policy: Policy, layout: str, tmp_path: Path
 ) -> None:
-    pytest.importorskip("sentencex")
     pytest.importorskip("pyarrow")
     data = b"".join(pieces)
     name = written(tmp_path / f"a{ending}", gzip.compress(data) if ending.endswith("gz") else data)

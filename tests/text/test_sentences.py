@@ -4,19 +4,31 @@ import lzma
 import sys
 import textwrap
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bertsmith.errors import TextError
 from bertsmith.text import sentences
 from bertsmith.text.sentences import SPLIT_WINDOW, guess_layout, is_wrapped, split_sentences
 
-pytest.importorskip("sentencex")
+
+@pytest.fixture(params=["sentencex", "rules"])
+def splitter(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Sentences are split by the library, or by our rules where it is not installed."""
+    if request.param == "rules":
+        monkeypatch.setitem(sys.modules, "sentencex", None)
+    else:
+        pytest.importorskip("sentencex")
+    sentences._segment.cache_clear()
+    assert sentences.has_sentencex() == (request.param == "sentencex")
+    yield request.param
+    sentences._segment.cache_clear()
 
 
+@pytest.mark.usefixtures("splitter")
 @pytest.mark.parametrize(
     "expected",
     [
@@ -32,18 +44,39 @@ def test_sentences_end_where_a_reader_ends_them(expected: list[str]) -> None:
     assert list(split_sentences(join.join(expected))) == expected
 
 
+@pytest.mark.parametrize(
+    "expected",
+    [
+        ["Mr. J. R. Hobbs met Prof. Lee.", "See Fig. 3 and No. 7.", "He said no.", "They left at 5 p.m. on Monday."],
+        ["«Comment?» dit-elle.", "Élise ne répondit pas...", "¿Quién es?", "Ça va."],
+        ["Он пришёл.", "«Где ты?» — спросил он.", "Никто не ответил!"],
+        ["यह एक वाक्य है।", "यह दूसरा है।"],
+        ["هل هذا سؤال؟", "نعم، هذا سؤال."],
+        ["「そうですか。」", "と言った。"],
+        ["It cost 3.14 then.", "(He knew.)", "2 days passed, e.g. Monday.", "End"],
+    ],
+)
+def test_simple_rules_know_abbreviations_and_scripts(expected: list[str]) -> None:
+    text = ("" if expected[0][0] == "「" else " ").join(expected)
+    assert [part.strip() for part in sentences.split_by_rules("en", text)] == expected
+
+
+@pytest.mark.usefixtures("splitter")
 def test_a_text_longer_than_the_window_is_split_as_if_it_were_short() -> None:
     expected = [f"This is the sentence with the number {number}, and nothing else." for number in range(500)]
     assert list(split_sentences(" ".join(expected))) == expected
 
 
+@pytest.mark.usefixtures("splitter")
 def test_a_sentence_without_end_is_cut_at_spaces() -> None:
     found = list(split_sentences("word " * 5_000))
     assert " ".join(found) == ("word " * 5_000).strip()
     assert max(map(len, found)) <= SPLIT_WINDOW
 
 
-@given(st.text(alphabet=st.sampled_from("aB .!?\"'(\n\t。é\u2028")) | st.text())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.usefixtures("splitter")
+@given(text=st.text(alphabet=st.sampled_from("aB .!?\"'(\n\t。é\u2028")) | st.text())
 def test_no_character_is_lost(text: str) -> None:
     text = text.encode("utf-8", "ignore").decode()
     found = list(split_sentences(text * 40))
@@ -51,6 +84,7 @@ def test_no_character_is_lost(text: str) -> None:
     assert all(sentence == sentence.strip() != "" for sentence in found)
 
 
+@pytest.mark.usefixtures("splitter")
 @pytest.mark.parametrize("unit", ["a. ", "A.", '"', "(", "word ", "x", "Yes! "])
 def test_time_grows_linearly(unit: str) -> None:
     def seconds(characters: int) -> float:
@@ -61,17 +95,10 @@ def test_time_grows_linearly(unit: str) -> None:
     assert seconds(400_000) < 16 * seconds(100_000) + 0.5
 
 
-def test_text_that_the_library_cannot_split_stays_whole() -> None:
+@pytest.mark.parametrize("splitter", ["sentencex"], indirect=True)
+def test_text_that_the_library_cannot_split_stays_whole(splitter: str) -> None:
     assert list(split_sentences("One. Half \ud800 of it. Three.")) == ["One. Half \ud800 of it. Three."]
     assert list(split_sentences("Wide\u2028.\u3000Two. Three.")) == ["Wide\u2028.", "Two.", "Three."]
-
-
-def test_without_sentencex_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sentencex", None)
-    sentences._segment.cache_clear()
-    remedy = r"Install it with: pip install 'bertsmith\[sentences\]'\.$"
-    with pytest.raises(TextError, match=rf"^sentences: running text needs sentencex to be split\. {remedy}"):
-        list(split_sentences("One. Two."))
 
 
 PARAGRAPH = (
@@ -80,6 +107,7 @@ PARAGRAPH = (
 )
 
 
+@pytest.mark.usefixtures("splitter")
 def test_layouts_are_recognised() -> None:
     lines = list(split_sentences(PARAGRAPH)) * 20
     assert guess_layout(lines) == "lines"

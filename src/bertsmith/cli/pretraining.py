@@ -169,8 +169,8 @@ def prepare(
     from bertsmith.commands import prepare as command
 
     reading: dict[str, Any] = {"field": field, "on_bad_line": on_bad_line, "layout": layout, "plain": read_as == "text"}
-    cleaning: dict[str, Any] = {"clean": clean, "decontaminate": decontaminate or []}
-    command.prepare(texts, out, tokenizer, valid=validation_share, workers=workers, **cleaning, **reading)
+    reading |= {"workers": workers, "clean": clean, "decontaminate": decontaminate or []}
+    command.prepare(texts, out, tokenizer, validation_share=validation_share, **reading)
 
 
 @app.command(rich_help_panel=PRETRAIN)

@@ -137,10 +137,9 @@ def tokenizer(texts: Paths, out: PathLike, *, kind: str = "wordpiece", vocabular
 def prepare(texts: Paths, out: PathLike, tokenizer: PathLike, **options: Any) -> Path:
     """Tokenise text once, into shards that `pretrain` reads, and return their folder.
 
-    `tokenizer` is a tokenizer's folder; `options` are those of `bertsmith prepare`, such as `valid`, the share of
-    validation text.
+    `tokenizer` is a tokenizer's folder; `options` are those of `bertsmith prepare`, such as `validation_share`.
 
-    >>> shards = bertsmith.prepare("texts/", "shards", "runs/mine/model", valid=0.1)
+    >>> shards = bertsmith.prepare("texts/", "shards", "runs/mine/model", validation_share=0.1)
     >>> (shards / "train" / "index.json").exists()
     True
     """

@@ -128,5 +128,6 @@ def prepare_text(texts: Sequence[str], out: Path, kind: Kind, lowercase: bool) -
         size, _ = autoconfig.vocabulary_size(corpus.estimated_words)
         lower = None if kind == "t5" else lowercase  # T5's tokenizer keeps case
         prepare.tokenizer(texts, tokenizer, TokenizerConfig(kind=kind, vocabulary=size, lowercase=lower))
-    prepare.prepare(texts, data, tokenizer, valid=autoconfig.validation_share(corpus.estimated_words))
+    share = autoconfig.validation_share(corpus.estimated_words)
+    prepare.prepare(texts, data, tokenizer, validation_share=share)
     return data

@@ -67,7 +67,7 @@ def prepare(
     out: Path,
     tokenizer: Path,
     *,
-    valid: float = 0.01,
+    validation_share: float = 0.01,
     workers: int | None = None,
     clean: bool = False,
     decontaminate: Sequence[str] = (),
@@ -78,7 +78,8 @@ def prepare(
     cleaning.check_decontaminate(clean, decontaminate)
     if clean:
         texts, reading = cleaning.clean_into(texts, out, reading, decontaminate=decontaminate, workers=workers)
-    return prepare_shards(Corpus(texts, **reading), Tokenizer.load(model_folder(tokenizer)), out, valid, workers)
+    loaded = Tokenizer.load(model_folder(tokenizer))
+    return prepare_shards(Corpus(texts, **reading), loaded, out, validation_share, workers)
 
 
 @dataclass(frozen=True)
@@ -153,11 +154,12 @@ def print_notes(corpus: Corpus) -> None:
 
 
 def prepare_shards(
-    corpus: Corpus, tokenizer: Tokenizer, out: Path, valid: float = 0.01, workers: int | None = None
+    corpus: Corpus, tokenizer: Tokenizer, out: Path, validation_share: float = 0.01, workers: int | None = None
 ) -> Summary:
     """Tokenise a corpus into shards, with a progress bar and a summary."""
     with progress_bar("preparing", "tokens") as show:
-        summary = tokenise(corpus, tokenizer, out, validation_share=valid, workers=workers, progress=show)
+        share = validation_share
+        summary = tokenise(corpus, tokenizer, out, validation_share=share, workers=workers, progress=show)
     print_notes(corpus)
     for line in _summary_lines(
         summary, language.detect_writing(corpus.sample(language.LANGUAGE_CHARACTERS // 10)).units

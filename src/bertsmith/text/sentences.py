@@ -18,9 +18,16 @@ SENTENCE_END = re.compile(r"""[.!?…。！？।]["'”’»」』)\]]*$""")
 # A sentence that ends inside of a line: two letters, a full stop, a capital; or an East Asian full stop.
 ENDS_WITHIN = re.compile(r"""[^\W\d]{2} ?["'”’)\]]*[.!?…]["'”’»)\]]*\s+["'“‘«(\[]*[A-ZÀ-ÞΑ-ΩА-Я]|[。！？][」』]*\w""")
 
+RULES_NOTE = "sentences are split by simple rules; `pip install sentencex` splits them better"
+# For these rules: end marks and closing quotes, then white space and a beginning; East Asian marks need no white space.
+RULED_END = re.compile(r"""([.!?…؟۔।॥]+)["'”’»)\]]*\s+(?=["'“‘«„(\[¿¡—–-]*([^\W_]))|[。！？]+[」』”’）]*\s*""")
+# A full stop after the first does not end a sentence; after the others it does not where a number follows.
+TITLES = re.compile("mr|mrs|ms|dr|prof|rev|hon|gen|col|capt|lt|maj|sgt|st|mt|sr|sra|mme|mlle|hr|vs|cf|bzw")
+BEFORE_NUMBERS = re.compile("no|nos|nr|fig|figs|vol|ch|sec|eq|p|pp|art|ca|jan|feb|apr|aug|sept|oct|nov|dec")
+
 
 def split_sentences(text: str) -> Iterator[str]:
-    """The sentences of a paragraph, in order, by the `sentencex` library, in linear time."""
+    """The sentences of a paragraph, in order, in linear time: by the `sentencex` library, or by simple rules."""
     # The library fails at straight quotation marks, and panics at spaces of more than one byte.
     # So it gets typographic marks and plain spaces; lengths stay the same.
     plain = OPENING_QUOTE.sub("“", text).replace('"', "”") if '"' in text else text
@@ -65,11 +72,40 @@ def is_wrapped(lines: Sequence[str]) -> bool:
     return full <= MAX_WRAPPED_LINE and sum(length > 0.75 * full for length in open_ended) > len(open_ended) / 2
 
 
+def has_sentencex() -> bool:
+    """Whether the library is installed; without it sentences are split by simple rules."""
+    return _segment() is not split_by_rules
+
+
 @cache
 def _segment() -> Callable[[str, str], list[str]]:
     try:
         from sentencex import segment
     except ImportError:
-        remedy = "Install it with: pip install 'bertsmith[sentences]'"
-        raise TextError("sentences", "running text needs sentencex to be split", remedy) from None
+        return split_by_rules
     return segment  # type: ignore[no-any-return]
+
+
+def split_by_rules(language: str, text: str) -> list[str]:
+    """The parts of a text that end with a full stop or another end mark; together they are the text.
+
+    A part ends where white space and a capital, a number or a letter of a script without case follow, except after an
+    abbreviation or an initial. The rules are the same for all languages.
+    """
+    parts, start = list[str](), 0
+    for found in RULED_END.finditer(text):
+        mark, following = found[1], found[2]
+        if mark and (following.islower() or (mark == "." and _abbreviated(text[start : found.start()], following))):
+            continue
+        parts.append(text[start : found.end()])
+        start = found.end()
+    return [*parts, text[start:]] if start < len(text) else parts
+
+
+def _abbreviated(before: str, following: str) -> bool:
+    """Whether the word before a full stop is an abbreviation (Dr), an initial (J) or has full stops in it (U.S)."""
+    last = before[-20:].rsplit(maxsplit=1)[-1:]
+    word = last[0].lstrip("\"'“‘«„([—–-").lower() if last else ""
+    initial = len(word) == 1 and before[-1:].isupper()
+    known = TITLES.fullmatch(word) or (following.isdigit() and BEFORE_NUMBERS.fullmatch(word))
+    return initial or "." in word or bool(known)

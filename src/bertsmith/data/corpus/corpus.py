@@ -25,7 +25,7 @@ from bertsmith.data.corpus.records import PARQUET_BATCH_ROWS, Record, from_json,
 from bertsmith.data.corpus.sources import DOCUMENTS, STANDARD_INPUT, Skipped, Source, find_sources, skipped_summary
 from bertsmith.errors import RecipeError, TextError, suggest
 from bertsmith.text.language import count_words
-from bertsmith.text.sentences import Layout, guess_layout, is_wrapped, split_sentences
+from bertsmith.text.sentences import RULES_NOTE, Layout, guess_layout, has_sentencex, is_wrapped
 
 LAYOUT_LINES = 200  # lines from which a file's layout is guessed
 LAYOUT_CHARACTERS = 1 << 20  # characters at the beginning of a file in which those lines are looked for
@@ -84,14 +84,19 @@ class Corpus:
     def documents(self, skip: int = 0) -> Iterator[Document]:
         """All documents in order; the first `skip` are skipped without splitting them into sentences."""
         for file, (line, texts) in islice(self._passages(), skip, None):
-            if self.layouts[file] == "running":
-                texts = [sentence for paragraph in texts for sentence in split_sentences(paragraph)]
-            yield Document(texts, file, line)
+            passage = Passage(texts, file, line, self.layouts[file])
+            yield Document(self.sentences(passage), file, line)
 
     def passages(self, skip: int = 0) -> Iterator[Passage]:
         """All documents in order, as their files have them."""
         for file, (line, texts) in islice(self._passages(), skip, None):
             yield Passage(texts, file, line, self.layouts[file])
+
+    def sentences(self, passage: Passage) -> list[str]:
+        """The sentences of a document; a note says how running text was split where sentencex is not installed."""
+        if passage.layout == "running" and not has_sentencex():
+            self._note(RULES_NOTE)
+        return passage.sentences()
 
     def lines(self) -> Iterator[str]:
         """All sentences, or paragraphs of running text: the lines that a tokenizer is trained on."""

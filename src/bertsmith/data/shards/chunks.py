@@ -33,7 +33,7 @@ def chunks(
     for passage in corpus.passages(skip):
         documents += 1
         text_digest, size = digest(passage.texts)
-        sentences = passage.sentences()
+        sentences = corpus.sentences(passage)
         sentences_digest = text_digest if passage.layout == "lines" else digest(sentences)[0]
         if not sentences:
             empty += 1

@@ -66,6 +66,6 @@ def differences(before: dict[str, Any], now: dict[str, Any]) -> str:
     """The differences in words: `another tokenizer`, `validation_share=0.01 (now 0.05)`. Empty if there are none."""
     if before.get("format") != now.get("format"):  # whose other keys have other names
         return f"another version ({before.get('format')}, now {now.get('format')})"
-    named = {"files": "other text", "tokenizer": "another tokenizer"}
+    named = {"files": "other text", "tokenizer": "another tokenizer", "sentences": "another sentence splitter"}
     changed = [key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key)]
     return ", ".join(named.get(key, f"{key}={before.get(key)} (now {now.get(key)})") for key in changed)

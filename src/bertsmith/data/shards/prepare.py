@@ -27,6 +27,7 @@ from bertsmith.data.shards.verification import verify
 from bertsmith.data.shards.workers import encode_all
 from bertsmith.data.shards.writer import ShardWriter
 from bertsmith.errors import FolderError, RecipeError, RunError, TextError
+from bertsmith.text.sentences import has_sentencex
 from bertsmith.text.tokenizer import Tokenizer
 
 FORMAT = "bertsmith-summary 2"  # of `summary.json`: the keys of its inputs
@@ -220,7 +221,8 @@ def corpus_inputs(corpus: Corpus) -> dict[str, Any]:
 
 def _inputs(corpus: Corpus, tokenizer: Tokenizer) -> dict[str, Any]:
     """All inputs that the result depends on."""
-    return {"format": FORMAT, "tokenizer": tokenizer.fingerprint, **corpus_inputs(corpus)}
+    splitter = {} if has_sentencex() else {"sentences": "rules"}
+    return {"format": FORMAT, "tokenizer": tokenizer.fingerprint, **corpus_inputs(corpus), **splitter}
 
 
 def count_cores() -> int:

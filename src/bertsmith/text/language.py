@@ -68,6 +68,10 @@ COMMON_WORDS = {  # the most frequent words of languages in Latin script
     "Indonesian": "yang dan di dengan untuk ini itu dari dalam tidak pada akan ke adalah juga oleh ada sebagai",
 }
 COMMON_WORD_SETS = {language: frozenset(words.split()) for language, words in COMMON_WORDS.items()}
+_LANGUAGES_OF = {  # the languages that have a frequent word
+    word: tuple(name for name, common in COMMON_WORD_SETS.items() if word in common)
+    for word in frozenset().union(*COMMON_WORD_SETS.values())
+}
 DOTLESS = ("Turkish", "Azerbaijani")  # where I is the capital of ı, and i that of İ
 COMMON_LETTER = 0.02  # share of ı among letters: in Turkish one in twenty, in no other large language
 
@@ -151,14 +155,19 @@ def main_script(text: str) -> str | None:
 
 def frequent_word_shares(words: Iterable[str]) -> dict[str, float]:
     """For each language with a list of frequent words, the share of lowercased words that are in its list."""
-    counts = Counter(words)
+    counts, found = Counter(words), dict.fromkeys(COMMON_WORD_SETS, 0)
+    for word in counts.keys() & _LANGUAGES_OF.keys():
+        for name in _LANGUAGES_OF[word]:
+            found[name] += counts[word]
     total = max(sum(counts.values()), 1)
-    return {name: sum(counts[word] for word in common) / total for name, common in COMMON_WORD_SETS.items()}
+    return {name: count / total for name, count in found.items()}
 
 
 def is_code(text: str) -> bool:
     """Whether a text is source code, by the number of calls, brackets, operators and names_like_this."""
-    return len(_CODE.findall(text)) > CODE * max(len(text.split()), 1)
+    least = CODE * max(len(text.split()), 1)
+    # Each sign has one of these characters, so that most prose is recognised by counting them.
+    return sum(map(text.count, "(){}=>:_[;")) > least and len(_CODE.findall(text)) > least
 
 
 def join_sample(texts: Iterable[str], max_characters: int = LANGUAGE_CHARACTERS) -> str:

@@ -11,10 +11,8 @@ from bertsmith.data.cleaning.examples import CANDIDATES, Examples, excerpt
 from bertsmith.data.cleaning.ngrams import WordHashes
 from bertsmith.data.cleaning.passages import NumberedPassage
 from bertsmith.data.cleaning.rules import RULES, UNSPACED, Text, failed
-from bertsmith.text.language import SCRIPTS
 
 LIST, RUNNING, CODE = 1, 2, 4  # bits of `kind`
-SCRIPT_NAMES = ("", *SCRIPTS)  # by number; the first for texts with few letters
 DOCUMENT = np.dtype(  # a judged document: its words, the rules that it fails and the languages it may be in, as bits
     [("words", "<u4"), ("failed", "<u4"), ("languages", "<u4"), ("script", "u1"), ("kind", "u1")]
 )
@@ -26,6 +24,7 @@ class Judge:
 
     def __init__(self, config: CleaningConfig) -> None:
         self.config, self._hashes = config, WordHashes()
+        self._judges_prose = any(config.applies(rule.name) and not rule.code for rule in RULES)
 
     def judge(self, passages: Sequence[NumberedPassage]) -> tuple[dict[str, Any], list[bytes]]:
         """Examples of kept documents nearest to the limits; and the bytes for each of `FILES`."""
@@ -36,9 +35,10 @@ class Judge:
             text = Text(passage.lines, passage.layout, self._hashes)
             # A list of sentences has no figures of its own: its lines are judged in the second reading.
             bits, figures = (0, {}) if passage.is_list else failed(text, self.config.skip)
-            kind = LIST * passage.is_list | RUNNING * (passage.layout == "running") | CODE * text.code
-            script = SCRIPT_NAMES.index(text.script or "")
-            documents[row] = len(text.words), bits, text.languages, script, kind
+            code = self._judges_prose and text.code
+            kind = LIST * passage.is_list | RUNNING * (passage.layout == "running") | CODE * code
+            languages, script = text.languages_and_script if self.config.applies(LANGUAGE) else (0, 0)
+            documents[row] = len(text.words), bits, languages, script, kind
             if not bits:
                 self._keep_nearest(examples, passage, text, figures)
             if self.config.applies(NEAR_DUPLICATES) and len(text.words) >= duplicates.MIN_WORDS:
@@ -63,7 +63,11 @@ class Judge:
             if examples.wants(name, margin):
                 note = rule.describe(figures[name])
                 examples.add(name, _example(margin, passage, note))
-        if text.languages and examples.wants(LANGUAGE, share := max(text.shares.values())):
+        if (
+            self.config.applies(LANGUAGE)
+            and text.languages
+            and examples.wants(LANGUAGE, share := max(text.shares.values()))
+        ):
             best = max(text.shares, key=lambda name: text.shares[name])
             examples.add(LANGUAGE, _example(share, passage, f"{share:.0%} of its words are frequent ones of {best}"))
 

@@ -32,17 +32,19 @@ class WordHashes:
     """Hashes of words, those of frequent words from a cache."""
 
     def __init__(self) -> None:
-        self._cache = dict[str, int]()
+        self._cache = _Cache()
 
     def __call__(self, words: list[str]) -> Hashes:
         """A hash for each word: the same in every process."""
-        cache = self._cache
-        if len(cache) > MAX_CACHED_WORDS:
-            cache.clear()
-        for word in set(words):
-            if word not in cache:
-                cache[word] = zlib.crc32(word.encode("utf-8", "surrogatepass"))
-        return np.fromiter(map(cache.__getitem__, words), np.uint64, len(words))
+        if len(self._cache) > MAX_CACHED_WORDS:
+            self._cache.clear()
+        return np.fromiter(map(self._cache.__getitem__, words), np.uint64, len(words))
+
+
+class _Cache(dict[str, int]):
+    def __missing__(self, word: str) -> int:
+        self[word] = found = zlib.crc32(word.encode("utf-8", "surrogatepass"))
+        return found
 
 
 def ngram_hashes(words: Hashes, length: int) -> Hashes:

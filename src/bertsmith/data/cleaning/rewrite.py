@@ -10,7 +10,7 @@ from bertsmith.data.cleaning import decisions, repeated_lines
 from bertsmith.data.cleaning.config import CONTAMINATION, LANGUAGE, NOTICES, PERSONAL, REPEATED, CleaningConfig
 from bertsmith.data.cleaning.contamination import EvaluationNgrams
 from bertsmith.data.cleaning.examples import Examples, excerpt, random_key
-from bertsmith.data.cleaning.judge import SCRIPT_NAMES, key_of_line
+from bertsmith.data.cleaning.judge import key_of_line
 from bertsmith.data.cleaning.ngrams import WordHashes, normalised_words
 from bertsmith.data.cleaning.passages import NumberedPassage
 from bertsmith.data.cleaning.personal import replace_personal
@@ -82,10 +82,9 @@ class Rewriter:
         for row, line in enumerate(passage.lines):
             text = Text([line], "lines", self._hashes)
             bits = failed(text, self.config.skip)[0] & self._kind.rules
-            script = SCRIPT_NAMES.index(text.script or "")
             if bits:
                 reasons[row] = RULES[(bits & -bits).bit_length() - 1].name
-            elif self.config.applies(LANGUAGE) and self._kind.is_foreign(text.languages, script):
+            elif self.config.applies(LANGUAGE) and self._kind.is_foreign(*text.languages_and_script):
                 reasons[row] = LANGUAGE
             elif self.config.applies(REPEATED):
                 key = key_of_line(line, text.words, in_list=True) if self._repeated else None

@@ -30,8 +30,18 @@ EDITS = (0.0, 0.005, 0.01, 0.02)  # share of the words of a copy that are replac
 MIN_WORDS = 100  # of a document that is copied
 FOUND = 0.75  # Jaccard similarity from which a pair counts as near-duplicates, for all
 
-PEER = """
-import json, re, resource, sys, time
+USED = """
+import os
+def used():
+    # Of the main process; the peak by /proc, since ru_maxrss counts the process that started this one, too.
+    peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+    return {"megabytes": int(peak.split()[1]) / 1024, "processor_seconds": sum(os.times()[:4])}
+"""
+
+PEER = (
+    USED
+    + """
+import json, re, sys, time
 from datasketch import MinHash, MinHashLSH
 start = time.perf_counter()
 texts = open(sys.argv[1], encoding="utf-8").read().split("\\n\\n")
@@ -46,12 +56,15 @@ for number, text in enumerate(texts):
         dropped.append(number)
     else:
         lsh.insert(number, signature)
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-print(json.dumps({"seconds": time.perf_counter() - start, "dropped": dropped, "megabytes": peak}))
+seconds = time.perf_counter() - start
+print(json.dumps({"seconds": seconds, "dropped": dropped, **used()}))
 """
+)
 
-OURS = """
-import json, resource, sys, time
+OURS = (
+    USED
+    + """
+import json, sys, time
 from pathlib import Path
 import numpy as np
 from bertsmith.data.cleaning import clean, decisions
@@ -70,9 +83,9 @@ config = CleaningConfig(similarity=float(sys.argv[2]), skip=tuple(skip))
 start = time.perf_counter()
 clean.clean(Corpus([sys.argv[1]], layout="lines"), Path(sys.argv[3]), config, workers=int(sys.argv[5]))
 seconds = time.perf_counter() - start
-peak = sum(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) / 1024
-print(json.dumps({"seconds": seconds, "megabytes": peak, **kept}))
+print(json.dumps({"seconds": seconds, **used(), **kept}))
 """
+)
 
 
 def main() -> None:
@@ -167,6 +180,7 @@ def summary(rounds: list[dict[str, Any]], true: set[int], documents: list[str], 
     return {
         "seconds": round(seconds, 2),
         "megabytes_per_second": round(megabytes / seconds, 2),
+        "processor_seconds": round(statistics.median(one["processor_seconds"] for one in rounds), 2),
         "peak_megabytes": round(statistics.median(one["megabytes"] for one in rounds)),
         "recall": round(len(dropped & true) / len(true), 4),
         "precision": round((len(dropped & true) + genuine) / max(len(dropped), 1), 4),

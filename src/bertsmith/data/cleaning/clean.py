@@ -27,11 +27,12 @@ from bertsmith.data.cleaning.rewrite import LAYOUTS
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.data.labelled.sources import find_sources
 from bertsmith.data.shards.journal import differences
-from bertsmith.data.shards.prepare import NO_WORKERS_BYTES, corpus_inputs, count_cores, lock_folder
+from bertsmith.data.shards.prepare import corpus_inputs, count_cores, lock_folder
 from bertsmith.errors import FolderError, RecipeError
 
 FORMAT = "bertsmith-clean 1"
 UNFINISHED = "unfinished"
+NO_WORKERS_BYTES = 1 << 22  # bytes of text that are cleaned faster than workers start
 PART_BYTES = 1 << 28  # bytes of a file of cleaned text
 JOURNAL_SECONDS = 5.0  # seconds between two entries of the journal
 FIRST_READING = 0.6  # of the work, about

@@ -176,6 +176,19 @@ def test_addresses_are_replaced_only_on_request(tmp_path: Path) -> None:
     assert result["personal"]["replaced"] == 3
 
 
+@pytest.mark.slow("starts a process")
+def test_standard_input_is_read_twice_and_a_file_given_so_is_resumed(tmp_path: Path) -> None:
+    text = Path(write(tmp_path / "text.txt", [document(seed) for seed in range(4)]))
+    command = [sys.executable, "-m", "bertsmith", "clean", "-", "--layout", "lines", "--out"]
+    piped = subprocess.run([*command, "piped"], input=text.read_bytes(), cwd=tmp_path, capture_output=True, check=True)
+    assert b"kept: 4 of 4 documents" in piped.stdout
+    for said in (b"cleaned in", b"already cleaned"):
+        with text.open("rb") as file:
+            done = subprocess.run([*command, "out"], stdin=file, cwd=tmp_path, capture_output=True, check=True)
+        assert said in done.stdout
+    assert (tmp_path / "out" / "lines-00000.txt").read_bytes() == (tmp_path / "piped" / "lines-00000.txt").read_bytes()
+
+
 @pytest.fixture
 def many(tmp_path: Path) -> str:
     """A text of several chunks with something for every kind of rule."""
@@ -277,6 +290,18 @@ def test_where_time_is_short_the_beginning_of_the_text_is_cleaned(tmp_path: Path
     assert 0 < result["share_read"] < 0.9
     assert 0 < result["documents"] < 900
     assert result["kept_documents"] == result["documents"]
+
+
+def test_the_kept_examples_of_a_rule_are_those_nearest_to_its_limit(tmp_path: Path) -> None:
+    def with_numbers(seed: int, share: float) -> list[str]:
+        draw = random.Random(seed)
+        return [" ".join(str(draw.randrange(99)) if draw.random() < share else draw.choice(WORDS) for _ in range(200))]
+
+    documents = [with_numbers(seed, share) for seed, share in enumerate((0.0, 0.1, 0.2, 0.25, 0.3, 0.6))]
+    _, result = cleaned(tmp_path, documents)
+    rule = next(rule for rule in result["rules"] if rule["name"] == "numbers")
+    assert [one["number"] for one in rule["dropped"]] == [5]
+    assert [one["number"] for one in rule["kept"]] == [4, 3, 2]
 
 
 def test_a_long_text_is_written_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

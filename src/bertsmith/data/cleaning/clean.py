@@ -80,10 +80,10 @@ class Cleaning:
 
     def begin(self, inputs: dict[str, Any]) -> None:
         """Begin anew, unless the folder holds an unfinished cleaning of the same text with the same settings."""
+        self.corpus.buffer_stdin()  # the text is read twice
         settings = self.folder / workers.SETTINGS
         if settings.exists() and not differences(files.read_json(settings)["inputs"], inputs):
             return
-        self.corpus.buffer_stdin()  # the text is read twice
         shutil.rmtree(self.folder, ignore_errors=True)
         with files.explain_os_errors(self.folder):
             self.folder.mkdir()

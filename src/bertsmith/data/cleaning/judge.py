@@ -60,7 +60,7 @@ class Judge:
         """Note a document that no rule drops, if its figure is nearer to a limit than those before."""
         nearest = {rule.name: (rule.margin(figures[rule.name]), rule) for rule in RULES if rule.name in figures}
         for name, (margin, rule) in nearest.items():
-            if examples.wants(name, margin):
+            if margin < 1 and examples.wants(name, margin):  # a figure of 0 is not near to any limit
                 note = rule.describe(figures[name])
                 examples.add(name, _example(margin, passage, note))
         if (

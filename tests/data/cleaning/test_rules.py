@@ -10,7 +10,8 @@ import pytest
 from bertsmith.data.cleaning.clean import clean
 from bertsmith.data.cleaning.config import CleaningConfig
 from bertsmith.data.cleaning.ngrams import WordHashes
-from bertsmith.data.cleaning.rules import RULES, Text, failed
+from bertsmith.data.cleaning.rules import RULES, failed
+from bertsmith.data.cleaning.text import Text
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.errors import RecipeError
 from bertsmith.text.language import COMMON_WORD_SETS

@@ -12,7 +12,8 @@ from bertsmith.data.cleaning import duplicates, repeated_lines
 from bertsmith.data.cleaning.config import LANGUAGE, NEAR_DUPLICATES, REASONS, SHORT, CleaningConfig
 from bertsmith.data.cleaning.examples import SHOWN, random_key
 from bertsmith.data.cleaning.judge import CODE, DOCUMENT, LIST, RUNNING
-from bertsmith.data.cleaning.rules import LANGUAGES, RULES, SCRIPT_NAMES
+from bertsmith.data.cleaning.rules import RULES
+from bertsmith.data.cleaning.text import LANGUAGES, SCRIPT_NAMES
 
 MIN_SHARE = 0.1  # of the words: languages and scripts below it are foreign to the text
 CODE_SHARE = 0.3  # of the words in source code from which the rules for prose are off

@@ -10,7 +10,8 @@ from bertsmith.data.cleaning.config import LANGUAGE, NEAR_DUPLICATES, REPEATED, 
 from bertsmith.data.cleaning.examples import CANDIDATES, Examples, excerpt
 from bertsmith.data.cleaning.ngrams import WordHashes
 from bertsmith.data.cleaning.passages import NumberedPassage
-from bertsmith.data.cleaning.rules import RULES, UNSPACED, Text, failed
+from bertsmith.data.cleaning.rules import RULES, failed
+from bertsmith.data.cleaning.text import UNSPACED, Text
 
 LIST, RUNNING, CODE = 1, 2, 4  # bits of `kind`
 DOCUMENT = np.dtype(  # a judged document: its words, the rules that it fails and the languages it may be in, as bits

@@ -14,7 +14,8 @@ from bertsmith.data.cleaning.judge import key_of_line
 from bertsmith.data.cleaning.ngrams import WordHashes, normalised_words
 from bertsmith.data.cleaning.passages import NumberedPassage
 from bertsmith.data.cleaning.personal import replace_personal
-from bertsmith.data.cleaning.rules import RULES, Text, failed
+from bertsmith.data.cleaning.rules import RULES, failed
+from bertsmith.data.cleaning.text import Text
 
 LAYOUTS = ("lines", "running")  # each is written to files of its own, since a file has one layout
 DOCUMENT_END = {"lines": "\n\n", "running": "\n\n\n"}  # blank lines by which the reader ends a document

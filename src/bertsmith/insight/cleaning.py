@@ -11,9 +11,9 @@ from bertsmith.insight.page import html_page, section
 PAGE = "clean.html"
 RULES_LEAD = (
     "A document is counted by the first rule that drops it. Lines are dropped from documents that are kept; "
-    "in files without blank lines every line is judged by itself."
+    "in files without blank lines every line is judged by itself. Below, for every rule that dropped anything: on the "
+    "left some of it, drawn at random, on the right text that was kept, nearest to the limit first."
 )
-EXAMPLES_LEAD = "Left: dropped, drawn at random. Right: kept, those that came nearest to the limit."
 
 
 def write(path: Path, result: Mapping[str, Any]) -> Path:
@@ -29,10 +29,7 @@ def page(result: Mapping[str, Any]) -> str:
     sections = [
         section("Key figures", _cards(result)),
         section("Rules", _table(result), RULES_LEAD),
-        *(
-            section(_heading(rule["name"]), _examples(rule), f"{_sentence(rule['what'])} {EXAMPLES_LEAD}")
-            for rule in result["rules"]
-        ),
+        *(section(_heading(rule["name"]), _examples(rule), f"Drops: {rule['what']}.") for rule in result["rules"]),
     ]
     if personal["on"]:
         lead = f"{personal['replaced']:,} e-mail, IP and street addresses. Left: before. Right: after."
@@ -60,15 +57,20 @@ def _cards(result: Mapping[str, Any]) -> str:
 
 def _table(result: Mapping[str, Any]) -> str:
     columns = ("rule", "drops", "documents", "lines", "words", "of all words")
-    head = "".join(f'<th scope="col">{column}</th>' for column in columns)
+    head = "".join(f'<th scope="col"{_class(at)}>{column}</th>' for at, column in enumerate(columns))
     rows = []
     for rule in result["rules"]:
         share = f"{rule['words'] / max(result['words'], 1):.2%}" if rule["on"] else "off"
         counts = (f"{rule[key]:,}" for key in ("documents", "lines", "words"))
         cells = (rule["name"], rule["what"], *counts, share)
-        rows.append(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>")
+        rows.append(f"<tr>{''.join(f'<td{_class(at)}>{escape(cell)}</td>' for at, cell in enumerate(cells))}</tr>")
     body = f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
     return f'<div class="results named"><table>{body}</table></div>'
+
+
+def _class(column: int) -> str:
+    """The second column is a sentence, and is wrapped."""
+    return ' class="what"' if column == 1 else ""
 
 
 def _examples(rule: Mapping[str, Any]) -> str:
@@ -92,7 +94,3 @@ def _cards_of(examples: Sequence[Mapping[str, Any]]) -> str:
 
 def _heading(name: str) -> str:
     return name.replace("-", " ").capitalize()
-
-
-def _sentence(what: str) -> str:
-    return f"Drops: {what}."

@@ -163,7 +163,9 @@ def test_source_code_is_kept_where_the_text_is_source_code(tmp_path: Path) -> No
         [f"int value_{seed}_{line}(int x) {{ return x_{line} + array[{seed}]; }}" for line in range(12)]
         for seed in range(12)
     ]
-    assert len(cleaned(tmp_path, code)[0]) == 12
+    left, result = cleaned(tmp_path, code)
+    assert len(left) == 12
+    assert {"braces", "symbols", "contamination"} <= {rule["name"] for rule in result["rules"] if not rule["on"]}
     assert dropped(cleaned(tmp_path, [*(document(seed) for seed in range(40)), code[0]], "prose")[1])["braces"] == 1
 
 

@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from bertsmith.data.cleaning.config import NEAR_DUPLICATES, PERSONAL, REASONS, CleaningConfig
+from bertsmith.data.cleaning.config import CONTAMINATION, NEAR_DUPLICATES, PERSONAL, REASONS, CleaningConfig
 from bertsmith.data.cleaning.decisions import Verdicts
 from bertsmith.data.cleaning.examples import SHOWN, Example, Examples, excerpt, random_key
 from bertsmith.data.cleaning.passages import NumberedPassage
+from bertsmith.data.cleaning.rules import RULES
 from bertsmith.errors import TextError
 
 RESULT = "clean.json"
@@ -65,6 +66,8 @@ def summarise(
 ) -> dict[str, Any]:
     """The counts of all rules with their examples."""
     rules, counts = [], tally.counts
+    off = {rule.name for bit, rule in enumerate(RULES) if not decided["kind"][2] >> bit & 1}  # not for source code
+    off |= set() if config.decontaminate else {CONTAMINATION}
     for earlier, later in tally.pairs:
         note = f"like {tally.shown[str(earlier)]['location']}"
         tally.dropped.add(NEAR_DUPLICATES, tally.shown[str(later)] | {"note": note})
@@ -76,7 +79,7 @@ def summarise(
             {
                 "name": name,
                 "what": what,
-                "on": config.applies(name),
+                "on": config.applies(name) and name not in off,
                 "documents": documents,
                 "lines": counts[f"lines {name}"],
                 "words": words + counts[f"words {name}"],

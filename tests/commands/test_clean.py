@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from bertsmith.cli import app
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.insight import cleaning
+from bertsmith.train.clock import Clock
 
 pytest.importorskip("rensa")
 
@@ -87,10 +88,11 @@ def test_prepare_cleans_first_and_resumes(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow("makes a model")
-def test_make_cleans_first_and_resumes(tmp_path: Path) -> None:
+def test_make_cleans_first_and_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Clock, "progress", lambda self, step, epoch: min(1.0, step / 2))  # two updates, soon done
     documents = [document(seed) for seed in range(200)]
     text = write(tmp_path / "text.txt", [*documents, [*documents[3][:-1], "Another end."]])
-    options = ("--out", tmp_path / "run", "--budget", "15s", "--layout", "lines", "--clean")
+    options = ("--out", tmp_path / "run", "--budget", "5m", "--layout", "lines", "--clean")
     assert "near-duplicates: 1 documents" in run("make", text, *options)
     assert (tmp_path / "run" / "report.html").exists()
     assert (tmp_path / "run" / "clean.html").exists()

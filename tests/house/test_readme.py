@@ -19,7 +19,7 @@ PAGES = {
 }
 TASKS = {  # of a newcomer: the guide, and the verb of its first block (export needs none: the folder is the interface)
     "make a model from my own text": ("make", "make"),
-    "continue a published model": ("continue", "pretrain"),
+    "continue a published model": ("continue", "make"),
     "classify a CSV": ("classification", "finetune"),
     "named entities": ("ner", "finetune"),
     "question answering": ("question-answering", "finetune"),

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from tiny import prepared, write_text
 
+from bertsmith.config import dump, read
 from bertsmith.errors import BertsmithError
 from bertsmith.inference.load import load
 from bertsmith.models.family import FAMILY
@@ -16,11 +18,13 @@ from bertsmith.models.hf.layouts import layout_of
 from bertsmith.models.networks import NetworkConfig, build_network
 from bertsmith.models.transformer import Transformer
 from bertsmith.models.transformer_config import TransformerConfig
+from bertsmith.nn.init import initialise
 from bertsmith.objectives.base import Objective
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.objectives.replaced import ReplacedTokenDetection
 from bertsmith.objectives.spans import SpanCorruption
-from bertsmith.runs import continuation
+from bertsmith.recipe import Recipe
+from bertsmith.runs import build, continuation
 from bertsmith.tasks.classification import SequenceClassification
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 
@@ -138,3 +142,25 @@ def test_a_recipe_fits_the_model_and_the_text(tmp_path: Path, budget: float, gpu
     assert len(found.reasons) == 4
     tokens = budget * 1e9 / recipe.model.settings.flops(64, 0.15)
     assert (found.max_seconds is not None) == (tokens > 40 * 5_000)
+
+
+@pytest.mark.parametrize(
+    "member", ["bert-base", "roberta-base", "albert-base", "distilbert-base", "mpnet-base", "smith-base"]
+)
+def test_every_masked_member_of_the_family_can_be_continued(member: str, tmp_path: Path) -> None:
+    """The recipe describes the network of the folder, so that all of its weights are taken."""
+    data = prepared(tmp_path, "bpe" if member in ("roberta-base", "mpnet-base") else "wordpiece")
+    pieces = Tokenizer.load(data / "tokenizer")
+    config = replace(FAMILY[member], **SMALL, vocabulary=pieces.vocabulary)
+    objective = MaskedLM(build_network(config), MaskedLM.Config(pairs="none"))
+    initialise(objective, 1)
+    model = continuation.open_model(write(tmp_path / "model", config, objective, pieces))
+    found = continuation.choose_recipe(
+        model, tmp_path / "model", data, tmp_path / "out", budget=60.0, flops=1e9, gpu=False
+    )
+    path = tmp_path / "recipe.toml"
+    path.write_text(dump(found.recipe), encoding="utf-8")
+    started = build.objective(read(path, Recipe), pieces)  # as a run reads it
+    assert found.recipe.model.kind.partition("-")[0] == member.partition("-")[0]
+    for name, weight in objective.state_dict().items():
+        assert torch.equal(started.state_dict()[name], weight), name

@@ -144,6 +144,19 @@ def test_a_recipe_fits_the_model_and_the_text(tmp_path: Path, budget: float, gpu
     assert (found.max_seconds is not None) == (tokens > 40 * 5_000)
 
 
+def test_a_new_head_raises_the_learning_rate(tmp_path: Path) -> None:
+    data = prepared(tmp_path)
+    path = bert(tmp_path / "bert", data)
+    rates = []
+    for _ in range(2):
+        found = continuation.choose_recipe(load(path), path, data, tmp_path / "out", budget=20.0, flops=1e9, gpu=False)
+        rates.append(found.recipe.optimizer.learning_rate)
+        assert ("3 times as high for the new head" in found.reasons[-1]) == (len(rates) == 2)
+        trunk = {name: one for name, one in folders.read(path).state_dict.items() if name.startswith("trunk.")}
+        folders.write(path, shape(data), trunk)
+    assert rates[1] == pytest.approx(3 * rates[0], rel=0.05)
+
+
 @pytest.mark.parametrize(
     "member", ["bert-base", "roberta-base", "albert-base", "distilbert-base", "mpnet-base", "smith-base"]
 )

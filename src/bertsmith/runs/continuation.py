@@ -48,6 +48,9 @@ MAX_BATCH = {False: 4_096, True: 65_536}  # tokens
 FEW_UPDATES = 300  # smaller batches are taken before a run has fewer
 SIZES = ("width", "layers", "decoder_layers", "heads", "feed_forward", "hidden")  # in which members of a kind differ
 LEARNING_RATE, WIDTH, UPDATES = 1e-4, 768, 1_000  # at this width and number of updates
+# A new head has more to learn. all-MiniLM-L6-v2 on captions, 60 updates: at three times the rate 0.36 bits per byte are
+# gained on the text instead of 0.25, and 0.07 lost on general text instead of none.
+NEW_HEAD_RATE = 3.0  # factor of the learning rate
 
 
 @dataclass(frozen=True)
@@ -157,7 +160,8 @@ def choose_recipe(
     seen = min(budget * speed, most)
     batch = int(min(max(seen / FEW_UPDATES, 8 * length), MAX_BATCH[gpu])) // length * length
     updates = max(seen / batch, 1.0)
-    rate = float(f"{learning_rate(shape.width, updates):.1e}")
+    factor = 1.0 if model.has_lm_head else NEW_HEAD_RATE
+    rate = float(f"{factor * learning_rate(shape.width, updates):.1e}")
     recipe = Recipe(
         out=out,
         start=start,
@@ -173,6 +177,7 @@ def choose_recipe(
     enough = "; seen more often, it would be learnt by heart" if capped else ""
     fits = f"of {shape.max_length:,} that the model reads; most documents have no more, or time is short"
     little = "a fraction of a new model's, so that little is forgotten"
+    little += "" if model.has_lm_head else f", and {NEW_HEAD_RATE:g} times as high for the new head"
     trained = f"about {format_duration(min(budget, capped or budget))} of training"
     run = f"about {updates:,.0f} updates of {batch:,} tokens"
     reasons = [

@@ -1,5 +1,6 @@
 """The recipe of a run: one typed section per component. A recipe is a TOML file of about thirty lines."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +18,7 @@ from bertsmith.train.optimizers import OptimizerConfig
 from bertsmith.train.schedules import ScheduleConfig
 from bertsmith.train.train_config import TrainConfig
 
+RUN_KINDS = {"task": "fine-tuning", "objective": "pretraining", "sampling": "word2vec"}  # by a section of the recipe
 EXTENTS = [["train.steps", "train.epochs", "train.budget"]]  # the length of a run; the last one given counts
 
 
@@ -130,6 +132,7 @@ def settle(recipe: Any, may_change: frozenset[str]) -> None:
     """Write the resolved recipe into the run's folder; refuse to resume a run that was begun with another one."""
     path = recipe.out / "recipe.toml"
     if path.exists() and begun(recipe.out):
+        check_kind(recipe)
         change = config.first_difference(config.read(path, type(recipe)), recipe, ignore=may_change)
         if change:
             raise RunError(
@@ -138,6 +141,18 @@ def settle(recipe: Any, may_change: frozenset[str]) -> None:
     with files.explain_os_errors(recipe.out):
         recipe.out.mkdir(parents=True, exist_ok=True)
     files.write_atomic(path, config.dump(recipe).encode())
+
+
+def check_kind(recipe: Any) -> None:
+    """Refuse the folder of another kind of run: fine-tuning into the folder of the pretraining, for one."""
+    path = recipe.out / "recipe.toml"
+    if path.exists() and begun(recipe.out) and (kind := _kind(config.read_toml(path))) != _kind(vars(recipe)):
+        raise RunError(recipe.out, f"is the folder of {kind}, not of {_kind(vars(recipe))}", "Choose another folder")
+
+
+def _kind(values: Mapping[str, Any]) -> str:
+    """The kind of a run, in words, by a section that only its recipes have."""
+    return next((kind for section, kind in RUN_KINDS.items() if section in values), "another kind of run")
 
 
 def begun(out: Path) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tiny import prepared, recipe, write_text
 import bertsmith
 from bertsmith.commands import api, arguments
 from bertsmith.commands import make as making
+from bertsmith.commands import pretrain as pretraining
 from bertsmith.errors import BertsmithError, FolderError, RecipeError, RunError
 from bertsmith.inference import device as devices
 
@@ -171,8 +173,22 @@ def test_a_taught_model_is_measured_on_any_file(taught: bertsmith.Run, reviews: 
 
 
 def test_a_model_that_was_not_taught_says_how_to_teach_it(base: bertsmith.Run) -> None:
-    with pytest.raises(FolderError, match=r"was not fine-tuned to predict anything\. Fine-tune it first: bertsmith f"):
+    with pytest.raises(FolderError, match=r"was not fine-tuned to predict anything\. Fine-tune it first: ") as caught:
         base.model.predict("a text")
+    assert str(caught.value).endswith(f"bertsmith finetune {base.folder}/model DATA --out {base.folder}-tuned.")
+
+
+def test_the_folder_of_another_kind_of_run_is_refused(
+    base: bertsmith.Run, taught: bertsmith.Run, reviews: Path
+) -> None:
+    with pytest.raises(RunError) as caught:
+        bertsmith.finetune(base, reviews, base.folder, steps=1)
+    assert str(caught.value) == (
+        f"{base.folder}: is the folder of pretraining, not of fine-tuning. Choose another folder."
+    )
+    recipe = replace(pretraining.read_recipe(base.folder / "recipe.toml", []), out=taught.folder)
+    with pytest.raises(RunError, match=r"is the folder of fine-tuning, not of pretraining\. Choose another folder"):
+        bertsmith.pretrain(recipe)
 
 
 @pytest.mark.parametrize("kind", ["base", "taught"])

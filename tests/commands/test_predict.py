@@ -154,7 +154,9 @@ def test_a_bad_line_is_named(line: str, message: str, tmp_path: Path) -> None:
 
 
 def test_a_model_that_was_not_fine_tuned_is_refused(masked: Path, tmp_path: Path) -> None:
-    with pytest.raises(FolderError, match=r"was not fine-tuned\. Fine-tune it first with: bertsmith finetune\.$"):
+    with pytest.raises(
+        FolderError, match=r"was not fine-tuned\. Fine-tune it first: bertsmith finetune .* --out .*-tuned\.$"
+    ):
         predict.predict(masked, [], out=None)
     (tmp_path / "bad.txt").write_bytes(b"a\xff\n")
     with pytest.raises(TextError, match=r"bad\.txt: is not UTF-8 text\.$"):

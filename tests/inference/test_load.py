@@ -18,6 +18,7 @@ from bertsmith.models.hf.finetuned import FinetunedTask
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.heads import Classifier, Pooler
 from bertsmith.objectives.masked import MaskedLM
+from bertsmith.tasks import task_name
 from bertsmith.tasks.base import Task
 
 PROBLEMS = {"class": "single_label", "number": "regression", "labels": "multi_label"}
@@ -154,9 +155,10 @@ def test_what_it_was_not_taught_it_says_in_one_line(kind: str, tmp_path: Path) -
     for model in models:
         with pytest.raises(FolderError) as caught:
             CALLS[kind](model)
+        name = task_name(kind)
         assert str(caught.value) == (
-            f"{model.path}: was not fine-tuned to {kind}. "
-            f"Fine-tune it first: bertsmith finetune {model.path} DATA --task {kind} --out runs/mine."
+            f"{model.path}: was not fine-tuned for {name}. "
+            f"Fine-tune it first: bertsmith finetune {model.path} DATA --task {name} --out {model.path}-tuned."
         )
 
 

@@ -38,5 +38,5 @@ def test_a_folder_of_vectors_cannot_be_loaded_as_a_model(tmp_path: Path) -> None
         load(tmp_path)
     assert str(caught.value) == (
         f"{tmp_path / 'config.json'}: holds word vectors and nothing that uses them. "
-        "They are features: bertsmith finetune FOLDER DATA --task features --out runs/mine."
+        "They are features: bertsmith finetune FOLDER DATA --task features --out runs/tuned."
     )

@@ -182,7 +182,7 @@ def test_a_folder_without_its_task_is_refused(runs: dict[str, Path], tmp_path: P
     opened = folders.read(runs["plain"] / "model")
     folders.write(tmp_path, opened.config, opened.state_dict)
     Tokenizer.load(runs["plain"] / "model").save(tmp_path)
-    remedy = "Fine-tune it first: bertsmith finetune lstm-attention DATA --out runs/mine."
+    remedy = "Fine-tune it first: bertsmith finetune lstm-attention DATA --out runs/translation."
     with pytest.raises(FolderError) as caught:
         bertsmith.load(tmp_path)
     fact = "does not name the task of the network"

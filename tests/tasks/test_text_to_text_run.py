@@ -262,7 +262,7 @@ def test_a_network_without_a_decoder_is_refused(data: Path, tmp_path: Path) -> N
     assert str(caught.value) == f"task.kind: {fact}. Use another task, or a network such as t5-base."
     with pytest.raises(FolderError) as refused:
         bertsmith.load(tmp_path / "bert").write(["a cat"])
-    assert "was not fine-tuned to write" in str(refused.value)
+    assert "was not fine-tuned for text-to-text" in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,7 @@ def _task(loaded: Model, model: Path) -> Task:
     if sentences.read(Path(loaded.path)) is not None:
         pooling = loaded.sentence_config.pooling
         return SentenceEmbedding(loaded.trunk, SentenceEmbedding.Config(pooling=pooling)).eval()  # type: ignore[arg-type]
-    raise FolderError(model, "was not fine-tuned", "Fine-tune it first with: bertsmith finetune")
+    raise FolderError(model, "was not fine-tuned", f"Fine-tune it first: {folders.finetune_command(model)}")
 
 
 def _prior(source: Mapping[str, Any]) -> Prior | None:

@@ -11,6 +11,7 @@ from bertsmith.data.labelled import unlabelled
 from bertsmith.data.output import Output
 from bertsmith.errors import FolderError, TextError
 from bertsmith.inference.load import load
+from bertsmith.models.hf.folder import finetune_command
 from bertsmith.runs.inference_output import checked_inputs, notice_once, output_settings, remaining_inputs
 from bertsmith.tasks.base import Task
 
@@ -25,7 +26,7 @@ def predict(model: Path, inputs: Sequence[str], *, out: Path | None, texts: Sequ
         if loaded.embeds_sentences:
             remedy = f"Use: bertsmith embed {model} FILE --out vectors.npy"
             raise FolderError(model, "makes sentence embeddings, and predicts no labels", remedy)
-        raise FolderError(model, "was not fine-tuned", "Fine-tune it first with: bertsmith finetune")
+        raise FolderError(model, "was not fine-tuned", f"Fine-tune it first: {finetune_command(model)}")
     columns = loaded.input_format()
     squad = out is not None and out.suffix == ".json"
     if squad and columns.kind != "answer":

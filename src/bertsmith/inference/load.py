@@ -79,7 +79,7 @@ def _objective(opened: ModelFolder, config_path: Path) -> Objective:
         if task := _text_to_text(opened, config_path):
             return task
         if not isinstance(opened.config, TransformerConfig):
-            remedy = "Fine-tune it first: bertsmith finetune lstm-attention DATA --out runs/mine"
+            remedy = "Fine-tune it first: bertsmith finetune lstm-attention DATA --out runs/translation"
             raise FolderError(config_path, "does not name the task of the network", remedy)
         return SpanCorruption(EncoderDecoder(opened.config), SpanCorruption.Config())
     if isinstance(opened.config, RecurrentConfig):
@@ -87,7 +87,7 @@ def _objective(opened: ModelFolder, config_path: Path) -> Objective:
     if isinstance(opened.config, ElmoConfig):
         return BidirectionalLM(build_network(opened.config), BidirectionalLM.Config())
     if not isinstance(opened.config, TransformerConfig):
-        remedy = "They are features: bertsmith finetune FOLDER DATA --task features --out runs/mine"
+        remedy = "They are features: bertsmith finetune FOLDER DATA --task features --out runs/tuned"
         raise FolderError(config_path, "holds word vectors and nothing that uses them", remedy)
     trunk = Transformer(opened.config)
     if finetuned is None and opened.config.causal:

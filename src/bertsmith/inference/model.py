@@ -22,10 +22,11 @@ from bertsmith.inference.masked_copies import PllForm
 from bertsmith.inference.prediction import Prediction
 from bertsmith.inference.translate import TokenAlignment, TranslatedText, align, translate
 from bertsmith.models.generation.search import GenerationConfig
+from bertsmith.models.hf.folder import finetune_command
 from bertsmith.objectives.causal import CausalLM
 from bertsmith.objectives.recurrent_lm import RecurrentLM
 from bertsmith.objectives.spans import SpanCorruption
-from bertsmith.tasks import TASKS
+from bertsmith.tasks import TASKS, task_name
 from bertsmith.tasks.base import Task, predict
 from bertsmith.tasks.text_to_text import TextToText
 
@@ -156,7 +157,7 @@ class Model(LoadedModel):
         ('a b', 0)
         """
         if not isinstance(self.objective, TextToText) or self.objective.config.output != "text":
-            remedy = "Fine-tune it first: bertsmith finetune transformer-small DATA --out runs/mine"
+            remedy = "Fine-tune it first: bertsmith finetune transformer-small DATA --out runs/translation"
             raise FolderError(self.path, "was not fine-tuned to translate", remedy)
         beam_search: dict[str, Any] = {"num_beams": num_beams, "length_penalty": length_penalty, "temperature": 0}
         config = GenerationConfig(max_new_tokens=self.objective.max_new_tokens, **beam_search)
@@ -270,7 +271,7 @@ class Model(LoadedModel):
         2
         """
         if not isinstance(self.objective, Task):
-            remedy = f"Fine-tune it first: bertsmith finetune {self.path} DATA --out runs/mine"
+            remedy = f"Fine-tune it first: {finetune_command(self.path)}"
             remedy = "Take its vectors: embed" if self.embeds_sentences else remedy
             raise FolderError(self.path, "was not fine-tuned to predict anything", remedy)
         examples, one = inputs.as_examples(self.input_format(), texts)
@@ -290,6 +291,7 @@ class Model(LoadedModel):
 
     def _predict_task(self, task: str, texts: Any) -> Any:
         if not isinstance(self.objective, TASKS[task]):
-            remedy = f"Fine-tune it first: bertsmith finetune {self.path} DATA --task {task} --out runs/mine"
-            raise FolderError(self.path, f"was not fine-tuned to {task}", remedy)
+            name = task_name(task)
+            remedy = f"Fine-tune it first: {finetune_command(self.path, name)}"
+            raise FolderError(self.path, f"was not fine-tuned for {name}", remedy)
         return self.predict(texts)

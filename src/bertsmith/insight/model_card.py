@@ -30,7 +30,7 @@ bertsmith.load("this/folder").fill("The capital of France is [MASK].")
 DISCRIMINATOR = """It has learnt to find words that another network had put in, and is there to be fine-tuned:
 
 ```
-bertsmith finetune this/folder DATA --out runs/mine
+bertsmith finetune this/folder DATA --out runs/tuned
 ```
 
 Blanks are filled by that other network, in the folder `generator` beside it. `transformers.AutoModel` opens it, too."""
@@ -52,8 +52,8 @@ bertsmith.load("this/folder").generate(["Thank you <extra_id_0> me to your party
 FEATURES = """Its vectors are features: a tagger or a classifier learns to mix its layers, while it stays as it is.
 
 ```
-bertsmith finetune this/folder CONLL --task features --out runs/mine
-bertsmith finetune this/folder SST-2 --task classify_features --out runs/mine
+bertsmith finetune this/folder CONLL --task features --out runs/tuned
+bertsmith finetune this/folder SST-2 --task classify_features --out runs/tuned
 ```
 
 Words that it has never met are read by their letters. transformers has no class for it."""

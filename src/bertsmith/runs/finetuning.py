@@ -22,7 +22,7 @@ from bertsmith.models.hf.folder import ModelFolder
 from bertsmith.models.hf.layouts import layout_of
 from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.init import initialise
-from bertsmith.recipe import FineTune, settle
+from bertsmith.recipe import FineTune, check_kind, settle
 from bertsmith.runs import task_data
 from bertsmith.runs.finetuning_export import export
 from bertsmith.runs.finetuning_result import RESULT, best_run, build_result, is_better
@@ -53,6 +53,7 @@ CUDA_EVALUATION_TOKENS, CPU_EVALUATION_TOKENS = 131_072, 8_192
 def finetune(recipe: FineTune) -> dict[str, Any]:
     """Fine-tune once per seed. Writes the model of the best seed, result.json and a report."""
     with Lock(recipe.out):
+        check_kind(recipe)
         if recipe.model is not None:
             folder = folders.model_folder(recipe.model)
             base, tokenizer = folders.read(folder), Tokenizer.load(folder).for_tasks()

@@ -14,7 +14,7 @@ from bertsmith.models.family import FAMILY
 from bertsmith.models.hf import folder as folders
 from bertsmith.recipe import EXTENTS, FineTune, LabelledConfig
 from bertsmith.runs import task_data
-from bertsmith.tasks import TASKS
+from bertsmith.tasks import TASK_NAMES, TASKS
 from bertsmith.tasks.label_words import GLUE_PROMPTS
 
 CONSOLE = terminal.console()
@@ -35,21 +35,6 @@ FEW_ROWS_KEYS = {"train.epochs", "data.batch_size", "optimizer.learning_rate"}  
 TEXT_TO_TEXT_LEARNING_RATE = 3e-4  # of T5; Raffel et al. 2020 took 1e-3, with another optimizer
 FEATURES_LEARNING_RATE = 1e-3  # of a randomly initialised head on frozen features
 LIST_KEYS = ("texts", "labels")  # settings that are lists of columns
-# The field's names of tasks: our task, and for classification its problem.
-TASK_NAMES: dict[str, tuple[str, str | None]] = {
-    "text-classification": ("classify", None),
-    "regression": ("classify", "regression"),
-    "multi-label": ("classify", "multi_label"),
-    "token-classification": ("tag", None),
-    "ner": ("tag", None),
-    "pos": ("tag", None),
-    "question-answering": ("answer", None),
-    "multiple-choice": ("choose", None),
-    "sentence-similarity": ("embed", None),
-    "text-to-text": ("write", None),
-    "translation": ("write", None),
-    "summarization": ("write", None),
-}
 
 
 def build_recipe(

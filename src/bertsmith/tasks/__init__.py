@@ -32,3 +32,23 @@ TASKS: dict[str, type[Task]] = {
     "embed": SentenceEmbedding,
     "write": TextToText,
 }
+# The field's names of tasks: our task, and for classification its problem.
+TASK_NAMES: dict[str, tuple[str, str | None]] = {
+    "text-classification": ("classify", None),
+    "regression": ("classify", "regression"),
+    "multi-label": ("classify", "multi_label"),
+    "token-classification": ("tag", None),
+    "ner": ("tag", None),
+    "pos": ("tag", None),
+    "question-answering": ("answer", None),
+    "multiple-choice": ("choose", None),
+    "sentence-similarity": ("embed", None),
+    "text-to-text": ("write", None),
+    "translation": ("write", None),
+    "summarization": ("write", None),
+}
+
+
+def task_name(kind: str) -> str:
+    """The field's name of one of our tasks: token-classification for `tag`."""
+    return next((name for name, (task, problem) in TASK_NAMES.items() if task == kind and problem is None), kind)

@@ -71,6 +71,13 @@ def model_folder(path: str | Path) -> Path:
     return inner if (inner / CONFIG).is_file() and not (path / CONFIG).is_file() else path
 
 
+def finetune_command(path: str | Path, task: str = "") -> str:
+    """The command that fine-tunes a model, into another folder than the run's own."""
+    folder = Path(path)
+    run = folder.parent if folder.name == "model" and folder.parent.name else folder
+    return f"bertsmith finetune {path} DATA {f'--task {task} ' if task else ''}--out {run}-tuned"
+
+
 def check_exists(folder: Path) -> None:
     """Refuse a folder that does not exist, with a suggestion of a similar name, and a run without a model."""
     if folder.is_dir():

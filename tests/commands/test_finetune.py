@@ -554,16 +554,27 @@ def test_the_guessed_task_and_the_defaults_for_few_rows_are_printed(
         "Task: regression, numbers from 0.5 to 597.5 in 'price', the only column left; "
         "task.problem=single_label makes a class of each number\n"
         "200 rows are few: 20 epochs, batch size 8, learning rate 0.0002; "
-        "--epochs, --batch-size and --learning-rate change this\n"
+        "epochs, batch size and learning rate can be given\n"
     )
     said = ["train.epochs=2", "data.batch_size=4", "optimizer.learning_rate=1e-3", "task.problem=single_label"]
     found = task_recipe.build_recipe(base, path, tmp_path / "out", dev=None, task=None, seeds=1, overrides=said)
     assert found.task.settings.problem == "single_label"
     assert (found.train.epochs, found.data.batch_size, found.optimizer.learning_rate) == (2.0, 4, 1e-3)
     assert "are few" not in capsys.readouterr().out
+    said[0] = "train.steps=2"  # as much a choice as epochs
+    task_recipe.build_recipe(base, path, tmp_path / "out", dev=None, task=None, seeds=1, overrides=said)
+    assert "are few" not in capsys.readouterr().out
 
 
-def test_many_rows_and_glue_keep_the_defaults(base: Path, tmp_path: Path) -> None:
+def test_steps_can_be_given_in_the_place_of_epochs(base: Path, data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = ["finetune", str(base), str(data), "--out", str(out), "--steps", "2", "--batch-size", "4", *FAST]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
+    assert [record["step"] for record in log.read(out / "seed-0" / log.NAME) if "loss" in record][-1] == 2
+
+
+def test_many_rows_and_glue_keep_the_defaults(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table(tmp_path / "many.csv", 3000, 0)
     for path in (tmp_path / "many.csv", tmp_path / "RTE"):
         if path.suffix == "":
@@ -572,6 +583,9 @@ def test_many_rows_and_glue_keep_the_defaults(base: Path, tmp_path: Path) -> Non
                 (path / name).write_text("index\tsentence1\tsentence2\tlabel\n" + "0\ta cat\ta dog\tentailment\n" * 3)
         found = task_recipe.build_recipe(base, path, tmp_path / "out", dev=None, task=None, seeds=1, overrides=[])
         assert (found.train.epochs, found.data.batch_size, found.optimizer.learning_rate) == (3.0, 32, 5e-5)
+    assert capsys.readouterr().out.endswith(
+        "Task: classification, 2 classes: these are the files of RTE, a task of GLUE\n"
+    )
 
 
 def test_pairs_of_texts_train_sentence_embeddings(base: Path, tmp_path: Path) -> None:

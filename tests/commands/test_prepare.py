@@ -1,14 +1,17 @@
 """The verbs `tokenizer` and `prepare`: lines that are not text, and running text."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tiny import recipe, write_text
 from typer.testing import CliRunner
 
 from bertsmith.cli import app
 from bertsmith.commands.prepare import prepare, tokenizer
 from bertsmith.errors import FolderError, TextError
+from bertsmith.runs import build
 from bertsmith.text import sentences
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig
 
@@ -51,3 +54,22 @@ def test_running_text_is_split_by_simple_rules_where_sentencex_is_missing(
     monkeypatch.undo()
     with pytest.raises(FolderError, match=r"data: was prepared with another sentence splitter\. Choose another folder"):
         prepare([str(tmp_path / "text")], tmp_path / "data", tmp_path / "vocabulary", validation_share=0.1)
+
+
+def test_text_that_is_not_prepared_is_not_trained_on(tmp_path: Path) -> None:
+    (tmp_path / "texts").mkdir()
+    text = write_text(tmp_path / "texts" / "a.txt")
+    (tmp_path / "run" / "data" / "train").mkdir(parents=True)
+    fact = "is not a folder that `bertsmith prepare` wrote. Prepare its text first: bertsmith prepare"
+    for path, expected in (
+        (text, f"{fact} {text} --tokenizer TOKENIZER --out DATA; or do it all: bertsmith make {text} --out RUN."),
+        (text.parent, f"{fact} {text.parent} --tokenizer TOKENIZER"),
+        (tmp_path / "run", f"is a run. Its prepared text is {tmp_path / 'run' / 'data'}."),
+        (tmp_path / "no", "there is no such folder. Make it with: bertsmith prepare TEXT --tokenizer TOKENIZER --out"),
+    ):
+        with pytest.raises(FolderError) as caught:
+            build.load_data(recipe(path, tmp_path / "out"))
+        assert str(caught.value).startswith(f"{path}: {expected}")
+    continued = replace(recipe(text, tmp_path / "out"), start=Path("bert"))
+    with pytest.raises(FolderError, match=r" --tokenizer bert --out DATA; "):
+        build.load_data(continued)

@@ -10,7 +10,7 @@ import pytest
 
 from bertsmith.data.labelled.columns import Columns
 from bertsmith.data.labelled.examples import Kind
-from bertsmith.data.labelled.guess import Guess, guess
+from bertsmith.data.labelled.guess import OF_COLUMNS, OF_QUESTIONS, Guess, guess
 from bertsmith.data.labelled.reader import read
 from bertsmith.errors import TextError
 
@@ -117,7 +117,7 @@ def test_texts_that_belong_together_without_a_label_are_for_embeddings(tmp_path:
     found = guess(table(tmp_path / "a.csv", header, lambda row: "", texts=texts))
     assert found.task == "embed"
     assert found.message.startswith("Task: sentence embeddings from '")
-    assert found.message.endswith("since there is no label; data.label='...' and --task classify change it")
+    assert found.message.endswith("since there is no label; data.label='...' and --task text-classification change it")
 
 
 def test_answers_that_recur_are_classes_and_scores_of_pairs_are_numbers(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_class_for_each_row_is_refused(tmp_path: Path, header: str, where: str
     with pytest.raises(TextError) as caught:
         guess(path)
     fact = f"40 different values in 40 rows of {where}: nearly each row is its own class"
-    remedy = "Name the label's column with data.label='...', or learn from pairs of texts with --task embed."
+    remedy = "Name the label's column with data.label='...', or learn from pairs with --task sentence-similarity."
     assert str(caught.value) == f"{path}: {fact}. {remedy}"
     assert guess(path, task="embed").rows == 40  # what was said is not guessed
 
@@ -160,9 +160,10 @@ def test_json_without_questions_is_a_table(tmp_path: Path) -> None:
     path.write_text(json.dumps([{"text": f"t {row}", "label": "ab"[row % 2]} for row in range(9)]))
     assert (guess(path).task, guess(path).rows) == ("classify", 9)
     path.write_text(json.dumps({"data": [{"paragraphs": [{"qas": [{"question": "who"}] * 5}]}]}))
-    assert guess(path) == Guess(task="answer", rows=5)
-    (tmp_path / "a.conll").write_text("a O\nb O\n\n\nc O\n\n")
-    assert guess(tmp_path / "a.conll") == Guess(task="tag", rows=2)
+    assert guess(path) == Guess(task="answer", rows=5, message=OF_QUESTIONS)
+    (tmp_path / "a.conll").write_text("-DOCSTART- O\n\na O\nb O\n\n\n-DOCSTART- O\n\nc O\n\n")
+    assert guess(tmp_path / "a.conll") == Guess(task="tag", rows=2, message=OF_COLUMNS)
+    assert guess(tmp_path / "a.conll", task="tag") == Guess(task="tag", rows=2)
     (tmp_path / "empty.csv").write_text("")
     assert guess(tmp_path / "empty.csv") == Guess(task="classify")
 

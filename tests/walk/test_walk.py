@@ -208,8 +208,14 @@ TASKS = {
     "questions and answers": ("Task: sentence embeddings from 'question' and 'answer'", "a random partner"),
     "similarity": ("Task: regression, numbers from 0 to 5.098 in 'score'", "the mean of training"),
     "entailment": ("Task: classification, 2 classes in 'label'", "always predicting 'contradiction'"),
-    "entities": ("words from column 0, tags from column 1", "always predicting 'O'"),
-    "SQuAD": ("questions of SQuAD 1.1", "always predicting that there is no answer"),
+    "entities": (
+        "Task: token classification (NER, part-of-speech tags)",
+        "always predicting 'O'",
+    ),
+    "SQuAD": (
+        "Task: question answering, since there are questions and passages",
+        "always predicting that there is no answer",
+    ),
     "endings": ("Task: multiple choice, since there are several endings", "always choosing ending"),
 }
 

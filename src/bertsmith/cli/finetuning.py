@@ -35,6 +35,7 @@ def finetune(
         ),
     ] = None,
     epochs: Annotated[float | None, typer.Option(help="Passes over the data; by default, by its size.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Optimizer steps instead of epochs.")] = None,
     batch_size: Annotated[
         int | None, typer.Option(min=1, help="Examples per update; by default, by the size of the training data.")
     ] = None,
@@ -50,7 +51,7 @@ def finetune(
     from bertsmith.commands import finetune as command
     from bertsmith.commands.arguments import FINETUNE_KEYS, options_as_overrides
 
-    options = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
+    options = {"epochs": epochs, "steps": steps, "batch_size": batch_size, "learning_rate": learning_rate}
     changes = [*options_as_overrides(options, FINETUNE_KEYS), *(overrides or [])]
     command.finetune(model, data, out, dev=dev, task=task, seeds=seeds, overrides=changes)
 

@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 
@@ -33,10 +34,7 @@ VALIDATION_SEED = 1  # fixed masks for validation, whatever the run's own seed
 def load_data(recipe: Recipe) -> tuple[Tokenizer, Shards, Shards]:
     """The tokenizer, training shards and validation shards of a prepared folder; starts verifying their hashes."""
     folder = recipe.data.folder
-    if not folder.is_dir():
-        raise FolderError(
-            folder, "there is no such folder", "Make it with: bertsmith prepare TEXT --out " + str(folder)
-        )
+    _check_prepared(folder, recipe.start)
     tokenizer = Tokenizer.load(folder / "tokenizer")
     train, valid = Shards(folder / "train"), Shards(folder / "valid")
     for shards in (train, valid):
@@ -46,6 +44,20 @@ def load_data(recipe: Recipe) -> tuple[Tokenizer, Shards, Shards]:
                 f"verifying {running.bytes / 1e9:,.1f} GB of {shards.folder} during the first steps", markup=False
             )
     return tokenizer, train, valid
+
+
+def _check_prepared(folder: Path, start: Path | None) -> None:
+    """Refuse a path that `prepare` did not write: a missing folder, text, or the folder of a run."""
+    tokenizer = "TOKENIZER" if start is None else start
+    if not folder.exists():
+        remedy = f"Make it with: bertsmith prepare TEXT --tokenizer {tokenizer} --out {folder}"
+        raise FolderError(folder, "there is no such folder", remedy)
+    if folder.is_file() or not any((folder / name).is_dir() for name in ("tokenizer", "train", "valid")):
+        if (folder / "data" / "train").is_dir():
+            raise FolderError(folder, "is a run", f"Its prepared text is {folder / 'data'}")
+        remedy = f"Prepare its text first: bertsmith prepare {folder} --tokenizer {tokenizer} --out DATA; "
+        remedy += f"or do it all: bertsmith make {folder} --out RUN"
+        raise FolderError(folder, "is not a folder that `bertsmith prepare` wrote", remedy)
 
 
 def objective(recipe: Recipe, tokenizer: Tokenizer) -> Pretraining:

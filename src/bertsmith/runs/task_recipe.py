@@ -98,15 +98,27 @@ def build_recipe(
         values |= {name: {**values[name], **section} for name, section in FROM_SCRATCH.items()}
         values["task"]["translation"] = glue_task is None
     built: FineTune = config.build(config.override(values, overrides, EXTENTS), FineTune, "finetune")
-    if guessed.message:
-        CONSOLE.print(guessed.message, markup=False)
-    if few and not {override.partition("=")[0] for override in overrides} >= FEW_ROWS_KEYS:
+    if message := guessed.message if task else _message(guessed, glue_task, generates):
+        CONSOLE.print(message, markup=False)
+    settings = {override.partition("=")[0] for override in overrides}
+    settings |= {"train.epochs"} if settings & set(EXTENTS[0]) else set()
+    if few and not settings >= FEW_ROWS_KEYS:
         epochs = built.train.epochs
         length = f"{epochs:g} epoch{'s' * (epochs != 1)}, " if epochs else ""
         chosen = f"{length}batch size {built.data.batch_size}, learning rate {built.optimizer.learning_rate:g}"
-        options = "--epochs, --batch-size and --learning-rate change this"
+        options = "epochs, batch size and learning rate can be given"
         CONSOLE.print(f"{guessed.rows:,} rows are few: {chosen}; {options}", markup=False)
     return built
+
+
+def _message(guessed: Guess, glue_task: glue.GlueTask | None, generates: bool) -> str:
+    """The task that was chosen, and the reason for it."""
+    if generates:
+        return "Task: text to text, since the network has a decoder"
+    if glue_task is None:
+        return guessed.message
+    of = "regression" if glue_task.kind == "number" else f"classification, {len(glue_task.classes)} classes"
+    return f"Task: {of}: these are the files of {glue_task.name}, a task of GLUE"
 
 
 def _task_name(task: str | None, overrides: Sequence[str]) -> tuple[str | None, Sequence[str]]:
@@ -114,7 +126,7 @@ def _task_name(task: str | None, overrides: Sequence[str]) -> tuple[str | None, 
     if task is None or task in TASKS:
         return task, overrides
     if task not in TASK_NAMES:
-        raise RecipeError("--task", f"there is no task '{task}'", suggest(task, [*TASK_NAMES, *TASKS]))
+        raise RecipeError("task", f"there is no task '{task}'", suggest(task, [*TASK_NAMES, *TASKS]))
     kind, problem = TASK_NAMES[task]
     return kind, [*([f"task.problem={problem}"] if problem else []), *overrides]
 

@@ -38,6 +38,8 @@ MAX_CLASSES = 20  # different whole numbers that are classes; more are only if t
 MAX_DISTINCT_LABELS = 0.8  # share of different values among the rows above which a column holds no classes
 MIN_ROWS = 8  # rows from which that share means something
 MAX_NAME = 40  # characters of a label's name
+OF_QUESTIONS = "Task: question answering, since there are questions and passages"
+OF_COLUMNS = "Task: token classification (NER, part-of-speech tags), since a line is a word and its tags"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +50,7 @@ class Guess:
     problem: Problem = "single_label"  # of `classify`
     labels: tuple[str, ...] = ()  # columns of 0 and 1
     separator: str | None = None  # between the labels in a cell
-    message: str = ""  # the guess in words; empty where the kind of file leaves no choice
+    message: str = ""  # the guess in words; empty where the task is given
     rows: int = 0  # number of rows, at most `MAX_ROWS`; 0 where they cannot be counted
 
 
@@ -61,13 +63,13 @@ def guess(path: Path, columns: Columns = GUESSED_COLUMNS, task: str | None = Non
     try:
         file = find_sources(path)[0]
         if by_suffix == "tag":
-            return Guess(task="tag", rows=_count_sentences(file))
+            return Guess(task="tag", rows=_count_sentences(file), message=OF_COLUMNS * (task is None))
         table = open_table(file, COLUMN_NAMES)
         rows = [row for _, row in islice(table.rows(table.columns, BadRows("skip")), MAX_ROWS)]
     except TextError:  # the reader reports it
         pass
     if by_suffix == "answer" and (table is None or "data" in table.columns or _has_questions(table)):
-        return Guess(task="answer", rows=_count_questions(path))
+        return Guess(task="answer", rows=_count_questions(path), message=OF_QUESTIONS * (task is None))
     if table is None or (task or "classify") != "classify":
         return Guess(task=by_suffix, rows=len(rows))
     return replace(_of_table(table, rows, columns, task), rows=len(rows))
@@ -91,9 +93,9 @@ def _of_table(table: Table, rows: list[dict[str, Any]], columns: Columns, task: 
     named = columns.texts or columns.label
     if task is None and not named:
         if _has_questions(table):
-            return Guess(task="answer", message="Task: question answering, since there are questions and passages")
+            return Guess(task="answer", message=OF_QUESTIONS)
         if _has_tags(table, rows):
-            return Guess(task="tag", message="Task: tagging, since there are lists of words and of tags")
+            return Guess(task="tag", message="Task: token classification, since there are lists of words and of tags")
         if sum(bool(ENDING_COLUMN.fullmatch(name)) for name in table.columns) > 1:
             return Guess(task="choose", message="Task: multiple choice, since there are several endings")
     if columns.label is None and columns.texts is None and (flags := _flag_columns(table, rows)):
@@ -103,7 +105,7 @@ def _of_table(table: Table, rows: list[dict[str, Any]], columns: Columns, task: 
         return Guess(task="classify", problem="multi_label", labels=flags, message=message)
     if task is None and columns.label is None and (pair := _pair(table, rows, columns)):
         message = f"Task: sentence embeddings from {quoted_list(pair)}, since there is no label"
-        return Guess(task="embed", message=f"{message}; data.label='...' and --task classify change it")
+        return Guess(task="embed", message=f"{message}; data.label='...' and --task text-classification change it")
     if columns.labels:
         return Guess(task="classify")
     plan = plan_columns(table, "classify", columns)
@@ -134,7 +136,7 @@ def _of_values(table: Table, label: str, values: list[Any], columns: Columns) ->
     classes = {str(value).strip() for value in values if not isinstance(value, list | dict)}
     if len(values) >= MIN_ROWS and len(classes) > MAX_DISTINCT_LABELS * len(values):
         fact = f"{len(classes):,} different values in {len(values):,} rows of {label}: nearly each row is its own class"
-        remedy = "Name the label's column with data.label='...', or learn from pairs of texts with --task embed"
+        remedy = "Name the label's column with data.label='...', or learn from pairs with --task sentence-similarity"
         raise TextError(table.name, fact, remedy)
     message = f"Task: classification, {len(classes)} classes in {label}"
     number = "; task.problem=regression makes it regression" if all(map(_is_numeric, values)) else ""
@@ -221,7 +223,7 @@ def _count_sentences(file: Any) -> int:
     count, inside = 0, False
     for _, line, _ in read_lines(file):
         if line.strip():
-            inside = True
+            inside = inside or not line.startswith(conll.DOCSTART)  # which only begins a document
         elif inside:
             count, inside = count + 1, False
             if count >= MAX_ROWS:

@@ -647,9 +647,9 @@ def test_question_answering(base: Path, tmp_path: Path) -> None:
     assert result["headline"] == "f1"
     model = bertsmith.load(tmp_path / "out" / "model")
     assert model.objective.config.null_threshold == 1.5  # type: ignore[union-attr]
-    assert model.answer("who sees ?", passage)["best"] == "cat"
+    assert model.answer("who sees ?", passage)["best_span"] == "cat"
     found = predicted(tmp_path / "out", tmp_path / "dev-v1.1.json")
-    assert [(one["id"], one["best"]) for one in found] == [(str(number), "cat") for number in range(8)]
+    assert [(one["id"], one["best_span"]) for one in found] == [(str(number), "cat") for number in range(8)]
 
 
 def test_multiple_choice(base: Path, tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_scores_are_printed_line_by_line(masked: Path, tmp_path: Path, capsys: p
     [
         ("{broken", "a.txt:1: is not JSON. A line that begins with { is read as JSON."),
         ('{"text": 7}', "a.txt:1: 'text' is 7. Give a string."),
-        ('{"other": "x"}', "a.txt:1: 'text' is None. Give a string."),
+        ('{"other": "x"}', "a.txt:1: has no column 'text', but 'other'. Give {\"text\": \"...\"}."),
     ],
 )
 def test_a_bad_line_is_named(line: str, message: str, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from bertsmith.data.corpus import sources
 from bertsmith.data.labelled import reader as labelled
 from bertsmith.data.labelled import unlabelled
 from bertsmith.data.labelled.examples import Example, Kind, Question, Sentence
-from bertsmith.data.labelled.inputs import TrainedOn
+from bertsmith.data.labelled.inputs import TrainedOn, make_example
 from bertsmith.data.labelled.unlabelled import LiteralText, examples, is_text
 from bertsmith.errors import TextError
 
@@ -125,6 +125,29 @@ def test_sentences_for_a_tagger_may_be_lines_lists_or_standard_input(
     assert [one.words for one in asked("-", "tag")] == [("EU", "rejects"), ("Peter",)]
     monkeypatch.setattr("sys.stdin", io.StringIO("EU rejects it\n"))
     assert [one.words for one in asked("-", "tag")] == [("EU", "rejects", "it")]
+
+
+def test_questions_on_the_command_line_have_numbers_for_ids() -> None:
+    given = [
+        "who?\tthe cat",
+        '{"question": "who?", "context": "the cat"}',
+        '{"id": 7, "question": "", "context": "a b"}',
+    ]
+    found = list(examples([LiteralText(text) for text in given], TrainedOn(kind="answer")))
+    assert [one.name for one in found if isinstance(one, Question)] == ["1", "2", "7"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "other"), [("classify", "text", "txt"), ("tag", "text", "txt"), ("answer", "question", "q")]
+)
+def test_a_record_without_its_column_names_the_columns_that_it_has(kind: Any, column: str, other: str) -> None:
+    record = {other: "x", "context": "a passage"} if kind == "answer" else {other: "x y"}
+    with pytest.raises(TextError) as caught:
+        list(examples([LiteralText(json.dumps(record))], TrainedOn(kind=kind)))
+    assert f"has no column '{column}', but " in str(caught.value)
+    assert f"'{other}'" in str(caught.value)
+    with pytest.raises(TextError, match="'text' is None"):
+        make_example("text 1", {"text": None}, TrainedOn(kind="classify"), {})
 
 
 def test_squad_is_read_with_and_without_answers(tmp_path: Path) -> None:

@@ -100,9 +100,9 @@ def test_the_threshold_travels_with_the_folder(tmp_path: Path) -> None:
     passage = "the old cat sees the green river"
     sure = load(saved(tmp_path / "sure", "answer")).answer("who ?", passage)
     for difference, answer in ((-0.1, ""), (0.1, sure["answer"])):
-        extra = {"bertsmith": {"null_threshold": sure["none"] + difference}}
+        extra = {"bertsmith": {"null_threshold": sure["null_score_difference"] + difference}}
         said = load(saved(tmp_path / "model", "answer", extra=extra)).answer("who ?", passage)
-        assert (said["answer"], said["best"]) == (answer, sure["answer"])
+        assert (said["answer"], said["best_span"]) == (answer, sure["answer"])
 
 
 def test_any_number_of_endings_is_chosen_from(tmp_path: Path) -> None:

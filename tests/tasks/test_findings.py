@@ -164,7 +164,7 @@ def test_answers_are_grouped_by_length() -> None:
         Question(location=n, name=n, question="?", context=t, answers=(Answer(text=t, start=0),) if t else ())
         for n, t in asked
     ]
-    found.add(questions, [{"answer": "x", "score": 1.0, "best": "x", "none": 0.0} for _ in asked])
+    found.add(questions, [{"answer": "x", "score": 1.0, "null_score_difference": 0.0} for _ in asked])
     groups = found.to_dict()["groups"]
     assert [(one["name"], one["exact"]) for one in groups] == [
         ("1 word", 1.0),

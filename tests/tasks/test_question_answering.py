@@ -138,7 +138,7 @@ def test_an_empty_passage_has_a_window_and_no_answer() -> None:
     items = items_of(task, one)
     assert len(items) == 1
     (said,) = predict(task, [one], items, device="cpu")
-    assert (said["answer"], said["start"], said["best"], said["none"]) == ("", -1, "", 0.0)
+    assert (said["answer"], said["start"], said["null_score_difference"]) == ("", -1, 0.0)
 
 
 def test_a_long_question_is_cut() -> None:
@@ -227,7 +227,8 @@ def test_a_question_has_no_answer_if_cls_is_better_by_the_null_threshold(thresho
     scores[0] = 2.0  # 4 for none, 2 for `cat`
     said = task.postprocess(one, [item], [scores])
     assert (said["answer"], said["start"]) == (("cat", 4) if given else ("", -1))
-    assert (said["best"], said["none"], said["score"]) == ("cat", 2.0, 2.0)
+    assert (said["null_score_difference"], said["score"]) == (2.0, 2.0)
+    assert said.get("best_span") == (None if threshold is None else "cat")
 
 
 def test_the_null_score_is_the_lowest_over_windows() -> None:
@@ -237,7 +238,7 @@ def test_the_null_score_is_the_lowest_over_windows() -> None:
     for number, output in enumerate(outputs):
         output[0] = 5.0 - number
     said = task.postprocess(one, items, outputs)
-    assert said["none"] == pytest.approx(2 * (5.0 - len(items) + 1))
+    assert said["null_score_difference"] == pytest.approx(2 * (5.0 - len(items) + 1))
 
 
 def test_scores_are_squads_with_the_best_threshold_if_some_have_no_answer() -> None:
@@ -245,13 +246,13 @@ def test_scores_are_squads_with_the_best_threshold_if_some_have_no_answer() -> N
     first, second = question("the cat", ("cat", 4)), question("the dog")
     second = Question(**{**vars(second), "name": "r"})
     said: list[dict[str, Any]] = [
-        {"answer": "cat", "best": "cat", "none": -2.0},
-        {"answer": "dog", "best": "dog", "none": 1.0},
+        {"answer": "cat", "null_score_difference": -2.0},
+        {"answer": "", "best_span": "dog", "null_score_difference": 1.0},
     ]
     assert task.score([first], said[:1]) == {"f1": 1.0, "exact": 1.0}
     figures = task.score([first, second], said)
     assert next(iter(figures)) == "f1"
-    assert figures["f1"] == 0.5
+    assert figures["f1"] == 1.0
     assert (figures["best_f1"], figures["best_threshold"]) == (1.0, -2.0)
 
 

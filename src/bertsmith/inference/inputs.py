@@ -40,7 +40,8 @@ def as_examples(input_format: TrainedOn, given: Any) -> tuple[list[Any], bool]:
     for number, value in enumerate(values, 1):
         location = f"text {number}"
         if isinstance(value, Mapping):
-            examples.append(inputs.make_example(location, value, input_format, names))
+            numbered = {"id": str(number)} if form == "question" else {}
+            examples.append(inputs.make_example(location, numbered | dict(value), input_format, names))
         else:
             examples.append(_example(form, value, location))
     return examples, one
@@ -99,7 +100,7 @@ def _example(form: str, value: Any, location: str) -> Any:
             return Sentence(location=location, words=_strings(words, value, location, form, 0))
         case "question":
             question, context = _strings(value, value, location, form, 2, 2)
-            return Question(location=location, name=location, question=question, context=context)
+            return Question(location=location, name=location.removeprefix("text "), question=question, context=context)
         case "choice":
             parts = value
             if isinstance(value, list | tuple) and len(value) == 2 and isinstance(value[1], list | tuple):

@@ -103,9 +103,10 @@ class QuestionAnswering(Task):
                 text = example.context[begin : _include_accents(example.context, int(offsets[last, 1]))]
         gap = none - best if text else 0.0
         prediction = {"id": example.name, "answer": text, "start": begin, "score": best if text else none}
-        if self.config.null_threshold is not None and gap > self.config.null_threshold:
-            prediction |= {"answer": "", "start": -1}
-        return prediction | {"best": text, "none": gap}  # the best span, and the margin of no answer over it
+        if self.config.null_threshold is not None:
+            prediction |= {"answer": "", "start": -1} if gap > self.config.null_threshold else {}
+            prediction |= {"best_span": text}  # the answer if there had to be one
+        return prediction | {"null_score_difference": gap}  # score of no answer minus that of the best span
 
     def score(self, examples: Sequence[Question], predictions: Sequence[Any]) -> dict[str, float]:
         known = {
@@ -117,8 +118,8 @@ class QuestionAnswering(Task):
         metrics = squad_scores(gold, {name: made["answer"] for name, (_, made) in known.items()})
         metrics = {"f1": metrics.pop("f1"), **metrics}
         if not all(gold.values()):
-            candidates = {name: made["best"] for name, (_, made) in known.items()}
-            margins = {name: made["none"] for name, (_, made) in known.items()}
+            candidates = {name: made.get("best_span", made["answer"]) for name, (_, made) in known.items()}
+            margins = {name: made["null_score_difference"] for name, (_, made) in known.items()}
             threshold, best = best_threshold(gold, candidates, margins)
             metrics |= {"best_f1": best, "best_threshold": threshold}
         return metrics

@@ -133,7 +133,7 @@ def make_example(location: str, record: Mapping[str, Any], trained_on: TrainedOn
             words = next((cell for cell in cells if isinstance(cell, list) and cell), None)
             if words is None:
                 sentence = next((cell for cell in (text, *cells, record.get("sentence")) if cell is not None), None)
-                words = WORDS.findall(require_string(sentence, location, "text"))
+                words = WORDS.findall(require_column(sentence, record, location, "text"))
             return Sentence(location=location, words=tuple(require_string(word, location, "words") for word in words))
         case "answer":
             context = first_value(record, (*squad.CONTEXT_COLUMNS, "second"))
@@ -144,7 +144,7 @@ def make_example(location: str, record: Mapping[str, Any], trained_on: TrainedOn
             return Question(
                 location=location,
                 name=str(record.get("id", location)),
-                question=require_string(question, location, "question"),
+                question=require_column(question, record, location, "question"),
                 context=require_string(context, location, "passage"),
             )
         case "choose":
@@ -152,7 +152,8 @@ def make_example(location: str, record: Mapping[str, Any], trained_on: TrainedOn
     named = (
         text if text is not None else first_value(record, (*trained_on.texts[:1], *SINGLES, *(one for one, _ in PAIRS)))
     )
-    texts = [require_string(named, location, "text")]
+    column = next((name for name in trained_on.texts[:1] if not name.isdigit()), "text")
+    texts = [require_column(named, record, location, column)]
     second = None if len(trained_on.texts) == 1 else first_value(record, (*trained_on.texts[1:2], *SECONDS))
     if second is not None:
         texts.append(require_string(second, location, "second"))
@@ -201,6 +202,14 @@ def _as_list(value: Any) -> list[Any]:
 def first_value(record: Mapping[str, Any], names: Iterable[str]) -> Any:
     """The first of these fields that is not empty."""
     return next((record[name] for name in names if record.get(name) is not None), None)
+
+
+def require_column(value: Any, record: Mapping[str, Any], location: str, name: str) -> str:
+    """The same value, if it is a string; a record without its column is refused with the columns that it has."""
+    if value is None and record and record.keys().isdisjoint((name, "text")):
+        columns = ", ".join(f"'{column}'" for column in record)
+        raise TextError(location, f"has no column '{name}', but {columns}", f'Give {{"{name}": "..."}}')
+    return require_string(value, location, name)
 
 
 def require_string(value: Any, location: str, name: str) -> str:

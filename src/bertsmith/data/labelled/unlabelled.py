@@ -30,7 +30,7 @@ from bertsmith.data.labelled.inputs import (
     is_squad,
     make_example,
     questions,
-    require_string,
+    require_column,
     sentences,
 )
 from bertsmith.data.labelled.lines import read_lines
@@ -56,8 +56,13 @@ Notify = Callable[[str], object]
 
 def examples(inputs: Sequence[str], trained_on: TrainedOn, notify: Notify = lambda _: None) -> Iterator[Input]:
     """The model's inputs, from files, from standard input, or from texts given instead of files."""
-    for name in inputs or ["-"]:
-        yield from _read_inputs(name, trained_on, notify)
+    for number, name in enumerate(inputs or ["-"], 1):
+        if is_text(name):
+            location = f"'{name[:40]}'"
+            numbered = {"id": str(number)} if trained_on.kind == "answer" else {}
+            yield make_example(location, numbered | _line(name, location, trained_on), trained_on, {})
+        else:
+            yield from _read_inputs(name, trained_on, notify)
 
 
 def texts(inputs: Sequence[str], notify: Notify = lambda _: None) -> Iterator[str]:
@@ -65,7 +70,7 @@ def texts(inputs: Sequence[str], notify: Notify = lambda _: None) -> Iterator[st
     trained_on = TrainedOn(kind="classify")
     for name in inputs or ["-"]:
         for location, record in _records(name, trained_on, notify, single=True):
-            yield require_string(first_value(record, SINGLES), location, "text")
+            yield require_column(first_value(record, SINGLES), record, location, "text")
 
 
 class LiteralText(str):
@@ -121,10 +126,6 @@ def every_line(name: str) -> Iterator[str]:
 
 
 def _read_inputs(name: str, trained_on: TrainedOn, notify: Notify) -> Iterator[Input]:
-    if is_text(name):
-        location = f"'{name[:40]}'"
-        yield make_example(location, _line(name, location, trained_on), trained_on, {})
-        return
     if name == "-":
         rows = _standard_input()
         head = list(islice(rows, 1)) if trained_on.kind == "tag" else []
@@ -217,14 +218,14 @@ def _numbered(stream: Iterable[str]) -> Iterator[tuple[int, str]]:
     return ((number, line.strip("\r\n\ufeff")) for number, line in enumerate(stream, 1))
 
 
-def _line(line: str, location: str, trained_on: TrainedOn, *, single: bool = False) -> Mapping[str, Any]:
+def _line(line: str, location: str, trained_on: TrainedOn, *, single: bool = False) -> dict[str, Any]:
     """A line as a record: a JSON object, or a text, which is split at a tab where the model takes pairs."""
     if line.startswith("{"):
         try:
-            record = json.loads(line)
+            record: dict[str, Any] = json.loads(line)
         except (ValueError, RecursionError):
             raise TextError(location, "is not JSON", "A line that begins with { is read as JSON") from None
-        return {"text": None, **record}
+        return record
     before, tab, after = line.partition("\t")
     one = single or (trained_on.kind in ("classify", "number", "labels") and len(trained_on.texts) == 1)
     return {"text": before, "second": after} if tab and not one else {"text": line}

@@ -56,7 +56,8 @@ def _check_prepared(folder: Path, start: Path | None) -> None:
         if (folder / "data" / "train").is_dir():
             raise FolderError(folder, "is a run", f"Its prepared text is {folder / 'data'}")
         remedy = f"Prepare its text first: bertsmith prepare {folder} --tokenizer {tokenizer} --out DATA; "
-        remedy += f"or do it all: bertsmith make {folder} --out RUN"
+        origin = "" if start is None else f"--from {start} "
+        remedy += f"or do it all: bertsmith make {folder} {origin}--out RUN"
         raise FolderError(folder, "is not a folder that `bertsmith prepare` wrote", remedy)
 
 

@@ -2,7 +2,9 @@
 
 import errno
 import json
+import os
 import resource
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +37,21 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny")
     pretrain.pretrain(recipe(prepared(folder), folder / "run", "train.steps=20"))
     return folder / "run" / "model"
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_command_that_is_stopped_before_it_trains_says_so(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    number = getattr(signal, name)
+    before = signal.getsignal(number)
+    monkeypatch.setattr(cli, "app", lambda: os.kill(os.getpid(), number))
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 128 + number
+    line = f"bertsmith: stopped by {name}. The same command goes on from what it has saved, or begins again.\n"
+    assert capsys.readouterr().err == line
+    assert signal.getsignal(number) == before
 
 
 def test_help_imports_nothing_heavy() -> None:

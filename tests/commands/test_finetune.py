@@ -21,7 +21,7 @@ from bertsmith.cli import app
 from bertsmith.commands import predict
 from bertsmith.commands import pretrain as pretraining
 from bertsmith.data.labelled import examples
-from bertsmith.errors import FolderError, RecipeError, RunError, TextError
+from bertsmith.errors import FolderError, RecipeError, RunError, StopError, TextError
 from bertsmith.inference.model import Model
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf.finetuned import FinetunedTask
@@ -337,6 +337,48 @@ def test_an_interrupted_run_saves_and_resumes(
     finetuning.finetune(recipe(base, data, tmp_path))
     assert losses(tmp_path) == losses(learnt)
     assert_equal(weights(tmp_path), weights(learnt))
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_signal_stops_an_evaluation_at_once_and_the_resumed_run_does_it(
+    number: int, learnt: Path, base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the evaluation before training there is nothing to save; in a later one the step is saved."""
+    outputs, evaluations, passes = SequenceClassification.outputs, iter(range(9)), list[int]()
+    measure = DevEvaluator.__call__
+
+    def counted(self: DevEvaluator) -> dict[str, float]:
+        passes.append(next(evaluations))
+        return measure(self)
+
+    def disturbed(self: SequenceClassification, *parts: Any) -> Any:
+        if passes and passes[-1] == number:
+            assert passes.count(number) == 1
+            passes.append(number)  # a second batch would fail here
+            os.kill(os.getpid(), signal.SIGTERM)
+        return outputs(self, *parts)
+
+    monkeypatch.setattr(DevEvaluator, "__call__", counted)
+    monkeypatch.setattr(SequenceClassification, "outputs", disturbed)
+    monkeypatch.setattr(finetuning, "CPU_EVALUATION_TOKENS", 64)  # several batches
+    with pytest.raises(StopError) as caught:
+        finetuning.finetune(recipe(base, data, tmp_path))
+    monkeypatch.undo()
+    expected = (
+        "stopped before the first step. The same command begins again."
+        if number == 0
+        else "stopped at step 24 during an evaluation, saved. The same command resumes it."
+    )
+    assert str(caught.value) == f"{tmp_path}/seed-0: {expected}"
+    finetuning.finetune(recipe(base, data, tmp_path))
+    assert losses(tmp_path) == losses(learnt)
+    assert_equal(weights(tmp_path), weights(learnt))
+    kinds = ("untrained", "validation")
+    first, second = (
+        [record for record in log.read(out / "seed-0" / log.NAME) if record["kind"] in kinds]
+        for out in (tmp_path, learnt)
+    )
+    assert first == second
 
 
 # ------------------------------------------------------------------------------------- which weights, how long

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer as Library
 from torch import Tensor
 
 from bertsmith.data.rows import Row, pack_rows
-from bertsmith.tasks import TASKS
+from bertsmith.tasks import TASKS, base
 from bertsmith.tasks.base import Bucket, Item, Task, predict, truncate, with_special_tokens
 
 pytestmark = pytest.mark.slow("builds every task for every member")
@@ -219,6 +219,17 @@ def test_the_items_of_one_example_give_one_prediction() -> None:
     found = predict(task, examples, items, device="cpu", budget=40)
     assert all(heard)
     assert found == [[item.example for item in items if item.example == number] for number in range(len(examples))]
+
+
+def test_the_share_that_is_done_rises_to_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    task, examples = CASES["class"].task(), CASES["class"].examples
+    items = items_of(task, examples)
+    for held in (base.MAX_HELD_ITEMS, 2):
+        monkeypatch.setattr(base, "MAX_HELD_ITEMS", held)
+        shares = list[float]()
+        predict(task, examples, items, device="cpu", budget=1, progress=shares.append)
+        assert len(shares) == len(items)
+        assert shares == pytest.approx([(number + 1) / len(items) for number in range(len(items))])
 
 
 def test_no_examples_have_no_predictions() -> None:

@@ -168,3 +168,18 @@ def test_nothing_is_shown_after_the_end() -> None:
     display.close()
     display.say("too late")
     assert stream.getvalue() == ""
+
+
+def test_a_long_evaluation_shows_how_much_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("bertsmith.train.display.time.monotonic", lambda: now[0])
+    stream = io.StringIO()
+    with Display(stream=stream, terminal=False, interval=10.0) as display:
+        for share in (0.2, 0.4, 0.6, 1.0):  # over before the interval has passed
+            display.show_evaluation(share)
+            now[0] += 2
+        assert stream.getvalue() == ""
+        for share in (0.1, 0.3, 0.5, 0.7, 1.0):
+            display.show_evaluation(share)
+            now[0] += 6
+    assert stream.getvalue() == "evaluating: 50%\n"

@@ -103,8 +103,8 @@ def test_a_signal_costs_at_most_one_step(
             assert process.exitcode == 3, (out.parent / "output.txt").read_text()
             asked += 1
             found = checkpoint.load_newest(out / "checkpoints")
-            assert found is not None
-            assert losses(out)[-1][0] == found[0].step  # every step that was taken is saved
+            taken = losses(out)  # none where the signal came during the evaluation before the first step
+            assert (taken[-1][0] if taken else 0) == (found[0].step if found else 0)  # every step is saved
             if asked >= times:
                 break
         _finished(server, data, out)

@@ -4,7 +4,12 @@ Heavy imports (torch, numpy) are inside the verbs, so that `bertsmith --help` an
 """
 
 import errno
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
 from bertsmith.cli import finetuning, inference, inspection, pretraining, word_vectors
 from bertsmith.cli.application import PANELS, app
@@ -16,7 +21,12 @@ __all__ = ["PANELS", "app", "finetuning", "inference", "inspection", "main", "pr
 def main() -> None:
     """Run the command line. Wrong input and exhausted resources are reported in one line, without a traceback."""
     try:
-        app()
+        with _stopped_by_signals():
+            app()
+    except Stopped as stopped:
+        remedy = "The same command goes on from what it has saved, or begins again"
+        print(f"bertsmith: stopped by {stopped.number.name}. {remedy}.", file=sys.stderr)
+        sys.exit(128 + stopped.number)
     except BertsmithError as error:
         from bertsmith.terminal import escape_control
 
@@ -30,6 +40,31 @@ def main() -> None:
             raise
         print(f"bertsmith: {line}", file=sys.stderr)
         sys.exit(1)
+
+
+class Stopped(BaseException):
+    """SIGTERM or Ctrl-C while no training loop handles them. No Exception, since a library may catch those."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = signal.Signals(number)
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[None]:
+    """Within it SIGTERM and Ctrl-C end the command in one line; signals that are ignored stay so, as with nohup."""
+
+    def stop(number: int, frame: Any) -> NoReturn:
+        raise Stopped(number)
+
+    handled = [number for number in (signal.SIGTERM, signal.SIGINT) if signal.getsignal(number) != signal.SIG_IGN]
+    handled = handled if threading.current_thread() is threading.main_thread() else []  # others cannot handle any
+    before = {number: signal.signal(number, stop) for number in handled}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 def resource_error(error: BaseException) -> RunError | None:

@@ -74,11 +74,15 @@ def map_rows(
     compute: Callable[[Tokens], Sequence[R]],
     device: torch.device | str = "cpu",
     batch_tokens: int = BATCH_TOKENS,
+    progress: Callable[[int], object] = lambda _: None,
 ) -> list[R]:
-    """The results of `compute` for each row, in the order of the rows."""
+    """The results of `compute` for each row, in the order of the rows; `progress` gets the number of rows done."""
     results: list[R | None] = [None] * len(rows)
+    done = 0
     for indices in batch_by_length([len(row) for row in rows], batch_tokens):
         batch = compute(pack_rows([rows[index] for index in indices]).to(device))
         for index, result in zip(indices, batch, strict=True):
             results[index] = result
+        done += len(indices)
+        progress(done)
     return results  # type: ignore[return-value]

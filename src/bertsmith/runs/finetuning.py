@@ -133,6 +133,7 @@ def run_seed(
     evaluator = DevEvaluator(task, data.dev.examples, encoded.dev, device, batch_tokens, Prior.of(data.train.examples))
     began = time.monotonic()
     with Display(f"{recipe.task.kind}, seed {recipe.train.seed}:") as display:
+        evaluator.progress = display.show_evaluation
         trainer = Trainer(
             task,
             feed,

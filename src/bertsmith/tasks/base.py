@@ -1,8 +1,9 @@
 """A task: an objective on labelled examples, whose predictions can be scored."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -121,25 +122,33 @@ def predict(
     device: torch.device | str,
     budget: int = BATCH_TOKENS,
     detailed: bool = False,
+    progress: Callable[[float], object] = lambda _: None,
 ) -> list[Any]:
-    """A prediction for every example, in order; sequences are batched by length."""
-    found = list[Any]()
+    """A prediction for every example, in order; sequences are batched by length. `progress` gets the share done."""
+    found, done = list[Any](), 0
     for start, stop, chunk in _chunks(items, len(examples)):
-        found += _predict_chunk(task, examples[start:stop], chunk, start, device, budget, detailed)
+        rows = [row for item in chunk for row in item.rows]
+        share = partial(_report_share, progress, done / max(1, len(items)), len(chunk) / max(1, len(items)), len(rows))
+        outputs = map_rows(rows, lambda tokens: _to_host(task.outputs(tokens)), device, budget, share)
+        found += _postprocess(task, examples[start:stop], chunk, start, outputs, detailed)
+        done += len(chunk)
     return found
 
 
-def _predict_chunk(
+def _report_share(progress: Callable[[float], object], before: float, part: float, rows: int, done: int) -> None:
+    progress(before + part * done / rows)
+
+
+def _postprocess(
     task: Task,
     examples: Sequence[Any],
     items: Sequence[Item],
     start: int,
-    device: torch.device | str,
-    budget: int,
+    outputs: Sequence[NDArray[np.float32]],
     detailed: bool,
 ) -> list[Any]:
-    rows = [row for item in items for row in item.rows]
-    found = iter(map_rows(rows, lambda tokens: _to_host(task.outputs(tokens)), device, budget))
+    """The predictions of a chunk of examples, from the outputs of all its sequences."""
+    found = iter(outputs)
     items_of: list[list[Item]] = [[] for _ in examples]
     outputs_of: list[list[NDArray[np.float32]]] = [[] for _ in examples]
     for item in items:

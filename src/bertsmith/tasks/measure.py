@@ -1,6 +1,6 @@
 """Evaluation of a task on labelled examples: its metrics, and the findings for a report."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -81,6 +81,7 @@ class DevEvaluator:
     device: torch.device
     budget: int
     prior: Prior | None = None
+    progress: Callable[[float], object] = lambda _: None  # gets the share of an evaluation that is done
     best_and_latest: list[tuple[dict[str, float], Findings]] = field(default_factory=list)
 
     def __call__(self) -> dict[str, float]:
@@ -103,8 +104,12 @@ class DevEvaluator:
         return self._evaluate()[1].to_dict()
 
     def _evaluate(self) -> tuple[dict[str, float], Findings]:
-        options: dict[str, Any] = {"device": self.device, "budget": self.budget, "detailed": True}
-        predictions = predict(self.task, self.examples, self.items, **options)
+        options: dict[str, Any] = {
+            "device": self.device,
+            "budget": self.budget,
+            "progress": self.progress,
+        }
+        predictions = predict(self.task, self.examples, self.items, detailed=True, **options)
         metrics = self.task.score(self.examples, predictions)
         if isinstance(self.task, TextToText) and self.task.config.translation:
             metrics["loss"] = self.task.loss(self.items, self.device, self.budget)

@@ -60,7 +60,8 @@ class Display:
         self._interval = 0.1 if terminal else interval
         self._latest: Progress | None = None
         self._shown: Progress | None = None
-        self._next = 0.0
+        self._next = self._next_evaluation = 0.0
+        self._evaluated = 1.0  # the share of the evaluation that was shown last
 
     def update(self, progress: Progress) -> None:
         """Take the newest progress, and show it if the interval has passed."""
@@ -75,6 +76,16 @@ class Display:
     def show_validation(self, text: str) -> None:
         """Show the newest validation; on a terminal, below the bar."""
         self._safely(lambda view: view.show_validation(text))
+
+    def show_evaluation(self, share: float) -> None:
+        """Show how much of an evaluation is done; one that ends before the interval has passed shows nothing."""
+        now = time.monotonic()
+        if share <= self._evaluated:  # a new one
+            self._next_evaluation = now + self._interval
+        self._evaluated = share
+        if now >= self._next_evaluation and share < 1:
+            self._next_evaluation = now + self._interval
+            self._safely(lambda view: view.show_validation(f"evaluating: {share:.0%}"))
 
     def close(self) -> None:
         """Show the final progress."""

@@ -29,7 +29,7 @@ from bertsmith.train.log import Log
 from bertsmith.train.optimizers import Optimizer
 from bertsmith.train.overhead import Overhead
 from bertsmith.train.schedules import ScheduleConfig, learning_rate_factor
-from bertsmith.train.signals import Signals
+from bertsmith.train.signals import Signals, stop_at_once
 from bertsmith.train.step_metrics import Speed, StepMetrics
 from bertsmith.train.train_config import TrainConfig
 from bertsmith.train.update import Update
@@ -75,7 +75,7 @@ class Trainer:
         self.metrics: dict[str, float] = {}
         self.best_metrics: dict[str, float] = {}  # of the best validation
         self._best_weights: dict[str, Tensor] = {}
-        self.evaluations_since_best = 0
+        self.evaluations_since_best, self.evaluation_due = 0, False
 
     @property
     def skipped(self) -> int:
@@ -88,7 +88,7 @@ class Trainer:
             keep_freed_memory()
         self._resume()
         with Signals() as signals, self.feed.loader(self.position, pin_memory=self.device.type == "cuda") as loader:
-            if self.step == 0 and not self.keep_best:
+            if (self.step == 0 and not self.keep_best) or self.evaluation_due:
                 self.evaluate()
             if self.step == 0 and self.evaluate_untrained:
                 metrics = self._compute_metrics()
@@ -155,6 +155,7 @@ class Trainer:
         self.overhead.add_evaluation(took)
         self.step_metrics.start_lap(self.tokens)
 
+    @stop_at_once
     def _compute_metrics(self) -> dict[str, float]:
         """The metrics of the current weights."""
         was_training = self.objective.training
@@ -190,6 +191,7 @@ class Trainer:
             "metrics": self.metrics,
             "best_metrics": self.best_metrics,
             "evaluations_since_best": self.evaluations_since_best,
+            "evaluation_due": self.evaluation_due,
             "data_fingerprint": self.feed.fingerprint,
         }
         if isinstance(self.compute_metrics, Validation):
@@ -219,7 +221,7 @@ class Trainer:
             raise RunError(self.folder, "was begun with other data", "Choose another folder, or give it the same data")
         self.objective.load_state_dict(saved.tensors["model"])
         self.optimizer.load_state_dict(saved.tensors["optimizer"])
-        self.step, state = saved.step, saved.state
+        self.step, state, self.evaluation_due = saved.step, saved.state, saved.state.get("evaluation_due", False)
         self.position, self.tokens, self.metrics = state["position"], state["tokens"], state["metrics"]
         steps = self.step_metrics
         steps.skipped_in_a_row, steps.skipped = state["skipped_in_a_row"], state["skipped"]

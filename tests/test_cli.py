@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -173,7 +174,14 @@ def test_the_family_is_listed() -> None:
     assert shown.exit_code == 0
     assert "bert-large" in shown.output
     assert "335.1 M" in shown.output
-    assert "objective masked" in shown.output
+    assert re.search(r"^ masked_lm +Masked language modelling", shown.output, re.M)
+    assert re.search(r"^ token-classification +A tag for each word.*; also ner, pos$", shown.output, re.M)
+    models, *sections = shown.output.split("\n\n" + "Objectives")
+    blocks = [[line.split()[0] for line in block.splitlines()] for block in re.split(r"\n +\n", models)]
+    assert ["electra-small", "electra-base", "electra-large"] in blocks  # one family after the other
+    for section in sections[0].split("\n\n"):
+        starts = {re.match(r" \S+ +", line).end() for line in section.splitlines()[1:]}  # type: ignore[union-attr]
+        assert len(starts) == 1  # aligned
 
 
 def test_the_list_names_word2vec_and_every_recipe_from_any_folder(
@@ -182,9 +190,11 @@ def test_the_list_names_word2vec_and_every_recipe_from_any_folder(
     monkeypatch.chdir(tmp_path)
     shown = CliRunner().invoke(app, ["list"]).output
     assert "word2vec" in shown
-    assert "recipe bert-tiny: BERT-tiny: 2 layers of width 128, 4 M parameters\n" in shown
-    assert "recipe tiny/bert: BERT on a laptop\n" in shown
-    assert all(f"recipe {name}: " in shown for name in recipes.names())
+    assert re.search(r"^ bert-tiny +BERT-tiny: 2 layers of width 128, 4 M parameters$", shown, re.M)
+    assert re.search(r"^ tiny/bert +BERT on a laptop$", shown, re.M)
+    pretraining, tuning = shown.split("Recipes of ")[1:]
+    assert all(f"\n {name} " in pretraining + tuning for name in recipes.names())
+    assert "\n tiny/transformer " in tuning
 
 
 @pytest.mark.slow

@@ -70,3 +70,9 @@ def test_progress_is_shown_in_place_on_a_terminal(monkeypatch: pytest.MonkeyPatc
     with terminal.ProgressCounter("rows") as count:
         count.update(1_234)
     assert "1,234 rows" in stream.getvalue()
+
+
+def test_one_is_singular() -> None:
+    counted = [terminal.count_of(*one) for one in ((1, "vector"), (0, "vector"), (2_000, "dev example"), (2, "class"))]
+    assert counted == ["1 vector", "0 vectors", "2,000 dev examples", "2 classes"]
+    assert terminal.count_of(1, "class") == "1 class"

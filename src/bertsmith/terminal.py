@@ -21,6 +21,12 @@ def escape_control(text: object) -> str:
     return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text))
 
 
+def count_of(number: int, noun: str) -> str:
+    """A number with its noun: 1 vector, 2,000 vectors, 3 classes."""
+    plural = noun + ("es" if noun.endswith("s") else "s")
+    return f"{number:,} {noun if number == 1 else plural}"
+
+
 def json_line(record: object) -> str:
     """A record as JSON with every control character escaped: the same record, and harmless on a terminal."""
     text = json.dumps(record, ensure_ascii=False)

@@ -158,7 +158,8 @@ def refusals(tmp_path: Path, base: Path) -> Iterator[tuple[type[BertsmithError],
     fact = "none of its labels (bad, good) is one that the model knows (no, so-so, yes)"
     remedy = "Name the column of the label with data.label='...', or rename the labels."
     yield TextError, f"{other}: {fact}. {remedy}", [model, other]
-    yield FolderError, f"{base}: was not fine-tuned. Fine-tune it first with: bertsmith finetune.", [base, data]
+    teach = f"Fine-tune it first: bertsmith finetune {base} DATA --out {base}-tuned."
+    yield FolderError, f"{base}: was not fine-tuned. {teach}", [base, data]
     yield RunError, f"{data}: is a file. Name a folder.", [model, data, data]
     remedy = "Choose another folder for the evaluation."
     yield RunError, f"{model}: is the folder of a model. {remedy}", [model, data, model]

@@ -96,7 +96,7 @@ def test_wrong_options_are_refused_in_one_line(options: dict[str, object], line:
         (["similar", "nowhere", "king"], "nowhere: is missing."),
         (
             ["search", "{other}", "king"],
-            "Make some with bertsmith word2vec, or search texts with bertsmith search --corpus FILE.",
+            "Search texts with --corpus FILE, or make word vectors with bertsmith word2vec.",
         ),
         (
             ["word2vec", "{text}", "--out", "{out}", "--min-count", "1000"],

@@ -2,6 +2,7 @@
 
 import gzip
 import lzma
+import shutil
 import tracemalloc
 from collections import Counter
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from bertsmith.data.corpus import sources
 from bertsmith.data.corpus.sources import STANDARD_INPUT, Skipped, Source, find_sources, skipped_summary
+from bertsmith.data.labelled import sources as labelled
 from bertsmith.errors import TextError
 
 
@@ -68,10 +70,31 @@ def test_a_named_file_is_read_as_text_whatever_its_ending_unless_it_is_binary(tm
         (source,) = find_sources([str(tmp_path / name)])
         assert (source.kind, unpacked(source)) == (".txt", b"A line.\n")
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\0\0")
-    with pytest.raises(TextError, match=r"picture\.png: is not text \(it holds binary data\)\. Give it text\.$"):
+    with pytest.raises(TextError, match=r"picture\.png: is not text, but binary data\. Give it text\.$"):
         unpacked(find_sources([str(tmp_path / "picture.png")])[0])
     (tmp_path / "windows.log").write_bytes("two bytes a character".encode("utf-16"))
     assert unpacked(find_sources([str(tmp_path / "windows.log")])[0])
+
+
+@pytest.mark.parametrize("name", ["a.tar", "a.tar.xz", "a.tgz", "a.zip"])
+def test_an_archive_is_to_be_unpacked(name: str, tmp_path: Path) -> None:
+    made(tmp_path, "a.txt")
+    shutil.make_archive(
+        str(tmp_path / "a"),
+        {".tar": "tar", ".xz": "xztar", ".tgz": "gztar", ".zip": "zip"}[Path(name).suffix],
+        tmp_path,
+        "a.txt",
+    )
+    if name == "a.tgz":
+        (tmp_path / "a.tar.gz").rename(tmp_path / name)
+    remedy = r"Unpack it, and give the files in it\.$"
+    with pytest.raises(TextError, match=rf"{name}: is not text, but an archive\. {remedy}"):
+        unpacked(find_sources([str(tmp_path / name)])[0])
+    with pytest.raises(TextError, match=rf"{name}: is an archive\. {remedy}"):
+        labelled.find_source(tmp_path / name)
+    skipped: Skipped = Counter()
+    assert [source.path.name for source in find_sources([str(tmp_path)], skipped=skipped)] == ["a.txt"]
+    assert "(an archive: unpack it)" in skipped_summary(skipped)
 
 
 def test_documents_in_a_folder_are_left_out_without_the_library(

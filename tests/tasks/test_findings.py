@@ -87,7 +87,7 @@ def test_a_model_that_only_predicts_the_majority_class_is_warned_of() -> None:
     found = ClassificationFindings(("a", "b"), Prior(counts={"a": 80, "b": 20}))
     found.add([text("a"), text("b"), text("a")], [said("a")] * 3)
     lines = warnings(found.to_dict(), "accuracy", 2 / 3)
-    assert lines == [
+    assert lines[1:] == [
         "the model predicts 'a' for all 3 examples: it has learnt nothing that separates examples",
         "accuracy 0.6667 is not better than always predicting 'a', the commonest class of training (0.6667)",
     ]
@@ -95,14 +95,31 @@ def test_a_model_that_only_predicts_the_majority_class_is_warned_of() -> None:
 
 def test_a_good_model_is_not_warned_of() -> None:
     found = ClassificationFindings(("a", "b"), None)
-    found.add([text("a"), text("b"), text("a")], [said("a"), said("b"), said("a")])
+    found.add([text("a"), text("b")] * 25, [said("a"), said("b")] * 25)
     assert warnings(found.to_dict(), "accuracy", 1.0, 0.3) == []
+
+
+def test_scores_of_few_examples_are_warned_of() -> None:
+    found = ClassificationFindings(("a", "b"), None)
+    found.add([text("a")], [said("a")])
+    assert warnings(found.to_dict(), "accuracy", 1.0) == [
+        "the scores are of 1 example, too few to tell how good it is: have 50 or more"
+    ]
+
+
+def test_a_model_whose_other_scores_are_below_the_baseline_is_warned_of() -> None:
+    mixed: dict[str, Any] = {"metrics": {"f1": 0.5, "accuracy": 0.6, "mae": 3.0}, "examples": 99}
+    mixed["baseline"] = {"name": "the mean", "metrics": {"f1": 0.4, "accuracy": 0.7, "mae": 2.0}}
+    assert warnings(mixed, "f1", 0.5) == ["most scores are below those of the mean: accuracy 0.6000, MAE 3.0000"]
+    mixed["metrics"]["mae"] = 1.0
+    assert warnings(mixed, "f1", 0.5) == []
 
 
 def test_a_score_below_the_one_before_training_is_warned_of() -> None:
     found = ClassificationFindings(("a", "b"), None)
     found.add([text("a"), text("b"), text("b"), text("a")], [said("a"), said("b"), said("b"), said("b")])
-    (line,) = warnings(found.to_dict(), "accuracy", 0.75, 0.8)
+    few, line = warnings(found.to_dict(), "accuracy", 0.75, 0.8)
+    assert "too few" in few
     assert line == "accuracy 0.7500 is not better than before training (0.8000)"
 
 
@@ -122,7 +139,7 @@ def test_labels_that_were_never_learnt_count_as_wrong_and_are_named() -> None:
     assert whole["metrics"]["accuracy"] == pytest.approx(2 / 3)
     assert [(row["label"], row["recall"]) for row in whole["classes"]] == [("a", 1.0), ("b", 1.0), ("c", 0.0)]
     lines = warnings(whole, "accuracy", 2 / 3)
-    assert lines == ["1 have labels that the model never learnt ('c'): counted as wrong"]
+    assert lines[1:] == ["1 have labels that the model never learnt ('c'): counted as wrong"]
 
 
 def test_a_tagger_that_predicts_only_o_is_warned_of() -> None:
@@ -131,8 +148,8 @@ def test_a_tagger_that_predicts_only_o_is_warned_of() -> None:
     found.add([sentence], [{"tags": ["O", "O"], "probabilities": [0.9, 0.8]}])
     whole = found.to_dict()
     lines = warnings(whole, "f1", whole["metrics"]["f1"])
-    assert lines[0].startswith("the model predicts 'O' for all 2 words, and so no entity")
-    assert lines[1] == "F1 0.0000 is not better than always predicting 'O', the commonest tag of training (0.0000)"
+    assert lines[1].startswith("the model predicts 'O' for all 2 words, and so no entity")
+    assert lines[2] == "F1 0.0000 is not better than always predicting 'O', the commonest tag of training (0.0000)"
     assert whole["baseline"]["metrics"]["accuracy"] == 0.5
     assert whole["entities"] == [{"label": "PER", "precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 1}]
     (mistake,) = whole["mistakes"]
@@ -144,7 +161,7 @@ def test_a_constant_number_is_warned_of() -> None:
     found.add([text(float(n), n) for n in range(5)], [{"number": 2.1}] * 5)
     whole = found.to_dict()
     lines = warnings(whole, "spearman", whole["metrics"]["spearman"])
-    assert lines[0].startswith("the model predicts about 2.1 for all 5 examples")
+    assert lines[1].startswith("the model predicts about 2.1 for all 5 examples")
     assert any("RMSE" in line and "always predicting 2, the mean of training" in line for line in lines)
 
 
@@ -173,7 +190,7 @@ def test_answers_are_grouped_by_length() -> None:
     ]
 
 
-def test_of_a_million_predictions_only_the_surest_mistakes_and_a_sample_are_kept() -> None:
+def test_of_a_million_predictions_only_the_most_confident_mistakes_and_a_sample_are_kept() -> None:
     worst, some = Mistakes(3), Sample[int](10)
     for number in range(10_000):
         worst.add((number * 7919) % 10_000 / 10_000, str(number), ["x" * 1000], "a", "b", probability=0.5)

@@ -2,6 +2,7 @@
 
 import json
 import lzma
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -321,3 +322,7 @@ def test_tokens_are_shown_in_readable_form(name: str, blank: str) -> None:
     assert tokenizer.readable(tokenizer.mask_id) == tokenizer.piece(tokenizer.mask_id)
     for piece in (piece for piece in tokenizer.piece_ids if piece.startswith("##")):
         assert tokenizer.readable(tokenizer.piece_ids[piece]) == piece
+
+
+def test_a_tokenizer_says_its_kind_and_its_size(tokenizer: Tokenizer) -> None:
+    assert re.fullmatch(r"Tokenizer\((wordpiece|bpe|unigram), [\d,]+ tokens\)", repr(tokenizer))

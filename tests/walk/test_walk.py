@@ -307,7 +307,7 @@ def test_a_mistake_is_answered_in_one_helpful_line(base: Path, tmp_path: Path) -
         "holds files that bertsmith has not written there (config.json, ": ("make", text, "--out", foreign),
         "has not written there (config.json, model": ("finetune", base, reviews, "--out", foreign),
         "written there (MANIFEST.json, README": ("pretrain", "bert-tiny", "--data", base / "data", "--out", model),
-        "was not fine-tuned. Fine-tune it first with": ("predict", model, "a text to predict"),
+        "was not fine-tuned. Fine-tune it first": ("predict", model, "a text to predict"),
         "model: was not fine-tuned. Fine-tune it first": ("evaluate", model, reviews),
         "evaluate: there is no data. Name a labelled file": ("evaluate", model),
         "text.txt: has one column, and so no labels": (

@@ -26,7 +26,7 @@ def check(
 @app.command(name="list", rich_help_panel=INSPECT)
 def list_all() -> None:
     """List the models of the family, the pretraining objectives, the tasks and the recipes."""
-    from bertsmith.commands import pretrain as command
+    from bertsmith.commands import catalogue as command
 
     command.list_all()
 

@@ -46,7 +46,9 @@ def embed(model: Path, inputs: Sequence[str], out: Path, **options: Any) -> None
             output.finish(partial(_to_parquet, embedder.width))
         else:
             output.finish(header=_npy_header(total, embedder.width))
-    CONSOLE.print(f"{total:,} vectors of {embedder.width} dimensions in {out}, {rate:,.0f} per second")
+    CONSOLE.print(
+        f"{terminal.count_of(total, 'vector')} of {embedder.width} dimensions in {out}, {rate:,.0f} per second"
+    )
 
 
 def search(model: Path, texts: Sequence[str], corpus: Sequence[str], *, top_k: int, as_json: bool) -> None:

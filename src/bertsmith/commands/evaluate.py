@@ -91,7 +91,7 @@ def evaluate_file(model: Path, data: Path, out: Path | None = None, *, overrides
     loaded = load(model)
     task, source = _task(loaded, model), loaded.training_data
     read, path = _read(data, type(task).file_kind(task.config), settings, source)
-    CONSOLE.print(f"{len(read.examples):,} examples: {read.description}")
+    CONSOLE.print(f"{terminal.count_of(len(read.examples), 'example')}: {read.description}")
     for reason, count in read.dropped.items():
         CONSOLE.print(f"  left out: {count:,} {reason}")
     own = Prior.of(read.examples, source="this file")
@@ -250,7 +250,7 @@ def _result(findings: dict[str, Any], loaded: Model, path: Path, read: LabelledD
     metrics = findings["metrics"]
     headline = next(iter(metrics))
     summary = {name: {"mean": one, "deviation": 0.0, "low": None, "high": None} for name, one in metrics.items()}
-    lines = [f"{len(read.examples):,} examples: {read.description}"]
+    lines = [f"{terminal.count_of(len(read.examples), 'example')}: {read.description}"]
     lines += [f"left out: {count:,} {reason}" for reason, count in read.dropped.items()]
     protocol = {
         "model": str(loaded.path),

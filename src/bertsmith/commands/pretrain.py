@@ -1,6 +1,5 @@
-"""`pretrain`: train the model of a recipe; `check`: its cost; `list`: models, objectives, tasks and recipes."""
+"""`pretrain`: train the model of a recipe; `check`: its cost."""
 
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -21,17 +20,13 @@ from bertsmith.insight import report
 from bertsmith.insight.model_card import Use, pretrained_card
 from bertsmith.insight.report import RunSummary
 from bertsmith.models.elmo import Elmo
-from bertsmith.models.family import FAMILY
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf.layouts import layout_of
 from bertsmith.models.transformer_config import TransformerConfig
-from bertsmith.models.word2vec import Word2VecConfig
 from bertsmith.nn.layout import kernels_unavailable
-from bertsmith.objectives import OBJECTIVES
 from bertsmith.objectives.base import Pretraining
 from bertsmith.recipe import EXTENTS, Recipe, settle
 from bertsmith.runs import autoconfig, build, summary
-from bertsmith.tasks import TASKS
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import hardware
 from bertsmith.train.checkpoint import Checkpoint
@@ -207,34 +202,6 @@ def _verified(folder: Path) -> Shards | None:
         for shards in splits:
             verify(shards).wait()
     return splits[0] if (folder / "train").is_dir() else None
-
-
-def list_all() -> None:
-    """Print the models of the family, the objectives, the tasks and the recipes."""
-    table = Table("member", "layers", "width", "heads", "feed-forward", "parameters", box=None)
-    for name, shape in FAMILY.items():
-        layers = f"{shape.layers} + {shape.decoder_layers}" if shape.decoder_layers else shape.layers
-        inner = (shape.heads, shape.feed_forward) if isinstance(shape, TransformerConfig) else ("", "")
-        row = (layers, shape.width, *inner, f"{shape.parameter_count / 1e6:,.1f} M")
-        table.add_row(name, *map(str, row))
-    size = "2 x words x width"  # the number of words depends on the text
-    table.add_row("word2vec", "1", str(Word2VecConfig().width), "", "", f"{size}: bertsmith word2vec")
-    CONSOLE.print(table)
-    CONSOLE.print()
-    for name, objective in OBJECTIVES.items():
-        CONSOLE.print(f"objective {name}: {(objective.__doc__ or '').splitlines()[0]}")
-    for name, task in TASKS.items():
-        CONSOLE.print(f"task {name}: {(task.__doc__ or '').splitlines()[0]}")
-    for name in recipes.names():
-        CONSOLE.print(f"recipe {name}: {_title(name)}", markup=False)
-    CONSOLE.print("Use a recipe by its name: bertsmith pretrain bert-tiny --data PREPARED --out runs/mine")
-
-
-def _title(name: str) -> str:
-    """The title of a recipe: the first sentence of its file."""
-    with recipes.find(name).open(encoding="utf-8") as file:
-        line = file.readline().lstrip("# ").strip()
-    return re.split(r"(?<=on a laptop): |\. (?=[A-Z])", line)[0].rstrip(".:")
 
 
 def _facts_table(facts: Mapping[str, str]) -> Table:

@@ -41,7 +41,8 @@ def score(model: Path, inputs: Sequence[str], *, pll_form: Any, as_json: bool, o
     if as_json and out is None:
         return
     name = "perplexity" if loaded.trunk.config.causal else "pseudo-perplexity"
-    line = f"{name} {totals.perplexity:.2f}, {totals.bits_per_byte:.3f} bits per byte of {totals.texts:,} texts"
+    texts = terminal.count_of(totals.texts, "text")
+    line = f"{name} {totals.perplexity:.2f}, {totals.bits_per_byte:.3f} bits per byte of {texts}"
     CONSOLE.print(line + (f", each in {out}" if out else ""))
 
 

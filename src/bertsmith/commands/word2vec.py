@@ -69,7 +69,8 @@ def train_vectors(
         if as_text:
             vectors = WordVectors(text.words, model.inputs.cpu().numpy())
             word_vectors.write(recipe.out / "vectors.txt", vectors, "text")
-        CONSOLE.print(f"{len(text.words):,} vectors in {recipe.out / 'model'}, {format_duration(figures['seconds'])}")
+        count = terminal.count_of(len(text.words), "vector")
+        CONSOLE.print(f"{count} in {recipe.out / 'model'}, {format_duration(figures['seconds'])}")
     return figures
 
 

@@ -237,7 +237,7 @@ def _is_number(value: object) -> bool:
 def _mistakes(found: Mapping[str, Any]) -> tuple[str, str, str]:
     """Heading, cards and lead: what the worst mistakes are depends on what is predicted."""
     cards = "".join(map(_mistake, found.get("mistakes") or ()))
-    heading, order = "The most confident mistakes", "the surest first"
+    heading, order = "The most confident mistakes", "the most confident first"
     if found.get("kind") == "numbers":
         heading, order = "The largest errors", "the largest first"
     elif found.get("scatter"):

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from bertsmith.insight.report import RunSummary
 from bertsmith.tasks.findings import name_of
+from bertsmith.terminal import count_of
 
 Use = Literal["fill_mask", "causal_lm", "text_to_text", "discriminator", "features", "recurrent_lm"]
 
@@ -139,7 +140,8 @@ bertsmith.load("this/folder").{call}
 
 ## Figures
 
-Measured on {examples["dev"]:,} examples after training on {examples["train"]:,}, {len(result["runs"])} seeds;
+Measured on {count_of(examples["dev"], "example")} after training on {examples["train"]:,},
+{count_of(len(result["runs"]), "seed")};
 weights: {protocol["selection"]}.
 
 | | |

@@ -88,7 +88,7 @@ def read(folder: Path) -> Word2VecFolder:
     manifest.verify(folder)
     config_json = files.read_json(file_inside(folder, CONFIG))
     if config_json.pop("model_type", None) != KIND:
-        remedy = "Make some with bertsmith word2vec, or search texts with bertsmith search --corpus FILE"
+        remedy = "Search texts with --corpus FILE, or make word vectors with bertsmith word2vec"
         raise FolderError(folder, "holds no word vectors", remedy)
     vocabulary = config_json.pop("vocabulary", None)
     config = build(config_json, Word2VecConfig, str(folder / CONFIG))

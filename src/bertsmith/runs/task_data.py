@@ -217,7 +217,7 @@ def summary_lines(data: TaskData) -> list[str]:
     """Lines on the examples that were read and the rows that were left out."""
     lines = []
     for name, part in (("training", data.train), ("dev", data.dev)):
-        lines.append(f"{len(part.examples):,} {name} examples: {part.description}")
+        lines.append(f"{terminal.count_of(len(part.examples), f'{name} example')}: {part.description}")
         for reason, count in part.dropped.items():
             remedy = " (the file is not UTF-8: save it as UTF-8)" if reason == reader.NOT_UTF8 else ""
             lines += [f"  left out: {count:,} {reason}{remedy}"] if count else []

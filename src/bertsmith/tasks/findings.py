@@ -14,6 +14,7 @@ import numpy as np
 
 from bertsmith.data.labelled.examples import Example, Sentence
 from bertsmith.tasks.mistakes import Mistakes
+from bertsmith.terminal import count_of
 
 MAX_COUNTED = 200_000  # training examples whose labels are counted, evenly spaced
 MAX_NAMED = 1_000  # labels whose frequency is kept, the most frequent first
@@ -34,6 +35,8 @@ METRIC_NAMES = {
     "no_answer_f1": "F1, no answer",
     "has_answer_f1": "F1, with answer",
 }
+ERRORS = ("mae", "rmse", "loss")  # metrics of which the smaller is the better
+FEW_EXAMPLES = 50  # fewer are too few to tell: the 95 % interval of an accuracy is 0.28 wide, or wider
 OF_ONE_CLASS = ("f1", "accuracy_f1")  # metrics of one of two classes, which is named with them
 
 
@@ -111,8 +114,11 @@ class Findings(ABC):
 
 
 def warnings(found: Mapping[str, Any], headline: str, score: float, untrained: float | None = None) -> list[str]:
-    """Warnings for the user: constant predictions, scores not above the baseline, unknown labels."""
+    """Warnings for the user: few examples, constant predictions, scores not above the baseline, unknown labels."""
     lines = []
+    if found["examples"] < FEW_EXAMPLES:
+        examples = count_of(found["examples"], "example")
+        lines.append(f"the scores are of {examples}, too few to tell how good it is: have {FEW_EXAMPLES} or more")
     if constant := found.get("constant"):
         lines.append(f"the model predicts {constant}: it has learnt nothing that separates examples")
     baseline = found.get("baseline") or {}
@@ -120,6 +126,9 @@ def warnings(found: Mapping[str, Any], headline: str, score: float, untrained: f
     if name and not score >= 1.0 and not score > baseline["metrics"][name]:
         compared = f"{baseline['name']} ({baseline['metrics'][name]:.4f})"
         lines.append(f"{name_of(name, found)} {score:.4f} is not better than {compared}")
+    elif len(worse := _worse_than_baseline(found)) > len(baseline.get("metrics", {})) / 2:
+        scores = ", ".join(f"{name_of(one, found)} {found['metrics'][one]:.4f}" for one in worse)
+        lines.append(f"most scores are below those of {baseline['name']}: {scores}")
     rmse, plain = found["metrics"].get("rmse"), baseline.get("metrics", {}).get("rmse")
     if rmse is not None and plain is not None and plain > 0 and not rmse < plain:
         lines.append(f"its error (RMSE {rmse:.4g}) is not smaller than that of {baseline['name']} ({plain:.4g})")
@@ -129,6 +138,13 @@ def warnings(found: Mapping[str, Any], headline: str, score: float, untrained: f
         some = ", ".join(f"'{label}'" for label in list(unknown)[:5])
         lines.append(f"{sum(unknown.values()):,} have labels that the model never learnt ({some}): counted as wrong")
     return lines
+
+
+def _worse_than_baseline(found: Mapping[str, Any]) -> list[str]:
+    """The metrics in which the baseline is better than the model."""
+    metrics, baseline = found["metrics"], (found.get("baseline") or {}).get("metrics", {})
+    signs = {name: -1 if name in ERRORS else 1 for name in baseline.keys() & metrics.keys()}
+    return [name for name in baseline if name in signs and signs[name] * (baseline[name] - metrics[name]) > 0]
 
 
 def name_of(key: str, found: Mapping[str, Any] | None = None) -> str:

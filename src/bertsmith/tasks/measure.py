@@ -81,8 +81,8 @@ class DevEvaluator:
     device: torch.device
     budget: int
     prior: Prior | None = None
-    progress: Callable[[float], object] = lambda _: None  # gets the share of an evaluation that is done
     best_and_latest: list[tuple[dict[str, float], Findings]] = field(default_factory=list)
+    progress: Callable[[float], object] = lambda _: None  # gets the share of an evaluation that is done
 
     def __call__(self) -> dict[str, float]:
         metrics, found = self._evaluate()

@@ -46,6 +46,9 @@ class Tokenizer:
             raise FolderError(location, f"its tokens are not numbered from 0 to at most {MAX_PIECES:,}")
         self._roles = {role: find_role(inner, role, (names or {}).get(role)) for role in ROLES}
 
+    def __repr__(self) -> str:
+        return f"Tokenizer({self.kind or 'of another kind'}, {self.vocabulary:,} tokens)"
+
     @classmethod
     def load(cls, folder: str | Path) -> "Tokenizer":
         """Open a folder with tokenizer.json, or with a vocabulary as first published. No code in it is run."""
@@ -138,9 +141,7 @@ class Tokenizer:
     @property
     def strips_accents(self) -> bool | None:
         """Whether accents are stripped, of a tokenizer like BERT's; None of others."""
-        if self.lowercase is None:
-            return None
-        strip = self._inner.normalizer.strip_accents
+        strip = None if self.lowercase is None else self._inner.normalizer.strip_accents
         return self.lowercase if strip is None else bool(strip)
 
     @cached_property
@@ -281,8 +282,7 @@ class Tokenizer:
 
     def to_json(self) -> dict[str, Any]:
         """The contents of tokenizer.json."""
-        contents: dict[str, Any] = json.loads(self._inner.to_str())
-        return contents
+        return dict(json.loads(self._inner.to_str()))
 
     def normalise(self, text: str) -> str:
         """The text as it is before it is split, lowercased for instance."""

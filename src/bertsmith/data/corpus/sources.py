@@ -36,6 +36,9 @@ MAGIC_BYTES: dict[bytes, Callable[[Any], Any]] = {  # the first bytes of a compr
     b"\xfd7zXZ": lzma.LZMAFile,
     b"BZh": bz2.BZ2File,
 }
+ARCHIVE_BYTES = (b"PK\x03\x04", b"7z\xbc\xaf", b"Rar!")  # the first bytes of an archive; tar has a mark at byte 257
+ARCHIVES = (".tar", ".tgz", ".zip", ".7z", ".rar", ".bz2")
+UNPACK = "Unpack it, and give the files in it"
 MAX_ENDINGS = 6  # endings that the summary of skipped files names
 DOCUMENTS_REMEDY = "needs: pip install 'bertsmith[documents]'"
 
@@ -85,7 +88,9 @@ class Source:
             stream, first = self.decompressed(raw), True
             while block := stream.read(READ_BYTES):
                 if self.plain and first and not looks_like_text(block):
-                    raise TextError(self.name, "is not text (it holds binary data)", "Give it text")
+                    archive = block[257:262] == b"ustar" or block.startswith((*ARCHIVE_BYTES, *MAGIC_BYTES))
+                    kind, remedy = ("an archive", UNPACK) if archive else ("binary data", "Give it text")
+                    raise TextError(self.name, f"is not text, but {kind}", remedy)
                 first = False
                 if not self.is_stream:
                     progress(raw.tell())
@@ -232,8 +237,8 @@ class _Finder:
         source = _source(path, self.plain) or (_plain(path) if named else None)
         ending = _endings(path)[0]
         if source is None or source.plain:
-            if not _looks_like_text(path):
-                self.skipped[ending, "not text"] += 1
+            if ending in ARCHIVES or not _looks_like_text(path):
+                self.skipped[ending, "an archive: unpack it" if ending in ARCHIVES else "not text"] += 1
                 return []
             if source is None:
                 self.skipped[ending, "not a text format: add --as text"] += 1

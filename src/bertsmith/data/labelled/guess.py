@@ -29,6 +29,7 @@ from bertsmith.data.labelled.sources import find_sources
 from bertsmith.data.labelled.tables import Table, open_table
 from bertsmith.data.labelled.values import is_missing, is_number, parse_flag, split_labels
 from bertsmith.errors import TextError
+from bertsmith.terminal import count_of
 
 Task = Literal["classify", "tag", "answer", "choose", "embed"]
 Problem = Literal["single_label", "regression", "multi_label"]
@@ -129,7 +130,7 @@ def _of_values(table: Table, label: str, values: list[Any], columns: Columns) ->
     elif separator := _find_separator(values, columns.separator):
         labels = {part for value in values for part in split_labels(value, separator)}
         separated = "" if separator == LIST_CELLS else f" separated by '{separator}'"
-        message = f"Task: multi-label classification, {len(labels)} labels{separated} in {label}"
+        message = f"Task: multi-label classification, {count_of(len(labels), 'label')}{separated} in {label}"
         message += "; task.problem=single_label takes each value for one class"
         mark = None if separator == LIST_CELLS else separator
         return Guess(task="classify", problem="multi_label", separator=mark, message=message)
@@ -138,7 +139,7 @@ def _of_values(table: Table, label: str, values: list[Any], columns: Columns) ->
         fact = f"{len(classes):,} different values in {len(values):,} rows of {label}: nearly each row is its own class"
         remedy = "Name the label's column with data.label='...', or learn from pairs with --task sentence-similarity"
         raise TextError(table.name, fact, remedy)
-    message = f"Task: classification, {len(classes)} classes in {label}"
+    message = f"Task: classification, {count_of(len(classes), 'class')} in {label}"
     number = "; task.problem=regression makes it regression" if all(map(_is_numeric, values)) else ""
     return Guess(task="classify", message=message + (number or "; task.problem=multi_label makes it multi-label"))
 

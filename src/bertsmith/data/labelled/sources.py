@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bertsmith.data.corpus import encoding
 from bertsmith.data.corpus.lines import READ_ERRORS
-from bertsmith.data.corpus.sources import COMPRESSIONS, Source
+from bertsmith.data.corpus.sources import ARCHIVES, COMPRESSIONS, UNPACK, Source
 from bertsmith.errors import TextError, suggest
 
 MAX_BAD_LINES = 100  # that are looked at
@@ -39,6 +39,8 @@ def find_source(path: Path) -> Source:
         raise TextError(path, "does not exist", remedy if remedy.startswith("Did") else "") from None
     except OSError as error:
         raise TextError(path, f"cannot be read ({error.strerror})") from None
+    if endings and endings[-1] in ARCHIVES:
+        raise TextError(path, "is an archive", UNPACK)
     return with_encoding(Source(path, endings[-1] if endings else "", compression, size), sure=True)
 
 

@@ -5,10 +5,12 @@
 
 Each quoted argument is a variant: its overrides. No model is saved, so that networks without a Hugging Face layout can
 be tried. All variants are evaluated alike, whatever they were trained on: 15 % of the tokens, all of them replaced by
-[MASK]. (If some were left unchanged, a model that repeats its input would seem better than it is.)
+[MASK]. (If some were left unchanged, a model that repeats its input would seem better than it is.) With weight
+averaging the average is evaluated. The step is compiled and captured as in `bertsmith pretrain`.
 """
 
 import argparse
+import gc
 import tempfile
 import time
 from dataclasses import replace
@@ -22,12 +24,14 @@ from record import record
 from bertsmith.commands import pretrain
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.init import initialise
+from bertsmith.objectives import OBJECTIVES
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.recipe import Recipe
 from bertsmith.runs import build
 from bertsmith.train import hardware
 from bertsmith.train.display import Display
 from bertsmith.train.evaluate import evaluate
+from bertsmith.train.forward import should_capture
 from bertsmith.train.optimizers import Optimizer
 from bertsmith.train.step_metrics import Speed
 from bertsmith.train.trainer import Trainer
@@ -38,23 +42,28 @@ def trained(recipe: Recipe) -> dict[str, float]:
     tokenizer, train, valid = build.load_data(recipe)
     device = hardware.select_device(recipe.train.device)
     shape = replace(recipe.model.settings, vocabulary=tokenizer.vocabulary)
-    objective = MaskedLM(Transformer(shape), recipe.objective.settings)
+    objective = OBJECTIVES[recipe.objective.kind](Transformer(shape), recipe.objective.settings)
+    assert isinstance(objective, MaskedLM)  # masked_lm or mixed
     initialise(objective, recipe.train.seed)
     objective = objective.to(device)
     alike = MaskedLM.Config(pairs=objective.pairs, keep_rate=0.0, random_rate=0.0)
     usual = MaskedLM(Transformer(replace(shape, layers=1)), alike)
     batches = build.validation_batches(recipe, usual, tokenizer, valid, device)
+    precision = hardware.select_precision(recipe.train.precision, device)
+    graphs = should_capture(objective, recipe.train, precision, device)
     trainer = Trainer(
         objective,
         build.feed(recipe, objective, tokenizer, train),
-        Optimizer(objective, recipe.optimizer, hidden_matrices=objective.hidden_matrices()),
+        Optimizer(objective, recipe.optimizer, hidden_matrices=objective.hidden_matrices(), capturable=graphs),
         recipe.schedule,
         replace(recipe.train, evaluations=0, checkpoints=0),
         folder=recipe.out,
-        compute_metrics=partial(evaluate, objective, batches, valid.bytes / valid.tokens),
-        precision=hardware.select_precision(recipe.train.precision, device),
+        # Of a mixed objective, only the masked part, on the same batches.
+        compute_metrics=partial(evaluate, partial(MaskedLM.forward, objective), batches, valid.bytes / valid.tokens),
+        precision=precision,
         speed=Speed(None, lambda attended: 0.0),
         display=Display(),
+        graphs=graphs,
         tensorboard=False,
     )
     began = time.monotonic()
@@ -81,6 +90,7 @@ def main() -> None:
                 shared = [f"out={folder}/run", f"data.folder={options.data}", f"train.seed={seed}", options.extent]
                 recipe = pretrain.read_recipe(options.recipe, [*shared, *options.base.split(), *variant.split()])
                 torch._dynamo.reset()
+                gc.collect()  # the captured graphs of the variant before hold memory of the device
                 figures = trained(recipe)
             rows.append({"variant": variant, "seed": seed, **figures})
             print(

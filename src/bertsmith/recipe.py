@@ -58,8 +58,11 @@ class Recipe:
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     train: TrainConfig
+    keep: Literal["best", "last"] = "last"  # the weights of the lowest validation loss, or of the last step
 
     def __post_init__(self) -> None:
+        if self.train.patience is not None and self.keep != "best":
+            raise ValueError("train.patience waits for a better validation loss. Set keep=best with it")
         if self.data.max_length > self.model.settings.max_length:
             positions = self.model.settings.max_length
             fact = f"sequences of {self.data.max_length} tokens do not fit a model of {positions} positions"

@@ -17,14 +17,15 @@ from bertsmith.data.shards.prepare import prepare as tokenise
 from bertsmith.data.shards.shards import Shards
 from bertsmith.errors import FolderError, RecipeError, RunError
 from bertsmith.inference.cloze import cloze_sentences
+from bertsmith.models.hf import folder as folders
 from bertsmith.objectives.base import Term
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.recipe import Recipe
 from bertsmith.runs import autoconfig, build, summary
 from bertsmith.runs.summary import Choices
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
+from bertsmith.train import checkpoint, log
 from bertsmith.train import evaluate as evaluation
-from bertsmith.train import log
 from bertsmith.train.clock import Clock, Extent, WallBudget
 from bertsmith.train.evaluate import Validation
 
@@ -306,3 +307,33 @@ def test_overfitting_is_part_of_the_verdict() -> None:
 def test_a_run_killed_before_its_first_checkpoint_starts_again(tmp_path: Path) -> None:
     said = make._resume_message(tmp_path, tmp_path / "recipe.toml", 60.0)
     assert said.endswith("its run has no checkpoint yet, so it starts again with the whole budget")
+
+
+def test_the_best_weights_are_kept_and_a_run_that_overfits_ends(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen = iter([5.0, 4.0, 3.0, 3.5, 3.6, 3.7, 3.8])
+    measure = Validation.__call__
+
+    def worsening(self: Validation) -> dict[str, float]:
+        return {**measure(self), "loss": next(seen)}
+
+    monkeypatch.setattr(Validation, "__call__", worsening)
+    changes = ("train.steps=30", "train.evaluations=10", "train.patience=3", "keep=best")
+    figures = pretrain.pretrain(recipe(data, tmp_path / "run", *changes))
+    assert (figures["step"], figures["loss"]) == (6, 3.0)
+    assert "the weights of step 6 are kept: their validation loss is the lowest" in capsys.readouterr().out
+    steps = [step for step, _ in losses(tmp_path / "run")]
+    assert max(steps) == 15  # three evaluations later
+    found = checkpoint.load_newest(tmp_path / "run" / "checkpoints")
+    assert found is not None
+    best = found[0].tensors["best_model"]
+    written = folders.read(tmp_path / "run" / "model").state_dict
+    assert torch.equal(written["trunk.embedding.weight"], best["trunk.embedding.weight"])
+    assert not torch.equal(best["trunk.embedding.weight"], found[0].tensors["model"]["trunk.embedding.weight"])
+
+
+def test_patience_without_keeping_the_best_is_refused(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError) as caught:
+        recipe(data, tmp_path, "train.patience=3")
+    assert str(caught.value).endswith("train.patience waits for a better validation loss. Set keep=best with it.")

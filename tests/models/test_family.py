@@ -49,8 +49,19 @@ WITHOUT_POOLER = {
 # LSTMs: embeddings, encoder, bridge, decoder, attention and output layer.
 LSTM_SMALL = 8_192 * 256 + 2 * 4 * 256 * (256 + 256 + 2) + 2 * 512 * (512 + 1)
 LSTM_LARGE = 2 * 4 * 4 * 1000 * (1000 + 1000 + 2) + 2 * 4 * 1000 * (1000 + 1)
+
+
+def smith(layers: int, width: int, inner: int) -> int:
+    return 30_522 * width + layers * (4 * width * width + 3 * width * inner + 2 * width) + width
+
+
 OURS = {
-    "smith-base": 30_522 * 768 + 12 * (4 * 768 * 768 + 3 * 768 * 2048 + 2 * 768) + 768,
+    "smith-base": smith(12, 768, 2048),
+    "smith-large": smith(24, 1024, 2752),
+    "smith-medium": smith(8, 512, 1344),
+    "smith-small": smith(4, 512, 1344),
+    "smith-mini": smith(4, 256, 704),
+    "smith-tiny": smith(2, 128, 320),
     "seq2seq": LSTM_SMALL + 4 * 512 * (256 + 512 + 2) + 256 * (512 + 1),
     "lstm-attention": LSTM_SMALL + 4 * 512 * (256 + 256 + 512 + 2) + 512 * 512 + 256 * (2 * 512 + 1),
     "seq2seq-large": 2 * 80_000 * 1000 + LSTM_LARGE + 1000 * (1000 + 1),

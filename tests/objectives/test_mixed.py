@@ -16,6 +16,7 @@ from tiny import assert_same, fail_at, prepared, recipe
 from bertsmith.commands import pretrain
 from bertsmith.data.batch import Batch, Tokens
 from bertsmith.data.packing.pack import PackedBatch, Packer
+from bertsmith.data.packing.pairs import Pairs
 from bertsmith.errors import RecipeError
 from bertsmith.inference.load import load
 from bertsmith.models.family import MODERN_BERT
@@ -38,15 +39,15 @@ SPECIAL = np.arange(VOCABULARY) < 5
 HIDE = Hide(MaskedLM.Config(pairs="none"), MaskingVocabulary.of(~SPECIAL, SPECIAL, MASK))
 
 
-def objective(shape: TransformerConfig = SHAPE, **settings: float) -> MixedLM:
+def objective(shape: TransformerConfig = SHAPE, **settings: object) -> MixedLM:
     made = MixedLM(Transformer(shape), MixedLM.Config(**settings))
     initialise(made, 0, std=0.1)
     return made.eval()
 
 
-def packed(position: int = 0, *, length: int = 64, tokens: int = 1024) -> PackedBatch:
+def packed(position: int = 0, *, length: int = 64, tokens: int = 1024, pairs: Pairs = "none") -> PackedBatch:
     how = {"start_id": START, "stop_id": STOP, "padding_id": PADDING, "seed": 1}
-    return Packer(prose(300), max_length=length, batch_tokens=tokens, pairs="none", **how)(position)
+    return Packer(prose(300), max_length=length, batch_tokens=tokens, pairs=pairs, **how)(position)
 
 
 def batch(position: int = 0, share: float = 0.5) -> Batch:
@@ -100,6 +101,28 @@ def test_each_part_is_what_its_own_objective_makes_of_it(share: float) -> None:
             )
         )
     assert len(shapes) == 1  # a compiled step knows one shape
+
+
+@pytest.mark.parametrize("pairs", ["nsp", "sop"])
+@pytest.mark.parametrize("share", [1 / 16, 0.125, 0.5])
+def test_pairs_of_the_masked_part_keep_their_labels_and_a_cut_one_has_none(share: float, pairs: Pairs) -> None:
+    settings = MixedLM.Config(pairs=pairs, causal_share=share)
+    whole, hide = packed(pairs=pairs), Hide(settings, MaskingVocabulary.of(~SPECIAL, SPECIAL, MASK))
+    size = round(share * 1024)
+    cut = size not in whole.bounds
+    assert cut
+    both = Collator(share, hide)(whole)
+    assert both.labels is not None
+    begin = int(np.searchsorted(whole.bounds, size))  # the first sequence that is whole in the masked part
+    kept = whole.labels[begin : whole.real_sequences]
+    assert both.labels[0] == -100
+    assert np.array_equal(both.labels[1 : 1 + len(kept)], kept)
+    assert (both.labels[1 + len(kept) :] == -100).all()
+    assert both.counts[pairs] == (kept != -100).sum() > 0
+    made = objective(pairs=pairs, pair_weight=0.5)
+    with torch.no_grad():
+        terms = made(both)
+    assert {name: term.weight for name, term in terms.items()} == {"masked": 1.0, pairs: 0.5, "next_token": 1.0}
 
 
 @pytest.mark.parametrize("shape", [SHAPE, replace(MODERN_BERT, **SIZES, window=4)], ids=["bert", "modernbert"])
@@ -164,7 +187,7 @@ def test_a_collator_can_be_pickled() -> None:
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ({"pairs": "nsp"}, "pairs is nsp, and a share of the text is read causally. Use none"),
+        ({"pairs": "nsp", "pair_weight": 0.0}, "pair_weight is 0.0. Give more than 0, usually 1"),
         ({"causal_share": 1.0}, "causal_share is 1.0. Give a share, above 0 and below 1"),
         ({"causal_weight": 0.0}, "causal_weight is 0.0. Give more than 0, usually 1"),
     ],
@@ -210,9 +233,11 @@ def test_a_run_learns_both_and_writes_a_bert_that_is_also_a_decoder(tmp_path: Pa
     torch.testing.assert_close(ours, logits, rtol=1e-5, atol=1e-5)
 
 
-def test_a_run_that_fails_resumes_exactly(tmp_path: Path) -> None:
+@pytest.mark.parametrize("pairs", ["none", "nsp"])
+def test_a_run_that_fails_resumes_exactly(tmp_path: Path, pairs: Pairs) -> None:
     data = prepared(tmp_path)
-    changes = ["objective.kind=mixed", "objective.pairs=none", "train.steps=20"]
+    changes = ["objective.kind=mixed", f"objective.pairs={pairs}", "train.steps=20"]
+    changes += ["objective.causal_share=0.125"]
     pretrain.pretrain(recipe(data, tmp_path / "whole", *changes))
     fail_at(13, recipe(data, tmp_path / "broken", *changes))
     pretrain.pretrain(recipe(data, tmp_path / "broken", *changes))

@@ -288,6 +288,20 @@ RESUMED = [
         f"{GUARDS}::{BEST}",
     ),
     Guard(
+        "the average is restored",
+        "train/trainer.py",
+        'saved.tensors.get("average", {})',
+        "{}",
+        "train/test_average.py::test_a_run_stopped_anywhere_resumes_exactly",
+    ),
+    Guard(
+        "the average is exported",
+        "train/trainer.py",
+        "        self.average.apply()\n",
+        "        pass\n",
+        "train/test_average.py::test_the_average_is_exported_and_the_last_figures_are_its_own",
+    ),
+    Guard(
         "other data is refused",
         "train/trainer.py",
         '        if saved.state["data_fingerprint"] != self.feed.fingerprint:',

@@ -46,7 +46,7 @@ def learner(recipe: Recipe, measure: Callable[[], dict[str, float]] = dict, *, h
         recipe.train,
         folder=recipe.out,
         compute_metrics=measure,
-        keep_best=headline,
+        keep_best="highest" if headline else None,
         precision=torch.float32,
         speed=Speed(None, lambda attended: 1.0),
         display=Display("training"),
@@ -182,7 +182,7 @@ def test_the_best_weights_before_a_stop_are_the_best_after_it(data: Path, tmp_pa
 
 
 def test_patience_is_counted_across_a_stop(data: Path, tmp_path: Path) -> None:
-    changes = ("train.steps=24", "train.checkpoints=6", "train.evaluations=6", "train.patience=3")
+    changes = ("train.steps=24", "train.checkpoints=6", "train.evaluations=6", "train.patience=3", "keep=best")
     scores = iter([0.9, 0.2, 0.2, 0.1, 0.1, 0.1])
     measure = partial(_next_score, scores)
     pulled_at(13, learner(recipe(data, tmp_path / "run", *changes), measure, headline=True))

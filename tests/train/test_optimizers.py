@@ -15,7 +15,17 @@ LAMB = OptimizerConfig(kind="lamb", learning_rate=0.01, weight_decay=0.1)
 BOTH = OptimizerConfig(
     kind="lamb", learning_rate=0.01, weight_decay=0.1, hidden_optimizer="muon", muon_learning_rate=0.05
 )
-ALL = pytest.mark.parametrize("settings", [CONFIG, MUON, LAMB, BOTH], ids=["adamw", "muon", "lamb", "lamb-muon"])
+NORMUON = OptimizerConfig(
+    learning_rate=0.01,
+    weight_decay=0.1,
+    hidden_optimizer="muon",
+    muon_learning_rate=0.05,
+    newton_schulz="polar_express",
+    normuon_beta=0.9,
+)
+ALL = pytest.mark.parametrize(
+    "settings", [CONFIG, MUON, NORMUON, LAMB, BOTH], ids=["adamw", "muon", "normuon", "lamb", "lamb-muon"]
+)
 HIDDEN = {"0.weight": 2, "3.weight": 1}  # of shapes 8 x 4 and 3 x 8
 
 
@@ -188,8 +198,8 @@ def test_a_capturable_optimizer_keeps_learning_rates_in_tensors_and_steps_the_sa
 
 @pytest.mark.parametrize(
     ("settings", "tensors"),
-    [(CONFIG, 6 * 3), (MUON, 4 * 3 + 2), (LAMB, 6 * 3), (BOTH, 4 * 3 + 2)],
-    ids=["adamw", "muon", "lamb", "lamb-muon"],
+    [(CONFIG, 6 * 3), (MUON, 4 * 3 + 2), (NORMUON, 4 * 3 + 4), (LAMB, 6 * 3), (BOTH, 4 * 3 + 2)],
+    ids=["adamw", "muon", "normuon", "lamb", "lamb-muon"],
 )
 def test_a_capturable_optimizer_has_its_state_before_the_first_step(settings: OptimizerConfig, tensors: int) -> None:
     module = network()
@@ -348,6 +358,7 @@ def test_a_parameter_that_is_no_stack_of_matrices_is_refused(hidden: dict[str, i
         ),
         ({"momentum": 1.0}, "momentum is 1.0. Give a share, at least 0 and below 1."),
         ({"momentum": -0.1}, "momentum is -0.1. Give a share, at least 0 and below 1."),
+        ({"normuon_beta": 1.0}, "normuon_beta is 1.0. Give a share, at least 0 and below 1."),
     ],
 )
 def test_settings_that_cannot_be_are_refused_in_one_line(values: dict[str, object], message: str) -> None:

@@ -37,6 +37,10 @@ def make(
     read_as: ReadAs = "auto",
     lowercase: AutoLowercase = None,
     strip_accents: StripAccents = None,
+    like: Annotated[
+        Literal["smith", "bert", "roberta", "albert", "electra", "modernbert", "gpt", "gpt2", "t5"] | None,
+        typer.Option(help="The model that is made: ours, smith, or another as in its paper."),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Random seed; 0 by default.")] = None,
     clean: Clean = False,
     decontaminate: Decontaminate = None,
@@ -63,7 +67,7 @@ def make(
     tokenizer: dict[str, Any] = {"lowercase": lowercase, "strip_accents": strip_accents}
     reading: dict[str, Any] = {"field": field, "on_bad_line": on_bad_line, "layout": layout, "plain": read_as == "text"}
     cleaning: dict[str, Any] = {"clean": clean, "decontaminate": decontaminate or []}
-    continued: dict[str, Any] = {"start": start, "general_text": general_text}
+    continued: dict[str, Any] = {"start": start, "general_text": general_text, "like": like}
     command.make(texts, out, budget=budget, seed=seed, began=began, **continued, **tokenizer, **cleaning, **reading)
 
 

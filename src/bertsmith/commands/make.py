@@ -14,7 +14,7 @@ from bertsmith.commands.continuation import ContinuedRun
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.errors import RecipeError, RunError
 from bertsmith.recipe import Recipe, begun, settle
-from bertsmith.runs import autoconfig, summary
+from bertsmith.runs import autoconfig, candidates, summary
 from bertsmith.runs.continuation import Continuation
 from bertsmith.runs.summary import Choices
 from bertsmith.text import language
@@ -46,6 +46,7 @@ def make(
     seed: int | None = None,
     lowercase: bool | None = None,
     strip_accents: bool | None = None,
+    like: str | None = None,
     start: str | Path | None = None,
     general_text: str | Path | None = None,
     began: float | None = None,
@@ -57,13 +58,16 @@ def make(
     """From text to a pretrained model folder: tokenizer, shards, a recipe that fits, and pretraining.
 
     The budget is the wall-clock time of everything, counted from `began` (by time.monotonic()); `reserve` seconds of it
-    are left to the caller. Lowercasing and accents follow the language unless they are given. Without a seed, a new run
-    takes 0 and an interrupted run its own; another seed than the run's is refused. `start`: a model folder that is
-    continued; `general_text`: text on which is measured what it forgets.
+    are left to the caller. Lowercasing and accents follow the language unless they are given. `like` is the member that
+    is made, smith by default. Without a seed, a new run takes 0 and an interrupted run its own; another seed or member
+    than the run's is refused. `start`: a model folder that is continued; `general_text`: text on which is measured what
+    it forgets.
     """
     began, path = time.monotonic() if began is None else began, out / "recipe.toml"
-    seconds = autoconfig.budget_seconds(budget)
+    seconds, member = autoconfig.budget_seconds(budget), candidates.find_like(like or candidates.SMITH)
     cleaning.check_decontaminate(clean, decontaminate)
+    if start is not None and like is not None:
+        raise RecipeError("--like", "a model that is continued stays what it is", "Leave out --like, or --from")
     continued = continuation.continued_run(start, out, seconds, general_text)
     with Lock(out):
         if continued is not None:
@@ -72,19 +76,17 @@ def make(
             texts, reading = cleaning.clean_into(
                 texts, out, reading, decontaminate=decontaminate, seconds=CLEAN_SHARE * seconds
             )
-        requested = TokenizerConfig(lowercase=lowercase, strip_accents=strip_accents)
+        requested = TokenizerConfig(kind=member.tokenizer, lowercase=lowercase, strip_accents=strip_accents)
         if continued is None:
             choices = _prepare(texts, out, seconds, requested, reading)
         else:
             choices = continued.prepare(Corpus(texts, **reading), requested)
             seconds, reserve = continued.max_budget(), reserve + continued.measure_seconds()
         if path.exists() and begun(out):
-            if seed is not None and seed != (before := pretrain.read_recipe(path, []).train.seed):
-                fact = f"its run was begun with --seed {before}, and not {seed}"
-                raise RecipeError(out, fact, "Leave the option out to resume it, or choose another folder")
+            _check_resumed(pretrain.read_recipe(path, []), seed, like)
             CONSOLE.print(_resume_message(out, path, seconds))
         else:
-            recipe, reasons = _choose_recipe(out, seconds, began, seed or 0, continued)
+            recipe, reasons = _choose_recipe(out, seconds, began, seed or 0, like or candidates.SMITH, continued)
             summary.save_choices(out, replace(choices, recipe=reasons))
             seconds = seconds if continued is None else continued.max_budget()
             settle(recipe, pretrain.MAY_CHANGE)
@@ -94,6 +96,18 @@ def make(
     if continued is None:
         return pretrain.pretrain(recipe, wall)
     return pretrain.pretrain(recipe, wall, continued.finish) | continued.figures
+
+
+def _check_resumed(recipe: Recipe, seed: int | None, like: str | None) -> None:
+    """Refuse another seed or member than those of the run in the folder."""
+    asked = []
+    if seed is not None and seed != recipe.train.seed:
+        asked.append((f"--seed {recipe.train.seed}", str(seed)))
+    if like is not None and like != (made := candidates.like_of(recipe.model.kind)):
+        asked.append((f"--like {made}", like))
+    for before, now in asked:
+        fact = f"its run was begun with {before}, and not {now}"
+        raise RecipeError(recipe.out, fact, "Leave the option out to resume it, or choose another folder")
 
 
 def _resume_message(out: Path, path: Path, budget: float) -> str:
@@ -164,21 +178,21 @@ def _check_tokenizer(out: Path, tokenizer: Tokenizer, requested: TokenizerConfig
 
 
 def _choose_recipe(
-    out: Path, budget: float, began: float, seed: int, continued: ContinuedRun | None = None
+    out: Path, budget: float, began: float, seed: int, like: str, continued: ContinuedRun | None = None
 ) -> tuple[Recipe, list[str]]:
     """The recipe for the prepared text, this machine and the rest of the budget; and the reasons."""
     device = hardware.select_device("auto")
-    gpu, flops = device.type == "cuda", hardware.training_flops(device)
     import_module("torch._dynamo")  # every optimizer imports it, which takes seconds on a busy machine
-    left = budget - (time.monotonic() - began) - autoconfig.reserve_seconds(budget, gpu=gpu)
+    left = budget - (time.monotonic() - began) - autoconfig.reserve_seconds(budget, gpu=device.type == "cuda")
     if left < MIN_TRAINING_SHARE * budget:
         rest = format_duration(max(left, 0))
         fact = f"of {format_duration(budget)}, reading and preparing the text left {rest} for training"
         raise RunError(out, fact, "Give it a longer --budget; the prepared text is kept")
     choice: autoconfig.RecipeChoice | Continuation
     if continued is None:
-        choice = autoconfig.choose_recipe(out / "data", out, budget=left, flops=flops, gpu=gpu, seed=seed)
+        choice = autoconfig.choose_recipe(out / "data", out, budget=left, device=device, seed=seed, like=like)
     else:
+        flops, gpu = hardware.training_flops(device), device.type == "cuda"
         choice = continued.choose_recipe(left, flops, gpu=gpu, seed=seed)
     for reason in choice.reasons:
         CONSOLE.print(f"why: {reason}")

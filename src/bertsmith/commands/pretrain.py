@@ -100,6 +100,7 @@ def pretrain(
                 recipe.train,
                 folder=recipe.out,
                 compute_metrics=validation,
+                keep_best="lowest" if recipe.keep == "best" else None,
                 precision=precision,
                 speed=_speed(objective, device),
                 display=display,
@@ -109,6 +110,11 @@ def pretrain(
             if trainer.forward.compiles and device.type == "cuda" and (reason := kernels_unavailable(device)):
                 display.say(f"attention by torch's own kernels, not ours: {reason}")
             figures = trainer.fit()
+            if recipe.keep == "best":
+                trainer.load_best()
+                figures = trainer.metrics
+                if figures["step"] < trainer.step:
+                    display.say(f"the weights of step {figures['step']} are kept: their validation loss is the lowest")
         run = summary.summarise(recipe, model, trainer, train, valid, validation.batches, counts, examples)
         run = run if finish is None else finish(run, model)
         for name, part in objective.exports.items():
@@ -166,7 +172,7 @@ def export(recipe: Recipe, saved: Checkpoint, path: Path) -> None:
     """Write the model folders of a checkpoint."""
     tokenizer, train, valid = build.load_data(recipe)
     objective = build.objective(recipe, tokenizer)
-    objective.load_state_dict(saved.tensors["model"])
+    objective.load_state_dict(saved.tensors["model"] | saved.tensors.get("average", {}))
     run = summary.summarise_checkpoint(recipe, saved, train, valid, tokenizer)
     for name, part in objective.exports.items():
         _export(path / name, part, tokenizer, run)

@@ -193,11 +193,16 @@ MODERN_BERT = replace(
 )
 MODERN_BERT_LARGE = replace(MODERN_BERT, width=1024, layers=28, heads=16, feed_forward=2624)
 
-# Ours, for pretraining of a few minutes: ModernBERT's design at BERT-base's size. A narrower feed-forward network makes
-# up for GeGLU's third matrix.
+# Ours, for pretraining of minutes: ModernBERT's design at BERT's sizes, without a sliding window. A feed-forward
+# network of 8/3 of the width, to a multiple of 64, makes up for GeGLU's third matrix.
 SMITH = replace(
     MODERN_BERT, vocabulary=30_522, layers=12, feed_forward=2048, max_length=512, rotary_base=10_000.0, window=0
 )
+SMITH_LARGE = replace(SMITH, width=1024, layers=24, heads=16, feed_forward=2752)
+SMITH_MEDIUM = replace(SMITH, width=512, layers=8, heads=8, feed_forward=1344)
+SMITH_SMALL = replace(SMITH_MEDIUM, layers=4)
+SMITH_MINI = replace(SMITH_SMALL, width=256, heads=4, feed_forward=704)
+SMITH_TINY = replace(SMITH_MINI, width=128, layers=2, heads=2, feed_forward=320)
 
 FAMILY: dict[str, NetworkConfig] = {
     "rnn-small": RNN_SMALL,
@@ -249,6 +254,11 @@ FAMILY: dict[str, NetworkConfig] = {
     "modernbert-base": MODERN_BERT,
     "modernbert-large": MODERN_BERT_LARGE,
     "smith-base": SMITH,
+    "smith-large": SMITH_LARGE,
+    "smith-medium": SMITH_MEDIUM,
+    "smith-small": SMITH_SMALL,
+    "smith-mini": SMITH_MINI,
+    "smith-tiny": SMITH_TINY,
 }
 
 

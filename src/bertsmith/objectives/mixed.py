@@ -18,18 +18,18 @@ class MixedLM(MaskedLM):
     """Next-token prediction with causal attention on a share of every batch, masked language modelling on the rest.
 
     Dong et al. 2019; Charpentier and Samuel 2024. One network and one head learn both, so that no weight is added. The
-    exported model is a BERT, which transformers also opens as a decoder (`BertLMHeadModel`).
+    exported model is a BERT, which transformers also opens as a decoder (`BertLMHeadModel`). Only the masked part has a
+    loss on pairs of texts.
     """
 
     @dataclass(frozen=True, kw_only=True)
     class Config(MaskedLM.Config):
-        pairs: Pairs = "none"  # no loss on pairs of texts is possible here
+        pairs: Pairs = "none"  # loss on pairs of texts in the masked part: next sentence (nsp), sentence order (sop)
         causal_share: float = 0.5  # share of the tokens that are read with causal attention
         causal_weight: float = 1.0  # weight of next-token prediction; masked language modelling has 1
 
         def __post_init__(self) -> None:
-            if self.pairs != "none":
-                raise ValueError(f"pairs is {self.pairs}, and a share of the text is read causally. Use none")
+            super().__post_init__()
             if not 0 < self.causal_share < 1:
                 raise ValueError(f"causal_share is {self.causal_share}. Give a share, above 0 and below 1")
             if not 0 < self.causal_weight < np.inf:
@@ -73,7 +73,10 @@ class Collator:
 
 
 def split(packed: PackedBatch, size: int) -> tuple[PackedBatch, PackedBatch]:
-    """The first `size` tokens, and the rest. A sequence that is cut continues in the second part as a separate one."""
+    """The first `size` tokens, and the rest. A sequence that is cut continues in the second part as a separate one.
+
+    It has lost its beginning there, and therefore its label.
+    """
     return _slice(packed, 0, size), _slice(packed, size, len(packed.ids))
 
 
@@ -86,13 +89,16 @@ def _slice(packed: PackedBatch, begin: int, end: int) -> PackedBatch:
     cuts[: last - first + 1] = np.clip(bounds[first : last + 1], begin, end) - begin
     empty = np.zeros(count - (last - first), np.int64)
     real = min(max(packed.real_tokens - begin, 0), end - begin)
+    labels = np.concatenate((packed.labels[first:last], empty - 100))
+    if bounds[first] < begin:
+        labels[0] = -100
     return replace(
         packed,
         ids=packed.ids[begin:end],
         positions=packed.positions[begin:end],
         segments=packed.segments[begin:end],
         corpus_positions=packed.corpus_positions[begin:end],
-        labels=np.concatenate((packed.labels[first:last], empty - 100)),
+        labels=labels,
         epochs=np.concatenate((packed.epochs[first:last], empty)),
         bounds=cuts,
         real_tokens=real,

@@ -2,6 +2,8 @@
 
 build              tokenizer, network with heads and feed of a pretraining run
 autoconfig         the recipe that `make` chooses for a text, a machine and a time budget, with reasons
+candidates         the recipes among which it chooses: every size of smith, or of the member asked for
+pace               tokens per second of a recipe on this machine, measured by a few updates
 warm_start         continued pretraining: initialising a run from a model folder
 summary            the metrics, examples and verdict of a pretraining run, for terminal, report and model card
 task_recipe        the recipe of a fine-tuning run; settings that are not given are guessed from the data

@@ -1,47 +1,23 @@
 """Automatic configuration for `make`: vocabulary, model size and hyperparameters for a text, a machine and a budget."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from bertsmith.config import Component
+import torch
+
 from bertsmith.data.shards.shards import Shards
 from bertsmith.errors import RecipeError
-from bertsmith.models.family import FAMILY
 from bertsmith.models.networks import NetworkConfig
 from bertsmith.models.transformer_config import TransformerConfig
-from bertsmith.objectives.masked import MaskedLM
-from bertsmith.recipe import DataConfig, Recipe
+from bertsmith.recipe import Recipe
+from bertsmith.runs import candidates
+from bertsmith.runs.pace import measure_pace
+from bertsmith.train import hardware
 from bertsmith.train.clock import format_duration, parse_duration
-from bertsmith.train.evaluate import SINGLE_EVALUATION_SHARE
-from bertsmith.train.optimizers import OptimizerConfig
-from bertsmith.train.schedules import ScheduleConfig
-from bertsmith.train.train_config import TrainConfig
 
-# Short runs take short sequences: a network that has to learn 128 position embeddings still predicts by word frequency
-# when one with 32 positions has long learnt to attend to the neighbours. Seen in docs/diary.md, 2026-11-15.
-LENGTHS = {32: 0.0, 64: 2e7, 128: 1e8}  # sequence length -> tokens seen from which it pays
 SMALL_TEXT, MIDDLE_TEXT = 1_500_000, 10_000_000  # words
-
-
-@dataclass(frozen=True)
-class Size:
-    """The training length from which a model size pays, its learning rate and the optimizer of its matrices."""
-
-    min_tokens: float  # seen in training, from which it beats the next smaller size
-    learning_rate: float
-    hidden_optimizer: Literal["adamw", "muon"] = "adamw"
-
-
-SIZES = {
-    "bert-tiny": Size(0, 5e-3, "muon"),  # AdamW learns half as much in five minutes: docs/diary.md, 2026-11-16
-    "bert-mini": Size(1e7, 1e-3),
-    "bert-small": Size(4e7, 7e-4),
-    "bert-medium": Size(1e8, 5e-4),
-    "bert-base": Size(2.5e8, 4e-4),
-    "bert-large": Size(5e9, 2e-4),
-}
 
 
 @dataclass(frozen=True)
@@ -78,56 +54,74 @@ def validation_share(words: float) -> float:
     return 0.05 if words < SMALL_TEXT else 0.01
 
 
-def choose_recipe(data: Path, out: Path, *, budget: float, flops: float, gpu: bool, seed: int = 0) -> RecipeChoice:
-    """A recipe for a prepared text, a machine with `flops` FLOP/s in training, and a budget in seconds."""
-    shards = Shards(data / "train")
-    expected = {name: budget * flops / _flops_per_token(name, shards.vocabulary) for name in SIZES}
-    name = [size for size in SIZES if expected[size] >= SIZES[size].min_tokens][-1]
-    seen, epochs = expected[name], expected[name] / shards.tokens
-    length = [length for length, min_tokens in LENGTHS.items() if seen >= min_tokens][-1]
-    pairs = shards.documents >= 2 and shards.sentences >= 2 * shards.documents
-    dropout = 0.1 if epochs > 30 else 0.0
-    shape, tokens = FAMILY[name], 65_536 if gpu else 2_048
-    assert isinstance(shape, TransformerConfig)
-    settings = replace(shape, vocabulary=shards.vocabulary, dropout=dropout, attention_dropout=0.0)
-    recipe = Recipe(
-        out=out,
-        model=Component(name, settings),
-        objective=Component("masked_lm", MaskedLM.Config(pairs="nsp" if pairs else "none")),
-        data=DataConfig(
-            folder=data, max_length=length, batch_tokens=tokens, validation_tokens=_validation_tokens(seen, tokens)
-        ),
-        optimizer=OptimizerConfig(
-            learning_rate=SIZES[name].learning_rate, betas=(0.9, 0.98), hidden_optimizer=SIZES[name].hidden_optimizer
-        ),
-        schedule=ScheduleConfig(warmup=0.06),
-        train=TrainConfig(budget=f"{budget:.0f}s", seed=seed),
-    )
-    return RecipeChoice(recipe, _reasons(recipe, budget, seen, epochs))
+def choose_recipe(
+    data: Path, out: Path, *, budget: float, device: torch.device, seed: int = 0, like: str = candidates.SMITH
+) -> RecipeChoice:
+    """A recipe for a prepared text, this machine, and a budget in seconds."""
+    shards, gpu = Shards(data / "train"), device.type == "cuda"
+
+    def recipe(size: str, tokens_seen: float) -> Recipe:
+        return candidates.build(size, data, out, budget=budget, tokens_seen=tokens_seen, gpu=gpu, seed=seed, like=like)
+
+    flops = {size: candidates.flops_per_token(like, size, shards.vocabulary) for size in candidates.SIZES}
+    if gpu:  # where a pace could be measured only after compilation, it is estimated
+        paces = {size: hardware.training_flops(device) / flops[size] for size in flops}
+        size = largest_size({size: budget * paces[size] for size in paces}, shards.tokens)
+    else:
+        size, paces = measured_size(
+            flops, budget, shards.tokens, lambda size: measure_pace(recipe(size, budget), device)
+        )
+    seen = budget * paces[size]
+    return RecipeChoice(recipe(size, seen), _reasons(recipe(size, seen), budget, seen, seen / shards.tokens))
 
 
-def _validation_tokens(tokens_seen: float, batch_tokens: int) -> int:
-    """The number of validation tokens; one costs a third of a training token (forward pass only)."""
-    return int(min(max(3 * SINGLE_EVALUATION_SHARE * tokens_seen, 8 * batch_tokens), 1_000_000))
+def largest_size(expected: Mapping[str, float], text_tokens: float) -> str:
+    """The largest size that pays for the tokens that each is expected to see, and for a text of this size."""
+    sizes = candidates.SIZES.items()
+    return [size for size, one in sizes if expected[size] >= one.min_tokens and text_tokens >= one.min_text][-1]
+
+
+def measured_size(
+    flops: Mapping[str, float], budget: float, text_tokens: float, measure: Callable[[str], float]
+) -> tuple[str, dict[str, float]]:
+    """The largest size that pays, and the tokens per second of all: measured where it matters, else by FLOPs."""
+    size, measured = next(iter(flops)), dict[str, float]()
+    while size not in measured:
+        measured[size] = measure(size)
+        paces: dict[str, float] = {}
+        for other in flops:
+            nearest = min(measured, key=lambda known: abs(math.log(flops[known] / flops[other])))
+            paces[other] = measured[nearest] * flops[nearest] / flops[other]
+        size = largest_size({other: budget * paces[other] for other in paces}, text_tokens)
+    return size, paces
 
 
 def _reasons(recipe: Recipe, budget: float, tokens_seen: float, epochs: float) -> list[str]:
     times = f"{epochs:.1f} times" if epochs < 10 else f"{epochs:.0f} times"
-    dropout, length = recipe.model.settings.dropout, recipe.data.max_length
-    overfitting = "the text is seen often" if dropout else "the text is seen too rarely to overfit"
-    short = "in a short run fewer positions are learnt sooner"
-    sequences = "long enough for a paragraph" if length == max(LENGTHS) else short
-    muon = "; matrices are updated by Muon" if recipe.optimizer.hidden_optimizer == "muon" else ""
-    alone = "masked language modelling alone: the text has no documents to draw sentence pairs from"
-    both = "masked language modelling and next-sentence prediction, as in BERT"
+    shape, length, optimizer = recipe.model.settings, recipe.data.max_length, recipe.optimizer
+    size = f"{shape.layers} layers of width {shape.width}"
     seen = f"in {format_duration(budget)} it sees {tokens_seen / 1e6:,.1f} M tokens on this machine"
+    overfitting = "the text is seen often" if shape.dropout else "the text is seen too rarely to overfit"
+    short = "positions are learnt, and in a short run fewer are learnt sooner"
+    muon = f", matrices {optimizer.muon_learning_rate:g} by Muon" if optimizer.hidden_optimizer == "muon" else ""
     return [
-        f"{recipe.model.kind}: {seen}, your text {times}",
-        f"dropout {dropout}: {overfitting}",
-        alone if recipe.objective.settings.pairs == "none" else both,
-        f"sequences of {length} tokens: {sequences}",
-        f"learning rate {recipe.optimizer.learning_rate:g} at its peak, falling to zero at the end{muon}",
+        f"{recipe.model.kind}, {size}: {seen}, your text {times}",
+        f"dropout {shape.dropout}: {overfitting}",
+        *_pairs_reason(recipe),
+        f"sequences of {length} tokens: {'long enough for a paragraph' if length >= candidates.MAX_LENGTH else short}",
+        f"learning rate {optimizer.learning_rate:g}{muon}, falling to zero at the end",
     ]
+
+
+def _pairs_reason(recipe: Recipe) -> list[str]:
+    if recipe.objective.kind != "masked_lm":
+        return []
+    names = {"nsp": "next-sentence prediction", "sop": "sentence-order prediction"}
+    if recipe.objective.settings.pairs in names:
+        return [
+            f"masked language modelling with {names[recipe.objective.settings.pairs]}: its sentences belong together"
+        ]
+    return ["masked language modelling alone: the text has no sentences that belong together, to draw pairs from"]
 
 
 def reserve_seconds(budget: float, *, gpu: bool) -> float:
@@ -166,8 +160,3 @@ def duration(recipe: Recipe, speed: float, shards: Shards | None) -> str:
 def _inner_width(shape: NetworkConfig) -> int:
     """The inner width of a layer: of the feed-forward network, or of the four gates of a recurrent cell."""
     return shape.feed_forward if isinstance(shape, TransformerConfig) else 4 * shape.width
-
-
-def _flops_per_token(name: str, vocabulary: int) -> float:
-    settings = replace(FAMILY[name], vocabulary=vocabulary)
-    return settings.flops(max(LENGTHS), MaskedLM.Config().mask_rate)

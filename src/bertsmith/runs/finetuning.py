@@ -143,7 +143,7 @@ def run_seed(
             folder=recipe.out,
             compute_metrics=evaluator,
             metric_name=evaluator.metric_name,
-            keep_best=True,
+            keep_best="highest",
             evaluate_untrained=recipe.network
             is None,  # an untrained decoder would only generate up to the maximum length
             precision=hardware.select_precision(recipe.train.precision, device),

@@ -3,35 +3,42 @@
 Jordan et al. 2024 (Nesterov momentum, a quintic Newton-Schulz iteration); Liu et al. 2025, "Muon is Scalable for LLM
 Training" (with weight decay). Matrices of one shape are stacked and orthogonalised together, in a few batched products
 on which the host never waits.
+
+NorMuon (Li et al. 2025) also divides each row by the root of a running mean of its squares.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+
+from bertsmith.train.polar_express import Quintic
 
 # One iteration maps every singular value s to 3.4445 s - 4.7750 s^3 + 2.0315 s^5. Jordan et al. chose the steepest
 # slope at zero for which values still end near one: five iterations map a value of at least 1/500 of the norm to
 # between 0.68 and 1.21, and multiply smaller ones by up to 485. More iterations would not bring them nearer to one.
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 NEWTON_SCHULZ_STEPS = 5
+JORDAN: tuple[Quintic, ...] = (COEFFICIENTS,) * NEWTON_SCHULZ_STEPS
 EPSILON = 1e-7  # a matrix with a smaller norm is not scaled up
+SMALLEST_SECOND_MOMENT = 1e-10  # of NorMuon: rows without an update are not scaled up
 
 
-def orthogonalise(matrices: Float[Tensor, "n rows columns"]) -> Float[Tensor, "n rows columns"]:
+def orthogonalise(
+    matrices: Float[Tensor, "n rows columns"], iterations: Sequence[Quintic] = JORDAN
+) -> Float[Tensor, "n rows columns"]:
     """Each matrix with the same singular vectors and singular values near one; zero stays zero.
 
     In bfloat16 on a GPU, where that is far cheaper and the values need not be exact; elsewhere in the given precision.
     """
-    first, third, fifth = COEFFICIENTS
     tall = matrices.shape[1] > matrices.shape[2]
     wide = matrices.mT if tall else matrices  # so that wide @ wide.T is the smaller product
     # The Frobenius norm is an upper bound of the singular values.
     wide = wide / torch.linalg.vector_norm(wide, dim=(1, 2), keepdim=True).clamp(min=EPSILON)
     if wide.is_cuda:
         wide = wide.bfloat16()
-    for _ in range(NEWTON_SCHULZ_STEPS):
+    for first, third, fifth in iterations:
         square = torch.bmm(wide, wide.mT)
         change = torch.baddbmm(square, square, square, beta=third, alpha=fifth)
         wide = torch.baddbmm(wide, change, wide, beta=first)
@@ -41,6 +48,31 @@ def orthogonalise(matrices: Float[Tensor, "n rows columns"]) -> Float[Tensor, "n
 def update_scale(rows: int, columns: int) -> float:
     """The factor of a matrix's learning rate: above 1 if it is taller than wide, so that outputs change alike."""
     return float(max(1.0, rows / columns) ** 0.5)
+
+
+def normalised_dimension(rows: int, columns: int) -> int:
+    """The dimension that NorMuon averages over: rows are normalised in a tall matrix, and columns in a wide one.
+
+    The vectors of the shorter side are orthonormal already, by the orthogonalisation.
+    """
+    return 2 if rows >= columns else 1
+
+
+def normalise(
+    update: Float[Tensor, "n rows columns"],
+    second_moment: Float[Tensor, "n _ _"],
+    weight: Float[Tensor, ""],
+    dimension: int,
+) -> None:
+    """Divide each row (or column) by the root of the running mean of its squares, in place; the norm stays the same.
+
+    `weight` is that of the newest square in the running mean. NorMuon, Li et al. 2025, algorithm 1.
+    """
+    square = update.square().mean(dimension, keepdim=True)
+    second_moment.lerp_(square, weight)
+    inverse = second_moment.clamp(min=SMALLEST_SECOND_MOMENT).rsqrt()
+    before, after = square.sum((1, 2), keepdim=True), (square * inverse.square()).sum((1, 2), keepdim=True)
+    update.mul_(inverse * (before / after.clamp(min=SMALLEST_SECOND_MOMENT)).sqrt())
 
 
 @torch.no_grad()
@@ -53,10 +85,14 @@ def step(
     *,
     momentum: float,
     weight_decay: float,
+    iterations: Sequence[Quintic] = JORDAN,
+    second_moments: Sequence[Float[Tensor, "_ _ _"]] = (),
+    beta: float = 0.0,
 ) -> None:
     """Update weights and momenta in place, unless the gradient is not finite: then every bit stays as it is.
 
     Learning rate and flag are read on the device. One buffer holds the gradients, then the direction, then the update.
+    `second_moments`, whose decay is `beta`, are NorMuon's.
     """
     counts = [len(weight) for weight in weights]
     _, rows, columns = weights[0].shape
@@ -68,7 +104,11 @@ def step(
     # Nesterov: the momentum as it would be after this gradient again.
     stack.mul_(1 - momentum)
     torch._foreach_add_(pieces, list(momenta), alpha=momentum)
-    stack.copy_(orthogonalise(stack))
+    stack.copy_(orthogonalise(stack, iterations))
+    if second_moments:
+        running = torch.cat(list(second_moments))
+        normalise(stack, running, good * (1 - beta), normalised_dimension(rows, columns))
+        torch._foreach_copy_(list(second_moments), list(torch.split(running, counts)))
     stack.mul_(good * learning_rate * -update_scale(rows, columns))
     torch._foreach_mul_(list(weights), 1 - good * learning_rate * weight_decay)
     torch._foreach_add_(list(weights), pieces)
@@ -79,6 +119,7 @@ class Muon:
 
     `matrix_counts` is the number of matrices stacked by rows in each parameter; each is orthogonalised separately.
     `learning_rate_scales` multiply the learning rate. Matrices of the same shape and scale are updated together.
+    `beta` is the decay of NorMuon's second moments; 0: there are none.
     Learning rates and momenta are on the device from the start, so that a CUDA graph can capture `step`.
     """
 
@@ -91,14 +132,21 @@ class Muon:
         learning_rate: float,
         momentum: float,
         weight_decay: float,
+        iterations: Sequence[Quintic] = JORDAN,
+        beta: float = 0.0,
     ) -> None:
         self.parameters, self._matrix_counts = dict(parameters), dict(matrix_counts)
         self._learning_rate, self._momentum, self._weight_decay = learning_rate, momentum, weight_decay
+        self._iterations, self._beta = iterations, beta
         self.momenta = {name: torch.zeros_like(parameter) for name, parameter in parameters.items()}
+        self.second_moments: dict[str, Tensor] = {}
         together: dict[tuple[float, torch.Size], list[str]] = {}
         for name, parameter in parameters.items():
-            shape = self._matrices(name, parameter.detach()).shape[1:]
+            matrices = self._matrices(name, parameter.detach())
+            shape = matrices.shape[1:]
             together.setdefault((learning_rate_scales.get(name, 1.0), shape), []).append(name)
+            if beta:
+                self.second_moments[name] = torch.zeros_like(matrices.mean(normalised_dimension(*shape), keepdim=True))
         self._stacks = list(together.values())
         device = next(iter(parameters.values())).device
         self._scales = torch.tensor([scale for scale, _ in together], dtype=torch.float32, device=device)
@@ -121,7 +169,17 @@ class Muon:
                     found_inf,
                     momentum=self._momentum,
                     weight_decay=self._weight_decay,
+                    iterations=self._iterations,
+                    second_moments=[self.second_moments[name] for name in gradients] if self._beta else (),
+                    beta=self._beta,
                 )
+
+    def state(self) -> Iterator[tuple[str, str, Tensor]]:
+        """Each tensor of the state, after the names of its parameter and of the part that it is."""
+        for name, momentum in self.momenta.items():
+            yield name, "momentum", momentum
+        for name, second_moment in self.second_moments.items():
+            yield name, "second_moment", second_moment
 
     def _matrices(self, name: str, tensor: Float[Tensor, "all columns"]) -> Float[Tensor, "parts rows columns"]:
         return torch.unflatten(tensor, 0, (self._matrix_counts[name], -1))

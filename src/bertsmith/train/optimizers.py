@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from bertsmith.errors import RecipeError
 from bertsmith.train.lamb import Lamb, initial_state
-from bertsmith.train.muon import Muon
+from bertsmith.train.muon import JORDAN, NEWTON_SCHULZ_STEPS, Muon
+from bertsmith.train.polar_express import polar_express
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +41,10 @@ class OptimizerConfig:
     hidden_optimizer: Literal["adamw", "muon"] = "adamw"  # muon: for the matrices in the layers, `kind` for the rest
     muon_learning_rate: float = 0.02  # the peak learning rate of Muon
     momentum: float = 0.95  # momentum of Muon
+    # Muon's orthogonalisation: Newton-Schulz iterations with the coefficients of Jordan et al., or with those of Polar
+    # Express (Amsel et al. 2025), which are nearer to orthogonal after as many
+    newton_schulz: Literal["jordan", "polar_express"] = "jordan"
+    normuon_beta: float = 0.0  # NorMuon: decay of the second moment of a matrix's rows, as in 0.95; 0: plain Muon
 
     def __post_init__(self) -> None:
         if not 0 < self.muon_learning_rate < math.inf:
@@ -47,6 +52,8 @@ class OptimizerConfig:
             raise ValueError(f"muon_learning_rate is {self.muon_learning_rate}. {remedy}")
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum is {self.momentum}. Give a share, at least 0 and below 1")
+        if not 0 <= self.normuon_beta < 1:
+            raise ValueError(f"normuon_beta is {self.normuon_beta}. Give a share, at least 0 and below 1")
 
 
 class Optimizer:
@@ -131,8 +138,8 @@ class Optimizer:
         return {f"{part}.{name}": tensor for name, part, tensor in self._named_state()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        for name, momentum in self._momenta().items():
-            momentum.copy_(state[f"momentum.{name}"])
+        for name, part, tensor in self.muon.state() if self.muon is not None else ():
+            tensor.copy_(state[f"{part}.{name}"])
         for name, parameter in self._base_parameters.items():
             own = {part: state[f"{part}.{name}"] for part in ("step", "exp_avg", "exp_avg_sq")}
             self.base.state[parameter] = {part: tensor.to(parameter.device, copy=True) for part, tensor in own.items()}
@@ -197,14 +204,13 @@ class Optimizer:
             learning_rate=config.muon_learning_rate,
             momentum=config.momentum,
             weight_decay=config.weight_decay,
+            iterations=JORDAN if config.newton_schulz == "jordan" else polar_express(NEWTON_SCHULZ_STEPS),
+            beta=config.normuon_beta,
         )
-
-    def _momenta(self) -> dict[str, Tensor]:
-        return {} if self.muon is None else self.muon.momenta
 
     def _named_state(self) -> Iterator[tuple[str, str, Tensor]]:
         for name, parameter in self._base_parameters.items():
             for part, tensor in self.base.state[parameter].items():
                 yield name, part, tensor
-        for name, momentum in self._momenta().items():
-            yield name, "momentum", momentum
+        if self.muon is not None:
+            yield from self.muon.state()

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from bertsmith.train.clock import Clock
+from bertsmith.train.display import Progress
 from bertsmith.train.log import Log
 
 MAX_PENDING = 100  # steps whose metrics may wait on the device
@@ -32,6 +33,18 @@ class StepReading:
     tokens_per_second: float
     mfu: float | None
     most_skipped_in_a_row: int
+
+    def progress(self, step: int, fraction: float, seconds_left: float | None) -> Progress:
+        """These metrics for the console, at this fraction of the run."""
+        return Progress(
+            step=step,
+            fraction=fraction,
+            loss=self.loss,
+            learning_rate=self.learning_rate,
+            tokens_per_second=self.tokens_per_second,
+            mfu=self.mfu,
+            seconds_left=seconds_left,
+        )
 
 
 class StepMetrics:

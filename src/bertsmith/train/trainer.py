@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -19,9 +19,10 @@ from bertsmith.data.feed import Feed
 from bertsmith.errors import RunError, StopError
 from bertsmith.objectives.base import Objective
 from bertsmith.train import checkpoint
+from bertsmith.train.average import WeightAverage
 from bertsmith.train.checkpoint import Checkpoint
 from bertsmith.train.clock import Clock, WallBudget, crossed_mark
-from bertsmith.train.display import Display, Progress
+from bertsmith.train.display import Display
 from bertsmith.train.evaluate import Validation
 from bertsmith.train.forward import ForwardPass
 from bertsmith.train.hardware import keep_freed_memory
@@ -51,7 +52,7 @@ class Trainer:
         folder: Path,
         compute_metrics: Callable[[], dict[str, float]],  # the validation
         metric_name: Callable[[str], str] = lambda key: key.replace("_", " "),  # how the console calls a metric
-        keep_best: bool = False,  # whether the first metric is a score, by which the best weights are kept
+        keep_best: Literal["highest", "lowest"] | None = None,  # keep the weights that are best by the first metric
         evaluate_untrained: bool = False,  # whether the score is also measured before the first step, as a baseline
         precision: torch.dtype,
         speed: Speed,
@@ -67,6 +68,7 @@ class Trainer:
         self.device = next(objective.parameters()).device
         self.forward = ForwardPass(objective, config, precision)
         self.optimizer_update = Update(objective, optimizer, self.forward, seed=config.seed, capture=graphs)
+        self.average = WeightAverage(objective, config.average, config.average_decay)
         self.log = Log(folder, tensorboard=tensorboard)
         self.wall = wall
         self.clock = Clock(config.extent, wall=wall)
@@ -88,7 +90,7 @@ class Trainer:
             keep_freed_memory()
         self._resume()
         with Signals() as signals, self.feed.loader(self.position, pin_memory=self.device.type == "cuda") as loader:
-            if (self.step == 0 and not self.keep_best) or self.evaluation_due:
+            if (self.step == 0 and self.keep_best != "highest") or self.evaluation_due:
                 self.evaluate()
             if self.step == 0 and self.evaluate_untrained:
                 metrics = self._compute_metrics()
@@ -109,6 +111,7 @@ class Trainer:
                 self.position = self.feed.next_position(batches[-1][0])
                 self.overhead.last_step = time.monotonic() - began
                 before, progress = progress, self._progress()
+                self.average.update(progress)
                 self._read_step_metrics(progress)
                 if crossed_mark(before, progress, self.config.evaluations) and self._may_evaluate(progress):
                     self.evaluate()
@@ -124,6 +127,7 @@ class Trainer:
                 self.save()
             self.feed.verify()
         self.log.close()
+        self.average.apply()
         return self.metrics
 
     def update(self, batches: Sequence[Batch], rate_factor: float) -> None:
@@ -157,10 +161,10 @@ class Trainer:
 
     @stop_at_once
     def _compute_metrics(self) -> dict[str, float]:
-        """The metrics of the current weights."""
+        """The metrics of the current weights, or of their average once it has begun."""
         was_training = self.objective.training
         self.objective.eval()
-        with torch.inference_mode(), self.forward.autocast():
+        with self.average.applied(), torch.inference_mode(), self.forward.autocast():
             metrics = self.compute_metrics()
         self.objective.train(was_training)
         return metrics
@@ -180,11 +184,13 @@ class Trainer:
         began = time.monotonic()
         self.log.sync()
         tensors = {"model": dict(self.objective.state_dict()), "optimizer": self.optimizer.state_dict()}
+        tensors |= self.average.tables()
         if self._best_weights:
             tensors["best_model"] = self._best_weights
         state = {
             "position": self.position,
             "tokens": self.tokens,
+            "averaged_updates": self.average.count,
             "training_seconds": self.clock.training_seconds,
             "skipped_in_a_row": self.step_metrics.skipped_in_a_row,
             "skipped": self.step_metrics.skipped,
@@ -222,6 +228,7 @@ class Trainer:
         self.objective.load_state_dict(saved.tensors["model"])
         self.optimizer.load_state_dict(saved.tensors["optimizer"])
         self.step, state, self.evaluation_due = saved.step, saved.state, saved.state.get("evaluation_due", False)
+        self.average.load(saved.tensors.get("average", {}), state.get("averaged_updates", 0))
         self.position, self.tokens, self.metrics = state["position"], state["tokens"], state["metrics"]
         steps = self.step_metrics
         steps.skipped_in_a_row, steps.skipped = state["skipped_in_a_row"], state["skipped"]
@@ -249,8 +256,10 @@ class Trainer:
 
         A score by which the best weights are chosen is always measured.
         """
-        timed = self.wall is not None or self.config.budget is not None
-        return self.keep_best or not timed or self.overhead.may_evaluate(self.clock.training_seconds / progress)
+        untimed = self.wall is None and self.config.budget is None
+        if untimed or self.keep_best == "highest":
+            return True
+        return self.overhead.may_evaluate(self.clock.training_seconds / progress)
 
     def _may_save(self, progress: float) -> bool:
         """Whether a checkpoint is within its share of the time, if a command is bounded by wall-clock time."""
@@ -258,11 +267,13 @@ class Trainer:
 
     def _keep_best(self, headline: str) -> None:
         before = self.best_metrics.get(headline, math.nan)
-        if not (math.isnan(before) or self.metrics[headline] > before):
+        sign = 1 if self.keep_best == "highest" else -1
+        if not (math.isnan(before) or sign * self.metrics[headline] > sign * before):
             self.evaluations_since_best += 1
             return
         self.best_metrics, self.evaluations_since_best = dict(self.metrics), 0
-        self._best_weights = {name: weight.detach().clone() for name, weight in self.objective.state_dict().items()}
+        weights = self.objective.state_dict() | self.average.weights
+        self._best_weights = {name: weight.detach().clone() for name, weight in weights.items()}
 
     def _should_stop(self) -> bool:
         """Early stopping: whether the patience is exhausted."""
@@ -280,17 +291,7 @@ class Trainer:
             return
         reading = self.step_metrics.read(self.tokens, self.clock)
         if not force:
-            self.display.update(
-                Progress(
-                    step=self.step,
-                    fraction=progress,
-                    loss=reading.loss,
-                    learning_rate=reading.learning_rate,
-                    tokens_per_second=reading.tokens_per_second,
-                    mfu=reading.mfu,
-                    seconds_left=self.clock.remaining(progress),
-                )
-            )
+            self.display.update(reading.progress(self.step, progress, self.clock.remaining(progress)))
         if reading.most_skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
             raise RunError(
                 self.folder,

@@ -1,0 +1,184 @@
+"""The recipes among which `make` chooses: every size of the smith shape, or of the member that `--like` names."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bertsmith import config, recipes
+from bertsmith.config import Component
+from bertsmith.data.shards.cohesion import is_cohesive
+from bertsmith.data.shards.shards import Shards
+from bertsmith.errors import RecipeError, suggest
+from bertsmith.models.family import FAMILY
+from bertsmith.models.transformer_config import TransformerConfig
+from bertsmith.recipe import Recipe
+from bertsmith.text.special_tokens import Kind
+from bertsmith.train.evaluate import SINGLE_EVALUATION_SHARE
+
+SMITH = "smith"
+MAX_LENGTH = 128  # tokens of a sequence
+# Learned positions take short sequences in short runs: a network that has to learn 128 position embeddings still
+# predicts by word frequency when one with 32 has long learnt to attend to the neighbours. docs/diary.md, 2026-11-15.
+LEARNED_LENGTHS = {32: 0.0, 64: 2e7, MAX_LENGTH: 1e8}  # sequence length -> tokens seen from which it pays
+# The best learning rate of Muon falls as the root of the number of updates: of three tried, 0.015 for 1,200, and 0.006
+# for 8,500. Small networks bear more: 0.02 is better than 0.01 for 3,000 updates of the tiny one.
+MUON_LEARNING_RATE, MAX_MUON = 0.55, 0.02
+SEVERAL_EPOCHS, MANY_EPOCHS = 8, 30  # from which the best weights are kept; from which dropout and averaging pay
+PATIENCE = 5  # evaluations of 20 without a lower loss, after which a run of many epochs ends
+
+
+@dataclass(frozen=True)
+class Size:
+    """A size: its shape, the training length and the text from which it pays, and its learning rates."""
+
+    layers: int
+    width: int
+    min_tokens: float  # seen in training, from which it beats the next smaller size
+    min_text: float  # tokens of the text, below which it overfits sooner than it learns
+    learning_rate: float  # of embeddings, norms and the head, where Muon updates the matrices
+    min_muon: float  # the lowest learning rate of Muon
+    adamw_learning_rate: float  # where AdamW updates everything, as in the papers
+
+
+SIZES = {
+    "tiny": Size(2, 128, 0, 0, 4e-3, 0.015, 2e-3),
+    "mini": Size(4, 256, 1e7, 3e5, 3e-3, 0.01, 1e-3),
+    "small": Size(4, 512, 4e7, 1.5e6, 2e-3, 0.006, 7e-4),
+    "medium": Size(8, 512, 1e8, 3e6, 1.5e-3, 0.004, 5e-4),
+    "base": Size(12, 768, 2.5e8, 5e6, 1e-3, 0.003, 4e-4),
+    "large": Size(24, 1024, 5e9, 5e7, 7e-4, 0.003, 2e-4),
+}
+
+
+@dataclass(frozen=True)
+class Like:
+    """A member that `make` can be asked for: the recipe of its paper, and its kind of tokenizer."""
+
+    recipe: str
+    tokenizer: Kind = "wordpiece"
+
+
+LIKES = {
+    SMITH: Like("smith-base"),
+    "bert": Like("bert-base"),
+    "roberta": Like("roberta-base", "bpe"),
+    "albert": Like("albert-base", "unigram"),
+    "electra": Like("electra-base"),
+    "modernbert": Like("modernbert-base", "bpe"),
+    "gpt": Like("gpt", "bpe"),
+    "gpt2": Like("gpt2", "bpe"),
+    "t5": Like("t5-base", "t5"),
+}
+
+
+def find_like(name: str) -> Like:
+    if name not in LIKES:
+        raise RecipeError("--like", f"there is no '{name}' to make", suggest(name, LIKES))
+    return LIKES[name]
+
+
+def like_of(kind: str) -> str:
+    """The name for `--like` of a member in the family: the one whose base member's name begins as this one's."""
+    found = [name for name in LIKES if kind == LIKES[name].recipe or kind.startswith(f"{name}-")]
+    return found[0] if found else kind
+
+
+def network(like: str, size: str) -> tuple[str, TransformerConfig]:
+    """The member of this size, or the base member with its layers and width; with its name in the family."""
+    base = config.read_toml(recipes.find(find_like(like).recipe))["model"]["kind"]
+    kind = base if size == "base" else f"{like}-{size}"
+    if kind in FAMILY and not (like == "gpt2" and size != "base"):  # GPT-2 names its sizes in its own way
+        shape = FAMILY[kind]
+        assert isinstance(shape, TransformerConfig)
+        return kind, shape
+    shape, sized = FAMILY[base], SIZES[size]
+    assert isinstance(shape, TransformerConfig)
+    feed_forward = _feed_forward(shape, sized.width)
+    return base, replace(
+        shape,
+        layers=sized.layers,
+        decoder_layers=sized.layers if shape.decoder_layers else 0,
+        width=sized.width,
+        embedding_width=min(shape.embedding_width, sized.width),
+        heads=sized.width // 64,
+        feed_forward=feed_forward,
+    )
+
+
+def _feed_forward(shape: TransformerConfig, width: int) -> int:
+    """The inner width, as wide beside this width as in the base member, to a multiple of 64."""
+    return max(1, round(shape.feed_forward * width / shape.width / 64)) * 64
+
+
+def flops_per_token(like: str, size: str, vocabulary: int) -> float:
+    """Floating-point operations of training per token, about."""
+    _, shape = network(like, size)
+    share = 1.0 if shape.causal else 0.3
+    return replace(shape, vocabulary=vocabulary).flops(MAX_LENGTH, share)
+
+
+def build(
+    size: str, data: Path, out: Path, *, budget: float, tokens_seen: float, gpu: bool, seed: int = 0, like: str = SMITH
+) -> Recipe:
+    """The recipe of one size, for a prepared text and a budget in seconds in which it sees this many tokens.
+
+    Network, objective and optimizer are those of the member's own recipe; length, batch and learning rates suit a run
+    of this length. No position is claimed that is not trained.
+    """
+    values, shards = config.read_toml(recipes.find(find_like(like).recipe)), Shards(data / "train")
+    kind, shape = network(like, size)
+    length = MAX_LENGTH
+    if shape.learned:
+        length = [length for length, min_tokens in LEARNED_LENGTHS.items() if tokens_seen >= min_tokens][-1]
+    batch_tokens = _batch_tokens(like, gpu)
+    epochs = tokens_seen / shards.tokens
+    settings: dict[str, Any] = {"vocabulary": shards.vocabulary, "max_length": length}
+    if like == SMITH:
+        settings["dropout"] = 0.1 if epochs > MANY_EPOCHS else 0.0
+    objective = dict(values["objective"])
+    if objective.get("pairs", "none") != "none" and not has_pairs(shards):
+        objective["pairs"] = "none"
+    optimizer = dict(values["optimizer"])
+    by_muon = optimizer.get("hidden_optimizer") == "muon"
+    if by_muon:
+        muon = MUON_LEARNING_RATE / (tokens_seen / batch_tokens) ** 0.5
+        optimizer["muon_learning_rate"] = float(f"{min(MAX_MUON, max(SIZES[size].min_muon, muon)):.2g}")
+    if optimizer.get("kind", "adamw") == "adamw":
+        optimizer["learning_rate"] = SIZES[size].learning_rate if by_muon else SIZES[size].adamw_learning_rate
+        optimizer["betas"] = [0.9, 0.98]
+    written: dict[str, Any] = {
+        "out": str(out),
+        "objective": objective,
+        "data": {
+            "folder": str(data),
+            "max_length": length,
+            "batch_tokens": batch_tokens,
+            "cross_documents": values["data"].get("cross_documents", False),
+            "validation_tokens": _validation_tokens(tokens_seen, batch_tokens),
+        },
+        "optimizer": optimizer,
+        "schedule": {**values["schedule"], "warmup": 0.02 if by_muon else 0.06},
+        "train": {"budget": f"{budget:.0f}s", "seed": seed},
+    }
+    if epochs > SEVERAL_EPOCHS:  # it may overfit: what is kept is its best moment
+        written["keep"] = "best"
+    if epochs > MANY_EPOCHS:
+        written["train"] |= {"average": 0.2, "evaluations": 20, "patience": PATIENCE}
+    recipe: Recipe = config.build({**written, "model": {"kind": kind}}, Recipe, "make")
+    return replace(recipe, model=Component(kind, replace(shape, **settings)))
+
+
+def has_pairs(shards: Shards) -> bool:
+    """Whether documents have several sentences that belong together, of which pairs can be drawn."""
+    return shards.documents >= 2 and shards.sentences >= 2 * shards.documents and is_cohesive(shards)
+
+
+def _batch_tokens(like: str, gpu: bool) -> int:
+    if not gpu:
+        return 2_048
+    return 16_384 if like == SMITH else 65_536
+
+
+def _validation_tokens(tokens_seen: float, batch_tokens: int) -> int:
+    """The number of validation tokens; one costs a third of a training token (forward pass only)."""
+    return int(min(max(3 * SINGLE_EVALUATION_SHARE * tokens_seen, 8 * batch_tokens), 1_000_000))

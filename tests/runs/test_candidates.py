@@ -1,0 +1,125 @@
+"""The recipes among which `make` chooses: their shapes, their objectives, and no position that is not trained."""
+
+from pathlib import Path
+
+import pytest
+from tiny import prepared, write_text
+
+from bertsmith.commands import make, pretrain
+from bertsmith.errors import RecipeError
+from bertsmith.models.hf import folder as folders
+from bertsmith.recipe import Recipe
+from bertsmith.runs import autoconfig, candidates
+
+# Of every member: its kind, layers, width, objective and length in a short run, tiny and base.
+MEMBERS = {
+    "smith": (("smith-tiny", 2, 128, "masked_lm", 128), ("smith-base", 12, 768, "masked_lm", 128)),
+    "bert": (("bert-tiny", 2, 128, "masked_lm", 32), ("bert-base", 12, 768, "masked_lm", 32)),
+    "roberta": (("roberta-base", 2, 128, "masked_lm", 32), ("roberta-base", 12, 768, "masked_lm", 32)),
+    "albert": (("albert-base", 2, 128, "masked_lm", 32), ("albert-base", 12, 768, "masked_lm", 32)),
+    "electra": (("electra-base", 2, 128, "replaced_tokens", 32), ("electra-base", 12, 768, "replaced_tokens", 32)),
+    "modernbert": (("modernbert-base", 2, 128, "masked_lm", 128), ("modernbert-base", 22, 768, "masked_lm", 128)),
+    "gpt": (("gpt", 2, 128, "causal_lm", 32), ("gpt", 12, 768, "causal_lm", 32)),
+    "gpt2": (("gpt2", 2, 128, "causal_lm", 32), ("gpt2", 12, 768, "causal_lm", 32)),
+    "t5": (("t5-base", 2, 128, "span_corruption", 128), ("t5-base", 12, 768, "span_corruption", 128)),
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepared(tmp_path_factory.mktemp("text"))
+
+
+def built(data: Path, size: str = "tiny", *, seen: float = 1e6, gpu: bool = False, like: str = "smith") -> Recipe:
+    return candidates.build(size, data, Path("out"), budget=60.0, tokens_seen=seen, gpu=gpu, like=like)
+
+
+def test_every_member_that_make_can_be_asked_for_is_in_the_table() -> None:
+    assert list(MEMBERS) == list(candidates.LIKES)
+
+
+@pytest.mark.parametrize("like", list(MEMBERS))
+def test_a_member_is_built_by_its_own_recipe_at_any_size(like: str, data: Path) -> None:
+    for size, expected in zip(("tiny", "base"), MEMBERS[like], strict=True):
+        recipe = built(data, size, like=like)
+        shape = recipe.model.settings
+        assert (
+            recipe.model.kind,
+            shape.layers,
+            shape.width,
+            recipe.objective.kind,
+            recipe.data.max_length,
+        ) == expected
+        assert candidates.like_of(recipe.model.kind) == like
+    for size, settings in candidates.SIZES.items():
+        _, shape = candidates.network(like, size)
+        assert shape.head_size == 64
+        if size in ("tiny", "medium"):
+            assert (shape.layers, shape.width) == (settings.layers, settings.width)
+    assert candidates.flops_per_token(like, "tiny", 100) < candidates.flops_per_token(like, "base", 100)
+
+
+@pytest.mark.parametrize("like", list(MEMBERS))
+@pytest.mark.parametrize("seen", [1e6, 5e7, 1e9])
+def test_no_position_is_claimed_that_is_not_trained(like: str, seen: float, data: Path) -> None:
+    recipe = built(data, seen=seen, like=like)
+    assert recipe.model.settings.max_length == recipe.data.max_length
+
+
+def test_longer_runs_take_longer_sequences_where_positions_are_learned(data: Path) -> None:
+    assert [built(data, seen=seen, like="bert").data.max_length for seen in (1e6, 5e7, 1e9)] == [32, 64, 128]
+
+
+def test_muons_learning_rate_falls_with_the_root_of_the_updates(data: Path) -> None:
+    rates = [built(data, "base", seen=updates * 16_384, gpu=True).optimizer for updates in (300, 2_000, 8_000, 1e6)]
+    assert [one.muon_learning_rate for one in rates] == [0.02, 0.012, 0.0061, 0.003]
+    assert {one.learning_rate for one in rates} == {1e-3}
+
+
+def test_a_text_that_is_seen_often_gets_dropout(data: Path) -> None:
+    assert [built(data, seen=seen).model.settings.dropout for seen in (1e4, 1e7)] == [0.0, 0.1]
+
+
+def test_an_unknown_member_is_one_line() -> None:
+    with pytest.raises(RecipeError) as caught:
+        candidates.find_like("roberto")
+    assert str(caught.value) == "--like: there is no 'roberto' to make. Did you mean 'roberta'?"
+
+
+def test_a_continued_model_is_made_like_no_other(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError) as caught:
+        make.make(["text.txt"], tmp_path / "run", like="bert", start=tmp_path)
+    assert str(caught.value) == "--like: a model that is continued stays what it is. Leave out --like, or --from."
+
+
+@pytest.mark.slow("makes a model")
+def test_make_writes_the_member_asked_for_and_resumes_no_other(tmp_path: Path) -> None:
+    text = [str(write_text(tmp_path / "text.txt", 200))]
+    make.make(text, tmp_path / "run", budget="20s", like="electra")
+    recipe = pretrain.read_recipe(tmp_path / "run" / "recipe.toml", [])
+    assert (recipe.model.kind, recipe.objective.kind) == ("electra-base", "replaced_tokens")
+    written = folders.read(tmp_path / "run" / "model").config
+    assert (written.layers, written.width, written.max_length) == (2, 128, 32)
+    with pytest.raises(RecipeError) as caught:
+        make.make(text, tmp_path / "run", budget="20s", like="bert")
+    fact = "its run was begun with --like electra, and not bert"
+    assert (
+        str(caught.value) == f"{tmp_path / 'run'}: {fact}. Leave the option out to resume it, or choose another folder."
+    )
+
+
+def test_the_size_is_chosen_by_measured_pace_and_only_what_matters_is_measured() -> None:
+    flops = dict(zip(candidates.SIZES, (1.0, 5.0, 20.0, 40.0, 120.0, 400.0), strict=True))
+    asked: list[str] = []
+
+    def measure(size: str) -> float:
+        asked.append(size)
+        return {"tiny": 1e6, "mini": 1.5e5}[size]
+
+    size, paces = autoconfig.measured_size(flops, 100.0, 1e9, measure)
+    assert (size, asked) == ("mini", ["tiny", "mini"])  # 15 M tokens, of which mini pays from 10 M and small from 40 M
+    assert paces["mini"] == 1.5e5
+    assert paces["small"] == 1.5e5 * 5 / 20
+    asked.clear()
+    assert autoconfig.measured_size(flops, 1.0, 1e9, measure)[0] == "tiny"
+    assert asked == ["tiny"]

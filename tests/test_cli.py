@@ -289,7 +289,7 @@ def test_make_goes_from_text_to_a_model_and_a_second_call_is_done_at_once(tmp_pa
     made = bertsmith("make", text, "--budget", "15s", "--out", tmp_path / "mine")
     assert made.returncode == 0, made.stderr
     assert "why: vocabulary" in made.stdout
-    assert "why: bert-" in made.stdout
+    assert "why: smith-tiny" in made.stdout
     assert "matrices are updated by Muon" in made.stdout
     for name in ("recipe.toml", "log.jsonl", "report.html", "model/model.safetensors", "model/tokenizer.json"):
         assert (tmp_path / "mine" / name).exists(), name

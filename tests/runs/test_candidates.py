@@ -72,7 +72,7 @@ def test_longer_runs_take_longer_sequences_where_positions_are_learned(data: Pat
 
 def test_muons_learning_rate_falls_with_the_root_of_the_updates(data: Path) -> None:
     rates = [built(data, "base", seen=updates * 16_384, gpu=True).optimizer for updates in (300, 2_000, 8_000, 1e6)]
-    assert [one.muon_learning_rate for one in rates] == [0.02, 0.012, 0.0061, 0.003]
+    assert [one.muon_learning_rate for one in rates] == [0.032, 0.012, 0.0061, 0.003]
     assert {one.learning_rate for one in rates} == {1e-3}
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -34,7 +34,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prepared(tmp_path_factory.mktemp("tiny"))
 
 
-def learner(recipe: Recipe, measure: Callable[[], dict[str, float]] = dict, *, headline: bool = False) -> Trainer:
+def learner(
+    recipe: Recipe, measure: Callable[[], dict[str, float]] = dict, *, best: Literal["highest", "lowest"] | None = None
+) -> Trainer:
     """The trainer alone, without what a verb does before and after."""
     tokenizer, train, _ = build.load_data(recipe)
     objective = build.objective(recipe, tokenizer)
@@ -46,7 +48,7 @@ def learner(recipe: Recipe, measure: Callable[[], dict[str, float]] = dict, *, h
         recipe.train,
         folder=recipe.out,
         compute_metrics=measure,
-        keep_best="highest" if headline else None,
+        keep_best=best,
         precision=torch.float32,
         speed=Speed(None, lambda attended: 1.0),
         display=Display("training"),
@@ -168,11 +170,11 @@ def test_the_best_weights_before_a_stop_are_the_best_after_it(data: Path, tmp_pa
     def measure() -> dict[str, float]:
         return {"accuracy": next(scores)}
 
-    first = learner(recipe(data, tmp_path / "run", *changes), measure, headline=True)
+    first = learner(recipe(data, tmp_path / "run", *changes), measure, best="highest")
     pulled_at(9, first)
     assert first.best_metrics == {"accuracy": 0.9, "step": 4}
     best = first._best_weights
-    second = learner(recipe(data, tmp_path / "run", *changes), measure, headline=True)
+    second = learner(recipe(data, tmp_path / "run", *changes), measure, best="highest")
     second.fit()
     assert second.best_metrics == {"accuracy": 0.9, "step": 4}
     second.load_best()
@@ -181,12 +183,24 @@ def test_the_best_weights_before_a_stop_are_the_best_after_it(data: Path, tmp_pa
         assert torch.equal(weight, best[name]), name
 
 
+def test_the_lowest_loss_may_be_the_best(data: Path, tmp_path: Path) -> None:
+    losses = iter([9.0, 2.0, 3.0, 2.5])
+
+    def measure() -> dict[str, float]:
+        return {"loss": next(losses)}
+
+    one = learner(recipe(data, tmp_path / "run", "train.steps=6", "train.evaluations=3"), measure, best="lowest")
+    one.fit()
+    assert one.best_metrics == {"loss": 2.0, "step": 2}  # after that of the untrained network
+    assert one.evaluations_since_best == 2
+
+
 def test_patience_is_counted_across_a_stop(data: Path, tmp_path: Path) -> None:
     changes = ("train.steps=24", "train.checkpoints=6", "train.evaluations=6", "train.patience=3", "keep=best")
     scores = iter([0.9, 0.2, 0.2, 0.1, 0.1, 0.1])
     measure = partial(_next_score, scores)
-    pulled_at(13, learner(recipe(data, tmp_path / "run", *changes), measure, headline=True))
-    second = learner(recipe(data, tmp_path / "run", *changes), measure, headline=True)
+    pulled_at(13, learner(recipe(data, tmp_path / "run", *changes), measure, best="highest"))
+    second = learner(recipe(data, tmp_path / "run", *changes), measure, best="highest")
     second.fit()
     assert second.step == 16  # three validations after the best of step 4
 

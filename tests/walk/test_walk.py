@@ -23,7 +23,7 @@ from workers import made_once
 
 from bertsmith import cli
 from bertsmith.inference.load import load
-from bertsmith.train import hardware
+from bertsmith.runs import autoconfig
 from bertsmith.train.clock import Clock
 
 pytestmark = pytest.mark.slow("makes a model of every folder and fine-tunes it on every file")
@@ -99,7 +99,7 @@ class Models:
 def by_steps(patch: pytest.MonkeyPatch, steps: int) -> None:
     """A run by time takes this many steps on any machine, and is chosen as on a slow one."""
     share = Clock.progress
-    patch.setattr(hardware, "training_flops", lambda where: 1e8)
+    patch.setattr(autoconfig, "measure_pace", lambda recipe, device: 20.0)
     patch.setattr(
         Clock,
         "progress",
@@ -131,7 +131,7 @@ def test_make_turns_each_folder_into_a_model(name: str, models: Models) -> None:
     assert share is not None, said
     assert 0.9 * SHARE <= float(share[1]) / 100 <= 1.1 * SHARE
     assert "accents " in said
-    assert "why: bert-tiny" in said
+    assert "why: smith-tiny" in said
     verdict = said.strip().splitlines()[-1]
     assert BETTER.match(verdict) or NOT_BETTER.match(verdict), verdict
     assert verdict in (made.out / "model" / "README.md").read_text(encoding="utf-8")

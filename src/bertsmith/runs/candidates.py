@@ -1,5 +1,6 @@
 """The recipes among which `make` chooses: every size of the smith shape, or of the member that `--like` names."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,12 @@ MAX_LENGTH = 128  # tokens of a sequence
 # Learned positions take short sequences in short runs: a network that has to learn 128 position embeddings still
 # predicts by word frequency when one with 32 has long learnt to attend to the neighbours. docs/diary.md, 2026-11-15.
 LEARNED_LENGTHS = {32: 0.0, 64: 2e7, MAX_LENGTH: 1e8}  # sequence length -> tokens seen from which it pays
-# The best learning rate of Muon falls as the root of the number of updates: of three tried, 0.015 for 1,200, and 0.006
-# for 8,500. Small networks bear more: 0.02 is better than 0.01 for 3,000 updates of the tiny one.
-MUON_LEARNING_RATE, MAX_MUON = 0.55, 0.02
+# Without learned positions that holds for the shortest runs only: bench/results/choose-cpu.json.
+LENGTHS = {32: 0.0, MAX_LENGTH: 1e6}
+CPU_BATCHES = {1_024: 0.0, 2_048: 1e6}  # tokens of a batch -> tokens seen from which it pays
+# The best learning rate of Muon falls as the root of the number of updates: of those tried 0.05 for 240, 0.015 for 1,200
+# and 0.006 for 8,500. Small networks bear more: 0.02 is better than 0.01 for 3,000 updates of the tiny one.
+MUON_LEARNING_RATE, MAX_MUON = 0.55, 0.05
 SEVERAL_EPOCHS, MANY_EPOCHS = 8, 30  # from which the best weights are kept; from which dropout and averaging pay
 PATIENCE = 5  # evaluations of 20 without a lower loss, after which a run of many epochs ends
 
@@ -127,10 +131,10 @@ def build(
     """
     values, shards = config.read_toml(recipes.find(find_like(like).recipe)), Shards(data / "train")
     kind, shape = network(like, size)
-    length = MAX_LENGTH
-    if shape.learned:
-        length = [length for length, min_tokens in LEARNED_LENGTHS.items() if tokens_seen >= min_tokens][-1]
-    batch_tokens = _batch_tokens(like, gpu)
+    length = _step(LEARNED_LENGTHS if shape.learned else LENGTHS, tokens_seen)
+    batch_tokens = _step(CPU_BATCHES, tokens_seen)
+    if gpu:
+        batch_tokens = 16_384 if like == SMITH else 65_536
     epochs = tokens_seen / shards.tokens
     settings: dict[str, Any] = {"vocabulary": shards.vocabulary, "max_length": length}
     if like == SMITH:
@@ -173,10 +177,9 @@ def has_pairs(shards: Shards) -> bool:
     return shards.documents >= 2 and shards.sentences >= 2 * shards.documents and is_cohesive(shards)
 
 
-def _batch_tokens(like: str, gpu: bool) -> int:
-    if not gpu:
-        return 2_048
-    return 16_384 if like == SMITH else 65_536
+def _step(table: Mapping[int, float], tokens_seen: float) -> int:
+    """The last entry of a table that pays for this many tokens."""
+    return [entry for entry, min_tokens in table.items() if tokens_seen >= min_tokens][-1]
 
 
 def _validation_tokens(tokens_seen: float, batch_tokens: int) -> int:

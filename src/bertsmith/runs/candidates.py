@@ -24,8 +24,8 @@ LEARNED_LENGTHS = {32: 0.0, 64: 2e7, MAX_LENGTH: 1e8}  # sequence length -> toke
 # Without learned positions that holds for the shortest runs only: bench/results/choose-cpu.json.
 LENGTHS = {32: 0.0, MAX_LENGTH: 1e6}
 CPU_BATCHES = {1_024: 0.0, 2_048: 1e6}  # tokens of a batch -> tokens seen from which it pays
-# The best learning rate of Muon falls as the root of the number of updates: of those tried 0.05 for 240, 0.015 for 1,200
-# and 0.006 for 8,500. Small networks bear more: 0.02 is better than 0.01 for 3,000 updates of the tiny one.
+# The best learning rate of Muon falls as the root of the number of updates: of those tried 0.05 for 240, 0.015 for
+# 1,200, 0.006 for 8,500. Small networks bear more: 0.02 is better than 0.01 for 3,000 updates of the tiny one.
 MUON_LEARNING_RATE, MAX_MUON = 0.55, 0.05
 SEVERAL_EPOCHS, MANY_EPOCHS = 8, 30  # from which the best weights are kept; from which dropout and averaging pay
 PATIENCE = 5  # evaluations of 20 without a lower loss, after which a run of many epochs ends

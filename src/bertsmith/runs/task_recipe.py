@@ -16,6 +16,7 @@ from bertsmith.recipe import EXTENTS, FineTune, LabelledConfig
 from bertsmith.runs import task_data
 from bertsmith.tasks import TASK_NAMES, TASKS
 from bertsmith.tasks.label_words import GLUE_PROMPTS
+from bertsmith.tasks.question_answering import QuestionAnswering
 
 CONSOLE = terminal.console()
 DEFAULTS: dict[str, dict[str, Any]] = {
@@ -83,6 +84,8 @@ def build_recipe(
     default = values.get("data", {}).get("max_length", LabelledConfig.max_length)
     if shape is not None and shape.max_length < default:
         values["data"] = {"max_length": shape.max_length}
+        if kind == "answer":  # windows of a short model share less
+            values["task"] |= {"overlap": min(QuestionAnswering.Config.overlap, shape.max_length // 4)}
     values["data"] = {"train": str(train), **({"dev": str(dev)} if dev else {}), **values.get("data", {})}
     values["data"] |= {"labels": list(guessed.labels)} if guessed.labels else {}
     values["data"] |= {"separator": guessed.separator} if guessed.separator else {}

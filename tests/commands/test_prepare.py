@@ -47,7 +47,7 @@ def test_running_text_is_split_by_simple_rules_where_sentencex_is_missing(
         capsys.readouterr()
         prepared = prepare([str(tmp_path / "text")], tmp_path / "data", tmp_path / "vocabulary", validation_share=0.1)
         assert prepared.train["sentences"] + prepared.valid["sentences"] == 90  # the second file is a duplicate
-        note = "text: sentences are split by simple rules; `pip install sentencex` splits them better"
+        note = f"text: {sentences.RULES_NOTE}"
         assert capsys.readouterr().out.count(note) == 1
     finally:
         sentences._segment.cache_clear()

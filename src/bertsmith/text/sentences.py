@@ -18,7 +18,7 @@ SENTENCE_END = re.compile(r"""[.!?…。！？।]["'”’»」』)\]]*$""")
 # A sentence that ends inside of a line: two letters, a full stop, a capital; or an East Asian full stop.
 ENDS_WITHIN = re.compile(r"""[^\W\d]{2} ?["'”’)\]]*[.!?…]["'”’»)\]]*\s+["'“‘«(\[]*[A-ZÀ-ÞΑ-ΩА-Я]|[。！？][」』]*\w""")
 
-RULES_NOTE = "sentences are split by simple rules, without the abbreviations of many languages that sentencex knows (pip install sentencex)"
+RULES_NOTE = "sentences are split by simple rules; sentencex (pip install sentencex) knows more abbreviations"
 # For these rules: end marks and closing quotes, then white space and a beginning; East Asian marks need no white space.
 RULED_END = re.compile(r"""([.!?…؟۔।॥]+)["'”’»)\]]*\s+(?=["'“‘«„(\[¿¡—–-]*([^\W_]))|[。！？]+[」』”’）]*\s*""")
 # A full stop after the first does not end a sentence; after the others it does not where a number follows.

@@ -18,6 +18,7 @@ from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.objectives.causal import CausalLM
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.recipe import DataConfig, Recipe
+from bertsmith.runs.candidates import has_pairs
 from bertsmith.runs.warm_start import MAY_DIFFER
 from bertsmith.tasks.base import Task
 from bertsmith.text.extend import extend
@@ -201,8 +202,7 @@ def _objective(model: Model, shards: Shards) -> Component:
         return Component("causal_lm", CausalLM.Config())
     assert isinstance(model.objective, MaskedLM)
     pairs = model.objective.config.pairs
-    allowed = shards.documents >= 2 and shards.sentences >= 2 * shards.documents
-    return Component("masked_lm", MaskedLM.Config(pairs=pairs if allowed else "none"))
+    return Component("masked_lm", MaskedLM.Config(pairs=pairs if has_pairs(shards) else "none"))
 
 
 def _objective_reason(objective: Component) -> str:

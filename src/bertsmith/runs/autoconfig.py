@@ -102,7 +102,7 @@ def _reasons(recipe: Recipe, budget: float, tokens_seen: float, epochs: float) -
     size = f"{shape.layers} layers of width {shape.width}"
     seen = f"in {format_duration(budget)} it sees {tokens_seen / 1e6:,.1f} M tokens on this machine"
     overfitting = "the text is seen often" if shape.dropout else "the text is seen too rarely to overfit"
-    short = "positions are learnt, and in a short run fewer are learnt sooner"
+    short = "in a short run short ones teach more"
     muon = f", matrices {optimizer.muon_learning_rate:g} by Muon" if optimizer.hidden_optimizer == "muon" else ""
     return [
         f"{recipe.model.kind}, {size}: {seen}, your text {times}",

@@ -38,6 +38,7 @@ def main() -> None:
     torch.set_float32_matmul_precision("high")
     device = hardware.select_device("auto")
     flops, shards = hardware.training_flops(device), Shards(options.data / "train")
+    pairs = candidates.has_pairs(shards)
     kept: list[dict[str, Any]] = json.loads(options.out.read_text())["cells"] if options.out.exists() else []
     known = {(cell["text"], cell["seconds"], cell["like"], cell["size"], cell["variant"]) for cell in kept}
     for seconds in options.seconds:
@@ -55,6 +56,7 @@ def main() -> None:
                         budget=seconds,
                         tokens_seen=seen,
                         gpu=device.type == "cuda",
+                        pairs=pairs,
                         like=options.like,
                     )
                     values = config.override(tomllib.loads(config.dump(recipe)), variant.split(), EXTENTS)

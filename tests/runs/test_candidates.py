@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 from tiny import prepared, write_text
 
 from bertsmith.commands import make, pretrain
@@ -10,6 +11,7 @@ from bertsmith.errors import RecipeError
 from bertsmith.models.hf import folder as folders
 from bertsmith.recipe import Recipe
 from bertsmith.runs import autoconfig, candidates
+from bertsmith.train import hardware
 
 # Of every member: its kind, layers, width, objective and length in a short run, tiny and base.
 MEMBERS = {
@@ -31,7 +33,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def built(data: Path, size: str = "tiny", *, seen: float = 1e6, gpu: bool = False, like: str = "smith") -> Recipe:
-    return candidates.build(size, data, Path("out"), budget=60.0, tokens_seen=seen, gpu=gpu, like=like)
+    return candidates.build(size, data, Path("out"), budget=60.0, tokens_seen=seen, gpu=gpu, pairs=True, like=like)
 
 
 def test_every_member_that_make_can_be_asked_for_is_in_the_table() -> None:
@@ -123,3 +125,24 @@ def test_the_size_is_chosen_by_measured_pace_and_only_what_matters_is_measured()
     asked.clear()
     assert autoconfig.measured_size(flops, 1.0, 1e9, measure)[0] == "tiny"
     assert asked == ["tiny"]
+
+
+def test_the_pace_is_measured_on_the_recipe_that_is_chosen(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Length and batch of the measured recipe follow the tokens of the whole run."""
+    measured: list[Recipe] = []
+
+    def measure(recipe: Recipe, device: torch.device) -> float:
+        measured.append(recipe)
+        return 1e5
+
+    monkeypatch.setattr(autoconfig, "measure_pace", measure)
+    monkeypatch.setattr(hardware, "training_flops", lambda device: 1e11)
+    chosen = autoconfig.choose_recipe(data, Path("out"), budget=100.0, device=torch.device("cpu")).recipe
+    assert (measured[0].data.max_length, measured[0].data.batch_tokens) == (128, 2_048)
+    assert (chosen.data.max_length, chosen.data.batch_tokens) == (128, 2_048)
+
+
+def test_without_pairs_masked_language_modelling_is_alone(data: Path) -> None:
+    options = {"budget": 60.0, "tokens_seen": 1e6, "gpu": False}
+    found = [candidates.build("tiny", data, Path("out"), pairs=pairs, **options) for pairs in (True, False)]
+    assert [recipe.objective.settings.pairs for recipe in found] == ["nsp", "none"]

@@ -58,21 +58,21 @@ def choose_recipe(
     data: Path, out: Path, *, budget: float, device: torch.device, seed: int = 0, like: str = candidates.SMITH
 ) -> RecipeChoice:
     """A recipe for a prepared text, this machine, and a budget in seconds."""
-    shards, gpu = Shards(data / "train"), device.type == "cuda"
-
-    def recipe(size: str, tokens_seen: float) -> Recipe:
-        return candidates.build(size, data, out, budget=budget, tokens_seen=tokens_seen, gpu=gpu, seed=seed, like=like)
-
+    shards, gpu, peak = Shards(data / "train"), device.type == "cuda", hardware.training_flops(device)
     flops = {size: candidates.flops_per_token(like, size, shards.vocabulary) for size in candidates.SIZES}
-    if gpu:  # where a pace could be measured only after compilation, it is estimated
-        paces = {size: hardware.training_flops(device) / flops[size] for size in flops}
+    paces, pairs = {size: peak / flops[size] for size in flops}, candidates.has_pairs(shards)
+
+    def recipe(size: str) -> Recipe:
+        return candidates.build(
+            size, data, out, budget=budget, tokens_seen=budget * paces[size], gpu=gpu, pairs=pairs, seed=seed, like=like
+        )
+
+    if gpu:  # a pace could be measured only after compilation; the estimate serves
         size = largest_size({size: budget * paces[size] for size in paces}, shards.tokens)
     else:
-        size, paces = measured_size(
-            flops, budget, shards.tokens, lambda size: measure_pace(recipe(size, budget), device)
-        )
-    seen = budget * paces[size]
-    return RecipeChoice(recipe(size, seen), _reasons(recipe(size, seen), budget, seen, seen / shards.tokens))
+        size, paces = measured_size(flops, budget, shards.tokens, lambda size: measure_pace(recipe(size), device))
+    chosen, seen = recipe(size), budget * paces[size]
+    return RecipeChoice(chosen, _reasons(chosen, budget, seen, seen / shards.tokens))
 
 
 def largest_size(expected: Mapping[str, float], text_tokens: float) -> str:

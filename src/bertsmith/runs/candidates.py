@@ -18,10 +18,11 @@ from bertsmith.train.evaluate import SINGLE_EVALUATION_SHARE
 
 SMITH = "smith"
 MAX_LENGTH = 128  # tokens of a sequence
+PREDICTED_SHARE = 0.3  # of the tokens of a masked model, for the estimate of FLOPs
 # Learned positions take short sequences in short runs: a network that has to learn 128 position embeddings still
 # predicts by word frequency when one with 32 has long learnt to attend to the neighbours. docs/diary.md, 2026-11-15.
 LEARNED_LENGTHS = {32: 0.0, 64: 2e7, MAX_LENGTH: 1e8}  # sequence length -> tokens seen from which it pays
-# Without learned positions that holds for the shortest runs only: bench/results/choose-cpu.json.
+# Without learned positions that holds for the shortest runs only. docs/diary.md, 2026-11-18.
 LENGTHS = {32: 0.0, MAX_LENGTH: 1e6}
 CPU_BATCHES = {1_024: 0.0, 2_048: 1e6}  # tokens of a batch -> tokens seen from which it pays
 # The best learning rate of Muon falls as the root of the number of updates: of those tried 0.05 for 240, 0.015 for
@@ -117,22 +118,31 @@ def _feed_forward(shape: TransformerConfig, width: int) -> int:
 def flops_per_token(like: str, size: str, vocabulary: int) -> float:
     """Floating-point operations of training per token, about."""
     _, shape = network(like, size)
-    share = 1.0 if shape.causal else 0.3
+    share = 1.0 if shape.causal else PREDICTED_SHARE
     return replace(shape, vocabulary=vocabulary).flops(MAX_LENGTH, share)
 
 
 def build(
-    size: str, data: Path, out: Path, *, budget: float, tokens_seen: float, gpu: bool, seed: int = 0, like: str = SMITH
+    size: str,
+    data: Path,
+    out: Path,
+    *,
+    budget: float,
+    tokens_seen: float,
+    gpu: bool,
+    pairs: bool,
+    seed: int = 0,
+    like: str = SMITH,
 ) -> Recipe:
     """The recipe of one size, for a prepared text and a budget in seconds in which it sees this many tokens.
 
     Network, objective and optimizer are those of the member's own recipe; length, batch and learning rates suit a run
-    of this length. No position is claimed that is not trained.
+    of this length. No position is claimed that is not trained. `pairs`: whether pairs of sentences can be drawn.
     """
     values, shards = config.read_toml(recipes.find(find_like(like).recipe)), Shards(data / "train")
     kind, shape = network(like, size)
-    length = _step(LEARNED_LENGTHS if shape.learned else LENGTHS, tokens_seen)
-    batch_tokens = _step(CPU_BATCHES, tokens_seen)
+    length = _by_tokens_seen(LEARNED_LENGTHS if shape.learned else LENGTHS, tokens_seen)
+    batch_tokens = _by_tokens_seen(CPU_BATCHES, tokens_seen)
     if gpu:
         batch_tokens = 16_384 if like == SMITH else 65_536
     epochs = tokens_seen / shards.tokens
@@ -140,7 +150,7 @@ def build(
     if like == SMITH:
         settings["dropout"] = 0.1 if epochs > MANY_EPOCHS else 0.0
     objective = dict(values["objective"])
-    if objective.get("pairs", "none") != "none" and not has_pairs(shards):
+    if objective.get("pairs", "none") != "none" and not pairs:
         objective["pairs"] = "none"
     optimizer = dict(values["optimizer"])
     by_muon = optimizer.get("hidden_optimizer") == "muon"
@@ -177,7 +187,7 @@ def has_pairs(shards: Shards) -> bool:
     return shards.documents >= 2 and shards.sentences >= 2 * shards.documents and is_cohesive(shards)
 
 
-def _step(table: Mapping[int, float], tokens_seen: float) -> int:
+def _by_tokens_seen(table: Mapping[int, float], tokens_seen: float) -> int:
     """The last entry of a table that pays for this many tokens."""
     return [entry for entry, min_tokens in table.items() if tokens_seen >= min_tokens][-1]
 

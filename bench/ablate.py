@@ -4,9 +4,8 @@
         [--extent train.budget=60s] [--base "model.layers=4"] [--seeds 1] [--out bench/results/ablate.json]
 
 Each quoted argument is a variant: its overrides. No model is saved, so that networks without a Hugging Face layout can
-be tried. All variants are evaluated alike, whatever they were trained on: 15 % of the tokens, all of them replaced by
-[MASK]. (If some were left unchanged, a model that repeats its input would seem better than it is.) With weight
-averaging the average is evaluated. The step is compiled and captured as in `bertsmith pretrain`.
+be tried. All variants are evaluated alike, as every run is: 15 % of the tokens, all of them replaced by [MASK]. With
+weight averaging the average is evaluated. The step is compiled and captured as in `bertsmith pretrain`.
 """
 
 import argparse
@@ -46,9 +45,7 @@ def trained(recipe: Recipe) -> dict[str, float]:
     assert isinstance(objective, MaskedLM)  # masked_lm or mixed
     initialise(objective, recipe.train.seed)
     objective = objective.to(device)
-    alike = MaskedLM.Config(pairs=objective.pairs, keep_rate=0.0, random_rate=0.0)
-    usual = MaskedLM(Transformer(replace(shape, layers=1)), alike)
-    batches = build.validation_batches(recipe, usual, tokenizer, valid, device)
+    batches = build.validation_batches(recipe, objective, tokenizer, valid, device)
     precision = hardware.select_precision(recipe.train.precision, device)
     graphs = should_capture(objective, recipe.train, precision, device)
     trainer = Trainer(

@@ -89,6 +89,10 @@ class Pretraining(Objective):
     def collator(self, tokenizer: Tokenizer) -> Callable[[Any], Batch]:
         """A pure function from packed text, or a segment of each stream, to a batch; small enough to be pickled."""
 
+    def validation_collator(self, tokenizer: Tokenizer) -> Callable[[Any], Batch]:
+        """The same for validation, where it differs."""
+        return self.collator(tokenizer)
+
     @property
     @abstractmethod
     def prediction_share(self) -> float:

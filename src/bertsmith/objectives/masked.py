@@ -4,7 +4,7 @@ On pairs of texts, next-sentence prediction (NSP) or sentence-order prediction (
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from bertsmith.models.transformer import Transformer
 from bertsmith.nn.heads import MaskedLMHead, Pooler, SentencePairHead, can_chunk_loss
 from bertsmith.nn.pooling import first_positions
 from bertsmith.objectives.base import Pretraining, Term
-from bertsmith.objectives.masking import MaskingConfig, MaskingVocabulary, mask_tokens
+from bertsmith.objectives.masking import VALIDATION_MASKING, MaskingConfig, MaskingVocabulary, mask_tokens
 from bertsmith.text.tokenizer import Tokenizer
 
 
@@ -96,9 +96,15 @@ class MaskedLM(Pretraining):
         return Term(total, (logits.argmax(-1) == targets).sum(), weight)
 
     def collator(self, tokenizer: Tokenizer) -> Callable[[PackedBatch], Batch]:
-        return Collator(
-            self.config, MaskingVocabulary.of(tokenizer.continuation_mask, tokenizer.special_mask, tokenizer.mask_id)
-        )
+        return self._collator(self.config, tokenizer)
+
+    def validation_collator(self, tokenizer: Tokenizer) -> Callable[[PackedBatch], Batch]:
+        """15 % of the tokens are masked, all by [MASK]; pairs are those of the objective."""
+        return self._collator(replace(self.config, **asdict(VALIDATION_MASKING)), tokenizer)
+
+    def _collator(self, config: Config, tokenizer: Tokenizer) -> "Collator":
+        special, continuation = tokenizer.special_mask, tokenizer.continuation_mask
+        return Collator(config, MaskingVocabulary.of(continuation, special, tokenizer.mask_id))
 
     @property
     def prediction_share(self) -> float:

@@ -29,6 +29,11 @@ class MaskingConfig:
     static_masks: int = 0  # 0: dynamic masking, anew in every epoch; n: each text has n fixed masks (BERT: 10)
 
 
+# Validation masks alike whatever a recipe trains with, so that losses compare. All chosen tokens become [MASK]: if some
+# stayed as they are, a model that repeats its input would seem better than it is.
+VALIDATION_MASKING = MaskingConfig(mask_rate=0.15, keep_rate=0.0, random_rate=0.0)
+
+
 @dataclass(frozen=True, kw_only=True)
 class MaskingVocabulary:
     """The parts of a vocabulary that masking needs."""

@@ -47,6 +47,10 @@ class MixedLM(MaskedLM):
     def collator(self, tokenizer: Tokenizer) -> Callable[[PackedBatch], Batch]:
         return Collator(self.config.causal_share, super().collator(tokenizer))
 
+    def validation_collator(self, tokenizer: Tokenizer) -> Callable[[PackedBatch], Batch]:
+        """The whole text is masked, as for other masked language models, and a share of it is read causally, too."""
+        return Collator(self.config.causal_share, super().validation_collator(tokenizer), masks_all=True)
+
     @property
     def prediction_share(self) -> float:
         share = self.config.causal_share
@@ -60,14 +64,15 @@ class MixedLM(MaskedLM):
 
 @dataclass(frozen=True)
 class Collator:
-    """From packed text to a batch: the first tokens are the causal part, the rest is masked."""
+    """From packed text to a batch: the first tokens are the causal part, the rest is masked; in validation, all."""
 
     causal_share: float
     masked_collator: Callable[[PackedBatch], Batch]
+    masks_all: bool = False
 
     def __call__(self, packed: PackedBatch) -> Batch:
         first, rest = split(packed, round(self.causal_share * len(packed.ids)))
-        back, batch = causal.collate(first), self.masked_collator(rest)
+        back, batch = causal.collate(first), self.masked_collator(packed if self.masks_all else rest)
         counts = {name: back.counts.get(name, 0) + batch.counts.get(name, 0) for name in back.counts | batch.counts}
         return replace(batch, causal=replace(back, counts={}), counts=counts)
 

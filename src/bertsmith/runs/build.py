@@ -101,13 +101,13 @@ def validation_batches(
     device: torch.device,
     train: Shards | None = None,
 ) -> list[Batch]:
-    """One pass over the validation text with fixed masks; a part of it if the run is short."""
+    """One pass over the validation text, with the same masks for every recipe; a part of it if the run is short."""
     # No pairs can be drawn where each document is one sentence, and for NSP where there is one document.
     alone = valid.sentences == valid.documents or (objective.pairs == "nsp" and valid.documents == 1)
     pairs: Pairs = "none" if alone else objective.pairs
     source = _streams if objective.stateful else _pack
     text = source(recipe, tokenizer, valid, pairs, VALIDATION_SEED, once=True)
-    collate = objective.collator(tokenizer)
+    collate = objective.validation_collator(tokenizer)
     limit = min(max(1, recipe.data.validation_tokens // text.batch_tokens), _max_validation_batches(recipe, train))
     return [collate(text(position)).to(device) for position in range(min(limit, text.batches()))]
 

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,13 @@ from bertsmith.inference.load import load
 from bertsmith.insight.leaderboard import BITS_PER_BYTE, BLIMP
 from bertsmith.objectives.base import Pretraining
 from bertsmith.objectives.masked import MaskedLM
+from bertsmith.objectives.masking import VALIDATION_MASKING
 from bertsmith.recipe import Recipe
 from bertsmith.runs import build, finetuning, task_recipe
 from bertsmith.runs.suites import NO_CHECKPOINTS, glue_folders
 from bertsmith.train import hardware
 from bertsmith.train.evaluate import evaluate
 
-MASK_RATE = 0.15  # of held-out text, whatever mask rate a recipe trains with
 BATCH_TOKENS = 16_384  # of a masked model; fewer for a causal one, so that a batch has as many predictions
 MAX_LENGTH = 128  # of texts in fine-tuning, or less where the model takes less
 
@@ -53,7 +53,7 @@ class Metric:
 
 def build_metrics(config: MetricsConfig) -> list[Metric]:
     """The metrics of a race. Wrong settings are refused here, before any training."""
-    metrics = [Metric(BITS_PER_BYTE, {"mask_rate": MASK_RATE}, _bits_per_byte)]
+    metrics = [Metric(BITS_PER_BYTE, asdict(VALIDATION_MASKING), _bits_per_byte)]
     if config.blimp is not None:
         pairs = minimal_pairs.read_minimal_pairs(config.blimp, config.limit)
         settings: dict[str, Any] = {"data": str(config.blimp), "limit": config.limit}
@@ -84,17 +84,18 @@ def _bits_per_byte(recipe: Recipe, folder: Path) -> Sequence[float]:
 def held_out_scores(folder: Path, text: Path, length: int = MAX_LENGTH) -> dict[str, float]:
     """Loss, accuracy and bits per byte on held-out text; nothing for a model without a language model head (ELECTRA).
 
-    All masked models with the same vocabulary predict the same masked tokens: 15 %, masked as by BERT.
+    All masked models with the same vocabulary predict the same tokens: 15 %, all of them replaced by [MASK].
     """
     model, shards = load(folder), Shards(text)
     verify(shards).wait()
     objective, tokenizer = model.objective, model.tokenizer
     if not model.has_lm_head or not isinstance(objective, Pretraining):
         return {}
+    share = objective.prediction_share
     if isinstance(objective, MaskedLM):
-        objective.config = MaskedLM.Config(mask_rate=MASK_RATE, pairs="none")
+        objective.config, share = replace(objective.config, pairs="none"), VALIDATION_MASKING.mask_rate
     length = min(length, model.max_length)
-    tokens = max(length, round(BATCH_TOKENS * MASK_RATE / objective.prediction_share))
+    tokens = max(length, round(BATCH_TOKENS * VALIDATION_MASKING.mask_rate / share))
     ids: dict[str, Any] = {
         "start_id": tokenizer.start_id,
         "stop_id": tokenizer.stop_id,
@@ -103,7 +104,7 @@ def held_out_scores(folder: Path, text: Path, length: int = MAX_LENGTH) -> dict[
     pack = Packer(
         shards, max_length=length, batch_tokens=tokens, pairs="none", seed=build.VALIDATION_SEED, once=True, **ids
     )
-    collate = objective.collator(tokenizer)
+    collate = objective.validation_collator(tokenizer)
     batches = [collate(pack(position)).to(model.device) for position in range(pack.batches())]
     bfloat16 = hardware.select_precision("auto", model.device) == torch.bfloat16
     with torch.inference_mode(), torch.autocast(model.device.type, torch.bfloat16, enabled=bfloat16):

@@ -16,6 +16,7 @@ KERNELS = (
     "bias_gelu",
     "residual_layer_norm",
     "linear_cross_entropy",
+    "muon",
     "attention_short",
     "attention_bias",
     "attention_long",

@@ -28,6 +28,7 @@ from bertsmith.nn.kernels import (
     attention_short,
     bias_gelu,
     linear_cross_entropy,
+    muon,
     residual_layer_norm,
 )
 
@@ -56,6 +57,8 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[Launch]:
     for module in (bias_gelu, residual_layer_norm, attention_short, attention_bias, attention_long):
         monkeypatch.setattr(module, "wrap_triton", Recorded)
     monkeypatch.setattr(linear_cross_entropy, "_logit_gradients", Recorded(linear_cross_entropy._logit_gradients))
+    for name in ("_nesterov_momentum", "_apply_update"):
+        monkeypatch.setattr(muon, name, Recorded(getattr(muon, name)))
     return launches
 
 
@@ -137,3 +140,13 @@ def test_a_kernel_compiles_with_the_types_of_a_compiled_step(
         ptx = compile_ptx(kernel, arguments)
         assert "sm_90" in ptx
         assert not re.search(r"(add|sub|mul|fma|div)\S*\.f64", ptx), kernel.__name__  # in double precision
+
+
+def test_the_kernels_of_muon_compile(launched: list[Launch]) -> None:
+    matrices, factor = torch.randn(2, 48, 64), torch.tensor(0.9)
+    muon.nesterov_momentum(matrices, matrices.clone(), matrices.bfloat16(), factor, 0.95)
+    for scales in (torch.ones(2, 48, 1), torch.ones(2, 1, 64)):
+        muon.apply_update(matrices, matrices.bfloat16(), scales, factor)
+    assert [kernel.__name__ for kernel, _ in launched] == ["_nesterov_momentum", "_apply_update", "_apply_update"]
+    for kernel, arguments in launched:
+        assert "sm_90" in compile_ptx(kernel, arguments)

@@ -5,6 +5,8 @@ Training" (with weight decay). Matrices of one shape are stacked and orthogonali
 on which the host never waits.
 
 NorMuon (Li et al. 2025) also divides each row by the root of a running mean of its squares.
+
+On a GPU the passes over memory before and after the products are kernels of ours (`nn/kernels/muon.py`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +15,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from bertsmith.nn.layout import kernels_unavailable
 from bertsmith.train.polar_express import Quintic
 
 # One iteration maps every singular value s to 3.4445 s - 4.7750 s^3 + 2.0315 s^5. Jordan et al. chose the steepest
@@ -58,21 +61,18 @@ def normalised_dimension(rows: int, columns: int) -> int:
     return 2 if rows >= columns else 1
 
 
-def normalise(
-    update: Float[Tensor, "n rows columns"],
-    second_moment: Float[Tensor, "n _ _"],
-    weight: Float[Tensor, ""],
-    dimension: int,
-) -> None:
-    """Divide each row (or column) by the root of the running mean of its squares, in place; the norm stays the same.
+def normalising_factors(
+    square: Float[Tensor, "n _ _"], second_moment: Float[Tensor, "n _ _"], weight: Float[Tensor, ""]
+) -> Float[Tensor, "n _ _"]:
+    """The factor of each row (or column) of an update: over the root of the running mean of its squares, at equal norm.
 
-    `weight` is that of the newest square in the running mean. NorMuon, Li et al. 2025, algorithm 1.
+    `square` is the mean of the squares of each row, and `weight` its weight in the running mean, which is updated in
+    place. NorMuon, Li et al. 2025, algorithm 1.
     """
-    square = update.square().mean(dimension, keepdim=True)
     second_moment.lerp_(square, weight)
     inverse = second_moment.clamp(min=SMALLEST_SECOND_MOMENT).rsqrt()
     before, after = square.sum((1, 2), keepdim=True), (square * inverse.square()).sum((1, 2), keepdim=True)
-    update.mul_(inverse * (before / after.clamp(min=SMALLEST_SECOND_MOMENT)).sqrt())
+    return inverse * (before / after.clamp(min=SMALLEST_SECOND_MOMENT)).sqrt()
 
 
 @torch.no_grad()
@@ -91,27 +91,64 @@ def step(
 ) -> None:
     """Update weights and momenta in place, unless the gradient is not finite: then every bit stays as it is.
 
-    Learning rate and flag are read on the device. One buffer holds the gradients, then the direction, then the update.
-    `second_moments`, whose decay is `beta`, are NorMuon's.
+    Learning rate and flag are read on the device. `second_moments`, whose decay is `beta`, are NorMuon's.
     """
-    counts = [len(weight) for weight in weights]
     _, rows, columns = weights[0].shape
     good = 1 - found_inf.to(weights[0].dtype)  # a factor of 1 or 0
-    stack = torch.cat(list(gradients)).masked_fill_(found_inf, 0.0)  # since NaN times 0 is NaN
+    update = orthogonalise(_nesterov_direction(gradients, momenta, good, momentum), iterations)
+    scales = (good * learning_rate * -update_scale(rows, columns)).expand(len(update), rows, 1)
+    if second_moments:
+        dimension = normalised_dimension(rows, columns)
+        norms = torch.linalg.vector_norm(update, dim=dimension, keepdim=True, dtype=weights[0].dtype)
+        running = torch.cat(list(second_moments))
+        factors = normalising_factors(norms.square() / update.shape[dimension], running, good * (1 - beta))
+        torch._foreach_copy_(list(second_moments), list(torch.split(running, [len(one) for one in second_moments])))
+        scales = scales[:, :1] * factors
+    _apply(weights, update, scales, 1 - good * learning_rate * weight_decay)
+
+
+def _nesterov_direction(
+    gradients: Sequence[Tensor], momenta: Sequence[Tensor], good: Float[Tensor, ""], momentum: float
+) -> Float[Tensor, "n rows columns"]:
+    """Nesterov's direction of all matrices, the momentum as it would be after this gradient again; momenta in place."""
+    counts = [len(gradient) for gradient in gradients]
+    if _has_kernels(gradients[0]):
+        from bertsmith.nn.kernels import muon as kernels
+
+        half = torch.empty(sum(counts), *gradients[0].shape[1:], dtype=torch.bfloat16, device=gradients[0].device)
+        for gradient, average, piece in zip(gradients, momenta, torch.split(half, counts), strict=True):
+            kernels.nesterov_momentum(gradient, average, piece, good, momentum)
+        return half
+    stack = torch.cat(list(gradients)).masked_fill_(good == 0, 0.0)  # since NaN times 0 is NaN
     pieces = list(torch.split(stack, counts))
     torch._foreach_mul_(list(momenta), good * momentum + (1 - good))
     torch._foreach_add_(list(momenta), pieces, alpha=1 - momentum)
-    # Nesterov: the momentum as it would be after this gradient again.
     stack.mul_(1 - momentum)
     torch._foreach_add_(pieces, list(momenta), alpha=momentum)
-    stack.copy_(orthogonalise(stack, iterations))
-    if second_moments:
-        running = torch.cat(list(second_moments))
-        normalise(stack, running, good * (1 - beta), normalised_dimension(rows, columns))
-        torch._foreach_copy_(list(second_moments), list(torch.split(running, counts)))
-    stack.mul_(good * learning_rate * -update_scale(rows, columns))
-    torch._foreach_mul_(list(weights), 1 - good * learning_rate * weight_decay)
-    torch._foreach_add_(list(weights), pieces)
+    return stack
+
+
+def _apply(
+    weights: Sequence[Tensor],
+    update: Float[Tensor, "n rows columns"],
+    scales: Float[Tensor, "n _ _"],
+    decay: Float[Tensor, ""],
+) -> None:
+    """Multiply the weights by `decay`, and add the update with a scale for each of its rows (or columns)."""
+    counts = [len(weight) for weight in weights]
+    if _has_kernels(weights[0]):
+        from bertsmith.nn.kernels import muon as kernels
+
+        parts = torch.split(update.contiguous(), counts), torch.split(scales.contiguous(), counts)
+        for weight, piece, own_scales in zip(weights, *parts, strict=True):
+            kernels.apply_update(weight, piece, own_scales, decay)
+        return
+    torch._foreach_mul_(list(weights), decay)
+    torch._foreach_add_(list(weights), list(torch.split(update.to(weights[0].dtype) * scales, counts)))
+
+
+def _has_kernels(tensor: Tensor) -> bool:
+    return tensor.is_cuda and tensor.dtype == torch.float32 and kernels_unavailable(tensor.device) is None
 
 
 class Muon:

@@ -1,6 +1,7 @@
 """`make`: the wall-clock budget, the choices and their reasons, resuming, and the verdict."""
 
 import json
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from bertsmith.objectives.base import Term
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.recipe import Recipe
 from bertsmith.runs import autoconfig, build, summary
+from bertsmith.runs import verdict as verdicts
 from bertsmith.runs.summary import Choices
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 from bertsmith.train import checkpoint, log
@@ -144,9 +146,15 @@ def test_make_prints_reasons_and_a_verdict_and_resumes(
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "Why these settings" in page
     assert "accents kept: the text looks German" in page
-    verdict = said.strip().splitlines()[-1]
-    assert verdict.startswith("The model has ")
+    verdict = next(line for line in said.splitlines() if line.startswith("The model has "))
     assert verdict in (out / "model" / "README.md").read_text(encoding="utf-8")
+    assert re.search(r"What it has read\n  [\d,]+ words of German in 1 file, (seen|of which it has seen) ", said)
+    assert "\n  Other languages: it has read German only.\n" in said
+    assert "\n  Texts in which capitals matter: it does not see them.\n" in said
+    assert "\nwith twice the time: " in said
+    last = said.rstrip().splitlines()[-1]
+    assert last.startswith("  use it in transformers       python -c 'from transformers import pipeline; ")
+    assert f"bertsmith finetune {out / 'model'} labels.csv --out {out}-tuned" in page
     settings = json.loads((out / "model" / "tokenizer_config.json").read_text())
     assert (settings["do_lower_case"], settings["strip_accents"]) == (True, False)
 
@@ -160,7 +168,9 @@ def test_make_prints_reasons_and_a_verdict_and_resumes(
     assert losses(out)[-1][0] == steps
     moved[0] = 500.0
     make.make([str(text)], out, budget="12m")
-    assert "this run was finished, and trains for another" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "this run was finished, and trains for another" in said
+    assert "twice the time" not in said  # of the run as it was chosen, which is over
     assert losses(out)[-1][0] > steps
     with pytest.raises(
         RecipeError, match=r"its tokenizer was trained with --lowercase, and not --cased. Choose another"
@@ -293,12 +303,12 @@ MORE = "Give it more text or more time."
     ],
 )
 def test_the_verdict_says_whether_the_model_has_learnt(loss: float, verdict: str) -> None:
-    assert summary.verdict({"masked_loss": loss, "masked_accuracy": 0.25}, 6.0, []) == verdict
+    assert verdicts.verdict({"masked_loss": loss, "masked_accuracy": 0.25}, 6.0, []) == verdict
 
 
 def test_overfitting_is_part_of_the_verdict() -> None:
     records = [{"kind": "validation", "masked_loss": 2.5}, {"kind": "validation", "masked_loss": 3.0}]
-    said = summary.verdict({"masked_loss": 3.0, "masked_accuracy": 0.25}, 6.0, records)
+    said = verdicts.verdict({"masked_loss": 3.0, "masked_accuracy": 0.25}, 6.0, records)
     assert said.endswith(
         " It overfits: its validation loss was lower before (2.50, now 3.00). Give it more text, or less time."
     )

@@ -19,10 +19,14 @@ def measurement(domain: float, general: float | None, noise: float = 0.0) -> Mea
     return Measurement(domain=passages(domain), general=[] if general is None else passages(general))
 
 
-def verdict(domain: Pair, general: Pair | None, noise: float = 0.0, gain: float = 1.0) -> str:
+def both(domain: Pair, general: Pair | None, noise: float = 0.0, gain: float = 1.0) -> BeforeAfter:
     first = measurement(domain[0], general[0] if general else None)
     last = measurement(domain[1], general[1] if general else None, noise)
-    return BeforeAfter("minilm", first, last, gain).verdict
+    return BeforeAfter("minilm", first, last, gain)
+
+
+def verdict(domain: Pair, general: Pair | None, noise: float = 0.0, gain: float = 1.0) -> str:
+    return both(domain, general, noise, gain).verdict
 
 
 @pytest.mark.parametrize(
@@ -84,3 +88,15 @@ def test_the_section_escapes_what_comes_from_outside() -> None:
     page = section.html([("<b>", "1", "2")], [("<i>", ["<u>"], ["x", "y"])], ["<s>"])
     assert not {"<b>", "<i>", "<u>", "<s>"} & set(page.replace(">", "> ").split())
     assert "<td>x, y</td>" in page
+
+
+def test_what_a_continued_model_is_for_agrees_with_its_verdict() -> None:
+    for domain, general, use in (
+        ((4.0, 3.0), (2.0, 2.1), "All that minilm is used for, on texts like yours."),
+        ((4.0, 3.0), (2.0, 3.5), "All that minilm is used for, on texts like yours. For other texts minilm is better."),
+        ((4.0, 4.5), (2.0, 2.0), "Nothing yet: keep minilm."),
+    ):
+        found = both(domain, general)
+        assert found.good_for == use
+        assert found.usable != found.verdict.startswith("Do not use")
+    assert not both((4.0, 3.0), None, gain=0.1).usable

@@ -132,7 +132,7 @@ def test_make_turns_each_folder_into_a_model(name: str, models: Models) -> None:
     assert 0.9 * SHARE <= float(share[1]) / 100 <= 1.1 * SHARE
     assert "accents " in said
     assert "why: smith-tiny" in said
-    verdict = said.strip().splitlines()[-1]
+    verdict = next(line for line in said.splitlines() if line.startswith("The model has "))
     assert BETTER.match(verdict) or NOT_BETTER.match(verdict), verdict
     assert verdict in (made.out / "model" / "README.md").read_text(encoding="utf-8")
     assert (made.out / "report.html").exists()

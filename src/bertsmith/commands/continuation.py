@@ -15,6 +15,7 @@ from bertsmith.data.shards.shards import Shards
 from bertsmith.errors import FolderError, RecipeError
 from bertsmith.inference.model import Model
 from bertsmith.insight import before_after as section
+from bertsmith.insight.overview import Overview
 from bertsmith.insight.report import RunSummary
 from bertsmith.models.hf.folder import model_folder
 from bertsmith.runs import autoconfig, before_after, continuation, new_head, summary
@@ -182,6 +183,7 @@ class ContinuedRun:
             run,
             title=f"{self.name} continued on {words:,} words",
             verdict=both.verdict,
+            overview=None if run.overview is None else _continued_overview(run.overview, both),
             # The validation's own bits per byte are of single masked tokens, and would only confuse here.
             figures=figures | {name: value for name, value in run.figures.items() if name != "bits per byte"},
             visualisations=[(section.HEADING, self._section(both), section.LEAD), *run.visualisations],
@@ -212,6 +214,11 @@ def continued_run(
         before = files.read_json(out / SETTINGS).get("start")
         raise RecipeError(out, f"its run was begun with --from {before}", "Give the option again to resume it")
     return None
+
+
+def _continued_overview(overview: Overview, both: BeforeAfter) -> Overview:
+    """The overview of a continued model, which has no next commands where the one before is better."""
+    return replace(overview, good_for=[both.good_for], commands=overview.commands if both.usable else [])
 
 
 def _frequency_gain(run: RunSummary) -> float:

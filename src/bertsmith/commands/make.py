@@ -85,9 +85,13 @@ def make(
         if path.exists() and begun(out):
             _check_resumed(pretrain.read_recipe(path, []), seed, like)
             CONSOLE.print(_resume_message(out, path, seconds))
+            if seconds > _budget_before(out).get("budget", seconds):  # the estimate was of a shorter run
+                summary.save_choices(out, replace(choices, more_time=""))
         else:
-            recipe, reasons = _choose_recipe(out, seconds, began, seed or 0, like or candidates.SMITH, continued)
-            summary.save_choices(out, replace(choices, recipe=reasons))
+            recipe, choices = _choose_recipe(
+                out, seconds, began, seed or 0, like or candidates.SMITH, choices, continued
+            )
+            summary.save_choices(out, choices)
             seconds = seconds if continued is None else continued.max_budget()
             settle(recipe, pretrain.MAY_CHANGE)
     fixed, share = FINAL_RESERVE
@@ -112,10 +116,9 @@ def _check_resumed(recipe: Recipe, seed: int | None, like: str | None) -> None:
 
 def _resume_message(out: Path, path: Path, budget: float) -> str:
     """How a run that was begun before continues."""
-    newest = checkpoint.load_newest(out / "checkpoints")
-    if newest is None:
+    if checkpoint.load_newest(out / "checkpoints") is None:
         return f"{path}: its run has no checkpoint yet, so it starts again with the whole budget"
-    before = newest[0].state.get("wall_budget") or {}
+    before = _budget_before(out)
     if not before.get("finished"):
         return f"{path}: resuming, with the rest of its budget"
     if budget > before["budget"]:
@@ -124,6 +127,12 @@ def _resume_message(out: Path, path: Path, budget: float) -> str:
         )
     used = format_duration(before["budget"])
     return f"{path}: this run is finished, its budget of {used} is spent. A longer --budget continues it"
+
+
+def _budget_before(out: Path) -> dict[str, Any]:
+    """The budget of the run so far, as its newest checkpoint has it."""
+    newest = checkpoint.load_newest(out / "checkpoints")
+    return {} if newest is None else newest[0].state.get("wall_budget") or {}
 
 
 def _prepare(
@@ -178,9 +187,15 @@ def _check_tokenizer(out: Path, tokenizer: Tokenizer, requested: TokenizerConfig
 
 
 def _choose_recipe(
-    out: Path, budget: float, began: float, seed: int, like: str, continued: ContinuedRun | None = None
-) -> tuple[Recipe, list[str]]:
-    """The recipe for the prepared text, this machine and the rest of the budget; and the reasons."""
+    out: Path,
+    budget: float,
+    began: float,
+    seed: int,
+    like: str,
+    choices: Choices,
+    continued: ContinuedRun | None = None,
+) -> tuple[Recipe, Choices]:
+    """The recipe for the prepared text, this machine and the rest of the budget; and the choices with its reasons."""
     device = hardware.select_device("auto")
     import_module("torch._dynamo")  # every optimizer imports it, which takes seconds on a busy machine
     left = budget - (time.monotonic() - began) - autoconfig.reserve_seconds(budget, gpu=device.type == "cuda")
@@ -191,21 +206,21 @@ def _choose_recipe(
     choice: autoconfig.RecipeChoice | Continuation
     if continued is None:
         choice = autoconfig.choose_recipe(out / "data", out, budget=left, device=device, seed=seed, like=like)
+        choices = replace(choices, more_time=choice.more_time)
     else:
         flops, gpu = hardware.training_flops(device), device.type == "cuda"
         choice = continued.choose_recipe(left, flops, gpu=gpu, seed=seed)
     for reason in choice.reasons:
         CONSOLE.print(f"why: {reason}")
-    return choice.recipe, choice.reasons
+    if choices.more_time:
+        CONSOLE.print(f"with twice the time: {choices.more_time}")
+    return choice.recipe, replace(choices, recipe=choice.reasons)
 
 
 def demo(out: Path, *, budget: str = "5m", began: float | None = None) -> dict[str, float]:
-    """`make` on the sample text of the package; then fill some masks, and print the next steps."""
+    """`make` on the sample text of the package; then fill some masks."""
     with resources.as_file(resources.files("bertsmith.text") / "sample" / "sample.txt.xz") as sample:
         figures = make([str(sample)], out, budget=budget, layout="lines", began=began, reserve=1.0)
     fill.fill(out / "model", DEMO_TEXTS, top_k=5, as_json=False)
-    CONSOLE.print(f"""What to do next
-  look at the report        {out / "report.html"}
-  fill masks of your own    bertsmith fill {out / "model"} "She looked at the [MASK] and smiled."
-  use your own text         bertsmith make my-texts/ --budget 10m --out runs/mine""")
+    CONSOLE.print("Now with your own text: bertsmith make my-texts/ --budget 10m --out runs/mine")
     return figures

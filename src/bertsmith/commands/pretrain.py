@@ -17,9 +17,8 @@ from bertsmith.data.shards.verification import verify
 from bertsmith.errors import RecipeError
 from bertsmith.inference.model import Model
 from bertsmith.insight import report
-from bertsmith.insight.model_card import Use, pretrained_card
+from bertsmith.insight.model_card import pretrained_card
 from bertsmith.insight.report import RunSummary
-from bertsmith.models.elmo import Elmo
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf.layouts import layout_of
 from bertsmith.models.transformer_config import TransformerConfig
@@ -27,6 +26,7 @@ from bertsmith.nn.layout import kernels_unavailable
 from bertsmith.objectives.base import Pretraining
 from bertsmith.recipe import EXTENTS, Recipe, settle
 from bertsmith.runs import autoconfig, build, summary
+from bertsmith.runs.overview import use_of
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import hardware
 from bertsmith.train.checkpoint import Checkpoint
@@ -134,13 +134,16 @@ def _evaluation_seconds(recipe: Recipe, wall: WallBudget | None) -> float | None
 
 
 def _show(run: RunSummary) -> None:
-    """Print some cloze examples with the model's predictions, and the verdict."""
+    """Print some cloze examples with the model's predictions, the verdict, and the overview."""
     for example in run.examples[:MAX_EXAMPLES_SHOWN]:
         CONSOLE.print(f"\n{example.text}")
         predictions = ", ".join(f"{word} {probability:.0%}" for word, probability in example.after[:3])
         CONSOLE.print(f"  correct: {example.truth}   predicted: {predictions}")
     if run.verdict:
         CONSOLE.print(f"\n{run.verdict}", style="bold")
+    if run.overview is not None:
+        for line in run.overview.lines():
+            CONSOLE.print(line)
 
 
 @dataclass(frozen=True)
@@ -237,8 +240,4 @@ def _export(path: Path, objective: Pretraining, tokenizer: Tokenizer, run: RunSu
             extra["pairs"] = objective.pairs  # transformers has no key for the meaning of the two classes
         folders.write(folder, shape, state, extra)
         tokenizer.save(folder, max_length=shape.max_length, segments=shape.segments > 1)
-        fills = any(name.startswith("mlm_head.") for name in state)
-        use: Use = "fill_mask" if fills else "discriminator"
-        use = "causal_lm" if shape.causal else "text_to_text" if shape.decoder_layers else use
-        use = "features" if isinstance(objective.trunk, Elmo) else "recurrent_lm" if objective.stateful else use
-        files.write(folder / "README.md", pretrained_card(run, use=use).encode())
+        files.write(folder / "README.md", pretrained_card(run, use=use_of(objective)).encode())

@@ -7,7 +7,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from bertsmith.insight import overview
 from bertsmith.insight.charts import Point, Series, chart, format_percent
+from bertsmith.insight.overview import Overview
 from bertsmith.insight.page import html_page, section
 
 MASKS = ("[MASK]", "<mask>")
@@ -49,6 +51,7 @@ class RunSummary:
     title: str
     start: str = ""  # the model folder that was continued; empty: randomly initialised
     verdict: str = ""  # one sentence: whether the model has learnt
+    overview: Overview | None = None  # what a person wants to know first
     reasons: Sequence[str] = ()  # why `make` chose these settings
     records: Sequence[Mapping[str, Any]] = ()  # the lines of log.jsonl
     figures: Mapping[str, str] = field(default_factory=dict)  # name of a metric: its value
@@ -71,7 +74,7 @@ def write(path: Path, run: RunSummary) -> None:
 def page(run: RunSummary) -> str:
     """The page as a text. Whatever comes from outside is escaped."""
     sections = [
-        section("In short", f"<p>{escape(run.verdict)}</p>" if run.verdict else ""),
+        section("In short", _in_short(run)),
         section("Key figures", _cards(run.figures)),
         section("Learning curves", _curves(run), CURVES_LEAD),
         section("Masked words, before and after training", _examples(run.examples), CLOZE_LEAD),
@@ -84,6 +87,11 @@ def page(run: RunSummary) -> str:
         section("Recipe", _recipe(run.recipe)),
     ]
     return html_page(run.title, sections)
+
+
+def _in_short(run: RunSummary) -> str:
+    verdict = f"<p>{escape(run.verdict)}</p>" if run.verdict else ""
+    return verdict + ("" if run.overview is None else overview.html(run.overview))
 
 
 def _cards(figures: Mapping[str, str]) -> str:

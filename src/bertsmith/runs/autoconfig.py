@@ -13,6 +13,7 @@ from bertsmith.models.networks import NetworkConfig
 from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.recipe import Recipe
 from bertsmith.runs import candidates
+from bertsmith.runs.more_time import twice_the_time
 from bertsmith.runs.pace import measure_pace
 from bertsmith.train import hardware
 from bertsmith.train.clock import format_duration, parse_duration
@@ -26,6 +27,7 @@ class RecipeChoice:
 
     recipe: Recipe
     reasons: list[str]
+    more_time: str = ""  # what twice the time would bring
 
 
 def budget_seconds(budget: str) -> float:
@@ -72,7 +74,9 @@ def choose_recipe(
     else:
         size, paces = measured_size(flops, budget, shards.tokens, lambda size: measure_pace(recipe(size), device))
     chosen, seen = recipe(size), budget * paces[size]
-    return RecipeChoice(chosen, _reasons(chosen, budget, seen, seen / shards.tokens))
+    then = largest_size({size: 2 * budget * paces[size] for size in paces}, shards.tokens)
+    more = twice_the_time(like, size, then, seen, seen / shards.tokens)
+    return RecipeChoice(chosen, _reasons(chosen, budget, seen, seen / shards.tokens), more)
 
 
 def largest_size(expected: Mapping[str, float], text_tokens: float) -> str:
@@ -102,6 +106,8 @@ def _reasons(recipe: Recipe, budget: float, tokens_seen: float, epochs: float) -
     size = f"{shape.layers} layers of width {shape.width}"
     seen = f"in {format_duration(budget)} it sees {tokens_seen / 1e6:,.1f} M tokens on this machine"
     overfitting = "the text is seen often" if shape.dropout else "the text is seen too rarely to overfit"
+    if shape.dropout and epochs <= candidates.MANY_EPOCHS:
+        overfitting = "as this member has it"
     short = "in a short run short ones teach more"
     muon = f", matrices {optimizer.muon_learning_rate:g} by Muon" if optimizer.hidden_optimizer == "muon" else ""
     return [

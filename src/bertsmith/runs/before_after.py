@@ -17,7 +17,7 @@ from bertsmith.inference.word_neighbours import nearest_words, typical_words
 from bertsmith.models.transformer import Transformer
 from bertsmith.objectives.causal import CausalLM
 from bertsmith.objectives.masked import MaskedLM
-from bertsmith.runs.summary import SMALL_GAIN
+from bertsmith.runs.verdict import SMALL_GAIN
 from bertsmith.text.fertility import batches
 from bertsmith.text.tokenizer import Tokenizer
 
@@ -159,11 +159,30 @@ class BeforeAfter:
         return {f"bits_per_byte_{name}": value for name, value in found.items()}
 
     @property
+    def better(self) -> bool:
+        """Whether the model has become better on its text, beyond the noise."""
+        return self.domain.gain > 0 and self.domain.significant
+
+    @property
+    def usable(self) -> bool:
+        """Whether the model should be used instead of the one that was continued."""
+        return self.better and self.frequency_gain >= SMALL_GAIN
+
+    @property
+    def good_for(self) -> str:
+        """What the model is for."""
+        if not self.usable:
+            return f"Nothing yet: keep {self.name}."
+        only = self.general is not None and -self.general.gain > self.domain.gain
+        rest = f". For other texts {self.name} is better" if only else ""
+        return f"All that {self.name} is used for, on texts like yours{rest}."
+
+    @property
     def verdict(self) -> str:
         """Whether the model should be used: it should not where it is no better on its text."""
         domain, general = self.domain, self.general
         figures = f"{domain.before:.3f} bits per byte before and {domain.after:.3f} after, on held-out text"
-        if not (domain.gain > 0 and domain.significant):
+        if not self.better:
             worse = "worse" if domain.significant else "no better"
             remedy = f"Keep {self.name}, or give it more text or more time."
             return f"Do not use this model: on text like yours it is {worse} than {self.name} ({figures}). {remedy}"

@@ -88,6 +88,11 @@ def like_of(kind: str) -> str:
     return found[0] if found else kind
 
 
+def size_name(like: str, size: str) -> str:
+    """A member and its size in words."""
+    return f"{like}-{size}, {SIZES[size].layers} layers of width {SIZES[size].width}"
+
+
 def network(like: str, size: str) -> tuple[str, TransformerConfig]:
     """The member of this size, or the base member with its layers and width; with its name in the family."""
     base = config.read_toml(recipes.find(find_like(like).recipe))["model"]["kind"]

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from bertsmith import config, files, terminal
 from bertsmith.data.batch import Batch
@@ -20,11 +18,15 @@ from bertsmith.inference.model import Model
 from bertsmith.insight import cells, gradient_flow
 from bertsmith.insight.report import TERM_LABELS, ClozeExample, RunSummary
 from bertsmith.models.recurrent import Recurrent
+from bertsmith.objectives.base import Pretraining
 from bertsmith.objectives.causal import CausalLM
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.objectives.recurrent_lm import RecurrentLM
 from bertsmith.objectives.spans import SpanCorruption
 from bertsmith.recipe import Recipe, begun
+from bertsmith.runs import yardsticks
+from bertsmith.runs.overview import Trained, overview
+from bertsmith.runs.verdict import level, main_term, verdict
 from bertsmith.text import language
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import hardware, log
@@ -35,8 +37,6 @@ from bertsmith.train.trainer import Trainer
 CONSOLE = terminal.console()
 CHOICES = "choices.json"
 EXAMPLES = 12
-NO_GAIN, SMALL_GAIN = 0.02, 0.3  # nats below the unigram baseline: has not learnt, has begun to learn
-OVERFIT_RISE = 0.15  # nats above the lowest validation loss
 MAX_NEW_TOKENS = 24  # of each generated text
 MAX_PASSAGE, MIN_PASSAGE = 4_000, 200  # tokens of the passage for gradient flow and cells
 
@@ -79,6 +79,7 @@ class Choices:
     tokenizer: Sequence[str] = ()
     recipe: Sequence[str] = ()
     max_characters: int | None = None  # of the text, if there was no time for all of it
+    more_time: str = ""  # what twice the time would bring
 
 
 def save_choices(out: Path, choices: Choices) -> None:
@@ -91,7 +92,8 @@ def load_choices(out: Path) -> Choices:
     try:
         content = files.read_json(out / CHOICES)
         limit = None if content["max_characters"] is None else int(content["max_characters"])
-        return Choices([str(line) for line in content["tokenizer"]], [str(line) for line in content["recipe"]], limit)
+        tokenizer, recipe = ([str(line) for line in content[name]] for name in ("tokenizer", "recipe"))
+        return Choices(tokenizer, recipe, limit, str(content["more_time"]))
     except (FolderError, LookupError, TypeError, ValueError):
         return Choices()
 
@@ -108,23 +110,47 @@ def summarise(
 ) -> RunSummary:
     """The summary of a finished run. `counts`: how often each token occurs in the training text."""
     after = _predictions(model, [example.text for example in examples]) if examples else []
-    baseline = unigram_loss(counts, train.documents, batches, model.tokenizer)
-    records, choices = log.read(recipe.out / log.NAME), load_choices(recipe.out)
+    plain = yardsticks.measure(counts, train, batches, model.tokenizer)
+    records, choices, baseline = log.read(recipe.out / log.NAME), load_choices(recipe.out), plain.unigram_loss
+    generations, objective = _generations(model, valid), trainer.objective
+    assert isinstance(objective, Pretraining)
+    trained = Trained(
+        recipe=recipe,
+        objective=objective,
+        tokenizer=model.tokenizer,
+        train=train,
+        valid=valid,
+        metrics=trainer.metrics,
+        yardsticks=plain,
+        level=level(trainer.metrics, baseline),
+        tokens_seen=trainer.tokens,
+        before=_accuracy_before(records) if recipe.start is not None else None,
+        partial=choices.max_characters is not None,
+        more_time=choices.more_time,
+        examples=[example.text for example in examples] or [prompt for prompt, _ in generations],
+    )
     return RunSummary(
         title=f"{recipe.model.kind} from {train.words:,} {_units(valid, model.tokenizer)}",
         start="" if recipe.start is None else str(recipe.start),
         verdict=verdict(trainer.metrics, baseline, records),
+        overview=overview(trained),
         reasons=[*choices.tokenizer, *choices.recipe],
-        generations=_generations(model, valid),
+        generations=generations,
         visualisations=_visualisations(model, valid),
         records=records,
-        figures=_figures(trainer, baseline, word_start_share(batches, model.tokenizer)),
+        figures=_figures(trainer, baseline, plain.word_share),
         examples=[replace(example, after=words) for example, words in zip(examples, after, strict=True)],
         data=_data(train, valid, model.tokenizer),
         recipe=config.dump(recipe),
         machine=hardware.describe(trainer.device),
         unigram_loss=baseline,
     )
+
+
+def _accuracy_before(records: Sequence[Mapping[str, Any]]) -> float | None:
+    """The accuracy of the model that is continued: that of the first validation, before any update."""
+    first = next((one for one in records if one.get("kind") == "validation" and one.get("step") == 0), {})
+    return next((float(first[name]) for kind in TERM_LABELS if (name := f"{kind}_accuracy") in first), None)
 
 
 def _visualisations(model: Model, valid: Shards) -> list[tuple[str, str, str]]:
@@ -165,61 +191,9 @@ def summarise_checkpoint(
     )
 
 
-def unigram_loss(counts: NDArray[np.int64], documents: int, batches: Sequence[Batch], tokenizer: Tokenizer) -> float:
-    """The unigram baseline: the loss of predicting every token by its frequency in the training text."""
-    parts = [_targets(batch).cpu() for batch in batches if batch.targets is not None]
-    targets = torch.cat(parts).numpy()
-    targets = targets[targets >= 0]
-    frequencies = counts + 1.0
-    for token in {tokenizer.stop_id, tokenizer.roles.get("start", tokenizer.stop_id)}:
-        if (targets == token).any():  # the special token at the end or the beginning of a document is predicted, too
-            frequencies[token] += documents
-    losses = -np.log(frequencies / frequencies.sum())
-    return float(losses[targets].mean())
-
-
-def verdict(figures: Mapping[str, float], baseline: float, records: Sequence[Mapping[str, Any]]) -> str:
-    """One sentence on whether a model has learnt: its validation loss compared with the word-frequency baseline."""
-    kind = next(kind for kind in TERM_LABELS if f"{kind}_loss" in figures)
-    loss, accuracy = figures[f"{kind}_loss"], figures[f"{kind}_accuracy"]
-    gain, remedy = baseline - loss, "Give it more text or more time."
-    below = f"its validation loss is {gain:.2f} nats below that of predicting by word frequency"
-    if not gain >= 0:  # also if it is NaN
-        above = f"its validation loss is {-gain:.2f} nats above that of predicting by word frequency"
-        sentence = f"The model has not learnt yet: {above}. {remedy}"
-    elif gain < NO_GAIN:
-        sentence = f"The model has not learnt yet: it predicts no better than word frequency does. {remedy}"
-    elif gain < SMALL_GAIN:
-        sentence = f"The model has begun to learn: {below}. {remedy}"
-    else:
-        sentence = f"The model has learnt: {below}, and it predicts {accuracy:.0%} of {TERM_LABELS[kind]} correctly."
-    earlier = [
-        float(one[f"{kind}_loss"]) for one in records if one.get("kind") == "validation" and f"{kind}_loss" in one
-    ]
-    if earlier and loss - min(earlier) > OVERFIT_RISE:
-        sentence += f" It overfits: its validation loss was lower before ({min(earlier):.2f}, now {loss:.2f})."
-        sentence += " Give it more text, or less time."
-    return sentence
-
-
-def _targets(batch: Batch) -> Tensor:
-    """The targets of a batch; for a decoder, only those that are text (no sentinels)."""
-    assert batch.targets is not None
-    if batch.decoder_tokens is None:
-        return batch.targets
-    assert batch.text_mask is not None
-    return batch.targets[batch.text_mask]
-
-
-def word_start_share(batches: Sequence[Batch], tokenizer: Tokenizer) -> float:
-    """The share of predicted tokens that begin a word; punctuation and the end of a text count as words."""
-    targets = torch.cat([_targets(batch).cpu() for batch in batches if batch.targets is not None]).numpy()
-    return float((~tokenizer.continuation_mask[targets[targets >= 0]]).mean())
-
-
 def _figures(trainer: Trainer, baseline: float, word_share: float) -> dict[str, str]:
     metrics = trainer.metrics
-    kind = next(kind for kind in TERM_LABELS if f"{kind}_loss" in metrics)
+    kind = main_term(metrics)
     loss = metrics[f"{kind}_loss"]
     figures = {
         f"validation loss of {TERM_LABELS[kind]}": f"{loss:.3f} nats",

@@ -24,6 +24,7 @@ from record import record
 from bertsmith.commands import entrants, pretrain, race
 from bertsmith.recipe import Recipe
 from bertsmith.runs import build
+from bertsmith.runs.candidates import tokenizer_kind
 from bertsmith.train import hardware
 from bertsmith.train.display import Display
 from bertsmith.train.forward import should_capture
@@ -109,7 +110,7 @@ def main() -> None:
         ]
         recipe = pretrain.read_recipe(name, [*changes, *options.overrides])
         folder = entrants.prepare_text(
-            [str(options.text)], options.work, entrants.tokenizer_kind(recipe.model.settings), True
+            [str(options.text)], options.work, tokenizer_kind(recipe.model.kind, recipe.model.settings), True
         )
         recipe = replace(recipe, data=replace(recipe.data, folder=folder))
         race.free_memory()

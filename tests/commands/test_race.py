@@ -284,21 +284,6 @@ def test_legends_have_short_labels(tmp_path: Path) -> None:
     assert entrants.own_overrides(rows[0], rows[:1]) == rows[0]["overrides"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "tokenizer"),
-    [
-        ("bert-base", "wordpiece"),
-        ("electra-small", "wordpiece"),
-        ("roberta-base", "bpe"),
-        ("lstm-small", "words"),
-        ("elmo", "words"),
-    ],
-)
-def test_each_network_has_its_kind_of_tokenizer(kind: str, tokenizer: str) -> None:
-    assert entrants.tokenizer_kind(FAMILY[kind]) == tokenizer
-    assert entrants.tokenizer_kind(replace(FAMILY["smith-base"], causal=True)) == "bpe"
-
-
 def test_points_are_the_first_checkpoints_after_each_part_of_the_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

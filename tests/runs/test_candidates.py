@@ -1,5 +1,6 @@
 """The recipes among which `make` chooses: their shapes, their objectives, and no position that is not trained."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from tiny import prepared, write_text
 
 from bertsmith.commands import make, pretrain
 from bertsmith.errors import RecipeError
+from bertsmith.models.family import FAMILY
 from bertsmith.models.hf import folder as folders
 from bertsmith.recipe import Recipe
 from bertsmith.runs import autoconfig, candidates
@@ -59,6 +61,29 @@ def test_a_member_is_built_by_its_own_recipe_at_any_size(like: str, data: Path) 
         if size in ("tiny", "medium"):
             assert (shape.layers, shape.width) == (settings.layers, settings.width)
     assert candidates.flops_per_token(like, "tiny", 100) < candidates.flops_per_token(like, "base", 100)
+
+
+@pytest.mark.parametrize(
+    ("kind", "tokenizer"),
+    [
+        ("bert-base", "wordpiece"),
+        ("electra-small", "wordpiece"),
+        ("albert-base", "unigram"),
+        ("modernbert-large", "bpe"),
+        ("roberta-base", "bpe"),
+        ("gpt2-medium", "bpe"),
+        ("t5-small", "t5"),
+        ("lstm-small", "words"),
+        ("elmo", "words"),
+    ],
+)
+def test_each_member_has_its_kind_of_tokenizer(kind: str, tokenizer: str) -> None:
+    assert candidates.tokenizer_kind(kind, FAMILY[kind]) == tokenizer
+
+
+def test_a_network_that_is_changed_gets_the_tokenizer_that_it_needs() -> None:
+    assert candidates.tokenizer_kind("smith-base", replace(FAMILY["smith-base"], causal=True)) == "bpe"
+    assert candidates.tokenizer_kind("albert-base", replace(FAMILY["albert-base"], causal=True)) == "bpe"
 
 
 @pytest.mark.parametrize("like", list(MEMBERS))

@@ -25,7 +25,7 @@ from bertsmith.models.family import FAMILY
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.word2vec import KIND
 from bertsmith.recipe import FineTune, Recipe
-from bertsmith.runs import finetuning, suites, task_recipe
+from bertsmith.runs import candidates, finetuning, suites, task_recipe
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig
 
 PathLike = str | Path
@@ -265,7 +265,8 @@ def _prepared_folder(given: list[str], out: Path, recipe: Recipe) -> Path:
     """The given folder of shards; or new shards of the given text, by a tokenizer of the recipe's kind."""
     if len(given) == 1 and (Path(given[0]) / "train").is_dir():
         return Path(given[0])
-    return entrants.prepare_text(given, out, entrants.tokenizer_kind(recipe.model.settings), True)
+    kind = candidates.tokenizer_kind(recipe.model.kind, recipe.model.settings)
+    return entrants.prepare_text(given, out, kind, True)
 
 
 def _model_path(model: Any) -> Path:

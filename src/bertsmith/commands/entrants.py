@@ -1,4 +1,4 @@
-"""The entrants of a race: the recipes that take part, their labels in tables, and the tokenizer that each needs."""
+"""The entrants of a race: the recipes that take part, their labels in tables, and their text."""
 
 import re
 from collections import Counter
@@ -12,8 +12,6 @@ from bertsmith.commands import prepare, pretrain
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.errors import RecipeError
 from bertsmith.models.family import FAMILY
-from bertsmith.models.networks import NetworkConfig
-from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.recipe import EXTENTS, Recipe
 from bertsmith.runs import autoconfig
 from bertsmith.text.special_tokens import Kind
@@ -107,18 +105,6 @@ def labels(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 def folder_name(name: str) -> str:
     """The name of a recipe as the name of a folder."""
     return re.sub(r"[^\w.=-]+", "-", name).strip("-")
-
-
-def tokenizer_kind(shape: NetworkConfig) -> Kind:
-    """The kind of tokenizer for a network: byte-level BPE for RoBERTa and causal models, T5's with sentinels for T5.
-
-    Recurrent networks read whole words, as in their papers.
-    """
-    if not isinstance(shape, TransformerConfig):
-        return "words"
-    if shape.decoder_layers:
-        return "t5"
-    return "bpe" if shape.position_offset or shape.causal else "wordpiece"
 
 
 def prepare_text(texts: Sequence[str], out: Path, kind: Kind, lowercase: bool) -> Path:

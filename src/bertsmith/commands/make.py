@@ -64,7 +64,8 @@ def make(
     it forgets.
     """
     began, path = time.monotonic() if began is None else began, out / "recipe.toml"
-    seconds, member = autoconfig.budget_seconds(budget), candidates.find_like(like or candidates.SMITH)
+    asked = like or candidates.SMITH
+    seconds, kind = autoconfig.budget_seconds(budget), candidates.tokenizer_kind(*candidates.network(asked, "base"))
     cleaning.check_decontaminate(clean, decontaminate)
     if start is not None and like is not None:
         raise RecipeError("--like", "a model that is continued stays what it is", "Leave out --like, or --from")
@@ -76,7 +77,7 @@ def make(
             texts, reading = cleaning.clean_into(
                 texts, out, reading, decontaminate=decontaminate, seconds=CLEAN_SHARE * seconds
             )
-        requested = TokenizerConfig(kind=member.tokenizer, lowercase=lowercase, strip_accents=strip_accents)
+        requested = TokenizerConfig(kind=kind, lowercase=lowercase, strip_accents=strip_accents)
         if continued is None:
             choices = _prepare(texts, out, seconds, requested, reading)
         else:
@@ -88,9 +89,7 @@ def make(
             if seconds > _budget_before(out).get("budget", seconds):  # the estimate was of a shorter run
                 summary.save_choices(out, replace(choices, more_time=""))
         else:
-            recipe, choices = _choose_recipe(
-                out, seconds, began, seed or 0, like or candidates.SMITH, choices, continued
-            )
+            recipe, choices = _choose_recipe(out, seconds, began, seed or 0, asked, choices, continued)
             summary.save_choices(out, choices)
             seconds = seconds if continued is None else continued.max_budget()
             settle(recipe, pretrain.MAY_CHANGE)

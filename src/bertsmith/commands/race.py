@@ -19,7 +19,7 @@ import torch
 
 from bertsmith import config, files, terminal
 from bertsmith.commands import pretrain, race_report
-from bertsmith.commands.entrants import Entrant, folder_name, prepare_text, read_entrants, tokenizer_kind
+from bertsmith.commands.entrants import Entrant, folder_name, prepare_text, read_entrants
 from bertsmith.commands.pretrain import TrainingCost
 from bertsmith.commands.race_report import REPORT, RESULT
 from bertsmith.data.shards.shards import Shards
@@ -28,6 +28,7 @@ from bertsmith.insight import leaderboard
 from bertsmith.insight.table import Results
 from bertsmith.recipe import Recipe, settle
 from bertsmith.runs import autoconfig
+from bertsmith.runs.candidates import tokenizer_kind
 from bertsmith.runs.race_metrics import Metric, MetricsConfig, build_metrics
 from bertsmith.train import checkpoint, hardware, log
 from bertsmith.train.clock import Clock
@@ -85,7 +86,8 @@ def race(
     if (data is None) == (not texts):
         raise RecipeError("race", "needs one text for all recipes", "Give --data PREPARED, or --text FILES")
     with Lock(out):
-        kinds = {name: tokenizer_kind(entrant.recipe.model.settings) for name, entrant in entrants.items()}
+        models = {name: entrant.recipe.model for name, entrant in entrants.items()}
+        kinds = {name: tokenizer_kind(model.kind, model.settings) for name, model in models.items()}
         folders = {kind: data or prepare_text(texts, out, kind, lowercase) for kind in dict.fromkeys(kinds.values())}
         runners = []
         for name, entrant in entrants.items():

@@ -11,6 +11,7 @@ from bertsmith.data.shards.cohesion import is_cohesive
 from bertsmith.data.shards.shards import Shards
 from bertsmith.errors import RecipeError, suggest
 from bertsmith.models.family import FAMILY
+from bertsmith.models.networks import NetworkConfig
 from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.recipe import Recipe
 from bertsmith.text.special_tokens import Kind
@@ -57,7 +58,7 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Like:
-    """A member that `make` can be asked for: the recipe of its paper, and its kind of tokenizer."""
+    """A member that `make` can be asked for: its recipe, and the tokenizer of its paper if the network needs none."""
 
     recipe: str
     tokenizer: Kind = "wordpiece"
@@ -66,13 +67,13 @@ class Like:
 LIKES = {
     SMITH: Like("smith-base"),
     "bert": Like("bert-base"),
-    "roberta": Like("roberta-base", "bpe"),
+    "roberta": Like("roberta-base"),
     "albert": Like("albert-base", "unigram"),
     "electra": Like("electra-base"),
     "modernbert": Like("modernbert-base", "bpe"),
-    "gpt": Like("gpt", "bpe"),
-    "gpt2": Like("gpt2", "bpe"),
-    "t5": Like("t5-base", "t5"),
+    "gpt": Like("gpt"),
+    "gpt2": Like("gpt2"),
+    "t5": Like("t5-base"),
 }
 
 
@@ -86,6 +87,22 @@ def like_of(kind: str) -> str:
     """The name for `--like` of a member in the family: the one whose base member's name begins as this one's."""
     found = [name for name in LIKES if kind == LIKES[name].recipe or kind.startswith(f"{name}-")]
     return found[0] if found else kind
+
+
+def tokenizer_kind(kind: str, shape: NetworkConfig) -> Kind:
+    """The kind of tokenizer for a member: the one that its network needs, else that of its paper.
+
+    Recurrent networks read whole words, as in their papers; T5 needs sentinels; RoBERTa's positions and causal networks
+    go with byte-level BPE.
+    """
+    if not isinstance(shape, TransformerConfig):
+        return "words"
+    if shape.decoder_layers:
+        return "t5"
+    if shape.position_offset or shape.causal:
+        return "bpe"
+    like = LIKES.get(like_of(kind))
+    return "wordpiece" if like is None else like.tokenizer
 
 
 def size_name(like: str, size: str) -> str:

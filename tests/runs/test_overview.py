@@ -72,8 +72,15 @@ def test_a_discriminator_is_judged_by_what_it_finds(data: Path, tmp_path: Path) 
     made = overview(trained(data, tmp_path / "mine", metrics, *changes))
     assert made.guesses[0] == "Of 100 tokens that its generator has replaced it finds 42."
     assert "its generator gets 31 right" in made.guesses[1]
+    assert made.accuracies[-1] == ("its generator", 0.31)
     assert made.commands[1][1].startswith(f"bertsmith fill {tmp_path / 'mine' / 'generator'} ")
     assert verdict.level(metrics | {"replaced_found": 0.02}, 3.0) == Level.LITTLE
+
+
+def test_cleaned_text_is_said_to_be_cleaned_and_its_files_are_not_counted(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine" / "cleaned").mkdir(parents=True)
+    made = overview(trained(data, tmp_path / "mine", {"masked_loss": 0.9, "masked_accuracy": 0.31}))
+    assert " words of English after cleaning, seen 2.0 times; " in made.read
 
 
 def test_a_continued_model_is_compared_with_the_one_before_and_no_language_is_denied(

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -72,8 +71,10 @@ class Trained:
     @property
     def writing(self) -> Writing:
         """The script and language of the text."""
-        ids = self.valid.gather(np.array([0]), np.array([min(self.valid.tokens, LANGUAGE_TOKENS)])).tolist()
-        return language.detect_writing([self.tokenizer.decode(ids)])
+        ends = self.valid.sentence_ends
+        ends = ends[: max(1, int(np.searchsorted(ends, LANGUAGE_TOKENS)))]
+        starts = np.concatenate([[0], ends[:-1]])
+        return language.detect_writing([self.tokenizer.decode(self.valid.gather(starts, ends - starts).tolist())])
 
 
 def overview(trained: Trained) -> Overview:
@@ -82,7 +83,7 @@ def overview(trained: Trained) -> Overview:
     return Overview(
         read=_read(trained, writing),
         guesses=_guesses(trained, writing, use),
-        accuracies=_accuracies(trained, writing),
+        accuracies=_accuracies(trained, writing, use),
         good_for=[_good_for(trained.level, use)],
         limits=_limits(trained, writing, use),
         more_time=trained.more_time,
@@ -96,19 +97,21 @@ def _read(trained: Trained, writing: Writing) -> str:
     times = trained.tokens_seen / max(trained.train.tokens, 1)
     seen = "once" if 0.95 <= times < 1.05 else f"{times:.1f} times" if times < 10 else f"{times:.0f} times"
     seen = f"of which it has seen {times:.0%}" if times < 0.95 else f"seen {seen}"
-    count = _files(trained.recipe.data.folder)
-    files_read = f" in {count_of(count, 'file')}" if count else ""
+    files_read = _files(trained.recipe)
     part = " It is the beginning of your text, for which alone there was time." if trained.partial else ""
     words, held_out = f"{trained.train.words:,} {writing.units}", f"{trained.valid.words:,}"
     return f"{words}{of_kind}{files_read}, {seen}; {held_out} others were held out, by which it is judged.{part}"
 
 
-def _files(data: Path) -> int:
-    """The number of files that the text was prepared from; 0 if that is not known."""
+def _files(recipe: Recipe) -> str:
+    """How many files the text was prepared from, or that it was cleaned: cleaned text has files of its own."""
+    if (recipe.out / "cleaned").is_dir():
+        return " after cleaning"
     try:
-        return len(files.read_json(data / "summary.json")["inputs"]["files"])
+        count = len(files.read_json(recipe.data.folder / "summary.json")["inputs"]["files"])
     except (FolderError, LookupError, TypeError):
-        return 0
+        return ""
+    return f" in {count_of(count, 'file')}"
 
 
 def _of_100(share: float) -> str:
@@ -138,7 +141,7 @@ def _guesses(trained: Trained, writing: Writing, use: Use) -> list[str]:
     return [f"Of 100 tokens that its generator has replaced it finds {_of_100(metrics['replaced_found'])}.", sentence]
 
 
-def _accuracies(trained: Trained, writing: Writing) -> list[tuple[str, float]]:
+def _accuracies(trained: Trained, writing: Writing, use: Use) -> list[tuple[str, float]]:
     metrics, plain = trained.metrics, trained.yardsticks
     unit = "character" if not writing.spaced else "word"
     found = [(f"always the commonest {unit}", plain.unigram_accuracy)]
@@ -146,7 +149,10 @@ def _accuracies(trained: Trained, writing: Writing) -> list[tuple[str, float]]:
         found.append(("what most often follows the one before", plain.bigram_accuracy))
     if trained.before is not None:
         found.append(("the model that was continued", trained.before))
-    return [*found, ("this model", metrics[f"{main_term(metrics)}_accuracy"])]
+    return [
+        *found,
+        ("its generator" if use == "discriminator" else "this model", metrics[f"{main_term(metrics)}_accuracy"]),
+    ]
 
 
 def _good_for(level: Level, use: Use) -> str:
@@ -170,9 +176,9 @@ def _limits(trained: Trained, writing: Writing, use: Use) -> list[str]:
         found.append(
             f"Texts of more than {length:,} tokens, about {words:,} {writing.units}: they are cut, or read in parts."
         )
-    kind = "Source code" if writing.code else writing.language or (f"{writing.script} script" if writing.script else "")
-    if kind and trained.recipe.start is None:
-        found.append(f"Other languages: it has read {kind} only.".replace("Source", "source"))
+    kind = "source code" if writing.code else writing.language
+    if (kind or writing.script) and trained.recipe.start is None:  # what a continued model knows is not known here
+        found.append(f"Other languages: it has read {kind or f'{writing.script} script'} only.")
     if trained.tokenizer.lowercase:
         accents = " and accents" if trained.tokenizer.strips_accents else ""
         found.append(f"Texts in which capitals{accents} matter: it does not see them.")

@@ -17,20 +17,20 @@ from bertsmith.models.hf import folder as folders
 from bertsmith.recipe import Recipe
 from bertsmith.runs import before_after, continuation, new_head, summary
 from bertsmith.text.tokenizer import Tokenizer
-from bertsmith.train.clock import Clock
+from bertsmith.train.clock import Clock, WallBudget
 from bertsmith.train.overhead import Overhead
 from bertsmith.train.trainer import Trainer
 
 pytestmark = pytest.mark.slow("makes and continues models")
 
-STEPS = 30  # of each run
+STEPS = 12  # of each run
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A text, and the model that was made from it."""
     folder = tmp_path_factory.mktemp("from")
-    changes = ("train.steps=150", "model.dropout=0.0", "optimizer.learning_rate=0.01")
+    changes = ("train.steps=60", "model.dropout=0.0", "optimizer.learning_rate=0.01")
     pretrain.pretrain(recipe(prepared(folder), folder / "run", *changes))
     return folder
 
@@ -49,11 +49,11 @@ def domain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Thirty steps make a run, on a machine of any speed."""
+    """A few steps make a run, on a machine of any speed."""
     monkeypatch.setattr(Clock, "progress", lambda self, step, epoch: min(1.0, step / STEPS))
     monkeypatch.setattr(Overhead, "may_save", lambda *_: True)
     monkeypatch.setattr(new_head, "MAX_STEPS", STEPS)
-    monkeypatch.setattr(continuation, "LEARNING_RATE", 2e-3)  # since thirty steps are few
+    monkeypatch.setattr(continuation, "LEARNING_RATE", 5e-3)  # since they are few
     monkeypatch.setattr(before_after, "SMALL_GAIN", -9.0)  # and leave a model near word frequency
 
 
@@ -98,7 +98,7 @@ def test_the_same_command_resumes_a_run_that_was_killed(
     update = Trainer.update
 
     def failing(self: Trainer, *parts: Any) -> None:
-        if self.step == 20:
+        if self.step == STEPS - 4:
             raise RuntimeError("the plug was pulled")
         update(self, *parts)
 
@@ -135,7 +135,7 @@ def test_a_network_without_a_head_gets_one_while_it_is_frozen(
     out = tmp_path / "mine"
     figures = make.make([str(domain)], out, budget="10m", start=tmp_path / "bare")
     said = " ".join(capsys.readouterr().out.split())
-    assert "bare has no masked LM head: a new one was fitted to the frozen network in 30 steps" in said
+    assert f"bare has no masked LM head: a new one was fitted to the frozen network in {STEPS} steps" in said
     started = folders.read(out / START).state_dict
     for name, weight in bare.items():
         assert torch.equal(started[name], weight), name
@@ -221,15 +221,28 @@ def test_texts_that_would_harm_are_refused(home: Path, tmp_path: Path) -> None:
         make.make([str(spelt)], tmp_path / "three", start=model)
 
 
-def test_a_run_that_was_begun_without_it_is_refused(home: Path, domain: Path, tmp_path: Path) -> None:
+def test_a_run_that_was_begun_without_it_is_refused(
+    home: Path, domain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pretrain, "pretrain", lambda *_: {})  # it is refused by what was prepared
     make.make([str(domain)], tmp_path / "mine", budget="10m")
     with pytest.raises(RecipeError, match=r"mine: its run was begun without --from\. Choose another folder"):
         make.make([str(domain)], tmp_path / "mine", budget="10m", start=home / "run")
 
 
-def test_the_budget_is_cut_where_a_text_would_be_seen_too_often(home: Path, domain: Path, tmp_path: Path) -> None:
+def test_the_budget_is_cut_where_a_text_would_be_seen_too_often(
+    home: Path, domain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budgets: list[float] = []
+
+    def pretrained(recipe: Recipe, wall: WallBudget, *_: Any) -> dict[str, float]:
+        budgets.append(wall.budget)
+        return {}
+
+    monkeypatch.setattr(pretrain, "pretrain", pretrained)
     make.make([str(domain)], tmp_path / "mine", budget="20h", start=home / "run")
     limit = json.loads((tmp_path / "mine" / SETTINGS).read_text())["max_budget"]
     assert 0 < limit < 10 * 3600
+    assert budgets == [limit]
     reasons = summary.load_choices(tmp_path / "mine").recipe
     assert any("your text 40.0 times; seen more often, it would be learnt by heart" in line for line in reasons)

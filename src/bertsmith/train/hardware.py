@@ -5,6 +5,7 @@ import os
 import platform
 import time
 import warnings
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -47,8 +48,9 @@ def keep_freed_memory() -> None:
         mallopt(M_MMAP_THRESHOLD, 2**30)
 
 
+@cache
 def peak_flops(device: torch.device, dtype: torch.dtype) -> float:
-    """FLOP/s of one large matrix product, measured now: the peak for the model FLOPs utilisation (MFU)."""
+    """FLOP/s of one large matrix product, measured once: the peak for the model FLOPs utilisation (MFU)."""
     size = 8192 if device.type == "cuda" else 1024
     left, right = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
     best = float("inf")

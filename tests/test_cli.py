@@ -129,7 +129,7 @@ def test_the_path_from_text_to_filled_masks(tmp_path: Path) -> None:
     assert checked.returncode == 0, checked.stderr
     assert "parameters" in checked.stdout
     assert "40 updates" in checked.stdout
-    trained = bertsmith("pretrain", path, "--steps", 60)
+    trained = bertsmith("pretrain", path, "--steps", 10)
     assert trained.returncode == 0, trained.stderr
     filled = subprocess.run(  # in a new process, as a shell starts it
         [sys.executable, "-m", "bertsmith", "fill", str(tmp_path / "run" / "model"), "--json"],
@@ -157,7 +157,7 @@ def test_continued_pretraining_with_new_tokens(model: Path, tmp_path: Path) -> N
     assert shards.returncode == 0, shards.stderr
     path = tmp_path / "recipe.toml"
     path.write_text(config.dump(recipe(tmp_path / "data", tmp_path / "run")))
-    trained = bertsmith("pretrain", path, f"start={model}", "train.steps=60")
+    trained = bertsmith("pretrain", path, f"start={model}", "train.steps=10")
     assert trained.returncode == 0, trained.stderr
     assert "tokens are new; each starts as the mean of its former tokens" in " ".join(trained.stdout.split())
     assert '"lighthouse"' in (tmp_path / "run" / "model" / "tokenizer.json").read_text()
@@ -289,7 +289,7 @@ def test_the_version_is_printed() -> None:
 @pytest.mark.slow("it runs commands in processes")
 def test_make_goes_from_text_to_a_model_and_a_second_call_is_done_at_once(tmp_path: Path) -> None:
     text = write_text(tmp_path / "text.txt", documents=300)
-    made = bertsmith("make", text, "--budget", "15s", "--out", tmp_path / "mine")
+    made = bertsmith("make", text, "--budget", "10s", "--out", tmp_path / "mine")
     assert made.returncode == 0, made.stderr
     assert "why: vocabulary" in made.stdout
     assert "why: smith-tiny" in made.stdout
@@ -297,9 +297,9 @@ def test_make_goes_from_text_to_a_model_and_a_second_call_is_done_at_once(tmp_pa
     for name in ("recipe.toml", "log.jsonl", "report.html", "model/model.safetensors", "model/tokenizer.json"):
         assert (tmp_path / "mine" / name).exists(), name
     lines = (tmp_path / "mine" / "log.jsonl").read_text().count("\n")
-    again = bertsmith("make", text, "--budget", "15s", "--out", tmp_path / "mine")
+    again = bertsmith("make", text, "--budget", "10s", "--out", tmp_path / "mine")
     assert again.returncode == 0, again.stderr
-    assert "this run is finished, its budget of 15 s is spent. A longer --budget continues it" in again.stdout
+    assert "this run is finished, its budget of 10 s is spent. A longer --budget continues it" in again.stdout
     assert (tmp_path / "mine" / "log.jsonl").read_text().count("\n") == lines
     other = bertsmith("make", write_text(tmp_path / "other.txt", documents=200), "--out", tmp_path / "mine")
     assert other.returncode == 1

@@ -38,7 +38,7 @@ NOT_BETTER = re.compile(
     r"The model has not learnt yet: (its validation loss is .* above|it predicts no better than word frequency)"
 )
 REFUSED = re.compile(r"bertsmith: [^\n]+: [^\n]+\. [^\n]+[.?]\n")  # place: fact. remedy.
-PACES = ("train.epochs=6", "optimizer.learning_rate=2e-3", "data.batch_size=16")
+PACES = ("train.epochs=3", "optimizer.learning_rate=2e-3", "data.batch_size=16")
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bertsmith.data.cleaning import clean as cleaning
-from bertsmith.data.cleaning import duplicates, repeated_lines
+from bertsmith.data.cleaning import duplicates, passages, repeated_lines
 from bertsmith.data.cleaning.clean import clean
 from bertsmith.data.cleaning.config import CleaningConfig
 from bertsmith.data.cleaning.ngrams import WordHashes, ngram_hashes, normalised_words
@@ -25,6 +25,7 @@ pytest.importorskip("rensa")
 NOUNS = ["house", "river", "stone", "tree", "man", "woman", "child", "road", "bread", "light", "water", "ship", "town"]
 WORDS = sorted(language.COMMON_WORD_SETS["English"]) + NOUNS
 GERMAN = sorted(language.COMMON_WORD_SETS["German"])
+CHUNK = 1 << 17  # characters, of which a small text has several
 
 
 def document(seed: int, sentences: int = 8, words: list[str] = WORDS) -> list[str]:
@@ -192,9 +193,10 @@ def test_standard_input_is_read_twice_and_a_file_given_so_is_resumed(tmp_path: P
 
 
 @pytest.fixture
-def many(tmp_path: Path) -> str:
+def many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A text of several chunks with something for every kind of rule."""
-    documents = [document(seed, 60) for seed in range(1, 900)]
+    monkeypatch.setattr(passages, "CHUNK_CHARACTERS", CHUNK)
+    documents = [document(seed, 15) for seed in range(1, 900)]
     documents[400] = documents[20]
     documents[500] = [*documents[30][:-1], "Another end of it."]
     documents[600] = document(1, words=GERMAN)
@@ -221,16 +223,16 @@ def test_workers_and_kills_do_not_change_the_result(tmp_path: Path, many: str) -
     clean(Corpus([many], layout="lines"), tmp_path / "workers", CleaningConfig(), workers=3)
     assert outcome(tmp_path / "workers") == outcome(tmp_path / "alone")
     program = (
-        "import sys; from pathlib import Path; from bertsmith.data.cleaning import clean\n"
+        "import sys; from pathlib import Path; from bertsmith.data.cleaning import clean, passages\n"
         "from bertsmith.data.cleaning.config import CleaningConfig\n"
         "from bertsmith.data.corpus.corpus import Corpus\n"
-        "clean.JOURNAL_SECONDS = 0\n"
+        f"clean.JOURNAL_SECONDS, passages.CHUNK_CHARACTERS = 0, {CHUNK}\n"
         "show = lambda share, documents: print(share, flush=True)\n"
         f"corpus = Corpus([{many!r}], layout='lines')\n"
         f"clean.clean(corpus, Path({str(tmp_path / 'killed')!r}), CleaningConfig(), workers=1, progress=show)\n"
     )
     shares = list[float]()
-    for steps in (3, 4, 4, 4, 4, 4, 4, 99):
+    for steps in (3, 4, 4, 99):
         run = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
         assert run.stdout is not None
         seen = [float(line) for line, _ in zip(run.stdout, range(steps), strict=False)]

@@ -88,6 +88,10 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # extension modules report what is left when Python ends
+
+
 def _dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
     """The same tests with slow files first in the part of every worker, so that no worker waits for one at the end.
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from typer.main import get_command
+from workers import made_once
 
 from bertsmith.cli import app
 from bertsmith.train.clock import Clock
@@ -114,28 +115,35 @@ def few_updates() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with the runs that the quickstart makes, once it has been followed."""
-    return tmp_path_factory.mktemp("quickstart")
+def follow_quickstart(
+    factory: pytest.TempPathFactory, patch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Path:
+    """The folder with the runs that the quickstart makes: it is followed once, by the worker that comes first."""
+
+    def make(folder: Path) -> None:
+        patch.chdir(folder)
+        capsys.readouterr()
+        run_page(DEMO, capsys)
+
+    return made_once(factory, "quickstart", make)
 
 
 @pytest.mark.parametrize("page", [DEMO, "README.md", *GUIDES])
 def test_every_block_of_a_page_runs(
     page: str,
-    demo: Path,
+    tmp_path_factory: pytest.TempPathFactory,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     if page in NEEDS:
         pytest.importorskip(NEEDS[page])
-    if page not in LENT and page != DEMO:
-        if not (demo / "runs").exists():
-            monkeypatch.chdir(demo)
-            run_page(DEMO, capsys)
+    if page not in LENT:
+        demo = follow_quickstart(tmp_path_factory, monkeypatch, capsys)
         shutil.copytree(demo / "runs", tmp_path / "runs")
-    monkeypatch.chdir(demo if page == DEMO else tmp_path)
+    if page == DEMO:
+        return
+    monkeypatch.chdir(tmp_path)
     for lender in LENT.get(page, ()):
         write_data(lender)
     capsys.readouterr()

@@ -25,6 +25,7 @@ NOT_INTERPRETED = pytest.mark.skipif(INTERPRETED, reason="not for the interprete
 INTERPRETER_ONLY = pytest.mark.skipif(not INTERPRETED, reason="test_interpreted.py runs it in another process")
 CPU, CUDA = pytest.param("cpu", marks=INTERPRETER_ONLY), pytest.param("cuda", marks=pytest.mark.gpu)
 WINDOWS = [Window(right=0), Window(64, 64), Window(5, 3), Window(left=40)]
+HEADS = {"cpu": 1, "cuda": 2}  # where the number does not matter: the interpreter takes its time for each
 everywhere = pytest.mark.parametrize("device", [CPU, CUDA])
 
 

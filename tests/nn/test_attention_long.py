@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nn.ragged import (
+    HEADS,
     INTERPRETER_ONLY,
     NOT_INTERPRETED,
     WINDOWS,
@@ -80,7 +81,7 @@ def test_blocks_of_any_size_give_the_same(
 ) -> None:
     """With the same dropout mask."""
     lengths, seed = [20, 0, 35] if device == "cpu" else [40, 0, 64, 35, 130], torch.tensor(2, device=device)
-    qkv, bounds = make_qkv(lengths, device), bounds_of(lengths, device)
+    qkv, bounds = make_qkv(lengths, device, HEADS[device]), bounds_of(lengths, device)
     true = qkv_attention(qkv, bounds, max(lengths), 0.3, seed)
     expected_gradient = gradient_of(true, qkv)
     for table in (FORWARD, QUERIES, KEYS):
@@ -129,7 +130,7 @@ def test_qkv_in_one_tensor_gives_the_same_and_the_gradients_are_one_tensor(devic
 @everywhere
 def test_gradients_are_deterministic(device: str) -> None:
     lengths = FEW if device == "cpu" else LONG
-    qkv, bounds = make_qkv(lengths, device), bounds_of(lengths, device)
+    qkv, bounds = make_qkv(lengths, device, HEADS[device]), bounds_of(lengths, device)
     first, second = (gradient_of(qkv_attention(qkv, bounds, max(lengths)), qkv) for _ in range(2))
     assert torch.equal(first, second)
 
@@ -139,7 +140,7 @@ def test_gradients_are_deterministic(device: str) -> None:
 @pytest.mark.parametrize("number", [torch.inf, torch.nan])
 def test_inf_or_nan_in_one_sequence_stays_there(device: str, number: float) -> None:
     lengths = [70, 9, 17]
-    calm = make_qkv(lengths, device)
+    calm = make_qkv(lengths, device, HEADS[device])
     wild = calm.detach().clone()
     wild[70:79] = number
     wild.requires_grad_()
@@ -181,7 +182,7 @@ def test_a_batch_without_tokens_gives_an_empty_output(device: str) -> None:
 def test_other_sequences_do_not_change_an_output(device: str) -> None:
     """With dropout, too, as long as the sequence starts at the same token."""
     seed = torch.tensor(7, device=device)
-    qkv, others = make_qkv(FEW, device), make_qkv(FEW, device, seed=1)
+    qkv, others = (make_qkv(FEW, device, HEADS[device], seed=seed) for seed in (0, 1))
     bounds = bounds_of(FEW, device)
     start, stop = 5, 21
     changed = torch.cat([others[:start], qkv[start:stop], others[stop:]]).detach().requires_grad_()

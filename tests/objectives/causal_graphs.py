@@ -18,8 +18,8 @@ EQUAL = [list(range(9)), list(range(9, 18))]
 RAGGED = [[7, 8, 9], [1] * 24, list(range(20)), [5], [9, 8, 7, 6] * 5, [], []]
 
 
-def objective() -> CausalLM:
-    made = CausalLM(Transformer(SHAPE), CausalLM.Config())
+def objective(layers: int) -> CausalLM:
+    made = CausalLM(Transformer(replace(SHAPE, layers=layers)), CausalLM.Config())
     initialise(made, 0, std=0.1)
     return made
 

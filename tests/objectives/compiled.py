@@ -27,10 +27,13 @@ def compare(made: Objective, given: Batch, compute: Any, most: float) -> None:
     assert (other - slope).norm() <= 10 * most * slope.norm(), ((other - slope).norm(), slope.norm())
 
 
-def without_a_device(make: Callable[[], Objective], some: Batch, ragged: Batch, kernel: Kernel | None = None) -> None:
-    """A batch for real; and ragged rows on the meta device in half precision, which tries the graph and its shapes."""
+def without_a_device(
+    make: Callable[[int], Objective], some: Batch, ragged: Batch, kernel: Kernel | None = None
+) -> None:
+    """A batch for real by two layers; and ragged rows by one on the meta device in half precision, which tries the
+    graph and its shapes."""
     how: dict[str, Any] = {"fullgraph": True, "dynamic": False, "backend": "aot_eager"}
-    made, hollow = make(), make().to("meta")
+    made, hollow = make(2), make(1).to("meta")
     compare(made, some, torch.compile(made, **how), 1e-5)
     for part in hollow.modules():
         if isinstance(part, Transformer):
@@ -39,9 +42,9 @@ def without_a_device(make: Callable[[], Objective], some: Batch, ragged: Batch, 
     sum(term.total for term in terms.values()).backward()
 
 
-def on_a_device(make: Callable[[], Objective], first: Batch, second: Batch) -> None:
+def on_a_device(make: Callable[[int], Objective], first: Batch, second: Batch) -> None:
     """A step in half precision by the real compiler; the second batch must never wait for the device."""
-    made = make().cuda()
+    made = make(2).cuda()
     compiled = torch.compile(partial(cast_weights, made, torch.bfloat16), fullgraph=True, dynamic=False)
     compare(made, first.to("cuda"), compiled, 2e-2)
     there = second.to("cuda")

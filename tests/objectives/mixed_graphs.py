@@ -16,8 +16,8 @@ from bertsmith.objectives.mixed import MixedLM
 SHAPE = TransformerConfig(**SIZES, dropout=0.0, attention_dropout=0.0)
 
 
-def objective() -> MixedLM:
-    made = MixedLM(Transformer(SHAPE), MixedLM.Config(causal_weight=0.5))
+def objective(layers: int) -> MixedLM:
+    made = MixedLM(Transformer(replace(SHAPE, layers=layers)), MixedLM.Config(causal_weight=0.5))
     initialise(made, 0, std=0.1)
     return made
 

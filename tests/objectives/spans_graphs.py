@@ -39,7 +39,8 @@ SMOOTH = replace(SHAPE, activation="gelu_tanh", max_length=128)
 NEAR = 0.1  # how far off a gradient may be, of its own length: rounding alone makes it 0.04
 
 
-def objective(shape: TransformerConfig = SHAPE) -> SpanCorruption:
+def objective(layers: int, shape: TransformerConfig = SHAPE) -> SpanCorruption:
+    shape = replace(shape, layers=layers, decoder_layers=layers)
     made = SpanCorruption(EncoderDecoder(shape), SpanCorruption.Config())
     initialise(made, 0, std=0.05)
     with torch.no_grad():  # norms before make layers begin as if they were not there
@@ -78,7 +79,7 @@ def slopes(made: SpanCorruption, given: Batch, compute: Callable[[Batch], Any]) 
 def every_gradient(device: str, texts: int, *, compiles: bool) -> None:
     """In half precision against the plain step in full, weight by weight: all in one, a table of distances, whose slope
     is a hundredth as long as the whole, could be wrong and nobody would see it."""
-    made, given = objective(SMOOTH).to(device), many(texts).to(device)
+    made, given = objective(2, SMOOTH).to(device), many(texts).to(device)
     rounded: Callable[[Batch], Any] = partial(cast_weights, made, torch.bfloat16)
     step = torch.compile(rounded, fullgraph=True, dynamic=False) if compiles else rounded
     true, found = slopes(made, given, made), slopes(made, given, step)

@@ -121,9 +121,7 @@ def test_a_continued_model_is_made_like_no_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow("makes a model")
-def test_make_writes_the_member_asked_for_and_resumes_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_make_writes_the_member_asked_for_and_resumes_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Clock, "progress", lambda self, step, epoch: min(1.0, step / 3))  # three steps are a run
     text = [str(write_text(tmp_path / "text.txt", 200))]
     make.make(text, tmp_path / "run", budget="20s", like="electra")

@@ -19,7 +19,7 @@ from bertsmith.train.forward import cast_weights
 SMALL: dict[str, Any] = {"vocabulary": 60, "width": 64, "heads": 2, "layers": 2, "feed_forward": 96, "max_length": 24}
 NETWORKS = [
     replace(BERT, **SMALL | {"layers": 1}, positions="sinusoidal"),
-    replace(BERT, **SMALL),
+    replace(BERT, **SMALL | {"layers": 1}),
     replace(SMITH, **SMALL),
 ]
 RAGGED = [[7, 8, 9], [1] * 24, list(range(20)), [5], [9, 8, 7, 6] * 5, [], []]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import assert_same, fail_at, prepared, recipe
+from tiny import assert_same, fail_at, losses, prepared, recipe, weights
 from torch import nn
 
 from bertsmith import config
@@ -140,3 +140,18 @@ def test_a_finished_run_that_is_made_longer_begins_its_average_anew(data: Path, 
 def test_settings_without_meaning_are_refused(change: str, said: str) -> None:
     with pytest.raises(RecipeError, match=said):
         config.build(config.override({"train": {"steps": 1}}, [change]), Recipe, "tiny.toml")
+
+
+@pytest.mark.gpu
+def test_a_captured_run_is_not_disturbed_by_evaluating_the_average(data: Path, tmp_path: Path) -> None:
+    changes = ("train.precision=auto", "optimizer.hidden_optimizer=muon", "train.evaluations=10")
+    pretrain.pretrain(recipe(data, tmp_path / "plain", *changes))
+    pretrain.pretrain(recipe(data, tmp_path / "averaged", *changes, "train.average=0.5"))
+    seen = [[loss for _, loss in losses(tmp_path / name)] for name in ("plain", "averaged")]
+    assert seen[1] == pytest.approx(seen[0], rel=1e-3)
+    own, average = weights(tmp_path / "averaged"), table(tmp_path / "averaged")
+    assert average
+    plain = weights(tmp_path / "plain")
+    for name, weight in average.items():
+        torch.testing.assert_close(own[name], plain[name], rtol=0, atol=2e-3, msg=name)
+        assert torch.isfinite(weight).all()

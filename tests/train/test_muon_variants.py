@@ -115,3 +115,14 @@ def test_a_run_with_all_of_them_learns_and_resumes_exactly(tmp_path: Path) -> No
     fail_at(17, recipe(data, tmp_path / "broken", *changes))
     pretrain.pretrain(recipe(data, tmp_path / "broken", *changes))
     assert_same(tmp_path / "whole", tmp_path / "broken")
+
+
+@pytest.mark.gpu
+def test_a_captured_run_learns_the_same_as_an_eager_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, seen = prepared(tmp_path), []
+    for name in ("captured", "eager"):
+        if name == "eager":
+            monkeypatch.setattr(pretrain, "should_capture", lambda *_: False)
+        changes = (*ALL, "train.steps=30", "train.precision=auto")
+        seen.append(pretrain.pretrain(recipe(data, tmp_path / name, *changes))["masked_loss"])
+    assert seen[0] == pytest.approx(seen[1], rel=1e-2)

@@ -55,7 +55,7 @@ def _finished(server: ForkServerContext, data: Path, out: Path) -> None:
     assert process.exitcode == 0, (out.parent / "output.txt").read_text()
 
 
-@pytest.mark.torture("A1", suite=12, whole=200)
+@pytest.mark.torture("A1", suite=8, whole=200)
 def test_kills_at_random_moments_change_no_result(
     server: ForkServerContext, data: Path, undisturbed: tuple[Path, float], tmp_path: Path, times: int
 ) -> None:
@@ -78,7 +78,7 @@ def test_kills_at_random_moments_change_no_result(
         assert_same(whole, out)
 
 
-@pytest.mark.torture("A7", suite=10, whole=100)
+@pytest.mark.torture("A7", suite=6, whole=100)
 def test_a_signal_costs_at_most_one_step(
     server: ForkServerContext, data: Path, undisturbed: tuple[Path, float], tmp_path: Path, times: int
 ) -> None:

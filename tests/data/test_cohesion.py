@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 from tiny import NOUNS, PLACES, VERBS, prepared
 
 from bertsmith.data.corpus.corpus import Corpus
@@ -29,6 +30,7 @@ def test_sentences_about_one_thing_are_cohesive(tmp_path: Path) -> None:
     assert cohesion.is_cohesive(shards)
 
 
+@pytest.mark.slow("prepares and pairs 3,000 sentences")
 def test_lines_that_stand_for_themselves_are_not(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     captions = [

@@ -164,6 +164,7 @@ def test_neither_lengths_nor_endings_give_the_label_away(length):
 documents = st.lists(st.lists(st.integers(0, 40), max_size=12), min_size=1, max_size=8)
 
 
+@pytest.mark.slow("tries many texts")
 @settings(deadline=None)
 @given(documents, st.integers(5, 64), st.integers(0, 2**32), st.integers(0, 1000))
 def test_with_sop_every_sentence_occurs_once_an_epoch_next_to_its_neighbour(documents, length, seed, epoch):

@@ -1,5 +1,6 @@
 """Every epoch sees each item once, in an order that is a pure function."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ def walk(source: BatchSampler, lists: int, position: int = 0) -> tuple[list[list
     return found, position
 
 
+@pytest.mark.slow("tries many sizes")
 @given(st.integers(1, 70), st.integers(1, 20), st.integers(0, 2**40), st.integers(0, 3))
 def test_each_item_comes_once_an_epoch_and_lists_are_full_but_the_last(
     count: int, size: int, seed: int, epoch: int

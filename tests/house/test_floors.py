@@ -44,6 +44,7 @@ def test_every_room_has_a_floor() -> None:
     assert rooms <= set(LEVEL), f"no floor for {rooms - set(LEVEL)}"
 
 
+@pytest.mark.slow("parses every file")
 def test_imports_only_go_downwards() -> None:
     wrong = [
         f"{path.relative_to(SOURCE)} imports {imported}"
@@ -92,6 +93,7 @@ def runs_code(text: str) -> Iterator[str]:
                     yield f"{node.lineno} {called}({word.arg}={ast.unparse(word.value)})"
 
 
+@pytest.mark.slow("parses every file")
 def test_no_file_unpickles_or_evaluates() -> None:
     """No code from a file, ever: neither pickle nor eval nor torch.load stand anywhere in the source."""
     wrong = [

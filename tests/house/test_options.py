@@ -143,6 +143,7 @@ def package() -> dict[str, str]:
     return {path.relative_to(SOURCE).as_posix(): path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py")}
 
 
+@pytest.mark.slow("looks for every option in every file")
 def test_every_option_is_used_by_a_recipe_or_a_test() -> None:
     found = unused(package())
     assert not found, found

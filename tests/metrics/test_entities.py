@@ -124,6 +124,7 @@ def test_scores_are_those_of_conlleval(both):
         assert (scores.precision, scores.recall, scores.f1) == pytest.approx(figures(*counts))
 
 
+@pytest.mark.slow("tries many sequences of tags")
 @quick
 @given(pairs(WILD))
 def test_entities_begin_where_those_of_conlleval_do_whatever_the_tags(both):

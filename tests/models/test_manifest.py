@@ -48,6 +48,7 @@ def test_every_file_but_the_card_is_listed_with_its_size_and_hash(folder: Path) 
     assert load(folder).trunk.config == SMALL
 
 
+@pytest.mark.slow("reads 200 damaged folders")
 def test_every_flipped_bit_is_found_and_named(folder: Path) -> None:
     path, dice = folder / "model.safetensors", random.Random(0)
     whole = path.read_bytes()

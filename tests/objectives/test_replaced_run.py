@@ -63,7 +63,8 @@ def test_micro_batches_of_a_run_and_muon_train_both_networks(tmp_path: Path) -> 
 def test_tables_of_both_networks_learn_in_pure_half_precision(tmp_path: Path) -> None:
     """Cast for a step, the shared tables must be float32 again after it."""
     data, seen = prepared(tmp_path), {}
-    few = ["train.steps=8", "data.max_length=16", "data.batch_tokens=128"]  # it is slow on a processor that lacks bfloat16
+    # It is slow on a processor that lacks bfloat16.
+    few = ["train.steps=8", "data.max_length=16", "data.batch_tokens=128"]
     for precision in ("float32", "pure"):
         pretrain.pretrain(tiny(data, tmp_path / precision, *few, f"train.precision={precision}"))
         seen[precision] = [loss for _, loss in losses(tmp_path / precision)]

@@ -47,6 +47,7 @@ def conll(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow("fine-tunes")
 def test_glue_is_run_task_by_task_and_resumed(model: Path, tmp_path: Path) -> None:
     data, out = glue(tmp_path / "glue"), tmp_path / "out"
     results = suites.run_suite("glue", model, data, out, seeds=2, limit=None, overrides=QUICK)

@@ -65,6 +65,25 @@ def test_the_same_text_gives_the_same_vocabulary_in_every_process() -> None:
     assert told.pop().count("\n") == 5
 
 
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_a_text_of_one_batch_has_the_vocabulary_of_one_of_many(
+    lowercase: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Characters that are not in the text have no id while a small text is learnt; merges with ties stay the same."""
+    texts = [
+        "Ångström naïve 漢字かな",
+        "Öl öl ol Straße strasse",
+        "и это этот ещё",
+        "abab baba abba",
+        "İstanbul ısı",
+    ] * 9
+    config = TokenizerConfig(vocabulary=120, min_frequency=1, lowercase=lowercase)
+    one = train_library_tokenizer(texts, config).to_str()
+    monkeypatch.setattr(train, "BATCH_CHARACTERS", 30)
+    assert len(list(TrainingTexts(texts, str).batches())) > 2
+    assert train_library_tokenizer(texts, config).to_str() == one
+
+
 def test_every_character_that_can_stand_inside_a_word_has_an_id_beforehand() -> None:
     may = train._may_join()
     for lowercase in (True, False):

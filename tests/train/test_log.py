@@ -171,6 +171,7 @@ def test_a_missing_log_is_named(tmp_path: Path) -> None:
     assert str(caught.value) == f"{tmp_path / NAME}: cannot be read (No such file or directory)."
 
 
+@pytest.mark.slow("waits a second")
 def test_tensorboard_draws_the_numbers_and_a_resumed_run_draws_over(tmp_path: Path) -> None:
     reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     with Log(tmp_path, tensorboard=True) as log:

@@ -309,8 +309,9 @@ def test_the_kept_examples_of_a_rule_are_those_nearest_to_its_limit(tmp_path: Pa
 
 
 def test_a_long_text_is_written_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleaning, "PART_BYTES", 300_000)
-    documents = [document(seed, 60) for seed in range(500)]
+    monkeypatch.setattr(cleaning, "PART_BYTES", 100_000)
+    monkeypatch.setattr(passages, "CHUNK_CHARACTERS", CHUNK)
+    documents = [document(seed, 20) for seed in range(500)]
     left, result = cleaned(tmp_path, documents)
     assert len(result["files"]) > 2
     assert left == documents

@@ -71,6 +71,16 @@ def test_running_text_is_split_into_sentences(laid: str, tmp_path: Path) -> None
     assert list(corpus.lines()) == [PROSE] * 3
 
 
+def test_wrapped_lines_of_a_script_without_spaces_are_joined_without_them(tmp_path: Path) -> None:
+    prose = "吾輩は猫である。名前はまだ無い。どこで生れたかとんと見当がつかぬ。"
+    lines = textwrap.wrap(prose * 9, 40)
+    name = written(tmp_path / "a.txt", "\n".join(lines))
+    assert list(Corpus([name]).lines()) == [prose * 9]
+    page = written(tmp_path / "b.html", f"<p>{lines[0]}\n{lines[1]}</p>")
+    notes = written(tmp_path / "c.md", f"{lines[0]}\n{lines[1]}\n")
+    assert list(Corpus([page, notes]).lines()) == [lines[0] + lines[1]] * 2
+
+
 def test_the_layout_can_be_told(tmp_path: Path) -> None:
     name = written(tmp_path / "a.txt", f"{PROSE}\n\n{PROSE}\n")
     assert read(Corpus([name], layout="lines")) == [[PROSE], [PROSE]]

@@ -63,6 +63,13 @@ def test_scripts_without_spaces_count_characters() -> None:
     assert {name for name, unit in units.items() if unit == "characters"} == {"Chinese", "Japanese", "Thai"}
 
 
+def test_wrapped_lines_are_joined_as_their_script_is_written() -> None:
+    assert language.unwrap("one\ntwo") == "one two"
+    assert language.unwrap("Größe\nändern") == "Größe ändern"
+    assert language.unwrap("名前は\nまだ無い。\nどこで") == "名前はまだ無い。どこで"
+    assert language.unwrap("安装\nLinux\n内核，\n然后") == "安装 Linux 内核，然后"
+
+
 def test_words_may_have_combining_marks() -> None:
     assert all(map(language.is_word, ("cat", "हिन्दी", "ไทย", "我", "öl")))
     assert not any(map(language.is_word, ("", "a1", "##", "।", "\u0301")))

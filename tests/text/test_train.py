@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import unicodedata
@@ -14,9 +15,10 @@ from hypothesis import strategies as st
 from text.syllables import lines
 
 from bertsmith.errors import RecipeError, TextError
-from bertsmith.text import train
+from bertsmith.text import train, training_texts
 from bertsmith.text.special_tokens import SPECIAL_TOKENS, TRAILING_SPECIALS, Kind
-from bertsmith.text.train import TokenizerConfig, TrainingTexts, train_library_tokenizer
+from bertsmith.text.train import TokenizerConfig, train_library_tokenizer
+from bertsmith.text.training_texts import TrainingTexts
 
 pytestmark = pytest.mark.slow("trains vocabularies")
 
@@ -79,13 +81,13 @@ def test_a_text_of_one_batch_has_the_vocabulary_of_one_of_many(
     ] * 9
     config = TokenizerConfig(vocabulary=120, min_frequency=1, lowercase=lowercase)
     one = train_library_tokenizer(texts, config).to_str()
-    monkeypatch.setattr(train, "BATCH_CHARACTERS", 30)
+    monkeypatch.setattr(training_texts, "BATCH_CHARACTERS", 30)
     assert len(list(TrainingTexts(texts, str).batches())) > 2
     assert train_library_tokenizer(texts, config).to_str() == one
 
 
 def test_every_character_that_can_stand_inside_a_word_has_an_id_beforehand() -> None:
-    may = train._may_join()
+    may = training_texts.may_join()
     for lowercase in (True, False):
         tokenizer = train.bert_tokenizer({}, lowercase=lowercase)
         known = [code for code in range(0x3000) if unicodedata.category(chr(code)) not in {"Cn", "Cs"}]
@@ -93,6 +95,41 @@ def test_every_character_that_can_stand_inside_a_word_has_an_id_beforehand() -> 
         words = [word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(text) if word[0] == "a"]
         assert all(may[ord(character)] for word in words for character in word[1:])
         assert sum(len(word) > 1 for word in words) > 5_000
+
+
+def test_a_chinese_character_takes_one_token_and_leaves_room_for_rare_ones() -> None:
+    """It is always a word of its own, so it needs no token that continues a word."""
+    characters = "".join(map(chr, range(0x4E00, 0x4E00 + 700)))
+    made = train_library_tokenizer([f"{characters} linux kernel"] * 5, TokenizerConfig(vocabulary=1_500))
+    assert not [piece for piece in made.get_vocab() if piece.startswith("##") and piece[2:] in characters]
+    assert made.token_to_id("[UNK]") not in made.encode(characters).ids
+
+
+def test_a_japanese_token_is_no_phrase_and_has_one_syllabary() -> None:
+    text = "ファイルシステムがマウントされているかどうかを調べることができます"
+    made = train_library_tokenizer([text] * 20, TokenizerConfig(vocabulary=600, lowercase=False))
+    pieces = [piece.removeprefix("##") for piece in made.get_vocab() if piece not in SPECIAL_TOKENS["wordpiece"]]
+    assert 2 < max(map(len, pieces)) <= training_texts.MAX_UNSPACED_TOKEN
+    assert not [piece for piece in pieces if re.search(r"[ァ-ヺ][ぁ-ゖ]|[ぁ-ゖ][ァ-ヺ]", piece)]
+    assert "".join(made.encode(text, add_special_tokens=False).tokens).replace("##", "") == text
+
+
+@pytest.mark.parametrize(
+    ("text", "useful"),
+    [
+        ("konfigurationsdateien", True),
+        ("суперпользователя", True),
+        ("ファイルシステム", True),
+        ("らーめん", True),
+        ("がリスト", False),
+        ("インターネットプロトコル", False),
+        ("ภาษาที่มีเสียงวรรณยุกต์", False),
+        ("❤️", True),
+        ("├──────┼", False),
+    ],
+)
+def test_merges_that_make_no_words_are_dropped(text: str, useful: bool) -> None:
+    assert training_texts.is_useful(text) == useful
 
 
 def test_lowercasing_strips_accents_too_and_cased_keeps_both() -> None:
@@ -159,12 +196,12 @@ def test_merges_have_the_minimum_frequency() -> None:
 def test_overlong_words_are_cut_before_they_are_counted() -> None:
     feed = TrainingTexts(["x" * 1_000, "短" * 300, "short words only"], str)
     fed = [text for batch in feed.batches() for text in batch]
-    assert max(len(word) for text in fed for word in text.split()) == train.LONGEST_WORD
+    assert max(len(word) for text in fed for word in text.split()) == training_texts.LONGEST_WORD
     assert "".join("".join(fed).split()) == "x" * 1_000 + "短" * 300 + "shortwordsonly"
 
 
 def test_very_much_text_is_subsampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(train, "FULLY_READ_CHARACTERS", 1_000)
+    monkeypatch.setattr(training_texts, "FULLY_READ_CHARACTERS", 1_000)
     feed = TrainingTexts((f"{number:010}" for number in range(1_000)), str)
     fed = [int(text) for batch in feed.batches() for text in batch]
     assert fed[:100] == list(range(100))  # all of the first thousand characters,
@@ -176,7 +213,7 @@ def test_very_much_text_is_subsampled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_giant_text_is_fed_in_parts() -> None:
     feed = TrainingTexts(["word " * 500_000], str)
-    assert max(len(text) for batch in feed.batches() for text in batch) <= train.BATCH_CHARACTERS
+    assert max(len(text) for batch in feed.batches() for text in batch) <= training_texts.BATCH_CHARACTERS
 
 
 def test_characters_that_unicode_does_not_know_are_left_out() -> None:

@@ -19,6 +19,7 @@ from bertsmith.train import hardware
 from bertsmith.train.clock import format_duration, parse_duration
 
 SMALL_TEXT, MIDDLE_TEXT = 1_500_000, 10_000_000  # words
+CHARACTERS_PER_WORD = 2  # in scripts without spaces, about: as long as a word of Chinese
 
 
 @dataclass(frozen=True)
@@ -41,13 +42,13 @@ def budget_seconds(budget: str) -> float:
 def vocabulary_size(words: float, units: str = "words") -> tuple[int, str]:
     """The vocabulary size for a text of this many words, and the reason.
 
-    In scripts without spaces, `words` counts characters, and the vocabulary must have room for all of them.
+    In scripts without spaces `words` counts characters, of which a word has about two.
     """
-    about = f"about {words:,.0f} {units}"
-    if words < SMALL_TEXT and units == "words":
+    about, count = f"about {words:,.0f} {units}", words if units == "words" else words / CHARACTERS_PER_WORD
+    if count < SMALL_TEXT:
         return 8_192, f"{about} are too few for a larger one"
-    if words < MIDDLE_TEXT:
-        return 16_384, f"{about}, so rare words are split into several tokens" if units == "words" else about
+    if count < MIDDLE_TEXT:
+        return 16_384, f"{about}, so rare words are split into several tokens"
     return 30_522, f"as many as BERT's: {about}"
 
 

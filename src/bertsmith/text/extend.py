@@ -12,7 +12,7 @@ from tokenizers import models, trainers
 from bertsmith.errors import FolderError, RecipeError
 from bertsmith.text.fertility import batches, token_counts
 from bertsmith.text.tokenizer import WORD_START_MARKS, Tokenizer
-from bertsmith.text.train import LONGEST_WORD
+from bertsmith.text.training_texts import LONGEST_WORD
 
 FIRST_CODE = 0x10000  # of the characters that stand for old tokens: from here on every code point is a character
 SCORE_MARGIN = 0.001  # in Unigram: log-probability of a new token above that of its parts, per part that it saves

@@ -185,8 +185,13 @@ def count_words(text: str) -> int:
     """The number of words; in scripts without spaces, of characters."""
     if text.isascii():
         return len(text.split())
-    characters = len(_UNSPACED.findall(text))
-    return characters + len(_UNSPACED.sub(" ", text).split()) if characters else len(text.split())
+    characters = len(UNSPACED_LETTER.findall(text))
+    return characters + len(UNSPACED_LETTER.sub(" ", text).split()) if characters else len(text.split())
+
+
+def unwrap(text: str) -> str:
+    """Wrapped lines as one: a line break becomes a space, or nothing between characters of scripts without spaces."""
+    return (text if text.isascii() else _UNSPACED_BREAK.sub("", text)).replace("\n", " ")
 
 
 def is_word(piece: str) -> bool:
@@ -219,7 +224,9 @@ def _script(letter: str) -> str | None:
 
 
 UNSPACED_LETTERS = "".join(f"{chr(first)}-{chr(last)}" for name in UNSPACED for first, last in SCRIPTS[name])
-_UNSPACED = re.compile(f"[{UNSPACED_LETTERS}]")
+_WIDE = f"[{UNSPACED_LETTERS}\u3001-\u303f\uff01-\uff60]"  # with their punctuation
+_UNSPACED_BREAK = re.compile(rf"(?<={_WIDE})[ \t]*\n[ \t]*(?={_WIDE})")
+UNSPACED_LETTER = re.compile(f"[{UNSPACED_LETTERS}]")
 _CODE = re.compile(  # calls, braces, operators, names_like_this, assignments, ends of statements, indices
     r"[A-Za-z_]\w*\(|[{}]|[=!<>+\-*/]=|->|=>|::|[a-z0-9]_[a-z0-9]"
     r"|(?<=[\w\])]) = (?=[^\s=])|\)[:;]|\w\[|;$",

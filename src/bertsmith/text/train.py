@@ -5,12 +5,8 @@ corpus may be of any size, and that rare characters take no room in the vocabula
 """
 
 import json
-import re
-import sys
-import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
 from itertools import chain, islice
 
 import numpy as np
@@ -28,6 +24,7 @@ from bertsmith.text.special_tokens import (
     special_tokens,
     with_special_tokens,
 )
+from bertsmith.text.training_texts import TrainingTexts, is_useful, may_join
 
 MIN_VOCABULARY: dict[Kind, int] = {
     "words": 3,
@@ -37,11 +34,8 @@ MIN_VOCABULARY: dict[Kind, int] = {
     "t5": 100 + len(SENTINELS),
 }
 
-CHARACTER_COVERAGE = 0.9999  # share of the text that is covered by the alphabet, the most frequent characters
-EXTRA_VOCABULARY = 8_192  # extra vocabulary while the library trains, for characters that will not be in the alphabet
-LONGEST_WORD = 128  # characters; longer strings are cut, since they would swell the table of words
-BATCH_CHARACTERS = 1 << 20  # characters given to the library at a time
-FULLY_READ_CHARACTERS = 1 << 26  # of the next as many every second text is read, then every fourth, ...
+
+EXTRA_VOCABULARY = 8_192  # extra vocabulary while the library trains, for tokens that are dropped afterwards
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,61 +100,6 @@ def bert_tokenizer(
     return with_special_tokens(tokenizer, "wordpiece") if vocabulary else tokenizer
 
 
-class TrainingTexts:
-    """Texts for the library's trainers: normalised, in batches, without overlong words, and subsampled if very many."""
-
-    def __init__(self, texts: Iterable[str], clean: Callable[[str], str]) -> None:
-        self.characters = 0  # that were used
-        self._texts, self._clean = texts, clean
-        self._character_counts = np.zeros(sys.maxunicode + 1, np.int64)
-        self._unassigned = _categories() == "Cn"
-
-    def batches(self) -> Iterator[list[str]]:
-        batch: list[str] = []
-        size = 0
-        for text in self._chosen():
-            batch.append(self._clean(text))
-            size += len(text)
-            if size >= BATCH_CHARACTERS:
-                yield self._counted(batch)
-                batch, size = [], 0
-        if batch:
-            yield self._counted(batch)
-        if not self.characters:
-            raise TextError("tokenizer", "there is no text to learn a vocabulary from")
-
-    def alphabet(self, max_size: int) -> list[str]:
-        """The most frequent characters, in the order of Unicode; without white space and control characters."""
-        counts = np.where(np.isin(_categories(), ["Cn", "Cc", "Zs", "Zl", "Zp"]), 0, self._character_counts)
-        order = np.argsort(-counts, kind="stable")
-        covered = np.cumsum(counts[order]) - counts[order]
-        size = int(np.searchsorted(covered, CHARACTER_COVERAGE * counts.sum()))
-        return [chr(code) for code in sorted(order[: min(size, max_size)])]
-
-    def occurring(self) -> np.ndarray:
-        """Which characters the batches that were read have."""
-        found: np.ndarray = self._character_counts > 0
-        return found
-
-    def _chosen(self) -> Iterator[str]:
-        """A subsample that grows with the logarithm of the corpus, so that time and memory stay bounded."""
-        for number, text in enumerate(self._texts):
-            if number % (1 << self.characters // FULLY_READ_CHARACTERS) == 0 and not text.isspace():
-                self.characters += len(text)
-                yield from (text[start : start + BATCH_CHARACTERS] for start in range(0, len(text), BATCH_CHARACTERS))
-
-    def _counted(self, batch: list[str]) -> list[str]:
-        joined = "\n".join(batch)
-        codes = np.frombuffer(joined.encode("utf-32-le"), np.uint32)
-        if self._unassigned[codes].any():
-            spaces = dict.fromkeys(codes[self._unassigned[codes]].tolist(), " ")
-            batch = [text.translate(spaces) for text in batch]
-        if max(map(len, joined.split()), default=0) > LONGEST_WORD:
-            batch = [re.sub(rf"(\S{{{LONGEST_WORD}}})(?=\S)", r"\1 ", text) for text in batch]
-        self._character_counts += np.bincount(codes, minlength=len(self._character_counts))
-        return batch
-
-
 def _cleaner(normalizer: normalizers.Normalizer, lowercase: bool) -> Callable[[str], str]:
     """The normalizer for training, with a fast path for printable ASCII, where Python does the same."""
 
@@ -207,7 +146,8 @@ def _train_wordpiece(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer
     tokenizer.normalizer = None
     batches = feed.batches()
     beginning = list(islice(batches, 2))
-    joins = _may_join() if len(beginning) > 1 else _may_join() & feed.occurring()
+    # Such a character takes two tokens: at the beginning of a word, and inside.
+    joins = may_join() if len(beginning) > 1 else may_join() & feed.occurring()
     inner = [f"##{chr(code)}" for code in np.flatnonzero(joins)]
     trainer = trainers.WordPieceTrainer(
         vocab_size=config.vocabulary + len(inner) + EXTRA_VOCABULARY,
@@ -218,28 +158,16 @@ def _train_wordpiece(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer
     tokenizer.train_from_iterator(chain(beginning, batches), trainer)
     ids = tokenizer.get_vocab()
     learnt = sorted(ids, key=ids.__getitem__)[len(names) + len(inner) :]
-    alphabet = feed.alphabet(config.vocabulary // 4)
+    alphabet = feed.alphabet(config.vocabulary // 2, 1 + joins)
     letters = set(alphabet)
-    merged = [piece for piece in learnt if len(piece) > 1 and letters.issuperset(piece.removeprefix("##"))]
+    plain = {piece: piece.removeprefix("##") for piece in learnt if len(piece) > 1}
+    merged = [piece for piece, text in plain.items() if letters.issuperset(text) and is_useful(text)]
     split = tokenizer.pre_tokenizer.pre_tokenize_str
-    continuing = [f"##{letter}" for letter in alphabet if len(split(f"a{letter}")) == 1]  # no punctuation
+    joining = [letter for letter in alphabet if joins[ord(letter)]]
+    continuing = [f"##{letter}" for letter in joining if len(split(f"a{letter}")) == 1]  # no punctuation
     pieces = [*names, *alphabet, *continuing, *merged][: config.vocabulary]
     vocabulary = {piece: number for number, piece in enumerate(pieces)}
     return bert_tokenizer(vocabulary, lowercase=config.lowercases, accents=config.keeps_accents)
-
-
-def _may_join() -> np.ndarray:
-    """Which characters can stand inside of a word: not white space, controls and most Chinese characters."""
-    allowed: np.ndarray = np.isin(_categories().astype("U1"), list("LMNSP")) | (_categories() == "Cf")
-    for first, last in (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0x20000, 0x2A6DF):
-        allowed[first : last + 1] = False
-    return allowed
-
-
-@cache
-def _categories() -> np.ndarray:
-    """The Unicode category of every character: "Ll" is a lowercase letter, "Cn" is not assigned."""
-    return np.array([unicodedata.category(chr(code)) for code in range(sys.maxunicode + 1)])
 
 
 def _train_bpe(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:

@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 
 from bertsmith.data.corpus.lines import LineRun
 from bertsmith.errors import TextError
+from bertsmith.text.language import unwrap
 
 Paragraph = tuple[int, str]  # the line where it begins, and its text
 
@@ -99,7 +100,7 @@ def markdown(found: Iterable[LineRun], *, rst: bool = False) -> Iterator[Paragra
                 if rst and text.endswith("::"):
                     text, hidden = text[:-1], len(line) - len(line.lstrip())
             if ends and held:
-                yield first, _inline(" ".join(held))
+                yield first, _inline(unwrap("\n".join(held)))
                 held = []
             if text:
                 first = first if held else number
@@ -108,7 +109,7 @@ def markdown(found: Iterable[LineRun], *, rst: bool = False) -> Iterator[Paragra
                     yield first, _inline(text)
                     held = []
     if held:
-        yield first, _inline(" ".join(held))
+        yield first, _inline(unwrap("\n".join(held)))
 
 
 def _line(line: str, rst: bool) -> tuple[bool, str]:
@@ -162,7 +163,7 @@ class _HTMLPage(HTMLParser):
         return done
 
     def end(self) -> None:
-        if text := " ".join("".join(self._held).split()):
+        if text := " ".join(unwrap("".join(self._held)).split()):
             self._done.append((self.first, text))
         self._held = []
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from bertsmith.data.corpus.lines import LineRun
+from bertsmith.text.language import unwrap
 from bertsmith.text.sentences import Layout, split_sentences
 
 NEW_DOCUMENT_CHARACTERS = 1 << 16  # characters after which running text continues in a new document
@@ -56,12 +57,12 @@ def passages(
             else:
                 empty += 1
                 if paragraph:
-                    texts.append(" ".join(paragraph))
+                    texts.append(unwrap("\n".join(paragraph)))
                     paragraph = []
             if size >= MAX_DOCUMENT_CHARACTERS or (
                 size and (empty >= blanks or (size >= max_characters and not paragraph))
             ):
-                yield first, [*texts, " ".join(paragraph)] if paragraph else texts
+                yield first, [*texts, unwrap("\n".join(paragraph))] if paragraph else texts
                 texts, paragraph, size = [], [], 0
     if size:
-        yield first, [*texts, " ".join(paragraph)] if paragraph else texts
+        yield first, [*texts, unwrap("\n".join(paragraph))] if paragraph else texts

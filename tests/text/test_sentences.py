@@ -125,6 +125,32 @@ def test_layouts_are_recognised() -> None:
     assert not is_wrapped([PARAGRAPH] * 9)
 
 
+@pytest.mark.usefixtures("splitter")
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("هل قرأت هذا الكتاب؟", "نعم قرأته في العام الماضي."),
+        ("קראתי את הספר הזה.", "הוא היה טוב מאוד."),
+        ("यह एक अच्छा दिन है।", "हम सब बहुत खुश हैं।"),
+        ("나는 어제 책을 읽었다.", "오늘은 비가 온다."),
+        ("床前明月光。", "疑是地上霜！"),
+    ],
+)
+def test_running_text_and_its_sentences_are_recognised_in_scripts_without_capitals(first: str, second: str) -> None:
+    paragraph = f"{first} {second}"
+    assert guess_layout([paragraph] * 9) == "running"
+    assert guess_layout([first, second] * 9) == "lines"
+    assert list(split_sentences(paragraph)) == [first, second]
+
+
+def test_paragraphs_between_blank_lines_are_running_text_though_most_have_one_sentence() -> None:
+    sentences = list(split_sentences(PARAGRAPH))
+    paragraphs = [line for sentence in sentences * 2 for line in (sentence, "")]
+    assert guess_layout(paragraphs) == "lines"
+    assert guess_layout([*paragraphs, PARAGRAPH, "", PARAGRAPH, ""]) == "running"
+    assert guess_layout([*sentences * 2, "", PARAGRAPH, "", PARAGRAPH]) == "lines"  # documents of several lines
+
+
 @pytest.mark.shared
 def test_the_layouts_of_real_texts_are_recognised(shared: Path) -> None:
     data = shared / "data"

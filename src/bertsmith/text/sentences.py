@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from itertools import groupby
 from typing import Literal
 
 from bertsmith.errors import TextError
@@ -11,16 +12,26 @@ from bertsmith.text.library_errors import wrap_library_errors
 Layout = Literal["lines", "running"]
 
 SPLIT_WINDOW = 1_000  # characters split at a time: with more, a stray quotation mark swallows many sentences
+MIN_PARAGRAPHS = 8  # lines between blank ones, from which they are taken for paragraphs
 MAX_WRAPPED_LINE = 120  # characters of a line that is wrapped by hand
 OPENING_QUOTE = re.compile(r'(?<![^\s(\[—-])"')
 WIDE_SPACE = re.compile(r"[^\S\x00-\x7f]")
-SENTENCE_END = re.compile(r"""[.!?…。！？।]["'”’»」』)\]]*$""")
-# A sentence that ends inside of a line: two letters, a full stop, a capital; or an East Asian full stop.
-ENDS_WITHIN = re.compile(r"""[^\W\d]{2} ?["'”’)\]]*[.!?…]["'”’»)\]]*\s+["'“‘«(\[]*[A-ZÀ-ÞΑ-ΩА-Я]|[。！？][」』]*\w""")
+ENDS = ".!?…؟۔։"  # they end a sentence where white space follows; those below need none
+FULL_STOPS = "。！？।॥።။។"  # of scripts that have no other use for them
+SENTENCE_END = re.compile(rf"""[{ENDS}{FULL_STOPS}]["'”’»」』)\]]*$""")
+CASELESS = (
+    "\u0590-\u08ff\u0900-\u109f\u10d0-\u10ff\u1200-\u137f\uac00-\ud7af"  # Hebrew, Arabic, Indic, Georgian, Korean
+)
+# A sentence that ends inside of a line: two letters, a full stop, a capital or a letter of a script without capitals.
+ENDS_WITHIN = re.compile(
+    rf"""[^\W\d]{{2}} ?["'”’)\]]*[{ENDS}]["'”’»)\]]*\s+["'“‘«(\[]*[A-ZÀ-ÞΑ-ΩА-Я{CASELESS}]|[{FULL_STOPS}][」』]*\s*\w"""
+)
 
 RULES_NOTE = "sentences are split by simple rules; sentencex (pip install sentencex) knows more abbreviations"
 # For these rules: end marks and closing quotes, then white space and a beginning; East Asian marks need no white space.
-RULED_END = re.compile(r"""([.!?…؟۔।॥]+)["'”’»)\]]*\s+(?=["'“‘«„(\[¿¡—–-]*([^\W_]))|[。！？]+[」』”’）]*\s*""")
+RULED_END = re.compile(
+    rf"""([{ENDS}]+)["'”’»)\]]*\s+(?=["'“‘«„(\[¿¡—–-]*([^\W_]))|[{FULL_STOPS}]+[」』”’）"»)\]]*\s*"""
+)
 # A full stop after the first does not end a sentence; after the others it does not where a number follows.
 TITLES = re.compile("mr|mrs|ms|dr|prof|rev|hon|gen|col|capt|lt|maj|sgt|st|mt|sr|sra|mme|mlle|hr|vs|cf|bzw")
 BEFORE_NUMBERS = re.compile("no|nos|nr|fig|figs|vol|ch|sec|eq|p|pp|art|ca|jan|feb|apr|aug|sept|oct|nov|dec")
@@ -55,11 +66,14 @@ def split_sentences(text: str) -> Iterator[str]:
 def guess_layout(lines: Sequence[str]) -> Layout:
     """The layout of a text, from its first lines: one sentence per line, or running text.
 
-    It is running text if sentences end inside of many lines, or if lines are wrapped by hand.
+    It is running text if sentences end inside of many lines, or if lines are wrapped by hand. Where blank lines stand
+    between all lines, a few such lines will do: they are paragraphs, many of one sentence, and no documents of a line.
     """
+    blocks = [len(list(block)) for text, block in groupby(lines, lambda line: bool(line.strip())) if text]
+    apart = len(blocks) >= MIN_PARAGRAPHS and blocks.count(1) > 0.8 * len(blocks)
     lines = [line for line in map(str.strip, lines) if line]
     inside = sum(bool(ENDS_WITHIN.search(line)) for line in lines)
-    return "running" if inside > 0.4 * len(lines) or is_wrapped(lines) else "lines"
+    return "running" if inside > (0.1 if apart else 0.4) * len(lines) or is_wrapped(lines) else "lines"
 
 
 def is_wrapped(lines: Sequence[str]) -> bool:

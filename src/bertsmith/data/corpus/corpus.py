@@ -239,16 +239,18 @@ class Corpus:
 
 
 def _peek(items: Iterator[T], lines: Callable[[T], Iterable[str]]) -> tuple[list[str], Iterator[T]]:
-    """The first lines that are not blank, and all items."""
-    head, first_lines, size = list[T](), list[str](), 0
+    """The first lines, LAYOUT_LINES of which are not blank, and all items."""
+    head, first_lines, filled, size = list[T](), list[str](), 0, 0
     for item in items:
         head.append(item)
-        item_lines = list(lines(item))
-        first_lines += islice((line for line in item_lines if line and not line.isspace()), LAYOUT_LINES)
-        size += sum(map(len, item_lines)) + len(item_lines)
-        if len(first_lines) >= LAYOUT_LINES or size >= LAYOUT_CHARACTERS:
+        for line in lines(item):
+            if filled < LAYOUT_LINES:
+                first_lines.append(line)
+                filled += bool(line.strip())
+            size += len(line) + 1
+        if filled >= LAYOUT_LINES or size >= LAYOUT_CHARACTERS:
             break
-    return first_lines[:LAYOUT_LINES], chain(head, items)
+    return first_lines, chain(head, items)
 
 
 def _sample(source: Source, field: str) -> tuple[int, int]:

@@ -32,4 +32,4 @@ def record(path: Path, figures: dict[str, Any], machine: dict[str, str]) -> None
         **figures,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(written, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Openings for a model to go on with, or to fill in."""
+"""Openings for a model to go on with, and sentences with a blank."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.data.shards.prepare import prepare
 from bertsmith.data.shards.shards import Shards
-from bertsmith.inference.cloze import openings
+from bertsmith.inference.cloze import cloze_sentences, openings
 from bertsmith.text.special_tokens import Kind
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 
@@ -43,3 +43,13 @@ def test_with_sentinels_it_is_a_whole_sentence_with_something_taken_out(text: Pa
         before, after = one.split("<extra_id_0>")
         assert before.strip() in " ".join(WORDS)
         assert after.strip() in " ".join(WORDS)
+
+
+def test_a_blank_in_a_chinese_text_is_a_character_and_not_always_a_latin_word(tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(f"参数{one}是一个标志字，可以包含下列 Linux 标志。" for one in "甲乙丙丁戊己庚辛" * 4))
+    found = cloze_sentences(*made(path, "wordpiece"), 8)
+    assert len(found) == 8
+    assert sum(len(cloze.truth) == 1 for cloze in found) >= 6
+    plain = [cloze.text.replace(" [MASK]", "").replace("[MASK] ", "") for cloze in found]
+    assert all(text.split(" linux ")[0].count(" ") <= 1 for text in plain)  # one where the blank is, no others

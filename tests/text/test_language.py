@@ -70,6 +70,17 @@ def test_wrapped_lines_are_joined_as_their_script_is_written() -> None:
     assert language.unwrap("安装\nLinux\n内核，\n然后") == "安装 Linux 内核，然后"
 
 
+def test_chinese_and_japanese_are_decoded_without_spaces_and_encoded_again_as_before() -> None:
+    texts = ["安装 Linux 内核，然后重启。", "図書館でファイルを読みました。", "ここ あそこ", "an old 人"]
+    made = train(texts * 3, TokenizerConfig(vocabulary=300, min_frequency=1, lowercase=False))
+    for text in texts:
+        assert made.decode(made.encode([text])[0]) == text
+    ids = made.encode(["安装内核"])[0]
+    masked = made.decode([ids[0], made.mask_id, *ids[2:]], keep_special=True)
+    assert masked == "安 [MASK] 内核"
+    assert made.encode([masked])[0] == [ids[0], made.mask_id, *ids[2:]]
+
+
 def test_words_may_have_combining_marks() -> None:
     assert all(map(language.is_word, ("cat", "हिन्दी", "ไทย", "我", "öl")))
     assert not any(map(language.is_word, ("", "a1", "##", "।", "\u0301")))

@@ -8,7 +8,7 @@ import numpy as np
 
 from bertsmith.data.shards.shards import Shards
 from bertsmith.random_bits import mix
-from bertsmith.text.language import is_word
+from bertsmith.text.language import UNSPACED_LETTER, is_word
 from bertsmith.text.tokenizer import Tokenizer
 
 MIN_TOKENS, MAX_TOKENS = 8, 24  # tokens of a sentence: enough context, and short enough to read
@@ -25,7 +25,8 @@ class Cloze:
 def cloze_sentences(shards: Shards, tokenizer: Tokenizer, count: int) -> list[Cloze]:
     """`count` sentences spread over the text; the masked word is one token of three letters or more.
 
-    Where there are none, as in scripts without spaces, shorter words and truncated sentences are taken.
+    In scripts without spaces one character will do. Where there are none, shorter words and truncated sentences are
+    taken.
     """
     found: list[Cloze] = []
     for min_letters, truncate in ((3, False), (1, False), (1, True)):
@@ -71,6 +72,6 @@ def _is_word(ids: np.ndarray, position: int, tokenizer: Tokenizer, min_letters: 
     return (
         not tokenizer.continuation_mask[here]
         and not tokenizer.continuation_mask[after]
-        and len(word) >= min_letters
+        and (len(word) >= min_letters or UNSPACED_LETTER.match(word) is not None)
         and is_word(word)
     )

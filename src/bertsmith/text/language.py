@@ -194,6 +194,14 @@ def unwrap(text: str) -> str:
     return (text if text.isascii() else _UNSPACED_BREAK.sub("", text)).replace("\n", " ")
 
 
+def close_up(text: str) -> str:
+    """A decoded text without the spaces around Chinese characters, each of which is a word to BERT's tokenizer.
+
+    Other spaces stay, such as those between Japanese syllables: there the text had one.
+    """
+    return text if text.isascii() else _SPACE_AT_CHARACTER.sub("", text)
+
+
 def is_word(piece: str) -> bool:
     """Whether a token is all letters and combining marks, such as the vowels of Hindi and Thai."""
     return any(map(str.isalpha, piece)) and all(
@@ -225,6 +233,8 @@ def _script(letter: str) -> str | None:
 
 UNSPACED_LETTERS = "".join(f"{chr(first)}-{chr(last)}" for name in UNSPACED for first, last in SCRIPTS[name])
 _WIDE = f"[{UNSPACED_LETTERS}\u3001-\u303f\uff01-\uff60]"  # with their punctuation
+_CHARACTER = "[\u3001-\u303f\u3400-\u9fff\uf900-\ufaff\uff01-\uff60\U00020000-\U000323af]"
+_SPACE_AT_CHARACTER = re.compile(f"(?<={_CHARACTER}) (?={_WIDE})|(?<={_WIDE}) (?={_CHARACTER})")
 _UNSPACED_BREAK = re.compile(rf"(?<={_WIDE})[ \t]*\n[ \t]*(?={_WIDE})")
 UNSPACED_LETTER = re.compile(f"[{UNSPACED_LETTERS}]")
 _CODE = re.compile(  # calls, braces, operators, names_like_this, assignments, ends of statements, indices

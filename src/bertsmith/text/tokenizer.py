@@ -15,7 +15,7 @@ from tokenizers import decoders, models, normalizers
 
 from bertsmith.errors import FolderError, TextError
 from bertsmith.text import folder as folders
-from bertsmith.text import long_texts
+from bertsmith.text import language, long_texts
 from bertsmith.text.library_errors import wrap_library_errors
 from bertsmith.text.special_tokens import END_OF_TEXT, ROLES, Kind, Template, find_role, set_template
 from bertsmith.text.train import TokenizerConfig, train_library_tokenizer
@@ -215,8 +215,7 @@ class Tokenizer:
     def for_tasks(self) -> "Tokenizer":
         """The same with special tokens around texts, for fine-tuning: GPT's have none by default.
 
-        GPT-2's only one stands before a text and between two, as in its pretraining. It does not end a text: it is the
-        padding, too, and a classifier that reads the last token before the padding would skip it.
+        GPT-2's only one stands before texts, as in its pretraining: at the end it would be taken for padding.
         """
         if self.ends_with_special or not {"start", "stop"} <= self.roles.keys():
             return self
@@ -292,7 +291,8 @@ class Tokenizer:
     def decode(self, ids: Sequence[int], *, keep_special: bool = False) -> str:
         """The text of token ids, as exactly as the tokens allow."""
         with wrap_library_errors("ids", TextError):
-            return str(self._inner.decode(list(ids), skip_special_tokens=not keep_special))
+            text = str(self._inner.decode(list(ids), skip_special_tokens=not keep_special))
+        return language.close_up(text) if self.kind in ("wordpiece", "words") else text
 
 
 def train(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:

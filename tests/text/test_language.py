@@ -9,6 +9,7 @@ from bertsmith.commands import prepare
 from bertsmith.text import language
 from bertsmith.text.language import Writing
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
+from bertsmith.text.train import BERT_MAX_WORD
 
 TEXTS = {
     "English": "The children of the house went to the river, and it was late when they came back from there.",
@@ -90,6 +91,21 @@ def test_words_may_have_combining_marks() -> None:
 def learnt(lowercase: bool | None, strip_accents: bool | None) -> Tokenizer:
     settings = TokenizerConfig(vocabulary=200, min_frequency=1, lowercase=lowercase, strip_accents=strip_accents)
     return train(["Öl ol Geschäft geschaft ışık isik हिन्दी"] * 3, settings)
+
+
+@pytest.mark.slow
+def test_a_long_thai_phrase_without_spaces_is_known_here_and_in_transformers(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    phrase = TEXTS["Thai"] * 4
+    made = train([f"{TEXTS['Thai']} linux"] * 5, TokenizerConfig(vocabulary=300, lowercase=False))
+    ids = made.encode([phrase])[0]
+    assert len(phrase) > BERT_MAX_WORD
+    assert made.unknown_id not in ids
+    made.save(tmp_path)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert theirs.encode(phrase, add_special_tokens=False) == ids
+    english = train([TEXTS["English"]] * 5, TokenizerConfig(vocabulary=300))
+    assert english.encode(["x" * (BERT_MAX_WORD + 1)])[0] == [english.unknown_id]  # as in BERT
 
 
 @pytest.mark.slow

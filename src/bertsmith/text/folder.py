@@ -12,6 +12,7 @@ from bertsmith.errors import FolderError
 from bertsmith.files import check_size, file_inside
 from bertsmith.text import limits, published
 from bertsmith.text.special_tokens import BOS_EOS_KEYS, ROLES
+from bertsmith.text.train import BERT_MAX_WORD
 
 MAX_BYTES, MAX_JSON_BYTES = 1 << 28, 1 << 24  # of a vocabulary, and of settings
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")  # of an added token
@@ -80,8 +81,9 @@ def settings_of(
     settings["tokenizer_class"] = "PreTrainedTokenizerFast"
     type_ids = ["token_type_ids"] if segments and not sentinels else []  # T5 has no segments
     settings["model_input_names"] = ["input_ids", *type_ids, "attention_mask"]
-    normalizer = tokenizer.normalizer
-    if isinstance(tokenizer.model, models.WordPiece) and isinstance(normalizer, normalizers.BertNormalizer):
+    normalizer, model = tokenizer.normalizer, tokenizer.model
+    is_bert = isinstance(model, models.WordPiece) and isinstance(normalizer, normalizers.BertNormalizer)
+    if is_bert and model.max_input_chars_per_word == BERT_MAX_WORD:  # transformers' class knows no other limit
         settings |= {
             "tokenizer_class": "BertTokenizer",
             "do_lower_case": bool(normalizer.lowercase),

@@ -35,6 +35,9 @@ MIN_VOCABULARY: dict[Kind, int] = {
 }
 
 
+BERT_MAX_WORD = 100  # characters between spaces; a longer word is unknown, as in BERT
+MAX_PHRASE = 500  # the same in scripts such as Thai, where spaces stand between phrases
+MIN_UNSPACED_SHARE = 0.1  # of the characters, from which a text is in such a script
 EXTRA_VOCABULARY = 8_192  # extra vocabulary while the library trains, for tokens that are dropped afterwards
 
 
@@ -88,10 +91,18 @@ def train_library_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> To
 
 
 def bert_tokenizer(
-    vocabulary: dict[str, int], *, lowercase: bool, accents: bool | None = None, han: bool = True
+    vocabulary: dict[str, int],
+    *,
+    lowercase: bool,
+    accents: bool | None = None,
+    han: bool = True,
+    max_word: int = BERT_MAX_WORD,
 ) -> Tokenizer:
-    """BERT's tokenizer: clean, lowercase, split at white space and punctuation, then WordPiece."""
-    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    """BERT's tokenizer: clean, lowercase, split at white space and punctuation, then WordPiece.
+
+    A word of more than `max_word` characters is unknown.
+    """
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=max_word))
     tokenizer.normalizer = normalizers.BertNormalizer(
         lowercase=lowercase, strip_accents=None if accents is None else not accents, handle_chinese_chars=han
     )
@@ -167,7 +178,8 @@ def _train_wordpiece(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer
     continuing = [f"##{letter}" for letter in joining if len(split(f"a{letter}")) == 1]  # no punctuation
     pieces = [*names, *alphabet, *continuing, *merged][: config.vocabulary]
     vocabulary = {piece: number for number, piece in enumerate(pieces)}
-    return bert_tokenizer(vocabulary, lowercase=config.lowercases, accents=config.keeps_accents)
+    max_word = MAX_PHRASE if feed.unspaced_share() > MIN_UNSPACED_SHARE else BERT_MAX_WORD
+    return bert_tokenizer(vocabulary, lowercase=config.lowercases, accents=config.keeps_accents, max_word=max_word)
 
 
 def _train_bpe(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:

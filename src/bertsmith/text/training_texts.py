@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 
 from bertsmith.errors import TextError
-from bertsmith.text.language import UNSPACED_LETTER
+from bertsmith.text.language import SCRIPTS, UNSPACED, UNSPACED_LETTER
 
 CHARACTER_COVERAGE = 0.9999  # share of the text that is covered by the alphabet, the most frequent characters
 MAX_UNSPACED_TOKEN = 8  # characters of a token in a script without spaces, where merges go on to whole phrases
@@ -17,6 +17,7 @@ MAX_SYMBOLS_TOKEN = 4  # characters of a token without letters and digits: an em
 LONGEST_WORD = 128  # characters; longer strings are cut, since they would swell the table of words
 BATCH_CHARACTERS = 1 << 20  # characters given to the library at a time
 FULLY_READ_CHARACTERS = 1 << 26  # of the next as many every second text is read, then every fourth, ...
+PHRASED = [name for name in UNSPACED if name not in ("Chinese", "Japanese")]  # no Chinese characters between words
 
 
 class TrainingTexts:
@@ -59,6 +60,12 @@ class TrainingTexts:
         """Which characters the batches that were read have."""
         found: np.ndarray = self._character_counts > 0
         return found
+
+    def unspaced_share(self) -> float:
+        """The share of characters of scripts in which spaces stand between phrases only: Thai, Khmer and so on."""
+        counts = self._character_counts
+        found = sum(int(counts[first : last + 1].sum()) for name in PHRASED for first, last in SCRIPTS[name])
+        return found / max(int(counts.sum()), 1)
 
     def _chosen(self) -> Iterator[str]:
         """A subsample that grows with the logarithm of the corpus, so that time and memory stay bounded."""

@@ -45,6 +45,25 @@ def test_the_treatment_of_case_and_accents_is_reported_with_its_reason(name: str
     assert language.describe(found.lowercase, found.strip_accents, found.reason) == line
 
 
+def test_marks_of_vowels_are_stripped_where_only_some_words_have_them() -> None:
+    vowelled = "ذَهَبَ الوَلَدُ إِلَى المَدرَسَةِ"
+    lines = {share: [TEXTS["Arabic"]] * (10 - share) + [vowelled] * share for share in (0, 4, 10)}
+    written = {share: language.detect_writing(texts) for share, texts in lines.items()}
+    assert [one.strip_vowels for one in written.values()] == [False, True, False]
+    assert written[4].reason == "the Arabic script has no capitals, and marks of vowels are in some words only"
+    hebrew = ["הוא הלך לבית הספר בבוקר", "בְּרֵאשִׁית בָּרָא אֱלֹהִים"]
+    assert language.detect_writing(hebrew).strip_vowels
+    assert not language.detect_writing(hebrew[:1]).strip_vowels
+
+
+def test_a_tokenizer_of_such_a_text_has_one_spelling_of_a_word(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(f"{TEXTS['Arabic']}\nذَهَبَ الوَلَدُ إِلَى المَدرَسَةِ\n" * 20, encoding="utf-8")
+    prepare.tokenizer([str(tmp_path)], tmp_path / "made", TokenizerConfig(vocabulary=200))
+    made = Tokenizer.load(tmp_path / "made")
+    assert made.encode(["الوَلَدُ"]) == made.encode(["الولد"])
+    assert (made.lowercase, made.strips_accents) == (False, True)
+
+
 def test_a_text_of_few_letters_is_treated_as_bert_uncased() -> None:
     found = language.detect_writing(["12 34 !", "a"])
     assert (found, found.lowercase, found.strip_accents) == (Writing(None), True, True)

@@ -133,7 +133,9 @@ def _fit_to_language(corpus: Corpus, settings: TokenizerConfig) -> tuple[Tokeniz
         lines = chain(some, rest)
     writing = language.detect_writing(some)
     lower = writing.lowercase if settings.lowercase is None else settings.lowercase
-    strip = writing.strip_accents and lower if settings.strip_accents is None else settings.strip_accents
+    strip = settings.strip_accents
+    if strip is None:
+        strip = (writing.strip_accents and lower) or writing.strip_vowels
     reason = language.describe(lower, strip, writing.reason)
     return replace(settings, lowercase=lower, strip_accents=strip), reason, lines
 

@@ -73,6 +73,8 @@ _LANGUAGES_OF = {  # the languages that have a frequent word
     for word in frozenset().union(*COMMON_WORD_SETS.values())
 }
 DOTLESS = ("Turkish", "Azerbaijani")  # where I is the capital of ı, and i that of İ
+VOWELLED = {"Arabic": "[\u064b-\u0652\u0670]", "Hebrew": "[\u05b0-\u05bd\u05bf\u05c1\u05c2]"}  # marks of vowels
+SOME_WORDS = 0.1, 0.9  # share of words with such marks: below they are rare, above the text is written with them
 COMMON_LETTER = 0.02  # share of ı among letters: in Turkish one in twenty, in no other large language
 
 
@@ -84,6 +86,7 @@ class Writing:
     language: str | None = None
     accents: float = 0.0  # share of letters with an accent
     code: bool = False  # it is source code
+    vowelled: float = 0.0  # share of words with marks of vowels, in scripts where they may be left out
 
     @property
     def lowercase(self) -> bool:
@@ -101,6 +104,12 @@ class Writing:
         return (self.language == "English" or self.script is None) and not self.code
 
     @property
+    def strip_vowels(self) -> bool:
+        """Whether to strip the marks of vowels: where some words have them, so that one word has two spellings."""
+        least, most = SOME_WORDS
+        return least < self.vowelled < most
+
+    @property
     def spaced(self) -> bool:
         return self.script not in UNSPACED
 
@@ -115,7 +124,8 @@ class Writing:
         if self.script is None:
             return "the text has few letters"
         if self.script not in CASED:
-            return f"the {self.script} script has no capitals"
+            vowels = ", and marks of vowels are in some words only" if self.strip_vowels else ""
+            return f"the {self.script} script has no capitals{vowels}"
         if self.code:
             return "the text looks like source code, where capitals distinguish names"
         if self.language in DOTLESS:
@@ -134,7 +144,7 @@ def detect_writing(texts: Iterable[str]) -> Writing:
     text = join_sample(texts)
     script = main_script(text)
     if script != "Latin":
-        return Writing(script)
+        return Writing(script, vowelled=_vowelled(text, script))
     letters = [letter for letter in unicodedata.normalize("NFC", text) if letter.isalpha()]
     accents = sum(letter > "\x7f" for letter in letters) / max(len(letters), 1)
     return Writing(script, _language(text, accents), accents, is_code(text))
@@ -207,6 +217,14 @@ def is_word(piece: str) -> bool:
     return any(map(str.isalpha, piece)) and all(
         letter.isalpha() or unicodedata.category(letter).startswith("M") for letter in piece
     )
+
+
+def _vowelled(text: str, script: str | None) -> float:
+    """The share of words with marks of vowels, of those in the script."""
+    if script not in VOWELLED:
+        return 0.0
+    words = [word for word in text.split() if _script(word[0]) == script]
+    return sum(bool(re.search(VOWELLED[script], word)) for word in words) / max(len(words), 1)
 
 
 def _language(text: str, accents: float) -> str | None:

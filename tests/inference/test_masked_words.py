@@ -58,6 +58,15 @@ def test_the_same_words_are_masked_whole_by_another_vocabulary(kind: Kind) -> No
         assert (one.ids == large.mask_id).sum() == len(one.positions)
 
 
+def test_all_bytes_of_a_token_of_several_characters_are_counted() -> None:
+    text = "マウントされているかどうかを調べてください"
+    pieces = train([text] * 9, TokenizerConfig(vocabulary=200, lowercase=False))
+    assert max(len(pieces.piece(number).strip("#")) for number in pieces.encode([text])[0]) > 1
+    for masked in masked_words.mask_words(pieces, [text * number for number in range(2, 9)], mask_rate=0.4):
+        spelled = "".join(pieces.piece(number).removeprefix("##") for number in masked.targets.tolist())
+        assert masked.bytes == len(spelled.encode())
+
+
 def test_about_the_asked_share_of_words_is_masked_and_another_seed_masks_others() -> None:
     pieces, texts = tokenizer(), [" ".join(["dog", "house"] * 30) + f" {number}" for number in range(30)]
     first, other = masked_words.mask_words(pieces, texts), masked_words.mask_words(pieces, texts, seed=1)

@@ -2,7 +2,8 @@
 
 The probability of a masked token cannot be compared between vocabularies: of a word in three tokens two are visible
 when one is masked, and of a word in one token none is. Here a seventh of the words is chosen by a hash of the text, all
-tokens of a chosen word are masked together, and their bits are divided by the bytes of the word. The words of a text
+tokens of a chosen word are masked together, and their bits are divided by the bytes of the word. In scripts without
+spaces a word is a character, and a token of several is masked by its last one. The words of a text
 are predicted at once and not one after the other, so this is a pseudo-likelihood: it ranks masked models, and is no
 code length. Causal models need no masks: their log-likelihood of the whole text is divided by its bytes.
 """
@@ -56,7 +57,9 @@ def mask_words(
         row = np.array([tokenizer.start_id, *ids, tokenizer.stop_id], np.int32)
         targets = row[hidden + 1].astype(np.int64)
         row[hidden + 1] = tokenizer.mask_id
-        found = np.unique(words[hidden])  # a word that the tokenizer leaves out is not counted
+        # A word that the tokenizer leaves out is not counted; of a token of several characters each one is.
+        firsts = np.searchsorted(spans[:, 1], [start for start, _ in offsets], side="right")
+        found = sorted({word for token in hidden for word in range(min(firsts[token], words[token]), words[token] + 1)})
         size = sum(len(text[start:end].encode()) for start, end in spans[found].tolist())
         masked.append(MaskedText(row, hidden + 1, targets, size))
     return masked

@@ -418,21 +418,21 @@ class Vast:
 
 
 @pytest.mark.parametrize("tokens", [4096, 65_536])
-@pytest.mark.parametrize(("pairs", "documents"), [("nsp", 137_000), ("across", 180_000)])
+@pytest.mark.parametrize(("pairs", "documents"), [("nsp", 35_000), ("across", 45_000)])
 def test_the_billionth_sequence_is_found_again_at_once(tokens, pairs, documents):
     text = Vast(documents)
     packer = pack(text, 128, tokens, pairs)
-    far = 1100 * packer.sections_per_round << 32 | 100
+    far = 4400 * packer.sections_per_round << 32 | 100
     packed = packer(far)
-    assert packed.epoch == 1100 * packer.epochs_per_round
+    assert packed.epoch == 4400 * packer.epochs_per_round
     sequences = packer.sections_per_round * packer.batches(0) * packed.real_sequences  # sections are alike
-    assert 1100 * sequences > 1e9
+    assert 4400 * sequences > 1e9
     # By one that was just made, as when a run is gone on with. The best counts: others use the machine, too.
     near, billionth = (
         min(work(lambda place=place: pack(text, 128, tokens, pairs)(place)) for _ in range(2)) for place in (100, far)
     )
     assert billionth < 2 * near
-    assert billionth < 8 * pace()
+    assert billionth < 3 * pace()
 
 
 @pytest.mark.parametrize("pairs", ["none", "nsp", "sop"])

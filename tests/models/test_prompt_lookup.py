@@ -22,7 +22,7 @@ from bertsmith.random_bits import uniform
 
 pytestmark = pytest.mark.slow("generates every text twice, for every member")
 
-GREEDY = GenerationConfig(max_new_tokens=30, temperature=0)
+GREEDY = GenerationConfig(max_new_tokens=20, temperature=0)
 
 
 def test_the_draft_is_what_followed_the_same_ngram() -> None:

@@ -158,6 +158,7 @@ def test_the_number_of_prefetched_steps_changes_nothing(tmp_path: Path) -> None:
     assert losses(tmp_path / "one") == losses(tmp_path / "many")
 
 
+@pytest.mark.slow("Numba compiles")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_long_text_is_learnt_by_numba(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     pytest.importorskip("numba", reason="Numba is not installed here")

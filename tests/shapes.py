@@ -9,6 +9,7 @@ with the result; and its check of an array copies the table. Together that took 
 import inspect
 import re
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from functools import cache, partial, wraps
 from typing import Any, NamedTuple, get_args
 
@@ -34,6 +35,8 @@ def install() -> None:
 def _lighter(what: Any = None, *, typechecker: Any) -> Any:
     if what is None:
         return partial(_lighter, typechecker=typechecker)
+    if inspect.isclass(what):
+        return _with_checked_fields(what)
     if not inspect.isfunction(what):
         return WITH_SHAPES(what, typechecker=typechecker)
     if not any(map(_names_a_shape, what.__annotations__.values())):
@@ -42,6 +45,13 @@ def _lighter(what: Any = None, *, typechecker: Any) -> Any:
     if computed or inspect.isgeneratorfunction(what):
         return WITH_SHAPES(what, typechecker=typechecker)
     return _shaped(what)
+
+
+def _with_checked_fields(what: type) -> type:
+    """A dataclass whose fields are checked when one is made; any other class as it is."""
+    if is_dataclass(what) and "__init__" in vars(what):
+        what.__init__ = _lighter(what.__init__, typechecker=checked)  # type: ignore[misc]
+    return what
 
 
 def _plain(what: Callable[..., Any]) -> Callable[..., Any]:

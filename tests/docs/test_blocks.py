@@ -1,9 +1,9 @@
 """Every command block of the README, the quickstart and the guides runs, in order, in an empty folder.
 
-A block is run as it is printed, by the command line and the interpreter of this process. Two things are smaller than
-for a reader: every training run ends after a few updates, whatever steps, epochs or budget it was given, and SMALLER
-lists the commands that are changed. A block of output holds lines that its page's commands really print, whatever their
-figures; one that quotes another run follows a comment that says which.
+A block is run as it is printed, by the command line and the interpreter of this process. Some things are smaller than
+for a reader: every training run ends after a few updates, whatever steps, epochs or budget it was given, a continued
+model is measured on a few passages, and SMALLER lists the commands that are changed. A block of output holds lines that
+its page's commands really print, whatever their figures; one that quotes another run follows a comment that says which.
 """
 
 import re
@@ -17,6 +17,7 @@ from typer.main import get_command
 from workers import made_once
 
 from bertsmith.cli import app
+from bertsmith.commands import continuation
 from bertsmith.train.clock import Clock
 
 pytestmark = pytest.mark.slow("runs every command of the pages")
@@ -112,6 +113,7 @@ def few_updates() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Clock, "progress", progress)
+        patch.setattr(continuation, "PASSAGES", (30, 30))
         yield
 
 

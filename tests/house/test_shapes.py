@@ -2,6 +2,7 @@
 look into."""
 
 import ast
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import jaxtyping
@@ -9,6 +10,8 @@ import pytest
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+
+from bertsmith.data.batch import Tokens
 
 shapes = pytest.importorskip("shapes", reason="beartype is not installed here")
 
@@ -80,3 +83,28 @@ def test_a_check_says_what_jaxtypings_own_says_and_leaves_the_same_dimensions(
             found.append((check(), dict(shapes.storage.get_shape_memo()[0])))
             shapes.storage.pop_shape_memo()
     assert found == found[:1] * 4
+
+
+@dataclass
+class Pair:
+    """Two rows of numbers of one size."""
+
+    one: Float[Tensor, "T"]
+    other: Float[Tensor, "T"]
+    names: list[str] = field(default_factory=list)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "names"),
+    [(torch.ones(5), torch.ones(4), []), (torch.ones(5), torch.ones(5, 1), []), (torch.ones(5), torch.ones(5), 7)],
+)
+def test_fields_of_a_dataclass_are_checked_when_one_is_made(one: Tensor, other: Tensor, names: list[str]) -> None:
+    checked = shapes._lighter(type("Pair", (Pair,), {"__init__": Pair.__init__}), typechecker=shapes.checked)
+    assert checked(torch.ones(5), torch.ones(5)).names == []
+    with pytest.raises(shapes.BeartypeCallHintViolation):
+        checked(one, other, names)
+
+
+def test_dataclasses_of_the_package_are_checked() -> None:
+    with pytest.raises(shapes.BeartypeCallHintViolation):
+        Tokens(ids=torch.ones(3), bounds=torch.tensor([0, 3]), max_length=3)  # ids are whole numbers

@@ -316,7 +316,7 @@ def test_overfitting_is_part_of_the_verdict() -> None:
 
 
 def test_a_run_killed_before_its_first_checkpoint_starts_again(tmp_path: Path) -> None:
-    said = make._resume_message(tmp_path, tmp_path / "recipe.toml", 60.0)
+    said = make._resume_message(tmp_path / "recipe.toml", make._budget_before(tmp_path), 60.0)
     assert said.endswith("its run has no checkpoint yet, so it starts again with the whole budget")
 
 

@@ -1,7 +1,7 @@
 """`make`: from text to a pretrained model folder within a time budget, in one command; `demo`: the same on a sample."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module, resources
 from pathlib import Path
@@ -85,8 +85,9 @@ def make(
             seconds, reserve = continued.max_budget(), reserve + continued.measure_seconds()
         if path.exists() and begun(out):
             _check_resumed(pretrain.read_recipe(path, []), seed, like)
-            CONSOLE.print(_resume_message(out, path, seconds))
-            if seconds > _budget_before(out).get("budget", seconds):  # the estimate was of a shorter run
+            before = _budget_before(out)
+            CONSOLE.print(_resume_message(path, before, seconds))
+            if before is not None and seconds > before.get("budget", seconds):  # the estimate was of a shorter run
                 summary.save_choices(out, replace(choices, more_time=""))
         else:
             recipe, choices = _choose_recipe(out, seconds, began, seed or 0, asked, choices, continued)
@@ -113,11 +114,10 @@ def _check_resumed(recipe: Recipe, seed: int | None, like: str | None) -> None:
         raise RecipeError(recipe.out, fact, "Leave the option out to resume it, or choose another folder")
 
 
-def _resume_message(out: Path, path: Path, budget: float) -> str:
-    """How a run that was begun before continues."""
-    if checkpoint.load_newest(out / "checkpoints") is None:
+def _resume_message(path: Path, before: Mapping[str, Any] | None, budget: float) -> str:
+    """How a run that was begun before continues; `before` is its budget so far."""
+    if before is None:
         return f"{path}: its run has no checkpoint yet, so it starts again with the whole budget"
-    before = _budget_before(out)
     if not before.get("finished"):
         return f"{path}: resuming, with the rest of its budget"
     if budget > before["budget"]:
@@ -128,10 +128,10 @@ def _resume_message(out: Path, path: Path, budget: float) -> str:
     return f"{path}: this run is finished, its budget of {used} is spent. A longer --budget continues it"
 
 
-def _budget_before(out: Path) -> dict[str, Any]:
-    """The budget of the run so far, as its newest checkpoint has it."""
+def _budget_before(out: Path) -> dict[str, Any] | None:
+    """The budget of the run so far, as its newest checkpoint has it; None if there is no checkpoint."""
     newest = checkpoint.load_newest(out / "checkpoints")
-    return {} if newest is None else newest[0].state.get("wall_budget") or {}
+    return None if newest is None else newest[0].state.get("wall_budget") or {}
 
 
 def _prepare(

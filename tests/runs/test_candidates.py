@@ -173,3 +173,17 @@ def test_without_pairs_masked_language_modelling_is_alone(data: Path) -> None:
     options = {"budget": 60.0, "tokens_seen": 1e6, "gpu": False}
     found = [candidates.build("tiny", data, Path("out"), pairs=pairs, **options) for pairs in (True, False)]
     assert [recipe.objective.settings.pairs for recipe in found] == ["nsp", "none"]
+
+
+@pytest.mark.parametrize(
+    ("tokens_seen", "epochs", "said"),
+    [
+        (1_024.0, 0.0007, "it sees 1,024 tokens on this machine, less than 1% of your text"),
+        (4e5, 0.4, "it sees 0.4 M tokens on this machine, 40% of your text"),
+        (2.4e6, 3.8, "it sees 2.4 M tokens on this machine, your text 3.8 times"),
+        (5e8, 41.0, "it sees 500.0 M tokens on this machine, your text 41 times"),
+    ],
+)
+def test_the_first_reason_says_how_much_is_seen(data: Path, tokens_seen: float, epochs: float, said: str) -> None:
+    recipe = candidates.build("tiny", data, Path("out"), budget=60.0, tokens_seen=tokens_seen, gpu=False, pairs=True)
+    assert said in autoconfig._reasons(recipe, 60.0, tokens_seen, epochs)[0]

@@ -103,16 +103,19 @@ def measured_size(
 
 def _reasons(recipe: Recipe, budget: float, tokens_seen: float, epochs: float) -> list[str]:
     times = f"{epochs:.1f} times" if epochs < 10 else f"{epochs:.0f} times"
+    part = f"{epochs:.0%}" if epochs >= 0.01 else "less than 1%"
+    text = f"your text {times}" if epochs >= 0.95 else f"{part} of your text"
+    tokens = f"{tokens_seen / 1e6:,.1f} M" if tokens_seen >= 1e5 else f"{tokens_seen:,.0f}"
     shape, length, optimizer = recipe.model.settings, recipe.data.max_length, recipe.optimizer
     size = f"{shape.layers} layers of width {shape.width}"
-    seen = f"in {format_duration(budget)} it sees {tokens_seen / 1e6:,.1f} M tokens on this machine"
+    seen = f"in {format_duration(budget)} it sees {tokens} tokens on this machine"
     overfitting = "the text is seen often" if shape.dropout else "the text is seen too rarely to overfit"
     if shape.dropout and epochs <= candidates.MANY_EPOCHS:
         overfitting = "as this member has it"
     short = "in a short run short ones teach more"
     muon = f", matrices {optimizer.muon_learning_rate:g} by Muon" if optimizer.hidden_optimizer == "muon" else ""
     return [
-        f"{recipe.model.kind}, {size}: {seen}, your text {times}",
+        f"{recipe.model.kind}, {size}: {seen}, {text}",
         f"dropout {shape.dropout}: {overfitting}",
         *_pairs_reason(recipe),
         f"sequences of {length} tokens: {'long enough for a paragraph' if length >= candidates.MAX_LENGTH else short}",

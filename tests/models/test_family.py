@@ -58,7 +58,7 @@ def smith(layers: int, width: int, inner: int) -> int:
 OURS = {
     "smith-base": smith(12, 768, 2048),
     "smith-large": smith(24, 1024, 2752),
-    "smith-medium": smith(8, 512, 1344),
+    "smith-medium": smith(12, 512, 1344),
     "smith-small": smith(4, 512, 1344),
     "smith-mini": smith(4, 256, 704),
     "smith-tiny": smith(2, 128, 320),

@@ -199,7 +199,7 @@ SMITH = replace(
     MODERN_BERT, vocabulary=30_522, layers=12, feed_forward=2048, max_length=512, rotary_base=10_000.0, window=0
 )
 SMITH_LARGE = replace(SMITH, width=1024, layers=24, heads=16, feed_forward=2752)
-SMITH_MEDIUM = replace(SMITH, width=512, layers=8, heads=8, feed_forward=1344)
+SMITH_MEDIUM = replace(SMITH, width=512, heads=8, feed_forward=1344)  # as deep as base: BERT's medium has 8 layers
 SMITH_SMALL = replace(SMITH_MEDIUM, layers=4)
 SMITH_MINI = replace(SMITH_SMALL, width=256, heads=4, feed_forward=704)
 SMITH_TINY = replace(SMITH_MINI, width=128, layers=2, heads=2, feed_forward=320)

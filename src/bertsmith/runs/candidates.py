@@ -26,6 +26,7 @@ LEARNED_LENGTHS = {32: 0.0, 64: 2e7, MAX_LENGTH: 1e8}  # sequence length -> toke
 # Without learned positions that holds for the shortest runs only. docs/diary.md, 2026-11-18.
 LENGTHS = {32: 0.0, MAX_LENGTH: 1e6}
 CPU_BATCHES = {1_024: 0.0, 2_048: 1e6}  # tokens of a batch -> tokens seen from which it pays
+GPU_BATCHES = {16_384: 0.0, 32_768: 5e7}  # base after 100 s: 3.07 nats by the larger one, 3.10 by the smaller one
 # The best learning rate of Muon falls as the root of the number of updates: of those tried 0.05 for 240, 0.015 for
 # 1,200, 0.006 for 8,500. Small networks bear more: 0.02 is better than 0.01 for 3,000 updates of the tiny one.
 MUON_LEARNING_RATE, MAX_MUON = 0.55, 0.05
@@ -37,7 +38,7 @@ PATIENCE = 5  # evaluations of 20 without a lower loss, after which a run of man
 class Size:
     """A size: its shape, the training length and the text from which it pays, and its learning rates."""
 
-    layers: int
+    layers: int  # of BERT's sizes; smith-medium has 12
     width: int
     min_tokens: float  # seen in training, from which it beats the next smaller size
     min_text: float  # tokens of the text, below which it overfits sooner than it learns
@@ -46,12 +47,14 @@ class Size:
     adamw_learning_rate: float  # where AdamW updates everything, as in the papers
 
 
+# On an H200 medium beats base after 100 s (bench/results/choose-h200.json) and after seven minutes, in which base would
+# see 3e8 tokens (bench/results/race-seven-h200.json).
 SIZES = {
     "tiny": Size(2, 128, 0, 0, 4e-3, 0.015, 2e-3),
     "mini": Size(4, 256, 1e7, 3e5, 3e-3, 0.01, 1e-3),
     "small": Size(4, 512, 4e7, 1.5e6, 2e-3, 0.006, 7e-4),
     "medium": Size(8, 512, 1e8, 3e6, 1.5e-3, 0.004, 5e-4),
-    "base": Size(12, 768, 2.5e8, 5e6, 1e-3, 0.003, 4e-4),
+    "base": Size(12, 768, 8e8, 5e6, 1e-3, 0.003, 4e-4),
     "large": Size(24, 1024, 5e9, 5e7, 7e-4, 0.003, 2e-4),
 }
 
@@ -107,7 +110,8 @@ def tokenizer_kind(kind: str, shape: NetworkConfig) -> Kind:
 
 def size_name(like: str, size: str) -> str:
     """A member and its size in words."""
-    return f"{like}-{size}, {SIZES[size].layers} layers of width {SIZES[size].width}"
+    _, shape = network(like, size)
+    return f"{like}-{size}, {shape.layers} layers of width {shape.width}"
 
 
 def network(like: str, size: str) -> tuple[str, TransformerConfig]:
@@ -166,7 +170,7 @@ def build(
     length = _by_tokens_seen(LEARNED_LENGTHS if shape.learned else LENGTHS, tokens_seen)
     batch_tokens = _by_tokens_seen(CPU_BATCHES, tokens_seen)
     if gpu:
-        batch_tokens = 16_384 if like == SMITH else 65_536
+        batch_tokens = _by_tokens_seen(GPU_BATCHES, tokens_seen) if like == SMITH else 65_536
     epochs = tokens_seen / shards.tokens
     settings: dict[str, Any] = {"vocabulary": shards.vocabulary, "max_length": length}
     if like == SMITH:

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bertsmith.data.corpus.passages import Passage
 from bertsmith.text import sentences
+from bertsmith.text.language import splitting_language
 from bertsmith.text.sentences import SPLIT_WINDOW, guess_layout, is_wrapped, split_sentences
 
 
@@ -59,6 +61,27 @@ def test_sentences_end_where_a_reader_ends_them(expected: list[str]) -> None:
 def test_simple_rules_know_abbreviations_and_scripts(expected: list[str]) -> None:
     text = ("" if expected[0][0] == "「" else " ").join(expected)
     assert [part.strip() for part in sentences.split_by_rules("en", text)] == expected
+
+
+@pytest.mark.parametrize(
+    ("language", "expected"),
+    [
+        (
+            "de",
+            ["Das kostet z. B. 5 Euro, ca. 3 Mrd. Euro im Jahr.", "Am 3. Oktober ist es nicht teuer.", "Das ist gut."],
+        ),
+        ("ru", ["А. С. Пушкин жил в г. Москве, ул. Ленина, д. 5.", "Он родился в 1950 г. в деревне."]),
+        ("es", ["El Sr. García y la Sra. Ruiz viven en EE. UU. desde 1950.", "La pág. 5 del vol. 3 no es la última."]),
+        ("it", ["Il sig. Rossi e il dott. Bianchi sono in una casa.", "La città non è grande come questa."]),
+        ("nl", ["De heer en dhr. Jansen wonen bijv. in een huis aan het water.", "Het is niet ver van de stad."]),
+        ("en", ["Dr. Smith paid for it in the U.S. and was not pleased.", "He was at home."]),
+        ("en", ["M. Dupont et Mme. Durand sont dans la maison de la ville.", "Il est né en 1950."]),
+    ],
+)
+def test_a_document_is_split_by_the_abbreviations_of_its_language(language: str, expected: list[str]) -> None:
+    assert splitting_language(expected) == language
+    passage = Passage([" ".join(expected)], "file", 1, "running")
+    assert passage.sentences() == expected
 
 
 @pytest.mark.usefixtures("splitter")

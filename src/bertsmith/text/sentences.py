@@ -37,8 +37,11 @@ TITLES = re.compile("mr|mrs|ms|dr|prof|rev|hon|gen|col|capt|lt|maj|sgt|st|mt|sr|
 BEFORE_NUMBERS = re.compile("no|nos|nr|fig|figs|vol|ch|sec|eq|p|pp|art|ca|jan|feb|apr|aug|sept|oct|nov|dec")
 
 
-def split_sentences(text: str) -> Iterator[str]:
-    """The sentences of a paragraph, in order, in linear time: by the `sentencex` library, or by simple rules."""
+def split_sentences(text: str, language: str = "en") -> Iterator[str]:
+    """The sentences of a paragraph, in order, in linear time: by the `sentencex` library, or by simple rules.
+
+    `language` is a code, by whose abbreviations the library splits.
+    """
     # The library fails at straight quotation marks, and panics at spaces of more than one byte.
     # So it gets typographic marks and plain spaces; lengths stay the same.
     plain = OPENING_QUOTE.sub("“", text).replace('"', "”") if '"' in text else text
@@ -51,7 +54,7 @@ def split_sentences(text: str) -> Iterator[str]:
             stop = plain.rfind(" ", before, stop) + 1 or stop
         try:
             with wrap_library_errors("sentences", TextError):
-                found = segment("en", plain[start:stop])
+                found = segment(language, plain[start:stop])
         except TextError:
             found = [plain[start:stop]]  # not split
         if stop < len(text) and len(found) > 1:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from bertsmith.data.corpus.lines import LineRun
-from bertsmith.text.language import unwrap
+from bertsmith.text.language import splitting_language, unwrap
 from bertsmith.text.sentences import Layout, split_sentences
 
 NEW_DOCUMENT_CHARACTERS = 1 << 16  # characters after which running text continues in a new document
@@ -36,7 +36,8 @@ class Passage:
         """Its sentences; splitting paragraphs takes longer than reading."""
         if self.layout == "lines":
             return self.texts
-        return [sentence for paragraph in self.texts for sentence in split_sentences(paragraph)]
+        language = splitting_language(self.texts)
+        return [sentence for paragraph in self.texts for sentence in split_sentences(paragraph, language)]
 
 
 def passages(

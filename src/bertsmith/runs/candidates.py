@@ -27,9 +27,9 @@ LEARNED_LENGTHS = {32: 0.0, 64: 2e7, MAX_LENGTH: 1e8}  # sequence length -> toke
 LENGTHS = {32: 0.0, MAX_LENGTH: 1e6}
 CPU_BATCHES = {1_024: 0.0, 2_048: 1e6}  # tokens of a batch -> tokens seen from which it pays
 GPU_BATCHES = {16_384: 0.0, 32_768: 5e7}  # base after 100 s: 3.07 nats by the larger one, 3.10 by the smaller one
-# The best learning rate of Muon falls as the root of the number of updates: of those tried 0.05 for 240, 0.015 for
-# 1,200, 0.006 for 8,500. Small networks bear more: 0.02 is better than 0.01 for 3,000 updates of the tiny one.
-MUON_LEARNING_RATE, MAX_MUON = 0.55, 0.05
+# The best learning rate of Muon falls as the root of the number of updates: of those tried 0.015 for 1,200, 0.006 for
+# 8,500. The tiny network bears more: 0.05 for 240, 0.03 for 1,000 (of 0.018, 0.03, 0.045), 0.02 for 3,000.
+MAX_MUON = 0.05
 SEVERAL_EPOCHS, MANY_EPOCHS = 8, 30  # from which the best weights are kept; from which dropout and averaging pay
 PATIENCE = 5  # evaluations of 20 without a lower loss, after which a run of many epochs ends
 
@@ -43,19 +43,20 @@ class Size:
     min_tokens: float  # seen in training, from which it beats the next smaller size
     min_text: float  # tokens of the text, below which it overfits sooner than it learns
     learning_rate: float  # of embeddings, norms and the head, where Muon updates the matrices
-    min_muon: float  # the lowest learning rate of Muon
+    muon: float  # the learning rate of Muon, times the root of the updates
+    min_muon: float  # its lowest learning rate
     adamw_learning_rate: float  # where AdamW updates everything, as in the papers
 
 
 # On an H200 medium beats base after 100 s (bench/results/choose-h200.json) and after seven minutes, in which base would
 # see 3e8 tokens (bench/results/race-seven-h200.json).
 SIZES = {
-    "tiny": Size(2, 128, 0, 0, 4e-3, 0.015, 2e-3),
-    "mini": Size(4, 256, 1e7, 3e5, 3e-3, 0.01, 1e-3),
-    "small": Size(4, 512, 4e7, 1.5e6, 2e-3, 0.006, 7e-4),
-    "medium": Size(8, 512, 1e8, 3e6, 1.5e-3, 0.004, 5e-4),
-    "base": Size(12, 768, 8e8, 5e6, 1e-3, 0.003, 4e-4),
-    "large": Size(24, 1024, 5e9, 5e7, 7e-4, 0.003, 2e-4),
+    "tiny": Size(2, 128, 0, 0, 4e-3, 0.95, 0.015, 2e-3),
+    "mini": Size(4, 256, 1e7, 3e5, 3e-3, 0.55, 0.01, 1e-3),
+    "small": Size(4, 512, 4e7, 1.5e6, 2e-3, 0.55, 0.006, 7e-4),
+    "medium": Size(8, 512, 1e8, 3e6, 1.5e-3, 0.55, 0.004, 5e-4),
+    "base": Size(12, 768, 8e8, 5e6, 1e-3, 0.55, 0.003, 4e-4),
+    "large": Size(24, 1024, 5e9, 5e7, 7e-4, 0.55, 0.003, 2e-4),
 }
 
 
@@ -181,7 +182,7 @@ def build(
     optimizer = dict(values["optimizer"])
     by_muon = optimizer.get("hidden_optimizer") == "muon"
     if by_muon:
-        muon = MUON_LEARNING_RATE / (tokens_seen / batch_tokens) ** 0.5
+        muon = SIZES[size].muon / (tokens_seen / batch_tokens) ** 0.5
         optimizer["muon_learning_rate"] = float(f"{min(MAX_MUON, max(SIZES[size].min_muon, muon)):.2g}")
     if optimizer.get("kind", "adamw") == "adamw":
         optimizer["learning_rate"] = SIZES[size].learning_rate if by_muon else SIZES[size].adamw_learning_rate

@@ -154,7 +154,7 @@ def test_a_causal_model_is_continued(domain: Path, tmp_path: Path, monkeypatch: 
     )
     assert figures["bits_per_byte_domain_after"] < figures["bits_per_byte_domain_before"]
     page = (tmp_path / "mine" / "report.html").read_text(encoding="utf-8")
-    assert "<th scope='row'>text 1</th>" in page
+    assert '<th scope="row">text 1</th>' in page
     assert "whole words" not in page
     assert load(tmp_path / "mine").generate("the deer", max_new_tokens=3)
 

@@ -138,7 +138,7 @@ def test_the_overview_is_escaped_on_the_page_and_has_a_line_for_each_command() -
     html = page.html(made)
     assert "<b>" not in html
     assert "<i>" not in html
-    assert "cat &#x27;&lt;x&gt;&#x27;" in html
+    assert "cat &#39;&lt;x&gt;&#39;" in html
     assert list(made.lines()) == [
         "What it has read",
         "  <b>x</b>",

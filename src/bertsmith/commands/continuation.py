@@ -8,6 +8,8 @@ from functools import cached_property
 from importlib import resources
 from pathlib import Path
 
+from markupsafe import Markup
+
 from bertsmith import files, terminal
 from bertsmith.commands import prepare
 from bertsmith.data.corpus.corpus import Corpus
@@ -189,7 +191,7 @@ class ContinuedRun:
             visualisations=[(section.HEADING, self._section(both), section.LEAD), *run.visualisations],
         )
 
-    def _section(self, both: BeforeAfter) -> str:
+    def _section(self, both: BeforeAfter) -> Markup:
         changes = {"bits per byte on your text": both.domain, "bits per byte on general text": both.general}
         rows = [(name, f"{one.before:.3f}", f"{one.after:.3f}") for name, one in changes.items() if one is not None]
         old = both.before.neighbours

@@ -11,7 +11,7 @@ from bertsmith.errors import FolderError, TextError
 from bertsmith.inference.load import load
 from bertsmith.inference.model import Model
 from bertsmith.insight import cells, gradient_flow
-from bertsmith.insight.page import html_page, section
+from bertsmith.insight.page import render
 from bertsmith.models.recurrent import Recurrent
 
 CONSOLE = terminal.console()
@@ -27,14 +27,14 @@ def inspect(models: Sequence[Path], text: Path, out: Path, *, pictures: bool = F
     norms = {
         name: gradient_flow.gradient_norms(_trunk(model), _windows(model, lines)) for name, model in opened.items()
     }
-    sections = [section("Gradient flow through time", gradient_flow.section(norms), gradient_flow.LEAD)]
+    sections = [("Gradient flow through time", gradient_flow.section(norms), gradient_flow.LEAD)]
     written = [out]
     if pictures:
         written.append(out.with_name(f"{out.stem}-time.png"))
         gradient_flow.draw(written[-1], norms)
     for name, model in opened.items():
         spans, interpretable = cells.find_cells(_trunk(model), model.tokenizer, lines)
-        sections.append(section(f"Cells of {name}", cells.section(lines, spans, interpretable), cells.LEAD))
+        sections.append((f"Cells of {name}", cells.section(lines, spans, interpretable), cells.LEAD))
         if pictures and interpretable:
             written.append(out.with_name(f"{out.stem}-cells-{name.replace('/', '-')}.png"))
             cells.draw(written[-1], lines, spans, interpretable)
@@ -42,7 +42,7 @@ def inspect(models: Sequence[Path], text: Path, out: Path, *, pictures: bool = F
             CONSOLE.print(f"{name}: {cell.title}")
     for name, values in norms.items():
         CONSOLE.print(f"{name}: {values[min(16, len(values) - 1)]:.1e} of the gradient reaches 16 tokens back")
-    files.write_atomic(out, html_page("Inside recurrent networks", sections).encode())
+    files.write_atomic(out, render("sections.html", title="Inside recurrent networks", sections=sections).encode())
     for path in written:
         CONSOLE.print(f"written {path}")
 

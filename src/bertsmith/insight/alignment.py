@@ -2,22 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from markupsafe import Markup
 
 from bertsmith import files
 from bertsmith.errors import TextError
 from bertsmith.insight import png
-from bertsmith.insight.page import html_page
+from bertsmith.insight.page import render
 
 SUFFIXES = (".html", ".png")
 ALTERNATIVE = "write .html, which needs nothing"
 CELL, LETTER, SLANT = 26, 7.4, 0.72  # sizes in a drawing: of a square, of a letter, and what of its length a name rises
-LEAD = "Attention weights: a row for each token of the translation, a column for each token of the source."
 
 
 @dataclass(frozen=True)
@@ -47,33 +46,18 @@ def check_path(path: Path) -> None:
         png.figure(path, 1, 1, ALTERNATIVE)
 
 
-def page(title: str, alignments: Sequence[Alignment]) -> str:
-    """One page that loads nothing. Whatever comes from outside is escaped."""
-    return html_page(title, [f'<p class="lead">{LEAD}</p>', *(f"<section>{svg(one)}</section>" for one in alignments)])
+def page(title: str, alignments: Sequence[Alignment]) -> Markup:
+    """One page that loads nothing."""
+    return render("alignment.html", title=title, pictures=map(svg, alignments))
 
 
-def svg(one: Alignment) -> str:
+def svg(one: Alignment) -> Markup:
     """One picture as SVG, its squares as dark as the weights; pointing at a square shows its weight."""
     left = 16 + LETTER * max(map(len, one.target), default=0)
     top = 20 + LETTER * SLANT * max(map(len, one.source), default=0)
     ahead = LETTER * SLANT * len(one.source[-1]) if one.source else 0  # slanted names reach beyond the last column
     width, height = left + CELL * len(one.source) + ahead + 8, top + CELL * len(one.target) + 8
-    parts = []
-    for column, word in enumerate(one.source):
-        place = f"translate({left + CELL * (column + 0.5):.1f} {top - 6:.1f}) rotate(-45)"
-        parts.append(f'<text transform="{place}">{escape(word)}</text>')
-    for row, word in enumerate(one.target):
-        place = f'x="{left - 8:.1f}" y="{top + CELL * (row + 0.5) + 4:.1f}"'
-        parts.append(f'<text class="value" {place}>{escape(word)}</text>')
-        for column, (name, weight) in enumerate(zip(one.source, one.weights[row].tolist(), strict=True)):
-            where = f'x="{left + CELL * column:.1f}" y="{top + CELL * row:.1f}" width="{CELL - 1}" height="{CELL - 1}"'
-            tooltip = f"<title>{escape(word)} from {escape(name)}: {weight:.2f}</title>"
-            look = f'style="fill:var(--tone1);stroke:var(--line)" fill-opacity="{weight:.3f}"'
-            parts.append(f"<rect {where} {look}>{tooltip}</rect>")
-    caption = f"<figcaption><h3>{escape(one.title)}</h3></figcaption>"
-    label = escape(f"What each word was taken from: {one.title}", quote=True)
-    size = f'viewBox="0 0 {width:.0f} {height:.0f}" style="max-width:{width:.0f}px" role="img" aria-label="{label}"'
-    return f"<figure>{caption}<svg {size}>{''.join(parts)}</svg></figure>"
+    return render("alignment_picture.html", one=one, cell=CELL, left=left, top=top, width=width, height=height)
 
 
 def _figure(path: Path, alignments: Sequence[Alignment]) -> Any:

@@ -1,7 +1,10 @@
 """The section of the report on a model that was continued: its figures, neighbours and texts before and after."""
 
 from collections.abc import Sequence
-from html import escape
+
+from markupsafe import Markup
+
+from bertsmith.insight.page import render
 
 HEADING = "Before and after"
 LEAD = (
@@ -23,20 +26,7 @@ def html(
     rows: Sequence[tuple[str, str, str]],
     neighbours: Sequence[tuple[str, Sequence[str], Sequence[str]]] = (),
     notes: Sequence[str] = (),
-) -> str:
+) -> Markup:
     """Figures as rows of (name, before, after), then words with their neighbours before and after, then notes."""
-    parts = [_table("", rows)]
-    if neighbours:
-        listed = [(word, ", ".join(before), ", ".join(after)) for word, before, after in neighbours]
-        parts.append(_table("nearest neighbours of", listed))
-    parts += [f"<p>{escape(note)}</p>" for note in notes]
-    return "".join(parts)
-
-
-def _table(name: str, rows: Sequence[tuple[str, str, str]]) -> str:
-    head = f"<tr><th scope='col'>{escape(name)}</th><th scope='col'>before</th><th scope='col'>after</th></tr>"
-    body = [
-        f"<tr><th scope='row'>{escape(first)}</th><td>{escape(before)}</td><td>{escape(after)}</td></tr>"
-        for first, before, after in rows
-    ]
-    return f"<table>{head}{''.join(body)}</table>"
+    listed = [(word, ", ".join(before), ", ".join(after)) for word, before, after in neighbours]
+    return render("before_after.html", rows=rows, neighbours=listed, notes=notes)

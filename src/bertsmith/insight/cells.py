@@ -7,15 +7,16 @@ first half of a text, and shown and evaluated on the second.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 
 import numpy as np
 import torch
 from jaxtyping import Float, Float64, Int
+from markupsafe import Markup
 from torch import Tensor
 
 from bertsmith.insight import png
+from bertsmith.insight.page import render
 from bertsmith.models.recurrent import Recurrent
 from bertsmith.nn.rnn.cells import STATE_VECTORS
 from bertsmith.text.tokenizer import Tokenizer
@@ -138,25 +139,18 @@ def _correlations(values: Float64[np.ndarray, "L N"], feature: Float64[np.ndarra
     return np.asarray(np.divide(other @ centred, lengths, out=np.zeros(len(lengths)), where=lengths > 0))
 
 
-def section(text: str, spans: Sequence[Span], found: Sequence[InterpretableCell]) -> str:
+def section(text: str, spans: Sequence[Span], found: Sequence[InterpretableCell]) -> Markup:
     """Each cell with its text, every token on its colour."""
-    articles = "".join(
-        f'<article><h3>{escape(one.title)}</h3><p class="sentence" style="white-space:pre-line">'
-        f"{_coloured(text, spans, one.values)}</p></article>"
-        for one in found
-    )
-    return f'<div class="examples">{articles}</div>' if articles else ""
+    return render("cells.html", cells=[(one.title, _tokens(text, spans, one.values)) for one in found])
 
 
-def _coloured(text: str, spans: Sequence[Span], values: Sequence[float]) -> str:
+def _tokens(text: str, spans: Sequence[Span], values: Sequence[float]) -> list[tuple[str, str, float]]:
+    """The characters between the last token and this one, the token, and the value after it."""
     parts, place = [], spans[0][0] if spans else 0
     for (start, end), value in _visible(spans, values):
-        tone = "222,120,31" if value > 0 else "47,111,179"
-        style = f"background:rgba({tone},{abs(value):.2f})"
-        tooltip = f'<span style="{style}" title="{value:+.2f}">{escape(text[start:end])}</span>'
-        parts += [escape(text[place:start]), tooltip]
+        parts.append((text[place:start], text[start:end], value))
         place = end
-    return "".join(parts)
+    return parts
 
 
 def _visible(spans: Sequence[Span], values: Sequence[float]) -> list[tuple[Span, float]]:

@@ -3,10 +3,14 @@
 import json
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
+from typing import Any
+
+from markupsafe import Markup
+
+from bertsmith.insight.page import render
 
 Point = tuple[float, float]
 Formatter = Callable[[float], str]  # a value as an axis or a legend writes it
@@ -49,6 +53,13 @@ class Axis:
     def position(self, value: float) -> float:
         low, high, value = (self._scaled(number) for number in (self.low, self.high, value))
         return self.start + (value - low) / ((high - low) or 1.0) * (self.stop - self.start)
+
+    def pixel(self, value: float) -> str:
+        return f"{self.position(value):.1f}"
+
+    def labels(self, label: Formatter = "{:g}".format) -> list[tuple[str, str]]:
+        """The ticks: where each stands, and what is written there."""
+        return [(self.pixel(tick), label(tick)) for tick in self.ticks()]
 
     def ticks(self, wanted: int = 5) -> list[float]:
         """About `wanted` ticks at round values: 1, 2 and 5 times powers of ten."""
@@ -100,6 +111,23 @@ class HorizontalAxis:
 STEP_AXIS = HorizontalAxis("step", format_number, format_integer, " steps")
 
 
+def points_of(records: Sequence[Mapping[str, Any]], *keys: str) -> list[Point]:
+    """One figure of every record that has it, over the steps; what is not a number is left out."""
+    found = []
+    for record in records:
+        value: Any = record
+        for key in keys:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        step: Any = record.get("step")
+        if is_number(step) and is_number(value):
+            found.append((float(step), float(value)))
+    return sorted(found)
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
 def smooth(points: Sequence[Point], radius: int) -> list[Point]:
     """The centred running mean over `radius` neighbours to either side."""
     sums = [0.0]
@@ -130,7 +158,7 @@ def chart(
     logarithmic: bool = False,
     wide: bool = False,
     horizontal: HorizontalAxis = STEP_AXIS,
-) -> str:
+) -> Markup:
     """A figure: heading, legend with the last values, and the drawing; empty where there is nothing to draw.
 
     `reference` is a dashed line with a name; `from_zero` lets the vertical axis begin at 0; a wide chart is
@@ -140,31 +168,37 @@ def chart(
     toned = [(index % COLOURS + 1, line) for index, line in enumerate(series) if line.points]
     series = [line for _, line in toned]
     if not series:
-        return ""
+        return Markup()
     levels = [value for line in series for _, value in line.points]
     levels += [reference[1]] if reference else []
     width, last = WIDE if wide else WIDTH, max(line.points[-1][0] for line in series)
     x = Axis(0, last, LEFT, width - RIGHT)
     y = _vertical_axis(levels, from_zero=from_zero, logarithmic=logarithmic and min(levels) > 0)
-    drawing, legend = _grid(x, y, format_value, horizontal), []
-    if reference:
-        drawing += _reference(*reference, _nearest_end(series, reference[1]), x, y)
-    for tone, line in toned:
-        drawing += _line(line, x, y, tone)
-        legend.append(_legend_entry(line, x, y, tone, format_value, horizontal))
-    name = re.sub(r"\W+", "-", title.lower())
     ends = [
         f"{line.name} from {format_value(line.points[0][1])} to {format_value(line.points[-1][1])}" for line in series
     ]
-    return f"""<figure class="chart{" wide" if wide else ""}">
-<figcaption><h3>{escape(title)}</h3><p class="legend">{"".join(legend)}
-<span class="where">{horizontal.name} <output>{horizontal.value_label(last)}</output></span></p></figcaption>
-<svg viewBox="0 0 {width} {HEIGHT}" role="img" aria-labelledby="{name}-title {name}-desc">
-<title id="{name}-title">{escape(title)}</title>
-<desc id="{name}-desc">Over {horizontal.value_label(last)}{horizontal.unit}: {escape("; ".join(ends))}.</desc>
-{"".join(drawing)}
-<g class="hover" hidden><line y1="{TOP}" y2="{HEIGHT - BOTTOM}"/></g>
-</svg></figure>"""
+    return render(
+        "chart.html",
+        title=title,
+        name=element_name(title),
+        description="; ".join(ends),
+        wide=wide,
+        width=width,
+        height=HEIGHT,
+        x=x,
+        y=y,
+        levels=y.labels(lambda tick: _strip_zeros(format_value(tick))),
+        places=x.labels(lambda tick: _strip_zeros(horizontal.tick_label(tick))),
+        horizontal=horizontal,
+        extent=horizontal.value_label(last),
+        reference=_reference(*reference, _nearest_end(series, reference[1]), y) if reference else None,
+        lines=[_line(line, x, y, format_value, horizontal) | {"tone": tone} for tone, line in toned],
+    )
+
+
+def element_name(title: str) -> str:
+    """The beginning of the ids of a figure's elements."""
+    return re.sub(r"\W+", "-", title.lower())
 
 
 def _vertical_axis(values: Sequence[float], *, from_zero: bool, logarithmic: bool) -> Axis:
@@ -179,57 +213,33 @@ def _vertical_axis(values: Sequence[float], *, from_zero: bool, logarithmic: boo
     return Axis(low, high, HEIGHT - BOTTOM, TOP, logarithmic)
 
 
-def _grid(x: Axis, y: Axis, format_value: Formatter, horizontal: HorizontalAxis) -> list[str]:
-    """Grid lines with tick labels, and the tick labels of the steps."""
-    parts = []
-    for tick in y.ticks():
-        at, text = f"{y.position(tick):.1f}", escape(_strip_zeros(format_value(tick)))
-        parts.append(f'<line class="level" x1="{LEFT}" x2="{x.stop:g}" y1="{at}" y2="{at}"/>')
-        parts.append(f'<text class="value" x="{LEFT - 8}" y="{at}" dy=".35em">{text}</text>')
-    for tick in x.ticks():
-        at, text = f"{x.position(tick):.1f}", escape(_strip_zeros(horizontal.tick_label(tick)))
-        parts.append(f'<text class="place" x="{at}" y="{HEIGHT - 8}">{text}</text>')
-    return parts
-
-
-def _reference(name: str, value: float, end: float, x: Axis, y: Axis) -> list[str]:
+def _reference(name: str, value: float, end: float, y: Axis) -> dict[str, Any]:
     """A dashed reference line; its label stands on the side where the nearest curve does not end."""
     at = y.position(value)
-    label_y = at - 6 if end < value else at + 16
-    return [
-        f'<line class="reference" x1="{LEFT}" x2="{x.stop:g}" y1="{at:.1f}" y2="{at:.1f}"/>',
-        f'<text class="reference" x="{x.stop:g}" y="{label_y:.1f}">{escape(name)}</text>',
-    ]
+    return {"name": name, "at": f"{at:.1f}", "label_at": f"{at - 6 if end < value else at + 16:.1f}"}
 
 
 def _nearest_end(series: Sequence[Series], value: float) -> float:
     return min((line.points[-1][1] for line in series), key=lambda end: abs(end - value))
 
 
-def _line(line: Series, x: Axis, y: Axis, tone: int) -> list[str]:
-    parts = [f'<path class="faint tone{tone}" d="{_path(downsample(line.points), x, y)}"/>'] if line.noisy else []
-    parts.append(f'<path class="tone{tone}" d="{_path(line.main_line, x, y)}"/>')
-    if len(line.points) == 1 or (not line.noisy and len(line.points) <= 40):
-        places = [(x.position(place), y.position(value)) for place, value in line.main_line]
-        parts += [f'<circle class="tone{tone}" r="2.6" cx="{at:.1f}" cy="{top:.1f}"/>' for at, top in places]
-    return parts
+def _line(line: Series, x: Axis, y: Axis, format_value: Formatter, horizontal: HorizontalAxis) -> dict[str, Any]:
+    """A line and its entry in the legend, which carries the points, for the page to read out under the pointer."""
+    drawn = [(round(x.position(place), 1), round(y.position(value), 1)) for place, value in line.main_line]
+    labels = [(horizontal.value_label(place), format_value(value)) for place, value in line.main_line]
+    sparse = len(line.points) == 1 or (not line.noisy and len(line.points) <= 40)
+    return {
+        "name": line.name,
+        "data": json.dumps([[*at, *said] for at, said in zip(drawn, labels, strict=True)], separators=(",", ":")),
+        "last": labels[-1][1],
+        "faint": _path(downsample(line.points), x, y) if line.noisy else "",
+        "path": _path(line.main_line, x, y),
+        "dots": drawn if sparse else [],
+    }
 
 
 def _path(points: Sequence[Point], x: Axis, y: Axis) -> str:
-    return "M" + " ".join(f"{x.position(place):.1f},{y.position(value):.1f}" for place, value in points)
-
-
-def _legend_entry(
-    line: Series, x: Axis, y: Axis, tone: int, format_value: Formatter, horizontal: HorizontalAxis
-) -> str:
-    """A line's entry in the legend. It carries the points, for the page to read out under the pointer."""
-    data_points = [
-        [round(x.position(place), 1), round(y.position(value), 1), horizontal.value_label(place), format_value(value)]
-        for place, value in line.main_line
-    ]
-    data, last = escape(json.dumps(data_points, separators=(",", ":"))), escape(str(data_points[-1][3]))
-    key = f"<i></i>{escape(line.name)} <output>{last}</output>"
-    return f'<span class="key tone{tone}" data-points="{data}">{key}</span>'
+    return " ".join(f"{x.pixel(place)},{y.pixel(value)}" for place, value in points)
 
 
 def _decimals(size: float) -> int:

@@ -3,25 +3,21 @@
 It is made from the content of `result.json` alone, and the lines of the log where there was a training.
 """
 
-import math
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
 from bertsmith import files
-from bertsmith.insight import confusion_matrix
-from bertsmith.insight.charts import Point, Series, chart, format_number
-from bertsmith.insight.page import html_page, section
+from bertsmith.insight.charts import Series, chart, format_number, is_number, points_of
+from bertsmith.insight.page import render
 from bertsmith.insight.plots import reliability_diagram, scatter
 from bertsmith.tasks.findings import name_of
 
 PAGE = "report.html"
 COLUMNS = ("precision", "recall", "F1", "support")
-CLASSES_LEAD = (
-    "Precision: of those predicted so, how many are right. Recall: of those that are so, how many were found."
-)
-CURVES_LEAD = "Faint: every step. Strong: the running mean. Point at a curve to read it."
+Table = tuple[list[str], list[list[str]]]  # columns and rows
 
 
 def model_name(model: Path) -> str:
@@ -58,54 +54,39 @@ def write(folder: Path, title: str, result: Mapping[str, Any], records: Sequence
     return path
 
 
-def page(title: str, result: Mapping[str, Any], records: Sequence[Mapping[str, Any]] = ()) -> str:
-    """The page as a text. Whatever comes from outside is escaped."""
+def page(title: str, result: Mapping[str, Any], records: Sequence[Mapping[str, Any]] = ()) -> Markup:
+    """The page as a text."""
     found, protocol = result.get("details") or {}, result.get("protocol") or {}
-    tables, names = _tables(found), {"tags": "Kinds of words confused"}
-    cut = "The largest classes; the others are one. " if "(others)" in confusion_matrix.labels(found) else ""
-    return html_page(
-        title,
-        [
-            _warnings(result.get("warnings") or ()),
-            section("Key figures", _cards(result, found)),
-            section("Compared with baselines", _baselines(result, found)),
-            section("Seeds", _seeds(result)),
-            *tables,
-            section(
-                names.get(found.get("kind", ""), "Confusion matrix"),
-                confusion_matrix.table(found),
-                cut + confusion_matrix.LEAD,
-            ),
-            section("Predicted against true", _scatter(found), _scatter_lead(found)),
-            section("Calibration", _calibration(found), _calibration_lead(found)),
-            section("Learning curves", _curves(result, found, records), CURVES_LEAD),
-            section(*_mistakes(found)),
-            section("How it was measured", _protocol(protocol)),
-            section("Recipe", _recipe(str(protocol.get("recipe", "")))),
-        ],
+    return render(
+        "evaluation.html",
+        title=title,
+        found=found,
+        warnings=result.get("warnings") or (),
+        figures=_figures(result, found),
+        baselines=_baselines(result, found),
+        seeds=_seeds(result, found),
+        tables=_tables(found),
+        confusion=found.get("confusion") or {"labels": (), "counts": ()},
+        scatter=_scatter(found),
+        reliability=_reliability(found),
+        curves=_curves(result, found, records),
+        mistakes=_mistakes(found),
+        protocol=_protocol(protocol),
+        settings=str(protocol.get("recipe", "")),
     )
 
 
-def _warnings(lines: Sequence[str]) -> str:
-    if not lines:
-        return ""
-    items = "".join(f"<li>{escape(line[:1].upper() + line[1:])}.</li>" for line in lines)
-    return f'<section class="warnings" role="note"><h2>Look here first</h2><ul>{items}</ul></section>'
-
-
-def _cards(result: Mapping[str, Any], found: Mapping[str, Any]) -> str:
-    cards = []
+def _figures(result: Mapping[str, Any], found: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Names, values and half of the 95 % interval, where several seeds tell it."""
+    figures = []
     for name, one in result["summary"].items():
-        spread = "" if one.get("low") is None else f" <small>± {_number(name, one['high'] - one['mean'])}</small>"
-        cards.append((name_of(name, found), escape(_number(name, one["mean"])) + spread))
-    cards.append(("examples measured on", f"{found.get('examples', 0):,}"))
-    if "words" in found:
-        cards.append(("words", f"{found['words']:,}"))
-    entries = [f"<div><dt>{escape(name)}</dt><dd>{value}</dd></div>" for name, value in cards]
-    return f'<dl class="cards">{"".join(entries)}</dl>'
+        spread = "" if one.get("low") is None else _number(name, one["high"] - one["mean"])
+        figures.append((name_of(name, found), _number(name, one["mean"]), spread))
+    counts = {"examples measured on": found.get("examples", 0), "words": found.get("words")}
+    return figures + [(name, f"{count:,}", "") for name, count in counts.items() if count is not None]
 
 
-def _baselines(result: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+def _baselines(result: Mapping[str, Any], found: Mapping[str, Any]) -> Table | None:
     """This model, what could be said without reading, and the model before training: figures that all share."""
     rows: list[tuple[str, Mapping[str, float]]] = []
     baseline, untrained = found.get("baseline"), result.get("untrained")
@@ -115,40 +96,38 @@ def _baselines(result: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     if untrained:
         rows.append(("this model before training", untrained))
     if not rows:
-        return ""
+        return None
     columns = [name for name in own if any(name in figures for _, figures in rows)]
-    rows = [("this model", own), *rows]
     body = [
         [name, *(_number(column, figures[column]) if column in figures else "" for column in columns)]
-        for name, figures in rows
+        for name, figures in [("this model", own), *rows]
     ]
-    return _table(["", *(name_of(column, found) for column in columns)], body, kind="results named")
+    return ["", *(name_of(column, found) for column in columns)], body
 
 
-def _seeds(result: Mapping[str, Any]) -> str:
+def _seeds(result: Mapping[str, Any], found: Mapping[str, Any]) -> Table | None:
     runs = result.get("runs") or ()
     if len(runs) < 2:
-        return ""
+        return None
     names = [*result["summary"], "step", "seconds"]
     body = [[str(run["seed"]), *(_number(name, run["metrics"].get(name)) for name in names)] for run in runs]
-    found = result.get("details") or {}
-    return _table(["seed", *(name_of(name, found) for name in names)], body)
+    return ["seed", *(name_of(name, found) for name in names)], body
 
 
-def _tables(found: Mapping[str, Any]) -> list[str]:
-    """Per class, per kind of entity, or per length of answer: whatever is there."""
-    tables = []
+def _tables(found: Mapping[str, Any]) -> list[tuple[str, Sequence[str], list[list[str]], list[list[str]]]]:
+    """Per class, per kind of entity, or per length of answer, whatever is there: heading, columns, rows and foot."""
+    tables: list[tuple[str, Sequence[str], list[list[str]], list[list[str]]]] = []
     for key, heading, first in (("classes", "Class by class", "class"), ("entities", "Entities by kind", "kind")):
         if found.get(key):
             rows = sorted(found[key], key=lambda row: -row["support"]) if len(found[key]) > 30 else found[key]
             heading = "Label by label" if found.get("kind") == "labels" else heading
             body = [_score_cells(row["label"], row) for row in rows]
             foot = [_score_cells(f"{name} mean", row) for name, row in (found.get("averages") or {}).items()]
-            tables.append(section(heading, _table([first, *COLUMNS], body, foot), CLASSES_LEAD))
+            tables.append((heading, [first, *COLUMNS], body, foot))
     if found.get("groups"):
         body = [[row["name"], f"{row['exact']:.3f}", f"{row['f1']:.3f}", f"{row['support']:,}"]
                 for row in found["groups"]]  # fmt: skip
-        tables.append(section("By the length of the answer", _table(["", "exact match", "F1", "questions"], body)))
+        tables.append(("By the length of the answer", ["", "exact match", "F1", "questions"], body, []))
     return tables
 
 
@@ -156,87 +135,41 @@ def _score_cells(name: str, row: Mapping[str, Any]) -> list[str]:
     return [name, *(f"{row[figure]:.3f}" for figure in ("precision", "recall", "f1")), f"{row['support']:,}"]
 
 
-def _table(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], foot: Sequence[Sequence[str]] = (), kind: str = "results"
-) -> str:
-    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
-    parts = [_rows(rows), f"</tbody><tfoot>{_rows(foot)}</tfoot>" if foot else "</tbody>"]
-    return f'<div class="{kind}"><table><thead><tr>{head}</tr></thead><tbody>{"".join(parts)}</table></div>'
-
-
-def _rows(rows: Sequence[Sequence[str]]) -> str:
-    return "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-
-
-def _scatter(found: Mapping[str, Any]) -> str:
+def _scatter(found: Mapping[str, Any]) -> Markup:
     one = found.get("scatter")
     if not one:
-        return ""
+        return Markup()
     x_label, y_label = one["x_label"], one["y_label"]
     title = f"{y_label[:1].upper()}{y_label[1:]}, by {x_label}"
-    return f'<div class="plots">{scatter(title, one["points"], x_label, y_label, diagonal=one["diagonal"])}</div>'
+    return scatter(title, one["points"], x_label, y_label, diagonal=one["diagonal"])
 
 
-def _scatter_lead(found: Mapping[str, Any]) -> str:
-    shown = len((found.get("scatter") or {}).get("points", ()))
-    return f"{shown:,} of {found.get('examples', 0):,} examples, evenly spread."
-
-
-def _calibration(found: Mapping[str, Any]) -> str:
+def _reliability(found: Mapping[str, Any]) -> list[Markup]:
     one = found.get("calibration")
     if not one:
-        return ""
-    before = reliability_diagram("As it is", one["before"], f"expected calibration error {one['error_before']:.3f}")
-    after = reliability_diagram(f"At temperature {one['temperature']:.3f}", one["after"],
-                        f"expected calibration error {one['error_after']:.3f}")  # fmt: skip
-    return f'<div class="plots">{before}{after}</div>'
-
-
-def _calibration_lead(found: Mapping[str, Any]) -> str:
-    one = found.get("calibration")
-    if not one:
-        return ""
-    return (
-        f"Whether a model that is 80 % sure is right in 80 % of such cases: then all bars end on the diagonal. "
-        f"The temperature, {one['temperature']:.3f}, was fitted {one['fitted']}; it divides the logits, and lowers the "
-        f"negative log-likelihood from {one['loss_before']:.3f} to {one['loss_after']:.3f}. "
-        f"Predictions are given as they are, without it."
-    )
-
-
-def _curves(result: Mapping[str, Any], found: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> str:
-    headline = result["headline"]
-    scores = _points([record for record in records if record.get("kind") in ("validation", "untrained")], headline)
-    baseline = (found.get("baseline") or {}).get("metrics", {}).get(headline)
-    drawn = [
-        chart("Training loss", [Series("loss", _points(_of_kind(records, "step"), "loss"), noisy=True)]),
-        chart(
-            f"Dev set: {name_of(headline, found)}",
-            [Series(name_of(headline, found), scores)],
-            reference=None if baseline is None else ("baseline", baseline),
-        ),
+        return []
+    titles = {"before": "As it is", "after": f"At temperature {one['temperature']:.3f}"}
+    return [
+        reliability_diagram(title, one[when], f"expected calibration error {one[f'error_{when}']:.3f}")
+        for when, title in titles.items()
     ]
-    drawn = [one for one in drawn if one]
-    return f'<div class="charts of{len(drawn)}">{"".join(drawn)}</div>' if drawn else ""
 
 
-def _of_kind(records: Sequence[Mapping[str, Any]], kind: str) -> list[Mapping[str, Any]]:
-    return [record for record in records if record.get("kind") == kind]
+def _curves(result: Mapping[str, Any], found: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> list[Markup]:
+    name, headline = name_of(result["headline"], found), result["headline"]
+    steps = [record for record in records if record.get("kind") == "step"]
+    scored = [record for record in records if record.get("kind") in ("validation", "untrained")]
+    baseline = (found.get("baseline") or {}).get("metrics", {}).get(headline)
+    reference = None if baseline is None else ("baseline", baseline)
+    drawn = [
+        chart("Training loss", [Series("loss", points_of(steps, "loss"), noisy=True)]),
+        chart(f"Dev set: {name}", [Series(name, points_of(scored, headline))], reference=reference),
+    ]
+    return [one for one in drawn if one]
 
 
-def _points(records: Sequence[Mapping[str, Any]], name: str) -> list[Point]:
-    """A figure over the steps; what is not a number is left out."""
-    found = [(record.get("step"), record.get(name)) for record in records]
-    return sorted((float(step), float(value)) for step, value in found if _is_number(step) and _is_number(value))  # type: ignore[arg-type]
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
-
-
-def _mistakes(found: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Heading, cards and lead: what the worst mistakes are depends on what is predicted."""
-    cards = "".join(map(_mistake, found.get("mistakes") or ()))
+def _mistakes(found: Mapping[str, Any]) -> tuple[str, str]:
+    """Heading and lead: what the worst mistakes are depends on what is predicted."""
     heading, order = "The most confident mistakes", "the most confident first"
     if found.get("kind") == "numbers":
         heading, order = "The largest errors", "the largest first"
@@ -244,28 +177,11 @@ def _mistakes(found: Mapping[str, Any]) -> tuple[str, str, str]:
         heading, order = "Pairs that are furthest off", "those whose cosine differs most from the score first"
     elif found.get("kind") == "texts":
         heading, order = "What it wrote instead", "those with the fewest words in common first"
-    lead = f"{len(found.get('mistakes') or ()):,} of {found.get('mistake_count', 0):,}, {order}."
-    return heading, f'<div class="examples">{cards}</div>' if cards else "", lead
+    return heading, f"{len(found.get('mistakes') or ()):,} of {found.get('mistake_count', 0):,}, {order}."
 
 
-def _mistake(one: Mapping[str, Any]) -> str:
-    if "word" in one:
-        before, after = (escape(text) for text in one["texts"])
-        text = f'<p class="sentence">{before} <b>{escape(one["word"])}</b> {after}</p>'
-    else:
-        text = "".join(f'<p class="sentence">{escape(part)}</p>' for part in one["texts"])
-    chance = one.get("probability")
-    sure = "" if chance is None else f" with {chance:.1%}"
-    about = f", of '{escape(str(one['label']))}'" if one.get("label") else ""
-    return (
-        f'<article class="mistake">{text}<dl><div><dt>true</dt><dd>{escape(one["true"])}</dd></div>'
-        f"<div><dt>predicted{sure}{about}</dt><dd>{escape(one['predicted'])}</dd></div></dl>"
-        f'<p class="origin">{escape(str(one["location"]))}</p></article>'
-    )
-
-
-def _protocol(protocol: Mapping[str, Any]) -> str:
-    rows = []
+def _protocol(protocol: Mapping[str, Any]) -> dict[str, str]:
+    rows = {}
     for name, value in protocol.items():
         if name == "recipe":
             continue
@@ -273,20 +189,13 @@ def _protocol(protocol: Mapping[str, Any]) -> str:
             value = ", ".join(f"{key} {one}" for key, one in value.items())
         elif isinstance(value, list | tuple):
             value = "\n".join(map(str, value))
-        text = escape(str(value).strip())
-        cell = f"<pre>{text}</pre>" if "\n" in text else text
-        rows.append(f'<tr><th scope="row">{escape(name.replace("_", " "))}</th><td>{cell}</td></tr>')
-    return f'<table class="protocol">{"".join(rows)}</table>' if rows else ""
-
-
-def _recipe(recipe: str) -> str:
-    summary = "<summary>All settings of this run, as TOML</summary>"
-    return f"<details>{summary}<pre>{escape(recipe.strip())}</pre></details>" if recipe.strip() else ""
+        rows[name.replace("_", " ")] = str(value).strip()
+    return rows
 
 
 def _number(name: str, value: Any) -> str:
     """A score to three decimals; errors, which have units, and counts to three digits."""
-    if not _is_number(value):
+    if not is_number(value):
         return "" if value is None else str(value)
     if name == "step":
         return f"{value:,.0f}"

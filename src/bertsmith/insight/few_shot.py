@@ -4,13 +4,16 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
 
+from markupsafe import Markup
+
 from bertsmith.insight.charts import HorizontalAxis, Series, chart, format_integer, format_percent
+from bertsmith.insight.page import render
 from bertsmith.insight.table import Results
 from bertsmith.metrics.intervals import confidence_interval
 
 TaskRuns = Mapping[str, Any]  # runs with their shots and scores, the number of texts, and the majority baseline
 METRIC_LABELS = {"accuracy": "% right", "calibrated": "calibrated"}
-LEAD = "By the number of labelled examples in the prompt. Point at a curve to read it."
+LEAD = "By the number of labelled examples in the prompt."
 SHOTS_AXIS = HorizontalAxis("shots", format_integer, format_integer, " shots")
 
 
@@ -40,7 +43,7 @@ def few_shot_results(title: str, tasks: Mapping[str, TaskRuns], protocol: Mappin
     return Results(title=title, columns=columns, rows=rows, protocol=protocol, figures=tasks, chart=picture)
 
 
-def _picture(tasks: Mapping[str, TaskRuns], measures: Sequence[str]) -> str:
+def _picture(tasks: Mapping[str, TaskRuns], measures: Sequence[str]) -> Markup:
     """A curve for each task and metric; for a single task, with the majority baseline."""
     lines = []
     for name, asked in tasks.items():
@@ -56,7 +59,7 @@ def _picture(tasks: Mapping[str, TaskRuns], measures: Sequence[str]) -> str:
         horizontal=SHOTS_AXIS,
         wide=True,
     )
-    return f'<h2>What is learnt while reading</h2><p class="lead">{LEAD}</p>{drawn}'
+    return render("curves.html", heading="What is learnt while reading", lead=LEAD, wide=[drawn], narrow=[])
 
 
 def _by_shots(asked: TaskRuns) -> dict[int, list[Mapping[str, Any]]]:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Int
+from markupsafe import Markup
 from torch import Tensor
 
 from bertsmith.insight import png
@@ -61,7 +62,7 @@ def gradient_norms(trunk: Recurrent, texts: Int[Tensor, "B L"]) -> list[float]:
     return [float(norm) for norm in norms / norms[0]]
 
 
-def section(lines: Mapping[str, Sequence[float]]) -> str:
+def section(lines: Mapping[str, Sequence[float]]) -> Markup:
     """The curves of some networks in one chart, by their names."""
     series = [
         Series(name, [(float(back), max(value, FLOOR)) for back, value in enumerate(values)])

@@ -5,7 +5,10 @@ from functools import partial
 from statistics import mean
 from typing import Any, Literal
 
+from markupsafe import Markup
+
 from bertsmith.insight.charts import HorizontalAxis, Series, chart, format_number
+from bertsmith.insight.page import render
 from bertsmith.insight.table import Results
 from bertsmith.metrics.intervals import confidence_interval
 
@@ -13,7 +16,7 @@ Row = Mapping[str, Any]  # a name, parameters, the device's peak, and points wit
 CostAxis = Literal["seconds", "flops"]
 BITS_PER_BYTE, BLIMP, MEAN = "bits per byte", "BLiMP", "mean of the tasks"
 UNITS = {"s": 1, "min": 60, "h": 3600}
-LEAD = "Each dot is a model that was saved on the way. Point at a curve to read it."
+LEAD = "Each dot is a model that was saved on the way."
 
 
 def leaderboard_results(
@@ -43,11 +46,11 @@ def cell(name: str, values: Sequence[float]) -> str:
     return _format_score(name, found.mean) + (f" ± {_format_score(name, found.deviation)}" if len(values) > 1 else "")
 
 
-def _picture(rows: Sequence[Row], cost_axis: CostAxis, names: Sequence[str], tasks: Sequence[str]) -> str:
+def _picture(rows: Sequence[Row], cost_axis: CostAxis, names: Sequence[str], tasks: Sequence[str]) -> Markup:
     """The charts in the order of the names, the first of several as wide as the page."""
     time = _time_unit(rows)
     along, unit = (_time_axis(time), UNITS[time]) if cost_axis == "seconds" else (COMPUTE_AXIS, 1)
-    charts: list[partial[str]] = []
+    charts: list[partial[Markup]] = []
     for name in names:
         lines = []
         for row in rows:
@@ -57,12 +60,15 @@ def _picture(rows: Sequence[Row], cost_axis: CostAxis, names: Sequence[str], tas
         if any(line.points for line in lines):
             charts.append(partial(chart, title, lines, format_value=partial(_format_score, name), horizontal=along))
     if not charts:
-        return ""
+        return Markup()
     wide = [] if len(charts) == 2 else charts[:1]  # two stand side by side
-    drawn, narrow = [draw(wide=True) for draw in wide], [draw() for draw in charts[len(wide) :]]
-    if narrow:
-        drawn.append(f'<div class="charts of{len(narrow)}">{"".join(narrow)}</div>')
-    return f'<h2>What was learnt, and what it took</h2><p class="lead">{LEAD}</p>{"".join(drawn)}'
+    return render(
+        "curves.html",
+        heading="What was learnt, and what it took",
+        lead=LEAD,
+        wide=[draw(wide=True) for draw in wide],
+        narrow=[draw() for draw in charts[len(wide) :]],
+    )
 
 
 def score_values(point: Mapping[str, Any], name: str, tasks: Sequence[str]) -> Sequence[float]:

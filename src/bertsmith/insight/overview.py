@@ -2,7 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
+
+from markupsafe import Markup
+
+from bertsmith.insight.page import render
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,24 +43,6 @@ class Overview:
             yield from (f"  {purpose:<{longest}}  {command}" for purpose, command in self.commands)
 
 
-def html(overview: Overview) -> str:
-    """The overview as HTML; whatever comes from outside is escaped."""
-    rows = []
-    for heading, sentences in overview.parts.items():
-        body = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
-        bars = _bars(overview.accuracies) if sentences is overview.guesses else ""
-        rows.append(f"<tr><th scope='row'>{escape(heading)}</th><td>{body}{bars}</td></tr>")
-    commands = "".join(f"<h3>{escape(purpose)}</h3><pre>{escape(line)}</pre>" for purpose, line in overview.commands)
-    if commands:
-        rows.append(f"<tr><th scope='row'>What to do next</th><td>{commands}</td></tr>")
-    return f'<table class="overview">{"".join(rows)}</table>'
-
-
-def _bars(accuracies: Sequence[tuple[str, float]]) -> str:
-    """A bar for each yardstick, and for the model in another colour; a full bar is always right."""
-    rows = []
-    for number, (name, share) in enumerate(accuracies, 1):
-        mark = " right" if number == len(accuracies) else ""
-        bar = f'<i style="width:{100 * min(max(share, 0.0), 1.0):.1f}%"></i>'
-        rows.append(f'<p class="guess{mark}"><span>{escape(name)}</span><span>{share:.1%}</span>{bar}</p>')
-    return "".join(rows)
+def html(overview: Overview) -> Markup:
+    """The overview as HTML."""
+    return render("overview.html", overview=overview)

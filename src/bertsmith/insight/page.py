@@ -1,26 +1,20 @@
-"""A self-contained HTML page, in the style that all pages share."""
+"""Pages from the templates next to this file. Whatever a template is given is escaped, except what another rendered."""
 
-from collections.abc import Iterable
-from html import escape
-from importlib import resources
-from string import Template
+from typing import Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
-def html_page(title: str, sections: Iterable[str]) -> str:
-    """A title and sections of HTML, with the script that reads out charts under the pointer."""
-    parts = resources.files(__package__)
-    body = "\n".join(filter(None, sections))
-    return Template((parts / "report.html").read_text(encoding="utf-8")).substitute(
-        title=escape(title),
-        style=(parts / "report.css").read_text(encoding="utf-8"),
-        script=(parts / "report.js").read_text(encoding="utf-8") if 'class="chart' in body else "",
-        body=body,
-    )
+ENVIRONMENT = Environment(
+    loader=PackageLoader("bertsmith.insight"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+ENVIRONMENT.filters["formatted"] = format  # {{ 0.5 | formatted(".1%") }}, as in Python's own format strings
 
 
-def section(heading: str, body: str, lead: str = "") -> str:
-    """A section of the page; empty if it has no content."""
-    if not body:
-        return ""
-    lead = f'<p class="lead">{escape(lead)}</p>' if lead else ""
-    return f"<section><h2>{escape(heading)}</h2>{lead}{body}</section>"
+def render(name: str, /, **values: Any) -> Markup:
+    """A template with its values, as markup that other templates take as it is."""
+    return Markup(ENVIRONMENT.get_template(name).render(values))

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
+from markupsafe import Markup
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -114,10 +115,10 @@ def probe(
     )
 
 
-def draw(probed: ProbeResults, path: str | Path) -> None:
-    """The curve over the layers: a picture if the name ends in .svg, else a page with the picture in it."""
+def picture(probed: ProbeResults) -> Markup:
+    """The curve over the layers as SVG."""
     of = "words" if probed.kind == "tag" else "texts"
-    drawn = layer_chart(
+    return layer_chart(
         "What a linear probe reads off each layer",
         f"{len(probed.labels)} labels · {probed.train_count:,} {of} learnt, {probed.dev_count:,} judged",
         f"dev {of} judged right",
@@ -125,7 +126,11 @@ def draw(probed: ProbeResults, path: str | Path) -> None:
         reference=("always the commonest label", probed.majority),
         comparison=None if probed.control is None else ("control: for each word a tag drawn at random", probed.control),
     )
-    path = Path(path)
+
+
+def draw(probed: ProbeResults, path: str | Path) -> None:
+    """The curve over the layers: a picture if the name ends in .svg, else a page with the picture in it."""
+    drawn, path = picture(probed), Path(path)
     files.write_atomic(path, (drawn if path.suffix.lower() == ".svg" else page(drawn)).encode())
 
 

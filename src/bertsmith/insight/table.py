@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
 from rich.table import Table as Printed
 from rich.text import Text
 
 from bertsmith import files
-from bertsmith.insight.page import html_page, section
+from bertsmith.insight.page import render
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class Results:
     rows: Sequence[Sequence[str]]  # a cell for each column; the first is the name of the row
     protocol: Mapping[str, str] = field(default_factory=dict)
     figures: Mapping[str, Any] = field(default_factory=dict)  # the values without rounding
-    chart: str = ""  # SVG
+    chart: Markup = Markup()  # figures with SVG
 
     def to_table(self) -> Printed:
         """The table for the terminal, by the library `rich`.
@@ -59,30 +59,6 @@ def write(folder: Path, name: str, results: Results) -> None:
     files.write_atomic(folder / f"{name}.html", page(results).encode())
 
 
-def page(results: Results) -> str:
-    """The page as HTML, which loads nothing else; all texts are escaped."""
-    sections = [f'<section><div class="results">{_table(results.columns, results.rows)}</div></section>']
-    if results.chart:
-        sections.insert(0, f"<section>{results.chart}</section>")
-    if results.subtitle:
-        sections.insert(0, f'<p class="lead">{escape(results.subtitle)}</p>')
-    if results.protocol:
-        rows = [(name, value) for name, value in results.protocol.items()]
-        sections.append(section("How it was measured", _pairs(rows)))
-    return html_page(results.title, sections)
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _pairs(rows: Sequence[tuple[str, str]]) -> str:
-    cells = "".join(f"<tr><th>{escape(name)}</th><td>{_value(value)}</td></tr>" for name, value in rows)
-    return f'<table class="protocol">{cells}</table>'
-
-
-def _value(text: str) -> str:
-    """A cell; a text of several lines keeps them."""
-    return f"<pre>{escape(text)}</pre>" if "\n" in text else escape(text)
+def page(results: Results) -> Markup:
+    """The page as HTML, which loads nothing else."""
+    return render("results.html", title=results.title, results=results)

@@ -150,7 +150,7 @@ def probes(model: Path, data: Path, out: Path, seeds: int, limit: int | None, ov
         rows=rows,
         protocol={"data": examples.train.description, **hardware.describe(opened.device)},
         figures=probed.to_dict(),
-        chart=(out / "probes.svg").read_text(encoding="utf-8"),
+        chart=probing.picture(probed),
     )
 
 

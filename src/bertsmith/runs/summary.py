@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 
 from bertsmith import config, files, terminal
@@ -153,7 +154,7 @@ def _accuracy_before(records: Sequence[Mapping[str, Any]]) -> float | None:
     return next((float(first[name]) for kind in TERM_LABELS if (name := f"{kind}_accuracy") in first), None)
 
 
-def _visualisations(model: Model, valid: Shards) -> list[tuple[str, str, str]]:
+def _visualisations(model: Model, valid: Shards) -> list[tuple[str, Markup, str]]:
     """Gradient flow and cells of a recurrent network on a passage of the validation text."""
     trunk, ends = model.objective.trunk, valid.sentence_ends
     lengths = np.diff(ends[: np.searchsorted(ends, MAX_PASSAGE, side="right")], prepend=0)

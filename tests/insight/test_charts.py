@@ -77,7 +77,7 @@ def test_thinning_keeps_the_ends_and_short_lines() -> None:
 
 
 def test_a_chart_is_well_formed_and_has_a_title_and_a_description() -> None:
-    figure = ElementTree.fromstring(chart("Loss", [Series("training", FALL, noisy=True)]).replace(" hidden>", ">"))
+    figure = ElementTree.fromstring(str(chart("Loss", [Series("training", FALL, noisy=True)])).replace(" hidden>", ">"))
     svg = figure.find("svg")
     assert svg is not None
     assert svg.get("role") == "img"

@@ -3,9 +3,9 @@
 from bertsmith.runs import candidates
 
 # Nats that twice the tokens take off the validation loss of smith, by the tokens that are seen in the first half. Of
-# bench/results/choose-cpu.json: mini from 0.4 to 0.6 M tokens 0.63 to 0.83, tiny from 1.8 to 3.1 M 0.35 to 0.41; of
-# docs/diary.md: base from 138 M 0.22.
-GAINS = {4e5: 0.72, 1.5e6: 0.37, 2e7: 0.22}
+# bench/results/choose-cpu.json: mini from 0.5 M tokens, tiny from 3 M (by the recipe of before from 0.4 and 0.6 M 0.69
+# and 0.83, from 1.8 to 2.8 M 0.35 to 0.41); of docs/diary.md: base from 138 M.
+GAINS = {4e5: 0.62, 1.5e6: 0.36, 2e7: 0.22}
 CORRECT_PER_NAT = 10  # more of 100 hidden words are right for a nat less, in the same runs
 
 

@@ -47,7 +47,7 @@ def network(config: TransformerConfig) -> EncoderDecoder:
 class Uncached(GenerationEngine):
     """The twin that reads everything anew at every token."""
 
-    def begin(self, rows: Any, most: int, ways: int = 1, samples: int = 1) -> Any:
+    def prefill(self, rows: Any, most: int, ways: int = 1, samples: int = 1) -> Any:
         trunk = self.trunk
         assert isinstance(trunk, EncoderDecoder)
         texts = [list(row) for row in rows for _ in range(samples)]

@@ -44,7 +44,7 @@ STOPS = [3, 11, 42]
 class Anew(GenerationEngine):
     """The twin without a cache: at every token it reads everything again."""
 
-    def begin(self, rows: Sequence[Sequence[int]], most: int, ways: int = 1, samples: int = 1) -> tuple[Tensor, Step]:
+    def prefill(self, rows: Sequence[Sequence[int]], most: int, ways: int = 1, samples: int = 1) -> tuple[Tensor, Step]:
         texts = [[list(row)] * ways for row in rows for _ in range(samples)]
 
         def scores() -> Tensor:

@@ -65,7 +65,7 @@ def model(folder: Path) -> Model:
 class Anew(GenerationEngine):
     """The twin without a cache: at every token it reads and writes everything again."""
 
-    def begin(self, rows: Sequence[Sequence[int]], most: int, ways: int = 1, samples: int = 1) -> tuple[Tensor, Step]:
+    def prefill(self, rows: Sequence[Sequence[int]], most: int, ways: int = 1, samples: int = 1) -> tuple[Tensor, Step]:
         texts, trunk = [[[self.decoder_start_id]] * ways for _ in rows], self.trunk
         assert isinstance(trunk, EncoderDecoder)
 

@@ -58,7 +58,7 @@ class Axis:
         return f"{self.position(value):.1f}"
 
     def labels(self, label: Formatter = "{:g}".format) -> list[tuple[str, str]]:
-        """The ticks: where each stands, and what is written there."""
+        """The position and the label of each tick."""
         return [(self.pixel(tick), label(tick)) for tick in self.ticks()]
 
     def ticks(self, wanted: int = 5) -> list[float]:

@@ -73,7 +73,7 @@ _LANGUAGES_OF = {  # the languages that have a frequent word
     for word in frozenset().union(*COMMON_WORD_SETS.values())
 }
 SPLITTING = {"German": "de", "Spanish": "es", "Italian": "it", "Dutch": "nl"}  # whose abbreviations sentencex knows
-SPLITTING_CHARACTERS = 1_000  # of a document, by which its language is guessed for splitting
+SPLITTING_CHARACTERS = 400  # of a document, by which its language is guessed for splitting
 DOTLESS = ("Turkish", "Azerbaijani")  # where I is the capital of ı, and i that of İ
 VOWELLED = {"Arabic": "[\u064b-\u0652\u0670]", "Hebrew": "[\u05b0-\u05bd\u05bf\u05c1\u05c2]"}  # marks of vowels
 SOME_WORDS = 0.1, 0.9  # share of words with such marks: below they are rare, above the text is written with them
@@ -158,7 +158,9 @@ def splitting_language(texts: Iterable[str]) -> str:
     Of the languages that sentencex has, French, Polish, Portuguese and Turkish are split better by the English rules.
     """
     text = join_sample(texts, SPLITTING_CHARACTERS)
-    return "ru" if main_script(text) == "Cyrillic" else SPLITTING.get(_language(text, 0.0) or "", "en")
+    if not text.isascii() and main_script(text) == "Cyrillic":
+        return "ru"
+    return SPLITTING.get(_language(text, 0.0) or "", "en")
 
 
 def main_script(text: str) -> str | None:

@@ -117,21 +117,25 @@ def _reasons(recipe: Recipe, budget: float, tokens_seen: float, epochs: float) -
     return [
         f"{recipe.model.kind}, {size}: {seen}, {text}",
         f"dropout {shape.dropout}: {overfitting}",
-        *_pairs_reason(recipe),
+        *_objective_reason(recipe),
         f"sequences of {length} tokens: {'long enough for a paragraph' if length >= candidates.MAX_LENGTH else short}",
         f"learning rate {optimizer.learning_rate:g}{muon}, falling to zero at the end",
     ]
 
 
-def _pairs_reason(recipe: Recipe) -> list[str]:
-    if recipe.objective.kind != "masked_lm":
+def _objective_reason(recipe: Recipe) -> list[str]:
+    if recipe.objective.kind not in {"masked_lm", "mixed"}:
         return []
+    settings, parts = recipe.objective.settings, ["masked language modelling"]
+    if recipe.objective.kind == "mixed":
+        share = f"one row in {1 / settings.causal_share:.0f}"
+        parts.append(f"next-token prediction on {share}, which teaches grammar in a long run")
     names = {"nsp": "next-sentence prediction", "sop": "sentence-order prediction"}
-    if recipe.objective.settings.pairs in names:
-        return [
-            f"masked language modelling with {names[recipe.objective.settings.pairs]}: its sentences belong together"
-        ]
-    return ["masked language modelling alone: the text has no sentences that belong together, to draw pairs from"]
+    if settings.pairs in names:
+        parts.append(f"{names[settings.pairs]}, because its sentences belong together")
+    else:
+        parts.append("no pairs of sentences, because the text has none that belong together")
+    return [", ".join(parts)]
 
 
 def reserve_seconds(budget: float, *, gpu: bool) -> float:

@@ -52,6 +52,7 @@ class Recipe:
 
     out: Path  # the run's folder: log, checkpoints, model, report
     start: Path | None = None  # a model folder to continue from; None: random initialisation
+    embeddings: Literal["random", "cooccurrence"] = "random"  # first token embeddings: from counts of neighbours?
     model: Component = component_field(FAMILY)
     objective: Component = component_field(OBJECTIVES)
     data: DataConfig

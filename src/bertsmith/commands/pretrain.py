@@ -79,7 +79,7 @@ def pretrain(
         settle(recipe, MAY_CHANGE)
         tokenizer, train, valid = build.load_data(recipe)
         device = hardware.select_device(recipe.train.device)
-        objective = build.objective(recipe, tokenizer).to(device)
+        objective = build.objective(recipe, tokenizer, train).to(device)
         *_, language_model = objective.exports.values()
         model = Model(language_model, tokenizer, str(recipe.out))
         began = time.monotonic()

@@ -119,6 +119,11 @@ def _reasons(recipe: Recipe, budget: float, tokens_seen: float, epochs: float) -
         f"dropout {shape.dropout}: {overfitting}",
         *_objective_reason(recipe),
         f"sequences of {length} tokens: {'long enough for a paragraph' if length >= candidates.MAX_LENGTH else short}",
+        *(
+            ["embeddings from counts of neighbouring tokens: a head start"]
+            if recipe.embeddings == "cooccurrence"
+            else []
+        ),
         f"learning rate {optimizer.learning_rate:g}{muon}, falling to zero at the end",
     ]
 

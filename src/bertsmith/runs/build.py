@@ -21,6 +21,7 @@ from bertsmith.nn.init import initialise
 from bertsmith.objectives import OBJECTIVES
 from bertsmith.objectives.base import Pretraining
 from bertsmith.recipe import Recipe
+from bertsmith.runs.cooccurrence import initialise_embeddings
 from bertsmith.runs.warm_start import warm_start
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import checkpoint
@@ -61,8 +62,11 @@ def _check_prepared(folder: Path, start: Path | None) -> None:
         raise FolderError(folder, "is not a folder that `bertsmith prepare` wrote", remedy)
 
 
-def objective(recipe: Recipe, tokenizer: Tokenizer) -> Pretraining:
-    """The objective with its network and heads, initialised from the seed, or from the model folder in `start`."""
+def objective(recipe: Recipe, tokenizer: Tokenizer, text: Shards | None = None) -> Pretraining:
+    """The objective with its network and heads, initialised from the seed, or from the model folder in `start`.
+
+    `text`: the training text, from whose counts the embeddings are initialised if the recipe says so.
+    """
     shape = replace(recipe.model.settings, vocabulary=tokenizer.vocabulary)
     if shape.position_offset and tokenizer.padding_id != shape.position_offset - 1:
         fact = f"{recipe.model.kind} counts positions from the padding id, which must be {shape.position_offset - 1}"
@@ -70,9 +74,16 @@ def objective(recipe: Recipe, tokenizer: Tokenizer) -> Pretraining:
         raise RecipeError("model.kind", f"{fact} and is {tokenizer.padding_id} here", remedy)
     objective = untrained_objective(recipe, shape)
     initialise(objective, recipe.train.seed)
-    if recipe.start is not None and checkpoint.load_newest(recipe.out / "checkpoints") is None:
+    begins = checkpoint.load_newest(recipe.out / "checkpoints") is None
+    if recipe.start is not None and begins:
         for line in warm_start(objective, recipe.start, tokenizer):
             CONSOLE.print(line)
+    elif recipe.embeddings == "cooccurrence" and text is not None and begins:
+        embedding = objective.trunk.embedding
+        if embedding.num_embeddings != tokenizer.vocabulary:
+            fact = f"{recipe.model.kind} has no embedding for each token, to start from counts of neighbours"
+            raise RecipeError("embeddings", fact, "Set embeddings=random")
+        initialise_embeddings(embedding, text, recipe.train.seed)
     objective.bind(tokenizer)
     return objective
 

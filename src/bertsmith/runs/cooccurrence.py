@@ -19,7 +19,6 @@ SMOOTHING = 0.75  # of the frequencies of contexts, against the bias of PMI to r
 SCALE = 5.0  # deviation of the embeddings, in that of randomly initialised ones
 MAX_TOKENS = 4_000_000  # that are read of a longer text, in parts from all over it
 PART = 500_000  # tokens that are counted at a time
-OVERSAMPLING, ITERATIONS = 16, 2  # of the randomised SVD. Halko et al. 2011
 
 
 @torch.no_grad()
@@ -58,15 +57,12 @@ def positive_pmi(counts: Float[Tensor, "V C"]) -> Float[Tensor, "V C"]:
 
 def factorise(matrix: Float[Tensor, "V C"], width: int, seed: int) -> Float[Tensor, "V E"]:
     """The left factor of a truncated SVD, U sqrt(S), turned at random so that every coordinate has its share."""
+    # S and V are found from the small matrix M' M = V S^2 V'; and U = M V / S.
+    squares, right = torch.linalg.eigh(matrix.T @ matrix)
+    rank = min(width, len(matrix), int((squares > 1e-6 * squares[-1]).sum()))
+    left = matrix @ right[:, -rank:] * squares[-rank:] ** -0.25
     generator = torch.Generator().manual_seed(seed)
-    rank = min(width, *matrix.shape)
-    # Subspace iteration: the space of the largest singular vectors is found without the whole decomposition.
-    basis = torch.randn(matrix.shape[1], min(rank + OVERSAMPLING, *matrix.shape), generator=generator)
-    for _ in range(ITERATIONS):
-        basis = torch.linalg.qr(matrix.T @ torch.linalg.qr(matrix @ basis).Q).Q
-    left, values, _ = torch.linalg.svd(matrix @ basis, full_matrices=False)
-    turn = torch.linalg.qr(torch.randn(width, rank, generator=generator)).Q
-    vectors: Tensor = (left[:, :rank] * values[:rank].sqrt()) @ turn.T
+    vectors: Tensor = left @ torch.linalg.qr(torch.randn(width, rank, generator=generator)).Q.T
     return vectors
 
 

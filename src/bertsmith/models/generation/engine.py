@@ -45,6 +45,7 @@ class GenerationEngine:
     ) -> None:
         self.config, self.dtype, self.device = trunk.config, dtype, trunk.embedding.weight.device
         self.decoder_start_id = decoder_start_id
+        self.cuda_graph = self.device.type == "cuda"  # whether steps are captured
         self.prepacked = prepack_weights and self.device.type == "cpu" and can_prepack(dtype)
         self.forbidden_ids = torch.tensor(forbidden_ids, dtype=torch.long, device=self.device)
         self.trunk: Any  # every kind of network has another type of cache
@@ -71,8 +72,7 @@ class GenerationEngine:
         """Read prompts into a new cache for `beams` or `samples` each: the logits of the next token, and the step."""
         tokens, trunk = Tokens.from_rows(rows).to(self.device), self.trunk
         capacity = (1 if self.is_encoder_decoder else tokens.max_length) + beams * max_new_tokens
-        cuda_graph = self.device.type == "cuda"
-        capacity += -capacity % ALIGNMENT if cuda_graph else 0
+        capacity += -capacity % ALIGNMENT if self.cuda_graph else 0
         cache = trunk.cache(len(rows), capacity, beams, self.dtype)
         if isinstance(trunk, EncoderDecoderNetwork):
             start = Tokens.from_rows([[self.decoder_start_id]] * len(rows)).to(self.device)
@@ -84,7 +84,7 @@ class GenerationEngine:
             cache.repeat_interleave(samples)
             logits = logits.repeat_interleave(samples, 0)
         step = CachedStep(self, cache)
-        if not cuda_graph:
+        if not self.cuda_graph:
             return logits, step
         cache.fixed = True
         return logits, CudaGraphStep(step, (len(logits), beams), self.device)

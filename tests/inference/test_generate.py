@@ -26,6 +26,7 @@ from bertsmith.models.generation.engine import GenerationEngine, generate_ids
 from bertsmith.models.generation.search import GenerationConfig, Step
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.transformer import Transformer
+from bertsmith.nn import kv_cache
 from bertsmith.objectives.causal import CausalLM
 from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 
@@ -65,7 +66,7 @@ class Anew(GenerationEngine):
 @pytest.mark.parametrize("config", SEARCHES.values(), ids=SEARCHES)
 @pytest.mark.parametrize("network", ["gpt2", "gpt", "rotary", "local"])
 def test_a_cache_changes_no_token(network: str, config: GenerationConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoders, "PRUNE_EVERY", 4)
+    monkeypatch.setattr(kv_cache, "PRUNE_EVERY", 4)
     trunk, rows = trunk_of(NETWORKS[network]), prompts([7, 3, 35])  # the last is at the model's end before the others
     anew = generate_ids(Anew(trunk, prepack_weights=False), rows, config, STOPS)
     assert generate_ids(GenerationEngine(trunk), rows, config, STOPS) == anew

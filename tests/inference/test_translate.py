@@ -21,11 +21,11 @@ from bertsmith.inference.model import Model
 from bertsmith.metrics.bleu import bleu
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.family import TRANSFORMER_TINY
-from bertsmith.models.generation import engine as decoders
 from bertsmith.models.generation.engine import GenerationEngine, generate_ids
 from bertsmith.models.generation.search import GenerationConfig, Step
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf.layouts import layout_of
+from bertsmith.nn import kv_cache
 from bertsmith.tasks.text_to_text import TextToText
 
 SIZES = {"width": 32, "layers": 2, "decoder_layers": 2, "heads": 4, "feed_forward": 48, "max_length": 40}
@@ -86,7 +86,7 @@ class Anew(GenerationEngine):
 
 @pytest.mark.parametrize("config", SEARCHES.values(), ids=SEARCHES)
 def test_a_cache_changes_no_token(config: GenerationConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoders, "PRUNE_EVERY", 4)
+    monkeypatch.setattr(kv_cache, "PRUNE_EVERY", 4)
     trunk = network()
     found = generate_ids(GenerationEngine(trunk), ROWS, config, [1])
     assert found == generate_ids(Anew(trunk), ROWS, config, [1])

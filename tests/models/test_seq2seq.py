@@ -119,8 +119,8 @@ def test_a_beam_continues_the_state_of_its_parent(config: Seq2SeqConfig) -> None
     cache = model.cache(2, 0, beams=3)
     model.prefill(Tokens.from_rows(READ), cache, Tokens.from_rows([[0], [0]]))
     model.step(torch.tensor([[9, 10, 11], [12, 13, 14]]), cache)
-    parents = torch.tensor([[2, 0, 2], [1, 1, 0]])
-    found = model.step(torch.tensor([[5, 6, 7], [8, 9, 10]]), cache, parents)
+    cache.reorder(torch.tensor([[2, 0, 2], [1, 1, 0]]))
+    found = model.step(torch.tensor([[5, 6, 7], [8, 9, 10]]), cache)
     for text, ways in ((0, [[0, 11, 5], [0, 9, 6], [0, 11, 7]]), (1, [[0, 13, 8], [0, 13, 9], [0, 12, 10]])):
         true = torch.stack([vectors(model, [READ[text]], [way])[0][-1] for way in ways])
         torch.testing.assert_close(found[text], true, rtol=0, atol=1e-6)

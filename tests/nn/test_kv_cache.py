@@ -58,7 +58,8 @@ def test_every_beam_is_computed_as_if_it_were_alone(changes: dict[str, Any], slo
             [[*several[old], new] for old, new in zip(olds, news, strict=True)]
             for several, olds, news in zip(texts, parents.tolist(), ids.tolist(), strict=True)
         ]
-        hidden = trunk.step(ids, cache, parents)
+        cache.reorder(parents)
+        hidden = trunk.step(ids, cache)
         alone = torch.stack([last(trunk, several) for several in texts])
         torch.testing.assert_close(hidden, alone, rtol=0, atol=1e-5)
         if slots == "pruned" and step in (3, 5):
@@ -88,7 +89,8 @@ def test_pruning_frees_slots_of_no_beam() -> None:
     trunk, rows = trunk_of(), prompts([4, 4])
     cache, _ = prefilled(trunk, rows, 6, 2)
     for _ in range(5):
-        trunk.step(torch.ones(2, 2, dtype=torch.long), cache, torch.zeros(2, 2, dtype=torch.long))
+        cache.reorder(torch.zeros(2, 2, dtype=torch.long))
+        trunk.step(torch.ones(2, 2, dtype=torch.long), cache)
     assert cache.extent == 4 + 5 * 2
     cache.prune()
     assert cache.extent == 4 + 4 + 2  # the prompt, four tokens that both beams share, and the last of each

@@ -72,11 +72,9 @@ class EncoderDecoder(nn.Module):
         """Encode texts, and read the first target tokens: the hidden vectors that predict the next ones."""
         return self.decoder.prefill(target_tokens, cache, self.encode(tokens))
 
-    def step(
-        self, ids: Int[Tensor, "B W"], cache: KVCache, parents: Int[Tensor, "B W"] | None = None
-    ) -> Float[Tensor, "B W D"]:
+    def step(self, ids: Int[Tensor, "B W"], cache: KVCache) -> Float[Tensor, "B W D"]:
         """Read one more target token of every beam."""
-        return self.decoder.step(ids, cache, parents)
+        return self.decoder.step(ids, cache)
 
     def logits(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
         """The logits of the next token."""

@@ -13,7 +13,7 @@ from bertsmith.data.batch import Tokens
 from bertsmith.nn.dropout import dropout
 from bertsmith.nn.heads import pad_vocabulary
 from bertsmith.nn.rnn.bilstm import packed_orders
-from bertsmith.nn.rnn.cache import RecurrentCache
+from bertsmith.nn.rnn.cache import StateCache
 from bertsmith.nn.rnn.cells import GATES, Cell
 from bertsmith.nn.rnn.stack import RecurrentStack
 
@@ -142,23 +142,19 @@ class Recurrent(nn.Module):
         """The weight and the bias of the output layer."""
         return (self.embedding.weight if self.lm_head is None else self.lm_head.weight), self.bias
 
-    def cache(
-        self, sequences: int, capacity: int, beams: int = 1, dtype: torch.dtype = torch.float32
-    ) -> RecurrentCache:
+    def cache(self, sequences: int, capacity: int, beams: int = 1, dtype: torch.dtype = torch.float32) -> StateCache:
         """An empty cache of recurrent states; its size does not depend on `capacity`, the number of tokens."""
-        return RecurrentCache(sequences, self.stack.state_size, beams, dtype, self.embedding.weight.device)
+        return StateCache(sequences, self.stack.state_size, beams, dtype, self.embedding.weight.device)
 
-    def prefill(self, tokens: Tokens, cache: RecurrentCache) -> Float[Tensor, "B D"]:
+    def prefill(self, tokens: Tokens, cache: StateCache) -> Float[Tensor, "B D"]:
         """Read prompts into an empty cache: the hidden vectors of their last tokens, which predict the next ones."""
         vectors, state = self._from_zero_state(tokens)
-        cache.prefill(state)
+        cache.update(state)
         return vectors[tokens.bounds[1:] - 1]
 
-    def step(
-        self, ids: Int[Tensor, "B W"], cache: RecurrentCache, parents: Int[Tensor, "B W"] | None = None
-    ) -> Float[Tensor, "B W D"]:
-        """Read one more token of every beam; `parents` is the beam that each continues."""
-        vectors, state = self.stack.step(self.embedding(ids.flatten()), cache.gather(parents))
+    def step(self, ids: Int[Tensor, "B W"], cache: StateCache) -> Float[Tensor, "B W D"]:
+        """Read one more token of every beam: the hidden vectors that predict the next ones."""
+        vectors, state = self.stack.step(self.embedding(ids.flatten()), cache.states.flatten(0, 1))
         cache.update(state)
         return vectors.view(*ids.shape, -1)
 

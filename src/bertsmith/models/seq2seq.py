@@ -17,8 +17,8 @@ from bertsmith.nn.init import CustomInit, ScaledEmbedding
 from bertsmith.nn.padded import PaddedRows
 from bertsmith.nn.rnn.attention import Source, make_attention
 from bertsmith.nn.rnn.bilstm import BiLSTM, Direction
-from bertsmith.nn.rnn.decoder import LSTMDecoder, States, StepWeights
-from bertsmith.nn.rnn.decoder_cache import DecoderCache
+from bertsmith.nn.rnn.cache import StateCache
+from bertsmith.nn.rnn.decoder import LSTMDecoder, States
 
 Attention = Literal["none", "dot", "bilinear", "mlp"]
 
@@ -167,32 +167,26 @@ class Seq2Seq(CustomInit):
             None if maps is None else [one[:rows, :columns] for one, (rows, columns) in zip(maps, sizes, strict=True)]
         )
 
-    def cache(self, sequences: int, capacity: int, beams: int = 1, dtype: torch.dtype = torch.float32) -> DecoderCache:
+    def cache(self, sequences: int, capacity: int, beams: int = 1, dtype: torch.dtype = torch.float32) -> StateCache:
         """An empty cache of decoder states; its size does not depend on `capacity`, the number of tokens."""
-        config, device = self.config, self.embedding.weight.device
-        return DecoderCache(config.decoder_layers, sequences, beams, config.hidden, config.width, dtype, device)
+        return StateCache(sequences, sum(self._state_sizes), beams, dtype, self.embedding.weight.device)
 
-    def prefill(self, tokens: Tokens, cache: DecoderCache, target_tokens: Tokens) -> Float[Tensor, "B D"]:
+    def prefill(self, tokens: Tokens, cache: StateCache, target_tokens: Tokens) -> Float[Tensor, "B D"]:
         """Encode texts, and read the first target tokens, equally many of each: the vectors that predict the next."""
         cache.source, states = self._encode(tokens)
         cache.weights = self.decoder.step_weights()
         ids = target_tokens.ids.view(len(target_tokens.bounds) - 1, -1)
         output = states[0][0].new_zeros(len(ids), self.config.width)
+        state = _side_by_side(states, output)
         for position in range(ids.shape[1]):
-            output, states = self._decode_step(
-                ids[:, position : position + 1], output[:, None], states, cache.source, cache.weights
-            )
-        cache.prefill(states, output)
+            output, state = self._decode_step(ids[:, position : position + 1], state, cache)
+        cache.update(state)
         return output
 
-    def step(
-        self, ids: Int[Tensor, "B W"], cache: DecoderCache, parents: Int[Tensor, "B W"] | None = None
-    ) -> Float[Tensor, "B W D"]:
-        """Read one more target token of every beam; `parents` is the beam that each continues."""
-        assert cache.weights is not None
-        input_feed, states = cache.gather(parents)
-        output, states = self._decode_step(ids, input_feed, states, cache.source, cache.weights)
-        cache.update(states, output)
+    def step(self, ids: Int[Tensor, "B W"], cache: StateCache) -> Float[Tensor, "B W D"]:
+        """Read one more target token of every beam: the vectors that predict the next ones."""
+        output, state = self._decode_step(ids, cache.states.flatten(0, 1), cache)
+        cache.update(state)
         return output.view(*ids.shape, -1)
 
     def logits(self, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
@@ -242,21 +236,24 @@ class Seq2Seq(CustomInit):
             attention_weights.append(weights)
         return torch.cat(outputs, 1), torch.cat(attention_weights, 1), rows
 
+    @property
+    def _state_sizes(self) -> list[int]:
+        """The parts of a state in generation: each layer's hidden and cell state, and the last attention vector."""
+        return [self.config.hidden] * 2 * self.config.decoder_layers + [self.config.width]
+
     def _decode_step(
-        self,
-        ids: Int[Tensor, "B W"],
-        input_feed: Float[Tensor, "B W D"],
-        states: States,
-        source: Source | None,
-        weights: StepWeights,
-    ) -> tuple[Float[Tensor, "_ D"], States]:
-        """One more token of every beam, for generation: without dropout."""
-        gates = self.decoder.input_gates(self.embedding(ids.flatten()), weights)
-        hidden, states = self.decoder.step(
-            gates, input_feed.flatten(0, 1) if self.config.input_feed_width else None, states, weights
-        )
-        output, _ = self._attentional_hidden(hidden.view(*ids.shape, -1), source)
-        return output.flatten(0, 1), states
+        self, ids: Int[Tensor, "B W"], state: Float[Tensor, "N S"], cache: StateCache
+    ) -> tuple[Float[Tensor, "N D"], Float[Tensor, "N S"]]:
+        """One more token of every beam, for generation, without dropout: the output vectors and the new states."""
+        assert cache.weights is not None
+        *parts, last_output = torch.split(state, self._state_sizes, 1)
+        gates = self.decoder.input_gates(self.embedding(ids.flatten()), cache.weights)
+        input_feed = last_output if self.config.input_feed_width else None
+        states = list(zip(parts[::2], parts[1::2], strict=True))
+        hidden, states = self.decoder.step(gates, input_feed, states, cache.weights)
+        output, _ = self._attentional_hidden(hidden.view(*ids.shape, -1), cache.source)
+        output = output.flatten(0, 1)
+        return output, _side_by_side(states, output)
 
     def _attentional_hidden(
         self, hidden: Float[Tensor, "B L K"], source: Source | None
@@ -266,6 +263,11 @@ class Seq2Seq(CustomInit):
             return self.attentional(hidden).tanh(), None
         context, weights = self.attention(hidden, source)
         return self.attentional(torch.cat((context, hidden), -1)).tanh(), weights
+
+
+def _side_by_side(states: States, output: Float[Tensor, "N D"]) -> Float[Tensor, "N S"]:
+    """The states of all layers and the output of a step as one vector."""
+    return torch.cat([part for layer in states for part in layer] + [output], 1)
 
 
 def _longest(tokens: Tokens) -> int:

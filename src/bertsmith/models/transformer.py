@@ -213,12 +213,10 @@ class Transformer(nn.Module):
         layouts = self._with_cache(self._layouts(tokens, hidden, None, uncached), cache)
         return self._run_layers(hidden, layouts, tokens.bounds[1:] - 1)
 
-    def step(
-        self, ids: Int[Tensor, "B W"], cache: KVCache, parents: Int[Tensor, "B W"] | None = None
-    ) -> Float[Tensor, "B W D"]:
-        """Read one more token of every beam, or several of a single beam; `parents` is the beam that each continues."""
+    def step(self, ids: Int[Tensor, "B W"], cache: KVCache) -> Float[Tensor, "B W D"]:
+        """Read one more token of every beam, or several of a single beam: the vectors that predict the next ones."""
         # A finished sequence of the longest length stays in the batch until all are finished: clamp its position.
-        positions = cache.reserve(parents, ids.shape[1] // cache.beams).clamp(max=self.config.max_length - 1).flatten()
+        positions = cache.reserve(ids.shape[1] // cache.beams).clamp(max=self.config.max_length - 1).flatten()
         bounds = torch.arange(ids.numel() + 1, dtype=torch.int32, device=ids.device)
         tokens = Tokens(ids=ids.flatten(), bounds=bounds, positions=positions, max_length=1, equal_lengths=True)
         hidden = self._embed(tokens)

@@ -14,8 +14,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from bertsmith.nn.cache import Cache
 from bertsmith.nn.relative import RelativePositionBias
 from bertsmith.nn.window import Window
+
+PRUNE_EVERY = 32  # steps of beam search, after which the slots of abandoned beams are freed
 
 
 @dataclass(frozen=True)
@@ -42,11 +45,8 @@ class LayerCache:
                 stored.index_copy_(2, self.slots, torch.unflatten(new, 0, (len(stored), -1)).transpose(1, 2))
 
 
-class KVCache:
-    """Keys and values of every layer, for sequences with the same number of beams each.
-
-    A step changes the tensors in place and on the device, so that it can be captured as a CUDA graph.
-    """
+class KVCache(Cache):
+    """Keys and values of every layer, for sequences with the same number of beams each."""
 
     def __init__(
         self,
@@ -68,14 +68,12 @@ class KVCache:
         self.lengths: Int[Tensor, B] = torch.zeros(sequences, dtype=torch.int32, device=device)
         self.beams = beams
         self.slots: Int[Tensor, W] = torch.arange(beams, device=device)  # the next step's, or the first of them
+        self._steps = 0
         self.extent = 0  # slots in use, all that are attended to; known without waiting for the device
-        self.fixed = False  # whether all slots are attended to at every step, for CUDA graphs
         self._sequence_ids: Tensor | None = None  # during prefill: the sequence of each token
         self._new_slots, self._new_positions = self.slots, self.lengths[:, None]  # of the next tokens
         self._masks: dict[Window, Tensor] = {}
-        self.cross_layers: list[
-            LayerCache
-        ] = []  # for cross-attention: the memory's keys and values, which never change
+        self.cross_layers: list[LayerCache] = []  # of the memory, for cross-attention: they never change
 
     def prefill(self, bounds: Int[Tensor, "ends"], positions: Int[Tensor, "T"], longest: int) -> None:
         """Prepare for prompts, which the next pass reads end to end."""
@@ -89,14 +87,12 @@ class KVCache:
         self.slots += longest
         self.extent = longest
 
-    def reserve(self, parents: Int[Tensor, "B W"] | None = None, tokens: int = 1) -> Int[Tensor, "B _"]:
-        """Prepare for one more token on every beam, or for several on the only beam; returns their positions.
+    def reorder(self, parents: Int[Tensor, "B W"]) -> None:
+        self.visible.copy_(self.visible.gather(1, parents[..., None].expand_as(self.visible)))
 
-        `parents` is the beam that each beam continues.
-        """
+    def reserve(self, tokens: int = 1) -> Int[Tensor, "B _"]:
+        """Prepare for one more token on every beam, or for several on the only beam; returns their positions."""
         self._sequence_ids = None
-        if parents is not None:
-            self.visible.copy_(self.visible.gather(1, parents[..., None].expand_as(self.visible)))
         if tokens == 1:  # and all beams are as long
             self._new_slots, self._new_positions = self.slots, self.lengths[:, None]
             self.visible.scatter_(2, self.slots[:, None].expand(len(self.visible), -1, 1), True)
@@ -115,6 +111,9 @@ class KVCache:
         """The reserved tokens are in the cache."""
         self.lengths += self._new_positions.shape[1]
         self.slots += len(self._new_slots)
+        self._steps += 1
+        if self.beams > 1 and not self.fixed and self._steps % PRUNE_EVERY == 0:
+            self.prune()
 
     def rollback(self, count: int) -> None:
         """Remove the last `count` tokens of the only beam."""
@@ -134,7 +133,6 @@ class KVCache:
         return LayerCache(*used, self._new_slots, mask=self._masks[window])
 
     def repeat_interleave(self, repeats: int) -> None:
-        """Every sequence `repeats` times, one after the other, to be continued independently."""
         self.keys, self.values = (part.repeat_interleave(repeats, 1) for part in (self.keys, self.values))
         self.positions, self.visible, self.lengths = (
             part.repeat_interleave(repeats, 0) for part in (self.positions, self.visible, self.lengths)

@@ -16,15 +16,13 @@ from bertsmith.models.generation.search import GenerationConfig, Step, beam_sear
 from bertsmith.models.networks import EncoderDecoderNetwork, Network
 from bertsmith.models.recurrent import Recurrent
 from bertsmith.models.transformer import Transformer
+from bertsmith.nn.cache import Cache
 from bertsmith.nn.cuda_graph import capture
 from bertsmith.nn.heads import ALIGNMENT
 from bertsmith.nn.kv_cache import KVCache
 from bertsmith.nn.prepacked import PrepackedLinear, can_prepack, prepack
-from bertsmith.nn.rnn.cache import RecurrentCache
-from bertsmith.nn.rnn.decoder_cache import DecoderCache
 
 CACHE_BYTES = {"cpu": 2 << 30, "cuda": 16 << 30}  # of the KV cache of one batch
-PRUNE_EVERY = 32  # steps of beam search on a CPU, after which the cache frees the slots of abandoned beams
 
 
 class GenerationEngine:
@@ -174,9 +172,8 @@ def _batches(rows: Sequence[Sequence[int]], decoder: GenerationEngine, config: G
 class CachedStep:
     """A step of generation: reads one more token of every beam into the cache, and gives the next logits."""
 
-    def __init__(self, decoder: GenerationEngine, cache: KVCache | DecoderCache | RecurrentCache) -> None:
+    def __init__(self, decoder: GenerationEngine, cache: Cache) -> None:
         self.decoder, self.cache = decoder, cache
-        self._steps = 0
 
     @property
     def can_draft(self) -> bool:
@@ -188,10 +185,9 @@ class CachedStep:
         self.cache.rollback(count)
 
     def __call__(self, ids: Int[Tensor, "B W"], parents: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W V"]:
-        hidden = self.decoder.trunk.step(ids, self.cache, parents)
-        self._steps += 1
-        if self.cache.beams > 1 and not self.cache.fixed and self._steps % PRUNE_EVERY == 0:
-            self.cache.prune()
+        if parents is not None:
+            self.cache.reorder(parents)
+        hidden = self.decoder.trunk.step(ids, self.cache)
         return self.decoder.logits(hidden.flatten(0, 1)).view(*ids.shape, -1)
 
 

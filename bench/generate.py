@@ -23,7 +23,7 @@ import torch
 from record import record
 from writing import Rows, Write, compared
 
-from bertsmith.models.generation.engine import GenerationEngine, generate_ids
+from bertsmith.models.generation.engine import GenerationEngine, generate
 from bertsmith.models.generation.prompt_lookup import DRAFT_TOKENS
 from bertsmith.models.generation.search import GenerationConfig
 from bertsmith.models.hf import folder as folders
@@ -88,7 +88,7 @@ def ours(folder: Path, device: torch.device, dtype: torch.dtype, pack: bool = Tr
 
     def write(rows: Rows, beams: int, new: int) -> Rows:
         config = GenerationConfig(max_new_tokens=new, temperature=0, num_beams=beams)
-        return [best[0] for best in generate_ids(decoder, rows, config)]
+        return [best[0] for best in generate(decoder, rows, config)]
 
     return write
 

@@ -23,7 +23,7 @@ from writing import Rows, Write, compared
 
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.family import member
-from bertsmith.models.generation.engine import GenerationEngine, generate_ids
+from bertsmith.models.generation.engine import GenerationEngine, generate
 from bertsmith.models.generation.search import GenerationConfig
 from bertsmith.models.hf import folder as folders
 from bertsmith.nn.init import initialise
@@ -73,7 +73,7 @@ def ours(folder: Path, device: torch.device, dtype: torch.dtype) -> Write:
 
     def write(rows: Rows, beams: int, new: int) -> Rows:
         config = GenerationConfig(max_new_tokens=new, temperature=0, num_beams=beams)
-        return [best[0] for best in generate_ids(decoder, rows, config)]
+        return [best[0] for best in generate(decoder, rows, config)]
 
     return write
 

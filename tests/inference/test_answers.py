@@ -11,7 +11,7 @@ from tasks.small import stirred
 from bertsmith.data.batch import Tokens
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.family import T5, T5_V1_1
-from bertsmith.models.generation.engine import GenerationEngine, generate_ids
+from bertsmith.models.generation.engine import GenerationEngine, generate
 from bertsmith.models.generation.search import GenerationConfig
 from bertsmith.models.hf import convert
 from bertsmith.models.transformer_config import TransformerConfig
@@ -47,10 +47,10 @@ def network(config: TransformerConfig) -> EncoderDecoder:
 class Uncached(GenerationEngine):
     """The twin that reads everything anew at every token."""
 
-    def prefill(self, rows: Any, most: int, ways: int = 1, samples: int = 1) -> Any:
-        trunk = self.trunk
+    def prefill(self, rows: Any, config: GenerationConfig) -> Any:
+        trunk, ways = self.trunk, config.num_beams
         assert isinstance(trunk, EncoderDecoder)
-        texts = [list(row) for row in rows for _ in range(samples)]
+        texts = [list(row) for row in rows for _ in range(config.rows_per_prompt)]
         past = [[[self.decoder_start_id] for _ in range(ways)] for _ in texts]
 
         def now() -> torch.Tensor:
@@ -76,8 +76,8 @@ class Uncached(GenerationEngine):
 def test_with_a_cache_the_same_is_written_as_without(config: TransformerConfig, form: dict[str, Any]) -> None:
     made = network(config)
     how = GenerationConfig(max_new_tokens=14, **form)
-    kept = generate_ids(GenerationEngine(made, forbidden_ids=[0]), TEXTS, how, [STOP])
-    anew = generate_ids(Uncached(made, forbidden_ids=[0]), TEXTS, how, [STOP])
+    kept = generate(GenerationEngine(made, forbidden_ids=[0]), TEXTS, how, [STOP])
+    anew = generate(Uncached(made, forbidden_ids=[0]), TEXTS, how, [STOP])
     assert kept == anew
     assert len({tuple(text) for several in kept for text in several}) > 2
 
@@ -87,8 +87,8 @@ def test_with_a_cache_the_same_is_written_as_without(config: TransformerConfig, 
 def test_neighbours_do_not_change_what_is_written(form: dict[str, Any]) -> None:
     decoder = GenerationEngine(network(CONFIGS[0]), forbidden_ids=[0])
     how = GenerationConfig(max_new_tokens=10, **form)
-    together = generate_ids(decoder, TEXTS, how, [STOP])
-    assert together == [generate_ids(decoder, [text], how, [STOP])[0] for text in TEXTS]
+    together = generate(decoder, TEXTS, how, [STOP])
+    assert together == [generate(decoder, [text], how, [STOP])[0] for text in TEXTS]
 
 
 @pytest.mark.parametrize("beams", [1, 4])
@@ -103,7 +103,7 @@ def test_transformers_writes_the_same(beams: int) -> None:
         {name: torch.cat([theirs[one] for one in rules[f"trunk.{name}"]]) for name in made.state_dict()}
     )
     how = GenerationConfig(max_new_tokens=12, **({"temperature": 0} if beams == 1 else {"num_beams": beams}))
-    written = generate_ids(GenerationEngine(made), TEXTS, how, [STOP])
+    written = generate(GenerationEngine(made), TEXTS, how, [STOP])
     for text, (found, *_) in zip(TEXTS, written, strict=True):
         true = reference.generate(
             torch.tensor([text]),

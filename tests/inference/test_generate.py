@@ -22,7 +22,7 @@ from bertsmith.inference import generate as module
 from bertsmith.inference.model import Model
 from bertsmith.models.family import FAMILY
 from bertsmith.models.generation import engine as decoders
-from bertsmith.models.generation.engine import GenerationEngine, generate_ids
+from bertsmith.models.generation.engine import GenerationEngine, generate
 from bertsmith.models.generation.search import GenerationConfig, Step
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.transformer import Transformer
@@ -45,8 +45,9 @@ STOPS = [3, 11, 42]
 class Anew(GenerationEngine):
     """The twin without a cache: at every token it reads everything again."""
 
-    def prefill(self, rows: Sequence[Sequence[int]], most: int, ways: int = 1, samples: int = 1) -> tuple[Tensor, Step]:
-        texts = [[list(row)] * ways for row in rows for _ in range(samples)]
+    def prefill(self, rows: Sequence[Sequence[int]], config: GenerationConfig) -> tuple[Tensor, Step]:
+        ways = config.num_beams
+        texts = [[list(row)] * ways for row in rows for _ in range(config.rows_per_prompt)]
 
         def scores() -> Tensor:
             tokens = Tokens.from_rows([text for several in texts for text in several])
@@ -68,9 +69,9 @@ class Anew(GenerationEngine):
 def test_a_cache_changes_no_token(network: str, config: GenerationConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kv_cache, "PRUNE_EVERY", 4)
     trunk, rows = trunk_of(NETWORKS[network]), prompts([7, 3, 35])  # the last is at the model's end before the others
-    anew = generate_ids(Anew(trunk, prepack_weights=False), rows, config, STOPS)
-    assert generate_ids(GenerationEngine(trunk), rows, config, STOPS) == anew
-    assert generate_ids(GenerationEngine(trunk, prepack_weights=False), rows, config, STOPS) == anew
+    anew = generate(Anew(trunk, prepack_weights=False), rows, config, STOPS)
+    assert generate(GenerationEngine(trunk), rows, config, STOPS) == anew
+    assert generate(GenerationEngine(trunk, prepack_weights=False), rows, config, STOPS) == anew
     assert len({token for texts in anew for text in texts for token in text}) > 2  # they say something
     assert [len(texts) for texts in anew] == [config.samples] * 3
     assert all(len(text) <= min(10, 40 - len(row)) for row, texts in zip(rows, anew, strict=True) for text in texts)
@@ -79,36 +80,36 @@ def test_a_cache_changes_no_token(network: str, config: GenerationConfig, monkey
 @pytest.mark.parametrize("config", SEARCHES.values(), ids=SEARCHES)
 def test_neighbours_do_not_change_a_text(config: GenerationConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     decoder, rows = GenerationEngine(trunk_of()), prompts([7, 3, 12, 1])
-    together = generate_ids(decoder, rows, config, STOPS)
-    assert [generate_ids(decoder, [row], config, STOPS)[0] for row in rows] == together
-    assert generate_ids(decoder, rows[::-1], config, STOPS) == together[::-1]
+    together = generate(decoder, rows, config, STOPS)
+    assert [generate(decoder, [row], config, STOPS)[0] for row in rows] == together
+    assert generate(decoder, rows[::-1], config, STOPS) == together[::-1]
     monkeypatch.setitem(decoders.CACHE_BYTES, "cpu", 1)  # every prompt in a part of its own
-    assert generate_ids(decoder, rows, config, STOPS) == together
+    assert generate(decoder, rows, config, STOPS) == together
 
 
 def test_samples_differ_and_come_again_with_their_seed() -> None:
     decoder, rows = GenerationEngine(trunk_of()), prompts([7, 3])
     config = GenerationConfig(max_new_tokens=12, temperature=1.0, samples=5)
-    found = generate_ids(decoder, rows, config)
+    found = generate(decoder, rows, config)
     assert all(len({tuple(text) for text in texts}) == 5 for texts in found)
-    assert generate_ids(decoder, rows, config) == found
-    assert generate_ids(decoder, rows, replace(config, samples=2)) == [texts[:2] for texts in found]
-    assert generate_ids(decoder, rows, replace(config, seed=1)) != found
+    assert generate(decoder, rows, config) == found
+    assert generate(decoder, rows, replace(config, samples=2)) == [texts[:2] for texts in found]
+    assert generate(decoder, rows, replace(config, seed=1)) != found
 
 
 def test_what_must_never_be_written_is_not() -> None:
     trunk, rows = trunk_of(), prompts([7, 3])
-    free = generate_ids(GenerationEngine(trunk), rows, SEARCHES["greedy"])
+    free = generate(GenerationEngine(trunk), rows, SEARCHES["greedy"])
     taken = sorted({token for [text] in free for token in text})
-    bound = generate_ids(GenerationEngine(trunk, forbidden_ids=taken), rows, SEARCHES["greedy"])
+    bound = generate(GenerationEngine(trunk, forbidden_ids=taken), rows, SEARCHES["greedy"])
     assert not {token for [text] in bound for token in text} & set(taken)
 
 
 def test_half_precision_stays_near() -> None:
     trunk, rows = trunk_of(), prompts([7, 3])
     with torch.inference_mode():
-        full, first = GenerationEngine(trunk).prefill(rows, 4)
-        half, second = GenerationEngine(trunk, torch.bfloat16).prefill(rows, 4)
+        full, first = GenerationEngine(trunk).prefill(rows, GenerationConfig(max_new_tokens=4))
+        half, second = GenerationEngine(trunk, torch.bfloat16).prefill(rows, GenerationConfig(max_new_tokens=4))
         ids = torch.tensor([[5], [6]])
         pairs = [(full, half), (first(ids, None)[:, 0], second(ids, None)[:, 0])]
     for one, other in pairs:
@@ -150,7 +151,7 @@ def test_transformers_writes_the_same(beams: int, penalty: float, tmp_path: Path
     config = GenerationConfig(
         max_new_tokens=40, min_new_tokens=2, temperature=0, num_beams=beams, length_penalty=penalty
     )
-    assert [texts[0] for texts in generate_ids(GenerationEngine(trunk), rows.tolist(), config, stops)] == expected
+    assert [texts[0] for texts in generate(GenerationEngine(trunk), rows.tolist(), config, stops)] == expected
     assert len({len(text) for text in expected}) > 1  # some stop
 
 
@@ -228,7 +229,7 @@ def test_an_end_leaves_space_for_what_is_to_come(size: int, most: int, kept: int
 
 
 def test_writing_ends_where_the_model_does(model: Model) -> None:
-    [one] = model.generate_all(["the cat sees the"], max_new_tokens=100, min_new_tokens=100, temperature=0)
+    one = model.generate("the cat sees the", full=True, max_new_tokens=100, min_new_tokens=100, temperature=0)
     assert len(model.tokenizer.encode(one.texts)[0]) + 1 <= 24
     assert one.truncated_tokens == 0
 
@@ -247,14 +248,13 @@ def test_one_prompt_gives_one_text_and_a_list_gives_a_list(model: Model) -> None
     how = {"max_new_tokens": 4, "seed": 3}  # the field's word for `most`
     assert model.generate("the cat", **how) == model.generate(["the cat"], **how)[0]
     assert len(model.generate("the cat", samples=2, **how)) == 2
-    with pytest.raises(TextError, match="is one text, not several"):
-        module.generate(GenerationEngine(model.trunk), model.tokenizer, "the cat", GenerationConfig())
+    assert [model.generate("the cat", full=True, **how)] == model.generate(["the cat"], full=True, **how)
 
 
 def test_a_vocabulary_without_a_start_needs_a_word_to_begin_with(model: Model) -> None:
     bare = Tokenizer(tokenizers.Tokenizer(tokenizers.models.BPE({"<unk>": 0, "a": 1}, [], unk_token="<unk>")))
     with pytest.raises(TextError) as caught:
-        module.generate(GenerationEngine(model.trunk), bare, ["a", ""], GenerationConfig())
+        module.generate_texts(GenerationEngine(model.trunk), bare, ["a", ""], GenerationConfig())
     assert str(caught.value) == "prompt 2: is empty. Begin with a word."
 
 
@@ -275,5 +275,5 @@ def test_the_command_goes_on_with_prompts_and_lines(folder: Path, monkeypatch: p
 @pytest.mark.parametrize("config", SEARCHES.values(), ids=SEARCHES)
 def test_recorded_steps_write_what_a_processor_writes(config: GenerationConfig) -> None:
     trunk, rows = trunk_of(), prompts([7, 3, 12, 1])
-    here = generate_ids(GenerationEngine(trunk), rows, config, STOPS)
-    assert generate_ids(GenerationEngine(trunk.cuda()), rows, config, STOPS) == here
+    here = generate(GenerationEngine(trunk), rows, config, STOPS)
+    assert generate(GenerationEngine(trunk.cuda()), rows, config, STOPS) == here

@@ -15,13 +15,13 @@ from typer.testing import CliRunner
 from bertsmith import load
 from bertsmith.cli import app
 from bertsmith.data.batch import Tokens
-from bertsmith.errors import FolderError, TextError
+from bertsmith.errors import FolderError, RecipeError
 from bertsmith.inference import translate as module
 from bertsmith.inference.model import Model
 from bertsmith.metrics.bleu import bleu
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.family import TRANSFORMER_TINY
-from bertsmith.models.generation.engine import GenerationEngine, generate_ids
+from bertsmith.models.generation.engine import GenerationEngine, generate
 from bertsmith.models.generation.search import GenerationConfig, Step
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf.layouts import layout_of
@@ -65,7 +65,8 @@ def model(folder: Path) -> Model:
 class Anew(GenerationEngine):
     """The twin without a cache: at every token it reads and writes everything again."""
 
-    def prefill(self, rows: Sequence[Sequence[int]], most: int, ways: int = 1, samples: int = 1) -> tuple[Tensor, Step]:
+    def prefill(self, rows: Sequence[Sequence[int]], config: GenerationConfig) -> tuple[Tensor, Step]:
+        ways = config.num_beams
         texts, trunk = [[[self.decoder_start_id]] * ways for _ in rows], self.trunk
         assert isinstance(trunk, EncoderDecoder)
 
@@ -88,8 +89,8 @@ class Anew(GenerationEngine):
 def test_a_cache_changes_no_token(config: GenerationConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kv_cache, "PRUNE_EVERY", 4)
     trunk = network()
-    found = generate_ids(GenerationEngine(trunk), ROWS, config, [1])
-    assert found == generate_ids(Anew(trunk), ROWS, config, [1])
+    found = generate(GenerationEngine(trunk), ROWS, config, [1])
+    assert found == generate(Anew(trunk), ROWS, config, [1])
     assert len({token for (text,) in found for token in text}) > 2  # they say something
 
 
@@ -125,7 +126,7 @@ def test_a_translation_is_the_same_alone_and_in_a_crowd(
 def test_nothing_is_written_about_nothing_and_no_text_is_lost(model: Model) -> None:
     assert model.translate([]) == []
     assert model.translate(["", "  "]) == ["", ""]
-    found = model.translate_all([" the old cat ", "", "dog"])
+    found = model.translate([" the old cat ", "", "dog"], full=True)
     assert [one.text for one in found] == [" the old cat ", "", "dog"]
     assert [bool(one.translation) for one in found] == [True, False, True]
 
@@ -137,8 +138,9 @@ def test_what_is_too_long_is_cut_and_told(model: Model) -> None:
 
 def test_one_text_gives_one_translation_and_a_list_gives_a_list(model: Model) -> None:
     assert model.translate("cat") == model.translate(["cat"])[0]
-    with pytest.raises(TextError, match=r"texts: is one text, not several\. Put it into a list"):
-        model.translate_all("cat")
+    assert [model.translate("cat", full=True)] == model.translate(["cat"], full=True)
+    with pytest.raises(RecipeError, match=r"beams: is not an option here\. Did you mean 'num_beams'\?"):
+        model.translate("cat", beams=2)
 
 
 def test_a_model_that_has_not_learnt_to_translate_says_so(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from tasks.small import stirred
 
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.family import T5, TRANSFORMER_TINY
-from bertsmith.models.generation.engine import GenerationEngine, generate_ids
+from bertsmith.models.generation.engine import GenerationEngine, generate
 from bertsmith.models.generation.search import GenerationConfig
 from bertsmith.models.networks import Network
 from bertsmith.models.recurrent import Recurrent, RecurrentConfig
@@ -56,9 +56,9 @@ def test_a_captured_step_generates_what_a_plain_one_does(
     plain, captured = (GenerationEngine(network(name), prepack_weights=False) for _ in range(2))
     captured.cuda_graph = True
     rows = prompts([7, 3, 12, 1])
-    true = generate_ids(plain, rows, config, [3, 11])
+    true = generate(plain, rows, config, [3, 11])
     assert not graphs
-    assert generate_ids(captured, rows, config, [3, 11]) == true
+    assert generate(captured, rows, config, [3, 11]) == true
     assert len(graphs) == 1
     assert graphs[0].replays > 2
     assert len({tuple(text) for texts in true for text in texts}) > 1  # not always the same

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.family import T5, T5_V1_1
-from bertsmith.models.generation.engine import CachedStep, GenerationEngine, generate_ids
+from bertsmith.models.generation.engine import CachedStep, GenerationEngine, generate
 from bertsmith.models.generation.prompt_lookup import DRAFT_TOKENS, PromptLookup, speculative_decode
 from bertsmith.models.generation.search import GenerationConfig, sample
 from bertsmith.models.recurrent import Recurrent, RecurrentConfig
@@ -85,8 +85,8 @@ def test_the_text_is_that_of_greedy_decoding_token_by_token(
 ) -> None:
     config = GenerationConfig(max_new_tokens=most, min_new_tokens=least, temperature=0)
     slow, fast, ends = Rounds(seed, vocabulary, memory), Rounds(seed, vocabulary, memory), torch.tensor([*stops]).long()
-    [true] = sample(slow.scores()[None], slow, config, torch.zeros(1, most), torch.tensor([limit]), ends)
-    assert speculative_decode(fast.scores()[None], fast, fast.rollback, config, text, limit, ends) == true
+    true = sample(slow.scores()[None], slow, config, [text], torch.tensor([limit]), ends)
+    assert speculative_decode(fast.scores()[None], fast, config, [text], torch.tensor([limit]), ends) == true
     assert fast.steps <= slow.steps
     assert len(fast.text) <= min(most, limit)  # not beyond the limit
 
@@ -95,7 +95,8 @@ def test_a_repetitive_text_takes_a_fifth_of_the_steps() -> None:
     network, most = Rounds(0, 5, 1), 500
     config = GenerationConfig(max_new_tokens=most, temperature=0)
     none = torch.tensor([], dtype=torch.long)
-    assert len(speculative_decode(network.scores()[None], network, network.rollback, config, [], most, none)) == most
+    [[text]] = speculative_decode(network.scores()[None], network, config, [[]], torch.tensor([most]), none)
+    assert len(text) == most
     assert network.steps < most / (1 + DRAFT_TOKENS) + 10
 
 
@@ -120,11 +121,11 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @everywhere
 def test_a_decoder_generates_the_same_with_drafts_as_without(changes: dict[str, Any], rows: list[int]) -> None:
     trunk, texts = trunk_of(changes), [*prompts([7, 3, 12, 1, 30]), [4, 5, 6] * 5]
-    plain = [generate_ids(GenerationEngine(trunk, prepack_weights=False), [text], GREEDY, [3])[0] for text in texts]
+    plain = [generate(GenerationEngine(trunk, prepack_weights=False), [text], GREEDY, [3])[0] for text in texts]
     assert set(rows) == {1}
     rows.clear()
     decoder = GenerationEngine(trunk)
-    assert [generate_ids(decoder, [text], GREEDY, [3])[0] for text in texts] == plain
+    assert [generate(decoder, [text], GREEDY, [3])[0] for text in texts] == plain
     if decoder.prepacked:
         assert max(rows) > 1
         assert len(rows) < sum(len(text) for [text] in plain)
@@ -148,11 +149,11 @@ def test_an_encoder_decoder_generates_the_same_with_drafts_as_without(config: An
         [[5, 9, 33, 7, 1], [*range(40, 60)], [8, 1]],
         replace(GREEDY, max_new_tokens=60),
     )  # more than the maximum length
-    plain = [generate_ids(GenerationEngine(network, prepack_weights=False), [text], most)[0] for text in texts]
+    plain = [generate(GenerationEngine(network, prepack_weights=False), [text], most)[0] for text in texts]
     assert [len(text) for [text] in plain] == [47] * 3
     rows.clear()
     decoder = GenerationEngine(network)
-    assert [generate_ids(decoder, [text], most)[0] for text in texts] == plain
+    assert [generate(decoder, [text], most)[0] for text in texts] == plain
     assert not decoder.prepacked or len(rows) < 3 * 46
 
 
@@ -161,11 +162,11 @@ def test_nothing_is_drafted_where_it_would_not_pay_or_change_the_text(
 ) -> None:
     trunk, text = trunk_of(), [4, 5, 6] * 3
     decoder, recurrent = GenerationEngine(trunk), GenerationEngine(Recurrent(RecurrentConfig(vocabulary=50)))
-    generate_ids(decoder, [text, text], GREEDY)
-    generate_ids(decoder, [text], replace(GREEDY, temperature=1.0))
-    generate_ids(GenerationEngine(trunk, torch.bfloat16), [text], GREEDY)
-    generate_ids(recurrent, [text], GREEDY)
+    generate(decoder, [text, text], GREEDY)
+    generate(decoder, [text], replace(GREEDY, temperature=1.0))
+    generate(GenerationEngine(trunk, torch.bfloat16), [text], GREEDY)
+    generate(recurrent, [text], GREEDY)
     monkeypatch.setattr(prepacked, "can_prepack", lambda dtype: False)
     monkeypatch.setattr("bertsmith.models.generation.engine.can_prepack", prepacked.can_prepack)
-    generate_ids(GenerationEngine(trunk), [text], GREEDY)
+    generate(GenerationEngine(trunk), [text], GREEDY)
     assert set(rows) == {1}

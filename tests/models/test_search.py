@@ -14,6 +14,7 @@ from bertsmith.models.generation.search import (
     CHUNKED_FROM,
     GenerationConfig,
     beam_search,
+    best_hypotheses,
     chunked_topk,
     draw_uniforms,
     sample,
@@ -72,7 +73,7 @@ def wholes(vocabulary: int, most: int) -> list[tuple[int, ...]]:
 def test_a_beam_wide_enough_finds_the_best_texts_of_all(penalty: float, samples: int) -> None:
     toy = Toy(4)
     config = GenerationConfig(max_new_tokens=4, num_beams=120, length_penalty=penalty, samples=samples)
-    found = beam_search(toy.first, toy, config, limits(4, 4), STOP)
+    found = best_hypotheses(toy.first, toy, config, limits(4, 4), STOP)
     for sequence, ours in enumerate(found):
         every = {text: toy.likelihood(sequence, text) / len(text) ** penalty for text in wholes(4, 4)}
         best = sorted(every, key=every.__getitem__, reverse=True)[:samples]
@@ -82,13 +83,17 @@ def test_a_beam_wide_enough_finds_the_best_texts_of_all(penalty: float, samples:
 
 def test_beam_search_returns_no_more_texts_than_exist() -> None:
     toy = Toy(3)
-    found = beam_search(toy.first, toy, GenerationConfig(max_new_tokens=1, num_beams=5, samples=5), limits(1, 1), STOP)
+    found = best_hypotheses(
+        toy.first, toy, GenerationConfig(max_new_tokens=1, num_beams=5, samples=5), limits(1, 1), STOP
+    )
     assert [sorted(text for text, _ in ours) for ours in found] == [[[], [1], [2]]] * 2
 
 
 def test_the_scores_of_a_narrow_beam_are_true() -> None:
     toy = Toy(5)
-    found = beam_search(toy.first, toy, GenerationConfig(max_new_tokens=6, num_beams=3, samples=3), limits(6, 6), STOP)
+    found = best_hypotheses(
+        toy.first, toy, GenerationConfig(max_new_tokens=6, num_beams=3, samples=3), limits(6, 6), STOP
+    )
     for sequence, ours in enumerate(found):
         scores = [score for _, score in ours]
         assert scores == sorted(scores, reverse=True)
@@ -105,7 +110,7 @@ def test_beam_search_stops_when_no_hypothesis_can_become_better() -> None:
         steps.append(ids)
         return torch.tensor([[[9.0, 0.0, 0.0]] * 2])
 
-    [[best]] = beam_search(
+    [[best]] = best_hypotheses(
         certain, step, GenerationConfig(max_new_tokens=500, num_beams=2, length_penalty=0.0), limits(500), STOP
     )
     assert best == ([], pytest.approx(log(1 / (1 + 2 * 2.718281828**-9)), abs=1e-6))
@@ -115,9 +120,8 @@ def test_beam_search_stops_when_no_hypothesis_can_become_better() -> None:
 def test_one_beam_is_greedy() -> None:
     greedy, narrow = Toy(7), Toy(7)
     config = GenerationConfig(max_new_tokens=9, temperature=0)
-    one = sample(greedy.first, greedy, config, draw_uniforms([[1], [2]], config), limits(9, 9), NONE)
-    other = beam_search(narrow.first, narrow, config, limits(9, 9), NONE)
-    assert one == [best[0][0] for best in other]
+    one = sample(greedy.first, greedy, config, [[1], [2]], limits(9, 9), NONE)
+    assert one == beam_search(narrow.first, narrow, config, [[1], [2]], limits(9, 9), NONE)
 
 
 def test_top_k_of_one_is_greedy() -> None:
@@ -126,18 +130,15 @@ def test_top_k_of_one_is_greedy() -> None:
         GenerationConfig(max_new_tokens=9, temperature=0),
         GenerationConfig(max_new_tokens=9, top_k=1, temperature=3.0),
     )
-    uniforms = draw_uniforms([[1], [2]], first)
-    one = sample(greedy.first, greedy, first, uniforms, limits(9, 9), STOP)
-    assert one == sample(drawn.first, drawn, second, uniforms, limits(9, 9), STOP)
+    one = sample(greedy.first, greedy, first, [[1], [2]], limits(9, 9), STOP)
+    assert one == sample(drawn.first, drawn, second, [[1], [2]], limits(9, 9), STOP)
 
 
 @pytest.mark.parametrize("search", ["write", "beam"])
 def test_stop_tokens_limits_and_min_new_tokens_are_respected(search: str) -> None:
     def texts(config: GenerationConfig, most: Tensor) -> list[list[int]]:
-        toy = Toy(3, sequences=40)
-        if search == "write":
-            return sample(toy.first, toy, config, draw_uniforms([[n] for n in range(40)], config), most, STOP)
-        return [best[0][0] for best in beam_search(toy.first, toy, config, most, STOP)]
+        toy, strategy = Toy(3, sequences=40), sample if search == "write" else beam_search
+        return [best[0] for best in strategy(toy.first, toy, config, [[n] for n in range(40)], most, STOP)]
 
     beams = 1 if search == "write" else 3
     free = texts(
@@ -260,7 +261,7 @@ def test_beam_search_over_a_large_vocabulary_is_the_same_on_gpu_and_cpu() -> Non
             return turned * (1 + ids[..., None] % 101 / 300)  # so that no two texts are equally likely
 
         first = step(torch.arange(sequences, device=device), None)
-        return beam_search(first, step, config, limits(*[4] * sequences).to(device), NONE.to(device))
+        return best_hypotheses(first, step, config, limits(*[4] * sequences).to(device), NONE.to(device))
 
     for one, other in zip(found("cpu"), found("cuda"), strict=True):
         assert [text for text, _ in one] == [text for text, _ in other]

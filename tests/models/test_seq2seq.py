@@ -11,7 +11,7 @@ from tasks.small import stirred
 from torch import Tensor
 
 from bertsmith.data.batch import Tokens
-from bertsmith.models.generation.engine import GenerationEngine, generate_ids
+from bertsmith.models.generation.engine import GenerationEngine, generate
 from bertsmith.models.generation.search import GenerationConfig
 from bertsmith.models.networks import build_network, native_name
 from bertsmith.models.seq2seq import Attention, Seq2Seq, Seq2SeqConfig
@@ -149,7 +149,7 @@ def test_a_beam_wide_enough_finds_the_likeliest_text_of_all(way: Attention) -> N
 
     sources = [[2, 3, 4], [4], [3, 2]]
     config = GenerationConfig(max_new_tokens=most, num_beams=80, temperature=0)
-    found = generate_ids(GenerationEngine(model), sources, config, [stop])
+    found = generate(GenerationEngine(model), sources, config, [stop])
     for read, (best,) in zip(sources, found, strict=True):
         hidden = model(Tokens.from_rows([read] * len(texts)), Tokens.from_rows([[0, *text[:-1]] for text in texts]))
         shares = model.logits(hidden).log_softmax(-1).split([len(text) for text in texts])
@@ -161,13 +161,13 @@ def test_a_beam_wide_enough_finds_the_likeliest_text_of_all(way: Attention) -> N
 def test_greedy_decoding_takes_the_likeliest_token_and_half_precision_is_close() -> None:
     model = made(SHAPES["bilinear"])
     config = GenerationConfig(max_new_tokens=6, temperature=0)
-    found = generate_ids(GenerationEngine(model), READ, config)
+    found = generate(GenerationEngine(model), READ, config)
     for read, (text,) in zip(READ, found, strict=True):
         for position, token in enumerate(text):
             [hidden] = vectors(model, [read], [[0, *text[:position]]])
             assert int(model.logits(hidden[-1:]).argmax()) == token
     half = GenerationEngine(model, torch.bfloat16)
-    scores, step = half.prefill(READ, 6)
+    scores, step = half.prefill(READ, config)
     assert scores.dtype == step(torch.tensor([[3], [4]]), None).dtype == torch.bfloat16
 
 
@@ -220,7 +220,7 @@ def test_copying_and_reversing_are_learnt_without_a_mistake(way: Attention, step
         optimizer.step()
     read, given, wanted = copy_task(10_000, 100)
     rows = [row.tolist() for row in read.ids.split(read.bounds.diff().tolist())]
-    generated = generate_ids(
+    generated = generate(
         GenerationEngine(model.eval()), rows, GenerationConfig(max_new_tokens=MOST + 2, temperature=0), [STOP]
     )
     true = [row[row != STOP].tolist() for row in wanted.split(given.bounds.diff().tolist())]
@@ -301,9 +301,9 @@ def test_a_gpu_gives_the_same_as_a_cpu_and_half_precision_is_close(config: Seq2S
 def test_a_step_is_captured_and_beam_search_is_the_same_on_gpu_and_cpu(config: Seq2SeqConfig) -> None:
     model = stirred(Seq2Seq(replace(config, dropout=0.0)))
     searches = [GenerationConfig(max_new_tokens=8, temperature=0, num_beams=beams) for beams in (1, 3)]
-    true = [generate_ids(GenerationEngine(model), READ, search, [1]) for search in searches]
+    true = [generate(GenerationEngine(model), READ, search, [1]) for search in searches]
     moved, read, written = model.cuda(), Tokens.from_rows(READ).to("cuda"), Tokens.from_rows(WRITTEN).to("cuda")
-    assert [generate_ids(GenerationEngine(moved), READ, search, [1]) for search in searches] == true
+    assert [generate(GenerationEngine(moved), READ, search, [1]) for search in searches] == true
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     moved.train()
 

@@ -137,9 +137,9 @@ def test_generating_from_a_state_equals_generating_from_the_whole_text(model: Mo
 
 @pytest.mark.parametrize("how", [{"temperature": 0.9, "samples": 2}, {"num_beams": 3}, {"temperature": 0}])
 def test_other_texts_do_not_change_a_generated_text(model: Model, how: dict[str, Any]) -> None:
-    together = model.generate_all(PROMPTS, max_new_tokens=12, **how)
+    together = model.generate(PROMPTS, full=True, max_new_tokens=12, **how)
     for prompt, one in zip(PROMPTS, together, strict=True):
-        assert model.generate_all([prompt], max_new_tokens=12, **how)[0].texts == one.texts
+        assert model.generate(prompt, full=True, max_new_tokens=12, **how).texts == one.texts
 
 
 def test_a_wide_beam_finds_what_is_likelier_than_the_greedy_text(model: Model) -> None:

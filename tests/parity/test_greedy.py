@@ -143,6 +143,6 @@ def test_an_exported_translator_translates_as_in_transformers(tmp_path: Path) ->
     )
     prompts = [line for line in (data / "train.src").read_text().splitlines() if len(line) < 12][:20]
     model = load(tmp_path / "run/model")
-    ours = [one.translation for one in model.translate_all(prompts, num_beams=1)]
+    ours = [one.translation for one in model.translate(prompts, full=True, num_beams=1)]
     assert ours == theirs(tmp_path / "run/model", "AutoModelForSeq2SeqLM", prompts)
     assert len(set(ours)) > 3

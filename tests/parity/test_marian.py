@@ -14,7 +14,7 @@ from tasks.small import stirred
 from bertsmith.data.batch import Tokens
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.family import FAMILY, TRANSFORMER, member
-from bertsmith.models.generation.engine import GenerationEngine, generate_ids
+from bertsmith.models.generation.engine import GenerationEngine, generate
 from bertsmith.models.generation.search import GenerationConfig
 from bertsmith.models.hf import convert
 from bertsmith.models.hf import folder as folders
@@ -113,7 +113,7 @@ def test_beams_find_what_theirs_find(tmp_path: Path) -> None:
     reference = transformers.MarianMTModel.from_pretrained(tmp_path).eval()
     how: dict[str, Any] = {"max_new_tokens": 5, "min_new_tokens": 5, "num_beams": 4, "do_sample": False}
     how |= {"decoder_start_token_id": 0, "bos_token_id": 0, "eos_token_id": None, "forced_eos_token_id": None}
-    found = generate_ids(GenerationEngine(made), READ, GenerationConfig(max_new_tokens=5, num_beams=4, temperature=0))
+    found = generate(GenerationEngine(made), READ, GenerationConfig(max_new_tokens=5, num_beams=4, temperature=0))
     for row, (best, *_) in zip(READ, found, strict=True):
         assert reference.generate(input_ids=torch.tensor([row]), **how)[0, 1:].tolist() == best
 

@@ -100,7 +100,7 @@ def test_a_run_writes_a_folder_with_bertsmiths_own_names(runs: dict[str, Path]) 
     assert opened.config.vocabulary == model.tokenizer.vocabulary
     assert isinstance(model.objective, TextToText)
     assert len(model.translate(["same a b", "", "back c"], num_beams=2)) == 3
-    assert model.write(["same a b"])[0].keys() == {"text"}
+    assert model.predict(["same a b"])[0].keys() == {"text"}
 
 
 def test_the_same_run_twice_is_the_same(runs: dict[str, Path]) -> None:
@@ -130,7 +130,7 @@ def test_a_translation_is_the_same_alone_and_in_a_batch(runs: dict[str, Path]) -
 
 def test_an_alignment_has_a_row_for_each_generated_token(runs: dict[str, Path]) -> None:
     model = bertsmith.load(runs["attention"] / "model")
-    [found] = model.translate_all(["same a b c"])
+    found = model.translate("same a b c", full=True)
     looks = model.align(found)
     assert looks.weights.shape == (len(found.token_ids) + 1, len(looks.source))
     assert looks.weights.shape == (len(looks.target), len(looks.source))
@@ -144,7 +144,7 @@ def test_a_transformer_aligns_by_the_mean_of_its_last_heads(runs: dict[str, Path
     torch.manual_seed(0)
     trunk = build_network(replace(TRANSFORMER_TINY, vocabulary=tokenizer.vocabulary, **sizes))
     task = TextToText(trunk, TextToText.Config(translation=True, max_new_tokens=6)).eval()
-    [found] = Model(task, tokenizer, "here").translate_all(["same a b c"])
+    found = Model(task, tokenizer, "here").translate("same a b c", full=True)
     looks = align(task, tokenizer, found)
     assert looks is not None
     assert looks.weights.shape == (len(found.token_ids) + 1, len(looks.source))

@@ -80,7 +80,7 @@ def test_labels_are_learnt_as_words(learnt: Path) -> None:
     assert result["summary"]["no_class"]["mean"] == 0.0
     assert result["summary"]["matthews"]["mean"] == 1.0
     assert 'kind = "write"' in result["protocol"]["recipe"]
-    assert 'write(["A text of yours."])' in (learnt / "model" / "README.md").read_text()
+    assert 'predict(["A text of yours."])' in (learnt / "model" / "README.md").read_text()
     assert "# A T5 fine-tuned to write" in (learnt / "model" / "README.md").read_text()
 
 
@@ -90,8 +90,8 @@ def test_the_folder_knows_what_it_has_learnt(learnt: Path, tmp_path: Path, capsy
     assert model.objective.config.prefix == "sst2 sentence:"
     texts = ["the old cat in the garden", "green river dog"]
     said = [{"text": "purr", "label": "purr"}, {"text": "bark", "label": "bark"}]
-    assert model.write(texts) == said
-    assert [model.write([text])[0] for text in texts] == said
+    assert model.predict(texts) == said
+    assert [model.predict([text])[0] for text in texts] == said
     (tmp_path / "lines.txt").write_text("\n".join(texts) + "\n")
     predict.predict(learnt / "model", [str(tmp_path / "lines.txt")], out=None)
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == said
@@ -120,7 +120,7 @@ def test_a_text_is_copied(base: Path, tmp_path: Path) -> None:
     (tmp_path / "train.tsv").write_text("source\ttarget\n" + "\n".join(pairs) + "\n")
     result = finetuning.finetune(recipe(base, tmp_path, tmp_path / "out", *LEARN, 'data.texts=["source"]'))
     assert result["summary"]["accuracy"]["mean"] == 1.0
-    said = bertsmith.load(tmp_path / "out" / "model").write(words)
+    said = bertsmith.load(tmp_path / "out" / "model").predict(words)
     assert [one["text"] for one in said] == words
 
 
@@ -147,7 +147,7 @@ def test_questions_are_answered_by_generated_text(
     said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert said == [{"id": name, "answer": name} for name in passages]
     model = bertsmith.load(tmp_path / "out" / "model")
-    assert model.write([("who sees ?", passages["dog"])])[0]["answer"] == "dog"
+    assert model.predict([("who sees ?", passages["dog"])])[0]["answer"] == "dog"
 
 
 @pytest.mark.gpu
@@ -156,7 +156,7 @@ def test_a_gpu_learns_it_by_cuda_graphs(base: Path, data: Path, tmp_path: Path) 
     assert finetuning.finetune(recipe(base, data, tmp_path, *settings))["summary"]["accuracy"]["mean"] == 1.0
     here, there = (bertsmith.load(tmp_path / "model", device) for device in ("cpu", "cuda"))
     texts = ["the old cat in the garden", "green river dog", "dog", "in the old green garden the cat"]
-    assert here.write(texts) == there.write(texts)
+    assert here.predict(texts) == there.predict(texts)
 
 
 # ---------------------------------------------------------------------------------------------------- guesses
@@ -200,7 +200,7 @@ def test_glue_has_t5s_prompts_and_glues_metrics(
     assert result["headline"] == ("spearman" if name == "STS-B" else settings["metric"])
     model = bertsmith.load(tmp_path / "out" / "model")
     assert model.objective.labels == (() if name == "STS-B" else ("0", "1"))  # type: ignore[attr-defined]
-    assert list(model.write([("a cat", "a dog")])[0]) == ["text", "number" if name == "STS-B" else "label"]
+    assert list(model.predict([("a cat", "a dog")])[0]) == ["text", "number" if name == "STS-B" else "label"]
 
 
 def test_a_t5_learns_text_to_text_and_others_the_task_of_the_file(base: Path, data: Path, tmp_path: Path) -> None:
@@ -261,8 +261,8 @@ def test_a_network_without_a_decoder_is_refused(data: Path, tmp_path: Path) -> N
     fact = "'write' is for networks with a decoder, and this one has none"
     assert str(caught.value) == f"task.kind: {fact}. Use another task, or a network such as t5-base."
     with pytest.raises(FolderError) as refused:
-        bertsmith.load(tmp_path / "bert").write(["a cat"])
-    assert "was not fine-tuned for text-to-text" in str(refused.value)
+        bertsmith.load(tmp_path / "bert").predict(["a cat"])
+    assert "was not fine-tuned to predict anything" in str(refused.value)
 
 
 @pytest.mark.parametrize(

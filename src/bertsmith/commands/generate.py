@@ -25,7 +25,7 @@ BATCH_LINES = 1024  # lines translated at once: the first translation need not w
 def generate(model: Path, prompts: Sequence[str], *, as_json: bool, **options: Any) -> None:
     """Each prompt, or each line of standard input, with its continuation."""
     loaded = load(model)
-    for one in loaded.generate_all(list(prompts) or list(unlabelled.texts(["-"])), **options):
+    for one in loaded.generate(list(prompts) or unlabelled.texts(["-"]), full=True, **options):
         if one.truncated_tokens:
             fact = f"{one.truncated_tokens:,} of its tokens exceed the maximum length of the model"
             notice(f"'{one.prompt[:40]}...': {fact}. They were left out.")
@@ -58,7 +58,7 @@ def translate(
     references = [] if reference is None else list(unlabelled.every_line(str(reference)))
     lines = (line for name in inputs or ["-"] for line in unlabelled.every_line(name))
     while batch := list(islice(lines, BATCH_LINES)):
-        for number, one in enumerate(loaded.translate_all(batch, **options), len(translations) + 1):
+        for number, one in enumerate(loaded.translate(batch, full=True, **options), len(translations) + 1):
             if one.truncated_tokens:
                 fact = f"{one.truncated_tokens:,} tokens exceed the maximum length of the model"
                 notice(f"line {number}: {fact}. They were left out.")

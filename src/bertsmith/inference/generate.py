@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bertsmith.errors import TextError
-from bertsmith.models.generation.engine import GenerationEngine, generate_ids
+from bertsmith.models.generation.engine import GenerationEngine, generate
 from bertsmith.models.generation.search import GenerationConfig
 from bertsmith.text.tokenizer import Tokenizer
 
@@ -14,7 +14,7 @@ from bertsmith.text.tokenizer import Tokenizer
 class GeneratedText:
     """A prompt and its generated texts: continuations that begin with the prompt, or answers of an encoder-decoder.
 
-    >>> [result] = bertsmith.load("runs/gpt").generate_all(["the cat"], samples=2, max_new_tokens=3)
+    >>> [result] = bertsmith.load("runs/gpt").generate(["the cat"], full=True, samples=2, max_new_tokens=3)
     >>> [text.startswith("the cat") for text in result.texts]
     [True, True]
     """
@@ -26,31 +26,29 @@ class GeneratedText:
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON values.
 
-        >>> sorted(bertsmith.load("runs/gpt").generate_all(["the"], max_new_tokens=1)[0].to_dict())
+        >>> sorted(bertsmith.load("runs/gpt").generate("the", full=True, max_new_tokens=1).to_dict())
         ['prompt', 'texts', 'truncated_tokens']
         """
         return asdict(self)
 
 
-def generate(
-    decoder: GenerationEngine,
+def generate_texts(
+    engine: GenerationEngine,
     tokenizer: Tokenizer,
     prompts: Sequence[str],
     config: GenerationConfig,
     stop: Sequence[str] = (),
 ) -> list[GeneratedText]:
     """Generate from each prompt, in order, until the end of the text or one of the tokens in `stop`."""
-    if isinstance(prompts, str):
-        raise TextError("prompts", "is one text, not several", "Put it into a list")
     stop_ids = [tokenizer.stop_id] if "stop" in tokenizer.roles else []
     for piece in stop:
         if piece not in tokenizer.piece_ids:
             raise TextError(f"'{piece}'", "is no token of the vocabulary", "Stop at a single token")
         stop_ids.append(tokenizer.piece_ids[piece])
     whole = tokenizer.encode(prompts)
-    if decoder.is_encoder_decoder:
-        read = [row[: decoder.config.max_length - 1] for row in whole]
-        generated = generate_ids(decoder, [[*row, tokenizer.stop_id] for row in read], config, stop_ids)
+    if engine.is_encoder_decoder:
+        read = [row[: engine.config.max_length - 1] for row in whole]
+        generated = generate(engine, [[*row, tokenizer.stop_id] for row in read], config, stop_ids)
         texts = [[tokenizer.decode(new, keep_special=True) for new in samples] for samples in generated]
         truncated = [len(full) - len(row) for full, row in zip(whole, read, strict=True)]
         return [GeneratedText(*one) for one in zip(prompts, texts, truncated, strict=True)]
@@ -60,8 +58,8 @@ def generate(
     begins = before or ([tokenizer.start_id] if "start" in tokenizer.roles else [])
     if not begins and (empty := [number for number, row in enumerate(whole, 1) if not row]):
         raise TextError(f"prompt {empty[0]}", "is empty", "Begin with a word")
-    read = [_truncate_left(row, decoder.config.max_length - len(before), config.max_new_tokens) for row in whole]
-    generated = generate_ids(decoder, [before + row if row else begins for row in read], config, stop_ids)
+    read = [_truncate_left(row, engine.config.max_length - len(before), config.max_new_tokens) for row in whole]
+    generated = generate(engine, [before + row if row else begins for row in read], config, stop_ids)
     return [
         GeneratedText(prompt, [prompt + _continuation(tokenizer, row, new) for new in samples], len(full) - len(row))
         for prompt, full, row, samples in zip(prompts, whole, read, generated, strict=True)

@@ -14,13 +14,13 @@ from bertsmith.errors import FolderError, RecipeError
 from bertsmith.inference import inputs, likelihood
 from bertsmith.inference.few_shot import classify_few_shot
 from bertsmith.inference.fill import FilledText, fill
-from bertsmith.inference.generate import GeneratedText, generate
+from bertsmith.inference.generate import generate_texts
 from bertsmith.inference.inputs import Texts
 from bertsmith.inference.likelihood import ScoredText
 from bertsmith.inference.loaded import LoadedModel
 from bertsmith.inference.masked_copies import PllForm
 from bertsmith.inference.prediction import Prediction
-from bertsmith.inference.translate import TokenAlignment, TranslatedText, align, translate
+from bertsmith.inference.translate import TokenAlignment, TranslatedText, align, translate_texts
 from bertsmith.models.generation.search import GenerationConfig
 from bertsmith.models.hf.folder import finetune_command
 from bertsmith.objectives.causal import CausalLM
@@ -83,92 +83,99 @@ class Model(LoadedModel):
         scored = likelihood.score(self.language_model(), self.tokenizer, asked, pll_form=pll_form, device=self.device)
         return scored[0] if one else scored
 
-    def generate(self, prompts: Texts, **options: Any) -> Any:
+    def generate(
+        self,
+        prompts: Texts,
+        *,
+        full: bool = False,
+        stop: Sequence[str] = (),
+        precision: DecodingPrecision = "float32",
+        **options: Any,
+    ) -> Any:
         """Continue a prompt, or answer it with an encoder-decoder such as T5.
 
         One prompt gives a text, or a list with `samples=3`; a list of prompts gives a list, samples after each other.
-        `options`: max_new_tokens, min_new_tokens, temperature (0: greedy), top_k, top_p, num_beams, length_penalty,
-        samples, seed, stop (tokens to end at) and precision.
+        With `full`, the result of a prompt is a `GeneratedText`: all its texts, and how many of its tokens did not fit.
+        `stop` are tokens to end at. `options`: max_new_tokens, min_new_tokens, temperature (0: greedy), top_k, top_p,
+        num_beams, length_penalty, samples and seed.
 
         >>> gpt = bertsmith.load("runs/gpt")
         >>> gpt.generate("the cat", max_new_tokens=5, temperature=0)
         'the cat...'
         >>> len(gpt.generate(["the cat", "a dog"], max_new_tokens=5, samples=2))
         4
+        >>> len(gpt.generate("the cat", full=True, samples=2).texts)
+        2
         """
         asked, one = inputs.as_texts(prompts, "prompts")
-        generated = self.generate_all(asked, **options)
-        inputs.warn_truncated("prompt", [result.truncated_tokens for result in generated])
-        texts = [text for result in generated for text in result.texts]
-        return texts[0] if one and len(texts) == 1 else texts
-
-    def generate_all(
-        self,
-        prompts: Sequence[str],
-        *,
-        stop: Sequence[str] = (),
-        precision: DecodingPrecision = "float32",
-        **options: Any,
-    ) -> list[GeneratedText]:
-        """`generate` with a result for each prompt, which also counts truncated tokens.
-
-        >>> [result] = bertsmith.load("runs/gpt").generate_all(["the cat"], max_new_tokens=5)
-        >>> result.prompt, len(result.texts), result.truncated_tokens
-        ('the cat', 1, 0)
-        """
         if not isinstance(self.objective, CausalLM | RecurrentLM | SpanCorruption | TextToText):
             remedy = "Only causal and text-to-text models generate, such as GPT and T5"
             raise FolderError(self.path, "was not trained to predict the next token", remedy)
         config = GenerationConfig(**inputs.known_options(GenerationConfig, options))
         allowed = {self.tokenizer.roles.get("stop"), *self.tokenizer.sentinels}
-        return generate(self._engine(precision, allowed), self.tokenizer, prompts, config, stop)
+        results = generate_texts(self._engine(precision, allowed), self.tokenizer, asked, config, stop)
+        if full:
+            return results[0] if one else results
+        inputs.warn_truncated("prompt", [result.truncated_tokens for result in results])
+        texts = [text for result in results for text in result.texts]
+        return texts[0] if one and len(texts) == 1 else texts
 
     @overload
-    def translate(self, texts: str, **options: Any) -> str: ...
+    def translate(self, texts: str, *, full: Literal[False] = False, **options: Any) -> str: ...
 
     @overload
-    def translate(self, texts: Iterable[str], **options: Any) -> list[str]: ...
+    def translate(self, texts: str, *, full: Literal[True], **options: Any) -> TranslatedText: ...
 
-    def translate(self, texts: Texts, **options: Any) -> str | list[str]:
-        """Translate a text, or many, by a model that was fine-tuned on parallel text; beam search.
+    @overload
+    def translate(self, texts: Iterable[str], *, full: Literal[False] = False, **options: Any) -> list[str]: ...
 
-        `options`: num_beams (5; 1 is greedy decoding), length_penalty and precision.
+    @overload
+    def translate(self, texts: Iterable[str], *, full: Literal[True], **options: Any) -> list[TranslatedText]: ...
 
-        >>> len(bertsmith.load("runs/translation").translate(["a b", "c"], num_beams=2))
-        2
-        """
-        asked, one = inputs.as_texts(texts)
-        translated = self.translate_all(asked, **inputs.known_options(self.translate_all, options))
-        inputs.warn_truncated("text", [result.truncated_tokens for result in translated])
-        return translated[0].translation if one else [result.translation for result in translated]
-
-    def translate_all(
+    def translate(
         self,
-        texts: Sequence[str],
+        texts: Texts,
         *,
+        full: bool = False,
         num_beams: int = 5,
         length_penalty: float = 1.0,
         precision: DecodingPrecision = "float32",
-    ) -> list[TranslatedText]:
-        """`translate` with a result for each text, which also counts truncated tokens and can be aligned.
+        **unknown: Any,
+    ) -> str | TranslatedText | list[str] | list[TranslatedText]:
+        """Translate a text, or many, by a model that was fine-tuned on parallel text: beam search with `num_beams`.
 
-        >>> [result] = bertsmith.load("runs/translation").translate_all(["a b"])
-        >>> result.text, result.truncated_tokens
-        ('a b', 0)
+        With `full`, each result is a `TranslatedText`, which counts tokens that did not fit, and can be aligned. One
+        beam is greedy decoding.
+
+        >>> translator = bertsmith.load("runs/translation")
+        >>> len(translator.translate(["a b", "c"], num_beams=2))
+        2
+        >>> translator.translate("a b", full=True).text
+        'a b'
         """
+        asked, one = inputs.as_texts(texts)
+        inputs.known_options(self.translate, unknown)
         if not isinstance(self.objective, TextToText) or self.objective.config.output != "text":
             remedy = "Fine-tune it first: bertsmith finetune transformer-small DATA --out runs/translation"
             raise FolderError(self.path, "was not fine-tuned to translate", remedy)
-        beam_search: dict[str, Any] = {"num_beams": num_beams, "length_penalty": length_penalty, "temperature": 0}
-        config = GenerationConfig(max_new_tokens=self.objective.max_new_tokens, **beam_search)
+        config = GenerationConfig(
+            max_new_tokens=self.objective.max_new_tokens,
+            num_beams=num_beams,
+            length_penalty=length_penalty,
+            temperature=0,
+        )
         engine = self._engine(precision, {self.tokenizer.stop_id})
-        return translate(self.objective, engine, self.tokenizer, texts, config)
+        results = translate_texts(self.objective, engine, self.tokenizer, asked, config)
+        if full:
+            return results[0] if one else results
+        inputs.warn_truncated("text", [result.truncated_tokens for result in results])
+        return results[0].translation if one else [result.translation for result in results]
 
     def align(self, translation: TranslatedText) -> TokenAlignment:
         """The attention weights between a translation and its source, token by token. Bahdanau et al. 2015.
 
         >>> translator = bertsmith.load("runs/translation")
-        >>> aligned = translator.align(translator.translate_all(["a b"])[0])
+        >>> aligned = translator.align(translator.translate("a b", full=True))
         >>> aligned.weights.shape == (len(aligned.target), len(aligned.source))
         True
         """
@@ -250,14 +257,6 @@ class Model(LoadedModel):
         'so ...'
         """
         return self._predict_task("choose", beginning if endings is None else (beginning, endings))
-
-    def write(self, texts: Any) -> Any:
-        """Text-to-text: the text, class or number that a fine-tuned encoder-decoder writes for a text, or for many.
-
-        >>> sorted(bertsmith.load("runs/translation").write("a b"))
-        ['text']
-        """
-        return self._predict_task("write", texts)
 
     def predict(self, texts: Any) -> Any:
         """The prediction of a fine-tuned model for one input or many: label, number, tags, answer, choice or text.

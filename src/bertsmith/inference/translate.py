@@ -10,8 +10,7 @@ from jaxtyping import Float
 from bertsmith.data.batch import Tokens
 from bertsmith.data.labelled.examples import Example
 from bertsmith.data.rows import batch_by_length
-from bertsmith.errors import TextError
-from bertsmith.models.generation.engine import GenerationEngine, generate_ids
+from bertsmith.models.generation.engine import GenerationEngine, generate
 from bertsmith.models.generation.search import GenerationConfig
 from bertsmith.tasks.text_to_text import TextToText
 from bertsmith.text.tokenizer import Tokenizer
@@ -23,7 +22,7 @@ BATCH_TOKENS = {"cpu": 1_024, "cuda": 32_768}  # tokens of sources in a batch, o
 class TranslatedText:
     """A text and its translation.
 
-    >>> [result] = bertsmith.load("runs/translation").translate_all(["a b"])
+    >>> result = bertsmith.load("runs/translation").translate("a b", full=True)
     >>> result.text
     'a b'
     """
@@ -36,7 +35,7 @@ class TranslatedText:
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON values, without the token ids.
 
-        >>> sorted(bertsmith.load("runs/translation").translate_all(["a b"])[0].to_dict())
+        >>> sorted(bertsmith.load("runs/translation").translate("a b", full=True).to_dict())
         ['text', 'translation', 'truncated_tokens']
         """
         return {"text": self.text, "translation": self.translation, "truncated_tokens": self.truncated_tokens}
@@ -47,7 +46,7 @@ class TokenAlignment:
     """The tokens of a text and of its translation, with the attention weights between them.
 
     >>> translator = bertsmith.load("runs/translation")
-    >>> translator.align(translator.translate_all(["a b"])[0]).source[-1]
+    >>> translator.align(translator.translate("a b", full=True)).source[-1]
     '...'
     """
 
@@ -56,22 +55,20 @@ class TokenAlignment:
     weights: Float[np.ndarray, "L M"]  # a row for each target token, which sums to one over the source tokens
 
 
-def translate(
-    task: TextToText, decoder: GenerationEngine, tokenizer: Tokenizer, texts: Sequence[str], config: GenerationConfig
+def translate_texts(
+    task: TextToText, engine: GenerationEngine, tokenizer: Tokenizer, texts: Sequence[str], config: GenerationConfig
 ) -> list[TranslatedText]:
     """The translation of each text, in order; an empty text has an empty translation.
 
     The maximum length of a translation depends on no other text, so neighbours in a batch do not change it.
     """
-    if isinstance(texts, str):
-        raise TextError("texts", "is one text, not several", "Put it into a list")
     not_empty = [number for number, text in enumerate(texts) if text.strip()]
     examples = [Example(location=f"text {number + 1}", texts=(texts[number].strip(),)) for number in not_empty]
     items = task.preprocess(examples, tokenizer, task.trunk.config.max_length)
     rows = [item.rows[0].ids.tolist() for item in items]
     translated = [TranslatedText(text, "") for text in texts]
-    for some in batch_by_length([len(row) for row in rows], BATCH_TOKENS[decoder.device.type]):
-        generated = generate_ids(decoder, [rows[row] for row in some], config, [tokenizer.stop_id])
+    for some in batch_by_length([len(row) for row in rows], BATCH_TOKENS[engine.device.type]):
+        generated = generate(engine, [rows[row] for row in some], config, [tokenizer.stop_id])
         for row, (best, *_) in zip(some, generated, strict=True):
             number = not_empty[row]
             text = tokenizer.decode(best).strip()

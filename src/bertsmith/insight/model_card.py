@@ -18,7 +18,7 @@ PIPELINES = {  # what model hubs call a task, and how our own Python asks for it
     "answer": ("question-answering", 'answer("Who wrote it?", "Ann wrote the novel.")'),
     "choose": ("multiple-choice", 'choose("It began to rain,", ["so we stayed in.", "so we were a cat."])'),
     "embed": ("sentence-similarity", 'embed(["A text of yours."])'),
-    "write": ("text2text-generation", 'write(["A text of yours."])'),
+    "write": ("text2text-generation", 'predict(["A text of yours."])'),
 }
 
 

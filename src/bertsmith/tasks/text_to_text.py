@@ -18,7 +18,7 @@ from bertsmith.data.rows import Row, batch_by_length
 from bertsmith.errors import FolderError, RecipeError, TextError
 from bertsmith.metrics.bleu import bleu
 from bertsmith.metrics.squad import token_f1
-from bertsmith.models.generation.engine import GenerationEngine, generate_ids
+from bertsmith.models.generation.engine import GenerationEngine, generate
 from bertsmith.models.generation.search import GenerationConfig
 from bertsmith.models.networks import EncoderDecoderNetwork
 from bertsmith.objectives.base import Term
@@ -194,7 +194,7 @@ class TextToText(Task):
             engine = GenerationEngine(self.trunk, prepack_weights=prepack, decoder_start_id=DECODER_START)
             rows = [row.tolist() for row in torch.split(tokens.ids, tokens.bounds.diff().tolist())]
             config = GenerationConfig(max_new_tokens=self.max_new_tokens, temperature=0)
-            found = generate_ids(engine, rows, config, [rows[0][-1]])
+            found = generate(engine, rows, config, [rows[0][-1]])
         return [torch.tensor(ids, dtype=torch.float32) for ids, *_ in found]
 
     def postprocess(

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from bertsmith.data.batch import Tokens
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.generation.prompt_lookup import speculative_decode
-from bertsmith.models.generation.search import GenerationConfig, Step, beam_search, draw_uniforms, sample
+from bertsmith.models.generation.search import GenerationConfig, Step, Strategy, beam_search, sample
 from bertsmith.models.networks import EncoderDecoderNetwork, Network
 from bertsmith.models.recurrent import Recurrent
 from bertsmith.models.transformer import Transformer
@@ -64,20 +64,19 @@ class GenerationEngine:
         else:
             self.trunk = trunk
 
-    def prefill(
-        self, rows: Sequence[Sequence[int]], max_new_tokens: int, beams: int = 1, samples: int = 1
-    ) -> tuple[Float[Tensor, "_ V"], Step]:
-        """Read prompts into a new cache for `beams` or `samples` each: the logits of the next token, and the step."""
-        tokens, trunk = Tokens.from_rows(rows).to(self.device), self.trunk
+    def prefill(self, prompts: Sequence[Sequence[int]], config: GenerationConfig) -> tuple[Float[Tensor, "_ V"], Step]:
+        """Read prompts into a new cache, with their beams or samples: the logits of the next token, and the step."""
+        tokens, trunk, beams = Tokens.from_rows(prompts).to(self.device), self.trunk, config.num_beams
+        max_new_tokens = min(config.max_new_tokens, max(map(self.remaining, prompts)))
         capacity = (1 if self.is_encoder_decoder else tokens.max_length) + beams * max_new_tokens
         capacity += -capacity % ALIGNMENT if self.cuda_graph else 0
-        cache = trunk.cache(len(rows), capacity, beams, self.dtype)
+        cache = trunk.cache(len(prompts), capacity, beams, self.dtype)
         if isinstance(trunk, EncoderDecoderNetwork):
-            start = Tokens.from_rows([[self.decoder_start_id]] * len(rows)).to(self.device)
+            start = Tokens.from_rows([[self.decoder_start_id]] * len(prompts)).to(self.device)
             hidden = trunk.prefill(tokens, cache, start)
         else:
             hidden = trunk.prefill(tokens, cache)
-        logits = self.logits(hidden)
+        logits, samples = self.logits(hidden), config.rows_per_prompt
         if samples > 1:
             cache.repeat_interleave(samples)
             logits = logits.repeat_interleave(samples, 0)
@@ -126,42 +125,40 @@ def prepack_trunk(
 
 
 @torch.inference_mode()
-def generate_ids(
-    decoder: GenerationEngine, rows: Sequence[Sequence[int]], config: GenerationConfig, stop_ids: Sequence[int] = ()
+def generate(
+    engine: GenerationEngine, prompts: Sequence[Sequence[int]], config: GenerationConfig, stop_ids: Sequence[int] = ()
 ) -> list[list[list[int]]]:
     """The generated tokens of each prompt, as many times as there are samples."""
-    generated: list[list[list[int]]] = [[] for _ in rows]
-    stops = torch.tensor(stop_ids, dtype=torch.long, device=decoder.device)
-    beams, samples = (config.num_beams, 1) if config.num_beams > 1 else (1, config.samples)
-    for batch in _batches(rows, decoder, config):
-        prompts = [rows[number] for number in batch]
-        remaining = [decoder.remaining(row) for row in prompts]
-        logits, step = decoder.prefill(prompts, min(config.max_new_tokens, max(remaining)), beams, samples)
-        limits = torch.tensor(remaining, device=decoder.device).repeat_interleave(samples)
-        if config.num_beams > 1:
-            texts = [[text for text, _ in best] for best in beam_search(logits, step, config, limits, stops)]
-        elif isinstance(step, CachedStep) and step.can_draft and len(limits) == 1 and config.temperature == 0:
-            texts = [[speculative_decode(logits, step, step.rollback, config, prompts[0], remaining[0], stops)]]
-        else:
-            random = config.temperature > 0  # greedy decoding draws no random numbers
-            uniforms = draw_uniforms(prompts, config) if random else torch.zeros(len(limits), config.max_new_tokens)
-            flat = sample(logits, step, config, uniforms.to(decoder.device), limits, stops)
-            texts = [flat[first : first + samples] for first in range(0, len(flat), samples)]
-        for number, samples_of_prompt in zip(batch, texts, strict=True):
-            generated[number] = samples_of_prompt
+    generated: list[list[list[int]]] = [[] for _ in prompts]
+    stops = torch.tensor(stop_ids, dtype=torch.long, device=engine.device)
+    for batch in _batches(prompts, engine, config):
+        rows = [prompts[number] for number in batch]
+        limits = torch.tensor([engine.remaining(row) for row in rows], device=engine.device)
+        logits, step = engine.prefill(rows, config)
+        strategy = _strategy(config, step, len(rows))
+        texts = strategy(logits, step, config, rows, limits, stops)
+        for number, samples in zip(batch, texts, strict=True):
+            generated[number] = samples
     return generated
 
 
-def _batches(rows: Sequence[Sequence[int]], decoder: GenerationEngine, config: GenerationConfig) -> Iterator[list[int]]:
+def _strategy(config: GenerationConfig, step: Step, prompts: int) -> Strategy:
+    """How the next tokens are chosen: prompt lookup is greedy decoding, where it is faster."""
+    if config.num_beams > 1:
+        return beam_search
+    alone = prompts == config.samples == 1 and config.temperature == 0
+    return speculative_decode if alone and isinstance(step, CachedStep) and step.can_draft else sample
+
+
+def _batches(rows: Sequence[Sequence[int]], engine: GenerationEngine, config: GenerationConfig) -> Iterator[list[int]]:
     """Batches of prompts (their numbers) of similar length, whose caches fit into CACHE_BYTES."""
-    network: Any = decoder.config
+    network: Any = engine.config
     layers = network.decoder_layers or network.layers
-    token_bytes = 2 * layers * network.inner * decoder.dtype.itemsize
-    samples = 1 if config.num_beams > 1 else config.samples
+    token_bytes = 2 * layers * network.inner * engine.dtype.itemsize
     batch: list[int] = []
     for number in sorted(range(len(rows)), key=lambda number: len(rows[number])):
-        tokens = samples * (len(rows[number]) + config.num_beams * config.max_new_tokens)
-        if batch and (len(batch) + 1) * tokens * token_bytes > CACHE_BYTES[decoder.device.type]:
+        tokens = config.rows_per_prompt * (len(rows[number]) + config.num_beams * config.max_new_tokens)
+        if batch and (len(batch) + 1) * tokens * token_bytes > CACHE_BYTES[engine.device.type]:
             yield batch
             batch = []
         batch.append(number)
@@ -172,13 +169,13 @@ def _batches(rows: Sequence[Sequence[int]], decoder: GenerationEngine, config: G
 class CachedStep:
     """A step of generation: reads one more token of every beam into the cache, and gives the next logits."""
 
-    def __init__(self, decoder: GenerationEngine, cache: Cache) -> None:
-        self.decoder, self.cache = decoder, cache
+    def __init__(self, engine: GenerationEngine, cache: Cache) -> None:
+        self.engine, self.cache = engine, cache
 
     @property
     def can_draft(self) -> bool:
         """Whether several tokens at once cost hardly more than one, with equal results: not in half precision."""
-        return isinstance(self.cache, KVCache) and self.decoder.prepacked and self.decoder.dtype == torch.float32
+        return isinstance(self.cache, KVCache) and self.engine.prepacked and self.engine.dtype == torch.float32
 
     def rollback(self, count: int) -> None:
         assert isinstance(self.cache, KVCache)
@@ -187,8 +184,8 @@ class CachedStep:
     def __call__(self, ids: Int[Tensor, "B W"], parents: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W V"]:
         if parents is not None:
             self.cache.reorder(parents)
-        hidden = self.decoder.trunk.step(ids, self.cache)
-        return self.decoder.logits(hidden.flatten(0, 1)).view(*ids.shape, -1)
+        hidden = self.engine.trunk.step(ids, self.cache)
+        return self.engine.logits(hidden.flatten(0, 1)).view(*ids.shape, -1)
 
 
 class CudaGraphStep:

@@ -5,14 +5,15 @@ So the continuation that followed the last tokens before (Saxena 2023) is read t
 logits verify it (Leviathan et al. 2023). Rejected tokens are rolled back; the generated text is the same.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from operator import eq
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from bertsmith.models.generation.search import GenerationConfig, Step
+from bertsmith.models.generation.search import GenerationConfig
 
 DRAFT_TOKENS = 4
 NGRAM_AFTER_REJECTION, NGRAM_AFTER_ACCEPTANCE = 3, 2  # the last tokens that must have occurred before
@@ -42,21 +43,26 @@ class PromptLookup:
         return [self.text[start + number % period] for number in range(count)]
 
 
+@runtime_checkable
+class RollbackStep(Protocol):
+    """A step that reads several tokens of one text at once; `rollback` removes the last ones from the cache."""
+
+    def __call__(self, ids: Int[Tensor, "1 L"], parents: None) -> Float[Tensor, "1 L V"]: ...
+
+    def rollback(self, count: int) -> None: ...
+
+
 def speculative_decode(
     logits: Float[Tensor, "1 V"],
-    step: Step,
-    rollback: Callable[[int], None],
+    step: RollbackStep,
     config: GenerationConfig,
-    text: Sequence[int],
-    limit: int,
+    prompts: Sequence[Sequence[int]],
+    limits: Int[Tensor, "1"],
     stop_ids: Int[Tensor, "_"],
-) -> list[int]:
-    """The greedy continuation of one text, the same as `search.sample`'s at temperature 0, in fewer steps.
-
-    `rollback` removes the last tokens from the cache.
-    """
-    max_new_tokens, stops = min(config.max_new_tokens, limit), set(stop_ids.tolist())
-    lookup, generated, draft, ngram = PromptLookup(text), list[int](), list[int](), NGRAM_AFTER_ACCEPTANCE
+) -> list[list[list[int]]]:
+    """The greedy continuation of one prompt, the same as `search.sample`'s at temperature 0, in fewer steps."""
+    max_new_tokens, stops = min(config.max_new_tokens, int(limits)), set(stop_ids.tolist())
+    lookup, generated, draft, ngram = PromptLookup(*prompts), list[int](), list[int](), NGRAM_AFTER_ACCEPTANCE
     while True:
         without_stop = max(0, config.min_new_tokens - len(generated))
         logits[:without_stop].index_fill_(1, stop_ids, -torch.inf)
@@ -64,12 +70,12 @@ def speculative_decode(
         accepted = [*map(eq, draft, best), False].index(False)
         for token in best[: accepted + 1]:
             if token in stops:
-                return generated
+                return [[generated]]
             generated.append(token)
             lookup.add(token)
         if len(generated) == max_new_tokens:
-            return generated
-        rollback(len(draft) - accepted)
+            return [[generated]]
+        step.rollback(len(draft) - accepted)
         if draft:
             ngram = NGRAM_AFTER_ACCEPTANCE if accepted else NGRAM_AFTER_REJECTION
         draft = lookup.draft(ngram, min(DRAFT_TOKENS, max_new_tokens - len(generated) - 1))

@@ -1,7 +1,8 @@
 """Sampling and beam search: temperature, top-k, nucleus sampling (top-p). Works on logits, without network or text.
 
-The network is a `step`: given the next token of every beam, and the beam that each continues (its parent), it returns
-the logits of the token after that.
+A strategy gets the logits after the prompts and a `step`, and returns texts for each prompt. The network is in the
+step: given the next token of every beam, and the beam that each continues (its parent), it returns the logits of the
+token after that.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from bertsmith.errors import RecipeError
 from bertsmith.random_bits import mix, uniform
 
 Step = Callable[[Tensor, Tensor | None], Tensor]  # tokens [B, W] and parents [B, W] to logits [B, W, V]
+Strategy = Callable[..., list[list[list[int]]]]  # logits, step, config, prompts, limits and stop_ids to texts
 
 GENERATION = 6  # the purpose of these random numbers, as those in random_bits.py
 CHUNK = 64  # logits of a chunk, of which first only the maximum is compared
@@ -37,6 +39,11 @@ class GenerationConfig:
     length_penalty: float = 1.0  # of beam search: log-likelihoods are divided by length ** length_penalty
     samples: int = 1  # continuations of each prompt; with beam search the best ones
     seed: int = 0  # of sampling
+
+    @property
+    def rows_per_prompt(self) -> int:
+        """The rows of a prompt in the cache: one for each sample; the beams of a beam search share one."""
+        return 1 if self.num_beams > 1 else self.samples
 
     def __post_init__(self) -> None:
         for name, minimum in (
@@ -69,11 +76,14 @@ def sample(
     logits: Float[Tensor, "B V"],
     step: Step,
     config: GenerationConfig,
-    uniforms: Float[Tensor, "B M"],
-    limits: Int[Tensor, "B"],
+    prompts: Sequence[Sequence[int]],
+    limits: Int[Tensor, "P"],
     stop_ids: Int[Tensor, "_"],
-) -> list[list[int]]:
+) -> list[list[list[int]]]:
     """Sampling or greedy decoding, token by token, up to a stop token, which is left out, or to the limit."""
+    random = config.temperature > 0  # greedy decoding draws no random numbers
+    uniforms = draw_uniforms(prompts, config) if random else torch.zeros(len(logits), config.max_new_tokens)
+    uniforms, limits = uniforms.to(logits.device), limits.repeat_interleave(config.samples)
     generated: list[Tensor] = []
     running = torch.ones_like(limits, dtype=torch.bool)
     max_new_tokens = min(config.max_new_tokens, int(limits.max()))
@@ -87,7 +97,8 @@ def sample(
             break
         logits = step(token[:, None], None)[:, 0]
     rows, stops = torch.stack(generated, 1).tolist(), set(stop_ids.tolist())
-    return [_truncate_at_stop(row[:limit], stops) for row, limit in zip(rows, limits.tolist(), strict=True)]
+    texts = [_truncate_at_stop(row[:limit], stops) for row, limit in zip(rows, limits.tolist(), strict=True)]
+    return [texts[first : first + config.samples] for first in range(0, len(texts), config.samples)]
 
 
 def sample_token(
@@ -110,10 +121,23 @@ def sample_token(
 
 
 def beam_search(
-    logits: Float[Tensor, "B V"],
+    logits: Float[Tensor, "P V"],
     step: Step,
     config: GenerationConfig,
-    limits: Int[Tensor, "B"],
+    prompts: Sequence[Sequence[int]],
+    limits: Int[Tensor, "P"],
+    stop_ids: Int[Tensor, "_"],
+) -> list[list[list[int]]]:
+    """The likeliest whole continuations of each prompt, the best first."""
+    hypotheses = best_hypotheses(logits, step, config, limits, stop_ids)
+    return [[text for text, _ in best] for best in hypotheses]
+
+
+def best_hypotheses(
+    logits: Float[Tensor, "P V"],
+    step: Step,
+    config: GenerationConfig,
+    limits: Int[Tensor, "P"],
     stop_ids: Int[Tensor, "_"],
 ) -> list[list[tuple[list[int], float]]]:
     """The likeliest whole continuations, the best first, each with its score. Wu et al. 2016, section 7.

@@ -3,7 +3,9 @@
 import math
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
@@ -59,19 +61,32 @@ class Clock:
     With a wall budget the end is a moment: if preparation took longer, training is shorter.
     """
 
-    def __init__(
-        self, extent: Extent, training_seconds: float = 0.0, wall: WallBudget | None = None, total_seconds: float = 0.0
-    ) -> None:
+    def __init__(self, extent: Extent, training_seconds: float = 0.0, wall: WallBudget | None = None) -> None:
         self.extent, self.wall = extent, wall
-        self.reserve = 0.0 if wall is None else wall.reserve  # seconds after the last step; may be corrected
         self.finished = False  # a finished run stays finished, even if time is left
         self._earlier_training_seconds = training_seconds  # of earlier starts of this run
-        self._earlier_total_seconds = total_seconds  # of earlier commands
+        self._earlier_total_seconds = 0.0  # of earlier commands
         self._started: float | None = None
         self._progress = 0.0
 
     def start(self) -> None:
         self._started = time.monotonic()
+
+    def resume(self, training_seconds: float, used: Mapping[str, Any] | None) -> None:
+        """Go on from a checkpoint, which may know what was used of a wall budget.
+
+        A finished run goes on only if its budget was raised.
+        """
+        self._earlier_training_seconds = training_seconds
+        if self.wall is not None:
+            # A run that had no wall budget before is charged for its training alone: nothing else was recorded.
+            self._earlier_total_seconds = used["total_seconds"] if used else training_seconds
+            self.finished = used is not None and used["finished"] and self.wall.budget <= used["budget"]
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether time bounds the run."""
+        return self.wall is not None or self.extent.budget is not None
 
     @property
     def training_seconds(self) -> float:
@@ -83,10 +98,10 @@ class Clock:
         """Seconds of all commands of this run so far, training and everything else."""
         return self._earlier_total_seconds + (0.0 if self.wall is None else time.monotonic() - self.wall.started)
 
-    def progress(self, step: int, epoch: float) -> float:
-        """The fraction of the run that is done, 1 at its end."""
+    def progress(self, step: int, epoch: float, final_seconds: float = 0.0) -> float:
+        """The fraction of the run that is done, 1 at its end; a wall budget has to last for what follows, too."""
         if self.wall is not None:
-            return self._wall_progress(self.wall)
+            return self._wall_progress(self.wall, self.wall.reserve + final_seconds)
         if self.extent.steps is not None:
             return min(1.0, step / self.extent.steps)
         if self.extent.epochs is not None:
@@ -98,8 +113,8 @@ class Clock:
         """Estimated seconds to the end; None before any progress."""
         return self.training_seconds * (1 - progress) / progress if progress > 0 and self.training_seconds > 0 else None
 
-    def _wall_progress(self, wall: WallBudget) -> float:
-        used, left = self.training_seconds, wall.remaining(self._earlier_total_seconds) - self.reserve
+    def _wall_progress(self, wall: WallBudget, reserve: float) -> float:
+        used, left = self.training_seconds, wall.remaining(self._earlier_total_seconds) - reserve
         now = 1.0 if self.finished or left <= 0 else used / (used + left)
         self._progress = max(self._progress, now)  # a smaller reserve must not turn the schedule back
         return self._progress

@@ -325,7 +325,7 @@ RESUMED = [
     Guard(
         "ten bad steps in a row end a run",
         "train/trainer.py",
-        "        if reading.most_skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:",
+        "        if (most := self.step_metrics.most_skipped_in_a_row) >= MAX_SKIPPED_IN_A_ROW:",
         "        if False:",
         f"{TRAINER}::test_ten_bad_steps_in_a_row_end_the_run",
     ),

@@ -63,6 +63,7 @@ class Clock:
 
     def __init__(self, extent: Extent, training_seconds: float = 0.0, wall: WallBudget | None = None) -> None:
         self.extent, self.wall = extent, wall
+        self.reserve = 0.0 if wall is None else wall.reserve  # seconds after the last step; may be corrected
         self.finished = False  # a finished run stays finished, even if time is left
         self._earlier_training_seconds = training_seconds  # of earlier starts of this run
         self._earlier_total_seconds = 0.0  # of earlier commands
@@ -73,20 +74,12 @@ class Clock:
         self._started = time.monotonic()
 
     def resume(self, training_seconds: float, used: Mapping[str, Any] | None) -> None:
-        """Go on from a checkpoint, which may know what was used of a wall budget.
-
-        A finished run goes on only if its budget was raised.
-        """
+        """Go on from a checkpoint, with what was used of a wall budget. A finished run needs a larger one."""
         self._earlier_training_seconds = training_seconds
         if self.wall is not None:
             # A run that had no wall budget before is charged for its training alone: nothing else was recorded.
             self._earlier_total_seconds = used["total_seconds"] if used else training_seconds
             self.finished = used is not None and used["finished"] and self.wall.budget <= used["budget"]
-
-    @property
-    def is_timed(self) -> bool:
-        """Whether time bounds the run."""
-        return self.wall is not None or self.extent.budget is not None
 
     @property
     def training_seconds(self) -> float:
@@ -98,10 +91,10 @@ class Clock:
         """Seconds of all commands of this run so far, training and everything else."""
         return self._earlier_total_seconds + (0.0 if self.wall is None else time.monotonic() - self.wall.started)
 
-    def progress(self, step: int, epoch: float, final_seconds: float = 0.0) -> float:
-        """The fraction of the run that is done, 1 at its end; a wall budget has to last for what follows, too."""
+    def progress(self, step: int, epoch: float) -> float:
+        """The fraction of the run that is done, 1 at its end."""
         if self.wall is not None:
-            return self._wall_progress(self.wall, self.wall.reserve + final_seconds)
+            return self._wall_progress(self.wall)
         if self.extent.steps is not None:
             return min(1.0, step / self.extent.steps)
         if self.extent.epochs is not None:
@@ -113,8 +106,8 @@ class Clock:
         """Estimated seconds to the end; None before any progress."""
         return self.training_seconds * (1 - progress) / progress if progress > 0 and self.training_seconds > 0 else None
 
-    def _wall_progress(self, wall: WallBudget, reserve: float) -> float:
-        used, left = self.training_seconds, wall.remaining(self._earlier_total_seconds) - reserve
+    def _wall_progress(self, wall: WallBudget) -> float:
+        used, left = self.training_seconds, wall.remaining(self._earlier_total_seconds) - self.reserve
         now = 1.0 if self.finished or left <= 0 else used / (used + left)
         self._progress = max(self._progress, now)  # a smaller reserve must not turn the schedule back
         return self._progress

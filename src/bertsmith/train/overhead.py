@@ -32,15 +32,14 @@ class Overhead:
 
     def may_evaluate(self, progress: float) -> bool:
         """Whether one more evaluation, and the final one, keep evaluations to their share, if time bounds the run."""
-        if not self._clock.is_timed:
-            return True
-        return self.evaluation_seconds + 2 * self.last_evaluation <= self._allowed_seconds(progress)
+        seconds = self.evaluation_seconds + 2 * self.last_evaluation
+        untimed = self._clock.wall is None and self._clock.extent.budget is None
+        return untimed or self._fits(seconds, progress)
 
     def may_save(self, progress: float) -> bool:
         """Whether one more checkpoint, and the final one, keep checkpoints to it, if time bounds the whole command."""
-        if self._clock.wall is None:
-            return True
-        return self.checkpoint_seconds + 2 * self.last_checkpoint <= self._allowed_seconds(progress)
+        seconds = self.checkpoint_seconds + 2 * self.last_checkpoint
+        return self._clock.wall is None or self._fits(seconds, progress)
 
     def final_seconds(self, steps: int) -> float:
         """What follows the last step: an evaluation, a checkpoint, a model folder of half its size, and the report.
@@ -51,6 +50,5 @@ class Overhead:
             1.3 * self.last_evaluation + 2.0 * self.last_checkpoint + REPORT_SECONDS_PER_STEP * steps + self.last_step
         )
 
-    def _allowed_seconds(self, progress: float) -> float:
-        """The share of a run of which this fraction is done."""
-        return EVALUATION_SHARE * (self._clock.training_seconds / progress)
+    def _fits(self, seconds: float, progress: float) -> bool:
+        return seconds <= EVALUATION_SHARE * (self._clock.training_seconds / progress)

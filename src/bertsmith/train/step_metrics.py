@@ -26,34 +26,12 @@ class Speed:
     flops_per_token: Callable[[float], float]  # FLOPs per token, by the mean length that it attends to
 
 
-@dataclass(frozen=True)
-class StepReading:
-    """The metrics of the newest step, with the speed since the last reading."""
-
-    loss: float
-    learning_rate: float
-    tokens_per_second: float
-    mfu: float | None
-    most_skipped_in_a_row: int
-
-    def progress(self, step: int, fraction: float, seconds_left: float | None) -> Progress:
-        """These metrics for the console, at this fraction of the run."""
-        return Progress(
-            step=step,
-            fraction=fraction,
-            loss=self.loss,
-            learning_rate=self.learning_rate,
-            tokens_per_second=self.tokens_per_second,
-            mfu=self.mfu,
-            seconds_left=seconds_left,
-        )
-
-
 class StepMetrics:
     """Collects the metrics of steps, and writes them to the log when they are read."""
 
     def __init__(self, log: Log, speed: Speed) -> None:
         self.log, self.speed = log, speed
+        self.most_skipped_in_a_row = 0  # updates, among those of the last reading and right before
         self._pending: list[tuple[dict[str, Any], Tensor]] = []
         self.start_lap(0)
 
@@ -71,18 +49,20 @@ class StepMetrics:
         late = time.monotonic() - self._lap_started > SECONDS_BETWEEN_READS
         return bool(self._pending) and (force or len(self._pending) >= MAX_PENDING or late)
 
-    def read(self, state: RunState, clock: Clock) -> StepReading:
-        """Bring the pending metrics to the host, log them, and count in the state the updates that were skipped."""
+    def read(self, state: RunState, clock: Clock, fraction: float) -> Progress:
+        """Bring the pending metrics to the host and log them; the state counts the updates that were skipped.
+
+        Returns the newest ones for the console, at this fraction of the run.
+        """
         rows = torch.stack([values for _, values in self._pending]).tolist()  # only here does the host wait
-        now, most_skipped = time.monotonic(), 0
-        tokens = state.tokens - self._lap_tokens
-        speed = tokens / max(now - self._lap_started, 1e-9)
+        tokens, seconds = state.tokens - self._lap_tokens, time.monotonic() - self._lap_started
+        speed, self.most_skipped_in_a_row = tokens / max(seconds, 1e-9), 0
         timing = {"seconds": round(clock.training_seconds, 3), "tokens_per_second": round(speed)}
         for number, ((record, _), row) in enumerate(zip(self._pending, rows, strict=True), 1):
             *losses, norm, bad = row
             terms = dict(zip(record["terms"], losses, strict=True))
             state.skipped_in_a_row = state.skipped_in_a_row + 1 if bad else 0
-            most_skipped = max(most_skipped, state.skipped_in_a_row)
+            self.most_skipped_in_a_row = max(self.most_skipped_in_a_row, state.skipped_in_a_row)
             state.skipped += bool(bad)
             loss = sum(weight * terms[name] for name, weight in record["terms"].items())
             self.log.write(
@@ -94,4 +74,12 @@ class StepMetrics:
         mfu = None if peak is None else speed * self.speed.flops_per_token(attended) / peak
         self._pending.clear()
         self.start_lap(state.tokens)
-        return StepReading(loss, record["learning_rate"], speed, mfu, most_skipped)
+        return Progress(
+            step=state.step,
+            fraction=fraction,
+            loss=loss,
+            learning_rate=record["learning_rate"],
+            tokens_per_second=speed,
+            mfu=mfu,
+            seconds_left=clock.remaining(fraction),
+        )

@@ -243,19 +243,18 @@ class Trainer:
 
     def _progress(self) -> float:
         """The fraction of the run that is done."""
-        step, epoch = self.state.step, self.feed.epoch(self.state.position)
-        return self.clock.progress(step, epoch, self.overhead.final_seconds(step))
+        if self.clock.wall is not None:
+            self.clock.reserve = self.clock.wall.reserve + self.overhead.final_seconds(self.state.step)
+        return self.clock.progress(self.state.step, self.feed.epoch(self.state.position))
 
-    def _read_step_metrics(self, progress: float, *, force: bool = False) -> None:
+    def _read_step_metrics(self, fraction: float, *, force: bool = False) -> None:
         """Log and show the metrics of the last steps, now and then."""
         if not self.step_metrics.is_due(force=force):
             return
-        reading, step = self.step_metrics.read(self.state, self.clock), self.state.step
+        progress = self.step_metrics.read(self.state, self.clock, fraction)
         if not force:
-            self.display.update(reading.progress(step, progress, self.clock.remaining(progress)))
-        if reading.most_skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
-            raise RunError(
-                self.folder,
-                f"the gradient was not finite {reading.most_skipped_in_a_row} steps in a row, up to step {step}",
-                "The last checkpoint is whole; lower optimizer.learning_rate and run again",
-            )
+            self.display.update(progress)
+        if (most := self.step_metrics.most_skipped_in_a_row) >= MAX_SKIPPED_IN_A_ROW:
+            fact = f"the gradient was not finite {most} steps in a row, up to step {self.state.step}"
+            remedy = "The last checkpoint is whole; lower optimizer.learning_rate and run again"
+            raise RunError(self.folder, fact, remedy)

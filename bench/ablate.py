@@ -32,6 +32,7 @@ from bertsmith.train.display import Display
 from bertsmith.train.evaluate import evaluate
 from bertsmith.train.forward import should_capture
 from bertsmith.train.optimizers import Optimizer
+from bertsmith.train.step import Step
 from bertsmith.train.step_metrics import Speed
 from bertsmith.train.trainer import Trainer
 
@@ -48,25 +49,25 @@ def trained(recipe: Recipe) -> dict[str, float]:
     batches = build.validation_batches(recipe, objective, tokenizer, valid, device)
     precision = hardware.select_precision(recipe.train.precision, device)
     graphs = should_capture(objective, recipe.train, precision, device)
+    hidden = objective.hidden_matrices()
+    optimizer = Optimizer(objective, recipe.optimizer, hidden_matrices=hidden, capturable=graphs)
     trainer = Trainer(
-        objective,
+        Step(objective, optimizer, recipe.train, precision),
         build.feed(recipe, objective, tokenizer, train),
-        Optimizer(objective, recipe.optimizer, hidden_matrices=objective.hidden_matrices(), capturable=graphs),
         recipe.schedule,
         replace(recipe.train, evaluations=0, checkpoints=0),
         folder=recipe.out,
         # Of a mixed objective, only the masked part, on the same batches.
         compute_metrics=partial(evaluate, partial(MaskedLM.forward, objective), batches, valid.bytes / valid.tokens),
-        precision=precision,
         speed=Speed(None, lambda attended: 0.0),
         display=Display(),
-        graphs=graphs,
         tensorboard=False,
     )
     began = time.monotonic()
     figures = trainer.fit()
-    seen = {"tokens": trainer.tokens, "tokens_per_second": trainer.tokens / max(trainer.clock.training_seconds, 1e-9)}
-    return {**figures, **seen, "seconds": round(time.monotonic() - began, 1), "skipped": trainer.skipped}
+    tokens, skipped = trainer.state.tokens, trainer.state.skipped
+    seen = {"tokens": tokens, "tokens_per_second": tokens / max(trainer.clock.training_seconds, 1e-9)}
+    return {**figures, **seen, "seconds": round(time.monotonic() - began, 1), "skipped": skipped}
 
 
 def main() -> None:

@@ -35,6 +35,7 @@ from bertsmith.train import hardware, log
 from bertsmith.train.display import Display
 from bertsmith.train.evaluate import evaluate
 from bertsmith.train.optimizers import Optimizer
+from bertsmith.train.step import Step
 from bertsmith.train.step_metrics import Speed
 from bertsmith.train.trainer import Trainer
 
@@ -98,20 +99,19 @@ def trained(recipe: Recipe, way: Way, folder: Path) -> tuple[list[float], dict[s
     objective.trunk.kernel = way.kernel
     objective = objective.to(device)
     torch._dynamo.reset()
+    hidden = objective.hidden_matrices()
+    optimizer = Optimizer(objective, recipe.optimizer, hidden_matrices=hidden, capturable=way.played)
     trainer = Trainer(
-        objective,
+        Step(objective, optimizer, recipe.train, hardware.select_precision(way.precision, device)),
         build.feed(recipe, objective, tokenizer, train),
-        Optimizer(objective, recipe.optimizer, hidden_matrices=objective.hidden_matrices(), capturable=way.played),
         recipe.schedule,
         recipe.train,
         folder=folder,
         compute_metrics=partial(
             evaluate, objective, build.validation_batches(recipe, objective, tokenizer, valid, device), 1.0
         ),
-        precision=hardware.select_precision(way.precision, device),
         speed=Speed(None, lambda attended: 0.0),
         display=Display(stream=io.StringIO()),
-        graphs=way.played,
         tensorboard=False,
     )
     figures = trainer.fit()

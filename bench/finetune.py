@@ -28,6 +28,7 @@ from bertsmith.runs import finetuning, task_data, task_recipe
 from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import hardware
 from bertsmith.train.display import Display
+from bertsmith.train.step import Step
 from bertsmith.train.step_metrics import Speed
 from bertsmith.train.trainer import Trainer
 
@@ -40,24 +41,21 @@ def ours(recipe: Any, warm: int, steps: int, device: torch.device) -> float:
     base, tokenizer = folders.read(recipe.model), Tokenizer.load(recipe.model)
     data = task_data.read(recipe)
     encoded = task_data.encode(recipe, base.config, tokenizer, data)
-    task, feed, optimizer, graphs = finetuning.build_training(recipe, base, tokenizer, data, encoded, device)
+    task, feed, optimizer = finetuning.build_training(recipe, base, tokenizer, data, encoded, device)
     with tempfile.TemporaryDirectory() as folder, Display("ours") as display:
         trainer = Trainer(
-            task.train(),
+            Step(task.train(), optimizer, recipe.train, hardware.select_precision("auto", device)),
             feed,
-            optimizer,
             recipe.schedule,
             recipe.train,
             folder=Path(folder),
             compute_metrics=dict,
-            precision=hardware.select_precision("auto", device),
             speed=Speed(None, lambda attended: 1.0),
             display=display,
-            graphs=graphs,
             tensorboard=False,
         )
         seen, seconds = 0, 0.0
-        with trainer.feed.loader(trainer.position, pin_memory=device.type == "cuda") as loader:
+        with trainer.feed.loader(trainer.state.position, pin_memory=device.type == "cuda") as loader:
             for stretch in range(1 + STRETCHES):
                 began = _now(device)
                 for _, batch in itertools.islice(loader, warm if stretch == 0 else steps):

@@ -29,6 +29,7 @@ from bertsmith.train import hardware
 from bertsmith.train.display import Display
 from bertsmith.train.forward import should_capture
 from bertsmith.train.optimizers import Optimizer
+from bertsmith.train.step import Step
 from bertsmith.train.step_metrics import Speed
 from bertsmith.train.trainer import Trainer
 
@@ -52,18 +53,17 @@ def measured(recipe: Recipe, device: torch.device) -> dict[str, Any]:
     source = build.feed(recipe, objective, tokenizer, train)
     precision = hardware.select_precision(recipe.train.precision, device)
     recorded = should_capture(objective, recipe.train, precision, device)
+    hidden = objective.hidden_matrices()
+    optimizer = Optimizer(objective, recipe.optimizer, hidden_matrices=hidden, capturable=recorded)
     trainer = Trainer(
-        objective,
+        Step(objective, optimizer, recipe.train, precision),
         source,
-        Optimizer(objective, recipe.optimizer, hidden_matrices=objective.hidden_matrices(), capturable=recorded),
         recipe.schedule,
         recipe.train,
         folder=Path(tempfile.mkdtemp()),
         compute_metrics=dict,
-        precision=precision,
         speed=Speed(None, objective.flops),
         display=Display(),
-        graphs=recorded,
         tensorboard=False,
     )
     began = time.perf_counter()

@@ -43,6 +43,7 @@ from bertsmith.train.display import Display
 from bertsmith.train.forward import should_capture
 from bertsmith.train.optimizers import Optimizer, OptimizerConfig
 from bertsmith.train.schedules import ScheduleConfig
+from bertsmith.train.step import Step
 from bertsmith.train.step_metrics import Speed
 from bertsmith.train.train_config import TrainConfig
 from bertsmith.train.trainer import Trainer
@@ -116,17 +117,14 @@ def ours(case: Case) -> dict[str, float]:
     )
     recorded = should_capture(objective, plan, precision, device)
     trainer = Trainer(
-        objective,
+        Step(objective, Optimizer(objective, OptimizerConfig(), capturable=recorded), plan, precision),
         source,
-        Optimizer(objective, OptimizerConfig(), capturable=recorded),
         ScheduleConfig(),
         plan,
         folder=Path(tempfile.mkdtemp()),
         compute_metrics=dict,
-        precision=precision,
         speed=Speed(None, lambda attended: 0.0),
         display=Display(),
-        graphs=recorded,
         tensorboard=False,
     )
     began = time.perf_counter()

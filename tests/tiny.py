@@ -99,7 +99,7 @@ def fail_at(step: int, recipe: Recipe) -> None:
     update = Trainer.update
 
     def failing(self: Trainer, *arguments: Any) -> None:
-        if self.step == step:
+        if self.state.step == step:
             raise RuntimeError("the plug was pulled")
         update(self, *arguments)
 

@@ -304,7 +304,7 @@ def test_a_killed_run_resumes_and_ends_with_the_same_weights(
         if saved:
             raise KeyboardInterrupt
         save(self)
-        saved.append(self.step)
+        saved.append(self.state.step)
 
     monkeypatch.setattr(Trainer, "save", dying)
     with pytest.raises(KeyboardInterrupt):
@@ -326,7 +326,7 @@ def test_an_interrupted_run_saves_and_resumes(
 
     def disturbed(self: Trainer, *parts: Any) -> None:
         update(self, *parts)
-        if self.step == 17:
+        if self.state.step == 17:
             os.kill(os.getpid(), signal.SIGTERM)
 
     monkeypatch.setattr(Trainer, "update", disturbed)

@@ -67,7 +67,8 @@ def test_a_wall_clock_budget_ends_a_run_whatever_came_before(monkeypatch: pytest
 def test_a_resumed_run_has_the_rest_of_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    clock = Clock(Extent(budget=1e9), 20.0, WallBudget(started=100.0, budget=60.0), total_seconds=40.0)
+    clock = Clock(Extent(budget=1e9), wall=WallBudget(started=100.0, budget=60.0))
+    clock.resume(20.0, {"budget": 60.0, "total_seconds": 40.0, "finished": False})
     assert clock.progress(0, 0.0) == 0.5
     now[0] = 120.0
     assert clock.progress(0, 0.0) == 1.0

@@ -98,7 +98,7 @@ def test_the_same_command_resumes_a_run_that_was_killed(
     update = Trainer.update
 
     def failing(self: Trainer, *parts: Any) -> None:
-        if self.step == STEPS - 4:
+        if self.state.step == STEPS - 4:
             raise RuntimeError("the plug was pulled")
         update(self, *parts)
 

@@ -102,7 +102,7 @@ def test_much_text_is_verified_during_the_first_steps_and_before_anything_is_wri
     save, steps = Trainer.save, []
 
     def saving(self: Trainer) -> None:
-        steps.append(self.step)
+        steps.append(self.state.step)
         slow.set()
         save(self)
 
@@ -123,7 +123,7 @@ def test_a_run_that_saves_nothing_still_writes_no_model_of_damaged_text(
 
     def updating(self: Trainer, *arguments: object) -> None:
         update(self, *arguments)  # type: ignore[arg-type]
-        if self.step == 2:
+        if self.state.step == 2:
             threading.Timer(0.5, slow.set).start()
 
     monkeypatch.setattr(Trainer, "update", updating)
@@ -140,7 +140,7 @@ def test_training_stops_at_the_next_batch_after_damage_is_found(
 
     def updating(self: Trainer, *arguments: object) -> None:
         update(self, *arguments)  # type: ignore[arg-type]
-        if self.step == 3:
+        if self.state.step == 3:
             slow.set()
             assert self.feed.verification is not None
             while self.feed.verification.is_running:
@@ -148,7 +148,7 @@ def test_training_stops_at_the_next_batch_after_damage_is_found(
 
     monkeypatch.setattr(Trainer, "update", updating)
     last = []
-    monkeypatch.setattr(Trainer, "save", lambda self: last.append(self.step))
+    monkeypatch.setattr(Trainer, "save", lambda self: last.append(self.state.step))
     with pytest.raises(FolderError, match=DAMAGED.format("tokens")):
         pretrain.pretrain(recipe(data, tmp_path / "run", "train.checkpoints=1"))
     assert last == []  # what the loader had made ahead was learnt from, and no more

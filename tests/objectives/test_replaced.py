@@ -34,7 +34,7 @@ from bertsmith.objectives.replaced import (
 )
 from bertsmith.recipe import Recipe
 from bertsmith.train.evaluate import evaluate
-from bertsmith.train.update import Update
+from bertsmith.train.step import Step
 
 pytestmark = pytest.mark.slow("draws many samples")
 
@@ -282,11 +282,11 @@ def test_micro_batches_add_up(judged: str) -> None:
     whole = sequences(given)
     parts = [some(given, whole[:3]), some(given, whole[3:4]), some(given, whole[4:])]
     union = some(given, whole)
-    update = object.__new__(Update)
+    step = object.__new__(Step)
 
     def gradients(batches: list[Batch]) -> tuple[Tensor, Tensor]:
         made.zero_grad()
-        losses = sum(update.backward(made(one), union.counts) for one in batches)
+        losses = sum(step.backward(made(one), union.counts) for one in batches)
         slopes = [weight.grad.flatten() for weight in made.parameters() if weight.grad is not None]
         return losses, torch.cat(slopes)
 
@@ -298,8 +298,8 @@ def test_the_weight_scales_the_gradient_and_not_the_reported_loss() -> None:
     found: dict[float, tuple[Tensor, Tensor, Mapping[str, float]]] = {}
     given = batch()
     for weight in (1.0, 50.0):
-        made, update = objective(discriminator_weight=weight), object.__new__(Update)
-        losses = update.backward(made(given), given.counts)
+        made, step = objective(discriminator_weight=weight), object.__new__(Step)
+        losses = step.backward(made(given), given.counts)
         with torch.no_grad():
             figures = evaluate(made, [given], 4.0)
         found[weight] = (losses, made.discriminator.output.weight.grad.clone(), figures)

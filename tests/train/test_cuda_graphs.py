@@ -20,6 +20,7 @@ from bertsmith.text.tokenizer import Tokenizer, TokenizerConfig, train
 from bertsmith.train.display import Display
 from bertsmith.train.optimizers import Optimizer, OptimizerConfig
 from bertsmith.train.schedules import ScheduleConfig
+from bertsmith.train.step import Step
 from bertsmith.train.step_metrics import Speed
 from bertsmith.train.train_config import TrainConfig
 from bertsmith.train.trainer import Trainer
@@ -49,18 +50,17 @@ def trained(tokenizer: Tokenizer, folder: Path, *, graphs: bool, steps: int = 40
     mould = Bucket(batch_size=16, max_length=32, pad_to_multiple_of=64, padding=tokenizer.padding_id)
     source = BatchSampler(task.preprocess(examples, tokenizer, 32), 16, seed=0)
     folder.mkdir()
+    config = TrainConfig(steps=steps, checkpoints=1, compile="never")
+    optimizer = Optimizer(task, OptimizerConfig(learning_rate=1e-3), capturable=graphs)
     trainer = Trainer(
-        task,
+        Step(task, optimizer, config, torch.bfloat16),
         Feed(source, lambda items: task.collate(items, mould), "data"),
-        Optimizer(task, OptimizerConfig(learning_rate=1e-3), capturable=True),
         ScheduleConfig(),
-        TrainConfig(steps=steps, checkpoints=1, compile="never"),
+        config,
         folder=folder,
         compute_metrics=lambda: {"loss": 0.0},
-        precision=torch.bfloat16,
         speed=Speed(None, lambda attended: 1.0),
         display=Display(),
-        graphs=graphs,
         tensorboard=False,
     )
     trainer.fit()
@@ -71,9 +71,9 @@ def trained(tokenizer: Tokenizer, folder: Path, *, graphs: bool, steps: int = 40
 def test_replayed_steps_equal_eager_steps(tokenizer: Tokenizer, tmp_path: Path) -> None:
     ran, weights = trained(tokenizer, tmp_path / "ran", graphs=False)
     played, same = trained(tokenizer, tmp_path / "captured", graphs=True)
-    assert ran.optimizer_update.graphs is None
-    assert len(played.optimizer_update.graphs._captured) >= 2
-    assert played.step == ran.step == 40
+    assert ran.train_step.graphs is None
+    assert len(played.train_step.graphs._captured) >= 2
+    assert played.state.step == ran.state.step == 40
     for name, weight in weights.items():
         torch.testing.assert_close(same[name], weight, rtol=0, atol=2e-3, msg=name)
     losses = [

@@ -3,6 +3,7 @@
 import errno
 import math
 import os
+import signal
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from tiny import assert_same, losses, prepared, recipe, write_text
 
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.data.shards.prepare import prepare
-from bertsmith.errors import RunError
+from bertsmith.errors import RunError, StopError
 from bertsmith.objectives.base import Term
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.recipe import Recipe
@@ -23,6 +24,7 @@ from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import checkpoint, log, step_metrics
 from bertsmith.train.display import Display
 from bertsmith.train.optimizers import Optimizer
+from bertsmith.train.step import Step
 from bertsmith.train.step_metrics import Speed
 from bertsmith.train.trainer import Trainer
 
@@ -41,15 +43,13 @@ def learner(
     tokenizer, train, _ = build.load_data(recipe)
     objective = build.objective(recipe, tokenizer)
     return Trainer(
-        objective,
+        Step(objective, Optimizer(objective, recipe.optimizer), recipe.train, torch.float32),
         build.feed(recipe, objective, tokenizer, train),
-        Optimizer(objective, recipe.optimizer),
         recipe.schedule,
         recipe.train,
         folder=recipe.out,
         compute_metrics=measure,
         keep_best=best,
-        precision=torch.float32,
         speed=Speed(None, lambda attended: 1.0),
         display=Display("training"),
         tensorboard=False,
@@ -61,7 +61,7 @@ def pulled_at(step: int, one: Trainer) -> None:
     update = one.update
 
     def failing(*arguments: Any) -> None:
-        if one.step == step:
+        if one.state.step == step:
             raise RuntimeError(PULLED)
         update(*arguments)
 
@@ -172,11 +172,11 @@ def test_the_best_weights_before_a_stop_are_the_best_after_it(data: Path, tmp_pa
 
     first = learner(recipe(data, tmp_path / "run", *changes), measure, best="highest")
     pulled_at(9, first)
-    assert first.best_metrics == {"accuracy": 0.9, "step": 4}
-    best = first._best_weights
+    assert first.state.best_metrics == {"accuracy": 0.9, "step": 4}
+    best = first.best_weights
     second = learner(recipe(data, tmp_path / "run", *changes), measure, best="highest")
     second.fit()
-    assert second.best_metrics == {"accuracy": 0.9, "step": 4}
+    assert second.state.best_metrics == {"accuracy": 0.9, "step": 4}
     second.load_best()
     assert best
     for name, weight in second.objective.state_dict().items():
@@ -191,8 +191,8 @@ def test_the_lowest_loss_may_be_the_best(data: Path, tmp_path: Path) -> None:
 
     one = learner(recipe(data, tmp_path / "run", "train.steps=6", "train.evaluations=3"), measure, best="lowest")
     one.fit()
-    assert one.best_metrics == {"loss": 2.0, "step": 2}  # after that of the untrained network
-    assert one.evaluations_since_best == 2
+    assert one.state.best_metrics == {"loss": 2.0, "step": 2}  # after that of the untrained network
+    assert one.state.evaluations_since_best == 2
 
 
 def test_patience_is_counted_across_a_stop(data: Path, tmp_path: Path) -> None:
@@ -202,11 +202,36 @@ def test_patience_is_counted_across_a_stop(data: Path, tmp_path: Path) -> None:
     pulled_at(13, learner(recipe(data, tmp_path / "run", *changes), measure, best="highest"))
     second = learner(recipe(data, tmp_path / "run", *changes), measure, best="highest")
     second.fit()
-    assert second.step == 16  # three validations after the best of step 4
+    assert second.state.step == 16  # three validations after the best of step 4
 
 
 def _next_score(scores: Iterator[float]) -> dict[str, float]:
     return {"accuracy": next(scores)}
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("step", [0, 4])
+def test_a_signal_during_an_evaluation_saves_the_run_as_it_was_before(
+    step: int, name: str, data: Path, tmp_path: Path
+) -> None:
+    seen = list[str]()
+
+    def measure() -> dict[str, float]:
+        if one.state.step == step:
+            os.kill(os.getpid(), getattr(signal, name))
+            seen.append("after the signal")
+        return {"loss": 1.0}
+
+    changes = ("train.steps=8", "train.checkpoints=0", "train.evaluations=2")
+    one = learner(recipe(data, tmp_path / "run", *changes), measure)
+    with pytest.raises(StopError) as caught:
+        one.fit()
+    assert not seen
+    assert one.signals.received == name
+    found = checkpoint.load_newest(tmp_path / "run" / "checkpoints")
+    assert found is None if step == 0 else (found[0].step, found[0].state["evaluation_due"]) == (step, True)
+    fact = f"stopped at step {step} during an evaluation, saved" if step else "stopped before the first step"
+    assert str(caught.value).startswith(f"{tmp_path / 'run'}: {fact}. The same command ")
 
 
 def test_a_run_is_not_resumed_with_other_data(data: Path, tmp_path: Path) -> None:

@@ -3,13 +3,10 @@
 import os
 import signal
 import threading
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from bertsmith.errors import StopError
-from bertsmith.train.signals import Signals, stop_at_once
+from bertsmith.train.signals import Interrupted, Signals
 
 
 def send(number: int) -> None:
@@ -64,49 +61,23 @@ def test_other_threads_handle_no_signals() -> None:
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-class Run:
-    """A run that evaluates by a function."""
-
-    def __init__(self, step: int, evaluation: Callable[[], None]) -> None:
-        self.folder, self.step, self.evaluation_due, self.saved = Path("run"), step, False, False
-        self.evaluation = evaluation
-
-    def save(self) -> None:
-        self.saved = True
-
-    @stop_at_once
-    def evaluate(self) -> str:
-        self.evaluation()
-        return "evaluated"
-
-
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
-@pytest.mark.parametrize("step", [0, 7])
-def test_a_signal_stops_an_evaluation_at_once(name: str, step: int) -> None:
-    seen = list[str]()
-
-    def evaluation() -> None:
-        send(getattr(signal, name))
-        seen.append("after the signal")
-
-    run = Run(step, evaluation)
-    with Signals() as signals, pytest.raises(StopError) as caught:
-        run.evaluate()
-    assert not seen
-    assert signals.received == name
-    assert (run.saved, run.evaluation_due) == (step > 0, step > 0)
-    fact = "stopped at step 7 during an evaluation, saved" if step else "stopped before the first step"
-    assert str(caught.value).startswith(f"run: {fact}. The same command ")
+def test_a_signal_stops_an_evaluation_at_once(name: str) -> None:
+    with Signals() as signals:
+        with pytest.raises(Interrupted), signals.stop_at_once():
+            send(getattr(signal, name))
+        assert signals.received == name
 
 
 def test_after_an_evaluation_a_signal_only_sets_a_flag() -> None:
-    run = Run(7, lambda: None)
-    run.evaluation_due = True
+    seen = list[str]()
     with Signals() as signals:
-        assert run.evaluate() == "evaluated"
-        assert not run.evaluation_due
+        with signals.stop_at_once():
+            seen.append("evaluated")
         send(signal.SIGTERM)
         assert signals.received == "SIGTERM"
-        assert run.evaluate() == "evaluated"
-    assert not run.saved
-    assert Run(7, lambda: None).evaluate() == "evaluated"  # where no signals are handled
+        with signals.stop_at_once():
+            seen.append("evaluated again")
+    with signals.stop_at_once():
+        seen.append("evaluated where no signals are handled")
+    assert len(seen) == 3

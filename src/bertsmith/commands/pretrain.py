@@ -36,6 +36,7 @@ from bertsmith.train.evaluate import SINGLE_EVALUATION_SHARE, Validation
 from bertsmith.train.forward import should_capture
 from bertsmith.train.lock import Lock
 from bertsmith.train.optimizers import Optimizer
+from bertsmith.train.step import Step
 from bertsmith.train.step_metrics import Speed
 from bertsmith.train.trainer import Trainer
 
@@ -91,29 +92,29 @@ def pretrain(
         validation = Validation(objective, batches, valid.bytes / valid.tokens, _evaluation_seconds(recipe, wall))
         precision = hardware.select_precision(recipe.train.precision, device)
         graphs = should_capture(objective, recipe.train, precision, device)
+        hidden = objective.hidden_matrices()
+        optimizer = Optimizer(objective, recipe.optimizer, hidden_matrices=hidden, capturable=graphs)
         with Display("training") as display:
             trainer = Trainer(
-                objective,
+                Step(objective, optimizer, recipe.train, precision),
                 build.feed(recipe, objective, tokenizer, train),
-                Optimizer(objective, recipe.optimizer, hidden_matrices=objective.hidden_matrices(), capturable=graphs),
                 recipe.schedule,
                 recipe.train,
                 folder=recipe.out,
                 compute_metrics=validation,
                 keep_best="lowest" if recipe.keep == "best" else None,
-                precision=precision,
                 speed=_speed(objective, device),
                 display=display,
-                graphs=graphs,
                 wall=wall,
             )
-            if trainer.forward.compiles and device.type == "cuda" and (reason := kernels_unavailable(device)):
+            compiles = trainer.train_step.forward.compiles
+            if compiles and device.type == "cuda" and (reason := kernels_unavailable(device)):
                 display.say(f"attention by torch's own kernels, not ours: {reason}")
             figures = trainer.fit()
             if recipe.keep == "best":
                 trainer.load_best()
-                figures = trainer.metrics
-                if figures["step"] < trainer.step:
+                figures = trainer.state.metrics
+                if figures["step"] < trainer.state.step:
                     display.say(f"the weights of step {figures['step']} are kept: their validation loss is the lowest")
         run = summary.summarise(recipe, model, trainer, train, valid, validation.batches, counts, examples)
         run = run if finish is None else finish(run, model)

@@ -39,6 +39,7 @@ from bertsmith.train import hardware, log
 from bertsmith.train.display import Display
 from bertsmith.train.lock import Lock
 from bertsmith.train.optimizers import Optimizer
+from bertsmith.train.step import Step
 from bertsmith.train.step_metrics import Speed
 from bertsmith.train.trainer import Trainer
 
@@ -128,16 +129,15 @@ def run_seed(
 ) -> tuple[Task, dict[str, float], dict[str, Any]]:
     """Train with one seed and evaluate on the dev set: the task, its metrics, and the details for the report."""
     device = hardware.select_device(recipe.train.device)
-    task, feed, optimizer, graphs = build_training(recipe, base, tokenizer, data, encoded, device)
+    task, feed, optimizer = build_training(recipe, base, tokenizer, data, encoded, device)
     batch_tokens = CUDA_EVALUATION_TOKENS if device.type == "cuda" else CPU_EVALUATION_TOKENS
     evaluator = DevEvaluator(task, data.dev.examples, encoded.dev, device, batch_tokens, Prior.of(data.train.examples))
     began = time.monotonic()
     with Display(f"{recipe.task.kind}, seed {recipe.train.seed}:") as display:
         evaluator.progress = display.show_evaluation
         trainer = Trainer(
-            task,
+            Step(task, optimizer, recipe.train, hardware.select_precision(recipe.train.precision, device)),
             feed,
-            optimizer,
             recipe.schedule,
             recipe.train,
             folder=recipe.out,
@@ -146,16 +146,14 @@ def run_seed(
             keep_best="highest",
             evaluate_untrained=recipe.network
             is None,  # an untrained decoder would only generate up to the maximum length
-            precision=hardware.select_precision(recipe.train.precision, device),
             speed=Speed(None, lambda attended: task.trunk.config.flops(attended, 0.0)),
             display=display,
-            graphs=graphs,
             tensorboard=False,
         )
         metrics = trainer.fit()
         if recipe.keep == "best":
             trainer.load_best()
-            metrics = trainer.best_metrics
+            metrics = trainer.state.metrics
         findings = {"details": evaluator.findings(metrics), "untrained": _untrained_metrics(recipe.out)}
     if isinstance(task, SequenceClassification):
         task.fold_standardisation()
@@ -175,8 +173,8 @@ def build_training(
     data: TaskData,
     encoded: EncodedData,
     device: torch.device,
-) -> tuple[Task, Feed, Optimizer, bool]:
-    """The task with the pretrained weights, its feed and its optimizer; and whether to capture CUDA graphs."""
+) -> tuple[Task, Feed, Optimizer]:
+    """The task with the pretrained weights, its feed, and its optimizer, whose steps a GPU captures as CUDA graphs."""
     task = task_data.build_task(recipe, base.config, data)
     # A network from scratch is initialised at width**-0.5, as the Transformer; new heads on a trained one at 0.02.
     trained = base.state_dict and isinstance(base.config, TransformerConfig)
@@ -192,10 +190,10 @@ def build_training(
     bucket = _bucket(recipe, encoded, tokenizer)
     sampler = BatchSampler(encoded.train, recipe.data.batch_size, recipe.train.seed)
     feed = Feed(sampler, partial(task.collate, bucket=bucket), data.fingerprint, recipe.data.workers)
-    graphs = device.type == "cuda"
     rates = adapt.learning_rate_scales(task, recipe.adapt)
     hidden = task.hidden_matrices() if recipe.adapt.kind == "full" else {}  # Muon is not for LoRA's low-rank matrices
-    return task, feed, Optimizer(task, recipe.optimizer, rates, capturable=graphs, hidden_matrices=hidden), graphs
+    capturable = device.type == "cuda"
+    return task, feed, Optimizer(task, recipe.optimizer, rates, capturable=capturable, hidden_matrices=hidden)
 
 
 def _pretrained_weights(task: Task, base: ModelFolder) -> dict[str, torch.Tensor]:

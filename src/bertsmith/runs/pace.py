@@ -7,9 +7,8 @@ import torch
 from bertsmith.recipe import Recipe
 from bertsmith.runs import build
 from bertsmith.train import hardware
-from bertsmith.train.forward import ForwardPass
 from bertsmith.train.optimizers import Optimizer
-from bertsmith.train.update import Update
+from bertsmith.train.step import Step
 
 UPDATES = 3  # of which the first warms up, and the fastest of the others counts
 
@@ -20,14 +19,10 @@ def measure_pace(recipe: Recipe, device: torch.device) -> float:
     objective = build.objective(recipe, tokenizer).to(device).train()
     feed = build.feed(recipe, objective, tokenizer, train)
     optimizer = Optimizer(objective, recipe.optimizer, hidden_matrices=objective.hidden_matrices())
-    forward = ForwardPass(objective, recipe.train, hardware.select_precision(recipe.train.precision, device))
-    update, batch, seconds = (
-        Update(objective, optimizer, forward, seed=0, capture=False),
-        feed(feed.first_position()),
-        [],
-    )
-    for step in range(UPDATES):
+    step = Step(objective, optimizer, recipe.train, hardware.select_precision(recipe.train.precision, device))
+    batch, seconds = feed(feed.first_position()), []
+    for number in range(UPDATES):
         began = time.monotonic()
-        update([batch.to(device)], batch.counts, step)
+        step([batch.to(device)], number, rate_factor=1.0)
         seconds.append(time.monotonic() - began)
     return float(batch.counts["tokens"] / min(seconds[1:]))

@@ -121,10 +121,10 @@ def summarise(
         tokenizer=model.tokenizer,
         train=train,
         valid=valid,
-        metrics=trainer.metrics,
+        metrics=trainer.state.metrics,
         yardsticks=plain,
-        level=level(trainer.metrics, baseline),
-        tokens_seen=trainer.tokens,
+        level=level(trainer.state.metrics, baseline),
+        tokens_seen=trainer.state.tokens,
         before=_accuracy_before(records) if recipe.start is not None else None,
         partial=choices.max_characters is not None,
         more_time=choices.more_time,
@@ -133,7 +133,7 @@ def summarise(
     return RunSummary(
         title=f"{recipe.model.kind} from {train.words:,} {_units(valid, model.tokenizer)}",
         start="" if recipe.start is None else str(recipe.start),
-        verdict=verdict(trainer.metrics, baseline, records),
+        verdict=verdict(trainer.state.metrics, baseline, records),
         overview=overview(trained),
         reasons=[*choices.tokenizer, *choices.recipe],
         generations=generations,
@@ -193,7 +193,7 @@ def summarise_checkpoint(
 
 
 def _figures(trainer: Trainer, baseline: float, word_share: float) -> dict[str, str]:
-    metrics = trainer.metrics
+    metrics = trainer.state.metrics
     kind = main_term(metrics)
     loss = metrics[f"{kind}_loss"]
     figures = {
@@ -221,9 +221,9 @@ def _figures(trainer: Trainer, baseline: float, word_share: float) -> dict[str, 
     }
     figures |= {label: f"{metrics[name]:.1%}" for name, label in shares.items() if name in metrics}
     return figures | {
-        "tokens seen": f"{trainer.tokens:,}",
-        "updates": f"{trainer.step:,}",
-        "updates skipped": f"{trainer.skipped:,}",
+        "tokens seen": f"{trainer.state.tokens:,}",
+        "updates": f"{trainer.state.step:,}",
+        "updates skipped": f"{trainer.state.skipped:,}",
         "training time": format_duration(trainer.clock.training_seconds),
         "parameters": f"{sum(parameter.numel() for parameter in trainer.objective.parameters()):,}",
     }

@@ -3,7 +3,9 @@
 import math
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
@@ -59,19 +61,25 @@ class Clock:
     With a wall budget the end is a moment: if preparation took longer, training is shorter.
     """
 
-    def __init__(
-        self, extent: Extent, training_seconds: float = 0.0, wall: WallBudget | None = None, total_seconds: float = 0.0
-    ) -> None:
+    def __init__(self, extent: Extent, training_seconds: float = 0.0, wall: WallBudget | None = None) -> None:
         self.extent, self.wall = extent, wall
         self.reserve = 0.0 if wall is None else wall.reserve  # seconds after the last step; may be corrected
         self.finished = False  # a finished run stays finished, even if time is left
         self._earlier_training_seconds = training_seconds  # of earlier starts of this run
-        self._earlier_total_seconds = total_seconds  # of earlier commands
+        self._earlier_total_seconds = 0.0  # of earlier commands
         self._started: float | None = None
         self._progress = 0.0
 
     def start(self) -> None:
         self._started = time.monotonic()
+
+    def resume(self, training_seconds: float, used: Mapping[str, Any] | None) -> None:
+        """Go on from a checkpoint, with what was used of a wall budget. A finished run needs a larger one."""
+        self._earlier_training_seconds = training_seconds
+        if self.wall is not None:
+            # A run that had no wall budget before is charged for its training alone: nothing else was recorded.
+            self._earlier_total_seconds = used["total_seconds"] if used else training_seconds
+            self.finished = used is not None and used["finished"] and self.wall.budget <= used["budget"]
 
     @property
     def training_seconds(self) -> float:

@@ -14,8 +14,6 @@ from torch import Tensor
 from bertsmith.data.batch import Batch, Tokens
 from bertsmith.nn.cuda_graph import capture
 
-Step = Callable[[Batch, dict[str, Tensor]], Tensor]  # batch, counts -> losses, norm
-
 
 @dataclass(frozen=True)
 class _CapturedStep:
@@ -33,7 +31,7 @@ class CudaGraphs:
     device's random generator is seeded before each.
     """
 
-    def __init__(self, step: Step, device: torch.device) -> None:
+    def __init__(self, step: Callable[[Batch, dict[str, Tensor]], Tensor], device: torch.device) -> None:
         self._step, self._device = step, device
         self._seen_shapes: set[tuple[Any, ...]] = set()
         self._captured: dict[tuple[Any, ...], _CapturedStep] = {}

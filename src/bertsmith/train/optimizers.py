@@ -77,7 +77,7 @@ class Optimizer:
         capturable: bool = False,
         hidden_matrices: Mapping[str, int] | None = None,
     ) -> None:
-        self.config = config
+        self.config, self.capturable = config, capturable
         self.parameters = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
         self.muon = (
             self._make_muon(module, hidden_matrices or {}, learning_rate_scales or {})

@@ -2,6 +2,7 @@
 
 from torch import nn
 
+from bertsmith.train.clock import Clock
 from bertsmith.train.evaluate import EVALUATION_SHARE
 
 DISK_BYTES_PER_SECOND = 5e7  # assumed before the first checkpoint is written
@@ -11,7 +12,8 @@ REPORT_SECONDS_PER_STEP = 3e-5  # of a step's record in the log
 class Overhead:
     """Seconds of evaluations and checkpoints: of all of them since this start, and of the last of each."""
 
-    def __init__(self, objective: nn.Module) -> None:
+    def __init__(self, objective: nn.Module, clock: Clock) -> None:
+        self._clock = clock
         size = 3 * sum(parameter.nbytes for parameter in objective.parameters())  # weights and two moments
         self.evaluation_seconds = self.checkpoint_seconds = 0.0
         self.last_evaluation, self.last_checkpoint, self.last_step = 0.0, size / DISK_BYTES_PER_SECOND, 0.0
@@ -28,13 +30,16 @@ class Overhead:
         self.last_checkpoint = seconds
         self.checkpoint_seconds += seconds
 
-    def may_evaluate(self, run_seconds: float) -> bool:
-        """Whether one more evaluation, and the final one, keep evaluations to their share of a run of this length."""
-        return self.evaluation_seconds + 2 * self.last_evaluation <= EVALUATION_SHARE * run_seconds
+    def may_evaluate(self, progress: float) -> bool:
+        """Whether one more evaluation, and the final one, keep evaluations to their share, if time bounds the run."""
+        seconds = self.evaluation_seconds + 2 * self.last_evaluation
+        untimed = self._clock.wall is None and self._clock.extent.budget is None
+        return untimed or self._fits(seconds, progress)
 
-    def may_save(self, run_seconds: float) -> bool:
-        """Whether one more checkpoint, and the final one, keep checkpoints to the same share."""
-        return self.checkpoint_seconds + 2 * self.last_checkpoint <= EVALUATION_SHARE * run_seconds
+    def may_save(self, progress: float) -> bool:
+        """Whether one more checkpoint, and the final one, keep checkpoints to it, if time bounds the whole command."""
+        seconds = self.checkpoint_seconds + 2 * self.last_checkpoint
+        return self._clock.wall is None or self._fits(seconds, progress)
 
     def final_seconds(self, steps: int) -> float:
         """What follows the last step: an evaluation, a checkpoint, a model folder of half its size, and the report.
@@ -44,3 +49,6 @@ class Overhead:
         return (
             1.3 * self.last_evaluation + 2.0 * self.last_checkpoint + REPORT_SECONDS_PER_STEP * steps + self.last_step
         )
+
+    def _fits(self, seconds: float, progress: float) -> bool:
+        return seconds <= EVALUATION_SHARE * (self._clock.training_seconds / progress)

@@ -11,6 +11,8 @@ from torch import Tensor
 from bertsmith.train.clock import Clock
 from bertsmith.train.display import Progress
 from bertsmith.train.log import Log
+from bertsmith.train.run_state import RunState
+from bertsmith.train.step import StepResult
 
 MAX_PENDING = 100  # steps whose metrics may wait on the device
 SECONDS_BETWEEN_READS = 0.5
@@ -24,35 +26,12 @@ class Speed:
     flops_per_token: Callable[[float], float]  # FLOPs per token, by the mean length that it attends to
 
 
-@dataclass(frozen=True)
-class StepReading:
-    """The metrics of the newest step, with the speed since the last reading."""
-
-    loss: float
-    learning_rate: float
-    tokens_per_second: float
-    mfu: float | None
-    most_skipped_in_a_row: int
-
-    def progress(self, step: int, fraction: float, seconds_left: float | None) -> Progress:
-        """These metrics for the console, at this fraction of the run."""
-        return Progress(
-            step=step,
-            fraction=fraction,
-            loss=self.loss,
-            learning_rate=self.learning_rate,
-            tokens_per_second=self.tokens_per_second,
-            mfu=self.mfu,
-            seconds_left=seconds_left,
-        )
-
-
 class StepMetrics:
     """Collects the metrics of steps, and writes them to the log when they are read."""
 
     def __init__(self, log: Log, speed: Speed) -> None:
         self.log, self.speed = log, speed
-        self.skipped, self.skipped_in_a_row = 0, 0  # updates whose gradient was not finite
+        self.most_skipped_in_a_row = 0  # updates, among those of the last reading and right before
         self._pending: list[tuple[dict[str, Any], Tensor]] = []
         self.start_lap(0)
 
@@ -60,35 +39,47 @@ class StepMetrics:
         """Measure the speed from now on."""
         self._lap_started, self._lap_tokens, self._lap_squares = time.monotonic(), tokens, 0
 
-    def add(self, record: dict[str, Any], values: Tensor, squares: int) -> None:
-        """Take a step's record, and its losses, gradient norm and whether it was skipped, which are on the device."""
-        self._pending.append((record, values))
-        self._lap_squares += squares
+    def add(self, state: RunState, result: StepResult) -> None:
+        """Take what the newest step has computed."""
+        record = {"kind": "step", "step": state.step, "terms": result.loss_weights, "tokens": state.tokens}
+        self._pending.append((record | {"learning_rate": result.learning_rate}, result.values))
+        self._lap_squares += result.counts["squares"]
 
     def is_due(self, *, force: bool) -> bool:
         late = time.monotonic() - self._lap_started > SECONDS_BETWEEN_READS
         return bool(self._pending) and (force or len(self._pending) >= MAX_PENDING or late)
 
-    def read(self, tokens: int, clock: Clock) -> StepReading:
-        """Bring the pending metrics to the host and log them."""
+    def read(self, state: RunState, clock: Clock, fraction: float) -> Progress:
+        """Bring the pending metrics to the host and log them; the state counts the updates that were skipped.
+
+        Returns the newest ones for the console, at this fraction of the run.
+        """
         rows = torch.stack([values for _, values in self._pending]).tolist()  # only here does the host wait
-        now, most_skipped = time.monotonic(), 0
-        speed = (tokens - self._lap_tokens) / max(now - self._lap_started, 1e-9)
+        tokens, seconds = state.tokens - self._lap_tokens, time.monotonic() - self._lap_started
+        speed, self.most_skipped_in_a_row = tokens / max(seconds, 1e-9), 0
         timing = {"seconds": round(clock.training_seconds, 3), "tokens_per_second": round(speed)}
         for number, ((record, _), row) in enumerate(zip(self._pending, rows, strict=True), 1):
             *losses, norm, bad = row
             terms = dict(zip(record["terms"], losses, strict=True))
-            self.skipped_in_a_row = self.skipped_in_a_row + 1 if bad else 0
-            most_skipped = max(most_skipped, self.skipped_in_a_row)
-            self.skipped += bool(bad)
+            state.skipped_in_a_row = state.skipped_in_a_row + 1 if bad else 0
+            self.most_skipped_in_a_row = max(self.most_skipped_in_a_row, state.skipped_in_a_row)
+            state.skipped += bool(bad)
             loss = sum(weight * terms[name] for name, weight in record["terms"].items())
             self.log.write(
-                {**record, "loss": loss, "terms": terms, "gradient_norm": norm, "skipped": self.skipped} | timing,
+                {**record, "loss": loss, "terms": terms, "gradient_norm": norm, "skipped": state.skipped} | timing,
                 scalars=number == len(rows),  # TensorBoard's curves need no more points
             )
-        attended = self._lap_squares / max(tokens - self._lap_tokens, 1)
+        attended = self._lap_squares / max(tokens, 1)
         peak = self.speed.peak_flops
         mfu = None if peak is None else speed * self.speed.flops_per_token(attended) / peak
         self._pending.clear()
-        self.start_lap(tokens)
-        return StepReading(loss, record["learning_rate"], speed, mfu, most_skipped)
+        self.start_lap(state.tokens)
+        return Progress(
+            step=state.step,
+            fraction=fraction,
+            loss=loss,
+            learning_rate=record["learning_rate"],
+            tokens_per_second=speed,
+            mfu=mfu,
+            seconds_left=clock.remaining(fraction),
+        )

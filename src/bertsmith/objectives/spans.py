@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Int32, Int64
 
-from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.batch import Batch, Tokens, end_to_end, with_filler
 from bertsmith.data.packing.pack import PackedBatch
 from bertsmith.data.packing.pairs import Pairs
 from bertsmith.errors import RecipeError
@@ -181,14 +181,12 @@ class Collator:
         text = np.ones(real, np.bool_)
         text[ends - 1] = False
         packed_ids[:real][text], packed_ids[ends - 1] = ids, self.stop
-        filler = np.append(np.arange(real + max_length, capacity, max_length), capacity)
-        bounds = np.full(len(packed.bounds), capacity, np.int32)
-        bounds[: 1 + len(ends) + len(filler)] = np.concatenate([[0], ends, filler])
-        positions = np.arange(capacity) - np.repeat(bounds[:-1], np.diff(bounds))
+        shape = {"tokens": capacity, "max_length": max_length, "sequences": len(packed.bounds) - 1}
+        bounds, positions = end_to_end(with_filler(sizes + 1, **shape))
         return Tokens(
             ids=torch.from_numpy(packed_ids),
             bounds=torch.from_numpy(bounds),
-            positions=torch.from_numpy(positions.astype(np.int32)),
+            positions=torch.from_numpy(positions),
             max_length=max_length,
         )
 

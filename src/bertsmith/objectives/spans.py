@@ -80,14 +80,12 @@ class SpanCorruption(Pretraining):
 
     def flops(self, attended: float) -> float:
         """Most tokens of a text go through the encoder, and the spans through the decoder, with cross-attention."""
-        shape, written = self.trunk.config, self.prediction_share
-        read = 1 - self.config.corruption_rate * (1 - 1 / self.config.mean_span_length)
-        D, A = shape.width, shape.inner
-        layer = 6 * (4 * D * A + (3 if shape.gated else 2) * D * shape.feed_forward)
-        reading = read * shape.layers * (layer + 12 * A * attended * read)
-        looks = 6 * (2 * D * A * (1 + read / written) + 2 * A * attended * read)  # cross-attention
-        writing = written * shape.decoder_layers * (layer + looks + 12 * A * (attended * written + 1) / 2)
-        return reading + writing + 6 * written * shape.vocabulary * shape.table
+        encoder, decoder = self.trunk.encoder.config, self.trunk.decoder.config
+        written, read = self.prediction_share, 1 - self.config.corruption_rate * (1 - 1 / self.config.mean_span_length)
+        # Cross-attention computes keys and values of the tokens read, not of those written, which attend to the former.
+        keys = 2 * decoder.width * decoder.inner * (read - written) + 2 * decoder.inner * written * attended * read
+        layers = read * encoder.flops(attended * read, 0.0) + written * decoder.flops(attended * written, 0.0)
+        return layers + 6 * (decoder.layers * keys + written * decoder.vocabulary * decoder.table)
 
     @property
     def exports(self) -> dict[str, Pretraining]:

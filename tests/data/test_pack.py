@@ -1,6 +1,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from itertools import pairwise
+from pathlib import Path
 from queue import Queue
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from pace import pace, work
 from prose import MASK, PADDING, START, STOP, VOCABULARY, Prose, prose
 
+from bertsmith.data import packing
 from bertsmith.data.feed import Feed
 from bertsmith.data.packing.pack import Packer
 from bertsmith.errors import RecipeError, RunError
@@ -76,6 +78,23 @@ def parts(packed):
 def spread(packed, column):
     """A column of sequences as one of tokens."""
     return np.repeat(column, np.diff(packed.bounds))
+
+
+def test_the_worked_example_is_what_comes_out():
+    packer = pack(Prose([[4, 5, 3], [6, 2, 7]]), 12, 16, short_probability=0.0, once=True)
+    letters = np.array(list("AAAABBBBBCCCDDDDDDEEFFFFFFF"))
+    planned = packer.plan.sequences(range(1))
+    ranges = zip(planned.first_start, planned.first_length, strict=True)
+    order = [f"[{''.join(letters[start : start + length])}]" for start, length in ranges]
+    signs = {START: "[", STOP: "]", PADDING: "."}
+    batches = []
+    for batch in whole_round(packer):
+        tokens = zip(batch.ids.tolist(), batch.corpus_positions, strict=True)
+        batches.append("".join(signs[token] if at < 0 else letters[at] for token, at in tokens))
+    page = Path(__file__).parents[2] / "docs" / "design" / "packing.md"
+    for picture in (packing.__doc__, page.read_text(encoding="utf-8")):
+        assert "order      " + "  ".join(order) in picture
+        assert "batches    " + "  ".join(batches) in picture
 
 
 @pytest.mark.parametrize("pairs", ["none", "across", "nsp", "sop"])

@@ -4,9 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+import numpy as np
 import torch
-from jaxtyping import Bool, Int, Shaped
+from jaxtyping import Bool, Int, Int32, Int64, Shaped
+from numpy.typing import NDArray
 from torch import Tensor
+
+Ids = Sequence[int] | NDArray[np.int32]  # of the tokens of one sequence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,16 +26,15 @@ class Tokens:
     character_ids: Int[Tensor, "T C"] | None = None  # of each token, for networks that read characters (ELMo)
 
     @classmethod
-    def from_rows(cls, rows: Sequence[Sequence[int]], segments: Sequence[Sequence[int]] | None = None) -> "Tokens":
-        """Lay rows of ids end to end."""
-        lengths = torch.tensor([len(row) for row in rows], dtype=torch.int32)
-        bounds = torch.zeros(len(rows) + 1, dtype=torch.int32)
-        torch.cumsum(lengths, 0, out=bounds[1:])
-        longest = int(lengths.max()) if len(rows) else 0
+    def from_rows(cls, rows: Sequence[Ids], segments: Sequence[Ids] | None = None) -> "Tokens":
+        """Rows of ids laid end to end."""
+        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+        bounds, positions = end_to_end(lengths)
+        longest = int(lengths.max(initial=0))
         return cls(
             ids=_flat(rows),
-            bounds=bounds,
-            positions=torch.cat([torch.arange(len(row), dtype=torch.int32) for row in rows]),
+            bounds=torch.from_numpy(bounds),
+            positions=torch.from_numpy(positions),
             max_length=longest,
             segments=None if segments is None else _flat(segments),
             equal_lengths=bool((lengths == longest).all()),
@@ -62,8 +65,24 @@ class Batch:
         return moved
 
 
-def _flat(rows: Sequence[Sequence[int]]) -> Tensor:
-    return torch.tensor([token for row in rows for token in row], dtype=torch.int32)
+def end_to_end(lengths: Int64[np.ndarray, "B"]) -> tuple[Int32[np.ndarray, "B+1"], Int32[np.ndarray, "T"]]:
+    """The bounds of sequences of these lengths laid end to end, and each token's position in its sequence."""
+    bounds = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=bounds[1:])
+    return bounds, np.arange(bounds[-1], dtype=np.int32) - np.repeat(bounds[:-1], lengths)
+
+
+def with_filler(
+    lengths: Int64[np.ndarray, "B"], *, tokens: int, max_length: int, sequences: int
+) -> Int64[np.ndarray, "S"]:
+    """The lengths in a batch of fixed shape: those given, then filler up to `tokens`, then empty sequences."""
+    filler = np.diff(np.append(np.arange(lengths.sum(), tokens, max_length), tokens))
+    empty = np.zeros(sequences - len(lengths) - len(filler), np.int64)
+    return np.concatenate([lengths, filler, empty])
+
+
+def _flat(rows: Sequence[Ids]) -> Tensor:
+    return torch.from_numpy(np.concatenate([np.asarray(row, np.int32) for row in rows]))
 
 
 def _to_device(record: Any, device: torch.device | str) -> Any:

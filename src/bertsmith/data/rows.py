@@ -1,7 +1,7 @@
 """Rows: sequences of any length, batched by length without padding, with results in the order of the inputs."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -31,19 +31,8 @@ class Row:
 
 def pack_rows(rows: Sequence[Row]) -> Tokens:
     """Rows laid end to end as a flat batch."""
-    lengths = np.fromiter(map(len, rows), np.int32, len(rows))
-    bounds = np.zeros(len(rows) + 1, np.int32)
-    np.cumsum(lengths, out=bounds[1:])
-    longest = int(lengths.max(initial=0))
-    return Tokens(
-        ids=torch.from_numpy(np.concatenate([row.ids for row in rows])),
-        bounds=torch.from_numpy(bounds),
-        positions=torch.from_numpy(np.arange(bounds[-1], dtype=np.int32) - np.repeat(bounds[:-1], lengths)),
-        max_length=longest,
-        segments=torch.from_numpy(np.concatenate([row.segments for row in rows])),
-        equal_lengths=bool((lengths == longest).all()),
-        character_ids=_character_ids(rows),
-    )
+    tokens = Tokens.from_rows([row.ids for row in rows], [row.segments for row in rows])
+    return replace(tokens, character_ids=_character_ids(rows))
 
 
 def _character_ids(rows: Sequence[Row]) -> Int16[Tensor, "T C"] | None:

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bertsmith.data.batch import Tokens
+from bertsmith.data.batch import Tokens, end_to_end
 from bertsmith.data.rows import batch_by_length
 from bertsmith.errors import RecipeError, TextError
 from bertsmith.models.transformer import Transformer
@@ -206,8 +206,7 @@ class _Encoded:
         if total > real:  # none longer than the shortest text, so that lengths stay sorted
             many, rest = divmod(total - real, shortest)
             lengths = np.append(lengths, [shortest] * many + [rest] * (rest > 0)).astype(np.int64)
-        bounds = np.concatenate(([0], np.cumsum(lengths)))
-        positions = np.arange(bounds[-1]) - np.repeat(bounds[:-1], lengths)
+        bounds, positions = end_to_end(lengths)
         start, stop = self.special_tokens
         ids = np.full(len(positions), start or 0, np.int32)
         if len(self.ids):
@@ -219,8 +218,8 @@ class _Encoded:
             ids[bounds[1 : count + 1] - 1] = stop
         return Tokens(
             ids=torch.from_numpy(ids),
-            bounds=torch.from_numpy(bounds.astype(np.int32)),
-            positions=torch.from_numpy(positions.astype(np.int32)),
+            bounds=torch.from_numpy(bounds),
+            positions=torch.from_numpy(positions),
             max_length=longest,
             equal_lengths=bool((lengths == longest).all()),
         )

@@ -14,7 +14,7 @@ from jaxtyping import Int32, Int64
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.batch import Batch, Tokens, end_to_end
 from bertsmith.text.tokenizer import Tokenizer
 
 PllForm = Literal["within_word", "original"]
@@ -67,9 +67,7 @@ class MaskedCopies:
         numbers = np.asarray(rows, np.int64)
         owners, targets_at = self.sequence_numbers[numbers], self.positions[numbers]
         lengths = self.lengths[owners]
-        bounds = np.zeros(len(numbers) + 1, np.int32)
-        np.cumsum(lengths, out=bounds[1:])
-        positions = np.arange(bounds[-1], dtype=np.int32) - np.repeat(bounds[:-1], lengths)
+        bounds, positions = end_to_end(lengths)
         sources = positions + np.repeat(self.starts[owners], lengths)
         ids = self.ids[sources]
         hidden = (sources >= np.repeat(targets_at, lengths)) & (

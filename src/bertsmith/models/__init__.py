@@ -9,6 +9,7 @@
     word2vec         the two embedding tables of word2vec and their folder; word_vectors: files in its formats
     family           every member, as the difference from its parent
     networks         all networks by their configuration
+    counts           their parameters and FLOPs
     generation       sampling, beam search and prompt-lookup decoding with a cache
     hf               configs and state dicts of Hugging Face folders, read and written
 

@@ -7,6 +7,7 @@ from jaxtyping import Float, Int, Int16
 from torch import Tensor, nn
 
 from bertsmith.data.batch import Tokens
+from bertsmith.models.counts import Counted
 from bertsmith.nn.dropout import Dropout
 from bertsmith.nn.init import CustomInit
 from bertsmith.nn.rnn.bilstm import reading_orders
@@ -20,7 +21,7 @@ FILTER_BIAS = -0.8  # initial bias of a filter: it responds only to what fits it
 
 
 @dataclass(frozen=True, kw_only=True)
-class ElmoConfig:
+class ElmoConfig(Counted):
     """Sizes of an ELMo. The defaults are the published original."""
 
     vocabulary: int = 793_471  # words of the vocabulary that it predicts
@@ -68,30 +69,13 @@ class ElmoConfig:
 
     @property
     def parameter_count(self) -> int:
-        """Parameters as the paper counts them: without the output layer, and with one bias for each gate."""
-        F, P, H = sum(self.filters), self.direction, self.hidden
-        characters = (PADDING + 1) * self.character_width + self._filter_products(1) + F
-        projection = self.highway_layers * (F * 2 * F + 2 * F) + F * P + P
-        return characters + projection + 2 * self.layers * (self._cell + 4 * H)
+        """Parameters as the paper counts them: without the output layer, and with one bias for each gate, not two."""
+        return super().parameter_count - 2 * self.layers * 4 * self.hidden
 
     @property
-    def _cell(self) -> int:
-        """Weights in the matrices of one LSTM."""
-        return 9 * self.direction * self.hidden
-
-    def _filter_products(self, positions: int) -> int:
-        """Multiplications of all filters, each at this many positions."""
-        return positions * self.character_width * sum(size * count for size, count in enumerate(self.filters, 1))
-
-    def flops(self, mean_length: int | float, prediction_share: float) -> float:
-        """Floating-point operations of training per word, forward and backward, as papers count them.
-
-        The character CNN is counted for every word, although a CPU computes it once for each distinct word of a batch.
-        `prediction_share` is the number of predictions over the whole vocabulary per word.
-        """
-        F, P = sum(self.filters), self.direction
-        words = self._filter_products(self.max_characters) + self.highway_layers * 2 * F * F + F * P
-        return 6 * (words + 2 * self.layers * self._cell + prediction_share * self.vocabulary * P)
+    def output_products(self) -> int:
+        """Products of one prediction, by one of the directions."""
+        return self.vocabulary * self.direction
 
 
 class Elmo(CustomInit):

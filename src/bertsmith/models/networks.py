@@ -1,6 +1,8 @@
-"""All networks: the one that a configuration describes is built here."""
+"""All networks: the one that a configuration describes, and the products that it costs a token."""
 
 from typing import Any
+
+from torch import nn
 
 from bertsmith.models.elmo import Elmo, ElmoConfig
 from bertsmith.models.encoder_decoder import EncoderDecoder
@@ -29,6 +31,38 @@ def build_network(config: NetworkConfig) -> Network:
         return EncoderDecoder(config) if config.decoder_layers else Transformer(config)
     built: Network = NATIVE[native_name(config)][1](config)
     return built
+
+
+def token_products(network: Network) -> float:
+    """Products of a token with the weights of a network; those of the output layer and of attention are apart."""
+    match network:
+        case Transformer():  # a shared layer is applied again and again
+            passes = network.config.layers // network.config.distinct
+            return matrix_weights(network.embedding_projection, *[network.layers] * passes)
+        case EncoderDecoder():  # every token is counted as one of the encoder's
+            return token_products(network.encoder)
+        case Recurrent():
+            return matrix_weights(network.stack)
+        case Elmo():  # a filter moves over all characters of a word; a CPU does so once for each distinct word
+            filters = [network.char_cnn.filters] * (network.config.max_characters - 1)
+            return matrix_weights(network.char_cnn, network.lstms, *filters)
+        case Seq2Seq():  # half of all tokens are taken to be source tokens, half target tokens
+            attention = [] if network.attention is None else [network.attention]
+            return matrix_weights(network.encoder, network.decoder, network.attentional, *attention) / 2
+        case Static():  # a lookup has none
+            return 0
+
+
+def matrix_weights(*modules: nn.Module) -> int:
+    """The weights in the matrices of modules: how many products a token has with them. Embeddings are looked up."""
+    return sum(
+        weight.numel()
+        for module in modules
+        for part in module.modules()
+        if not isinstance(part, nn.Embedding)
+        for weight in part.parameters(recurse=False)
+        if weight.ndim > 1
+    )
 
 
 def native_name(config: NetworkConfig) -> str:

@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from bertsmith.data.batch import Tokens
+from bertsmith.models.counts import Counted
 from bertsmith.nn.dropout import dropout
 from bertsmith.nn.heads import pad_vocabulary
 from bertsmith.nn.rnn.bilstm import packed_orders
@@ -19,7 +20,7 @@ from bertsmith.nn.rnn.stack import RecurrentStack
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecurrentConfig:
+class RecurrentConfig(Counted):
     """Sizes and dropout of a recurrent network. The defaults: the large LSTM of Zaremba et al. 2014 without dropout."""
 
     vocabulary: int = 10_000
@@ -70,20 +71,9 @@ class RecurrentConfig:
         return (*[self.hidden or self.width] * (self.layers - 1), self.width)
 
     @property
-    def parameter_count(self) -> int:
-        """The number of parameters."""
-        inputs = (self.width, *self.widths)
-        layers = sum(GATES[self.cell] * out * (into + out + 2) for into, out in zip(inputs, self.widths, strict=False))
-        return layers + (1 if self.tie_embeddings else 2) * self.vocabulary * self.width + self.vocabulary
-
-    def flops(self, mean_length: int | float, prediction_share: float) -> float:
-        """Floating-point operations of training per token, as `TransformerConfig.flops` counts them.
-
-        There is no attention: a token costs the same at any position.
-        """
-        inputs = (self.width, *self.widths)
-        layers = sum(GATES[self.cell] * out * (into + out) for into, out in zip(inputs, self.widths, strict=False))
-        return 6 * (layers + prediction_share * self.vocabulary * self.width)
+    def output_products(self) -> int:
+        """Products of one prediction: those with the table."""
+        return self.vocabulary * self.width
 
 
 class Recurrent(nn.Module):

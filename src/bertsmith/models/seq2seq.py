@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from bertsmith.data.batch import Tokens
+from bertsmith.models.counts import Counted
 from bertsmith.nn.dropout import Dropout
 from bertsmith.nn.init import CustomInit, ScaledEmbedding
 from bertsmith.nn.padded import PaddedRows
@@ -26,7 +27,7 @@ FORGET_BIAS = 1.0  # initial bias of forget gates, so that cells remember at fir
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seq2SeqConfig:
+class Seq2SeqConfig(Counted):
     """Sizes and choices of a sequence-to-sequence LSTM. The defaults are for tens of thousands of sentences."""
 
     vocabulary: int = 8_192  # tokens in the tokenizer's vocabulary
@@ -79,38 +80,14 @@ class Seq2SeqConfig:
         return self.hidden
 
     @property
-    def parameter_count(self) -> int:
-        """The number of parameters."""
-        biases = 8 * self.hidden * (self.layers + self.decoder_layers)
-        attention = {"none": 0, "dot": 0, "bilinear": self.hidden**2, "mlp": 2 * self.hidden**2 + 2 * self.hidden}
-        tables = (1 if self.tie_embeddings else 2) * self.vocabulary * self.width
-        bridge = 2 * self.decoder_layers * self.hidden * (self.hidden + 1)
-        layers = self._encoder_weights + self._decoder_weights + self.width
-        return tables + biases + bridge + attention[self.attention] + layers
+    def output_products(self) -> int:
+        """Products of one prediction: those with the table."""
+        return self.vocabulary * self.width
 
-    @property
-    def _encoder_weights(self) -> int:
-        """Weights in the matrices that a source token passes."""
-        inputs = self.width + (self.layers - 1) * self.hidden
-        return 4 * self.hidden * (inputs + self.layers * self.hidden // self.directions)
-
-    @property
-    def _decoder_weights(self) -> int:
-        """Weights in the matrices that a target token passes."""
-        inputs = self.width + self.input_feed_width + (self.decoder_layers - 1) * self.hidden
-        attentional = self.width * self.hidden * (1 if self.attention == "none" else 2)
-        return 4 * self.hidden * (inputs + self.decoder_layers * self.hidden) + attentional
-
-    def flops(self, mean_length: int | float, prediction_share: float) -> float:
-        """Floating-point operations of training per token, forward and backward, as papers count them.
-
-        Half of all tokens are taken to be source tokens, half target tokens. `mean_length` is the mean length of a
-        text, sum(length^2) / sum(length); `prediction_share` the share of tokens predicted over the whole vocabulary.
-        """
-        keys = {"none": 0.0, "dot": 0.0, "bilinear": self.hidden**2, "mlp": 2 * self.hidden**2}[self.attention]
-        scores = 0 if self.attention == "none" else (3 if self.attention == "mlp" else 2) * mean_length * self.hidden
-        layers = 3 * (self._encoder_weights + self._decoder_weights + keys + scores)
-        return layers + 6 * prediction_share * self.vocabulary * self.width
+    def attention_products(self, mean_length: int | float) -> float:
+        """Products of a target token with the source tokens; half of all tokens are taken to be target tokens."""
+        products = {"none": 0, "dot": 2, "bilinear": 2, "mlp": 3}[self.attention]
+        return products * mean_length * self.hidden / 2
 
 
 class Seq2Seq(CustomInit):

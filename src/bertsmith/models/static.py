@@ -6,10 +6,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from bertsmith.data.batch import Tokens
+from bertsmith.models.counts import Counted
 
 
 @dataclass(frozen=True, kw_only=True)
-class StaticConfig:
+class StaticConfig(Counted):
     """The size of a table of word vectors."""
 
     vocabulary: int
@@ -30,12 +31,8 @@ class StaticConfig:
         return self.width
 
     @property
-    def parameter_count(self) -> int:
+    def output_products(self) -> int:
         return self.vocabulary * self.width
-
-    def flops(self, mean_length: int | float, prediction_share: float) -> float:
-        """Floating-point operations of training per word: those of predictions, since a lookup has none."""
-        return 6 * prediction_share * self.vocabulary * self.width
 
 
 class Static(nn.Module):

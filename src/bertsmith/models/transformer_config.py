@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from bertsmith.models.counts import Counted
 from bertsmith.nn.activations import Activation
 from bertsmith.nn.heads import PoolerActivation
 from bertsmith.nn.layers import NormPosition
@@ -11,7 +12,7 @@ Positions = Literal["learned", "sinusoidal", "rotary", "relative", "learned_rela
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerConfig:
+class TransformerConfig(Counted):
     """Sizes and choices of a transformer. The defaults are BERT-base.
 
     >>> round(bertsmith.TransformerConfig().parameter_count / 1e6)
@@ -113,39 +114,17 @@ class TransformerConfig:
     @property
     def parameter_count(self) -> int:
         """Parameters as papers count them: with the pooler where the network is published with one."""
-        D, F, E, A = self.width, self.feed_forward, self.table, self.inner
-        bias = 1 if self.biases else 0
-        up = 2 * F if self.gated else F
-        norm = D + bias * D
-        positions = self.max_length + self.position_offset if self.learned else 0
-        embeddings = (self.vocabulary + positions + self.segments) * E + (E + bias * E if self.embedding_norm else 0)
-        embeddings += E * D + bias * D if self.embedding_width else 0
-        relative = self.buckets * self.heads if self.relative else 0
-        attention = 4 * D * A + bias * (3 * A + D)
-        layer = attention + (D * up + bias * up) + (F * D + bias * D) + 2 * norm
-        final_norm = norm if self.norm_position == "pre" else 0
-        trunk = embeddings + relative + self.distinct * layer
-        if self.decoder_layers:
-            trunk += relative + self.decoder_layers * (layer + attention + norm) + final_norm
-            trunk += 0 if self.tie_embeddings else self.vocabulary * E
-        if self.norm_position == "pre":  # a norm of the embeddings replaces the first norm of the first layer
-            return trunk if self.embedding_norm else trunk + final_norm
-        return trunk if self.causal or self.decoder_layers or self.pooler != "tanh" else trunk + D * D + D
+        pooled = self.pooler == "tanh" and self.norm_position == "post" and not (self.causal or self.decoder_layers)
+        return super().parameter_count + (self.width * self.width + self.width if pooled else 0)
 
-    def flops(self, mean_length: int | float, prediction_share: float) -> float:
-        """Floating-point operations of training per token, forward and backward, as papers count them.
+    @property
+    def output_products(self) -> int:
+        """Products of one prediction: the transform of the masked LM head, then the table."""
+        return (self.width + self.vocabulary) * self.table
 
-        `mean_length` is the mean number of tokens that a token can attend to, sum(length^2) / sum(length);
-        `prediction_share` is the share of tokens that are predicted over the whole vocabulary.
-
-        All of the last layer is counted, although only the selected positions are computed: with one token in seven
-        selected, a twentieth of BERT-base is counted and not computed, and more of a smaller network.
-        """
-        D, F, E, A = self.width, self.feed_forward, self.table, self.inner
-        layer = 6 * (4 * D * A + (3 if self.gated else 2) * D * F)
+    def attention_products(self, mean_length: int | float) -> float:
+        """Products per token of queries with keys, and of attention weights with values."""
         mean_length = (mean_length + 1) / 2 if self.causal else mean_length
         local_length = min(mean_length, (1 if self.causal else 2) * self.window + 1)
         lengths = (local_length if self.is_local(number) else mean_length for number in range(self.layers))
-        attention = 12 * A * sum(lengths)
-        projection = 6 * E * D if self.embedding_width else 0
-        return projection + self.layers * layer + attention + 6 * prediction_share * (self.vocabulary * E + D * E)
+        return 2 * self.inner * sum(lengths)

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Int32, Int64
 
-from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.batch import Batch, Tokens, end_to_end, with_filler
 from bertsmith.data.packing.pack import PackedBatch
 from bertsmith.data.packing.pairs import Pairs
 from bertsmith.errors import RecipeError
@@ -80,14 +80,12 @@ class SpanCorruption(Pretraining):
 
     def flops(self, attended: float) -> float:
         """Most tokens of a text go through the encoder, and the spans through the decoder, with cross-attention."""
-        shape, written = self.trunk.config, self.prediction_share
-        read = 1 - self.config.corruption_rate * (1 - 1 / self.config.mean_span_length)
-        D, A = shape.width, shape.inner
-        layer = 6 * (4 * D * A + (3 if shape.gated else 2) * D * shape.feed_forward)
-        reading = read * shape.layers * (layer + 12 * A * attended * read)
-        looks = 6 * (2 * D * A * (1 + read / written) + 2 * A * attended * read)  # cross-attention
-        writing = written * shape.decoder_layers * (layer + looks + 12 * A * (attended * written + 1) / 2)
-        return reading + writing + 6 * written * shape.vocabulary * shape.table
+        encoder, decoder = self.trunk.encoder.config, self.trunk.decoder.config
+        written, read = self.prediction_share, 1 - self.config.corruption_rate * (1 - 1 / self.config.mean_span_length)
+        # Cross-attention computes keys and values of the tokens read, not of those written, which attend to the former.
+        keys = 2 * decoder.width * decoder.inner * (read - written) + 2 * decoder.inner * written * attended * read
+        layers = read * encoder.flops(attended * read, 0.0) + written * decoder.flops(attended * written, 0.0)
+        return layers + 6 * (decoder.layers * keys + written * decoder.vocabulary * decoder.table)
 
     @property
     def exports(self) -> dict[str, Pretraining]:
@@ -181,14 +179,12 @@ class Collator:
         text = np.ones(real, np.bool_)
         text[ends - 1] = False
         packed_ids[:real][text], packed_ids[ends - 1] = ids, self.stop
-        filler = np.append(np.arange(real + max_length, capacity, max_length), capacity)
-        bounds = np.full(len(packed.bounds), capacity, np.int32)
-        bounds[: 1 + len(ends) + len(filler)] = np.concatenate([[0], ends, filler])
-        positions = np.arange(capacity) - np.repeat(bounds[:-1], np.diff(bounds))
+        shape = {"tokens": capacity, "max_length": max_length, "sequences": len(packed.bounds) - 1}
+        bounds, positions = end_to_end(with_filler(sizes + 1, **shape))
         return Tokens(
             ids=torch.from_numpy(packed_ids),
             bounds=torch.from_numpy(bounds),
-            positions=torch.from_numpy(positions.astype(np.int32)),
+            positions=torch.from_numpy(positions),
             max_length=max_length,
         )
 

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.batch import Batch, Tokens, with_filler
 from bertsmith.data.labelled.examples import Kind
 from bertsmith.data.rows import BATCH_TOKENS, Row, map_rows, pack_rows
 from bertsmith.models.transformer import Transformer
@@ -46,22 +46,13 @@ class Bucket:
         """Rows as one flat batch; with a multiple, padded with filler sequences and empty ones to a fixed number."""
         if not self.pad_to_multiple_of:
             return pack_rows(rows)
-        tokens = sum(map(len, rows))
-        gap = -tokens % self.pad_to_multiple_of
-        filler = [self._filler(min(self.max_length, gap - begin)) for begin in range(0, gap, self.max_length)]
-        packed = pack_rows([*rows, *filler])
-        most = sequences + -(-self.pad_to_multiple_of // self.max_length)
-        bounds = torch.full((most + 1,), int(packed.bounds[-1]), dtype=torch.int32)
+        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+        tokens = -(-int(lengths.sum()) // self.pad_to_multiple_of) * self.pad_to_multiple_of
         # Sequences that the last batch lacks are empty ones at its end: heads use the first `sequences`.
-        bounds[: len(packed.bounds)] = packed.bounds
-        return Tokens(
-            ids=packed.ids,
-            bounds=bounds,
-            positions=packed.positions,
-            max_length=self.max_length,
-            segments=packed.segments,
-            character_ids=packed.character_ids,
-        )
+        most = sequences + -(-self.pad_to_multiple_of // self.max_length)
+        padded = with_filler(lengths, tokens=tokens, max_length=self.max_length, sequences=most)
+        packed = pack_rows([*rows, *map(self._filler, padded[len(rows) :].tolist())])
+        return replace(packed, max_length=self.max_length, equal_lengths=False)
 
     def _filler(self, length: int) -> Row:
         return Row(np.full(length, self.padding, np.int32), np.zeros(length, np.int32))

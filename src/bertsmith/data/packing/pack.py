@@ -7,6 +7,7 @@ from threading import Lock
 import numpy as np
 from jaxtyping import Int32, Int64
 
+from bertsmith.data.batch import end_to_end, with_filler
 from bertsmith.data.packing.bins import pack_by_splitting, pack_by_swapping
 from bertsmith.data.packing.document_order import DocumentOrder
 from bertsmith.data.packing.pairs import Pairs
@@ -203,10 +204,8 @@ class Packer:
             lengths = np.add.reduceat(spans, np.flatnonzero(opens))
         ends = np.cumsum(spans)
         real = int(ends[-1])
-        filler = np.diff(np.append(np.arange(real, tokens, self.max_length), tokens))
-        bounds = np.full(self.max_sequences + 1, tokens, np.int32)
-        bounds[0] = 0
-        np.cumsum(np.concatenate([lengths, filler]), out=bounds[1 : 1 + count + len(filler)])
+        shape = {"tokens": tokens, "max_length": self.max_length, "sequences": self.max_sequences}
+        bounds, positions = end_to_end(with_filler(lengths, **shape))
 
         corpus_positions = np.full(tokens, -1)
         corpus_positions[:real] = np.arange(real) + np.repeat(starts - (ends - 1 - texts), spans)
@@ -218,7 +217,6 @@ class Packer:
         ids[corpus_positions >= 0] = self.shards.gather(starts, texts)
         segments = np.zeros(tokens, np.int32)
         segments[:real] = np.repeat(segment, spans)
-        positions = np.arange(tokens, dtype=np.int32) - np.repeat(bounds[:-1], np.diff(bounds))
         labels, epochs = np.full(self.max_sequences, -100), np.full(self.max_sequences, int(batch.epoch[-1]))
         labels[:count], epochs[:count] = batch.label, batch.epoch
         return PackedBatch(

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from bertsmith.nn.padded import PaddedRows
+
 Direction = Literal["both", "left_to_right", "right_to_left"]
 
 
@@ -86,18 +88,14 @@ def reading_orders(bounds: Int[Tensor, "..."], longest: int, hidden: Float[Tenso
 
 def _padded_orders(bounds: Tensor, longest: int, tokens: int) -> dict[str, ReadingOrder]:
     """Sequences as rows. A padded slot holds any token of the batch; it comes last, and its output is not used."""
-    starts, lengths, rows = bounds[:-1], bounds.diff(), len(bounds) - 1
-    positions = torch.arange(longest, device=bounds.device)
-    from_end = lengths[:, None] - 1 - positions  # B L
-    forward = (starts[:, None] + positions).clamp(max=tokens - 1)
-    backward = (starts[:, None] + from_end.clamp(min=0)).clamp(max=tokens - 1)
-    indices = torch.arange(tokens, device=bounds.device)
-    sequence_ids = torch.searchsorted(bounds[1:], indices.to(bounds.dtype), right=True)
-    position = indices - starts[sequence_ids]
+    rows, lengths = PaddedRows.of(bounds, longest, tokens), bounds.diff().long()
+    from_end = (lengths[:, None] - 1 - torch.arange(longest, device=bounds.device)).clamp(min=0)  # B L
+    number = rows.slots // longest  # the row of each token
+    first, last = number * longest, number * longest + lengths[number] - 1  # and the slots between which it stands
     return {
-        "left_to_right": ReadingOrder(forward.flatten(), sequence_ids * longest + position, rows),
+        "left_to_right": ReadingOrder(rows.tokens.flatten(), rows.slots, len(lengths)),
         "right_to_left": ReadingOrder(
-            backward.flatten(), sequence_ids * longest + lengths[sequence_ids] - 1 - position, rows
+            rows.tokens.gather(1, from_end).flatten(), first + last - rows.slots, len(lengths)
         ),
     }
 

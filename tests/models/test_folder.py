@@ -11,7 +11,7 @@ from torch import Tensor
 from bertsmith.errors import FolderError
 from bertsmith.models.hf import convert
 from bertsmith.models.hf import folder as folders
-from bertsmith.models.hf.layouts import BERT
+from bertsmith.models.hf.bert_likes import Bert
 from bertsmith.models.transformer import Transformer
 
 
@@ -48,7 +48,7 @@ def test_folders_of_transformers_are_read(kind: str, tmp_path: Path) -> None:
     model.save_pretrained(tmp_path / "sharded", max_shard_size="2KB")
     assert len(list((tmp_path / "sharded").glob("*.safetensors"))) > 2
     whole, sharded = (folders.read(tmp_path / name) for name in ("whole", "sharded"))
-    assert BERT.architecture(whole.parts) == kind
+    assert Bert().architecture(whole.parts) == kind
     assert sum(weight.numel() for weight in whole.state_dict.values()) == sum(
         part.numel() for part in model.parameters()
     )

@@ -23,7 +23,8 @@ from bertsmith.inference.load import load
 from bertsmith.models.family import FAMILY, member
 from bertsmith.models.hf import convert
 from bertsmith.models.hf import folder as folders
-from bertsmith.models.hf.layouts import GPT, GPT2, layout_of
+from bertsmith.models.hf.gpt import GPT2, OpenAIGPT
+from bertsmith.models.hf.layouts import layout_of
 from bertsmith.models.transformer import Transformer
 from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.objectives.causal import CausalLM
@@ -44,7 +45,7 @@ def gpt(standard: TransformerConfig = GPT2.defaults, **changes: Any) -> Transfor
     return shape(**{**own, "vocabulary": tokenizer().vocabulary, "feed_forward": 128, **changes})
 
 
-BOTH = pytest.mark.parametrize("standard", [GPT.defaults, GPT2.defaults], ids=["gpt", "gpt2"])
+BOTH = pytest.mark.parametrize("standard", [OpenAIGPT.defaults, GPT2.defaults], ids=["gpt", "gpt2"])
 
 
 def objective(config: TransformerConfig) -> CausalLM:
@@ -65,7 +66,11 @@ def test_a_member_counts_as_many_parameters_as_in_transformers(name: str) -> Non
 @torch.no_grad()
 @pytest.mark.parametrize(
     ("standard", "changes"),
-    [(GPT.defaults, {}), (GPT2.defaults, {}), (GPT2.defaults, {"feed_forward": 48, "activation": "gelu", "layers": 1})],
+    [
+        (OpenAIGPT.defaults, {}),
+        (GPT2.defaults, {}),
+        (GPT2.defaults, {"feed_forward": 48, "activation": "gelu", "layers": 1}),
+    ],
 )
 def test_next_tokens_both_ways(standard: TransformerConfig, changes: dict[str, Any], tmp_path: Path) -> None:
     """Random weights of transformers, opened here and written back, guess the same all the way."""
@@ -148,8 +153,8 @@ def saved(folder: Path, standard: TransformerConfig = GPT2.defaults, **words: An
             {"activation_function": "swish"},
             "unknown activation_function 'swish'. Known: gelu, gelu_fast, gelu_new, gelu_python, gelu_pytorch_tanh.",
         ),
-        (GPT.defaults, {"afn": "gelu_new"}, "unknown afn 'gelu_new'. Known: gelu."),
-        (GPT.defaults, {"n_head": 3}, "a width of 32 cannot be shared by 3 heads. Take a multiple."),
+        (OpenAIGPT.defaults, {"afn": "gelu_new"}, "unknown afn 'gelu_new'. Known: gelu."),
+        (OpenAIGPT.defaults, {"n_head": 3}, "a width of 32 cannot be shared by 3 heads. Take a multiple."),
     ],
 )
 def test_words_that_are_not_understood_are_refused(
@@ -176,14 +181,16 @@ def test_the_inner_width_may_be_left_out(tmp_path: Path) -> None:
     "changes", [{"positions": "rotary"}, {"segments": 2}, {"gated": True}, {"embedding_norm": True}]
 )
 def test_a_network_that_transformers_has_no_words_for_is_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(RecipeError, match=r"^model: no class of transformers is a network with .*, causal = True"):
+    [(name, value)] = changes.items()
+    line = rf"^model: no class of transformers is a network with {name} = {value}; the nearest, gpt2, has {name} = "
+    with pytest.raises(RecipeError, match=line):
         layout_of(gpt(**changes))
 
 
 def test_gpt_is_four_times_as_wide_inside() -> None:
-    with pytest.raises(RecipeError, match=r"width = 32, feed_forward = 64\. See bertsmith list for members\.$"):
-        layout_of(gpt(GPT.defaults, feed_forward=64))
-    assert layout_of(gpt(feed_forward=64)) is GPT2
+    with pytest.raises(RecipeError, match=r"with feed_forward = 64; the nearest, openai-gpt, has feed_forward = 128\."):
+        layout_of(gpt(OpenAIGPT.defaults, feed_forward=64))
+    assert isinstance(layout_of(gpt(feed_forward=64)), GPT2)
 
 
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind in GPT2.architectures])
@@ -191,9 +198,9 @@ def test_tasks_both_ways(name: str, tmp_path: Path) -> None:
     assert_task(name, gpt(), tokenizer(), tmp_path)
 
 
-@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind in GPT.architectures])
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind in OpenAIGPT.architectures])
 def test_tasks_of_the_first_gpt_both_ways(name: str, tmp_path: Path) -> None:
-    assert_task(name, gpt(GPT.defaults), tokenizer(), tmp_path)
+    assert_task(name, gpt(OpenAIGPT.defaults), tokenizer(), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["class", "tag", "answer"])
@@ -208,7 +215,7 @@ def test_tasks_with_one_special_piece_for_all_both_ways(name: str, tmp_path: Pat
 @torch.no_grad()
 def test_likelihoods_are_those_of_transformers(standard: TransformerConfig, tmp_path: Path) -> None:
     ours, own = objective(gpt(standard)), tokenizer()
-    folders.write(tmp_path, ours.trunk.config, ours.state_dict(), own.special_ids(GPT.special_tokens))
+    folders.write(tmp_path, ours.trunk.config, ours.state_dict(), own.special_ids(OpenAIGPT.special_tokens))
     own.save(tmp_path)
     theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
     texts = ["the old cat sees the dog", "cat", "", "unbelievable Œuvre in the garden", "the old cat sees the dog"]

@@ -16,7 +16,7 @@ from bertsmith.commands import pretrain
 from bertsmith.inference.load import load
 from bertsmith.models.hf import convert
 from bertsmith.models.hf import folder as folders
-from bertsmith.models.hf.layouts import GPT2
+from bertsmith.models.hf.gpt import GPT2
 from bertsmith.runs import finetuning, task_recipe
 from bertsmith.text.tokenizer import END_OF_TEXT, Tokenizer
 

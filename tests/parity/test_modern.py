@@ -11,7 +11,7 @@ from parity.members import KINDS, assert_masked_words, assert_task
 from tasks.small import shape, stirred, tokenizer
 
 from bertsmith.data.batch import Tokens
-from bertsmith.models.hf.layouts import MODERNBERT
+from bertsmith.models.hf.modernbert import ModernBert
 from bertsmith.models.transformer import Transformer
 from bertsmith.models.transformer_config import TransformerConfig
 
@@ -26,7 +26,7 @@ NAMES = (
     "dropout",
     "attention_dropout",
 )
-NEW: dict[str, Any] = {name: getattr(MODERNBERT.defaults, name) for name in NAMES}
+NEW: dict[str, Any] = {name: getattr(ModernBert.defaults, name) for name in NAMES}
 
 
 def modern(**changes: Any) -> TransformerConfig:
@@ -71,7 +71,7 @@ def test_classes_by_the_mean_of_a_text_both_ways(tmp_path: Path) -> None:
 def test_the_published_size_counts_as_many_parameters_as_in_transformers() -> None:
     with torch.device("meta"):
         reference = transformers.ModernBertModel(transformers.ModernBertConfig())
-    assert MODERNBERT.defaults.parameter_count == sum(part.numel() for part in reference.parameters())
+    assert ModernBert.defaults.parameter_count == sum(part.numel() for part in reference.parameters())
 
 
 @pytest.mark.parametrize("changes", [{}, {"biases": True}, {"layers": 1}])

@@ -10,10 +10,10 @@ from safetensors import SafetensorError, safe_open
 from bertsmith import files
 from bertsmith.errors import FolderError
 from bertsmith.files import file_inside, short_repr
-from bertsmith.models.hf import convert
 from bertsmith.models.hf import folder as folders
 from bertsmith.models.hf.layout import HFLayout
 from bertsmith.models.hf.layouts import layout_of
+from bertsmith.models.hf.values import MAX_SIZE
 from bertsmith.nn import lora
 from bertsmith.tasks import peft
 from bertsmith.tasks.adapt import AdaptConfig, adapt_task
@@ -123,7 +123,7 @@ def _config(peft_config: dict[str, Any], stored: Mapping[str, Any], task: Task, 
     for ours, value in numbers.items():
         whole = ours == "rank"
         known = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-        if not known or not 0 <= value <= convert.MAX_SIZE:
+        if not known or not 0 <= value <= MAX_SIZE:
             fact = f"{PEFT_KEYS[ours]} is {short_repr(value)}"
             raise FolderError(path, fact, f"Give a {'whole ' if whole else ''}number")
     try:

@@ -99,7 +99,7 @@ def read(folder: str | Path) -> ModelFolder:
     config_json = _json(file_inside(folder, CONFIG))
     config = convert.from_config_json(config_json, folder / CONFIG)
     layout = layout_of(config)
-    stored, tied = _stored_weights(folder, layout)
+    stored, tied = _stored_weights(folder, layout, layout.second_names(config))
     layers = config.layers + config.decoder_layers
     distinct = config.distinct + config.decoder_layers  # a shared layer has one set of weights
     if distinct > len(stored) or layers > MAX_LAYERS:
@@ -191,7 +191,9 @@ def write(
     files.write_json(folder / CONFIG, config_json)
 
 
-def _stored_weights(folder: Path, layout: HFLayout) -> tuple[dict[str, StoredWeight], dict[StoredWeight, str]]:
+def _stored_weights(
+    folder: Path, layout: HFLayout, second_names: Mapping[str, str]
+) -> tuple[dict[str, StoredWeight], dict[StoredWeight, str]]:
     """Every weight of the folder by its plain name, and the tied weights that repeat one of them."""
     stored: dict[str, StoredWeight] = {}
     for file in _weight_files(folder):
@@ -206,7 +208,7 @@ def _stored_weights(folder: Path, layout: HFLayout) -> tuple[dict[str, StoredWei
             raise FolderError(stored[name].file, f"'{name}' is not zero", "Only logits without a bias can be opened")
         del stored[name]
     tied = {}
-    for copy, name in layout.tied_weights.items():
+    for copy, name in second_names.items():
         if copy in stored and name in stored:
             tied[stored.pop(copy)] = name
         elif copy in stored:

@@ -5,10 +5,10 @@ from typing import Any
 
 from bertsmith.config import build
 from bertsmith.errors import FolderError, RecipeError, suggest
+from bertsmith.models.hf.values import MAX_SIZE
 from bertsmith.models.networks import NATIVE, NetworkConfig, native_name
 
 MODEL_TYPE, VERSION = "bertsmith", 2
-MAX_SIZE = 1 << 24  # of any number in a configuration, against files that name absurd sizes
 
 
 def from_config_json(config_json: dict[str, Any], path: object) -> NetworkConfig:

@@ -7,7 +7,7 @@ from typing import Any
 from bertsmith import files
 from bertsmith.errors import FolderError
 from bertsmith.files import file_inside
-from bertsmith.models.hf.convert import MAX_SIZE
+from bertsmith.models.hf.values import MAX_SIZE
 from bertsmith.nn.pooling import Pooling
 
 MODULES, LENGTHS = "modules.json", "sentence_bert_config.json"

@@ -1,0 +1,50 @@
+"""Law: a batch is a pure function of its position, and all batches of a run have one shape, for compiled steps."""
+
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from laws.objectives import CHOSEN, FIRST, Case, positions
+from torch import Tensor
+
+Data = Callable[[str], Path]
+
+
+def leaves(record: Any) -> Iterator[Any]:
+    """Every tensor and number of a batch."""
+    if is_dataclass(record):
+        for field in fields(record):
+            yield from leaves(getattr(record, field.name))
+    else:
+        yield record
+
+
+def same(one: Any, other: Any) -> bool:
+    return torch.equal(one, other) if isinstance(one, Tensor) else one == other
+
+
+@pytest.mark.parametrize("case", FIRST + CHOSEN, ids=str)
+def test_a_batch_is_a_function_of_its_position_also_in_another_process(case: Case, data: Data) -> None:
+    feed, again = case.built(data(case.kind))[1], case.built(data(case.kind))[1]
+    here, there = islice(positions(feed), 2)
+    first, second, other = feed(there), pickle.loads(pickle.dumps(again.collate))(again.source(there)), feed(here)  # noqa: S301
+    assert all(map(same, leaves(first), leaves(second)))
+    assert not torch.equal(first.tokens.ids, other.tokens.ids)
+
+
+@pytest.mark.parametrize("case", FIRST + CHOSEN, ids=str)
+def test_all_batches_of_a_run_have_one_shape(case: Case, data: Data) -> None:
+    feed = case.built(data(case.kind))[1]
+    shapes = set()
+    for position in islice(positions(feed), 8):
+        batch = feed(position)
+        shapes.add(tuple(one.shape if isinstance(one, Tensor) else None for one in leaves(batch)))
+        for tokens in (one.tokens for one in (batch, batch.causal) if one is not None):
+            assert int(tokens.bounds[-1]) == len(tokens.ids)
+            assert int(tokens.bounds.diff().max()) <= tokens.max_length
+    assert len(shapes) == 1

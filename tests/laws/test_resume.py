@@ -12,7 +12,10 @@ from bertsmith.train import checkpoint, log
 
 pytestmark = pytest.mark.slow("trains")
 
-CHANGED = {"masked_lm": ["train.gradient_accumulation=2"], "mixed": ["objective.causal_share=0.125"]}
+CHANGED = {
+    "masked_lm": ["train.gradient_accumulation=2"],
+    "mixed": ["objective.pairs=nsp", "objective.causal_share=0.125"],
+}
 
 
 @pytest.mark.parametrize("case", FIRST, ids=str)

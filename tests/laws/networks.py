@@ -38,7 +38,8 @@ SIZES: dict[type, dict[str, Any]] = {
     },
     StaticConfig: {"vocabulary": 50, "width": 8},
 }
-INNER = ("cross_attention",)  # set by an encoder-decoder for its decoder, and by nobody else
+# An encoder-decoder sets the first for its decoder, and nobody else does; the others are of heads and folders.
+ELSEWHERE = ("cross_attention", "pooler", "alias")
 # Sizes that only some members have, and that are zero in all others.
 PARTS = {"embedding_width": 8, "decoder_layers": 2, "head_width": 4, "window": 2}
 
@@ -62,7 +63,7 @@ def choices(config: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         kind = hints[field.name]
         options = (True, False) if kind is bool else get_args(kind) if get_origin(kind) is Literal else ()
         for option in options:
-            if option != getattr(config, field.name) and field.name not in INNER:
+            if option != getattr(config, field.name) and field.name not in ELSEWHERE:
                 yield f"{field.name}={option}", {field.name: option}
 
 

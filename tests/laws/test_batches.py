@@ -4,15 +4,17 @@ import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from laws.objectives import CHOSEN, FIRST, Case, positions
+from laws.objectives import EVERY, Case, positions
 from torch import Tensor
 
-Data = Callable[[str], Path]
+from bertsmith.data.feed import Feed
+from bertsmith.objectives.base import Pretraining
+
+Built = Callable[[Case], tuple[Pretraining, Feed]]
 
 
 def leaves(record: Any) -> Iterator[Any]:
@@ -28,19 +30,19 @@ def same(one: Any, other: Any) -> bool:
     return torch.equal(one, other) if isinstance(one, Tensor) else one == other
 
 
-@pytest.mark.parametrize("case", FIRST + CHOSEN, ids=str)
-def test_a_batch_is_a_function_of_its_position_also_in_another_process(case: Case, data: Data) -> None:
-    feed, again = case.built(data(case.kind))[1], case.built(data(case.kind))[1]
+@pytest.mark.parametrize("case", EVERY, ids=str)
+def test_a_batch_is_a_function_of_its_position_also_in_another_process(case: Case, built: Built) -> None:
+    feed = built(case)[1]
     here, there = islice(positions(feed), 2)
-    first, second, other = feed(there), pickle.loads(pickle.dumps(again.collate))(again.source(there)), feed(here)  # noqa: S301
-    assert all(map(same, leaves(first), leaves(second)))
+    first, other = feed(there), feed(here)
+    again = pickle.loads(pickle.dumps(feed.collate))(feed.source(there))  # noqa: S301
+    assert all(map(same, leaves(first), leaves(again)))
     assert not torch.equal(first.tokens.ids, other.tokens.ids)
 
 
-@pytest.mark.parametrize("case", FIRST + CHOSEN, ids=str)
-def test_all_batches_of_a_run_have_one_shape(case: Case, data: Data) -> None:
-    feed = case.built(data(case.kind))[1]
-    shapes = set()
+@pytest.mark.parametrize("case", EVERY, ids=str)
+def test_all_batches_of_a_run_have_one_shape(case: Case, built: Built) -> None:
+    feed, shapes = built(case)[1], set()
     for position in islice(positions(feed), 8):
         batch = feed(position)
         shapes.add(tuple(one.shape if isinstance(one, Tensor) else None for one in leaves(batch)))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from bertsmith.data.batch import Tokens
 from bertsmith.errors import FolderError
@@ -89,43 +89,6 @@ def test_hidden_states_are_the_word_vectors_twice_and_then_every_layer_with_its_
     torch.testing.assert_close(made(tokens, selected=torch.tensor([3, 0])), states[-1][[3, 0]])
 
 
-def gradients(made: Elmo, position: int, half: slice, monkeypatch: pytest.MonkeyPatch) -> Tensor:
-    """The gradient of one direction's vector at a position with respect to each word of the sequence."""
-    tokens = Tokens.from_rows([[2, 3, 4, 5, 6, 7]])
-    words = made.embed_words(tokens).detach().requires_grad_()
-    with monkeypatch.context() as patch:
-        patch.setattr(made, "embed_words", lambda _tokens: words)
-        made.hidden_states(tokens)[-1][position, half].sum().backward()
-    assert words.grad is not None
-    return words.grad.abs().sum(1)
-
-
-@pytest.mark.parametrize("position", [0, 2, 5])
-def test_neither_direction_has_a_gradient_from_later_words(position: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = elmo()
-    forward = gradients(made, position, slice(0, 6), monkeypatch)
-    backward = gradients(made, position, slice(6, 12), monkeypatch)
-    assert (forward[: position + 1] > 0).all()
-    assert (forward[position + 1 :] == 0).all()
-    assert (backward[position:] > 0).all()
-    assert (backward[:position] == 0).all()
-
-
-def test_neighbours_in_a_batch_do_not_change_a_vector() -> None:
-    made = elmo()
-    together = made.hidden_states(Tokens.from_rows(ROWS))
-    alone = [made.hidden_states(Tokens.from_rows([row])) for row in ROWS]
-    for number, state in enumerate(together):
-        torch.testing.assert_close(state, torch.cat([one[number] for one in alone]), rtol=0, atol=1e-5)
-
-
-def test_equal_and_ragged_lengths_give_the_same_vectors() -> None:
-    made = elmo()
-    equal = Tokens.from_rows([[2, 3, 4], [5, 6, 7]])
-    ragged = Tokens.from_rows([[2, 3, 4], [5, 6, 7], [8]])
-    torch.testing.assert_close(made(equal), made(ragged)[:6], rtol=0, atol=1e-5)
-
-
 def test_a_known_word_has_the_same_vectors_by_its_id_and_by_its_characters() -> None:
     made, tokens = elmo(), Tokens.from_rows(ROWS)
     letters = torch.from_numpy(
@@ -142,13 +105,6 @@ def test_two_unknown_words_have_different_vectors_if_their_characters_are_given(
     own = made(replace(tokens, character_ids=letters))
     assert (own[1] - own[3]).abs().max() > 1e-3
     assert (own[1] - same[1]).abs().max() > 1e-3
-
-
-def test_dropout_is_on_in_training_and_off_in_evaluation() -> None:
-    made, tokens = elmo(replace(SMALL, dropout=0.5)), Tokens.from_rows(ROWS)
-    torch.testing.assert_close(made(tokens), made(tokens))
-    made.train()
-    assert (made(tokens) - made(tokens)).abs().max() > 1e-3
 
 
 def test_the_same_seed_gives_the_same_weights_and_forget_gates_begin_open() -> None:
@@ -184,18 +140,6 @@ def test_flops_are_six_times_the_products() -> None:
     words = 12 * 4 * (1 * 4 + 2 * 4 + 3 * 6) + 14 * 28 + 14 * 6
     lstms = 4 * (6 * 40 + 6 * 40 + 10 * 6)
     assert SMALL.flops(5.0, 2.0) == 6 * (words + lstms + 2.0 * len(WORDS) * 6)
-
-
-def test_a_folder_holds_weights_and_character_ids(tmp_path: Path) -> None:
-    made = elmo()
-    state = {f"trunk.{name}": weight for name, weight in made.state_dict().items()}
-    folders.write(tmp_path / "model", SMALL, state)
-    opened = folders.read(tmp_path / "model")
-    assert opened.config == SMALL
-    again = Elmo(SMALL)
-    again.load_state_dict({name.removeprefix("trunk."): weight for name, weight in opened.state_dict.items()})
-    assert again.character_ids.dtype == torch.int16
-    torch.testing.assert_close(again.eval()(Tokens.from_rows(ROWS)), made(Tokens.from_rows(ROWS)))
 
 
 def test_a_folder_whose_character_ids_are_floats_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Folders of networks that transformers has no class for: written, opened again, and refused in one line."""
+"""Folders of networks that transformers has no class for: what is refused, in one line."""
 
 import json
 from pathlib import Path
@@ -11,17 +11,13 @@ from models.small import refusal
 
 from bertsmith.models.elmo import ElmoConfig
 from bertsmith.models.hf import folder as folders
-from bertsmith.models.networks import NATIVE, NetworkConfig, build_network, native_name
+from bertsmith.models.networks import NetworkConfig, build_network
 from bertsmith.models.recurrent import RecurrentConfig
-from bertsmith.models.seq2seq import Seq2SeqConfig
-from bertsmith.models.static import StaticConfig
 from bertsmith.nn.init import initialise
 
 SHAPES: dict[str, NetworkConfig] = {
     "recurrent": RecurrentConfig(vocabulary=10, width=4, hidden=6, cell="gru", dropout=0.25),
-    "seq2seq": Seq2SeqConfig(vocabulary=10, width=4, hidden=6, attention="mlp", input_feeding=False),
     "elmo": ElmoConfig(vocabulary=10, max_characters=8, character_width=4, filters=(3, 2), hidden=6, width=8),
-    "static": StaticConfig(vocabulary=10, width=4),
 }
 
 
@@ -37,24 +33,6 @@ def changed(folder: Path, **words: Any) -> Path:
     path = folder / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **words}))
     return folder
-
-
-def test_every_native_network_is_tested_here() -> None:
-    assert SHAPES.keys() == NATIVE.keys()
-    assert all(native_name(shape) == name for name, shape in SHAPES.items())
-
-
-@pytest.mark.parametrize("name", SHAPES)
-def test_a_folder_is_opened_as_it_was_written(name: str, tmp_path: Path) -> None:
-    state = saved(tmp_path / "model", name)
-    opened = folders.read(tmp_path / "model")
-    assert opened.config == SHAPES[name]
-    assert opened.state_dict.keys() == state.keys()
-    for key, weight in state.items():
-        assert torch.equal(opened.state_dict[key], weight), key
-        assert opened.state_dict[key].dtype == weight.dtype
-    said = json.loads((tmp_path / "model" / "config.json").read_text())
-    assert (said["model_type"], said["network"]) == ("bertsmith", name)
 
 
 @pytest.mark.parametrize(

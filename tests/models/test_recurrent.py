@@ -30,27 +30,6 @@ def stream(rows: list[list[int]], place: int) -> Tokens:
 
 
 @pytest.mark.parametrize("cell", ALL)
-@pytest.mark.parametrize("rows", [ROWS, [[1, 2], [3, 4]]], ids=["ragged", "equal"])
-def test_neighbours_do_not_change_a_vector(cell: Cell, rows: list[list[int]]) -> None:
-    trunk = small(cell=cell)
-    whole, bounds = trunk(Tokens.from_rows(rows)), Tokens.from_rows(rows).bounds
-    for number, row in enumerate(rows):
-        torch.testing.assert_close(whole[bounds[number] : bounds[number + 1]], trunk(Tokens.from_rows([row])))
-    chosen = torch.tensor([2, 0])
-    assert torch.equal(trunk(Tokens.from_rows(rows), selected=chosen), whole[chosen])
-
-
-@pytest.mark.parametrize("cell", ALL)
-def test_no_gradient_comes_from_the_future(cell: Cell) -> None:
-    trunk = small(cell=cell)
-    embedded: list[torch.Tensor] = []
-    trunk.embedding.register_forward_hook(lambda module, args, out: embedded.append(out) or out.retain_grad())
-    trunk(Tokens.from_rows([[1, 2, 3, 4, 5]]))[2].sum().backward()
-    assert (embedded[0].grad[:3] != 0).any(1).all()
-    assert (embedded[0].grad[3:] == 0).all()
-
-
-@pytest.mark.parametrize("cell", ALL)
 def test_a_stream_in_parts_equals_the_whole_and_position_zero_resets_the_state(cell: Cell) -> None:
     trunk = small(cell=cell)
     whole = trunk(Tokens.from_rows([[1, 2, 3, 4], [5, 6, 7, 8]])).view(2, 4, -1)

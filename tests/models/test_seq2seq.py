@@ -58,15 +58,6 @@ def test_the_parameter_count_is_that_of_the_network_and_folders_have_a_name_for_
 
 
 @EVERY
-def test_other_texts_of_a_batch_change_nothing(config: Seq2SeqConfig) -> None:
-    model = made(config)
-    together = vectors(model, READ, WRITTEN)
-    for number in range(2):
-        (alone,) = vectors(model, READ[number : number + 1], WRITTEN[number : number + 1])
-        torch.testing.assert_close(together[number], alone, rtol=0, atol=1e-6)
-
-
-@EVERY
 def test_empty_texts_and_a_max_length_that_is_an_upper_bound_change_nothing(config: Seq2SeqConfig) -> None:
     model = made(config)
     read, written = Tokens.from_rows(READ), Tokens.from_rows(WRITTEN)
@@ -76,26 +67,6 @@ def test_empty_texts_and_a_max_length_that_is_an_upper_bound_change_nothing(conf
     ]
     with torch.no_grad():
         torch.testing.assert_close(model(*more), model(read, written), rtol=0, atol=1e-6)
-
-
-@EVERY
-def test_the_decoder_sees_no_later_tokens_and_the_whole_source(config: Seq2SeqConfig) -> None:
-    model = made(config)
-    before = vectors(model, READ, WRITTEN)[1]
-    later = vectors(model, READ, [WRITTEN[0], [0, 11, 12, 13, 39]])[1]
-    torch.testing.assert_close(before[:4], later[:4], rtol=0, atol=1e-6)
-    assert not torch.allclose(before[4], later[4])
-    for other in ([9, 8], [7, 9]):
-        changed = vectors(model, [READ[0], other], WRITTEN)[1]
-        assert not torch.allclose(before[0], changed[0])
-
-
-@EVERY
-def test_selected_positions_have_the_vectors_of_the_whole(config: Seq2SeqConfig) -> None:
-    model, which = made(config), torch.tensor([0, 2, 7])
-    with torch.no_grad():
-        some = model(Tokens.from_rows(READ), Tokens.from_rows(WRITTEN), selected=which)
-    torch.testing.assert_close(some, torch.cat(vectors(model, READ, WRITTEN))[which], rtol=0, atol=1e-6)
 
 
 # --------------------------------------------------------------------------------------------- token by token
@@ -238,17 +209,6 @@ def test_forget_gates_begin_open_and_weights_depend_on_the_seed_only() -> None:
     assert bias.view(4, -1).sum(1).tolist() == [0, SIZES["hidden"], 0, 0]
     assert not states[0]["decoder.layers.1.bias_hh_l0"].any()
     assert 0 < states[0]["attentional.weight"].abs().max() <= (2 * SIZES["hidden"]) ** -0.5
-
-
-def test_dropout_is_keyed_by_the_seed() -> None:
-    model = made(SHAPES["deep"]).train()
-
-    def outputs(seed: int) -> Tensor:
-        torch.manual_seed(seed)
-        return torch.cat(vectors(model, READ, WRITTEN))
-
-    assert torch.equal(outputs(0), outputs(0))
-    assert not torch.equal(outputs(0), outputs(1))
 
 
 def test_larger_networks_have_more_flops() -> None:

@@ -141,10 +141,3 @@ def test_gates_are_initialised_for_memories_of_many_lengths(cell: Cell) -> None:
         assert ((input_gate + forget_gate).abs() <= 2 * bound).all()
     else:
         assert (input_gate.abs() <= bound).all()
-
-
-def test_the_seed_determines_the_initial_weights() -> None:
-    stack, again, other = small(), small(), RecurrentStack("lstm", WIDTH, (8, WIDTH))
-    initialise(other, 2)
-    assert all(torch.equal(one, two) for one, two in zip(stack.parameters(), again.parameters(), strict=True))
-    assert not torch.equal(stack.layers[0].weight_ih_l0, other.layers[0].weight_ih_l0)

@@ -4,58 +4,32 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
 from typing import Any
 
-import compiled
 import torch
 from torch import Tensor
 
 from bertsmith.data.batch import Batch, Tokens
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.family import T5
-from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.init import initialise
-from bertsmith.nn.layout import Kernel
 from bertsmith.objectives.spans import SpanCorruption
 from bertsmith.train.forward import cast_weights
 
-SIZES = {
-    "vocabulary": 300,
-    "width": 128,
-    "heads": 2,
-    "layers": 2,
-    "decoder_layers": 2,
-    "feed_forward": 96,
-    "max_length": 24,
-}
-SHAPE = replace(T5, **SIZES, dropout=0.0, attention_dropout=0.0)
-READ = [[7, 8, 9], [1] * 24, list(range(20)), [5], [9, 8, 7, 6] * 5, [], []]
-WRITTEN = [[0, 5], [0, 3, 4, 4, 2], [0] * 6, [0], [0, 9], [], []]
-
-
-# For gradients that are looked at one by one: that of ReLU jumps where rounding changes a sign.
-SMOOTH = replace(SHAPE, activation="gelu_tanh", max_length=128)
+SIZES = {"vocabulary": 300, "width": 128, "heads": 2, "layers": 2, "decoder_layers": 2, "feed_forward": 96}
+# Gradients are looked at one by one: that of ReLU jumps where rounding changes a sign.
+SHAPE = replace(T5, **SIZES, max_length=128, activation="gelu_tanh", dropout=0.0, attention_dropout=0.0)
 NEAR = 0.1  # how far off a gradient may be, of its own length: rounding alone makes it 0.04
 
 
-def objective(layers: int, shape: TransformerConfig = SHAPE) -> SpanCorruption:
-    shape = replace(shape, layers=layers, decoder_layers=layers)
-    made = SpanCorruption(EncoderDecoder(shape), SpanCorruption.Config())
+def objective() -> SpanCorruption:
+    made = SpanCorruption(EncoderDecoder(SHAPE), SpanCorruption.Config())
     initialise(made, 0, std=0.05)
     with torch.no_grad():  # norms before make layers begin as if they were not there
         for name, weight in made.named_parameters():
             if name.endswith(("output.weight", "down.weight")):
                 weight.normal_(0, 0.05)
     return made
-
-
-def batch(seed: int = 1) -> Batch:
-    dice, size = torch.Generator().manual_seed(seed), sum(map(len, WRITTEN))
-    targets = torch.randint(300, (size,), generator=dice)
-    targets[-2:] = -100
-    tokens, written = Tokens.from_rows(READ), Tokens.from_rows(WRITTEN)
-    return Batch(tokens=tokens, decoder_tokens=written, targets=targets, text_mask=targets >= 20)
 
 
 def many(texts: int, seed: int = 3) -> Batch:
@@ -79,7 +53,7 @@ def slopes(made: SpanCorruption, given: Batch, compute: Callable[[Batch], Any]) 
 def every_gradient(device: str, texts: int, *, compiles: bool) -> None:
     """In half precision against the plain step in full, weight by weight: all in one, a table of distances, whose slope
     is a hundredth as long as the whole, could be wrong and nobody would see it."""
-    made, given = objective(2, SMOOTH).to(device), many(texts).to(device)
+    made, given = objective().to(device), many(texts).to(device)
     rounded: Callable[[Batch], Any] = partial(cast_weights, made, torch.bfloat16)
     step = torch.compile(rounded, fullgraph=True, dynamic=False) if compiles else rounded
     true, found = slopes(made, given, made), slopes(made, given, step)
@@ -95,15 +69,6 @@ def every_gradient_without_a_device() -> None:
 
 def every_gradient_on_a_device() -> None:
     every_gradient("cuda", 24, compiles=True)
-
-
-def without_a_device() -> None:
-    kernel: Kernel = "short" if find_spec("triton") else "padded"  # as a GPU chooses
-    compiled.without_a_device(objective, batch(), batch(), kernel)
-
-
-def on_a_device() -> None:
-    compiled.on_a_device(objective, batch(1), batch(2))
 
 
 if __name__ == "__main__":

@@ -116,26 +116,6 @@ def test_a_validation_in_chunks_gives_the_same_loss(monkeypatch: pytest.MonkeyPa
         assert term.correct == whole[name].correct
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("sampled", [0, 100])
-def test_micro_batches_do_not_change_the_step(sampled: int) -> None:
-    """Three batches one after the other have the gradients of all of them at once, as sums divided once."""
-    made = objective(sampled).train()
-    batches = [collate(packed(position), sampled, VOCABULARY) for position in range(3)]
-    others = batches[0].negatives
-    batches = [replace(batch, negatives=others) for batch in batches]
-    count = sum(batch.counts["left_to_right"] for batch in batches)
-    (sum(term.total for batch in batches for term in made(batch).values()) / count).backward()
-    whole = [weight.grad.clone() for weight in made.parameters() if weight.grad is not None]
-    made.zero_grad()
-    for batch in batches:
-        (sum(term.total for term in made(batch).values()) / count).backward()
-    parts = [weight.grad for weight in made.parameters() if weight.grad is not None]
-    assert len(parts) == len(list(made.parameters()))
-    for one, other in zip(whole, parts, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
-
-
 # ------------------------------------------------------------------------------------------------ words drawn
 
 

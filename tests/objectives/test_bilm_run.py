@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny import assert_same, fail_at, prepared
+from tiny import prepared
 from tiny import recipe as tiny
 
 from bertsmith import config
@@ -74,13 +74,6 @@ def test_a_run_learns_and_reports_both_directions(finished: Path) -> None:
     assert 'tags: [bertsmith, "elmo"]' in card
     assert "library_name: bertsmith" in card
     assert "--task features" in card
-
-
-def test_an_interrupted_run_ends_with_the_same_weights(finished: Path, data: Path, tmp_path: Path) -> None:
-    broken = recipe(data, tmp_path / "run")
-    fail_at(22, broken)
-    pretrain.pretrain(broken)
-    assert_same(finished, tmp_path / "run")
 
 
 def test_the_folder_opens_with_its_words_and_says_what_it_cannot_do(finished: Path) -> None:

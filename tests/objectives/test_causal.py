@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from prose import PADDING, START, STOP, VOCABULARY, prose
 
-from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.batch import Tokens
 from bertsmith.data.packing.pack import PackedBatch, Packer
 from bertsmith.errors import RecipeError
 from bertsmith.models.family import GPT, GPT2
@@ -89,50 +89,6 @@ def test_the_loss_is_the_sum_over_all_sequences_each_alone(shape: TransformerCon
     assert float(term.total) == pytest.approx(float(alone.sum()), rel=1e-5)
     assert term.correct is not None
     assert made.train()(collate(given))["next_token"].correct is None
-
-
-@BOTH
-def test_later_tokens_do_not_change_a_prediction(shape: TransformerConfig) -> None:
-    made, row = objective(shape), sequences(packed())[0].tolist()
-    whole = loss(made, row)
-    for size in (2, len(row) // 2, len(row) - 1):
-        torch.testing.assert_close(loss(made, row[:size]), whole[: size - 1], rtol=1e-5, atol=1e-5)
-    embedded = made.trunk.embedding.weight
-    made.trunk(Tokens.from_rows([[5, 6, 7, 8]]))[1, 0].backward()
-    assert embedded.grad is not None
-    assert embedded.grad[[5, 6]].abs().sum(1).min() > 0
-    assert not embedded.grad[[7, 8]].any()
-
-
-def test_micro_batches_do_not_change_the_sums() -> None:
-    made, given = objective(), packed()
-    whole = made(collate(given))["next_token"].total
-    made.zero_grad()
-    whole.backward()
-    slopes = [weight.grad.clone() for weight in made.parameters() if weight.grad is not None]
-    made.zero_grad()
-    total, count = 0.0, 0
-    rows = [row.tolist() for row in sequences(given)]
-    for some in (rows[:1], rows[1:6], rows[6:]):
-        tokens = Tokens.from_rows(some)
-        chosen = torch.cat([torch.arange(a, b - 2) for a, b in zip(tokens.bounds, tokens.bounds[1:], strict=False)])
-        part = Batch(tokens=tokens, target_positions=chosen, targets=tokens.ids[chosen + 1].long())
-        term = made(part)["next_token"].total
-        term.backward()
-        total, count = total + float(term.detach()), count + len(chosen)
-    assert count == collate(given).counts["next_token"]
-    assert total == pytest.approx(float(whole.detach()), rel=1e-5)
-    for weight, slope in zip((w for w in made.parameters() if w.grad is not None), slopes, strict=True):
-        torch.testing.assert_close(weight.grad, slope, rtol=1e-3, atol=1e-3)
-
-
-def test_padding_never_counts() -> None:
-    made, given = objective(), packed(across=False)
-    assert given.real_tokens < len(given.ids)
-    other = replace(given, ids=np.where(np.arange(len(given.ids)) < given.real_tokens, given.ids, 9))
-    with torch.no_grad():
-        one, two = (made(collate(each))["next_token"].total for each in (given, other))
-    assert torch.equal(one, two)
 
 
 def test_the_objective_adds_no_weights() -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import scripts
 import torch
 import transformers
 from tiny import prepared
@@ -42,15 +41,6 @@ def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     pretrain.pretrain(pretrain.read_recipe(RECIPES / "tiny" / "gpt.toml", [*SMALL, *changes]))
     return out
-
-
-def test_a_step_is_one_graph_and_gives_what_a_plain_one_gives() -> None:
-    scripts.run(__file__, "causal_graphs.py", "without_a_device")
-
-
-@pytest.mark.gpu
-def test_on_a_gpu_a_step_is_one_graph_that_never_waits() -> None:
-    scripts.run(__file__, "causal_graphs.py", "on_a_device")
 
 
 def test_a_run_learns_and_reports_next_tokens(finished: Path) -> None:

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scripts
 import torch
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prose import MASK, PADDING, START, STOP, VOCABULARY, prose
-from tiny import assert_same, fail_at, prepared, recipe
+from tiny import prepared, recipe
 
 from bertsmith.commands import pretrain
 from bertsmith.data.batch import Batch, Tokens
@@ -142,15 +141,6 @@ def test_losses_are_those_of_a_causal_and_a_bidirectional_network(shape: Transfo
     assert [terms[name].weight for name in ("masked", "next_token")] == [1.0, 0.5]
 
 
-def test_causal_attention_sees_no_later_token() -> None:
-    made = objective()
-    made.trunk(Tokens.from_rows([[5, 6, 7, 8]]), causal=True)[1, 0].backward()
-    slopes = made.trunk.embedding.weight.grad
-    assert slopes is not None
-    assert slopes[[5, 6]].abs().sum(1).min() > 0
-    assert not slopes[[7, 8]].any()
-
-
 def test_the_neighbours_and_the_other_part_do_not_change_a_loss() -> None:
     made, one, other = objective(), batch(0), batch(1)
     crossed = replace(one, causal=other.causal)
@@ -174,16 +164,6 @@ def test_bits_per_byte_are_those_of_masked_tokens() -> None:
     assert figures["loss"] == pytest.approx(figures["masked_loss"] + figures["next_token_loss"])
 
 
-def test_a_collator_can_be_pickled() -> None:
-    moved = batch().to("meta")
-    assert moved.causal is not None
-    assert {
-        moved.tokens.ids.device.type,
-        moved.causal.tokens.ids.device.type,
-        moved.causal.target_positions.device.type,
-    } == {"meta"}
-
-
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
@@ -200,15 +180,6 @@ def test_settings_without_meaning_are_refused(setting: dict[str, float | str], s
 def test_a_causal_network_is_refused() -> None:
     with pytest.raises(RecipeError, match="the network is causal"):
         MixedLM(Transformer(replace(SHAPE, causal=True)), MixedLM.Config())
-
-
-def test_a_step_is_one_graph_and_gives_what_a_plain_one_gives() -> None:
-    scripts.run(__file__, "mixed_graphs.py", "without_a_device")
-
-
-@pytest.mark.gpu
-def test_on_a_gpu_a_step_is_one_graph_that_never_waits() -> None:
-    scripts.run(__file__, "mixed_graphs.py", "on_a_device")
 
 
 def test_a_run_learns_both_and_writes_a_bert_that_is_also_a_decoder(tmp_path: Path) -> None:
@@ -231,14 +202,3 @@ def test_a_run_learns_both_and_writes_a_bert_that_is_also_a_decoder(tmp_path: Pa
         ours = model.objective.logits(model.objective.trunk(tokens, causal=True))
         logits = theirs.eval()(input_ids=tokens.ids[None].long()).logits[0]
     torch.testing.assert_close(ours, logits, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("pairs", ["none", "nsp"])
-def test_a_run_that_fails_resumes_exactly(tmp_path: Path, pairs: Pairs) -> None:
-    data = prepared(tmp_path)
-    changes = ["objective.kind=mixed", f"objective.pairs={pairs}", "train.steps=20"]
-    changes += ["objective.causal_share=0.125"]
-    pretrain.pretrain(recipe(data, tmp_path / "whole", *changes))
-    fail_at(13, recipe(data, tmp_path / "broken", *changes))
-    pretrain.pretrain(recipe(data, tmp_path / "broken", *changes))
-    assert_same(tmp_path / "whole", tmp_path / "broken")

@@ -260,40 +260,6 @@ def test_both_networks_have_one_set_of_tables() -> None:
     assert sum(name.startswith("generator.trunk.layers") for name in made.hidden_matrices()) == 2 * 4
 
 
-@pytest.mark.parametrize("judged", JUDGED)
-def test_neighbours_in_a_batch_do_not_matter(judged: str) -> None:
-    made, given = objective(discriminator_loss=judged), batch(discriminator_loss=judged)
-    whole = sequences(given)
-    with torch.no_grad():
-        together = made(some(given, whole))
-        alone = [made(some(given, [number])) for number in whole]
-        backwards = made(some(given, whole[::-1]))
-    for name, term in together.items():
-        parts = sum(one[name].total for one in alone)
-        assert abs(float(term.total - parts) / float(parts)) < 1e-6
-        assert abs(float(term.total - backwards[name].total) / float(parts)) < 1e-6
-        assert int(term.correct) == sum(int(one[name].correct) for one in alone)
-
-
-@pytest.mark.parametrize("judged", JUDGED)
-def test_micro_batches_add_up(judged: str) -> None:
-    """Three uneven micro-batches give the gradient of their union: losses are sums, divided once."""
-    made, given = objective(discriminator_loss=judged).train(), batch(discriminator_loss=judged)
-    whole = sequences(given)
-    parts = [some(given, whole[:3]), some(given, whole[3:4]), some(given, whole[4:])]
-    union = some(given, whole)
-    step = object.__new__(Step)
-
-    def gradients(batches: list[Batch]) -> tuple[Tensor, Tensor]:
-        made.zero_grad()
-        losses = sum(step.backward(made(one), union.counts) for one in batches)
-        slopes = [weight.grad.flatten() for weight in made.parameters() if weight.grad is not None]
-        return losses, torch.cat(slopes)
-
-    for one, other in zip(gradients(parts), gradients([union]), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
-
-
 def test_the_weight_scales_the_gradient_and_not_the_reported_loss() -> None:
     found: dict[float, tuple[Tensor, Tensor, Mapping[str, float]]] = {}
     given = batch()

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 import pytest
-import scripts
 import torch
-from tiny import assert_same, fail_at, losses, prepared, weights
+from tiny import losses, prepared, weights
 
 from bertsmith import config
 from bertsmith.commands import pretrain
@@ -13,15 +12,6 @@ from bertsmith.recipe import Recipe
 from bertsmith.train import log
 
 pytestmark = pytest.mark.slow("trains")
-
-
-def test_a_step_is_one_graph_and_gives_what_a_plain_one_gives() -> None:
-    scripts.run(__file__, "graphs.py", "without_a_device")
-
-
-@pytest.mark.gpu
-def test_on_a_gpu_a_step_is_one_graph_that_never_waits() -> None:
-    scripts.run(__file__, "graphs.py", "on_a_device")
 
 
 def tiny(data: Path, out: Path, *changes: str) -> Recipe:
@@ -35,20 +25,6 @@ def tiny(data: Path, out: Path, *changes: str) -> Recipe:
         "train": {"steps": 20, "precision": "float32", "evaluations": 2, "checkpoints": 5},
     }
     return config.build(config.override(values, changes), Recipe, "tiny.toml")
-
-
-def test_a_stopped_run_resumes_exactly(tmp_path: Path) -> None:
-    data = prepared(tmp_path)
-    pretrain.pretrain(tiny(data, tmp_path / "whole"))
-    fail_at(13, tiny(data, tmp_path / "broken"))
-    pretrain.pretrain(tiny(data, tmp_path / "broken"))
-    assert_same(tmp_path / "whole", tmp_path / "broken")
-    assert len(losses(tmp_path / "whole")) == 20
-    whole, broken = (
-        [line for line in log.read(tmp_path / name / log.NAME) if line["kind"] == "validation"]
-        for name in ("whole", "broken")
-    )
-    assert whole == broken
 
 
 def test_micro_batches_of_a_run_and_muon_train_both_networks(tmp_path: Path) -> None:

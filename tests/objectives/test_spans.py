@@ -14,7 +14,6 @@ from bertsmith.errors import RecipeError
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.family import BERT_TINY, T5
 from bertsmith.models.transformer import Transformer
-from bertsmith.nn.init import initialise
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.objectives.spans import Collator, SpanCorruption, _random_segmentation
 
@@ -137,48 +136,6 @@ def test_a_text_with_more_spans_than_sentinels_is_refused() -> None:
     few = Collator(SpanCorruption.Config(), SENTINELS[:2], PADDING, STOP)
     with pytest.raises(RecipeError, match=r"spans, and there are 2 sentinels\. Take shorter"):
         few(packed())
-
-
-def objective() -> SpanCorruption:
-    made = SpanCorruption(EncoderDecoder(SHAPE), SpanCorruption.Config())
-    initialise(made, 0, std=0.1)
-    return made.eval()
-
-
-def test_other_sequences_and_padding_do_not_change_a_loss() -> None:
-    made, given = objective(), packed(length=32, tokens=512)
-    batch = collator()(given)
-    with torch.no_grad():
-        whole = sum(float(term.total) for term in made(batch).values())
-        alone = 0.0
-        read = rows(batch.tokens, given.real_sequences)
-        for row, target in zip(read, asked(batch, given.real_sequences), strict=True):
-            if target == [-100]:
-                continue
-            written = Tokens.from_rows([[PADDING, *target[:-1]]])
-            true = torch.tensor(target)
-            text = (true < VOCABULARY) & (true != STOP)
-            single = Batch(tokens=Tokens.from_rows([row]), decoder_tokens=written, targets=true, text_mask=text)
-            alone += sum(float(term.total) for term in made(single).values())
-    assert whole == pytest.approx(alone, rel=1e-5)
-    written = [token for target in asked(batch, given.real_sequences) for token in target if token >= 0]
-    assert batch.counts["spans"] == sum(token < VOCABULARY and token != STOP for token in written)
-    assert batch.counts["spans"] + batch.counts["sentinels"] == len(written)
-
-
-def test_gradients_of_a_batch_are_those_of_its_halves() -> None:
-    made, slopes = objective(), []
-    whole = collator()(packed(length=32, tokens=512))
-    assert whole.targets is not None
-    half = torch.arange(len(whole.targets)) < len(whole.targets) // 2
-    parts = [replace(whole, targets=whole.targets.where(which, -100)) for which in (half, ~half)]
-    for batches in ([whole], parts):
-        made.zero_grad()
-        for batch in batches:
-            sum(term.weight * term.total for term in made(batch).values()).backward()
-        slopes.append(torch.cat([weight.grad.flatten() for weight in made.parameters() if weight.grad is not None]))
-    torch.testing.assert_close(slopes[0], slopes[1], rtol=1e-4, atol=1e-4)
-    assert (slopes[0] != 0).float().mean() > 0.5
 
 
 def test_networks_that_do_not_fit_are_refused() -> None:

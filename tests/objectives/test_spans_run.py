@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import scripts
 import torch
-from tiny import assert_same, fail_at, losses, prepared
+from tiny import prepared
 
 from bertsmith import config
 from bertsmith.commands import pretrain
@@ -21,15 +21,6 @@ from bertsmith.text.tokenizer import Tokenizer
 from bertsmith.train import log
 
 pytestmark = pytest.mark.slow("trains")
-
-
-def test_a_step_is_one_graph_and_gives_what_a_plain_one_gives() -> None:
-    scripts.run(__file__, "spans_graphs.py", "without_a_device")
-
-
-@pytest.mark.gpu
-def test_on_a_gpu_a_step_is_one_graph_that_never_waits() -> None:
-    scripts.run(__file__, "spans_graphs.py", "on_a_device")
 
 
 def test_in_half_precision_every_weight_has_its_gradient() -> None:
@@ -53,17 +44,6 @@ def tiny(data: Path, out: Path, *changes: str) -> Recipe:
         "train": {"steps": 12, "precision": "float32", "evaluations": 2, "checkpoints": 3},
     }
     return config.build(config.override(values, changes), Recipe, "tiny.toml")
-
-
-def test_a_stopped_run_resumes_exactly(tmp_path: Path) -> None:
-    data = prepared(tmp_path, "t5")
-    pretrain.pretrain(tiny(data, tmp_path / "whole"))
-    fail_at(7, tiny(data, tmp_path / "broken"))
-    pretrain.pretrain(tiny(data, tmp_path / "broken"))
-    assert_same(tmp_path / "whole", tmp_path / "broken")
-    seen = [loss for _, loss in losses(tmp_path / "whole")]
-    assert len(seen) == 12
-    assert seen[-1] < seen[0]
 
 
 def test_micro_batches_half_precision_and_muon_train_both_networks(tmp_path: Path) -> None:

@@ -187,8 +187,6 @@ def theirs(case: Case, *, compiled: bool, half: bool) -> dict[str, float]:
     count = tokens // length
     while len(rows) < 4 * count:
         batch = source(position)
-        assert batch.target_positions is not None
-        assert batch.targets is not None
         truth = torch.full((tokens,), -100)
         truth[batch.target_positions] = batch.targets
         bounds = batch.tokens.bounds.tolist()

@@ -5,13 +5,13 @@ import traceback
 import pytest
 import torch
 
-from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.batch import LabelledBatch, Tokens
 from bertsmith.data.loader import Loader
 
 
 def make(position):
     time.sleep(0.001 * (position % 3))  # so that threads finish out of order
-    return Batch(tokens=Tokens.from_rows([[position, position + 1]]), labels=torch.tensor([position]))
+    return LabelledBatch(tokens=Tokens.from_rows([[position, position + 1]]), labels=torch.tensor([position]))
 
 
 def after(position):

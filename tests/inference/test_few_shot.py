@@ -13,7 +13,7 @@ import torch
 from typer.testing import CliRunner
 
 from bertsmith.cli import app
-from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.batch import SelectedBatch, Tokens
 from bertsmith.data.labelled.examples import Example
 from bertsmith.data.labelled.glue import GLUE
 from bertsmith.errors import FolderError, RecipeError, TextError
@@ -238,7 +238,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tokens = Tokens.from_rows([row[:-1] for row in rows])
         targets = torch.tensor([piece for row in rows for piece in row[1:]])
         chosen = (tokens.positions % 2 == 1).nonzero()[:, 0]  # a word, which a label follows
-        loss = made(Batch(tokens=tokens, target_positions=chosen, targets=targets[chosen]))["next_token"].total
+        loss = made(SelectedBatch(tokens=tokens, target_positions=chosen, targets=targets[chosen]))["next_token"].total
         adam.zero_grad()
         (loss / len(chosen)).backward()
         adam.step()

@@ -15,12 +15,13 @@ from tasks.small import stirred
 from torch import Tensor
 
 from bertsmith import config
-from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.batch import Batch, DecoderBatch, SelectedBatch, Tokens
 from bertsmith.data.feed import Feed
 from bertsmith.models.family import FAMILY
 from bertsmith.models.networks import NetworkConfig, build_network
 from bertsmith.objectives import OBJECTIVES
 from bertsmith.objectives.base import Pretraining, Term
+from bertsmith.objectives.mixed import MixedBatch
 from bertsmith.recipe import Recipe
 from bertsmith.runs import build
 from bertsmith.text.special_tokens import Kind
@@ -132,26 +133,32 @@ def gradients(objective: Pretraining, *batches: Batch) -> dict[str, Tensor]:
 
 def part(batch: Batch, sequences: Sequence[int]) -> Batch:
     """Some sequences of a batch, as a batch of their own."""
-    assert {one.name for one in fields(Batch)} == KNOWN, "say here what a part of the new field is"
+    given = {one.name: getattr(batch, one.name) for one in fields(batch)}
+    assert given.keys() <= KNOWN, "say here what a part of the new field is"
     tokens, places = _taken(batch.tokens, sequences)
-    found: dict[str, Any] = {"tokens": tokens, "negatives": batch.negatives}
+    found: dict[str, Any] = {"tokens": tokens, "counts": {}}
     aligned = places  # with what targets and text_mask are aligned
-    if batch.decoder_tokens is not None:
+    if isinstance(batch, DecoderBatch):
         found["decoder_tokens"], aligned = _taken(batch.decoder_tokens, sequences)
     of_targets = aligned
-    if batch.target_positions is not None:
+    if isinstance(batch, SelectedBatch):
         of_targets = torch.isin(batch.target_positions, places).nonzero()[:, 0]
         new = torch.full((len(batch.tokens.ids),), -1)
         new[places] = torch.arange(len(places))
         found["target_positions"] = new[batch.target_positions[of_targets]]
     for name, chosen in (("targets", of_targets), ("random_bits", of_targets), ("text_mask", aligned)):
-        if (whole := getattr(batch, name)) is not None:
-            found[name] = whole[chosen]
-    if batch.labels is not None:
-        found["labels"] = batch.labels[list(sequences)]
-    if batch.causal is not None:
+        if name in given:
+            found[name] = given[name][chosen]
+    if given.get("labels") is not None:
+        found["labels"] = given["labels"][list(sequences)]
+    if isinstance(batch, MixedBatch):
         found["causal"] = part(batch.causal, sequences)
-    return Batch(**found)
+    return replace(batch, **found)
+
+
+def halves(batch: Batch) -> list[Batch]:
+    """A batch, and its causal part where it is mixed."""
+    return [batch, batch.causal] if isinstance(batch, MixedBatch) else [batch]
 
 
 KNOWN = {"tokens", "decoder_tokens", "target_positions", "targets", "random_bits", "text_mask", "negatives", "labels"}

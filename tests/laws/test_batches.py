@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from laws.objectives import EVERY, Case, positions
+from laws.objectives import EVERY, Case, halves, positions
 from torch import Tensor
 
 from bertsmith.data.feed import Feed
@@ -46,7 +46,7 @@ def test_all_batches_of_a_run_have_one_shape(case: Case, built: Built) -> None:
     for position in islice(positions(feed), 8):
         batch = feed(position)
         shapes.add(tuple(one.shape if isinstance(one, Tensor) else None for one in leaves(batch)))
-        for tokens in (one.tokens for one in (batch, batch.causal) if one is not None):
+        for tokens in (one.tokens for one in halves(batch)):
             assert int(tokens.bounds[-1]) == len(tokens.ids)
             assert int(tokens.bounds.diff().max()) <= tokens.max_length
     assert len(shapes) == 1

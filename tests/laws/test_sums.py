@@ -12,7 +12,7 @@ from itertools import islice
 import numpy as np
 import pytest
 import torch
-from laws.objectives import EVERY, Case, gradients, part, positions, terms
+from laws.objectives import EVERY, Case, gradients, halves, part, positions, terms
 
 from bertsmith.data.batch import Batch
 from bertsmith.data.feed import Feed
@@ -25,8 +25,7 @@ PACKED = [case for case in EVERY if not case.stateful]  # a stream has no filler
 
 def sequences(batch: Batch) -> list[int]:
     """Those that are not empty, filler included."""
-    parts = [one for one in (batch, batch.causal) if one is not None]
-    filled: list[int] = torch.stack([one.tokens.bounds.diff() > 0 for one in parts]).any(0).nonzero()[:, 0].tolist()
+    filled = torch.stack([one.tokens.bounds.diff() > 0 for one in halves(batch)]).any(0).nonzero()[:, 0].tolist()
     return filled
 
 

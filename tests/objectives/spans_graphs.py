@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.batch import Tokens
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.family import T5
 from bertsmith.nn.init import initialise
-from bertsmith.objectives.spans import SpanCorruption
+from bertsmith.objectives.spans import SpanBatch, SpanCorruption
 from bertsmith.train.forward import cast_weights
 
 SIZES = {"vocabulary": 300, "width": 128, "heads": 2, "layers": 2, "decoder_layers": 2, "feed_forward": 96}
@@ -32,7 +32,7 @@ def objective() -> SpanCorruption:
     return made
 
 
-def many(texts: int, seed: int = 3) -> Batch:
+def many(texts: int, seed: int = 3) -> SpanBatch:
     """As many tokens to a text, read and written, as a recipe's sequences of 128 have."""
     dice = torch.Generator().manual_seed(seed)
     sizes = [(int(read), int(read) // 5 + 2) for read in torch.randint(2, 117, (texts,), generator=dice)]
@@ -41,10 +41,10 @@ def many(texts: int, seed: int = 3) -> Batch:
         for lengths in zip(*sizes, strict=True)
     )
     targets = torch.randint(300, (len(written.ids),), generator=dice)
-    return Batch(tokens=read, decoder_tokens=written, targets=targets, text_mask=targets >= 20)
+    return SpanBatch(tokens=read, decoder_tokens=written, targets=targets, text_mask=targets >= 20)
 
 
-def slopes(made: SpanCorruption, given: Batch, compute: Callable[[Batch], Any]) -> dict[str, Tensor]:
+def slopes(made: SpanCorruption, given: SpanBatch, compute: Callable[[SpanBatch], Any]) -> dict[str, Tensor]:
     made.zero_grad()
     sum(term.weight * term.total for term in compute(given).values()).backward()
     return {name: weight.grad.double() for name, weight in made.named_parameters() if weight.grad is not None}
@@ -54,7 +54,7 @@ def every_gradient(device: str, texts: int, *, compiles: bool) -> None:
     """In half precision against the plain step in full, weight by weight: all in one, a table of distances, whose slope
     is a hundredth as long as the whole, could be wrong and nobody would see it."""
     made, given = objective().to(device), many(texts).to(device)
-    rounded: Callable[[Batch], Any] = partial(cast_weights, made, torch.bfloat16)
+    rounded: Callable[[SpanBatch], Any] = partial(cast_weights, made, torch.bfloat16)
     step = torch.compile(rounded, fullgraph=True, dynamic=False) if compiles else rounded
     true, found = slopes(made, given, made), slopes(made, given, step)
     assert true.keys() == found.keys() == dict(made.named_parameters()).keys()

@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from prose import PADDING, START, STOP, VOCABULARY, prose
 
-from bertsmith.data.batch import Batch
 from bertsmith.data.packing.pack import PackedBatch, Packer
 from bertsmith.errors import RecipeError
 from bertsmith.models.elmo import Elmo, ElmoConfig
@@ -17,7 +16,7 @@ from bertsmith.models.family import BERT_TINY, GPT2
 from bertsmith.models.networks import build_network
 from bertsmith.nn.init import initialise
 from bertsmith.objectives import OBJECTIVES
-from bertsmith.objectives.bilm import BidirectionalLM, collate, expected_tries, sample_log_uniform
+from bertsmith.objectives.bilm import BidirectionalBatch, BidirectionalLM, collate, expected_tries, sample_log_uniform
 from bertsmith.objectives.causal import CausalLM
 from bertsmith.objectives.masked import MaskedLM
 from bertsmith.text.characters import vocabulary_characters
@@ -64,8 +63,6 @@ def test_every_token_except_the_first_and_the_last_of_its_sequence_is_a_target(
     for position in range(3):
         given = packed(position, across=across, length=length, tokens=tokens)
         batch = collate(given)
-        assert batch.target_positions is not None
-        assert batch.targets is not None
         known = batch.targets != -100
         asked = [
             place
@@ -84,8 +81,6 @@ def test_every_token_except_the_first_and_the_last_of_its_sequence_is_a_target(
 
 def test_a_word_is_predicted_from_the_left_state_before_it_and_the_right_state_after_it() -> None:
     made, batch = objective(), collate(packed())
-    assert batch.target_positions is not None
-    assert batch.targets is not None
     hidden, totals = made.trunk(batch.tokens), {"left_to_right": 0.0, "right_to_left": 0.0}
     for place, target in zip(batch.target_positions.tolist(), batch.targets.tolist(), strict=True):
         if target != -100:
@@ -177,7 +172,7 @@ def test_a_true_word_in_the_sample_is_no_negative() -> None:
 def test_batches_carry_the_sample_and_flops_count_its_logits() -> None:
     made = objective(100)
     batch = made.collator(train(["a b"] * 2, TokenizerConfig(kind="words", vocabulary=9, min_frequency=1)))(packed())
-    assert isinstance(batch, Batch)
+    assert isinstance(batch, BidirectionalBatch)
     assert batch.negatives is not None
     assert batch.negatives.tolist() == sample_log_uniform(packed().key, 100, VOCABULARY).tolist()
     assert made.prediction_share == pytest.approx(0.2)

@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from prose import MASK, PADDING, START, STOP, VOCABULARY, prose
 
-from bertsmith.data.batch import Batch
 from bertsmith.data.packing.pack import Packer
 from bertsmith.data.packing.pairs import Pairs
 from bertsmith.models.family import SMITH
@@ -16,7 +15,7 @@ from bertsmith.models.transformer import Transformer
 from bertsmith.models.transformer_config import TransformerConfig
 from bertsmith.nn.init import initialise
 from bertsmith.nn.pooling import first
-from bertsmith.objectives.masked import Collator, MaskedLM
+from bertsmith.objectives.masked import Collator, MaskedBatch, MaskedLM
 from bertsmith.objectives.masking import MaskingVocabulary
 from bertsmith.tasks.classification import SequenceClassification
 from bertsmith.train.evaluate import evaluate
@@ -31,7 +30,7 @@ def objective(pairs: Pairs) -> MaskedLM:
     return made.eval()
 
 
-def batch(pairs: Pairs, packed: Pairs | None = None) -> Batch:
+def batch(pairs: Pairs, packed: Pairs | None = None) -> MaskedBatch:
     how = {"start_id": START, "stop_id": STOP, "padding_id": PADDING, "seed": 1}
     pack = Packer(prose(300), max_length=64, batch_tokens=1024, pairs=packed or pairs, **how)
     return Collator(MaskedLM.Config(pairs=pairs), MaskingVocabulary.of(~SPECIAL, SPECIAL, MASK))(pack(0))

@@ -9,7 +9,7 @@ import torch
 from prose import PADDING, STOP, VOCABULARY, prose
 from torch.func import functional_call
 
-from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.batch import TargetBatch, Tokens
 from bertsmith.data.packing.streams import Streams
 from bertsmith.errors import RecipeError
 from bertsmith.models.family import GPT2
@@ -35,7 +35,7 @@ def streams(length: int, rows: int = 4, once: bool = False) -> Streams:
     return Streams(text, length=length, tokens=rows * length, seed=0, separator=(STOP,), padding_id=PADDING, once=once)
 
 
-def batches(length: int, count: int) -> list[Batch]:
+def batches(length: int, count: int) -> list[TargetBatch]:
     source = streams(length)
     return [collate(source(index)) for index in range(count)]
 

@@ -14,7 +14,7 @@ from prose import MASK, PADDING, START, STOP, VOCABULARY, prose
 from torch import Tensor
 
 from bertsmith import config
-from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.batch import Tokens
 from bertsmith.data.packing.pack import Packer
 from bertsmith.errors import RecipeError
 from bertsmith.models.transformer import Transformer
@@ -26,6 +26,7 @@ from bertsmith.objectives.masking import MaskingVocabulary
 from bertsmith.objectives.replaced import (
     BLOCK_WORDS,
     Collator,
+    ReplacedBatch,
     ReplacedTokenDetection,
     block_count,
     gumbel_noise,
@@ -62,7 +63,7 @@ def objective(**changes: Any) -> ReplacedTokenDetection:
     return made.eval()
 
 
-def batch(index: int = 0, tokens: int = 1024, **changes: Any) -> Batch:
+def batch(index: int = 0, tokens: int = 1024, **changes: Any) -> ReplacedBatch:
     how = {"start_id": START, "stop_id": STOP, "padding_id": PADDING, "seed": 1}
     pack = Packer(prose(300), max_length=64, batch_tokens=tokens, pairs="none", **how)
     settings = ReplacedTokenDetection.Config(**changes)
@@ -70,7 +71,7 @@ def batch(index: int = 0, tokens: int = 1024, **changes: Any) -> Batch:
     return Collator(settings, hide)(pack(index))
 
 
-def some(given: Batch, keep: list[int]) -> Batch:
+def some(given: ReplacedBatch, keep: list[int]) -> ReplacedBatch:
     """A few sequences of a batch, as a batch of their own."""
     bounds, ids = given.tokens.bounds.tolist(), given.tokens.ids.tolist()
     rows = [(bounds[number], bounds[number + 1]) for number in keep]
@@ -80,7 +81,7 @@ def some(given: Batch, keep: list[int]) -> Batch:
     real = given.text_mask[places]
     judged = "replaced" if "replaced" in given.counts else "guessed"
     every = given.counts[judged] != len(given.target_positions)
-    return Batch(
+    return ReplacedBatch(
         tokens=Tokens.from_rows([ids[begin:end] for begin, end in rows], [[0] * (end - begin) for begin, end in rows]),
         target_positions=torch.tensor(
             [new[place] for place in given.target_positions[mine].tolist()], dtype=torch.int64
@@ -92,12 +93,12 @@ def some(given: Batch, keep: list[int]) -> Batch:
     )
 
 
-def sequences(given: Batch) -> list[int]:
+def sequences(given: ReplacedBatch) -> list[int]:
     """Those that are not empty, filler included."""
     return [number for number, length in enumerate(given.tokens.bounds.diff().tolist()) if length]
 
 
-def formula(made: ReplacedTokenDetection, given: Batch) -> dict[str, Tensor]:
+def formula(made: ReplacedTokenDetection, given: ReplacedBatch) -> dict[str, Tensor]:
     """The losses, written out for one sequence at a time."""
     sums: dict[str, Tensor] = Counter()
     for number in sequences(given):

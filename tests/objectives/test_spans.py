@@ -8,14 +8,14 @@ import pytest
 import torch
 from prose import PADDING, START, STOP, VOCABULARY, prose
 
-from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.batch import Tokens
 from bertsmith.data.packing.pack import PackedBatch, Packer
 from bertsmith.errors import RecipeError
 from bertsmith.models.encoder_decoder import EncoderDecoder
 from bertsmith.models.family import BERT_TINY, T5
 from bertsmith.models.transformer import Transformer
 from bertsmith.objectives.masked import MaskedLM
-from bertsmith.objectives.spans import Collator, SpanCorruption, _random_segmentation
+from bertsmith.objectives.spans import Collator, SpanBatch, SpanCorruption, _random_segmentation
 
 pytestmark = pytest.mark.slow("draws many samples")
 
@@ -46,9 +46,7 @@ def texts(given: PackedBatch) -> list[list[int]]:
     return [given.ids[start + 1 : stop - 1].tolist() for start, stop in pairwise(bounds)]
 
 
-def asked(batch: Batch, count: int) -> list[list[int]]:
-    assert batch.decoder_tokens is not None
-    assert batch.targets is not None
+def asked(batch: SpanBatch, count: int) -> list[list[int]]:
     return rows(replace(batch.decoder_tokens, ids=batch.targets), count)
 
 
@@ -73,7 +71,6 @@ def test_inputs_and_targets_make_up_the_text(length: int, tokens: int, rate: flo
     for index in range(3):
         given = packed(index, length=length, tokens=tokens)
         batch = collate(given)
-        assert batch.decoder_tokens is not None
         parts = texts(given), rows(batch.tokens, given.real_sequences), asked(batch, given.real_sequences)
         begun = rows(batch.decoder_tokens, given.real_sequences)
         for text, read, target, prompt in zip(*parts, begun, strict=True):
@@ -92,7 +89,6 @@ def test_shapes_never_change_and_bounds_hold_all_tokens(length: int, tokens: int
     collate, seen = collator(), set()
     for index in range(12):
         batch = collate(packed(index, length=length, tokens=tokens))
-        assert batch.decoder_tokens is not None
         for part in (batch.tokens, batch.decoder_tokens):
             assert int(part.bounds[-1]) == len(part.ids)
             assert int(part.bounds.diff().max()) <= part.max_length
@@ -106,7 +102,6 @@ def test_corruption_rate_and_mean_span_length_hold() -> None:
     for index in range(40):
         given = packed(index, length=64, tokens=2048)
         targets = collator()(given).targets
-        assert targets is not None
         marks = int((targets >= VOCABULARY).sum())
         spans, taken = spans + marks, taken + int((targets >= 0).sum()) - marks - given.real_sequences
         text += given.real_tokens - 2 * given.real_sequences

@@ -170,8 +170,6 @@ def test_bigrams_are_counted_on_the_training_text_and_seen_as_the_model_sees_the
     commonest = int(np.argmax(train.frequencies()))
     right, best, total = 0, 0, 0
     for batch in batches:
-        assert batch.targets is not None
-        assert batch.target_positions is not None
         for position, target in zip(batch.target_positions.tolist(), batch.targets.tolist(), strict=True):
             if target >= 0:
                 before = int(batch.tokens.ids[position - (kind == "masked")])

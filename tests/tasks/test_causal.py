@@ -82,7 +82,7 @@ def test_other_sequences_and_padding_change_nothing(language: float) -> None:
         assert sum(float(part[name].total) for part in three) == pytest.approx(float(term.total), rel=1e-5)
         assert whole.counts[name] == filled.counts[name] == sum(part.counts[name] for part in parts)
     if not language:
-        assert whole.targets is None
+        assert whole.next_tokens is None
 
 
 def test_the_language_term_is_the_loss_of_every_token_but_the_first() -> None:

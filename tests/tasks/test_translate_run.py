@@ -123,8 +123,6 @@ def test_label_smoothing_is_torchs_and_only_in_training() -> None:
     examples = [Example(location="here", texts=("the old cat",), label=label) for label in ("dog", "cat in the garden")]
     items = teacher.preprocess(examples, tokenizer(), 16)
     batch = teacher.collate(items, Bucket(batch_size=2, max_length=16, pad_to_multiple_of=64))
-    assert batch.decoder_tokens is not None
-    assert batch.targets is not None
     logits = teacher.trunk.logits(teacher.trunk(batch.tokens, batch.decoder_tokens))
     for learning, smoothing in ((True, 0.1), (False, 0.0)):
         teacher.train(learning)

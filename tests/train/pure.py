@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.batch import Tokens
 from bertsmith.models.family import BERT, SMITH
 from bertsmith.models.transformer import Transformer
 from bertsmith.nn.init import initialise
 from bertsmith.objectives.base import Term
-from bertsmith.objectives.masked import MaskedLM
+from bertsmith.objectives.masked import MaskedBatch, MaskedLM
 from bertsmith.train.forward import cast_weights
 
 SMALL: dict[str, Any] = {"vocabulary": 60, "width": 64, "heads": 2, "layers": 2, "feed_forward": 96, "max_length": 24}
@@ -37,14 +37,14 @@ def objectives() -> list[MaskedLM]:
     return made
 
 
-def batch(objective: MaskedLM, rows: list[list[int]]) -> Batch:
+def batch(objective: MaskedLM, rows: list[list[int]]) -> MaskedBatch:
     labels = (
         None
         if objective.pairs == "none"
         else torch.tensor([number % 2 if row else -100 for number, row in enumerate(rows)])
     )
     chosen, targets = torch.tensor([1, 6, 12]), torch.tensor([7, 8, 9])
-    return Batch(tokens=Tokens.from_rows(rows), target_positions=chosen, targets=targets, labels=labels)
+    return MaskedBatch(tokens=Tokens.from_rows(rows), target_positions=chosen, targets=targets, labels=labels)
 
 
 def learnt(terms: dict[str, Term]) -> Tensor:
@@ -65,7 +65,7 @@ def gradients(objective: MaskedLM, total: Tensor) -> Tensor:
     return torch.cat([parameter.grad.flatten() for parameter in objective.parameters()])
 
 
-def compare(objective: MaskedLM, given: Batch, compute: Any) -> None:
+def compare(objective: MaskedLM, given: MaskedBatch, compute: Any) -> None:
     """Losses and gradients against those in full precision."""
     exact = learnt(objective(given))
     slope = gradients(objective, exact)

@@ -12,12 +12,11 @@ import torch
 from tiny import assert_same, fail_at, losses, prepared, recipe, weights, write_text
 
 from bertsmith.commands import pretrain
-from bertsmith.data.batch import Batch
 from bertsmith.data.corpus.corpus import Corpus
 from bertsmith.data.shards.prepare import prepare
 from bertsmith.errors import RunError
 from bertsmith.objectives.base import Term
-from bertsmith.objectives.masked import MaskedLM
+from bertsmith.objectives.masked import MaskedBatch, MaskedLM
 from bertsmith.recipe import Recipe
 from bertsmith.runs import build
 from bertsmith.text.tokenizer import TokenizerConfig, train
@@ -74,7 +73,7 @@ def test_micro_batches_do_not_change_the_step(data: Path, tmp_path: Path) -> Non
     counts = {name: sum(part.counts[name] for part in parts) for name in ("masked", "nsp")}
     union = _joined(parts)
 
-    def gradients(batches: list[Batch]) -> list[torch.Tensor]:
+    def gradients(batches: list[MaskedBatch]) -> list[torch.Tensor]:
         objective.zero_grad()
         for batch in batches:
             sum(term.total / counts[name] for name, term in objective(batch).items()).backward()
@@ -84,7 +83,7 @@ def test_micro_batches_do_not_change_the_step(data: Path, tmp_path: Path) -> Non
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
 
 
-def _cut(batch: Batch, keep: int) -> Batch:
+def _cut(batch: MaskedBatch, keep: int) -> MaskedBatch:
     from dataclasses import replace
 
     return replace(
@@ -95,7 +94,7 @@ def _cut(batch: Batch, keep: int) -> Batch:
     )
 
 
-def _joined(parts: list[Batch]) -> Batch:
+def _joined(parts: list[MaskedBatch]) -> MaskedBatch:
     from dataclasses import replace
 
     sizes = [len(part.tokens.ids) for part in parts]
@@ -106,7 +105,7 @@ def _joined(parts: list[Batch]) -> Batch:
         name: torch.cat([getattr(part.tokens, name) for part in parts]) for name in ("ids", "positions", "segments")
     }
     ends = torch.tensor([sum(sizes)], dtype=torch.int32)
-    return Batch(
+    return MaskedBatch(
         tokens=replace(tokens, bounds=torch.cat([*bounds, ends]).int(), **joined),
         target_positions=torch.cat(
             [part.target_positions + offset for part, offset in zip(parts, offsets, strict=True)]
@@ -142,7 +141,7 @@ def test_a_step_with_a_non_finite_gradient_changes_nothing_and_is_counted(
 ) -> None:
     forward, calls = MaskedLM.forward, []
 
-    def poisoned(self: MaskedLM, batch: Batch) -> dict[str, Term]:
+    def poisoned(self: MaskedLM, batch: MaskedBatch) -> dict[str, Term]:
         terms = forward(self, batch)
         if self.training:
             calls.append({name: tensor.clone() for name, tensor in self.state_dict().items()})
@@ -164,7 +163,7 @@ def test_a_step_with_a_non_finite_gradient_changes_nothing_and_is_counted(
 def test_ten_bad_steps_in_a_row_end_the_run(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     forward = MaskedLM.forward
 
-    def poisoned(self: MaskedLM, batch: Batch) -> dict[str, Term]:
+    def poisoned(self: MaskedLM, batch: MaskedBatch) -> dict[str, Term]:
         terms = forward(self, batch)
         return {
             name: Term(term.total * math.nan if self.training else term.total, term.correct)

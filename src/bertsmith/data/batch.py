@@ -1,20 +1,50 @@
 """A batch: one flat sequence of tokens, with the bounds of the sequences in it. Nothing is padded."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int, Int32, Int64, Shaped
+from jaxtyping import Int, Int32, Int64, Shaped
 from numpy.typing import NDArray
 from torch import Tensor
 
 Ids = Sequence[int] | NDArray[np.int32]  # of the tokens of one sequence
+R = TypeVar("R", bound="Record")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tokens:
+class Record:
+    """Tensors that travel together: fields are tensors, records of tensors, and plain values."""
+
+    def leaves(self) -> Iterator[tuple[str, Any]]:
+        """Every tensor and plain value with its name, in records inside of this one as `tokens.ids`."""
+        for part in fields(self):
+            value = getattr(self, part.name)
+            if isinstance(value, Record):
+                yield from ((f"{part.name}.{name}", leaf) for name, leaf in value.leaves())
+            else:
+                yield part.name, value
+
+    def map_tensors(self: R, function: Callable[[Tensor], Tensor]) -> R:
+        """The same record with `function` of every tensor in its place."""
+        changed: dict[str, Any] = {}
+        for part in fields(self):
+            value = getattr(self, part.name)
+            if isinstance(value, Tensor):
+                changed[part.name] = function(value)
+            elif isinstance(value, Record):
+                changed[part.name] = value.map_tensors(function)
+        return replace(self, **changed)
+
+    def to(self: R, device: torch.device | str) -> R:
+        """The same record on the device; pinned tensors travel without waiting."""
+        return self.map_tensors(lambda tensor: tensor.to(device, non_blocking=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokens(Record):
     """Sequences laid end to end. Only attention, pooling and recurrence use the bounds."""
 
     ids: Int[Tensor, "T"]
@@ -40,29 +70,41 @@ class Tokens:
             equal_lengths=bool((lengths == longest).all()),
         )
 
-    def to(self, device: torch.device | str) -> "Tokens":
-        moved: Tokens = _to_device(self, device)
-        return moved
+
+@dataclass(frozen=True, kw_only=True)
+class Batch(Record):
+    """Tokens, and the number of targets that each loss is summed over. Each kind below adds its targets."""
+
+    tokens: Tokens
+    counts: dict[str, int] = field(default_factory=dict)  # by the name of the loss term
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch:
-    """Tokens, their targets, and the number of targets that each loss is summed over."""
+class TargetBatch(Batch):
+    """Targets that are token ids or tags: one for every token, unless a kind below says where."""
 
-    tokens: Tokens
-    decoder_tokens: Tokens | None = None  # input of the decoder: the target text shifted right
-    target_positions: Int[Tensor, "N"] | None = None  # positions whose true token is predicted
-    targets: Int[Tensor, "N"] | None = None  # the true tokens there; or a tag for every token, -100 for none
-    random_bits: Int[Tensor, "N 2"] | None = None  # for each target position, where tokens are sampled (ELECTRA)
-    text_mask: Bool[Tensor, "T"] | None = None  # which tokens are text, where all of them are classified (ELECTRA)
-    negatives: Int[Tensor, "S"] | None = None  # sampled words of a sampled softmax
-    labels: Shaped[Tensor, "B ..."] | None = None  # of each sequence, or group of sequences; -100 or nan for none
-    causal: "Batch | None" = None  # further text for causal language modelling, where it is mixed with masked
-    counts: dict[str, int] = field(default_factory=dict)  # by the name of the loss term
+    targets: Int[Tensor, "N"]  # -100 for none
 
-    def to(self, device: torch.device | str) -> "Batch":
-        moved: Batch = _to_device(self, device)
-        return moved
+
+@dataclass(frozen=True, kw_only=True)
+class SelectedBatch(TargetBatch):
+    """Targets at selected positions only, so that logits over the vocabulary are computed there alone."""
+
+    target_positions: Int[Tensor, "N"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledBatch(Batch):
+    """A label for every sequence, or group of sequences."""
+
+    labels: Shaped[Tensor, "B ..."]  # -100 or nan for none
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderBatch(TargetBatch):
+    """A target text for every sequence, for networks with a decoder: a target for every token of its input."""
+
+    decoder_tokens: Tokens  # input of the decoder: the target text shifted right
 
 
 def end_to_end(lengths: Int64[np.ndarray, "B"]) -> tuple[Int32[np.ndarray, "B+1"], Int32[np.ndarray, "T"]]:
@@ -83,13 +125,3 @@ def with_filler(
 
 def _flat(rows: Sequence[Ids]) -> Tensor:
     return torch.from_numpy(np.concatenate([np.asarray(row, np.int32) for row in rows]))
-
-
-def _to_device(record: Any, device: torch.device | str) -> Any:
-    """The same record with every tensor on the device; pinned tensors travel without waiting."""
-    moved = {
-        part.name: value.to(device, non_blocking=True) if isinstance(value, Tensor) else value.to(device)
-        for part in fields(record)
-        if isinstance(value := getattr(record, part.name), Tensor | Tokens | Batch)
-    }
-    return replace(record, **moved)

@@ -3,13 +3,11 @@
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import fields, replace
 from types import TracebackType
-from typing import Any
 
 from torch import Tensor
 
-from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.batch import Batch
 
 
 class Loader:
@@ -67,12 +65,4 @@ class Loader:
 
     def _prepare(self, position: int) -> Batch:
         batch = self._make_batch(position)
-        return _pin_record(batch) if self._pin_memory else batch
-
-
-def _pin_record(record: Any) -> Any:
-    """The same record with every tensor in pinned memory."""
-    parts = {part.name: getattr(record, part.name) for part in fields(record)}
-    pinned = {name: part.pin_memory() for name, part in parts.items() if isinstance(part, Tensor)}
-    nested = {name: _pin_record(part) for name, part in parts.items() if isinstance(part, Tokens | Batch)}
-    return replace(record, **pinned, **nested)
+        return batch.map_tensors(Tensor.pin_memory) if self._pin_memory else batch

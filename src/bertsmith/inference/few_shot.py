@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float64, Int64
 from numpy.typing import NDArray
 
-from bertsmith.data.batch import Batch
+from bertsmith.data.batch import SelectedBatch
 from bertsmith.data.labelled.examples import Example
 from bertsmith.data.rows import BATCH_TOKENS, Row, batch_by_length, pack_rows
 from bertsmith.errors import RecipeError, TextError, suggest
@@ -240,11 +240,8 @@ def score_answers(
                     targets.append(pieces)
                     owners.append(once[prompt] * len(answers) + numbers)
                 arrays = [torch.from_numpy(np.concatenate(parts)) for parts in (chosen, targets)]
-                found.append(
-                    token_log_probabilities(
-                        objective, Batch(tokens=tokens, target_positions=arrays[0], targets=arrays[1]).to(device)
-                    )
-                )
+                batch = SelectedBatch(tokens=tokens, target_positions=arrays[0], targets=arrays[1])
+                found.append(token_log_probabilities(objective, batch.to(device)))
     finally:
         objective.train(training)
     sums = np.zeros(len(once) * len(answers))

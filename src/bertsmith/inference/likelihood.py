@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Float32
 from torch import Tensor
 
-from bertsmith.data.batch import Batch
+from bertsmith.data.batch import SelectedBatch, TargetBatch
 from bertsmith.data.rows import BATCH_TOKENS, Row, batch_by_length, pack_rows
 from bertsmith.errors import RecipeError, TextError, suggest
 from bertsmith.inference.masked_copies import MaskedCopies, PllForm
@@ -214,7 +214,7 @@ def _causal_log_likelihoods(
                 rows = [np.array([start, *sequences[row][:-1]], np.int32) for row in some]
                 tokens = pack_rows([Row(ids, np.zeros_like(ids)) for ids in rows]).to(device)
                 targets = torch.tensor([piece for row in some for piece in sequences[row]], device=device)
-                found.append(token_log_probabilities(objective, Batch(tokens=tokens, targets=targets)))
+                found.append(token_log_probabilities(objective, TargetBatch(tokens=tokens, targets=targets)))
                 indices += [np.arange(ends[row], ends[row + 1]) for row in some]
     finally:
         objective.train(training)
@@ -223,11 +223,11 @@ def _causal_log_likelihoods(
     return logs
 
 
-def token_log_probabilities(objective: MaskedLM | CausalLM | RecurrentLM, batch: Batch) -> Float[Tensor, "N"]:
+def token_log_probabilities(objective: MaskedLM | CausalLM | RecurrentLM, batch: TargetBatch) -> Float[Tensor, "N"]:
     """The log-probability of each target token of a batch."""
-    assert batch.targets is not None
     device = batch.targets.device
-    hidden = objective.trunk(batch.tokens, selected=batch.target_positions)  # N D: logits for the targets only
+    selected = batch.target_positions if isinstance(batch, SelectedBatch) else None
+    hidden = objective.trunk(batch.tokens, selected=selected)  # N D: logits for the targets only
     hidden = hidden.to(objective.trunk.embedding.weight.dtype)
     # In bfloat16 a logit of 20 is off by up to 1/16, more than good and bad sentences often differ by, so the head, a
     # small part of the work, computes in the precision of its weights.

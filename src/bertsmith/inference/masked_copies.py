@@ -14,7 +14,7 @@ from jaxtyping import Int32, Int64
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bertsmith.data.batch import Batch, Tokens, end_to_end
+from bertsmith.data.batch import SelectedBatch, Tokens, end_to_end
 from bertsmith.text.tokenizer import Tokenizer
 
 PllForm = Literal["within_word", "original"]
@@ -57,7 +57,7 @@ class MaskedCopies:
         numbers = np.repeat(np.arange(len(sizes)), sizes)
         return cls(ids, starts, lengths, numbers, positions, visible_from, tokenizer.mask_id)
 
-    def collate(self, rows: Sequence[int], device: torch.device) -> Batch:
+    def collate(self, rows: Sequence[int], device: torch.device) -> SelectedBatch:
         """A flat batch of some copies, with their targets; a GPU copies them from pinned memory as it computes."""
 
         def to_device(array: NDArray[Any]) -> Tensor:
@@ -84,4 +84,4 @@ class MaskedCopies:
         )
         target_positions = bounds[:-1] + targets_at - self.starts[owners]
         targets = self.ids[targets_at].astype(np.int64)
-        return Batch(tokens=tokens, target_positions=to_device(target_positions), targets=to_device(targets))
+        return SelectedBatch(tokens=tokens, target_positions=to_device(target_positions), targets=to_device(targets))

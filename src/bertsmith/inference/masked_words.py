@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from jaxtyping import Int32, Int64
 
-from bertsmith.data.batch import Batch
+from bertsmith.data.batch import SelectedBatch
 from bertsmith.data.rows import Row, batch_by_length, pack_rows
 from bertsmith.inference import likelihood
 from bertsmith.objectives.causal import CausalLM
@@ -65,18 +65,18 @@ def mask_words(
     return masked
 
 
-def collate(texts: Sequence[MaskedText]) -> Batch:
+def collate(texts: Sequence[MaskedText]) -> SelectedBatch:
     """A flat batch of masked texts."""
     starts = np.cumsum([0, *(len(text.ids) for text in texts)])[:-1]
     positions = [start + text.positions for start, text in zip(starts, texts, strict=True)]
-    return Batch(
+    return SelectedBatch(
         tokens=pack_rows([Row(text.ids, np.zeros_like(text.ids)) for text in texts]),
         target_positions=torch.from_numpy(np.concatenate(positions)),
         targets=torch.from_numpy(np.concatenate([text.targets for text in texts])),
     )
 
 
-def batches(texts: Sequence[MaskedText], batch_tokens: int = BATCH_TOKENS) -> Iterator[tuple[list[int], Batch]]:
+def batches(texts: Sequence[MaskedText], batch_tokens: int = BATCH_TOKENS) -> Iterator[tuple[list[int], SelectedBatch]]:
     """Batches of the texts that have masked words, with the indices of their texts."""
     some = [number for number, text in enumerate(texts) if len(text.targets)]
     for rows in batch_by_length([len(texts[number].ids) for number in some], batch_tokens):

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from bertsmith.data.batch import Batch
+from bertsmith.data.batch import TargetBatch
 from bertsmith.data.packing.pairs import Pairs
 from bertsmith.errors import RecipeError
 from bertsmith.models.elmo import Elmo
@@ -37,7 +37,7 @@ class Objective(nn.Module, ABC):
         return {f"trunk.{name}": count for name, count in self.trunk.matrices().items()}
 
     @abstractmethod
-    def forward(self, batch: Batch) -> dict[str, Term]:
+    def forward(self, batch: Any) -> dict[str, Term]:  # each objective has its own kind of `Batch`
         """The loss terms by name, each summed over the targets that `batch.counts` counts."""
 
 
@@ -86,10 +86,10 @@ class Pretraining(Objective):
         """How the packer pairs texts: none, next sentence (NSP) or sentence order (SOP)."""
 
     @abstractmethod
-    def collator(self, tokenizer: Tokenizer) -> Callable[[Any], Batch]:
+    def collator(self, tokenizer: Tokenizer) -> Callable[[Any], TargetBatch]:
         """A pure function from packed text, or a segment of each stream, to a batch; small enough to be pickled."""
 
-    def validation_collator(self, tokenizer: Tokenizer) -> Callable[[Any], Batch]:
+    def validation_collator(self, tokenizer: Tokenizer) -> Callable[[Any], TargetBatch]:
         """The same for validation, where it differs."""
         return self.collator(tokenizer)
 

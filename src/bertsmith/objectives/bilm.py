@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int, Int64
 from torch import Tensor, nn
 
-from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.batch import SelectedBatch, Tokens
 from bertsmith.data.packing.pack import PackedBatch
 from bertsmith.data.packing.pairs import Pairs
 from bertsmith.errors import RecipeError
@@ -32,6 +32,13 @@ class OutputLayer(nn.Linear, CustomInit):
     def init_weights(self, generator: torch.Generator) -> None:
         self.weight.normal_(0.0, self.in_features**-0.5, generator=generator)
         self.bias.zero_()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BidirectionalBatch(SelectedBatch):
+    """Words to predict from both sides, and the sample of a sampled softmax."""
+
+    negatives: Int64[Tensor, "S"] | None = None  # words that stand for all; None: the full softmax
 
 
 class BidirectionalLM(Pretraining):
@@ -72,17 +79,14 @@ class BidirectionalLM(Pretraining):
     def pairs(self) -> Pairs:
         return "none"
 
-    def forward(self, batch: Batch) -> dict[str, Term]:
-        assert batch.target_positions is not None
-        assert batch.targets is not None
+    def forward(self, batch: BidirectionalBatch) -> dict[str, Term]:
         forward, backward = self.trunk(batch.tokens).chunk(2, -1)
         left = forward.index_select(0, batch.target_positions - 1)
         right = backward.index_select(0, batch.target_positions + 1)
         term = self._training_term if self.training else self._validation_term
         return {"left_to_right": term(left, batch), "right_to_left": term(right, batch)}
 
-    def _training_term(self, hidden: Float[Tensor, "N K"], batch: Batch) -> Term:
-        assert batch.targets is not None
+    def _training_term(self, hidden: Float[Tensor, "N K"], batch: BidirectionalBatch) -> Term:
         if batch.negatives is None:
             total = F.cross_entropy(self.output(hidden).float(), batch.targets, reduction="sum", ignore_index=-100)
         else:
@@ -104,9 +108,8 @@ class BidirectionalLM(Pretraining):
         losses = torch.cat([true[:, None], sampled], 1).logsumexp(1) - true
         return torch.where(targets == -100, 0.0, losses).sum()
 
-    def _validation_term(self, hidden: Float[Tensor, "N K"], batch: Batch) -> Term:
+    def _validation_term(self, hidden: Float[Tensor, "N K"], batch: BidirectionalBatch) -> Term:
         """The full softmax without gradients, in chunks: all logits at once may be more than the memory holds."""
-        assert batch.targets is not None
         total, correct = hidden.new_zeros((), dtype=torch.float32), hidden.new_zeros((), dtype=torch.int64)
         chunk = max(1, LOGITS_PER_CHUNK // self.trunk.config.vocabulary)
         for begin in range(0, len(hidden), chunk):
@@ -115,7 +118,7 @@ class BidirectionalLM(Pretraining):
             correct = correct + (logits.argmax(-1) == targets).sum()
         return Term(total, correct, 0.5)
 
-    def collator(self, tokenizer: Tokenizer) -> Callable[[PackedBatch], Batch]:
+    def collator(self, tokenizer: Tokenizer) -> Callable[[PackedBatch], BidirectionalBatch]:
         return partial(collate, sampled=self.config.sampled_softmax, vocabulary=self.trunk.config.vocabulary)
 
     @property
@@ -137,7 +140,7 @@ def _log_expected_count(word_ids: Int[Tensor, "..."], log_range: float, tries: f
     return torch.log(-torch.expm1(tries * torch.log1p(-probability)))
 
 
-def collate(packed: PackedBatch, sampled: int = 0, vocabulary: int = 0) -> Batch:
+def collate(packed: PackedBatch, sampled: int = 0, vocabulary: int = 0) -> BidirectionalBatch:
     """From packed text to a batch: nothing is corrupted, and every word with a neighbour on both sides is a target."""
     size, bounds = len(packed.ids), packed.bounds[: packed.real_sequences + 1]
     is_target = np.arange(size) < packed.real_tokens
@@ -156,7 +159,7 @@ def collate(packed: PackedBatch, sampled: int = 0, vocabulary: int = 0) -> Batch
     lengths = np.diff(bounds).astype(np.int64)
     counts = {"left_to_right": len(found), "right_to_left": len(found), "tokens": packed.real_tokens}
     counts["squares"] = int((lengths * lengths).sum())
-    return Batch(
+    return BidirectionalBatch(
         tokens=tokens,
         target_positions=torch.from_numpy(chosen),
         targets=torch.from_numpy(targets),

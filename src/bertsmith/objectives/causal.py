@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.batch import SelectedBatch, Tokens
 from bertsmith.data.packing.pack import PackedBatch
 from bertsmith.data.packing.pairs import Pairs
 from bertsmith.models.transformer import Transformer
@@ -37,9 +37,7 @@ class CausalLM(Pretraining):
     def pairs(self) -> Pairs:
         return "none"
 
-    def forward(self, batch: Batch) -> dict[str, Term]:
-        assert batch.target_positions is not None
-        assert batch.targets is not None
+    def forward(self, batch: SelectedBatch) -> dict[str, Term]:
         hidden = self.trunk(batch.tokens, selected=batch.target_positions)
         table = self.trunk.embedding.weight
         if self.training and can_chunk_loss(hidden, table):
@@ -52,7 +50,7 @@ class CausalLM(Pretraining):
         """The logits of the next token; weight tying: the output matrix is the embedding table."""
         return tied_logits(hidden, self.trunk.embedding.weight, self.training)
 
-    def collator(self, tokenizer: Tokenizer) -> Callable[[PackedBatch], Batch]:
+    def collator(self, tokenizer: Tokenizer) -> Callable[[PackedBatch], SelectedBatch]:
         return collate
 
     @property
@@ -77,7 +75,7 @@ def tied_logits(
     return F.linear(hidden, table)
 
 
-def collate(packed: PackedBatch) -> Batch:
+def collate(packed: PackedBatch) -> SelectedBatch:
     """From packed text to a batch: nothing is corrupted, and each position has the next token as its target."""
     chosen, targets = next_token_targets(packed)
     lengths = np.diff(packed.bounds[: packed.real_sequences + 1]).astype(np.int64)
@@ -89,7 +87,7 @@ def collate(packed: PackedBatch) -> Batch:
     )
     counts = {"next_token": int((targets != -100).sum()), "tokens": packed.real_tokens}
     counts["squares"] = int((lengths * lengths).sum())
-    return Batch(
+    return SelectedBatch(
         tokens=tokens, target_positions=torch.from_numpy(chosen), targets=torch.from_numpy(targets), counts=counts
     )
 

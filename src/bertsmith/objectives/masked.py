@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.batch import SelectedBatch, Tokens
 from bertsmith.data.packing.pack import PackedBatch
 from bertsmith.data.packing.pairs import Pairs
 from bertsmith.models.networks import Network
@@ -22,6 +22,13 @@ from bertsmith.nn.pooling import first_positions
 from bertsmith.objectives.base import Pretraining, Term
 from bertsmith.objectives.masking import VALIDATION_MASKING, MaskingConfig, MaskingVocabulary, mask_tokens
 from bertsmith.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskedBatch(SelectedBatch):
+    """Masked tokens to predict, and whether the texts of each sequence belong together."""
+
+    labels: Int[Tensor, "B"] | None = None  # of pairs of texts, -100 for none; None if the objective has no pairs
 
 
 class MaskedLM(Pretraining):
@@ -62,9 +69,7 @@ class MaskedLM(Pretraining):
     def pairs(self) -> Pairs:
         return self.config.pairs
 
-    def forward(self, batch: Batch) -> dict[str, Term]:
-        assert batch.target_positions is not None
-        assert batch.targets is not None
+    def forward(self, batch: MaskedBatch) -> dict[str, Term]:
         selected, guesses = batch.target_positions, len(batch.target_positions)
         if batch.labels is not None:
             selected = torch.cat((selected, first_positions(batch.tokens.bounds, len(batch.tokens.ids))))
@@ -95,10 +100,10 @@ class MaskedLM(Pretraining):
             return Term(total, None, weight)
         return Term(total, (logits.argmax(-1) == targets).sum(), weight)
 
-    def collator(self, tokenizer: Tokenizer) -> Callable[[PackedBatch], Batch]:
+    def collator(self, tokenizer: Tokenizer) -> Callable[[PackedBatch], MaskedBatch]:
         return self._collator(self.config, tokenizer)
 
-    def validation_collator(self, tokenizer: Tokenizer) -> Callable[[PackedBatch], Batch]:
+    def validation_collator(self, tokenizer: Tokenizer) -> Callable[[PackedBatch], MaskedBatch]:
         """15 % of the tokens are masked, all by [MASK]; pairs are those of the objective."""
         return self._collator(replace(self.config, **asdict(VALIDATION_MASKING)), tokenizer)
 
@@ -125,7 +130,7 @@ class Collator:
     config: MaskedLM.Config
     vocabulary: MaskingVocabulary
 
-    def __call__(self, packed: PackedBatch) -> Batch:
+    def __call__(self, packed: PackedBatch) -> MaskedBatch:
         ids, chosen, targets = mask_tokens(packed, self.config, self.vocabulary)
         lengths = np.diff(packed.bounds[: packed.real_sequences + 1]).astype(np.int64)
         counts = {"masked": len(chosen), "tokens": packed.real_tokens, "squares": int((lengths * lengths).sum())}
@@ -140,7 +145,7 @@ class Collator:
             segments=torch.from_numpy(packed.segments),
             max_length=packed.max_length,
         )
-        return Batch(
+        return MaskedBatch(
             tokens=tokens,
             target_positions=torch.from_numpy(chosen),
             targets=torch.from_numpy(targets),

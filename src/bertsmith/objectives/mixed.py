@@ -5,13 +5,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bertsmith.data.batch import Batch
+from bertsmith.data.batch import SelectedBatch
 from bertsmith.data.packing.pack import PackedBatch
 from bertsmith.data.packing.pairs import Pairs
 from bertsmith.objectives import causal
 from bertsmith.objectives.base import Term
-from bertsmith.objectives.masked import MaskedLM
+from bertsmith.objectives.masked import MaskedBatch, MaskedLM
 from bertsmith.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixedBatch(MaskedBatch):
+    """Masked tokens to predict, and further text for causal language modelling."""
+
+    causal: SelectedBatch
 
 
 class MixedLM(MaskedLM):
@@ -37,17 +44,15 @@ class MixedLM(MaskedLM):
 
     config: Config
 
-    def forward(self, batch: Batch) -> dict[str, Term]:
+    def forward(self, batch: MixedBatch) -> dict[str, Term]:  # type: ignore[override]  # it has a causal part, too
         terms = super().forward(batch)
-        assert batch.causal is not None
-        assert batch.causal.targets is not None
         hidden = self.trunk(batch.causal.tokens, selected=batch.causal.target_positions, causal=True)
         return terms | {"next_token": self.prediction_term(hidden, batch.causal.targets, self.config.causal_weight)}
 
-    def collator(self, tokenizer: Tokenizer) -> Callable[[PackedBatch], Batch]:
+    def collator(self, tokenizer: Tokenizer) -> Callable[[PackedBatch], MixedBatch]:
         return Collator(self.config.causal_share, super().collator(tokenizer))
 
-    def validation_collator(self, tokenizer: Tokenizer) -> Callable[[PackedBatch], Batch]:
+    def validation_collator(self, tokenizer: Tokenizer) -> Callable[[PackedBatch], MixedBatch]:
         """The whole text is masked, as for other masked language models, and a share of it is read causally, too."""
         return Collator(self.config.causal_share, super().validation_collator(tokenizer), masks_all=True)
 
@@ -67,14 +72,21 @@ class Collator:
     """From packed text to a batch: the first tokens are the causal part, the rest is masked; in validation, all."""
 
     causal_share: float
-    masked_collator: Callable[[PackedBatch], Batch]
+    masked_collator: Callable[[PackedBatch], MaskedBatch]
     masks_all: bool = False
 
-    def __call__(self, packed: PackedBatch) -> Batch:
+    def __call__(self, packed: PackedBatch) -> MixedBatch:
         first, rest = split(packed, round(self.causal_share * len(packed.ids)))
         back, batch = causal.collate(first), self.masked_collator(packed if self.masks_all else rest)
         counts = {name: back.counts.get(name, 0) + batch.counts.get(name, 0) for name in back.counts | batch.counts}
-        return replace(batch, causal=replace(back, counts={}), counts=counts)
+        return MixedBatch(
+            tokens=batch.tokens,
+            target_positions=batch.target_positions,
+            targets=batch.targets,
+            labels=batch.labels,
+            causal=replace(back, counts={}),
+            counts=counts,
+        )
 
 
 def split(packed: PackedBatch, size: int) -> tuple[PackedBatch, PackedBatch]:

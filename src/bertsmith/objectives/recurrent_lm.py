@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.batch import TargetBatch, Tokens
 from bertsmith.data.packing.pairs import Pairs
 from bertsmith.data.packing.streams import StreamBatch
 from bertsmith.errors import RecipeError
@@ -59,11 +59,10 @@ class RecurrentLM(Pretraining):
     def pairs(self) -> Pairs:
         return "none"
 
-    def forward(self, batch: Batch) -> dict[str, Term]:
-        assert batch.targets is not None
+    def forward(self, batch: TargetBatch) -> dict[str, Term]:
         hidden = self._stateful_forward(batch.tokens)
         terms = {"next_token": self._next_token_term(hidden, batch.targets)}
-        return terms | (self._activation_penalties(hidden, batch) if self.training else {})
+        return terms | (self._activation_penalties(hidden, batch.tokens) if self.training else {})
 
     def _next_token_term(self, hidden: Float[Tensor, "T D"], targets: Int[Tensor, "T"]) -> Term:
         table, bias = self.trunk.output_weights
@@ -86,10 +85,10 @@ class RecurrentLM(Pretraining):
         held.copy_(after.detach())
         return hidden
 
-    def _activation_penalties(self, hidden: Float[Tensor, "T D"], batch: Batch) -> dict[str, Term]:
+    def _activation_penalties(self, hidden: Float[Tensor, "T D"], tokens: Tokens) -> dict[str, Term]:
         """AR and TAR: penalties on large outputs, and on outputs that change from token to token."""
         terms = {}
-        rows = hidden.float().view(len(batch.tokens.bounds) - 1, batch.tokens.max_length, -1)
+        rows = hidden.float().view(len(tokens.bounds) - 1, tokens.max_length, -1)
         if self.config.activation_penalty:
             terms["activation"] = Term(rows.square().mean(2).sum(), None, self.config.activation_penalty)
         if self.config.temporal_penalty:
@@ -107,7 +106,7 @@ class RecurrentLM(Pretraining):
         """The logits of the next token."""
         return self.trunk.logits(hidden)
 
-    def collator(self, tokenizer: Tokenizer) -> Callable[[Any], Batch]:
+    def collator(self, tokenizer: Tokenizer) -> Callable[[StreamBatch], TargetBatch]:
         return partial(
             collate,
             penalties=("activation",) * (self.config.activation_penalty > 0)
@@ -126,7 +125,7 @@ class RecurrentLM(Pretraining):
         return {"model": self}
 
 
-def collate(stretch: StreamBatch, penalties: tuple[str, ...] = ()) -> Batch:
+def collate(stretch: StreamBatch, penalties: tuple[str, ...] = ()) -> TargetBatch:
     """From a segment of every stream to a batch. A token's position is its offset in the stream: 0 resets the state."""
     streams, length = len(stretch.stream_positions), len(stretch.ids) // len(stretch.stream_positions)
     within = stretch.stream_positions[:, None] + np.arange(length, dtype=np.int32)
@@ -140,4 +139,4 @@ def collate(stretch: StreamBatch, penalties: tuple[str, ...] = ()) -> Batch:
     counts = {"next_token": stretch.real_tokens, "tokens": stretch.real_tokens, "squares": stretch.real_tokens * length}
     counts |= {"activation": len(stretch.ids)} if "activation" in penalties else {}
     counts |= {"temporal": len(stretch.ids) - streams} if "temporal" in penalties else {}
-    return Batch(tokens=tokens, targets=torch.from_numpy(stretch.targets), counts=counts)
+    return TargetBatch(tokens=tokens, targets=torch.from_numpy(stretch.targets), counts=counts)

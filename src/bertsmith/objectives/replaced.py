@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from bertsmith.data.batch import Batch
+from bertsmith.data.batch import SelectedBatch
 from bertsmith.data.packing.pack import PackedBatch
 from bertsmith.data.packing.pairs import Pairs
 from bertsmith.errors import RecipeError
@@ -27,6 +27,14 @@ from bertsmith.text.tokenizer import Tokenizer
 
 SAMPLING_KEY = -1  # keeps random bits of sampling apart from those of masking, whose keys are positions
 BLOCK_WORDS = 128  # words of a block; about the square root of the size of BERT's vocabulary
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplacedBatch(SelectedBatch):
+    """Masked tokens for the generator, and all tokens for the discriminator."""
+
+    random_bits: Int[Tensor, "N 2"]  # for each target position, where a token is sampled
+    text_mask: Bool[Tensor, "T"]  # which tokens are text, and no padding
 
 
 class ReplacedTokenDetection(Pretraining):
@@ -82,10 +90,7 @@ class ReplacedTokenDetection(Pretraining):
     def pairs(self) -> Pairs:
         return "none"
 
-    def forward(self, batch: Batch) -> dict[str, Term]:
-        assert batch.target_positions is not None
-        assert batch.targets is not None
-        assert batch.random_bits is not None
+    def forward(self, batch: ReplacedBatch) -> dict[str, Term]:
         hidden = self.generator.trunk(batch.tokens, selected=batch.target_positions)
         masked, words = self._generator_term(hidden, batch.targets, batch.random_bits)
         terms = {"masked": masked}
@@ -93,7 +98,6 @@ class ReplacedTokenDetection(Pretraining):
         tokens, replaced = replace(batch.tokens, ids=ids), words != batch.targets
         match self.config.discriminator_loss:
             case "all":
-                assert batch.text_mask is not None
                 every = torch.zeros_like(batch.text_mask).index_copy(0, batch.target_positions, replaced)
                 terms["replaced"] = self._discriminator_term(
                     self.discriminator(self.trunk(tokens)), every, batch.text_mask
@@ -142,7 +146,7 @@ class ReplacedTokenDetection(Pretraining):
             f"generator.{name}": count for name, count in self.generator.hidden_matrices().items()
         }
 
-    def collator(self, tokenizer: Tokenizer) -> Callable[[PackedBatch], Batch]:
+    def collator(self, tokenizer: Tokenizer) -> Callable[[PackedBatch], ReplacedBatch]:
         return Collator(self.config, self.generator.collator(tokenizer))
 
     @property
@@ -182,11 +186,10 @@ class Collator:
     """From packed text to a batch: masked for the generator, with random bits for its samples."""
 
     config: ReplacedTokenDetection.Config
-    masked_collator: Callable[[PackedBatch], Batch]
+    masked_collator: Callable[[PackedBatch], SelectedBatch]
 
-    def __call__(self, packed: PackedBatch) -> Batch:
+    def __call__(self, packed: PackedBatch) -> ReplacedBatch:
         batch = self.masked_collator(packed)
-        assert batch.target_positions is not None
         draws = mix(packed.key, SAMPLING_KEY, batch.target_positions.numpy()).view(np.int32).reshape(-1, 2)
         real, counts = np.arange(len(packed.ids)) < packed.real_tokens, dict(batch.counts)
         match self.config.discriminator_loss:
@@ -196,7 +199,14 @@ class Collator:
                 counts["replaced"] = len(draws)
             case "none":
                 counts["guessed"] = len(draws)
-        return replace(batch, random_bits=torch.from_numpy(draws), text_mask=torch.from_numpy(real), counts=counts)
+        return ReplacedBatch(
+            tokens=batch.tokens,
+            target_positions=batch.target_positions,
+            targets=batch.targets,
+            random_bits=torch.from_numpy(draws),
+            text_mask=torch.from_numpy(real),
+            counts=counts,
+        )
 
 
 @torch.no_grad()

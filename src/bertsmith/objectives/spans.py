@@ -8,8 +8,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Int32, Int64
+from torch import Tensor
 
-from bertsmith.data.batch import Batch, Tokens, end_to_end, with_filler
+from bertsmith.data.batch import DecoderBatch, Tokens, end_to_end, with_filler
 from bertsmith.data.packing.pack import PackedBatch
 from bertsmith.data.packing.pairs import Pairs
 from bertsmith.errors import RecipeError
@@ -22,6 +23,13 @@ SPANS_KEY = -2  # keeps random bits of spans apart from those of other objective
 
 Integers = Int64[np.ndarray, "_"]
 Flags = Bool[np.ndarray, "_"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpanBatch(DecoderBatch):
+    """Texts with corrupted spans, and the spans for the decoder."""
+
+    text_mask: Bool[Tensor, "N"]  # which targets are text, and no sentinels
 
 
 class SpanCorruption(Pretraining):
@@ -51,10 +59,7 @@ class SpanCorruption(Pretraining):
     def pairs(self) -> Pairs:
         return "none"
 
-    def forward(self, batch: Batch) -> dict[str, Term]:
-        assert batch.decoder_tokens is not None
-        assert batch.targets is not None
-        assert batch.text_mask is not None
+    def forward(self, batch: SpanBatch) -> dict[str, Term]:
         logits = self.trunk.logits(self.trunk(batch.tokens, batch.decoder_tokens))  # N V
         losses = F.cross_entropy(logits.float(), batch.targets, reduction="none", ignore_index=-100)
         correct = None if self.training else logits.argmax(-1) == batch.targets
@@ -68,7 +73,7 @@ class SpanCorruption(Pretraining):
             for name, (mask, weight) in weights.items()
         }
 
-    def collator(self, tokenizer: Tokenizer) -> Callable[[PackedBatch], Batch]:
+    def collator(self, tokenizer: Tokenizer) -> Callable[[PackedBatch], SpanBatch]:
         if not tokenizer.sentinels:
             remedy = "Train the tokenizer with --kind t5, and prepare the text again"
             raise RecipeError("objective.kind", "the vocabulary has no sentinels such as <extra_id_0>", remedy)
@@ -101,7 +106,7 @@ class Collator:
     padding: int  # also the first token of the decoder
     stop: int
 
-    def __call__(self, packed: PackedBatch) -> Batch:
+    def __call__(self, packed: PackedBatch) -> SpanBatch:
         starts, ends = (packed.bounds[side : packed.real_sequences + side].astype(np.int64) for side in (0, 1))
         lengths = ends - starts - 2  # of texts without their special tokens
         taken, spans = self.span_counts(lengths)
@@ -120,7 +125,7 @@ class Collator:
         text = ~np.isin(targets, np.append(self.sentinels, (self.stop, -100)))
         counts = {"spans": int(text.sum()), "sentinels": int((targets != -100).sum() - text.sum())}
         counts |= {"tokens": packed.real_tokens, "squares": int(((lengths + 2) * (lengths + 2)).sum())}
-        return Batch(
+        return SpanBatch(
             tokens=encoder,
             decoder_tokens=replace(decoder, ids=torch.from_numpy(decoder_ids)),
             targets=torch.from_numpy(targets),

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from bertsmith import terminal
-from bertsmith.data.batch import Batch
+from bertsmith.data.batch import TargetBatch
 from bertsmith.data.feed import Feed
 from bertsmith.data.packing.pack import Packer
 from bertsmith.data.packing.pairs import Pairs
@@ -111,7 +111,7 @@ def validation_batches(
     valid: Shards,
     device: torch.device,
     train: Shards | None = None,
-) -> list[Batch]:
+) -> list[TargetBatch]:
     """One pass over the validation text, with the same masks for every recipe; a part of it if the run is short."""
     # No pairs can be drawn where each document is one sentence, and for NSP where there is one document.
     alone = valid.sentences == valid.documents or (objective.pairs == "nsp" and valid.documents == 1)

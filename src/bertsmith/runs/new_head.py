@@ -72,7 +72,6 @@ def _hidden_vectors(model: Model, texts: Sequence[str], end: float) -> tuple[Flo
         masked = masked_words.mask_words(model.tokenizer, texts[start : start + CHUNK_TEXTS], 1, MASK_RATE)
         for _, batch in masked_words.batches(masked):
             there = batch.to(model.device)
-            assert there.targets is not None
             hidden.append(model.objective.trunk(there.tokens, selected=there.target_positions))
             targets.append(there.targets)
         if time.monotonic() > end:

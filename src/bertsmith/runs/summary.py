@@ -11,7 +11,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from bertsmith import config, files, terminal
-from bertsmith.data.batch import Batch
+from bertsmith.data.batch import TargetBatch
 from bertsmith.data.shards.shards import Shards
 from bertsmith.errors import FolderError
 from bertsmith.inference.cloze import cloze_sentences, openings
@@ -105,7 +105,7 @@ def summarise(
     trainer: Trainer,
     train: Shards,
     valid: Shards,
-    batches: Sequence[Batch],
+    batches: Sequence[TargetBatch],
     counts: NDArray[np.int64],
     examples: Sequence[ClozeExample],
 ) -> RunSummary:

@@ -8,8 +8,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bertsmith.data.batch import Batch
+from bertsmith.data.batch import SelectedBatch, TargetBatch
 from bertsmith.data.shards.shards import Shards
+from bertsmith.objectives.spans import SpanBatch
 from bertsmith.text.tokenizer import Tokenizer
 
 BIGRAM_TOKENS = 1 << 19  # of the training text, from which pairs of neighbours are counted: a tenth of a second
@@ -25,30 +26,30 @@ class Yardsticks:
     word_share: float  # punctuation and the end of a text count as words
 
 
-def measure(counts: NDArray[np.int64], train: Shards, batches: Sequence[Batch], tokenizer: Tokenizer) -> Yardsticks:
+def measure(
+    counts: NDArray[np.int64], train: Shards, batches: Sequence[TargetBatch], tokenizer: Tokenizer
+) -> Yardsticks:
     """The yardsticks of validation batches. `counts`: how often each token occurs in the training text."""
-    batches = [batch for batch in batches if batch.targets is not None]
-    targets = torch.cat([_targets(batch).cpu() for batch in batches]).numpy()
+    pairs = [_targets_and_previous(batch) for batch in batches]
+    targets = torch.cat([target.cpu() for target, _ in pairs]).numpy()
+    before = [previous.cpu() for _, previous in pairs if previous is not None]
     is_target = targets >= 0
     commonest = int(np.argmax(counts))
     bigram = None
-    if all(batch.target_positions is not None or batch.decoder_tokens is not None for batch in batches):
-        before = torch.cat([_previous(batch).cpu() for batch in batches]).numpy()
-        guesses = _successors(train, commonest)[before]
+    if before:
+        guesses = _successors(train, commonest)[torch.cat(before).numpy()]
         bigram = float((guesses == targets)[is_target].mean())
     targets = targets[is_target]
     return Yardsticks(
-        unigram_loss(counts, train.documents, batches, tokenizer),
+        _unigram_loss(counts, train.documents, targets, tokenizer),
         float((targets == commonest).mean()),
         bigram,
         float((~tokenizer.continuation_mask[targets]).mean()),
     )
 
 
-def unigram_loss(counts: NDArray[np.int64], documents: int, batches: Sequence[Batch], tokenizer: Tokenizer) -> float:
+def _unigram_loss(counts: NDArray[np.int64], documents: int, targets: NDArray[np.int64], tokenizer: Tokenizer) -> float:
     """The unigram baseline: the loss of predicting every token by its frequency in the training text."""
-    targets = torch.cat([_targets(batch).cpu() for batch in batches if batch.targets is not None]).numpy()
-    targets = targets[targets >= 0]
     frequencies = counts + 1.0
     for token in {tokenizer.stop_id, tokenizer.roles.get("start", tokenizer.stop_id)}:
         if (targets == token).any():  # the special token at the end or the beginning of a document is predicted, too
@@ -57,23 +58,14 @@ def unigram_loss(counts: NDArray[np.int64], documents: int, batches: Sequence[Ba
     return float(losses[targets].mean())
 
 
-def _targets(batch: Batch) -> Tensor:
-    """The targets of a batch; for a decoder, only those that are text (no sentinels)."""
-    assert batch.targets is not None
-    if batch.decoder_tokens is None:
-        return batch.targets
-    assert batch.text_mask is not None
-    return batch.targets[batch.text_mask]
-
-
-def _previous(batch: Batch) -> Tensor:
-    """The token before each target, as the model sees it: it may be masked itself."""
-    if batch.decoder_tokens is not None:  # its input is the target text, shifted right
-        assert batch.text_mask is not None
-        return batch.decoder_tokens.ids[batch.text_mask]
-    assert batch.target_positions is not None
-    shift = 1 if "masked" in batch.counts else 0  # the next token is predicted at the position of the one before it
-    return batch.tokens.ids[(batch.target_positions - shift).clamp(min=0)]
+def _targets_and_previous(batch: TargetBatch) -> tuple[Tensor, Tensor | None]:
+    """The targets of a batch, and the token before each as the model sees it, which may be masked; None of streams."""
+    if isinstance(batch, SpanBatch):  # without sentinels; the decoder's input is the target text, shifted right
+        return batch.targets[batch.text_mask], batch.decoder_tokens.ids[batch.text_mask]
+    if isinstance(batch, SelectedBatch):
+        shift = 1 if "masked" in batch.counts else 0  # a next token is predicted at the position of the one before it
+        return batch.targets, batch.tokens.ids[(batch.target_positions - shift).clamp(min=0)]
+    return batch.targets, None
 
 
 def _successors(train: Shards, commonest: int) -> NDArray[np.int64]:

@@ -8,11 +8,11 @@ from typing import Any, Literal
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int, Shaped
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.batch import LabelledBatch, Tokens
 from bertsmith.data.labelled.examples import Example, Kind
 from bertsmith.errors import RecipeError, TextError, suggest
 from bertsmith.metrics import scores
@@ -28,6 +28,13 @@ from bertsmith.text.tokenizer import Tokenizer
 
 Problem = Literal["single_label", "regression", "multi_label"]
 Metric = Literal["accuracy", "f1", "accuracy_f1", "matthews", "macro_f1"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassificationBatch(LabelledBatch):
+    """A class, a number or several labels for every sequence."""
+
+    next_tokens: Int[Tensor, "T"] | None = None  # targets of the auxiliary next-token loss; None without one
 
 
 class SequenceClassification(Task):
@@ -134,23 +141,24 @@ class SequenceClassification(Task):
             case "last":
                 return self._classify(self.trunk(tokens, selected=last_positions(tokens.bounds)))
 
-    def forward(self, batch: Batch) -> dict[str, Term]:
-        if not self.config.lm_weight:
-            return {"class": self._classification_term(self.logits(batch.tokens), batch)}
-        assert batch.targets is not None
+    def forward(self, batch: ClassificationBatch) -> dict[str, Term]:
+        if batch.next_tokens is None:
+            return {"class": self._classification_term(self.logits(batch.tokens), batch.labels)}
         hidden = self.trunk(batch.tokens)
         logits = tied_logits(hidden, self.trunk.embedding.weight, self.training).float()  # T V
-        total = F.cross_entropy(logits, batch.targets, reduction="sum", ignore_index=-100)
+        total = F.cross_entropy(logits, batch.next_tokens, reduction="sum", ignore_index=-100)
         read = self._classify(hidden.index_select(0, last_positions(batch.tokens.bounds)))
-        return {"class": self._classification_term(read, batch), "language": Term(total, None, self.config.lm_weight)}
+        return {
+            "class": self._classification_term(read, batch.labels),
+            "language": Term(total, None, self.config.lm_weight),
+        }
 
     def _classify(self, vectors: Float[Tensor, "B D"]) -> Float[Tensor, "B C"]:
         scored: Tensor = self.classifier(self.pooler(vectors)).float()
         return scored if self.config.problem != "regression" else scored * self.deviation + self.mean
 
-    def _classification_term(self, scored: Float[Tensor, "S C"], batch: Batch) -> Term:
-        assert batch.labels is not None
-        logits, labels = scored[: len(batch.labels)], batch.labels
+    def _classification_term(self, scored: Float[Tensor, "S C"], labels: Shaped[Tensor, "B ..."]) -> Term:
+        logits = scored[: len(labels)]
         match self.config.problem:
             case "single_label":
                 total = F.cross_entropy(logits, labels, self.class_weights, reduction="sum", ignore_index=-100)
@@ -180,7 +188,7 @@ class SequenceClassification(Task):
             items.append(Item(rows=(row,), example=number, target=self._target(example), truncated=cut))
         return items
 
-    def collate(self, items: Sequence[Item], bucket: Bucket) -> Batch:
+    def collate(self, items: Sequence[Item], bucket: Bucket) -> ClassificationBatch:
         tokens = bucket.collate([item.rows[0] for item in items], bucket.batch_size)
         targets = [item.target for item in items]
         room = bucket.batch_size if bucket.pad_to_multiple_of else len(items)
@@ -197,13 +205,13 @@ class SequenceClassification(Task):
         known = ~(labels.isnan() | (labels == nothing)).view(room, -1)[:, 0]
         counts = {"class": max(1, int(known.sum())), **count_tokens(items)}
         if not self.config.lm_weight:
-            return Batch(tokens=tokens, labels=labels, counts=counts)
+            return ClassificationBatch(tokens=tokens, labels=labels, counts=counts)
         following = torch.full((len(tokens.ids),), -100)
         ends = tokens.bounds[1 : len(items) + 1].long()
         following[: ends[-1] - 1] = tokens.ids[1 : ends[-1]]
         following[ends - 1] = -100  # the last token has no next one
         counts["language"] = max(1, int((following != -100).sum()))
-        return Batch(tokens=tokens, labels=labels, targets=following, counts=counts)
+        return ClassificationBatch(tokens=tokens, labels=labels, next_tokens=following, counts=counts)
 
     def outputs(self, tokens: Tokens) -> list[Tensor]:
         return list(self.logits(tokens))

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.batch import LabelledBatch, Tokens
 from bertsmith.data.labelled.examples import Example, Kind
 from bertsmith.errors import RecipeError, TextError
 from bertsmith.metrics import scores
@@ -59,8 +59,7 @@ class SentenceEmbedding(Task):
             pooled = self.trunk(tokens, selected=selected)
         return F.normalize(pooled.float(), dim=-1)
 
-    def forward(self, batch: Batch) -> dict[str, Term]:
-        assert batch.labels is not None
+    def forward(self, batch: LabelledBatch) -> dict[str, Term]:
         items, texts = batch.labels.shape[0], batch.labels.shape[1]
         found = self.embeddings(batch.tokens)[: items * texts].view(items, texts, -1)  # B texts D
         anchor, others = found[:, 0], found[:, 1:]
@@ -92,7 +91,7 @@ class SentenceEmbedding(Task):
             items.append(Item(rows=rows, example=number, target=self._target(example), truncated=cut))
         return items
 
-    def collate(self, items: Sequence[Item], bucket: Bucket) -> Batch:
+    def collate(self, items: Sequence[Item], bucket: Bucket) -> LabelledBatch:
         texts = min(len(item.rows) for item in items)  # files with and without negatives may be mixed
         # With `dropout`, pairs are for evaluation, and training takes the first text only.
         rows = [item.rows[:1] * 2 if self.config.loss == "dropout" else item.rows[:texts] for item in items]
@@ -100,7 +99,7 @@ class SentenceEmbedding(Task):
         labels = torch.full((bucket.batch_size if bucket.pad_to_multiple_of else len(items), texts), torch.nan)
         labels[: len(items), 0] = torch.tensor([item.target for item in items])
         name = "cosine" if self.config.loss == "scores" else "contrast"
-        return Batch(tokens=tokens, labels=labels, counts={name: len(items), **count_tokens(items)})
+        return LabelledBatch(tokens=tokens, labels=labels, counts={name: len(items), **count_tokens(items)})
 
     def outputs(self, tokens: Tokens) -> list[Tensor]:
         return list(self.embeddings(tokens))

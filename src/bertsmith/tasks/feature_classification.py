@@ -11,7 +11,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.batch import LabelledBatch, Tokens
 from bertsmith.data.labelled.examples import Example, Kind
 from bertsmith.data.rows import Row
 from bertsmith.errors import RecipeError, TextError, suggest
@@ -78,8 +78,7 @@ class FeatureClassification(Task):
         scored: Tensor = self.classifier(pool(read, tokens.bounds)).float()
         return scored
 
-    def forward(self, batch: Batch) -> dict[str, Term]:
-        assert batch.labels is not None
+    def forward(self, batch: LabelledBatch) -> dict[str, Term]:
         logits = self.logits(batch.tokens)[: len(batch.labels)]
         return {"class": Term(F.cross_entropy(logits, batch.labels, reduction="sum", ignore_index=-100), None)}
 
@@ -90,12 +89,12 @@ class FeatureClassification(Task):
             for number, (row, cut) in enumerate(rows)
         ]
 
-    def collate(self, items: Sequence[Item], bucket: Bucket) -> Batch:
+    def collate(self, items: Sequence[Item], bucket: Bucket) -> LabelledBatch:
         tokens = shorten_bucket(bucket, items).collate([item.rows[0] for item in items], bucket.batch_size)
         labels = torch.full((bucket.batch_size if bucket.pad_to_multiple_of else len(items),), -100)
         labels[: len(items)] = torch.tensor([item.target for item in items])
         counts = {"class": max(1, int((labels != -100).sum())), **count_tokens(items)}
-        return Batch(tokens=tokens, labels=labels, counts=counts)
+        return LabelledBatch(tokens=tokens, labels=labels, counts=counts)
 
     def outputs(self, tokens: Tokens) -> list[Tensor]:
         return list(self.logits(tokens))

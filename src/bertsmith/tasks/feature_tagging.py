@@ -11,7 +11,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.batch import TargetBatch, Tokens
 from bertsmith.data.labelled.examples import Kind, Sentence
 from bertsmith.errors import RecipeError
 from bertsmith.models.networks import Network, NetworkConfig
@@ -144,8 +144,7 @@ class FeatureTagging(Task):
         scores: Tensor = self.classifier(read).float()
         return scores
 
-    def forward(self, batch: Batch) -> dict[str, Term]:
-        assert batch.targets is not None
+    def forward(self, batch: TargetBatch) -> dict[str, Term]:
         logits = self.logits(batch.tokens)
         return {"tag": Term(F.cross_entropy(logits, batch.targets, reduction="sum", ignore_index=-100), None)}
 
@@ -154,7 +153,7 @@ class FeatureTagging(Task):
             examples, tokenizer, max_length, self.labels, self.config.overlap, characters_per_word(self.trunk)
         )
 
-    def collate(self, items: Sequence[Item], bucket: Bucket) -> Batch:
+    def collate(self, items: Sequence[Item], bucket: Bucket) -> TargetBatch:
         return collate_tags(items, shorten_bucket(bucket, items))
 
     def outputs(self, tokens: Tokens) -> list[Tensor]:

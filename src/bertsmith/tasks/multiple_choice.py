@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.batch import LabelledBatch, Tokens
 from bertsmith.data.labelled.examples import Example, Kind
 from bertsmith.errors import TextError
 from bertsmith.metrics import scores
@@ -42,8 +42,7 @@ class MultipleChoice(Task):
     def collect_labels(cls, examples: Iterable[Example]) -> tuple[str, ...]:
         return tuple(str(number) for number in range(len(next(iter(examples)).texts) - 1))
 
-    def forward(self, batch: Batch) -> dict[str, Term]:
-        assert batch.labels is not None
+    def forward(self, batch: LabelledBatch) -> dict[str, Term]:
         logits = self._logits(batch.tokens)[: len(batch.labels) * len(self.labels)]
         logits = logits.view(len(batch.labels), len(self.labels))  # B endings
         return {"choice": Term(F.cross_entropy(logits, batch.labels, reduction="sum", ignore_index=-100), None)}
@@ -66,12 +65,12 @@ class MultipleChoice(Task):
             items.append(Item(rows=rows, example=number, target=target, truncated=max(cut for *_, cut in pairs)))
         return items
 
-    def collate(self, items: Sequence[Item], bucket: Bucket) -> Batch:
+    def collate(self, items: Sequence[Item], bucket: Bucket) -> LabelledBatch:
         tokens = bucket.collate([row for item in items for row in item.rows], bucket.batch_size * len(self.labels))
         labels = torch.full((bucket.batch_size if bucket.pad_to_multiple_of else len(items),), -100)
         labels[: len(items)] = torch.tensor([item.target for item in items])
         counts = {"choice": max(1, int((labels != -100).sum())), **count_tokens(items)}
-        return Batch(tokens=tokens, labels=labels, counts=counts)
+        return LabelledBatch(tokens=tokens, labels=labels, counts=counts)
 
     def outputs(self, tokens: Tokens) -> list[Tensor]:
         return list(self._logits(tokens))

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.batch import LabelledBatch, Tokens
 from bertsmith.data.labelled.examples import Kind, Question
 from bertsmith.errors import RecipeError
 from bertsmith.metrics.squad import best_threshold, squad_scores
@@ -49,8 +49,7 @@ class QuestionAnswering(Task):
     def file_kind(cls, config: Config) -> Kind:
         return "answer"
 
-    def forward(self, batch: Batch) -> dict[str, Term]:
-        assert batch.labels is not None
+    def forward(self, batch: LabelledBatch) -> dict[str, Term]:
         tokens = batch.tokens
         scores = _to_padded(self.span(self.pooler(self.trunk(tokens))).float(), tokens)[: len(batch.labels)]  # B L 2
         total = F.cross_entropy(scores, batch.labels, reduction="sum", ignore_index=-100)
@@ -80,12 +79,12 @@ class QuestionAnswering(Task):
                 items.append(Item(rows=(row,), example=number, target=target, notes=(shift, offsets[begin:end])))
         return items
 
-    def collate(self, items: Sequence[Item], bucket: Bucket) -> Batch:
+    def collate(self, items: Sequence[Item], bucket: Bucket) -> LabelledBatch:
         tokens = bucket.collate([item.rows[0] for item in items], bucket.batch_size)
         labels = np.full((bucket.batch_size if bucket.pad_to_multiple_of else len(items), 2), -100)
         labels[: len(items)] = [item.target for item in items]
         counts = {"span": max(1, int((labels[:, 0] != -100).sum())), **count_tokens(items)}
-        return Batch(tokens=tokens, labels=torch.from_numpy(labels), counts=counts)
+        return LabelledBatch(tokens=tokens, labels=torch.from_numpy(labels), counts=counts)
 
     def outputs(self, tokens: Tokens) -> list[Tensor]:
         scores = self.span(self.pooler(self.trunk(tokens)))

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.batch import TargetBatch, Tokens
 from bertsmith.data.labelled.examples import Kind, Sentence
 from bertsmith.errors import RecipeError, TextError, suggest
 from bertsmith.metrics.entities import entity_scores
@@ -52,15 +52,14 @@ class TokenClassification(Task):
     def collect_labels(cls, examples: Iterable[Sentence]) -> tuple[str, ...]:
         return tuple(sorted({tag for example in examples for tag in example.tags or ()}))
 
-    def forward(self, batch: Batch) -> dict[str, Term]:
-        assert batch.targets is not None
+    def forward(self, batch: TargetBatch) -> dict[str, Term]:
         logits = self.classifier(self.pooler(self.trunk(batch.tokens))).float()  # T C
         return {"tag": Term(F.cross_entropy(logits, batch.targets, reduction="sum", ignore_index=-100), None)}
 
     def preprocess(self, examples: Sequence[Sentence], tokenizer: Tokenizer, max_length: int) -> list[Item]:
         return make_windows(examples, tokenizer, max_length, self.labels, self.config.overlap)
 
-    def collate(self, items: Sequence[Item], bucket: Bucket) -> Batch:
+    def collate(self, items: Sequence[Item], bucket: Bucket) -> TargetBatch:
         return collate_tags(items, bucket)
 
     def outputs(self, tokens: Tokens) -> list[Tensor]:
@@ -123,13 +122,13 @@ def _encode(
     return [(ids, owners, None) for ids, owners in tokenizer.encode_words(words)]
 
 
-def collate_tags(items: Sequence[Item], bucket: Bucket) -> Batch:
+def collate_tags(items: Sequence[Item], bucket: Bucket) -> TargetBatch:
     """Items as one batch."""
     tokens = bucket.collate([item.rows[0] for item in items], bucket.batch_size)
     targets = np.full(len(tokens.ids), -100)
     targets[: sum(len(item.target) for item in items)] = np.concatenate([item.target for item in items])
     counts = {"tag": max(1, int((targets != -100).sum())), **count_tokens(items)}
-    return Batch(tokens=tokens, targets=torch.from_numpy(targets), counts=counts)
+    return TargetBatch(tokens=tokens, targets=torch.from_numpy(targets), counts=counts)
 
 
 def decode_tags(

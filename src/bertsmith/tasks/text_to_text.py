@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.batch import DecoderBatch, Tokens
 from bertsmith.data.labelled.examples import Example, Kind, Question
 from bertsmith.data.rows import Row, batch_by_length
 from bertsmith.errors import FolderError, RecipeError, TextError
@@ -109,9 +109,7 @@ class TextToText(Task):
 
     # ------------------------------------------------------------------------------------------- learning
 
-    def forward(self, batch: Batch) -> dict[str, Term]:
-        assert batch.decoder_tokens is not None
-        assert batch.targets is not None
+    def forward(self, batch: DecoderBatch) -> dict[str, Term]:
         logits = self.trunk.logits(self.trunk(batch.tokens, batch.decoder_tokens)).float()  # N V
         smoothing = self.config.label_smoothing if self.training else 0.0
         options: dict[str, Any] = {"reduction": "sum", "ignore_index": -100, "label_smoothing": smoothing}
@@ -148,7 +146,7 @@ class TextToText(Task):
             items.append(Item(rows=(_row(ids),), example=number, target=target_ids, notes=label_words, truncated=cut))
         return items
 
-    def collate(self, items: Sequence[Item], bucket: Bucket) -> Batch:
+    def collate(self, items: Sequence[Item], bucket: Bucket) -> DecoderBatch:
         """Encoder and decoder inputs in few shapes, neither much longer than its longest row."""
         # Teacher forcing: the decoder input is the target without its last token.
         inputs = [item.target[: max(1, len(item.target) - 1)] for item in items]
@@ -168,7 +166,9 @@ class TextToText(Task):
         lengths = [(len(item.rows[0]), len(ids)) for item, ids in zip(items, inputs, strict=True)]
         counts = {"text": max(1, int((targets != -100).sum())), "tokens": sum(map(sum, lengths))}
         counts["squares"] = sum(encoder**2 + decoder**2 for encoder, decoder in lengths)
-        return Batch(tokens=tokens, decoder_tokens=decoder_tokens, targets=torch.from_numpy(targets), counts=counts)
+        return DecoderBatch(
+            tokens=tokens, decoder_tokens=decoder_tokens, targets=torch.from_numpy(targets), counts=counts
+        )
 
     @torch.no_grad()
     def loss(self, items: Sequence[Item], device: torch.device, budget: int) -> float:

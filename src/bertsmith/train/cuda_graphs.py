@@ -5,13 +5,13 @@ kernels for one shape of batch and replays them; the host only copies the next b
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from bertsmith.data.batch import Batch, Tokens
+from bertsmith.data.batch import Batch
 from bertsmith.nn.cuda_graph import capture
 
 
@@ -80,21 +80,17 @@ class CudaGraphs:
         return replace(batch.to(self._device), counts={}), counts
 
 
-def _tensors(record: Any) -> dict[str, Tensor]:
-    found: dict[str, Tensor] = {}
-    for part in fields(record):
-        value = getattr(record, part.name)
-        if isinstance(value, Tokens | Batch):
-            found |= {f"{part.name}.{name}": tensor for name, tensor in _tensors(value).items()}
-        elif isinstance(value, Tensor):
-            found[part.name] = value
-    return found
+def _tensors(batch: Batch) -> dict[str, Tensor]:
+    return {name: value for name, value in batch.leaves() if isinstance(value, Tensor)}
 
 
 def _shape(batch: Batch) -> tuple[Any, ...]:
-    shapes = tuple((name, tuple(tensor.shape)) for name, tensor in _tensors(batch).items())
-    halves = [half for half in (batch.tokens, batch.decoder_tokens) if half is not None]
-    return (*shapes, *((half.max_length, half.equal_lengths) for half in halves))
+    """The shape of every tensor, and the plain values, on which kernels depend; counts go into a graph as tensors."""
+    return tuple(
+        (name, tuple(value.shape) if isinstance(value, Tensor) else value)
+        for name, value in batch.leaves()
+        if not isinstance(value, dict)
+    )
 
 
 def _copy(batch: Batch, target: Batch) -> None:

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Sequence
 
-from bertsmith.data.batch import Batch
+from bertsmith.data.batch import TargetBatch
 from bertsmith.objectives.base import Objective, Sums
 
 EVALUATION_SHARE = 0.05  # of a run's time, for all evaluations together
@@ -12,7 +12,7 @@ SINGLE_EVALUATION_SHARE = EVALUATION_SHARE / 8  # for one of them
 MIN_BATCHES = 4  # of an evaluation, however slow they are
 
 
-def evaluate(objective: Objective, batches: Sequence[Batch], bytes_per_token: float) -> dict[str, float]:
+def evaluate(objective: Objective, batches: Sequence[TargetBatch], bytes_per_token: float) -> dict[str, float]:
     """Mean loss and accuracy of each term, the weighted sum of losses, and bits per byte of the predicted tokens."""
     sums: dict[str, Sums] = {}
     for batch in batches:
@@ -36,7 +36,7 @@ class Validation:
     """
 
     def __init__(
-        self, objective: Objective, batches: Sequence[Batch], bytes_per_token: float, seconds: float | None = None
+        self, objective: Objective, batches: Sequence[TargetBatch], bytes_per_token: float, seconds: float | None = None
     ) -> None:
         self.objective, self.bytes_per_token, self.seconds = objective, bytes_per_token, seconds
         self._batches = batches
@@ -44,7 +44,7 @@ class Validation:
         self.count: int | None = None if seconds is not None else len(batches)
 
     @property
-    def batches(self) -> Sequence[Batch]:
+    def batches(self) -> Sequence[TargetBatch]:
         """The batches of an evaluation."""
         return self._batches[: self.count]
 
